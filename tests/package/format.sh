@@ -1,0 +1,19 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Every source file is laid out as .clang-format says.
+. "$(dirname "$0")/common.sh"
+version=14 # layouts differ a little between versions; this is Debian 12's
+
+for formatter in "clang-format-$version" clang-format ""; do
+  [ -z "$formatter" ] || "$formatter" --version 2>/dev/null | grep -q "version $version\." || continue
+  break
+done
+[ -n "$formatter" ] || skip "no clang-format $version"
+
+cd "$TB_TEST_SOURCE"
+find include src kernels tests bench tools -type f \
+  \( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) | sort >"$work/files"
+[ -s "$work/files" ] || fail "found no sources"
+xargs "$formatter" --style=file --dry-run --Werror <"$work/files" ||
+  fail "not laid out as .clang-format says; $formatter -i FILE mends it"
+echo "$(wc -l <"$work/files") files are laid out by $($formatter --version)"
