@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One product timed end to end the same way for everybody: plain malloc'd random operands in, the finished C out.
+ *
+ * The programs that use it (e2e.c, peers/copy_cublas.c, peers/cublasxt.c) differ in what makes the call, never in what
+ * is timed, checked or written down. A wrong result is reported and never enters the CSV. Not thread-safe.
+ */
+#ifndef TB_BENCH_CALL_H
+#define TB_BENCH_CALL_H
+
+struct tb_call {
+  /* C = op(A) op(B), column-major without padding; returns when C is complete in host memory. */
+  void (*sgemm)(const struct tb_call *call, int m, int n, int k, const float *a, const float *b, float *c);
+  void *ctx;
+  const char *label;  /* who is measured, with which setting */
+  const char *symbol; /* what was called */
+  const char *owner;  /* the library that it belongs to */
+  const char *csv;    /* appended to; NULL: none */
+  double budget_s;    /* seconds to spend on repetitions; at least two are made */
+  int ta, tb;
+};
+
+/* The defaults, then the common options: --label --csv --budget --ta --tb, and --symbol and --setting N where the
+ * program passes a place for them. Returns the index of the first SIZE; exits with 2 and a usage text when it makes no
+ * sense. */
+int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting);
+
+/*
+ * Measures one size ("n" or "MxNxK"), prints a line and appends it to the CSV. One first call, then repetitions into a
+ * C filled with NaN. Returns 1, or 0 after a message when the result was wrong.
+ */
+int tb_call_run(const struct tb_call *call, const char *size);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What every measuring program needs: operands, the clock, and how far a product is from the exact one.
+ *
+ * Values depend on (kind, seed, index) alone, so every program and every run multiplies the same matrices. Errors are
+ * |C - C64| / (|A||B|) element by element in units of u = 2^-24, half a unit in the last place of fp32, where C64 and
+ * |A||B| are computed in fp64. Matrices are column-major. Thread-safe; the fills and checks use all cores themselves.
+ */
+#ifndef TB_BENCH_DATA_H
+#define TB_BENCH_DATA_H
+
+#include <stddef.h>
+
+/* TB_KIND(id, "name"): the five kinds of data on which accuracy is judged. */
+#define TB_DATA_KINDS(TB_KIND)                                                        \
+  TB_KIND(TB_UNIFORM01, "uniform(0,1)")  /* one sign: shows an accumulator's drift */ \
+  TB_KIND(TB_UNIFORM, "uniform(-.5,.5)") /* zero mean: hides it */                    \
+  TB_KIND(TB_NORMAL, "normal")                                                        \
+  TB_KIND(TB_WIDE, "wide exponents") /* +-2^e, e uniform in [-20, 20] */              \
+  TB_KIND(TB_GRADED, "graded")       /* A falls by 2^40 along k and B rises: small entries matter */
+
+enum tb_data_kind {
+#define TB_KIND(id, name) id,
+  TB_DATA_KINDS(TB_KIND)
+#undef TB_KIND
+      TB_DATA_KIND_COUNT
+};
+extern const char *const tb_data_kind_name[TB_DATA_KIND_COUNT];
+
+enum tb_operand { TB_OPERAND_A, TB_OPERAND_B }; /* k runs along the columns of A and along the rows of B */
+
+/* Fills a rows x cols matrix without padding. */
+void tb_data_fill(float *x, size_t rows, size_t cols, enum tb_data_kind kind, enum tb_operand which, unsigned seed);
+
+/*
+ * op(X) as the product reads it: element (i, p) of op(X) is data[(offset + i + p * ld) % wrap], or p + i * ld when
+ * transposed. wrap is the length of a pool of values that is repeated to fill large buffers; 0: data is the matrix.
+ */
+struct tb_pool_view {
+  const float *data;
+  size_t offset, wrap, ld;
+  int transposed;
+};
+
+struct tb_error {
+  double max_u, mean_u; /* of |error|; NaN or infinity when C is not finite or an element is wrong where |A||B| is 0 */
+  double bias_u;        /* mean of the error's component away from zero: negative when results are too small */
+};
+
+enum { TB_SAMPLE_MAX = 64 };
+/* Which rows (columns) of C to look at: all when size <= TB_SAMPLE_MAX, else the first, the last and others at random.
+ * Writes at most TB_SAMPLE_MAX indices and returns how many. */
+int tb_sample(size_t size, unsigned seed, size_t index[TB_SAMPLE_MAX]);
+
+/* Error of the elements C(row[i], col[j]) = c[i + j * rows] of op(A) op(B), alpha = 1 and beta = 0. */
+struct tb_error tb_sample_error(struct tb_pool_view a, struct tb_pool_view b, size_t k, const size_t *row, int rows,
+                                const size_t *col, int cols, const float *c);
+
+/* Error of all `count` elements of c against fp64 results and fp64 |A||B|. */
+struct tb_error tb_full_error(const float *c, const double *exact, const double *magnitude, size_t count);
+
+/*
+ * The largest max_u that a correct fp32 product of depth k may show: 4 sqrt(k) + 4. Rounding errors add up like a
+ * random walk, within lambda sqrt(k) u with probability 1 - 2 exp(-lambda^2 / 2) even if every single one had the worst
+ * size (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019); real ones are several times
+ * smaller. One product of k too many or too few moves an element by about 2^24 / k units, which is far more.
+ */
+double tb_error_bound_u(size_t k);
+
+/* Calls part(ctx, begin, end) on parts of [0, count) from all cores; returns when all are done. */
+void tb_parallel(size_t count, void (*part)(void *ctx, size_t begin, size_t end), void *ctx);
+
+/* `count` floats from malloc; exits when there is no memory. */
+float *tb_alloc(size_t count);
+
+double tb_now_s(void);
+double tb_median(double *values, int count); /* sorts the values */
+
+#endif
