@@ -139,10 +139,10 @@ tb_find_nvcc() {
   fi
 }
 
-# NVIDIA splits its compiler over these four wheels; they must be of one release, and pip alone would mix releases.
+# NVIDIA splits its compiler over these wheels; they must be of one release, and pip alone would mix releases.
 tb_fetch_nvcc() {
   local part wheels=()
-  for part in cuda-nvcc cuda-crt nvvm cuda-runtime; do
+  for part in cuda-nvcc cuda-crt nvvm cuda-runtime cuda-cccl; do
     wheels+=("nvidia-$part==13.0.*")
   done
   tb_say "No CUDA compiler here: fetching NVIDIA's from PyPI into $tb_nvcc_dir (100 MB, once; the log is build/nvcc.log)"
