@@ -36,27 +36,25 @@ static void print_range(const struct option *o) {
     printf("from %" PRId64, o->min);
   else
     printf("%" PRId64 " to %" PRId64, o->min, o->max);
-  if (*o->unit)
-    printf(" %s", o->unit);
-  if (o->type == BYTES)
-    printf("; `K`, `M`, `G` or `T` may follow the number");
+  if (*o->unit) printf(" %s", o->unit);
+  if (o->type == BYTES) printf("; `K`, `M`, `G` or `T` may follow the number");
 }
 
 static void print_values(const struct option *o) {
   switch (o->type) {
-  case CHOICE:
-    print_choices(o->choices);
-    break;
-  case FLAG:
-    printf("`0`, `1`");
-    break;
-  case INTEGER:
-  case BYTES:
-    print_range(o);
-    break;
-  case TEXT:
-    printf("%s", *o->unit ? o->unit : "text");
-    break;
+    case CHOICE:
+      print_choices(o->choices);
+      break;
+    case FLAG:
+      printf("`0`, `1`");
+      break;
+    case INTEGER:
+    case BYTES:
+      print_range(o);
+      break;
+    case TEXT:
+      printf("%s", *o->unit ? o->unit : "text");
+      break;
   }
 }
 
@@ -68,8 +66,7 @@ int main(void) {
     print_values(o);
     printf(*o->standard ? " | `%s` | " : " | none%s | ", o->standard);
     /* A bare bar would end the table's cell. */
-    for (const char *c = o->help; *c; c++)
-      printf(*c == '|' ? "\\%c" : "%c", *c);
+    for (const char *c = o->help; *c; c++) printf(*c == '|' ? "\\%c" : "%c", *c);
     printf(" |\n");
   }
   return 0;
