@@ -4,9 +4,6 @@
 
 add_library(tileblas::tileblas ALIAS tileblas)
 set_property(TARGET tileblas PROPERTY EXPORT_NAME tileblas)
-target_include_directories(tileblas INTERFACE
-  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
-  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # A program that links TileBLAS usually calls routines that TileBLAS leaves to the CPU BLAS. As needed, because one that
 # calls only ours should not depend on it.
 target_link_libraries(tileblas INTERFACE
