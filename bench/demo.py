@@ -202,7 +202,8 @@ def print_routes(report):
     if any(route.startswith("gpu") for route, _, _ in report["rows"]):
         print(f"GPU: {report['gpu']}")
     else:
-        print(f"The CPU BLAS answered every product, as it would have without TileBLAS. GPU: {report['gpu']}")
+        name = "OpenBLAS" if "openblas" in report["cpu"].lower() else "The CPU BLAS"
+        print(f"{name} answered every product, as it would have without TileBLAS. GPU: {report['gpu']}")
     print(f"CPU BLAS: {report['cpu']}")
 
 

@@ -8,7 +8,7 @@ cd "$TB_TEST_SOURCE/src"
 # The rooms in the order in which a call passes through them. A name without an ending stands for its .c and .h.
 rooms="
 export_cblas.c export_fortran.c
-run stats.c
+api.c run stats.c
 route
 offload offload_none.c
 fallback reference
