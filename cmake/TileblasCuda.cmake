@@ -40,10 +40,10 @@ set(TILEBLAS_GENCODE
 # tileblas_add_fatbin(NAME source.cu): builds NAME.fatbin in the current binary folder, and sets NAME_FATBIN to its path.
 function(tileblas_add_fatbin name source)
   set(out ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
-  # --resource-usage is on so that the build log always tells registers and spills; -Werror covers ptxas's warnings too.
+  # ptxas warns of register spills when asked to (-Xptxas -warn-spills), and -Werror makes that the end of the build.
   add_custom_command(
     OUTPUT ${out}
-    COMMAND ${TILEBLAS_NVCC} -fatbin -std=c++17 -O3 --threads 2 -lineinfo ${TILEBLAS_GENCODE}
+    COMMAND ${TILEBLAS_NVCC} -fatbin -std=c++17 -O3 --threads 2 ${TILEBLAS_GENCODE} -Xfatbin=-compress-all -Xptxas=-warn-spills
             -I${CMAKE_SOURCE_DIR}/kernels -Werror all-warnings -MD -MF ${out}.d -o ${out}
             ${CMAKE_CURRENT_SOURCE_DIR}/${source}
     DEPENDS ${source}

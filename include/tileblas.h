@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * TileBLAS: GPU answers for programs that know only the CPU BLAS.
+ *
+ * A program needs nothing from this header. It links TileBLAS, or is started with LD_PRELOAD=libtileblas.so.0, and goes on
+ * calling cblas_sgemm or sgemm_ (declared in OpenBLAS's cblas.h); products that a GPU finishes sooner are computed there, and
+ * all others by the CPU BLAS that would have answered without TileBLAS.
+ *
+ * What is here lets a program look and steer:
+ *   1. version and options    tileblas_version, tileblas_option_set, tileblas_option_get
+ *   2. what happened          tileblas_stats_get, tileblas_stats_reset, tileblas_report
+ *
+ * Every function may be called from any thread, at any time, and never ends the process. Options set here count from the
+ * next call on; a program's own setting wins over the environment.
+ */
+#ifndef TILEBLAS_H
+#define TILEBLAS_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define TILEBLAS_API __attribute__((visibility("default")))
+#else
+#define TILEBLAS_API
+#endif
+
+/* Version of the library as "major.minor.patch". The text lives as long as the library is loaded. */
+TILEBLAS_API const char *tileblas_version(void);
+
+/*
+ * Sets an option as the environment would: name is the variable's, for instance "TILEBLAS_ROUTE", value its text.
+ * Returns 0, or -1 when there is no such option or the value is not one of it (then nothing changes and nothing is printed).
+ * Note 1: TILEBLAS_FALLBACK, TILEBLAS_DEVICES take effect only before the library first looks for a CPU BLAS or a GPU.
+ */
+TILEBLAS_API int tileblas_option_set(const char *name, const char *value);
+
+/*
+ * Writes an option's current value as text, with its terminating zero, into buffer[0 .. size).
+ * Returns 0, or -1 when there is no such option or the buffer is too small (then the buffer is untouched).
+ */
+TILEBLAS_API int tileblas_option_get(const char *name, char *buffer, uint64_t size);
+
+/* Sums over the calls since the library was loaded, or since tileblas_stats_reset or a fork. */
+typedef struct tileblas_stats {
+  uint64_t gpu_calls;    /* answered by a GPU, wholly or with the CPU's help after a failure */
+  uint64_t cpu_calls;    /* answered by the CPU BLAS, calls that it refuses included */
+  uint64_t gpu_failures; /* calls during which a GPU failed; the answers are right nevertheless */
+  double gpu_flops;      /* floating-point operations, 2 m n k a call */
+  double cpu_flops;
+  double gpu_bytes; /* bytes moved over the link, both ways */
+  double gpu_seconds;
+  double cpu_seconds; /* of the calls that were timed: small ones are only when TILEBLAS_REPORT or TILEBLAS_VERBOSE is set */
+} tileblas_stats;
+
+/* Copies the sums into *stats. Sums of calls under way in other threads are not in it yet. */
+TILEBLAS_API void tileblas_stats_get(tileblas_stats *stats);
+
+/* Sets every sum to zero. */
+TILEBLAS_API void tileblas_stats_reset(void);
+
+/* Writes the report that TILEBLAS_REPORT prints at exit to a file descriptor, now. */
+TILEBLAS_API void tileblas_report(int fd);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

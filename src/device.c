@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening ---- */
+
+static CUresult open_ring(struct tb_ring *ring) {
+  for (int i = 0; i < TB_SLOTS; i++) {
+    TB_TRY(tb_cuda.cuMemHostAlloc(&ring->slot[i], TB_SLOT_BYTES, 0));
+    TB_TRY(tb_cuda.cuEventCreate(&ring->moved[i], CU_EVENT_DISABLE_TIMING));
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult open_streams(struct tb_device *d) {
+  TB_TRY(tb_cuda.cuStreamCreate(&d->up, CU_STREAM_NON_BLOCKING));
+  TB_TRY(tb_cuda.cuStreamCreate(&d->down, CU_STREAM_NON_BLOCKING));
+  TB_TRY(tb_cuda.cuEventCreate(&d->uploaded, CU_EVENT_DISABLE_TIMING));
+  for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
+    TB_TRY(tb_cuda.cuStreamCreate(&d->compute[i], CU_STREAM_NON_BLOCKING));
+    TB_TRY(tb_cuda.cuEventCreate(&d->drained[i], CU_EVENT_DISABLE_TIMING));
+  }
+  for (int i = 0; i < TB_MARK_COUNT; i++) TB_TRY(tb_cuda.cuEventCreate(&d->marks[i], CU_EVENT_DEFAULT));
+  TB_TRY(open_ring(&d->up_ring));
+  return open_ring(&d->down_ring);
+}
+
+/* The primary context and what lives in it. `stage` tells how far it came, for the reason. */
+static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
+  *stage = TB_STATUS_no_device;
+  TB_TRY(tb_cuda.cuDeviceGet(&d->handle, d->ordinal));
+  TB_TRY(tb_cuda.cuDeviceGetName(d->name, (int)sizeof d->name, d->handle));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&d->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d->handle));
+  TB_TRY(tb_cuda.cuDriverGetVersion(&d->driver_version));
+  TB_TRY(tb_cuda.cuDevicePrimaryCtxRetain(&d->context, d->handle));
+  TB_TRY(tb_device_enter(d));
+  *stage = TB_STATUS_no_module;
+  CUresult result = tb_kernels_load(&d->kernels, &d->module);
+  if (result == CUDA_SUCCESS) {
+    *stage = TB_STATUS_no_memory;
+    result = open_streams(d);
+  }
+  tb_device_leave();
+  return result;
+}
+
+/* The next number of a list such as "0,2"; -1 at its end or where it is not a list of numbers. */
+static int next_ordinal(const char **list) {
+  while (**list == ',' || isspace((unsigned char)**list)) (*list)++;
+  if (!isdigit((unsigned char)**list)) return -1;
+  char *end;
+  long ordinal = strtol(*list, &end, 10);
+  *list = end;
+  return ordinal <= 1023 ? (int)ordinal : 1023;
+}
+
+static enum tb_status open_ordinal(struct tb_device *d, int ordinal, char *detail, size_t detail_size) {
+  memset(d, 0, sizeof *d);
+  d->ordinal = ordinal;
+  enum tb_status stage;
+  CUresult result = open_context(d, &stage);
+  if (result == CUDA_SUCCESS) return TB_STATUS_gpu_sooner;
+  int head = snprintf(detail, detail_size, "GPU %d: ", ordinal);
+  tb_cuda_describe_failure(result, detail + head, detail_size - (size_t)head);
+  tb_device_close(d);
+  return result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : stage;
+}
+
+enum tb_status tb_device_open(struct tb_device *d, const char *allowed, char *detail, size_t detail_size) {
+  if (!tb_cuda_load()) {
+    snprintf(detail, detail_size, "libcuda.so.1 cannot be loaded or is too old");
+    return TB_STATUS_no_driver;
+  }
+  int count = 0;
+  CUresult result = tb_cuda.cuInit(0);
+  if (result == CUDA_SUCCESS) result = tb_cuda.cuDeviceGetCount(&count);
+  if (result != CUDA_SUCCESS || count == 0) {
+    if (result == CUDA_SUCCESS) result = CUDA_ERROR_NO_DEVICE;
+    tb_cuda_describe_failure(result, detail, detail_size);
+    return TB_STATUS_no_device;
+  }
+  enum tb_status status = TB_STATUS_no_device;
+  snprintf(detail, detail_size, "TILEBLAS_DEVICES=%s names none of the %d GPUs", allowed, count);
+  bool all = allowed[0] == '\0';
+  for (int next = all ? 0 : next_ordinal(&allowed); next >= 0; next = all ? next + 1 : next_ordinal(&allowed)) {
+    if (next >= count) {
+      if (all) break;
+      continue;
+    }
+    status = open_ordinal(d, next, detail, detail_size);
+    if (status == TB_STATUS_gpu_sooner) break;
+  }
+  return status;
+}
+
+/* ---- closing ---- */
+
+static void close_event(CUevent *event) {
+  if (*event != NULL) tb_cuda.cuEventDestroy(*event);
+  *event = NULL;
+}
+
+static void close_stream(CUstream *stream) {
+  if (*stream != NULL) tb_cuda.cuStreamDestroy(*stream);
+  *stream = NULL;
+}
+
+static void close_ring(struct tb_ring *ring) {
+  for (int i = 0; i < TB_SLOTS; i++) {
+    close_event(&ring->moved[i]);
+    if (ring->slot[i] != NULL) tb_cuda.cuMemFreeHost(ring->slot[i]);
+    ring->slot[i] = NULL;
+  }
+}
+
+void tb_device_close(struct tb_device *d) {
+  if (d->context == NULL) return;
+  bool entered = tb_device_enter(d) == CUDA_SUCCESS;
+  tb_device_settle(d);
+  tb_device_trim(d, 0);
+  close_ring(&d->up_ring);
+  close_ring(&d->down_ring);
+  for (int i = 0; i < TB_TILES_MAX * TB_TILES_MAX; i++) close_event(&d->tile_done[i]);
+  for (int i = 0; i < TB_MARK_COUNT; i++) close_event(&d->marks[i]);
+  for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
+    close_event(&d->drained[i]);
+    close_stream(&d->compute[i]);
+  }
+  close_event(&d->uploaded);
+  close_stream(&d->up);
+  close_stream(&d->down);
+  if (d->module != NULL) tb_cuda.cuModuleUnload(d->module);
+  d->module = NULL;
+  if (entered) tb_device_leave();
+  tb_cuda.cuDevicePrimaryCtxRelease(d->handle);
+  d->context = NULL;
+}
+
+/* ---- in use ---- */
+
+CUresult tb_device_enter(struct tb_device *d) { return tb_cuda.cuCtxPushCurrent(d->context); }
+
+void tb_device_leave(void) {
+  CUcontext ours;
+  tb_cuda.cuCtxPopCurrent(&ours);
+}
+
+CUresult tb_device_free_bytes(struct tb_device *d, int64_t *bytes) {
+  size_t free_bytes = 0, total_bytes = 0;
+  TB_TRY(tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes));
+  *bytes = (int64_t)free_bytes + d->arena_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
+  if (bytes <= d->arena_bytes) return CUDA_SUCCESS;
+  tb_device_trim(d, 0);
+  TB_TRY(tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes));
+  d->arena_bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {
+  if (d->arena_bytes <= keep_bytes) return;
+  tb_cuda.cuMemFree(d->arena);
+  d->arena = 0;
+  d->arena_bytes = 0;
+}
+
+void tb_device_settle(struct tb_device *d) {
+  if (d->up != NULL) tb_cuda.cuStreamSynchronize(d->up);
+  for (int i = 0; i < TB_COMPUTE_STREAMS; i++)
+    if (d->compute[i] != NULL) tb_cuda.cuStreamSynchronize(d->compute[i]);
+  if (d->down != NULL) tb_cuda.cuStreamSynchronize(d->down);
+}
+
+CUresult tb_device_tile_event(struct tb_device *d, int64_t tile, CUevent *event) {
+  if (d->tile_done[tile] == NULL) TB_TRY(tb_cuda.cuEventCreate(&d->tile_done[tile], CU_EVENT_DISABLE_TIMING));
+  *event = d->tile_done[tile];
+  return CUDA_SUCCESS;
+}

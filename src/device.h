@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One GPU as the offload uses it: primary context (shared with the program's own CUDA code), kernels, streams, events, pinned
+ * rings and one arena of device memory, kept from call to call. Under offload.c's lock; every function but tb_device_open wants
+ * the device entered (its context current).
+ */
+#ifndef TB_DEVICE_H
+#define TB_DEVICE_H
+
+#include <stddef.h>
+
+#include "kernels.h"
+#include "plan.h"
+#include "status.h"
+
+/* Launches alternate between this many streams, so that the tail of one tile's blocks overlaps the next tile's head. */
+#define TB_COMPUTE_STREAMS 4
+
+/* Pinned staging: slots of 2 MiB reach nine tenths of the link's rate, and a few keep it busy while the CPU fills the next. */
+#define TB_SLOT_BYTES ((size_t)2 << 20)
+#define TB_SLOTS 8
+
+struct tb_ring {
+  void *slot[TB_SLOTS];     /* pinned, TB_SLOT_BYTES each */
+  CUevent moved[TB_SLOTS];  /* recorded behind the copy that uses the slot */
+  uint64_t used;            /* copies enqueued so far; copy number c uses slot c % TB_SLOTS */
+};
+
+enum tb_mark { TB_UP_BEGIN, TB_UP_END, TB_COMPUTE_BEGIN, TB_COMPUTE_END, TB_DOWN_BEGIN, TB_DOWN_END, TB_MARK_COUNT };
+
+struct tb_device {
+  int ordinal; /* CUDA's number */
+  char name[96];
+  int sm_count, driver_version;
+  CUdevice handle;
+  CUcontext context;
+  CUmodule module;
+  struct tb_kernels kernels;
+  CUstream up, down, compute[TB_COMPUTE_STREAMS];
+  struct tb_ring up_ring, down_ring;
+  CUevent uploaded;                                  /* behind the latest panel */
+  CUevent drained[TB_COMPUTE_STREAMS];               /* behind the launches that read the operands' buffers */
+  CUevent tile_done[TB_TILES_MAX * TB_TILES_MAX];    /* behind each tile's last launch; made when first needed */
+  CUevent marks[TB_MARK_COUNT];                      /* with timing, for the verbose line */
+  CUdeviceptr arena;
+  int64_t arena_bytes;
+};
+
+/*
+ * Opens the first usable GPU of `allowed` (CUDA's numbers separated by commas; empty: all). On failure returns why, with
+ * nothing left open, and writes the failing function and error into detail.
+ */
+enum tb_status tb_device_open(struct tb_device *device, const char *allowed, char *detail, size_t detail_size);
+
+/* Gives everything back. Safe after any failure, the loss of the device included. */
+void tb_device_close(struct tb_device *device);
+
+/* Makes the device's context current in this thread, and restores what was. */
+CUresult tb_device_enter(struct tb_device *device);
+void tb_device_leave(void);
+
+/* What the driver says is free, in bytes, the arena counted as free. */
+CUresult tb_device_free_bytes(struct tb_device *device, int64_t *bytes);
+
+/* Makes the arena at least `bytes` large. On failure there is no arena. */
+CUresult tb_device_reserve(struct tb_device *device, int64_t bytes);
+
+/* Gives the arena back if it is larger than keep_bytes. */
+void tb_device_trim(struct tb_device *device, int64_t keep_bytes);
+
+/* Waits for everything that was enqueued, whatever it comes to. */
+void tb_device_settle(struct tb_device *device);
+
+/* The event behind tile number `tile`, made when first needed. */
+CUresult tb_device_tile_event(struct tb_device *device, int64_t tile, CUevent *event);
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "fallback.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "options.h"
+#include "reference.h"
+
+/* What answers a symbol: a function of some ABI, or the loops of reference.c. */
+struct target {
+  void *function; /* NULL: reference.c */
+  enum tb_symbol as; /* the symbol whose ABI the function has */
+};
+
+static struct target storage[TB_SYMBOL_COUNT];
+static _Atomic(const struct target *) targets[TB_SYMBOL_COUNT];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static char description[256];
+
+static _Thread_local int depth __attribute__((tls_model("initial-exec")));
+
+bool tb_in_fallback(void) { return depth > 0; }
+
+/* ---- finding ---- */
+
+static void *base_of(const void *address) {
+  Dl_info info;
+  return dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+/* True for functions of this library and of any other copy of it: a copy would look for the next definition and find us. */
+static bool is_tileblas(void *function) {
+  Dl_info info;
+  if (!dladdr(function, &info)) return false;
+  if (info.dli_fbase == base_of((const void *)&tb_symbols)) return true;
+  void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == NULL) return false;
+  void *mark = dlsym(library, "tileblas_version");
+  bool same = mark != NULL && base_of(mark) == info.dli_fbase;
+  dlclose(library);
+  return same;
+}
+
+/* Adopts `name` from a library, or from the search order when the library is RTLD_NEXT. */
+static bool adopt(struct target *target, void *library, enum tb_symbol symbol, const char *how) {
+  void *function = dlsym(library, tb_symbols[symbol].name);
+  if (function == NULL || is_tileblas(function)) return false;
+  Dl_info info;
+  const char *file = dladdr(function, &info) ? info.dli_fname : "?";
+  /* One more reference, never given back: a dlclose elsewhere must not pull the library from under a thread that computes. */
+  (void)dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+  *target = (struct target){function, symbol};
+  if (description[0] == '\0')
+    snprintf(description, sizeof description, "%.180s (%s%s)", file, tb_symbols[symbol].name, how);
+  return true;
+}
+
+/* Any symbol of the routine, the wanted ABI first, then those whose arguments are nearest to it. */
+static bool adopt_any(struct target *target, void *library, enum tb_symbol wanted, const char *how) {
+  const struct tb_symbol_info *w = &tb_symbols[wanted];
+  for (int distance = 0; distance < 4; distance++) {
+    for (int s = 0; s < TB_SYMBOL_COUNT; s++) {
+      const struct tb_symbol_info *i = &tb_symbols[s];
+      int away = (i->abi != w->abi ? 2 : 0) + (i->wide != w->wide ? 1 : 0);
+      if (away == distance && strcmp(i->routine, w->routine) == 0 && adopt(target, library, (enum tb_symbol)s, how))
+        return true;
+    }
+  }
+  return false;
+}
+
+struct library_list {
+  char **paths;
+  size_t count;
+};
+
+static int collect_library(struct dl_phdr_info *info, size_t size, void *opaque) {
+  (void)size;
+  struct library_list *list = opaque;
+  if (info->dlpi_name == NULL || info->dlpi_name[0] == '\0') return 0;
+  char **grown = realloc(list->paths, (list->count + 1) * sizeof *grown);
+  if (grown == NULL) return 1;
+  list->paths = grown;
+  list->paths[list->count] = strdup(info->dlpi_name);
+  if (list->paths[list->count] != NULL) list->count++;
+  return 0;
+}
+
+/* The loaded libraries, in the order in which they were loaded, until one will do. dlopen must not be called from within
+ * dl_iterate_phdr, which holds the loader's lock; so the names are copied first. */
+static bool adopt_loaded(struct target *target, enum tb_symbol symbol,
+                         bool (*adopt_from)(struct target *, void *, enum tb_symbol, const char *)) {
+  struct library_list list = {0};
+  dl_iterate_phdr(collect_library, &list);
+  bool found = false;
+  for (size_t i = 0; i < list.count; i++) {
+    void *library = found ? NULL : dlopen(list.paths[i], RTLD_LAZY | RTLD_NOLOAD);
+    if (library != NULL) {
+      found = adopt_from(target, library, symbol, ", loaded by the program");
+      dlclose(library);
+    }
+    free(list.paths[i]);
+  }
+  free(list.paths);
+  return found;
+}
+
+static bool adopt_opened(struct target *target, enum tb_symbol symbol, const char *path, const char *how) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) return false;
+  bool found = adopt_any(target, library, symbol, how);
+  dlclose(library); /* adopt keeps a reference of its own */
+  return found;
+}
+
+static bool adopt_named(struct target *target, enum tb_symbol symbol) {
+  char path[TB_OPTION_TEXT_MAX];
+  tb_option_text(TB_OPTION_fallback, path);
+  if (path[0] == '\0') return false;
+  if (adopt_opened(target, symbol, path, ", TILEBLAS_FALLBACK")) return true;
+  static bool told;
+  if (!told) tb_warn("TILEBLAS_FALLBACK=%.400s cannot be loaded or has no %s", path, tb_symbols[symbol].routine);
+  told = true;
+  return false;
+}
+
+static bool adopt_openblas(struct target *target, enum tb_symbol symbol) {
+  static const char *const wide[] = {"libopenblas64_.so.0", "libopenblas64.so.0", "libopenblas.so.0", "libblas.so.3"};
+  const char *const *files = wide;
+  size_t count = sizeof wide / sizeof *wide;
+  if (!tb_symbols[symbol].wide) {
+    files += 2;
+    count -= 2;
+  }
+  for (size_t i = 0; i < count; i++)
+    if (adopt_opened(target, symbol, files[i], ", opened by TileBLAS")) return true;
+  return false;
+}
+
+static const struct target *resolve(enum tb_symbol symbol) {
+  pthread_mutex_lock(&lock);
+  const struct target *found = atomic_load(&targets[symbol]);
+  if (found == NULL) {
+    struct target *target = &storage[symbol];
+    *target = (struct target){NULL, symbol};
+    if (!adopt_named(target, symbol) && !adopt(target, RTLD_NEXT, symbol, "") &&
+        !adopt_loaded(target, symbol, adopt) && !adopt_openblas(target, symbol) &&
+        !adopt_loaded(target, symbol, adopt_any) && description[0] == '\0')
+      snprintf(description, sizeof description, "no CPU BLAS found: plain loops, slow");
+    found = target;
+    atomic_store_explicit(&targets[symbol], found, memory_order_release);
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+static inline const struct target *target_of(enum tb_symbol symbol) {
+  const struct target *target = atomic_load_explicit(&targets[symbol], memory_order_acquire);
+  return target != NULL ? target : resolve(symbol);
+}
+
+/* ---- calling ---- */
+
+#define CBLAS_TYPE(integer)                                                                                         \
+  void (*)(int, int, int, integer, integer, integer, float, const float *, integer, const float *, integer, float, \
+           float *, integer)
+#define FORTRAN_TYPE(integer)                                                                                         \
+  void (*)(const char *, const char *, const integer *, const integer *, const integer *, const float *,              \
+           const float *, const integer *, const float *, const integer *, const float *, float *, const integer *, \
+           size_t, size_t)
+
+static void call_cblas(const struct target *t, int layout, int transa, int transb, int64_t m, int64_t n, int64_t k,
+                       float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                       int64_t ldc) {
+  if (tb_symbols[t->as].wide)
+    ((CBLAS_TYPE(int64_t))t->function)(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  else
+    ((CBLAS_TYPE(int32_t))t->function)(layout, transa, transb, (int32_t)m, (int32_t)n, (int32_t)k, alpha, a,
+                                       (int32_t)lda, b, (int32_t)ldb, beta, c, (int32_t)ldc);
+}
+
+static void call_fortran(const struct target *t, char transa, char transb, int64_t m, int64_t n, int64_t k,
+                         float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                         int64_t ldc) {
+  if (tb_symbols[t->as].wide) {
+    ((FORTRAN_TYPE(int64_t))t->function)(&transa, &transb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1);
+  } else {
+    int32_t m32 = (int32_t)m, n32 = (int32_t)n, k32 = (int32_t)k;
+    int32_t lda32 = (int32_t)lda, ldb32 = (int32_t)ldb, ldc32 = (int32_t)ldc;
+    ((FORTRAN_TYPE(int32_t))t->function)(&transa, &transb, &m32, &n32, &k32, &alpha, a, &lda32, b, &ldb32, &beta, c,
+                                         &ldc32, 1, 1);
+  }
+}
+
+static bool fits_int32(int64_t n) { return n >= INT32_MIN && n <= INT32_MAX; }
+
+static bool all_fit(const struct target *t, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc) {
+  return tb_symbols[t->as].wide || (fits_int32(m) && fits_int32(n) && fits_int32(k) && fits_int32(lda) &&
+                                    fits_int32(ldb) && fits_int32(ldc));
+}
+
+/* A valid column-major call that the target's integers can express. */
+static void call_gemm(const struct target *t, const struct tb_gemm *g) {
+  depth++;
+  if (tb_symbols[t->as].abi == TB_ABI_CBLAS)
+    call_cblas(t, TB_COL_MAJOR, g->a.transposed ? TB_TRANS : TB_NO_TRANS, g->b.transposed ? TB_TRANS : TB_NO_TRANS,
+               g->m, g->n, g->k, g->alpha, g->a.data, g->a.ld, g->b.data, g->b.ld, g->beta, g->c, g->ldc);
+  else
+    call_fortran(t, g->a.transposed ? 'T' : 'N', g->b.transposed ? 'T' : 'N', g->m, g->n, g->k, g->alpha, g->a.data,
+                 g->a.ld, g->b.data, g->b.ld, g->beta, g->c, g->ldc);
+  depth--;
+}
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Sizes beyond 32 bits in pieces that a 32-bit BLAS can express; leading dimensions beyond them by the plain loops. */
+static void call_in_pieces(const struct target *t, const struct tb_gemm *g) {
+  const int64_t step = (int64_t)1 << 30;
+  if (!fits_int32(g->a.ld) || !fits_int32(g->b.ld) || !fits_int32(g->ldc)) {
+    tb_reference_gemm(g);
+    return;
+  }
+  for (int64_t j = 0; j < g->n; j += step) {
+    for (int64_t i = 0; i < g->m; i += step) {
+      struct tb_gemm part = tb_gemm_part(g, i, smaller(step, g->m - i), j, smaller(step, g->n - j));
+      for (int64_t l = 0; l == 0 || l < g->k; l += step) {
+        struct tb_gemm piece = part;
+        piece.k = smaller(step, g->k - l);
+        piece.a = tb_view_at(part.a, 0, l);
+        piece.b = tb_view_at(part.b, l, 0);
+        piece.beta = l == 0 ? g->beta : 1;
+        call_gemm(t, &piece);
+      }
+    }
+  }
+}
+
+void tb_fallback_gemm(const struct tb_gemm *g) {
+  const struct target *t = target_of(g->symbol);
+  if (t->function == NULL)
+    tb_reference_gemm(g);
+  else if (all_fit(t, g->m, g->n, g->k, g->a.ld, g->b.ld, g->ldc))
+    call_gemm(t, g);
+  else
+    call_in_pieces(t, g);
+}
+
+void tb_fallback_cblas(enum tb_symbol symbol, bool valid, int layout, int transa, int transb, int64_t m, int64_t n,
+                       int64_t k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                       float *c, int64_t ldc) {
+  const struct target *t = target_of(symbol);
+  if (t->function != NULL && tb_symbols[t->as].abi == TB_ABI_CBLAS && all_fit(t, m, n, k, lda, ldb, ldc)) {
+    depth += valid;
+    call_cblas(t, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    depth -= valid;
+  } else if (valid) {
+    struct tb_gemm call = {.symbol = symbol};
+    tb_gemm_from_cblas(&call, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    tb_fallback_gemm(&call);
+  } else {
+    tb_reference_xerbla("cblas_sgemm", tb_reference_check_cblas(layout, transa, transb, m, n, k, lda, ldb, ldc));
+  }
+}
+
+void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char transb, int64_t m, int64_t n, int64_t k,
+                         float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                         int64_t ldc) {
+  const struct target *t = target_of(symbol);
+  if (t->function != NULL && tb_symbols[t->as].abi == TB_ABI_FORTRAN && all_fit(t, m, n, k, lda, ldb, ldc)) {
+    depth += valid;
+    call_fortran(t, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    depth -= valid;
+  } else if (valid) {
+    struct tb_gemm call = {.symbol = symbol};
+    tb_gemm_from_fortran(&call, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    tb_fallback_gemm(&call);
+  } else {
+    tb_reference_xerbla("SGEMM ", tb_reference_check(transa, transb, m, n, k, lda, ldb, ldc));
+  }
+}
+
+void tb_fallback_describe(char *text, size_t size) {
+  pthread_mutex_lock(&lock);
+  snprintf(text, size, "%s", description[0] ? description : "not needed so far");
+  pthread_mutex_unlock(&lock);
+}
+
+void tb_fallback_after_fork(void) { pthread_mutex_init(&lock, NULL); }

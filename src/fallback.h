@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CPU BLAS that would have answered had TileBLAS not been there, found for each symbol at its first use:
+ *   1. the library that TILEBLAS_FALLBACK names;
+ *   2. the next definition of the symbol in the program's search order;
+ *   3. a loaded library that defines it, even one loaded privately (as Python loads the BLAS inside NumPy's wheel);
+ *   4. OpenBLAS, opened now;
+ *   5. any loaded library with another symbol of the same routine;
+ *   6. the plain loops of reference.c.
+ * Never TileBLAS itself, nor another copy of it. Thread-safe. While a CPU BLAS works for us, BLAS calls that it makes through
+ * exported symbols (netlib's cblas_sgemm calls sgemm_) come back through our own: tb_in_fallback() tells.
+ */
+#ifndef TB_FALLBACK_H
+#define TB_FALLBACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "blas_call.h"
+
+/* True while the calling thread is inside the CPU BLAS on our behalf. */
+bool tb_in_fallback(void);
+
+/*
+ * The call exactly as the program made it, valid or not; an invalid one is reported by that BLAS as the program expects.
+ * `valid` is false for arguments known to be refused: an error handler may then leave by longjmp, so no state is kept.
+ */
+void tb_fallback_cblas(enum tb_symbol symbol, bool valid, int layout, int transa, int transb, int64_t m, int64_t n,
+                       int64_t k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                       float *c, int64_t ldc);
+void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char transb, int64_t m, int64_t n, int64_t k,
+                         float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                         int64_t ldc);
+
+/* A valid column-major call, or a part of one, computed by the BLAS behind its symbol. */
+void tb_fallback_gemm(const struct tb_gemm *call);
+
+/* Names the CPU BLAS in use, for the report: "/usr/lib/.../libopenblas.so.0 (next definition)". */
+void tb_fallback_describe(char *text, size_t size);
+
+/* The child of a fork starts with an unlocked table. */
+void tb_fallback_after_fork(void);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kernels.h"
+
+#include <stdio.h>
+
+const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
+#define TB_SGEMM_TILE(name, bm, bn, bk, tm, tn) {#name, bm, bn, bk, (bm / tm) * (bn / tn)},
+#include "registry.def"
+#undef TB_SGEMM_TILE
+};
+
+/* The fat binary of kernels/sgemm.cu, put into the read-only data. */
+__asm__(
+    ".pushsection .rodata\n"
+    ".balign 64\n"
+    ".hidden tb_sgemm_fatbin\n"
+    ".globl tb_sgemm_fatbin\n"
+    "tb_sgemm_fatbin:\n"
+    ".incbin \"" TB_SGEMM_FATBIN
+    "\"\n"
+    ".popsection\n");
+extern const unsigned char tb_sgemm_fatbin[] __attribute__((visibility("hidden")));
+
+static CUresult load_functions(struct tb_kernels *kernels, CUmodule module) {
+  static const char letter[] = "nt";
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
+    for (int variant = 0; variant < 4; variant++) {
+      char name[64];
+      int ta = variant >> 1, tb = variant & 1;
+      snprintf(name, sizeof name, "tb_sgemm_%s_%c%c", tb_tiles[tile].name, letter[ta], letter[tb]);
+      TB_TRY(tb_cuda.cuModuleGetFunction(&kernels->function[tile][ta][tb], module, name));
+    }
+    TB_TRY(tb_cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &kernels->blocks_per_sm[tile], kernels->function[tile][0][0], tb_tiles[tile].threads, 0));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module) {
+  TB_TRY(tb_cuda.cuModuleLoadData(module, tb_sgemm_fatbin));
+  CUresult result = load_functions(kernels, *module);
+  if (result != CUDA_SUCCESS) {
+    tb_cuda.cuModuleUnload(*module);
+    *module = NULL;
+  }
+  return result;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int64_t m, int64_t n) {
+  int best = -1;
+  int64_t best_busy = 0;
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
+    if (blocks_per_sm[tile] == 0) continue;
+    int64_t blocks = ceil_div(m, tb_tiles[tile].block_m) * ceil_div(n, tb_tiles[tile].block_n);
+    int64_t busy = blocks < sm_count ? blocks : sm_count;
+    if (busy > best_busy) { /* rows stand from large to small, so the larger tile wins a tie */
+      best = tile;
+      best_busy = busy;
+    }
+  }
+  return best;
+}
+
+CUresult tb_kernels_launch(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
+                           struct tb_sgemm_args *args, CUstream stream) {
+  const struct tb_tile *t = &tb_tiles[tile];
+  int64_t blocks = ceil_div(args->m, t->block_m) * ceil_div(args->n, t->block_n);
+  void *parameters[] = {args};
+  return tb_cuda.cuLaunchKernel(kernels->function[tile][transpose_a][transpose_b], (unsigned)blocks, 1, 1,
+                                (unsigned)t->threads, 1, 1, 0, stream, parameters, NULL);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The production kernels as the host sees them: loaded from the embedded fat binary, chosen, launched. Under offload.c's lock. */
+#ifndef TB_KERNELS_H
+#define TB_KERNELS_H
+
+#include "cuda_driver.h"
+#include "sgemm_args.h"
+
+#define TB_TILE(name, bm, bn, bk, tm, tn) +1
+enum {
+#define TB_SGEMM_TILE TB_TILE
+  TB_TILE_COUNT = 0
+#include "registry.def"
+#undef TB_SGEMM_TILE
+};
+#undef TB_TILE
+
+/* One row of registry.def. */
+struct tb_tile {
+  const char *name;
+  int block_m, block_n, block_k;
+  int threads;
+};
+
+extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
+
+struct tb_kernels {
+  CUfunction function[TB_TILE_COUNT][2][2]; /* [tile][A transposed][B transposed] */
+  int blocks_per_sm[TB_TILE_COUNT];         /* 0: the device cannot run this tile */
+};
+
+/* Loads the kernels into the current context. Nothing is left behind on failure. */
+CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module);
+
+/*
+ * The tile for an m x n result: the largest with at least one block for every SM, for it reads the least; when none has, the
+ * one whose blocks cover the most SMs. Pure. Returns -1 when blocks_per_sm is 0 throughout.
+ */
+int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int64_t m, int64_t n);
+
+CUresult tb_kernels_launch(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
+                           struct tb_sgemm_args *args, CUstream stream);
+
+#endif

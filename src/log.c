@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TB_LINE_MAX 1024
+
+static _Thread_local bool writing;
+static atomic_int warnings;
+
+static void write_all(int fd, const char *text, size_t length) {
+  while (length > 0) {
+    ssize_t n = write(fd, text, length);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return; /* a closed or full stderr is the program's business */
+    text += n;
+    length -= (size_t)n;
+  }
+}
+
+static void print(int fd, const char *prefix, const char *format, va_list arguments) {
+  if (writing) return;
+  writing = true;
+  int saved_errno = errno; /* BLAS calls do not change errno */
+  char line[TB_LINE_MAX];
+  int head = snprintf(line, sizeof line, "tileblas: %s", prefix);
+  int body = vsnprintf(line + head, sizeof line - (size_t)head - 1, format, arguments);
+  if (body < 0) body = 0;
+  size_t length = strnlen(line, sizeof line - 1);
+  line[length++] = '\n';
+  write_all(fd, line, length);
+  errno = saved_errno;
+  writing = false;
+}
+
+void tb_say(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  print(STDERR_FILENO, "", format, arguments);
+  va_end(arguments);
+}
+
+void tb_say_to(int fd, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  print(fd, "", format, arguments);
+  va_end(arguments);
+}
+
+void tb_warn(const char *format, ...) {
+  int earlier = atomic_fetch_add(&warnings, 1);
+  if (earlier >= TB_WARNINGS_MAX) return;
+  va_list arguments;
+  va_start(arguments, format);
+  print(STDERR_FILENO, "warning: ", format, arguments);
+  va_end(arguments);
+  if (earlier == TB_WARNINGS_MAX - 1) tb_say("warning: no further warnings will be printed");
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The one way in which TileBLAS prints: whole lines on stderr, prefixed "tileblas: ". Thread-safe; a line is one write().
+ * Nothing here allocates, and a message that would arise while another is being printed by the same thread is dropped.
+ */
+#ifndef TB_LOG_H
+#define TB_LOG_H
+
+/* A line for somebody who asked (TILEBLAS_VERBOSE, TILEBLAS_REPORT). */
+void tb_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same line to another file descriptor. */
+void tb_say_to(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "warning: ..." for what a user must know though nobody asked. After TB_WARNINGS_MAX lines a process says no more. */
+#define TB_WARNINGS_MAX 16
+void tb_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "offload.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fallback.h"
+#include "log.h"
+#include "options.h"
+#include "pipeline.h"
+
+/* Device memory that stays with us between calls; a larger arena is given back when its call is over. */
+#define ARENA_KEEP_BYTES ((int64_t)2 << 30)
+/* Of the free memory, the part that we leave to others: one tenth. */
+#define SPARE_FRACTION 10
+/* An arena that cannot be had is asked for again at half the size, so often. */
+#define RESERVE_TRIES 5
+
+/* ---- the one GPU; everything here but the atomics is under the lock ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tb_device device;
+static struct tb_progress progress;
+static char description[256] = "not needed so far";
+static atomic_int status = TB_STATUS_gpu_sooner; /* why no GPU can answer; this one: it can, or nobody has tried */
+static atomic_bool is_open;
+static atomic_bool touched; /* the driver was called in this process: a child of it cannot use a GPU */
+
+enum tb_status tb_offload_status(void) { return (enum tb_status)atomic_load_explicit(&status, memory_order_relaxed); }
+
+bool tb_offload_is_open(void) { return atomic_load_explicit(&is_open, memory_order_relaxed); }
+
+void tb_offload_describe(char *text, size_t size) { snprintf(text, size, "%s", description); }
+
+/* Registered after the driver's own exit handlers, so it runs before them, and also when the library is unloaded. A GPU that
+ * another thread still uses is left to the end of the process. */
+static void close_at_exit(void) {
+  if (!atomic_load(&is_open) || pthread_mutex_trylock(&lock) != 0) return;
+  atomic_store(&is_open, false);
+  tb_device_close(&device);
+  pthread_mutex_unlock(&lock);
+}
+
+static void open_device(void) {
+  char allowed[TB_OPTION_TEXT_MAX], detail[160] = "";
+  tb_option_text(TB_OPTION_devices, allowed);
+  atomic_store(&touched, true);
+  tb_cuda_failed_call = NULL;
+  enum tb_status opened = tb_device_open(&device, allowed, detail, sizeof detail);
+  if (opened == TB_STATUS_gpu_sooner) {
+    snprintf(description, sizeof description, "GPU %d, %s, %d SMs, driver for CUDA %d.%d", device.ordinal, device.name,
+             device.sm_count, device.driver_version / 1000, device.driver_version % 1000 / 10);
+    atomic_store(&is_open, true);
+    static bool registered;
+    if (!registered) registered = atexit(close_at_exit) == 0;
+  } else {
+    snprintf(description, sizeof description, "%s: %s", tb_status_text(opened), detail);
+    atomic_store(&status, opened);
+  }
+}
+
+/* Without this, the child would use handles that mean nothing in its process. */
+void tb_offload_after_fork(void) {
+  pthread_mutex_init(&lock, NULL);
+  if (!atomic_load(&touched)) return;
+  atomic_store(&is_open, false);
+  atomic_store(&status, TB_STATUS_forked);
+  snprintf(description, sizeof description, "%s", tb_status_text(TB_STATUS_forked));
+}
+
+/* ---- memory ---- */
+
+/* Cuts the call for the memory there is, and has the arena ready. TB_STATUS_gpu_sooner, or why it cannot be done. */
+static enum tb_status prepare(const struct tb_gemm *call, struct tb_plan *plan, CUresult *result) {
+  int64_t limit = tb_option_number(TB_OPTION_memory_limit);
+  int64_t budget = limit > 0 ? limit : INT64_MAX;
+  *result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (!tb_plan_make(plan, call, budget)) return TB_STATUS_no_memory;
+  if (plan->arena_bytes <= device.arena_bytes) return TB_STATUS_gpu_sooner;
+  int64_t free_bytes;
+  *result = tb_device_free_bytes(&device, &free_bytes);
+  if (*result != CUDA_SUCCESS) return TB_STATUS_gpu_failed;
+  budget = tb_min(budget, free_bytes - free_bytes / SPARE_FRACTION);
+  for (int attempt = 0; attempt < RESERVE_TRIES; attempt++) {
+    *result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!tb_plan_make(plan, call, budget)) return TB_STATUS_no_memory;
+    *result = tb_device_reserve(&device, plan->arena_bytes);
+    if (*result == CUDA_SUCCESS) return TB_STATUS_gpu_sooner;
+    if (*result != CUDA_ERROR_OUT_OF_MEMORY) return TB_STATUS_gpu_failed;
+    budget = plan->arena_bytes / 2; /* somebody else was quicker, or the free memory is in pieces */
+  }
+  return TB_STATUS_no_memory;
+}
+
+/* ---- when it goes wrong ---- */
+
+/* The columns of a block's tiles that C does not have yet. */
+static void finish_block(const struct tb_gemm *call, const struct tb_plan *plan, struct tb_block block) {
+  int64_t columns = tb_ceil_div(block.n, plan->tile_n), rows = tb_ceil_div(block.m, plan->tile_m);
+  for (int64_t tile = 0; tile < rows * columns; tile++) {
+    int64_t i = tile / columns * plan->tile_m, j = tile % columns * plan->tile_n + progress.committed_columns[tile];
+    int64_t end = tb_min(tile % columns * plan->tile_n + plan->tile_n, block.n);
+    if (j == end) continue;
+    struct tb_gemm part =
+        tb_gemm_part(call, block.i + i, tb_min(plan->tile_m, block.m - i), block.j + j, end - j);
+    tb_fallback_gemm(&part);
+  }
+}
+
+/* Everything that is not committed, computed by the CPU. Nothing may be under way on the GPU. */
+static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan) {
+  int64_t blocks = tb_pipeline_blocks(call, plan);
+  for (int64_t number = progress.block; number < blocks; number++) {
+    struct tb_block block = tb_pipeline_block(call, plan, number);
+    if (number > progress.block) memset(progress.committed_columns, 0, sizeof progress.committed_columns);
+    finish_block(call, plan, block);
+  }
+}
+
+static bool anything_committed(void) {
+  if (progress.block > 0) return true;
+  for (int tile = 0; tile < TB_TILES_MAX * TB_TILES_MAX; tile++)
+    if (progress.committed_columns[tile] > 0) return true;
+  return false;
+}
+
+/* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later, any other
+ * failure may have left the context broken. */
+static void give_up(CUresult result, enum tb_status why) {
+  char failure[160];
+  tb_cuda_describe_failure(result, failure, sizeof failure);
+  if (why == TB_STATUS_no_memory) {
+    tb_warn("GPU %d (%s): %s; the CPU computes what is missing", device.ordinal, device.name, failure);
+    return;
+  }
+  tb_warn("GPU %d (%s): %s; the CPU computes what is missing and all later calls", device.ordinal, device.name, failure);
+  snprintf(description, sizeof description, "GPU %d, %.90s, given up after %.120s", device.ordinal, device.name, failure);
+  atomic_store(&is_open, false);
+  atomic_store(&status, TB_STATUS_gpu_lost);
+  tb_device_close(&device);
+}
+
+/* ---- one call ---- */
+
+static double elapsed_ms(enum tb_mark begin, enum tb_mark end) {
+  float milliseconds = 0;
+  if (tb_cuda.cuEventElapsedTime(&milliseconds, device.marks[begin], device.marks[end]) != CUDA_SUCCESS) return 0;
+  return milliseconds;
+}
+
+static CUresult compute(const struct tb_gemm *call, const struct tb_plan *plan, bool timed, struct tb_outcome *outcome) {
+  int tile = tb_kernels_choose(device.kernels.blocks_per_sm, device.sm_count, tb_min(call->m, plan->block_m),
+                               tb_min(call->n, plan->block_n));
+  if (tile < 0) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  outcome->kernel = tb_tiles[tile].name;
+  outcome->device = device.ordinal;
+  CUresult result = tb_pipeline_run(&device, call, plan, tile, timed, &progress);
+  if (result == CUDA_SUCCESS && timed) {
+    outcome->up_ms = elapsed_ms(TB_UP_BEGIN, TB_UP_END);
+    outcome->compute_ms = elapsed_ms(TB_COMPUTE_BEGIN, TB_COMPUTE_END);
+    outcome->down_ms = elapsed_ms(TB_DOWN_BEGIN, TB_DOWN_END);
+  }
+  return result;
+}
+
+/* With the lock held and a GPU open. */
+static void offload(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome) {
+  struct tb_plan plan = {.block_m = call->m, .block_n = call->n, .chunk_k = call->k, .tile_m = call->m, .tile_n = call->n};
+  memset(&progress, 0, sizeof progress);
+  tb_cuda_failed_call = NULL;
+  CUresult result = tb_device_enter(&device);
+  bool entered = result == CUDA_SUCCESS;
+  outcome->why = TB_STATUS_gpu_failed;
+  if (entered) outcome->why = prepare(call, &plan, &result);
+  if (entered && outcome->why == TB_STATUS_gpu_sooner) {
+    result = compute(call, &plan, timed, outcome);
+    if (result != CUDA_SUCCESS) outcome->why = result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed;
+    if (result != CUDA_SUCCESS) tb_device_settle(&device);
+    tb_device_trim(&device, ARENA_KEEP_BYTES);
+  }
+  if (entered) tb_device_leave();
+  outcome->bytes = progress.up_bytes + progress.down_bytes;
+  outcome->failed = result != CUDA_SUCCESS;
+  outcome->committed = anything_committed();
+  if (outcome->failed) {
+    give_up(result, outcome->why);
+    finish_on_cpu(call, &plan);
+  }
+}
+
+bool tb_offload_gemm(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome) {
+  *outcome = (struct tb_outcome){0};
+  pthread_mutex_lock(&lock);
+  if (!atomic_load(&is_open) && tb_offload_status() == TB_STATUS_gpu_sooner) open_device();
+  outcome->why = tb_offload_status();
+  bool usable = outcome->why == TB_STATUS_gpu_sooner;
+  if (usable) offload(call, timed, outcome);
+  pthread_mutex_unlock(&lock);
+  return usable;
+}

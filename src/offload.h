@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A product on the GPU, from the program's memory to the program's memory. The one place where a CUDA failure is handled: C is
+ * written tile by tile, each when it is certain, and whatever a failure left unwritten is computed by the fallback from A, B and
+ * the still original C. Nothing here shows that CUDA exists. Thread-safe: calls take turns at the GPU.
+ *
+ * Two files define these functions: offload.c, and offload_none.c for a build without kernels.
+ */
+#ifndef TB_OFFLOAD_H
+#define TB_OFFLOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "blas_call.h"
+#include "status.h"
+
+/* How a call went. Times are from the first to the last operation of a kind, in milliseconds; kinds overlap. */
+struct tb_outcome {
+  enum tb_status why;   /* set when the GPU failed or could not be opened */
+  bool failed;          /* the fallback computed all or some of C */
+  bool committed;       /* the GPU computed all or some of C */
+  int device;           /* CUDA's number */
+  const char *kernel;   /* name of the tile in registry.def */
+  double bytes;         /* moved over the link, both ways */
+  double up_ms, compute_ms, down_ms; /* 0 unless `timed` was asked */
+};
+
+/* Whether a GPU can answer: TB_STATUS_gpu_sooner when it can or has not been tried, else why not. Lock-free. */
+enum tb_status tb_offload_status(void);
+
+/* True once a GPU is open, so that no call has to pay for that any more. Lock-free. */
+bool tb_offload_is_open(void);
+
+/*
+ * Computes the call (m, n, k >= 1). True: C is complete. False: no GPU could be opened (outcome->why) and C is untouched.
+ */
+bool tb_offload_gemm(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome);
+
+/* The GPU in words, or why there is none, for the report. */
+void tb_offload_describe(char *text, size_t size);
+
+/* In the child of a fork: what the parent opened cannot be used here. */
+void tb_offload_after_fork(void);
+
+#endif

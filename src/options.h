@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The options of options.def: parsed from the environment once, at the first BLAS call, and changed by tileblas_option_set.
+ * Reading a number is one relaxed atomic load, fit for the path of the smallest call.
+ */
+#ifndef TB_OPTIONS_H
+#define TB_OPTIONS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum tb_option {
+#define TB_OPTION(id, ...) TB_OPTION_##id,
+#include "options.def"
+#undef TB_OPTION
+  TB_OPTION_COUNT
+};
+
+/* Values of the CHOICE options, in the order of their words. */
+enum tb_route_mode { TB_ROUTE_AUTO, TB_ROUTE_GPU, TB_ROUTE_CPU };
+enum tb_precision { TB_PRECISION_IEEE, TB_PRECISION_FP32, TB_PRECISION_FAST };
+
+#define TB_OPTION_TEXT_MAX 1024
+
+/* Numbers of CHOICE (index of the word), FLAG, INTEGER and BYTES options. */
+extern atomic_llong tb_option_numbers[TB_OPTION_COUNT];
+
+static inline int64_t tb_option_number(enum tb_option option) {
+  return atomic_load_explicit(&tb_option_numbers[option], memory_order_relaxed);
+}
+
+/* Copies the text of a TEXT option, at most TB_OPTION_TEXT_MAX bytes with its zero. */
+void tb_option_text(enum tb_option option, char text[TB_OPTION_TEXT_MAX]);
+
+/* Reads the environment: an invalid value warns and leaves the default; an unknown TILEBLAS_* variable warns. Call once. */
+void tb_options_load(void);
+
+/* The child of a fork starts with an unlocked table. */
+void tb_options_after_fork(void);
+
+/* tileblas_option_set and _get. */
+int tb_option_set(const char *name, const char *value);
+int tb_option_get(const char *name, char *buffer, size_t size);
+
+/* Prints the options with type, default, unit and help, as the Markdown table that README shows. */
+void tb_options_print_markdown(int fd);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pipeline.h"
+
+#include <string.h>
+
+#include "staging.h"
+
+/* A run of columns of a tile on its way down. */
+struct download {
+  int64_t tile, column, columns;
+  uint64_t ticket;
+};
+
+struct pipeline {
+  struct tb_device *d;
+  const struct tb_gemm *call;
+  const struct tb_plan *plan;
+  int kernel;
+  bool timed, marked_up, marked_compute, marked_down;
+  struct tb_progress *progress;
+
+  struct tb_block block;
+  int64_t rows, columns;               /* tiles along the block's sides */
+  int64_t a_resident, b_resident;      /* first row, first column of the operands' parts on the device; -1: none */
+  int16_t order[TB_TILES_MAX * TB_TILES_MAX]; /* tiles in the order of their last launch */
+  int64_t launched, fetched;           /* how many of them are launched; how many are wholly enqueued for download */
+  int64_t fetched_columns;             /* of tile order[fetched] */
+  struct download queue[TB_SLOTS];     /* oldest first, from `head` on */
+  unsigned head, queued;
+};
+
+/* ---- where things are ---- */
+
+struct extent {
+  int64_t start, size;
+};
+
+/* Piece number `index` of a side cut into steps, counted from the start of the block. */
+static struct extent piece(int64_t side, int64_t step, int64_t index) {
+  return (struct extent){index * step, tb_min(step, side - index * step)};
+}
+
+static struct extent tile_rows(const struct pipeline *p, int64_t row) {
+  return piece(p->block.m, p->plan->tile_m, row);
+}
+
+static struct extent tile_columns(const struct pipeline *p, int64_t column) {
+  return piece(p->block.n, p->plan->tile_n, column);
+}
+
+static CUdeviceptr float_address(CUdeviceptr base, int64_t elems) { return base + (CUdeviceptr)elems * sizeof(float); }
+
+static CUdeviceptr a_panel(const struct pipeline *p, int64_t row) {
+  return float_address(p->d->arena, row * p->plan->a_panel_elems);
+}
+
+static CUdeviceptr b_panel(const struct pipeline *p, int64_t column) {
+  return float_address(p->d->arena + (CUdeviceptr)p->plan->b_offset_bytes, column * p->plan->b_panel_elems);
+}
+
+static CUdeviceptr tile_address(const struct pipeline *p, int64_t tile) {
+  return float_address(p->d->arena + (CUdeviceptr)p->plan->d_offset_bytes, tile * p->plan->tile_elems);
+}
+
+int64_t tb_pipeline_blocks(const struct tb_gemm *call, const struct tb_plan *plan) {
+  return tb_ceil_div(call->m, plan->block_m) * tb_ceil_div(call->n, plan->block_n);
+}
+
+struct tb_block tb_pipeline_block(const struct tb_gemm *call, const struct tb_plan *plan, int64_t number) {
+  int64_t across = tb_ceil_div(call->n, plan->block_n);
+  int64_t row = number / across, column = number % across;
+  if (row % 2 == 1) column = across - 1 - column; /* there and back: the last columns of B serve the next row at once */
+  struct extent i = piece(call->m, plan->block_m, row), j = piece(call->n, plan->block_n, column);
+  return (struct tb_block){i.start, i.size, j.start, j.size};
+}
+
+/* ---- down: fetch and commit ---- */
+
+/* C = arrived + beta C for some columns of a tile. With beta = 0, C is not read: it need not hold numbers. */
+static void commit(const struct pipeline *p, const struct download *w, const float *arrived) {
+  int64_t row = w->tile / p->columns, column = w->tile % p->columns;
+  struct extent i = tile_rows(p, row), j = tile_columns(p, column);
+  const struct tb_gemm *call = p->call;
+  int64_t ld = tb_padded(i.size);
+  float *c = call->c + p->block.i + i.start + (p->block.j + j.start + w->column) * call->ldc;
+  for (int64_t x = 0; x < w->columns; x++, c += call->ldc, arrived += ld) {
+    if (call->beta == 0) {
+      memcpy(c, arrived, (size_t)i.size * sizeof(float));
+    } else {
+      for (int64_t y = 0; y < i.size; y++) c[y] = arrived[y] + call->beta * c[y];
+    }
+  }
+  p->progress->committed_columns[w->tile] += w->columns;
+  p->progress->down_bytes += (double)(w->columns * ld) * sizeof(float);
+}
+
+static CUresult commit_oldest(struct pipeline *p) {
+  const struct download *w = &p->queue[p->head];
+  const float *arrived;
+  TB_TRY(tb_download_wait(p->d, w->ticket, &arrived));
+  commit(p, w, arrived);
+  p->head = (p->head + 1) % TB_SLOTS;
+  p->queued--;
+  return CUDA_SUCCESS;
+}
+
+/* Enqueues the next run of columns of the oldest tile that is launched and not wholly fetched. */
+static CUresult fetch(struct pipeline *p) {
+  int64_t tile = p->order[p->fetched];
+  struct extent i = tile_rows(p, tile / p->columns), j = tile_columns(p, tile % p->columns);
+  int64_t ld = tb_padded(i.size);
+  if (p->fetched_columns == 0) {
+    CUevent done;
+    TB_TRY(tb_device_tile_event(p->d, tile, &done));
+    TB_TRY(tb_cuda.cuStreamWaitEvent(p->d->down, done, 0));
+  }
+  if (p->timed && !p->marked_down) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[TB_DOWN_BEGIN], p->d->down));
+  p->marked_down = true;
+  struct download *w = &p->queue[(p->head + p->queued) % TB_SLOTS];
+  *w = (struct download){.tile = tile, .column = p->fetched_columns};
+  w->columns = tb_min(tb_download_columns(ld), j.size - w->column);
+  int64_t floats = (w->columns - 1) * ld + i.size;
+  TB_TRY(tb_download_start(p->d, float_address(tile_address(p, tile), w->column * ld), floats, &w->ticket));
+  if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[TB_DOWN_END], p->d->down));
+  p->queued++;
+  p->fetched_columns += w->columns;
+  if (p->fetched_columns == j.size) {
+    p->fetched++;
+    p->fetched_columns = 0;
+  }
+  return CUDA_SUCCESS;
+}
+
+/* Keeps downloads going between other work: commits what has arrived, and enqueues what there is room for. */
+static CUresult keep_fetching(struct pipeline *p) {
+  while (p->queued > 0 && tb_download_ready(p->d, p->queue[p->head].ticket)) TB_TRY(commit_oldest(p));
+  while (p->queued < TB_SLOTS && p->fetched < p->launched) TB_TRY(fetch(p));
+  return CUDA_SUCCESS;
+}
+
+static CUresult fetch_rest(struct pipeline *p) {
+  TB_TRY(keep_fetching(p));
+  while (p->queued > 0) {
+    TB_TRY(commit_oldest(p));
+    TB_TRY(keep_fetching(p));
+  }
+  return CUDA_SUCCESS;
+}
+
+/* ---- up ---- */
+
+/* One panel of an operand: `x` is the panel's view, `across` its rows (A) or columns (B), `along` its part of k. */
+static CUresult upload(struct pipeline *p, struct tb_view x, int64_t rows, int64_t columns, CUdeviceptr target) {
+  struct tb_device *d = p->d;
+  struct tb_upload u = {.source = x.data, .source_ld = x.ld, .target = target};
+  u.rows = x.transposed ? columns : rows;
+  u.columns = x.transposed ? rows : columns;
+  u.target_ld = tb_padded(u.rows);
+  if (p->timed && !p->marked_up) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_UP_BEGIN], d->up));
+  p->marked_up = true;
+  for (bool more = true; more;) {
+    TB_TRY(tb_upload_step(d, &u, &more));
+    TB_TRY(keep_fetching(p));
+  }
+  p->progress->up_bytes += (double)(u.rows * u.columns) * sizeof(float);
+  TB_TRY(tb_cuda.cuEventRecord(d->uploaded, d->up));
+  if (p->timed) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_UP_END], d->up));
+  return CUDA_SUCCESS;
+}
+
+static CUresult upload_a(struct pipeline *p, int64_t row, struct extent k) {
+  struct extent i = tile_rows(p, row);
+  return upload(p, tb_view_at(p->call->a, p->block.i + i.start, k.start), i.size, k.size, a_panel(p, row));
+}
+
+static CUresult upload_b(struct pipeline *p, int64_t column, struct extent k) {
+  struct extent j = tile_columns(p, column);
+  return upload(p, tb_view_at(p->call->b, k.start, p->block.j + j.start), k.size, j.size, b_panel(p, column));
+}
+
+/* The next chunk's panels overwrite this one's: not before every launch that reads them is over. */
+static CUresult hold_uploads(struct pipeline *p) {
+  for (int s = 0; s < TB_COMPUTE_STREAMS; s++) {
+    TB_TRY(tb_cuda.cuEventRecord(p->d->drained[s], p->d->compute[s]));
+    TB_TRY(tb_cuda.cuStreamWaitEvent(p->d->up, p->d->drained[s], 0));
+  }
+  return CUDA_SUCCESS;
+}
+
+/* ---- compute ---- */
+
+static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct extent k) {
+  struct tb_device *d = p->d;
+  const struct tb_gemm *call = p->call;
+  int64_t tile = row * p->columns + column;
+  struct extent i = tile_rows(p, row), j = tile_columns(p, column);
+  struct tb_sgemm_args args = {
+      .a = (const float *)a_panel(p, row),
+      .b = (const float *)b_panel(p, column),
+      .d = (float *)tile_address(p, tile),
+      .lda = tb_padded(call->a.transposed ? k.size : i.size),
+      .ldb = tb_padded(call->b.transposed ? j.size : k.size),
+      .ldd = tb_padded(i.size),
+      .m = i.size,
+      .n = j.size,
+      .k = k.size,
+      .alpha = call->alpha,
+      .first = k.start == 0,
+      .last = k.start + k.size == call->k,
+  };
+  CUstream stream = d->compute[tile % TB_COMPUTE_STREAMS]; /* a tile's chunks follow each other in one stream */
+  TB_TRY(tb_cuda.cuStreamWaitEvent(stream, d->uploaded, 0));
+  if (p->timed && !p->marked_compute) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_BEGIN], stream));
+  p->marked_compute = true;
+  TB_TRY(tb_kernels_launch(&d->kernels, p->kernel, call->a.transposed, call->b.transposed, &args, stream));
+  if (p->timed) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_END], stream));
+  if (args.last) {
+    CUevent done;
+    TB_TRY(tb_device_tile_event(d, tile, &done));
+    TB_TRY(tb_cuda.cuEventRecord(done, stream));
+    p->order[p->launched++] = (int16_t)tile;
+  }
+  return CUDA_SUCCESS;
+}
+
+/*
+ * One chunk of k for every tile of the block. Panels go up in turn, and each tile is launched with the later of its two panels:
+ *
+ *          B0  B1  B2
+ *      A0   1   3   6       up: A0 B0 | A1 | B1 | A2 | B2
+ *      A1   2   3   6       launched behind: 1 | 2 | 3 3 | 4 4 | 6 6 6
+ *      A2   4   4   6
+ */
+static CUresult run_chunk(struct pipeline *p, struct extent k, bool a_there, bool b_there) {
+  for (int64_t step = 0; step < tb_max(p->rows, p->columns); step++) {
+    if (step < p->rows) {
+      if (!a_there) TB_TRY(upload_a(p, step, k));
+      for (int64_t column = 0; column < tb_min(step, p->columns); column++) TB_TRY(launch(p, step, column, k));
+    }
+    if (step < p->columns) {
+      if (!b_there) TB_TRY(upload_b(p, step, k));
+      for (int64_t row = 0; row <= tb_min(step, p->rows - 1); row++) TB_TRY(launch(p, row, step, k));
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult run_block(struct pipeline *p) {
+  const struct tb_plan *plan = p->plan;
+  p->rows = tb_ceil_div(p->block.m, plan->tile_m);
+  p->columns = tb_ceil_div(p->block.n, plan->tile_n);
+  p->launched = p->fetched = p->fetched_columns = 0;
+  memset(p->progress->committed_columns, 0, sizeof p->progress->committed_columns);
+  bool whole_k = plan->chunk_k == p->call->k;
+  bool a_there = whole_k && p->a_resident == p->block.i, b_there = whole_k && p->b_resident == p->block.j;
+  for (int64_t start = 0; start < p->call->k; start += plan->chunk_k) {
+    if (start > 0) TB_TRY(hold_uploads(p));
+    struct extent k = {start, tb_min(plan->chunk_k, p->call->k - start)};
+    TB_TRY(run_chunk(p, k, a_there, b_there));
+  }
+  p->a_resident = p->block.i;
+  p->b_resident = p->block.j;
+  /* Nothing of this block is under way when the next one overwrites its panels and tiles. */
+  return fetch_rest(p);
+}
+
+CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan, int tile_kernel,
+                         bool timed, struct tb_progress *progress) {
+  struct pipeline p = {.d = device,
+                          .call = call,
+                          .plan = plan,
+                          .kernel = tile_kernel,
+                          .timed = timed,
+                          .progress = progress,
+                          .a_resident = -1,
+                          .b_resident = -1};
+  progress->up_bytes = progress->down_bytes = 0;
+  int64_t blocks = tb_pipeline_blocks(call, plan);
+  for (progress->block = 0; progress->block < blocks; progress->block++) {
+    p.block = tb_pipeline_block(call, plan, progress->block);
+    TB_TRY(run_block(&p));
+  }
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "plan.h"
+
+/* Tiles of C: large enough that a launch fills a good part of a GPU, small enough that the first one can start early. */
+#define TILE_MIN_ELEMS 1024
+#define TILE_MAX_ELEMS 2048
+/* Pieces are not cut below this, except when nothing else fits: the largest kernel's block of C. */
+#define PIECE_ELEMS 128
+/* k is cut first while it is longer than this and than the block: short chunks make more launches, not less traffic. */
+#define CHUNK_K_MIN 1024
+
+static int64_t round_up(int64_t n, int64_t multiple) { return tb_ceil_div(n, multiple) * multiple; }
+
+static int64_t tile_of(int64_t block) {
+  int64_t tile = round_up(tb_ceil_div(block, 4), PIECE_ELEMS);
+  tile = tb_min(tb_max(tile, TILE_MIN_ELEMS), TILE_MAX_ELEMS);
+  tile = tb_max(tile, round_up(tb_ceil_div(block, TB_TILES_MAX), PIECE_ELEMS));
+  /* Even them out: 1100 becomes 640 + 460, not 1024 + 76. */
+  tile = round_up(tb_ceil_div(block, tb_ceil_div(block, tile)), PIECE_ELEMS);
+  return tb_min(tile, block);
+}
+
+/* Elements of a stored panel: op(X) has `across` rows (A) or columns (B) and `k` along the product. `along` is true when the
+ * stored columns run along k. */
+static int64_t panel_elems(int64_t across, int64_t k, bool along) {
+  return along ? tb_padded(k) * across : tb_padded(across) * k;
+}
+
+static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
+  plan->tile_m = tile_of(plan->block_m);
+  plan->tile_n = tile_of(plan->block_n);
+  plan->a_panel_elems = panel_elems(plan->tile_m, plan->chunk_k, call->a.transposed);
+  plan->b_panel_elems = panel_elems(plan->tile_n, plan->chunk_k, !call->b.transposed);
+  /* Panels and tiles start on 128-byte lines too. */
+  plan->a_panel_elems = tb_padded(plan->a_panel_elems);
+  plan->b_panel_elems = tb_padded(plan->b_panel_elems);
+  plan->tile_elems = tb_padded(tb_padded(plan->tile_m) * plan->tile_n);
+  int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
+  const int64_t size = sizeof(float);
+  plan->b_offset_bytes = rows * plan->a_panel_elems * size;
+  plan->d_offset_bytes = plan->b_offset_bytes + columns * plan->b_panel_elems * size;
+  plan->arena_bytes = plan->d_offset_bytes + rows * columns * plan->tile_elems * size;
+}
+
+/* Halves one of the three sizes: k while it dominates, else the longer side of the block. False: all are at their least. */
+static bool cut(struct tb_plan *plan) {
+  int64_t side = tb_max(plan->block_m, plan->block_n);
+  if (plan->chunk_k > CHUNK_K_MIN && plan->chunk_k >= side)
+    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), TB_LD_ELEMS);
+  else if (plan->block_m == side && side > PIECE_ELEMS)
+    plan->block_m = round_up(tb_ceil_div(side, 2), PIECE_ELEMS);
+  else if (side > PIECE_ELEMS)
+    plan->block_n = round_up(tb_ceil_div(side, 2), PIECE_ELEMS);
+  else if (plan->chunk_k > TB_LD_ELEMS)
+    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), TB_LD_ELEMS);
+  else
+    return false;
+  return true;
+}
+
+bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, int64_t budget_bytes) {
+  *plan = (struct tb_plan){.block_m = call->m, .block_n = call->n, .chunk_k = call->k};
+  /* Sizes beyond 2^31 would overflow the sums below; they are cut in any case. */
+  const int64_t most = (int64_t)1 << 24;
+  while (plan->block_m > most || plan->block_n > most || plan->chunk_k > most) cut(plan);
+  for (;;) {
+    lay_out(plan, call);
+    if (plan->arena_bytes <= budget_bytes) return true;
+    if (!cut(plan)) return false;
+  }
+}

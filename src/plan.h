@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a product is cut so that it fits the device: pure arithmetic, tested without a GPU.
+ *
+ *            n                      C is cut into blocks of block_m x block_n. While a block is computed, its rows of op(A),
+ *      +-----+-----+                its columns of op(B) and its result are on the device; when they do not fit for all of k,
+ *      |block|     |                k is cut into chunks and the partial sums stay in the result's buffer between them.
+ *    m |1 2 5|     |                A block is cut into tiles of tile_m x tile_n: one launch, one download each. op(A) goes
+ *      |3 4 6|     |                up in panels of tile_m rows, op(B) in panels of tile_n columns, in an order that lets the
+ *      |7 8 9|     |                first tile start when one panel of each is there (the numbers).
+ *      +-----+-----+
+ */
+#ifndef TB_PLAN_H
+#define TB_PLAN_H
+
+#include "blas_call.h"
+
+/* Device buffers: leading dimensions are multiples of this, so that every column starts on a 128-byte line. */
+#define TB_LD_ELEMS 32
+/* Most tiles along one side of a block. */
+#define TB_TILES_MAX 32
+
+struct tb_plan {
+  int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of TB_LD_ELEMS */
+  int64_t tile_m, tile_n;
+  int64_t a_panel_elems, b_panel_elems, tile_elems; /* room for one panel or tile, padding included */
+  int64_t b_offset_bytes, d_offset_bytes;           /* in the arena: A's panels, then B's, then the result's tiles */
+  int64_t arena_bytes;
+};
+
+/* Cuts `call` (m, n, k >= 1) for at most budget_bytes of device memory. False: not even the smallest pieces fit. */
+bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, int64_t budget_bytes);
+
+/* n rounded up to a multiple of TB_LD_ELEMS. */
+static inline int64_t tb_padded(int64_t n) { return (n + TB_LD_ELEMS - 1) / TB_LD_ELEMS * TB_LD_ELEMS; }
+
+static inline int64_t tb_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static inline int64_t tb_min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static inline int64_t tb_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "run.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "fallback.h"
+#include "log.h"
+#include "offload.h"
+#include "options.h"
+#include "stats.h"
+
+/* ---- once a process ---- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool initialised;
+
+/* What the routing has learned. Rates are whole numbers of flops per microsecond, so that an atomic integer holds them. */
+static atomic_llong cpu_flops_per_us;
+static atomic_llong saved_ns;
+
+static int usable_cores(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  int cores = CPU_COUNT(&set);
+  return cores > 0 ? cores : 1;
+}
+
+static void after_fork(void) {
+  tb_fallback_after_fork();
+  tb_options_after_fork();
+  tb_offload_after_fork();
+  tb_stats_reset(); /* the parent reports its own calls */
+}
+
+static void initialise(void) {
+  tb_options_load();
+  pthread_atfork(NULL, NULL, after_fork);
+  struct tb_machine assumed = tb_machine_assumed(usable_cores());
+  atomic_store(&cpu_flops_per_us, (long long)(assumed.cpu_flops_per_s * 1e-6));
+  atomic_store(&initialised, true);
+}
+
+void tb_run_initialise(void) { pthread_once(&once, initialise); }
+
+__attribute__((destructor)) static void finish(void) {
+  if (atomic_load(&initialised)) tb_stats_report_at_exit();
+}
+
+/* ---- deciding ---- */
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool observed(void) { return tb_option_number(TB_OPTION_verbose) || tb_option_number(TB_OPTION_report); }
+
+static struct tb_machine machine_now(enum tb_route_mode mode) {
+  struct tb_machine machine = tb_machine_assumed(1);
+  machine.mode = mode;
+  machine.gpu = tb_offload_status();
+  machine.gpu_open = tb_offload_is_open();
+  machine.cpu_flops_per_s = 1e6 * (double)atomic_load_explicit(&cpu_flops_per_us, memory_order_relaxed);
+  machine.saved_seconds = 1e-9 * (double)atomic_load_explicit(&saved_ns, memory_order_relaxed);
+  return machine;
+}
+
+static struct tb_decision decide(const struct tb_gemm *call) {
+  enum tb_route_mode mode = (enum tb_route_mode)tb_option_number(TB_OPTION_route);
+  struct tb_decision decision;
+  if (tb_route_settled(call, mode, &decision)) return decision;
+  struct tb_machine machine = machine_now(mode);
+  return tb_route(call, &machine);
+}
+
+/* The CPU BLAS's own rate, from what its calls really took: a fresh one counts a quarter. */
+static void learn_cpu_rate(double flops, double seconds) {
+  double before = (double)atomic_load_explicit(&cpu_flops_per_us, memory_order_relaxed);
+  double after = 0.75 * before + 0.25 * flops / (seconds * 1e6);
+  atomic_store_explicit(&cpu_flops_per_us, (long long)after + 1, memory_order_relaxed);
+}
+
+/* ---- the verbose line ---- */
+
+static double rate(double flops, double seconds) { return seconds > 0 ? flops / seconds * 1e-12 : 0; }
+
+/* The call in the program's own words as far as they survive: the sizes of the column-major product. */
+static void describe_call(const struct tb_gemm *g, char *text, size_t size) {
+  snprintf(text, size, "%s %c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld ldc=%lld alpha=%g beta=%g",
+           tb_symbols[g->symbol].name, g->a.transposed ? 'T' : 'N', g->b.transposed ? 'T' : 'N', (long long)g->m,
+           (long long)g->n, (long long)g->k, (long long)g->a.ld, (long long)g->b.ld, (long long)g->ldc,
+           (double)g->alpha, (double)g->beta);
+}
+
+static void describe_reason(const struct tb_decision *d, enum tb_status why, char *text, size_t size) {
+  if (d->cpu_seconds > 0)
+    snprintf(text, size, "%s: cpu %.3f ms, gpu %.3f ms", tb_status_text(why), d->cpu_seconds * 1e3, d->gpu_seconds * 1e3);
+  else
+    snprintf(text, size, "%s", tb_status_text(why));
+}
+
+static void say_gpu(const struct tb_gemm *g, const struct tb_decision *d, const struct tb_outcome *o, double seconds) {
+  char call[320], reason[192];
+  describe_call(g, call, sizeof call);
+  describe_reason(d, o->failed ? o->why : d->why, reason, sizeof reason);
+  tb_say("%s -> gpu%d %s (%s) up %.3f ms compute %.3f ms down %.3f ms total %.3f ms %.3f TFLOP/s%s", call, o->device,
+         o->kernel ? o->kernel : "", reason, o->up_ms, o->compute_ms, o->down_ms, seconds * 1e3,
+         rate(tb_gemm_flops(g), seconds), o->failed ? ", completed by the cpu" : "");
+}
+
+static void say_cpu(const struct tb_gemm *g, const struct tb_decision *d, double seconds) {
+  char call[320], reason[192];
+  describe_call(g, call, sizeof call);
+  describe_reason(d, d->why, reason, sizeof reason);
+  tb_say("%s -> cpu (%s) total %.3f ms %.3f TFLOP/s", call, reason, seconds * 1e3, rate(tb_gemm_flops(g), seconds));
+}
+
+/* ---- one call ---- */
+
+static bool offload(const struct tb_gemm *call, struct tb_decision *decision) {
+  struct tb_outcome outcome;
+  double started = now();
+  if (!tb_offload_gemm(call, tb_option_number(TB_OPTION_verbose), &outcome)) {
+    *decision = (struct tb_decision){.where = TB_CPU, .why = outcome.why};
+    return false;
+  }
+  double seconds = now() - started;
+  enum tb_where where = outcome.committed ? TB_GPU : TB_CPU;
+  tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, tb_gemm_flops(call), outcome.bytes,
+               seconds);
+  if (outcome.failed) tb_stats_add_failure();
+  if (tb_option_number(TB_OPTION_verbose)) say_gpu(call, decision, &outcome, seconds);
+  return true;
+}
+
+bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+  tb_run_initialise();
+  cpu->decision = decide(call);
+  if (cpu->decision.where == TB_GPU && offload(call, &cpu->decision)) return true;
+  /* Small calls are timed only when somebody looks: two clock readings are a good part of the smallest. */
+  cpu->started = tb_gemm_flops(call) >= TB_SMALL_FLOPS || observed() ? now() : 0;
+  return false;
+}
+
+void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu) {
+  const struct tb_decision *d = &cpu->decision;
+  double flops = tb_gemm_is_trivial(call) ? 0 : tb_gemm_flops(call);
+  double seconds = cpu->started > 0 ? now() - cpu->started : 0;
+  tb_stats_add(call->symbol, TB_CPU, d->why, flops, 0, seconds);
+  if (seconds > 0 && flops >= TB_SMALL_FLOPS) learn_cpu_rate(flops, seconds);
+  if (d->why == TB_STATUS_not_yet)
+    atomic_fetch_add_explicit(&saved_ns, (long long)((d->cpu_seconds - d->gpu_seconds) * 1e9), memory_order_relaxed);
+  if (tb_option_number(TB_OPTION_verbose)) say_cpu(call, d, seconds);
+}
+
+void tb_run_refused(enum tb_symbol symbol) {
+  tb_run_initialise();
+  tb_stats_add(symbol, TB_CPU, TB_STATUS_refused, 0, 0, 0);
+  if (tb_option_number(TB_OPTION_verbose))
+    tb_say("%s -> cpu (%s)", tb_symbols[symbol].name, tb_status_text(TB_STATUS_refused));
+}

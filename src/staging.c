@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "staging.h"
+
+#include <string.h>
+
+#define SLOT_ELEMS ((int64_t)(TB_SLOT_BYTES / sizeof(float)))
+
+/* Waits until the copy that last used the ring's next slot is over. */
+static CUresult next_slot(struct tb_ring *ring, int *slot) {
+  *slot = (int)(ring->used % TB_SLOTS);
+  if (ring->used >= TB_SLOTS) TB_TRY(tb_cuda.cuEventSynchronize(ring->moved[*slot]));
+  return CUDA_SUCCESS;
+}
+
+static CUresult push(struct tb_device *d, int slot, CUdeviceptr target, int64_t floats) {
+  struct tb_ring *ring = &d->up_ring;
+  TB_TRY(tb_cuda.cuMemcpyHtoDAsync(target, ring->slot[slot], (size_t)floats * sizeof(float), d->up));
+  TB_TRY(tb_cuda.cuEventRecord(ring->moved[slot], d->up));
+  ring->used++;
+  return CUDA_SUCCESS;
+}
+
+/* Whole columns, as many as fit; each lands at a multiple of the padded leading dimension. */
+static CUresult push_columns(struct tb_device *d, struct tb_upload *u, int slot) {
+  int64_t columns = tb_min(SLOT_ELEMS / u->target_ld, u->columns - u->column);
+  const float *from = u->source + u->column * u->source_ld;
+  float *to = d->up_ring.slot[slot];
+  if (u->source_ld == u->rows && u->target_ld == u->rows) {
+    memcpy(to, from, (size_t)(columns * u->rows) * sizeof(float));
+  } else {
+    for (int64_t j = 0; j < columns; j++)
+      memcpy(to + j * u->target_ld, from + j * u->source_ld, (size_t)u->rows * sizeof(float));
+  }
+  int64_t floats = (columns - 1) * u->target_ld + u->rows;
+  TB_TRY(push(d, slot, u->target + (CUdeviceptr)(u->column * u->target_ld) * sizeof(float), floats));
+  u->column += columns;
+  return CUDA_SUCCESS;
+}
+
+/* A column longer than a slot, a part at a time. */
+static CUresult push_rows(struct tb_device *d, struct tb_upload *u, int slot) {
+  int64_t rows = tb_min(SLOT_ELEMS, u->rows - u->row);
+  memcpy(d->up_ring.slot[slot], u->source + u->row + u->column * u->source_ld, (size_t)rows * sizeof(float));
+  TB_TRY(push(d, slot, u->target + (CUdeviceptr)(u->row + u->column * u->target_ld) * sizeof(float), rows));
+  u->row += rows;
+  if (u->row == u->rows) {
+    u->row = 0;
+    u->column++;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_upload_step(struct tb_device *d, struct tb_upload *u, bool *more) {
+  int slot;
+  TB_TRY(next_slot(&d->up_ring, &slot));
+  TB_TRY(u->target_ld <= SLOT_ELEMS ? push_columns(d, u, slot) : push_rows(d, u, slot));
+  *more = u->column < u->columns;
+  return CUDA_SUCCESS;
+}
+
+int64_t tb_download_columns(int64_t ld) { return SLOT_ELEMS / ld; }
+
+CUresult tb_download_start(struct tb_device *d, CUdeviceptr source, int64_t floats, uint64_t *ticket) {
+  struct tb_ring *ring = &d->down_ring;
+  int slot = (int)(ring->used % TB_SLOTS);
+  TB_TRY(tb_cuda.cuMemcpyDtoHAsync(ring->slot[slot], source, (size_t)floats * sizeof(float), d->down));
+  TB_TRY(tb_cuda.cuEventRecord(ring->moved[slot], d->down));
+  *ticket = ring->used++;
+  return CUDA_SUCCESS;
+}
+
+bool tb_download_ready(struct tb_device *d, uint64_t ticket) {
+  return tb_cuda.cuEventQuery(d->down_ring.moved[ticket % TB_SLOTS]) != CUDA_ERROR_NOT_READY;
+}
+
+CUresult tb_download_wait(struct tb_device *d, uint64_t ticket, const float **arrived) {
+  struct tb_ring *ring = &d->down_ring;
+  TB_TRY(tb_cuda.cuEventSynchronize(ring->moved[ticket % TB_SLOTS]));
+  *arrived = ring->slot[ticket % TB_SLOTS];
+  return CUDA_SUCCESS;
+}
