@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What bench/run, tests/gpu/run and the plot share: where the programs and libraries are, what machine this is, running
+a program with everything it says kept in a log, and tables.
+
+Python's standard library only. A build comes either from build/release or, on a machine without the tools to build, from
+a kit (tests/gpu/make_kit), whose folders `build`, `lib` and `netlib` stand in for the build folder and the system's.
+"""
+
+import datetime
+import glob
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SKIPPED = 77  # exit status of a program that lacks a GPU or a peer's library
+
+
+class Place:
+    """Where things are: the build, the libraries that are brought along, NVIDIA's libraries."""
+
+    def __init__(self, kit=None):
+        self.kit = pathlib.Path(kit).resolve() if kit else None
+        self.build = (self.kit or ROOT / "build") / ("build" if kit else "release")
+        self.library = self.build / "libtileblas.so.0"
+        self.nvidia = nvidia_folder()
+
+    def require_build(self):
+        """Builds build/release when there is no kit. Ends the program when there is nothing to measure."""
+        if not self.kit:
+            for command in (["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release"]):
+                if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode != 0:
+                    sys.exit(f"{' '.join(command)} failed; tests/run installs what the build needs")
+        if not self.library.exists():
+            sys.exit(f"{self.library} does not exist")
+
+    def program(self, relative):
+        path = self.build / relative
+        if not path.exists():
+            sys.exit(f"{path} does not exist; was the build made with CUDA and with the benchmarks?")
+        return str(path)
+
+    def kit_lib(self, name):
+        """Path of a library in the kit, else its bare name, for the dynamic linker to find."""
+        path = self.kit / "lib" / name if self.kit else None
+        return str(path) if path and path.exists() else name
+
+    def environment(self, **extra):
+        """The caller's environment without any TILEBLAS option or preload, with the libraries above on the path."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith("TILEBLAS_") and k != "LD_PRELOAD"}
+        folders = [str(self.kit / "lib")] if self.kit else []
+        folders += [self.nvidia] if self.nvidia else []
+        folders += [f for f in env.get("LD_LIBRARY_PATH", "").split(":") if f]
+        if folders:
+            env["LD_LIBRARY_PATH"] = ":".join(folders)
+        env.update({k: str(v) for k, v in extra.items()})
+        return env
+
+    def commit(self):
+        if self.kit:
+            return (self.kit / "COMMIT").read_text().strip()
+        out = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+        return out.stdout.strip() or "unknown"
+
+
+def nvidia_folder():
+    """The folder with libcublas.so.13 (or 12): CUDA's own, or NVIDIA's wheels for Python. None: there is none."""
+    folders = [os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), lib) for lib in ("lib64", "lib")]
+    folders += ["/usr/local/cuda/targets/x86_64-linux/lib", "/usr/lib/x86_64-linux-gnu"]
+    for entry in sys.path:
+        folders += sorted(glob.glob(os.path.join(entry, "nvidia", "cu*", "lib")), reverse=True)
+        folders += glob.glob(os.path.join(entry, "nvidia", "cublas", "lib"))
+    for version in ("13", "12"):
+        for folder in folders:
+            if os.path.exists(os.path.join(folder, f"libcublas.so.{version}")):
+                return folder
+    return None
+
+
+def output_of(command):
+    if not shutil.which(command[0]):
+        return ""
+    out = subprocess.run(command, capture_output=True, text=True, check=False)
+    return out.stdout.strip() if out.returncode == 0 else ""
+
+
+def cpu_name():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"
+
+
+def machine(place):
+    """What a figure must be read with, as (name, value) pairs."""
+    smi = output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
+    name, driver = (smi[0].split(", ", 1) if smi else ("none that nvidia-smi sees", "none"))
+    return [
+        ("GPU", name),
+        ("driver", driver),
+        ("CPU", f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores usable"),
+        ("system", f"{platform.system()} {platform.release()}, {platform.libc_ver()[0]} {platform.libc_ver()[1]}"),
+        ("cuBLAS", place.nvidia or "peer missing"),
+        ("TileBLAS", place.commit()),
+        ("date", datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),
+        ("command", " ".join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]])),
+    ]
+
+
+class Log:
+    """Runs programs and keeps everything they print in one file."""
+
+    def __init__(self, path):
+        self.file = open(path, "w", encoding="utf-8", errors="replace")
+
+    def run(self, command, env, timeout, cwd=None):
+        """Returns (exit status, text of both outputs, seconds); status 124 when the time was over."""
+        begun = time.monotonic()
+        try:
+            done = subprocess.run(command, env=env, cwd=cwd, timeout=timeout, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+            status, raw = done.returncode, done.stdout
+        except subprocess.TimeoutExpired as late:
+            status, raw = 124, (late.stdout or b"") + b"\n(the time was over)\n"
+        text, seconds = raw.decode("utf-8", "replace"), time.monotonic() - begun
+        self.write(f"$ {' '.join(map(str, command))}\n{text}(status {status}, {seconds:.1f} s)\n\n")
+        return status, text, seconds
+
+    def write(self, text):
+        self.file.write(text)
+        self.file.flush()
+
+
+def markdown(header, rows):
+    """A Markdown table, padded so that it can be read as it is."""
+    table = [header, *[[str(cell) for cell in row] for row in rows]]
+    width = [max(len(row[i]) for row in table) for i in range(len(header))]
+    lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(row, width)) + " |" for row in table]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in width) + "|")
+    return "\n".join(lines) + "\n"
