@@ -14,6 +14,8 @@ cd "$TB_TEST_SOURCE"
 find include src kernels tests bench tools -type f \
   \( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) | sort >"$work/files"
 [ -s "$work/files" ] || fail "found no sources"
-xargs "$formatter" --style=file --dry-run --Werror <"$work/files" ||
-  fail "not laid out as .clang-format says; $formatter -i FILE mends it"
+while read -r file; do
+  "$formatter" --style=file "$file" | cmp -s - "$file" || echo "$file" >>"$work/wrong"
+done <"$work/files"
+[ ! -e "$work/wrong" ] || fail "not laid out as .clang-format says; mend with $formatter -i $(tr '\n' ' ' <"$work/wrong")"
 echo "$(wc -l <"$work/files") files are laid out by $($formatter --version)"
