@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What happens at the entry of every driver function: take the lock, count, fail if told to, check what must have
+ * happened before. Also the settings from the environment. Any number of threads may make Calls.
+ */
+#ifndef FAKE_CUDA_CALLS_H
+#define FAKE_CUDA_CALLS_H
+
+#include <mutex>
+#include <string>
+
+#include "state.h"
+
+namespace fake {
+
+enum class Fn {
+#define FAKE_CUDA_FUNCTION(name, need) name,
+#include "functions.def"
+#undef FAKE_CUDA_FUNCTION
+};
+
+class Call {
+public:
+  explicit Call(Fn function);
+
+  /* Not CUDA_SUCCESS: return this, at once, or after releasing what is to be released. */
+  CUresult status = CUDA_SUCCESS;
+  /* status tells of a failing device, not of a failing caller: what is to be released is released all the same. */
+  bool release_anyway = false;
+  /* What is to become of the operation that this call enqueues. */
+  CUresult fail_later = CUDA_SUCCESS;
+  bool fail_later_sticky = false;
+  /* The current context; null when none is or the function needs none. */
+  Context *context = nullptr;
+
+  bool refused() const {
+    return status != CUDA_SUCCESS && !release_anyway;
+  }
+  /* What a releasing function returns. */
+  CUresult after_release(CUresult result) const {
+    return status != CUDA_SUCCESS ? status : result;
+  }
+
+private:
+  bool find_pending_failure(Fn function);
+  std::unique_lock<std::mutex> lock_;
+};
+
+/* The current context of the calling thread: the top of its stack, unless that died. */
+std::vector<CUcontext> &context_stack();
+std::shared_ptr<Context> current_context();
+
+/* The device is lost: this is what every call gives from now on. */
+void lose_device(CUresult code);
+
+/* Settings that stay as they are from the first call on. */
+struct Settings {
+  int devices, multiprocessors, compute_major, compute_minor, registers_per_thread;
+  size_t memory_bytes, shared_memory_bytes; /* per device; per block at most */
+};
+const Settings &settings();
+
+} // namespace fake
+
+#endif

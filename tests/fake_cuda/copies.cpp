@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Copies and fills. Both ends are checked at the call: device memory must lie in one live allocation of this device,
+ * host memory either in one pinned allocation or in none. What is written when a copy breaks midway is NaN after half.
+ */
+#include <cstring>
+
+#include "memory.h"
+#include "poison.h"
+#include "streams.h"
+
+namespace fake {
+namespace {
+
+/* Rows of `width` bytes, one every `pitch` bytes. */
+struct Rows {
+  uintptr_t start;
+  size_t pitch, width, height;
+  size_t span() const {
+    return height ? (height - 1) * pitch + width : 0;
+  }
+};
+
+enum class End { DEVICE, PINNED, PAGEABLE, BAD };
+
+End host_end(const Rows &rows) {
+  if (find_memory(rows.start, rows.span()))
+    return find_memory(rows.start, rows.span())->kind == MemoryKind::DEVICE ? End::BAD : End::PINNED;
+  const uintptr_t last = rows.start + rows.span() - 1;
+  const bool straddles = find_memory(rows.start, 1) || find_memory(last, 1);
+  return rows.start == 0 || straddles ? End::BAD : End::PAGEABLE;
+}
+
+End device_end(const Rows &rows, CUdevice device) {
+  const Allocation *allocation = find_memory(rows.start, rows.span());
+  const bool good = allocation && allocation->kind == MemoryKind::DEVICE && allocation->context->device == device;
+  return good ? End::DEVICE : End::BAD;
+}
+
+void copy_rows(const Rows &to, const Rows &from, bool half) {
+  for (size_t row = 0; row < to.height; ++row) {
+    char *const dst = reinterpret_cast<char *>(to.start + row * to.pitch);
+    const size_t whole = half ? (to.height > 1 ? (row < to.height / 2 ? to.width : 0) : to.width / 2) : to.width;
+    memcpy(dst, reinterpret_cast<const char *>(from.start + row * from.pitch), whole);
+    fill_with_poison(dst + whole, to.width - whole);
+  }
+}
+
+/* Enqueues a copy whose ends are known. From or to pageable memory it has run when the call returns, as in CUDA. */
+CUresult start_copy(const Call &call, const std::shared_ptr<Stream> &stream, const Rows &to, End to_end,
+                    const Rows &from, End from_end, bool asynchronous) {
+  if (!stream)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (to_end == End::BAD || from_end == End::BAD)
+    return CUDA_ERROR_INVALID_VALUE;
+  Operation copy;
+  copy.uses = {{to.start, to.span()}, {from.start, from.span()}};
+  copy.run = [to, from, to_end, from_end](bool half) {
+    copy_rows(to, from, half);
+    const size_t bytes = to.width * to.height;
+    driver().happened[FAKE_CUDA_BYTES_UP] += to_end == End::DEVICE && from_end != End::DEVICE ? bytes : 0;
+    driver().happened[FAKE_CUDA_BYTES_DOWN] += to_end != End::DEVICE && from_end == End::DEVICE ? bytes : 0;
+    return CUDA_SUCCESS;
+  };
+  enqueue(call, stream, std::move(copy));
+  const bool pageable = to_end == End::PAGEABLE || from_end == End::PAGEABLE;
+  driver().happened[FAKE_CUDA_PAGEABLE_COPIES] += pageable && asynchronous;
+  if (asynchronous && !pageable)
+    return CUDA_SUCCESS;
+  run_through({stream, stream->enqueued});
+  return call.context->error;
+}
+
+Rows line(uintptr_t start, size_t bytes) {
+  return {start, bytes, bytes, 1};
+}
+
+CUresult copy_up(const Call &call, CUdeviceptr dst, const void *src, size_t bytes, CUstream stream, bool async) {
+  if (bytes == 0)
+    return CUDA_SUCCESS;
+  const Rows to = line(dst, bytes), from = line(reinterpret_cast<uintptr_t>(src), bytes);
+  return start_copy(call, find_stream(*call.context, stream), to, device_end(to, call.context->device), from,
+                    host_end(from), async);
+}
+
+CUresult copy_down(const Call &call, void *dst, CUdeviceptr src, size_t bytes, CUstream stream, bool async) {
+  if (bytes == 0)
+    return CUDA_SUCCESS;
+  const Rows to = line(reinterpret_cast<uintptr_t>(dst), bytes), from = line(src, bytes);
+  return start_copy(call, find_stream(*call.context, stream), to, host_end(to), from,
+                    device_end(from, call.context->device), async);
+}
+
+/* One end of a two-dimensional copy; a pitch of 0 is allowed for a single row. */
+bool read_end(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t y, size_t pitch,
+              const CUDA_MEMCPY2D &copy, CUdevice number, Rows *rows, End *end) {
+  if (copy.Height > 1 && pitch < x + copy.WidthInBytes)
+    return false;
+  const uintptr_t start = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uintptr_t>(host) : device;
+  *rows = {start + y * pitch + x, pitch, copy.WidthInBytes, copy.Height};
+  if (type == CU_MEMORYTYPE_HOST)
+    *end = host_end(*rows);
+  else if (type == CU_MEMORYTYPE_DEVICE)
+    *end = device_end(*rows, number);
+  else
+    *end = End::BAD;
+  return true;
+}
+
+} // namespace
+} // namespace fake
+
+using namespace fake;
+
+CUresult cuMemcpyHtoD(CUdeviceptr dst, const void *src, size_t bytes) {
+  Call call(Fn::cuMemcpyHtoD);
+  return call.status != CUDA_SUCCESS ? call.status : copy_up(call, dst, src, bytes, nullptr, false);
+}
+
+CUresult cuMemcpyDtoH(void *dst, CUdeviceptr src, size_t bytes) {
+  Call call(Fn::cuMemcpyDtoH);
+  return call.status != CUDA_SUCCESS ? call.status : copy_down(call, dst, src, bytes, nullptr, false);
+}
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream) {
+  Call call(Fn::cuMemcpyHtoDAsync);
+  return call.status != CUDA_SUCCESS ? call.status : copy_up(call, dst, src, bytes, stream, true);
+}
+
+CUresult cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+  Call call(Fn::cuMemcpyDtoHAsync);
+  return call.status != CUDA_SUCCESS ? call.status : copy_down(call, dst, src, bytes, stream, true);
+}
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+  Call call(Fn::cuMemcpyDtoDAsync);
+  if (call.status != CUDA_SUCCESS || bytes == 0)
+    return call.status;
+  const CUdevice device = call.context->device;
+  const Rows to = line(dst, bytes), from = line(src, bytes);
+  return start_copy(call, find_stream(*call.context, stream), to, device_end(to, device), from,
+                    device_end(from, device), true);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
+                           size_t bytes, CUstream stream) {
+  Call call(Fn::cuMemcpyPeerAsync);
+  if (call.status != CUDA_SUCCESS || bytes == 0)
+    return call.status;
+  const std::shared_ptr<Context> to_context = driver().contexts.find(dst_context);
+  const std::shared_ptr<Context> from_context = driver().contexts.find(src_context);
+  if (!to_context || !from_context)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  const Rows to = line(dst, bytes), from = line(src, bytes);
+  return start_copy(call, find_stream(*call.context, stream), to, device_end(to, to_context->device), from,
+                    device_end(from, from_context->device), true);
+}
+
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *copy, CUstream stream) {
+  Call call(Fn::cuMemcpy2DAsync);
+  if (call.status != CUDA_SUCCESS)
+    return call.status;
+  if (!copy)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (copy->WidthInBytes == 0 || copy->Height == 0)
+    return CUDA_SUCCESS;
+  Rows to, from;
+  End to_end, from_end;
+  const CUdevice device = call.context->device;
+  if (!read_end(copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstXInBytes, copy->dstY, copy->dstPitch,
+                *copy, device, &to, &to_end) ||
+      !read_end(copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcXInBytes, copy->srcY, copy->srcPitch,
+                *copy, device, &from, &from_end))
+    return CUDA_ERROR_INVALID_VALUE;
+  return start_copy(call, find_stream(*call.context, stream), to, to_end, from, from_end, true);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream_handle) {
+  Call call(Fn::cuMemsetD8Async);
+  if (call.status != CUDA_SUCCESS || bytes == 0)
+    return call.status;
+  const std::shared_ptr<Stream> stream = find_stream(*call.context, stream_handle);
+  if (!stream)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (device_end(line(dst, bytes), call.context->device) == End::BAD)
+    return CUDA_ERROR_INVALID_VALUE;
+  Operation set;
+  set.uses = {{dst, bytes}};
+  set.run = [dst, value, bytes](bool half) {
+    memset(reinterpret_cast<void *>(dst), value, half ? bytes / 2 : bytes);
+    return CUDA_SUCCESS;
+  };
+  enqueue(call, stream, std::move(set));
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * CUDA C for g++: what a kernel source of ours may use, so that the same source runs on the CPU, under sanitizers too.
+ *
+ * Included by kernels/device.cuh when TB_ON_CPU is defined, in place of what nvcc knows by itself. One block runs at a
+ * time and its threads are fibers (grid.cpp), so a kernel needs no locks and a read of threadIdx is a read of a global.
+ *
+ * What differs from a GPU, on purpose, so that mistakes show:
+ *   shared memory    is filled with NaN at the start of each block (POISON in poison.h)
+ *   a thread         runs on until it needs the others, so a missing barrier reads what was not written yet
+ *   tb_cpu_cp_async  copies at the wait that guarantees the copy, never before; until then the destination is NaN
+ *
+ * Must not include anything of the driver, nor know any kernel.
+ */
+#ifndef TB_CUDA_ON_CPU_H
+#define TB_CUDA_ON_CPU_H
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+/* grid.cpp finds these variables by their section, which the linker script tells from other statics by their name. */
+#define __shared__ static
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ static
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+/* `extern __shared__ type name[]` under nvcc: the dynamic shared memory of the launch. */
+#define TB_DYNAMIC_SHARED(type, name) type *const name = reinterpret_cast<type *>(tb_cpu_dynamic_shared())
+
+struct uint3 {
+  unsigned x, y, z;
+};
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {
+  }
+};
+
+#define TB_CPU_VECTOR(type, name)                                                                                      \
+  struct alignas(2 * sizeof(type)) name##2 {                                                                           \
+    type x, y;                                                                                                         \
+  };                                                                                                                   \
+  struct alignas(sizeof(type) == 8 ? 16 : 4 * sizeof(type)) name##4 {                                                  \
+    type x, y, z, w;                                                                                                   \
+  };                                                                                                                   \
+  static inline name##2 make_##name##2(type x, type y) {                                                               \
+    return {x, y};                                                                                                     \
+  }                                                                                                                    \
+  static inline name##4 make_##name##4(type x, type y, type z, type w) {                                               \
+    return {x, y, z, w};                                                                                               \
+  }
+TB_CPU_VECTOR(float, float)
+TB_CPU_VECTOR(double, double)
+TB_CPU_VECTOR(int, int)
+TB_CPU_VECTOR(unsigned, uint)
+#undef TB_CPU_VECTOR
+
+/* ---- who am I ---- */
+
+struct tb_cpu_thread {
+  uint3 index;
+};
+extern tb_cpu_thread *tb_cpu_current;
+extern dim3 tb_cpu_block_dim, tb_cpu_grid_dim;
+extern uint3 tb_cpu_block_index;
+
+#define threadIdx (tb_cpu_current->index)
+#define blockIdx (tb_cpu_block_index)
+#define blockDim (tb_cpu_block_dim)
+#define gridDim (tb_cpu_grid_dim)
+static constexpr int warpSize = 32;
+
+/* ---- waiting for each other ---- */
+
+/* Waits for every thread of the block. A thread that returned instead makes the launch fail. */
+void tb_cpu_barrier();
+/* Waits for the threads of this warp named in mask. The same calls by all of them, or the launch fails. */
+void tb_cpu_warp_barrier(unsigned mask);
+/* Sixteen bytes of this warp's lane, for the shuffles. */
+void *tb_cpu_lane_slot(unsigned lane);
+unsigned tb_cpu_lane();
+void *tb_cpu_dynamic_shared();
+
+#define __syncthreads tb_cpu_barrier
+static inline void __syncwarp(unsigned mask = 0xffffffffu) {
+  tb_cpu_warp_barrier(mask);
+}
+
+template <class T> static inline T tb_cpu_shuffle(unsigned mask, T value, unsigned from_lane) {
+  static_assert(sizeof(T) <= 16, "a lane's slot holds 16 bytes");
+  std::memcpy(tb_cpu_lane_slot(tb_cpu_lane()), &value, sizeof value);
+  tb_cpu_warp_barrier(mask);
+  std::memcpy(&value, tb_cpu_lane_slot(from_lane), sizeof value);
+  tb_cpu_warp_barrier(mask); /* nobody overwrites a slot before everybody has read it */
+  return value;
+}
+
+template <class T> static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
+  const unsigned lane = tb_cpu_lane(), first = lane / (unsigned)width * (unsigned)width;
+  return tb_cpu_shuffle(mask, value, first + (unsigned)source % (unsigned)width);
+}
+template <class T> static inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32) {
+  const unsigned lane = tb_cpu_lane(), from = lane ^ (unsigned)lane_mask;
+  return tb_cpu_shuffle(mask, value, from / (unsigned)width <= lane / (unsigned)width ? from : lane);
+}
+template <class T> static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+  const unsigned lane = tb_cpu_lane(), from = lane + delta;
+  return tb_cpu_shuffle(mask, value, lane % (unsigned)width + delta < (unsigned)width ? from : lane);
+}
+template <class T> static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+  const unsigned lane = tb_cpu_lane();
+  return tb_cpu_shuffle(mask, value, lane % (unsigned)width >= delta ? lane - delta : lane);
+}
+
+/* ---- asynchronous copies into shared memory (cp.async) ---- */
+
+/*
+ * Copies src_bytes_valid bytes and zeros up to bytes (4, 8 or 16, to which both pointers are aligned). The bytes belong
+ * to the next committed group of this thread.
+ */
+void tb_cpu_cp_async(void *dst_shared, const void *src_global, unsigned bytes, unsigned src_bytes_valid);
+void tb_cpu_cp_async_commit();
+/* Returns when all but this thread's newest n committed groups are in shared memory, where this thread sees them. */
+void tb_cpu_cp_async_wait(unsigned n);
+
+/* ---- arithmetic ---- */
+
+static inline float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+/* Never contracted to an FMA, as under nvcc: the compiler cannot see through the empty instruction. */
+static inline float tb_cpu_rounded(float x) {
+#if defined(__x86_64__)
+  __asm__("" : "+x"(x));
+#else
+  __asm__("" : "+m"(x));
+#endif
+  return x;
+}
+static inline float __fmul_rn(float a, float b) {
+  return tb_cpu_rounded(a * b);
+}
+static inline float __fadd_rn(float a, float b) {
+  return tb_cpu_rounded(a) + b;
+}
+static inline double __fma_rn(double a, double b, double c) {
+  return std::fma(a, b, c);
+}
+template <class T> static inline T __ldg(const T *p) {
+  return *p;
+}
+template <class T> static inline constexpr T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T> static inline constexpr T max(T a, T b) {
+  return a < b ? b : a;
+}
+static inline float min(float a, float b) {
+  return std::fmin(a, b);
+}
+static inline float max(float a, float b) {
+  return std::fmax(a, b);
+}
+static inline int __float_as_int(float x) {
+  int bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+static inline float __int_as_float(int bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+static inline int __popc(unsigned x) {
+  return __builtin_popcount(x);
+}
+static inline size_t __cvta_generic_to_shared(const void *p) {
+  return reinterpret_cast<size_t>(p);
+}
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a test can ask of the fake driver and tell it, beside the driver's own interface. C or C++.
+ *
+ * The functions live in the fake's libcuda.so.1: link with it, or find them by dlsym in the handle of libcuda.so.1.
+ * Function names are the driver's, with or without the version that cuda.h appends ("cuMemAlloc", "cuMemAlloc_v2").
+ * Any number of threads may call everything here. What the environment can set is in README.md.
+ */
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Resources alive now, of all contexts, except FAKE_CUDA_ABANDONED and below, which count what happened so far. */
+enum fake_cuda_count {
+  FAKE_CUDA_ALLOCATIONS,      /* cuMemAlloc */
+  FAKE_CUDA_ALLOCATED_BYTES,  /* in them */
+  FAKE_CUDA_PINNED,           /* cuMemHostAlloc and cuMemHostRegister */
+  FAKE_CUDA_PINNED_BYTES,     /* in them */
+  FAKE_CUDA_STREAMS,          /* cuStreamCreate */
+  FAKE_CUDA_EVENTS,           /* cuEventCreate */
+  FAKE_CUDA_MODULES,          /* cuModuleLoadData */
+  FAKE_CUDA_CONTEXTS,         /* references to primary contexts */
+  FAKE_CUDA_PUSHED,           /* contexts pushed and not popped, over all threads */
+  FAKE_CUDA_QUEUED,           /* operations that nothing has waited for yet */
+  FAKE_CUDA_ABANDONED,        /* resources that were alive when their context died */
+  FAKE_CUDA_MISUSES,          /* what a real driver would let pass or answer with a crash; each is told on stderr */
+  FAKE_CUDA_PAGEABLE_COPIES,  /* asynchronous copies from or to memory that is not pinned: legal, but not asynchronous */
+  FAKE_CUDA_FAILURES,         /* failures that were injected and came to pass */
+  FAKE_CUDA_LAUNCHES,         /* kernels that ran to their end */
+  FAKE_CUDA_BLOCKS,           /* blocks that ran */
+  FAKE_CUDA_BYTES_UP,         /* copied host to device */
+  FAKE_CUDA_BYTES_DOWN,       /* copied device to host */
+  FAKE_CUDA_PEAK_BYTES        /* the most that ALLOCATED_BYTES has been */
+};
+uint64_t fake_cuda_get(enum fake_cuda_count what);
+
+/* Calls of a driver function since the start or the last reset, refused ones included. 0 for an unknown name. */
+uint64_t fake_cuda_calls(const char *function);
+void fake_cuda_reset_calls(void);
+
+/* Name number i of the functions that the fake has, or NULL after the last. */
+const char *fake_cuda_function(size_t i);
+
+enum fake_cuda_fail_flags {
+  /* After it every call gives the same code, as after the loss of the device, until fake_cuda_clear_failures. */
+  FAKE_CUDA_STICKY = 1,
+  /* The call succeeds; what it enqueued fails when it runs, half done, and with it everything in its context, as CUDA
+   * does it: the context's calls give the code from then on. For copies, memsets and launches. */
+  FAKE_CUDA_ASYNC = 2
+};
+/*
+ * Makes a function fail in its nth call from now (1: the next) with a CUresult; nth = 0: in every call. Any number may
+ * be pending. A failed call has no effect, with two exceptions: what frees, destroys, unloads, releases or pops does so
+ * and then returns the code, for nobody could do it again; and a wait that fails has waited for nothing.
+ * Returns 0, or -1 when the function is unknown, the code is 0, or FAKE_CUDA_ASYNC does not apply to it.
+ */
+int fake_cuda_fail(const char *function, unsigned long nth, int code, unsigned flags);
+/* Forgets pending failures and heals what is sticky. A context that broke stays broken until its last release. */
+void fake_cuda_clear_failures(void);
+
+enum fake_cuda_order {
+  FAKE_CUDA_LAZY,  /* an operation runs when something waits for it, and no sooner: a missing wait shows */
+  FAKE_CUDA_EAGER, /* an operation runs when it is enqueued: a buffer filled too soon shows */
+  FAKE_CUDA_RANDOM /* each call runs some of what is enqueued, by chance from the seed */
+};
+void fake_cuda_set_order(enum fake_cuda_order order, uint64_t seed);
+/* 0: a block's threads and a grid's blocks run in order; else the seed of another order for each block. */
+void fake_cuda_set_shuffle(uint64_t seed);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

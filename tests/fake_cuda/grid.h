@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs a grid of a kernel on the CPU: blocks one after another, a block's threads as fibers.
+ * One OS thread at a time; the driver's lock sees to it.
+ */
+#ifndef FAKE_CUDA_GRID_H
+#define FAKE_CUDA_GRID_H
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kernel_table.h"
+
+namespace fake {
+
+struct Extent {
+  unsigned x, y, z;
+  uint64_t count() const {
+    return uint64_t{x} * y * z;
+  }
+};
+
+struct Grid {
+  const Kernel *kernel;
+  Extent blocks, threads;
+  size_t dynamic_shared_bytes;
+  void *const *parameters;
+  uint64_t most_blocks; /* stop after so many: what a launch that fails midway leaves behind */
+};
+
+/* Runs it. Empty when all went well, else what went wrong; the rest of the grid is then not run. */
+std::string run_grid(const Grid &grid);
+
+/* 0: threads and blocks in order; else the seed of a random order. */
+void set_shuffle(uint64_t seed);
+
+/* Blocks run so far. */
+uint64_t blocks_run();
+
+} // namespace fake
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The kernels, compiled for the CPU from the sources that nvcc compiles for the GPU. A new source is an #include above
+ * the table and its kernels' rows in the table. Constant data; the kernels run as grid.cpp lets them.
+ */
+#include "kernel_table.h"
+
+#include <cstring>
+
+#include "sgemm.cu"
+#include "teaching/ladder.cu"
+#include "test_kernels.cu"
+
+namespace fake {
+
+static const Kernel kernels[] = {
+#undef TB_SGEMM_TILE
+#define TB_SGEMM_TILE(tile, ...)                                                                                       \
+  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_nn)                                                                               \
+  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_nt)                                                                               \
+  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_tn)                                                                               \
+  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_tt)
+#include "registry.def"
+#undef TB_SGEMM_TILE
+
+#define TB_LADDER_STEP(name, ...) FAKE_CUDA_KERNEL(name)
+#include "teaching/ladder.def"
+#undef TB_LADDER_STEP
+
+#define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
+    FAKE_CUDA_TEST_KERNELS
+#undef FAKE_CUDA_TEST_KERNEL
+};
+
+const Kernel *find_kernel(const char *name) {
+  for (const Kernel &kernel : kernels)
+    if (!strcmp(kernel.name, name))
+      return &kernel;
+  return nullptr;
+}
+
+} // namespace fake

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Modules, functions and launches. The fat binary that a program loads is checked for what a driver would refuse; what
+ * runs is the kernel of that name compiled for the CPU from the same source.
+ */
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "fatbin.h"
+#include "grid.h"
+#include "streams.h"
+
+namespace fake {
+namespace {
+
+constexpr size_t DEFAULT_SHARED_BYTES = 48 * 1024, MULTIPROCESSOR_THREADS = 2048, MULTIPROCESSOR_BLOCKS = 32;
+constexpr size_t MULTIPROCESSOR_REGISTERS = 65536, RESERVED_SHARED_BYTES = 1024;
+constexpr size_t MOST_THREADS = 1024, MOST_BLOCKS_X = 2147483647, MOST_BLOCKS_YZ = 65535, MOST_THREADS_Z = 64;
+
+/* A launch's own copy of its parameters, as the driver takes one at the call. */
+struct Parameters {
+  std::vector<std::vector<char>> values;
+  std::vector<void *> pointers;
+
+  Parameters(const Kernel &kernel, void **from) {
+    for (size_t i = 0; i < kernel.parameter_count; ++i) {
+      const char *value = static_cast<const char *>(from[i]);
+      values.emplace_back(value, value + kernel.parameters[i].bytes);
+    }
+    for (std::vector<char> &value : values)
+      pointers.push_back(value.data());
+  }
+};
+
+bool sizes_are_possible(const Extent &blocks, const Extent &threads) {
+  return blocks.x >= 1 && blocks.y >= 1 && blocks.z >= 1 && blocks.x <= MOST_BLOCKS_X && blocks.y <= MOST_BLOCKS_YZ &&
+         blocks.z <= MOST_BLOCKS_YZ && threads.x >= 1 && threads.y >= 1 && threads.z >= 1 &&
+         threads.x <= MOST_THREADS && threads.y <= MOST_THREADS && threads.z <= MOST_THREADS_Z &&
+         threads.count() <= MOST_THREADS;
+}
+
+bool may_touch(const Context &context, const Allocation &allocation) {
+  return allocation.kind != MemoryKind::DEVICE || allocation.context->device == context.device ||
+         context.peers.count(allocation.context->device);
+}
+
+/*
+ * Finds the memory that the kernel may use: whatever its parameters, read word by word, point into. A parameter that is
+ * a pointer and points nowhere makes the launch fail; the end of an allocation is still somewhere.
+ */
+bool find_uses(const Context &context, const Kernel &kernel, const Parameters &parameters, std::vector<Range> &uses) {
+  for (size_t i = 0; i < kernel.parameter_count; ++i) {
+    const std::vector<char> &value = parameters.values[i];
+    for (size_t at = 0; at + sizeof(uintptr_t) <= value.size(); at += sizeof(uintptr_t)) {
+      uintptr_t word;
+      memcpy(&word, value.data() + at, sizeof word);
+      const Allocation *allocation = find_memory(word, 0);
+      if (allocation && may_touch(context, *allocation))
+        uses.push_back({allocation->start, allocation->bytes});
+      else if (allocation || (kernel.parameters[i].is_pointer && word != 0))
+        return false;
+    }
+  }
+  return true;
+}
+
+/* What a launch leaves to be run. */
+Operation make_launch(const Kernel *kernel, Extent blocks, Extent threads, size_t shared_bytes,
+                      std::shared_ptr<Parameters> parameters, bool reaches_memory) {
+  Operation launch;
+  launch.run = [=](bool half) {
+    if (!reaches_memory) {
+      misuse("%s is given a pointer to no memory of its device", kernel->name);
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    const uint64_t most_blocks = half ? blocks.count() / 2 : blocks.count();
+    const std::string failure =
+        run_grid({kernel, blocks, threads, shared_bytes, parameters->pointers.data(), most_blocks});
+    if (!failure.empty()) {
+      misuse("%s", failure.c_str());
+      return CUDA_ERROR_LAUNCH_FAILED;
+    }
+    driver().happened[FAKE_CUDA_LAUNCHES] += !half;
+    return CUDA_SUCCESS;
+  };
+  return launch;
+}
+
+} // namespace
+} // namespace fake
+
+using namespace fake;
+
+CUresult cuModuleLoadData(CUmodule *out, const void *image) {
+  Call call(Fn::cuModuleLoadData);
+  if (call.status != CUDA_SUCCESS)
+    return call.status;
+  if (!out || !image)
+    return CUDA_ERROR_INVALID_VALUE;
+  auto module = std::make_shared<Module>();
+  module->context = call.context;
+  module->image = read_fatbin(image);
+  if (module->image.empty())
+    return CUDA_ERROR_INVALID_IMAGE;
+  if (!fatbin_suits(module->image, settings().compute_major, settings().compute_minor))
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  *out = driver().modules.add(std::move(module));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule handle) {
+  Call call(Fn::cuModuleUnload);
+  if (call.refused())
+    return call.status;
+  const std::shared_ptr<Module> module = driver().modules.find(handle);
+  if (!module || module->context != call.context)
+    return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  for (const CUfunction function : module->functions)
+    driver().functions.remove(function);
+  driver().modules.remove(handle);
+  return call.after_release(CUDA_SUCCESS);
+}
+
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name) {
+  Call call(Fn::cuModuleGetFunction);
+  if (call.status != CUDA_SUCCESS)
+    return call.status;
+  const std::shared_ptr<Module> module = driver().modules.find(handle);
+  if (!out || !name)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!module || module->context != call.context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  const Kernel *kernel = find_kernel(name);
+  if (!kernel || !fatbin_may_have(module->image, name))
+    return CUDA_ERROR_NOT_FOUND;
+  *out = driver().functions.add(std::make_shared<Function>(Function{call.context, handle, kernel, DEFAULT_SHARED_BYTES}));
+  module->functions.push_back(*out);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
+  Call call(Fn::cuFuncSetAttribute);
+  if (call.status != CUDA_SUCCESS)
+    return call.status;
+  const std::shared_ptr<Function> function = driver().functions.find(handle);
+  if (!function || function->context != call.context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
+    return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+      static_cast<size_t>(value) > settings().shared_memory_bytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  function->dynamic_shared_limit = static_cast<size_t>(value);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction handle) {
+  Call call(Fn::cuFuncGetAttribute);
+  if (call.status != CUDA_SUCCESS)
+    return call.status;
+  const std::shared_ptr<Function> function = driver().functions.find(handle);
+  if (!out)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!function || function->context != call.context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  switch (attribute) {
+  case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    *out = static_cast<int>(std::min(MOST_THREADS, MULTIPROCESSOR_REGISTERS / settings().registers_per_thread));
+    return CUDA_SUCCESS;
+  case CU_FUNC_ATTRIBUTE_NUM_REGS:
+    *out = settings().registers_per_thread;
+    return CUDA_SUCCESS;
+  case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+    *out = static_cast<int>(function->dynamic_shared_limit);
+    return CUDA_SUCCESS;
+  case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+    *out = 0;
+    return CUDA_SUCCESS;
+  default: /* what only a compiled kernel can tell */
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, CUfunction handle, int threads, size_t shared_bytes) {
+  Call call(Fn::cuOccupancyMaxActiveBlocksPerMultiprocessor);
+  if (call.status != CUDA_SUCCESS)
+    return call.status;
+  const std::shared_ptr<Function> function = driver().functions.find(handle);
+  if (!function || function->context != call.context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (!out || threads < 1)
+    return CUDA_ERROR_INVALID_VALUE;
+  const size_t in_whole_warps = (static_cast<size_t>(threads) + 31) / 32 * 32;
+  const size_t by_registers = MULTIPROCESSOR_REGISTERS / (in_whole_warps * settings().registers_per_thread);
+  const size_t by_shared = (settings().shared_memory_bytes + RESERVED_SHARED_BYTES) / (shared_bytes + RESERVED_SHARED_BYTES);
+  const bool possible = in_whole_warps <= MOST_THREADS && shared_bytes <= function->dynamic_shared_limit;
+  *out = possible ? static_cast<int>(std::min({MULTIPROCESSOR_BLOCKS, MULTIPROCESSOR_THREADS / in_whole_warps,
+                                               by_registers, by_shared}))
+                  : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction handle, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
+                        unsigned threads_y, unsigned threads_z, unsigned shared_bytes, CUstream stream_handle,
+                        void **parameters, void **extra) {
+  Call call(Fn::cuLaunchKernel);
+  if (call.status != CUDA_SUCCESS)
+    return call.status;
+  const std::shared_ptr<Stream> stream = find_stream(*call.context, stream_handle);
+  const std::shared_ptr<Function> function = driver().functions.find(handle);
+  if (!stream || !function || function->context != call.context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  const Extent blocks{blocks_x, blocks_y, blocks_z}, threads{threads_x, threads_y, threads_z};
+  if (!sizes_are_possible(blocks, threads) || shared_bytes > function->dynamic_shared_limit || extra ||
+      (!parameters && function->kernel->parameter_count > 0))
+    return CUDA_ERROR_INVALID_VALUE;
+  auto copied = std::make_shared<Parameters>(*function->kernel, parameters);
+  std::vector<Range> uses;
+  const bool reaches_memory = find_uses(*call.context, *function->kernel, *copied, uses);
+  Operation launch = make_launch(function->kernel, blocks, threads, shared_bytes, copied, reaches_memory);
+  launch.uses = std::move(uses);
+  enqueue(call, stream, std::move(launch));
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The environment, read once at the first call. A value that makes no sense ends the process: a test with a typing
+ * error must not pass.
+ */
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "calls.h"
+#include "grid.h"
+
+namespace fake {
+
+[[noreturn]] static void bad_value(const char *name, const char *value) {
+  fprintf(stderr, "fake_cuda: %s=%s makes no sense, see tests/fake_cuda/README.md\n", name, value);
+  abort();
+}
+
+static unsigned long long number(const char *name, unsigned long long otherwise) {
+  const char *value = getenv(name);
+  if (!value || !*value)
+    return otherwise;
+  char *end;
+  const unsigned long long n = strtoull(value, &end, 0);
+  if (*end || *value == '-')
+    bad_value(name, value);
+  return n;
+}
+
+static void read_compute_capability(Settings &s) {
+  const char *value = getenv("FAKE_CUDA_CC");
+  if (value && sscanf(value, "%d.%d", &s.compute_major, &s.compute_minor) != 2)
+    bad_value("FAKE_CUDA_CC", value);
+}
+
+static void read_order() {
+  const char *value = getenv("FAKE_CUDA_ORDER");
+  unsigned long long seed = 0;
+  if (!value || !strcmp(value, "lazy"))
+    return;
+  if (!strcmp(value, "eager"))
+    driver().order = FAKE_CUDA_EAGER;
+  else if (sscanf(value, "random:%llu", &seed) == 1)
+    driver().order = FAKE_CUDA_RANDOM;
+  else
+    bad_value("FAKE_CUDA_ORDER", value);
+  driver().random_state = seed;
+}
+
+static CUresult parse_code(const char *text) {
+  char *end;
+  const unsigned long n = strtoul(text, &end, 10);
+  if (!*end)
+    return static_cast<CUresult>(n);
+  for (int code = 1; code <= CUDA_ERROR_UNKNOWN; ++code) {
+    const char *name = error_name(static_cast<CUresult>(code));
+    if (name && !strcmp(name, text))
+      return static_cast<CUresult>(code);
+  }
+  return CUDA_SUCCESS;
+}
+
+/* function:nth[:code[:sticky|:async ...]] */
+static bool read_failure(char *text) {
+  char *rest, *function = strtok_r(text, ":", &rest), *nth = strtok_r(nullptr, ":", &rest);
+  if (!nth)
+    return false;
+  char *end, *code = strtok_r(nullptr, ":", &rest);
+  const unsigned long n = strtoul(nth, &end, 10);
+  if (*end)
+    return false;
+  unsigned flags = 0;
+  while (const char *word = strtok_r(nullptr, ":", &rest)) {
+    if (!strcmp(word, "sticky"))
+      flags |= FAKE_CUDA_STICKY;
+    else if (!strcmp(word, "async"))
+      flags |= FAKE_CUDA_ASYNC;
+    else
+      return false;
+  }
+  return fake_cuda_fail(function, n, code ? parse_code(code) : CUDA_ERROR_UNKNOWN, flags) == 0;
+}
+
+/* When the library is loaded: before any call, so that "the nth call" is counted from the start. */
+__attribute__((constructor)) static void read_failures() {
+  const char *value = getenv("FAKE_CUDA_FAIL");
+  if (!value)
+    return;
+  char *copy = strdup(value), *rest, *one = strtok_r(copy, ",", &rest);
+  for (; one; one = strtok_r(nullptr, ",", &rest))
+    if (!read_failure(one))
+      bad_value("FAKE_CUDA_FAIL", value);
+  free(copy);
+}
+
+static Settings read_settings() {
+  Settings s;
+  s.devices = static_cast<int>(number("FAKE_CUDA_DEVICES", 1));
+  s.memory_bytes = number("FAKE_CUDA_MEMORY", 1ull << 30);
+  s.multiprocessors = static_cast<int>(number("FAKE_CUDA_SMS", 132));
+  s.shared_memory_bytes = number("FAKE_CUDA_SHARED_MEMORY", 227 * 1024);
+  s.registers_per_thread = static_cast<int>(number("FAKE_CUDA_REGISTERS", 128));
+  s.compute_major = 9;
+  s.compute_minor = 0;
+  read_compute_capability(s);
+  return s;
+}
+
+__attribute__((constructor)) static void read_modes() {
+  read_order();
+  set_shuffle(number("FAKE_CUDA_SHUFFLE", 0));
+}
+
+const Settings &settings() {
+  static const Settings s = read_settings();
+  return s;
+}
+
+} // namespace fake

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the fake driver remembers: devices, contexts, streams, events, modules, memory. One object, `driver()`, that
+ * lives until the process ends. Everything here is guarded by the one lock that a Call (calls.h) holds.
+ */
+#ifndef FAKE_CUDA_STATE_H
+#define FAKE_CUDA_STATE_H
+
+#pragma GCC visibility push(default) /* the driver's functions are all that the library shows, with fake_cuda.h */
+#include <cuda.h>
+#include "fake_cuda.h"
+#pragma GCC visibility pop
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "kernel_table.h"
+
+namespace fake {
+
+struct Context;
+struct Stream;
+
+/* ---- handles ---- */
+
+/* Handles are numbers, never used twice and never addresses: a stale one is noticed, and so is one of another kind. */
+template <class Handle, class T> class Handles {
+public:
+  Handle add(std::shared_ptr<T> object) {
+    static uintptr_t last = 0x10000;
+    const Handle handle = reinterpret_cast<Handle>(last += 0x10);
+    live_[handle] = std::move(object);
+    return handle;
+  }
+  std::shared_ptr<T> find(Handle handle) const {
+    const auto at = live_.find(handle);
+    return at == live_.end() ? nullptr : at->second;
+  }
+  void remove(Handle handle) {
+    live_.erase(handle);
+  }
+  /* Removes what belongs to the context, and says how many that were. */
+  size_t remove_of(const Context *context) {
+    size_t removed = 0;
+    for (auto at = live_.begin(); at != live_.end();)
+      if (at->second->context == context) {
+        at = live_.erase(at);
+        removed++;
+      } else {
+        ++at;
+      }
+    return removed;
+  }
+  size_t size() const {
+    return live_.size();
+  }
+
+private:
+  std::unordered_map<Handle, std::shared_ptr<T>> live_;
+};
+
+/* ---- memory ---- */
+
+enum class MemoryKind { DEVICE, PINNED, REGISTERED };
+
+struct Allocation {
+  uintptr_t start;
+  size_t bytes;
+  MemoryKind kind;
+  Context *context;
+  bool contains(uintptr_t address, size_t count) const {
+    return address >= start && count <= bytes && address - start <= bytes - count;
+  }
+};
+
+/* ---- streams ---- */
+
+struct Range {
+  uintptr_t start;
+  size_t bytes;
+};
+
+/* Operations 1 .. position of the stream. */
+struct StreamPosition {
+  std::shared_ptr<Stream> stream;
+  uint64_t position;
+};
+
+struct Operation {
+  /* Does the work; with `half`, only some of it, as hardware does that breaks midway. */
+  std::function<CUresult(bool half)> run;
+  std::vector<Range> uses;           /* memory that must stay until it ran */
+  std::vector<StreamPosition> after; /* what must have run before, beside the older operations of its stream */
+  CUresult fail_with = CUDA_SUCCESS;
+  bool fail_sticky = false;
+};
+
+struct Stream {
+  Context *context;
+  bool blocking; /* ordered with the context's default stream */
+  std::deque<Operation> queue;
+  uint64_t enqueued = 0, done = 0;
+};
+
+struct Event {
+  Context *context;
+  bool timed;
+  StreamPosition recorded{nullptr, 0}; /* stream is null before the first record */
+  double milliseconds = 0;             /* when the last record ran */
+};
+
+/* ---- code ---- */
+
+struct Module {
+  Context *context;
+  std::string image;
+  std::vector<CUfunction> functions;
+};
+
+struct Function {
+  Context *context;
+  CUmodule module;
+  const Kernel *kernel;
+  size_t dynamic_shared_limit;
+};
+
+/* ---- devices and contexts ---- */
+
+struct Context {
+  CUcontext handle;
+  CUdevice device;
+  const Context *context = this; /* so that Handles treats it like what belongs to it */
+  CUresult error = CUDA_SUCCESS; /* once set, what every call gives */
+  std::shared_ptr<Stream> default_stream;
+  std::vector<std::weak_ptr<Stream>> streams;
+  std::vector<std::shared_ptr<Stream>> destroyed_streams; /* kept while they have work */
+  std::unordered_set<CUdevice> peers;         /* whose memory kernels here may touch */
+};
+
+struct Device {
+  size_t memory_bytes, used_bytes;
+  unsigned references; /* to the primary context */
+  std::shared_ptr<Context> primary;
+};
+
+struct Driver {
+  bool initialised = false;
+  std::vector<Device> devices;
+  Handles<CUcontext, Context> contexts;
+  Handles<CUstream, Stream> streams;
+  Handles<CUevent, Event> events;
+  Handles<CUmodule, Module> modules;
+  Handles<CUfunction, Function> functions;
+  std::map<uintptr_t, Allocation> memory; /* by start */
+  fake_cuda_order order = FAKE_CUDA_LAZY;
+  uint64_t random_state = 0;
+  uint64_t happened[FAKE_CUDA_PEAK_BYTES + 1] = {}; /* the counts that are kept rather than computed */
+};
+
+Driver &driver();
+
+/* CUDA's name of a code, null for a number that is none. */
+const char *error_name(CUresult code);
+
+/* The allocation that holds these bytes altogether, or null. */
+Allocation *find_memory(uintptr_t address, size_t bytes);
+
+/* Says on stderr what the caller did wrong that a real driver may not notice, and counts it. */
+__attribute__((format(printf, 1, 2))) void misuse(const char *format, ...);
+
+} // namespace fake
+
+#endif
