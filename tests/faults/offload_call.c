@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "offload_call.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "process.h"
+
+static void find(void *handle, const char *name, void *function) {
+  void *address = dlsym(handle, name);
+  if (!address) {
+    printf("%s\n", dlerror());
+    exit(1);
+  }
+  memcpy(function, &address, sizeof address);
+}
+
+void tst_library_open(struct tst_library *library) {
+  library->handle = dlopen(tst_setting("TB_TEST_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
+  if (!library->handle) {
+    printf("%s\n", dlerror());
+    exit(1);
+  }
+  find(library->handle, "cblas_sgemm", &library->cblas_sgemm);
+  find(library->handle, "tileblas_option_set", &library->option_set);
+  find(library->handle, "tileblas_stats_get", &library->stats_get);
+}
+
+void tst_library_close(struct tst_library *library) {
+  dlclose(library->handle);
+  void *still_there = dlopen(tst_setting("TB_TEST_LIBRARY"), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (!still_there) return;
+  printf("the library stays in the process after dlclose\n");
+  exit(1);
+}
+
+bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed) {
+  const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
+  struct tst_problem p = {.row_major = seed % 2,
+                          .trans_a = "NT"[seed / 2 % 2],
+                          .trans_b = "NT"[seed / 4 % 2],
+                          .m = 150,
+                          .n = 140,
+                          .k = 70,
+                          .alpha = -1,
+                          .beta = 2};
+  struct tst_operands x;
+  struct tst_expected e;
+
+  tst_set_leading(&p, 3);
+  tst_operands_create(&x, &p, TST_INTEGERS, &seed);
+  tst_expect(&e, &p, &x);
+  memset(e.bound, 0, sizeof *e.bound * (size_t)(p.m * p.n)); /* whole numbers: exact, whoever computes */
+  tst_call(symbol, library->cblas_sgemm, &p, x.a.data, x.b.data, x.c.data);
+  const char *wrong = tst_verify(&p, &x, &e);
+  if (wrong) printf("%s: %s\n", tst_describe(symbol, &p), wrong);
+  tst_expected_destroy(&e);
+  tst_operands_destroy(&x);
+  return wrong == NULL;
+}
+
+bool tst_nothing_left(const struct tst_fake *fake) {
+  static const struct {
+    enum fake_cuda_count what;
+    const char *name;
+  } counts[] = {
+      {FAKE_CUDA_ALLOCATIONS, "allocations"}, {FAKE_CUDA_PINNED, "pinned buffers"},
+      {FAKE_CUDA_STREAMS, "streams"},         {FAKE_CUDA_EVENTS, "events"},
+      {FAKE_CUDA_MODULES, "modules"},         {FAKE_CUDA_CONTEXTS, "contexts"},
+      {FAKE_CUDA_PUSHED, "pushed contexts"},  {FAKE_CUDA_ABANDONED, "resources of a dead context"},
+      {FAKE_CUDA_MISUSES, "misuses"},
+  };
+  bool clean = true;
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+    unsigned long long left = fake->get(counts[i].what);
+    if (left == 0) continue;
+    printf("%llu %s left behind\n", left, counts[i].name);
+    clean = false;
+  }
+  return clean;
+}

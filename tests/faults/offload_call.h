@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The whole life of the library in a forked child: opened by dlopen, asked for products in many pieces, closed, and
+ * looked at afterwards for anything left behind in the driver. Not thread safe.
+ */
+#ifndef TST_OFFLOAD_CALL_H
+#define TST_OFFLOAD_CALL_H
+
+#include "fake.h"
+#include "product.h"
+#include "tileblas.h"
+
+struct tst_library {
+  void *handle;
+  void *cblas_sgemm;
+  __typeof__(tileblas_option_set) *option_set;
+  __typeof__(tileblas_stats_get) *stats_get;
+};
+
+/* Opens TB_TEST_LIBRARY; exits with 1 when that fails. */
+void tst_library_open(struct tst_library *library);
+
+/* Closes it, and exits with 1 if it stays in the process. */
+void tst_library_close(struct tst_library *library);
+
+/*
+ * One product that takes several blocks, tiles and chunks of k (with a small memory limit), with beta = 2 and whole
+ * numbers: committing twice, not at all, or to the wrong place gives other numbers. Prints what is wrong and returns
+ * false.
+ */
+bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed);
+
+/* Prints what the library left in the fake driver, if anything, and returns false. */
+bool tst_nothing_left(const struct tst_fake *fake);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * dlopen, products on the GPU and on the CPU, dlclose, fifty times over: the library leaves the process each time and
+ * takes with it all that it had in the driver; the process does not grow.
+ *
+ * Seen to fail when: a thread, an exit handler or a thread-local destructor keeps the library; the device is not
+ * closed.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "offload_call.h"
+#include "process.h"
+
+#define ROUNDS 50
+
+/* Lines of /proc/self/maps: a mapping left behind each time would make fifty. */
+static size_t mappings(void) {
+  char *maps = tst_read_file("/proc/self/maps");
+  size_t lines = tst_count_lines(maps, "\n");
+  free(maps);
+  return lines;
+}
+
+static void one_round(uint64_t seed) {
+  struct tst_library library;
+  tileblas_stats stats;
+  const bool gpu = strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") == 0;
+  tst_library_open(&library);
+  library.option_set("TILEBLAS_ROUTE", "gpu");
+  assert_true(tst_call_in_pieces(&library, seed));
+  library.option_set("TILEBLAS_ROUTE", "cpu");
+  assert_true(tst_call_in_pieces(&library, seed + 1));
+  library.stats_get(&stats);
+  assert_int_equal(stats.gpu_calls, gpu);
+  assert_int_equal(stats.cpu_calls, 2 - gpu);
+  tst_library_close(&library);
+}
+
+static void *round_in_a_thread(void *seed) {
+  one_round((uint64_t)(uintptr_t)seed);
+  return NULL;
+}
+
+static void fifty_times(void **state) {
+  (void)state;
+  const struct tst_fake *fake = strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") == 0 ? tst_fake() : NULL;
+  size_t before = 0;
+  for (int i = 0; i < ROUNDS; i++) {
+    if (i == ROUNDS / 5) before = mappings();
+    if (i % 2) {
+      pthread_t id;
+      assert_int_equal(pthread_create(&id, NULL, round_in_a_thread, (void *)(uintptr_t)i), 0);
+      pthread_join(id, NULL);
+    } else {
+      one_round((uint64_t)i);
+    }
+    if (fake) assert_true(tst_nothing_left(fake));
+  }
+  assert_in_range(mappings(), 0, before + 10);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fifty_times)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

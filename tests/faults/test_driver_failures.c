@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every driver function that the library calls, failed once at every position at which it is called: the answer is
+ * right, C is committed exactly once, at most one line of warning is printed (exactly one when a GPU that was open
+ * failed), nothing is left behind in the driver, and the next call is right too.
+ *
+ *   test_driver_failures once|sticky|async
+ *     once    the call fails, the driver is well
+ *     sticky  from that call on every call fails: the device is lost
+ *     async   the call succeeds, and what it enqueued fails later
+ *
+ * The positions come from a run without failures, so a call added to the library is covered the same day. Each case is
+ * a process of its own, forked before any BLAS or driver is loaded.
+ *
+ * Seen to fail when: a resource is not released on one path; the commit goes on after a failed wait; the fallback
+ * computes a tile that is committed; the warning is printed for each tile.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "offload_call.h"
+#include "process.h"
+
+static const char *const functions[] = {
+#define TB_CUDA(name) #name,
+#include "cuda_driver.def"
+#undef TB_CUDA
+};
+#define FUNCTIONS (sizeof functions / sizeof functions[0])
+
+/* Called only to say what went wrong. */
+static const char *const only_after_failure[] = {"cuGetErrorName"};
+
+#define CUDA_ERROR_UNKNOWN 999
+#define CALLS 2
+
+struct failure {
+  const char *function; /* NULL: none */
+  unsigned long nth;
+  unsigned flags;
+};
+
+static const char *mode_name;
+static unsigned mode_flags;
+
+/* In the child. Prints its counts of calls, one line a function, for the run without failures. */
+static int life(void *argument) {
+  const struct failure *f = argument;
+  const struct tst_fake *fake = tst_fake();
+  struct tst_library library;
+  tileblas_stats stats;
+  bool right = true;
+
+  if (!fake) return 2;
+  tst_library_open(&library);
+  library.option_set("TILEBLAS_ROUTE", "gpu");
+  library.option_set("TILEBLAS_MEMORY_LIMIT", "110K");
+  if (f->function && fake->inject(f->function, f->nth, CUDA_ERROR_UNKNOWN, f->flags) != 0) return 3;
+  for (uint64_t call = 0; call < CALLS; call++) right &= tst_call_in_pieces(&library, call + 4);
+  library.stats_get(&stats);
+  tst_library_close(&library);
+  printf("stats gpu=%llu cpu=%llu failures=%llu injected=%llu\n", (unsigned long long)stats.gpu_calls,
+         (unsigned long long)stats.cpu_calls, (unsigned long long)stats.gpu_failures,
+         (unsigned long long)fake->get(FAKE_CUDA_FAILURES));
+  for (size_t i = 0; !f->function && i < FUNCTIONS; i++)
+    printf("calls %s %llu\n", functions[i], (unsigned long long)fake->calls(functions[i]));
+  return right && tst_nothing_left(fake) ? 0 : 1;
+}
+
+static unsigned long long number_after(const char *text, const char *key) {
+  const char *hit = strstr(text, key);
+  return hit ? strtoull(hit + strlen(key), NULL, 10) : 0;
+}
+
+/* NULL when everything about a case is as it must be. */
+static const char *judge(const struct failure *f, const struct tst_output *o) {
+  unsigned long long failed = number_after(o->out, "failures="), gpu = number_after(o->out, "gpu=");
+  unsigned long long cpu = number_after(o->out, " cpu=");
+  size_t warnings = tst_count_lines(o->err, "tileblas: warning: ");
+  if (o->status != 0) return "wrong answer, crash or leak";
+  if (gpu + cpu != CALLS) return "a call was counted twice or not at all";
+  if (tst_count_lines(o->err, "\n") != warnings) return "something else was printed";
+  if (!f->function) return failed == 0 && gpu == CALLS && warnings == 0 ? NULL : "a failure without a cause";
+  if (number_after(o->out, "injected=") == 0) return "the failure did not come to pass";
+  if (failed > 1) return "the GPU failed twice";
+  if (warnings != failed) return "not one warning for one failure";
+  return NULL;
+}
+
+static unsigned failures;
+
+static void run_case(const struct failure *f) {
+  struct tst_output o;
+  tst_fork(&o, life, (void *)f);
+  const char *what = judge(f, &o);
+  if (what) {
+    print_error("%s number %lu, %s: %s (status %d)\n%s%s", f->function ? f->function : "nothing", f->nth, mode_name,
+                what, o.status, o.out, o.err);
+    failures++;
+  }
+  tst_output_destroy(&o);
+}
+
+/* How often each function is called in a life without failures. */
+static void learn(unsigned long counts[FUNCTIONS]) {
+  const struct failure none = {NULL, 0, 0};
+  struct tst_output o;
+  tst_fork(&o, life, (void *)&none);
+  const char *what = judge(&none, &o);
+  if (what) fail_msg("without any failure: %s\n%s%s", what, o.out, o.err);
+  for (size_t i = 0; i < FUNCTIONS; i++) {
+    char key[96];
+    snprintf(key, sizeof key, "calls %s ", functions[i]);
+    counts[i] = number_after(o.out, key);
+  }
+  tst_output_destroy(&o);
+}
+
+static bool is_listed(const char *name, const char *const *list, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(name, list[i]) == 0) return true;
+  return false;
+}
+
+/* The functions whose work is done later, so that it can fail later. */
+static bool is_asynchronous(const char *name) {
+  static const char *const list[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel"};
+  return is_listed(name, list, sizeof list / sizeof list[0]);
+}
+
+static void every_function_at_every_position(void **state) {
+  (void)state;
+  unsigned long counts[FUNCTIONS], cases = 0;
+  learn(counts);
+  for (size_t i = 0; i < FUNCTIONS; i++) {
+    if (counts[i] == 0 && !is_listed(functions[i], only_after_failure, 1))
+      fail_msg("%s is never called: nothing here tests it", functions[i]);
+    if ((mode_flags & FAKE_CUDA_ASYNC) && !is_asynchronous(functions[i])) continue;
+    for (unsigned long nth = 1; nth <= counts[i]; nth++, cases++) {
+      const struct failure f = {functions[i], nth, mode_flags};
+      run_case(&f);
+    }
+  }
+  printf("%lu cases\n", cases);
+  assert_true(cases > 20);
+  assert_int_equal(failures, 0);
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_function_at_every_position)};
+  if (argc != 2) return 2;
+  mode_name = argv[1];
+  mode_flags = strcmp(mode_name, "sticky") == 0  ? FAKE_CUDA_STICKY
+               : strcmp(mode_name, "async") == 0 ? FAKE_CUDA_ASYNC
+                                                 : 0;
+  return cmocka_run_group_tests_name(mode_name, tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * fork: the child of a process that used the GPU gets right answers from the CPU and does not touch the driver, whose
+ * state is its parent's; a child of a process that did not use it may use it; and a fork while other threads are inside
+ * calls leaves no lock behind that the child would wait for (each child has a time limit).
+ *
+ * Seen to fail when: the fork handler is not registered; a lock is not reset in the child; the child closes what the
+ * parent opened.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fake.h"
+#include "process.h"
+#include "product.h"
+#include "tileblas.h"
+
+static const struct tst_fake *fake;
+static bool gpu;
+
+/* True when the product is right and the route's counter grew by one. */
+static bool call_is_right(uint64_t seed, bool expect_gpu) {
+  const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
+  struct tst_problem p = {.trans_a = 'N', .trans_b = 'T', .m = 40, .n = 33, .k = 20, .alpha = 2, .beta = -1};
+  struct tst_operands x;
+  struct tst_expected e;
+  tileblas_stats before, after;
+  tst_set_leading(&p, 1);
+  tst_operands_create(&x, &p, TST_INTEGERS, &seed);
+  tst_expect(&e, &p, &x);
+  memset(e.bound, 0, sizeof *e.bound * (size_t)(p.m * p.n));
+  tileblas_stats_get(&before);
+  tst_call(symbol, tst_resolve(symbol), &p, x.a.data, x.b.data, x.c.data);
+  tileblas_stats_get(&after);
+  const char *wrong = tst_verify(&p, &x, &e);
+  if (wrong) printf("%s\n", wrong);
+  tst_expected_destroy(&e);
+  tst_operands_destroy(&x);
+  return !wrong && after.gpu_calls - before.gpu_calls == expect_gpu &&
+         after.cpu_calls - before.cpu_calls == !expect_gpu;
+}
+
+static uint64_t driver_calls(void) {
+  static const char *const functions[] = {
+#define TB_CUDA(name) #name,
+#include "cuda_driver.def"
+#undef TB_CUDA
+  };
+  uint64_t sum = 0;
+  for (size_t i = 0; fake && i < sizeof functions / sizeof functions[0]; i++) sum += fake->calls(functions[i]);
+  return sum;
+}
+
+static int child_on_the_cpu(void *argument) {
+  (void)argument;
+  alarm(60);
+  uint64_t before = driver_calls();
+  tileblas_stats stats;
+  tileblas_stats_get(&stats);
+  if (stats.gpu_calls + stats.cpu_calls != 0) printf("the parent's calls are counted\n");
+  bool right = call_is_right(1, false) && call_is_right(2, false);
+  tileblas_report(STDOUT_FILENO);
+  if (driver_calls() != before) printf("the child called the driver\n");
+  return right ? 0 : 1;
+}
+
+static int child_on_the_gpu(void *argument) {
+  (void)argument;
+  alarm(60);
+  return call_is_right(3, gpu) && call_is_right(4, gpu) ? 0 : 1;
+}
+
+static void expect_child(int (*body)(void *), const char *says) {
+  struct tst_output o;
+  tst_fork(&o, body, NULL);
+  if (o.status != 0 || strstr(o.out, "the child called") || strstr(o.out, "are counted") || o.err[0] ||
+      (says && !strstr(o.out, says)))
+    fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+}
+
+/* First, while this process has not used a GPU. */
+static void before_use(void **state) {
+  (void)state;
+  expect_child(child_on_the_gpu, NULL);
+  expect_child(child_on_the_gpu, NULL);
+}
+
+static void after_use(void **state) {
+  (void)state;
+  assert_true(call_is_right(5, gpu));
+  expect_child(child_on_the_cpu, gpu ? "child of a process that used the GPU" : NULL);
+  assert_true(call_is_right(6, gpu)); /* the parent's GPU is still there */
+  expect_child(child_on_the_cpu, NULL);
+}
+
+static atomic_bool stop;
+static atomic_int wrong_calls;
+
+static void *call_on_and_on(void *seed) {
+  while (!stop)
+    if (!call_is_right((uint64_t)(uintptr_t)seed, gpu)) wrong_calls++;
+  return NULL;
+}
+
+/* One thread is inside a call nearly always, and the fork comes at any point of it. */
+static void during_a_call(void **state) {
+  (void)state;
+  pthread_t id;
+  assert_int_equal(pthread_create(&id, NULL, call_on_and_on, (void *)7), 0);
+  for (int i = 0; i < 40; i++) {
+    expect_child(child_on_the_cpu, NULL);
+    usleep(100 * (useconds_t)(i % 7));
+  }
+  stop = true;
+  pthread_join(id, NULL);
+  assert_int_equal(wrong_calls, 0);
+  assert_true(call_is_right(8, gpu));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(before_use),
+      cmocka_unit_test(after_use),
+      cmocka_unit_test(during_a_call),
+  };
+  gpu = strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") == 0;
+  fake = gpu ? tst_fake() : NULL;
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

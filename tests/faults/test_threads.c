@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Eight threads at once, from the very first call on: every answer right, every call counted once; the same while the
+ * driver fails under them.
+ *
+ * Seen to fail when: the device's lock is dropped; counters are not atomic; two threads open the GPU.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+#include "process.h"
+#include "rng.h"
+#include "abi.h"
+#include "tileblas.h"
+
+#define THREADS 8
+#define CALLS 12
+#define SIDE_MAX 70
+
+static pthread_barrier_t start;
+static atomic_int wrong;
+
+/* C = A B for whole numbers, by plain loops in the thread: the matrices are small. */
+static void call_and_check(uint64_t *rng) {
+  const struct tst_symbol *symbol = &tst_symbols[tst_random_below(rng, (int64_t)tst_symbol_count)];
+  struct tst_problem p = {.trans_a = 'N', .trans_b = 'N', .alpha = 1, .beta = 1};
+  float *a = malloc(3 * SIDE_MAX * SIDE_MAX * sizeof *a), *b = a + SIDE_MAX * SIDE_MAX, *c = b + SIDE_MAX * SIDE_MAX;
+  if (!a) abort();
+  p.m = 1 + tst_random_below(rng, SIDE_MAX), p.n = 1 + tst_random_below(rng, SIDE_MAX);
+  p.k = 1 + tst_random_below(rng, SIDE_MAX);
+  p.lda = p.m, p.ldb = p.k, p.ldc = p.m;
+  for (int i = 0; i < 3 * SIDE_MAX * SIDE_MAX; i++) a[i] = (float)tst_random_below(rng, 9) - 4;
+  float *before = malloc(SIDE_MAX * SIDE_MAX * sizeof *before);
+  if (!before) abort();
+  memcpy(before, c, SIDE_MAX * SIDE_MAX * sizeof *c);
+  tst_call(symbol, tst_resolve(symbol), &p, a, b, c);
+  for (int64_t j = 0; j < p.n; j++)
+    for (int64_t i = 0; i < p.m; i++) {
+      float sum = before[j * p.ldc + i];
+      for (int64_t l = 0; l < p.k; l++) sum += a[l * p.lda + i] * b[j * p.ldb + l];
+      if (c[j * p.ldc + i] != sum) atomic_fetch_add(&wrong, 1);
+    }
+  free(before);
+  free(a);
+}
+
+static void *thread(void *number) {
+  uint64_t rng = (uint64_t)(uintptr_t)number;
+  pthread_barrier_wait(&start);
+  for (int i = 0; i < CALLS; i++) call_and_check(&rng);
+  return NULL;
+}
+
+static void run_threads(uintptr_t seed) {
+  pthread_t ids[THREADS];
+  pthread_barrier_init(&start, NULL, THREADS);
+  for (uintptr_t i = 0; i < THREADS; i++)
+    assert_int_equal(pthread_create(&ids[i], NULL, thread, (void *)(seed + i)), 0);
+  for (int i = 0; i < THREADS; i++) pthread_join(ids[i], NULL);
+  pthread_barrier_destroy(&start);
+  assert_int_equal(wrong, 0);
+}
+
+static tileblas_stats stats_now(void) {
+  tileblas_stats stats;
+  tileblas_stats_get(&stats);
+  return stats;
+}
+
+/* Both tests run in children: each is the first to use the library in its process. */
+static int all_right(void *argument) {
+  (void)argument;
+  const bool gpu = strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") == 0;
+  run_threads(1);
+  tileblas_stats s = stats_now();
+  if (s.gpu_calls != (gpu ? THREADS * CALLS : 0) || s.gpu_calls + s.cpu_calls != THREADS * CALLS) return 3;
+  if (!gpu || !tst_fake()) return 0;
+  return tst_fake()->get(FAKE_CUDA_CONTEXTS) == 1 && tst_fake()->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 4;
+}
+
+static int while_the_driver_fails(void *argument) {
+  const struct tst_fake *fake = tst_fake();
+  if (!fake || fake->inject("cuLaunchKernel", (unsigned long)(uintptr_t)argument, 999, FAKE_CUDA_STICKY) != 0) return 2;
+  run_threads((uintptr_t)argument);
+  tileblas_stats s = stats_now();
+  if (s.gpu_calls + s.cpu_calls != THREADS * CALLS) return 3;
+  return s.gpu_failures == 1 && fake->get(FAKE_CUDA_CONTEXTS) == 0 ? 0 : 4;
+}
+
+static void expect_child(int (*body)(void *), uintptr_t argument, size_t warnings) {
+  struct tst_output o;
+  tst_fork(&o, body, (void *)argument);
+  if (o.status != 0 || tst_count_lines(o.err, "tileblas: warning") != warnings)
+    fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+}
+
+static void eight_at_once(void **state) {
+  (void)state;
+  for (int i = 0; i < 3; i++) expect_child(all_right, 0, 0);
+}
+
+static void eight_at_once_on_a_failing_driver(void **state) {
+  (void)state;
+  if (strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") != 0) return; /* nothing here can fail */
+  for (uintptr_t nth = 1; nth <= 40; nth += 13) expect_child(while_the_driver_fails, nth, 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(eight_at_once),
+      cmocka_unit_test(eight_at_once_on_a_failing_driver),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

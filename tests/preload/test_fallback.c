@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who answers a call that stays on the CPU: the BLAS that would have answered without TileBLAS, wherever the program
+ * got it from, and never TileBLAS itself. The stub libraries define one name each and say so when they are called;
+ * `caller` is a program without any BLAS that opens them in different ways.
+ *
+ * Seen to fail when: privately loaded libraries are not searched (private_library); TILEBLAS_FALLBACK is ignored; a
+ * second copy of the library is taken for somebody's BLAS (the call never comes back).
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "process.h"
+#include "report.h"
+
+static const char *stub(const char *name) {
+  return tst_format("%s/libstub_%s.so", tst_setting("TB_TEST_BUILD_DIR"), name);
+}
+
+/*
+ * Runs caller with TileBLAS and the libraries of `more` (":path" or "") preloaded. The call through `symbol` must be
+ * right, TileBLAS must have seen it once, and the library `stub_name` (NULL: no stub) must have answered it once.
+ * Returns stderr, to be freed.
+ */
+static char *expect(const char *more, const char *extra_env, const char *open, const char *symbol,
+                    const char *stub_name) {
+  const char *program = tst_setting("TB_TEST_CALLER");
+  const char *preload = tst_format("LD_PRELOAD=%s%s", tst_setting("TB_TEST_LIBRARY"), more);
+  const char *const argv[] = {program, open ? open : symbol, open ? symbol : NULL, NULL};
+  const char *const env[] = {preload, "TILEBLAS_REPORT=1", extra_env, NULL};
+  struct tst_output o;
+  tst_run(&o, argv, env);
+  if (o.status != 0 || tst_count_lines(o.out, tst_format("%s ok", symbol)) != 1)
+    fail_msg("%s: status %d\n%s%s", symbol, o.status, o.out, o.err);
+  assert_int_equal(tst_report_symbol(o.err, symbol), 1);
+  assert_int_equal(tst_report_calls(o.err, "cpu", NULL), 1);
+  if (tst_count_lines(o.out, "stub ") != (stub_name != NULL)) fail_msg("another stub answered %s:\n%s", symbol, o.out);
+  if (stub_name && tst_count_lines(o.out, tst_format("stub %s\n", stub_name)) != 1)
+    fail_msg("%s was not answered by %s:\n%s", symbol, stub_name, o.out);
+  free(o.out);
+  return o.err;
+}
+
+/* As Python loads the BLAS inside a wheel: no other library of the process can see the name. */
+static void private_library(void **state) {
+  (void)state;
+  const char *const names[] = {"scipy_cblas_sgemm64_", "scipy_sgemm_", "scipy_sgemm_64_", "cblas_sgemm"};
+  for (int i = 0; i < 4; i++) free(expect("", NULL, tst_format("local:%s", stub(names[i])), names[i], names[i]));
+}
+
+/* The next definition in the program's own search order comes before any private one. */
+static void next_definition(void **state) {
+  (void)state;
+  free(expect(tst_format(":%s", stub("cblas_sgemm")), NULL, NULL, "cblas_sgemm", "cblas_sgemm"));
+  free(expect(tst_format(":%s", stub("sgemm_")), NULL, "local:libopenblas.so.0", "sgemm_", "sgemm_"));
+  free(expect("", NULL, tst_format("global:%s", stub("sgemm_64_")), "sgemm_64_", "sgemm_64_"));
+}
+
+static void tileblas_fallback_wins(void **state) {
+  (void)state;
+  const char *override = tst_format("TILEBLAS_FALLBACK=%s", stub("cblas_sgemm"));
+  char *err = expect(":libopenblas.so.0", override, NULL, "cblas_sgemm", "cblas_sgemm");
+  assert_int_equal(tst_count_lines(err, "warning"), 0);
+  free(err);
+}
+
+/* A 64-bit call whose numbers fit 32 bits may be answered by a 32-bit BLAS, and either convention may stand for the
+ * other. */
+static void wide_call_on_a_32_bit_blas(void **state) {
+  (void)state;
+  const char *override = tst_format("TILEBLAS_FALLBACK=%s", stub("cblas_sgemm"));
+  const char *const names[] = {"cblas_sgemm64_", "cblas_sgemm_64", "scipy_cblas_sgemm64_", "sgemm_64_", "scipy_sgemm_"};
+  for (int i = 0; i < 5; i++) free(expect("", override, NULL, names[i], "cblas_sgemm"));
+  override = tst_format("TILEBLAS_FALLBACK=%s", stub("sgemm_"));
+  for (int i = 0; i < 5; i++) free(expect("", override, NULL, names[i], "sgemm_"));
+}
+
+/* With no BLAS in the process at all OpenBLAS is opened, whatever the name. */
+static void openblas_is_opened(void **state) {
+  (void)state;
+  const char *const names[] = {"cblas_sgemm", "sgemm_", "sgemm_64", "scipy_cblas_sgemm", "scipy_sgemm_64_"};
+  for (int i = 0; i < 5; i++) {
+    char *err = expect("", NULL, NULL, names[i], NULL);
+    if (!strstr(err, "openblas")) fail_msg("%s: the report names no OpenBLAS\n%s", names[i], err);
+    free(err);
+  }
+}
+
+/* One warning that names the variable and the path, then as if it were not set. */
+static void tileblas_fallback_wrong(void **state) {
+  (void)state;
+  const char *const wrong[] = {"/nonexistent/libblas.so", "/etc/passwd", "libm.so.6"};
+  for (int i = 0; i < 3; i++) {
+    char *err = expect("", tst_format("TILEBLAS_FALLBACK=%s", wrong[i]), NULL, "cblas_sgemm", NULL);
+    assert_int_equal(tst_count_lines(err, "warning"), 1);
+    assert_int_equal(tst_count_lines(err, tst_format("warning: TILEBLAS_FALLBACK=%s", wrong[i])), 1);
+    free(err);
+  }
+}
+
+/* TileBLAS as its own fallback, twice in the process, under another name, and both linked and preloaded. */
+static void never_itself(void **state) {
+  (void)state;
+  const char *library = tst_setting("TB_TEST_LIBRARY"), *folder = tst_setting("TB_TEST_BUILD_DIR");
+  const char *copy = tst_format("%s/libanother_name.so", folder);
+  const char *const cp[] = {"cp", "-L", library, copy, NULL};
+  struct tst_output o;
+  tst_run(&o, cp, NULL);
+  assert_int_equal(o.status, 0);
+  tst_output_destroy(&o);
+
+  char *err = expect("", tst_format("TILEBLAS_FALLBACK=%s", library), NULL, "sgemm_", NULL);
+  assert_int_equal(tst_count_lines(err, "warning: TILEBLAS_FALLBACK="), 1);
+  free(err);
+  free(expect(tst_format(":%s", copy), NULL, NULL, "cblas_sgemm", NULL));
+  free(expect(tst_format(":%s", copy), NULL, NULL, "scipy_sgemm_64_", NULL));
+  free(expect("", NULL, tst_format("local:%s", copy), "cblas_sgemm64_", NULL));
+  free(expect(tst_format(":%s:%s", copy, stub("sgemm_")), NULL, NULL, "sgemm_", "sgemm_"));
+}
+
+static void linked_and_preloaded(void **state) {
+  (void)state;
+  setenv("TB_TEST_CALLER", tst_setting("TB_TEST_LINKED_CALLER"), 1);
+  free(expect("", NULL, NULL, "cblas_sgemm", NULL));
+  free(expect("", NULL, NULL, "sgemm_64", NULL));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(private_library),        cmocka_unit_test(next_definition),
+      cmocka_unit_test(tileblas_fallback_wins), cmocka_unit_test(wide_call_on_a_32_bit_blas),
+      cmocka_unit_test(openblas_is_opened),     cmocka_unit_test(tileblas_fallback_wrong),
+      cmocka_unit_test(never_itself),           cmocka_unit_test(linked_and_preloaded),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

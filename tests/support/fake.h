@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The control functions of the fake driver, found in whatever libcuda.so.1 this process loads. Thread safe once opened.
+ */
+#ifndef TST_FAKE_H
+#define TST_FAKE_H
+
+#include "../fake_cuda/fake_cuda.h"
+
+struct tst_fake {
+  __typeof__(fake_cuda_get) *get;
+  __typeof__(fake_cuda_calls) *calls;
+  __typeof__(fake_cuda_reset_calls) *reset_calls;
+  __typeof__(fake_cuda_fail) *inject; /* `fail` is a macro of cmocka */
+  __typeof__(fake_cuda_clear_failures) *clear_failures;
+  __typeof__(fake_cuda_set_order) *set_order;
+  __typeof__(fake_cuda_set_shuffle) *set_shuffle;
+};
+
+/* Opens libcuda.so.1, which stays loaded. NULL when there is none, or when it is a real driver. */
+const struct tst_fake *tst_fake(void);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Children for tests: another program with its own environment, or a function in a fork of this one; in both cases with
+ * everything that the child prints. Call from one thread at a time.
+ */
+#ifndef TST_PROCESS_H
+#define TST_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct tst_output {
+  int status; /* exit status, or 128 + the signal that ended the child */
+  char *out;  /* what it wrote to stdout and stderr, zero-terminated */
+  char *err;
+};
+
+/* Runs argv (searched in PATH). `env` is a list, ended by NULL, of "NAME=value" to set and "NAME" to unset over this
+ * process's environment; NULL changes nothing. The output is the caller's to tst_output_destroy. */
+void tst_run(struct tst_output *o, const char *const *argv, const char *const *env);
+
+/* Runs body(argument) in a forked child, whose exit status is the body's value. Destructors and atexit functions run.
+ */
+void tst_fork(struct tst_output *o, int (*body)(void *), void *argument);
+
+void tst_output_destroy(struct tst_output *o);
+
+/* Lines of `text` that contain `part`. */
+size_t tst_count_lines(const char *text, const char *part);
+
+/* A new empty file for the test's use, removed at exit. The path is in static memory until the next call. */
+const char *tst_temporary_file(void);
+
+/* The file's text, zero-terminated, to be freed. Ends the test program when it cannot be read. */
+char *tst_read_file(const char *path);
+
+/* The environment variable that the build sets for tests (TB_TEST_...); ends the test program when it is missing. */
+const char *tst_setting(const char *name);
+
+/* A formatted text that lives as long as the process. */
+const char *tst_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Prints why and exits with 77, which ctest counts as skipped. */
+void tst_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+#endif
