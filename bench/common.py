@@ -14,6 +14,8 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -52,13 +54,18 @@ class Place:
     def environment(self, **extra):
         """The caller's environment without any TILEBLAS option or preload, with the libraries above on the path."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("TILEBLAS_") and k != "LD_PRELOAD"}
-        folders = [str(self.kit / "lib")] if self.kit else []
+        folders = [str(self.kit / "lib"), str(self.build)] if self.kit else []
         folders += [self.nvidia] if self.nvidia else []
         folders += [f for f in env.get("LD_LIBRARY_PATH", "").split(":") if f]
         if folders:
             env["LD_LIBRARY_PATH"] = ":".join(folders)
         env.update({k: str(v) for k, v in extra.items()})
         return env
+
+    @staticmethod
+    def scratch(name):
+        """A folder for a test's leavings, removed after the `with`."""
+        return tempfile.TemporaryDirectory(prefix=f"tileblas-{name}-")
 
     def commit(self):
         if self.kit:
@@ -112,9 +119,10 @@ def machine(place):
 
 
 class Log:
-    """Runs programs and keeps everything they print in one file."""
+    """Runs programs and keeps everything they print in one file. May be used by several threads."""
 
     def __init__(self, path):
+        self.lock = threading.Lock()
         self.file = open(path, "w", encoding="utf-8", errors="replace")
 
     def run(self, command, env, timeout, cwd=None):
@@ -131,8 +139,9 @@ class Log:
         return status, text, seconds
 
     def write(self, text):
-        self.file.write(text)
-        self.file.flush()
+        with self.lock:
+            self.file.write(text)
+            self.file.flush()
 
 
 def markdown(header, rows):
