@@ -21,6 +21,7 @@ bool tb_gemm_from_cblas(struct tb_gemm *call, int layout, int transa, int transb
   call->beta = beta;
   call->c = c;
   call->ldc = ldc;
+  call->row_major = layout == TB_ROW_MAJOR;
   if (layout == TB_COL_MAJOR) {
     call->m = m;
     call->n = n;

@@ -26,6 +26,7 @@ struct tb_gemm {
   struct tb_view a, b;
   float *c;
   int64_t ldc;
+  bool row_major; /* the program's call was; kept so that the verbose line can speak of the call as it was made */
 };
 
 /* CBLAS's values, repeated here because the library builds without anybody's cblas.h. */

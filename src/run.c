@@ -90,12 +90,14 @@ static void learn_cpu_rate(double flops, double seconds) {
 
 static double rate(double flops, double seconds) { return seconds > 0 ? flops / seconds * 1e-12 : 0; }
 
-/* The call in the program's own words as far as they survive: the sizes of the column-major product. */
+/* The call in the program's own words: a row-major product has changed places with its transpose, and changes back here. */
 static void describe_call(const struct tb_gemm *g, char *text, size_t size) {
-  snprintf(text, size, "%s %c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld ldc=%lld alpha=%g beta=%g",
-           tb_symbols[g->symbol].name, g->a.transposed ? 'T' : 'N', g->b.transposed ? 'T' : 'N', (long long)g->m,
-           (long long)g->n, (long long)g->k, (long long)g->a.ld, (long long)g->b.ld, (long long)g->ldc,
-           (double)g->alpha, (double)g->beta);
+  const struct tb_view *a = g->row_major ? &g->b : &g->a, *b = g->row_major ? &g->a : &g->b;
+  int64_t m = g->row_major ? g->n : g->m, n = g->row_major ? g->m : g->n;
+  snprintf(text, size, "%s%s %c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld ldc=%lld alpha=%g beta=%g",
+           tb_symbols[g->symbol].name, g->row_major ? " row-major" : "", a->transposed ? 'T' : 'N',
+           b->transposed ? 'T' : 'N', (long long)m, (long long)n, (long long)g->k, (long long)a->ld, (long long)b->ld,
+           (long long)g->ldc, (double)g->alpha, (double)g->beta);
 }
 
 static void describe_reason(const struct tb_decision *d, enum tb_status why, char *text, size_t size) {
