@@ -22,13 +22,19 @@
 #include "process.h"
 #include "report.h"
 
-static const char netlib_folder[] = "/usr/lib/x86_64-linux-gnu/blas";
+/* Where Debian has netlib's BLAS, unless TB_TEST_NETLIB names another folder. */
+static const char *netlib_folder(void) {
+  const char *folder = getenv("TB_TEST_NETLIB");
+  return folder ? folder : "/usr/lib/x86_64-linux-gnu/blas";
+}
 
 static void run_program(struct tst_output *o, const char *program, const char *argument, bool netlib,
                         const char *preload, const char *route) {
-  char folders[1024], library[512], routed[64];
-  const char *fake = tst_setting("TB_TEST_FAKE_DIR");
-  snprintf(folders, sizeof folders, "LD_LIBRARY_PATH=%s%s%s", fake, netlib ? ":" : "", netlib ? netlib_folder : "");
+  char folders[4096], library[512], routed[64];
+  const char *inherited = getenv("LD_LIBRARY_PATH"); /* with the fake driver's folder, where it is to be used */
+  if (!inherited) inherited = "";
+  snprintf(folders, sizeof folders, "LD_LIBRARY_PATH=%s%s%s", inherited, netlib && inherited[0] ? ":" : "",
+           netlib ? netlib_folder() : "");
   snprintf(library, sizeof library, preload ? "LD_PRELOAD=%s" : "LD_PRELOAD", preload);
   snprintf(routed, sizeof routed, route ? "TILEBLAS_ROUTE=%s" : "TILEBLAS_ROUTE", route);
   const char *const argv[] = {program, argument, argument ? "legal" : NULL, NULL};
@@ -70,7 +76,7 @@ static void openblas(void **state) {
 
 static void netlib(void **state) {
   (void)state;
-  if (access(netlib_folder, F_OK) != 0) tst_skip("libblas3 is not installed");
+  if (access(netlib_folder(), F_OK) != 0) tst_skip("libblas3 is not installed");
   every_way(tst_setting("TB_TEST_XERBLA_NETLIB"), true);
 }
 
