@@ -49,7 +49,7 @@ struct Warp {
   alignas(16) char slots[LANES][LANE_SLOT_BYTES];
 };
 
-FiberPool pool;
+FiberPool &pool = *new FiberPool; /* never destroyed, and what it holds never lost to a leak checker */
 Fiber os_thread;
 Thread threads[MOST_THREADS];
 Thread *order[MOST_THREADS];

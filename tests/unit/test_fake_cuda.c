@@ -617,14 +617,16 @@ static void a_lost_device_stays_lost(void **state) {
 
 static void what_was_enqueued_fails_when_it_runs(void **state) {
   (void)state;
+  const uint64_t failures = fake_cuda_get(FAKE_CUDA_FAILURES);
   float *to = new_pinned(4);
   CUdeviceptr p = new_memory(4 * sizeof *to);
   OK(cuMemsetD8Async(p, 0, 4 * sizeof *to, NULL));
   OK(fake_cuda_fail("cuMemcpyDtoHAsync", 1, CUDA_ERROR_ILLEGAL_ADDRESS, FAKE_CUDA_ASYNC));
   OK(cuMemcpyDtoHAsync(to, p, 4 * sizeof *to, NULL));
   OK(cuMemsetD8Async(p, 0, 1, NULL));
-  assert_int_equal(fake_cuda_get(FAKE_CUDA_FAILURES), 0);
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_FAILURES), failures);
   assert_int_equal(cuStreamSynchronize(NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_FAILURES), failures + 1);
   assert_true(to[0] == 0 && to[1] == 0 && isnan(to[2]) && isnan(to[3]));
   assert_int_equal(cuMemsetD8Async(p, 0, 1, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
   assert_int_equal(cuMemFree(p), CUDA_ERROR_ILLEGAL_ADDRESS);
