@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The argument block of every production sgemm kernel: one struct by value, shared by host C and CUDA C.
+ * The argument block of the production sgemm kernels: one struct by value, shared by host C and CUDA C.
  *
- *   D = alpha * (op(A) op(B) [+ D])       column-major, op(X) = X or X^T
+ *   D = alpha * ([D +] op(A) op(B))       column-major, op(X) = X or X^T
  *
  * A is m x k after op, B is k x n after op, D is m x n. Leading dimensions are in elements. Nothing outside the stated
  * shapes is read or written; A, B and D must not overlap. beta is not here: the host adds beta * C when it commits.
+ *
+ * Order of summation, the same for every kernel, tile and split: k is cut into chunks of chunk_k; each chunk is one chain of
+ * FMAs that starts at zero, k ascending; the chunks' sums are added in order by ordinary additions. Short chains are what makes
+ * a long sum accurate: OpenBLAS gets its accuracy from blocks of 320 to 384.
  */
 #ifndef TB_SGEMM_ARGS_H
 #define TB_SGEMM_ARGS_H
@@ -18,9 +22,27 @@ struct tb_sgemm_args {
   float *d;
   int64_t lda, ldb, ldd; /* elements between stored columns */
   int64_t m, n, k;       /* each >= 1 */
+  int64_t chunk_k;       /* tb_sgemm_chunk_k of the whole product's k */
+  float *partials;       /* split k: room for ceil(k / chunk_k) sums of m x n, dense; tb_sgemm_gather adds them. Else NULL */
+  int32_t chunks_per_split; /* split k: chunks that one block computes; blockIdx.y counts the splits */
   float alpha;           /* applied by the launch with `last` set */
-  int32_t first;         /* 1: the sum starts at zero (D is not read); 0: it continues from the partial sums in D */
-  int32_t last;          /* 1: multiply by alpha when storing; 0: store the bare partial sums */
+  int32_t first;         /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
+  int32_t last;          /* 1: multiply by alpha when storing; 0: store the bare sums */
 };
+
+/* Chunks start at multiples of this, and so may the parts of a k that is cut to fit the memory. */
+#define TB_SGEMM_CHUNK_MIN 256
+/* Most chunks of a product: a longer k has longer chunks, so that a split has few sums to add. */
+#define TB_SGEMM_CHUNKS_MAX 32
+
+/* Length of a chunk for a product with this k. A multiple of TB_SGEMM_CHUNK_MIN. */
+static inline int64_t tb_sgemm_chunk_k(int64_t k) {
+  const int64_t longest = TB_SGEMM_CHUNK_MIN * (int64_t)TB_SGEMM_CHUNKS_MAX;
+  return (k + longest - 1) / longest * TB_SGEMM_CHUNK_MIN;
+}
+
+/* Dynamic shared memory of a kernel, in bytes: two stages of both panels, each row of a stage four words longer than its tile
+ * (sgemm.cu says why). */
+#define TB_SGEMM_SHARED_BYTES(block_m, block_n, block_k) (2 * (block_k) * ((block_m) + 4 + (block_n) + 4) * 4)
 
 #endif

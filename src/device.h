@@ -16,8 +16,8 @@
 /* Launches alternate between this many streams, so that the tail of one tile's blocks overlaps the next tile's head. */
 #define TB_COMPUTE_STREAMS 4
 
-/* Pinned staging: slots of 2 MiB reach nine tenths of the link's rate, and a few keep it busy while the CPU fills the next. */
-#define TB_SLOT_BYTES ((size_t)2 << 20)
+/* Pinned staging: a few slots keep the link busy while the CPU fills the next. */
+#define TB_SLOT_BYTES ((size_t)TB_SLOT_ELEMS * sizeof(float))
 #define TB_SLOTS 8
 
 struct tb_ring {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
-#define TB_SGEMM_TILE(name, bm, bn, bk, tm, tn) {#name, bm, bn, bk, (bm / tm) * (bn / tn)},
+#define TB_SGEMM_TILE(name, bm, bn, bk, tm, tn) {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk)},
 #include "registry.def"
 #undef TB_SGEMM_TILE
 };
@@ -21,18 +21,27 @@ __asm__(
     ".popsection\n");
 extern const unsigned char tb_sgemm_fatbin[] __attribute__((visibility("hidden")));
 
-static CUresult load_functions(struct tb_kernels *kernels, CUmodule module) {
+/* Kernels may have more shared memory than CUDA gives unasked; a device with less of it than a tile wants goes without. */
+static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int tile, int ta, int tb) {
   static const char letter[] = "nt";
-  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    for (int variant = 0; variant < 4; variant++) {
-      char name[64];
-      int ta = variant >> 1, tb = variant & 1;
-      snprintf(name, sizeof name, "tb_sgemm_%s_%c%c", tb_tiles[tile].name, letter[ta], letter[tb]);
-      TB_TRY(tb_cuda.cuModuleGetFunction(&kernels->function[tile][ta][tb], module, name));
-    }
-    TB_TRY(tb_cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        &kernels->blocks_per_sm[tile], kernels->function[tile][0][0], tb_tiles[tile].threads, 0));
-  }
+  const struct tb_tile *t = &tb_tiles[tile];
+  char name[64];
+  snprintf(name, sizeof name, "tb_sgemm_%s_%c%c", t->name, letter[ta], letter[tb]);
+  CUfunction *function = &kernels->function[tile][ta][tb];
+  TB_TRY(tb_cuda.cuModuleGetFunction(function, module, name));
+  CUresult fits = tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, t->shared_bytes);
+  int blocks = 0;
+  if (fits == CUDA_SUCCESS)
+    TB_TRY(tb_cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, *function, t->threads, (size_t)t->shared_bytes));
+  else if (fits != CUDA_ERROR_INVALID_VALUE)
+    TB_TRY(fits);
+  if (ta + tb == 0 || blocks < kernels->blocks_per_sm[tile]) kernels->blocks_per_sm[tile] = blocks;
+  return CUDA_SUCCESS;
+}
+
+static CUresult load_functions(struct tb_kernels *kernels, CUmodule module) {
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++)
+    for (int variant = 0; variant < 4; variant++) TB_TRY(load_function(kernels, module, tile, variant >> 1, variant & 1));
   return CUDA_SUCCESS;
 }
 
@@ -69,5 +78,5 @@ CUresult tb_kernels_launch(const struct tb_kernels *kernels, int tile, bool tran
   int64_t blocks = ceil_div(args->m, t->block_m) * ceil_div(args->n, t->block_n);
   void *parameters[] = {args};
   return tb_cuda.cuLaunchKernel(kernels->function[tile][transpose_a][transpose_b], (unsigned)blocks, 1, 1,
-                                (unsigned)t->threads, 1, 1, 0, stream, parameters, NULL);
+                                (unsigned)t->threads, 1, 1, (unsigned)t->shared_bytes, stream, parameters, NULL);
 }

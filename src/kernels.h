@@ -19,14 +19,14 @@ enum {
 struct tb_tile {
   const char *name;
   int block_m, block_n, block_k;
-  int threads;
+  int threads, shared_bytes;
 };
 
 extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
 
 struct tb_kernels {
   CUfunction function[TB_TILE_COUNT][2][2]; /* [tile][A transposed][B transposed] */
-  int blocks_per_sm[TB_TILE_COUNT];         /* 0: the device cannot run this tile */
+  int blocks_per_sm[TB_TILE_COUNT];         /* 0: the device cannot run this tile, for want of shared memory, say */
 };
 
 /* Loads the kernels into the current context. Nothing is left behind on failure. */

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plan.h"
 
+#include "sgemm_args.h"
+
 /* Tiles of C: large enough that a launch fills a good part of a GPU, small enough that the first one can start early. */
 #define TILE_MIN_ELEMS 1024
 #define TILE_MAX_ELEMS 2048
 /* Pieces are not cut below this, except when nothing else fits: the largest kernel's block of C. */
 #define PIECE_ELEMS 128
 /* k is cut first while it is longer than this and than the block: short chunks make more launches, not less traffic. */
-#define CHUNK_K_MIN 1024
+#define CHUNK_K_WISH 1024
+
+/* A column of a tile must fit into a slot of the download ring. */
+#define BLOCK_M_MAX (TB_TILES_MAX * TB_SLOT_ELEMS)
 
 static int64_t round_up(int64_t n, int64_t multiple) { return tb_ceil_div(n, multiple) * multiple; }
 
@@ -42,30 +47,30 @@ static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
   plan->arena_bytes = plan->d_offset_bytes + rows * columns * plan->tile_elems * size;
 }
 
-/* Halves one of the three sizes: k while it dominates, else the longer side of the block. False: all are at their least. */
-static bool cut(struct tb_plan *plan) {
+/* Halves one of the three sizes: k while it dominates, else the longer side of the block. False: all are at their least. k is
+ * cut where the kernels end a chunk of their sums, so that the cut does not show in the result. */
+static bool cut(struct tb_plan *plan, int64_t kernel_chunk_k) {
   int64_t side = tb_max(plan->block_m, plan->block_n);
-  if (plan->chunk_k > CHUNK_K_MIN && plan->chunk_k >= side)
-    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), TB_LD_ELEMS);
+  if (plan->chunk_k > tb_max(CHUNK_K_WISH, kernel_chunk_k) && plan->chunk_k >= side)
+    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), kernel_chunk_k);
   else if (plan->block_m == side && side > PIECE_ELEMS)
     plan->block_m = round_up(tb_ceil_div(side, 2), PIECE_ELEMS);
   else if (side > PIECE_ELEMS)
     plan->block_n = round_up(tb_ceil_div(side, 2), PIECE_ELEMS);
-  else if (plan->chunk_k > TB_LD_ELEMS)
-    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), TB_LD_ELEMS);
+  else if (plan->chunk_k > kernel_chunk_k)
+    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), kernel_chunk_k);
   else
     return false;
   return true;
 }
 
 bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, int64_t budget_bytes) {
-  *plan = (struct tb_plan){.block_m = call->m, .block_n = call->n, .chunk_k = call->k};
-  /* Sizes beyond 2^31 would overflow the sums below; they are cut in any case. */
-  const int64_t most = (int64_t)1 << 24;
-  while (plan->block_m > most || plan->block_n > most || plan->chunk_k > most) cut(plan);
+  const int64_t kernel_chunk_k = tb_sgemm_chunk_k(call->k);
+  /* The operands lie in memory, so no product of sizes below comes near 2^63. */
+  *plan = (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX), .block_n = call->n, .chunk_k = call->k};
   for (;;) {
     lay_out(plan, call);
     if (plan->arena_bytes <= budget_bytes) return true;
-    if (!cut(plan)) return false;
+    if (!cut(plan, kernel_chunk_k)) return false;
   }
 }

@@ -19,9 +19,11 @@
 #define TB_LD_ELEMS 32
 /* Most tiles along one side of a block. */
 #define TB_TILES_MAX 32
+/* Floats of one pinned staging slot: 2 MiB reach nine tenths of the link's rate. */
+#define TB_SLOT_ELEMS ((int64_t)1 << 19)
 
 struct tb_plan {
-  int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of TB_LD_ELEMS */
+  int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of the kernels' chunk */
   int64_t tile_m, tile_n;
   int64_t a_panel_elems, b_panel_elems, tile_elems; /* room for one panel or tile, padding included */
   int64_t b_offset_bytes, d_offset_bytes;           /* in the arena: A's panels, then B's, then the result's tiles */

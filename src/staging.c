@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define SLOT_ELEMS ((int64_t)(TB_SLOT_BYTES / sizeof(float)))
-
 /* Waits until the copy that last used the ring's next slot is over. */
 static CUresult next_slot(struct tb_ring *ring, int *slot) {
   *slot = (int)(ring->used % TB_SLOTS);
@@ -22,7 +20,7 @@ static CUresult push(struct tb_device *d, int slot, CUdeviceptr target, int64_t 
 
 /* Whole columns, as many as fit; each lands at a multiple of the padded leading dimension. */
 static CUresult push_columns(struct tb_device *d, struct tb_upload *u, int slot) {
-  int64_t columns = tb_min(SLOT_ELEMS / u->target_ld, u->columns - u->column);
+  int64_t columns = tb_min(TB_SLOT_ELEMS / u->target_ld, u->columns - u->column);
   const float *from = u->source + u->column * u->source_ld;
   float *to = d->up_ring.slot[slot];
   if (u->source_ld == u->rows && u->target_ld == u->rows) {
@@ -39,7 +37,7 @@ static CUresult push_columns(struct tb_device *d, struct tb_upload *u, int slot)
 
 /* A column longer than a slot, a part at a time. */
 static CUresult push_rows(struct tb_device *d, struct tb_upload *u, int slot) {
-  int64_t rows = tb_min(SLOT_ELEMS, u->rows - u->row);
+  int64_t rows = tb_min(TB_SLOT_ELEMS, u->rows - u->row);
   memcpy(d->up_ring.slot[slot], u->source + u->row + u->column * u->source_ld, (size_t)rows * sizeof(float));
   TB_TRY(push(d, slot, u->target + (CUdeviceptr)(u->row + u->column * u->target_ld) * sizeof(float), rows));
   u->row += rows;
@@ -53,12 +51,12 @@ static CUresult push_rows(struct tb_device *d, struct tb_upload *u, int slot) {
 CUresult tb_upload_step(struct tb_device *d, struct tb_upload *u, bool *more) {
   int slot;
   TB_TRY(next_slot(&d->up_ring, &slot));
-  TB_TRY(u->target_ld <= SLOT_ELEMS ? push_columns(d, u, slot) : push_rows(d, u, slot));
+  TB_TRY(u->target_ld <= TB_SLOT_ELEMS ? push_columns(d, u, slot) : push_rows(d, u, slot));
   *more = u->column < u->columns;
   return CUDA_SUCCESS;
 }
 
-int64_t tb_download_columns(int64_t ld) { return SLOT_ELEMS / ld; }
+int64_t tb_download_columns(int64_t ld) { return TB_SLOT_ELEMS / ld; }
 
 CUresult tb_download_start(struct tb_device *d, CUdeviceptr source, int64_t floats, uint64_t *ticket) {
   struct tb_ring *ring = &d->down_ring;
