@@ -309,13 +309,32 @@ void *tb_cpu_dynamic_shared() {
   return dynamic_shared;
 }
 
+/* Kernels make these by the million: a constant size is one instruction. */
+static void copy_small(void *dst, const void *src, unsigned bytes) {
+  if (bytes == 4)
+    std::memcpy(dst, src, 4);
+  else if (bytes == 8)
+    std::memcpy(dst, src, 8);
+  else
+    std::memcpy(dst, src, 16);
+}
+
+static bool is_shared(const void *p, size_t bytes) {
+  const char *const start = static_cast<const char *>(p), *const dynamic = static_cast<const char *>(dynamic_shared);
+  return (start >= fake_cuda_shared_start && start + bytes <= fake_cuda_shared_end) ||
+         (start >= dynamic && start + bytes <= dynamic + dynamic_shared_bytes);
+}
+
 void tb_cpu_cp_async(void *dst_shared, const void *src_global, unsigned bytes, unsigned src_bytes_valid) {
   const uintptr_t addresses = reinterpret_cast<uintptr_t>(dst_shared) | reinterpret_cast<uintptr_t>(src_global);
   if ((bytes != 4 && bytes != 8 && bytes != 16) || src_bytes_valid > bytes)
     return fail_launch("cp.async of a size that does not exist");
-  if (addresses % bytes)
+  if (addresses & (bytes - 1))
     return fail_launch("cp.async with a misaligned address");
-  fill_with_poison(dst_shared, bytes);
+  if (!is_shared(dst_shared, bytes))
+    return fail_launch("cp.async to an address that is not in shared memory");
+  static constexpr uint64_t nothing_yet[2] = {POISON * 0x0001000100010001u, POISON * 0x0001000100010001u};
+  copy_small(dst_shared, nothing_yet, bytes);
   Thread &me = self();
   me.copies.push_back({dst_shared, src_global, bytes, src_bytes_valid, me.groups});
 }
@@ -329,8 +348,12 @@ void tb_cpu_cp_async_wait(unsigned n) {
   size_t done = 0;
   for (; done < me.copies.size() && me.copies[done].group + n < me.groups; ++done) {
     const AsyncCopy &c = me.copies[done];
-    std::memcpy(c.dst, c.src, c.valid_bytes);
-    std::memset(static_cast<char *>(c.dst) + c.valid_bytes, 0, c.bytes - c.valid_bytes);
+    if (c.valid_bytes == c.bytes) {
+      copy_small(c.dst, c.src, c.bytes);
+    } else {
+      std::memcpy(c.dst, c.src, c.valid_bytes);
+      std::memset(static_cast<char *>(c.dst) + c.valid_bytes, 0, c.bytes - c.valid_bytes);
+    }
   }
   me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(done));
 }

@@ -22,6 +22,7 @@ static const Kernel kernels[] = {
   FAKE_CUDA_KERNEL(tb_sgemm_##tile##_tt)
 #include "registry.def"
 #undef TB_SGEMM_TILE
+    FAKE_CUDA_KERNEL(tb_sgemm_gather)
 
 #define TB_LADDER_STEP(name, ...) FAKE_CUDA_KERNEL(name)
 #include "teaching/ladder.def"
