@@ -85,8 +85,8 @@ Driver &driver() {
   return *the;
 }
 
-std::vector<CUcontext> &context_stack() {
-  static thread_local std::vector<CUcontext> stack;
+ContextStack &context_stack() {
+  static thread_local ContextStack stack;
   return stack;
 }
 
@@ -109,6 +109,8 @@ void misuse(const char *format, ...) {
   va_end(arguments);
   fprintf(stderr, "fake_cuda: misuse: %s\n", text);
   driver().happened[FAKE_CUDA_MISUSES]++;
+  if (settings().abort_on_misuse)
+    abort();
 }
 
 /* Whether this call is to fail now; an asynchronous failure is left for the operation instead. */

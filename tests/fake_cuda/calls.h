@@ -6,6 +6,7 @@
 #ifndef FAKE_CUDA_CALLS_H
 #define FAKE_CUDA_CALLS_H
 
+#include <cstdlib>
 #include <mutex>
 #include <string>
 
@@ -46,8 +47,32 @@ private:
   std::unique_lock<std::mutex> lock_;
 };
 
+/* The contexts that a thread has pushed. No destructor: exit handlers call the driver after thread-locals are gone. */
+class ContextStack {
+public:
+  bool empty() const {
+    return depth == 0;
+  }
+  CUcontext back() const {
+    return entries[depth - 1];
+  }
+  void push_back(CUcontext context) {
+    if (depth == most)
+      abort(); /* pushes without pops */
+    entries[depth++] = context;
+  }
+  void pop_back() {
+    depth--;
+  }
+
+private:
+  static constexpr int most = 256;
+  CUcontext entries[most];
+  int depth;
+};
+
 /* The current context of the calling thread: the top of its stack, unless that died. */
-std::vector<CUcontext> &context_stack();
+ContextStack &context_stack();
 std::shared_ptr<Context> current_context();
 
 /* The device is lost: this is what every call gives from now on. */
@@ -57,6 +82,7 @@ void lose_device(CUresult code);
 struct Settings {
   int devices, multiprocessors, compute_major, compute_minor, registers_per_thread;
   size_t memory_bytes, shared_memory_bytes; /* per device; per block at most */
+  bool abort_on_misuse;
 };
 const Settings &settings();
 
