@@ -54,7 +54,7 @@ export PKG_CONFIG_PATH=$lib/pkgconfig
   fail "pkg-config: linking"
 run "pkg-config" "$work/by_pkg_config" "$lib"
 
-"$CMAKE" -S "$here/find_package" -B "$work/found" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_COMPILER="$CC" \
+"$CMAKE" -G Ninja -S "$here/find_package" -B "$work/found" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_COMPILER="$CC" \
   >"$work/found.log" 2>&1 || fail "find_package: $(cat "$work/found.log")"
 "$CMAKE" --build "$work/found" >>"$work/found.log" 2>&1 || fail "find_package: $(cat "$work/found.log")"
 run "find_package" "$work/found/client" ""
