@@ -25,15 +25,16 @@ SKIPPED = 77  # exit status of a program that lacks a GPU or a peer's library
 class Place:
     """Where things are: the build, the libraries that are brought along, NVIDIA's libraries."""
 
-    def __init__(self, kit=None):
+    def __init__(self, kit=None, build=None):
         self.kit = pathlib.Path(kit).resolve() if kit else None
-        self.build = (self.kit or ROOT / "build") / ("build" if kit else "release")
+        self.given = kit or build
+        self.build = self.kit / "build" if kit else pathlib.Path(build or ROOT / "build" / "release").resolve()
         self.library = self.build / "libtileblas.so.0"
         self.nvidia = nvidia_folder()
 
     def require_build(self):
-        """Builds build/release when there is no kit. Ends the program when there is nothing to measure."""
-        if not self.kit:
+        """Builds build/release when no other build was named. Ends the program when there is nothing to measure."""
+        if not self.given:
             for command in (["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release"]):
                 if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode != 0:
                     sys.exit(f"{' '.join(command)} failed; tests/run installs what the build needs")
@@ -110,12 +111,18 @@ def machine(place):
         ("GPU", name),
         ("driver", driver),
         ("CPU", f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores usable"),
-        ("system", f"{platform.system()} {platform.release()}, {platform.libc_ver()[0]} {platform.libc_ver()[1]}"),
+        ("system", f"{platform.system()} {platform.release().split('-')[0]}, {platform.libc_ver()[0]} {platform.libc_ver()[1]}"),
         ("cuBLAS", place.nvidia or "peer missing"),
         ("TileBLAS", place.commit()),
         ("date", datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),
         ("command", " ".join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]])),
     ]
+
+
+def add_place_options(parser):
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--kit", help="folder that tests/gpu/make_kit made; nothing is built")
+    group.add_argument("--build", help="build folder to use as it is, instead of building build/release")
 
 
 class Log:

@@ -6,10 +6,11 @@
  *
  *   exercise [--quick]        --quick: a third of the shapes; status 0: all right, 1: not, 77: no GPU
  *
- * For each tile and each pair of transposes: sizes below, at and above the tile's edges; operands that take the vector
- * loads and operands that must take the scalar ones; the sum in one launch, in two and in three (the flags `first` and
- * `last`). Operands are allocated to the byte; padding holds NaN, which must neither enter a result nor be overwritten;
- * two launches of the same work must give the same bits.
+ * Sizes stand below, at and above each tile's edges, for each pair of transposes, with operands that take the vector
+ * loads and operands that must take the scalar ones. Each problem is computed in every way there is: by each tile, with
+ * k in one launch or in several (the flags `first` and `last`), and with k split over blocks. The first answer is
+ * compared with fp64, the others with its bits, for the order of summation is the same for all. Operands are allocated
+ * to the byte; padding holds NaN, which must neither enter a result nor be overwritten.
  */
 #include "../../bench/data.h"
 #include "../../bench/gpu.h"
@@ -20,18 +21,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PARTS = 3 };
-
 struct problem {
-  int tile, ta, tb, m, n, k;
+  int ta, tb, m, n, k;
   int scalar; /* 1: leading dimensions and addresses that forbid 16-byte loads */
-  int parts;  /* launches that the sum over k is cut into */
+};
+
+/* One way to compute it. */
+struct way {
+  int tile;
+  int parts;            /* launches that k is cut into, at chunks' ends */
+  int chunks_per_split; /* 0: k is not split over blocks */
 };
 
 struct context {
   struct tb_gpu gpu;
   struct tb_kernels kernels;
-  long cases, failures;
+  CUfunction gather;
+  long problems, ways, failures;
 };
 
 /* A column-major matrix on both sides. The first `skip` floats are only there to misalign it. */
@@ -71,11 +77,32 @@ static float at(const struct matrix *x, int transposed, size_t i, size_t j) {
   return x->host[x->skip + (transposed ? j + i * x->ld : i + j * x->ld)];
 }
 
-/* The launches that make up one product: [0, k) cut into `parts` pieces of about the same length. */
-static void launch(const struct context *ctx, const struct problem *p, const struct matrix *a, const struct matrix *b,
-                   const struct matrix *d) {
-  for (int part = 0; part < p->parts; part++) {
-    int begin = p->k * part / p->parts, end = p->k * (part + 1) / p->parts;
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* k split over blocks: the tile's kernel writes each chunk's sums to `partials`, and a second kernel adds them. */
+static void launch_split(const struct context *ctx, const struct problem *p, const struct way *way,
+                         struct tb_sgemm_args *args) {
+  const struct tb_tile *t = &tb_tiles[way->tile];
+  int64_t chunks = ceil_div(args->k, args->chunk_k);
+  CUdeviceptr partials = tb_gpu_alloc(sizeof(float) * (size_t)(chunks * args->m * args->n));
+  args->partials = (float *)partials;
+  args->chunks_per_split = way->chunks_per_split;
+  void *parameters[] = {args};
+  unsigned blocks = (unsigned)(ceil_div(args->m, t->block_m) * ceil_div(args->n, t->block_n));
+  TB_GPU(cuLaunchKernel(ctx->kernels.function[way->tile][p->ta][p->tb], blocks,
+                        (unsigned)ceil_div(chunks, way->chunks_per_split), 1, (unsigned)t->threads, 1, 1,
+                        (unsigned)t->shared_bytes, ctx->gpu.stream, parameters, NULL));
+  TB_GPU(cuLaunchKernel(ctx->gather, 3, 1, 1, 256, 1, 1, 0, ctx->gpu.stream, parameters, NULL));
+  TB_GPU(cuStreamSynchronize(ctx->gpu.stream));
+  tb_gpu_free(partials);
+}
+
+/* The launches that make up one product. */
+static void launch(const struct context *ctx, const struct problem *p, const struct way *way, const struct matrix *a,
+                   const struct matrix *b, const struct matrix *d) {
+  int chunk = (int)tb_sgemm_chunk_k(p->k);
+  for (int part = 0; part < way->parts; part++) {
+    int begin = part * chunk, end = part == way->parts - 1 ? p->k : begin + chunk;
     size_t a_at = a->skip + (size_t)begin * (p->ta ? 1 : a->ld), b_at = b->skip + (size_t)begin * (p->tb ? b->ld : 1);
     struct tb_sgemm_args args = {.a = (const float *)a->gpu + a_at,
                                  .b = (const float *)b->gpu + b_at,
@@ -86,12 +113,26 @@ static void launch(const struct context *ctx, const struct problem *p, const str
                                  .m = p->m,
                                  .n = p->n,
                                  .k = end - begin,
+                                 .chunk_k = chunk,
                                  .alpha = alpha,
                                  .first = part == 0,
-                                 .last = part == p->parts - 1};
-    tb_gpu_check(tb_kernels_launch(&ctx->kernels, p->tile, p->ta, p->tb, &args, ctx->gpu.stream), "tb_kernels_launch",
-                 __FILE__, __LINE__);
+                                 .last = part == way->parts - 1};
+    if (way->chunks_per_split) {
+      launch_split(ctx, p, way, &args);
+    } else {
+      tb_gpu_check(tb_kernels_launch(&ctx->kernels, way->tile, p->ta, p->tb, &args, ctx->gpu.stream),
+                   "tb_kernels_launch", __FILE__, __LINE__);
+    }
   }
+}
+
+/* Computes D anew in one way; d->host gets all of its memory, padding included. */
+static void compute(const struct context *ctx, const struct problem *p, const struct way *way, const struct matrix *a,
+                    const struct matrix *b, struct matrix *d) {
+  memset(d->host, 0xff, d->len * sizeof(float)); /* NaN */
+  tb_gpu_upload(&ctx->gpu, d->gpu, d->host, d->len * sizeof(float));
+  launch(ctx, p, way, a, b, d);
+  tb_gpu_download(&ctx->gpu, d->host, d->gpu, d->len * sizeof(float));
 }
 
 /* Errors of the stored elements against fp64; infinite where the padding was written. */
@@ -121,6 +162,42 @@ static struct tb_error judge(const struct problem *p, const struct matrix *a, co
   return e;
 }
 
+static void fail(struct context *ctx, const struct problem *p, const struct way *way, const char *what) {
+  ctx->failures++;
+  printf("FAILED: %c%c m=%d n=%d k=%d, %s loads, tile %s, %d launches, %d chunks a split: %s\n", "NT"[p->ta],
+         "NT"[p->tb], p -> m, p -> n, p -> k, p -> scalar ? "scalar" : "vector", tb_tiles[way->tile].name, way->parts,
+         way->chunks_per_split, what);
+}
+
+/* Every way that this k allows, on every tile; the first is compared with fp64, the others with the first. */
+static void run_ways(struct context *ctx, const struct problem *p, const struct matrix *a, const struct matrix *b,
+                     struct matrix *d) {
+  static const struct way ways[] = {{0, 1, 0}, {0, 2, 0}, {0, 3, 0}, {0, 1, 1}, {0, 1, 2}, {0, 2, 1}};
+  int64_t chunks = ceil_div(p->k, tb_sgemm_chunk_k(p->k));
+  float *first = NULL;
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
+    if (ctx->kernels.blocks_per_sm[tile] == 0) continue;
+    for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+      struct way way = ways[w];
+      way.tile = tile;
+      if (way.parts > chunks) continue;
+      compute(ctx, p, &way, a, b, d);
+      ctx->ways++;
+      if (first) {
+        if (memcmp(first, d->host, d->len * sizeof(float)) != 0) fail(ctx, p, &way, "other bits than the first way");
+        continue;
+      }
+      struct tb_error e = judge(p, a, b, d);
+      char what[128];
+      snprintf(what, sizeof what, "error %g u, at most %g is right", e.max_u, tb_error_bound_u((size_t)p->k));
+      if (!(e.max_u <= tb_error_bound_u((size_t)p->k))) fail(ctx, p, &way, what);
+      first = tb_alloc(d->len);
+      memcpy(first, d->host, d->len * sizeof(float));
+    }
+  }
+  free(first);
+}
+
 static void run(struct context *ctx, const struct problem *p) {
   struct matrix a = make_matrix(p, (size_t)(p->ta ? p->k : p->m), (size_t)(p->ta ? p->m : p->k));
   struct matrix b = make_matrix(p, (size_t)(p->tb ? p->n : p->k), (size_t)(p->tb ? p->k : p->n));
@@ -129,50 +206,32 @@ static void run(struct context *ctx, const struct problem *p) {
   fill(&b, 2);
   tb_gpu_upload(&ctx->gpu, a.gpu, a.host, a.len * sizeof(float));
   tb_gpu_upload(&ctx->gpu, b.gpu, b.host, b.len * sizeof(float));
-  float *again = tb_alloc(d.len);
-  memcpy(again, d.host, d.len * sizeof(float));
-  tb_gpu_upload(&ctx->gpu, d.gpu, d.host, d.len * sizeof(float));
-  launch(ctx, p, &a, &b, &d);
-  tb_gpu_download(&ctx->gpu, d.host, d.gpu, d.len * sizeof(float));
-  tb_gpu_upload(&ctx->gpu, d.gpu, again, d.len * sizeof(float));
-  launch(ctx, p, &a, &b, &d);
-  tb_gpu_download(&ctx->gpu, again, d.gpu, d.len * sizeof(float));
-
-  struct tb_error e = judge(p, &a, &b, &d);
-  int same = memcmp(again, d.host, d.len * sizeof(float)) == 0;
-  ctx->cases++;
-  if (!(e.max_u <= tb_error_bound_u((size_t)p->k)) || !same) {
-    ctx->failures++;
-    printf("FAILED: tile %s %c%c m=%d n=%d k=%d %s loads, %d launches: error %g u (at most %g)%s\n",
-           tb_tiles[p->tile].name, "NT"[p->ta], "NT"[p->tb], p -> m, p -> n, p -> k, p -> scalar ? "scalar" : "vector",
-           p->parts, e.max_u, tb_error_bound_u((size_t)p->k), same ? "" : ", and other bits the second time");
-  }
-  free(again);
+  run_ways(ctx, p, &a, &b, &d);
+  ctx->problems++;
   destroy(&a);
   destroy(&b);
   destroy(&d);
 }
 
-static void run_tile(struct context *ctx, int tile, int ta, int tb, int quick) {
-  const struct tb_tile *t = &tb_tiles[tile];
+/* Shapes that stand at the edges of one tile and of the chunks of k; the others compute them too. */
+static void run_shapes(struct context *ctx, const struct tb_tile *t, int ta, int tb, int quick) {
+  const int chunk = TB_SGEMM_CHUNK_MIN;
   const int shape[][3] = {
-      {t->block_m + 1, t->block_n + 1, 2 * t->block_k + 1},
+      {t->block_m + 1, t->block_n + 1, 2 * chunk + t->block_k + 5},
       {t->block_m, t->block_n, t->block_k},
       {t->block_m - 1, 2 * t->block_n + 3, 3 * t->block_k + 5},
-      {2 * t->block_m + 3, t->block_n - 1, t->block_k - 1},
+      {2 * t->block_m + 3, t->block_n - 1, chunk + 1},
       {1, 1, 3},
-      {1, t->block_n + 5, t->block_k + 1},
-      {t->block_m + 5, 1, 4 * t->block_k},
-      {7, 5, 5 * t->block_k + 3},
+      {1, t->block_n + 5, 3 * chunk},
+      {t->block_m + 5, 1, t->block_k - 1},
+      {7, 5, chunk - 1},
       {2 * t->block_m, 2 * t->block_n, 2 * t->block_k},
   };
   int shapes = sizeof shape / sizeof shape[0];
   for (int s = 0; s < shapes; s += quick ? 3 : 1) {
     for (int scalar = 0; scalar < 2; scalar++) {
-      for (int parts = 1; parts <= MAX_PARTS; parts++) {
-        struct problem p = {tile, ta, tb, shape[s][0], shape[s][1], shape[s][2], scalar, parts};
-        if (parts <= p.k) run(ctx, &p);
-      }
+      struct problem p = {ta, tb, shape[s][0], shape[s][1], shape[s][2], scalar};
+      run(ctx, &p);
     }
   }
 }
@@ -186,16 +245,14 @@ int main(int argc, char **argv) {
   struct context ctx = {.gpu = tb_gpu_open(0)};
   CUmodule module;
   tb_gpu_check(tb_kernels_load(&ctx.kernels, &module), "tb_kernels_load", __FILE__, __LINE__);
+  TB_GPU(cuModuleGetFunction(&ctx.gather, module, "tb_sgemm_gather"));
   printf("%s\n", ctx.gpu.name);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    if (ctx.kernels.blocks_per_sm[tile] == 0) {
-      printf("tile %s: this GPU cannot run it\n", tb_tiles[tile].name);
-      continue;
-    }
-    for (int variant = 0; variant < 4; variant++) run_tile(&ctx, tile, variant >> 1, variant & 1, quick);
+    if (ctx.kernels.blocks_per_sm[tile] == 0) printf("tile %s: this GPU cannot run it\n", tb_tiles[tile].name);
+    for (int variant = 0; variant < 4; variant++) run_shapes(&ctx, &tb_tiles[tile], variant >> 1, variant & 1, quick);
   }
   TB_GPU(cuModuleUnload(module));
   tb_gpu_close(&ctx.gpu);
-  printf("exercise: %ld cases, %ld failed\n", ctx.cases, ctx.failures);
-  return ctx.cases > 0 && ctx.failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  printf("exercise: %ld problems in %ld ways, %ld failed\n", ctx.problems, ctx.ways, ctx.failures);
+  return ctx.ways > 0 && ctx.failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
