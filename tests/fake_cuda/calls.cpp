@@ -41,8 +41,8 @@ std::vector<Failure> &failures() { /* a function, for the environment is read by
   return *list;
 }
 CUresult lost = CUDA_SUCCESS;
-bool ended;                    /* the process is ending */
-std::atomic<pid_t> owner{0};   /* the process that initialised the driver */
+bool ended;                  /* the process is ending */
+std::atomic<pid_t> owner{0}; /* the process that initialised the driver */
 
 bool forked() {
   const pid_t p = owner;
@@ -53,23 +53,22 @@ bool forked() {
 int find_function(const char *name) {
   const size_t length = strcspn(name, "_");
   for (size_t i = 0; i < FUNCTION_COUNT; ++i)
-    if (strlen(FUNCTIONS[i].name) == length && !strncmp(FUNCTIONS[i].name, name, length))
-      return static_cast<int>(i);
+    if (strlen(FUNCTIONS[i].name) == length && !strncmp(FUNCTIONS[i].name, name, length)) return static_cast<int>(i);
   return -1;
 }
 
 bool enqueues(Fn function) {
   switch (function) {
-  case Fn::cuMemcpyHtoDAsync:
-  case Fn::cuMemcpyDtoHAsync:
-  case Fn::cuMemcpyDtoDAsync:
-  case Fn::cuMemcpyPeerAsync:
-  case Fn::cuMemcpy2DAsync:
-  case Fn::cuMemsetD8Async:
-  case Fn::cuLaunchKernel:
-    return true;
-  default:
-    return false;
+    case Fn::cuMemcpyHtoDAsync:
+    case Fn::cuMemcpyDtoHAsync:
+    case Fn::cuMemcpyDtoDAsync:
+    case Fn::cuMemcpyPeerAsync:
+    case Fn::cuMemcpy2DAsync:
+    case Fn::cuMemsetD8Async:
+    case Fn::cuLaunchKernel:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -97,8 +96,7 @@ std::shared_ptr<Context> current_context() {
 void lose_device(CUresult code) {
   lost = code;
   for (Device &device : driver().devices)
-    if (device.primary)
-      drop_queues(*device.primary);
+    if (device.primary) drop_queues(*device.primary);
 }
 
 void misuse(const char *format, ...) {
@@ -109,19 +107,16 @@ void misuse(const char *format, ...) {
   va_end(arguments);
   fprintf(stderr, "fake_cuda: misuse: %s\n", text);
   driver().happened[FAKE_CUDA_MISUSES]++;
-  if (settings().abort_on_misuse)
-    abort();
+  if (settings().abort_on_misuse) abort();
 }
 
 /* Whether this call is to fail now; an asynchronous failure is left for the operation instead. */
 bool Call::find_pending_failure(Fn function) {
   const uint64_t call = calls_ever[static_cast<size_t>(function)];
   for (auto f = failures().begin(); f != failures().end(); ++f) {
-    if (f->function != function || (f->call && f->call != call))
-      continue;
+    if (f->function != function || (f->call && f->call != call)) continue;
     const Failure found = *f;
-    if (found.call)
-      failures().erase(f);
+    if (found.call) failures().erase(f);
     const bool sticky = found.flags & FAKE_CUDA_STICKY;
     if (found.flags & FAKE_CUDA_ASYNC) {
       fail_later = found.code;
@@ -130,8 +125,7 @@ bool Call::find_pending_failure(Fn function) {
     }
     driver().happened[FAKE_CUDA_FAILURES]++;
     status = found.code;
-    if (sticky)
-      lose_device(found.code);
+    if (sticky) lose_device(found.code);
     return true;
   }
   return false;
@@ -171,12 +165,9 @@ using namespace fake;
 
 CUresult cuInit(unsigned flags) {
   Call call(Fn::cuInit);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (flags != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (settings().devices == 0)
-    return CUDA_ERROR_NO_DEVICE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
   if (!driver().initialised)
     driver().devices.assign(static_cast<size_t>(settings().devices), Device{settings().memory_bytes, 0, 0, nullptr});
   driver().initialised = true;
@@ -189,8 +180,7 @@ CUresult cuInit(unsigned flags) {
 int fake_cuda_fail(const char *function, unsigned long nth, int code, unsigned flags) {
   const std::lock_guard<std::mutex> lock(driver_lock);
   const int i = find_function(function);
-  if (i < 0 || code == CUDA_SUCCESS || ((flags & FAKE_CUDA_ASYNC) && !enqueues(static_cast<Fn>(i))))
-    return -1;
+  if (i < 0 || code == CUDA_SUCCESS || ((flags & FAKE_CUDA_ASYNC) && !enqueues(static_cast<Fn>(i)))) return -1;
   failures().push_back({static_cast<Fn>(i), nth ? calls_ever[i] + nth : 0, static_cast<CUresult>(code), flags});
   return 0;
 }
@@ -212,47 +202,43 @@ void fake_cuda_reset_calls(void) {
   memcpy(calls_at_reset, calls_ever, sizeof calls_ever);
 }
 
-const char *fake_cuda_function(size_t i) {
-  return i < FUNCTION_COUNT ? FUNCTIONS[i].name : nullptr;
-}
+const char *fake_cuda_function(size_t i) { return i < FUNCTION_COUNT ? FUNCTIONS[i].name : nullptr; }
 
 static uint64_t count_memory(bool device, bool bytes) {
   uint64_t sum = 0;
   for (const auto &[start, allocation] : driver().memory)
-    if ((allocation.kind == MemoryKind::DEVICE) == device)
-      sum += bytes ? allocation.bytes : 1;
+    if ((allocation.kind == MemoryKind::DEVICE) == device) sum += bytes ? allocation.bytes : 1;
   return sum;
 }
 
 static uint64_t count_references() {
   uint64_t sum = 0;
-  for (const Device &device : driver().devices)
-    sum += device.references;
+  for (const Device &device : driver().devices) sum += device.references;
   return sum;
 }
 
 static uint64_t count_now(fake_cuda_count what) {
   switch (what) {
-  case FAKE_CUDA_ALLOCATIONS:
-  case FAKE_CUDA_ALLOCATED_BYTES:
-    return count_memory(true, what == FAKE_CUDA_ALLOCATED_BYTES);
-  case FAKE_CUDA_PINNED:
-  case FAKE_CUDA_PINNED_BYTES:
-    return count_memory(false, what == FAKE_CUDA_PINNED_BYTES);
-  case FAKE_CUDA_STREAMS:
-    return driver().streams.size();
-  case FAKE_CUDA_EVENTS:
-    return driver().events.size();
-  case FAKE_CUDA_MODULES:
-    return driver().modules.size();
-  case FAKE_CUDA_CONTEXTS:
-    return count_references();
-  case FAKE_CUDA_QUEUED:
-    return count_queued();
-  case FAKE_CUDA_BLOCKS:
-    return blocks_run();
-  default:
-    return driver().happened[what];
+    case FAKE_CUDA_ALLOCATIONS:
+    case FAKE_CUDA_ALLOCATED_BYTES:
+      return count_memory(true, what == FAKE_CUDA_ALLOCATED_BYTES);
+    case FAKE_CUDA_PINNED:
+    case FAKE_CUDA_PINNED_BYTES:
+      return count_memory(false, what == FAKE_CUDA_PINNED_BYTES);
+    case FAKE_CUDA_STREAMS:
+      return driver().streams.size();
+    case FAKE_CUDA_EVENTS:
+      return driver().events.size();
+    case FAKE_CUDA_MODULES:
+      return driver().modules.size();
+    case FAKE_CUDA_CONTEXTS:
+      return count_references();
+    case FAKE_CUDA_QUEUED:
+      return count_queued();
+    case FAKE_CUDA_BLOCKS:
+      return blocks_run();
+    default:
+      return driver().happened[what];
   }
 }
 

@@ -34,13 +34,9 @@ public:
   /* The current context; null when none is or the function needs none. */
   Context *context = nullptr;
 
-  bool refused() const {
-    return status != CUDA_SUCCESS && !release_anyway;
-  }
+  bool refused() const { return status != CUDA_SUCCESS && !release_anyway; }
   /* What a releasing function returns. */
-  CUresult after_release(CUresult result) const {
-    return status != CUDA_SUCCESS ? status : result;
-  }
+  CUresult after_release(CUresult result) const { return status != CUDA_SUCCESS ? status : result; }
 
 private:
   bool find_pending_failure(Fn function);
@@ -50,20 +46,13 @@ private:
 /* The contexts that a thread has pushed. No destructor: exit handlers call the driver after thread-locals are gone. */
 class ContextStack {
 public:
-  bool empty() const {
-    return depth == 0;
-  }
-  CUcontext back() const {
-    return entries[depth - 1];
-  }
+  bool empty() const { return depth == 0; }
+  CUcontext back() const { return entries[depth - 1]; }
   void push_back(CUcontext context) {
-    if (depth == most)
-      abort(); /* pushes without pops */
+    if (depth == most) abort(); /* pushes without pops */
     entries[depth++] = context;
   }
-  void pop_back() {
-    depth--;
-  }
+  void pop_back() { depth--; }
 
 private:
   static constexpr int most = 256;

@@ -16,9 +16,7 @@ namespace {
 struct Rows {
   uintptr_t start;
   size_t pitch, width, height;
-  size_t span() const {
-    return height ? (height - 1) * pitch + width : 0;
-  }
+  size_t span() const { return height ? (height - 1) * pitch + width : 0; }
 };
 
 enum class End { DEVICE, PINNED, PAGEABLE, BAD };
@@ -49,10 +47,8 @@ void copy_rows(const Rows &to, const Rows &from, bool half) {
 /* Enqueues a copy whose ends are known. From or to pageable memory it has run when the call returns, as in CUDA. */
 CUresult start_copy(const Call &call, const std::shared_ptr<Stream> &stream, const Rows &to, End to_end,
                     const Rows &from, End from_end, bool asynchronous) {
-  if (!stream)
-    return CUDA_ERROR_INVALID_HANDLE;
-  if (to_end == End::BAD || from_end == End::BAD)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (to_end == End::BAD || from_end == End::BAD) return CUDA_ERROR_INVALID_VALUE;
   Operation copy;
   copy.uses = {{to.start, to.span()}, {from.start, from.span()}};
   copy.run = [to, from, to_end, from_end](bool half) {
@@ -65,27 +61,22 @@ CUresult start_copy(const Call &call, const std::shared_ptr<Stream> &stream, con
   enqueue(call, stream, std::move(copy));
   const bool pageable = to_end == End::PAGEABLE || from_end == End::PAGEABLE;
   driver().happened[FAKE_CUDA_PAGEABLE_COPIES] += pageable && asynchronous;
-  if (asynchronous && !pageable)
-    return CUDA_SUCCESS;
+  if (asynchronous && !pageable) return CUDA_SUCCESS;
   run_through({stream, stream->enqueued});
   return call.context->error;
 }
 
-Rows line(uintptr_t start, size_t bytes) {
-  return {start, bytes, bytes, 1};
-}
+Rows line(uintptr_t start, size_t bytes) { return {start, bytes, bytes, 1}; }
 
 CUresult copy_up(const Call &call, CUdeviceptr dst, const void *src, size_t bytes, CUstream stream, bool async) {
-  if (bytes == 0)
-    return CUDA_SUCCESS;
+  if (bytes == 0) return CUDA_SUCCESS;
   const Rows to = line(dst, bytes), from = line(reinterpret_cast<uintptr_t>(src), bytes);
   return start_copy(call, find_stream(*call.context, stream), to, device_end(to, call.context->device), from,
                     host_end(from), async);
 }
 
 CUresult copy_down(const Call &call, void *dst, CUdeviceptr src, size_t bytes, CUstream stream, bool async) {
-  if (bytes == 0)
-    return CUDA_SUCCESS;
+  if (bytes == 0) return CUDA_SUCCESS;
   const Rows to = line(reinterpret_cast<uintptr_t>(dst), bytes), from = line(src, bytes);
   return start_copy(call, find_stream(*call.context, stream), to, host_end(to), from,
                     device_end(from, call.context->device), async);
@@ -94,8 +85,7 @@ CUresult copy_down(const Call &call, void *dst, CUdeviceptr src, size_t bytes, C
 /* One end of a two-dimensional copy; a pitch of 0 is allowed for a single row. */
 bool read_end(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t y, size_t pitch,
               const CUDA_MEMCPY2D &copy, CUdevice number, Rows *rows, End *end) {
-  if (copy.Height > 1 && pitch < x + copy.WidthInBytes)
-    return false;
+  if (copy.Height > 1 && pitch < x + copy.WidthInBytes) return false;
   const uintptr_t start = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uintptr_t>(host) : device;
   *rows = {start + y * pitch + x, pitch, copy.WidthInBytes, copy.Height};
   if (type == CU_MEMORYTYPE_HOST)
@@ -134,23 +124,20 @@ CUresult cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t bytes, CUstream st
 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
   Call call(Fn::cuMemcpyDtoDAsync);
-  if (call.status != CUDA_SUCCESS || bytes == 0)
-    return call.status;
+  if (call.status != CUDA_SUCCESS || bytes == 0) return call.status;
   const CUdevice device = call.context->device;
   const Rows to = line(dst, bytes), from = line(src, bytes);
   return start_copy(call, find_stream(*call.context, stream), to, device_end(to, device), from,
                     device_end(from, device), true);
 }
 
-CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
-                           size_t bytes, CUstream stream) {
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes,
+                           CUstream stream) {
   Call call(Fn::cuMemcpyPeerAsync);
-  if (call.status != CUDA_SUCCESS || bytes == 0)
-    return call.status;
+  if (call.status != CUDA_SUCCESS || bytes == 0) return call.status;
   const std::shared_ptr<Context> to_context = driver().contexts.find(dst_context);
   const std::shared_ptr<Context> from_context = driver().contexts.find(src_context);
-  if (!to_context || !from_context)
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!to_context || !from_context) return CUDA_ERROR_INVALID_CONTEXT;
   const Rows to = line(dst, bytes), from = line(src, bytes);
   return start_copy(call, find_stream(*call.context, stream), to, device_end(to, to_context->device), from,
                     device_end(from, from_context->device), true);
@@ -158,12 +145,9 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr s
 
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *copy, CUstream stream) {
   Call call(Fn::cuMemcpy2DAsync);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!copy)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (copy->WidthInBytes == 0 || copy->Height == 0)
-    return CUDA_SUCCESS;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!copy) return CUDA_ERROR_INVALID_VALUE;
+  if (copy->WidthInBytes == 0 || copy->Height == 0) return CUDA_SUCCESS;
   Rows to, from;
   End to_end, from_end;
   const CUdevice device = call.context->device;
@@ -177,13 +161,10 @@ CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *copy, CUstream stream) {
 
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream_handle) {
   Call call(Fn::cuMemsetD8Async);
-  if (call.status != CUDA_SUCCESS || bytes == 0)
-    return call.status;
+  if (call.status != CUDA_SUCCESS || bytes == 0) return call.status;
   const std::shared_ptr<Stream> stream = find_stream(*call.context, stream_handle);
-  if (!stream)
-    return CUDA_ERROR_INVALID_HANDLE;
-  if (device_end(line(dst, bytes), call.context->device) == End::BAD)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (device_end(line(dst, bytes), call.context->device) == End::BAD) return CUDA_ERROR_INVALID_VALUE;
   Operation set;
   set.uses = {{dst, bytes}};
   set.run = [dst, value, bytes](bool half) {

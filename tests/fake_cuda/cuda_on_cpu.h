@@ -39,23 +39,18 @@ struct uint3 {
 
 struct dim3 {
   unsigned x, y, z;
-  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {
-  }
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
-#define TB_CPU_VECTOR(type, name)                                                                                      \
-  struct alignas(2 * sizeof(type)) name##2 {                                                                           \
-    type x, y;                                                                                                         \
-  };                                                                                                                   \
-  struct alignas(sizeof(type) == 8 ? 16 : 4 * sizeof(type)) name##4 {                                                  \
-    type x, y, z, w;                                                                                                   \
-  };                                                                                                                   \
-  static inline name##2 make_##name##2(type x, type y) {                                                               \
-    return {x, y};                                                                                                     \
-  }                                                                                                                    \
-  static inline name##4 make_##name##4(type x, type y, type z, type w) {                                               \
-    return {x, y, z, w};                                                                                               \
-  }
+#define TB_CPU_VECTOR(type, name)                                         \
+  struct alignas(2 * sizeof(type)) name##2 {                              \
+    type x, y;                                                            \
+  };                                                                      \
+  struct alignas(sizeof(type) == 8 ? 16 : 4 * sizeof(type)) name##4 {     \
+    type x, y, z, w;                                                      \
+  };                                                                      \
+  static inline name##2 make_##name##2(type x, type y) { return {x, y}; } \
+  static inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
 TB_CPU_VECTOR(float, float)
 TB_CPU_VECTOR(double, double)
 TB_CPU_VECTOR(int, int)
@@ -89,9 +84,7 @@ unsigned tb_cpu_lane();
 void *tb_cpu_dynamic_shared();
 
 #define __syncthreads tb_cpu_barrier
-static inline void __syncwarp(unsigned mask = 0xffffffffu) {
-  tb_cpu_warp_barrier(mask);
-}
+static inline void __syncwarp(unsigned mask = 0xffffffffu) { tb_cpu_warp_barrier(mask); }
 
 template <class T> static inline T tb_cpu_shuffle(unsigned mask, T value, unsigned from_lane) {
   static_assert(sizeof(T) <= 16, "a lane's slot holds 16 bytes");
@@ -132,9 +125,7 @@ void tb_cpu_cp_async_wait(unsigned n);
 
 /* ---- arithmetic ---- */
 
-static inline float __fmaf_rn(float a, float b, float c) {
-  return std::fma(a, b, c);
-}
+static inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 /* Never contracted to an FMA, as under nvcc: the compiler cannot see through the empty instruction. */
 static inline float tb_cpu_rounded(float x) {
 #if defined(__x86_64__)
@@ -144,30 +135,14 @@ static inline float tb_cpu_rounded(float x) {
 #endif
   return x;
 }
-static inline float __fmul_rn(float a, float b) {
-  return tb_cpu_rounded(a * b);
-}
-static inline float __fadd_rn(float a, float b) {
-  return tb_cpu_rounded(a) + b;
-}
-static inline double __fma_rn(double a, double b, double c) {
-  return std::fma(a, b, c);
-}
-template <class T> static inline T __ldg(const T *p) {
-  return *p;
-}
-template <class T> static inline constexpr T min(T a, T b) {
-  return b < a ? b : a;
-}
-template <class T> static inline constexpr T max(T a, T b) {
-  return a < b ? b : a;
-}
-static inline float min(float a, float b) {
-  return std::fmin(a, b);
-}
-static inline float max(float a, float b) {
-  return std::fmax(a, b);
-}
+static inline float __fmul_rn(float a, float b) { return tb_cpu_rounded(a * b); }
+static inline float __fadd_rn(float a, float b) { return tb_cpu_rounded(a) + b; }
+static inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
+template <class T> static inline T __ldg(const T *p) { return *p; }
+template <class T> static inline constexpr T min(T a, T b) { return b < a ? b : a; }
+template <class T> static inline constexpr T max(T a, T b) { return a < b ? b : a; }
+static inline float min(float a, float b) { return std::fmin(a, b); }
+static inline float max(float a, float b) { return std::fmax(a, b); }
 static inline int __float_as_int(float x) {
   int bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -178,11 +153,7 @@ static inline float __int_as_float(int bits) {
   std::memcpy(&x, &bits, sizeof x);
   return x;
 }
-static inline int __popc(unsigned x) {
-  return __builtin_popcount(x);
-}
-static inline size_t __cvta_generic_to_shared(const void *p) {
-  return reinterpret_cast<size_t>(p);
-}
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline size_t __cvta_generic_to_shared(const void *p) { return reinterpret_cast<size_t>(p); }
 
 #endif

@@ -19,78 +19,75 @@ const char *error_name(CUresult code) {
 #undef FAKE_CUDA_ERROR
   };
   for (const auto &row : names)
-    if (row.code == code)
-      return row.name;
+    if (row.code == code) return row.name;
   return nullptr;
 }
 
-static bool is_device(CUdevice device) {
-  return device >= 0 && static_cast<size_t>(device) < driver().devices.size();
-}
+static bool is_device(CUdevice device) { return device >= 0 && static_cast<size_t>(device) < driver().devices.size(); }
 
 /* -1: an attribute that this fake knows nothing of. */
 static int device_attribute(CUdevice_attribute attribute, CUdevice device) {
   const Settings &s = settings();
   switch (attribute) {
-  case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-  case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
-  case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
-    return 1024;
-  case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
-    return 64;
-  case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
-    return 2147483647;
-  case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
-  case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
-    return 65535;
-  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-    return 48 * 1024;
-  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-    return static_cast<int>(s.shared_memory_bytes);
-  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-    return static_cast<int>(s.shared_memory_bytes) + 1024;
-  case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-    return 1024;
-  case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
-    return 32;
-  case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
-  case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
-    return 65536;
-  case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-    return 2048;
-  case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
-    return 32;
-  case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-    return 1980000;
-  case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
-    return 3201000;
-  case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
-    return 6144;
-  case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-    return 60 << 20;
-  case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-    return s.multiprocessors;
-  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-    return s.compute_major;
-  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-    return s.compute_minor;
-  case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
-    return 3;
-  case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-    return 16 + device;
-  case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
-  case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
-  case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
-  case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
-    return 1;
-  case CU_DEVICE_ATTRIBUTE_INTEGRATED:
-  case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
-  case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
-  case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
-  case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
-    return 0;
-  default:
-    return -1;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      return 64;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+      return 2147483647;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+      return 65535;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      return 48 * 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      return static_cast<int>(s.shared_memory_bytes);
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      return static_cast<int>(s.shared_memory_bytes) + 1024;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
+      return 65536;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      return 2048;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      return 1980000;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return 3201000;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      return 6144;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return 60 << 20;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return s.multiprocessors;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      return s.compute_major;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return s.compute_minor;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      return 3;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      return 16 + device;
+    case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+      return 1;
+    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
+      return 0;
+    default:
+      return -1;
   }
 }
 
@@ -122,26 +119,22 @@ using namespace fake;
 
 CUresult cuDriverGetVersion(int *version) {
   Call call(Fn::cuDriverGetVersion);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!version)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!version) return CUDA_ERROR_INVALID_VALUE;
   *version = CUDA_VERSION;
   return CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorName(CUresult code, const char **text) {
   Call call(Fn::cuGetErrorName);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   *text = error_name(code);
   return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGetErrorString(CUresult code, const char **text) {
   Call call(Fn::cuGetErrorString);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   *text = error_name(code); /* the name says it well enough */
   return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -150,46 +143,35 @@ CUresult cuGetErrorString(CUresult code, const char **text) {
 
 CUresult cuDeviceGetCount(int *count) {
   Call call(Fn::cuDeviceGetCount);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!count)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
   *count = static_cast<int>(driver().devices.size());
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
   Call call(Fn::cuDeviceGet);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!device)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(ordinal))
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
   *device = ordinal;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
   Call call(Fn::cuDeviceGetName);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!name || length <= 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(device))
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!name || length <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   snprintf(name, static_cast<size_t>(length), "Fake CUDA device on the CPU");
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
   Call call(Fn::cuDeviceGetUuid);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!uuid)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(device))
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!uuid) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   memset(uuid->bytes, 0xfa, sizeof uuid->bytes);
   uuid->bytes[0] = static_cast<char>(device);
   return CUDA_SUCCESS;
@@ -197,37 +179,28 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
   Call call(Fn::cuDeviceGetAttribute);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!is_device(device))
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   const int known = device_attribute(attribute, device);
-  if (!value || known < 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!value || known < 0) return CUDA_ERROR_INVALID_VALUE;
   *value = known;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
   Call call(Fn::cuDeviceTotalMem);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!bytes)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(device))
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   *bytes = driver().devices[static_cast<size_t>(device)].memory_bytes;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
   Call call(Fn::cuDeviceCanAccessPeer);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!can)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(device) || !is_device(peer))
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!can) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(device) || !is_device(peer)) return CUDA_ERROR_INVALID_DEVICE;
   *can = device != peer;
   return CUDA_SUCCESS;
 }
@@ -236,39 +209,29 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
   Call call(Fn::cuDevicePrimaryCtxRetain);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!out)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(device))
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   Device &d = driver().devices[static_cast<size_t>(device)];
-  if (d.references++ == 0)
-    begin_context(d, device);
+  if (d.references++ == 0) begin_context(d, device);
   *out = d.primary->handle;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   Call call(Fn::cuDevicePrimaryCtxRelease);
-  if (call.refused())
-    return call.status;
-  if (!is_device(device))
-    return call.after_release(CUDA_ERROR_INVALID_DEVICE);
+  if (call.refused()) return call.status;
+  if (!is_device(device)) return call.after_release(CUDA_ERROR_INVALID_DEVICE);
   Device &d = driver().devices[static_cast<size_t>(device)];
-  if (d.references == 0)
-    return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
-  if (--d.references == 0)
-    end_context(d);
+  if (d.references == 0) return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
+  if (--d.references == 0) end_context(d);
   return call.after_release(CUDA_SUCCESS);
 }
 
 CUresult cuCtxPushCurrent(CUcontext handle) {
   Call call(Fn::cuCtxPushCurrent);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!driver().contexts.find(handle))
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!driver().contexts.find(handle)) return CUDA_ERROR_INVALID_CONTEXT;
   context_stack().push_back(handle);
   driver().happened[FAKE_CUDA_PUSHED]++;
   return CUDA_SUCCESS;
@@ -276,12 +239,9 @@ CUresult cuCtxPushCurrent(CUcontext handle) {
 
 CUresult cuCtxPopCurrent(CUcontext *out) {
   Call call(Fn::cuCtxPopCurrent);
-  if (call.refused())
-    return call.status;
-  if (context_stack().empty())
-    return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
-  if (out)
-    *out = context_stack().back();
+  if (call.refused()) return call.status;
+  if (context_stack().empty()) return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
+  if (out) *out = context_stack().back();
   context_stack().pop_back();
   driver().happened[FAKE_CUDA_PUSHED]--;
   return call.after_release(CUDA_SUCCESS);
@@ -290,10 +250,8 @@ CUresult cuCtxPopCurrent(CUcontext *out) {
 /* Replaces the top of the stack; null takes it away. */
 CUresult cuCtxSetCurrent(CUcontext handle) {
   Call call(Fn::cuCtxSetCurrent);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (handle && !driver().contexts.find(handle))
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (handle && !driver().contexts.find(handle)) return CUDA_ERROR_INVALID_CONTEXT;
   if (!context_stack().empty()) {
     context_stack().pop_back();
     driver().happened[FAKE_CUDA_PUSHED]--;
@@ -307,32 +265,25 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
 
 CUresult cuCtxGetCurrent(CUcontext *out) {
   Call call(Fn::cuCtxGetCurrent);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!out)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = context_stack().empty() ? nullptr : context_stack().back();
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetDevice(CUdevice *device) {
   Call call(Fn::cuCtxGetDevice);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!device)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
   *device = call.context->device;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer_handle, unsigned flags) {
   Call call(Fn::cuCtxEnablePeerAccess);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Context> peer = driver().contexts.find(peer_handle);
-  if (flags != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!peer || peer->device == call.context->device)
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!peer || peer->device == call.context->device) return CUDA_ERROR_INVALID_CONTEXT;
   return call.context->peers.insert(peer->device).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }

@@ -18,25 +18,25 @@ extern "C" {
 
 /* Resources alive now, of all contexts, except FAKE_CUDA_ABANDONED and below, which count what happened so far. */
 enum fake_cuda_count {
-  FAKE_CUDA_ALLOCATIONS,      /* cuMemAlloc */
-  FAKE_CUDA_ALLOCATED_BYTES,  /* in them */
-  FAKE_CUDA_PINNED,           /* cuMemHostAlloc and cuMemHostRegister */
-  FAKE_CUDA_PINNED_BYTES,     /* in them */
-  FAKE_CUDA_STREAMS,          /* cuStreamCreate */
-  FAKE_CUDA_EVENTS,           /* cuEventCreate */
-  FAKE_CUDA_MODULES,          /* cuModuleLoadData */
-  FAKE_CUDA_CONTEXTS,         /* references to primary contexts */
-  FAKE_CUDA_PUSHED,           /* contexts pushed and not popped, over all threads */
-  FAKE_CUDA_QUEUED,           /* operations that nothing has waited for yet */
-  FAKE_CUDA_ABANDONED,        /* resources that were alive when their context died */
-  FAKE_CUDA_MISUSES,          /* what a real driver would let pass or answer with a crash; each is told on stderr */
-  FAKE_CUDA_PAGEABLE_COPIES,  /* asynchronous copies from or to memory that is not pinned: legal, but not asynchronous */
-  FAKE_CUDA_FAILURES,         /* failures that were injected and came to pass */
-  FAKE_CUDA_LAUNCHES,         /* kernels that ran to their end */
-  FAKE_CUDA_BLOCKS,           /* blocks that ran */
-  FAKE_CUDA_BYTES_UP,         /* copied host to device */
-  FAKE_CUDA_BYTES_DOWN,       /* copied device to host */
-  FAKE_CUDA_PEAK_BYTES        /* the most that ALLOCATED_BYTES has been */
+  FAKE_CUDA_ALLOCATIONS,     /* cuMemAlloc */
+  FAKE_CUDA_ALLOCATED_BYTES, /* in them */
+  FAKE_CUDA_PINNED,          /* cuMemHostAlloc and cuMemHostRegister */
+  FAKE_CUDA_PINNED_BYTES,    /* in them */
+  FAKE_CUDA_STREAMS,         /* cuStreamCreate */
+  FAKE_CUDA_EVENTS,          /* cuEventCreate */
+  FAKE_CUDA_MODULES,         /* cuModuleLoadData */
+  FAKE_CUDA_CONTEXTS,        /* references to primary contexts */
+  FAKE_CUDA_PUSHED,          /* contexts pushed and not popped, over all threads */
+  FAKE_CUDA_QUEUED,          /* operations that nothing has waited for yet */
+  FAKE_CUDA_ABANDONED,       /* resources that were alive when their context died */
+  FAKE_CUDA_MISUSES,         /* what a real driver would let pass or answer with a crash; each is told on stderr */
+  FAKE_CUDA_PAGEABLE_COPIES, /* asynchronous copies from or to memory that is not pinned: legal, but not asynchronous */
+  FAKE_CUDA_FAILURES,        /* failures that were injected and came to pass */
+  FAKE_CUDA_LAUNCHES,        /* kernels that ran to their end */
+  FAKE_CUDA_BLOCKS,          /* blocks that ran */
+  FAKE_CUDA_BYTES_UP,        /* copied host to device */
+  FAKE_CUDA_BYTES_DOWN,      /* copied device to host */
+  FAKE_CUDA_PEAK_BYTES       /* the most that ALLOCATED_BYTES has been */
 };
 uint64_t fake_cuda_get(enum fake_cuda_count what);
 

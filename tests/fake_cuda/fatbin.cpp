@@ -23,8 +23,7 @@ template <class Visit> bool any_entry(const std::string &image, Visit visit) {
   while (at + ENTRY_BYTES <= image.size()) {
     const char *entry = image.data() + at;
     const size_t header = read_at<uint32_t>(entry, 4), payload = read_at<uint64_t>(entry, 8);
-    if (header < ENTRY_BYTES || header > image.size() - at || payload > image.size() - at - header)
-      return false;
+    if (header < ENTRY_BYTES || header > image.size() - at || payload > image.size() - at - header) return false;
     const bool compressed = read_at<uint32_t>(entry, 16) != 0;
     if (visit(read_at<uint16_t>(entry, 0), read_at<uint32_t>(entry, 28), compressed,
               image.substr(at + header, payload)))
@@ -38,8 +37,7 @@ template <class Visit> bool any_entry(const std::string &image, Visit visit) {
 
 std::string read_fatbin(const void *image) {
   const char *p = static_cast<const char *>(image);
-  if (!p || read_at<uint32_t>(p, 0) != FATBIN_MAGIC || read_at<uint16_t>(p, 6) < HEADER_BYTES)
-    return "";
+  if (!p || read_at<uint32_t>(p, 0) != FATBIN_MAGIC || read_at<uint16_t>(p, 6) < HEADER_BYTES) return "";
   return std::string(p, read_at<uint16_t>(p, 6) + read_at<uint64_t>(p, 8));
 }
 

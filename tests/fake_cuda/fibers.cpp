@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stacks and the switch between them, see fibers.h. On x86-64 the switch is sixteen instructions; elsewhere ucontext. */
+/* Stacks and the switch between them, see fibers.h. On x86-64 the switch is sixteen instructions; elsewhere ucontext.
+ */
 #include "fibers.h"
 
 #include <sys/mman.h>
@@ -37,12 +38,9 @@ static void sanitizer_forgets(Fiber &fiber) {
   fiber.sanitizer_frames = nullptr;
 }
 #else
-static void sanitizer_leaves(Fiber &, Fiber &, bool) {
-}
-static void sanitizer_arrives() {
-}
-static void sanitizer_forgets(Fiber &) {
-}
+static void sanitizer_leaves(Fiber &, Fiber &, bool) {}
+static void sanitizer_arrives() {}
+static void sanitizer_forgets(Fiber &) {}
 #endif
 
 #if defined(__x86_64__)
@@ -78,20 +76,16 @@ static void prepare_stack(Fiber &fiber, void (*entry)(), size_t colour_bytes) {
   void **top = reinterpret_cast<void **>(static_cast<char *>(fiber.stack_bottom) + fiber.stack_bytes - colour_bytes);
   *--top = nullptr; /* the entry's return address: backtraces end here */
   *--top = reinterpret_cast<void *>(entry);
-  for (int saved_registers = 0; saved_registers < 6; ++saved_registers)
-    *--top = nullptr;
+  for (int saved_registers = 0; saved_registers < 6; ++saved_registers) *--top = nullptr;
   fiber.stack_pointer = top;
 }
 
-static void switch_stack(Fiber &from, Fiber &to) {
-  fake_cuda_switch_stack(&from.stack_pointer, to.stack_pointer);
-}
+static void switch_stack(Fiber &from, Fiber &to) { fake_cuda_switch_stack(&from.stack_pointer, to.stack_pointer); }
 
 #else
 
 static void prepare_stack(Fiber &fiber, void (*entry)(), size_t colour_bytes) {
-  if (!fiber.stack_pointer)
-    fiber.stack_pointer = new ucontext_t;
+  if (!fiber.stack_pointer) fiber.stack_pointer = new ucontext_t;
   ucontext_t *context = static_cast<ucontext_t *>(fiber.stack_pointer);
   getcontext(context);
   context->uc_stack.ss_sp = fiber.stack_bottom;
@@ -102,8 +96,7 @@ static void prepare_stack(Fiber &fiber, void (*entry)(), size_t colour_bytes) {
 
 static void switch_stack(Fiber &from, Fiber &to) {
   static ucontext_t os_thread; /* of the one OS thread that runs blocks now */
-  if (!from.stack_pointer)
-    from.stack_pointer = &os_thread;
+  if (!from.stack_pointer) from.stack_pointer = &os_thread;
   swapcontext(static_cast<ucontext_t *>(from.stack_pointer), static_cast<ucontext_t *>(to.stack_pointer));
 }
 
@@ -115,16 +108,13 @@ void fiber_switch(Fiber &from, Fiber &to, bool last) {
   sanitizer_arrives();
 }
 
-void fiber_entered() {
-  sanitizer_arrives();
-}
+void fiber_entered() { sanitizer_arrives(); }
 
 Fiber *FiberPool::create() {
   const size_t guard = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  void *memory = mmap(nullptr, guard + STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                      -1, 0);
-  if (memory == MAP_FAILED)
-    return nullptr;
+  void *memory =
+      mmap(nullptr, guard + STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
   mprotect(memory, guard, PROT_NONE);
   Fiber *fiber = new Fiber;
   fiber->stack_bottom = static_cast<char *>(memory) + guard;
@@ -136,8 +126,7 @@ Fiber *FiberPool::start(void (*entry)()) {
   Fiber *fiber;
   if (idle_.empty()) {
     fiber = create();
-    if (!fiber)
-      return nullptr;
+    if (!fiber) return nullptr;
     /* Equal frames of neighbouring threads must not all fall into one set of the first-level cache. */
     const size_t line = 64, colours = 61;
     fiber->colour_bytes = created_++ % colours * line;
@@ -150,8 +139,7 @@ Fiber *FiberPool::start(void (*entry)()) {
 }
 
 void FiberPool::recycle(Fiber *fiber, bool abandoned) {
-  if (abandoned)
-    sanitizer_forgets(*fiber);
+  if (abandoned) sanitizer_forgets(*fiber);
   idle_.push_back(fiber);
 }
 

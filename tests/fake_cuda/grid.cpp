@@ -7,6 +7,7 @@
  */
 #include "grid.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <vector>
@@ -27,7 +28,7 @@ namespace {
 
 constexpr unsigned LANES = 32, MOST_THREADS = 1024, LANE_SLOT_BYTES = 16;
 
-enum class State { UNSTARTED, RUNNABLE, AT_BARRIER, AT_WARP_BARRIER, DONE };
+enum class State : unsigned char { UNSTARTED, RUNNABLE, AT_BARRIER, AT_WARP_BARRIER, DONE };
 
 struct AsyncCopy {
   void *dst;
@@ -37,7 +38,6 @@ struct AsyncCopy {
 
 struct Thread : tb_cpu_thread {
   unsigned number; /* in the block */
-  State state;
   Fiber *fiber;
   unsigned warp_mask;            /* of the warp barrier it waits at */
   std::vector<AsyncCopy> copies; /* not done yet, oldest first */
@@ -52,6 +52,7 @@ struct Warp {
 FiberPool &pool = *new FiberPool; /* never destroyed, and what it holds never lost to a leak checker */
 Fiber os_thread;
 Thread threads[MOST_THREADS];
+State states[MOST_THREADS]; /* by number; apart from the threads, for a barrier walks over all of them */
 Thread *order[MOST_THREADS];
 Warp warps[MOST_THREADS / LANES];
 unsigned thread_count, live, at_barrier, cursor;
@@ -68,9 +69,9 @@ uint64_t random_bits() { /* splitmix64, Steele, Lea and Flood 2014 */
   return z ^ z >> 31;
 }
 
-Thread &self() {
-  return *static_cast<Thread *>(tb_cpu_current);
-}
+Thread &self() { return *static_cast<Thread *>(tb_cpu_current); }
+
+State &state_of(const Thread &t) { return states[t.number]; }
 
 /* ---- whose turn it is ---- */
 
@@ -78,8 +79,7 @@ Thread *next_runnable() {
   for (unsigned looked = 0; looked < thread_count; ++looked) {
     Thread *t = order[cursor];
     cursor = cursor + 1 == thread_count ? 0 : cursor + 1;
-    if (t->state <= State::RUNNABLE)
-      return t;
+    if (state_of(*t) <= State::RUNNABLE) return t;
   }
   return nullptr;
 }
@@ -88,17 +88,16 @@ void thread_main();
 
 /* Leaves `from` for the thread `t`, or for run_block when there is none to run. */
 void leave(Fiber &from, Thread *t, bool last) {
-  if (t && t->state == State::UNSTARTED) {
+  if (t && state_of(*t) == State::UNSTARTED) {
     t->fiber = pool.start(thread_main);
     if (!t->fiber) {
       failure = "no memory for the stack of a thread";
       t = nullptr;
     } else {
-      t->state = State::RUNNABLE;
+      state_of(*t) = State::RUNNABLE;
     }
   }
-  if (t)
-    tb_cpu_current = t;
+  if (t) tb_cpu_current = t;
   fiber_switch(from, t ? *t->fiber : os_thread, last);
 }
 
@@ -120,12 +119,12 @@ void thread_main() {
     running->kernel->invoke(running->parameters);
     Thread &me = self();
     Fiber *fiber = me.fiber;
-    me.state = State::DONE;
+    state_of(me) = State::DONE;
     me.fiber = nullptr;
     live--;
     Thread *next = next_runnable();
-    if (next && next->state == State::UNSTARTED) {
-      next->state = State::RUNNABLE;
+    if (next && state_of(*next) == State::UNSTARTED) {
+      state_of(*next) = State::RUNNABLE;
       next->fiber = fiber;
       tb_cpu_current = next;
       continue;
@@ -140,8 +139,8 @@ void thread_main() {
 void prepare_threads(Extent size) {
   thread_count = live = static_cast<unsigned>(size.count());
   at_barrier = cursor = 0;
-  for (Warp &w : warps)
-    w.present = w.arrived = 0;
+  std::fill_n(states, thread_count, State::UNSTARTED);
+  for (Warp &w : warps) w.present = w.arrived = 0;
   unsigned i = 0;
   for (unsigned z = 0; z < size.z; ++z)
     for (unsigned y = 0; y < size.y; ++y)
@@ -149,7 +148,6 @@ void prepare_threads(Extent size) {
         Thread &t = threads[i];
         t.index = {x, y, z};
         t.number = i;
-        t.state = State::UNSTARTED;
         t.fiber = nullptr;
         t.copies.clear();
         t.groups = 0;
@@ -157,8 +155,7 @@ void prepare_threads(Extent size) {
         warps[i / LANES].present |= 1u << i % LANES;
       }
   if (shuffle_seed)
-    for (unsigned last = thread_count; last > 1; --last)
-      std::swap(order[last - 1], order[random_bits() % last]);
+    for (unsigned last = thread_count; last > 1; --last) std::swap(order[last - 1], order[random_bits() % last]);
 }
 
 void prepare_shared_memory() {
@@ -174,8 +171,8 @@ std::string where() {
 void explain_standstill() {
   unsigned waiting = 0, warp_waiting = 0;
   for (unsigned i = 0; i < thread_count; ++i) {
-    waiting += threads[i].state == State::AT_BARRIER;
-    warp_waiting += threads[i].state == State::AT_WARP_BARRIER;
+    waiting += states[i] == State::AT_BARRIER;
+    warp_waiting += states[i] == State::AT_WARP_BARRIER;
   }
   failure = std::to_string(waiting) + " threads wait at __syncthreads and " + std::to_string(warp_waiting) +
             " at a warp barrier for threads that never come (" + std::to_string(thread_count - live) +
@@ -186,25 +183,20 @@ bool run_block() {
   prepare_threads(running->threads);
   prepare_shared_memory();
   leave(os_thread, next_runnable(), false);
-  if (failure.empty() && live > 0)
-    explain_standstill();
-  if (failure.empty())
-    return true;
+  if (failure.empty() && live > 0) explain_standstill();
+  if (failure.empty()) return true;
   failure += where();
   for (unsigned i = 0; i < thread_count; ++i)
-    if (threads[i].fiber)
-      pool.recycle(threads[i].fiber, true);
+    if (threads[i].fiber) pool.recycle(threads[i].fiber, true);
   return false;
 }
 
 /* Its own allocation of exactly that size, so that a sanitizer sees the end. Equal launches share it. */
 bool prepare_dynamic_shared(size_t bytes) {
-  if (dynamic_shared && bytes == dynamic_shared_bytes)
-    return true;
+  if (dynamic_shared && bytes == dynamic_shared_bytes) return true;
   free(dynamic_shared);
   dynamic_shared_bytes = bytes;
-  if (posix_memalign(&dynamic_shared, 1024, bytes) == 0)
-    return true;
+  if (posix_memalign(&dynamic_shared, 1024, bytes) == 0) return true;
   dynamic_shared = nullptr;
   return false;
 }
@@ -213,11 +205,9 @@ bool prepare_dynamic_shared(size_t bytes) {
 struct BlockOrder {
   uint64_t count, step, at;
   explicit BlockOrder(uint64_t count_) : count(count_), step(1), at(0) {
-    if (!shuffle_seed)
-      return;
+    if (!shuffle_seed) return;
     at = random_bits() % count;
-    do
-      step = random_bits() % count + 1;
+    do step = random_bits() % count + 1;
     while (std::gcd(step, count) != 1);
   }
   uint64_t next() {
@@ -231,8 +221,7 @@ struct BlockOrder {
 
 std::string run_grid(const Grid &grid) {
   failure.clear();
-  if (!prepare_dynamic_shared(grid.dynamic_shared_bytes))
-    return "no memory for dynamic shared memory";
+  if (!prepare_dynamic_shared(grid.dynamic_shared_bytes)) return "no memory for dynamic shared memory";
   running = &grid;
   tb_cpu_grid_dim = dim3(grid.blocks.x, grid.blocks.y, grid.blocks.z);
   tb_cpu_block_dim = dim3(grid.threads.x, grid.threads.y, grid.threads.z);
@@ -243,19 +232,14 @@ std::string run_grid(const Grid &grid) {
     tb_cpu_block_index = {static_cast<unsigned>(block % grid.blocks.x),
                           static_cast<unsigned>(block % layer / grid.blocks.x), static_cast<unsigned>(block / layer)};
     blocks_done++;
-    if (!run_block())
-      break;
+    if (!run_block()) break;
   }
   return failure;
 }
 
-void set_shuffle(uint64_t seed) {
-  shuffle_seed = random_state = seed;
-}
+void set_shuffle(uint64_t seed) { shuffle_seed = random_state = seed; }
 
-uint64_t blocks_run() {
-  return blocks_done;
-}
+uint64_t blocks_run() { return blocks_done; }
 
 } // namespace fake
 
@@ -265,13 +249,12 @@ using namespace fake;
 
 void tb_cpu_barrier() {
   if (++at_barrier < thread_count) {
-    self().state = State::AT_BARRIER;
+    state_of(self()) = State::AT_BARRIER;
     give_way();
     return;
   }
   at_barrier = 0;
-  for (unsigned i = 0; i < thread_count; ++i)
-    threads[i].state = State::RUNNABLE;
+  std::fill_n(states, thread_count, State::RUNNABLE);
 }
 
 void tb_cpu_warp_barrier(unsigned mask) {
@@ -279,35 +262,27 @@ void tb_cpu_warp_barrier(unsigned mask) {
   Warp &warp = warps[me.number / LANES];
   const unsigned first = me.number / LANES * LANES, bit = 1u << me.number % LANES;
   mask &= warp.present;
-  if (!(mask & bit))
-    return fail_launch("a thread waits at a warp barrier whose mask does not name it");
+  if (!(mask & bit)) return fail_launch("a thread waits at a warp barrier whose mask does not name it");
   for (unsigned lane = 0; lane < LANES; ++lane)
     if ((warp.arrived & mask) >> lane & 1 && threads[first + lane].warp_mask != mask)
       return fail_launch("threads of a warp wait at a warp barrier with different masks");
   warp.arrived |= bit;
   me.warp_mask = mask;
   if ((warp.arrived & mask) != mask) {
-    me.state = State::AT_WARP_BARRIER;
+    state_of(me) = State::AT_WARP_BARRIER;
     give_way();
     return;
   }
   warp.arrived &= ~mask;
   for (unsigned lane = 0; lane < LANES; ++lane)
-    if (mask >> lane & 1)
-      threads[first + lane].state = State::RUNNABLE;
+    if (mask >> lane & 1) states[first + lane] = State::RUNNABLE;
 }
 
-unsigned tb_cpu_lane() {
-  return self().number % LANES;
-}
+unsigned tb_cpu_lane() { return self().number % LANES; }
 
-void *tb_cpu_lane_slot(unsigned lane) {
-  return warps[self().number / LANES].slots[lane];
-}
+void *tb_cpu_lane_slot(unsigned lane) { return warps[self().number / LANES].slots[lane]; }
 
-void *tb_cpu_dynamic_shared() {
-  return dynamic_shared;
-}
+void *tb_cpu_dynamic_shared() { return dynamic_shared; }
 
 /* Kernels make these by the million: a constant size is one instruction. */
 static void copy_small(void *dst, const void *src, unsigned bytes) {
@@ -329,19 +304,15 @@ void tb_cpu_cp_async(void *dst_shared, const void *src_global, unsigned bytes, u
   const uintptr_t addresses = reinterpret_cast<uintptr_t>(dst_shared) | reinterpret_cast<uintptr_t>(src_global);
   if ((bytes != 4 && bytes != 8 && bytes != 16) || src_bytes_valid > bytes)
     return fail_launch("cp.async of a size that does not exist");
-  if (addresses & (bytes - 1))
-    return fail_launch("cp.async with a misaligned address");
-  if (!is_shared(dst_shared, bytes))
-    return fail_launch("cp.async to an address that is not in shared memory");
+  if (addresses & (bytes - 1)) return fail_launch("cp.async with a misaligned address");
+  if (!is_shared(dst_shared, bytes)) return fail_launch("cp.async to an address that is not in shared memory");
   static constexpr uint64_t nothing_yet[2] = {POISON * 0x0001000100010001u, POISON * 0x0001000100010001u};
   copy_small(dst_shared, nothing_yet, bytes);
   Thread &me = self();
   me.copies.push_back({dst_shared, src_global, bytes, src_bytes_valid, me.groups});
 }
 
-void tb_cpu_cp_async_commit() {
-  self().groups++;
-}
+void tb_cpu_cp_async_commit() { self().groups++; }
 
 void tb_cpu_cp_async_wait(unsigned n) {
   Thread &me = self();

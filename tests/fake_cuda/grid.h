@@ -16,9 +16,7 @@ namespace fake {
 
 struct Extent {
   unsigned x, y, z;
-  uint64_t count() const {
-    return uint64_t{x} * y * z;
-  }
+  uint64_t count() const { return uint64_t{x} * y * z; }
 };
 
 struct Grid {

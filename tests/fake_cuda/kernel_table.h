@@ -33,12 +33,8 @@ template <class... A, void (*function)(A...)> struct Trampoline<function> {
     (void)values;
     function(*static_cast<const std::remove_const_t<A> *>(values[i])...);
   }
-  static void invoke(void *const *values) {
-    unpack(values, std::index_sequence_for<A...>{});
-  }
-  static constexpr Kernel row(const char *name) {
-    return {name, invoke, parameters, sizeof...(A)};
-  }
+  static void invoke(void *const *values) { unpack(values, std::index_sequence_for<A...>{}); }
+  static constexpr Kernel row(const char *name) { return {name, invoke, parameters, sizeof...(A)}; }
 };
 
 /* The row of one kernel; its source stands above, see kernels_on_cpu.cpp. */

@@ -15,10 +15,10 @@ namespace fake {
 
 static const Kernel kernels[] = {
 #undef TB_SGEMM_TILE
-#define TB_SGEMM_TILE(tile, ...)                                                                                       \
-  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_nn)                                                                               \
-  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_nt)                                                                               \
-  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_tn)                                                                               \
+#define TB_SGEMM_TILE(tile, ...)         \
+  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_nn) \
+  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_nt) \
+  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_tn) \
   FAKE_CUDA_KERNEL(tb_sgemm_##tile##_tt)
 #include "registry.def"
 #undef TB_SGEMM_TILE
@@ -29,14 +29,13 @@ static const Kernel kernels[] = {
 #undef TB_LADDER_STEP
 
 #define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
-    FAKE_CUDA_TEST_KERNELS
+        FAKE_CUDA_TEST_KERNELS
 #undef FAKE_CUDA_TEST_KERNEL
 };
 
 const Kernel *find_kernel(const char *name) {
   for (const Kernel &kernel : kernels)
-    if (!strcmp(kernel.name, name))
-      return &kernel;
+    if (!strcmp(kernel.name, name)) return &kernel;
   return nullptr;
 }
 

@@ -26,8 +26,7 @@ constexpr size_t DEVICE_ALIGNMENT = 256, HOST_ALIGNMENT = 4096; /* what CUDA giv
 
 void *allocate(size_t bytes, size_t alignment) {
   void *p;
-  if (bytes > SIZE_MAX - GUARD_BYTES || posix_memalign(&p, alignment, bytes + GUARD_BYTES) != 0)
-    return nullptr;
+  if (bytes > SIZE_MAX - GUARD_BYTES || posix_memalign(&p, alignment, bytes + GUARD_BYTES) != 0) return nullptr;
   fill_with_poison(p, bytes);
   memset(static_cast<char *>(p) + bytes, GUARD, GUARD_BYTES);
   return p;
@@ -46,16 +45,14 @@ void forget(const Allocation &allocation) {
     driver().happened[FAKE_CUDA_ALLOCATED_BYTES] -= allocation.bytes;
   }
   const uintptr_t start = allocation.start;
-  if (allocation.kind != MemoryKind::REGISTERED)
-    free(reinterpret_cast<void *>(start));
+  if (allocation.kind != MemoryKind::REGISTERED) free(reinterpret_cast<void *>(start));
   driver().memory.erase(start);
 }
 
 /* Frees what starts there and is of that kind. */
 CUresult release(uintptr_t start, MemoryKind kind, CUresult when_unknown) {
   const auto at = driver().memory.find(start);
-  if (at == driver().memory.end() || at->second.kind != kind)
-    return when_unknown;
+  if (at == driver().memory.end() || at->second.kind != kind) return when_unknown;
   const Allocation allocation = at->second;
   const bool awaited = is_awaited(allocation.start, allocation.bytes);
   if (awaited) {
@@ -69,8 +66,7 @@ CUresult release(uintptr_t start, MemoryKind kind, CUresult when_unknown) {
 
 bool overlaps_known_memory(uintptr_t start, size_t bytes) {
   const auto after = driver().memory.lower_bound(start + bytes);
-  if (after == driver().memory.begin())
-    return false;
+  if (after == driver().memory.begin()) return false;
   const Allocation &last = std::prev(after)->second;
   return last.start + last.bytes > start;
 }
@@ -79,18 +75,15 @@ bool overlaps_known_memory(uintptr_t start, size_t bytes) {
 
 Allocation *find_memory(uintptr_t address, size_t bytes) {
   auto at = driver().memory.upper_bound(address);
-  if (at == driver().memory.begin())
-    return nullptr;
+  if (at == driver().memory.begin()) return nullptr;
   Allocation &allocation = std::prev(at)->second;
   return allocation.contains(address, bytes) ? &allocation : nullptr;
 }
 
 bool was_overrun(const Allocation &allocation) {
-  if (allocation.kind == MemoryKind::REGISTERED)
-    return false;
+  if (allocation.kind == MemoryKind::REGISTERED) return false;
   const unsigned char *guard = reinterpret_cast<const unsigned char *>(allocation.start + allocation.bytes);
-  if (std::all_of(guard, guard + GUARD_BYTES, [](unsigned char c) { return c == GUARD; }))
-    return false;
+  if (std::all_of(guard, guard + GUARD_BYTES, [](unsigned char c) { return c == GUARD; })) return false;
   misuse("something wrote past the end of %zu bytes of %s memory", allocation.bytes,
          allocation.kind == MemoryKind::DEVICE ? "device" : "pinned");
   return true;
@@ -99,10 +92,8 @@ bool was_overrun(const Allocation &allocation) {
 size_t free_memory_of(Context &context) {
   std::vector<Allocation> doomed;
   for (const auto &[start, allocation] : driver().memory)
-    if (allocation.context == &context)
-      doomed.push_back(allocation);
-  for (const Allocation &allocation : doomed)
-    forget(allocation);
+    if (allocation.context == &context) doomed.push_back(allocation);
+  for (const Allocation &allocation : doomed) forget(allocation);
   return doomed.size();
 }
 
@@ -112,28 +103,21 @@ using namespace fake;
 
 CUresult cuMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
   Call call(Fn::cuMemGetInfo);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const Device &device = driver().devices[static_cast<size_t>(call.context->device)];
-  if (free_bytes)
-    *free_bytes = device.memory_bytes - device.used_bytes;
-  if (total_bytes)
-    *total_bytes = device.memory_bytes;
+  if (free_bytes) *free_bytes = device.memory_bytes - device.used_bytes;
+  if (total_bytes) *total_bytes = device.memory_bytes;
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
   Call call(Fn::cuMemAlloc);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!out || bytes == 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   Device &device = driver().devices[static_cast<size_t>(call.context->device)];
-  if (bytes > device.memory_bytes - device.used_bytes)
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > device.memory_bytes - device.used_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   void *p = allocate(bytes, DEVICE_ALIGNMENT);
-  if (!p)
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!p) return CUDA_ERROR_OUT_OF_MEMORY;
   remember(p, bytes, MemoryKind::DEVICE, call.context);
   device.used_bytes += bytes;
   uint64_t *happened = driver().happened;
@@ -145,54 +129,43 @@ CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
 
 CUresult cuMemFree(CUdeviceptr p) {
   Call call(Fn::cuMemFree);
-  if (call.refused())
-    return call.status;
-  if (p == 0)
-    return call.after_release(CUDA_SUCCESS);
+  if (call.refused()) return call.status;
+  if (p == 0) return call.after_release(CUDA_SUCCESS);
   return call.after_release(release(p, MemoryKind::DEVICE, CUDA_ERROR_INVALID_VALUE));
 }
 
 CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
   Call call(Fn::cuMemHostAlloc);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-  if (!out || bytes == 0 || (flags & ~known))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!out || bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
   *out = allocate(bytes, HOST_ALIGNMENT);
-  if (!*out)
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!*out) return CUDA_ERROR_OUT_OF_MEMORY;
   remember(*out, bytes, MemoryKind::PINNED, call.context);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemFreeHost(void *p) {
   Call call(Fn::cuMemFreeHost);
-  if (call.refused())
-    return call.status;
-  return call.after_release(
-      release(reinterpret_cast<uintptr_t>(p), MemoryKind::PINNED, CUDA_ERROR_INVALID_VALUE));
+  if (call.refused()) return call.status;
+  return call.after_release(release(reinterpret_cast<uintptr_t>(p), MemoryKind::PINNED, CUDA_ERROR_INVALID_VALUE));
 }
 
 CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags) {
   Call call(Fn::cuMemHostRegister);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
-  if (!p || bytes == 0 || (flags & ~known))
-    return CUDA_ERROR_INVALID_VALUE;
-  if (overlaps_known_memory(reinterpret_cast<uintptr_t>(p), bytes))
-    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (!p || bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+  if (overlaps_known_memory(reinterpret_cast<uintptr_t>(p), bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   remember(p, bytes, MemoryKind::REGISTERED, call.context);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostUnregister(void *p) {
   Call call(Fn::cuMemHostUnregister);
-  if (call.refused())
-    return call.status;
-  return call.after_release(release(reinterpret_cast<uintptr_t>(p), MemoryKind::REGISTERED,
-                                    CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
+  if (call.refused()) return call.status;
+  return call.after_release(
+      release(reinterpret_cast<uintptr_t>(p), MemoryKind::REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
 }
 
 /* ---- what is this pointer ---- */
@@ -200,39 +173,38 @@ CUresult cuMemHostUnregister(void *p) {
 static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, const Allocation &a, CUdeviceptr p) {
   const bool on_device = a.kind == MemoryKind::DEVICE;
   switch (attribute) {
-  case CU_POINTER_ATTRIBUTE_CONTEXT:
-    *static_cast<CUcontext *>(data) = a.context->handle;
-    return CUDA_SUCCESS;
-  case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-    *static_cast<unsigned *>(data) = on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-    return CUDA_SUCCESS;
-  case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    *static_cast<CUdeviceptr *>(data) = p;
-    return CUDA_SUCCESS;
-  case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-    *static_cast<CUdeviceptr *>(data) = on_device ? 0 : p;
-    return on_device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    *static_cast<unsigned *>(data) = 0;
-    return CUDA_SUCCESS;
-  case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-    *static_cast<int *>(data) = a.context->device;
-    return CUDA_SUCCESS;
-  case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    *static_cast<CUdeviceptr *>(data) = a.start;
-    return CUDA_SUCCESS;
-  case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    *static_cast<size_t *>(data) = a.bytes;
-    return CUDA_SUCCESS;
-  default:
-    return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      *static_cast<CUcontext *>(data) = a.context->handle;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned *>(data) = on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      *static_cast<CUdeviceptr *>(data) = p;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      *static_cast<CUdeviceptr *>(data) = on_device ? 0 : p;
+      return on_device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      *static_cast<unsigned *>(data) = 0;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int *>(data) = a.context->device;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      *static_cast<CUdeviceptr *>(data) = a.start;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      *static_cast<size_t *>(data) = a.bytes;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
 }
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr p) {
   Call call(Fn::cuPointerGetAttribute);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const Allocation *allocation = find_memory(p, 1);
   return data && allocation ? pointer_attribute(data, attribute, *allocation, p) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -240,10 +212,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 /* Unlike the single question, one about a pointer that CUDA does not know is answered: with zeros. */
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr p) {
   Call call(Fn::cuPointerGetAttributes);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!attributes || !data)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!attributes || !data) return CUDA_ERROR_INVALID_VALUE;
   const Allocation *allocation = find_memory(p, 1);
   for (unsigned i = 0; i < count; ++i) {
     const bool narrow = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ||

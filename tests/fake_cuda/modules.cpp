@@ -28,8 +28,7 @@ struct Parameters {
       const char *value = static_cast<const char *>(from[i]);
       values.emplace_back(value, value + kernel.parameters[i].bytes);
     }
-    for (std::vector<char> &value : values)
-      pointers.push_back(value.data());
+    for (std::vector<char> &value : values) pointers.push_back(value.data());
   }
 };
 
@@ -94,15 +93,12 @@ using namespace fake;
 
 CUresult cuModuleLoadData(CUmodule *out, const void *image) {
   Call call(Fn::cuModuleLoadData);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!out || !image)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
   auto module = std::make_shared<Module>();
   module->context = call.context;
   module->image = read_fatbin(image);
-  if (module->image.empty())
-    return CUDA_ERROR_INVALID_IMAGE;
+  if (module->image.empty()) return CUDA_ERROR_INVALID_IMAGE;
   if (!fatbin_suits(module->image, settings().compute_major, settings().compute_minor))
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   *out = driver().modules.add(std::move(module));
@@ -111,41 +107,33 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image) {
 
 CUresult cuModuleUnload(CUmodule handle) {
   Call call(Fn::cuModuleUnload);
-  if (call.refused())
-    return call.status;
+  if (call.refused()) return call.status;
   const std::shared_ptr<Module> module = driver().modules.find(handle);
-  if (!module || module->context != call.context)
-    return call.after_release(CUDA_ERROR_INVALID_HANDLE);
-  for (const CUfunction function : module->functions)
-    driver().functions.remove(function);
+  if (!module || module->context != call.context) return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  for (const CUfunction function : module->functions) driver().functions.remove(function);
   driver().modules.remove(handle);
   return call.after_release(CUDA_SUCCESS);
 }
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name) {
   Call call(Fn::cuModuleGetFunction);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Module> module = driver().modules.find(handle);
-  if (!out || !name)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!module || module->context != call.context)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
+  if (!module || module->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
   const Kernel *kernel = find_kernel(name);
-  if (!kernel || !fatbin_may_have(module->image, name))
-    return CUDA_ERROR_NOT_FOUND;
-  *out = driver().functions.add(std::make_shared<Function>(Function{call.context, handle, kernel, DEFAULT_SHARED_BYTES}));
+  if (!kernel || !fatbin_may_have(module->image, name)) return CUDA_ERROR_NOT_FOUND;
+  *out =
+      driver().functions.add(std::make_shared<Function>(Function{call.context, handle, kernel, DEFAULT_SHARED_BYTES}));
   module->functions.push_back(*out);
   return CUDA_SUCCESS;
 }
 
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
   Call call(Fn::cuFuncSetAttribute);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Function> function = driver().functions.find(handle);
-  if (!function || function->context != call.context)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (!function || function->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
   if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
     return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
@@ -157,46 +145,41 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
 
 CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction handle) {
   Call call(Fn::cuFuncGetAttribute);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Function> function = driver().functions.find(handle);
-  if (!out)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!function || function->context != call.context)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!function || function->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
   switch (attribute) {
-  case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-    *out = static_cast<int>(std::min(MOST_THREADS, MULTIPROCESSOR_REGISTERS / settings().registers_per_thread));
-    return CUDA_SUCCESS;
-  case CU_FUNC_ATTRIBUTE_NUM_REGS:
-    *out = settings().registers_per_thread;
-    return CUDA_SUCCESS;
-  case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-    *out = static_cast<int>(function->dynamic_shared_limit);
-    return CUDA_SUCCESS;
-  case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
-    *out = 0;
-    return CUDA_SUCCESS;
-  default: /* what only a compiled kernel can tell */
-    return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *out = static_cast<int>(std::min(MOST_THREADS, MULTIPROCESSOR_REGISTERS / settings().registers_per_thread));
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *out = settings().registers_per_thread;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      *out = static_cast<int>(function->dynamic_shared_limit);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+      *out = 0;
+      return CUDA_SUCCESS;
+    default: /* what only a compiled kernel can tell */
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, CUfunction handle, int threads, size_t shared_bytes) {
   Call call(Fn::cuOccupancyMaxActiveBlocksPerMultiprocessor);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Function> function = driver().functions.find(handle);
-  if (!function || function->context != call.context)
-    return CUDA_ERROR_INVALID_HANDLE;
-  if (!out || threads < 1)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!function || function->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
+  if (!out || threads < 1) return CUDA_ERROR_INVALID_VALUE;
   const size_t in_whole_warps = (static_cast<size_t>(threads) + 31) / 32 * 32;
   const size_t by_registers = MULTIPROCESSOR_REGISTERS / (in_whole_warps * settings().registers_per_thread);
-  const size_t by_shared = (settings().shared_memory_bytes + RESERVED_SHARED_BYTES) / (shared_bytes + RESERVED_SHARED_BYTES);
+  const size_t by_shared =
+      (settings().shared_memory_bytes + RESERVED_SHARED_BYTES) / (shared_bytes + RESERVED_SHARED_BYTES);
   const bool possible = in_whole_warps <= MOST_THREADS && shared_bytes <= function->dynamic_shared_limit;
-  *out = possible ? static_cast<int>(std::min({MULTIPROCESSOR_BLOCKS, MULTIPROCESSOR_THREADS / in_whole_warps,
-                                               by_registers, by_shared}))
+  *out = possible ? static_cast<int>(std::min(
+                        {MULTIPROCESSOR_BLOCKS, MULTIPROCESSOR_THREADS / in_whole_warps, by_registers, by_shared}))
                   : 0;
   return CUDA_SUCCESS;
 }
@@ -205,12 +188,10 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned blocks_x, unsigned blocks_y,
                         unsigned threads_y, unsigned threads_z, unsigned shared_bytes, CUstream stream_handle,
                         void **parameters, void **extra) {
   Call call(Fn::cuLaunchKernel);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Stream> stream = find_stream(*call.context, stream_handle);
   const std::shared_ptr<Function> function = driver().functions.find(handle);
-  if (!stream || !function || function->context != call.context)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (!stream || !function || function->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
   const Extent blocks{blocks_x, blocks_y, blocks_z}, threads{threads_x, threads_y, threads_z};
   if (!sizes_are_possible(blocks, threads) || shared_bytes > function->dynamic_shared_limit || extra ||
       (!parameters && function->kernel->parameter_count > 0))

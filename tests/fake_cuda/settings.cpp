@@ -19,29 +19,35 @@ namespace fake {
 
 static unsigned long long number(const char *name, unsigned long long otherwise) {
   const char *value = getenv(name);
-  if (!value || !*value)
-    return otherwise;
+  if (!value || !*value) return otherwise;
   char *end;
   const unsigned long long n = strtoull(value, &end, 0);
-  if (*end || *value == '-')
-    bad_value(name, value);
+  if (*end || *value == '-') bad_value(name, value);
   return n;
 }
 
 static void read_compute_capability(Settings &s) {
   const char *value = getenv("FAKE_CUDA_CC");
-  if (value && sscanf(value, "%d.%d", &s.compute_major, &s.compute_minor) != 2)
+  char rest;
+  if (value && sscanf(value, "%d.%d%c", &s.compute_major, &s.compute_minor, &rest) != 2)
     bad_value("FAKE_CUDA_CC", value);
+}
+
+static bool read_misuse() {
+  const char *value = getenv("FAKE_CUDA_MISUSE");
+  if (!value || !strcmp(value, "count")) return false;
+  if (strcmp(value, "abort")) bad_value("FAKE_CUDA_MISUSE", value);
+  return true;
 }
 
 static void read_order() {
   const char *value = getenv("FAKE_CUDA_ORDER");
   unsigned long long seed = 0;
-  if (!value || !strcmp(value, "lazy"))
-    return;
+  char rest;
+  if (!value || !strcmp(value, "lazy")) return;
   if (!strcmp(value, "eager"))
     driver().order = FAKE_CUDA_EAGER;
-  else if (sscanf(value, "random:%llu", &seed) == 1)
+  else if (sscanf(value, "random:%llu%c", &seed, &rest) == 1)
     driver().order = FAKE_CUDA_RANDOM;
   else
     bad_value("FAKE_CUDA_ORDER", value);
@@ -51,12 +57,10 @@ static void read_order() {
 static CUresult parse_code(const char *text) {
   char *end;
   const unsigned long n = strtoul(text, &end, 10);
-  if (!*end)
-    return static_cast<CUresult>(n);
+  if (!*end) return static_cast<CUresult>(n);
   for (int code = 1; code <= CUDA_ERROR_UNKNOWN; ++code) {
     const char *name = error_name(static_cast<CUresult>(code));
-    if (name && !strcmp(name, text))
-      return static_cast<CUresult>(code);
+    if (name && !strcmp(name, text)) return static_cast<CUresult>(code);
   }
   return CUDA_SUCCESS;
 }
@@ -64,12 +68,10 @@ static CUresult parse_code(const char *text) {
 /* function:nth[:code[:sticky|:async ...]] */
 static bool read_failure(char *text) {
   char *rest, *function = strtok_r(text, ":", &rest), *nth = strtok_r(nullptr, ":", &rest);
-  if (!nth)
-    return false;
+  if (!nth) return false;
   char *end, *code = strtok_r(nullptr, ":", &rest);
   const unsigned long n = strtoul(nth, &end, 10);
-  if (*end)
-    return false;
+  if (*end) return false;
   unsigned flags = 0;
   while (const char *word = strtok_r(nullptr, ":", &rest)) {
     if (!strcmp(word, "sticky"))
@@ -85,12 +87,10 @@ static bool read_failure(char *text) {
 /* When the library is loaded: before any call, so that "the nth call" is counted from the start. */
 __attribute__((constructor)) static void read_failures() {
   const char *value = getenv("FAKE_CUDA_FAIL");
-  if (!value)
-    return;
+  if (!value) return;
   char *copy = strdup(value), *rest, *one = strtok_r(copy, ",", &rest);
   for (; one; one = strtok_r(nullptr, ",", &rest))
-    if (!read_failure(one))
-      bad_value("FAKE_CUDA_FAIL", value);
+    if (!read_failure(one)) bad_value("FAKE_CUDA_FAIL", value);
   free(copy);
 }
 
@@ -101,6 +101,7 @@ static Settings read_settings() {
   s.multiprocessors = static_cast<int>(number("FAKE_CUDA_SMS", 132));
   s.shared_memory_bytes = number("FAKE_CUDA_SHARED_MEMORY", 227 * 1024);
   s.registers_per_thread = static_cast<int>(number("FAKE_CUDA_REGISTERS", 128));
+  s.abort_on_misuse = read_misuse();
   s.compute_major = 9;
   s.compute_minor = 0;
   read_compute_capability(s);

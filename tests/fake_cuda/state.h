@@ -43,9 +43,7 @@ public:
     const auto at = live_.find(handle);
     return at == live_.end() ? nullptr : at->second;
   }
-  void remove(Handle handle) {
-    live_.erase(handle);
-  }
+  void remove(Handle handle) { live_.erase(handle); }
   /* Removes what belongs to the context, and says how many that were. */
   size_t remove_of(const Context *context) {
     size_t removed = 0;
@@ -58,9 +56,7 @@ public:
       }
     return removed;
   }
-  size_t size() const {
-    return live_.size();
-  }
+  size_t size() const { return live_.size(); }
 
 private:
   std::unordered_map<Handle, std::shared_ptr<T>> live_;
@@ -141,7 +137,7 @@ struct Context {
   std::shared_ptr<Stream> default_stream;
   std::vector<std::weak_ptr<Stream>> streams;
   std::vector<std::shared_ptr<Stream>> destroyed_streams; /* kept while they have work */
-  std::unordered_set<CUdevice> peers;         /* whose memory kernels here may touch */
+  std::unordered_set<CUdevice> peers;                     /* whose memory kernels here may touch */
 };
 
 struct Device {

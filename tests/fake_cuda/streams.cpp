@@ -23,21 +23,16 @@ std::vector<std::shared_ptr<Stream>> streams_of(Context &context) {
   return alive;
 }
 
-StreamPosition end_of(const std::shared_ptr<Stream> &stream) {
-  return {stream, stream->enqueued};
-}
+StreamPosition end_of(const std::shared_ptr<Stream> &stream) { return {stream, stream->enqueued}; }
 
-bool finished(const StreamPosition &p) {
-  return !p.stream || p.stream->done >= p.position;
-}
+bool finished(const StreamPosition &p) { return !p.stream || p.stream->done >= p.position; }
 
 /* The default stream waits for all blocking streams and they wait for it. */
 void order_with_default_stream(const std::shared_ptr<Stream> &stream, Operation &operation) {
   Context &context = *stream->context;
   if (stream == context.default_stream) {
     for (const auto &other : streams_of(context))
-      if (other->blocking && other != stream)
-        operation.after.push_back(end_of(other));
+      if (other->blocking && other != stream) operation.after.push_back(end_of(other));
   } else if (stream->blocking) {
     operation.after.push_back(end_of(context.default_stream));
   }
@@ -46,8 +41,7 @@ void order_with_default_stream(const std::shared_ptr<Stream> &stream, Operation 
 void break_context(Context &context, CUresult code, bool sticky) {
   context.error = code;
   drop_queues(context);
-  if (sticky)
-    lose_device(code);
+  if (sticky) lose_device(code);
 }
 
 /* Runs the oldest operation of the stream. */
@@ -72,8 +66,7 @@ bool by_chance() {
 
 void run_some(Context &context) {
   for (const auto &stream : streams_of(context))
-    while (!stream->queue.empty() && by_chance())
-      run_through({stream, stream->done + 1});
+    while (!stream->queue.empty() && by_chance()) run_through({stream, stream->done + 1});
 }
 
 double milliseconds_now() {
@@ -84,19 +77,16 @@ double milliseconds_now() {
 
 /* A question is answered with progress, or a loop of questions would never end. */
 CUresult answer_query(Context &context, const StreamPosition &until) {
-  if (finished(until))
-    return CUDA_SUCCESS;
+  if (finished(until)) return CUDA_SUCCESS;
   run_through({until.stream, until.stream->done + 1});
-  if (context.error != CUDA_SUCCESS)
-    return context.error;
+  if (context.error != CUDA_SUCCESS) return context.error;
   return finished(until) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 } // namespace
 
 std::shared_ptr<Stream> find_stream(Context &context, CUstream handle) {
-  if (handle == nullptr || handle == CU_STREAM_LEGACY)
-    return context.default_stream;
+  if (handle == nullptr || handle == CU_STREAM_LEGACY) return context.default_stream;
   std::shared_ptr<Stream> stream = driver().streams.find(handle);
   return stream && stream->context == &context ? stream : nullptr;
 }
@@ -136,14 +126,12 @@ void run_through(const StreamPosition &until) {
         ready = false;
         break;
       }
-    if (ready)
-      run_front(*now.stream);
+    if (ready) run_front(*now.stream);
   }
 }
 
 void run_everything(Context &context) {
-  for (const auto &stream : streams_of(context))
-    run_through(end_of(stream));
+  for (const auto &stream : streams_of(context)) run_through(end_of(stream));
 }
 
 void drop_queues(Context &context) {
@@ -159,8 +147,7 @@ bool is_awaited(uintptr_t start, size_t bytes) {
       for (const auto &stream : streams_of(*device.primary))
         for (const Operation &operation : stream->queue)
           for (const Range &use : operation.uses)
-            if (use.start < start + bytes && start < use.start + use.bytes)
-              return true;
+            if (use.start < start + bytes && start < use.start + use.bytes) return true;
   return false;
 }
 
@@ -168,8 +155,7 @@ uint64_t count_queued() {
   uint64_t sum = 0;
   for (const Device &device : driver().devices)
     if (device.primary)
-      for (const auto &stream : streams_of(*device.primary))
-        sum += stream->queue.size();
+      for (const auto &stream : streams_of(*device.primary)) sum += stream->queue.size();
   return sum;
 }
 
@@ -181,10 +167,8 @@ using namespace fake;
 
 CUresult cuStreamCreate(CUstream *out, unsigned flags) {
   Call call(Fn::cuStreamCreate);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!out || flags > CU_STREAM_NON_BLOCKING)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!out || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   *out = driver().streams.add(new_stream(*call.context, flags == CU_STREAM_DEFAULT));
   return CUDA_SUCCESS;
 }
@@ -192,11 +176,9 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags) {
 /* Its work still runs, when something waits for the context. */
 CUresult cuStreamDestroy(CUstream handle) {
   Call call(Fn::cuStreamDestroy);
-  if (call.refused())
-    return call.status;
+  if (call.refused()) return call.status;
   const std::shared_ptr<Stream> stream = driver().streams.find(handle);
-  if (!stream || stream->context != call.context)
-    return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  if (!stream || stream->context != call.context) return call.after_release(CUDA_ERROR_INVALID_HANDLE);
   call.context->destroyed_streams.push_back(stream);
   driver().streams.remove(handle);
   return call.after_release(CUDA_SUCCESS);
@@ -204,35 +186,28 @@ CUresult cuStreamDestroy(CUstream handle) {
 
 CUresult cuStreamSynchronize(CUstream handle) {
   Call call(Fn::cuStreamSynchronize);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Stream> stream = find_stream(*call.context, handle);
-  if (!stream)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   run_through(end_of(stream));
   return call.context->error;
 }
 
 CUresult cuStreamQuery(CUstream handle) {
   Call call(Fn::cuStreamQuery);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Stream> stream = find_stream(*call.context, handle);
   return stream ? answer_query(*call.context, end_of(stream)) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags) {
   Call call(Fn::cuStreamWaitEvent);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Stream> stream = find_stream(*call.context, handle);
   const std::shared_ptr<Event> event = driver().events.find(event_handle);
-  if (!stream || !event)
-    return CUDA_ERROR_INVALID_HANDLE;
-  if (flags != CU_EVENT_WAIT_DEFAULT)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!event->recorded.stream)
-    return CUDA_SUCCESS; /* nothing recorded, nothing to wait for */
+  if (!stream || !event) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (!event->recorded.stream) return CUDA_SUCCESS; /* nothing recorded, nothing to wait for */
   Operation wait;
   wait.run = [](bool) { return CUDA_SUCCESS; };
   wait.after.push_back(event->recorded);
@@ -242,8 +217,7 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags
 
 CUresult cuCtxSynchronize(void) {
   Call call(Fn::cuCtxSynchronize);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   run_everything(*call.context);
   return call.context->error;
 }
@@ -252,10 +226,8 @@ CUresult cuCtxSynchronize(void) {
 
 CUresult cuEventCreate(CUevent *out, unsigned flags) {
   Call call(Fn::cuEventCreate);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
-  if (!out || (flags & ~(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!out || (flags & ~(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING))) return CUDA_ERROR_INVALID_VALUE;
   auto event = std::make_shared<Event>();
   event->context = call.context;
   event->timed = !(flags & CU_EVENT_DISABLE_TIMING);
@@ -265,22 +237,18 @@ CUresult cuEventCreate(CUevent *out, unsigned flags) {
 
 CUresult cuEventDestroy(CUevent handle) {
   Call call(Fn::cuEventDestroy);
-  if (call.refused())
-    return call.status;
-  if (!driver().events.find(handle))
-    return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  if (call.refused()) return call.status;
+  if (!driver().events.find(handle)) return call.after_release(CUDA_ERROR_INVALID_HANDLE);
   driver().events.remove(handle);
   return call.after_release(CUDA_SUCCESS);
 }
 
 CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   Call call(Fn::cuEventRecord);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Stream> stream = find_stream(*call.context, stream_handle);
   const std::shared_ptr<Event> event = driver().events.find(handle);
-  if (!stream || !event || event->context != stream->context)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (!stream || !event || event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   event->recorded = {stream, stream->enqueued + 1};
   Operation record;
   record.run = [event](bool) {
@@ -293,35 +261,29 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
 
 CUresult cuEventQuery(CUevent handle) {
   Call call(Fn::cuEventQuery);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Event> event = driver().events.find(handle);
   return event ? answer_query(*event->context, event->recorded) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuEventSynchronize(CUevent handle) {
   Call call(Fn::cuEventSynchronize);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Event> event = driver().events.find(handle);
-  if (!event)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
   run_through(event->recorded);
   return event->context->error;
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start_handle, CUevent end_handle) {
   Call call(Fn::cuEventElapsedTime);
-  if (call.status != CUDA_SUCCESS)
-    return call.status;
+  if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Event> start = driver().events.find(start_handle), end = driver().events.find(end_handle);
-  if (!milliseconds)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
   if (!start || !end || start->context != end->context || !start->timed || !end->timed || !start->recorded.stream ||
       !end->recorded.stream)
     return CUDA_ERROR_INVALID_HANDLE;
-  if (!finished(start->recorded) || !finished(end->recorded))
-    return CUDA_ERROR_NOT_READY;
+  if (!finished(start->recorded) || !finished(end->recorded)) return CUDA_ERROR_NOT_READY;
   *milliseconds = static_cast<float>(end->milliseconds - start->milliseconds);
   return CUDA_SUCCESS;
 }

@@ -3,18 +3,21 @@
 #include "device.cuh"
 
 /* What the fake has of this file. */
-#define FAKE_CUDA_TEST_KERNELS                                                                                         \
-  FAKE_CUDA_TEST_KERNEL(test_scale)                                                                                    \
-  FAKE_CUDA_TEST_KERNEL(test_indices)                                                                                  \
-  FAKE_CUDA_TEST_KERNEL(test_reverse)                                                                                  \
-  FAKE_CUDA_TEST_KERNEL(test_reverse_without_barrier)                                                                  \
-  FAKE_CUDA_TEST_KERNEL(test_reverse_dynamic)                                                                          \
-  FAKE_CUDA_TEST_KERNEL(test_unwritten_shared)                                                                         \
-  FAKE_CUDA_TEST_KERNEL(test_diverging)                                                                                \
-  FAKE_CUDA_TEST_KERNEL(test_cp_async)                                                                                 \
-  FAKE_CUDA_TEST_KERNEL(test_warp_sum)                                                                                 \
-  FAKE_CUDA_TEST_KERNEL(test_many_barriers)                                                                            \
-  FAKE_CUDA_TEST_KERNEL(test_order)
+#define FAKE_CUDA_TEST_KERNELS                        \
+  FAKE_CUDA_TEST_KERNEL(test_scale)                   \
+  FAKE_CUDA_TEST_KERNEL(test_indices)                 \
+  FAKE_CUDA_TEST_KERNEL(test_reverse)                 \
+  FAKE_CUDA_TEST_KERNEL(test_reverse_without_barrier) \
+  FAKE_CUDA_TEST_KERNEL(test_reverse_dynamic)         \
+  FAKE_CUDA_TEST_KERNEL(test_unwritten_shared)        \
+  FAKE_CUDA_TEST_KERNEL(test_diverging)               \
+  FAKE_CUDA_TEST_KERNEL(test_cp_async)                \
+  FAKE_CUDA_TEST_KERNEL(test_warp_sum)                \
+  FAKE_CUDA_TEST_KERNEL(test_many_barriers)           \
+  FAKE_CUDA_TEST_KERNEL(test_order)                   \
+  FAKE_CUDA_TEST_KERNEL(test_write_at)                \
+  FAKE_CUDA_TEST_KERNEL(test_write_shared_at)         \
+  FAKE_CUDA_TEST_KERNEL(test_cp_async_wrong)
 
 struct test_scale_args {
   const float *from;
@@ -41,16 +44,11 @@ extern "C" __global__ void test_indices(int *to) {
 template <int N> __device__ void reverse(float *data, bool with_barrier) {
   __shared__ float tile[N];
   tile[threadIdx.x] = data[threadIdx.x];
-  if (with_barrier)
-    __syncthreads();
+  if (with_barrier) __syncthreads();
   data[threadIdx.x] = tile[N - 1 - threadIdx.x];
 }
-extern "C" __global__ void test_reverse(float *data) {
-  reverse<256>(data, true);
-}
-extern "C" __global__ void test_reverse_without_barrier(float *data) {
-  reverse<256>(data, false);
-}
+extern "C" __global__ void test_reverse(float *data) { reverse<256>(data, true); }
+extern "C" __global__ void test_reverse_without_barrier(float *data) { reverse<256>(data, false); }
 extern "C" __global__ void test_reverse_dynamic(float *data) {
   TB_DYNAMIC_SHARED(float, tile);
   tile[threadIdx.x] = data[threadIdx.x];
@@ -70,8 +68,7 @@ extern "C" __global__ void test_unwritten_shared(float *to) {
 
 /* The first `leaving` threads return, the others wait for them. */
 extern "C" __global__ void test_diverging(unsigned leaving) {
-  if (threadIdx.x < leaving)
-    return;
+  if (threadIdx.x < leaving) return;
   __syncthreads();
 }
 
@@ -91,8 +88,7 @@ extern "C" __global__ void test_cp_async(const float *from, float *to, unsigned 
 /* Each warp's sum of its lanes' values, to all lanes. */
 extern "C" __global__ void test_warp_sum(float *data) {
   float sum = data[threadIdx.x];
-  for (int distance = 16; distance > 0; distance /= 2)
-    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   data[threadIdx.x] = sum;
 }
 
@@ -111,6 +107,20 @@ extern "C" __global__ void test_many_barriers(float *data, int rounds) {
 }
 
 /* In which order the threads of the one block came: to[0] counts from 0, their numbers follow. */
-extern "C" __global__ void test_order(int *to) {
-  to[1 + to[0]++] = (int)threadIdx.x;
+extern "C" __global__ void test_order(int *to) { to[1 + to[0]++] = (int)threadIdx.x; }
+
+/* Writes one element of global memory, or of shared memory: in bounds or not. */
+extern "C" __global__ void test_write_at(float *to, long index) { to[index] = 1; }
+extern "C" __global__ void test_write_shared_at(long index) {
+  TB_DYNAMIC_SHARED(float, dynamic);
+  dynamic[index] = 1;
+}
+
+/* cp.async to what is no shared memory, or from a misaligned address. */
+extern "C" __global__ void test_cp_async_wrong(const float *from, float *to) {
+  __shared__ float4 tile;
+  if (to)
+    tb_cpu_cp_async(to, from, 4, 4);
+  else
+    tb_cpu_cp_async(&tile, from + 1, 16, 16);
 }

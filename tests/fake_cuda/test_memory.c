@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory of the fake driver: capacity, poison, bounds, pinning, life. */
+#include "test_context.h"
+
+#include <math.h>
+#include <string.h>
+
+static void memory_runs_out(void **state) {
+  (void)state;
+  size_t free_bytes, total;
+  OK(cuMemGetInfo(&free_bytes, &total));
+  assert_int_equal(free_bytes, total);
+  CUdeviceptr small = new_memory(1000), big;
+  OK(cuMemGetInfo(&free_bytes, &total));
+  assert_int_equal(free_bytes, total - 1000);
+  assert_int_equal(cuMemAlloc(&big, free_bytes + 1), CUDA_ERROR_OUT_OF_MEMORY);
+  OK(cuMemFree(small));
+  OK(cuMemGetInfo(&free_bytes, &total));
+  assert_int_equal(free_bytes, total);
+  assert_int_equal(cuMemFree(small), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void fresh_memory_is_nan(void **state) {
+  (void)state;
+  float numbers[3];
+  double wide[3];
+  CUdeviceptr p = new_memory(sizeof wide);
+  OK(cuMemcpyDtoH(numbers, p, sizeof numbers));
+  OK(cuMemcpyDtoH(wide, p, sizeof wide));
+  const float *pinned = new_pinned(3);
+  for (int i = 0; i < 3; i++) {
+    assert_true(isnan(numbers[i]));
+    assert_true(isnan(wide[i]));
+    assert_true(isnan(pinned[i]));
+  }
+}
+
+static void copies_that_leave_an_allocation_are_refused(void **state) {
+  (void)state;
+  enum { BYTES = 64 };
+  char *pinned = (char *)new_pinned(BYTES / sizeof(float)), pageable[2 * BYTES];
+  CUdeviceptr p = new_memory(BYTES), other = new_memory(BYTES);
+  memset(pageable, 0, sizeof pageable);
+  OK(cuMemcpyHtoDAsync(p, pinned, BYTES, NULL));
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_PAGEABLE_COPIES), 0);
+  OK(cuMemcpyHtoDAsync(p, pageable, BYTES, NULL));
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_PAGEABLE_COPIES), 1);
+  assert_int_equal(cuMemcpyHtoDAsync(p + 1, pinned, BYTES, NULL), CUDA_ERROR_INVALID_VALUE);
+  assert_int_equal(cuMemcpyHtoDAsync(p, pinned + 1, BYTES, NULL), CUDA_ERROR_INVALID_VALUE);
+  assert_int_equal(cuMemcpyHtoDAsync(p, pageable, 2 * BYTES, NULL), CUDA_ERROR_INVALID_VALUE);
+  assert_int_equal(cuMemcpyDtoHAsync(pinned, p + BYTES, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+  assert_int_equal(cuMemcpyDtoHAsync((void *)other, p, BYTES, NULL), CUDA_ERROR_INVALID_VALUE);
+  assert_int_equal(cuMemcpyHtoDAsync((CUdeviceptr)pageable, pinned, BYTES, NULL), CUDA_ERROR_INVALID_VALUE);
+  assert_int_equal(cuMemsetD8Async(p, 0, BYTES + 1, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void rows_are_copied_by_their_pitches(void **state) {
+  (void)state;
+  enum { ROWS = 5, WIDTH = 6, DEVICE_PITCH = 16, HOST_PITCH = 9 };
+  char *host = (char *)new_pinned(100), back[ROWS * DEVICE_PITCH];
+  for (int i = 0; i < ROWS * HOST_PITCH; i++) host[i] = (char)i;
+  CUdeviceptr device = new_memory(ROWS * DEVICE_PITCH);
+  CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = host,
+                        .srcPitch = HOST_PITCH,
+                        .srcXInBytes = 2,
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstDevice = device,
+                        .dstPitch = DEVICE_PITCH,
+                        .dstY = 1,
+                        .WidthInBytes = WIDTH,
+                        .Height = ROWS - 1};
+  OK(cuMemcpy2DAsync(&copy, NULL));
+  OK(cuMemcpyDtoH(back, device, sizeof back));
+  for (int row = 1; row < ROWS; row++)
+    for (int x = 0; x < WIDTH; x++) assert_int_equal(back[row * DEVICE_PITCH + x], (row - 1) * HOST_PITCH + x + 2);
+  copy.Height = ROWS; /* one row too many for the device */
+  assert_int_equal(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
+  copy.Height = 2;
+  copy.srcPitch = WIDTH - 1;
+  assert_int_equal(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void memory_that_work_awaits_must_stay(void **state) {
+  (void)state;
+  for (int by_kernel = 0; by_kernel < 2; by_kernel++) {
+    const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+    CUdeviceptr p = new_memory(40);
+    if (by_kernel)
+      OK(launch_scale(p, p, 10, 1, NULL));
+    else
+      OK(cuMemsetD8Async(p, 0, 1, NULL));
+    assert_int_equal(cuMemFree(p), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES) - misuses, 1);
+    assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    renew_context();
+  }
+}
+
+static void registered_memory_is_pinned_until_it_is_not(void **state) {
+  (void)state;
+  static char memory[4096];
+  CUdeviceptr p = new_memory(sizeof memory);
+  unsigned type = 0;
+  const uint64_t before = fake_cuda_get(FAKE_CUDA_PAGEABLE_COPIES);
+  OK(cuMemHostRegister(memory, sizeof memory, 0));
+  assert_int_equal(cuMemHostRegister(memory + 100, 8, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  OK(cuMemcpyHtoDAsync(p, memory, sizeof memory, NULL));
+  OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)memory));
+  assert_int_equal(type, CU_MEMORYTYPE_HOST);
+  OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 5));
+  assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
+  OK(cuCtxSynchronize());
+  OK(cuMemHostUnregister(memory));
+  assert_int_equal(cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  assert_int_equal(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)memory),
+                   CUDA_ERROR_INVALID_VALUE);
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_PAGEABLE_COPIES), before);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(memory_runs_out),
+      TEST(fresh_memory_is_nan),
+      TEST(copies_that_leave_an_allocation_are_refused),
+      TEST(rows_are_copied_by_their_pitches),
+      TEST(memory_that_work_awaits_must_stay),
+      TEST(registered_memory_is_pinned_until_it_is_not),
+  };
+  return cmocka_run_group_tests_name("fake_cuda_memory", tests, NULL, NULL);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The fake driver in its process: fork, threads, settings from the environment, several devices, sanitizers. */
+#include "test_context.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void a_child_of_fork_has_no_driver(void **state) {
+  (void)state;
+  const pid_t child = fork();
+  if (child == 0) {
+    CUdeviceptr p;
+    int count;
+    _exit(cuInit(0) == CUDA_ERROR_NOT_INITIALIZED && cuMemAlloc(&p, 1) == CUDA_ERROR_NOT_INITIALIZED &&
+                  cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED
+              ? 0
+              : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void *scale_many_times(void *argument) {
+  (void)argument;
+  enum { COUNT = 500, ROUNDS = 100 };
+  cuCtxPushCurrent(context);
+  CUstream stream = new_stream();
+  float *host = new_pinned(COUNT);
+  CUdeviceptr p = new_memory(COUNT * sizeof(float));
+  intptr_t wrong = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    for (int i = 0; i < COUNT; i++) host[i] = (float)(i + round);
+    wrong += cuMemcpyHtoDAsync(p, host, COUNT * sizeof(float), stream) != CUDA_SUCCESS;
+    wrong += launch_scale(p, p, COUNT, 3, stream) != CUDA_SUCCESS;
+    wrong += cuMemcpyDtoHAsync(host, p, COUNT * sizeof(float), stream) != CUDA_SUCCESS;
+    wrong += cuStreamSynchronize(stream) != CUDA_SUCCESS;
+    for (int i = 0; i < COUNT; i++) wrong += host[i] != 3 * (float)(i + round);
+  }
+  cuCtxPopCurrent(NULL);
+  return (void *)wrong;
+}
+
+static void threads_may_share_a_context(void **state) {
+  (void)state;
+  enum { WORKERS = 8 };
+  pthread_t workers[WORKERS];
+  for (int i = 0; i < WORKERS; i++) assert_int_equal(pthread_create(&workers[i], NULL, scale_many_times, NULL), 0);
+  for (int i = 0; i < WORKERS; i++) {
+    void *wrong;
+    assert_int_equal(pthread_join(workers[i], &wrong), 0);
+    assert_ptr_equal(wrong, NULL);
+  }
+}
+
+static void every_function_that_tileblas_calls_is_there(void **state) {
+  (void)state;
+#define TEXT(name) #name
+#define TB_CUDA(name) assert_non_null(dlsym(RTLD_DEFAULT, TEXT(name)));
+#include "cuda_driver.def"
+#undef TB_CUDA
+}
+
+/* ---- settings: each in a process of its own, for they are read once ---- */
+
+/* Memory of one device is used from another: not at all, then by a copy between peers, then by a kernel that may. */
+static int use_two_devices(void) {
+  CUcontext other;
+  CUdeviceptr here, there;
+  float value = 5;
+  OK(cuMemAlloc(&here, sizeof value));
+  OK(cuMemcpyHtoD(here, &value, sizeof value));
+  OK(cuDevicePrimaryCtxRetain(&other, 1));
+  OK(cuCtxPushCurrent(other));
+  OK(cuMemAlloc(&there, sizeof value));
+  const CUresult foreign_copy = cuMemcpyDtoDAsync(there, here, sizeof value, NULL);
+  OK(cuMemcpyPeerAsync(there, other, here, context, sizeof value, NULL));
+  OK(cuCtxEnablePeerAccess(context, 0));
+  OK(cuModuleLoadData(&module, &image));
+  OK(launch_scale(here, there, 1, 2, NULL));
+  OK(cuMemcpyDtoH(&value, there, sizeof value));
+  OK(cuCtxPopCurrent(NULL));
+  OK(cuModuleLoadData(&module, &image));
+  OK(launch_scale(there, here, 1, 2, NULL)); /* peer access has a direction */
+  const CUresult foreign_kernel = cuStreamSynchronize(NULL);
+  return !(foreign_copy == CUDA_ERROR_INVALID_VALUE && value == 10 && foreign_kernel == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* What this program does as its own child. Gives the exit status. */
+static int child(const char *what) {
+  CUdeviceptr p, q;
+  if (!strcmp(what, "init")) return (int)cuInit(0);
+  if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxPushCurrent(context)) return 1;
+  if (!strcmp(what, "allocate twice")) return cuMemAlloc(&p, 8) ? 2 : (int)cuMemAlloc(&q, 8);
+  if (!strcmp(what, "allocate 1000")) return (int)cuMemAlloc(&p, 1000);
+  if (!strcmp(what, "attributes")) {
+    int count, sms, major, minor, shared;
+    return cuDeviceGetCount(&count) || cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1) ||
+           cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 1) ||
+           cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 1) ||
+           cuDeviceGetAttribute(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 1) || count != 2 ||
+           sms != 46 || major != 7 || minor != 5 || shared != 65536;
+  }
+  if (!strcmp(what, "order")) { /* 1: at once; 0: not yet */
+    unsigned char *host;
+    if (cuMemAlloc(&p, 1) || cuMemHostAlloc((void **)&host, 1, 0)) return 2;
+    *host = 9;
+    if (cuMemsetD8Async(p, 1, 1, NULL) || cuMemcpyDtoHAsync(host, p, 1, NULL)) return 3;
+    return *host == 1;
+  }
+  if (!strcmp(what, "misuse")) return cuMemAlloc(&p, 4) || cuMemsetD8Async(p, 0, 4, NULL) || cuMemFree(p);
+  if (!strcmp(what, "two devices")) return use_two_devices();
+  OK(cuModuleLoadData(&module, &image));
+  if (!strcmp(what, "write past the end")) { /* of device memory */
+    long index = 4;
+    void *parameters[] = {&p, &index};
+    OK(cuMemAlloc(&p, 4 * sizeof(float)));
+    OK(launch("test_write_at", 1, 1, 0, NULL, parameters));
+    return cuStreamSynchronize(NULL) || cuMemFree(p) || fake_cuda_get(FAKE_CUDA_MISUSES);
+  }
+  if (!strcmp(what, "write past shared memory")) {
+    long index = 4;
+    void *parameters[] = {&index};
+    OK(launch("test_write_shared_at", 1, 1, 4 * sizeof(float), NULL, parameters));
+    return (int)cuStreamSynchronize(NULL);
+  }
+  return 100;
+}
+
+/* Runs this program with the setting ("NAME=value ...") and gives its exit status, or minus the signal that ended it.
+ */
+static int run_child(const char *what, const char *settings) {
+  fflush(NULL);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    char text[300], *rest;
+    snprintf(text, sizeof text, "%s", settings);
+    for (char *one = strtok_r(text, " ", &rest); one; one = strtok_r(NULL, " ", &rest)) putenv(one);
+    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO); /* what is provoked here need not be read */
+    execl("/proc/self/exe", "test_process", what, (char *)NULL);
+    _exit(99);
+  }
+  int status;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static void settings_come_from_the_environment(void **state) {
+  (void)state;
+  assert_int_equal(run_child("init", ""), CUDA_SUCCESS);
+  assert_int_equal(run_child("init", "FAKE_CUDA_DEVICES=0"), CUDA_ERROR_NO_DEVICE);
+  assert_int_equal(
+      run_child("attributes", "FAKE_CUDA_DEVICES=2 FAKE_CUDA_SMS=46 FAKE_CUDA_CC=7.5 FAKE_CUDA_SHARED_MEMORY=65536"),
+      0);
+  assert_int_equal(run_child("allocate 1000", "FAKE_CUDA_MEMORY=1000"), CUDA_SUCCESS);
+  assert_int_equal(run_child("allocate 1000", "FAKE_CUDA_MEMORY=999"), CUDA_ERROR_OUT_OF_MEMORY);
+  assert_int_equal(run_child("order", "FAKE_CUDA_ORDER=lazy"), 0);
+  assert_int_equal(run_child("order", "FAKE_CUDA_ORDER=eager"), 1);
+  assert_int_equal(run_child("misuse", ""), 1);
+  assert_int_equal(run_child("misuse", "FAKE_CUDA_MISUSE=abort"), -SIGABRT);
+}
+
+static void failures_come_from_the_environment(void **state) {
+  (void)state;
+  assert_int_equal(run_child("init", "FAKE_CUDA_FAIL=cuInit:1:100"), 100);
+  assert_int_equal(run_child("allocate twice", "FAKE_CUDA_FAIL=cuMemAlloc:1:2"), 2);
+  assert_int_equal(run_child("allocate twice", "FAKE_CUDA_FAIL=cuMemAlloc:2:CUDA_ERROR_INVALID_HANDLE"), 400 % 256);
+  assert_int_equal(run_child("allocate twice", "FAKE_CUDA_FAIL=cuMemAlloc:3"), 0);
+  assert_int_equal(run_child("allocate twice", "FAKE_CUDA_FAIL=cuMemFree:1,cuMemAlloc_v2:2:77:sticky"), 77);
+}
+
+static void settings_that_make_no_sense_end_the_process(void **state) {
+  (void)state;
+  static const char *const wrong[] = {"FAKE_CUDA_FAIL=cuMemAloc:1",
+                                      "FAKE_CUDA_FAIL=cuMemAlloc",
+                                      "FAKE_CUDA_FAIL=cuMemAlloc:x",
+                                      "FAKE_CUDA_FAIL=cuMemAlloc:1:oops",
+                                      "FAKE_CUDA_FAIL=cuMemAlloc:1:2:stick",
+                                      "FAKE_CUDA_FAIL=cuMemAlloc:1:2:async",
+                                      "FAKE_CUDA_ORDER=lasy",
+                                      "FAKE_CUDA_ORDER=random",
+                                      "FAKE_CUDA_DEVICES=two",
+                                      "FAKE_CUDA_MEMORY=1G",
+                                      "FAKE_CUDA_CC=9",
+                                      "FAKE_CUDA_MISUSE=1"};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) assert_int_equal(run_child("init", wrong[i]), -SIGABRT);
+}
+
+/* AddressSanitizer stops the process at the write itself; without it the guard behind the memory tells at the free. */
+static void a_kernel_that_leaves_its_memory_is_noticed(void **state) {
+  (void)state;
+  assert_int_equal(run_child("write past the end", ""), 1);
+#ifdef __SANITIZE_ADDRESS__
+  assert_int_equal(run_child("write past shared memory", ""), 1);
+#endif
+}
+
+static void a_device_keeps_its_memory_to_itself(void **state) {
+  (void)state;
+  assert_int_equal(run_child("two devices", "FAKE_CUDA_DEVICES=2"), 0);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1) return child(argv[1]);
+  const struct CMUnitTest tests[] = {
+      TEST(a_child_of_fork_has_no_driver),
+      TEST(threads_may_share_a_context),
+      TEST(every_function_that_tileblas_calls_is_there),
+      TEST(settings_come_from_the_environment),
+      TEST(failures_come_from_the_environment),
+      TEST(settings_that_make_no_sense_end_the_process),
+      TEST(a_kernel_that_leaves_its_memory_is_noticed),
+      TEST(a_device_keeps_its_memory_to_itself),
+  };
+  return cmocka_run_group_tests_name("fake_cuda_process", tests, NULL, NULL);
+}
