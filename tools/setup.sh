@@ -123,7 +123,8 @@ tb_nvcc_works() {
 tb_find_nvcc() {
   local candidate wheel=$PWD/$tb_nvcc_dir/nvidia/cu13/bin/nvcc
   tb_nvcc=
-  for candidate in "$(command -v nvcc || true)" "${CUDA_HOME:-/nonexistent}/bin/nvcc" /usr/local/cuda/bin/nvcc "$wheel"; do
+  for candidate in "$(command -v nvcc || true)" "${CUDA_HOME:-/nonexistent}/bin/nvcc" /usr/local/cuda/bin/nvcc \
+    "$wheel"; do
     if tb_nvcc_works "$candidate"; then
       tb_nvcc=$candidate
       break
@@ -145,7 +146,7 @@ tb_fetch_nvcc() {
   for part in cuda-nvcc cuda-crt nvvm cuda-runtime cuda-cccl; do
     wheels+=("nvidia-$part==13.0.*")
   done
-  tb_say "No CUDA compiler here: fetching NVIDIA's from PyPI into $tb_nvcc_dir (100 MB, once; the log is build/nvcc.log)"
+  tb_say "No CUDA compiler here: fetching NVIDIA's from PyPI into $tb_nvcc_dir (100 MB, once; see build/nvcc.log)"
   rm -rf "$tb_nvcc_dir"
   tb_pip build/nvcc.log --target "$tb_nvcc_dir" "${wheels[@]}" || return 0
   if tb_nvcc_works "$1"; then

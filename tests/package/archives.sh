@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# CPack's .deb and .tar.gz hold the same files, at the places where each belongs, and the library in them is the one built.
+# CPack's .deb and .tar.gz hold the same files, at the places where each belongs, and the library in them is the one
+# built.
 . "$(dirname "$0")/common.sh"
 skip_if_sanitized "an instrumented library is not packaged"
 command -v cpack >/dev/null || skip "no cpack"

@@ -39,7 +39,8 @@ by_cc() {
     run "$how: $client" "$work/$client" "$folder"
   done
   needs "$work/client" | grep -q '^libopenblas' || fail "$how: cblas_saxpy is not from OpenBLAS"
-  ! needs "$work/client_sgemm_only" | grep -q -E '^lib(open|c)?blas' || fail "$how: drags in a BLAS that the program does not call"
+  ! needs "$work/client_sgemm_only" | grep -q -E '^lib(open|c)?blas' ||
+    fail "$how: drags in a BLAS that the program does not call"
 }
 
 for linker in bfd gold lld; do
