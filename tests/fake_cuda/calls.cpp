@@ -2,6 +2,7 @@
 /* The entry of every driver function, the failures it injects, and fake_cuda.h. See calls.h. */
 #include "calls.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
@@ -35,7 +36,8 @@ struct Failure {
 };
 
 std::mutex driver_lock;
-uint64_t calls_ever[FUNCTION_COUNT], calls_at_reset[FUNCTION_COUNT];
+std::atomic<uint64_t> calls_ever[FUNCTION_COUNT]; /* counted without the lock, in children of fork too */
+uint64_t calls_at_reset[FUNCTION_COUNT];
 std::vector<Failure> &failures() { /* a function, for the environment is read by a constructor */
   static std::vector<Failure> *const list = new std::vector<Failure>;
   return *list;
@@ -48,6 +50,17 @@ bool forked() {
   const pid_t p = owner;
   return p != 0 && p != getpid();
 }
+
+/* For fake_cuda.h, which a child of fork may ask too: the lock may have been held then by a thread that it lacks. */
+class ControlLock {
+public:
+  ControlLock() {
+    if (!forked()) lock_ = std::unique_lock<std::mutex>(driver_lock);
+  }
+
+private:
+  std::unique_lock<std::mutex> lock_;
+};
 
 /* Index of a name, with or without _v2 and the like; -1 when unknown. */
 int find_function(const char *name) {
@@ -111,8 +124,7 @@ void misuse(const char *format, ...) {
 }
 
 /* Whether this call is to fail now; an asynchronous failure is left for the operation instead. */
-bool Call::find_pending_failure(Fn function) {
-  const uint64_t call = calls_ever[static_cast<size_t>(function)];
+bool Call::find_pending_failure(Fn function, uint64_t call) {
   for (auto f = failures().begin(); f != failures().end(); ++f) {
     if (f->function != function || (f->call && f->call != call)) continue;
     const Failure found = *f;
@@ -132,13 +144,13 @@ bool Call::find_pending_failure(Fn function) {
 }
 
 Call::Call(Fn function) {
+  const uint64_t number = ++calls_ever[static_cast<size_t>(function)];
   if (forked()) { /* before the lock, which another thread of the parent may have held */
     status = CUDA_ERROR_NOT_INITIALIZED;
     return;
   }
   lock_ = std::unique_lock<std::mutex>(driver_lock);
   const Need need = FUNCTIONS[static_cast<size_t>(function)].need;
-  calls_ever[static_cast<size_t>(function)]++;
   const bool initialised = driver().initialised;
   const std::shared_ptr<Context> current = initialised ? current_context() : nullptr;
   context = current.get(); /* the driver's table keeps it alive under the lock */
@@ -151,7 +163,7 @@ Call::Call(Fn function) {
   } else if (lost != CUDA_SUCCESS && function != Fn::cuGetErrorName && function != Fn::cuGetErrorString) {
     status = lost;
     release_anyway = true;
-  } else if (find_pending_failure(function)) {
+  } else if (find_pending_failure(function, number)) {
     release_anyway = true;
   } else if (need == Need::CONTEXT && context->error != CUDA_SUCCESS) {
     status = context->error;
@@ -178,7 +190,7 @@ CUresult cuInit(unsigned flags) {
 /* ---- fake_cuda.h ---- */
 
 int fake_cuda_fail(const char *function, unsigned long nth, int code, unsigned flags) {
-  const std::lock_guard<std::mutex> lock(driver_lock);
+  const ControlLock lock;
   const int i = find_function(function);
   if (i < 0 || code == CUDA_SUCCESS || ((flags & FAKE_CUDA_ASYNC) && !enqueues(static_cast<Fn>(i)))) return -1;
   failures().push_back({static_cast<Fn>(i), nth ? calls_ever[i] + nth : 0, static_cast<CUresult>(code), flags});
@@ -186,20 +198,20 @@ int fake_cuda_fail(const char *function, unsigned long nth, int code, unsigned f
 }
 
 void fake_cuda_clear_failures(void) {
-  const std::lock_guard<std::mutex> lock(driver_lock);
+  const ControlLock lock;
   failures().clear();
   lost = CUDA_SUCCESS;
 }
 
 uint64_t fake_cuda_calls(const char *function) {
-  const std::lock_guard<std::mutex> lock(driver_lock);
+  const ControlLock lock;
   const int i = find_function(function);
   return i < 0 ? 0 : calls_ever[i] - calls_at_reset[i];
 }
 
 void fake_cuda_reset_calls(void) {
-  const std::lock_guard<std::mutex> lock(driver_lock);
-  memcpy(calls_at_reset, calls_ever, sizeof calls_ever);
+  const ControlLock lock;
+  std::copy(std::begin(calls_ever), std::end(calls_ever), calls_at_reset);
 }
 
 const char *fake_cuda_function(size_t i) { return i < FUNCTION_COUNT ? FUNCTIONS[i].name : nullptr; }
@@ -243,17 +255,17 @@ static uint64_t count_now(fake_cuda_count what) {
 }
 
 uint64_t fake_cuda_get(enum fake_cuda_count what) {
-  const std::lock_guard<std::mutex> lock(driver_lock);
+  const ControlLock lock;
   return count_now(what);
 }
 
 void fake_cuda_set_order(enum fake_cuda_order order, uint64_t seed) {
-  const std::lock_guard<std::mutex> lock(driver_lock);
+  const ControlLock lock;
   driver().order = order;
   driver().random_state = seed;
 }
 
 void fake_cuda_set_shuffle(uint64_t seed) {
-  const std::lock_guard<std::mutex> lock(driver_lock);
+  const ControlLock lock;
   set_shuffle(seed);
 }

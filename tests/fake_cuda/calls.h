@@ -39,7 +39,7 @@ public:
   CUresult after_release(CUresult result) const { return status != CUDA_SUCCESS ? status : result; }
 
 private:
-  bool find_pending_failure(Fn function);
+  bool find_pending_failure(Fn function, uint64_t call);
   std::unique_lock<std::mutex> lock_;
 };
 

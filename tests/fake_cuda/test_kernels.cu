@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Small kernels with which the fake driver proves itself in tests/unit/test_fake_cuda.c. CPU only. */
+/* Small kernels with which the fake driver proves itself in test_*.c. CPU only. */
 #include "device.cuh"
 
 /* What the fake has of this file. */

@@ -6,27 +6,12 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static void a_child_of_fork_has_no_driver(void **state) {
-  (void)state;
-  const pid_t child = fork();
-  if (child == 0) {
-    CUdeviceptr p;
-    int count;
-    _exit(cuInit(0) == CUDA_ERROR_NOT_INITIALIZED && cuMemAlloc(&p, 1) == CUDA_ERROR_NOT_INITIALIZED &&
-                  cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED
-              ? 0
-              : 1);
-  }
-  int status;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
 
 static void *scale_many_times(void *argument) {
   (void)argument;
@@ -58,6 +43,33 @@ static void threads_may_share_a_context(void **state) {
     assert_int_equal(pthread_join(workers[i], &wrong), 0);
     assert_ptr_equal(wrong, NULL);
   }
+}
+
+static bool child_has_no_driver(void) {
+  const pid_t child = fork();
+  if (child == 0) {
+    CUdeviceptr p;
+    int count;
+    alarm(60);
+    const uint64_t calls = fake_cuda_calls("cuInit"); /* can be asked, and still counts */
+    if (cuInit(0) != CUDA_ERROR_NOT_INITIALIZED || fake_cuda_calls("cuInit") != calls + 1) _exit(1);
+    if (cuMemAlloc(&p, 1) != CUDA_ERROR_NOT_INITIALIZED) _exit(2);
+    _exit(cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 3);
+  }
+  int status;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Also when another thread is inside the driver at that moment. */
+static void a_child_of_fork_has_no_driver(void **state) {
+  (void)state;
+  pthread_t worker;
+  void *wrong;
+  assert_true(child_has_no_driver());
+  assert_int_equal(pthread_create(&worker, NULL, scale_many_times, NULL), 0);
+  for (int i = 0; i < 20; i++) assert_true(child_has_no_driver());
+  assert_int_equal(pthread_join(worker, &wrong), 0);
+  assert_ptr_equal(wrong, NULL);
 }
 
 static void every_function_that_tileblas_calls_is_there(void **state) {
