@@ -24,13 +24,18 @@ void tst_library_open(struct tst_library *library);
 void tst_library_close(struct tst_library *library);
 
 /*
- * One product that takes several blocks, tiles and chunks of k (with a small memory limit), with beta = 2 and whole
- * numbers: committing twice, not at all, or to the wrong place gives other numbers. Prints what is wrong and returns
- * false.
+ * One product of a shape that the seed picks, three in turn, with beta = 2 and whole numbers: committing twice, not at
+ * all, or to the wrong place gives other numbers. With the memory limit below, the shapes take several blocks, tiles
+ * and chunks of k. Prints what is wrong and returns false.
  */
+#define TST_PIECES_LIMIT "178K"
 bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed);
 
-/* Prints what the library left in the fake driver, if anything, and returns false. */
-bool tst_nothing_left(const struct tst_fake *fake);
+/*
+ * Prints what the library left in the fake driver, if anything, and returns false. `context_died`: the library could
+ * not enter its context any more, so that what lived there went with the context itself, which must be released all the
+ * same.
+ */
+bool tst_nothing_left(const struct tst_fake *fake, bool context_died);
 
 #endif

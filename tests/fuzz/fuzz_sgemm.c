@@ -74,11 +74,12 @@ static const struct tst_symbol *random_problem(struct tst_problem *p, uint64_t *
   return symbol;
 }
 
-/* Half of the calls without a limit; the rest with room for little or for a good part. */
+/* Half of the calls without a limit; the rest with room for the least pieces (128 x 128 of C, 256 of k) or a good part
+ * more. */
 static void random_limit(uint64_t *rng) {
   char text[32] = "0";
   if (tst_random_below(rng, 2))
-    snprintf(text, sizeof text, "%lld", (long long)(100 + tst_random_below(rng, 900)) << 10);
+    snprintf(text, sizeof text, "%lld", (long long)(340 + tst_random_below(rng, 900)) << 10);
   assert_int_equal(tileblas_option_set("TILEBLAS_MEMORY_LIMIT", text), 0);
 }
 

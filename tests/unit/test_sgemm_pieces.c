@@ -101,13 +101,13 @@ static void pieces_in_k(void **state) {
   (void)state;
   for (int variant = 0; variant < 18; variant += 5) {
     check_pieces(problem(variant, 60, 50, 2500), 400 << 10, 2);
-    check_pieces(problem(variant, 33, 65, 1111), 128 << 10, 3);
+    check_pieces(problem(variant, 33, 65, 1111), 200 << 10, 5);
   }
 }
 
 static void pieces_in_all_three(void **state) {
   (void)state;
-  for (int variant = 0; variant < 18; variant += 7) check_pieces(problem(variant, 300, 290, 260), 200 << 10, 2 * 2 * 2);
+  for (int variant = 0; variant < 18; variant += 7) check_pieces(problem(variant, 150, 140, 600), 400 << 10, 2 * 2 * 3);
 }
 
 /* C's tiles of a large block, with few enough operations to run on a CPU. */
@@ -123,9 +123,9 @@ static void more_tiles_than_staging(void **state) {
  */
 static void the_limit_is_kept(void **state) {
   (void)state;
-  const long long limits[] = {100 << 10, 300 << 10, 1 << 20};
+  const long long limits[] = {200 << 10, 300 << 10, 1 << 20};
   for (int i = 0; i < 3; i++) {
-    struct tst_problem p = problem(i, 500, 300, 200);
+    struct tst_problem p = problem(i, 300, 200, 100);
     struct tst_operands x;
     uint64_t rng = 1;
     tst_operands_create(&x, &p, TST_INTEGERS, &rng);
@@ -144,7 +144,7 @@ static void same_bits_every_time(void **state) {
   struct tst_operands x;
   uint64_t rng = 23;
   tst_operands_create(&x, &p, TST_SIGNED, &rng);
-  set_limit(128 << 10);
+  set_limit(200 << 10);
   char *first = bits_of_answer(&p, &x);
   expect_same(&p, &x, first, "a second call");
   for (uint64_t seed = 1; fake && seed <= 3; seed++) {
