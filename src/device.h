@@ -11,6 +11,7 @@
 
 #include "kernels.h"
 #include "plan.h"
+#include "pool.h"
 #include "status.h"
 
 /* Launches alternate between this many streams, so that the tail of one tile's blocks overlaps the next tile's head. */
@@ -38,6 +39,7 @@ struct tb_device {
   struct tb_kernels kernels;
   CUstream up, down, compute[TB_COMPUTE_STREAMS];
   struct tb_ring up_ring, down_ring;
+  struct tb_pool *pool;                              /* copies between the program's memory and the rings */
   CUevent uploaded;                                  /* behind the latest panel */
   CUevent drained[TB_COMPUTE_STREAMS];               /* behind the launches that read the operands' buffers */
   CUevent tile_done[TB_TILES_MAX * TB_TILES_MAX];    /* behind each tile's last launch; made when first needed */

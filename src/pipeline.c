@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "copy.h"
 #include "staging.h"
 
 /* A run of columns of a tile on its way down. */
@@ -76,20 +77,14 @@ struct tb_block tb_pipeline_block(const struct tb_gemm *call, const struct tb_pl
 
 /* ---- down: fetch and commit ---- */
 
-/* C = arrived + beta C for some columns of a tile. With beta = 0, C is not read: it need not hold numbers. */
+/* C = arrived + beta C for some columns of a tile. */
 static void commit(const struct pipeline *p, const struct download *w, const float *arrived) {
   int64_t row = w->tile / p->columns, column = w->tile % p->columns;
   struct extent i = tile_rows(p, row), j = tile_columns(p, column);
   const struct tb_gemm *call = p->call;
   int64_t ld = tb_padded(i.size);
   float *c = call->c + p->block.i + i.start + (p->block.j + j.start + w->column) * call->ldc;
-  for (int64_t x = 0; x < w->columns; x++, c += call->ldc, arrived += ld) {
-    if (call->beta == 0) {
-      memcpy(c, arrived, (size_t)i.size * sizeof(float));
-    } else {
-      for (int64_t y = 0; y < i.size; y++) c[y] = arrived[y] + call->beta * c[y];
-    }
-  }
+  tb_copy_commit(p->d->pool, c, call->ldc, call->beta, arrived, ld, i.size, w->columns);
   p->progress->committed_columns[w->tile] += w->columns;
   p->progress->down_bytes += (double)(w->columns * ld) * sizeof(float);
 }

@@ -19,8 +19,8 @@
 #define TB_LD_ELEMS 32
 /* Most tiles along one side of a block. */
 #define TB_TILES_MAX 32
-/* Floats of one pinned staging slot: 2 MiB reach nine tenths of the link's rate. */
-#define TB_SLOT_ELEMS ((int64_t)1 << 19)
+/* Floats of one pinned staging slot: 4 MiB reach nine tenths of the link's rate. */
+#define TB_SLOT_ELEMS ((int64_t)1 << 20)
 
 struct tb_plan {
   int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of the kernels' chunk */

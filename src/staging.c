@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "staging.h"
 
-#include <string.h>
+#include "copy.h"
 
 /* Waits until the copy that last used the ring's next slot is over. */
 static CUresult next_slot(struct tb_ring *ring, int *slot) {
@@ -23,12 +23,7 @@ static CUresult push_columns(struct tb_device *d, struct tb_upload *u, int slot)
   int64_t columns = tb_min(TB_SLOT_ELEMS / u->target_ld, u->columns - u->column);
   const float *from = u->source + u->column * u->source_ld;
   float *to = d->up_ring.slot[slot];
-  if (u->source_ld == u->rows && u->target_ld == u->rows) {
-    memcpy(to, from, (size_t)(columns * u->rows) * sizeof(float));
-  } else {
-    for (int64_t j = 0; j < columns; j++)
-      memcpy(to + j * u->target_ld, from + j * u->source_ld, (size_t)u->rows * sizeof(float));
-  }
+  tb_copy_in(d->pool, to, u->target_ld, from, u->source_ld, u->rows, columns);
   int64_t floats = (columns - 1) * u->target_ld + u->rows;
   TB_TRY(push(d, slot, u->target + (CUdeviceptr)(u->column * u->target_ld) * sizeof(float), floats));
   u->column += columns;
@@ -38,7 +33,7 @@ static CUresult push_columns(struct tb_device *d, struct tb_upload *u, int slot)
 /* A column longer than a slot, a part at a time. */
 static CUresult push_rows(struct tb_device *d, struct tb_upload *u, int slot) {
   int64_t rows = tb_min(TB_SLOT_ELEMS, u->rows - u->row);
-  memcpy(d->up_ring.slot[slot], u->source + u->row + u->column * u->source_ld, (size_t)rows * sizeof(float));
+  tb_copy_in(d->pool, d->up_ring.slot[slot], rows, u->source + u->row + u->column * u->source_ld, rows, rows, 1);
   TB_TRY(push(d, slot, u->target + (CUdeviceptr)(u->row + u->column * u->target_ld) * sizeof(float), rows));
   u->row += rows;
   if (u->row == u->rows) {
