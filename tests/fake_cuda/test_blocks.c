@@ -117,6 +117,20 @@ static void lanes_exchange_values(void **state) {
   }
 }
 
+static void halves_of_a_warp_go_their_own_ways(void **state) {
+  (void)state;
+  float result[THREADS];
+  for (uint64_t seed = 0; seed < 4; seed++) {
+    fake_cuda_set_shuffle(seed);
+    OK(run_on_ramp("test_half_warp_sums", result));
+    for (int i = 0; i < THREADS; i++) {
+      const float sum = (float)(16 * (i / 16 * 16) + 15 * 16 / 2);
+      /* The last lane of a half has none below it, and takes its own value twice like the others. */
+      assert_true(result[i] == (i % 32 < 16 ? 2 * sum : sum));
+    }
+  }
+}
+
 static void shuffling_changes_the_order_and_a_seed_repeats_it(void **state) {
   (void)state;
   int order[4][1 + THREADS];
@@ -172,6 +186,7 @@ int main(void) {
       TEST(asynchronous_copies_land_at_the_wait),
       TEST(asynchronous_copies_to_the_wrong_place_fail_the_launch),
       TEST(lanes_exchange_values),
+      TEST(halves_of_a_warp_go_their_own_ways),
       TEST(shuffling_changes_the_order_and_a_seed_repeats_it),
       TEST(a_launch_costs_little),
   };

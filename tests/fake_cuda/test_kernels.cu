@@ -13,6 +13,7 @@
   FAKE_CUDA_TEST_KERNEL(test_diverging)               \
   FAKE_CUDA_TEST_KERNEL(test_cp_async)                \
   FAKE_CUDA_TEST_KERNEL(test_warp_sum)                \
+  FAKE_CUDA_TEST_KERNEL(test_half_warp_sums)          \
   FAKE_CUDA_TEST_KERNEL(test_many_barriers)           \
   FAKE_CUDA_TEST_KERNEL(test_order)                   \
   FAKE_CUDA_TEST_KERNEL(test_write_at)                \
@@ -89,6 +90,16 @@ extern "C" __global__ void test_cp_async(const float *from, float *to, unsigned 
 extern "C" __global__ void test_warp_sum(float *data) {
   float sum = data[threadIdx.x];
   for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  data[threadIdx.x] = sum;
+}
+
+/* The halves of a warp sum apart, and only the lower half goes on to sum the sums. */
+extern "C" __global__ void test_half_warp_sums(float *data) {
+  const bool upper = threadIdx.x % 32 >= 16;
+  float sum = data[threadIdx.x];
+  for (int distance = 8; distance > 0; distance /= 2)
+    sum += __shfl_xor_sync(upper ? 0xffff0000u : 0x0000ffffu, sum, distance);
+  if (!upper) sum += __shfl_down_sync(0x0000ffffu, sum, 1, 16);
   data[threadIdx.x] = sum;
 }
 

@@ -52,8 +52,8 @@ static void an_event_stands_for_what_was_recorded_when_it_was_waited_for(void **
   unsigned char result;
   OK(cuMemsetD8Async(x, 1, 1, a));
   OK(cuEventRecord(event, a));
+  OK(cuMemsetD8Async(x, 2, 1, a)); /* not part of the event */
   OK(cuStreamWaitEvent(b, event, 0));
-  OK(cuMemsetD8Async(x, 2, 1, a));
   OK(cuEventRecord(event, a)); /* too late for b */
   OK(cuMemcpyDtoDAsync(y, x, 1, b));
   OK(cuStreamSynchronize(b));
