@@ -14,14 +14,14 @@
 #include "07_warp.cuh"
 #include "08_double_buffer.cuh"
 
-#define TB_LADDER_STEP(name, function, title, block_x, block_y, tile_m, tile_n, tile_k, thread_m, thread_n, grid,   \
-                       sizes, work)                                                                                 \
-  static_assert((tile_m) * (tile_n) == 1 || (tile_m) * (tile_n) == (block_x) * (block_y) * (thread_m) * (thread_n), \
-                "the threads of " #name " cover its tile exactly");                                                 \
-  extern "C" __global__ void __launch_bounds__((block_x) * (block_y))                                               \
-      name(const float *__restrict__ A, const float *__restrict__ B, float *__restrict__ C, int m, int n, int k) {  \
-    using namespace teaching;                                                                                       \
-    function(A, B, C, m, n, k);                                                                                     \
+#define TB_LADDER_STEP(name, function, title, block_x, block_y, resident, tile_m, tile_n, tile_k, thread_m, thread_n, \
+                       grid, sizes, work)                                                                             \
+  static_assert((tile_m) * (tile_n) == 1 || (tile_m) * (tile_n) == (block_x) * (block_y) * (thread_m) * (thread_n),   \
+                "the threads of " #name " cover its tile exactly");                                                   \
+  extern "C" __global__ void __launch_bounds__((block_x) * (block_y), resident)                                       \
+      name(const float *__restrict__ A, const float *__restrict__ B, float *__restrict__ C, int m, int n, int k) {    \
+    using namespace teaching;                                                                                         \
+    function(A, B, C, m, n, k);                                                                                       \
   }
 #include "ladder.def"
 #undef TB_LADDER_STEP

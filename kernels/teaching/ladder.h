@@ -47,8 +47,8 @@ struct tb_ladder_counts {
 };
 
 static const struct tb_ladder_step tb_ladder[] = {
-#define TB_LADDER_STEP(name, function, title, block_x, block_y, tile_m, tile_n, tile_k, thread_m, thread_n, grid, \
-                       sizes, work)                                                                               \
+#define TB_LADDER_STEP(name, function, title, block_x, block_y, resident, tile_m, tile_n, tile_k, thread_m, thread_n, \
+                       grid, sizes, work)                                                                             \
   {#name, title, block_x, block_y, tile_m, tile_n, tile_k, thread_m, thread_n, grid, sizes, work},
 #include "ladder.def"
 #undef TB_LADDER_STEP
