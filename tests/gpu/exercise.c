@@ -4,7 +4,9 @@
  * verifies every element. Small on purpose: compute-sanitizer, which slows a kernel a hundredfold, watches it on a real
  * GPU.
  *
- *   exercise [--quick]        --quick: a third of the shapes; status 0: all right, 1: not, 77: no GPU
+ *   exercise [--quick]        --quick: a third of the shapes, most of them by one tile
+ *
+ * Status 0: all right; 1: not; 77: no GPU.
  *
  * Sizes stand below, at and above each tile's edges, for each pair of transposes, with operands that take the vector
  * loads and operands that must take the scalar ones. Each problem is computed in every way there is: by each tile, with
@@ -23,7 +25,8 @@
 
 struct problem {
   int ta, tb, m, n, k;
-  int scalar; /* 1: leading dimensions and addresses that forbid 16-byte loads */
+  int scalar;    /* 1: leading dimensions and addresses that forbid 16-byte loads */
+  int only_tile; /* -1: every tile computes it */
 };
 
 /* One way to compute it. */
@@ -176,7 +179,7 @@ static void run_ways(struct context *ctx, const struct problem *p, const struct 
   int64_t chunks = ceil_div(p->k, tb_sgemm_chunk_k(p->k));
   float *first = NULL;
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    if (ctx->kernels.blocks_per_sm[tile] == 0) continue;
+    if (ctx->kernels.blocks_per_sm[tile] == 0 || (p->only_tile >= 0 && p->only_tile != tile)) continue;
     for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
       struct way way = ways[w];
       way.tile = tile;
@@ -214,7 +217,8 @@ static void run(struct context *ctx, const struct problem *p) {
 }
 
 /* Shapes that stand at the edges of one tile and of the chunks of k; the others compute them too. */
-static void run_shapes(struct context *ctx, const struct tb_tile *t, int ta, int tb, int quick) {
+static void run_shapes(struct context *ctx, int tile, int ta, int tb, int quick) {
+  const struct tb_tile *t = &tb_tiles[tile];
   const int chunk = TB_SGEMM_CHUNK_MIN;
   const int shape[][3] = {
       {t->block_m + 1, t->block_n + 1, 2 * chunk + t->block_k + 5},
@@ -230,7 +234,7 @@ static void run_shapes(struct context *ctx, const struct tb_tile *t, int ta, int
   int shapes = sizeof shape / sizeof shape[0];
   for (int s = 0; s < shapes; s += quick ? 3 : 1) {
     for (int scalar = 0; scalar < 2; scalar++) {
-      struct problem p = {ta, tb, shape[s][0], shape[s][1], shape[s][2], scalar};
+      struct problem p = {ta, tb, shape[s][0], shape[s][1], shape[s][2], scalar, quick && s > 0 ? tile : -1};
       run(ctx, &p);
     }
   }
@@ -249,7 +253,7 @@ int main(int argc, char **argv) {
   printf("%s\n", ctx.gpu.name);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (ctx.kernels.blocks_per_sm[tile] == 0) printf("tile %s: this GPU cannot run it\n", tb_tiles[tile].name);
-    for (int variant = 0; variant < 4; variant++) run_shapes(&ctx, &tb_tiles[tile], variant >> 1, variant & 1, quick);
+    for (int variant = 0; variant < 4; variant++) run_shapes(&ctx, tile, variant >> 1, variant & 1, quick);
   }
   TB_GPU(cuModuleUnload(module));
   tb_gpu_close(&ctx.gpu);
