@@ -43,8 +43,8 @@ std::vector<Failure> &failures() { /* a function, for the environment is read by
   return *list;
 }
 CUresult lost = CUDA_SUCCESS;
-bool ended;                  /* the process is ending */
-std::atomic<pid_t> owner{0}; /* the process that initialised the driver */
+std::atomic<bool> ended{false}; /* the process is ending */
+std::atomic<pid_t> owner{0};    /* the process that initialised the driver */
 
 bool forked() {
   const pid_t p = owner;

@@ -49,9 +49,10 @@ struct Warp {
   alignas(16) char slots[LANES][LANE_SLOT_BYTES];
 };
 
-FiberPool &pool = *new FiberPool; /* never destroyed, and what it holds never lost to a leak checker */
+/* Objects with destructors are never destroyed: another thread may be here while the process ends. */
+FiberPool &pool = *new FiberPool;
 Fiber os_thread;
-Thread threads[MOST_THREADS];
+Thread *const threads = new Thread[MOST_THREADS];
 State states[MOST_THREADS]; /* by number; apart from the threads, for a barrier walks over all of them */
 Thread *order[MOST_THREADS];
 Warp warps[MOST_THREADS / LANES];
@@ -59,7 +60,7 @@ unsigned thread_count, live, at_barrier, cursor;
 const Grid *running;
 void *dynamic_shared;
 size_t dynamic_shared_bytes;
-std::string failure;
+std::string &failure = *new std::string;
 uint64_t blocks_done, shuffle_seed, random_state;
 
 uint64_t random_bits() { /* splitmix64, Steele, Lea and Flood 2014 */

@@ -105,6 +105,27 @@ static int use_two_devices(void) {
   return !(foreign_copy == CUDA_ERROR_INVALID_VALUE && value == 10 && foreign_kernel == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+static void *reverse_for_ever(void *data) {
+  OK(cuCtxPushCurrent(context));
+  CUfunction function = find("test_reverse");
+  for (;;) {
+    cuLaunchKernel(function, 1, 1, 1, THREADS, 1, 1, 0, NULL, data, NULL);
+    cuStreamSynchronize(NULL);
+  }
+  return NULL;
+}
+
+/* The process ends while a thread is inside the driver. */
+static int leave_in_the_middle(void) {
+  static CUdeviceptr data;
+  static void *parameters[] = {&data};
+  pthread_t worker;
+  data = new_memory(THREADS * sizeof(float));
+  if (pthread_create(&worker, NULL, reverse_for_ever, parameters)) return 1;
+  usleep(20000);
+  return 0;
+}
+
 /* What this program does as its own child. Gives the exit status. */
 static int child(const char *what) {
   CUdeviceptr p, q;
@@ -130,6 +151,7 @@ static int child(const char *what) {
   if (!strcmp(what, "misuse")) return cuMemAlloc(&p, 4) || cuMemsetD8Async(p, 0, 4, NULL) || cuMemFree(p);
   if (!strcmp(what, "two devices")) return use_two_devices();
   OK(cuModuleLoadData(&module, &image));
+  if (!strcmp(what, "leave in the middle")) return leave_in_the_middle();
   if (!strcmp(what, "write past the end")) { /* of device memory */
     long index = 4;
     void *parameters[] = {&p, &index};
@@ -214,6 +236,13 @@ static void a_kernel_that_leaves_its_memory_is_noticed(void **state) {
 #endif
 }
 
+/* Without the leak check: it does not look for pointers on the stack that a thread has while it runs a block's fibers.
+ */
+static void a_process_may_end_while_a_thread_works(void **state) {
+  (void)state;
+  for (int i = 0; i < 5; i++) assert_int_equal(run_child("leave in the middle", "ASAN_OPTIONS=detect_leaks=0"), 0);
+}
+
 static void a_device_keeps_its_memory_to_itself(void **state) {
   (void)state;
   assert_int_equal(run_child("two devices", "FAKE_CUDA_DEVICES=2"), 0);
@@ -229,6 +258,7 @@ int main(int argc, char **argv) {
       TEST(failures_come_from_the_environment),
       TEST(settings_that_make_no_sense_end_the_process),
       TEST(a_kernel_that_leaves_its_memory_is_noticed),
+      TEST(a_process_may_end_while_a_thread_works),
       TEST(a_device_keeps_its_memory_to_itself),
   };
   return cmocka_run_group_tests_name("fake_cuda_process", tests, NULL, NULL);
