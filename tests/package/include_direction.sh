@@ -18,7 +18,7 @@ device
 kernels
 cuda_driver cuda_driver.def"
 # What every room may use, and which uses no room.
-shared="blas_call log options options.def plan stats.h status status.def symbols symbols.def"
+shared="blas_call copy log options options.def plan pool stats.h status status.def symbols symbols.def"
 # The files that may know of CUDA.
 knowing="offload.c pipeline staging device kernels cuda_driver cuda_driver.def"
 
