@@ -65,7 +65,7 @@ static void fifty_times(void **state) {
     }
     if (fake) assert_true(tst_nothing_left(fake, false));
   }
-  assert_in_range(mappings(), 0, before + 10);
+  assert_in_range(mappings(), 0, before + ROUNDS / 2); /* what allocators do by themselves is less */
 }
 
 int main(void) {

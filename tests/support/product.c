@@ -81,7 +81,7 @@ static void expect_one(const struct tst_problem *p, const double *a, const doubl
   }
   if (beta != 0) {
     result += beta * c;
-    error += gamma_of(3) * fabs(beta * c) + underflow;
+    error += gamma_of((double)p->k + 3) * fabs(beta * c) + underflow;
   }
   *value = result;
   *bound = error;

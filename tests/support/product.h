@@ -2,11 +2,14 @@
 /*
  * What the answer to a product must be, by arithmetic in fp64, and how far fp32 may stray from it.
  *
- * With u = 2^-24 and any order of summation, a chain of k fused or unfused multiply-adds followed by the scaling and
- * the sum with beta * C obeys (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1) |got -
- * exact| <= gamma(k + 3) |alpha| (|A||B|)ij + gamma(3) |beta| |C|ij,      gamma(n) = n u / (1 - n u) plus half a
- * subnormal for every product that underflows. That is the bound used, with no factor on top. Where the exact answer is
- * Inf or NaN, the answer must be that same Inf, or NaN. Not thread safe.
+ * With u = 2^-24 and any order of summation, k fused or unfused multiply-adds and the scaling and adding of alpha and
+ * beta obey (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1)
+ *
+ *     |got - exact|  <=  gamma(k + 3) (|alpha| |A||B| + |beta| |C|),     gamma(n) = n u / (1 - n u)
+ *
+ * and half a subnormal for every product that underflows. That is the bound used, with no factor on top.
+ *
+ * Where the exact answer is Inf or NaN, the answer must be that same Inf, or NaN. Not thread safe.
  */
 #ifndef TST_PRODUCT_H
 #define TST_PRODUCT_H

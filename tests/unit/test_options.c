@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The option parser, without the environment: what each type takes and refuses, and that a refused value changes
+ * nothing.
+ *
+ * Seen to fail when: a suffix is shifted wrongly; a number too large wraps; the prefix of a word is taken for the word.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+#include "process.h"
+#include "tileblas.h"
+
+/* `becomes`: what tb_option_get says afterwards; NULL: the value is refused. */
+static const struct {
+  const char *name, *value, *becomes;
+} table[] = {
+    {"TILEBLAS_ROUTE", "gpu", "gpu"},
+    {"TILEBLAS_ROUTE", "CPU", "cpu"},
+    {"TILEBLAS_ROUTE", "auto", "auto"},
+    {"TILEBLAS_ROUTE", "gp", NULL},
+    {"TILEBLAS_ROUTE", "gpus", NULL},
+    {"TILEBLAS_ROUTE", "gpu|cpu", NULL},
+    {"TILEBLAS_ROUTE", "|", NULL},
+    {"TILEBLAS_ROUTE", "", NULL},
+    {"TILEBLAS_ROUTE", " gpu", NULL},
+    {"TILEBLAS_PRECISION", "ieee", "ieee"},
+    {"TILEBLAS_PRECISION", "tf32", NULL},
+    {"TILEBLAS_VERBOSE", "1", "1"},
+    {"TILEBLAS_VERBOSE", "off", "0"},
+    {"TILEBLAS_VERBOSE", "YES", "1"},
+    {"TILEBLAS_VERBOSE", "False", "0"},
+    {"TILEBLAS_VERBOSE", "2", NULL},
+    {"TILEBLAS_VERBOSE", "", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "0", "0"},
+    {"TILEBLAS_MEMORY_LIMIT", "12345", "12345"},
+    {"TILEBLAS_MEMORY_LIMIT", "3K", "3072"},
+    {"TILEBLAS_MEMORY_LIMIT", "3k", "3072"},
+    {"TILEBLAS_MEMORY_LIMIT", "5MB", "5242880"},
+    {"TILEBLAS_MEMORY_LIMIT", "2GiB", "2147483648"},
+    {"TILEBLAS_MEMORY_LIMIT", "1T", "1099511627776"},
+    {"TILEBLAS_MEMORY_LIMIT", "17B", "17"},
+    {"TILEBLAS_MEMORY_LIMIT", "9223372036854775807", "9223372036854775807"},
+    {"TILEBLAS_MEMORY_LIMIT", "8388607T", "9223370937343148032"},
+    {"TILEBLAS_MEMORY_LIMIT", "9223372036854775808", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "8388608T", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "-1", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "-1K", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "K", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "1KK", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "1P", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "1.5G", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "1 G", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "0x10", NULL},
+    {"TILEBLAS_MEMORY_LIMIT", "", NULL},
+    {"TILEBLAS_FALLBACK", "/some/where.so", "/some/where.so"},
+    {"TILEBLAS_FALLBACK", "", ""},
+    {"TILEBLAS_DEVICES", "0,2", "0,2"},
+    {"TILEBLAS_REPORT", "1", "1"},
+    {"TILEBLAS_RUOTE", "gpu", NULL},
+    {"TILEBLAS_", "1", NULL},
+    {"ROUTE", "gpu", NULL},
+    {"", "gpu", NULL},
+};
+
+static void set_and_get(void **state) {
+  (void)state;
+  char before[TB_OPTION_TEXT_MAX], after[TB_OPTION_TEXT_MAX];
+  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+    bool known = tileblas_option_get(table[i].name, before, sizeof before) == 0;
+    int taken = tileblas_option_set(table[i].name, table[i].value);
+    if (taken != (table[i].becomes ? 0 : -1)) fail_msg("%s=%s gives %d", table[i].name, table[i].value, taken);
+    if (!known) continue;
+    assert_int_equal(tileblas_option_get(table[i].name, after, sizeof after), 0);
+    const char *expected = table[i].becomes ? table[i].becomes : before;
+    if (strcmp(after, expected) != 0) fail_msg("%s=%s becomes %s", table[i].name, table[i].value, after);
+  }
+}
+
+static void null_and_short_buffers(void **state) {
+  (void)state;
+  char small[3] = "??";
+  assert_int_equal(tileblas_option_set(NULL, "gpu"), -1);
+  assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", NULL), -1);
+  assert_int_equal(tileblas_option_get(NULL, small, sizeof small), -1);
+  assert_int_equal(tileblas_option_get("TILEBLAS_ROUTE", NULL, 10), -1);
+  assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", "gpu"), 0);
+  assert_int_equal(tileblas_option_get("TILEBLAS_ROUTE", small, sizeof small), -1); /* no room for the zero */
+  assert_string_equal(small, "??");
+  char exact[4];
+  assert_int_equal(tileblas_option_get("TILEBLAS_ROUTE", exact, sizeof exact), 0);
+  assert_string_equal(exact, "gpu");
+}
+
+static void text_of_any_length(void **state) {
+  (void)state;
+  char text[TB_OPTION_TEXT_MAX + 1];
+  memset(text, 'x', sizeof text);
+  text[TB_OPTION_TEXT_MAX - 1] = '\0';
+  assert_int_equal(tileblas_option_set("TILEBLAS_FALLBACK", text), 0);
+  text[TB_OPTION_TEXT_MAX - 1] = 'x', text[TB_OPTION_TEXT_MAX] = '\0';
+  assert_int_equal(tileblas_option_set("TILEBLAS_FALLBACK", text), -1);
+}
+
+/* A program's own setting wins over the environment, even when it comes before the environment is read. */
+static int set_before_first_use(void *argument) {
+  (void)argument;
+  char value[16];
+  setenv("TILEBLAS_ROUTE", "cpu", 1);
+  setenv("TILEBLAS_VERBOSE", "1", 1);
+  if (tileblas_option_set("TILEBLAS_ROUTE", "gpu") != 0) return 1;
+  if (tileblas_option_get("TILEBLAS_ROUTE", value, sizeof value) != 0 || strcmp(value, "gpu") != 0) return 2;
+  return tileblas_option_get("TILEBLAS_VERBOSE", value, sizeof value) == 0 && strcmp(value, "1") == 0 ? 0 : 3;
+}
+
+static void program_wins(void **state) {
+  (void)state;
+  struct tst_output o;
+  tst_fork(&o, set_before_first_use, NULL);
+  assert_int_equal(o.status, 0);
+  assert_string_equal(o.err, "");
+  tst_output_destroy(&o);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(program_wins), /* first: the environment is read once a process */
+      cmocka_unit_test(set_and_get),
+      cmocka_unit_test(null_and_short_buffers),
+      cmocka_unit_test(text_of_any_length),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

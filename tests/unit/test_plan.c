@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a product is cut for the memory there is, over random shapes and budgets: the pieces fit, tile the product
+ * without a rest, start where the kernels' chunks of k start, and are no smaller than they need be. And which kernel is
+ * chosen.
+ *
+ * Seen to fail when: padding is left out of a buffer's size; a chunk of k ends inside a kernel's chunk; the offsets
+ * overlap.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "kernels.h"
+#include "plan.h"
+#include "rng.h"
+
+static int64_t random_size(uint64_t *rng) { return 1 + tst_random_below(rng, (int64_t)1 << tst_random_below(rng, 18)); }
+
+static struct tb_gemm random_call(uint64_t *rng) {
+  struct tb_gemm call = {.m = random_size(rng), .n = random_size(rng), .k = random_size(rng), .alpha = 1};
+  call.a.transposed = tst_random_below(rng, 2), call.b.transposed = tst_random_below(rng, 2);
+  call.a.ld = call.a.transposed ? call.k : call.m, call.b.ld = call.b.transposed ? call.n : call.k, call.ldc = call.m;
+  return call;
+}
+
+/* Room that `rows` x `columns` floats take when each stored column starts on a padded multiple. */
+static int64_t padded_bytes(int64_t rows, int64_t columns) {
+  return tb_padded(rows) * columns * (int64_t)sizeof(float);
+}
+
+static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int64_t budget) {
+  assert_true(p->arena_bytes <= budget);
+  assert_true(p->block_m >= 1 && p->block_m <= call->m && p->block_n >= 1 && p->block_n <= call->n);
+  assert_true(p->tile_m >= 1 && p->tile_m <= p->block_m && p->tile_n >= 1 && p->tile_n <= p->block_n);
+  assert_true(tb_ceil_div(p->block_m, p->tile_m) <= TB_TILES_MAX && tb_ceil_div(p->block_n, p->tile_n) <= TB_TILES_MAX);
+  assert_true(p->chunk_k == call->k || (p->chunk_k < call->k && p->chunk_k % tb_sgemm_chunk_k(call->k) == 0));
+  assert_true(tb_padded(p->tile_m) <= TB_SLOT_ELEMS);
+
+  /* Every panel and tile has its room, and the three parts of the arena follow each other. */
+  int64_t rows = tb_ceil_div(p->block_m, p->tile_m), columns = tb_ceil_div(p->block_n, p->tile_n);
+  int64_t a = call->a.transposed ? padded_bytes(p->chunk_k, p->tile_m) : padded_bytes(p->tile_m, p->chunk_k);
+  int64_t b = call->b.transposed ? padded_bytes(p->tile_n, p->chunk_k) : padded_bytes(p->chunk_k, p->tile_n);
+  assert_true(4 * p->a_panel_elems >= a && 4 * p->b_panel_elems >= b);
+  assert_true(4 * p->tile_elems >= padded_bytes(p->tile_m, p->tile_n));
+  assert_true(p->b_offset_bytes >= rows * a && p->d_offset_bytes >= p->b_offset_bytes + columns * b);
+  assert_true(p->arena_bytes >= p->d_offset_bytes + rows * columns * padded_bytes(p->tile_m, p->tile_n));
+  assert_int_equal(p->b_offset_bytes % 128, 0);
+  assert_int_equal(p->d_offset_bytes % 128, 0);
+}
+
+static void any_shape_any_budget(void **state) {
+  (void)state;
+  uint64_t rng = 1;
+  int cut = 0, refused = 0;
+  for (int i = 0; i < 20000; i++) {
+    struct tb_gemm call = random_call(&rng);
+    struct tb_plan plan, whole;
+    assert_true(tb_plan_make(&whole, &call, INT64_MAX));
+    check_plan(&call, &whole, INT64_MAX);
+    assert_true(whole.block_n == call.n && whole.chunk_k == call.k); /* nothing is cut without need */
+    int64_t budget = 1 + whole.arena_bytes / (1 + tst_random_below(&rng, 100));
+    if (!tb_plan_make(&plan, &call, budget)) {
+      refused++; /* then not even 128 x 128 of C and one chunk of k fit */
+      int64_t least = padded_bytes(128, 128) + 2 * 128 * 4 * tb_padded(tb_min(tb_sgemm_chunk_k(call.k), call.k)) + 4096;
+      if (budget >= least)
+        fail_msg("budget %ld refused for m=%ld n=%ld k=%ld", (long)budget, (long)call.m, (long)call.n, (long)call.k);
+      continue;
+    }
+    check_plan(&call, &plan, budget);
+    cut += plan.block_m < call.m || plan.block_n < call.n || plan.chunk_k < call.k;
+  }
+  assert_true(cut > 1000 && refused > 100); /* the budgets were tight enough to test anything */
+}
+
+/* More memory never makes smaller pieces. */
+static void more_memory_larger_pieces(void **state) {
+  (void)state;
+  struct tb_gemm call = {.m = 5000, .n = 7000, .k = 9000, .alpha = 1};
+  struct tb_plan plan;
+  int64_t before = 0;
+  for (int64_t budget = 1 << 20; budget < (int64_t)1 << 31; budget += budget / 3) {
+    assert_true(tb_plan_make(&plan, &call, budget));
+    int64_t volume = plan.block_m * plan.block_n * plan.chunk_k;
+    assert_true(volume >= before);
+    before = volume;
+  }
+  assert_true(before == call.m * call.n * call.k);
+}
+
+/* The largest tile that keeps every multiprocessor busy; failing that, the one that keeps most of them busy. */
+static void tile_choice(void **state) {
+  (void)state;
+  int all[TB_TILE_COUNT], none[TB_TILE_COUNT] = {0};
+  for (int t = 0; t < TB_TILE_COUNT; t++) all[t] = 1;
+  const int smallest = TB_TILE_COUNT - 1, sms = 132;
+  assert_int_equal(tb_kernels_choose(all, sms, 1 << 14, 1 << 14), 0);
+  assert_int_equal(tb_kernels_choose(all, sms, 300, 300), smallest);
+  assert_int_equal(tb_kernels_choose(all, sms, 1, 1), 0); /* one block whatever the tile: a tie */
+  assert_int_equal(tb_kernels_choose(none, sms, 100, 100), -1);
+  all[0] = 0; /* a device without the shared memory for it */
+  assert_int_equal(tb_kernels_choose(all, sms, 1 << 14, 1 << 14), 1);
+  for (int t = 0; t + 1 < TB_TILE_COUNT; t++) assert_true(tb_tiles[t].block_m > tb_tiles[t + 1].block_m);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(any_shape_any_budget),
+      cmocka_unit_test(more_memory_larger_pieces),
+      cmocka_unit_test(tile_choice),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

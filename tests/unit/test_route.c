@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Route decisions as the pure function that they are: every status of the machine, and the arithmetic of "sooner".
+ *
+ * Seen to fail when: a comparison is turned round; an unusable GPU is chosen; a forced call is weighed.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "route.h"
+
+static struct tb_gemm cube(int64_t side) {
+  return (struct tb_gemm){.m = side, .n = side, .k = side, .alpha = 1, .a.ld = side, .b.ld = side, .ldc = side};
+}
+
+/* A GPU that is open and beats the CPU a thousand times over on anything that is not small. */
+static struct tb_machine fast_gpu(enum tb_route_mode mode) {
+  return (struct tb_machine){.mode = mode,
+                             .gpu = TB_STATUS_gpu_sooner,
+                             .gpu_open = true,
+                             .cpu_flops_per_s = 1e10,
+                             .gpu_flops_per_s = 1e13,
+                             .stage_bytes_per_s = 1e13};
+}
+
+static void expect(const struct tb_gemm *call, const struct tb_machine *machine, enum tb_where where,
+                   enum tb_status why) {
+  struct tb_decision d = tb_route(call, machine);
+  if (d.where != where || d.why != why)
+    fail_msg("m=%ld n=%ld k=%ld alpha=%g: %s because %s, not %s because %s", (long)call->m, (long)call->n,
+             (long)call->k, (double)call->alpha, d.where == TB_GPU ? "gpu" : "cpu", tb_status_text(d.why),
+             where == TB_GPU ? "gpu" : "cpu", tb_status_text(why));
+}
+
+static void nothing_to_multiply(void **state) {
+  (void)state;
+  for (enum tb_route_mode mode = TB_ROUTE_AUTO; mode <= TB_ROUTE_CPU; mode++) {
+    struct tb_machine machine = fast_gpu(mode);
+    for (int which = 0; which < 4; which++) {
+      struct tb_gemm call = cube(4096);
+      if (which == 0) call.m = 0;
+      if (which == 1) call.n = 0;
+      if (which == 2) call.k = 0;
+      if (which == 3) call.alpha = -0.0f;
+      expect(&call, &machine, TB_CPU, TB_STATUS_trivial);
+    }
+  }
+}
+
+static void forced(void **state) {
+  (void)state;
+  const int64_t sides[] = {1, 2, 300, 5000};
+  for (int i = 0; i < 4; i++) {
+    struct tb_gemm call = cube(sides[i]);
+    struct tb_machine machine = fast_gpu(TB_ROUTE_GPU);
+    machine.gpu_latency_seconds = machine.open_seconds = 1e9; /* no price counts when the route is forced */
+    machine.gpu_open = false;
+    expect(&call, &machine, TB_GPU, TB_STATUS_forced_gpu);
+    machine.mode = TB_ROUTE_CPU;
+    expect(&call, &machine, TB_CPU, TB_STATUS_forced_cpu);
+  }
+}
+
+static void no_usable_gpu(void **state) {
+  (void)state;
+  struct tb_gemm call = cube(5000), small = cube(10);
+  const enum tb_status reasons[] = {TB_STATUS_no_kernels, TB_STATUS_no_driver, TB_STATUS_no_device,
+                                    TB_STATUS_no_module,  TB_STATUS_forked,    TB_STATUS_gpu_lost};
+  for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {
+    struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
+    machine.gpu = reasons[i];
+    expect(&call, &machine, TB_CPU, reasons[i]);
+    expect(&small, &machine, TB_CPU, TB_STATUS_small);
+    machine.mode = TB_ROUTE_GPU;
+    expect(&call, &machine, TB_CPU, reasons[i]);
+    expect(&small, &machine, TB_CPU, reasons[i]);
+  }
+}
+
+static void small_products(void **state) {
+  (void)state;
+  const struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
+  int64_t side = (int64_t)floor(cbrt(TB_SMALL_FLOPS / 2) + 0.5);
+  struct tb_gemm below = cube(side - 1), at = cube(side);
+  expect(&below, &machine, TB_CPU, TB_STATUS_small);
+  expect(&at, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  struct tb_gemm thin = cube(1); /* the operations count, not the sides */
+  thin.m = 1 << 20;
+  expect(&thin, &machine, TB_CPU, TB_STATUS_small);
+}
+
+/* The side that the arithmetic names wins, whichever part makes the difference. */
+static void sooner_wins(void **state) {
+  (void)state;
+  struct tb_gemm call = cube(1000); /* 2e9 operations, 12e6 bytes */
+  struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  machine.gpu_flops_per_s = 0.9e10; /* slower kernels than the CPU */
+  expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
+  machine = fast_gpu(TB_ROUTE_AUTO);
+  machine.stage_bytes_per_s = 12e6; /* a second of copying against 0.2 s of the CPU */
+  expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
+  machine = fast_gpu(TB_ROUTE_AUTO);
+  machine.gpu_latency_seconds = 0.21;
+  expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
+  machine.gpu_latency_seconds = 0.15;
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  struct tb_decision d = tb_route(&call, &machine);
+  assert_true(fabs(d.cpu_seconds - 0.2) < 1e-9);
+  assert_true(d.gpu_seconds >= 0.15 && d.gpu_seconds < 0.2);
+}
+
+/* A GPU that is not open yet is opened when what it would have saved so far pays for that. */
+static void opening_is_paid_by_savings(void **state) {
+  (void)state;
+  struct tb_gemm call = cube(1000); /* saves nearly 0.2 s */
+  struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
+  machine.gpu_open = false;
+  machine.open_seconds = 0.5;
+  expect(&call, &machine, TB_CPU, TB_STATUS_not_yet);
+  machine.saved_seconds = 0.25;
+  expect(&call, &machine, TB_CPU, TB_STATUS_not_yet);
+  machine.saved_seconds = 0.35;
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  machine.saved_seconds = 0;
+  machine.open_seconds = 0.1;
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+}
+
+/* Numbers that no measurement should give must not send a call to the GPU. */
+static void strange_rates(void **state) {
+  (void)state;
+  struct tb_gemm call = cube(1000);
+  struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
+  machine.gpu_flops_per_s = NAN;
+  machine.stage_bytes_per_s = NAN;
+  machine.gpu_latency_seconds = NAN;
+  expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
+}
+
+/* What is assumed of an unknown machine: one large product is worth a GPU, a 512-cube is not worth opening one. */
+static void assumed_machine(void **state) {
+  (void)state;
+  struct tb_machine machine = tb_machine_assumed(16);
+  struct tb_gemm large = cube(16384), medium = cube(512);
+  expect(&large, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  machine = tb_machine_assumed(4);
+  struct tb_decision d = tb_route(&medium, &machine);
+  assert_int_equal(d.where, TB_CPU);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(nothing_to_multiply), cmocka_unit_test(forced),
+      cmocka_unit_test(no_usable_gpu),       cmocka_unit_test(small_products),
+      cmocka_unit_test(sooner_wins),         cmocka_unit_test(opening_is_paid_by_savings),
+      cmocka_unit_test(strange_rates),       cmocka_unit_test(assumed_machine),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The sums, the report made of them, and the one writer of messages.
+ *
+ * Seen to fail when: a route's row is added to the other's; a failure is counted as a call; a long message loses its
+ * newline; a message within a message is not dropped; errno is changed.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "process.h"
+#include "report.h"
+#include "stats.h"
+
+static char *report_text(void) {
+  const char *path = tst_temporary_file();
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  tb_stats_report(fileno(file));
+  fclose(file);
+  return tst_read_file(path);
+}
+
+static void sums(void **state) {
+  (void)state;
+  tb_stats_reset();
+  tb_stats_add(TB_SYMBOL_cblas_sgemm, TB_GPU, TB_STATUS_forced_gpu, 2e9, 1e6, 0.5);
+  tb_stats_add(TB_SYMBOL_cblas_sgemm, TB_GPU, TB_STATUS_gpu_sooner, 3e9, 2e6, 0.25);
+  tb_stats_add(TB_SYMBOL_sgemm_, TB_CPU, TB_STATUS_small, 100, 0, -1);
+  tb_stats_add(TB_SYMBOL_sgemm_, TB_CPU, TB_STATUS_small, 100, 0, 0.125);
+  tb_stats_add_failure();
+  tileblas_stats s;
+  tb_stats_get(&s);
+  assert_int_equal(s.gpu_calls, 2);
+  assert_int_equal(s.cpu_calls, 2);
+  assert_int_equal(s.gpu_failures, 1);
+  assert_true(s.gpu_flops == 5e9 && s.cpu_flops == 200 && s.gpu_bytes == 3e6);
+  assert_true(fabs(s.gpu_seconds - 0.75) < 1e-6 && fabs(s.cpu_seconds - 0.125) < 1e-6);
+}
+
+/* Rows by route and reason, the symbols' counts, and no line over 120 columns or without the prefix. */
+static void report(void **state) {
+  (void)state;
+  sums(state);
+  char *text = report_text();
+  assert_int_equal(tst_report_calls(text, "gpu", "TILEBLAS_ROUTE=gpu"), 1);
+  assert_int_equal(tst_report_calls(text, "gpu", NULL), 2);
+  assert_int_equal(tst_report_calls(text, "cpu", "too small for a GPU"), 2);
+  assert_int_equal(tst_report_symbol(text, "cblas_sgemm"), 2);
+  assert_int_equal(tst_report_symbol(text, "sgemm_"), 2);
+  assert_int_equal(tst_report_symbol(text, "sgemm_64_"), 0);
+  assert_non_null(strstr(text, tst_format("tileblas: report pid %ld\n", (long)getpid())));
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    assert_memory_equal(line, "tileblas: ", 10);
+    assert_in_range(strlen(line), 11, 130);
+  }
+  free(text);
+}
+
+/* Every reason has a text, no two the same, that the report's column holds: columns are two blanks apart. */
+static void every_reason(void **state) {
+  (void)state;
+  tb_stats_reset();
+  for (int s = 0; s < TB_STATUS_COUNT; s++)
+    tb_stats_add(TB_SYMBOL_sgemm_64, s % 2 ? TB_GPU : TB_CPU, (enum tb_status)s, 1, 1, 1);
+  char *text = report_text();
+  for (int s = 0; s < TB_STATUS_COUNT; s++)
+    assert_int_equal(tst_report_calls(text, s % 2 ? "gpu" : "cpu", tb_status_text((enum tb_status)s)), 1);
+  free(text);
+  assert_non_null(tb_status_text((enum tb_status)9999));
+}
+
+static void nothing_to_report(void **state) {
+  (void)state;
+  tb_stats_reset();
+  char *text = report_text();
+  assert_string_equal(text, "");
+  free(text);
+}
+
+/* ---- messages ---- */
+
+static int say_much(void *argument) {
+  (void)argument;
+  char long_text[5000];
+  memset(long_text, 'x', sizeof long_text);
+  long_text[sizeof long_text - 1] = '\0';
+  errno = 77;
+  tb_say("%s", long_text);
+  tb_say("%d and %s", 5, "text");
+  tb_warn("careful");
+  return errno == 77 ? 0 : 1;
+}
+
+static void whole_lines_with_prefix(void **state) {
+  (void)state;
+  struct tst_output o;
+  tst_fork(&o, say_much, NULL);
+  assert_int_equal(o.status, 0);
+  assert_string_equal(o.out, "");
+  assert_int_equal(tst_count_lines(o.err, "tileblas: "), 3);
+  assert_int_equal(tst_count_lines(o.err, "\n"), 3); /* the long one was cut, but ended */
+  assert_non_null(strstr(o.err, "x\ntileblas: 5 and text\ntileblas: warning: careful\n"));
+  tst_output_destroy(&o);
+}
+
+static int warn_often(void *argument) {
+  (void)argument;
+  for (int i = 0; i < 10 * TB_WARNINGS_MAX; i++) tb_warn("number %d", i);
+  return 0;
+}
+
+static void warnings_end(void **state) {
+  (void)state;
+  struct tst_output o;
+  tst_fork(&o, warn_often, NULL);
+  assert_int_equal(tst_count_lines(o.err, "warning: number"), TB_WARNINGS_MAX);
+  assert_int_equal(tst_count_lines(o.err, "\n"), TB_WARNINGS_MAX + 1);
+  tst_output_destroy(&o);
+}
+
+static int say_to_nobody(void *argument) {
+  (void)argument;
+  close(STDERR_FILENO);
+  tb_warn("nobody reads this");
+  return 0;
+}
+
+/* A closed stderr is no reason to stop; the file that next gets its number would be another matter, and is the
+ * program's. */
+static void closed_stderr(void **state) {
+  (void)state;
+  struct tst_output o;
+  tst_fork(&o, say_to_nobody, NULL);
+  assert_int_equal(o.status, 0);
+  tst_output_destroy(&o);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sums),
+      cmocka_unit_test(report),
+      cmocka_unit_test(every_reason),
+      cmocka_unit_test(nothing_to_report),
+      cmocka_unit_test(whole_lines_with_prefix),
+      cmocka_unit_test(warnings_end),
+      cmocka_unit_test(closed_stderr),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
