@@ -14,13 +14,11 @@
 namespace fake {
 
 static const Kernel kernels[] = {
-#undef TB_SGEMM_TILE
-#define TB_SGEMM_TILE(tile, ...)         \
-  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_nn) \
-  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_nt) \
-  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_tn) \
-  FAKE_CUDA_KERNEL(tb_sgemm_##tile##_tt)
+/* TB_SGEMM_TILE is still sgemm.cu's: it makes one TB_SGEMM_KERNEL of each variant, here its row. */
+#undef TB_SGEMM_KERNEL
+#define TB_SGEMM_KERNEL(tile, variant, ...) FAKE_CUDA_KERNEL(tb_sgemm_##tile##_##variant)
 #include "registry.def"
+#undef TB_SGEMM_KERNEL
 #undef TB_SGEMM_TILE
     FAKE_CUDA_KERNEL(tb_sgemm_gather)
 
