@@ -39,19 +39,12 @@ void tst_library_close(struct tst_library *library) {
 /* With TST_PIECES_LIMIT: two blocks of three chunks of k; two tiles in a block; a k with several chunks at once. */
 static const struct { int64_t m, n, k; } shapes[] = {{130, 20, 520}, {1100, 3, 5}, {20, 20, 600}};
 
-bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed) {
+static bool call(const struct tst_library *library, struct tst_problem p, uint64_t seed) {
   const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
-  struct tst_problem p = {.row_major = seed / 3 % 2,
-                          .trans_a = "NT"[seed / 6 % 2],
-                          .trans_b = "NT"[seed / 12 % 2],
-                          .m = shapes[seed % 3].m,
-                          .n = shapes[seed % 3].n,
-                          .k = shapes[seed % 3].k,
-                          .alpha = -1,
-                          .beta = 2};
   struct tst_operands x;
   struct tst_expected e;
 
+  p.alpha = -1, p.beta = 2;
   tst_set_leading(&p, 3);
   tst_operands_create(&x, &p, TST_INTEGERS, &seed);
   tst_expect(&e, &p, &x);
@@ -62,6 +55,20 @@ bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed) {
   tst_expected_destroy(&e);
   tst_operands_destroy(&x);
   return wrong == NULL;
+}
+
+bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed) {
+  const struct tst_problem p = {.row_major = seed / 3 % 2,
+                                .trans_a = "NT"[seed / 6 % 2],
+                                .trans_b = "NT"[seed / 12 % 2],
+                                .m = shapes[seed % 3].m,
+                                .n = shapes[seed % 3].n,
+                                .k = shapes[seed % 3].k};
+  return call(library, p, seed);
+}
+
+bool tst_call_with_large_tiles(const struct tst_library *library) {
+  return call(library, (struct tst_problem){.trans_a = 'N', .trans_b = 'N', .m = 4480, .n = 1000, .k = 1}, 1);
 }
 
 bool tst_nothing_left(const struct tst_fake *fake, bool context_died) {

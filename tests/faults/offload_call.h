@@ -31,6 +31,9 @@ void tst_library_close(struct tst_library *library);
 #define TST_PIECES_LIMIT "178K"
 bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed);
 
+/* The same for a C of four tiles, three of which come down in two parts (4480 x 1000, k = 1, no memory limit). */
+bool tst_call_with_large_tiles(const struct tst_library *library);
+
 /*
  * Prints what the library left in the fake driver, if anything, and returns false. `context_died`: the library could
  * not enter its context any more, so that what lived there went with the context itself, which must be released all the

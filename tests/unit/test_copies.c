@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pool of threads and the copies that it shares out: every task runs once, however many threads and loops; the
+ * copies are those of plain loops, for every alignment and padding, and touch nothing else; the threads leave the
+ * program's signals alone.
+ *
+ * Seen to fail when: a late thread takes a task of the next loop; the last elements behind the vectors are left out;
+ * beta = 0 reads C; a thread is started before signals are blocked.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "copy.h"
+#include "matrix.h"
+#include "process.h"
+#include "rng.h"
+
+static atomic_int runs[TB_POOL_TASKS_MAX];
+
+static void count_run(void *context, int index) {
+  (void)context;
+  atomic_fetch_add(&runs[index], 1);
+}
+
+static void every_task_once(void **state) {
+  (void)state;
+  const int threads[] = {0, 1, 2, 3, 8};
+  uint64_t rng = 1;
+  for (int t = 0; t < 5; t++) {
+    struct tb_pool *pool = tb_pool_open(threads[t]);
+    assert_in_range(tb_pool_threads(pool), 1, threads[t] > 1 ? threads[t] : 1);
+    for (int loop = 0; loop < 3000; loop++) {
+      int count = 1 + (int)tst_random_below(&rng, loop % 100 ? 12 : TB_POOL_TASKS_MAX);
+      for (int i = 0; i < TB_POOL_TASKS_MAX; i++) atomic_store_explicit(&runs[i], 0, memory_order_relaxed);
+      tb_pool_run(pool, count_run, NULL, count);
+      for (int i = 0; i < TB_POOL_TASKS_MAX; i++)
+        if (atomic_load(&runs[i]) != (i < count))
+          fail_msg("task %d of %d ran %d times", i, count, atomic_load(&runs[i]));
+      if (loop % 500 == 0) usleep(2000); /* long enough for the threads to fall asleep */
+    }
+    tb_pool_close(pool);
+  }
+}
+
+/* SigBlk in the status of a thread, as a number of 64 bits. */
+static uint64_t blocked_signals(const char *thread) {
+  char *status = tst_read_file(tst_format("/proc/self/task/%s/status", thread));
+  const char *line = strstr(status, "SigBlk:");
+  assert_non_null(line);
+  uint64_t blocked = strtoull(line + strlen("SigBlk:"), NULL, 16);
+  free(status);
+  return blocked;
+}
+
+static void threads_take_no_signals(void **state) {
+  (void)state;
+  const uint64_t before = blocked_signals(tst_format("%d", getpid()));
+  struct tb_pool *pool = tb_pool_open(4);
+  DIR *tasks = opendir("/proc/self/task");
+  assert_non_null(tasks);
+  int others = 0;
+  for (struct dirent *entry = readdir(tasks); entry; entry = readdir(tasks)) {
+    if (entry->d_name[0] == '.' || atoi(entry->d_name) == getpid()) continue;
+    const uint64_t never = 1u << 8 | 1u << 18 | (uint64_t)3 << 31; /* KILL, STOP and the C library's own two */
+    if ((blocked_signals(entry->d_name) | never) != ~(uint64_t)0) fail_msg("a thread takes signals");
+    others++;
+  }
+  closedir(tasks);
+  assert_int_equal(others, 3);
+  tb_pool_close(pool);
+  assert_true(blocked_signals(tst_format("%d", getpid())) == before); /* the caller's own are as they were */
+}
+
+static int64_t random_rows(uint64_t *rng) {
+  return tst_random_below(rng, 4) ? 1 + tst_random_below(rng, 70) : 1 + tst_random_below(rng, 3000);
+}
+
+/* What the copy must make of an element. */
+static float expected(float from, float beta, float before) { return beta == 0 ? from : from + beta * before; }
+
+/* One copy between fenced matrices. `commit`: with beta, into a C that may hold NaN when beta is 0; else tb_copy_in. */
+static void check_copy(struct tb_pool *pool, bool commit, uint64_t *rng) {
+  const int64_t rows = random_rows(rng), columns = 1 + tst_random_below(rng, rows > 100 ? 90 : 300);
+  const float betas[] = {0, 1, -2.5f};
+  const float beta = betas[tst_random_below(rng, 3)];
+  struct tst_matrix from, to;
+  tst_matrix_create(&from, columns, rows, rows + tst_random_below(rng, 9), (enum tst_fence)tst_random_below(rng, 2));
+  tst_matrix_create(&to, columns, rows, rows + tst_random_below(rng, 9), (enum tst_fence)tst_random_below(rng, 2));
+  tst_matrix_fill(&from, TST_INTEGERS, rng);
+  tst_matrix_fill(&to, beta == 0 ? TST_NAN : TST_INTEGERS, rng);
+  tst_matrix_remember(&from);
+  tst_matrix_remember(&to);
+  if (commit)
+    tb_copy_commit(pool, to.data, to.ld, beta, from.data, from.ld, rows, columns);
+  else
+    tb_copy_in(pool, to.data, to.ld, from.data, from.ld, rows, columns);
+
+  int64_t where;
+  assert_true(tst_matrix_unchanged(&from, true, &where));
+  if (!tst_matrix_unchanged(&to, false, &where)) fail_msg("%ld elements from the target were written", (long)where);
+  for (int64_t j = 0; j < columns; j++)
+    for (int64_t i = 0; i < rows; i++) {
+      float want = expected(from.data[j * from.ld + i], commit ? beta : 0, tst_matrix_before(&to)[j * to.ld + i]);
+      if (to.data[j * to.ld + i] != want)
+        fail_msg("%ld x %ld, ld %ld to %ld: (%ld,%ld) = %g, not %g", (long)rows, (long)columns, (long)from.ld,
+                 (long)to.ld, (long)i, (long)j, (double)to.data[j * to.ld + i], (double)want);
+    }
+  tst_matrix_destroy(&from);
+  tst_matrix_destroy(&to);
+}
+
+static void copies(void **state) {
+  (void)state;
+  uint64_t rng = 5;
+  for (int threads = 1; threads <= 4; threads++) {
+    struct tb_pool *pool = tb_pool_open(threads);
+    for (int i = 0; i < 150; i++) check_copy(pool, i % 2, &rng);
+    tb_pool_close(pool);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_task_once),
+      cmocka_unit_test(threads_take_no_signals),
+      cmocka_unit_test(copies),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
