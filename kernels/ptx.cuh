@@ -72,6 +72,21 @@ __device__ __forceinline__ void async_wait() {}
 
 #endif
 
+/* The same value, of which the compiler knows nothing: what depends on it is computed here and not, say, ahead of a loop where
+ * it would occupy registers throughout. */
+__device__ __forceinline__ int opaque(int x) {
+#if !defined(TB_ON_CPU)
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+__device__ __forceinline__ const float *opaque(const float *p) {
+#if !defined(TB_ON_CPU)
+  asm volatile("" : "+l"(p));
+#endif
+  return p;
+}
+
 #if defined(TB_ON_CPU) || !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
 template <int Bytes>
 __device__ __forceinline__ void async_copy(void *dst, const void *src) {

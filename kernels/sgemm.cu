@@ -4,11 +4,13 @@
  *
  *   D = alpha * ([D +] op(A) op(B))       see sgemm_args.h for the contract and the order of summation
  *
- * A block computes a tile of D, block_m x block_n, in steps of block_k along k. Two stages of shared memory take turns:
+ * A block computes a tile of D, block_m x block_n, in steps of block_k along k, from a ring of kStages stages in shared memory.
+ * While one step is multiplied, the copies of the steps ahead are under way; each k of a step does its share of everything:
  *
- *   load      the next step's panels, global memory -> the other stage, asynchronously; zeros beyond the edges
- *   multiply  this step's panels, stage -> fragments -> accumulators
- *   advance   wait for the load, one barrier, stages change places
+ *   load      a slice of a later step's panels, global memory -> stage, asynchronously; zeros beyond the last k
+ *   fragment  the next k's words of this thread, stage -> registers
+ *   multiply  this k's outer product into the accumulators
+ *   advance   (last k of a step) wait for the next step's copies, one barrier, next stage
  *
  *                    block_n                 A thread keeps thread_m x thread_n accumulators, in groups of 4 x 4 spread over
  *              +------------------+          the tile, so that the threads of a warp read neighbouring float4s:
@@ -17,15 +19,15 @@
  *     block_k                                  columns of group g: g * block_n / groups_n + 4 * thread column + 0..3
  *      +----+  +------------------+
  *      |    |  |                  |          Every k costs a thread one float4 a group, and thread_m * thread_n FMAs: with
- *      | A  |  |   tile of D      | block_m  8 x 16, 6 loads for 128 FMAs.
+ *      | A  |  |   tile of D      | block_m  8 x 8, 4 loads for 64 FMAs.
  *      |    |  |                  |
  *      +----+  +------------------+
  *
  * Transposes are index math: a panel element is (side, k), with side = row of op(A) or column of op(B), and memory runs either
  * along side or along k. Both kinds arrive in the same layout, stage[k][side], so one multiply serves all four products.
- * Panels that run along side are copied 16 bytes at a time where alignment allows; the others word by word, a warp taking
- * 8 words along k (one 32-byte sector) of 4 sides. A stage's rows are 4 words longer than the tile: those 32 words then fall
- * into 32 different banks, and rows still start on 16 bytes.
+ * Panels that run along side are copied 16 bytes at a time by the kernels for aligned operands, word by word by those for any;
+ * panels that run along k always word by word, a warp taking 4 words along k of 8 sides, and then the next 4. A stage's rows are
+ * 8 words longer than the tile: those 32 words then fall into 32 different banks, and rows still start on 16 bytes.
  *
  * Three boundary conditions, each where the access is: a load of A needs row < m and k-index < k, a load of B k-index < k and
  * column < n, a store of D row < m and column < n. Loads outside give zeros, which add nothing to a sum.
@@ -38,14 +40,13 @@ namespace {
 /* Words that one vector access moves. */
 constexpr int kVector = 4;
 /* Words by which a stage's row is longer than its tile. */
-constexpr int kPad = 4;
-/* Words of a 32-byte sector, the least that global memory delivers. */
-constexpr int kSector = 8;
-/* Steps of k that the multiply's loop is unrolled by: enough to hide the loop, few enough for the instruction cache. */
-#ifndef TB_SGEMM_UNROLL
-#define TB_SGEMM_UNROLL 8
-#endif
-constexpr int kUnroll = TB_SGEMM_UNROLL;
+constexpr int kPad = TB_SGEMM_PAD;
+/* Words along k that neighbouring lanes copy together, where memory runs along k. */
+constexpr int kLanesK = 4;
+/* Stages of the ring: copies of kStages - 1 steps are under way while one step is multiplied. */
+constexpr int kStages = TB_SGEMM_STAGES;
+/* Threads that an SM is to hold: 128 registers each, and enough warps to hide each other's waits. */
+constexpr int kThreadsPerSm = 512;
 /* Tile columns that are computed together, so that the L2 still holds their panels of B for the next tile row. */
 constexpr int kGroupColumns = 8;
 
@@ -53,12 +54,15 @@ template <int BM, int BN, int BK, int TM, int TN>
 struct Geometry {
   static constexpr int block_m = BM, block_n = BN, block_k = BK, thread_m = TM, thread_n = TN;
   static constexpr int threads_m = BM / TM, threads_n = BN / TN, threads = threads_m * threads_n;
+  static constexpr int blocks_per_sm = kThreadsPerSm / threads;
   static constexpr int groups_m = TM / kVector, groups_n = TN / kVector;
-  static constexpr int a_words = BK * (BM + kPad), b_words = BK * (BN + kPad); /* of one stage */
+  static constexpr int a_words = BK * (BM + kPad), b_words = BK * (BN + kPad);
+  static constexpr int stage_words = a_words + b_words;
   static_assert(TM % kVector == 0 && TN % kVector == 0, "fragments are read as float4");
   static_assert(threads_m % 8 == 0 && threads_n % 4 == 0, "a warp is 8 x 4 threads");
   static_assert(TB_SGEMM_CHUNK_MIN % BK == 0, "a chunk ends where a step ends");
-  static_assert(TB_SGEMM_SHARED_BYTES(BM, BN, BK) == 2 * 4 * (a_words + b_words), "the host asks for what is used");
+  static_assert(BK % kLanesK == 0, "a panel along k is copied by whole strips");
+  static_assert(TB_SGEMM_SHARED_BYTES(BM, BN, BK) == 4 * kStages * stage_words, "the host asks for what is used");
 };
 
 __device__ __forceinline__ float4 read4(const float *p) { return *reinterpret_cast<const float4 *>(p); }
@@ -69,99 +73,75 @@ __device__ __forceinline__ bool takes_vectors(const float *p, int64_t ld) {
   return reinterpret_cast<uintptr_t>(p) % sizeof(float4) == 0 && ld % kVector == 0;
 }
 
+__device__ __forceinline__ int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
+
 /* ---- load: one operand's panels, global memory -> shared memory ---- */
 
+/* How a panel's memory runs, and what one copy moves: four words of a side's run, one word of it, or one word of k's run. */
+enum Run { kAlongSideVectors, kAlongSide, kAlongK };
+
 /*
- * The panels of one operand for one block: Side x BlockK words a step.
- * AlongK: memory runs along k, element (side, k) is operand[k + side * ld]; else it is operand[side + k * ld].
+ * The panels of one operand for one block: Side x BlockK words a step, in `passes` passes of all the block's threads.
+ * Element (side, k) is operand[k + side * ld] with kAlongK, else operand[side + k * ld].
  */
-template <int Side, int BlockK, int Threads, bool AlongK>
+template <int Side, int BlockK, int Threads, Run R>
 class Panels {
+ public:
+  static constexpr int width = R == kAlongSideVectors ? kVector : 1;
+  static constexpr int passes = Side * BlockK / (Threads * width);
+
+ private:
   static constexpr int row_words = Side + kPad;
-  const float *next; /* this thread's first word of the next step */
-  int64_t ld, sides, ks; /* sides and ks: how many there are from the block's first side, and from the next step, on */
-  int side, k;       /* this thread's first word within the panel */
-  bool vectors;
+  /* Along side, a pass covers `rows` rows of k; along k, it covers kLanesK words of `rows` sides, a strip. */
+  static constexpr int rows = R == kAlongK ? Threads / kLanesK : Threads * width / Side;
+  static constexpr int words = BlockK / kLanesK; /* of a side, by one thread */
+  static_assert(rows > 0 && (R == kAlongK ? Side : BlockK) % rows == 0, "passes cover the panel, no more");
 
-  /* Copies of `Width` words, `rows` rows of k in one pass of the block: memory runs along side. */
-  template <int Width, bool Whole>
-  __device__ __forceinline__ void load_along_side(float *stage) const {
-    constexpr int rows = Threads * Width / Side;
-    static_assert(rows > 0 && BlockK % rows == 0, "a pass of the block covers whole rows");
-    const float *from = next;
-    float *to = stage + k * row_words + side;
-#pragma unroll
-    for (int pass = 0; pass < BlockK / rows; pass++, from += rows * ld, to += rows * row_words) {
-      if (Whole) {
-        async_copy<4 * Width>(to, from);
-      } else {
-        int64_t there = k + pass * rows < ks ? sides - side : 0;
-        int words = there < 0 ? 0 : there < Width ? static_cast<int>(there) : Width;
-        async_copy<4 * Width>(to, words > 0 ? from : next, static_cast<unsigned>(4 * words));
-      }
-    }
-  }
-
-  /* Word by word, a warp taking kSector words along k of 32 / kSector sides: memory runs along k. */
-  template <bool Whole>
-  __device__ __forceinline__ void load_along_k(float *stage) const {
-    constexpr int rows = Threads / kSector;
-    static_assert(Side % rows == 0 && BlockK % kSector == 0, "a pass of the block covers whole sectors");
-    const float *from = next;
-    float *to = stage + k * row_words + side;
-#pragma unroll
-    for (int pass = 0; pass < Side / rows; pass++, from += rows * ld, to += rows) {
-#pragma unroll
-      for (int sector = 0; sector < BlockK; sector += kSector) {
-        if (Whole) {
-          async_copy<4>(to + sector * row_words, from + sector);
-        } else {
-          bool there = side + pass * rows < sides && k + sector < ks;
-          async_copy<4>(to + sector * row_words, there ? from + sector : next, there ? 4 : 0);
-        }
-      }
-    }
-  }
-
-  template <bool Whole>
-  __device__ __forceinline__ void load_step(float *stage) const {
-    if (AlongK)
-      load_along_k<Whole>(stage);
-    else if (vectors)
-      load_along_side<kVector, Whole>(stage);
-    else
-      load_along_side<1, Whole>(stage);
-  }
+  const float *next; /* this thread's first copy of the next step */
+  const float *from; /* its next copy */
+  int64_t stride;    /* from one copy to the next: along side, `rows` of k; along k, `rows` sides */
+  int offset, k;     /* of this thread's first word: in a stage; along k */
+  int strips;        /* passes, along k: strips, with sides that exist */
 
  public:
-  /* `first` is the block's first side, of sides_ in all; the steps run from k_first to k_end. */
-  __device__ __forceinline__ Panels(const float *operand, int64_t ld_, int64_t first, int64_t sides_, int64_t k_first,
-                                    int64_t k_end)
-      : ld(ld_), sides(sides_ - first), ks(k_end - k_first), vectors(!AlongK && takes_vectors(operand, ld_)) {
-    int thread = static_cast<int>(threadIdx.x);
-    if (AlongK) {
-      side = thread / kSector;
-      k = thread % kSector;
-    } else {
-      int width = vectors ? kVector : 1;
-      side = thread * width % Side;
-      k = thread * width / Side;
-    }
-    next = operand + (AlongK ? (first + side) * ld + k_first + k : first + side + (k_first + k) * ld);
+  /*
+   * `first` is the block's first side, of `sides` in all; the first step starts at k_first. Sides that do not exist are not
+   * copied, and what then stands in the stage only reaches sums that are not stored; so only k needs zeros.
+   */
+  __device__ __forceinline__ Panels(const float *operand, int64_t ld, int first, int64_t sides, int64_t k_first)
+      : stride(rows * ld) {
+    const int thread = static_cast<int>(threadIdx.x);
+    const int side = R == kAlongK ? thread / kLanesK : thread * width % Side;
+    k = R == kAlongK ? thread % kLanesK : thread * width / Side;
+    offset = k * row_words + side;
+    const int there = static_cast<int>(smaller(sides - first, Side)) - side;
+    strips = R == kAlongK ? (there + rows - 1) / rows : there > 0 ? passes : 0;
+    next = operand + (R == kAlongK ? static_cast<int64_t>(first + side) * ld + k_first + k : first + side + (k_first + k) * ld);
   }
 
-  /* Starts the next step's copies into a stage. */
-  __device__ __forceinline__ void load(float *stage) {
-    if (sides >= Side && ks >= BlockK)
-      load_step<true>(stage);
-    else
-      load_step<false>(stage);
-    next += AlongK ? BlockK : BlockK * ld;
-    ks -= BlockK;
+  /*
+   * Starts this thread's copies number [pass, end) of a step into a stage; a step's copies are asked for in order.
+   * k_left: how many there are along k from the step's first on.
+   */
+  __device__ __forceinline__ void load(float *stage, int pass, int end, int k_left) {
+    from = opaque(pass == 0 ? next : from);
+#pragma unroll
+    for (int p = 0; p < passes; p++) {
+      if (p < pass || p >= end) continue; /* known when the loop is unrolled */
+      if (R == kAlongK) {
+        const int strip = p / words, at = p % words * kLanesK;
+        if (strip < strips) async_copy<4>(stage + offset + at * row_words + strip * rows, from + at, k + at < k_left ? 4 : 0);
+        if (at + kLanesK == BlockK) from += stride;
+      } else {
+        if (p < strips) async_copy<4 * width>(stage + offset + p * rows * row_words, from, k + p * rows < k_left ? 4 * width : 0);
+        from += stride;
+      }
+    }
+    if (end == passes) next = R == kAlongK ? next + BlockK : from;
   }
 };
 
-/* ---- multiply: one stage, shared memory -> registers ---- */
+/* ---- fragment and multiply: one k, shared memory -> registers ---- */
 
 /* One thread's words of a stage's row: Groups float4s, `Side / Groups` words apart. */
 template <int Groups, int Side>
@@ -176,23 +156,25 @@ __device__ __forceinline__ void read_fragment(float (&fragment)[Groups * kVector
   }
 }
 
-/* One thread's accumulators, and where they belong in the tile. */
+/*
+ * Where a thread's groups start within the tile. Lanes: bits 1 to 3 count along m, bits 0 and 4 along n. Neighbours by bit 0 read
+ * the same float4 of A, neighbours by bit 1 the same of B; such pairs let the shared memory serve a half-warp at once.
+ */
+template <class G>
+struct Lanes {
+  static constexpr int warps_m = G::threads_m / 8;
+  static __device__ __forceinline__ int row(int thread) {
+    return (thread / 32 % warps_m * 8 + thread / 2 % 8) * kVector;
+  }
+  static __device__ __forceinline__ int column(int thread) {
+    return (thread / 32 / warps_m * 4 + thread % 2 + thread / 16 % 2 * 2) * kVector;
+  }
+};
+
+/* One thread's accumulators. */
 template <class G>
 struct Accumulators {
   float sum[G::thread_n][G::thread_m];
-  int row, column; /* of the thread's first group, within the tile */
-
-  /*
-   * Lanes: bits 1 to 3 count along m, bits 0 and 4 along n. Neighbours by bit 0 read the same float4 of A, neighbours by bit 1
-   * the same of B; such pairs let the shared memory serve a half-warp's float4s at once.
-   */
-  __device__ __forceinline__ Accumulators() {
-    int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-    constexpr int warps_m = G::threads_m / 8;
-    row = (warp % warps_m * 8 + lane / 2 % 8) * kVector;
-    column = (warp / warps_m * 4 + lane % 2 + lane / 16 * 2) * kVector;
-  }
-
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int j = 0; j < G::thread_n; j++)
@@ -200,39 +182,19 @@ struct Accumulators {
       for (int i = 0; i < G::thread_m; i++) sum[j][i] = 0;
   }
 
-  /* An outer product of two fragments for each k of the stage; the next fragments travel while these are multiplied. */
-  __device__ __forceinline__ void multiply(const float *a_stage, const float *b_stage) {
-    const float *a = a_stage + row, *b = b_stage + column;
-    float fa[2][G::thread_m], fb[2][G::thread_n];
-    read_fragment<G::groups_m, G::block_m>(fa[0], a);
-    read_fragment<G::groups_n, G::block_n>(fb[0], b);
-    static_assert(kUnroll % 2 == 0 && G::block_k % kUnroll == 0, "fragments change places within the unrolled loop");
-#pragma unroll kUnroll
-    for (int k = 0; k < G::block_k; k++) {
-      if (k + 1 < G::block_k) {
-        read_fragment<G::groups_m, G::block_m>(fa[(k + 1) % 2], a + (k + 1) * (G::block_m + kPad));
-        read_fragment<G::groups_n, G::block_n>(fb[(k + 1) % 2], b + (k + 1) * (G::block_n + kPad));
-      }
+  /* The outer product of a k's two fragments. */
+  __device__ __forceinline__ void multiply(const float (&a)[G::thread_m], const float (&b)[G::thread_n]) {
 #pragma unroll
-      for (int j = 0; j < G::thread_n; j++)
+    for (int j = 0; j < G::thread_n; j++)
 #pragma unroll
-        for (int i = 0; i < G::thread_m; i++) sum[j][i] = fmaf(fa[k % 2][i], fb[k % 2][j], sum[j][i]);
-    }
+      for (int i = 0; i < G::thread_m; i++) sum[j][i] = fmaf(a[i], b[j], sum[j][i]);
   }
 };
 
 /* ---- store: a chunk's sums, registers -> D or the partial sums ---- */
 
-/* The tile of D that a block writes: element (i, j) is data[i + j * ld] for i < rows, j < columns. */
-struct Tile {
-  float *data;
-  int64_t ld, rows, columns;
-  bool vectors;
-};
-
 /* Four words of a column: d = scale * (d + s), or without d when `add` is not set. `there` of them exist. */
-__device__ __forceinline__ void store_run(float *d, const float *s, int64_t there, bool vectors, bool add, bool scaled,
-                                          float alpha) {
+__device__ __forceinline__ void store_run(float *d, const float *s, int64_t there, bool vectors, bool add, float scale) {
   float v[kVector];
   const bool whole = vectors && there >= kVector;
   if (add && whole) {
@@ -243,7 +205,7 @@ __device__ __forceinline__ void store_run(float *d, const float *s, int64_t ther
     for (int w = 0; w < kVector; w++) v[w] = add && w < there ? d[w] + s[w] : s[w];
   }
 #pragma unroll
-  for (int w = 0; w < kVector; w++) v[w] = scaled ? alpha * v[w] : v[w];
+  for (int w = 0; w < kVector; w++) v[w] *= scale;
   if (whole) {
     write4(d, make_float4(v[0], v[1], v[2], v[3]));
   } else {
@@ -253,18 +215,21 @@ __device__ __forceinline__ void store_run(float *d, const float *s, int64_t ther
   }
 }
 
+/* The accumulators of the tile at (row, column) to a matrix with m x n elements. */
 template <class G>
-__device__ __forceinline__ void store(const Accumulators<G> &accumulators, const Tile &tile, bool add, bool scaled,
-                                      float alpha) {
+__device__ __forceinline__ void store(const Accumulators<G> &accumulators, float *d, int64_t ld, int64_t m, int64_t n, int row,
+                                      int column, bool add, float scale) {
+  const bool vectors = takes_vectors(d, ld);
+  const int thread = opaque(static_cast<int>(threadIdx.x));
+  const int64_t first = row + Lanes<G>::row(thread), first_column = column + Lanes<G>::column(thread);
 #pragma unroll
   for (int j = 0; j < G::thread_n; j++) {
-    int64_t column = accumulators.column + j / kVector * (G::block_n / G::groups_n) + j % kVector;
-    if (column >= tile.columns) continue;
+    const int64_t at = first_column + j / kVector * (G::block_n / G::groups_n) + j % kVector;
+    if (at >= n) continue;
 #pragma unroll
     for (int g = 0; g < G::groups_m; g++) {
-      int64_t row = accumulators.row + g * (G::block_m / G::groups_m);
-      store_run(tile.data + row + column * tile.ld, &accumulators.sum[j][g * kVector], tile.rows - row, tile.vectors, add,
-                scaled, alpha);
+      const int64_t run = first + g * (G::block_m / G::groups_m);
+      store_run(d + run + at * ld, &accumulators.sum[j][g * kVector], m - run, vectors, add, scale);
     }
   }
 }
@@ -273,67 +238,87 @@ __device__ __forceinline__ void store(const Accumulators<G> &accumulators, const
 
 /* First row and first column of this block's tile: down the rows of kGroupColumns tile columns, then on to the next columns. */
 template <class G>
-__device__ __forceinline__ void locate(const tb_sgemm_args &args, int64_t &row, int64_t &column) {
-  int64_t down = (args.m + G::block_m - 1) / G::block_m, across = (args.n + G::block_n - 1) / G::block_n;
-  int64_t group = blockIdx.x / (kGroupColumns * down), within = blockIdx.x % (kGroupColumns * down);
-  int64_t first = group * kGroupColumns;
-  int64_t width = across - first < kGroupColumns ? across - first : kGroupColumns;
-  row = within / width * G::block_m;
-  column = (first + within % width) * G::block_n;
+__device__ __forceinline__ void locate(const tb_sgemm_args &args, unsigned block, int &row, int &column) {
+  const unsigned down = static_cast<unsigned>((args.m + G::block_m - 1) / G::block_m);
+  const unsigned across = static_cast<unsigned>((args.n + G::block_n - 1) / G::block_n);
+  const unsigned first = block / (kGroupColumns * down) * kGroupColumns, within = block % (kGroupColumns * down);
+  const unsigned width = across - first < kGroupColumns ? across - first : kGroupColumns;
+  row = static_cast<int>(within / width * G::block_m);
+  column = static_cast<int>((first + within % width) * G::block_n);
 }
 
-/* One chunk for one tile: steps from the panels' next one on. On return the stages are free. */
-template <class G, class PanelsA, class PanelsB>
-__device__ __forceinline__ void accumulate(Accumulators<G> &accumulators, PanelsA &a, PanelsB &b, float *stages, int steps) {
-  float *const a_stages = stages, *const b_stages = stages + 2 * G::a_words;
-  accumulators.clear();
-  a.load(a_stages);
-  b.load(b_stages);
-  async_commit();
-  for (int step = 0; step < steps; step++) {
-    int current = step % 2;
-    async_wait<0>();
-    __syncthreads(); /* this step's panels are there, and nobody reads the other stage any more */
-    if (step + 1 < steps) {
-      a.load(a_stages + (1 - current) * G::a_words);
-      b.load(b_stages + (1 - current) * G::b_words);
-      async_commit();
-    }
-    accumulators.multiply(a_stages + current * G::a_words, b_stages + current * G::b_words);
-  }
-  __syncthreads();
+/* Writes the sums of the block's chunk number `chunk`, counted from the start of k. */
+template <class G>
+__device__ __forceinline__ void finish_chunk(const Accumulators<G> &accumulators, const tb_sgemm_args &args, int chunk,
+                                             bool at_end) {
+  int row, column;
+  locate<G>(args, opaque(static_cast<int>(blockIdx.x)), row, column); /* anew: registers are dearer than this */
+  const bool split = args.partials != nullptr;
+  float *d = split ? args.partials + chunk * (args.m * args.n) : args.d;
+  const bool add = !split && (chunk > 0 || !args.first);
+  const float scale = !split && at_end && args.last ? args.alpha : 1.0f;
+  store(accumulators, d, split ? args.m : args.ldd, args.m, args.n, row, column, add, scale);
 }
 
-__device__ __forceinline__ int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
-
-template <class G, bool TransposeA, bool TransposeB>
+template <class G, Run RunA, Run RunB>
 __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
   TB_DYNAMIC_SHARED(float, stages);
-  int64_t row, column;
-  locate<G>(args, row, column);
-  Tile tile = {args.d + row + column * args.ldd, args.ldd, args.m - row, args.n - column, takes_vectors(args.d, args.ldd)};
-  int64_t k_first = 0, k_end = args.k;
-  const bool split = args.partials != nullptr;
-  if (split) {
-    k_first = blockIdx.y * (args.chunks_per_split * args.chunk_k);
-    k_end = smaller(k_end, k_first + args.chunks_per_split * args.chunk_k);
-  }
-  /* Stored column-major, A runs along its rows unless it is transposed, and B along k unless it is. */
-  Panels<G::block_m, G::block_k, G::threads, TransposeA> a(args.a, args.lda, row, args.m, k_first, k_end);
-  Panels<G::block_n, G::block_k, G::threads, !TransposeB> b(args.b, args.ldb, column, args.n, k_first, k_end);
+  constexpr int K = G::block_k;
+  int row, column;
+  locate<G>(args, blockIdx.x, row, column);
+  /* All chunks of k, or with a split k this block's share of them. */
+  const int chunk_k = static_cast<int>(args.chunk_k);
+  int chunk = args.partials != nullptr ? static_cast<int>(blockIdx.y) * args.chunks_per_split : 0;
+  const int64_t k_first = chunk * args.chunk_k;
+  int k_todo = static_cast<int>(args.partials != nullptr ? smaller(args.k - k_first, args.chunks_per_split * args.chunk_k)
+                                                         : args.k); /* to be multiplied */
+  int k_left = k_todo;                                              /* to be loaded */
+
+  using PanelsA = Panels<G::block_m, K, G::threads, RunA>;
+  using PanelsB = Panels<G::block_n, K, G::threads, RunB>;
+  PanelsA a(args.a, args.lda, row, args.m, k_first);
+  PanelsB b(args.b, args.ldb, column, args.n, k_first);
   Accumulators<G> accumulators;
-  for (int64_t k = k_first; k < k_end; k += args.chunk_k) {
-    int steps = static_cast<int>((smaller(args.chunk_k, k_end - k) + G::block_k - 1) / G::block_k);
-    accumulate(accumulators, a, b, stages, steps);
-    if (split) {
-      tile.data = args.partials + k / args.chunk_k * (args.m * args.n) + row + column * args.m;
-      tile.ld = args.m;
-      tile.vectors = false;
-      store(accumulators, tile, false, false, 1.0f);
-    } else {
-      bool last = args.last && k + args.chunk_k >= k_end;
-      store(accumulators, tile, k > 0 || !args.first, last, args.alpha);
+
+  for (int stage = 0; stage < kStages - 1; stage++) {
+    float *write = stages + stage * G::stage_words;
+    a.load(write, 0, PanelsA::passes, k_left);
+    b.load(write + G::a_words, 0, PanelsB::passes, k_left);
+    async_commit();
+    k_left -= K;
+  }
+  async_wait<kStages - 2>();
+  __syncthreads();
+  int read = 0, write = (kStages - 1) * G::stage_words; /* stages, as offsets in words */
+  const int thread = static_cast<int>(threadIdx.x);
+  const float *const a_words = stages + Lanes<G>::row(thread), *const b_words = stages + G::a_words + Lanes<G>::column(thread);
+  float fa[2][G::thread_m], fb[2][G::thread_n];
+  read_fragment<G::groups_m, G::block_m>(fa[0], a_words);
+  read_fragment<G::groups_n, G::block_n>(fb[0], b_words);
+
+  for (; k_todo > 0; k_todo -= chunk_k, chunk++) {
+    accumulators.clear();
+    const int k_end = k_todo > chunk_k ? chunk_k : k_todo;
+    for (int k_step = 0; k_step < k_end; k_step += K) {
+#pragma unroll
+      for (int k = 0; k < K; k++) {
+        if (k < K - 1) { /* load: into the stage that was read in the last step */
+          a.load(stages + write, PanelsA::passes * k / (K - 1), PanelsA::passes * (k + 1) / (K - 1), k_left);
+          b.load(stages + write + G::a_words, PanelsB::passes * k / (K - 1), PanelsB::passes * (k + 1) / (K - 1), k_left);
+        } else { /* advance: everybody has read this stage's last row, and the next stage's copies have landed */
+          async_commit();
+          k_left -= K;
+          write = read;
+          read = read + G::stage_words == kStages * G::stage_words ? 0 : read + G::stage_words;
+          async_wait<kStages - 2>();
+          __syncthreads();
+        }
+        read_fragment<G::groups_m, G::block_m>(fa[(k + 1) % 2], a_words + read + (k + 1) % K * (G::block_m + kPad));
+        read_fragment<G::groups_n, G::block_n>(fb[(k + 1) % 2], b_words + read + (k + 1) % K * (G::block_n + kPad));
+        accumulators.multiply(fa[k % 2], fb[k % 2]);
+      }
     }
+    finish_chunk(accumulators, args, chunk, k_todo <= chunk_k);
   }
 }
 
@@ -350,14 +335,18 @@ extern "C" __global__ void __launch_bounds__(256) tb_sgemm_gather(const tb_sgemm
   }
 }
 
-#define TB_SGEMM_KERNEL(name, variant, ta, tb, ...)                                            \
-  extern "C" __global__ void __launch_bounds__(Geometry<__VA_ARGS__>::threads)                 \
+/* Stored column-major, A runs along its rows unless it is transposed, and B along k unless it is. */
+#define TB_SGEMM_KERNEL(name, variant, run_a, run_b, ...)                                      \
+  extern "C" __global__ void __launch_bounds__(Geometry<__VA_ARGS__>::threads, Geometry<__VA_ARGS__>::blocks_per_sm) \
       tb_sgemm_##name##_##variant(const tb_sgemm_args args) {                                  \
-    sgemm<Geometry<__VA_ARGS__>, ta, tb>(args);                                                \
+    sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args);                                          \
   }
-#define TB_SGEMM_TILE(name, ...)                       \
-  TB_SGEMM_KERNEL(name, nn, false, false, __VA_ARGS__) \
-  TB_SGEMM_KERNEL(name, nt, false, true, __VA_ARGS__)  \
-  TB_SGEMM_KERNEL(name, tn, true, false, __VA_ARGS__)  \
-  TB_SGEMM_KERNEL(name, tt, true, true, __VA_ARGS__)
+#define TB_SGEMM_TILE(name, ...)                                           \
+  TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, __VA_ARGS__)           \
+  TB_SGEMM_KERNEL(name, nt, kAlongSideVectors, kAlongSideVectors, __VA_ARGS__) \
+  TB_SGEMM_KERNEL(name, tn, kAlongK, kAlongK, __VA_ARGS__)                     \
+  TB_SGEMM_KERNEL(name, tt, kAlongK, kAlongSideVectors, __VA_ARGS__)           \
+  TB_SGEMM_KERNEL(name, nn_any, kAlongSide, kAlongK, __VA_ARGS__)              \
+  TB_SGEMM_KERNEL(name, nt_any, kAlongSide, kAlongSide, __VA_ARGS__)           \
+  TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, __VA_ARGS__)
 #include "registry.def"

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct tb_sgemm_args {
-  const float *a; /* device pointer, 4-byte aligned; 16-byte aligned with lda % 4 == 0 takes the vector loads */
+  const float *a; /* device pointers, 4-byte aligned */
   const float *b;
   float *d;
   int64_t lda, ldb, ldd; /* elements between stored columns */
@@ -28,6 +28,7 @@ struct tb_sgemm_args {
   float alpha;           /* applied by the launch with `last` set */
   int32_t first;         /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
   int32_t last;          /* 1: multiply by alpha when storing; 0: store the bare sums */
+  int32_t padded;        /* for the launcher: m and n may be read up to the next multiple of four, into what stands there */
 };
 
 /* Chunks start at multiples of this, and so may the parts of a k that is cut to fit the memory. */
@@ -41,8 +42,14 @@ static inline int64_t tb_sgemm_chunk_k(int64_t k) {
   return (k + longest - 1) / longest * TB_SGEMM_CHUNK_MIN;
 }
 
-/* Dynamic shared memory of a kernel, in bytes: two stages of both panels, each row of a stage four words longer than its tile
- * (sgemm.cu says why). */
-#define TB_SGEMM_SHARED_BYTES(block_m, block_n, block_k) (2 * (block_k) * ((block_m) + 4 + (block_n) + 4) * 4)
+/* Stages of the ring in shared memory. */
+#define TB_SGEMM_STAGES 4
+
+/* Words by which a stage's rows are longer than the tile; sgemm.cu says why. */
+#define TB_SGEMM_PAD 8
+
+/* Dynamic shared memory of a kernel, in bytes: the stages of both panels. */
+#define TB_SGEMM_SHARED_BYTES(block_m, block_n, block_k) \
+  (TB_SGEMM_STAGES * (block_k) * ((block_m) + (block_n) + 2 * TB_SGEMM_PAD) * 4)
 
 #endif

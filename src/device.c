@@ -176,7 +176,8 @@ CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
   tb_device_trim(d, 0);
   TB_TRY(tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes));
   d->arena_bytes = bytes;
-  return CUDA_SUCCESS;
+  /* Padding is read, and comes down with the tiles; what another program left there is none of ours. */
+  return tb_cuda.cuMemsetD8Async(d->arena, 0, (size_t)bytes, d->up);
 }
 
 void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {

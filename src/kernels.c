@@ -22,12 +22,13 @@ __asm__(
 extern const unsigned char tb_sgemm_fatbin[] __attribute__((visibility("hidden")));
 
 /* Kernels may have more shared memory than CUDA gives unasked; a device with less of it than a tile wants goes without. */
-static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int tile, int ta, int tb) {
+static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int tile, int ta, int tb, bool any) {
   static const char letter[] = "nt";
   const struct tb_tile *t = &tb_tiles[tile];
+  const bool loads_vectors = !ta || tb; /* from an operand whose memory runs along m or n */
   char name[64];
-  snprintf(name, sizeof name, "tb_sgemm_%s_%c%c", t->name, letter[ta], letter[tb]);
-  CUfunction *function = &kernels->function[tile][ta][tb];
+  snprintf(name, sizeof name, "tb_sgemm_%s_%c%c%s", t->name, letter[ta], letter[tb], any && loads_vectors ? "_any" : "");
+  CUfunction *function = &kernels->function[tile][ta][tb][any];
   TB_TRY(tb_cuda.cuModuleGetFunction(function, module, name));
   CUresult fits = tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, t->shared_bytes);
   int blocks = 0;
@@ -35,13 +36,15 @@ static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int t
     TB_TRY(tb_cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, *function, t->threads, (size_t)t->shared_bytes));
   else if (fits != CUDA_ERROR_INVALID_VALUE)
     TB_TRY(fits);
-  if (ta + tb == 0 || blocks < kernels->blocks_per_sm[tile]) kernels->blocks_per_sm[tile] = blocks;
+  bool seen_first = ta + tb + any == 0;
+  if (seen_first || blocks < kernels->blocks_per_sm[tile]) kernels->blocks_per_sm[tile] = blocks;
   return CUDA_SUCCESS;
 }
 
 static CUresult load_functions(struct tb_kernels *kernels, CUmodule module) {
   for (int tile = 0; tile < TB_TILE_COUNT; tile++)
-    for (int variant = 0; variant < 4; variant++) TB_TRY(load_function(kernels, module, tile, variant >> 1, variant & 1));
+    for (int variant = 0; variant < 8; variant++)
+      TB_TRY(load_function(kernels, module, tile, variant >> 1 & 1, variant & 1, variant >> 2));
   return CUDA_SUCCESS;
 }
 
@@ -72,11 +75,23 @@ int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int6
   return best;
 }
 
+/* Four words at a time along m or n: the addresses must be multiples of 16 bytes, and the last four words readable. */
+static bool whole_vectors(const float *operand, int64_t ld, int64_t side, bool padded) {
+  return (uintptr_t)operand % 16 == 0 && ld % 4 == 0 && (padded || side % 4 == 0);
+}
+
+CUfunction tb_kernels_function(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
+                               const struct tb_sgemm_args *args) {
+  bool vectors = (transpose_a || whole_vectors(args->a, args->lda, args->m, args->padded)) &&
+                 (!transpose_b || whole_vectors(args->b, args->ldb, args->n, args->padded));
+  return kernels->function[tile][transpose_a][transpose_b][!vectors];
+}
+
 CUresult tb_kernels_launch(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
                            struct tb_sgemm_args *args, CUstream stream) {
   const struct tb_tile *t = &tb_tiles[tile];
   int64_t blocks = ceil_div(args->m, t->block_m) * ceil_div(args->n, t->block_n);
   void *parameters[] = {args};
-  return tb_cuda.cuLaunchKernel(kernels->function[tile][transpose_a][transpose_b], (unsigned)blocks, 1, 1,
-                                (unsigned)t->threads, 1, 1, (unsigned)t->shared_bytes, stream, parameters, NULL);
+  return tb_cuda.cuLaunchKernel(tb_kernels_function(kernels, tile, transpose_a, transpose_b, args), (unsigned)blocks, 1,
+                                1, (unsigned)t->threads, 1, 1, (unsigned)t->shared_bytes, stream, parameters, NULL);
 }

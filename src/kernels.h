@@ -25,7 +25,7 @@ struct tb_tile {
 extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
 
 struct tb_kernels {
-  CUfunction function[TB_TILE_COUNT][2][2]; /* [tile][A transposed][B transposed] */
+  CUfunction function[TB_TILE_COUNT][2][2][2]; /* [tile][A transposed][B transposed][any alignment] */
   int blocks_per_sm[TB_TILE_COUNT];         /* 0: the device cannot run this tile, for want of shared memory, say */
 };
 
@@ -37,6 +37,10 @@ CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module);
  * one whose blocks cover the most SMs. Pure. Returns -1 when blocks_per_sm is 0 throughout.
  */
 int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int64_t m, int64_t n);
+
+/* The kernel of a tile for these operands: the one for whole vectors where alignment and padding allow, else the one for any. */
+CUfunction tb_kernels_function(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
+                               const struct tb_sgemm_args *args);
 
 CUresult tb_kernels_launch(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
                            struct tb_sgemm_args *args, CUstream stream);

@@ -97,6 +97,13 @@ static enum tb_status prepare(const struct tb_gemm *call, struct tb_plan *plan, 
 
 /* ---- when it goes wrong ---- */
 
+static bool anything_committed(void) {
+  if (progress.block > 0) return true;
+  for (int tile = 0; tile < TB_TILES_MAX * TB_TILES_MAX; tile++)
+    if (progress.committed_columns[tile] > 0) return true;
+  return false;
+}
+
 /* The columns of a block's tiles that C does not have yet. */
 static void finish_block(const struct tb_gemm *call, const struct tb_plan *plan, struct tb_block block) {
   int64_t columns = tb_ceil_div(block.n, plan->tile_n), rows = tb_ceil_div(block.m, plan->tile_m);
@@ -112,6 +119,10 @@ static void finish_block(const struct tb_gemm *call, const struct tb_plan *plan,
 
 /* Everything that is not committed, computed by the CPU. Nothing may be under way on the GPU. */
 static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan) {
+  if (!anything_committed()) {
+    tb_fallback_gemm(call);
+    return;
+  }
   int64_t blocks = tb_pipeline_blocks(call, plan);
   for (int64_t number = progress.block; number < blocks; number++) {
     struct tb_block block = tb_pipeline_block(call, plan, number);
@@ -120,20 +131,15 @@ static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan
   }
 }
 
-static bool anything_committed(void) {
-  if (progress.block > 0) return true;
-  for (int tile = 0; tile < TB_TILES_MAX * TB_TILES_MAX; tile++)
-    if (progress.committed_columns[tile] > 0) return true;
-  return false;
-}
-
 /* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later, any other
  * failure may have left the context broken. */
 static void give_up(CUresult result, enum tb_status why) {
   char failure[160];
   tb_cuda_describe_failure(result, failure, sizeof failure);
   if (why == TB_STATUS_no_memory) {
-    tb_warn("GPU %d (%s): %s; the CPU computes what is missing", device.ordinal, device.name, failure);
+    static bool told;
+    if (!told) tb_warn("GPU %d (%s): not enough memory for a call; the CPU computes what is missing", device.ordinal, device.name);
+    told = true;
     return;
   }
   tb_warn("GPU %d (%s): %s; the CPU computes what is missing and all later calls", device.ordinal, device.name, failure);

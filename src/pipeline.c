@@ -203,6 +203,7 @@ static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct e
       .alpha = call->alpha,
       .first = k.start == 0,
       .last = k.start + k.size == call->k,
+      .padded = true,
   };
   CUstream stream = d->compute[tile % TB_COMPUTE_STREAMS]; /* a tile's chunks follow each other in one stream */
   TB_TRY(tb_cuda.cuStreamWaitEvent(stream, d->uploaded, 0));

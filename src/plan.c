@@ -6,8 +6,9 @@
 /* Tiles of C: large enough that a launch fills a good part of a GPU, small enough that the first one can start early. */
 #define TILE_MIN_ELEMS 1024
 #define TILE_MAX_ELEMS 2048
-/* Pieces are not cut below this, except when nothing else fits: the largest kernel's block of C. */
+/* Pieces are multiples of this, the largest kernel's block of C, until nothing else fits but the smallest kernel's. */
 #define PIECE_ELEMS 128
+#define PIECE_ELEMS_MIN 32
 /* k is cut first while it is longer than this and than the block: short chunks make more launches, not less traffic. */
 #define CHUNK_K_WISH 1024
 
@@ -51,12 +52,13 @@ static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
  * cut where the kernels end a chunk of their sums, so that the cut does not show in the result. */
 static bool cut(struct tb_plan *plan, int64_t kernel_chunk_k) {
   int64_t side = tb_max(plan->block_m, plan->block_n);
+  int64_t piece = side > PIECE_ELEMS ? PIECE_ELEMS : PIECE_ELEMS_MIN;
   if (plan->chunk_k > tb_max(CHUNK_K_WISH, kernel_chunk_k) && plan->chunk_k >= side)
     plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), kernel_chunk_k);
-  else if (plan->block_m == side && side > PIECE_ELEMS)
-    plan->block_m = round_up(tb_ceil_div(side, 2), PIECE_ELEMS);
-  else if (side > PIECE_ELEMS)
-    plan->block_n = round_up(tb_ceil_div(side, 2), PIECE_ELEMS);
+  else if (plan->block_m == side && side > piece)
+    plan->block_m = round_up(tb_ceil_div(side, 2), piece);
+  else if (side > piece)
+    plan->block_n = round_up(tb_ceil_div(side, 2), piece);
   else if (plan->chunk_k > kernel_chunk_k)
     plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), kernel_chunk_k);
   else

@@ -137,7 +137,12 @@ static bool offload(const struct tb_gemm *call, struct tb_decision *decision) {
   tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, tb_gemm_flops(call), outcome.bytes,
                seconds);
   if (outcome.failed) tb_stats_add_failure();
-  if (tb_option_number(TB_OPTION_verbose)) say_gpu(call, decision, &outcome, seconds);
+  if (tb_option_number(TB_OPTION_verbose)) {
+    if (outcome.committed)
+      say_gpu(call, decision, &outcome, seconds);
+    else
+      say_cpu(call, &(struct tb_decision){.where = TB_CPU, .why = outcome.why}, seconds);
+  }
   return true;
 }
 

@@ -92,7 +92,7 @@ static void launch_split(const struct context *ctx, const struct problem *p, con
   args->chunks_per_split = way->chunks_per_split;
   void *parameters[] = {args};
   unsigned blocks = (unsigned)(ceil_div(args->m, t->block_m) * ceil_div(args->n, t->block_n));
-  TB_GPU(cuLaunchKernel(ctx->kernels.function[way->tile][p->ta][p->tb], blocks,
+  TB_GPU(cuLaunchKernel(tb_kernels_function(&ctx->kernels, way->tile, p->ta, p->tb, args), blocks,
                         (unsigned)ceil_div(chunks, way->chunks_per_split), 1, (unsigned)t->threads, 1, 1,
                         (unsigned)t->shared_bytes, ctx->gpu.stream, parameters, NULL));
   TB_GPU(cuLaunchKernel(ctx->gather, 3, 1, 1, 256, 1, 1, 0, ctx->gpu.stream, parameters, NULL));
