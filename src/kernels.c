@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
-#define TB_SGEMM_TILE(name, bm, bn, bk, tm, tn) {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk)},
+#define TB_SGEMM_TILE(name, bm, bn, bk, tm, tn) {#name, bm, bn, bk, tm, tn, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk)},
 #include "registry.def"
 #undef TB_SGEMM_TILE
 };
@@ -60,16 +60,21 @@ CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module) {
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/* Issue slots that a tile costs for each k: an FMA for each element, and a fragment's words for each thread. */
+static int64_t tile_cost(const struct tb_tile *t) {
+  return (int64_t)t->threads * (t->thread_m * t->thread_n + t->thread_m + t->thread_n);
+}
+
 int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int64_t m, int64_t n) {
   int best = -1;
-  int64_t best_busy = 0;
+  double best_cost = 0;
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (blocks_per_sm[tile] == 0) continue;
     int64_t blocks = ceil_div(m, tb_tiles[tile].block_m) * ceil_div(n, tb_tiles[tile].block_n);
-    int64_t busy = blocks < sm_count ? blocks : sm_count;
-    if (busy > best_busy) { /* rows stand from large to small, so the larger tile wins a tie */
+    double cost = (double)ceil_div(blocks, sm_count) * (double)tile_cost(&tb_tiles[tile]);
+    if (best < 0 || cost < best_cost) { /* rows stand from large to small, so the larger tile wins a tie */
       best = tile;
-      best_busy = busy;
+      best_cost = cost;
     }
   }
   return best;

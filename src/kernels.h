@@ -18,7 +18,7 @@ enum {
 /* One row of registry.def. */
 struct tb_tile {
   const char *name;
-  int block_m, block_n, block_k;
+  int block_m, block_n, block_k, thread_m, thread_n;
   int threads, shared_bytes;
 };
 
@@ -33,8 +33,8 @@ struct tb_kernels {
 CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module);
 
 /*
- * The tile for an m x n result: the largest with at least one block for every SM, for it reads the least; when none has, the
- * one whose blocks cover the most SMs. Pure. Returns -1 when blocks_per_sm is 0 throughout.
+ * The tile for an m x n result: the one whose rounds of blocks, one to an SM, take the fewest steps. Of equals the largest, for
+ * it reads the least. Pure. Returns -1 when blocks_per_sm is 0 throughout.
  */
 int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int64_t m, int64_t n);
 
