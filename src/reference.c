@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#define _GNU_SOURCE
 #include "reference.h"
 
-#include <dlfcn.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "log.h"
@@ -58,12 +57,18 @@ int tb_reference_check_cblas(int layout, int transa, int transb, int64_t m, int6
   return as_passed[tb_reference_check(tb, ta, n, m, k, ldb, lda, ldc)];
 }
 
+/*
+ * The program's own handlers, if it has any. A weak reference also makes the linker export a handler from a program that is
+ * linked with us, so that the CPU BLAS behind us finds it as well.
+ */
+extern void xerbla_(const char *routine, const int *info, size_t length) __attribute__((weak));
+extern void cblas_xerbla(int info, const char *routine, const char *format, ...) __attribute__((weak));
+
 void tb_reference_xerbla(const char *routine, int info) {
-  void (*handler)(const char *, const int *, size_t) = NULL;
-  void *symbol = dlsym(RTLD_DEFAULT, "xerbla_");
-  memcpy(&handler, &symbol, sizeof handler); /* ISO C has no conversion from object to function pointers */
-  if (handler)
-    handler(routine, &info, strlen(routine));
+  if (routine[0] == 'c' && cblas_xerbla != NULL)
+    cblas_xerbla(info, routine, "");
+  else if (xerbla_ != NULL)
+    xerbla_(routine, &info, strlen(routine));
   else
     tb_warn("On entry to %s parameter number %d had an illegal value", routine, info);
 }

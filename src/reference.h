@@ -15,7 +15,7 @@ int tb_reference_check(char transa, char transb, int64_t m, int64_t n, int64_t k
 int tb_reference_check_cblas(int layout, int transa, int transb, int64_t m, int64_t n, int64_t k, int64_t lda,
                              int64_t ldb, int64_t ldc);
 
-/* Reports argument `info` of `routine`: to the program's own xerbla_ if it has one, else by a line on stderr. */
+/* Reports argument `info` of `routine`: to the program's own cblas_xerbla or xerbla_ if it has one, else by a line on stderr. */
 void tb_reference_xerbla(const char *routine, int info);
 
 #endif

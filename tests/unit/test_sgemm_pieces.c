@@ -107,7 +107,7 @@ static void pieces_in_k(void **state) {
 
 static void pieces_in_all_three(void **state) {
   (void)state;
-  for (int variant = 0; variant < 18; variant += 7) check_pieces(problem(variant, 150, 140, 600), 400 << 10, 2 * 2 * 3);
+  for (int variant = 0; variant < 18; variant += 7) check_pieces(problem(variant, 150, 140, 600), 100 << 10, 2 * 2 * 3);
 }
 
 /* C's tiles of a large block, with few enough operations to run on a CPU. */
