@@ -2,16 +2,16 @@
 /*
  * TileBLAS: GPU answers for programs that know only the CPU BLAS.
  *
- * A program needs nothing from this header. It links TileBLAS, or is started with LD_PRELOAD=libtileblas.so.0, and goes on
- * calling cblas_sgemm or sgemm_ (declared in OpenBLAS's cblas.h); products that a GPU finishes sooner are computed there, and
- * all others by the CPU BLAS that would have answered without TileBLAS.
+ * A program needs nothing from this header. It links TileBLAS, or is started with LD_PRELOAD=libtileblas.so.0, and goes
+ * on calling cblas_sgemm or sgemm_ (declared in OpenBLAS's cblas.h); products that a GPU finishes sooner are computed
+ * there, and all others by the CPU BLAS that would have answered without TileBLAS.
  *
  * What is here lets a program look and steer:
  *   1. version and options    tileblas_version, tileblas_option_set, tileblas_option_get
  *   2. what happened          tileblas_stats_get, tileblas_stats_reset, tileblas_report
  *
- * Every function may be called from any thread, at any time, and never ends the process. Options set here count from the
- * next call on; a program's own setting wins over the environment.
+ * Every function may be called from any thread, at any time, and never ends the process. Options set here count from
+ * the next call on; a program's own setting wins over the environment.
  */
 #ifndef TILEBLAS_H
 #define TILEBLAS_H
@@ -33,8 +33,9 @@ TILEBLAS_API const char *tileblas_version(void);
 
 /*
  * Sets an option as the environment would: name is the variable's, for instance "TILEBLAS_ROUTE", value its text.
- * Returns 0, or -1 when there is no such option or the value is not one of it (then nothing changes and nothing is printed).
- * Note 1: TILEBLAS_FALLBACK, TILEBLAS_DEVICES take effect only before the library first looks for a CPU BLAS or a GPU.
+ * Returns 0, or -1 when there is no such option or the value is not one of it (then nothing changes and nothing is
+ * printed). Note 1: TILEBLAS_FALLBACK, TILEBLAS_DEVICES take effect only before the library first looks for a CPU BLAS
+ * or a GPU.
  */
 TILEBLAS_API int tileblas_option_set(const char *name, const char *value);
 
@@ -53,7 +54,8 @@ typedef struct tileblas_stats {
   double cpu_flops;
   double gpu_bytes; /* bytes moved over the link, both ways */
   double gpu_seconds;
-  double cpu_seconds; /* of the calls that were timed: small ones are only when TILEBLAS_REPORT or TILEBLAS_VERBOSE is set */
+  double cpu_seconds; /* of the calls that were timed: small ones are only when TILEBLAS_REPORT or TILEBLAS_VERBOSE is
+                         set */
 } tileblas_stats;
 
 /* Copies the sums into *stats. Sums of calls under way in other threads are not in it yet. */

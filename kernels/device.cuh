@@ -12,8 +12,8 @@
 #include "cuda_on_cpu.h"
 #else
 /* Declares `name` as the block's dynamic shared memory, an array of `type`, aligned for 16-byte accesses. */
-#define TB_DYNAMIC_SHARED(type, name)                                                                                  \
-  extern __shared__ __align__(16) unsigned char tb_dynamic_shared[];                                                   \
+#define TB_DYNAMIC_SHARED(type, name)                                \
+  extern __shared__ __align__(16) unsigned char tb_dynamic_shared[]; \
   type *const name = reinterpret_cast<type *>(tb_dynamic_shared)
 #endif
 

@@ -2,13 +2,13 @@
 /*
  * Every PTX instruction that the kernels use and CUDA C has no word for, each behind one small named function.
  *
- * Asynchronous copies (PTX ISA, cp.async): global -> shared memory without a register, in groups. Up to `bytes` bytes, of
- * which the first `valid` are read and the rest become zero. Both addresses are aligned to `bytes`.
+ * Asynchronous copies (PTX ISA, cp.async): global -> shared memory without a register, in groups. Up to `bytes` bytes,
+ * of which the first `valid` are read and the rest become zero. Both addresses are aligned to `bytes`.
  *   async_copy<Bytes>(dst, src, valid)   joins the thread's open group
  *   async_commit()                       closes the group
- *   async_wait<N>()                      until at most N of the thread's newest groups are unfinished; the data is then seen
- *                                        by this thread, and behind a __syncthreads by the block
- * Before compute capability 8.0 the copy happens at once, through a register.
+ *   async_wait<N>()                      until at most N of the thread's newest groups are unfinished; the data is then
+ * seen by this thread, and behind a __syncthreads by the block Before compute capability 8.0 the copy happens at once,
+ * through a register.
  */
 #ifndef TB_PTX_CUH
 #define TB_PTX_CUH
@@ -17,20 +17,15 @@
 
 #if defined(TB_ON_CPU)
 
-template <int Bytes>
-__device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned valid) {
+template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned valid) {
   tb_cpu_cp_async(dst, src, Bytes, valid);
 }
 __device__ __forceinline__ void async_commit() { tb_cpu_cp_async_commit(); }
-template <int N>
-__device__ __forceinline__ void async_wait() {
-  tb_cpu_cp_async_wait(N);
-}
+template <int N> __device__ __forceinline__ void async_wait() { tb_cpu_cp_async_wait(N); }
 
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 
-template <int Bytes>
-__device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned valid) {
+template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned valid) {
   static_assert(Bytes == 4 || Bytes == 16, "cp.async copies 4, 8 or 16 bytes; 8 has no use here");
   unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(dst));
   if (Bytes == 16) /* .cg: past the L1, which these panels would only flush */
@@ -39,8 +34,7 @@ __device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned 
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(src), "r"(valid));
 }
 /* Without the fourth operand: the whole width is read, and the compiler has no predicate to keep. */
-template <int Bytes>
-__device__ __forceinline__ void async_copy(void *dst, const void *src) {
+template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const void *src) {
   unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(dst));
   if (Bytes == 16)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(src));
@@ -48,15 +42,13 @@ __device__ __forceinline__ void async_copy(void *dst, const void *src) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target), "l"(src));
 }
 __device__ __forceinline__ void async_commit() { asm volatile("cp.async.commit_group;"); }
-template <int N>
-__device__ __forceinline__ void async_wait() {
+template <int N> __device__ __forceinline__ void async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
 #else
 
-template <int Bytes>
-__device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned valid) {
+template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned valid) {
   float *to = static_cast<float *>(dst);
   const float *from = static_cast<const float *>(src);
   if (Bytes == 16 && valid == 16) {
@@ -67,13 +59,12 @@ __device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned 
   }
 }
 __device__ __forceinline__ void async_commit() {}
-template <int N>
-__device__ __forceinline__ void async_wait() {}
+template <int N> __device__ __forceinline__ void async_wait() {}
 
 #endif
 
-/* The same value, of which the compiler knows nothing: what depends on it is computed here and not, say, ahead of a loop where
- * it would occupy registers throughout. */
+/* The same value, of which the compiler knows nothing: what depends on it is computed here and not, say, ahead of a
+ * loop where it would occupy registers throughout. */
 __device__ __forceinline__ int opaque(int x) {
 #if !defined(TB_ON_CPU)
   asm volatile("" : "+r"(x));
@@ -88,8 +79,7 @@ __device__ __forceinline__ const float *opaque(const float *p) {
 }
 
 #if defined(TB_ON_CPU) || !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
-template <int Bytes>
-__device__ __forceinline__ void async_copy(void *dst, const void *src) {
+template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const void *src) {
   async_copy<Bytes>(dst, src, Bytes);
 }
 #endif

@@ -4,33 +4,35 @@
  *
  *   D = alpha * ([D +] op(A) op(B))       see sgemm_args.h for the contract and the order of summation
  *
- * A block computes a tile of D, block_m x block_n, in steps of block_k along k, from a ring of kStages stages in shared memory.
- * While one step is multiplied, the copies of the steps ahead are under way; each k of a step does its share of everything:
+ * A block computes a tile of D, block_m x block_n, in steps of block_k along k, from a ring of kStages stages in shared
+ * memory. While one step is multiplied, the copies of the steps ahead are under way; each k of a step does its share of
+ * everything:
  *
  *   load      a slice of a later step's panels, global memory -> stage, asynchronously; zeros beyond the last k
  *   fragment  the next k's words of this thread, stage -> registers
  *   multiply  this k's outer product into the accumulators
  *   advance   (last k of a step) wait for the next step's copies, one barrier, next stage
  *
- *                    block_n                 A thread keeps thread_m x thread_n accumulators, in groups of 4 x 4 spread over
- *              +------------------+          the tile, so that the threads of a warp read neighbouring float4s:
+ *                    block_n               A thread keeps thread_m x thread_n accumulators, in groups of 4 x 4 spread
+ *              +------------------+        over the tile, so that the threads of a warp read neighbouring float4s:
  *      block_k |     B panel      |
- *              +------------------+            rows    of group g: g * block_m / groups_m + 4 * thread row    + 0..3
- *     block_k                                  columns of group g: g * block_n / groups_n + 4 * thread column + 0..3
+ *              +------------------+          rows    of group g: g * block_m / groups_m + 4 * thread row    + 0..3
+ *     block_k                                columns of group g: g * block_n / groups_n + 4 * thread column + 0..3
  *      +----+  +------------------+
- *      |    |  |                  |          Every k costs a thread one float4 a group, and thread_m * thread_n FMAs: with
- *      | A  |  |   tile of D      | block_m  8 x 8, 4 loads for 64 FMAs.
+ *      |    |  |                  |        Every k costs a thread one float4 a group and thread_m * thread_n FMAs:
+ *      | A  |  |   tile of D      | block_m   with 8 x 8, 4 loads for 64 FMAs.
  *      |    |  |                  |
  *      +----+  +------------------+
  *
- * Transposes are index math: a panel element is (side, k), with side = row of op(A) or column of op(B), and memory runs either
- * along side or along k. Both kinds arrive in the same layout, stage[k][side], so one multiply serves all four products.
- * Panels that run along side are copied 16 bytes at a time by the kernels for aligned operands, word by word by those for any;
- * panels that run along k always word by word, a warp taking 4 words along k of 8 sides, and then the next 4. A stage's rows are
- * 8 words longer than the tile: those 32 words then fall into 32 different banks, and rows still start on 16 bytes.
+ * Transposes are index math: a panel element is (side, k), with side = row of op(A) or column of op(B), and memory runs
+ * either along side or along k. Both kinds arrive in the same layout, stage[k][side], so one multiply serves all four
+ * products. Panels that run along side are copied 16 bytes at a time by the kernels for aligned operands, word by word
+ * by those for any; panels that run along k always word by word, a warp taking 4 words along k of 8 sides, and then the
+ * next 4. A stage's rows are 8 words longer than the tile: those 32 words then fall into 32 different banks, and rows
+ * still start on 16 bytes.
  *
- * Three boundary conditions, each where the access is: a load of A needs row < m and k-index < k, a load of B k-index < k and
- * column < n, a store of D row < m and column < n. Loads outside give zeros, which add nothing to a sum.
+ * Three boundary conditions, each where the access is: a load of A needs row < m and k-index < k, a load of B k-index <
+ * k and column < n, a store of D row < m and column < n. Loads outside give zeros, which add nothing to a sum.
  */
 #include "ptx.cuh"
 #include "sgemm_args.h"
@@ -50,8 +52,7 @@ constexpr int kThreadsPerSm = 512;
 /* Tile columns that are computed together, so that the L2 still holds their panels of B for the next tile row. */
 constexpr int kGroupColumns = 8;
 
-template <int BM, int BN, int BK, int TM, int TN>
-struct Geometry {
+template <int BM, int BN, int BK, int TM, int TN> struct Geometry {
   static constexpr int block_m = BM, block_n = BN, block_k = BK, thread_m = TM, thread_n = TN;
   static constexpr int threads_m = BM / TM, threads_n = BN / TN, threads = threads_m * threads_n;
   static constexpr int blocks_per_sm = kThreadsPerSm / threads;
@@ -77,20 +78,20 @@ __device__ __forceinline__ int64_t smaller(int64_t x, int64_t y) { return x < y 
 
 /* ---- load: one operand's panels, global memory -> shared memory ---- */
 
-/* How a panel's memory runs, and what one copy moves: four words of a side's run, one word of it, or one word of k's run. */
+/* How a panel's memory runs, and what one copy moves: four words of a side's run, one word of it, or one word of k's
+ * run. */
 enum Run { kAlongSideVectors, kAlongSide, kAlongK };
 
 /*
  * The panels of one operand for one block: Side x BlockK words a step, in `passes` passes of all the block's threads.
  * Element (side, k) is operand[k + side * ld] with kAlongK, else operand[side + k * ld].
  */
-template <int Side, int BlockK, int Threads, Run R>
-class Panels {
- public:
+template <int Side, int BlockK, int Threads, Run R> class Panels {
+public:
   static constexpr int width = R == kAlongSideVectors ? kVector : 1;
   static constexpr int passes = Side * BlockK / (Threads * width);
 
- private:
+private:
   static constexpr int row_words = Side + kPad;
   /* Along side, a pass covers `rows` rows of k; along k, it covers kLanesK words of `rows` sides, a strip. */
   static constexpr int rows = R == kAlongK ? Threads / kLanesK : Threads * width / Side;
@@ -103,10 +104,10 @@ class Panels {
   int offset, k;     /* of this thread's first word: in a stage; along k */
   int strips;        /* passes, along k: strips, with sides that exist */
 
- public:
+public:
   /*
-   * `first` is the block's first side, of `sides` in all; the first step starts at k_first. Sides that do not exist are not
-   * copied, and what then stands in the stage only reaches sums that are not stored; so only k needs zeros.
+   * `first` is the block's first side, of `sides` in all; the first step starts at k_first. Sides that do not exist are
+   * not copied, and what then stands in the stage only reaches sums that are not stored; so only k needs zeros.
    */
   __device__ __forceinline__ Panels(const float *operand, int64_t ld, int first, int64_t sides, int64_t k_first)
       : stride(rows * ld) {
@@ -116,7 +117,8 @@ class Panels {
     offset = k * row_words + side;
     const int there = static_cast<int>(smaller(sides - first, Side)) - side;
     strips = R == kAlongK ? (there + rows - 1) / rows : there > 0 ? passes : 0;
-    next = operand + (R == kAlongK ? static_cast<int64_t>(first + side) * ld + k_first + k : first + side + (k_first + k) * ld);
+    next = operand +
+           (R == kAlongK ? static_cast<int64_t>(first + side) * ld + k_first + k : first + side + (k_first + k) * ld);
   }
 
   /*
@@ -130,10 +132,12 @@ class Panels {
       if (p < pass || p >= end) continue; /* known when the loop is unrolled */
       if (R == kAlongK) {
         const int strip = p / words, at = p % words * kLanesK;
-        if (strip < strips) async_copy<4>(stage + offset + at * row_words + strip * rows, from + at, k + at < k_left ? 4 : 0);
+        if (strip < strips)
+          async_copy<4>(stage + offset + at * row_words + strip * rows, from + at, k + at < k_left ? 4 : 0);
         if (at + kLanesK == BlockK) from += stride;
       } else {
-        if (p < strips) async_copy<4 * width>(stage + offset + p * rows * row_words, from, k + p * rows < k_left ? 4 * width : 0);
+        if (p < strips)
+          async_copy<4 * width>(stage + offset + p * rows * row_words, from, k + p * rows < k_left ? 4 * width : 0);
         from += stride;
       }
     }
@@ -157,11 +161,11 @@ __device__ __forceinline__ void read_fragment(float (&fragment)[Groups * kVector
 }
 
 /*
- * Where a thread's groups start within the tile. Lanes: bits 1 to 3 count along m, bits 0 and 4 along n. Neighbours by bit 0 read
- * the same float4 of A, neighbours by bit 1 the same of B; such pairs let the shared memory serve a half-warp at once.
+ * Where a thread's groups start within the tile. Lanes: bits 1 to 3 count along m, bits 0 and 4 along n. Neighbours by
+ * bit 0 read the same float4 of A, neighbours by bit 1 the same of B; such pairs let the shared memory serve a
+ * half-warp at once.
  */
-template <class G>
-struct Lanes {
+template <class G> struct Lanes {
   static constexpr int warps_m = G::threads_m / 8;
   static __device__ __forceinline__ int row(int thread) {
     return (thread / 32 % warps_m * 8 + thread / 2 % 8) * kVector;
@@ -172,8 +176,7 @@ struct Lanes {
 };
 
 /* One thread's accumulators. */
-template <class G>
-struct Accumulators {
+template <class G> struct Accumulators {
   float sum[G::thread_n][G::thread_m];
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -194,7 +197,8 @@ struct Accumulators {
 /* ---- store: a chunk's sums, registers -> D or the partial sums ---- */
 
 /* Four words of a column: d = scale * (d + s), or without d when `add` is not set. `there` of them exist. */
-__device__ __forceinline__ void store_run(float *d, const float *s, int64_t there, bool vectors, bool add, float scale) {
+__device__ __forceinline__ void store_run(float *d, const float *s, int64_t there, bool vectors, bool add,
+                                          float scale) {
   float v[kVector];
   const bool whole = vectors && there >= kVector;
   if (add && whole) {
@@ -217,8 +221,8 @@ __device__ __forceinline__ void store_run(float *d, const float *s, int64_t ther
 
 /* The accumulators of the tile at (row, column) to a matrix with m x n elements. */
 template <class G>
-__device__ __forceinline__ void store(const Accumulators<G> &accumulators, float *d, int64_t ld, int64_t m, int64_t n, int row,
-                                      int column, bool add, float scale) {
+__device__ __forceinline__ void store(const Accumulators<G> &accumulators, float *d, int64_t ld, int64_t m, int64_t n,
+                                      int row, int column, bool add, float scale) {
   const bool vectors = takes_vectors(d, ld);
   const int thread = opaque(static_cast<int>(threadIdx.x));
   const int64_t first = row + Lanes<G>::row(thread), first_column = column + Lanes<G>::column(thread);
@@ -236,7 +240,8 @@ __device__ __forceinline__ void store(const Accumulators<G> &accumulators, float
 
 /* ---- a block ---- */
 
-/* First row and first column of this block's tile: down the rows of kGroupColumns tile columns, then on to the next columns. */
+/* First row and first column of this block's tile: down the rows of kGroupColumns tile columns, then on to the next
+ * columns. */
 template <class G>
 __device__ __forceinline__ void locate(const tb_sgemm_args &args, unsigned block, int &row, int &column) {
   const unsigned down = static_cast<unsigned>((args.m + G::block_m - 1) / G::block_m);
@@ -260,8 +265,7 @@ __device__ __forceinline__ void finish_chunk(const Accumulators<G> &accumulators
   store(accumulators, d, split ? args.m : args.ldd, args.m, args.n, row, column, add, scale);
 }
 
-template <class G, Run RunA, Run RunB>
-__device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
+template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
   TB_DYNAMIC_SHARED(float, stages);
   constexpr int K = G::block_k;
   int row, column;
@@ -270,9 +274,10 @@ __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
   const int chunk_k = static_cast<int>(args.chunk_k);
   int chunk = args.partials != nullptr ? static_cast<int>(blockIdx.y) * args.chunks_per_split : 0;
   const int64_t k_first = chunk * args.chunk_k;
-  int k_todo = static_cast<int>(args.partials != nullptr ? smaller(args.k - k_first, args.chunks_per_split * args.chunk_k)
-                                                         : args.k); /* to be multiplied */
-  int k_left = k_todo;                                              /* to be loaded */
+  int k_todo =
+      static_cast<int>(args.partials != nullptr ? smaller(args.k - k_first, args.chunks_per_split * args.chunk_k)
+                                                : args.k); /* to be multiplied */
+  int k_left = k_todo;                                     /* to be loaded */
 
   using PanelsA = Panels<G::block_m, K, G::threads, RunA>;
   using PanelsB = Panels<G::block_n, K, G::threads, RunB>;
@@ -291,7 +296,8 @@ __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
   __syncthreads();
   int read = 0, write = (kStages - 1) * G::stage_words; /* stages, as offsets in words */
   const int thread = static_cast<int>(threadIdx.x);
-  const float *const a_words = stages + Lanes<G>::row(thread), *const b_words = stages + G::a_words + Lanes<G>::column(thread);
+  const float *const a_words = stages + Lanes<G>::row(thread), *const b_words =
+                                                                   stages + G::a_words + Lanes<G>::column(thread);
   float fa[2][G::thread_m], fb[2][G::thread_n];
   read_fragment<G::groups_m, G::block_m>(fa[0], a_words);
   read_fragment<G::groups_n, G::block_n>(fb[0], b_words);
@@ -304,7 +310,8 @@ __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
       for (int k = 0; k < K; k++) {
         if (k < K - 1) { /* load: into the stage that was read in the last step */
           a.load(stages + write, PanelsA::passes * k / (K - 1), PanelsA::passes * (k + 1) / (K - 1), k_left);
-          b.load(stages + write + G::a_words, PanelsB::passes * k / (K - 1), PanelsB::passes * (k + 1) / (K - 1), k_left);
+          b.load(stages + write + G::a_words, PanelsB::passes * k / (K - 1), PanelsB::passes * (k + 1) / (K - 1),
+                 k_left);
         } else { /* advance: everybody has read this stage's last row, and the next stage's copies have landed */
           async_commit();
           k_left -= K;
@@ -322,7 +329,7 @@ __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
   }
 }
 
-}  // namespace
+} // namespace
 
 /* Split k: D = alpha * ([D +] the chunks' sums, in order). A thread an element, any grid. */
 extern "C" __global__ void __launch_bounds__(256) tb_sgemm_gather(const tb_sgemm_args args) {
@@ -336,12 +343,12 @@ extern "C" __global__ void __launch_bounds__(256) tb_sgemm_gather(const tb_sgemm
 }
 
 /* Stored column-major, A runs along its rows unless it is transposed, and B along k unless it is. */
-#define TB_SGEMM_KERNEL(name, variant, run_a, run_b, ...)                                      \
+#define TB_SGEMM_KERNEL(name, variant, run_a, run_b, ...)                                                            \
   extern "C" __global__ void __launch_bounds__(Geometry<__VA_ARGS__>::threads, Geometry<__VA_ARGS__>::blocks_per_sm) \
-      tb_sgemm_##name##_##variant(const tb_sgemm_args args) {                                  \
-    sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args);                                          \
+      tb_sgemm_##name##_##variant(const tb_sgemm_args args) {                                                        \
+    sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args);                                                                \
   }
-#define TB_SGEMM_TILE(name, ...)                                           \
+#define TB_SGEMM_TILE(name, ...)                                               \
   TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, __VA_ARGS__)           \
   TB_SGEMM_KERNEL(name, nt, kAlongSideVectors, kAlongSideVectors, __VA_ARGS__) \
   TB_SGEMM_KERNEL(name, tn, kAlongK, kAlongK, __VA_ARGS__)                     \

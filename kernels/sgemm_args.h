@@ -7,9 +7,9 @@
  * A is m x k after op, B is k x n after op, D is m x n. Leading dimensions are in elements. Nothing outside the stated
  * shapes is read or written; A, B and D must not overlap. beta is not here: the host adds beta * C when it commits.
  *
- * Order of summation, the same for every kernel, tile and split: k is cut into chunks of chunk_k; each chunk is one chain of
- * FMAs that starts at zero, k ascending; the chunks' sums are added in order by ordinary additions. Short chains are what makes
- * a long sum accurate: OpenBLAS gets its accuracy from blocks of 320 to 384.
+ * Order of summation, the same for every kernel, tile and split: k is cut into chunks of chunk_k; each chunk is one
+ * chain of FMAs that starts at zero, k ascending; the chunks' sums are added in order by ordinary additions. Short
+ * chains are what makes a long sum accurate: OpenBLAS gets its accuracy from blocks of 320 to 384.
  */
 #ifndef TB_SGEMM_ARGS_H
 #define TB_SGEMM_ARGS_H
@@ -23,12 +23,12 @@ struct tb_sgemm_args {
   int64_t lda, ldb, ldd; /* elements between stored columns */
   int64_t m, n, k;       /* each >= 1 */
   int64_t chunk_k;       /* tb_sgemm_chunk_k of the whole product's k */
-  float *partials;       /* split k: room for ceil(k / chunk_k) sums of m x n, dense; tb_sgemm_gather adds them. Else NULL */
+  float *partials; /* split k: room for ceil(k / chunk_k) sums of m x n, dense; tb_sgemm_gather adds them. Else NULL */
   int32_t chunks_per_split; /* split k: chunks that one block computes; blockIdx.y counts the splits */
-  float alpha;           /* applied by the launch with `last` set */
-  int32_t first;         /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
-  int32_t last;          /* 1: multiply by alpha when storing; 0: store the bare sums */
-  int32_t padded;        /* for the launcher: m and n may be read up to the next multiple of four, into what stands there */
+  float alpha;              /* applied by the launch with `last` set */
+  int32_t first;  /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
+  int32_t last;   /* 1: multiply by alpha when storing; 0: store the bare sums */
+  int32_t padded; /* for the launcher: m and n may be read up to the next multiple of four, into what stands there */
 };
 
 /* Chunks start at multiples of this, and so may the parts of a k that is cut to fit the memory. */

@@ -33,9 +33,9 @@ struct tb_gemm {
 enum { TB_ROW_MAJOR = 101, TB_COL_MAJOR = 102, TB_NO_TRANS = 111, TB_TRANS = 112, TB_CONJ_TRANS = 113 };
 
 /*
- * Fill *call from the arguments of a CBLAS or a Fortran sgemm. Return false when the reference BLAS would refuse the arguments
- * (then *call is unspecified): an unknown layout or transpose, a negative size, a leading dimension that is too small.
- * A row-major product is its transpose: C^T = op(B)^T op(A)^T, so operands and sizes change places.
+ * Fill *call from the arguments of a CBLAS or a Fortran sgemm. Return false when the reference BLAS would refuse the
+ * arguments (then *call is unspecified): an unknown layout or transpose, a negative size, a leading dimension that is
+ * too small. A row-major product is its transpose: C^T = op(B)^T op(A)^T, so operands and sizes change places.
  */
 bool tb_gemm_from_cblas(struct tb_gemm *call, int layout, int transa, int transb, int64_t m, int64_t n, int64_t k,
                         float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,

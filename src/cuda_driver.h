@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CUDA driver as a table of functions, filled by dlopen at the first call that wants a GPU. Only device.c, kernels.c,
- * staging.c and offload.c include this. The table is written once, under offload.c's lock, and read-only thereafter.
+ * The CUDA driver as a table of functions, filled by dlopen at the first call that wants a GPU. Only device.c,
+ * kernels.c, staging.c and offload.c include this. The table is written once, under offload.c's lock, and read-only
+ * thereafter.
  */
 #ifndef TB_CUDA_DRIVER_H
 #define TB_CUDA_DRIVER_H
@@ -24,13 +25,13 @@ bool tb_cuda_load(void);
 extern _Thread_local const char *tb_cuda_failed_call;
 
 /* Leaves the calling function with the CUresult of a call that failed, and remembers which. */
-#define TB_TRY(call)                                                    \
-  do {                                                                  \
-    CUresult tb_try_result = (call);                                    \
-    if (tb_try_result != CUDA_SUCCESS) {                                \
-      if (tb_cuda_failed_call == NULL) tb_cuda_failed_call = #call;     \
-      return tb_try_result;                                             \
-    }                                                                   \
+#define TB_TRY(call)                                                \
+  do {                                                              \
+    CUresult tb_try_result = (call);                                \
+    if (tb_try_result != CUDA_SUCCESS) {                            \
+      if (tb_cuda_failed_call == NULL) tb_cuda_failed_call = #call; \
+      return tb_try_result;                                         \
+    }                                                               \
   } while (0)
 
 /* "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY": the failure for a reader, and clears what was remembered. */

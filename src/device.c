@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Eight threads with streaming stores reach the link's rate up, ten to twelve down (measured on 16 cores, PCIe gen5). */
+/* Eight threads with streaming stores reach the link's rate up, ten to twelve down (measured on 16 cores, PCIe gen5).
+ */
 #define COPYING_THREADS_MAX 10
 
 /* ---- opening ---- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One GPU as the offload uses it: primary context (shared with the program's own CUDA code), kernels, streams, events, pinned
- * rings and one arena of device memory, kept from call to call. Under offload.c's lock; every function but tb_device_open wants
- * the device entered (its context current).
+ * One GPU as the offload uses it: primary context (shared with the program's own CUDA code), kernels, streams, events,
+ * pinned rings and one arena of device memory, kept from call to call. Under offload.c's lock; every function but
+ * tb_device_open wants the device entered (its context current).
  */
 #ifndef TB_DEVICE_H
 #define TB_DEVICE_H
@@ -22,9 +22,9 @@
 #define TB_SLOTS 8
 
 struct tb_ring {
-  void *slot[TB_SLOTS];     /* pinned, TB_SLOT_BYTES each */
-  CUevent moved[TB_SLOTS];  /* recorded behind the copy that uses the slot */
-  uint64_t used;            /* copies enqueued so far; copy number c uses slot c % TB_SLOTS */
+  void *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each */
+  CUevent moved[TB_SLOTS]; /* recorded behind the copy that uses the slot */
+  uint64_t used;           /* copies enqueued so far; copy number c uses slot c % TB_SLOTS */
 };
 
 enum tb_mark { TB_UP_BEGIN, TB_UP_END, TB_COMPUTE_BEGIN, TB_COMPUTE_END, TB_DOWN_BEGIN, TB_DOWN_END, TB_MARK_COUNT };
@@ -39,18 +39,18 @@ struct tb_device {
   struct tb_kernels kernels;
   CUstream up, down, compute[TB_COMPUTE_STREAMS];
   struct tb_ring up_ring, down_ring;
-  struct tb_pool *pool;                              /* copies between the program's memory and the rings */
-  CUevent uploaded;                                  /* behind the latest panel */
-  CUevent drained[TB_COMPUTE_STREAMS];               /* behind the launches that read the operands' buffers */
-  CUevent tile_done[TB_TILES_MAX * TB_TILES_MAX];    /* behind each tile's last launch; made when first needed */
-  CUevent marks[TB_MARK_COUNT];                      /* with timing, for the verbose line */
+  struct tb_pool *pool;                           /* copies between the program's memory and the rings */
+  CUevent uploaded;                               /* behind the latest panel */
+  CUevent drained[TB_COMPUTE_STREAMS];            /* behind the launches that read the operands' buffers */
+  CUevent tile_done[TB_TILES_MAX * TB_TILES_MAX]; /* behind each tile's last launch; made when first needed */
+  CUevent marks[TB_MARK_COUNT];                   /* with timing, for the verbose line */
   CUdeviceptr arena;
   int64_t arena_bytes;
 };
 
 /*
- * Opens the first usable GPU of `allowed` (CUDA's numbers separated by commas; empty: all). On failure returns why, with
- * nothing left open, and writes the failing function and error into detail.
+ * Opens the first usable GPU of `allowed` (CUDA's numbers separated by commas; empty: all). On failure returns why,
+ * with nothing left open, and writes the failing function and error into detail.
  */
 enum tb_status tb_device_open(struct tb_device *device, const char *allowed, char *detail, size_t detail_size);
 

@@ -18,11 +18,11 @@ static void sgemm(enum tb_symbol symbol, int layout, int transa, int transb, int
   if (valid && ours) tb_run_cpu_done(&call, &cpu);
 }
 
-#define TB_CBLAS(routine, integer, symbol)                                                                            \
-  TILEBLAS_API void symbol(int layout, int transa, int transb, integer m, integer n, integer k, float alpha,          \
-                           const float *a, integer lda, const float *b, integer ldb, float beta, float *c,            \
-                           integer ldc) {                                                                             \
-    routine(TB_SYMBOL_##symbol, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);                \
+#define TB_CBLAS(routine, integer, symbol)                                                                   \
+  TILEBLAS_API void symbol(int layout, int transa, int transb, integer m, integer n, integer k, float alpha, \
+                           const float *a, integer lda, const float *b, integer ldb, float beta, float *c,   \
+                           integer ldc) {                                                                    \
+    routine(TB_SYMBOL_##symbol, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);       \
   }
 #define TB_FORTRAN(routine, integer, symbol)
 #include "symbols.def"

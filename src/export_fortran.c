@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The exported Fortran functions: from symbols.def to one struct tb_gemm, and nothing else. Compilers pass the lengths of the
- * character arguments behind the last one; BLAS looks at the first character alone, so they are not declared.
+ * The exported Fortran functions: from symbols.def to one struct tb_gemm, and nothing else. Compilers pass the lengths
+ * of the character arguments behind the last one; BLAS looks at the first character alone, so they are not declared.
  */
 #include "blas_call.h"
 #include "fallback.h"
@@ -21,10 +21,10 @@ static void sgemm(enum tb_symbol symbol, char transa, char transb, int64_t m, in
 }
 
 #define TB_CBLAS(routine, integer, symbol)
-#define TB_FORTRAN(routine, integer, symbol)                                                                          \
-  TILEBLAS_API void symbol(const char *transa, const char *transb, const integer *m, const integer *n,                \
-                           const integer *k, const float *alpha, const float *a, const integer *lda, const float *b,  \
-                           const integer *ldb, const float *beta, float *c, const integer *ldc) {                     \
-    routine(TB_SYMBOL_##symbol, *transa, *transb, *m, *n, *k, *alpha, a, *lda, b, *ldb, *beta, c, *ldc);              \
+#define TB_FORTRAN(routine, integer, symbol)                                                                         \
+  TILEBLAS_API void symbol(const char *transa, const char *transb, const integer *m, const integer *n,               \
+                           const integer *k, const float *alpha, const float *a, const integer *lda, const float *b, \
+                           const integer *ldb, const float *beta, float *c, const integer *ldc) {                    \
+    routine(TB_SYMBOL_##symbol, *transa, *transb, *m, *n, *k, *alpha, a, *lda, b, *ldb, *beta, c, *ldc);             \
   }
 #include "symbols.def"

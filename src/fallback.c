@@ -16,7 +16,7 @@
 
 /* What answers a symbol: a function of some ABI, or the loops of reference.c. */
 struct target {
-  void *function; /* NULL: reference.c */
+  void *function;    /* NULL: reference.c */
   enum tb_symbol as; /* the symbol whose ABI the function has */
 };
 
@@ -37,7 +37,8 @@ static void *base_of(const void *address) {
   return dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
-/* True for functions of this library and of any other copy of it: a copy would look for the next definition and find us. */
+/* True for functions of this library and of any other copy of it: a copy would look for the next definition and find
+ * us. */
 static bool is_tileblas(void *function) {
   Dl_info info;
   if (!dladdr(function, &info)) return false;
@@ -56,7 +57,8 @@ static bool adopt(struct target *target, void *library, enum tb_symbol symbol, c
   if (function == NULL || is_tileblas(function)) return false;
   Dl_info info;
   const char *file = dladdr(function, &info) ? info.dli_fname : "?";
-  /* One more reference, never given back: a dlclose elsewhere must not pull the library from under a thread that computes. */
+  /* One more reference, never given back: a dlclose elsewhere must not pull the library from under a thread that
+   * computes. */
   (void)dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
   *target = (struct target){function, symbol};
   if (description[0] == '\0')
@@ -95,8 +97,8 @@ static int collect_library(struct dl_phdr_info *info, size_t size, void *opaque)
   return 0;
 }
 
-/* The loaded libraries, in the order in which they were loaded, until one will do. dlopen must not be called from within
- * dl_iterate_phdr, which holds the loader's lock; so the names are copied first. */
+/* The loaded libraries, in the order in which they were loaded, until one will do. dlopen must not be called from
+ * within dl_iterate_phdr, which holds the loader's lock; so the names are copied first. */
 static bool adopt_loaded(struct target *target, enum tb_symbol symbol,
                          bool (*adopt_from)(struct target *, void *, enum tb_symbol, const char *)) {
   struct library_list list = {0};
@@ -152,9 +154,8 @@ static const struct target *resolve(enum tb_symbol symbol) {
   if (found == NULL) {
     struct target *target = &storage[symbol];
     *target = (struct target){NULL, symbol};
-    if (!adopt_named(target, symbol) && !adopt(target, RTLD_NEXT, symbol, "") &&
-        !adopt_loaded(target, symbol, adopt) && !adopt_openblas(target, symbol) &&
-        !adopt_loaded(target, symbol, adopt_any) && description[0] == '\0')
+    if (!adopt_named(target, symbol) && !adopt(target, RTLD_NEXT, symbol, "") && !adopt_loaded(target, symbol, adopt) &&
+        !adopt_openblas(target, symbol) && !adopt_loaded(target, symbol, adopt_any) && description[0] == '\0')
       snprintf(description, sizeof description, "no CPU BLAS found: plain loops, slow");
     found = target;
     atomic_store_explicit(&targets[symbol], found, memory_order_release);
@@ -170,11 +171,11 @@ static inline const struct target *target_of(enum tb_symbol symbol) {
 
 /* ---- calling ---- */
 
-#define CBLAS_TYPE(integer)                                                                                         \
+#define CBLAS_TYPE(integer)                                                                                        \
   void (*)(int, int, int, integer, integer, integer, float, const float *, integer, const float *, integer, float, \
            float *, integer)
-#define FORTRAN_TYPE(integer)                                                                                         \
-  void (*)(const char *, const char *, const integer *, const integer *, const integer *, const float *,              \
+#define FORTRAN_TYPE(integer)                                                                                       \
+  void (*)(const char *, const char *, const integer *, const integer *, const integer *, const float *,            \
            const float *, const integer *, const float *, const integer *, const float *, float *, const integer *, \
            size_t, size_t)
 
@@ -188,9 +189,8 @@ static void call_cblas(const struct target *t, int layout, int transa, int trans
                                        (int32_t)lda, b, (int32_t)ldb, beta, c, (int32_t)ldc);
 }
 
-static void call_fortran(const struct target *t, char transa, char transb, int64_t m, int64_t n, int64_t k,
-                         float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
-                         int64_t ldc) {
+static void call_fortran(const struct target *t, char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
+                         const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
   if (tb_symbols[t->as].wide) {
     ((FORTRAN_TYPE(int64_t))t->function)(&transa, &transb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1);
   } else {
@@ -204,8 +204,8 @@ static void call_fortran(const struct target *t, char transa, char transb, int64
 static bool fits_int32(int64_t n) { return n >= INT32_MIN && n <= INT32_MAX; }
 
 static bool all_fit(const struct target *t, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc) {
-  return tb_symbols[t->as].wide || (fits_int32(m) && fits_int32(n) && fits_int32(k) && fits_int32(lda) &&
-                                    fits_int32(ldb) && fits_int32(ldc));
+  return tb_symbols[t->as].wide ||
+         (fits_int32(m) && fits_int32(n) && fits_int32(k) && fits_int32(lda) && fits_int32(ldb) && fits_int32(ldc));
 }
 
 /* A valid column-major call that the target's integers can express. */

@@ -7,8 +7,8 @@
  *   4. OpenBLAS, opened now;
  *   5. any loaded library with another symbol of the same routine;
  *   6. the plain loops of reference.c.
- * Never TileBLAS itself, nor another copy of it. Thread-safe. While a CPU BLAS works for us, BLAS calls that it makes through
- * exported symbols (netlib's cblas_sgemm calls sgemm_) come back through our own: tb_in_fallback() tells.
+ * Never TileBLAS itself, nor another copy of it. Thread-safe. While a CPU BLAS works for us, BLAS calls that it makes
+ * through exported symbols (netlib's cblas_sgemm calls sgemm_) come back through our own: tb_in_fallback() tells.
  */
 #ifndef TB_FALLBACK_H
 #define TB_FALLBACK_H
@@ -22,8 +22,9 @@
 bool tb_in_fallback(void);
 
 /*
- * The call exactly as the program made it, valid or not; an invalid one is reported by that BLAS as the program expects.
- * `valid` is false for arguments known to be refused: an error handler may then leave by longjmp, so no state is kept.
+ * The call exactly as the program made it, valid or not; an invalid one is reported by that BLAS as the program
+ * expects. `valid` is false for arguments known to be refused: an error handler may then leave by longjmp, so no state
+ * is kept.
  */
 void tb_fallback_cblas(enum tb_symbol symbol, bool valid, int layout, int transa, int transb, int64_t m, int64_t n,
                        int64_t k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,

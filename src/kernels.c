@@ -4,36 +4,39 @@
 #include <stdio.h>
 
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
-#define TB_SGEMM_TILE(name, bm, bn, bk, tm, tn) {#name, bm, bn, bk, tm, tn, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk)},
+#define TB_SGEMM_TILE(name, bm, bn, bk, tm, tn) \
+  {#name, bm, bn, bk, tm, tn, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk)},
 #include "registry.def"
 #undef TB_SGEMM_TILE
 };
 
 /* The fat binary of kernels/sgemm.cu, put into the read-only data. */
-__asm__(
-    ".pushsection .rodata\n"
-    ".balign 64\n"
-    ".hidden tb_sgemm_fatbin\n"
-    ".globl tb_sgemm_fatbin\n"
-    "tb_sgemm_fatbin:\n"
-    ".incbin \"" TB_SGEMM_FATBIN
-    "\"\n"
-    ".popsection\n");
+__asm__(".pushsection .rodata\n"
+        ".balign 64\n"
+        ".hidden tb_sgemm_fatbin\n"
+        ".globl tb_sgemm_fatbin\n"
+        "tb_sgemm_fatbin:\n"
+        ".incbin \"" TB_SGEMM_FATBIN "\"\n"
+        ".popsection\n");
 extern const unsigned char tb_sgemm_fatbin[] __attribute__((visibility("hidden")));
 
-/* Kernels may have more shared memory than CUDA gives unasked; a device with less of it than a tile wants goes without. */
+/* Kernels may have more shared memory than CUDA gives unasked; a device with less of it than a tile wants goes without.
+ */
 static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int tile, int ta, int tb, bool any) {
   static const char letter[] = "nt";
   const struct tb_tile *t = &tb_tiles[tile];
   const bool loads_vectors = !ta || tb; /* from an operand whose memory runs along m or n */
   char name[64];
-  snprintf(name, sizeof name, "tb_sgemm_%s_%c%c%s", t->name, letter[ta], letter[tb], any && loads_vectors ? "_any" : "");
+  snprintf(name, sizeof name, "tb_sgemm_%s_%c%c%s", t->name, letter[ta], letter[tb],
+           any && loads_vectors ? "_any" : "");
   CUfunction *function = &kernels->function[tile][ta][tb][any];
   TB_TRY(tb_cuda.cuModuleGetFunction(function, module, name));
-  CUresult fits = tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, t->shared_bytes);
+  CUresult fits =
+      tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, t->shared_bytes);
   int blocks = 0;
   if (fits == CUDA_SUCCESS)
-    TB_TRY(tb_cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, *function, t->threads, (size_t)t->shared_bytes));
+    TB_TRY(
+        tb_cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, *function, t->threads, (size_t)t->shared_bytes));
   else if (fits != CUDA_ERROR_INVALID_VALUE)
     TB_TRY(fits);
   bool seen_first = ta + tb + any == 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The production kernels as the host sees them: loaded from the embedded fat binary, chosen, launched. Under offload.c's lock. */
+/* The production kernels as the host sees them: loaded from the embedded fat binary, chosen, launched. Under
+ * offload.c's lock. */
 #ifndef TB_KERNELS_H
 #define TB_KERNELS_H
 
@@ -26,19 +27,20 @@ extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
 
 struct tb_kernels {
   CUfunction function[TB_TILE_COUNT][2][2][2]; /* [tile][A transposed][B transposed][any alignment] */
-  int blocks_per_sm[TB_TILE_COUNT];         /* 0: the device cannot run this tile, for want of shared memory, say */
+  int blocks_per_sm[TB_TILE_COUNT];            /* 0: the device cannot run this tile, for want of shared memory, say */
 };
 
 /* Loads the kernels into the current context. Nothing is left behind on failure. */
 CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module);
 
 /*
- * The tile for an m x n result: the one whose rounds of blocks, one to an SM, take the fewest steps. Of equals the largest, for
- * it reads the least. Pure. Returns -1 when blocks_per_sm is 0 throughout.
+ * The tile for an m x n result: the one whose rounds of blocks, one to an SM, take the fewest steps. Of equals the
+ * largest, for it reads the least. Pure. Returns -1 when blocks_per_sm is 0 throughout.
  */
 int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int64_t m, int64_t n);
 
-/* The kernel of a tile for these operands: the one for whole vectors where alignment and padding allow, else the one for any. */
+/* The kernel of a tile for these operands: the one for whole vectors where alignment and padding allow, else the one
+ * for any. */
 CUfunction tb_kernels_function(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
                                const struct tb_sgemm_args *args);
 

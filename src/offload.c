@@ -35,8 +35,8 @@ bool tb_offload_is_open(void) { return atomic_load_explicit(&is_open, memory_ord
 
 void tb_offload_describe(char *text, size_t size) { snprintf(text, size, "%s", description); }
 
-/* Registered after the driver's own exit handlers, so it runs before them, and also when the library is unloaded. A GPU that
- * another thread still uses is left to the end of the process. */
+/* Registered after the driver's own exit handlers, so it runs before them, and also when the library is unloaded. A GPU
+ * that another thread still uses is left to the end of the process. */
 static void close_at_exit(void) {
   if (!atomic_load(&is_open) || pthread_mutex_trylock(&lock) != 0) return;
   atomic_store(&is_open, false);
@@ -111,8 +111,7 @@ static void finish_block(const struct tb_gemm *call, const struct tb_plan *plan,
     int64_t i = tile / columns * plan->tile_m, j = tile % columns * plan->tile_n + progress.committed_columns[tile];
     int64_t end = tb_min(tile % columns * plan->tile_n + plan->tile_n, block.n);
     if (j == end) continue;
-    struct tb_gemm part =
-        tb_gemm_part(call, block.i + i, tb_min(plan->tile_m, block.m - i), block.j + j, end - j);
+    struct tb_gemm part = tb_gemm_part(call, block.i + i, tb_min(plan->tile_m, block.m - i), block.j + j, end - j);
     tb_fallback_gemm(&part);
   }
 }
@@ -131,19 +130,23 @@ static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan
   }
 }
 
-/* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later, any other
- * failure may have left the context broken. */
+/* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later,
+ * any other failure may have left the context broken. */
 static void give_up(CUresult result, enum tb_status why) {
   char failure[160];
   tb_cuda_describe_failure(result, failure, sizeof failure);
   if (why == TB_STATUS_no_memory) {
     static bool told;
-    if (!told) tb_warn("GPU %d (%s): not enough memory for a call; the CPU computes what is missing", device.ordinal, device.name);
+    if (!told)
+      tb_warn("GPU %d (%s): not enough memory for a call; the CPU computes what is missing", device.ordinal,
+              device.name);
     told = true;
     return;
   }
-  tb_warn("GPU %d (%s): %s; the CPU computes what is missing and all later calls", device.ordinal, device.name, failure);
-  snprintf(description, sizeof description, "GPU %d, %.90s, given up after %.120s", device.ordinal, device.name, failure);
+  tb_warn("GPU %d (%s): %s; the CPU computes what is missing and all later calls", device.ordinal, device.name,
+          failure);
+  snprintf(description, sizeof description, "GPU %d, %.90s, given up after %.120s", device.ordinal, device.name,
+           failure);
   atomic_store(&is_open, false);
   atomic_store(&status, TB_STATUS_gpu_lost);
   tb_device_close(&device);
@@ -157,7 +160,8 @@ static double elapsed_ms(enum tb_mark begin, enum tb_mark end) {
   return milliseconds;
 }
 
-static CUresult compute(const struct tb_gemm *call, const struct tb_plan *plan, bool timed, struct tb_outcome *outcome) {
+static CUresult compute(const struct tb_gemm *call, const struct tb_plan *plan, bool timed,
+                        struct tb_outcome *outcome) {
   int tile = tb_kernels_choose(device.kernels.blocks_per_sm, device.sm_count, tb_min(call->m, plan->block_m),
                                tb_min(call->n, plan->block_n));
   if (tile < 0) return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -174,7 +178,8 @@ static CUresult compute(const struct tb_gemm *call, const struct tb_plan *plan, 
 
 /* With the lock held and a GPU open. */
 static void offload(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome) {
-  struct tb_plan plan = {.block_m = call->m, .block_n = call->n, .chunk_k = call->k, .tile_m = call->m, .tile_n = call->n};
+  struct tb_plan plan = {
+      .block_m = call->m, .block_n = call->n, .chunk_k = call->k, .tile_m = call->m, .tile_n = call->n};
   memset(&progress, 0, sizeof progress);
   tb_cuda_failed_call = NULL;
   CUresult result = tb_device_enter(&device);
@@ -183,7 +188,8 @@ static void offload(const struct tb_gemm *call, bool timed, struct tb_outcome *o
   if (entered) outcome->why = prepare(call, &plan, &result);
   if (entered && outcome->why == TB_STATUS_gpu_sooner) {
     result = compute(call, &plan, timed, outcome);
-    if (result != CUDA_SUCCESS) outcome->why = result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed;
+    if (result != CUDA_SUCCESS)
+      outcome->why = result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed;
     if (result != CUDA_SUCCESS) tb_device_settle(&device);
     tb_device_trim(&device, ARENA_KEEP_BYTES);
   }

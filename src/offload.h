@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A product on the GPU, from the program's memory to the program's memory. The one place where a CUDA failure is handled: C is
- * written tile by tile, each when it is certain, and whatever a failure left unwritten is computed by the fallback from A, B and
- * the still original C. Nothing here shows that CUDA exists. Thread-safe: calls take turns at the GPU.
+ * A product on the GPU, from the program's memory to the program's memory. The one place where a CUDA failure is
+ * handled: C is written tile by tile, each when it is certain, and whatever a failure left unwritten is computed by the
+ * fallback from A, B and the still original C. Nothing here shows that CUDA exists. Thread-safe: calls take turns at
+ * the GPU.
  *
  * Two files define these functions: offload.c, and offload_none.c for a build without kernels.
  */
@@ -17,12 +18,12 @@
 
 /* How a call went. Times are from the first to the last operation of a kind, in milliseconds; kinds overlap. */
 struct tb_outcome {
-  enum tb_status why;   /* set when the GPU failed or could not be opened */
-  bool failed;          /* the fallback computed all or some of C */
-  bool committed;       /* the GPU computed all or some of C */
-  int device;           /* CUDA's number */
-  const char *kernel;   /* name of the tile in registry.def */
-  double bytes;         /* moved over the link, both ways */
+  enum tb_status why;                /* set when the GPU failed or could not be opened */
+  bool failed;                       /* the fallback computed all or some of C */
+  bool committed;                    /* the GPU computed all or some of C */
+  int device;                        /* CUDA's number */
+  const char *kernel;                /* name of the tile in registry.def */
+  double bytes;                      /* moved over the link, both ways */
   double up_ms, compute_ms, down_ms; /* 0 unless `timed` was asked */
 };
 
@@ -33,7 +34,8 @@ enum tb_status tb_offload_status(void);
 bool tb_offload_is_open(void);
 
 /*
- * Computes the call (m, n, k >= 1). True: C is complete. False: no GPU could be opened (outcome->why) and C is untouched.
+ * Computes the call (m, n, k >= 1). True: C is complete. False: no GPU could be opened (outcome->why) and C is
+ * untouched.
  */
 bool tb_offload_gemm(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome);
 

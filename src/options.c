@@ -59,7 +59,8 @@ static bool parse_flag(const char *value, long long *number) {
   return false;
 }
 
-/* A decimal number; for BYTES with an optional K, M, G or T (powers of 1024), an optional i and an optional B behind it. */
+/* A decimal number; for BYTES with an optional K, M, G or T (powers of 1024), an optional i and an optional B behind
+ * it. */
 static bool parse_integer(const struct option *o, const char *value, long long *number) {
   char *end;
   errno = 0;
@@ -147,8 +148,7 @@ static void load_variable(const char *variable) {
 
 void tb_options_load(void) {
   pthread_mutex_lock(&texts_lock);
-  for (int i = 0; i < TB_OPTION_COUNT; i++)
-    store(i, table[i].standard);
+  for (int i = 0; i < TB_OPTION_COUNT; i++) store(i, table[i].standard);
   for (char **e = environ; e != NULL && *e != NULL; e++)
     if (strncmp(*e, "TILEBLAS_", 9) == 0) load_variable(*e);
   pthread_mutex_unlock(&texts_lock);

@@ -21,12 +21,12 @@ struct pipeline {
   struct tb_progress *progress;
 
   struct tb_block block;
-  int64_t rows, columns;               /* tiles along the block's sides */
-  int64_t a_resident, b_resident;      /* first row, first column of the operands' parts on the device; -1: none */
+  int64_t rows, columns;          /* tiles along the block's sides */
+  int64_t a_resident, b_resident; /* first row, first column of the operands' parts on the device; -1: none */
   int16_t order[TB_TILES_MAX * TB_TILES_MAX]; /* tiles in the order of their last launch */
-  int64_t launched, fetched;           /* how many of them are launched; how many are wholly enqueued for download */
-  int64_t fetched_columns;             /* of tile order[fetched] */
-  struct download queue[TB_SLOTS];     /* oldest first, from `head` on */
+  int64_t launched, fetched;       /* how many of them are launched; how many are wholly enqueued for download */
+  int64_t fetched_columns;         /* of tile order[fetched] */
+  struct download queue[TB_SLOTS]; /* oldest first, from `head` on */
   unsigned head, queued;
 };
 
@@ -221,7 +221,8 @@ static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct e
 }
 
 /*
- * One chunk of k for every tile of the block. Panels go up in turn, and each tile is launched with the later of its two panels:
+ * One chunk of k for every tile of the block. Panels go up in turn, and each tile is launched with the later of its two
+ * panels:
  *
  *          B0  B1  B2
  *      A0   1   3   6       up: A0 B0 | A1 | B1 | A2 | B2
@@ -261,16 +262,16 @@ static CUresult run_block(struct pipeline *p) {
   return fetch_rest(p);
 }
 
-CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan, int tile_kernel,
-                         bool timed, struct tb_progress *progress) {
+CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
+                         int tile_kernel, bool timed, struct tb_progress *progress) {
   struct pipeline p = {.d = device,
-                          .call = call,
-                          .plan = plan,
-                          .kernel = tile_kernel,
-                          .timed = timed,
-                          .progress = progress,
-                          .a_resident = -1,
-                          .b_resident = -1};
+                       .call = call,
+                       .plan = plan,
+                       .kernel = tile_kernel,
+                       .timed = timed,
+                       .progress = progress,
+                       .a_resident = -1,
+                       .b_resident = -1};
   progress->up_bytes = progress->down_bytes = 0;
   int64_t blocks = tb_pipeline_blocks(call, plan);
   for (progress->block = 0; progress->block < blocks; progress->block++) {

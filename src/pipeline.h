@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The overlap of one call: panels of A and B go up, tiles of C are computed as soon as their panels are there, and finished
- * tiles come down and are committed meanwhile. Under offload.c's lock, with the device entered.
+ * The overlap of one call: panels of A and B go up, tiles of C are computed as soon as their panels are there, and
+ * finished tiles come down and are committed meanwhile. Under offload.c's lock, with the device entered.
  */
 #ifndef TB_PIPELINE_H
 #define TB_PIPELINE_H
 
 #include "device.h"
 
-/* What a call needs to know to resume where the GPU left off: columns of each tile of the current block that C already has. */
+/* What a call needs to know to resume where the GPU left off: columns of each tile of the current block that C already
+ * has. */
 struct tb_progress {
-  int64_t block;                                       /* blocks before this one are complete */
-  int64_t committed_columns[TB_TILES_MAX * TB_TILES_MAX]; /* of the current block's tiles, by row, then column of tiles */
+  int64_t block; /* blocks before this one are complete */
+  int64_t
+      committed_columns[TB_TILES_MAX * TB_TILES_MAX]; /* of the current block's tiles, by row, then column of tiles */
   double up_bytes, down_bytes;
 };
 
 /* Runs the whole product. On failure *progress tells what is committed; copies may still be under way. */
-CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan, int tile_kernel,
-                         bool timed, struct tb_progress *progress);
+CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
+                         int tile_kernel, bool timed, struct tb_progress *progress);
 
 /* The blocks of a plan in the order in which they are computed; the sides come and go so that an operand can stay. */
 struct tb_block {

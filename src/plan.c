@@ -3,7 +3,8 @@
 
 #include "sgemm_args.h"
 
-/* Tiles of C: large enough that a launch fills a good part of a GPU, small enough that the first one can start early. */
+/* Tiles of C: large enough that a launch fills a good part of a GPU, small enough that the first one can start early.
+ */
 #define TILE_MIN_ELEMS 1024
 #define TILE_MAX_ELEMS 2048
 /* Pieces are multiples of this, the largest kernel's block of C, until nothing else fits but the smallest kernel's. */
@@ -26,8 +27,8 @@ static int64_t tile_of(int64_t block) {
   return tb_min(tile, block);
 }
 
-/* Elements of a stored panel: op(X) has `across` rows (A) or columns (B) and `k` along the product. `along` is true when the
- * stored columns run along k. */
+/* Elements of a stored panel: op(X) has `across` rows (A) or columns (B) and `k` along the product. `along` is true
+ * when the stored columns run along k. */
 static int64_t panel_elems(int64_t across, int64_t k, bool along) {
   return along ? tb_padded(k) * across : tb_padded(across) * k;
 }
@@ -48,8 +49,8 @@ static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
   plan->arena_bytes = plan->d_offset_bytes + rows * columns * plan->tile_elems * size;
 }
 
-/* Halves one of the three sizes: k while it dominates, else the longer side of the block. False: all are at their least. k is
- * cut where the kernels end a chunk of their sums, so that the cut does not show in the result. */
+/* Halves one of the three sizes: k while it dominates, else the longer side of the block. False: all are at their
+ * least. k is cut where the kernels end a chunk of their sums, so that the cut does not show in the result. */
 static bool cut(struct tb_plan *plan, int64_t kernel_chunk_k) {
   int64_t side = tb_max(plan->block_m, plan->block_n);
   int64_t piece = side > PIECE_ELEMS ? PIECE_ELEMS : PIECE_ELEMS_MIN;

@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* How often a thread looks for work before it sleeps: some 20 microseconds, the time between two slots of a transfer. */
+/* How often a thread looks for work before it sleeps: some 20 microseconds, the time between two slots of a transfer.
+ */
 #define SPINS 2000
 
 /*
@@ -19,11 +20,12 @@
  */
 #define TASK_BITS 16
 #define TASK_MASK ((uint64_t)0xffff)
-#define TICKET(loop, count, next) ((uint64_t)(loop) << (2 * TASK_BITS) | (uint64_t)(count) << TASK_BITS | (uint64_t)(next))
+#define TICKET(loop, count, next) \
+  ((uint64_t)(loop) << (2 * TASK_BITS) | (uint64_t)(count) << TASK_BITS | (uint64_t)(next))
 
 struct tb_pool {
   atomic_uint_fast64_t ticket;
-  atomic_int done; /* tasks of this loop that have returned */
+  atomic_int done;                        /* tasks of this loop that have returned */
   void (*task)(void *context, int index); /* valid while a task of the loop is taken and not done */
   void *context;
   uint32_t loop;
@@ -86,8 +88,7 @@ struct tb_pool *tb_pool_open(int threads) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  while (pool->threads < threads - 1 &&
-         pthread_create(&pool->thread[pool->threads], NULL, thread_main, pool) == 0)
+  while (pool->threads < threads - 1 && pthread_create(&pool->thread[pool->threads], NULL, thread_main, pool) == 0)
     pool->threads++;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (pool->threads == 0) {

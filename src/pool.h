@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads that share out one loop at a time: the copying between the program's memory and the pinned staging. One core moves
- * about 12 GB/s, eight reach the link's 50. Between loops the threads look for work for some microseconds, then sleep.
- * One caller at a time (offload.c's lock sees to that).
+ * Threads that share out one loop at a time: the copying between the program's memory and the pinned staging. One core
+ * moves about 12 GB/s, eight reach the link's 50. Between loops the threads look for work for some microseconds, then
+ * sleep. One caller at a time (offload.c's lock sees to that).
  */
 #ifndef TB_POOL_H
 #define TB_POOL_H
@@ -21,7 +21,8 @@ void tb_pool_close(struct tb_pool *pool);
 /* Threads that a loop runs on, the caller included; 1 for NULL. */
 int tb_pool_threads(const struct tb_pool *pool);
 
-/* Calls task(context, i) for each i < count <= TB_POOL_TASKS_MAX, in any order, on any thread; returns when all have returned. */
+/* Calls task(context, i) for each i < count <= TB_POOL_TASKS_MAX, in any order, on any thread; returns when all have
+ * returned. */
 void tb_pool_run(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count);
 
 #endif

@@ -6,7 +6,9 @@
 
 #include "log.h"
 
-static float element(struct tb_view x, int64_t i, int64_t j) { return x.data[x.transposed ? j + i * x.ld : i + j * x.ld]; }
+static float element(struct tb_view x, int64_t i, int64_t j) {
+  return x.data[x.transposed ? j + i * x.ld : i + j * x.ld];
+}
 
 void tb_reference_gemm(const struct tb_gemm *call) {
   for (int64_t j = 0; j < call->n; j++) {
@@ -27,7 +29,8 @@ static bool is_transpose(char letter) { return is_letter(letter, 'T') || is_lett
 
 static int64_t at_least_one(int64_t n) { return n > 1 ? n : 1; }
 
-int tb_reference_check(char transa, char transb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc) {
+int tb_reference_check(char transa, char transb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
+                       int64_t ldc) {
   bool na = is_letter(transa, 'N'), nb = is_letter(transb, 'N');
   if (!na && !is_transpose(transa)) return 1;
   if (!nb && !is_transpose(transb)) return 2;
@@ -58,8 +61,8 @@ int tb_reference_check_cblas(int layout, int transa, int transb, int64_t m, int6
 }
 
 /*
- * The program's own handlers, if it has any. A weak reference also makes the linker export a handler from a program that is
- * linked with us, so that the CPU BLAS behind us finds it as well.
+ * The program's own handlers, if it has any. A weak reference also makes the linker export a handler from a program
+ * that is linked with us, so that the CPU BLAS behind us finds it as well.
  */
 extern void xerbla_(const char *routine, const int *info, size_t length) __attribute__((weak));
 extern void cblas_xerbla(int info, const char *routine, const char *format, ...) __attribute__((weak));

@@ -2,8 +2,8 @@
 #include "route.h"
 
 /*
- * Assumptions, each on the side that keeps a call on the CPU. A core of today runs OpenBLAS's sgemm at 30 to 100 GFLOP/s; one
- * copying thread moves about 10 GB/s; opening a GPU (context, kernels, pinned buffers) takes 0.1 to 0.4 s.
+ * Assumptions, each on the side that keeps a call on the CPU. A core of today runs OpenBLAS's sgemm at 30 to 100
+ * GFLOP/s; one copying thread moves about 10 GB/s; opening a GPU (context, kernels, pinned buffers) takes 0.1 to 0.4 s.
  */
 #define ASSUMED_CORE_FLOPS_PER_S 60e9
 #define ASSUMED_GPU_FLOPS_PER_S 5e12
@@ -23,8 +23,8 @@ struct tb_machine tb_machine_assumed(int cores) {
   };
 }
 
-/* A and B go up while the kernels run and C comes down behind them, all copied by the calling thread: copies add up, and the
- * slower of copying and computing decides. C is read once more when beta is not zero. */
+/* A and B go up while the kernels run and C comes down behind them, all copied by the calling thread: copies add up,
+ * and the slower of copying and computing decides. C is read once more when beta is not zero. */
 static double gpu_seconds(const struct tb_gemm *call, const struct tb_machine *machine) {
   double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   double copy = 4 * (m * k + k * n + m * n) / machine->stage_bytes_per_s;

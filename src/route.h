@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a call goes. tb_route is a pure function of the call and of what is known about the machine; it touches no GPU, takes
- * no lock and allocates nothing, so it can be tested anywhere and called for every product.
+ * Where a call goes. tb_route is a pure function of the call and of what is known about the machine; it touches no GPU,
+ * takes no lock and allocates nothing, so it can be tested anywhere and called for every product.
  */
 #ifndef TB_ROUTE_H
 #define TB_ROUTE_H
@@ -17,10 +17,10 @@ struct tb_machine {
   enum tb_status gpu; /* TB_STATUS_gpu_sooner: usable or not tried yet; otherwise why no GPU can answer */
   bool gpu_open;      /* false: the first call also pays open_seconds */
   double open_seconds;
-  double saved_seconds;      /* what a GPU would have saved by the calls so far that the CPU answered */
-  double cpu_flops_per_s;    /* the CPU BLAS, all its threads */
-  double gpu_flops_per_s;    /* our kernels on a large product */
-  double stage_bytes_per_s;  /* operands up and result down, through pinned staging */
+  double saved_seconds;       /* what a GPU would have saved by the calls so far that the CPU answered */
+  double cpu_flops_per_s;     /* the CPU BLAS, all its threads */
+  double gpu_flops_per_s;     /* our kernels on a large product */
+  double stage_bytes_per_s;   /* operands up and result down, through pinned staging */
   double gpu_latency_seconds; /* of the smallest call */
 };
 

@@ -19,7 +19,8 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool initialised;
 
-/* What the routing has learned. Rates are whole numbers of flops per microsecond, so that an atomic integer holds them. */
+/* What the routing has learned. Rates are whole numbers of flops per microsecond, so that an atomic integer holds them.
+ */
 static atomic_llong cpu_flops_per_us;
 static atomic_llong saved_ns;
 
@@ -90,7 +91,8 @@ static void learn_cpu_rate(double flops, double seconds) {
 
 static double rate(double flops, double seconds) { return seconds > 0 ? flops / seconds * 1e-12 : 0; }
 
-/* The call in the program's own words: a row-major product has changed places with its transpose, and changes back here. */
+/* The call in the program's own words: a row-major product has changed places with its transpose, and changes back
+ * here. */
 static void describe_call(const struct tb_gemm *g, char *text, size_t size) {
   const struct tb_view *a = g->row_major ? &g->b : &g->a, *b = g->row_major ? &g->a : &g->b;
   int64_t m = g->row_major ? g->n : g->m, n = g->row_major ? g->m : g->n;
@@ -102,7 +104,8 @@ static void describe_call(const struct tb_gemm *g, char *text, size_t size) {
 
 static void describe_reason(const struct tb_decision *d, enum tb_status why, char *text, size_t size) {
   if (d->cpu_seconds > 0)
-    snprintf(text, size, "%s: cpu %.3f ms, gpu %.3f ms", tb_status_text(why), d->cpu_seconds * 1e3, d->gpu_seconds * 1e3);
+    snprintf(text, size, "%s: cpu %.3f ms, gpu %.3f ms", tb_status_text(why), d->cpu_seconds * 1e3,
+             d->gpu_seconds * 1e3);
   else
     snprintf(text, size, "%s", tb_status_text(why));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The way of one call: what the exported functions hand a call to, and what decides, measures and records it. Thread-safe.
+ * The way of one call: what the exported functions hand a call to, and what decides, measures and records it.
+ * Thread-safe.
  */
 #ifndef TB_RUN_H
 #define TB_RUN_H
@@ -15,8 +16,8 @@ struct tb_cpu_call {
 };
 
 /*
- * Answers the call on the GPU and returns true; or returns false, and the caller passes its arguments to the fallback between
- * this function and tb_run_cpu_done. Either way the call is counted exactly once.
+ * Answers the call on the GPU and returns true; or returns false, and the caller passes its arguments to the fallback
+ * between this function and tb_run_cpu_done. Either way the call is counted exactly once.
  */
 bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu);
 void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu);

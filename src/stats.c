@@ -103,7 +103,8 @@ void tb_stats_report(int fd) {
                 seconds > 0 ? flops / seconds * 1e-12 : 0.0);
     }
   }
-  if (total.gpu_failures > 0) tb_say_to(fd, "  calls during which a GPU failed: %llu", (unsigned long long)total.gpu_failures);
+  if (total.gpu_failures > 0)
+    tb_say_to(fd, "  calls during which a GPU failed: %llu", (unsigned long long)total.gpu_failures);
 }
 
 void tb_stats_report_at_exit(void) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What happened to the calls: sums by route and by reason, calls by symbol, and the report made of them. Thread-safe, lock-free.
+ * What happened to the calls: sums by route and by reason, calls by symbol, and the report made of them. Thread-safe,
+ * lock-free.
  */
 #ifndef TB_STATS_H
 #define TB_STATS_H
