@@ -225,9 +225,9 @@ static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct e
  * panels:
  *
  *          B0  B1  B2
- *      A0   1   3   6       up: A0 B0 | A1 | B1 | A2 | B2
- *      A1   2   3   6       launched behind: 1 | 2 | 3 3 | 4 4 | 6 6 6
- *      A2   4   4   6
+ *      A0   1   3   5       up: A0 B0 | A1 | B1 | A2 | B2
+ *      A1   2   3   5       launched behind: 1 | 2 | 3 3 | 4 4 | 5 5 5
+ *      A2   4   4   5
  */
 static CUresult run_chunk(struct pipeline *p, struct extent k, bool a_there, bool b_there) {
   for (int64_t step = 0; step < tb_max(p->rows, p->columns); step++) {

@@ -2,13 +2,12 @@
 /*
  * How a product is cut so that it fits the device: pure arithmetic, tested without a GPU.
  *
- *            n                      C is cut into blocks of block_m x block_n. While a block is computed, its rows of
- * op(A),
- *      +-----+-----+                its columns of op(B) and its result are on the device; when they do not fit for all
- * of k, |block|     |                k is cut into chunks and the partial sums stay in the result's buffer between
- * them. m |1 2 5|     |                A block is cut into tiles of tile_m x tile_n: one launch, one download each.
- * op(A) goes |3 4 6|     |                up in panels of tile_m rows, op(B) in panels of tile_n columns, in an order
- * that lets the |7 8 9|     |                first tile start when one panel of each is there (the numbers).
+ *            n                C is cut into blocks of block_m x block_n. While a block is computed, its rows of op(A),
+ *      +-----+-----+          its columns of op(B) and its result are on the device; when they do not fit for all of k,
+ *      |block|     |          k is cut into chunks, and the partial sums stay in the result's buffer between them.
+ *    m |1 3 5|     |          A block is cut into tiles of tile_m x tile_n: one launch, one download each. op(A) goes
+ *      |2 3 5|     |          up in panels of tile_m rows, op(B) in panels of tile_n columns, in an order that lets the
+ *      |4 4 5|     |          first tile start when one panel of each is there (the numbers).
  *      +-----+-----+
  */
 #ifndef TB_PLAN_H
