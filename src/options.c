@@ -190,22 +190,3 @@ int tb_option_get(const char *name, char *buffer, size_t size) {
   strcpy(buffer, value);
   return 0;
 }
-
-void tb_options_print_markdown(int fd) {
-  dprintf(fd, "| variable | values | default | what it does |\n|---|---|---|---|\n");
-  for (int i = 0; i < TB_OPTION_COUNT; i++) {
-    char allowed[128], escaped[192];
-    if (table[i].type == TEXT)
-      snprintf(allowed, sizeof allowed, "%s", table[i].unit[0] ? table[i].unit : "list");
-    else
-      describe_values(&table[i], allowed, sizeof allowed);
-    size_t length = 0;
-    for (const char *c = allowed; *c && length + 3 < sizeof escaped; c++) {
-      if (*c == '|') escaped[length++] = '\\';
-      escaped[length++] = *c;
-    }
-    escaped[length] = '\0';
-    dprintf(fd, "| `%s` | %s | %s%s%s | %s |\n", table[i].name, escaped, table[i].standard[0] ? "`" : "",
-            table[i].standard, table[i].standard[0] ? "`" : "unset", table[i].help);
-  }
-}

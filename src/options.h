@@ -45,7 +45,4 @@ void tb_options_after_fork(void);
 int tb_option_set(const char *name, const char *value);
 int tb_option_get(const char *name, char *buffer, size_t size);
 
-/* Prints the options with type, default, unit and help, as the Markdown table that README shows. */
-void tb_options_print_markdown(int fd);
-
 #endif

@@ -95,6 +95,10 @@ static const char *judge(const struct failure *f, const struct tst_output *o) {
   if (number_after(o->out, "injected=") == 0) return "the failure did not come to pass";
   if (failed > 1) return "the GPU failed twice";
   if (warnings != failed) return "not one warning for one failure";
+  /* The warning comes before the verbose line of its call; after that line the GPU is left alone. */
+  const char *after = failed ? strstr(o->err, "tileblas: warning: ") : "";
+  if (tst_count_lines(after, "(the GPU failed earlier in this process)") + failed != tst_count_lines(after, " -> "))
+    return "the GPU was used again";
   return NULL;
 }
 

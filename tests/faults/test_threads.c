@@ -113,7 +113,7 @@ static void eight_at_once(void **state) {
 static void eight_at_once_on_a_failing_driver(void **state) {
   (void)state;
   if (strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") != 0) return; /* nothing here can fail */
-  if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') skip();       /* a real driver fails on no command */
+  if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') skip();        /* a real driver fails on no command */
   for (uintptr_t nth = 1; nth <= 40; nth += 13) expect_child(while_the_driver_fails, nth, 1);
 }
 

@@ -110,6 +110,13 @@ static void pieces_in_all_three(void **state) {
   for (int variant = 0; variant < 18; variant += 7) check_pieces(problem(variant, 150, 140, 600), 100 << 10, 2 * 2 * 3);
 }
 
+/* Tiles that share a panel, whose next chunk of k must not come up before both have used it. */
+static void pieces_in_k_of_several_tiles(void **state) {
+  (void)state;
+  check_pieces(problem(0, 1100, 2, 1500), 4 << 20, 2 * 2);
+  check_pieces(problem(6, 3, 1100, 1500), 4 << 20, 2 * 2);
+}
+
 /* C's tiles of a large block, with few enough operations to run on a CPU. */
 static void more_tiles_than_staging(void **state) {
   (void)state;
@@ -167,6 +174,7 @@ int main(void) {
       cmocka_unit_test(pieces_in_m_and_n),
       cmocka_unit_test(pieces_in_k),
       cmocka_unit_test(pieces_in_all_three),
+      cmocka_unit_test(pieces_in_k_of_several_tiles),
       cmocka_unit_test(more_tiles_than_staging),
       cmocka_unit_test(same_bits_every_time),
   };
