@@ -85,8 +85,9 @@ enum Run { kAlongSideVectors, kAlongSide, kAlongK };
 /*
  * The panels of one operand for one block: Side x BlockK words a step, in `passes` passes of all the block's threads.
  * Element (side, k) is operand[k + side * ld] with kAlongK, else operand[side + k * ld].
+ * Inside: every side of the block exists, and the loop need not ask.
  */
-template <int Side, int BlockK, int Threads, Run R> class Panels {
+template <int Side, int BlockK, int Threads, Run R, bool Inside> class Panels {
 public:
   static constexpr int width = R == kAlongSideVectors ? kVector : 1;
   static constexpr int passes = Side * BlockK / (Threads * width);
@@ -132,11 +133,11 @@ public:
       if (p < pass || p >= end) continue; /* known when the loop is unrolled */
       if (R == kAlongK) {
         const int strip = p / words, at = p % words * kLanesK;
-        if (strip < strips)
+        if (Inside || strip < strips)
           async_copy<4>(stage + offset + at * row_words + strip * rows, from + at, k + at < k_left ? 4 : 0);
         if (at + kLanesK == BlockK) from += stride;
       } else {
-        if (p < strips)
+        if (Inside || p < strips)
           async_copy<4 * width>(stage + offset + p * rows * row_words, from, k + p * rows < k_left ? 4 * width : 0);
         from += stride;
       }
@@ -265,11 +266,11 @@ __device__ __forceinline__ void finish_chunk(const Accumulators<G> &accumulators
   store(accumulators, d, split ? args.m : args.ldd, args.m, args.n, row, column, add, scale);
 }
 
-template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
+/* The tile at (row, column). */
+template <class G, Run RunA, Run RunB, bool Inside>
+__device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row, int column) {
   TB_DYNAMIC_SHARED(float, stages);
   constexpr int K = G::block_k;
-  int row, column;
-  locate<G>(args, blockIdx.x, row, column);
   /* All chunks of k, or with a split k this block's share of them. */
   const int chunk_k = static_cast<int>(args.chunk_k);
   int chunk = args.partials != nullptr ? static_cast<int>(blockIdx.y) * args.chunks_per_split : 0;
@@ -279,8 +280,8 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
                                                 : args.k); /* to be multiplied */
   int k_left = k_todo;                                     /* to be loaded */
 
-  using PanelsA = Panels<G::block_m, K, G::threads, RunA>;
-  using PanelsB = Panels<G::block_n, K, G::threads, RunB>;
+  using PanelsA = Panels<G::block_m, K, G::threads, RunA, Inside>;
+  using PanelsB = Panels<G::block_n, K, G::threads, RunB, Inside>;
   PanelsA a(args.a, args.lda, row, args.m, k_first);
   PanelsB b(args.b, args.ldb, column, args.n, k_first);
   Accumulators<G> accumulators;
@@ -327,6 +328,15 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
     }
     finish_chunk(accumulators, args, chunk, k_todo <= chunk_k);
   }
+}
+
+template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
+  int row, column;
+  locate<G>(args, blockIdx.x, row, column);
+  if (row + G::block_m <= args.m && column + G::block_n <= args.n)
+    compute_tile<G, RunA, RunB, true>(args, row, column);
+  else
+    compute_tile<G, RunA, RunB, false>(args, row, column);
 }
 
 } // namespace

@@ -21,7 +21,7 @@ struct tb_sgemm_args {
   const float *b;
   float *d;
   int64_t lda, ldb, ldd; /* elements between stored columns */
-  int64_t m, n, k;       /* each >= 1 */
+  int64_t m, n, k;       /* each from 1 to 2^31 - 1024 */
   int64_t chunk_k;       /* tb_sgemm_chunk_k of the whole product's k */
   float *partials; /* split k: room for ceil(k / chunk_k) sums of m x n, dense; tb_sgemm_gather adds them. Else NULL */
   int32_t chunks_per_split; /* split k: chunks that one block computes; blockIdx.y counts the splits */
@@ -43,7 +43,7 @@ static inline int64_t tb_sgemm_chunk_k(int64_t k) {
 }
 
 /* Stages of the ring in shared memory. */
-#define TB_SGEMM_STAGES 4
+#define TB_SGEMM_STAGES 3
 
 /* Words by which a stage's rows are longer than the tile; sgemm.cu says why. */
 #define TB_SGEMM_PAD 8

@@ -13,6 +13,8 @@
 /* k is cut first while it is longer than this and than the block: short chunks make more launches, not less traffic. */
 #define CHUNK_K_WISH 1024
 
+/* What a kernel counts in 32 bits. */
+#define CHUNK_K_MAX ((int64_t)1 << 30)
 /* A column of a tile must fit into a slot of the download ring. */
 #define BLOCK_M_MAX (TB_TILES_MAX * TB_SLOT_ELEMS)
 
@@ -69,8 +71,11 @@ static bool cut(struct tb_plan *plan, int64_t kernel_chunk_k) {
 
 bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, int64_t budget_bytes) {
   const int64_t kernel_chunk_k = tb_sgemm_chunk_k(call->k);
+  if (kernel_chunk_k > CHUNK_K_MAX) return false;
   /* The operands lie in memory, so no product of sizes below comes near 2^63. */
-  *plan = (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX), .block_n = call->n, .chunk_k = call->k};
+  *plan = (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX),
+                           .block_n = call->n,
+                           .chunk_k = tb_min(call->k, CHUNK_K_MAX / kernel_chunk_k * kernel_chunk_k)};
   for (;;) {
     lay_out(plan, call);
     if (plan->arena_bytes <= budget_bytes) return true;

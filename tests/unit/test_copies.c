@@ -64,10 +64,21 @@ static uint64_t blocked_signals(const char *thread) {
   return blocked;
 }
 
+#define SIGNAL_THREADS 4
+static atomic_int arrived;
+
+/* Returns when every thread of the pool is in it: only then do they all have the mask that they will keep. */
+static void meet(void *context, int index) {
+  (void)context, (void)index;
+  atomic_fetch_add(&arrived, 1);
+  while (atomic_load(&arrived) < SIGNAL_THREADS) usleep(100);
+}
+
 static void threads_take_no_signals(void **state) {
   (void)state;
   const uint64_t before = blocked_signals(tst_format("%d", getpid()));
-  struct tb_pool *pool = tb_pool_open(4);
+  struct tb_pool *pool = tb_pool_open(SIGNAL_THREADS);
+  tb_pool_run(pool, meet, NULL, SIGNAL_THREADS);
   DIR *tasks = opendir("/proc/self/task");
   assert_non_null(tasks);
   int others = 0;
@@ -78,7 +89,7 @@ static void threads_take_no_signals(void **state) {
     others++;
   }
   closedir(tasks);
-  assert_int_equal(others, 3);
+  assert_int_equal(others, SIGNAL_THREADS - 1);
   tb_pool_close(pool);
   assert_true(blocked_signals(tst_format("%d", getpid())) == before); /* the caller's own are as they were */
 }
