@@ -32,7 +32,8 @@
  * still start on 16 bytes.
  *
  * Three boundary conditions, each where the access is: a load of A needs row < m and k-index < k, a load of B k-index <
- * k and column < n, a store of D row < m and column < n. Loads outside give zeros, which add nothing to a sum.
+ * k and column < n, a store of D row < m and column < n. Beyond the last k the stage gets zeros, which add nothing to a
+ * sum; beyond the last row or column it keeps what it held, which reaches only sums that are never stored.
  */
 #include "ptx.cuh"
 #include "sgemm_args.h"
@@ -186,12 +187,19 @@ template <class G> struct Accumulators {
       for (int i = 0; i < G::thread_m; i++) sum[j][i] = 0;
   }
 
-  /* The outer product of a k's two fragments. */
+  /*
+   * The outer product of a k's two fragments, forth and back along the rows: each FMA then shares a word with the one
+   * before, and reads two from the register file, whose two banks give one each, instead of three.
+   */
   __device__ __forceinline__ void multiply(const float (&a)[G::thread_m], const float (&b)[G::thread_n]) {
 #pragma unroll
-    for (int j = 0; j < G::thread_n; j++)
+    for (int j = 0; j < G::thread_n; j++) {
 #pragma unroll
-      for (int i = 0; i < G::thread_m; i++) sum[j][i] = fmaf(a[i], b[j], sum[j][i]);
+      for (int step = 0; step < G::thread_m; step++) {
+        const int i = j % 2 == 0 ? step : G::thread_m - 1 - step;
+        sum[j][i] = fmaf(a[i], b[j], sum[j][i]);
+      }
+    }
   }
 };
 

@@ -3,11 +3,13 @@
 
 /*
  * Assumptions, each on the side that keeps a call on the CPU. A core of today runs OpenBLAS's sgemm at 30 to 100
- * GFLOP/s; one copying thread moves about 10 GB/s; opening a GPU (context, kernels, pinned buffers) takes 0.1 to 0.4 s.
+ * GFLOP/s; a copying thread moves 4 to 12 GB/s, and eight fill the link; opening a GPU (context, kernels, pinned
+ * buffers) takes 0.1 to 0.4 s.
  */
 #define ASSUMED_CORE_FLOPS_PER_S 60e9
 #define ASSUMED_GPU_FLOPS_PER_S 5e12
-#define ASSUMED_STAGE_BYTES_PER_S 12e9
+#define ASSUMED_CORE_STAGE_BYTES_PER_S 4e9
+#define ASSUMED_STAGE_CORES_MAX 8
 #define ASSUMED_GPU_LATENCY_S 150e-6
 #define ASSUMED_OPEN_S 0.4
 
@@ -18,12 +20,13 @@ struct tb_machine tb_machine_assumed(int cores) {
       .open_seconds = ASSUMED_OPEN_S,
       .cpu_flops_per_s = ASSUMED_CORE_FLOPS_PER_S * cores,
       .gpu_flops_per_s = ASSUMED_GPU_FLOPS_PER_S,
-      .stage_bytes_per_s = ASSUMED_STAGE_BYTES_PER_S,
+      .stage_bytes_per_s =
+          ASSUMED_CORE_STAGE_BYTES_PER_S * (cores < ASSUMED_STAGE_CORES_MAX ? cores : ASSUMED_STAGE_CORES_MAX),
       .gpu_latency_seconds = ASSUMED_GPU_LATENCY_S,
   };
 }
 
-/* A and B go up while the kernels run and C comes down behind them, all copied by the calling thread: copies add up,
+/* A and B go up while the kernels run and C comes down behind them, all copied by the same threads: copies add up,
  * and the slower of copying and computing decides. C is read once more when beta is not zero. */
 static double gpu_seconds(const struct tb_gemm *call, const struct tb_machine *machine) {
   double m = (double)call->m, n = (double)call->n, k = (double)call->k;

@@ -22,13 +22,14 @@ static atomic_bool initialised;
 /* What the routing has learned. Rates are whole numbers of flops per microsecond, so that an atomic integer holds them.
  */
 static atomic_llong cpu_flops_per_us;
+static atomic_int cores;
 static atomic_llong saved_ns;
 
 static int usable_cores(void) {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  int cores = CPU_COUNT(&set);
-  return cores > 0 ? cores : 1;
+  int count = CPU_COUNT(&set);
+  return count > 0 ? count : 1;
 }
 
 static void after_fork(void) {
@@ -41,7 +42,8 @@ static void after_fork(void) {
 static void initialise(void) {
   tb_options_load();
   pthread_atfork(NULL, NULL, after_fork);
-  struct tb_machine assumed = tb_machine_assumed(usable_cores());
+  atomic_store(&cores, usable_cores());
+  struct tb_machine assumed = tb_machine_assumed(atomic_load(&cores));
   atomic_store(&cpu_flops_per_us, (long long)(assumed.cpu_flops_per_s * 1e-6));
   atomic_store(&initialised, true);
 }
@@ -63,7 +65,7 @@ static double now(void) {
 static bool observed(void) { return tb_option_number(TB_OPTION_verbose) || tb_option_number(TB_OPTION_report); }
 
 static struct tb_machine machine_now(enum tb_route_mode mode) {
-  struct tb_machine machine = tb_machine_assumed(1);
+  struct tb_machine machine = tb_machine_assumed(atomic_load_explicit(&cores, memory_order_relaxed));
   machine.mode = mode;
   machine.gpu = tb_offload_status();
   machine.gpu_open = tb_offload_is_open();
