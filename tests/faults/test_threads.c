@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake.h"
 #include "process.h"
@@ -97,6 +98,22 @@ static int while_the_driver_fails(void *argument) {
   return s.gpu_failures == 1 && fake->get(FAKE_CUDA_CONTEXTS) == 0 ? 0 : 4;
 }
 
+static void *call_for_ever(void *number) {
+  uint64_t rng = (uint64_t)(uintptr_t)number;
+  for (;;) call_and_check(&rng);
+  return NULL;
+}
+
+/* The process ends while threads are inside calls: no crash, no hang, no message. */
+static int exit_during_calls(void *microseconds) {
+  pthread_t id;
+  for (uintptr_t i = 0; i < 3; i++)
+    if (pthread_create(&id, NULL, call_for_ever, (void *)i) != 0) return 2;
+  alarm(60);
+  usleep((useconds_t)(uintptr_t)microseconds);
+  return wrong ? 1 : 0;
+}
+
 static void expect_child(int (*body)(void *), uintptr_t argument, size_t warnings) {
   struct tst_output o;
   tst_fork(&o, body, (void *)argument);
@@ -117,10 +134,27 @@ static void eight_at_once_on_a_failing_driver(void **state) {
   for (uintptr_t nth = 1; nth <= 40; nth += 13) expect_child(while_the_driver_fails, nth, 1);
 }
 
+/* On the GPU's path alone: OpenBLAS crashes when the process ends in the middle of its calls, TileBLAS or not; and so
+ * does the sanitizer's runtime. */
+static void exit_at_any_time(void **state) {
+  (void)state;
+#ifdef __SANITIZE_ADDRESS__
+  return;
+#endif
+  if (strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") != 0) return;
+  for (uintptr_t i = 0; i < 12; i++) {
+    struct tst_output o;
+    tst_fork(&o, exit_during_calls, (void *)(i * 4000));
+    if (o.status != 0 || o.err[0]) fail_msg("after %d us: status %d\n%s%s", (int)i * 4000, o.status, o.out, o.err);
+    tst_output_destroy(&o);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(eight_at_once),
       cmocka_unit_test(eight_at_once_on_a_failing_driver),
+      cmocka_unit_test(exit_at_any_time),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "check.h"
 #include "report.h"
@@ -85,6 +86,51 @@ static void leading_dimensions_beyond_32_bits(void **state) {
   }
 }
 
+/* 3 columns (rows, when row-major) that lie 4 GiB apart, so that an index computed in 32 bits lands elsewhere. */
+static float *sparse_matrix(int64_t ld) {
+  size_t bytes = (size_t)(2 * ld + 3) * sizeof(float);
+  float *x = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (x == MAP_FAILED) tst_skip("no address space for matrices of %zu bytes", bytes);
+  return x;
+}
+
+static void indices_beyond_32_bits(void **state) {
+  (void)state;
+  const int64_t ld = ((int64_t)1 << 30) + 1;
+  float *a = sparse_matrix(ld), *b = sparse_matrix(ld), *c = sparse_matrix(ld);
+  for (int variant = 0; variant < 8; variant++) {
+    struct tst_problem p = {.row_major = variant % 2,
+                            .trans_a = "NT"[variant / 2 % 2],
+                            .trans_b = "NT"[variant / 4],
+                            .m = 3,
+                            .n = 3,
+                            .k = 3,
+                            .alpha = 1,
+                            .lda = ld,
+                            .ldb = ld,
+                            .beta = 1,
+                            .ldc = ld};
+    float expected[9] = {0};
+    for (int i = 0; i < 9; i++) {
+      a[i % 3 + i / 3 * ld] = (float)(i + 1);
+      b[i % 3 + i / 3 * ld] = (float)(2 * i - 5);
+      c[i % 3 + i / 3 * ld] = 100;
+    }
+    for (int i = 0; i < 3; i++)
+      for (int j = 0; j < 3; j++)
+        for (int l = 0; l < 3; l++) {
+          int64_t at = (p.trans_a == 'N') != p.row_major ? i + l * ld : l + i * ld;
+          int64_t bt = (p.trans_b == 'N') != p.row_major ? l + j * ld : j + l * ld;
+          expected[i + 3 * j] += a[at] * b[bt];
+        }
+    tst_call(tst_find_symbol("cblas_sgemm"), tst_resolve(tst_find_symbol("cblas_sgemm")), &p, a, b, c);
+    for (int i = 0; i < 3; i++)
+      for (int j = 0; j < 3; j++) assert_true(c[p.row_major ? j + i * ld : i + j * ld] == 100 + expected[i + 3 * j]);
+  }
+  size_t bytes = (size_t)(2 * ld + 3) * sizeof(float);
+  munmap(a, bytes), munmap(b, bytes), munmap(c, bytes);
+}
+
 /* The report names each symbol with its number of calls. */
 static void the_report_counts_each_symbol(void **state) {
   (void)state;
@@ -113,6 +159,7 @@ int main(void) {
       cmocka_unit_test(every_symbol),
       cmocka_unit_test(every_symbol_quick_return),
       cmocka_unit_test(leading_dimensions_beyond_32_bits),
+      cmocka_unit_test(indices_beyond_32_bits),
       cmocka_unit_test(the_report_counts_each_symbol),
   };
   tst_check_setup();

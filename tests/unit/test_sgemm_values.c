@@ -126,6 +126,29 @@ static void zero_times_inf_is_nan(void **state) {
   }
 }
 
+/* A and B may be one and the same, as in A * A. */
+static void one_matrix_as_both_operands(void **state) {
+  (void)state;
+  const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
+  for (int variant = 0; variant < 18; variant++) {
+    struct tst_problem p = problem(variant, 37, 37, 37, 1, 1);
+    p.ldb = p.lda;
+    struct tst_operands x;
+    struct tst_expected e;
+    uint64_t rng = (uint64_t)variant;
+    tst_operands_create(&x, &p, TST_INTEGERS, &rng);
+    struct tst_matrix b = x.b;
+    x.b = x.a;
+    tst_expect(&e, &p, &x);
+    tst_call(symbol, tst_resolve(symbol), &p, x.a.data, x.a.data, x.c.data);
+    const char *what = tst_verify(&p, &x, &e);
+    if (what) fail_msg("%s: %s", tst_describe(symbol, &p), what);
+    tst_expected_destroy(&e);
+    x.b = b;
+    tst_operands_destroy(&x);
+  }
+}
+
 /* k = 1, alpha = 1, beta = 0: the answer is one rounded fp32 product, the same on every machine. */
 static void check_single_product(float a, float b) {
   struct tst_problem p = problem(0, 35, 33, 1, 1, 0);
@@ -171,10 +194,15 @@ static void long_sums(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_alpha_and_beta),        cmocka_unit_test(scalars_that_are_no_numbers),
-      cmocka_unit_test(beta_zero_does_not_read_c),   cmocka_unit_test(alpha_zero_does_not_read_a_and_b),
-      cmocka_unit_test(inf_and_nan_in_the_operands), cmocka_unit_test(zero_times_inf_is_nan),
-      cmocka_unit_test(subnormals_and_overflow),     cmocka_unit_test(long_sums),
+      cmocka_unit_test(every_alpha_and_beta),
+      cmocka_unit_test(scalars_that_are_no_numbers),
+      cmocka_unit_test(beta_zero_does_not_read_c),
+      cmocka_unit_test(alpha_zero_does_not_read_a_and_b),
+      cmocka_unit_test(inf_and_nan_in_the_operands),
+      cmocka_unit_test(zero_times_inf_is_nan),
+      cmocka_unit_test(one_matrix_as_both_operands),
+      cmocka_unit_test(subnormals_and_overflow),
+      cmocka_unit_test(long_sums),
   };
   tst_check_setup();
   return cmocka_run_group_tests(tests, NULL, NULL);
