@@ -18,12 +18,12 @@
 struct target {
   void *function;    /* NULL: reference.c */
   enum tb_symbol as; /* the symbol whose ABI the function has */
+  const char *how;   /* it was found, for the report */
 };
 
 static struct target storage[TB_SYMBOL_COUNT];
 static _Atomic(const struct target *) targets[TB_SYMBOL_COUNT];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards storage and description; see resolve */
 static char description[256];
 
 static _Thread_local int depth __attribute__((tls_model("initial-exec")));
@@ -56,13 +56,10 @@ static bool adopt(struct target *target, void *library, enum tb_symbol symbol, c
   void *function = dlsym(library, tb_symbols[symbol].name);
   if (function == NULL || is_tileblas(function)) return false;
   Dl_info info;
-  const char *file = dladdr(function, &info) ? info.dli_fname : "?";
   /* One more reference, never given back: a dlclose elsewhere must not pull the library from under a thread that
    * computes. */
-  (void)dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
-  *target = (struct target){function, symbol};
-  if (description[0] == '\0')
-    snprintf(description, sizeof description, "%.180s (%s%s)", file, tb_symbols[symbol].name, how);
+  if (dladdr(function, &info)) (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  *target = (struct target){function, symbol, how};
   return true;
 }
 
@@ -129,9 +126,9 @@ static bool adopt_named(struct target *target, enum tb_symbol symbol) {
   tb_option_text(TB_OPTION_fallback, path);
   if (path[0] == '\0') return false;
   if (adopt_opened(target, symbol, path, ", TILEBLAS_FALLBACK")) return true;
-  static bool told;
-  if (!told) tb_warn("TILEBLAS_FALLBACK=%.400s cannot be loaded or has no %s", path, tb_symbols[symbol].routine);
-  told = true;
+  static atomic_flag told = ATOMIC_FLAG_INIT;
+  if (!atomic_flag_test_and_set(&told))
+    tb_warn("TILEBLAS_FALLBACK=%.400s cannot be loaded or has no %s", path, tb_symbols[symbol].routine);
   return false;
 }
 
@@ -148,20 +145,39 @@ static bool adopt_openblas(struct target *target, enum tb_symbol symbol) {
   return false;
 }
 
+static struct target search(enum tb_symbol symbol) {
+  struct target target;
+  if (adopt_named(&target, symbol) || adopt(&target, RTLD_NEXT, symbol, "") || adopt_loaded(&target, symbol, adopt) ||
+      adopt_openblas(&target, symbol) || adopt_loaded(&target, symbol, adopt_any))
+    return target;
+  return (struct target){NULL, symbol, ""};
+}
+
+static void describe(const struct target *target, char *text, size_t size) {
+  Dl_info info;
+  if (target->function == NULL)
+    snprintf(text, size, "no CPU BLAS found: plain loops, slow");
+  else
+    snprintf(text, size, "%.180s (%s%s)", dladdr(target->function, &info) ? info.dli_fname : "?",
+             tb_symbols[target->as].name, target->how);
+}
+
+/* The search runs without the lock: it waits for the loader, and the loader may be waiting for us, in a constructor
+ * that calls BLAS. Threads that search at once find the same, and the first to be done is believed. */
 static const struct target *resolve(enum tb_symbol symbol) {
+  struct target found = search(symbol);
+  char text[sizeof description];
+  describe(&found, text, sizeof text);
   pthread_mutex_lock(&lock);
-  const struct target *found = atomic_load(&targets[symbol]);
-  if (found == NULL) {
-    struct target *target = &storage[symbol];
-    *target = (struct target){NULL, symbol};
-    if (!adopt_named(target, symbol) && !adopt(target, RTLD_NEXT, symbol, "") && !adopt_loaded(target, symbol, adopt) &&
-        !adopt_openblas(target, symbol) && !adopt_loaded(target, symbol, adopt_any) && description[0] == '\0')
-      snprintf(description, sizeof description, "no CPU BLAS found: plain loops, slow");
-    found = target;
-    atomic_store_explicit(&targets[symbol], found, memory_order_release);
+  const struct target *target = atomic_load(&targets[symbol]);
+  if (target == NULL) {
+    target = &storage[symbol];
+    storage[symbol] = found;
+    atomic_store_explicit(&targets[symbol], target, memory_order_release);
+    if (description[0] == '\0') memcpy(description, text, sizeof description);
   }
   pthread_mutex_unlock(&lock);
-  return found;
+  return target;
 }
 
 static inline const struct target *target_of(enum tb_symbol symbol) {
@@ -179,26 +195,23 @@ static inline const struct target *target_of(enum tb_symbol symbol) {
            const float *, const integer *, const float *, const integer *, const float *, float *, const integer *, \
            size_t, size_t)
 
+/*
+ * Always by 64-bit integers, which a BLAS with 32-bit ones takes as well: it looks at the lower half of a register, a
+ * stack slot or a little-endian variable. So a BLAS that has 64-bit integers under the plain names (libblas64,
+ * libopenblas64, MKL's ilp64) gets numbers that it can read, too.
+ */
+_Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "integer arguments of either width are passed alike");
+
 static void call_cblas(const struct target *t, int layout, int transa, int transb, int64_t m, int64_t n, int64_t k,
                        float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                        int64_t ldc) {
-  if (tb_symbols[t->as].wide)
-    ((CBLAS_TYPE(int64_t))t->function)(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  else
-    ((CBLAS_TYPE(int32_t))t->function)(layout, transa, transb, (int32_t)m, (int32_t)n, (int32_t)k, alpha, a,
-                                       (int32_t)lda, b, (int32_t)ldb, beta, c, (int32_t)ldc);
+  ((CBLAS_TYPE(int64_t))t->function)(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 static void call_fortran(const struct target *t, char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
                          const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-  if (tb_symbols[t->as].wide) {
-    ((FORTRAN_TYPE(int64_t))t->function)(&transa, &transb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1);
-  } else {
-    int32_t m32 = (int32_t)m, n32 = (int32_t)n, k32 = (int32_t)k;
-    int32_t lda32 = (int32_t)lda, ldb32 = (int32_t)ldb, ldc32 = (int32_t)ldc;
-    ((FORTRAN_TYPE(int32_t))t->function)(&transa, &transb, &m32, &n32, &k32, &alpha, a, &lda32, b, &ldb32, &beta, c,
-                                         &ldc32, 1, 1);
-  }
+  ((FORTRAN_TYPE(int64_t))t->function)(&transa, &transb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1);
 }
 
 static bool fits_int32(int64_t n) { return n >= INT32_MIN && n <= INT32_MAX; }

@@ -83,6 +83,12 @@ static void wide_call_on_a_32_bit_blas(void **state) {
   for (int i = 0; i < 5; i++) free(expect("", override, NULL, names[i], "sgemm_"));
 }
 
+/* A BLAS that has 64-bit integers under the plain name can read what it is given. */
+static void wide_blas_under_a_plain_name(void **state) {
+  (void)state;
+  free(expect(tst_format(":%s", stub("wide")), NULL, NULL, "sgemm_", "sgemm_"));
+}
+
 /* With no BLAS in the process at all OpenBLAS is opened, whatever the name. */
 static void openblas_is_opened(void **state) {
   (void)state;
@@ -135,10 +141,15 @@ static void linked_and_preloaded(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(private_library),        cmocka_unit_test(next_definition),
-      cmocka_unit_test(tileblas_fallback_wins), cmocka_unit_test(wide_call_on_a_32_bit_blas),
-      cmocka_unit_test(openblas_is_opened),     cmocka_unit_test(tileblas_fallback_wrong),
-      cmocka_unit_test(never_itself),           cmocka_unit_test(linked_and_preloaded),
+      cmocka_unit_test(private_library),
+      cmocka_unit_test(next_definition),
+      cmocka_unit_test(tileblas_fallback_wins),
+      cmocka_unit_test(wide_call_on_a_32_bit_blas),
+      cmocka_unit_test(openblas_is_opened),
+      cmocka_unit_test(tileblas_fallback_wrong),
+      cmocka_unit_test(never_itself),
+      cmocka_unit_test(linked_and_preloaded),
+      cmocka_unit_test(wide_blas_under_a_plain_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
