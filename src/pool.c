@@ -84,10 +84,13 @@ struct tb_pool *tb_pool_open(int threads) {
   if (pool == NULL) return NULL;
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->wake, NULL);
-  /* The program's signals are for the program's threads. */
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  /* The program's signals are for the program's threads; but a fault in its memory, which a collector or a page manager
+   * may have provoked on purpose, is for its handler in whatever thread it happens. */
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+  sigset_t others, before;
+  sigfillset(&others);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&others, faults[i]);
+  pthread_sigmask(SIG_SETMASK, &others, &before);
   while (pool->threads < threads - 1 && pthread_create(&pool->thread[pool->threads], NULL, thread_main, pool) == 0)
     pool->threads++;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
