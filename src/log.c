@@ -2,6 +2,7 @@
 #include "log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,6 +29,8 @@ static void print(int fd, const char *prefix, const char *format, va_list argume
   if (writing) return;
   writing = true;
   int saved_errno = errno; /* BLAS calls do not change errno */
+  int cancel_state;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* nor are they where a thread ends, locks in hand */
   char line[TB_LINE_MAX];
   int head = snprintf(line, sizeof line, "tileblas: %s", prefix);
   int body = vsnprintf(line + head, sizeof line - (size_t)head - 1, format, arguments);
@@ -35,6 +38,7 @@ static void print(int fd, const char *prefix, const char *format, va_list argume
   size_t length = strnlen(line, sizeof line - 1);
   line[length++] = '\n';
   write_all(fd, line, length);
+  pthread_setcancelstate(cancel_state, NULL);
   errno = saved_errno;
   writing = false;
 }

@@ -77,6 +77,7 @@ void tb_offload_after_fork(void) {
 static enum tb_status prepare(const struct tb_gemm *call, struct tb_plan *plan, CUresult *result) {
   int64_t limit = tb_option_number(TB_OPTION_memory_limit);
   int64_t budget = limit > 0 ? limit : INT64_MAX;
+  tb_device_trim(&device, budget); /* the limit may be younger than the arena */
   *result = CUDA_ERROR_OUT_OF_MEMORY;
   if (!tb_plan_make(plan, call, budget)) return TB_STATUS_no_memory;
   if (plan->arena_bytes <= device.arena_bytes) return TB_STATUS_gpu_sooner;
@@ -90,6 +91,7 @@ static enum tb_status prepare(const struct tb_gemm *call, struct tb_plan *plan, 
     *result = tb_device_reserve(&device, plan->arena_bytes);
     if (*result == CUDA_SUCCESS) return TB_STATUS_gpu_sooner;
     if (*result != CUDA_ERROR_OUT_OF_MEMORY) return TB_STATUS_gpu_failed;
+    tb_cuda_failed_call = NULL;     /* no failure yet: there is another try */
     budget = plan->arena_bytes / 2; /* somebody else was quicker, or the free memory is in pieces */
   }
   return TB_STATUS_no_memory;
@@ -205,11 +207,14 @@ static void offload(const struct tb_gemm *call, bool timed, struct tb_outcome *o
 
 bool tb_offload_gemm(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome) {
   *outcome = (struct tb_outcome){0};
+  int cancel_state;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* the driver waits where a thread may be cancelled */
   pthread_mutex_lock(&lock);
   if (!atomic_load(&is_open) && tb_offload_status() == TB_STATUS_gpu_sooner) open_device();
   outcome->why = tb_offload_status();
   bool usable = outcome->why == TB_STATUS_gpu_sooner;
   if (usable) offload(call, timed, outcome);
   pthread_mutex_unlock(&lock);
+  pthread_setcancelstate(cancel_state, NULL);
   return usable;
 }
