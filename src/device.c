@@ -158,7 +158,10 @@ void tb_device_close(struct tb_device *d) {
 
 /* ---- in use ---- */
 
-CUresult tb_device_enter(struct tb_device *d) { return tb_cuda.cuCtxPushCurrent(d->context); }
+CUresult tb_device_enter(struct tb_device *d) {
+  TB_TRY(tb_cuda.cuCtxPushCurrent(d->context));
+  return CUDA_SUCCESS;
+}
 
 void tb_device_leave(void) {
   CUcontext ours;
@@ -178,7 +181,10 @@ CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
   TB_TRY(tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes));
   d->arena_bytes = bytes;
   /* Padding is read, and comes down with the tiles; what another program left there is none of ours. */
-  return tb_cuda.cuMemsetD8Async(d->arena, 0, (size_t)bytes, d->up);
+  CUresult cleared = tb_cuda.cuMemsetD8Async(d->arena, 0, (size_t)bytes, d->up);
+  if (cleared != CUDA_SUCCESS) tb_device_trim(d, 0);
+  TB_TRY(cleared);
+  return CUDA_SUCCESS;
 }
 
 void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {
