@@ -107,10 +107,11 @@ static bool anything_committed(void) {
 }
 
 /* The columns of a block's tiles that C does not have yet. */
-static void finish_block(const struct tb_gemm *call, const struct tb_plan *plan, struct tb_block block) {
+static void finish_block(const struct tb_gemm *call, const struct tb_plan *plan, struct tb_block block,
+                         const int64_t *committed_columns) {
   int64_t columns = tb_ceil_div(block.n, plan->tile_n), rows = tb_ceil_div(block.m, plan->tile_m);
   for (int64_t tile = 0; tile < rows * columns; tile++) {
-    int64_t i = tile / columns * plan->tile_m, j = tile % columns * plan->tile_n + progress.committed_columns[tile];
+    int64_t i = tile / columns * plan->tile_m, j = tile % columns * plan->tile_n + committed_columns[tile];
     int64_t end = tb_min(tile % columns * plan->tile_n + plan->tile_n, block.n);
     if (j == end) continue;
     struct tb_gemm part = tb_gemm_part(call, block.i + i, tb_min(plan->tile_m, block.m - i), block.j + j, end - j);
@@ -118,17 +119,19 @@ static void finish_block(const struct tb_gemm *call, const struct tb_plan *plan,
   }
 }
 
-/* Everything that is not committed, computed by the CPU. Nothing may be under way on the GPU. */
-static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan) {
-  if (!anything_committed()) {
+/* Everything that is not committed, computed by the CPU. Nothing may be under way on the GPU. Without the lock: others
+ * need not wait, and a CPU BLAS with threads of its own may come back through our symbols in one of them. */
+static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan, bool committed,
+                          struct tb_progress *done) {
+  if (!committed) {
     tb_fallback_gemm(call);
     return;
   }
   int64_t blocks = tb_pipeline_blocks(call, plan);
-  for (int64_t number = progress.block; number < blocks; number++) {
+  for (int64_t number = done->block; number < blocks; number++) {
     struct tb_block block = tb_pipeline_block(call, plan, number);
-    if (number > progress.block) memset(progress.committed_columns, 0, sizeof progress.committed_columns);
-    finish_block(call, plan, block);
+    if (number > done->block) memset(done->committed_columns, 0, sizeof done->committed_columns);
+    finish_block(call, plan, block, done->committed_columns);
   }
 }
 
@@ -179,17 +182,17 @@ static CUresult compute(const struct tb_gemm *call, const struct tb_plan *plan, 
 }
 
 /* With the lock held and a GPU open. */
-static void offload(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome) {
-  struct tb_plan plan = {
+static void offload(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome, struct tb_plan *plan) {
+  *plan = (struct tb_plan){
       .block_m = call->m, .block_n = call->n, .chunk_k = call->k, .tile_m = call->m, .tile_n = call->n};
   memset(&progress, 0, sizeof progress);
   tb_cuda_failed_call = NULL;
   CUresult result = tb_device_enter(&device);
   bool entered = result == CUDA_SUCCESS;
   outcome->why = TB_STATUS_gpu_failed;
-  if (entered) outcome->why = prepare(call, &plan, &result);
+  if (entered) outcome->why = prepare(call, plan, &result);
   if (entered && outcome->why == TB_STATUS_gpu_sooner) {
-    result = compute(call, &plan, timed, outcome);
+    result = compute(call, plan, timed, outcome);
     if (result != CUDA_SUCCESS)
       outcome->why = result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed;
     if (result != CUDA_SUCCESS) tb_device_settle(&device);
@@ -199,10 +202,7 @@ static void offload(const struct tb_gemm *call, bool timed, struct tb_outcome *o
   outcome->bytes = progress.up_bytes + progress.down_bytes;
   outcome->failed = result != CUDA_SUCCESS;
   outcome->committed = anything_committed();
-  if (outcome->failed) {
-    give_up(result, outcome->why);
-    finish_on_cpu(call, &plan);
-  }
+  if (outcome->failed) give_up(result, outcome->why);
 }
 
 bool tb_offload_gemm(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome) {
@@ -213,8 +213,12 @@ bool tb_offload_gemm(const struct tb_gemm *call, bool timed, struct tb_outcome *
   if (!atomic_load(&is_open) && tb_offload_status() == TB_STATUS_gpu_sooner) open_device();
   outcome->why = tb_offload_status();
   bool usable = outcome->why == TB_STATUS_gpu_sooner;
-  if (usable) offload(call, timed, outcome);
+  struct tb_plan plan;
+  struct tb_progress done;
+  if (usable) offload(call, timed, outcome, &plan);
+  if (outcome->failed) done = progress;
   pthread_mutex_unlock(&lock);
   pthread_setcancelstate(cancel_state, NULL);
+  if (outcome->failed) finish_on_cpu(call, &plan, outcome->committed, &done);
   return usable;
 }
