@@ -2,7 +2,7 @@
 /*
  * One GPU as the offload uses it: primary context (shared with the program's own CUDA code), kernels, streams, events,
  * pinned rings and one arena of device memory, kept from call to call. Under offload.c's lock; every function but
- * tb_device_open wants the device entered (its context current).
+ * tb_device_open and tb_device_close wants the device entered (its context current).
  */
 #ifndef TB_DEVICE_H
 #define TB_DEVICE_H

@@ -2,7 +2,7 @@
 /*
  * Between the program's memory and the device's, through pinned slots. Uploads pack: a stored block with any leading
  * dimension arrives with a padded one, so that kernels may load whole vectors. Downloads are cut into runs of columns.
- * Nothing here writes to the program's memory: that is offload.c's commit. Under offload.c's lock.
+ * Nothing here writes to the program's memory: that is pipeline.c's commit. Under offload.c's lock.
  */
 #ifndef TB_STAGING_H
 #define TB_STAGING_H
