@@ -16,6 +16,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <math.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,8 +85,12 @@ static void threads_take_no_signals(void **state) {
   int others = 0;
   for (struct dirent *entry = readdir(tasks); entry; entry = readdir(tasks)) {
     if (entry->d_name[0] == '.' || atoi(entry->d_name) == getpid()) continue;
+    const uint64_t blocked = blocked_signals(entry->d_name);
     const uint64_t never = 1u << 8 | 1u << 18 | (uint64_t)3 << 31; /* KILL, STOP and the C library's own two */
-    if ((blocked_signals(entry->d_name) | never) != ~(uint64_t)0) fail_msg("a thread takes signals");
+    const uint64_t faults = 1u << (SIGILL - 1) | 1u << (SIGTRAP - 1) | 1u << (SIGBUS - 1) | 1u << (SIGFPE - 1) |
+                            1u << (SIGSEGV - 1) | 1u << (SIGSYS - 1); /* these belong to the thread they happen in */
+    if ((blocked | never | faults) != ~(uint64_t)0) fail_msg("a thread takes signals");
+    if ((blocked & faults) != 0) fail_msg("a thread takes no faults");
     others++;
   }
   closedir(tasks);
