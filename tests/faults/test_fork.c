@@ -120,9 +120,13 @@ static int child_of_a_busy_process(void *argument) {
   return call_is_right(9, false) && call_is_right(10, false) ? 0 : 1;
 }
 
-/* One thread is inside a call nearly always, and the fork comes at any point of it. */
+/* One thread is inside a call nearly always, and the fork comes at any point of it. Not under AddressSanitizer, whose
+ * allocator leaves its own locks held in the child. */
 static void during_a_call(void **state) {
   (void)state;
+#ifdef __SANITIZE_ADDRESS__
+  return;
+#endif
   pthread_t id;
   assert_int_equal(pthread_create(&id, NULL, call_on_and_on, (void *)7), 0);
   for (int i = 0; i < 40; i++) {
