@@ -6,9 +6,10 @@
  * of which the first `valid` are read and the rest become zero. Both addresses are aligned to `bytes`.
  *   async_copy<Bytes>(dst, src, valid)   joins the thread's open group
  *   async_commit()                       closes the group
- *   async_wait<N>()                      until at most N of the thread's newest groups are unfinished; the data is then
- * seen by this thread, and behind a __syncthreads by the block Before compute capability 8.0 the copy happens at once,
- * through a register.
+ *   async_wait<N>()                      until at most N of the thread's newest groups are unfinished; this thread sees
+ *                                        the data then, and the block behind a __syncthreads
+ *
+ * Before compute capability 8.0 the copy happens at once, through a register.
  */
 #ifndef TB_PTX_CUH
 #define TB_PTX_CUH

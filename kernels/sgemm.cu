@@ -366,12 +366,12 @@ extern "C" __global__ void __launch_bounds__(256) tb_sgemm_gather(const tb_sgemm
       tb_sgemm_##name##_##variant(const tb_sgemm_args args) {                                                        \
     sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args);                                                                \
   }
-#define TB_SGEMM_TILE(name, ...)                                               \
-  TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, __VA_ARGS__)           \
-  TB_SGEMM_KERNEL(name, nt, kAlongSideVectors, kAlongSideVectors, __VA_ARGS__) \
-  TB_SGEMM_KERNEL(name, tn, kAlongK, kAlongK, __VA_ARGS__)                     \
-  TB_SGEMM_KERNEL(name, tt, kAlongK, kAlongSideVectors, __VA_ARGS__)           \
-  TB_SGEMM_KERNEL(name, nn_any, kAlongSide, kAlongK, __VA_ARGS__)              \
-  TB_SGEMM_KERNEL(name, nt_any, kAlongSide, kAlongSide, __VA_ARGS__)           \
-  TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, __VA_ARGS__)
+#define TB_SGEMM_TILE(name, bm, bn, bk, rows, columns, rate)                                 \
+  TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, bm, bn, bk, rows, columns)           \
+  TB_SGEMM_KERNEL(name, nt, kAlongSideVectors, kAlongSideVectors, bm, bn, bk, rows, columns) \
+  TB_SGEMM_KERNEL(name, tn, kAlongK, kAlongK, bm, bn, bk, rows, columns)                     \
+  TB_SGEMM_KERNEL(name, tt, kAlongK, kAlongSideVectors, bm, bn, bk, rows, columns)           \
+  TB_SGEMM_KERNEL(name, nn_any, kAlongSide, kAlongK, bm, bn, bk, rows, columns)              \
+  TB_SGEMM_KERNEL(name, nt_any, kAlongSide, kAlongSide, bm, bn, bk, rows, columns)           \
+  TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, bm, bn, bk, rows, columns)
 #include "registry.def"

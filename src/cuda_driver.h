@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CUDA driver as a table of functions, filled by dlopen at the first call that wants a GPU. Only device.c,
- * kernels.c, staging.c and offload.c include this. The table is written once, under offload.c's lock, and read-only
- * thereafter.
+ * kernels.c, staging.c, pipeline.c and offload.c use it. The table is written once, under offload.c's lock, and
+ * read-only thereafter.
  */
 #ifndef TB_CUDA_DRIVER_H
 #define TB_CUDA_DRIVER_H

@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
-#define TB_SGEMM_TILE(name, bm, bn, bk, tm, tn) \
-  {#name, bm, bn, bk, tm, tn, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk)},
+#define TB_SGEMM_TILE(name, bm, bn, bk, tm, tn, rate) \
+  {#name, bm, bn, bk, tm, tn, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk), rate},
 #include "registry.def"
 #undef TB_SGEMM_TILE
 };
@@ -63,10 +63,8 @@ CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module) {
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Issue slots that a tile costs for each k: an FMA for each element, and a fragment's words for each thread. */
-static int64_t tile_cost(const struct tb_tile *t) {
-  return (int64_t)t->threads * (t->thread_m * t->thread_n + t->thread_m + t->thread_n);
-}
+/* Time that a tile takes of an SM, in arbitrary units: its elements over its rate. */
+static double tile_cost(const struct tb_tile *t) { return (double)t->block_m * t->block_n / t->rate; }
 
 int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int64_t m, int64_t n) {
   int best = -1;
@@ -74,7 +72,7 @@ int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int6
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (blocks_per_sm[tile] == 0) continue;
     int64_t blocks = ceil_div(m, tb_tiles[tile].block_m) * ceil_div(n, tb_tiles[tile].block_n);
-    double cost = (double)ceil_div(blocks, sm_count) * (double)tile_cost(&tb_tiles[tile]);
+    double cost = (double)ceil_div(blocks, sm_count) * tile_cost(&tb_tiles[tile]);
     if (best < 0 || cost < best_cost) { /* rows stand from large to small, so the larger tile wins a tie */
       best = tile;
       best_cost = cost;
@@ -100,6 +98,7 @@ CUresult tb_kernels_launch(const struct tb_kernels *kernels, int tile, bool tran
   const struct tb_tile *t = &tb_tiles[tile];
   int64_t blocks = ceil_div(args->m, t->block_m) * ceil_div(args->n, t->block_n);
   void *parameters[] = {args};
-  return tb_cuda.cuLaunchKernel(tb_kernels_function(kernels, tile, transpose_a, transpose_b, args), (unsigned)blocks, 1,
-                                1, (unsigned)t->threads, 1, 1, (unsigned)t->shared_bytes, stream, parameters, NULL);
+  TB_TRY(tb_cuda.cuLaunchKernel(tb_kernels_function(kernels, tile, transpose_a, transpose_b, args), (unsigned)blocks, 1,
+                                1, (unsigned)t->threads, 1, 1, (unsigned)t->shared_bytes, stream, parameters, NULL));
+  return CUDA_SUCCESS;
 }

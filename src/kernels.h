@@ -7,7 +7,7 @@
 #include "cuda_driver.h"
 #include "sgemm_args.h"
 
-#define TB_TILE(name, bm, bn, bk, tm, tn) +1
+#define TB_TILE(...) +1
 enum {
 #define TB_SGEMM_TILE TB_TILE
   TB_TILE_COUNT = 0
@@ -21,6 +21,7 @@ struct tb_tile {
   const char *name;
   int block_m, block_n, block_k, thread_m, thread_n;
   int threads, shared_bytes;
+  int rate; /* per cent of the first tile's */
 };
 
 extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
@@ -34,8 +35,8 @@ struct tb_kernels {
 CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module);
 
 /*
- * The tile for an m x n result: the one whose rounds of blocks, one to an SM, take the fewest steps. Of equals the
- * largest, for it reads the least. Pure. Returns -1 when blocks_per_sm is 0 throughout.
+ * The tile for an m x n result: the one whose rounds of blocks, one to an SM, take the least time at the tiles'
+ * measured rates. Of equals the largest, for it reads the least. Pure. Returns -1 when blocks_per_sm is 0 throughout.
  */
 int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int64_t m, int64_t n);
 

@@ -40,6 +40,7 @@ void tb_offload_describe(char *text, size_t size) { snprintf(text, size, "%s", d
 static void close_at_exit(void) {
   if (!atomic_load(&is_open) || pthread_mutex_trylock(&lock) != 0) return;
   atomic_store(&is_open, false);
+  atomic_store(&status, TB_STATUS_ending);
   tb_device_close(&device);
   pthread_mutex_unlock(&lock);
 }

@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 /* How often a thread looks for work before it sleeps: some 20 microseconds, the time between two slots of a transfer.
  */
@@ -28,6 +31,7 @@ struct tb_pool {
   atomic_int done;                        /* tasks of this loop that have returned */
   void (*task)(void *context, int index); /* valid while a task of the loop is taken and not done */
   void *context;
+  unsigned float_mode; /* of the caller */
   uint32_t loop;
 
   pthread_mutex_t lock; /* guards sleeping and waking */
@@ -45,6 +49,23 @@ static inline void pause_briefly(void) {
 #endif
 }
 
+/* Rounding and the treatment of subnormals belong to a thread; tasks compute in the caller's. */
+static unsigned float_mode(void) {
+#if defined(__SSE__)
+  return _mm_getcsr();
+#else
+  return 0;
+#endif
+}
+
+static void set_float_mode(unsigned mode) {
+#if defined(__SSE__)
+  _mm_setcsr(mode);
+#else
+  (void)mode;
+#endif
+}
+
 static bool has_task(uint64_t ticket) { return (ticket & TASK_MASK) < (ticket >> TASK_BITS & TASK_MASK); }
 
 /* Takes and runs tasks until there are none. */
@@ -52,6 +73,7 @@ static void work(struct tb_pool *pool) {
   uint64_t ticket = atomic_load(&pool->ticket);
   while (has_task(ticket)) {
     if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) continue;
+    set_float_mode(pool->float_mode);
     pool->task(pool->context, (int)(ticket & TASK_MASK));
     atomic_fetch_add(&pool->done, 1);
     ticket = atomic_load(&pool->ticket);
@@ -126,6 +148,7 @@ void tb_pool_run(struct tb_pool *pool, void (*task)(void *context, int index), v
   }
   pool->task = task;
   pool->context = context;
+  pool->float_mode = float_mode();
   atomic_store(&pool->done, 0);
   atomic_store(&pool->ticket, TICKET(++pool->loop, count, 0));
   wake_all(pool);

@@ -40,8 +40,8 @@ static void after_fork(void) {
 }
 
 static void initialise(void) {
+  pthread_atfork(NULL, NULL, after_fork); /* first: a fork from here on finds every lock mended */
   tb_options_load();
-  pthread_atfork(NULL, NULL, after_fork);
   atomic_store(&cores, usable_cores());
   struct tb_machine assumed = tb_machine_assumed(atomic_load(&cores));
   atomic_store(&cpu_flops_per_us, (long long)(assumed.cpu_flops_per_s * 1e-6));

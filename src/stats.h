@@ -15,7 +15,7 @@
 
 enum tb_where { TB_CPU, TB_GPU, TB_WHERE_COUNT };
 
-/* Adds one call. seconds < 0: it was not timed. */
+/* Adds one call. seconds = 0: it was not timed. */
 void tb_stats_add(enum tb_symbol symbol, enum tb_where where, enum tb_status why, double flops, double bytes,
                   double seconds);
 

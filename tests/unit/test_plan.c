@@ -91,7 +91,7 @@ static void more_memory_larger_pieces(void **state) {
   assert_true(before == call.m * call.n * call.k);
 }
 
-/* The tile whose rounds of blocks take the fewest steps; of equals the largest. */
+/* The tile whose rounds of blocks take the least time; of equals the largest. */
 static void tile_choice(void **state) {
   (void)state;
   int all[TB_TILE_COUNT], none[TB_TILE_COUNT] = {0};

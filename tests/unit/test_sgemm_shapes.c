@@ -19,7 +19,7 @@
 
 /* The sizes of the production kernels' tiles, each once. */
 static const int64_t tiles[] = {
-#define TB_SGEMM_TILE(name, block_m, block_n, block_k, thread_m, thread_n) block_m,
+#define TB_SGEMM_TILE(name, block_m, ...) block_m,
 #include "registry.def"
 #undef TB_SGEMM_TILE
 };
