@@ -144,7 +144,7 @@ static CUresult fetch_rest(struct pipeline *p) {
 
 /* ---- up ---- */
 
-/* One panel of an operand: `x` is the panel's view, `across` its rows (A) or columns (B), `along` its part of k. */
+/* One panel of an operand: `x` is its view, `rows` x `columns` what the view shows, `target` where it goes. */
 static CUresult upload(struct pipeline *p, struct tb_view x, int64_t rows, int64_t columns, CUdeviceptr target) {
   struct tb_device *d = p->d;
   struct tb_upload u = {.source = x.data, .source_ld = x.ld, .target = target};

@@ -2,9 +2,9 @@
 #include "route.h"
 
 /*
- * Assumptions, each on the side that keeps a call on the CPU. A core of today runs OpenBLAS's sgemm at 30 to 100
- * GFLOP/s; a copying thread moves 4 to 12 GB/s, and eight fill the link; opening a GPU (context, kernels, pinned
- * buffers) takes 0.1 to 0.4 s.
+ * Assumptions: cautious of the GPU, and for the CPU corrected by what its calls take. A core of today runs OpenBLAS's
+ * sgemm at 15 to 160 GFLOP/s; a copying thread moves 4 to 12 GB/s, and eight fill the link; opening a GPU (context,
+ * kernels, pinned buffers) takes 0.1 to 0.4 s.
  */
 #define ASSUMED_CORE_FLOPS_PER_S 60e9
 #define ASSUMED_GPU_FLOPS_PER_S 5e12

@@ -43,15 +43,9 @@ static void a_pointer_to_nowhere_fails_the_launch(void **state) {
 static void images_are_checked(void **state) {
   (void)state;
   static struct {
-    uint32_t magic;
-    uint16_t version, header_bytes;
-    uint64_t bytes;
-    uint16_t kind, kind_version;
-    uint32_t entry_header_bytes;
-    uint64_t payload_bytes;
-    uint32_t compressed_bytes, unknown[2], architecture;
+    struct test_image head;
     char sections[32];
-  } elf = {0xba55ed50, 1, 16, 64, 2, 0x101, 32, 32, 0, {0, 0}, 90, "\0.text.test_scale\0.data"};
+  } elf = {{0xba55ed50, 1, 16, 64, 2, 0x101, 32, 32, 0, {0, 0}, 90}, "\0.text.test_scale\0.data"};
   CUmodule loaded;
   CUfunction function;
   assert_int_equal(cuModuleLoadData(&loaded, "not a fat binary, not at all"), CUDA_ERROR_INVALID_IMAGE);
@@ -63,7 +57,7 @@ static void images_are_checked(void **state) {
   assert_int_equal(cuModuleUnload(loaded), CUDA_ERROR_INVALID_HANDLE);
   void *parameters[] = {NULL};
   assert_int_equal(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL), CUDA_ERROR_INVALID_HANDLE);
-  elf.architecture = 80; /* machine code of another generation */
+  elf.head.architecture = 80; /* machine code of another generation */
   assert_int_equal(cuModuleLoadData(&loaded, &elf), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 

@@ -32,6 +32,20 @@ void tst_set_leading(struct tst_problem *p, int64_t pad) {
   p->ldc = (len[2] > 1 ? len[2] : 1) + pad;
 }
 
+struct tst_problem tst_variant(int variant, int64_t m, int64_t n, int64_t k, float alpha, float beta) {
+  static const char letters[] = {'N', 'T', 'C'};
+  struct tst_problem p = {.row_major = variant % 2,
+                          .trans_a = letters[variant / 2 % 3],
+                          .trans_b = letters[variant / 6 % 3],
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .alpha = alpha,
+                          .beta = beta};
+  tst_set_leading(&p, 0);
+  return p;
+}
+
 void tst_operands_create(struct tst_operands *x, const struct tst_problem *p, enum tst_values values, uint64_t *rng) {
   struct tst_matrix *matrices[3] = {&x->a, &x->b, &x->c};
   const int64_t ld[3] = {p->lda, p->ldb, p->ldc};

@@ -28,6 +28,9 @@ void tst_operands_destroy(struct tst_operands *x);
 /* The least leading dimensions that are legal for the shape and transposes, plus `pad`. */
 void tst_set_leading(struct tst_problem *p, int64_t pad);
 
+/* Layouts and pairs of N, T and C by number: variant 0 to 17 are all of them. Leading dimensions without padding. */
+struct tst_problem tst_variant(int variant, int64_t m, int64_t n, int64_t k, float alpha, float beta);
+
 struct tst_expected {
   double *value; /* m x n, column-major, tight */
   double *bound;

@@ -32,17 +32,8 @@ static void set_limit(long long bytes) {
 
 static uint64_t launches(void) { return fake ? fake->get(FAKE_CUDA_LAUNCHES) : 0; }
 
-static const char letters[] = {'N', 'T', 'C'};
-
 static struct tst_problem problem(int variant, int64_t m, int64_t n, int64_t k) {
-  struct tst_problem p = {.row_major = variant % 2,
-                          .trans_a = letters[variant / 2 % 3],
-                          .trans_b = letters[variant / 6 % 3],
-                          .m = m,
-                          .n = n,
-                          .k = k,
-                          .alpha = -0.7f,
-                          .beta = 1.3f};
+  struct tst_problem p = tst_variant(variant, m, n, k, -0.7f, 1.3f);
   tst_set_leading(&p, variant % 3);
   return p;
 }

@@ -18,17 +18,8 @@
 #include "check.h"
 #include "rng.h"
 
-static const char letters[] = {'N', 'T', 'C'};
-
 static struct tst_problem problem(int variant, int64_t m, int64_t n, int64_t k, float alpha, float beta) {
-  struct tst_problem p = {.row_major = variant % 2,
-                          .trans_a = letters[variant / 2 % 3],
-                          .trans_b = letters[variant / 6 % 3],
-                          .m = m,
-                          .n = n,
-                          .k = k,
-                          .alpha = alpha,
-                          .beta = beta};
+  struct tst_problem p = tst_variant(variant, m, n, k, alpha, beta);
   tst_set_leading(&p, variant % 4);
   return p;
 }
