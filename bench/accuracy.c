@@ -91,7 +91,6 @@ static int judge_tile(struct judge *j) {
                                .m = j->n,
                                .n = j->n,
                                .k = j->k,
-                               .chunk_k = tb_sgemm_chunk_k(j->k),
                                .alpha = 1,
                                .first = 1,
                                .last = 1};

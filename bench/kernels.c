@@ -77,7 +77,6 @@ static void enqueue(void *ctx, long i) {
                                  .m = s->m,
                                  .n = s->n,
                                  .k = s->k,
-                                 .chunk_k = tb_sgemm_chunk_k(s->k),
                                  .alpha = 1,
                                  .first = 1,
                                  .last = 1};

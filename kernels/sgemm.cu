@@ -4,8 +4,8 @@
  *
  *   D = alpha * ([D +] op(A) op(B))       see sgemm_args.h for the contract and the order of summation
  *
- * A block computes a tile of D, block_m x block_n, in steps of block_k along k, from a ring of kStages stages in shared
- * memory. While one step is multiplied, the copies of the steps ahead are under way; each k of a step does its share of
+ * A block computes a tile of D, block_m x block_n, in steps of block_k along k, from a ring of stages in shared memory.
+ * While one step is multiplied, the copies of the steps ahead are under way; each k of a step does its share of
  * everything:
  *
  *   load      a slice of a later step's panels, global memory -> stage, asynchronously; zeros beyond the last k
@@ -46,15 +46,15 @@ constexpr int kVector = 4;
 constexpr int kPad = TB_SGEMM_PAD;
 /* Words along k that neighbouring lanes copy together, where memory runs along k. */
 constexpr int kLanesK = 4;
-/* Stages of the ring: copies of kStages - 1 steps are under way while one step is multiplied. */
-constexpr int kStages = TB_SGEMM_STAGES;
+/* Chunks of a group. */
+constexpr int kGroupChunks = TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K;
 /* Threads that an SM is to hold: 128 registers each, and enough warps to hide each other's waits. */
 constexpr int kThreadsPerSm = 512;
 /* Tile columns that are computed together, so that the L2 still holds their panels of B for the next tile row. */
 constexpr int kGroupColumns = 8;
 
-template <int BM, int BN, int BK, int TM, int TN> struct Geometry {
-  static constexpr int block_m = BM, block_n = BN, block_k = BK, thread_m = TM, thread_n = TN;
+template <int BM, int BN, int BK, int Stages, int TM, int TN> struct Geometry {
+  static constexpr int block_m = BM, block_n = BN, block_k = BK, stages = Stages, thread_m = TM, thread_n = TN;
   static constexpr int threads_m = BM / TM, threads_n = BN / TN, threads = threads_m * threads_n;
   static constexpr int blocks_per_sm = kThreadsPerSm / threads;
   static constexpr int groups_m = TM / kVector, groups_n = TN / kVector;
@@ -62,9 +62,10 @@ template <int BM, int BN, int BK, int TM, int TN> struct Geometry {
   static constexpr int stage_words = a_words + b_words;
   static_assert(TM % kVector == 0 && TN % kVector == 0, "fragments are read as float4");
   static_assert(threads_m % 8 == 0 && threads_n % 4 == 0, "a warp is 8 x 4 threads");
-  static_assert(TB_SGEMM_CHUNK_MIN % BK == 0, "a chunk ends where a step ends");
+  static_assert(TB_SGEMM_CHUNK_K % BK == 0, "a chunk ends where a step ends");
   static_assert(BK % kLanesK == 0, "a panel along k is copied by whole strips");
-  static_assert(TB_SGEMM_SHARED_BYTES(BM, BN, BK) == 4 * kStages * stage_words, "the host asks for what is used");
+  static_assert(TB_SGEMM_SHARED_BYTES(BM, BN, BK, Stages) == 4 * (Stages * stage_words + BM * BN),
+                "the host asks for what is used");
 };
 
 __device__ __forceinline__ float4 read4(const float *p) { return *reinterpret_cast<const float4 *>(p); }
@@ -177,7 +178,12 @@ template <class G> struct Lanes {
   }
 };
 
-/* One thread's accumulators. */
+/*
+ * One thread's accumulators, and its part of the group's sums in shared memory: float4s, neighbouring threads' side by
+ * side. A float4 holds two pairs of rows, each exchanged: float4s are loaded into four registers from a multiple of
+ * four on, so an accumulator's register gets the other parity than that of its word of A, and an FMA does not ask one
+ * of the register file's two banks for both.
+ */
 template <class G> struct Accumulators {
   float sum[G::thread_n][G::thread_m];
   __device__ __forceinline__ void clear() {
@@ -185,6 +191,24 @@ template <class G> struct Accumulators {
     for (int j = 0; j < G::thread_n; j++)
 #pragma unroll
       for (int i = 0; i < G::thread_m; i++) sum[j][i] = 0;
+  }
+
+  /* Adds this chunk's sums to those of the group's chunks before it. */
+  __device__ __forceinline__ void add(const float *group_sums) {
+    float *const flat = &sum[0][0];
+#pragma unroll
+    for (int at = 0; at < G::thread_m * G::thread_n; at += kVector) {
+      float4 before = read4(group_sums + at * G::threads + kVector * threadIdx.x);
+      flat[at + 1] = before.x + flat[at + 1], flat[at + 0] = before.y + flat[at + 0];
+      flat[at + 3] = before.z + flat[at + 3], flat[at + 2] = before.w + flat[at + 2];
+    }
+  }
+  __device__ __forceinline__ void keep(float *group_sums) const {
+    const float *const flat = &sum[0][0];
+#pragma unroll
+    for (int at = 0; at < G::thread_m * G::thread_n; at += kVector)
+      write4(group_sums + at * G::threads + kVector * threadIdx.x,
+             make_float4(flat[at + 1], flat[at + 0], flat[at + 3], flat[at + 2]));
   }
 
   /*
@@ -261,15 +285,24 @@ __device__ __forceinline__ void locate(const tb_sgemm_args &args, unsigned block
   column = static_cast<int>((first + within % width) * G::block_n);
 }
 
-/* Writes the sums of the block's chunk number `chunk`, counted from the start of k. */
+/* A chunk is summed: the next of the group's sums, and at the group's end the next of D's, or a partial sum. `chunk` is
+ * counted from the start of k; with `at_end`, none follows. */
 template <class G>
-__device__ __forceinline__ void finish_chunk(const Accumulators<G> &accumulators, const tb_sgemm_args &args, int chunk,
-                                             bool at_end) {
+__device__ __forceinline__ void finish_chunk(Accumulators<G> &accumulators, float *group_sums,
+                                             const tb_sgemm_args &args, int chunk, bool at_end) {
+  const bool split = args.partials != nullptr, by_chunk = split && args.unit_k == TB_SGEMM_CHUNK_K;
+  if (!by_chunk) {
+    if (chunk % kGroupChunks > 0) accumulators.add(group_sums);
+    if (chunk % kGroupChunks < kGroupChunks - 1 && !at_end) {
+      accumulators.keep(group_sums);
+      return;
+    }
+  }
+  const int unit = by_chunk ? chunk : chunk / kGroupChunks;
   int row, column;
   locate<G>(args, opaque(static_cast<int>(blockIdx.x)), row, column); /* anew: registers are dearer than this */
-  const bool split = args.partials != nullptr;
-  float *d = split ? args.partials + chunk * (args.m * args.n) : args.d;
-  const bool add = !split && (chunk > 0 || !args.first);
+  float *d = split ? args.partials + unit * (args.m * args.n) : args.d;
+  const bool add = !split && (unit > 0 || !args.first);
   const float scale = !split && at_end && args.last ? args.alpha : 1.0f;
   store(accumulators, d, split ? args.m : args.ldd, args.m, args.n, row, column, add, scale);
 }
@@ -279,14 +312,12 @@ template <class G, Run RunA, Run RunB, bool Inside>
 __device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row, int column) {
   TB_DYNAMIC_SHARED(float, stages);
   constexpr int K = G::block_k;
-  /* All chunks of k, or with a split k this block's share of them. */
-  const int chunk_k = static_cast<int>(args.chunk_k);
-  int chunk = args.partials != nullptr ? static_cast<int>(blockIdx.y) * args.chunks_per_split : 0;
-  const int64_t k_first = chunk * args.chunk_k;
-  int k_todo =
-      static_cast<int>(args.partials != nullptr ? smaller(args.k - k_first, args.chunks_per_split * args.chunk_k)
-                                                : args.k); /* to be multiplied */
-  int k_left = k_todo;                                     /* to be loaded */
+  /* All of k, or with a split k this block's share of it. */
+  const int64_t split_k = static_cast<int64_t>(args.units_per_split) * args.unit_k;
+  const int64_t k_first = args.partials != nullptr ? blockIdx.y * split_k : 0;
+  int chunk = static_cast<int>(k_first / TB_SGEMM_CHUNK_K);
+  int k_todo = static_cast<int>(args.partials != nullptr ? smaller(args.k - k_first, split_k) : args.k);
+  int k_left = k_todo; /* to be loaded */
 
   using PanelsA = Panels<G::block_m, K, G::threads, RunA, Inside>;
   using PanelsB = Panels<G::block_n, K, G::threads, RunB, Inside>;
@@ -294,16 +325,16 @@ __device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row,
   PanelsB b(args.b, args.ldb, column, args.n, k_first);
   Accumulators<G> accumulators;
 
-  for (int stage = 0; stage < kStages - 1; stage++) {
+  for (int stage = 0; stage < G::stages - 1; stage++) {
     float *write = stages + stage * G::stage_words;
     a.load(write, 0, PanelsA::passes, k_left);
     b.load(write + G::a_words, 0, PanelsB::passes, k_left);
     async_commit();
     k_left -= K;
   }
-  async_wait<kStages - 2>();
+  async_wait<G::stages - 2>();
   __syncthreads();
-  int read = 0, write = (kStages - 1) * G::stage_words; /* stages, as offsets in words */
+  int read = 0, write = (G::stages - 1) * G::stage_words; /* stages, as offsets in words */
   const int thread = static_cast<int>(threadIdx.x);
   const float *const a_words = stages + Lanes<G>::row(thread), *const b_words =
                                                                    stages + G::a_words + Lanes<G>::column(thread);
@@ -311,9 +342,10 @@ __device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row,
   read_fragment<G::groups_m, G::block_m>(fa[0], a_words);
   read_fragment<G::groups_n, G::block_n>(fb[0], b_words);
 
-  for (; k_todo > 0; k_todo -= chunk_k, chunk++) {
+  float *const group_sums = stages + G::stages * G::stage_words;
+  for (; k_todo > 0; k_todo -= TB_SGEMM_CHUNK_K, chunk++) {
     accumulators.clear();
-    const int k_end = k_todo > chunk_k ? chunk_k : k_todo;
+    const int k_end = k_todo > TB_SGEMM_CHUNK_K ? TB_SGEMM_CHUNK_K : k_todo;
     for (int k_step = 0; k_step < k_end; k_step += K) {
 #pragma unroll
       for (int k = 0; k < K; k++) {
@@ -325,8 +357,8 @@ __device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row,
           async_commit();
           k_left -= K;
           write = read;
-          read = read + G::stage_words == kStages * G::stage_words ? 0 : read + G::stage_words;
-          async_wait<kStages - 2>();
+          read = read + G::stage_words == G::stages * G::stage_words ? 0 : read + G::stage_words;
+          async_wait<G::stages - 2>();
           __syncthreads();
         }
         read_fragment<G::groups_m, G::block_m>(fa[(k + 1) % 2], a_words + read + (k + 1) % K * (G::block_m + kPad));
@@ -334,7 +366,7 @@ __device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row,
         accumulators.multiply(fa[k % 2], fb[k % 2]);
       }
     }
-    finish_chunk(accumulators, args, chunk, k_todo <= chunk_k);
+    finish_chunk(accumulators, group_sums, args, chunk, k_todo <= TB_SGEMM_CHUNK_K);
   }
 }
 
@@ -349,13 +381,18 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
 
 } // namespace
 
-/* Split k: D = alpha * ([D +] the chunks' sums, in order). A thread an element, any grid. */
+/* Split k: D = alpha * ([D +] the groups' sums, in order). A thread an element, any grid. */
 extern "C" __global__ void __launch_bounds__(256) tb_sgemm_gather(const tb_sgemm_args args) {
-  const int64_t elements = args.m * args.n, chunks = (args.k + args.chunk_k - 1) / args.chunk_k;
+  const int64_t elements = args.m * args.n, units = (args.k + args.unit_k - 1) / args.unit_k;
+  const int64_t group_units = TB_SGEMM_GROUP_K / args.unit_k;
   for (int64_t e = blockIdx.x * 256ll + threadIdx.x; e < elements; e += gridDim.x * 256ll) {
     float *d = args.d + e % args.m + e / args.m * args.ldd;
-    float sum = args.first ? args.partials[e] : *d + args.partials[e];
-    for (int64_t c = 1; c < chunks; c++) sum += args.partials[c * elements + e];
+    float sum = args.first ? 0 : *d;
+    for (int64_t unit = 0; unit < units; unit += group_units) {
+      float group = args.partials[unit * elements + e];
+      for (int64_t u = unit + 1; u < smaller(unit + group_units, units); u++) group += args.partials[u * elements + e];
+      sum = args.first && unit == 0 ? group : sum + group;
+    }
     *d = args.last ? args.alpha * sum : sum;
   }
 }
@@ -366,12 +403,12 @@ extern "C" __global__ void __launch_bounds__(256) tb_sgemm_gather(const tb_sgemm
       tb_sgemm_##name##_##variant(const tb_sgemm_args args) {                                                        \
     sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args);                                                                \
   }
-#define TB_SGEMM_TILE(name, bm, bn, bk, rows, columns, rate)                                 \
-  TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, bm, bn, bk, rows, columns)           \
-  TB_SGEMM_KERNEL(name, nt, kAlongSideVectors, kAlongSideVectors, bm, bn, bk, rows, columns) \
-  TB_SGEMM_KERNEL(name, tn, kAlongK, kAlongK, bm, bn, bk, rows, columns)                     \
-  TB_SGEMM_KERNEL(name, tt, kAlongK, kAlongSideVectors, bm, bn, bk, rows, columns)           \
-  TB_SGEMM_KERNEL(name, nn_any, kAlongSide, kAlongK, bm, bn, bk, rows, columns)              \
-  TB_SGEMM_KERNEL(name, nt_any, kAlongSide, kAlongSide, bm, bn, bk, rows, columns)           \
-  TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, bm, bn, bk, rows, columns)
+#define TB_SGEMM_TILE(name, bm, bn, bk, stages, rows, columns, rate)                                 \
+  TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, bm, bn, bk, stages, rows, columns)           \
+  TB_SGEMM_KERNEL(name, nt, kAlongSideVectors, kAlongSideVectors, bm, bn, bk, stages, rows, columns) \
+  TB_SGEMM_KERNEL(name, tn, kAlongK, kAlongK, bm, bn, bk, stages, rows, columns)                     \
+  TB_SGEMM_KERNEL(name, tt, kAlongK, kAlongSideVectors, bm, bn, bk, stages, rows, columns)           \
+  TB_SGEMM_KERNEL(name, nn_any, kAlongSide, kAlongK, bm, bn, bk, stages, rows, columns)              \
+  TB_SGEMM_KERNEL(name, nt_any, kAlongSide, kAlongSide, bm, bn, bk, stages, rows, columns)           \
+  TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, bm, bn, bk, stages, rows, columns)
 #include "registry.def"

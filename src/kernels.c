@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
-#define TB_SGEMM_TILE(name, bm, bn, bk, tm, tn, rate) \
-  {#name, bm, bn, bk, tm, tn, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk), rate},
+#define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, rate) \
+  {#name, bm, bn, bk, tm, tn, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages), rate},
 #include "registry.def"
 #undef TB_SGEMM_TILE
 };

@@ -199,7 +199,6 @@ static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct e
       .m = i.size,
       .n = j.size,
       .k = k.size,
-      .chunk_k = tb_sgemm_chunk_k(call->k),
       .alpha = call->alpha,
       .first = k.start == 0,
       .last = k.start + k.size == call->k,

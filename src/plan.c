@@ -52,33 +52,30 @@ static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
 }
 
 /* Halves one of the three sizes: k while it dominates, else the longer side of the block. False: all are at their
- * least. k is cut where the kernels end a chunk of their sums, so that the cut does not show in the result. */
-static bool cut(struct tb_plan *plan, int64_t kernel_chunk_k) {
+ * least. k is cut where the kernels end a group of their sums, so that the cut does not show in the result. */
+static bool cut(struct tb_plan *plan) {
   int64_t side = tb_max(plan->block_m, plan->block_n);
   int64_t piece = side > PIECE_ELEMS ? PIECE_ELEMS : PIECE_ELEMS_MIN;
-  if (plan->chunk_k > tb_max(CHUNK_K_WISH, kernel_chunk_k) && plan->chunk_k >= side)
-    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), kernel_chunk_k);
+  if (plan->chunk_k > CHUNK_K_WISH && plan->chunk_k >= side)
+    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), TB_SGEMM_GROUP_K);
   else if (plan->block_m == side && side > piece)
     plan->block_m = round_up(tb_ceil_div(side, 2), piece);
   else if (side > piece)
     plan->block_n = round_up(tb_ceil_div(side, 2), piece);
-  else if (plan->chunk_k > kernel_chunk_k)
-    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), kernel_chunk_k);
+  else if (plan->chunk_k > TB_SGEMM_GROUP_K)
+    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), TB_SGEMM_GROUP_K);
   else
     return false;
   return true;
 }
 
 bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, int64_t budget_bytes) {
-  const int64_t kernel_chunk_k = tb_sgemm_chunk_k(call->k);
-  if (kernel_chunk_k > CHUNK_K_MAX) return false;
   /* The operands lie in memory, so no product of sizes below comes near 2^63. */
-  *plan = (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX),
-                           .block_n = call->n,
-                           .chunk_k = tb_min(call->k, CHUNK_K_MAX / kernel_chunk_k * kernel_chunk_k)};
+  *plan = (struct tb_plan){
+      .block_m = tb_min(call->m, BLOCK_M_MAX), .block_n = call->n, .chunk_k = tb_min(call->k, CHUNK_K_MAX)};
   for (;;) {
     lay_out(plan, call);
     if (plan->arena_bytes <= budget_bytes) return true;
-    if (!cut(plan, kernel_chunk_k)) return false;
+    if (!cut(plan)) return false;
   }
 }

@@ -32,8 +32,8 @@ struct problem {
 /* One way to compute it. */
 struct way {
   int tile;
-  int parts;            /* launches that k is cut into, at chunks' ends */
-  int chunks_per_split; /* 0: k is not split over blocks */
+  int parts;                   /* launches that k is cut into, at chunks' ends */
+  int unit_k, units_per_split; /* 0: k is not split over blocks */
 };
 
 struct context {
@@ -82,18 +82,19 @@ static float at(const struct matrix *x, int transposed, size_t i, size_t j) {
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* k split over blocks: the tile's kernel writes each chunk's sums to `partials`, and a second kernel adds them. */
+/* k split over blocks: the tile's kernel writes each unit's sums to `partials`, and a second kernel adds them. */
 static void launch_split(const struct context *ctx, const struct problem *p, const struct way *way,
                          struct tb_sgemm_args *args) {
   const struct tb_tile *t = &tb_tiles[way->tile];
-  int64_t chunks = ceil_div(args->k, args->chunk_k);
-  CUdeviceptr partials = tb_gpu_alloc(sizeof(float) * (size_t)(chunks * args->m * args->n));
+  int64_t units = ceil_div(args->k, way->unit_k);
+  CUdeviceptr partials = tb_gpu_alloc(sizeof(float) * (size_t)(units * args->m * args->n));
   args->partials = (float *)partials;
-  args->chunks_per_split = way->chunks_per_split;
+  args->unit_k = way->unit_k;
+  args->units_per_split = way->units_per_split;
   void *parameters[] = {args};
   unsigned blocks = (unsigned)(ceil_div(args->m, t->block_m) * ceil_div(args->n, t->block_n));
   TB_GPU(cuLaunchKernel(tb_kernels_function(&ctx->kernels, way->tile, p->ta, p->tb, args), blocks,
-                        (unsigned)ceil_div(chunks, way->chunks_per_split), 1, (unsigned)t->threads, 1, 1,
+                        (unsigned)ceil_div(units, way->units_per_split), 1, (unsigned)t->threads, 1, 1,
                         (unsigned)t->shared_bytes, ctx->gpu.stream, parameters, NULL));
   TB_GPU(cuLaunchKernel(ctx->gather, 3, 1, 1, 256, 1, 1, 0, ctx->gpu.stream, parameters, NULL));
   TB_GPU(cuStreamSynchronize(ctx->gpu.stream));
@@ -103,9 +104,8 @@ static void launch_split(const struct context *ctx, const struct problem *p, con
 /* The launches that make up one product. */
 static void launch(const struct context *ctx, const struct problem *p, const struct way *way, const struct matrix *a,
                    const struct matrix *b, const struct matrix *d) {
-  int chunk = (int)tb_sgemm_chunk_k(p->k);
   for (int part = 0; part < way->parts; part++) {
-    int begin = part * chunk, end = part == way->parts - 1 ? p->k : begin + chunk;
+    int begin = part * TB_SGEMM_GROUP_K, end = part == way->parts - 1 ? p->k : begin + TB_SGEMM_GROUP_K;
     size_t a_at = a->skip + (size_t)begin * (p->ta ? 1 : a->ld), b_at = b->skip + (size_t)begin * (p->tb ? b->ld : 1);
     struct tb_sgemm_args args = {.a = (const float *)a->gpu + a_at,
                                  .b = (const float *)b->gpu + b_at,
@@ -116,11 +116,10 @@ static void launch(const struct context *ctx, const struct problem *p, const str
                                  .m = p->m,
                                  .n = p->n,
                                  .k = end - begin,
-                                 .chunk_k = chunk,
                                  .alpha = alpha,
                                  .first = part == 0,
                                  .last = part == way->parts - 1};
-    if (way->chunks_per_split) {
+    if (way->units_per_split) {
       launch_split(ctx, p, way, &args);
     } else {
       tb_gpu_check(tb_kernels_launch(&ctx->kernels, way->tile, p->ta, p->tb, &args, ctx->gpu.stream),
@@ -167,23 +166,25 @@ static struct tb_error judge(const struct problem *p, const struct matrix *a, co
 
 static void fail(struct context *ctx, const struct problem *p, const struct way *way, const char *what) {
   ctx->failures++;
-  printf("FAILED: %c%c m=%d n=%d k=%d, %s loads, tile %s, %d launches, %d chunks a split: %s\n", "NT"[p->ta],
+  printf("FAILED: %c%c m=%d n=%d k=%d, %s loads, tile %s, %d launches, %d units of %d a split: %s\n", "NT"[p->ta],
          "NT"[p->tb], p -> m, p -> n, p -> k, p -> scalar ? "scalar" : "vector", tb_tiles[way->tile].name, way->parts,
-         way->chunks_per_split, what);
+         way->units_per_split, way->unit_k, what);
 }
 
 /* Every way that this k allows, on every tile; the first is compared with fp64, the others with the first. */
 static void run_ways(struct context *ctx, const struct problem *p, const struct matrix *a, const struct matrix *b,
                      struct matrix *d) {
-  static const struct way ways[] = {{0, 1, 0}, {0, 2, 0}, {0, 3, 0}, {0, 1, 1}, {0, 1, 2}, {0, 2, 1}};
-  int64_t chunks = ceil_div(p->k, tb_sgemm_chunk_k(p->k));
+  enum { CHUNK = TB_SGEMM_CHUNK_K, GROUP = TB_SGEMM_GROUP_K };
+  static const struct way ways[] = {{0, 1, 0, 0},     {0, 2, 0, 0},     {0, 3, 0, 0},     {0, 1, CHUNK, 1},
+                                    {0, 1, CHUNK, 3}, {0, 1, GROUP, 1}, {0, 1, GROUP, 2}, {0, 2, GROUP, 1}};
+  int64_t groups = ceil_div(p->k, GROUP);
   float *first = NULL;
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (ctx->kernels.blocks_per_sm[tile] == 0 || (p->only_tile >= 0 && p->only_tile != tile)) continue;
     for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
       struct way way = ways[w];
       way.tile = tile;
-      if (way.parts > chunks) continue;
+      if (way.parts > groups) continue;
       compute(ctx, p, &way, a, b, d);
       ctx->ways++;
       if (first) {
@@ -216,19 +217,19 @@ static void run(struct context *ctx, const struct problem *p) {
   destroy(&d);
 }
 
-/* Shapes that stand at the edges of one tile and of the chunks of k; the others compute them too. */
+/* Shapes that stand at the edges of one tile, of the chunks and of the groups of k; the others compute them too. */
 static void run_shapes(struct context *ctx, int tile, int ta, int tb, int quick) {
   const struct tb_tile *t = &tb_tiles[tile];
-  const int chunk = TB_SGEMM_CHUNK_MIN;
+  const int chunk = TB_SGEMM_CHUNK_K, group = TB_SGEMM_GROUP_K;
   const int shape[][3] = {
-      {t->block_m + 1, t->block_n + 1, 2 * chunk + t->block_k + 5},
+      {t->block_m + 1, t->block_n + 1, 2 * group + chunk + t->block_k + 5},
       {t->block_m, t->block_n, t->block_k},
       {t->block_m - 1, 2 * t->block_n + 3, 3 * t->block_k + 5},
       {2 * t->block_m + 3, t->block_n - 1, chunk + 1},
       {1, 1, 3},
-      {1, t->block_n + 5, 3 * chunk},
+      {1, t->block_n + 5, 3 * group},
       {t->block_m + 5, 1, t->block_k - 1},
-      {7, 5, chunk - 1},
+      {7, 5, group - 1},
       {2 * t->block_m, 2 * t->block_n, 2 * t->block_k},
   };
   int shapes = sizeof shape / sizeof shape[0];

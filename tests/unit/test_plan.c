@@ -37,7 +37,7 @@ static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int6
   assert_true(p->block_m >= 1 && p->block_m <= call->m && p->block_n >= 1 && p->block_n <= call->n);
   assert_true(p->tile_m >= 1 && p->tile_m <= p->block_m && p->tile_n >= 1 && p->tile_n <= p->block_n);
   assert_true(tb_ceil_div(p->block_m, p->tile_m) <= TB_TILES_MAX && tb_ceil_div(p->block_n, p->tile_n) <= TB_TILES_MAX);
-  assert_true(p->chunk_k == call->k || (p->chunk_k < call->k && p->chunk_k % tb_sgemm_chunk_k(call->k) == 0));
+  assert_true(p->chunk_k == call->k || (p->chunk_k < call->k && p->chunk_k % TB_SGEMM_GROUP_K == 0));
   assert_true(tb_padded(p->tile_m) <= TB_SLOT_ELEMS);
 
   /* Every panel and tile has its room, and the three parts of the arena follow each other. */
@@ -65,7 +65,7 @@ static void any_shape_any_budget(void **state) {
     int64_t budget = 1 + whole.arena_bytes / (1 + tst_random_below(&rng, 100));
     if (!tb_plan_make(&plan, &call, budget)) {
       refused++; /* then not even 128 x 128 of C and one chunk of k fit */
-      int64_t least = padded_bytes(128, 128) + 2 * 128 * 4 * tb_padded(tb_min(tb_sgemm_chunk_k(call.k), call.k)) + 4096;
+      int64_t least = padded_bytes(128, 128) + 2 * 128 * 4 * tb_padded(tb_min(TB_SGEMM_GROUP_K, call.k)) + 4096;
       if (budget >= least)
         fail_msg("budget %ld refused for m=%ld n=%ld k=%ld", (long)budget, (long)call.m, (long)call.n, (long)call.k);
       continue;
