@@ -44,12 +44,14 @@ static void check_route(const struct tst_symbol *symbol, const struct tst_proble
   if (after.gpu_failures != before->gpu_failures) fail_with(symbol, p, "the GPU failed");
 }
 
-/* The reference takes only 32-bit integers and capital letters; C is left as it was before. */
+/* The reference takes only 32-bit integers and capital letters; C is left as it was before. Small products with alpha
+ * or k zero are given to it with both zero: on some processors it would multiply by NaNs that nobody may read. */
 static void check_reference(const struct tst_symbol *symbol, const struct tst_problem *p, struct tst_operands *x,
                             const struct tst_expected *e) {
   struct tst_problem q = *p;
   q.trans_a = (char)(p->trans_a & ~0x20); /* ASCII upper case */
   q.trans_b = (char)(p->trans_b & ~0x20);
+  if (p->alpha == 0 || p->k == 0) q.alpha = 0, q.k = 0;
 
   size_t bytes = x->c.inner_bytes;
   float *ours = malloc(bytes + 1), *swap = (float *)x->c.inner;

@@ -89,7 +89,7 @@ static void expect_one(const struct tst_problem *p, const double *a, const doubl
     sum += a[l] * b[l];
     magnitude += fabs(a[l] * b[l]);
   }
-  if (alpha != 0) {
+  if (alpha != 0 && p->k != 0) {
     result += alpha * sum;
     error += gamma_of((double)p->k + 3) * fabs(alpha) * magnitude + ((double)p->k * fabs(alpha) + 1) * underflow;
   }

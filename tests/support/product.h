@@ -36,8 +36,8 @@ struct tst_expected {
   double *bound;
 };
 
-/* From the remembered contents of the operands. As in the reference BLAS, alpha = 0 reads neither A nor B, and beta = 0
- * does not read C. */
+/* From the remembered contents of the operands. As in the reference BLAS, alpha = 0 or k = 0 reads none of alpha, A and
+ * B, and beta = 0 does not read C. */
 void tst_expect(struct tst_expected *e, const struct tst_problem *p, const struct tst_operands *x);
 void tst_expected_destroy(struct tst_expected *e);
 
