@@ -10,6 +10,9 @@
  *                                        the data then, and the block behind a __syncthreads
  *
  * Before compute capability 8.0 the copy happens at once, through a register.
+ *
+ * load_once(p): a word that nobody writes during the kernel and this block reads once; it leaves the L1 to others. It
+ * stays where it stands among the other instructions of this file.
  */
 #ifndef TB_PTX_CUH
 #define TB_PTX_CUH
@@ -63,6 +66,16 @@ __device__ __forceinline__ void async_commit() {}
 template <int N> __device__ __forceinline__ void async_wait() {}
 
 #endif
+
+__device__ __forceinline__ float load_once(const float *p) {
+#if defined(TB_ON_CPU) || !defined(__CUDA_ARCH__)
+  return *p;
+#else
+  float word;
+  asm volatile("ld.global.nc.L1::no_allocate.f32 %0, [%1];" : "=f"(word) : "l"(p));
+  return word;
+#endif
+}
 
 /* The same value, of which the compiler knows nothing: what depends on it is computed here and not, say, ahead of a
  * loop where it would occupy registers throughout. */

@@ -9,6 +9,7 @@
 
 #include "sgemm.cu"
 #include "teaching/ladder.cu"
+#include "thin.cu"
 #include "test_kernels.cu"
 
 namespace fake {
@@ -21,6 +22,12 @@ static const Kernel kernels[] = {
 #undef TB_SGEMM_KERNEL
 #undef TB_SGEMM_TILE
     FAKE_CUDA_KERNEL(tb_sgemm_gather)
+
+#define TB_THIN(columns, ...)              \
+  FAKE_CUDA_KERNEL(tb_thin_side_##columns) \
+  FAKE_CUDA_KERNEL(tb_thin_k_##columns) FAKE_CUDA_KERNEL(tb_thin_k_##columns##_any)
+#include "thin.def"
+#undef TB_THIN
 
 #define TB_LADDER_STEP(name, ...) FAKE_CUDA_KERNEL(name)
 #include "teaching/ladder.def"

@@ -16,11 +16,12 @@ pipeline
 staging
 device
 kernels
+thin
 cuda_driver cuda_driver.def"
 # What every room may use, and which uses no room.
-shared="blas_call copy log options options.def plan pool stats.h status status.def symbols symbols.def"
+shared="blas_call copy log options options.def plan pool stats.h status status.def symbols symbols.def thin_plan"
 # The files that may know of CUDA.
-knowing="offload.c pipeline staging device kernels cuda_driver cuda_driver.def"
+knowing="offload.c pipeline staging device kernels thin cuda_driver cuda_driver.def"
 
 expand() { # names to files
   local name

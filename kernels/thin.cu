@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Products with at most eight columns, or by exchanging the operands' roles eight rows: the matrix-vector products and
+ * their like. They are limited by the memory: the large operand X is read once, and everything else must stay out of
+ * its way. For every GPU from compute capability 7.5 on.
+ *
+ *   D = alpha * ([D +] X Y)       see thin_args.h; the order of summation, chunks and groups of k, is sgemm_args.h's
+ *
+ *                       k
+ *          +-----+-----+-----+-----+      A block computes block_rows rows, in rounds of block_chunks chunks along k:
+ *          |chunk|chunk|     |     |      as many chains side by side as its threads have, so that the whole chip reads
+ *   rows   |  of a row's   chunks  |      from the first moment on, even when there are few rows.
+ *          +-----+-----+-----+-----+
+ *
+ * A round:
+ *   load    X: a thread's next words, always some way ahead of what it multiplies, also across the end of a round
+ *           Y: the next round's chunks, asynchronous, into the other panel, where the shared memory has room for two
+ *   chain   each thread: one chunk of its rows, a chain of FMAs a row and column
+ *   fold    after a barrier, a thread an element: the chunks' sums into the groups', those into D, in order
+ *
+ * Where X runs along its side, neighbouring lanes take neighbouring rows, and words go from memory to registers. Where
+ * it runs along k, a warp copies whole lines into a ring of its own in shared memory, and each lane then walks its own
+ * row's piece; no warp waits for another within a round.
+ *
+ * Rows beyond the last read the last row again, and their sums are not stored. Along k nothing that does not exist is
+ * read or multiplied: a chain is as long as k has it, for even a zero could change it (-0 + 0 is 0).
+ */
+#include "ptx.cuh"
+#include "thin_args.h"
+
+namespace thin {
+namespace {
+
+constexpr int kVector = 4; /* words of a float4 */
+constexpr int kChunk = TB_SGEMM_CHUNK_K;
+constexpr int kGroupChunks = TB_THIN_GROUP_CHUNKS;
+constexpr int kStageK = TB_THIN_STAGE_K;
+constexpr int kSegment = TB_THIN_SEGMENT_WORDS;
+/* Where X runs along k, a warp's lanes are kGroupChunks chunks of kWarpRows rows. */
+constexpr int kWarpRows = 32 / kGroupChunks;
+static_assert(TB_THIN_ROWS % (2 * kWarpRows) == 0, "a block's rows are whole warps', with two rows a thread too");
+static_assert(TB_SGEMM_GROUP_K % kChunk == 0, "a group is whole chunks");
+static_assert(kStageK == 32, "a warp copies a segment word by word with one word a lane");
+static_assert(kChunk / kStageK >= TB_THIN_STAGES, "what is asked for with a round's first stage has landed at its end");
+
+__device__ __forceinline__ float4 read4(const float *p) { return *reinterpret_cast<const float4 *>(p); }
+
+__device__ __forceinline__ int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
+
+/* What this block computes: rows from `row` on, of which `rows` exist, and the products from `k` to `k_end`. */
+struct Share {
+  int64_t row, k, k_end;
+  int rows;
+  __device__ __forceinline__ explicit Share(const tb_thin_args &args) {
+    row = static_cast<int64_t>(blockIdx.x) * args.block_rows;
+    rows = static_cast<int>(smaller(args.rows - row, args.block_rows));
+    const int64_t k_split = static_cast<int64_t>(args.groups_per_split) * TB_SGEMM_GROUP_K;
+    k = blockIdx.y * k_split;
+    k_end = smaller(args.k, k + k_split);
+  }
+};
+
+/* ---- load: Y ---- */
+
+/* Starts the copies of the chunks from k on into a panel, panel[chunk][column][k], W words along k at once. */
+template <int N, int W>
+__device__ __forceinline__ void copy_y(float *panel, const tb_thin_args &args, int64_t k, int there) {
+  const int first = static_cast<int>(threadIdx.x) * W, step = static_cast<int>(blockDim.x) * W;
+#pragma unroll 1
+  for (int j = 0; j < N; j++) {
+    const float *from = args.y + (k + first) * args.y_k + j * args.y_column;
+    const int exist = j < args.columns ? there : 0; /* the others become zeros, which no stored sum gets to see */
+#pragma unroll 4
+    for (int at = first; at < args.block_chunks * kChunk; at += step, from += step * args.y_k)
+      async_copy<4 * W>(panel + at + static_cast<unsigned>(at) / kChunk * (TB_THIN_CHUNK_WORDS(N) - kChunk) +
+                            j * kChunk,
+                        from, 4 * static_cast<unsigned>(min(max(exist - at, 0), W)));
+  }
+}
+
+template <int N>
+__device__ __forceinline__ void load_y(float *panel, const tb_thin_args &args, int64_t k, int64_t k_end) {
+  const int there = static_cast<int>(smaller(k_end - k, args.block_chunks * kChunk));
+  const bool vectors =
+      args.y_k == 1 && reinterpret_cast<uintptr_t>(args.y) % sizeof(float4) == 0 && args.y_column % kVector == 0;
+  if (vectors)
+    copy_y<N, kVector>(panel, args, k, there);
+  else
+    copy_y<N, 1>(panel, args, k, there);
+}
+
+/* The same for the whole block to use behind it; nobody may be using the panel. */
+template <int N>
+__device__ __forceinline__ void load_y_now(float *panel, const tb_thin_args &args, int64_t k, int64_t k_end) {
+  load_y<N>(panel, args, k, k_end);
+  async_commit();
+  async_wait<0>();
+  __syncthreads();
+}
+
+/* ---- chain ---- */
+
+/* One thread's chains: R rows, N columns. */
+template <int N, int R> struct Chains {
+  float sum[N][R];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+      for (int r = 0; r < R; r++) sum[j][r] = 0;
+  }
+
+  /* Four products a chain: x[r] are four words of row r along k, y the panel's word of the first of them, column 0. */
+  __device__ __forceinline__ void multiply4(const float4 (&x)[R], const float *y) {
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+      const float4 w = read4(y + j * kChunk);
+#pragma unroll
+      for (int r = 0; r < R; r++) {
+        sum[j][r] = fmaf(x[r].x, w.x, sum[j][r]);
+        sum[j][r] = fmaf(x[r].y, w.y, sum[j][r]);
+        sum[j][r] = fmaf(x[r].z, w.z, sum[j][r]);
+        sum[j][r] = fmaf(x[r].w, w.w, sum[j][r]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void multiply(int r, float x, const float *y) {
+#pragma unroll
+    for (int j = 0; j < N; j++) sum[j][r] = fmaf(x, y[j * kChunk], sum[j][r]);
+  }
+
+  /* Sums of row `row` + r * apart to sums[chunk][column][row]. */
+  __device__ __forceinline__ void store(float *sums, int chunk, int row, int apart, int block_rows) const {
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+      for (int r = 0; r < R; r++) sums[(chunk * N + j) * block_rows + row + r * apart] = sum[j][r];
+  }
+};
+
+/* ---- fold ---- */
+
+/* A group's sum to where it belongs. `total` is the element's sum of the groups before. */
+__device__ __forceinline__ void add_group(const tb_thin_args &args, int64_t k, int64_t k_end, float *d, float *total,
+                                          float group) {
+  if (args.d_group != 0) {
+    d[k / TB_SGEMM_GROUP_K * args.d_group] = group;
+    return;
+  }
+  const float sum = k > 0 ? *total + group : args.first ? group : *d + group;
+  *total = sum;
+  if (k + TB_SGEMM_GROUP_K >= k_end) *d = args.last ? args.alpha * sum : sum;
+}
+
+/* The sums of the chunks from k on, sums[chunk][column][row], an element a thread; always the same thread's. */
+template <int N>
+__device__ __forceinline__ void fold(const tb_thin_args &args, const Share &share, const float *sums, float *totals,
+                                     int64_t k) {
+  const int elements = args.columns * args.block_rows;
+  for (int e = static_cast<int>(threadIdx.x); e < elements; e += static_cast<int>(blockDim.x)) {
+    const int j = e / args.block_rows, row = e % args.block_rows;
+    if (row >= share.rows) continue;
+    float *const d = args.d + (share.row + row) * args.d_row + j * args.d_column;
+    for (int c = 0; c < args.block_chunks && k + c * kChunk < share.k_end; c += kGroupChunks) {
+      const int64_t k_group = k + c * kChunk;
+      const int there = static_cast<int>(smaller((share.k_end - k_group + kChunk - 1) / kChunk, kGroupChunks));
+      float chunk[kGroupChunks];
+#pragma unroll
+      for (int i = 0; i < kGroupChunks; i++)
+        chunk[i] = i < there ? sums[((c + i) * N + j) * args.block_rows + row] : 0.0f;
+      float group = chunk[0];
+#pragma unroll
+      for (int i = 1; i < kGroupChunks; i++)
+        if (i < there) group += chunk[i];
+      add_group(args, k_group, share.k_end, d, totals + e, group);
+    }
+  }
+}
+
+/* ---- X along its side ---- */
+
+/* Words of `R` rows at U consecutive k. */
+template <int U, int R> struct Batch {
+  float word[U][R];
+  /* From row[r] on, which moves on to the k behind the last. `left`: how many there are. */
+  __device__ __forceinline__ void load(const float *(&row)[R], int64_t ld, int left) {
+#pragma unroll
+    for (int u = 0; u < U; u++)
+#pragma unroll
+      for (int r = 0; r < R; r++) {
+        if (u < left) word[u][r] = load_once(row[r]);
+        row[r] += ld;
+      }
+  }
+};
+
+template <int N, int R, int U>
+__device__ __forceinline__ void multiply_batch(Chains<N, R> &chains, const Batch<U, R> &x, const float *y, int left) {
+  if (left >= U) {
+#pragma unroll
+    for (int u = 0; u < U; u += kVector) {
+      float4 four[R];
+#pragma unroll
+      for (int r = 0; r < R; r++)
+        four[r] = make_float4(x.word[u][r], x.word[u + 1][r], x.word[u + 2][r], x.word[u + 3][r]);
+      chains.multiply4(four, y + u);
+    }
+  } else {
+#pragma unroll
+    for (int u = 0; u < U; u++)
+#pragma unroll
+      for (int r = 0; r < R; r++)
+        if (u < left) chains.multiply(r, x.word[u][r], y + u);
+  }
+}
+
+/*
+ * Thread t: chunk t / (block_rows / R) of each round; row t % (block_rows / R) and, with two rows, the one block_rows /
+ * R behind it. Two batches take turns: one is on its way while the other is multiplied.
+ */
+template <int N, int R, int U> __device__ __forceinline__ void along_side(const tb_thin_args &args) {
+  static_assert(kChunk % (2 * U) == 0, "a chunk is whole pairs of batches");
+  TB_DYNAMIC_SHARED(float, panels);
+  const int panel_words = TB_THIN_PANEL_WORDS(N, args.block_chunks);
+  const int sum_words = TB_THIN_SUM_WORDS(N, args.block_rows, args.block_chunks);
+  float *const sums = panels + args.buffers * panel_words, *const totals = sums + args.buffers * sum_words;
+  const Share share(args);
+  const int apart = args.block_rows / R;
+  const int row = static_cast<int>(threadIdx.x) % apart, chunk = static_cast<int>(threadIdx.x) / apart;
+
+  const float *x[R];
+#pragma unroll
+  for (int r = 0; r < R; r++)
+    x[r] = args.x + smaller(share.row + row + r * apart, args.rows - 1) + (share.k + chunk * kChunk) * args.x_ld;
+  int left = static_cast<int>(share.k_end - share.k) - chunk * kChunk; /* along k, from the next batch on */
+  const int skip = (args.block_chunks - 1) * kChunk; /* from the end of a chunk to the thread's next */
+
+  Batch<U, R> batch[2];
+  batch[0].load(x, args.x_ld, left);
+  load_y_now<N>(panels, args, share.k, share.k_end);
+
+  const int k_round = args.block_chunks * kChunk;
+  int buffer = 0;
+  for (int64_t k = share.k; k < share.k_end; k += k_round, buffer = args.buffers - 1 - buffer) {
+    const bool more = k + k_round < share.k_end, ahead = more && args.buffers > 1;
+    if (ahead) load_y<N>(panels + (buffer ^ 1) * panel_words, args, k + k_round, share.k_end);
+    async_commit();
+    const float *y = panels + buffer * panel_words + chunk * TB_THIN_CHUNK_WORDS(N);
+    Chains<N, R> chains;
+    chains.clear();
+#pragma unroll 1
+    for (int at = 0; at < kChunk; at += 2 * U, y += 2 * U) {
+      batch[1].load(x, args.x_ld, left - U);
+      multiply_batch(chains, batch[0], y, left);
+      const int left_then = left - U;
+      left -= 2 * U;
+      if (at + 2 * U == kChunk) {
+        left -= skip;
+#pragma unroll
+        for (int r = 0; r < R; r++) x[r] += skip * args.x_ld;
+      }
+      batch[0].load(x, args.x_ld, left);
+      multiply_batch(chains, batch[1], y + U, left_then);
+    }
+    chains.store(sums + buffer * sum_words, chunk, row, apart, args.block_rows);
+    async_wait<0>();
+    __syncthreads();
+    fold<N>(args, share, sums + buffer * sum_words, totals, k);
+    if (more && !ahead) load_y_now<N>(panels, args, k + k_round, share.k_end);
+  }
+}
+
+/* ---- X along k ---- */
+
+/*
+ * A warp's copies into its ring: kGroupChunks chunks of R * kWarpRows rows, kStageK words of each a stage. The segment
+ * of row r * kWarpRows + i and chunk c stands at number (r * kGroupChunks + c) * kWarpRows + i of a stage: those of one
+ * lane for each r, and lanes that read the same words of Y are neighbours.
+ */
+template <int R, bool Vectors> class Ring {
+  static constexpr int kWidth = Vectors ? kVector : 1;
+  static constexpr int kLanes = kStageK / kWidth; /* that copy a segment together */
+  static constexpr int kAtOnce = 32 / kLanes;     /* rows that a warp copies from at once */
+  static constexpr int kRoundStages = kChunk / kStageK;
+
+  const float *next; /* this lane's first word of the next stage */
+  int64_t ld;        /* of X */
+  int last_row;      /* last row of the warp's that exists; those beyond read it again */
+  int left;          /* words along k, from this lane's first on */
+  int asked;         /* stages of this round that are on their way */
+
+public:
+  static constexpr int stage_words = R * 32 * kSegment;
+
+  /* `left_of_k`: words along k from `k` on. */
+  __device__ __forceinline__ Ring(const tb_thin_args &args, int64_t row, int64_t k, int left_of_k) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, word = lane % kLanes * kWidth;
+    ld = args.x_ld;
+    next = args.x + row * ld + k + word;
+    last_row = static_cast<int>(smaller(args.rows - 1 - row, R * kWarpRows - 1));
+    left = left_of_k - word;
+    asked = 0;
+  }
+
+  /* Starts the copies of the next stage. `skip`: words from the end of a round's chunks to the warp's next ones. */
+  __device__ __forceinline__ void load(float *stage, int skip) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    float *const to = stage + lane % kLanes * kWidth;
+    const bool whole = left >= (kGroupChunks - 1) * kChunk + kWidth;
+#pragma unroll 1
+    for (int i = 0; i < R * kWarpRows; i += kAtOnce) {
+      const int row = i + lane / kLanes;
+      const float *const from = next + (row < last_row ? row : last_row) * ld;
+      float *const target = to + (row / kWarpRows * 32 + row % kWarpRows) * kSegment;
+      if (whole) {
+#pragma unroll
+        for (int c = 0; c < kGroupChunks; c++)
+          async_copy<4 * kWidth>(target + c * kWarpRows * kSegment, from + c * kChunk);
+      } else {
+#pragma unroll 1
+        for (int c = 0; c * kChunk < left; c++)
+          async_copy<4 * kWidth>(target + c * kWarpRows * kSegment, from + c * kChunk,
+                                 4 * static_cast<unsigned>(smaller(left - c * kChunk, kWidth)));
+      }
+    }
+    const int step = ++asked < kRoundStages ? kStageK : kStageK + skip;
+    if (asked == kRoundStages) asked = 0;
+    next += step;
+    left -= step;
+  }
+};
+
+/* A stage's products; `there` of them exist in this lane's chunk. */
+template <int N, int R>
+__device__ __forceinline__ void multiply_stage(Chains<N, R> &chains, const float *segment, const float *y, int there) {
+  if (there >= kStageK) {
+#pragma unroll(N > 2 ? 2 : 8)
+    for (int at = 0; at < kStageK; at += kVector) {
+      float4 x[R];
+#pragma unroll
+      for (int r = 0; r < R; r++) x[r] = read4(segment + r * 32 * kSegment + at);
+      chains.multiply4(x, y + at);
+    }
+  } else {
+    for (int at = 0; at < there; at++)
+#pragma unroll
+      for (int r = 0; r < R; r++) chains.multiply(r, segment[r * 32 * kSegment + at], y + at);
+  }
+}
+
+/*
+ * Warp w: rows from w % row_warps * R * kWarpRows on, group w / row_warps of each round, row_warps = block_rows /
+ * (R * kWarpRows). Stages are counted through the rounds, kChunk / kStageK to each, and three are always on their way.
+ */
+template <int N, int R, bool Vectors> __device__ __forceinline__ void along_k(const tb_thin_args &args) {
+  TB_DYNAMIC_SHARED(float, rings);
+  constexpr int kRoundStages = kChunk / kStageK;
+  const int panel_words = TB_THIN_PANEL_WORDS(N, args.block_chunks);
+  const int sum_words = TB_THIN_SUM_WORDS(N, args.block_rows, args.block_chunks);
+  float *const panels = rings + TB_THIN_RING_WORDS(args.block_rows, args.block_chunks);
+  float *const sums = panels + args.buffers * panel_words, *const totals = sums + args.buffers * sum_words;
+  const Share share(args);
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int row_warps = args.block_rows / (R * kWarpRows);
+  const int warp_row = warp % row_warps * R * kWarpRows, warp_chunk = warp / row_warps * kGroupChunks;
+  const int chunk = lane / kWarpRows;
+
+  using WarpRing = Ring<R, Vectors>;
+  float *const ring = rings + warp * TB_THIN_STAGES * WarpRing::stage_words;
+  const int k_round = args.block_chunks * kChunk, skip = k_round - kChunk;
+  /* A warp whose rows do not exist copies the last row there is. */
+  WarpRing x(args, smaller(share.row + warp_row, args.rows - 1), share.k + warp_chunk * kChunk,
+             static_cast<int>(share.k_end - share.k) - warp_chunk * kChunk);
+  load_y<N>(panels, args, share.k, share.k_end);
+  for (int stage = 0; stage < TB_THIN_STAGES - 1; stage++) {
+    x.load(ring + stage * WarpRing::stage_words, skip);
+    async_commit();
+  }
+  async_wait<TB_THIN_STAGES - 2>();
+  __syncthreads();
+
+  int buffer = 0, slot = 0;
+  for (int64_t k = share.k; k < share.k_end; k += k_round, buffer = args.buffers - 1 - buffer) {
+    const bool more = k + k_round < share.k_end, ahead = more && args.buffers > 1;
+    if (ahead) load_y<N>(panels + (buffer ^ 1) * panel_words, args, k + k_round, share.k_end);
+    const float *y = panels + buffer * panel_words + (warp_chunk + chunk) * TB_THIN_CHUNK_WORDS(N);
+    int there = static_cast<int>(share.k_end - k) - (warp_chunk + chunk) * kChunk;
+    Chains<N, R> chains;
+    chains.clear();
+#pragma unroll 1
+    for (int stage = 0; stage < kRoundStages; stage++, y += kStageK, there -= kStageK) {
+      async_wait<TB_THIN_STAGES - 2>();
+      __syncwarp(); /* this stage is here for every lane, and every lane is done with the one before */
+      x.load(ring + (slot + TB_THIN_STAGES - 1) % TB_THIN_STAGES * WarpRing::stage_words, skip);
+      async_commit();
+      multiply_stage(chains, ring + slot * WarpRing::stage_words + lane * kSegment, y, there);
+      slot = (slot + 1) % TB_THIN_STAGES;
+    }
+    chains.store(sums + buffer * sum_words, warp_chunk + chunk, warp_row + lane % kWarpRows, kWarpRows,
+                 args.block_rows);
+    __syncthreads(); /* the next panel of Y was asked for with the first stage, and has landed with the last */
+    fold<N>(args, share, sums + buffer * sum_words, totals, k);
+    if (more && !ahead) load_y_now<N>(panels, args, k + k_round, share.k_end);
+  }
+  async_wait<0>();
+}
+
+} // namespace
+} // namespace thin
+
+#define TB_THIN_KERNEL(name, threads, function)                                                      \
+  extern "C" __global__ void __launch_bounds__(threads, 1) tb_thin_##name(const tb_thin_args args) { \
+    thin::function(args);                                                                            \
+  }
+#define TB_THIN_COMMA ,
+#define TB_THIN(columns, rows, batch, side_threads, k_threads)                                             \
+  TB_THIN_KERNEL(side_##columns, side_threads, along_side<columns TB_THIN_COMMA rows TB_THIN_COMMA batch>) \
+  TB_THIN_KERNEL(k_##columns, k_threads, along_k<columns TB_THIN_COMMA rows TB_THIN_COMMA true>)           \
+  TB_THIN_KERNEL(k_##columns##_any, k_threads, along_k<columns TB_THIN_COMMA rows TB_THIN_COMMA false>)
+#include "thin.def"
+#undef TB_THIN

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "thin.h"
+
+#include <stdio.h>
+
+/* The fat binary of kernels/thin.cu, put into the read-only data. */
+__asm__(".pushsection .rodata\n"
+        ".balign 64\n"
+        ".hidden tb_thin_fatbin\n"
+        ".globl tb_thin_fatbin\n"
+        "tb_thin_fatbin:\n"
+        ".incbin \"" TB_THIN_FATBIN "\"\n"
+        ".popsection\n");
+extern const unsigned char tb_thin_fatbin[] __attribute__((visibility("hidden")));
+
+static CUresult read_limits(struct tb_thin_limits *limits, CUdevice device) {
+  int block_bytes, sm_bytes;
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&limits->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&block_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&sm_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device));
+  limits->block_shared_bytes = block_bytes;
+  limits->sm_shared_bytes = sm_bytes;
+  return CUDA_SUCCESS;
+}
+
+static CUresult load_functions(struct tb_thin *thin, CUmodule module) {
+  static const char *const names[TB_THIN_VARIANT_COUNT] = {"tb_thin_side_%d", "tb_thin_k_%d", "tb_thin_k_%d_any"};
+  for (int row = 0; row < TB_THIN_ROW_COUNT; row++)
+    for (int variant = 0; variant < TB_THIN_VARIANT_COUNT; variant++) {
+      char name[32];
+      snprintf(name, sizeof name, names[variant], tb_thin_rows[row].columns);
+      CUfunction *function = &thin->function[row][variant];
+      TB_TRY(tb_cuda.cuModuleGetFunction(function, module, name));
+      TB_TRY(tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                        (int)thin->limits.block_shared_bytes));
+    }
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_thin_load(struct tb_thin *thin, CUdevice device, CUmodule *module) {
+  TB_TRY(read_limits(&thin->limits, device));
+  TB_TRY(tb_cuda.cuModuleLoadData(module, tb_thin_fatbin));
+  CUresult result = load_functions(thin, *module);
+  if (result != CUDA_SUCCESS) {
+    tb_cuda.cuModuleUnload(*module);
+    *module = NULL;
+  }
+  return result;
+}
+
+static enum tb_thin_variant variant_of(const struct tb_thin_plan *plan, const struct tb_thin_args *args) {
+  if (!plan->along_k) return TB_THIN_SIDE;
+  return (uintptr_t)args->x % 16 == 0 && args->x_ld % 4 == 0 ? TB_THIN_K : TB_THIN_K_ANY;
+}
+
+CUresult tb_thin_launch(const struct tb_thin *thin, const struct tb_thin_plan *plan, bool ta, bool tb,
+                        const struct tb_sgemm_args *args, CUstream stream) {
+  struct tb_thin_args arguments;
+  tb_thin_arguments(&arguments, plan, ta, tb, args);
+  void *parameters[] = {&arguments};
+  TB_TRY(tb_cuda.cuLaunchKernel(thin->function[plan->row][variant_of(plan, &arguments)], (unsigned)plan->blocks,
+                                (unsigned)plan->splits, 1, (unsigned)plan->threads, 1, 1, (unsigned)plan->shared_bytes,
+                                stream, parameters, NULL));
+  return CUDA_SUCCESS;
+}

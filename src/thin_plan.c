@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "thin_plan.h"
+
+#include <stddef.h>
+
+const struct tb_thin_row tb_thin_rows[TB_THIN_ROW_COUNT] = {
+#define TB_THIN(columns, rows, batch, side_threads, k_threads) {columns, rows, batch, side_threads, k_threads},
+#include "thin.def"
+#undef TB_THIN
+};
+
+/* Fixed costs, in bytes that an SM moves meanwhile: an H200's has 36 kB a microsecond of its memory's 4.8 TB/s. */
+#define START_BYTES 40e3   /* until a block's first words are there, and from its last to the end */
+#define GATHER_BYTES 100e3 /* the second launch that a split k needs */
+/* On the way to an SM at once for the memory to be busy: its share of the bandwidth times 0.8 us. */
+#define FLIGHT_BYTES 29e3
+
+#define SECTOR_BYTES 32
+/* CUDA keeps this much of an SM's shared memory for itself for each block. */
+#define RESERVED_BYTES 1024
+#define SM_REGISTERS 65536
+/* Most registers of a thread of the kernels whose X runs along k. */
+#define K_REGISTERS 128
+/* The grid's second dimension. */
+#define SPLITS_MAX 65535
+/* What the grid's first dimension and the kernels' counting allow. */
+#define SIZE_MAX_ELEMS (INT64_C(2147483647) - 1023)
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The widest block that is balanced over its rounds of the split's groups and fits with `panels` panels of Y, or one
+ * where that is all it uses. False: not even one group does. */
+static bool shape_block(struct tb_thin_plan *p, const struct tb_thin_limits *limits, int panels) {
+  const struct tb_thin_row *row = &tb_thin_rows[p->row];
+  const int rows = p->block_rows / row->rows; /* threads of one chunk */
+  const int most = (p->along_k ? row->k_threads : row->side_threads) / (rows * TB_THIN_GROUP_CHUNKS);
+  for (int64_t at_once = least(most, p->groups_per_split); at_once >= 1; at_once--) {
+    const int64_t rounds = ceil_div(p->groups_per_split, at_once);
+    p->block_chunks = (int)ceil_div(p->groups_per_split, rounds) * TB_THIN_GROUP_CHUNKS;
+    p->buffers = rounds > 1 ? panels : 1;
+    p->threads = rows * p->block_chunks;
+    const int64_t words = (p->along_k ? TB_THIN_RING_WORDS(p->block_rows, p->block_chunks) : 0) +
+                          p->buffers * (TB_THIN_PANEL_WORDS(row->columns, p->block_chunks) +
+                                        TB_THIN_SUM_WORDS(row->columns, p->block_rows, p->block_chunks)) +
+                          p->block_rows * row->columns;
+    if (words * (int64_t)sizeof(float) > limits->block_shared_bytes) continue;
+    p->shared_bytes = (int)(words * (int64_t)sizeof(float));
+    return true;
+  }
+  return false;
+}
+
+static int64_t blocks_per_sm(const struct tb_thin_plan *p, const struct tb_thin_limits *limits) {
+  const int threads = p->along_k ? SM_REGISTERS / K_REGISTERS : tb_thin_rows[p->row].side_threads;
+  const int64_t by_shared = limits->sm_shared_bytes / (p->shared_bytes + RESERVED_BYTES);
+  const int64_t blocks = least(by_shared, threads / p->threads);
+  return blocks > 1 ? blocks : 1;
+}
+
+/* The busiest SM's time. */
+static double cost(const struct tb_thin_plan *p, const struct tb_thin_limits *limits) {
+  const struct tb_thin_row *row = &tb_thin_rows[p->row];
+  const int64_t blocks = p->blocks * p->splits, resident = blocks_per_sm(p, limits);
+  const int64_t mine = ceil_div(blocks, limits->sm_count), waves = ceil_div(mine, resident);
+  const double k = (double)least(p->k, (int64_t)p->groups_per_split * TB_SGEMM_GROUP_K);
+  const double words = sizeof(float);
+  const double x = (double)p->block_rows * k * words, y = p->columns * k * words;
+  const double d = (double)p->block_rows * p->columns * (p->exchanged ? SECTOR_BYTES : words);
+  /* Words of X that a thread has on their way, one or two batches or three stages of its rows. */
+  const double ahead = p->along_k ? (TB_THIN_STAGES - 1) * TB_THIN_STAGE_K : 1.5 * row->batch;
+  const double flight = ahead * row->rows * p->threads * words * (double)least(mine, resident);
+  const double slow = flight < FLIGHT_BYTES ? FLIGHT_BYTES / flight : 1;
+  /* With one panel every round starts anew. */
+  const int64_t starts = p->buffers > 1 ? 1 : ceil_div(p->groups_per_split * TB_THIN_GROUP_CHUNKS, p->block_chunks);
+  return (double)mine * (x * slow + y + d) + (double)(waves * starts) * START_BYTES +
+         (p->splits > 1 ? GATHER_BYTES : 0);
+}
+
+/* Takes `p`, with its rows of a block and its splits, if it can be and is quicker than what `best` has. */
+static void consider(struct tb_thin_plan *p, const struct tb_thin_limits *limits, int64_t splits, int64_t groups,
+                     struct tb_thin_plan *best) {
+  p->groups_per_split = (int)ceil_div(groups, splits);
+  p->splits = (int)ceil_div(groups, p->groups_per_split);
+  if (!shape_block(p, limits, 2) && !shape_block(p, limits, 1)) return;
+  p->sm_bytes = cost(p, limits);
+  if (best->blocks == 0 || p->sm_bytes < best->sm_bytes) *best = *p;
+}
+
+bool tb_thin_plan_make(struct tb_thin_plan *plan, const struct tb_thin_limits *limits, bool ta, bool tb, int64_t m,
+                       int64_t n, int64_t k, int64_t partials_bytes) {
+  if (!tb_thin_takes(m, n) || m > SIZE_MAX_ELEMS || n > SIZE_MAX_ELEMS || k > SIZE_MAX_ELEMS) return false;
+  struct tb_thin_plan p = {.m = m, .n = n, .k = k, .exchanged = m < n};
+  p.x_rows = p.exchanged ? n : m;
+  p.columns = (int)(p.exchanged ? m : n);
+  p.along_k = p.exchanged ? !tb : ta;
+  while (tb_thin_rows[p.row].columns < p.columns) p.row++;
+  const int64_t groups = ceil_div(k, TB_SGEMM_GROUP_K);
+  const bool may_split = partials_bytes / (int64_t)sizeof(float) / (m * n) >= groups;
+
+  /* Rows of a block, in units of TB_THIN_ROWS: up to what a block has threads for. */
+  static const int units[] = {16, 12, 8, 6, 5, 4, 3, 2, 1};
+  struct tb_thin_plan best = {.blocks = 0};
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    p.block_rows = units[i] * TB_THIN_ROWS;
+    p.blocks = ceil_div(p.x_rows, p.block_rows);
+    consider(&p, limits, 1, groups, &best);
+    const int64_t idle = limits->sm_count / p.blocks;
+    if (may_split && idle > 1 && groups > 1)
+      consider(&p, limits, least(least(idle, groups), SPLITS_MAX), groups, &best);
+  }
+  *plan = best;
+  return best.blocks != 0;
+}
+
+void tb_thin_arguments(struct tb_thin_args *thin, const struct tb_thin_plan *plan, bool ta, bool tb,
+                       const struct tb_sgemm_args *args) {
+  const bool split = plan->splits > 1, exchanged = plan->exchanged;
+  const int64_t d_ld = split ? plan->m : args->ldd;
+  const int64_t y_ld = exchanged ? args->lda : args->ldb;
+  const bool y_along_k = exchanged ? ta : !tb;
+  *thin = (struct tb_thin_args){.x = exchanged ? args->b : args->a,
+                                .y = exchanged ? args->a : args->b,
+                                .d = split ? args->partials : args->d,
+                                .x_ld = exchanged ? args->ldb : args->lda,
+                                .y_k = y_along_k ? 1 : y_ld,
+                                .y_column = y_along_k ? y_ld : 1,
+                                .d_row = exchanged ? d_ld : 1,
+                                .d_column = exchanged ? 1 : d_ld,
+                                .d_group = split ? plan->m * plan->n : 0,
+                                .rows = plan->x_rows,
+                                .k = plan->k,
+                                .columns = plan->columns,
+                                .block_rows = plan->block_rows,
+                                .block_chunks = plan->block_chunks,
+                                .buffers = plan->buffers,
+                                .groups_per_split = plan->groups_per_split,
+                                .alpha = args->alpha,
+                                .first = args->first,
+                                .last = args->last};
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The kernels for thin products, and how they are spread over a GPU. On the fake driver: every element has the bits of
+ * the plain loops of contract_order.c, in every role and orientation of the operands, by every plan there is for GPUs
+ * large and small, with k in parts and k split. Operands are allocated to the element; what stands in padding, and in D
+ * where it must not be read, is NaN; padding of D must keep its bits.
+ *
+ * Seen to fail when: the last chunk of a group is added although it does not exist; a split's first group continues
+ * from D; rows beyond the last are stored; the ring's stage is read before its copies were waited for.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "contract_order.h"
+#include "rng.h"
+#include "thin.h"
+
+/* For tb_sgemm_gather. */
+extern const unsigned char tb_sgemm_fatbin[];
+
+static struct tb_thin thin;
+static CUfunction gather;
+
+#define OK(call) assert_int_equal(call, CUDA_SUCCESS)
+
+static int open_device(void **state) {
+  (void)state;
+  static CUcontext context;
+  static CUmodule module, sgemm_module;
+  CUdevice device;
+  assert_true(tb_cuda_load());
+  OK(tb_cuda.cuInit(0));
+  OK(tb_cuda.cuDeviceGet(&device, 0));
+  OK(tb_cuda.cuDevicePrimaryCtxRetain(&context, device));
+  OK(tb_cuda.cuCtxPushCurrent(context));
+  OK(tb_thin_load(&thin, device, &module));
+  OK(tb_cuda.cuModuleLoadData(&sgemm_module, tb_sgemm_fatbin));
+  OK(tb_cuda.cuModuleGetFunction(&gather, sgemm_module, "tb_sgemm_gather"));
+  return 0;
+}
+
+/* ---- a matrix here and there ---- */
+
+struct matrix {
+  float *host;
+  CUdeviceptr device;
+  int64_t lines, length, ld, skip; /* `skip` words before the first element, to misalign it */
+};
+
+static size_t bytes_of(const struct matrix *x) {
+  return sizeof(float) * (size_t)(x->skip + (x->lines - 1) * x->ld + x->length);
+}
+
+static struct matrix make_matrix(int64_t lines, int64_t length, bool aligned) {
+  struct matrix x = {.lines = lines, .length = length, .skip = aligned ? 0 : 1};
+  x.ld = aligned ? (length + 3) / 4 * 4 : length % 2 ? length + 2 : length + 1;
+  x.host = malloc(bytes_of(&x));
+  assert_non_null(x.host);
+  memset(x.host, 0xff, bytes_of(&x)); /* NaN */
+  OK(tb_cuda.cuMemAlloc(&x.device, bytes_of(&x)));
+  return x;
+}
+
+static void fill(struct matrix *x, uint64_t *rng) {
+  for (int64_t i = 0; i < x->lines; i++)
+    for (int64_t j = 0; j < x->length; j++) x->host[x->skip + i * x->ld + j] = tst_random_unit(rng) - 0.25f;
+}
+
+static void upload(const struct matrix *x) {
+  OK(tb_cuda.cuMemcpyHtoDAsync(x->device, x->host, bytes_of(x), NULL));
+  OK(tb_cuda.cuStreamSynchronize(NULL));
+}
+
+static float *on_device(const struct matrix *x) { return (float *)(uintptr_t)x->device + x->skip; }
+
+static void destroy(struct matrix *x) {
+  OK(tb_cuda.cuMemFree(x->device));
+  free(x->host);
+}
+
+/* ---- a product ---- */
+
+struct problem {
+  bool ta, tb, aligned;
+  int64_t m, n, k;
+};
+
+struct operands {
+  struct matrix a, b, d;
+};
+
+static void make_operands(struct operands *x, const struct problem *p, uint64_t *rng) {
+  x->a = p->ta ? make_matrix(p->m, p->k, p->aligned) : make_matrix(p->k, p->m, p->aligned);
+  x->b = p->tb ? make_matrix(p->k, p->n, p->aligned) : make_matrix(p->n, p->k, p->aligned);
+  x->d = make_matrix(p->n, p->m, p->aligned);
+  fill(&x->a, rng);
+  fill(&x->b, rng);
+  upload(&x->a);
+  upload(&x->b);
+}
+
+/* The product's terms from `from` on, `part.k` of them. */
+static void launch(const struct operands *x, const struct problem *part, int64_t from, bool last, float alpha,
+                   const struct tb_thin_limits *limits, bool may_split) {
+  struct tb_thin_plan plan;
+  int64_t room = may_split ? INT64_C(1) << 40 : 0;
+  assert_true(tb_thin_plan_make(&plan, limits, part->ta, part->tb, part->m, part->n, part->k, room));
+  struct tb_sgemm_args args = {.a = on_device(&x->a) + from * (part->ta ? 1 : x->a.ld),
+                               .b = on_device(&x->b) + from * (part->tb ? x->b.ld : 1),
+                               .d = on_device(&x->d),
+                               .lda = x->a.ld,
+                               .ldb = x->b.ld,
+                               .ldd = x->d.ld,
+                               .m = part->m,
+                               .n = part->n,
+                               .k = part->k,
+                               .unit_k = TB_SGEMM_GROUP_K,
+                               .alpha = alpha,
+                               .first = from == 0,
+                               .last = last};
+  CUdeviceptr partials = 0;
+  if (plan.splits > 1) {
+    OK(tb_cuda.cuMemAlloc(&partials, (size_t)tb_thin_partials_bytes(&plan)));
+    args.partials = (float *)(uintptr_t)partials;
+  }
+  OK(tb_thin_launch(&thin, &plan, part->ta, part->tb, &args, NULL));
+  if (plan.splits > 1) {
+    void *parameters[] = {&args};
+    OK(tb_cuda.cuLaunchKernel(gather, 3, 1, 1, 256, 1, 1, 0, NULL, parameters, NULL));
+  }
+  OK(tb_cuda.cuStreamSynchronize(NULL));
+  if (partials) OK(tb_cuda.cuMemFree(partials));
+}
+
+/* Computes the product in parts of at most part_k and compares D, padding included, with `expected`. */
+static void check(const struct operands *x, const struct problem *p, const float *expected, float alpha, int64_t part_k,
+                  const struct tb_thin_limits *limits, bool may_split) {
+  float *got = malloc(bytes_of(&x->d));
+  assert_non_null(got);
+  upload(&x->d);
+  for (int64_t from = 0; from < p->k; from += part_k) {
+    struct problem part = *p;
+    part.k = p->k - from < part_k ? p->k - from : part_k;
+    launch(x, &part, from, from + part.k == p->k, alpha, limits, may_split);
+  }
+  OK(tb_cuda.cuMemcpyDtoHAsync(got, x->d.device, bytes_of(&x->d), NULL));
+  OK(tb_cuda.cuStreamSynchronize(NULL));
+  for (size_t i = 0; i < bytes_of(&x->d) / sizeof *got; i++)
+    if (memcmp(&got[i], &expected[i], sizeof *got) != 0)
+      fail_msg("%c%c m=%ld n=%ld k=%ld %s, parts of %ld, %d SMs, %ld bytes: word %zu is %a, not %a", "NT"[p->ta],
+               "NT"[p->tb], (long)p -> m, (long)p -> n, (long)p -> k, p -> aligned ? "aligned" : "any", (long)part_k,
+               limits->sm_count, (long)limits->block_shared_bytes, i, (double)got[i], (double)expected[i]);
+  free(got);
+}
+
+/* By several plans: this GPU's, a small one's, one with so many SMs that blocks are small and k is split. */
+static void check_problem(const struct problem *p, uint64_t seed) {
+  const float alpha = -1.7f;
+  uint64_t rng = seed;
+  struct operands x;
+  make_operands(&x, p, &rng);
+  float *expected = malloc(bytes_of(&x.d));
+  assert_non_null(expected);
+  memcpy(expected, x.d.host, bytes_of(&x.d));
+  const struct tst_contract product = {.transpose_a = p->ta,
+                                       .transpose_b = p->tb,
+                                       .m = p->m,
+                                       .n = p->n,
+                                       .k = p->k,
+                                       .alpha = alpha,
+                                       .a = x.a.host + x.a.skip,
+                                       .b = x.b.host + x.b.skip,
+                                       .lda = x.a.ld,
+                                       .ldb = x.b.ld,
+                                       .ldd = x.d.ld,
+                                       .first = true,
+                                       .last = true};
+  tst_contract_product(&product, expected + x.d.skip);
+  const struct tb_thin_limits small = {2, 101376, 102400}, many = {4096, 232448, 233472};
+  check(&x, p, expected, alpha, p->k, &thin.limits, false);
+  check(&x, p, expected, alpha, p->k, &small, true);
+  check(&x, p, expected, alpha, p->k, &many, true);
+  if (p->k > TB_SGEMM_GROUP_K) check(&x, p, expected, alpha, TB_SGEMM_GROUP_K, &small, false);
+  if (p->k > 2 * TB_SGEMM_GROUP_K) check(&x, p, expected, alpha, 2 * TB_SGEMM_GROUP_K, &many, true);
+  free(expected);
+  destroy(&x.a);
+  destroy(&x.b);
+  destroy(&x.d);
+}
+
+/* ---- tests ---- */
+
+static void bits_of_the_contract(void **state) {
+  (void)state;
+  static const int64_t depths[] = {1, 127, 128, 129, 1023, 1024, 1025, 3000};
+  static const int64_t rows[] = {1, 9, 33, 8, 31, 70, 17, 5};
+  uint64_t seed = 1;
+  for (int d = 0; d < 8; d++)
+    for (int columns = 1; columns <= TB_THIN_COLUMNS_MAX; columns++)
+      for (int variant = 0; variant < 16; variant++, seed++) {
+        const bool few_rows = variant & 4;
+        const int64_t side = rows[seed % 8] + columns; /* the columns are the short side */
+        check_problem(&(struct problem){.ta = variant & 1,
+                                        .tb = variant & 2,
+                                        .aligned = variant & 8,
+                                        .m = few_rows ? columns : side,
+                                        .n = few_rows ? side : columns,
+                                        .k = depths[d]},
+                      seed);
+      }
+}
+
+/* More rows than a block has, and more chunks than it has at once. */
+static void many_blocks_and_rounds(void **state) {
+  (void)state;
+  for (int variant = 0; variant < 8; variant++) {
+    const int64_t columns = variant & 1 ? 7 : 1;
+    const bool aligned = variant & 4;
+    check_problem(&(struct problem){variant & 2, false, aligned, 1001, columns, 300}, 7);
+    check_problem(&(struct problem){variant & 2, true, aligned, 40, columns, 9 * 1024 + 200}, 8);
+  }
+}
+
+/* Sums far apart in size, so that any other order gives other bits; and a chain that ends in -0, which another zero
+ * would turn into 0. */
+static void order_shows(void **state) {
+  (void)state;
+  struct problem p = {.m = 8, .n = 1, .k = 1 << 11, .aligned = true};
+  struct operands x;
+  uint64_t rng = 1;
+  make_operands(&x, &p, &rng);
+  for (int64_t i = 0; i < p.m; i++) x.a.host[i] = 0x1p24f;
+  for (int64_t i = 0; i < p.m; i++) x.a.host[1030 * x.a.ld + i] = -0x1p24f;
+  upload(&x.a);
+  float expected[8];
+  struct tst_contract product = {false, false, p.m, p.n, p.k, 1, x.a.host, x.b.host, x.a.ld, x.b.ld, 8, true, true};
+  tst_contract_product(&product, expected);
+  for (int64_t i = 0; i < p.m; i++) { /* one chain of all products is something else */
+    float sum = 0;
+    for (int64_t l = 0; l < p.k; l++) sum = fmaf(x.a.host[i + l * x.a.ld], x.b.host[l], sum);
+    assert_memory_not_equal(&sum, &expected[i], sizeof sum);
+  }
+  check(&x, &p, expected, 1, p.k, &thin.limits, false);
+  destroy(&x.a);
+  destroy(&x.b);
+  destroy(&x.d);
+
+  p.k = 1;
+  make_operands(&x, &p, &rng);
+  for (int64_t i = 0; i < p.m; i++) x.a.host[i] = 0x1p-100f;
+  x.b.host[0] = -0x1p-100f; /* the product underflows to -0 */
+  upload(&x.a);
+  upload(&x.b);
+  for (int i = 0; i < 8; i++) expected[i] = -0.0f;
+  check(&x, &p, expected, 1, p.k, &thin.limits, false);
+  destroy(&x.a);
+  destroy(&x.b);
+  destroy(&x.d);
+}
+
+static const struct tb_thin_limits h200 = {132, 232448, 233472};
+
+static struct tb_thin_plan plan_for(const struct tb_thin_limits *limits, bool ta, bool tb, int64_t m, int64_t n,
+                                    int64_t k, int64_t room) {
+  struct tb_thin_plan plan;
+  assert_true(tb_thin_plan_make(&plan, limits, ta, tb, m, n, k, room));
+  return plan;
+}
+
+/* Any shape on any GPU: the blocks cover the product without a rest, and are what the kernels and the GPU can run. */
+static void plans_are_sound(void **state) {
+  (void)state;
+  uint64_t rng = 3;
+  for (int i = 0; i < 20000; i++) {
+    const int64_t side = 1 + tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 20));
+    const int64_t columns = 1 + tst_random_below(&rng, TB_THIN_COLUMNS_MAX);
+    const int64_t k = 1 + tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 20));
+    const bool few_rows = tst_random_below(&rng, 2);
+    const struct tb_thin_limits limits = {1 + (int)tst_random_below(&rng, 200), 101376 + tst_random_below(&rng, 131072),
+                                          233472};
+    const int64_t room = tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 30));
+    struct tb_thin_plan p = plan_for(&limits, tst_random_below(&rng, 2), tst_random_below(&rng, 2),
+                                     few_rows ? columns : side, few_rows ? side : columns, k, room);
+    const struct tb_thin_row *row = &tb_thin_rows[p.row];
+    assert_true(p.columns <= row->columns && (p.row == 0 || tb_thin_rows[p.row - 1].columns < p.columns));
+    assert_true(p.block_rows % TB_THIN_ROWS == 0 && p.block_chunks % TB_THIN_GROUP_CHUNKS == 0);
+    assert_int_equal(p.threads, p.block_rows / row->rows * p.block_chunks);
+    assert_true(p.threads <= (p.along_k ? row->k_threads : row->side_threads));
+    assert_true(p.shared_bytes <= limits.block_shared_bytes);
+    assert_true(p.blocks * p.block_rows >= p.x_rows && (p.blocks - 1) * p.block_rows < p.x_rows);
+    const int64_t split_k = (int64_t)p.groups_per_split * TB_SGEMM_GROUP_K;
+    assert_true(p.splits * split_k >= k && (p.splits - 1) * split_k < k);
+    assert_true(p.buffers == 1 || (p.buffers == 2 && p.groups_per_split * TB_THIN_GROUP_CHUNKS > p.block_chunks));
+    assert_true(tb_thin_partials_bytes(&p) <= room);
+    assert_true(p.sm_bytes > 0);
+  }
+}
+
+/* The shapes that matter most on an H200: one wave that leaves few SMs idle, and no second launch. */
+static void plans_fill_the_gpu(void **state) {
+  (void)state;
+  for (int variant = 0; variant < 8; variant++) {
+    const bool ta = variant & 1, few_rows = variant & 4;
+    const int64_t columns = variant & 2 ? 8 : 1;
+    struct tb_thin_plan p = few_rows ? plan_for(&h200, false, ta, columns, 4096, 4096, INT64_C(1) << 30)
+                                     : plan_for(&h200, ta, false, 4096, columns, 4096, INT64_C(1) << 30);
+    assert_int_equal(p.exchanged, few_rows);
+    assert_int_equal(p.splits, 1);
+    assert_true(p.blocks > 120 && p.blocks <= 132);
+  }
+  /* Few rows and a long k: k is split, as long as there is room for its sums. */
+  assert_true(plan_for(&h200, false, false, 64, 8, 1 << 18, INT64_C(1) << 30).splits > 8);
+  assert_int_equal(plan_for(&h200, false, false, 64, 8, 1 << 18, 1000).splits, 1);
+}
+
+static void plans_refused(void **state) {
+  (void)state;
+  struct tb_thin_plan p;
+  assert_false(tb_thin_takes(9, 9));
+  assert_false(tb_thin_plan_make(&p, &h200, false, false, 9, 9, 100, 0));
+  const struct tb_thin_limits tiny = {132, 4096, 4096};
+  assert_false(tb_thin_plan_make(&p, &tiny, false, false, 100, 1, 100, 0));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(plans_are_sound),      cmocka_unit_test(plans_fill_the_gpu),     cmocka_unit_test(plans_refused),
+      cmocka_unit_test(bits_of_the_contract), cmocka_unit_test(many_blocks_and_rounds), cmocka_unit_test(order_shows),
+  };
+  return cmocka_run_group_tests(tests, open_device, NULL);
+}
