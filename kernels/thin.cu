@@ -372,13 +372,11 @@ template <int N, int R, bool Vectors> __device__ __forceinline__ void along_k(co
   /* A warp whose rows do not exist copies the last row there is. */
   WarpRing x(args, smaller(share.row + warp_row, args.rows - 1), share.k + warp_chunk * kChunk,
              static_cast<int>(share.k_end - share.k) - warp_chunk * kChunk);
-  load_y<N>(panels, args, share.k, share.k_end);
   for (int stage = 0; stage < TB_THIN_STAGES - 1; stage++) {
     x.load(ring + stage * WarpRing::stage_words, skip);
     async_commit();
   }
-  async_wait<TB_THIN_STAGES - 2>();
-  __syncthreads();
+  load_y_now<N>(panels, args, share.k, share.k_end);
 
   int buffer = 0, slot = 0;
   for (int64_t k = share.k; k < share.k_end; k += k_round, buffer = args.buffers - 1 - buffer) {

@@ -5,8 +5,9 @@
  * large and small, with k in parts and k split. Operands are allocated to the element; what stands in padding, and in D
  * where it must not be read, is NaN; padding of D must keep its bits.
  *
- * Seen to fail when: the last chunk of a group is added although it does not exist; a split's first group continues
- * from D; rows beyond the last are stored; the ring's stage is read before its copies were waited for.
+ * Seen to fail when: a split's first group continues from D; rows beyond the last are stored; a stage is read before
+ * its copies were waited for, or before the other lanes' have landed; chunks are added in another order; a chain goes
+ * on with zeros beyond the last k; alpha multiplies bare sums; the fold does not wait for the block.
  */
 #include <setjmp.h>
 #include <stdarg.h>
