@@ -403,7 +403,7 @@ extern "C" __global__ void __launch_bounds__(256) tb_sgemm_gather(const tb_sgemm
       tb_sgemm_##name##_##variant(const tb_sgemm_args args) {                                                        \
     sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args);                                                                \
   }
-#define TB_SGEMM_TILE(name, bm, bn, bk, stages, rows, columns, rate)                                 \
+#define TB_SGEMM_TILE(name, bm, bn, bk, stages, rows, columns)                                       \
   TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, bm, bn, bk, stages, rows, columns)           \
   TB_SGEMM_KERNEL(name, nt, kAlongSideVectors, kAlongSideVectors, bm, bn, bk, stages, rows, columns) \
   TB_SGEMM_KERNEL(name, tn, kAlongK, kAlongK, bm, bn, bk, stages, rows, columns)                     \

@@ -53,7 +53,7 @@ static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
   TB_TRY(tb_cuda.cuDevicePrimaryCtxRetain(&d->context, d->handle));
   TB_TRY(tb_device_enter(d));
   *stage = TB_STATUS_no_module;
-  CUresult result = tb_kernels_load(&d->kernels, &d->module);
+  CUresult result = tb_kernels_load(&d->kernels, d->handle, &d->module);
   if (result == CUDA_SUCCESS) {
     *stage = TB_STATUS_no_memory;
     result = open_streams(d);

@@ -3,13 +3,6 @@
 
 #include <stdio.h>
 
-const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
-#define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, rate) \
-  {#name, bm, bn, bk, tm, tn, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages), rate},
-#include "registry.def"
-#undef TB_SGEMM_TILE
-};
-
 /* The fat binary of kernels/sgemm.cu, put into the read-only data. */
 __asm__(".pushsection .rodata\n"
         ".balign 64\n"
@@ -20,40 +13,76 @@ __asm__(".pushsection .rodata\n"
         ".popsection\n");
 extern const unsigned char tb_sgemm_fatbin[] __attribute__((visibility("hidden")));
 
+/* ---- loading ---- */
+
+/* Tiles have one kernel for each pair of transposes, and one more for operands that cannot be copied as vectors, if any
+ * of them otherwise would be; warp-specialised ones have one for everything. */
+static void function_name(char *name, size_t size, const struct tb_tile *t, int ta, int tb, bool any) {
+  static const char letter[] = "nt";
+  const bool loads_vectors = !ta || tb; /* from an operand whose memory runs along m or n */
+  if (t->family == TB_FAMILY_WARP_SPECIALISED)
+    snprintf(name, size, "tb_sgemm_%s", t->name);
+  else
+    snprintf(name, size, "tb_sgemm_%s_%c%c%s", t->name, letter[ta], letter[tb], any && loads_vectors ? "_any" : "");
+}
+
 /* Kernels may have more shared memory than CUDA gives unasked; a device with less of it than a tile wants goes without.
  */
 static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int tile, int ta, int tb, bool any) {
-  static const char letter[] = "nt";
   const struct tb_tile *t = &tb_tiles[tile];
-  const bool loads_vectors = !ta || tb; /* from an operand whose memory runs along m or n */
   char name[64];
-  snprintf(name, sizeof name, "tb_sgemm_%s_%c%c%s", t->name, letter[ta], letter[tb],
-           any && loads_vectors ? "_any" : "");
+  function_name(name, sizeof name, t, ta, tb, any);
   CUfunction *function = &kernels->function[tile][ta][tb][any];
   TB_TRY(tb_cuda.cuModuleGetFunction(function, module, name));
   CUresult fits =
       tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, t->shared_bytes);
-  int blocks = 0;
+  int blocks = 0, *least = &kernels->device.blocks_per_sm[tile];
   if (fits == CUDA_SUCCESS)
     TB_TRY(
         tb_cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, *function, t->threads, (size_t)t->shared_bytes));
   else if (fits != CUDA_ERROR_INVALID_VALUE)
     TB_TRY(fits);
   bool seen_first = ta + tb + any == 0;
-  if (seen_first || blocks < kernels->blocks_per_sm[tile]) kernels->blocks_per_sm[tile] = blocks;
+  if (seen_first || blocks < *least) *least = blocks;
   return CUDA_SUCCESS;
 }
 
-static CUresult load_functions(struct tb_kernels *kernels, CUmodule module) {
-  for (int tile = 0; tile < TB_TILE_COUNT; tile++)
+static CUresult load_functions(struct tb_kernels *kernels, CUmodule module, bool warp_specialised) {
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
+    if (tb_tiles[tile].family == TB_FAMILY_WARP_SPECIALISED && !warp_specialised) continue;
     for (int variant = 0; variant < 8; variant++)
       TB_TRY(load_function(kernels, module, tile, variant >> 1 & 1, variant & 1, variant >> 2));
+  }
+  TB_TRY(tb_cuda.cuModuleGetFunction(&kernels->gather, module, "tb_sgemm_gather"));
   return CUDA_SUCCESS;
 }
 
-CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module) {
+/* The fp32 cores of an SM, each of which finishes one multiply-add a cycle (CUDA C++ Programming Guide, the appendix on
+ * compute capabilities). */
+static int cores_per_sm(int major, int minor) { return major == 7 || (major == 8 && minor == 0) ? 64 : 128; }
+
+/* What the selector asks of a device: its peaks. Wants a device of compute capability 9.0 for warp specialisation: the
+ * instructions that these kernels are made of are not in any later one. */
+static CUresult look_at(struct tb_select_device *d, CUdevice device, bool *warp_specialised) {
+  int major, minor, clock_khz, memory_khz, bus_bits;
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&d->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&clock_khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&memory_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device));
+  d->fma_per_us = cores_per_sm(major, minor) * (clock_khz * 1e-3);
+  d->bytes_per_us = 2 * (memory_khz * 1e-3) * (bus_bits / 8.0); /* two transfers a cycle */
+  *warp_specialised = major == 9 && minor == 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device, CUmodule *module) {
+  bool warp_specialised;
+  *kernels = (struct tb_kernels){0};
+  TB_TRY(look_at(&kernels->device, device, &warp_specialised));
   TB_TRY(tb_cuda.cuModuleLoadData(module, tb_sgemm_fatbin));
-  CUresult result = load_functions(kernels, *module);
+  CUresult result = load_functions(kernels, *module, warp_specialised);
   if (result != CUDA_SUCCESS) {
     tb_cuda.cuModuleUnload(*module);
     *module = NULL;
@@ -61,44 +90,66 @@ CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module) {
   return result;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-/* Time that a tile takes of an SM, in arbitrary units: its elements over its rate. */
-static double tile_cost(const struct tb_tile *t) { return (double)t->block_m * t->block_n / t->rate; }
-
-int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int64_t m, int64_t n) {
-  int best = -1;
-  double best_cost = 0;
-  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    if (blocks_per_sm[tile] == 0) continue;
-    int64_t blocks = ceil_div(m, tb_tiles[tile].block_m) * ceil_div(n, tb_tiles[tile].block_n);
-    double cost = (double)ceil_div(blocks, sm_count) * tile_cost(&tb_tiles[tile]);
-    if (best < 0 || cost < best_cost) { /* rows stand from large to small, so the larger tile wins a tie */
-      best = tile;
-      best_cost = cost;
-    }
-  }
-  return best;
-}
+/* ---- choosing ---- */
 
 /* Four words at a time along m or n: the addresses must be multiples of 16 bytes, and the last four words readable. */
 static bool whole_vectors(const float *operand, int64_t ld, int64_t side, bool padded) {
   return (uintptr_t)operand % 16 == 0 && ld % 4 == 0 && (padded || side % 4 == 0);
 }
 
-CUfunction tb_kernels_function(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
-                               const struct tb_sgemm_args *args) {
-  bool vectors = (transpose_a || whole_vectors(args->a, args->lda, args->m, args->padded)) &&
-                 (!transpose_b || whole_vectors(args->b, args->ldb, args->n, args->padded));
-  return kernels->function[tile][transpose_a][transpose_b][!vectors];
+bool tb_kernels_vectors(bool transpose_a, bool transpose_b, const struct tb_sgemm_args *args) {
+  return (transpose_a || whole_vectors(args->a, args->lda, args->m, args->padded)) &&
+         (!transpose_b || whole_vectors(args->b, args->ldb, args->n, args->padded));
 }
 
-CUresult tb_kernels_launch(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
-                           struct tb_sgemm_args *args, CUstream stream) {
-  const struct tb_tile *t = &tb_tiles[tile];
-  int64_t blocks = ceil_div(args->m, t->block_m) * ceil_div(args->n, t->block_n);
+struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transpose_a, bool transpose_b,
+                                   const struct tb_sgemm_args *args, int64_t workspace_bytes) {
+  struct tb_product product = {.m = args->m,
+                               .n = args->n,
+                               .k = args->k,
+                               .transpose_a = transpose_a,
+                               .transpose_b = transpose_b,
+                               .vectors = tb_kernels_vectors(transpose_a, transpose_b, args),
+                               .workspace_bytes = workspace_bytes};
+  return tb_select(&kernels->device, &product);
+}
+
+/* ---- launching ---- */
+
+/* The gather's grid: a thread an element, up to as many as a device holds. */
+#define GATHER_THREADS 256
+#define GATHER_BLOCKS_PER_SM 8
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static CUresult gather(const struct tb_kernels *kernels, struct tb_sgemm_args *args, CUstream stream) {
+  int64_t blocks = (args->m * args->n + GATHER_THREADS - 1) / GATHER_THREADS;
+  blocks = smaller(blocks, (int64_t)kernels->device.sm_count * GATHER_BLOCKS_PER_SM);
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(tb_kernels_function(kernels, tile, transpose_a, transpose_b, args), (unsigned)blocks, 1,
-                                1, (unsigned)t->threads, 1, 1, (unsigned)t->shared_bytes, stream, parameters, NULL));
+  TB_TRY(tb_cuda.cuLaunchKernel(kernels->gather, (unsigned)blocks, 1, 1, GATHER_THREADS, 1, 1, 0, stream, parameters,
+                                NULL));
   return CUDA_SUCCESS;
+}
+
+CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
+                           bool transpose_b, const struct tb_sgemm_args *product, CUdeviceptr workspace,
+                           CUstream stream) {
+  if (choice->family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  const struct tb_tile *t = &tb_tiles[choice->tile];
+  const struct tb_split split = tb_split_of(product->k, choice);
+  struct tb_sgemm_args args = *product;
+  if (split.splits > 1) {
+    args.partials = (float *)workspace;
+    args.unit_k = choice->unit_k;
+    args.units_per_split = (int32_t)split.per_split;
+  }
+  int64_t blocks = tb_tile_count(t, args.m, args.n);
+  if (t->family == TB_FAMILY_WARP_SPECIALISED) /* a block computes one tile after another */
+    blocks = smaller(blocks, (int64_t)kernels->device.sm_count * kernels->device.blocks_per_sm[choice->tile]);
+  bool any = !tb_kernels_vectors(transpose_a, transpose_b, &args);
+  CUfunction function = kernels->function[choice->tile][transpose_a][transpose_b][any];
+  void *parameters[] = {&args};
+  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)blocks, (unsigned)split.splits, 1, (unsigned)t->threads, 1, 1,
+                                (unsigned)t->shared_bytes, stream, parameters, NULL));
+  return split.splits > 1 ? gather(kernels, &args, stream) : CUDA_SUCCESS;
 }

@@ -1,51 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The production kernels as the host sees them: loaded from the embedded fat binary, chosen, launched. Under
+/* The production kernels as the host sees them: loaded from the embedded fat binary, chosen (select.h), launched. Under
  * offload.c's lock. */
 #ifndef TB_KERNELS_H
 #define TB_KERNELS_H
 
 #include "cuda_driver.h"
-#include "sgemm_args.h"
-
-#define TB_TILE(...) +1
-enum {
-#define TB_SGEMM_TILE TB_TILE
-  TB_TILE_COUNT = 0
-#include "registry.def"
-#undef TB_SGEMM_TILE
-};
-#undef TB_TILE
-
-/* One row of registry.def. */
-struct tb_tile {
-  const char *name;
-  int block_m, block_n, block_k, thread_m, thread_n;
-  int threads, shared_bytes;
-  int rate; /* per cent of the first tile's */
-};
-
-extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
+#include "select.h"
 
 struct tb_kernels {
   CUfunction function[TB_TILE_COUNT][2][2][2]; /* [tile][A transposed][B transposed][any alignment] */
-  int blocks_per_sm[TB_TILE_COUNT];            /* 0: the device cannot run this tile, for want of shared memory, say */
+  CUfunction gather;                           /* adds the sums of a split k */
+  struct tb_select_device device;
 };
 
-/* Loads the kernels into the current context. Nothing is left behind on failure. */
-CUresult tb_kernels_load(struct tb_kernels *kernels, CUmodule *module);
+/* Loads the kernels into the current context, which is one of `device`. Nothing is left behind on failure. */
+CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device, CUmodule *module);
+
+/* Whether these operands may be copied 16 bytes at a time wherever they run along m or n. */
+bool tb_kernels_vectors(bool transpose_a, bool transpose_b, const struct tb_sgemm_args *args);
+
+/* tb_select for a product as it will be launched. Of args the sizes, operands and leading dimensions are looked at. */
+struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transpose_a, bool transpose_b,
+                                   const struct tb_sgemm_args *args, int64_t workspace_bytes);
 
 /*
- * The tile for an m x n result: the one whose rounds of blocks, one to an SM, take the least time at the tiles'
- * measured rates. Of equals the largest, for it reads the least. Pure. Returns -1 when blocks_per_sm is 0 throughout.
+ * Enqueues a product in the way that was chosen, for the same sizes or smaller ones: one launch, or two with a split k.
+ * `workspace`, aligned to 16 bytes, has room for tb_partials_bytes; it is in use until the stream has come past.
+ * Allocates nothing.
  */
-int tb_kernels_choose(const int blocks_per_sm[TB_TILE_COUNT], int sm_count, int64_t m, int64_t n);
-
-/* The kernel of a tile for these operands: the one for whole vectors where alignment and padding allow, else the one
- * for any. */
-CUfunction tb_kernels_function(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
-                               const struct tb_sgemm_args *args);
-
-CUresult tb_kernels_launch(const struct tb_kernels *kernels, int tile, bool transpose_a, bool transpose_b,
-                           struct tb_sgemm_args *args, CUstream stream);
+CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
+                           bool transpose_b, const struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream);
 
 #endif

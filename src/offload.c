@@ -168,12 +168,11 @@ static double elapsed_ms(enum tb_mark begin, enum tb_mark end) {
 
 static CUresult compute(const struct tb_gemm *call, const struct tb_plan *plan, bool timed,
                         struct tb_outcome *outcome) {
-  int tile = tb_kernels_choose(device.kernels.blocks_per_sm, device.sm_count, tb_min(call->m, plan->block_m),
-                               tb_min(call->n, plan->block_n));
-  if (tile < 0) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  outcome->kernel = tb_tiles[tile].name;
+  struct tb_choice choice = tb_pipeline_choose(&device, call, plan);
+  if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  outcome->kernel = tb_tiles[choice.tile].name;
   outcome->device = device.ordinal;
-  CUresult result = tb_pipeline_run(&device, call, plan, tile, timed, &progress);
+  CUresult result = tb_pipeline_run(&device, call, plan, &choice, timed, &progress);
   if (result == CUDA_SUCCESS && timed) {
     outcome->up_ms = elapsed_ms(TB_UP_BEGIN, TB_UP_END);
     outcome->compute_ms = elapsed_ms(TB_COMPUTE_BEGIN, TB_COMPUTE_END);

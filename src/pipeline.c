@@ -16,7 +16,7 @@ struct pipeline {
   struct tb_device *d;
   const struct tb_gemm *call;
   const struct tb_plan *plan;
-  int kernel;
+  const struct tb_choice *choice;
   bool timed, marked_up, marked_compute, marked_down;
   struct tb_progress *progress;
 
@@ -61,6 +61,11 @@ static CUdeviceptr b_panel(const struct pipeline *p, int64_t column) {
 
 static CUdeviceptr tile_address(const struct pipeline *p, int64_t tile) {
   return float_address(p->d->arena + (CUdeviceptr)p->plan->d_offset_bytes, tile * p->plan->tile_elems);
+}
+
+/* Each tile has its own, because launches of several run at the same time. */
+static CUdeviceptr workspace(const struct pipeline *p, int64_t tile) {
+  return p->d->arena + (CUdeviceptr)(p->plan->workspace_offset_bytes + tile * p->plan->workspace_bytes);
 }
 
 int64_t tb_pipeline_blocks(const struct tb_gemm *call, const struct tb_plan *plan) {
@@ -184,6 +189,21 @@ static CUresult hold_uploads(struct pipeline *p) {
 
 /* ---- compute ---- */
 
+/* The tiles of a block are computed at the same time, so what is chosen is chosen for the block as a whole; its share
+ * of the workspace is the tiles', in the measure of its elements. */
+struct tb_choice tb_pipeline_choose(const struct tb_device *device, const struct tb_gemm *call,
+                                    const struct tb_plan *plan) {
+  struct tb_product product = {.m = tb_min(call->m, plan->block_m),
+                               .n = tb_min(call->n, plan->block_n),
+                               .k = tb_min(call->k, plan->chunk_k),
+                               .transpose_a = call->a.transposed,
+                               .transpose_b = call->b.transposed,
+                               .vectors = true};
+  int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * (int64_t)sizeof(float));
+  product.workspace_bytes = sums * product.m * product.n * (int64_t)sizeof(float);
+  return tb_select(&device->kernels.device, &product);
+}
+
 static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct extent k) {
   struct tb_device *d = p->d;
   const struct tb_gemm *call = p->call;
@@ -208,7 +228,8 @@ static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct e
   TB_TRY(tb_cuda.cuStreamWaitEvent(stream, d->uploaded, 0));
   if (p->timed && !p->marked_compute) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_BEGIN], stream));
   p->marked_compute = true;
-  TB_TRY(tb_kernels_launch(&d->kernels, p->kernel, call->a.transposed, call->b.transposed, &args, stream));
+  TB_TRY(tb_kernels_launch(&d->kernels, p->choice, call->a.transposed, call->b.transposed, &args, workspace(p, tile),
+                           stream));
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_END], stream));
   if (args.last) {
     CUevent done;
@@ -262,11 +283,11 @@ static CUresult run_block(struct pipeline *p) {
 }
 
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
-                         int tile_kernel, bool timed, struct tb_progress *progress) {
+                         const struct tb_choice *choice, bool timed, struct tb_progress *progress) {
   struct pipeline p = {.d = device,
                        .call = call,
                        .plan = plan,
-                       .kernel = tile_kernel,
+                       .choice = choice,
                        .timed = timed,
                        .progress = progress,
                        .a_resident = -1,

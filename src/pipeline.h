@@ -17,9 +17,13 @@ struct tb_progress {
   double up_bytes, down_bytes;
 };
 
+/* The kernel and the split of k for all launches of a product. */
+struct tb_choice tb_pipeline_choose(const struct tb_device *device, const struct tb_gemm *call,
+                                    const struct tb_plan *plan);
+
 /* Runs the whole product. On failure *progress tells what is committed; copies may still be under way. */
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
-                         int tile_kernel, bool timed, struct tb_progress *progress);
+                         const struct tb_choice *choice, bool timed, struct tb_progress *progress);
 
 /* The blocks of a plan in the order in which they are computed; the sides come and go so that an operand can stay. */
 struct tb_block {

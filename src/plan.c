@@ -18,6 +18,9 @@
 /* A column of a tile must fit into a slot of the download ring. */
 #define BLOCK_M_MAX (TB_TILES_MAX * TB_SLOT_ELEMS)
 
+/* Most memory for the partial sums of a split k. Products that gain by a split have few elements of C. */
+#define WORKSPACE_BYTES_MAX ((int64_t)64 << 20)
+
 static int64_t round_up(int64_t n, int64_t multiple) { return tb_ceil_div(n, multiple) * multiple; }
 
 static int64_t tile_of(int64_t block) {
@@ -69,13 +72,29 @@ static bool cut(struct tb_plan *plan) {
   return true;
 }
 
+/*
+ * Memory for partial sums behind the rest, as far as it fits: as many as a split k can have, one for every chunk of the
+ * kernels' sums. None where not even two would fit, for then there is nothing to split.
+ */
+static void add_workspace(struct tb_plan *plan, int64_t budget_bytes) {
+  int64_t tiles = tb_ceil_div(plan->block_m, plan->tile_m) * tb_ceil_div(plan->block_n, plan->tile_n);
+  int64_t sum_bytes = tb_padded(plan->tile_m * plan->tile_n) * (int64_t)sizeof(float); /* each tile's start on a line */
+  int64_t room = tb_min(WORKSPACE_BYTES_MAX, budget_bytes - plan->arena_bytes) / tiles;
+  int64_t sums = tb_min(tb_ceil_div(plan->chunk_k, TB_SGEMM_CHUNK_K), room / sum_bytes);
+  plan->workspace_offset_bytes = plan->arena_bytes;
+  plan->workspace_bytes = sums < 2 ? 0 : sums * sum_bytes;
+  plan->arena_bytes += tiles * plan->workspace_bytes;
+}
+
 bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, int64_t budget_bytes) {
   /* The operands lie in memory, so no product of sizes below comes near 2^63. */
   *plan = (struct tb_plan){
       .block_m = tb_min(call->m, BLOCK_M_MAX), .block_n = call->n, .chunk_k = tb_min(call->k, CHUNK_K_MAX)};
   for (;;) {
     lay_out(plan, call);
-    if (plan->arena_bytes <= budget_bytes) return true;
+    if (plan->arena_bytes <= budget_bytes) break;
     if (!cut(plan)) return false;
   }
+  add_workspace(plan, budget_bytes);
+  return true;
 }

@@ -27,6 +27,8 @@ struct tb_plan {
   int64_t tile_m, tile_n;
   int64_t a_panel_elems, b_panel_elems, tile_elems; /* room for one panel or tile, padding included */
   int64_t b_offset_bytes, d_offset_bytes;           /* in the arena: A's panels, then B's, then the result's tiles */
+  int64_t workspace_offset_bytes;                   /* and last, where there is room, partial sums of a split k */
+  int64_t workspace_bytes;                          /* for each tile of the block; may be 0 */
   int64_t arena_bytes;
 };
 

@@ -31,15 +31,13 @@ struct problem {
 
 /* One way to compute it. */
 struct way {
-  int tile;
-  int parts;                   /* launches that k is cut into, at chunks' ends */
-  int unit_k, units_per_split; /* 0: k is not split over blocks */
+  struct tb_choice choice;
+  int parts; /* launches that k is cut into, at groups' ends */
 };
 
 struct context {
   struct tb_gpu gpu;
   struct tb_kernels kernels;
-  CUfunction gather;
   long problems, ways, failures;
 };
 
@@ -82,25 +80,6 @@ static float at(const struct matrix *x, int transposed, size_t i, size_t j) {
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* k split over blocks: the tile's kernel writes each unit's sums to `partials`, and a second kernel adds them. */
-static void launch_split(const struct context *ctx, const struct problem *p, const struct way *way,
-                         struct tb_sgemm_args *args) {
-  const struct tb_tile *t = &tb_tiles[way->tile];
-  int64_t units = ceil_div(args->k, way->unit_k);
-  CUdeviceptr partials = tb_gpu_alloc(sizeof(float) * (size_t)(units * args->m * args->n));
-  args->partials = (float *)partials;
-  args->unit_k = way->unit_k;
-  args->units_per_split = way->units_per_split;
-  void *parameters[] = {args};
-  unsigned blocks = (unsigned)(ceil_div(args->m, t->block_m) * ceil_div(args->n, t->block_n));
-  TB_GPU(cuLaunchKernel(tb_kernels_function(&ctx->kernels, way->tile, p->ta, p->tb, args), blocks,
-                        (unsigned)ceil_div(units, way->units_per_split), 1, (unsigned)t->threads, 1, 1,
-                        (unsigned)t->shared_bytes, ctx->gpu.stream, parameters, NULL));
-  TB_GPU(cuLaunchKernel(ctx->gather, 3, 1, 1, 256, 1, 1, 0, ctx->gpu.stream, parameters, NULL));
-  TB_GPU(cuStreamSynchronize(ctx->gpu.stream));
-  tb_gpu_free(partials);
-}
-
 /* The launches that make up one product. */
 static void launch(const struct context *ctx, const struct problem *p, const struct way *way, const struct matrix *a,
                    const struct matrix *b, const struct matrix *d) {
@@ -119,12 +98,12 @@ static void launch(const struct context *ctx, const struct problem *p, const str
                                  .alpha = alpha,
                                  .first = part == 0,
                                  .last = part == way->parts - 1};
-    if (way->units_per_split) {
-      launch_split(ctx, p, way, &args);
-    } else {
-      tb_gpu_check(tb_kernels_launch(&ctx->kernels, way->tile, p->ta, p->tb, &args, ctx->gpu.stream),
-                   "tb_kernels_launch", __FILE__, __LINE__);
-    }
+    int64_t workspace_bytes = tb_partials_bytes(args.m, args.n, args.k, &way->choice);
+    CUdeviceptr workspace = workspace_bytes > 0 ? tb_gpu_alloc((size_t)workspace_bytes) : 0;
+    tb_gpu_check(tb_kernels_launch(&ctx->kernels, &way->choice, p->ta, p->tb, &args, workspace, ctx->gpu.stream),
+                 "tb_kernels_launch", __FILE__, __LINE__);
+    TB_GPU(cuStreamSynchronize(ctx->gpu.stream));
+    if (workspace_bytes > 0) tb_gpu_free(workspace);
   }
 }
 
@@ -165,39 +144,54 @@ static struct tb_error judge(const struct problem *p, const struct matrix *a, co
 }
 
 static void fail(struct context *ctx, const struct problem *p, const struct way *way, const char *what) {
+  char choice[64];
+  tb_choice_describe(&way->choice, choice, sizeof choice);
   ctx->failures++;
-  printf("FAILED: %c%c m=%d n=%d k=%d, %s loads, tile %s, %d launches, %d units of %d a split: %s\n", "NT"[p->ta],
-         "NT"[p->tb], p -> m, p -> n, p -> k, p -> scalar ? "scalar" : "vector", tb_tiles[way->tile].name, way->parts,
-         way->units_per_split, way->unit_k, what);
+  printf("FAILED: %c%c m=%d n=%d k=%d, %s loads, %s in units of %d, %d launches: %s\n", "NT"[p->ta], "NT"[p->tb],
+         p -> m, p -> n, p -> k, p -> scalar ? "scalar" : "vector", choice, way->choice.unit_k, way->parts, what);
 }
 
-/* Every way that this k allows, on every tile; the first is compared with fp64, the others with the first. */
+/* The ways that one tile has for this k; returns how many. */
+static int list_ways(int tile, int k, struct way way[16]) {
+  enum { CHUNK = TB_SGEMM_CHUNK_K, GROUP = TB_SGEMM_GROUP_K };
+  static const int splits[][2] = {{1, GROUP}, {2, CHUNK}, {3, CHUNK}, {1000, CHUNK}, {2, GROUP}, {1000, GROUP}};
+  int ways = 0;
+  for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++) {
+    struct tb_choice c = {tb_tiles[tile].family, tile, splits[s][0], splits[s][1]};
+    if (c.splits > 1 && ceil_div(k, c.unit_k) < 2) continue;
+    way[ways++] = (struct way){c, 1};
+    if (c.splits == 3 || c.splits == 1000) continue;
+    for (int parts = 2; parts <= 3 && parts <= ceil_div(k, GROUP); parts++) way[ways++] = (struct way){c, parts};
+  }
+  return ways;
+}
+
+/* The first way is compared with fp64, the others with the first: each has the same bits. */
+static void run_way(struct context *ctx, const struct problem *p, const struct way *way, const struct matrix *a,
+                    const struct matrix *b, struct matrix *d, float **first) {
+  compute(ctx, p, way, a, b, d);
+  ctx->ways++;
+  if (*first) {
+    if (memcmp(*first, d->host, d->len * sizeof(float)) != 0) fail(ctx, p, way, "other bits than the first way");
+    return;
+  }
+  struct tb_error e = judge(p, a, b, d);
+  char what[128];
+  snprintf(what, sizeof what, "error %g u, at most %g is right", e.max_u, tb_error_bound_u((size_t)p->k));
+  if (!(e.max_u <= tb_error_bound_u((size_t)p->k))) fail(ctx, p, way, what);
+  *first = tb_alloc(d->len);
+  memcpy(*first, d->host, d->len * sizeof(float));
+}
+
+/* Every way that this k allows, on every tile. */
 static void run_ways(struct context *ctx, const struct problem *p, const struct matrix *a, const struct matrix *b,
                      struct matrix *d) {
-  enum { CHUNK = TB_SGEMM_CHUNK_K, GROUP = TB_SGEMM_GROUP_K };
-  static const struct way ways[] = {{0, 1, 0, 0},     {0, 2, 0, 0},     {0, 3, 0, 0},     {0, 1, CHUNK, 1},
-                                    {0, 1, CHUNK, 3}, {0, 1, GROUP, 1}, {0, 1, GROUP, 2}, {0, 2, GROUP, 1}};
-  int64_t groups = ceil_div(p->k, GROUP);
   float *first = NULL;
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    if (ctx->kernels.blocks_per_sm[tile] == 0 || (p->only_tile >= 0 && p->only_tile != tile)) continue;
-    for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
-      struct way way = ways[w];
-      way.tile = tile;
-      if (way.parts > groups) continue;
-      compute(ctx, p, &way, a, b, d);
-      ctx->ways++;
-      if (first) {
-        if (memcmp(first, d->host, d->len * sizeof(float)) != 0) fail(ctx, p, &way, "other bits than the first way");
-        continue;
-      }
-      struct tb_error e = judge(p, a, b, d);
-      char what[128];
-      snprintf(what, sizeof what, "error %g u, at most %g is right", e.max_u, tb_error_bound_u((size_t)p->k));
-      if (!(e.max_u <= tb_error_bound_u((size_t)p->k))) fail(ctx, p, &way, what);
-      first = tb_alloc(d->len);
-      memcpy(first, d->host, d->len * sizeof(float));
-    }
+    if (ctx->kernels.device.blocks_per_sm[tile] == 0 || (p->only_tile >= 0 && p->only_tile != tile)) continue;
+    struct way way[16];
+    int ways = list_ways(tile, p->k, way);
+    for (int w = 0; w < ways; w++) run_way(ctx, p, &way[w], a, b, d, &first);
   }
   free(first);
 }
@@ -249,11 +243,10 @@ int main(int argc, char **argv) {
   }
   struct context ctx = {.gpu = tb_gpu_open(0)};
   CUmodule module;
-  tb_gpu_check(tb_kernels_load(&ctx.kernels, &module), "tb_kernels_load", __FILE__, __LINE__);
-  TB_GPU(cuModuleGetFunction(&ctx.gather, module, "tb_sgemm_gather"));
+  tb_gpu_check(tb_kernels_load(&ctx.kernels, ctx.gpu.device, &module), "tb_kernels_load", __FILE__, __LINE__);
   printf("%s\n", ctx.gpu.name);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    if (ctx.kernels.blocks_per_sm[tile] == 0) printf("tile %s: this GPU cannot run it\n", tb_tiles[tile].name);
+    if (ctx.kernels.device.blocks_per_sm[tile] == 0) printf("tile %s: this GPU cannot run it\n", tb_tiles[tile].name);
     for (int variant = 0; variant < 4; variant++) run_shapes(&ctx, tile, variant >> 1, variant & 1, quick);
   }
   TB_GPU(cuModuleUnload(module));

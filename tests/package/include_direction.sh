@@ -17,6 +17,7 @@ staging
 device
 kernels
 thin
+select select.def
 cuda_driver cuda_driver.def"
 # What every room may use, and which uses no room.
 shared="blas_call copy log options options.def plan pool stats.h status status.def symbols symbols.def thin_plan"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a product is cut for the memory there is, over random shapes and budgets: the pieces fit, tile the product
- * without a rest, start where the kernels' chunks of k start, and are no smaller than they need be. And which kernel is
- * chosen.
+ * without a rest, start where the kernels' groups of k start, and are no smaller than they need be. What memory is left
+ * goes to the partial sums of a split k.
  *
  * Seen to fail when: padding is left out of a buffer's size; a chunk of k ends inside a kernel's chunk; the offsets
  * overlap.
@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "kernels.h"
 #include "plan.h"
 #include "rng.h"
+#include "sgemm_args.h"
 
 static int64_t random_size(uint64_t *rng) { return 1 + tst_random_below(rng, (int64_t)1 << tst_random_below(rng, 18)); }
 
@@ -50,6 +50,15 @@ static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int6
   assert_true(p->arena_bytes >= p->d_offset_bytes + rows * columns * padded_bytes(p->tile_m, p->tile_n));
   assert_int_equal(p->b_offset_bytes % 128, 0);
   assert_int_equal(p->d_offset_bytes % 128, 0);
+
+  /* Behind them the tiles' workspaces, each for two partial sums or more, and for no more than k has. */
+  assert_true(p->workspace_offset_bytes >= p->d_offset_bytes + rows * columns * padded_bytes(p->tile_m, p->tile_n));
+  assert_true(p->arena_bytes >= p->workspace_offset_bytes + rows * columns * p->workspace_bytes);
+  int64_t sum = 4 * tb_padded(p->tile_m * p->tile_n);
+  assert_true(p->workspace_bytes == 0 || p->workspace_bytes >= 2 * sum);
+  assert_true(p->workspace_bytes <= tb_ceil_div(p->chunk_k, TB_SGEMM_CHUNK_K) * sum);
+  assert_true(rows * columns * p->workspace_bytes <= 64 << 20);
+  assert_int_equal(p->workspace_offset_bytes % 128 + p->workspace_bytes % 128, 0);
 }
 
 static void any_shape_any_budget(void **state) {
@@ -91,26 +100,27 @@ static void more_memory_larger_pieces(void **state) {
   assert_true(before == call.m * call.n * call.k);
 }
 
-/* The tile whose rounds of blocks take the least time; of equals the largest. */
-static void tile_choice(void **state) {
+/* With memory enough, a long k can be split at every chunk; a large C, whose tiles occupy a GPU anyhow, has no room. */
+static void room_for_a_split_of_k(void **state) {
   (void)state;
-  int all[TB_TILE_COUNT], none[TB_TILE_COUNT] = {0};
-  for (int t = 0; t < TB_TILE_COUNT; t++) all[t] = 1;
-  const int smallest = TB_TILE_COUNT - 1, sms = 132;
-  assert_int_equal(tb_kernels_choose(all, sms, 1 << 14, 1 << 14), 0);
-  assert_int_equal(tb_kernels_choose(all, sms, 300, 300), smallest);
-  assert_int_equal(tb_kernels_choose(all, sms, 1, 1), smallest); /* one block whatever the tile: the cheapest */
-  assert_int_equal(tb_kernels_choose(none, sms, 100, 100), -1);
-  all[0] = 0; /* a device without the shared memory for it */
-  assert_int_equal(tb_kernels_choose(all, sms, 1 << 14, 1 << 14), 1);
-  for (int t = 0; t + 1 < TB_TILE_COUNT; t++) assert_true(tb_tiles[t].block_m > tb_tiles[t + 1].block_m);
+  struct tb_gemm longest = {.m = 200, .n = 100, .k = 1 << 16, .alpha = 1}, large = {.m = 5000, .n = 5000, .k = 5000};
+  struct tb_plan plan;
+  assert_true(tb_plan_make(&plan, &longest, INT64_MAX));
+  assert_true(plan.workspace_bytes >= (1 << 16) / TB_SGEMM_CHUNK_K * 4 * 200 * 100);
+  int64_t needed = plan.workspace_offset_bytes;
+  assert_true(tb_plan_make(&plan, &longest, needed + 4 * 200 * 100 * 2)); /* two sums and no more */
+  assert_true(plan.chunk_k == longest.k && plan.workspace_bytes / (4 * 200 * 100) == 2);
+  assert_true(tb_plan_make(&plan, &longest, needed)); /* none, and k is still not cut */
+  assert_true(plan.chunk_k == longest.k && plan.workspace_bytes == 0);
+  assert_true(tb_plan_make(&plan, &large, INT64_MAX));
+  assert_int_equal(plan.workspace_bytes, 0);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_shape_any_budget),
       cmocka_unit_test(more_memory_larger_pieces),
-      cmocka_unit_test(tile_choice),
+      cmocka_unit_test(room_for_a_split_of_k),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which kernel computes a product, and into how many parts it splits k: a pure function of the product, the device and
+ * the table select.def. Knows no CUDA, allocates nothing, takes less than a microsecond; thread-safe.
+ *
+ * Every candidate's time is predicted, and the shortest wins; of equals the one that stands first in the registry,
+ * which is the larger tile. The bits of the result do not depend on the choice.
+ */
+#ifndef TB_SELECT_H
+#define TB_SELECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sgemm_args.h"
+
+/* The tiles in the registry's order: TB_TILE_128x128 and so on. */
+enum {
+#define TB_SGEMM_TILE(name, ...) TB_TILE_##name,
+#define TB_SGEMM_WARP_SPECIALISED(name, ...) TB_TILE_ws_##name,
+#include "registry.def"
+#undef TB_SGEMM_TILE
+#undef TB_SGEMM_WARP_SPECIALISED
+  TB_TILE_COUNT
+};
+
+enum tb_family {
+  TB_FAMILY_NONE,             /* the device runs none of our kernels */
+  TB_FAMILY_TILE,             /* every device; a grid of one block a tile */
+  TB_FAMILY_WARP_SPECIALISED, /* compute capability 9.0; a grid of as many blocks as the device holds */
+  TB_FAMILY_THIN              /* m or n up to TB_THIN_SIDE_MAX, limited by memory; has no tile and no splits */
+};
+
+/* One row of kernels/registry.def. */
+struct tb_tile {
+  const char *name; /* the kernels are called tb_sgemm_<name>... */
+  enum tb_family family;
+  int block_m, block_n, block_k, threads, shared_bytes;
+};
+extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
+
+/* Largest m or n that the thin kernels take. */
+#define TB_THIN_SIDE_MAX 8
+
+struct tb_choice {
+  enum tb_family family;
+  int tile;   /* index in tb_tiles */
+  int splits; /* parts of k that different blocks compute; 1: k is not split */
+  int unit_k; /* of a split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K */
+};
+
+struct tb_select_device {
+  int sm_count;
+  int blocks_per_sm[TB_TILE_COUNT]; /* that an SM holds at once; 0: the device cannot run this tile */
+  bool thin;                        /* the thin kernels are there */
+  double fma_per_us;                /* one SM's peak */
+  double bytes_per_us;              /* the memory's nominal bandwidth */
+};
+
+struct tb_product {
+  int64_t m, n, k;
+  bool transpose_a, transpose_b;
+  bool vectors;            /* alignment and shape allow 16-byte copies of the operands that run along m or n */
+  int64_t workspace_bytes; /* device memory for partial sums */
+};
+
+/* The table, as numbers that bench/tune can change. */
+struct tb_tile_rate {
+  double full, alone, by_words, block_us;
+};
+struct tb_select_table {
+  struct tb_tile_rate tile[TB_TILE_COUNT];
+#define TB_SELECT_TILE(...)
+#define TB_SELECT_COST(name, value) double name;
+#include "select.def"
+#undef TB_SELECT_TILE
+#undef TB_SELECT_COST
+};
+extern const struct tb_select_table tb_select_table;
+
+struct tb_choice tb_select(const struct tb_select_device *device, const struct tb_product *product);
+
+/* ---- what the selector is made of, for tests and for bench/tune ---- */
+
+/* No product has more candidates. */
+#define TB_CANDIDATES_MAX 128
+
+/* Writes every candidate, in the order of preference among equals; returns how many. */
+int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *product,
+                         struct tb_choice candidate[TB_CANDIDATES_MAX]);
+
+/* Microseconds from launch to result. */
+double tb_select_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,
+                            const struct tb_product *product, const struct tb_choice *choice);
+
+/* How k is split: `units` sums of unit_k products each, `per_split` of them to a block, `splits` blocks. */
+struct tb_split {
+  int64_t units, per_split, splits;
+};
+struct tb_split tb_split_of(int64_t k, const struct tb_choice *choice);
+
+/* Device memory for the partial sums of an m x n x k product; 0 when k is not split. */
+int64_t tb_partials_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice);
+
+/* Tiles of an m x n result. */
+int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n);
+
+/* "128x128", "128x128/4" with k split in four, "thin". */
+void tb_choice_describe(const struct tb_choice *choice, char *text, size_t size);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which kernel is chosen, and how k is split: for shapes whose best way follows from counting blocks and SMs, and, over
+ * random shapes and devices, what must hold of every choice.
+ *
+ * Seen to fail when: a candidate is left out of the comparison; the partial sums are counted without the workspace's
+ * limit; rounds of blocks are rounded down; a device without a kernel is offered it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "rng.h"
+#include "select.h"
+
+#define MIB ((int64_t)1 << 20)
+
+/* An H200 as the driver describes it. */
+static struct tb_select_device h200(void) {
+  struct tb_select_device d = {.sm_count = 132, .fma_per_us = 128 * 1980.0, .bytes_per_us = 4.9e6};
+  for (int t = 0; t < TB_TILE_COUNT; t++) d.blocks_per_sm[t] = 512 / tb_tiles[t].threads;
+  return d;
+}
+
+static struct tb_product product(int64_t m, int64_t n, int64_t k) {
+  return (struct tb_product){.m = m, .n = n, .k = k, .vectors = true, .workspace_bytes = 64 * MIB};
+}
+
+static struct tb_choice chosen(const struct tb_select_device *d, int64_t m, int64_t n, int64_t k) {
+  struct tb_product p = product(m, n, k);
+  return tb_select(d, &p);
+}
+
+static bool is_large(const struct tb_choice *c) { return tb_tiles[c->tile].block_m >= 128; }
+
+static int64_t blocks(const struct tb_choice *c, int64_t m, int64_t n, int64_t k) {
+  return tb_tile_count(&tb_tiles[c->tile], m, n) * tb_split_of(k, c).splits;
+}
+
+/* A product with tiles for every SM, many times over: large tiles, for they load least, and k whole. */
+static void large_products(void **state) {
+  (void)state;
+  const int64_t sizes[][3] = {{4096, 4096, 4096}, {8192, 8192, 8192}, {16384, 16384, 16384},
+                              {4097, 4097, 4097}, {8192, 8192, 128},  {50257, 1024, 768}};
+  struct tb_select_device d = h200();
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    struct tb_choice c = chosen(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
+    assert_true(is_large(&c));
+    assert_int_equal(tb_split_of(sizes[i][2], &c).splits, 1);
+  }
+}
+
+/* Few elements and a long k: without a split most SMs would be idle. */
+static void long_k_is_split(void **state) {
+  (void)state;
+  const int64_t sizes[][3] = {{256, 256, 65536}, {183, 147, 7919}, {94, 116, 3475}, {368, 400, 16384}};
+  struct tb_select_device d = h200();
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    struct tb_choice c = chosen(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
+    assert_true(blocks(&c, sizes[i][0], sizes[i][1], sizes[i][2]) > d.sm_count / 2);
+    struct tb_select_device one = d; /* with one SM and one block nobody can be idle */
+    one.sm_count = 1;
+    for (int t = 0; t < TB_TILE_COUNT; t++) one.blocks_per_sm[t] = 1;
+    c = chosen(&one, sizes[i][0], sizes[i][1], sizes[i][2]);
+    assert_int_equal(c.splits, 1);
+  }
+}
+
+/* What one chain of a chunk computes cannot be split, and what takes a few microseconds should not be. */
+static void short_k_is_not_split(void **state) {
+  (void)state;
+  struct tb_select_device d = h200();
+  const int64_t sizes[][3] = {{1, 1, 1}, {64, 64, 64}, {300, 300, 128}, {1000, 1, 100}};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    struct tb_choice c = chosen(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
+    assert_int_equal(c.splits, 1);
+    assert_int_equal(c.tile,
+                     TB_TILE_COUNT - 1); /* one round of blocks whatever the tile: the one with the least to do */
+  }
+}
+
+static void without_workspace_no_split(void **state) {
+  (void)state;
+  struct tb_select_device d = h200();
+  struct tb_product p = product(256, 256, 65536);
+  p.workspace_bytes = 0;
+  assert_int_equal(tb_select(&d, &p).splits, 1);
+  p.workspace_bytes = 4 * 256 * 256 * (65536 / TB_SGEMM_GROUP_K); /* each group's sum, to the byte */
+  assert_true(tb_select(&d, &p).splits > 1);
+  p.workspace_bytes--;
+  assert_int_equal(tb_select(&d, &p).splits, 1);
+}
+
+static void devices_that_lack_kernels(void **state) {
+  (void)state;
+  struct tb_select_device d = h200(), none = {.sm_count = 132, .fma_per_us = 1, .bytes_per_us = 1};
+  assert_int_equal(chosen(&none, 100, 100, 100).family, TB_FAMILY_NONE);
+  for (int t = 0; t < TB_TILE_COUNT; t++) { /* the only one that is there, whatever the shape */
+    struct tb_select_device only = none;
+    only.blocks_per_sm[t] = 1;
+    assert_int_equal(chosen(&only, 4096, 4096, 4096).tile, t);
+    assert_int_equal(chosen(&only, 3, 5, 70000).tile, t);
+    struct tb_select_device others = d;
+    others.blocks_per_sm[t] = 0;
+    assert_true(chosen(&others, 4096, 4096, 4096).tile != t);
+  }
+  for (int t = 0; t < TB_TILE_COUNT; t++)
+    if (tb_tiles[t].family == TB_FAMILY_WARP_SPECIALISED) d.blocks_per_sm[t] = 0;
+  assert_int_equal(chosen(&d, 4096, 4096, 4096).family, TB_FAMILY_TILE);
+}
+
+/* A matrix times a few columns is limited by memory, and the tiles would compute mostly padding. */
+static void thin_products(void **state) {
+  (void)state;
+  struct tb_select_device d = h200();
+  assert_int_equal(chosen(&d, 4096, 1, 4096).family == TB_FAMILY_THIN, false); /* not there */
+  d.thin = true;
+  assert_int_equal(chosen(&d, 4096, 1, 4096).family, TB_FAMILY_THIN);
+  assert_int_equal(chosen(&d, TB_THIN_SIDE_MAX, 4096, 4096).family, TB_FAMILY_THIN);
+  assert_true(chosen(&d, 4096, TB_THIN_SIDE_MAX + 1, 4096).family != TB_FAMILY_THIN);
+}
+
+static int64_t random_size(uint64_t *rng) { return 1 + tst_random_below(rng, (int64_t)1 << tst_random_below(rng, 17)); }
+
+static struct tb_product random_product(uint64_t *rng) {
+  struct tb_product p = product(random_size(rng), random_size(rng), random_size(rng));
+  p.transpose_a = tst_random_below(rng, 2), p.transpose_b = tst_random_below(rng, 2);
+  p.vectors = tst_random_below(rng, 2);
+  p.workspace_bytes = tst_random_below(rng, 3) * tst_random_below(rng, 64 * MIB);
+  return p;
+}
+
+static struct tb_select_device random_device(uint64_t *rng) {
+  struct tb_select_device d = h200();
+  d.sm_count = (int)(1 + tst_random_below(rng, 200));
+  for (int t = 0; t < TB_TILE_COUNT; t++) d.blocks_per_sm[t] = (int)tst_random_below(rng, 9);
+  d.blocks_per_sm[tst_random_below(rng, TB_TILE_COUNT)] = 1;
+  d.thin = tst_random_below(rng, 2);
+  return d;
+}
+
+static void check_candidate(const struct tb_select_device *d, const struct tb_product *p, const struct tb_choice *c) {
+  if (c->family == TB_FAMILY_THIN) {
+    assert_true(d->thin && (p->m <= TB_THIN_SIDE_MAX || p->n <= TB_THIN_SIDE_MAX));
+    return;
+  }
+  assert_true(d->blocks_per_sm[c->tile] > 0 && tb_tiles[c->tile].family == c->family);
+  struct tb_split s = tb_split_of(p->k, c);
+  assert_int_equal(s.splits, c->splits); /* nobody is without work */
+  if (c->splits > 1) assert_true(c->unit_k == TB_SGEMM_CHUNK_K || c->unit_k == TB_SGEMM_GROUP_K);
+  assert_true(s.units <= s.per_split * s.splits && s.units > s.per_split * (s.splits - 1));
+  assert_true(c->splits == 1 || s.units * c->unit_k >= p->k);
+  assert_true(tb_partials_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes || c->splits == 1);
+}
+
+/* Every candidate can be launched, none is there twice, and none that was rejected is predicted to be faster. */
+static void any_product_any_device(void **state) {
+  (void)state;
+  uint64_t rng = 1;
+  int split = 0, most = 0;
+  for (int i = 0; i < 20000; i++) {
+    struct tb_product p = random_product(&rng);
+    struct tb_select_device d = random_device(&rng);
+    struct tb_choice candidate[TB_CANDIDATES_MAX], choice = tb_select(&d, &p);
+    int count = tb_select_candidates(&d, &p, candidate);
+    assert_in_range(count, 1, TB_CANDIDATES_MAX);
+    double us = tb_select_predict_us(&tb_select_table, &d, &p, &choice);
+    assert_true(us > 0);
+    for (int c = 0; c < count; c++) {
+      check_candidate(&d, &p, &candidate[c]);
+      if (!(us <= tb_select_predict_us(&tb_select_table, &d, &p, &candidate[c]))) fail_msg("a slower one was chosen");
+      for (int before = 0; before < c; before++)
+        assert_true(memcmp(&candidate[before], &candidate[c], sizeof choice) != 0);
+    }
+    struct tb_choice again = tb_select(&d, &p);
+    assert_memory_equal(&choice, &again, sizeof choice);
+    split += choice.splits > 1;
+    most = count > most ? count : most;
+  }
+  assert_true(split > 1000 && most > 2 * TB_TILE_COUNT); /* there was something to choose from */
+}
+
+/* More work never takes less time, nor do fewer SMs make it shorter; with a larger workspace nothing gets slower. */
+static void predictions_are_monotone(void **state) {
+  (void)state;
+  uint64_t rng = 2;
+  for (int i = 0; i < 20000; i++) {
+    struct tb_product p = random_product(&rng), more = p;
+    struct tb_select_device d = random_device(&rng), fewer = d;
+    fewer.sm_count = (d.sm_count + 1) / 2;
+    struct tb_choice whole = {TB_FAMILY_TILE, (int)tst_random_below(&rng, TB_TILE_COUNT), 1, TB_SGEMM_GROUP_K};
+    if (d.blocks_per_sm[whole.tile] == 0) continue;
+    more.m += random_size(&rng), more.k += random_size(&rng);
+    double us = tb_select_predict_us(&tb_select_table, &d, &p, &whole);
+    assert_true(us <= tb_select_predict_us(&tb_select_table, &d, &more, &whole));
+    assert_true(us <= tb_select_predict_us(&tb_select_table, &fewer, &p, &whole));
+    struct tb_product roomy = p;
+    roomy.workspace_bytes += 8 * MIB;
+    struct tb_choice best = tb_select(&d, &p), with_room = tb_select(&d, &roomy);
+    assert_true(tb_select_predict_us(&tb_select_table, &d, &roomy, &with_room) <=
+                tb_select_predict_us(&tb_select_table, &d, &p, &best));
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(large_products),
+      cmocka_unit_test(long_k_is_split),
+      cmocka_unit_test(short_k_is_not_split),
+      cmocka_unit_test(without_workspace_no_split),
+      cmocka_unit_test(devices_that_lack_kernels),
+      cmocka_unit_test(thin_products),
+      cmocka_unit_test(any_product_any_device),
+      cmocka_unit_test(predictions_are_monotone),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
