@@ -3,7 +3,6 @@
  * The error of C on five kinds of data and for growing k: ours, cuBLAS's and OpenBLAS's beside each other. The exact
  * product and |A||B| come from OpenBLAS's dgemm. See kernels_bench.h.
  */
-#include "data.h"
 #include "kernels_bench.h"
 
 #include <dlfcn.h>
@@ -22,6 +21,8 @@ typedef void blas_dgemm(int, int, int, int, int, int, double, const double *, in
 
 struct judge {
   const struct tb_bench *bench;
+  const struct tb_choice *forced;
+  FILE *csv;
   blas_sgemm *sgemm;
   blas_dgemm *dgemm;
   int n, k;
@@ -71,9 +72,9 @@ static double report(struct judge *j, const char *who) {
   struct tb_error e = tb_full_error(j->c, j->exact, j->magnitude, (size_t)j->n * (size_t)j->n);
   printf("%-16s k=%-6d %-22s max %9.3f  mean %8.4f  bias %+8.4f u\n", tb_data_kind_name[j->kind], j->k, who, e.max_u,
          e.mean_u, e.bias_u);
-  if (j->bench->csv) {
-    fprintf(j->bench->csv, "\"%s\",%d,%d,%s,%.3f,%.4f,%.4f\n", tb_data_kind_name[j->kind], j->n, j->k, who, e.max_u,
-            e.mean_u, e.bias_u);
+  if (j->csv) {
+    fprintf(j->csv, "\"%s\",%d,%d,%s,%.3f,%.4f,%.4f\n", tb_data_kind_name[j->kind], j->n, j->k, who, e.max_u, e.mean_u,
+            e.bias_u);
   }
   return e.max_u;
 }
@@ -81,7 +82,6 @@ static double report(struct judge *j, const char *who) {
 /* Ours; returns 0 when the result is wrong. */
 static int judge_tile(struct judge *j) {
   const struct tb_gpu *gpu = &j->bench->gpu;
-  int tile = tb_bench_tile(j->bench, j->n, j->n);
   struct tb_sgemm_args args = {.a = (const float *)j->gpu_a,
                                .b = (const float *)j->gpu_b,
                                .d = (float *)j->gpu_c,
@@ -94,12 +94,16 @@ static int judge_tile(struct judge *j) {
                                .alpha = 1,
                                .first = 1,
                                .last = 1};
+  struct tb_choice choice = *j->forced;
+  if (choice.family == TB_FAMILY_NONE)
+    choice = tb_kernels_choose(&j->bench->kernels, false, false, &args, TB_BENCH_WORKSPACE_BYTES);
   poison(j, 1);
-  tb_gpu_check(tb_kernels_launch(&j->bench->kernels, tile, false, false, &args, gpu->stream), "tb_kernels_launch",
-               __FILE__, __LINE__);
+  tb_gpu_check(tb_kernels_launch(&j->bench->kernels, &choice, false, false, &args, j->bench->workspace, gpu->stream),
+               "tb_kernels_launch", __FILE__, __LINE__);
   tb_gpu_download(gpu, j->c, j->gpu_c, sizeof(float) * (size_t)j->n * (size_t)j->n);
-  char who[64];
-  snprintf(who, sizeof who, "TileBLAS %s", tb_tiles[tile].name);
+  char way[64], who[80];
+  tb_choice_describe(&choice, way, sizeof way);
+  snprintf(who, sizeof who, "TileBLAS %s", way);
   double bound = tb_error_bound_u((size_t)j->k), max = report(j, who);
   if (!(max <= bound)) fprintf(stderr, "WRONG RESULT: %s: error %g u, a right one has at most %g\n", who, max, bound);
   return max <= bound;
@@ -122,8 +126,8 @@ static void judge_peers(struct judge *j) {
 
 static double *fp64(size_t count) { return (double *)tb_alloc(2 * count); }
 
-int tb_bench_accuracy(const struct tb_bench *bench, int n) {
-  struct judge j = {.bench = bench, .n = n};
+int tb_bench_accuracy(const struct tb_bench *bench, int n, const struct tb_choice *forced, FILE *csv) {
+  struct judge j = {.bench = bench, .forced = forced, .csv = csv, .n = n};
   open_openblas(&j);
   size_t operand = (size_t)n * (size_t)depths[DEPTHS - 1], result = (size_t)n * (size_t)n;
   j.a = tb_alloc(operand), j.b = tb_alloc(operand), j.c = tb_alloc(result);

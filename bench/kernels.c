@@ -2,7 +2,7 @@
 /*
  * Speed of the production kernels on resident data, beside cuBLAS in the same run, shape by shape.
  *
- *   kernels [--csv FILE] [--tile auto|each|NAME] [--short] [--shape NN:MxNxK]... [--budget SECONDS]
+ *   kernels [--csv FILE] [--tile auto|each|NAME[/SPLITS]] [--short] [--shape NN:MxNxK]... [--budget SECONDS]
  *           [--rotate MIB] [--peers auto|none] [--accuracy N]
  *
  * Operands are random; each launch takes other copies of them, `rotate` MiB in all, so that the L2 cache starts cold.
@@ -11,23 +11,11 @@
  * for N x N results instead, and the errors written down beside cuBLAS's and OpenBLAS's.
  */
 #include "kernels_bench.h"
-#include "data.h"
-#include "shapes.h"
 
 #include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-const int tb_peer_math[TB_PEER_COUNT] = {TB_MATH_PEDANTIC, TB_MATH_DEFAULT, TB_MATH_TF32};
-const char *const tb_peer_name[TB_PEER_COUNT] = {"cuBLAS fp32 pedantic", "cuBLAS fp32", "cuBLAS tf32"};
-
-/* A long device buffer filled with a shorter pool of random values, again and again. */
-struct arena {
-  CUdeviceptr gpu;
-  float *pool;
-  size_t pool_len, len; /* floats */
-};
 
 struct options {
   const char *csv, *tile, *peers;
@@ -36,91 +24,6 @@ struct options {
   double budget_s;
   size_t rotate_bytes;
 };
-
-enum { BY_CUBLAS = -1 };
-
-/* One product on rotating buffers, by one of our tiles or by cuBLAS. */
-struct work {
-  const struct tb_bench *bench;
-  int tile; /* index in tb_tiles; BY_CUBLAS: cuBLAS in its current mode */
-  struct tb_shape shape;
-  CUdeviceptr a, b, c;
-  size_t a_step, b_step, c_step; /* floats between copies */
-  long copies;
-};
-
-static size_t round_up(size_t x) { return (x + 63) / 64 * 64; /* every copy starts as aligned as the first */ }
-
-static void plan(struct work *w, struct tb_shape s, size_t rotate_bytes) {
-  w->shape = s;
-  w->a_step = round_up((size_t)s.m * (size_t)s.k);
-  w->b_step = round_up((size_t)s.k * (size_t)s.n);
-  w->c_step = round_up((size_t)s.m * (size_t)s.n);
-  size_t copy_bytes = sizeof(float) * (w->a_step + w->b_step + w->c_step);
-  w->copies = (long)(rotate_bytes / copy_bytes) + 1;
-}
-
-static void enqueue(void *ctx, long i) {
-  const struct work *w = ctx;
-  const struct tb_shape *s = &w->shape;
-  size_t copy = (size_t)(i % w->copies);
-  const float *a = (const float *)w->a + copy * w->a_step, *b = (const float *)w->b + copy * w->b_step;
-  float *c = (float *)w->c + copy * w->c_step;
-  int lda = s->ta ? s->k : s->m, ldb = s->tb ? s->n : s->k;
-  if (w->tile != BY_CUBLAS) {
-    struct tb_sgemm_args args = {.a = a,
-                                 .b = b,
-                                 .d = c,
-                                 .lda = lda,
-                                 .ldb = ldb,
-                                 .ldd = s->m,
-                                 .m = s->m,
-                                 .n = s->n,
-                                 .k = s->k,
-                                 .alpha = 1,
-                                 .first = 1,
-                                 .last = 1};
-    const struct tb_bench *bench = w->bench;
-    tb_gpu_check(tb_kernels_launch(&bench->kernels, w->tile, s->ta, s->tb, &args, bench->gpu.stream),
-                 "tb_kernels_launch", __FILE__, __LINE__);
-  } else {
-    const float one = 1, zero = 0;
-    TB_NV(cublasSgemm_v2(w->bench->cublas, s->ta, s->tb, s->m, s->n, s->k, &one, a, lda, b, ldb, &zero, c, s->m));
-  }
-}
-
-static struct arena fill_arena(const struct tb_gpu *gpu, size_t len, unsigned seed) {
-  enum { POOL = 16777213 }; /* 64 MiB, and a prime, so that no row of a matrix repeats another */
-  struct arena x = {tb_gpu_alloc(len * sizeof(float)), NULL, len < POOL ? len : POOL, len};
-  x.pool = tb_alloc(x.pool_len);
-  tb_data_fill(x.pool, x.pool_len, 1, TB_UNIFORM, TB_OPERAND_A, seed);
-  for (size_t at = 0; at < len; at += x.pool_len) {
-    size_t part = len - at < x.pool_len ? len - at : x.pool_len;
-    tb_gpu_upload(gpu, x.gpu + at * sizeof(float), x.pool, part * sizeof(float));
-  }
-  return x;
-}
-
-/* Runs one launch into a poisoned C and compares a sample of it with fp64. */
-static struct tb_error check(struct work *w, const struct arena *a, const struct arena *b) {
-  const struct tb_shape *s = &w->shape;
-  size_t row[TB_SAMPLE_MAX], col[TB_SAMPLE_MAX], m = (size_t)s->m;
-  int rows = tb_sample(m, 3, row), cols = tb_sample((size_t)s->n, 4, col);
-  float *column = tb_alloc(m), picked[TB_SAMPLE_MAX * TB_SAMPLE_MAX];
-  memset(column, 0xff, m * sizeof *column); /* NaN */
-  for (int j = 0; j < cols; j++) {
-    tb_gpu_upload(&w->bench->gpu, w->c + col[j] * m * sizeof(float), column, m * sizeof(float));
-  }
-  enqueue(w, 0);
-  for (int j = 0; j < cols; j++) {
-    tb_gpu_download(&w->bench->gpu, column, w->c + col[j] * m * sizeof(float), m * sizeof(float));
-    for (int i = 0; i < rows; i++) picked[i + j * rows] = column[row[i]];
-  }
-  free(column);
-  struct tb_pool_view view_a = {a->pool, 0, a->pool_len, (size_t)(s->ta ? s->k : s->m), s->ta};
-  struct tb_pool_view view_b = {b->pool, 0, b->pool_len, (size_t)(s->tb ? s->n : s->k), s->tb};
-  return tb_sample_error(view_a, view_b, (size_t)s->k, row, rows, col, cols, picked);
-}
 
 struct row {
   double us, peer_us[TB_PEER_COUNT]; /* 0: not measured */
@@ -131,11 +34,21 @@ static double fp32_peer_us(const struct row *r) {
   return fmin(r->peer_us[TB_PEER_PEDANTIC], r->peer_us[TB_PEER_DEFAULT]);
 }
 
-static void print_row(FILE *csv, const struct work *w, const struct row *r) {
+/* A product with a thin operand is limited by memory: its rate is the bytes of operands and result, each once. */
+static int is_thin(const struct tb_shape *s) { return s->m <= TB_THIN_SIDE_MAX || s->n <= TB_THIN_SIDE_MAX; }
+
+static double moved_bytes(const struct tb_shape *s) {
+  return 4.0 * ((double)s->m * s->k + (double)s->k * s->n + (double)s->m * s->n);
+}
+
+static void print_row(FILE *csv, const struct tb_work *w, const struct row *r) {
   const struct tb_shape *s = &w->shape;
-  double tflops = 2e-6 * s->m * s->n * s->k / r->us, peer = fp32_peer_us(r);
-  printf("%c%c %6d %6d %6d  %-8s %10.1f us %7.2f TFLOP/s", "NT"[s->ta], "NT"[s->tb], s -> m, s -> n, s -> k,
-         tb_tiles[w->tile].name, r->us, tflops);
+  double tflops = 2e-6 * s->m * s->n * s->k / r->us, peer = fp32_peer_us(r), gb_s = 1e-3 * moved_bytes(s) / r->us;
+  char way[64];
+  tb_choice_describe(&w->choice, way, sizeof way);
+  printf("%c%c %6d %6d %6d  %-13s %10.1f us %7.2f TFLOP/s", "NT"[s->ta], "NT"[s->tb], s -> m, s -> n, s -> k, way,
+         r -> us, tflops);
+  if (is_thin(s)) printf(" %5.0f GB/s", gb_s);
   if (peer > 0) printf("  cuBLAS %10.1f us  ratio %.3f", peer, peer / r->us);
   printf("  error %.2f u\n", r->error.max_u);
   fflush(stdout);
@@ -145,7 +58,7 @@ static void print_row(FILE *csv, const struct work *w, const struct row *r) {
     fprintf(csv, "%.2f,%.4f,", peer, peer / r->us);
   else
     fprintf(csv, ",,");
-  fprintf(csv, "%.3f,%.4f,%.4f,%s", r->error.max_u, r->error.mean_u, r->error.bias_u, tb_tiles[w->tile].name);
+  fprintf(csv, "%.3f,%.4f,%.4f,%s,%.1f", r->error.max_u, r->error.mean_u, r->error.bias_u, way, gb_s);
   for (int p = 0; p < TB_PEER_COUNT; p++) {
     if (peer > 0)
       fprintf(csv, ",%.2f", r->peer_us[p]);
@@ -156,23 +69,13 @@ static void print_row(FILE *csv, const struct work *w, const struct row *r) {
   fflush(csv);
 }
 
-static int measure(struct work *w, const struct arena *a, const struct arena *b, struct row *r, double budget_s) {
-  r->error = check(w, a, b);
-  if (!(r->error.max_u <= tb_error_bound_u((size_t)w->shape.k))) {
-    fprintf(stderr, "WRONG RESULT: tile %s %c%c %dx%dx%d: error %g u, a right one has at most %g\n",
-            tb_tiles[w->tile].name, "NT"[w->shape.ta], "NT"[w->shape.tb], w -> shape.m, w->shape.n, w->shape.k,
-            r->error.max_u, tb_error_bound_u((size_t)w->shape.k));
-    return 0;
-  }
-  r->us = tb_gpu_median_us(&w->bench->gpu, enqueue, w, budget_s);
-  return 1;
-}
-
-static void measure_peers(struct work *w, struct row *r, double budget_s) {
+static void measure_peers(struct tb_work *w, struct row *r, double budget_s) {
+  w->by_cublas = true;
   for (int p = 0; p < TB_PEER_COUNT; p++) {
     TB_NV(cublasSetMathMode(w->bench->cublas, tb_peer_math[p]));
-    r->peer_us[p] = tb_gpu_median_us(&w->bench->gpu, enqueue, w, budget_s);
+    r->peer_us[p] = tb_work_median_us(w, budget_s);
   }
+  w->by_cublas = false;
 }
 
 /* Ratios summed up as the geometric mean and the worst. */
@@ -186,53 +89,69 @@ static void print_summary(const double *ratio, int count) {
     printf("cuBLAS fp32 time over ours: geometric mean %.3f, worst %.3f, of %d\n", exp(log_sum / count), worst, count);
 }
 
-static int bench_speed(const struct tb_bench *bench, const struct options *o) {
-  struct work w = {.bench = bench};
-  size_t a_len = 0, b_len = 0, c_len = 0;
-  for (int i = 0; i < o->shapes; i++) {
-    plan(&w, o->shape[i], o->rotate_bytes);
-    a_len = fmax(a_len, w.a_step * (size_t)w.copies);
-    b_len = fmax(b_len, w.b_step * (size_t)w.copies);
-    c_len = fmax(c_len, w.c_step * (size_t)w.copies);
+/* Forced to be split between groups, or between chunks where there are too few groups. */
+static int fits_workspace(const struct tb_shape *s, struct tb_choice *way) {
+  if (tb_split_of(s->k, way).splits < way->splits) way->unit_k = TB_SGEMM_CHUNK_K;
+  return tb_partials_bytes(s->m, s->n, s->k, way) <= TB_BENCH_WORKSPACE_BYTES;
+}
+
+/* The ways in which a product is to be measured: as the library chooses, as forced, or every one there is. */
+static int list_ways(const struct tb_work *w, const struct options *o, struct tb_choice way[TB_CANDIDATES_MAX]) {
+  if (strcmp(o->tile, "each") == 0) {
+    struct tb_product product = tb_work_product(w);
+    return tb_select_candidates(&w->bench->kernels.device, &product, way);
   }
-  struct arena a = fill_arena(&bench->gpu, a_len, 1), b = fill_arena(&bench->gpu, b_len, 2);
-  w.a = a.gpu, w.b = b.gpu, w.c = tb_gpu_alloc(c_len * sizeof(float));
-  int all_right = 1, ratios = 0, each = strcmp(o->tile, "each") == 0;
-  double ratio[TB_SHAPES_MAX * TB_TILE_COUNT];
+  way[0] = w->choice;
+  if (strcmp(o->tile, "auto") == 0) return 1;
+  way[0] = tb_bench_parse_choice(o->tile);
+  bool thin = way[0].family == TB_FAMILY_THIN;
+  return thin ? is_thin(&w->shape) : way[0].splits == 1 || fits_workspace(&w->shape, &way[0]);
+}
+
+static int bench_speed(const struct tb_bench *bench, const struct options *o, FILE *csv) {
+  struct tb_work w;
+  int all_right = 1, ratios = 0;
+  double ratio[TB_SHAPES_MAX];
+  tb_work_open(&w, bench, o->shape, o->shapes, o->rotate_bytes);
   for (int i = 0; i < o->shapes; i++) {
     struct row r = {0};
-    plan(&w, o->shape[i], o->rotate_bytes);
-    w.tile = BY_CUBLAS;
+    double best_us = INFINITY;
+    tb_work_set(&w, o->shape[i]);
     if (bench->cublas) measure_peers(&w, &r, o->budget_s);
-    int one = tb_bench_tile(bench, w.shape.m, w.shape.n);
-    for (int t = 0; t < TB_TILE_COUNT; t++) {
-      if (each ? bench->kernels.blocks_per_sm[t] == 0 : t != one) continue;
-      w.tile = t;
-      int right = measure(&w, &a, &b, &r, o->budget_s);
+    struct tb_choice way[TB_CANDIDATES_MAX];
+    int ways = list_ways(&w, o, way);
+    for (int j = 0; j < ways; j++) {
+      w.choice = way[j];
+      int right = tb_work_check(&w, &r.error);
       all_right &= right;
       if (!right) continue;
-      print_row(bench->csv, &w, &r);
-      if (bench->cublas) ratio[ratios++] = fp32_peer_us(&r) / r.us;
+      r.us = tb_work_median_us(&w, o->budget_s);
+      print_row(csv, &w, &r);
+      best_us = fmin(best_us, r.us);
     }
+    if (bench->cublas && best_us < INFINITY) ratio[ratios++] = fp32_peer_us(&r) / best_us;
   }
   print_summary(ratio, ratios);
-  tb_gpu_free(a.gpu);
-  tb_gpu_free(b.gpu);
-  tb_gpu_free(w.c);
-  free(a.pool);
-  free(b.pool);
+  tb_work_close(&w);
   return all_right;
 }
 
-int tb_bench_tile(const struct tb_bench *bench, int m, int n) {
-  if (bench->forced >= 0) return bench->forced;
-  return tb_kernels_choose(bench->kernels.blocks_per_sm, bench->gpu.sm_count, m, n);
+struct tb_choice tb_bench_parse_choice(const char *text) {
+  size_t name_len = strcspn(text, "/");
+  int splits = text[name_len] ? atoi(text + name_len + 1) : 1;
+  struct tb_choice c = {.family = TB_FAMILY_THIN, .splits = splits, .unit_k = TB_SGEMM_GROUP_K};
+  if (splits == 1 && strcmp(text, "thin") == 0) return c;
+  for (c.tile = 0; splits >= 1 && c.tile < TB_TILE_COUNT; c.tile++) {
+    c.family = tb_tiles[c.tile].family;
+    if (strlen(tb_tiles[c.tile].name) == name_len && strncmp(tb_tiles[c.tile].name, text, name_len) == 0) return c;
+  }
+  return (struct tb_choice){.family = TB_FAMILY_NONE};
 }
 
 static _Noreturn void usage(void) {
-  fprintf(stderr,
-          "usage: kernels [--csv FILE] [--tile auto|each|NAME] [--short] [--shape NN:MxNxK]... [--budget SECONDS]\n"
-          "               [--rotate MIB] [--peers auto|none] [--accuracy N]\n");
+  fprintf(stderr, "usage: kernels [--csv FILE] [--tile auto|each|NAME[/SPLITS]] [--short] [--shape NN:MxNxK]... "
+                  "[--budget SECONDS]\n"
+                  "               [--rotate MIB] [--peers auto|none] [--accuracy N]\n");
   exit(2);
 }
 
@@ -263,24 +182,16 @@ static void parse(struct options *o, int argc, char **argv) {
   if (o->shapes == 0) o->shapes = tb_shapes(o->shape, o->short_list);
 }
 
-static int forced_tile(const char *name) {
-  for (int t = 0; t < TB_TILE_COUNT; t++) {
-    if (strcmp(tb_tiles[t].name, name) == 0) return t;
+static struct tb_choice forced_way(const char *text) {
+  struct tb_choice way = {.family = TB_FAMILY_NONE};
+  if (strcmp(text, "auto") && strcmp(text, "each")) {
+    way = tb_bench_parse_choice(text);
+    if (way.family == TB_FAMILY_NONE) {
+      fprintf(stderr, "kernels: no kernel is called %s\n", text);
+      exit(2);
+    }
   }
-  if (strcmp(name, "auto") && strcmp(name, "each")) {
-    fprintf(stderr, "kernels: no tile is called %s\n", name);
-    exit(2);
-  }
-  return -1;
-}
-
-static void open_cublas(struct tb_bench *bench, const char *peers) {
-  if (strcmp(peers, "none") == 0)
-    fprintf(stderr, "peer missing: cuBLAS, by --peers none\n");
-  else if (tb_nvidia_load()) {
-    TB_NV(cublasCreate_v2(&bench->cublas));
-    TB_NV(cublasSetStream_v2(bench->cublas, bench->gpu.stream));
-  }
+  return way;
 }
 
 static FILE *open_csv(const struct options *o) {
@@ -291,7 +202,7 @@ static FILE *open_csv(const struct options *o) {
     exit(EXIT_FAILURE);
   }
   fputs(o->accuracy ? "kind,n,k,who,max_err_u,mean_err_u,bias_u\n"
-                    : "precision,ta,tb,m,n,k,us,tflops,cublas_us,ratio,max_err_u,mean_err_u,bias_u,tile,"
+                    : "precision,ta,tb,m,n,k,us,tflops,cublas_us,ratio,max_err_u,mean_err_u,bias_u,tile,gb_s,"
                       "cublas_pedantic_us,cublas_default_us,cublas_tf32_us\n",
         f);
   return f;
@@ -300,19 +211,16 @@ static FILE *open_csv(const struct options *o) {
 int main(int argc, char **argv) {
   struct options o;
   parse(&o, argc, argv);
-  struct tb_bench bench = {.forced = forced_tile(o.tile)};
-  bench.gpu = tb_gpu_open(0);
-  tb_gpu_check(tb_kernels_load(&bench.kernels, &bench.module), "tb_kernels_load", __FILE__, __LINE__);
-  open_cublas(&bench, o.peers);
-  bench.csv = open_csv(&o);
+  struct tb_choice forced = forced_way(o.tile);
+  struct tb_bench bench;
+  tb_bench_open(&bench, o.peers);
+  FILE *csv = open_csv(&o);
   printf("%s, %d SMs\n", bench.gpu.name, bench.gpu.sm_count);
-  int all_right = o.accuracy ? tb_bench_accuracy(&bench, o.accuracy) : bench_speed(&bench, &o);
-  if (bench.csv && fclose(bench.csv)) {
+  int all_right = o.accuracy ? tb_bench_accuracy(&bench, o.accuracy, &forced, csv) : bench_speed(&bench, &o, csv);
+  if (csv && fclose(csv)) {
     perror(o.csv);
     return EXIT_FAILURE;
   }
-  if (bench.cublas) TB_NV(cublasDestroy_v2(bench.cublas));
-  TB_GPU(cuModuleUnload(bench.module));
-  tb_gpu_close(&bench.gpu);
+  tb_bench_close(&bench);
   return all_right ? EXIT_SUCCESS : EXIT_FAILURE;
 }

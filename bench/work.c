@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One product on rotating operands; see work.h. */
+#include "work.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const int tb_peer_math[TB_PEER_COUNT] = {TB_MATH_PEDANTIC, TB_MATH_DEFAULT, TB_MATH_TF32};
+const char *const tb_peer_name[TB_PEER_COUNT] = {"cuBLAS fp32 pedantic", "cuBLAS fp32", "cuBLAS tf32"};
+
+void tb_bench_open(struct tb_bench *bench, const char *peers) {
+  *bench = (struct tb_bench){.gpu = tb_gpu_open(0)};
+  tb_gpu_check(tb_kernels_load(&bench->kernels, bench->gpu.device, &bench->module), "tb_kernels_load", __FILE__,
+               __LINE__);
+  bench->workspace = tb_gpu_alloc(TB_BENCH_WORKSPACE_BYTES);
+  if (strcmp(peers, "none") == 0)
+    fprintf(stderr, "peer missing: cuBLAS, by --peers none\n");
+  else if (tb_nvidia_load()) {
+    TB_NV(cublasCreate_v2(&bench->cublas));
+    TB_NV(cublasSetStream_v2(bench->cublas, bench->gpu.stream));
+  }
+}
+
+void tb_bench_close(struct tb_bench *bench) {
+  if (bench->cublas) TB_NV(cublasDestroy_v2(bench->cublas));
+  tb_gpu_free(bench->workspace);
+  TB_GPU(cuModuleUnload(bench->module));
+  tb_gpu_close(&bench->gpu);
+}
+
+static size_t round_up(size_t x) { return (x + 63) / 64 * 64; /* every copy starts as aligned as the first */ }
+
+static void lay_out(struct tb_work *w, struct tb_shape s) {
+  w->shape = s;
+  w->a_step = round_up((size_t)s.m * (size_t)s.k);
+  w->b_step = round_up((size_t)s.k * (size_t)s.n);
+  w->c_step = round_up((size_t)s.m * (size_t)s.n);
+  size_t copy_bytes = sizeof(float) * (w->a_step + w->b_step + w->c_step);
+  w->copies = (long)(w->rotate_bytes / copy_bytes) + 1;
+}
+
+static struct tb_arena fill_arena(const struct tb_gpu *gpu, size_t len, unsigned seed) {
+  enum { POOL = 16777213 }; /* 64 MiB, and a prime, so that no row of a matrix repeats another */
+  struct tb_arena x = {tb_gpu_alloc(len * sizeof(float)), NULL, len < POOL ? len : POOL, len};
+  x.pool = tb_alloc(x.pool_len);
+  tb_data_fill(x.pool, x.pool_len, 1, TB_UNIFORM, TB_OPERAND_A, seed);
+  for (size_t at = 0; at < len; at += x.pool_len) {
+    size_t part = len - at < x.pool_len ? len - at : x.pool_len;
+    tb_gpu_upload(gpu, x.gpu + at * sizeof(float), x.pool, part * sizeof(float));
+  }
+  return x;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+void tb_work_open(struct tb_work *w, const struct tb_bench *bench, const struct tb_shape *shape, int shapes,
+                  size_t rotate_bytes) {
+  *w = (struct tb_work){.bench = bench, .rotate_bytes = rotate_bytes};
+  size_t a_len = 0, b_len = 0, c_len = 0;
+  for (int i = 0; i < shapes; i++) {
+    lay_out(w, shape[i]);
+    a_len = larger(a_len, w->a_step * (size_t)w->copies);
+    b_len = larger(b_len, w->b_step * (size_t)w->copies);
+    c_len = larger(c_len, w->c_step * (size_t)w->copies);
+  }
+  w->a = fill_arena(&bench->gpu, a_len, 1);
+  w->b = fill_arena(&bench->gpu, b_len, 2);
+  w->c = tb_gpu_alloc(c_len * sizeof(float));
+}
+
+void tb_work_close(struct tb_work *w) {
+  tb_gpu_free(w->a.gpu);
+  tb_gpu_free(w->b.gpu);
+  tb_gpu_free(w->c);
+  free(w->a.pool);
+  free(w->b.pool);
+}
+
+static struct tb_sgemm_args arguments(const struct tb_work *w, size_t copy) {
+  const struct tb_shape *s = &w->shape;
+  return (struct tb_sgemm_args){.a = (const float *)w->a.gpu + copy * w->a_step,
+                                .b = (const float *)w->b.gpu + copy * w->b_step,
+                                .d = (float *)w->c + copy * w->c_step,
+                                .lda = s->ta ? s->k : s->m,
+                                .ldb = s->tb ? s->n : s->k,
+                                .ldd = s->m,
+                                .m = s->m,
+                                .n = s->n,
+                                .k = s->k,
+                                .alpha = 1,
+                                .first = 1,
+                                .last = 1};
+}
+
+void tb_work_set(struct tb_work *w, struct tb_shape shape) {
+  lay_out(w, shape);
+  struct tb_sgemm_args args = arguments(w, 0);
+  w->by_cublas = false;
+  w->choice = tb_kernels_choose(&w->bench->kernels, shape.ta, shape.tb, &args, TB_BENCH_WORKSPACE_BYTES);
+}
+
+struct tb_product tb_work_product(const struct tb_work *w) {
+  struct tb_sgemm_args args = arguments(w, 0);
+  return (struct tb_product){.m = args.m,
+                             .n = args.n,
+                             .k = args.k,
+                             .transpose_a = w->shape.ta,
+                             .transpose_b = w->shape.tb,
+                             .vectors = tb_kernels_vectors(w->shape.ta, w->shape.tb, &args),
+                             .workspace_bytes = TB_BENCH_WORKSPACE_BYTES};
+}
+
+static void enqueue(void *ctx, long i) {
+  const struct tb_work *w = ctx;
+  const struct tb_shape *s = &w->shape;
+  const struct tb_bench *bench = w->bench;
+  struct tb_sgemm_args args = arguments(w, (size_t)(i % w->copies));
+  if (!w->by_cublas) {
+    tb_gpu_check(
+        tb_kernels_launch(&bench->kernels, &w->choice, s->ta, s->tb, &args, bench->workspace, bench->gpu.stream),
+        "tb_kernels_launch", __FILE__, __LINE__);
+  } else {
+    const float one = 1, zero = 0;
+    TB_NV(cublasSgemm_v2(bench->cublas, s->ta, s->tb, s->m, s->n, s->k, &one, args.a, (int)args.lda, args.b,
+                         (int)args.ldb, &zero, args.d, s->m));
+  }
+}
+
+static struct tb_error sample_error(struct tb_work *w) {
+  const struct tb_shape *s = &w->shape;
+  size_t row[TB_SAMPLE_MAX], col[TB_SAMPLE_MAX], m = (size_t)s->m;
+  int rows = tb_sample(m, 3, row), cols = tb_sample((size_t)s->n, 4, col);
+  float *column = tb_alloc(m), picked[TB_SAMPLE_MAX * TB_SAMPLE_MAX];
+  memset(column, 0xff, m * sizeof *column); /* NaN */
+  for (int j = 0; j < cols; j++)
+    tb_gpu_upload(&w->bench->gpu, w->c + col[j] * m * sizeof(float), column, m * sizeof(float));
+  enqueue(w, 0);
+  for (int j = 0; j < cols; j++) {
+    tb_gpu_download(&w->bench->gpu, column, w->c + col[j] * m * sizeof(float), m * sizeof(float));
+    for (int i = 0; i < rows; i++) picked[i + j * rows] = column[row[i]];
+  }
+  free(column);
+  struct tb_pool_view view_a = {w->a.pool, 0, w->a.pool_len, (size_t)(s->ta ? s->k : s->m), s->ta};
+  struct tb_pool_view view_b = {w->b.pool, 0, w->b.pool_len, (size_t)(s->tb ? s->n : s->k), s->tb};
+  return tb_sample_error(view_a, view_b, (size_t)s->k, row, rows, col, cols, picked);
+}
+
+bool tb_work_check(struct tb_work *w, struct tb_error *error) {
+  *error = sample_error(w);
+  double bound_u = tb_error_bound_u((size_t)w->shape.k);
+  if (error->max_u <= bound_u) return true;
+  char way[64] = "cuBLAS";
+  if (!w->by_cublas) tb_choice_describe(&w->choice, way, sizeof way);
+  fprintf(stderr, "WRONG RESULT: %s %c%c %dx%dx%d: error %g u, a right one has at most %g\n", way, "NT"[w->shape.ta],
+          "NT"[w->shape.tb], w -> shape.m, w->shape.n, w->shape.k, error->max_u, bound_u);
+  return false;
+}
+
+double tb_work_median_us(struct tb_work *w, double budget_s) {
+  return tb_gpu_median_us(&w->bench->gpu, enqueue, w, budget_s);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One product at a time on resident, rotating operands: launched, checked and timed, by one of our kernels or by
+ * cuBLAS. What kernels.c, accuracy.c, tune.c and ladder.c share. Not thread-safe. */
+#ifndef TB_BENCH_WORK_H
+#define TB_BENCH_WORK_H
+
+#include "data.h"
+#include "gpu.h"
+#include "kernels.h"
+#include "peers/nvidia.h"
+#include "shapes.h"
+
+/* cuBLAS's arithmetic, fp32 twice and TF32. */
+enum tb_peer { TB_PEER_PEDANTIC, TB_PEER_DEFAULT, TB_PEER_TF32, TB_PEER_COUNT };
+extern const int tb_peer_math[TB_PEER_COUNT];
+extern const char *const tb_peer_name[TB_PEER_COUNT];
+
+/* Device memory for the partial sums of a split k: as much as the library keeps for them. */
+enum { TB_BENCH_WORKSPACE_BYTES = 64 << 20 };
+
+struct tb_bench {
+  struct tb_gpu gpu;
+  CUmodule module;
+  struct tb_kernels kernels;
+  CUdeviceptr workspace;
+  tb_cublas_handle cublas; /* NULL: peer missing */
+};
+
+/* Opens GPU 0 with the production kernels, and cuBLAS where it is installed unless `peers` is "none". */
+void tb_bench_open(struct tb_bench *bench, const char *peers);
+void tb_bench_close(struct tb_bench *bench);
+
+/* A long device buffer filled with a shorter pool of random values, again and again. */
+struct tb_arena {
+  CUdeviceptr gpu;
+  float *pool;
+  size_t pool_len, len; /* floats */
+};
+
+struct tb_work {
+  const struct tb_bench *bench;
+  struct tb_arena a, b;
+  CUdeviceptr c;
+  size_t rotate_bytes;
+  /* The product at hand. */
+  struct tb_shape shape;
+  bool by_cublas;                /* in its current mode; else as chosen */
+  struct tb_choice choice;       /* by default the library's */
+  size_t a_step, b_step, c_step; /* floats between copies */
+  long copies;
+};
+
+/* Buffers for any of the shapes, `rotate_bytes` of copies of the operands and more; 0: one copy. */
+void tb_work_open(struct tb_work *work, const struct tb_bench *bench, const struct tb_shape *shape, int shapes,
+                  size_t rotate_bytes);
+void tb_work_close(struct tb_work *work);
+
+/* The product at hand is now this one, computed as the library chooses. */
+void tb_work_set(struct tb_work *work, struct tb_shape shape);
+struct tb_product tb_work_product(const struct tb_work *work);
+
+/* Compares a sample of one result, C poisoned before, with fp64. False: wrong, which stands on stderr. */
+bool tb_work_check(struct tb_work *work, struct tb_error *error);
+
+/* Median microseconds; see gpu.h. */
+double tb_work_median_us(struct tb_work *work, double budget_s);
+
+#endif
