@@ -213,7 +213,9 @@ int main(int argc, char **argv) {
   parse(&o, argc, argv);
   struct tb_choice forced = forced_way(o.tile);
   struct tb_bench bench;
-  tb_bench_open(&bench, o.peers);
+  bool peers = strcmp(o.peers, "none") != 0;
+  if (!peers) fprintf(stderr, "peer missing: cuBLAS, by --peers none\n");
+  tb_bench_open(&bench, peers);
   FILE *csv = open_csv(&o);
   printf("%s, %d SMs\n", bench.gpu.name, bench.gpu.sm_count);
   int all_right = o.accuracy ? tb_bench_accuracy(&bench, o.accuracy, &forced, csv) : bench_speed(&bench, &o, csv);

@@ -9,14 +9,12 @@
 const int tb_peer_math[TB_PEER_COUNT] = {TB_MATH_PEDANTIC, TB_MATH_DEFAULT, TB_MATH_TF32};
 const char *const tb_peer_name[TB_PEER_COUNT] = {"cuBLAS fp32 pedantic", "cuBLAS fp32", "cuBLAS tf32"};
 
-void tb_bench_open(struct tb_bench *bench, const char *peers) {
+void tb_bench_open(struct tb_bench *bench, bool cublas) {
   *bench = (struct tb_bench){.gpu = tb_gpu_open(0)};
   tb_gpu_check(tb_kernels_load(&bench->kernels, bench->gpu.device, &bench->module), "tb_kernels_load", __FILE__,
                __LINE__);
   bench->workspace = tb_gpu_alloc(TB_BENCH_WORKSPACE_BYTES);
-  if (strcmp(peers, "none") == 0)
-    fprintf(stderr, "peer missing: cuBLAS, by --peers none\n");
-  else if (tb_nvidia_load()) {
+  if (cublas && tb_nvidia_load()) {
     TB_NV(cublasCreate_v2(&bench->cublas));
     TB_NV(cublasSetStream_v2(bench->cublas, bench->gpu.stream));
   }

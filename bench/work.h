@@ -26,8 +26,8 @@ struct tb_bench {
   tb_cublas_handle cublas; /* NULL: peer missing */
 };
 
-/* Opens GPU 0 with the production kernels, and cuBLAS where it is installed unless `peers` is "none". */
-void tb_bench_open(struct tb_bench *bench, const char *peers);
+/* Opens GPU 0 with the production kernels; and cuBLAS, if wanted and installed. */
+void tb_bench_open(struct tb_bench *bench, bool cublas);
 void tb_bench_close(struct tb_bench *bench);
 
 /* A long device buffer filled with a shorter pool of random values, again and again. */
