@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs the teaching ladder (kernels/teaching) step by step: what each idea is worth on this GPU.
+ * Runs the teaching ladder (kernels/teaching) step by step, and after it the production kernels, from the smallest tile
+ * to the largest, and cuBLAS: what each idea is worth on this GPU.
  *
- *   ladder [--size M N K] [--reps N] [--fatbin FILE] [--csv FILE]
+ *   ladder [--size M N K] [--reps N] [--fatbin FILE] [--csv FILE] [--peers auto|none]
  *
  * For each step: floating-point operations per byte that it reads from global memory, TFLOP/s, share of the GPU's
- * nominal peak, and times the step before. A step that takes only multiples of its tile gets M, N and K rounded up to
- * them. Each result is compared with fp64 before it is timed; operands stay on the GPU and in the same place.
+ * nominal peak, and times the step before; in the CSV also the roofline, which is the peak or what the memory's nominal
+ * bandwidth would allow at that many operations per byte. A step that takes only multiples of its tile gets M, N and K
+ * rounded up to them. Each result is compared with fp64 before it is timed; operands stay on the GPU and in the same
+ * place.
  * Status 1: a wrong result or a failure; 77: no GPU.
  */
 #include "../kernels/teaching/ladder.h"
-#include "data.h"
-#include "gpu.h"
+#include "work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +26,7 @@
 
 struct options {
   int m, n, k, reps;
-  const char *fatbin, *csv;
+  const char *fatbin, *csv, *peers;
 };
 
 struct problem {
@@ -33,21 +35,26 @@ struct problem {
 
 /* Everything the steps share: operands large enough for the largest problem, on both sides. */
 struct bench {
-  struct tb_gpu gpu;
-  CUmodule module;
+  struct tb_bench production; /* and cuBLAS */
+  struct tb_gpu gpu;          /* production's */
+  CUmodule module;            /* the ladder's */
   CUevent begin, end;
   float *a, *b, *c; /* row-major, without padding */
   CUdeviceptr da, db, dc;
   double peak_tflops;
   int reps;
+  FILE *csv; /* NULL: none */
 };
 
 struct result {
+  const char *title, *name; /* for people; of the kernel */
+  struct problem problem;
+  double intensity; /* flop/byte; 0: nobody knows */
   double tflops, error_u, bound_u;
 };
 
 static _Noreturn void usage(void) {
-  fprintf(stderr, "usage: ladder [--size M N K] [--reps N] [--fatbin FILE] [--csv FILE]\n");
+  fprintf(stderr, "usage: ladder [--size M N K] [--reps N] [--fatbin FILE] [--csv FILE] [--peers auto|none]\n");
   exit(2);
 }
 
@@ -59,7 +66,7 @@ static int positive(const char *text) {
 }
 
 static struct options parse(int argc, char **argv) {
-  struct options o = {.m = 4096, .n = 4096, .k = 4096, .reps = 11, .fatbin = TB_LADDER_FATBIN};
+  struct options o = {.m = 4096, .n = 4096, .k = 4096, .reps = 11, .fatbin = TB_LADDER_FATBIN, .peers = "auto"};
   for (int i = 1; i < argc; i++) {
     /* argv[argc] is NULL, and each text is looked at before the next, so a missing value ends in usage(). */
     if (strcmp(argv[i], "--size") == 0) {
@@ -72,6 +79,9 @@ static struct options parse(int argc, char **argv) {
       o.fatbin = argv[++i];
     } else if (strcmp(argv[i], "--csv") == 0 && i + 1 < argc) {
       o.csv = argv[++i];
+    } else if (strcmp(argv[i], "--peers") == 0 && i + 1 < argc) {
+      o.peers = argv[++i];
+      if (strcmp(o.peers, "auto") && strcmp(o.peers, "none")) usage();
     } else {
       usage();
     }
@@ -87,20 +97,13 @@ static struct problem problem_for(const struct tb_ladder_step *s, const struct o
   return (struct problem){round_up(o->m, s->tile_m), round_up(o->n, s->tile_n), round_up(o->k, s->tile_k)};
 }
 
-/*
- * The peak that a data sheet would name for this clock: each fp32 core finishes one multiply-add a cycle. Cores per SM
- * as in the CUDA C++ Programming Guide, appendix on compute capabilities.
- */
-static double nominal_peak_tflops(const struct tb_gpu *gpu, int clock_khz) {
-  int cores = gpu->major == 7 || (gpu->major == 8 && gpu->minor == 0) ? 64 : 128;
-  return 2.0 * cores * gpu->sm_count * clock_khz * 1e3 / 1e12;
-}
-
 static struct bench open_bench(const struct options *o) {
-  struct bench b = {.gpu = tb_gpu_open(0), .reps = o->reps};
+  struct bench b = {.reps = o->reps};
+  tb_bench_open(&b.production, strcmp(o->peers, "none") != 0);
+  b.gpu = b.production.gpu;
   int clock_khz;
   TB_GPU(cuDeviceGetAttribute(&clock_khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, b.gpu.device));
-  b.peak_tflops = nominal_peak_tflops(&b.gpu, clock_khz);
+  b.peak_tflops = 2e-6 * b.production.kernels.device.fma_per_us * b.gpu.sm_count;
   b.module = tb_gpu_load(o->fatbin);
   TB_GPU(cuEventCreate(&b.begin, CU_EVENT_DEFAULT));
   TB_GPU(cuEventCreate(&b.end, CU_EVENT_DEFAULT));
@@ -135,7 +138,7 @@ static void close_bench(struct bench *b) {
   TB_GPU(cuEventDestroy(b->begin));
   TB_GPU(cuEventDestroy(b->end));
   TB_GPU(cuModuleUnload(b->module));
-  tb_gpu_close(&b->gpu);
+  tb_bench_close(&b->production);
   free(b->a);
   free(b->b);
   free(b->c);
@@ -197,7 +200,8 @@ static double median_ms(struct bench *b, const struct tb_ladder_step *s, CUfunct
 
 static struct result run_step(struct bench *b, const struct tb_ladder_step *s, struct problem p) {
   CUfunction f = tb_gpu_function(b->module, s->name);
-  struct result r = {.error_u = error_u(b, s, f, p), .bound_u = tb_error_bound_u((size_t)p.k)};
+  struct result r = {s->title, s->name, p, tb_ladder_intensity(s), 0, 0, tb_error_bound_u((size_t)p.k)};
+  r.error_u = error_u(b, s, f, p);
   r.tflops = 2.0 * p.m * p.n * p.k / median_ms(b, s, f, p) / 1e9;
   return r;
 }
@@ -209,48 +213,105 @@ static FILE *open_csv(const char *path) {
     perror(path);
     exit(EXIT_FAILURE);
   }
-  fprintf(csv, "step,kernel,m,n,k,flop_per_byte,tflops,share_of_nominal_peak,times_step_before,max_error_u,gpu\n");
+  fprintf(csv, "step,kernel,m,n,k,flop_per_byte,tflops,share_of_nominal_peak,times_step_before,max_error_u,gpu,"
+               "peak_tflops,roofline_tflops\n");
   return csv;
 }
 
+static void write_csv(const struct bench *b, const struct result *r, const char *before) {
+  const struct problem *p = &r->problem;
+  double roof = r->intensity * b->production.kernels.device.bytes_per_us * 1e-6;
+  fprintf(b->csv, "\"%s\",%s,%d,%d,%d,", r->title, r->name, p->m, p->n, p->k);
+  if (r->intensity > 0) fprintf(b->csv, "%g", r->intensity);
+  fprintf(b->csv, ",%g,%g,%s,%g,\"%s\",%g,", r->tflops, r->tflops / b->peak_tflops, before, r->error_u, b->gpu.name,
+          b->peak_tflops);
+  if (r->intensity > 0) fprintf(b->csv, "%g", fmin(roof, b->peak_tflops));
+  fprintf(b->csv, "\n");
+}
+
 /* One line of the table and of the CSV. Returns whether the result was right. */
-static int print_step(const struct bench *b, const struct tb_ladder_step *s, struct problem p, struct result r,
-                      double tflops_before, FILE *csv) {
-  int right = r.error_u <= r.bound_u;
-  double intensity = tb_ladder_intensity(s), share = r.tflops / b->peak_tflops, times = r.tflops / tflops_before;
-  char before[32] = "-";
-  if (tflops_before > 0) snprintf(before, sizeof before, "%.2f", times);
-  printf("%-30s %5dx%5dx%5d %10.2f %9.2f %8.1f%% %14s%s\n", s->title, p.m, p.n, p.k, intensity, r.tflops, 100 * share,
-         before, right ? "" : "  WRONG");
-  if (!right) printf("  %s: error %g, at most %g is right, in units of 2^-24 |A||B|\n", s->name, r.error_u, r.bound_u);
-  if (csv)
-    fprintf(csv, "\"%s\",%s,%d,%d,%d,%g,%g,%g,%s,%g,\"%s\"\n", s->title, s->name, p.m, p.n, p.k, intensity, r.tflops,
-            share, tflops_before > 0 ? before : "", r.error_u, b->gpu.name);
+static int print_step(const struct bench *b, const struct result *r, double tflops_before) {
+  int right = r->error_u <= r->bound_u;
+  char before[32] = "", intensity[32] = "";
+  if (tflops_before > 0) snprintf(before, sizeof before, "%.2f", r->tflops / tflops_before);
+  if (r->intensity > 0) snprintf(intensity, sizeof intensity, "%.2f", r->intensity);
+  printf("%-30s %5dx%5dx%5d %10s %9.2f %8.1f%% %14s%s\n", r->title, r->problem.m, r->problem.n, r->problem.k, intensity,
+         r->tflops, 100 * r->tflops / b->peak_tflops, before, right ? "" : "  WRONG");
+  if (!right)
+    printf("  %s: error %g, at most %g is right, in units of 2^-24 |A||B|\n", r->name, r->error_u, r->bound_u);
+  if (b->csv) write_csv(b, r, before);
+  fflush(stdout);
   return right;
 }
 
-int main(int argc, char **argv) {
-  struct options o = parse(argc, argv);
-  struct bench b = open_bench(&o);
-  FILE *csv = open_csv(o.csv);
-  printf("C = A B, row-major, operands on the GPU, median of %d launches\n\n", o.reps);
-  printf("%-30s %17s %10s %9s %9s %14s\n", "step", "m x n x k", "flop/byte", "TFLOP/s", "of peak", "x step before");
+/* The teaching kernels. *before: TFLOP/s of the last one. */
+static int run_ladder(struct bench *b, const struct options *o, double *before) {
   int all_right = 1;
-  double before = 0;
   for (int i = 0; i < TB_LADDER_STEPS; i++) {
     const struct tb_ladder_step *s = &tb_ladder[i];
-    struct problem p = problem_for(s, &o);
+    struct problem p = problem_for(s, o);
     if (!tb_ladder_takes(s, p.m, p.n, p.k)) {
       printf("%-30s %5dx%5dx%5d  its grid would be larger than CUDA allows; step 05 is for that\n", s->title, p.m, p.n,
              p.k);
       continue;
     }
-    struct result r = run_step(&b, s, p);
-    all_right &= print_step(&b, s, p, r, before, csv);
-    fflush(stdout);
-    before = r.tflops;
+    struct result r = run_step(b, s, p);
+    all_right &= print_step(b, &r, *before);
+    *before = r.tflops;
   }
-  if (csv && fclose(csv) != 0) {
+  return all_right;
+}
+
+/* The product at hand, by one of the production kernels or by cuBLAS. */
+static int run_work(const struct bench *b, struct tb_work *w, struct result r, double *before) {
+  const double budget_s = 0.05 * b->reps;
+  struct tb_error error;
+  r.bound_u = tb_error_bound_u((size_t)w->shape.k);
+  tb_work_check(w, &error);
+  r.error_u = error.max_u;
+  r.problem = (struct problem){w->shape.m, w->shape.n, w->shape.k};
+  r.tflops = 2e-6 * w->shape.m * w->shape.n * w->shape.k / tb_work_median_us(w, budget_s);
+  int right = print_step(b, &r, *before);
+  *before = r.tflops;
+  return right;
+}
+
+/* What the ladder leads to: the production kernels without a split of k, smallest tile first, and cuBLAS in fp32. */
+static int run_production(const struct bench *b, const struct options *o, double before) {
+  int all_right = 1;
+  struct tb_shape shape = {0, 0, o->m, o->n, o->k};
+  struct tb_work w;
+  tb_work_open(&w, &b->production, &shape, 1, 0);
+  tb_work_set(&w, shape);
+  for (int tile = TB_TILE_COUNT - 1; tile >= 0; tile--) {
+    const struct tb_tile *t = &tb_tiles[tile];
+    if (b->production.kernels.device.blocks_per_sm[tile] == 0) continue;
+    char title[48], name[48];
+    snprintf(title, sizeof title, "production %s", t->name);
+    snprintf(name, sizeof name, "tb_sgemm_%s", t->name);
+    w.choice = (struct tb_choice){t->family, tile, 1, TB_SGEMM_GROUP_K};
+    double intensity = 2.0 * t->block_m * t->block_n / (4.0 * (t->block_m + t->block_n)); /* as tb_ladder_intensity */
+    all_right &= run_work(b, &w, (struct result){.title = title, .name = name, .intensity = intensity}, &before);
+  }
+  w.by_cublas = true;
+  if (b->production.cublas) {
+    TB_NV(cublasSetMathMode(b->production.cublas, tb_peer_math[TB_PEER_PEDANTIC]));
+    all_right &= run_work(b, &w, (struct result){.title = "cuBLAS fp32", .name = "cublasSgemm"}, &before);
+  }
+  tb_work_close(&w);
+  return all_right;
+}
+
+int main(int argc, char **argv) {
+  struct options o = parse(argc, argv);
+  struct bench b = open_bench(&o);
+  b.csv = open_csv(o.csv);
+  printf("C = A B, operands on the GPU, median of %d launches or more; the teaching kernels row-major\n\n", o.reps);
+  printf("%-30s %17s %10s %9s %9s %14s\n", "step", "m x n x k", "flop/byte", "TFLOP/s", "of peak", "x step before");
+  double before = 0;
+  int all_right = run_ladder(&b, &o, &before);
+  all_right &= run_production(&b, &o, before);
+  if (b.csv && fclose(b.csv) != 0) {
     perror(o.csv);
     return EXIT_FAILURE;
   }

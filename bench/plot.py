@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draws whole-call TFLOP/s over n from the calls.csv of `bench/run calls`: bench/plot.py calls.csv calls.svg
+"""Draws what `bench/run` measured: bench/plot.py calls.csv calls.svg, or bench/plot.py ladder.csv ladder.svg
 
-Needs Matplotlib. Settings of one peer (NVBLAS's tiles, cuBLASXt's blocks) become one line, the best at each n.
+calls.csv: whole-call TFLOP/s over n. Settings of one peer (NVBLAS's tiles, cuBLASXt's blocks) become one line, the best
+at each n. ladder.csv: TFLOP/s by step, with the roofline and cuBLAS as lines. Needs Matplotlib.
 """
 
 import csv
@@ -36,12 +37,7 @@ def best_tflops(rows, prefix):
     return best
 
 
-def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    with open(sys.argv[1], newline="", encoding="utf-8") as f:
-        rows = list(csv.DictReader(f))
-    figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+def draw_calls(axes, rows):
     drawn = 0
     for prefix, legend, colour, marker in LINES:
         best = sorted(best_tflops(rows, prefix).items())
@@ -61,6 +57,43 @@ def main():
     axes.set_ylabel("TFLOP/s of the whole call")
     axes.grid(True, alpha=0.3)
     axes.legend()
+
+
+def draw_ladder(figure, axes, rows):
+    steps = [row for row in rows if row["kernel"] != "cublasSgemm"]
+    cublas = [float(row["tflops"]) for row in rows if row["kernel"] == "cublasSgemm"]
+    height = range(len(steps))
+    tflops = [float(row["tflops"]) for row in steps]
+    ours = [row["kernel"].startswith("tb_sgemm_") for row in steps]
+    axes.barh(height, tflops, color=["#0072b2" if production else "#56b4e9" for production in ours])
+    for y, value in zip(height, tflops):
+        axes.text(value + 0.5, y, f"{value:.1f}", va="center", fontsize=8)
+    # Each step's own roof, from the bytes that it asks of global memory; caches let the first steps through it.
+    roof = [float(row["roofline_tflops"]) for row in steps]
+    peak = float(rows[0]["peak_tflops"])
+    label = f"roofline: memory bandwidth times the step's flop/byte, at most the peak of {peak:.1f}"
+    axes.plot([r for r in roof for _ in range(2)], [y + half for y in height for half in (-0.5, 0.5)], color="#d55e00",
+              linewidth=1.2, label=label)
+    if cublas:
+        axes.axvline(cublas[0], color="#555555", linestyle="--", linewidth=1.2, label=f"cuBLAS fp32, {cublas[0]:.1f}")
+    axes.set_yticks(height, [row["step"] for row in steps], fontsize=8)
+    axes.set_ylim(len(steps) - 0.4, -0.6)  # the first step on top
+    axes.set_xlim(0, 1.08 * max([*roof, *tflops]))
+    axes.set_xlabel(f"TFLOP/s ({rows[0]['gpu']}, fp32, m n k about {steps[0]['m']} {steps[0]['n']} {steps[0]['k']})")
+    axes.grid(True, axis="x", alpha=0.3)
+    figure.legend(fontsize=8, loc="outside lower center")
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    with open(sys.argv[1], newline="", encoding="utf-8") as f:
+        rows = list(csv.DictReader(f))
+    figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+    if "roofline_tflops" in rows[0]:
+        draw_ladder(figure, axes, rows)
+    else:
+        draw_calls(axes, rows)
     figure.savefig(sys.argv[2], metadata={"Date": None})
 
 
