@@ -83,8 +83,8 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
 
 /* ---- what the selector is made of, for tests and for bench/tune ---- */
 
-/* No product has more candidates. */
-#define TB_CANDIDATES_MAX 128
+/* No product has more: for each tile k whole, and six times two splits of it; and the thin kernels. */
+#define TB_CANDIDATES_MAX (TB_TILE_COUNT * (1 + 2 * 6) + 1)
 
 /* Writes every candidate, in the order of preference among equals; returns how many. */
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *product,
