@@ -35,7 +35,7 @@ static double fp32_peer_us(const struct row *r) {
 }
 
 /* A product with a thin operand is limited by memory: its rate is the bytes of operands and result, each once. */
-static int is_thin(const struct tb_shape *s) { return s->m <= TB_THIN_SIDE_MAX || s->n <= TB_THIN_SIDE_MAX; }
+static int is_thin(const struct tb_shape *s) { return tb_thin_takes(s->m, s->n); }
 
 static double moved_bytes(const struct tb_shape *s) {
   return 4.0 * ((double)s->m * s->k + (double)s->k * s->n + (double)s->m * s->n);

@@ -11,8 +11,7 @@ const char *const tb_peer_name[TB_PEER_COUNT] = {"cuBLAS fp32 pedantic", "cuBLAS
 
 void tb_bench_open(struct tb_bench *bench, bool cublas) {
   *bench = (struct tb_bench){.gpu = tb_gpu_open(0)};
-  tb_gpu_check(tb_kernels_load(&bench->kernels, bench->gpu.device, &bench->module), "tb_kernels_load", __FILE__,
-               __LINE__);
+  tb_gpu_check(tb_kernels_load(&bench->kernels, bench->gpu.device), "tb_kernels_load", __FILE__, __LINE__);
   bench->workspace = tb_gpu_alloc(TB_BENCH_WORKSPACE_BYTES);
   if (cublas && tb_nvidia_load()) {
     TB_NV(cublasCreate_v2(&bench->cublas));
@@ -23,7 +22,7 @@ void tb_bench_open(struct tb_bench *bench, bool cublas) {
 void tb_bench_close(struct tb_bench *bench) {
   if (bench->cublas) TB_NV(cublasDestroy_v2(bench->cublas));
   tb_gpu_free(bench->workspace);
-  TB_GPU(cuModuleUnload(bench->module));
+  tb_kernels_unload(&bench->kernels);
   tb_gpu_close(&bench->gpu);
 }
 

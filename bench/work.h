@@ -20,7 +20,6 @@ enum { TB_BENCH_WORKSPACE_BYTES = 64 << 20 };
 
 struct tb_bench {
   struct tb_gpu gpu;
-  CUmodule module;
   struct tb_kernels kernels;
   CUdeviceptr workspace;
   tb_cublas_handle cublas; /* NULL: peer missing */

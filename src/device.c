@@ -53,7 +53,7 @@ static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
   TB_TRY(tb_cuda.cuDevicePrimaryCtxRetain(&d->context, d->handle));
   TB_TRY(tb_device_enter(d));
   *stage = TB_STATUS_no_module;
-  CUresult result = tb_kernels_load(&d->kernels, d->handle, &d->module);
+  CUresult result = tb_kernels_load(&d->kernels, d->handle);
   if (result == CUDA_SUCCESS) {
     *stage = TB_STATUS_no_memory;
     result = open_streams(d);
@@ -147,8 +147,7 @@ void tb_device_close(struct tb_device *d) {
   close_event(&d->uploaded);
   close_stream(&d->up);
   close_stream(&d->down);
-  if (d->module != NULL) tb_cuda.cuModuleUnload(d->module);
-  d->module = NULL;
+  tb_kernels_unload(&d->kernels);
   tb_pool_close(d->pool);
   d->pool = NULL;
   if (entered) tb_device_leave();

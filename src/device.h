@@ -35,7 +35,6 @@ struct tb_device {
   int sm_count, driver_version;
   CUdevice handle;
   CUcontext context;
-  CUmodule module;
   struct tb_kernels kernels;
   CUstream up, down, compute[TB_COMPUTE_STREAMS];
   struct tb_ring up_ring, down_ring;

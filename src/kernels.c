@@ -77,17 +77,27 @@ static CUresult look_at(struct tb_select_device *d, CUdevice device, bool *warp_
   return CUDA_SUCCESS;
 }
 
-CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device, CUmodule *module) {
+static CUresult load_modules(struct tb_kernels *kernels, CUdevice device, bool warp_specialised) {
+  TB_TRY(tb_cuda.cuModuleLoadData(&kernels->module, tb_sgemm_fatbin));
+  TB_TRY(load_functions(kernels, kernels->module, warp_specialised));
+  TB_TRY(tb_thin_load(&kernels->thin, device, &kernels->thin_module));
+  kernels->device.thin = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
   bool warp_specialised;
   *kernels = (struct tb_kernels){0};
   TB_TRY(look_at(&kernels->device, device, &warp_specialised));
-  TB_TRY(tb_cuda.cuModuleLoadData(module, tb_sgemm_fatbin));
-  CUresult result = load_functions(kernels, *module, warp_specialised);
-  if (result != CUDA_SUCCESS) {
-    tb_cuda.cuModuleUnload(*module);
-    *module = NULL;
-  }
+  CUresult result = load_modules(kernels, device, warp_specialised);
+  if (result != CUDA_SUCCESS) tb_kernels_unload(kernels);
   return result;
+}
+
+void tb_kernels_unload(struct tb_kernels *kernels) {
+  if (kernels->module != NULL) tb_cuda.cuModuleUnload(kernels->module);
+  if (kernels->thin_module != NULL) tb_cuda.cuModuleUnload(kernels->thin_module);
+  kernels->module = kernels->thin_module = NULL;
 }
 
 /* ---- choosing ---- */
@@ -131,25 +141,49 @@ static CUresult gather(const struct tb_kernels *kernels, struct tb_sgemm_args *a
   return CUDA_SUCCESS;
 }
 
+static CUresult launch_thin(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
+                            bool transpose_b, struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream) {
+  struct tb_thin_plan plan;
+  const int64_t room = choice->splits > 1 ? INT64_MAX : 0; /* when it was chosen, there was enough */
+  if (!tb_thin_plan_make(&plan, &kernels->thin.limits, transpose_a, transpose_b, args->m, args->n, args->k, room))
+    return CUDA_ERROR_INVALID_VALUE;
+  args->partials = plan.splits > 1 ? (float *)workspace : NULL;
+  args->unit_k = TB_SGEMM_GROUP_K;
+  TB_TRY(tb_thin_launch(&kernels->thin, &plan, transpose_a, transpose_b, args, stream));
+  return plan.splits > 1 ? gather(kernels, args, stream) : CUDA_SUCCESS;
+}
+
+static CUresult launch_tiles(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
+                             bool transpose_b, struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream) {
+  const struct tb_tile *t = &tb_tiles[choice->tile];
+  const struct tb_split split = tb_split_of(args->k, choice);
+  if (split.splits > 1) {
+    args->partials = (float *)workspace;
+    args->unit_k = choice->unit_k;
+    args->units_per_split = (int32_t)split.per_split;
+  }
+  int64_t blocks = tb_tile_count(t, args->m, args->n);
+  if (t->family == TB_FAMILY_WARP_SPECIALISED) /* a block computes one tile after another */
+    blocks = smaller(blocks, (int64_t)kernels->device.sm_count * kernels->device.blocks_per_sm[choice->tile]);
+  bool any = !tb_kernels_vectors(transpose_a, transpose_b, args);
+  CUfunction function = kernels->function[choice->tile][transpose_a][transpose_b][any];
+  void *parameters[] = {args};
+  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)blocks, (unsigned)split.splits, 1, (unsigned)t->threads, 1, 1,
+                                (unsigned)t->shared_bytes, stream, parameters, NULL));
+  return split.splits > 1 ? gather(kernels, args, stream) : CUDA_SUCCESS;
+}
+
 CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
                            bool transpose_b, const struct tb_sgemm_args *product, CUdeviceptr workspace,
                            CUstream stream) {
-  if (choice->family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  const struct tb_tile *t = &tb_tiles[choice->tile];
-  const struct tb_split split = tb_split_of(product->k, choice);
   struct tb_sgemm_args args = *product;
-  if (split.splits > 1) {
-    args.partials = (float *)workspace;
-    args.unit_k = choice->unit_k;
-    args.units_per_split = (int32_t)split.per_split;
+  switch (choice->family) {
+    case TB_FAMILY_THIN:
+      return launch_thin(kernels, choice, transpose_a, transpose_b, &args, workspace, stream);
+    case TB_FAMILY_TILE:
+    case TB_FAMILY_WARP_SPECIALISED:
+      return launch_tiles(kernels, choice, transpose_a, transpose_b, &args, workspace, stream);
+    default:
+      return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
-  int64_t blocks = tb_tile_count(t, args.m, args.n);
-  if (t->family == TB_FAMILY_WARP_SPECIALISED) /* a block computes one tile after another */
-    blocks = smaller(blocks, (int64_t)kernels->device.sm_count * kernels->device.blocks_per_sm[choice->tile]);
-  bool any = !tb_kernels_vectors(transpose_a, transpose_b, &args);
-  CUfunction function = kernels->function[choice->tile][transpose_a][transpose_b][any];
-  void *parameters[] = {&args};
-  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)blocks, (unsigned)split.splits, 1, (unsigned)t->threads, 1, 1,
-                                (unsigned)t->shared_bytes, stream, parameters, NULL));
-  return split.splits > 1 ? gather(kernels, &args, stream) : CUDA_SUCCESS;
 }

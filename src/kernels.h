@@ -6,15 +6,21 @@
 
 #include "cuda_driver.h"
 #include "select.h"
+#include "thin.h"
 
 struct tb_kernels {
   CUfunction function[TB_TILE_COUNT][2][2][2]; /* [tile][A transposed][B transposed][any alignment] */
   CUfunction gather;                           /* adds the sums of a split k */
+  struct tb_thin thin;
   struct tb_select_device device;
+  CUmodule module, thin_module;
 };
 
 /* Loads the kernels into the current context, which is one of `device`. Nothing is left behind on failure. */
-CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device, CUmodule *module);
+CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device);
+
+/* Nothing may be running. Does nothing after a load that failed. */
+void tb_kernels_unload(struct tb_kernels *kernels);
 
 /* Whether these operands may be copied 16 bytes at a time wherever they run along m or n. */
 bool tb_kernels_vectors(bool transpose_a, bool transpose_b, const struct tb_sgemm_args *args);

@@ -170,7 +170,7 @@ static CUresult compute(const struct tb_gemm *call, const struct tb_plan *plan, 
                         struct tb_outcome *outcome) {
   struct tb_choice choice = tb_pipeline_choose(&device, call, plan);
   if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  outcome->kernel = tb_tiles[choice.tile].name;
+  outcome->kernel = tb_choice_name(&choice);
   outcome->device = device.ordinal;
   CUresult result = tb_pipeline_run(&device, call, plan, &choice, timed, &progress);
   if (result == CUDA_SUCCESS && timed) {

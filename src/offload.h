@@ -22,7 +22,7 @@ struct tb_outcome {
   bool failed;                       /* the fallback computed all or some of C */
   bool committed;                    /* the GPU computed all or some of C */
   int device;                        /* CUDA's number */
-  const char *kernel;                /* name of the tile in registry.def */
+  const char *kernel;                /* name of the tile in registry.def, or "thin" */
   double bytes;                      /* moved over the link, both ways */
   double up_ms, compute_ms, down_ms; /* 0 unless `timed` was asked */
 };

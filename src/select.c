@@ -100,11 +100,18 @@ static int add_splits(const struct tb_select_device *device, const struct tb_pro
   return count;
 }
 
+/* How many parts of k are best thin_plan.c knows; here, whether there is room for the groups' sums. */
+static struct tb_choice thin_choice(const struct tb_product *p) {
+  struct tb_choice c = {TB_FAMILY_THIN, 0, 1, TB_SGEMM_GROUP_K};
+  int64_t groups = ceil_div(p->k, TB_SGEMM_GROUP_K);
+  if (groups * p->m * p->n * (int64_t)sizeof(float) <= p->workspace_bytes) c.splits = (int)groups;
+  return c;
+}
+
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *p,
                          struct tb_choice candidate[TB_CANDIDATES_MAX]) {
   int count = 0;
-  if (device->thin && (p->m <= TB_THIN_SIDE_MAX || p->n <= TB_THIN_SIDE_MAX))
-    candidate[count++] = (struct tb_choice){.family = TB_FAMILY_THIN, .splits = 1};
+  if (device->thin && tb_thin_takes(p->m, p->n)) candidate[count++] = thin_choice(p);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (device->blocks_per_sm[tile] == 0) continue;
     candidate[count++] = (struct tb_choice){tb_tiles[tile].family, tile, 1, TB_SGEMM_GROUP_K};
@@ -173,12 +180,14 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
   return best;
 }
 
+const char *tb_choice_name(const struct tb_choice *choice) {
+  if (choice->family == TB_FAMILY_NONE) return "none";
+  return choice->family == TB_FAMILY_THIN ? "thin" : tb_tiles[choice->tile].name;
+}
+
 void tb_choice_describe(const struct tb_choice *choice, char *text, size_t size) {
-  const char *name = choice->family == TB_FAMILY_NONE   ? "none"
-                     : choice->family == TB_FAMILY_THIN ? "thin"
-                                                        : tb_tiles[choice->tile].name;
-  if (choice->splits > 1)
-    snprintf(text, size, "%s/%d", name, choice->splits);
+  if (choice->splits > 1 && choice->family != TB_FAMILY_THIN)
+    snprintf(text, size, "%s/%d", tb_choice_name(choice), choice->splits);
   else
-    snprintf(text, size, "%s", name);
+    snprintf(text, size, "%s", tb_choice_name(choice));
 }

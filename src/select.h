@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sgemm_args.h"
+#include "thin_plan.h"
 
 /* The tiles in the registry's order: TB_TILE_128x128 and so on. */
 enum {
@@ -29,7 +29,7 @@ enum tb_family {
   TB_FAMILY_NONE,             /* the device runs none of our kernels */
   TB_FAMILY_TILE,             /* every device; a grid of one block a tile */
   TB_FAMILY_WARP_SPECIALISED, /* compute capability 9.0; a grid of as many blocks as the device holds */
-  TB_FAMILY_THIN              /* m or n up to TB_THIN_SIDE_MAX, limited by memory; has no tile and no splits */
+  TB_FAMILY_THIN              /* one short side, limited by memory (thin_plan.h); has no tile */
 };
 
 /* One row of kernels/registry.def. */
@@ -40,13 +40,10 @@ struct tb_tile {
 };
 extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
 
-/* Largest m or n that the thin kernels take. */
-#define TB_THIN_SIDE_MAX 8
-
 struct tb_choice {
   enum tb_family family;
   int tile;   /* index in tb_tiles */
-  int splits; /* parts of k that different blocks compute; 1: k is not split */
+  int splits; /* parts of k that different blocks compute; 1: k is not split. TB_FAMILY_THIN: at most so many */
   int unit_k; /* of a split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K */
 };
 
@@ -106,7 +103,10 @@ int64_t tb_partials_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choic
 /* Tiles of an m x n result. */
 int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n);
 
-/* "128x128", "128x128/4" with k split in four, "thin". */
+/* "128x128", "ws_128x128", "thin"; "none" for TB_FAMILY_NONE. */
+const char *tb_choice_name(const struct tb_choice *choice);
+
+/* The name, and with k split in four "128x128/4". */
 void tb_choice_describe(const struct tb_choice *choice, char *text, size_t size);
 
 #endif

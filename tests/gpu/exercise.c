@@ -151,17 +151,21 @@ static void fail(struct context *ctx, const struct problem *p, const struct way 
          p -> m, p -> n, p -> k, p -> scalar ? "scalar" : "vector", choice, way->choice.unit_k, way->parts, what);
 }
 
-/* The ways that one tile has for this k; returns how many. */
-static int list_ways(int tile, int k, struct way way[16]) {
-  enum { CHUNK = TB_SGEMM_CHUNK_K, GROUP = TB_SGEMM_GROUP_K };
-  static const int splits[][2] = {{1, GROUP}, {2, CHUNK}, {3, CHUNK}, {1000, CHUNK}, {2, GROUP}, {1000, GROUP}};
+enum { WAYS_MAX = 8 };
+
+/* The ways that one kernel has for this k; returns how many. The thin kernels know themselves how often to split. */
+static int list_ways(struct tb_choice kernel, int k, struct way way[WAYS_MAX]) {
+  enum { CHUNK = TB_SGEMM_CHUNK_K, GROUP = TB_SGEMM_GROUP_K, MANY = 1000 };
+  static const int splits[][2] = {{1, GROUP}, {2, GROUP}, {3, CHUNK}, {MANY, CHUNK}, {MANY, GROUP}};
+  const int kinds = kernel.family == TB_FAMILY_THIN ? 2 : sizeof splits / sizeof splits[0];
   int ways = 0;
-  for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++) {
-    struct tb_choice c = {tb_tiles[tile].family, tile, splits[s][0], splits[s][1]};
+  for (int s = 0; s < kinds; s++) {
+    struct tb_choice c = kernel;
+    c.splits = splits[s][0], c.unit_k = splits[s][1];
     if (c.splits > 1 && ceil_div(k, c.unit_k) < 2) continue;
     way[ways++] = (struct way){c, 1};
-    if (c.splits == 3 || c.splits == 1000) continue;
-    for (int parts = 2; parts <= 3 && parts <= ceil_div(k, GROUP); parts++) way[ways++] = (struct way){c, parts};
+    for (int parts = 2; parts <= 4 - c.splits && parts <= ceil_div(k, GROUP); parts++)
+      way[ways++] = (struct way){c, parts};
   }
   return ways;
 }
@@ -183,14 +187,20 @@ static void run_way(struct context *ctx, const struct problem *p, const struct w
   memcpy(*first, d->host, d->len * sizeof(float));
 }
 
-/* Every way that this k allows, on every tile. */
+/* Every way that this k allows, on every tile, and by the thin kernels if they take it. */
 static void run_ways(struct context *ctx, const struct problem *p, const struct matrix *a, const struct matrix *b,
                      struct matrix *d) {
   float *first = NULL;
-  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    if (ctx->kernels.device.blocks_per_sm[tile] == 0 || (p->only_tile >= 0 && p->only_tile != tile)) continue;
-    struct way way[16];
-    int ways = list_ways(tile, p->k, way);
+  for (int tile = 0; tile <= TB_TILE_COUNT; tile++) {
+    struct tb_choice kernel = {.family = TB_FAMILY_THIN};
+    if (tile < TB_TILE_COUNT) {
+      kernel = (struct tb_choice){.family = tb_tiles[tile].family, .tile = tile};
+      if (ctx->kernels.device.blocks_per_sm[tile] == 0 || (p->only_tile >= 0 && p->only_tile != tile)) continue;
+    } else if (!tb_thin_takes(p->m, p->n)) {
+      continue;
+    }
+    struct way way[WAYS_MAX];
+    int ways = list_ways(kernel, p->k, way);
     for (int w = 0; w < ways; w++) run_way(ctx, p, &way[w], a, b, d, &first);
   }
   free(first);
@@ -242,14 +252,13 @@ int main(int argc, char **argv) {
     return 2;
   }
   struct context ctx = {.gpu = tb_gpu_open(0)};
-  CUmodule module;
-  tb_gpu_check(tb_kernels_load(&ctx.kernels, ctx.gpu.device, &module), "tb_kernels_load", __FILE__, __LINE__);
+  tb_gpu_check(tb_kernels_load(&ctx.kernels, ctx.gpu.device), "tb_kernels_load", __FILE__, __LINE__);
   printf("%s\n", ctx.gpu.name);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (ctx.kernels.device.blocks_per_sm[tile] == 0) printf("tile %s: this GPU cannot run it\n", tb_tiles[tile].name);
     for (int variant = 0; variant < 4; variant++) run_shapes(&ctx, tile, variant >> 1, variant & 1, quick);
   }
-  TB_GPU(cuModuleUnload(module));
+  tb_kernels_unload(&ctx.kernels);
   tb_gpu_close(&ctx.gpu);
   printf("exercise: %ld problems in %ld ways, %ld failed\n", ctx.problems, ctx.ways, ctx.failures);
   return ctx.ways > 0 && ctx.failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

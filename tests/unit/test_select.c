@@ -120,8 +120,8 @@ static void thin_products(void **state) {
   assert_int_equal(chosen(&d, 4096, 1, 4096).family == TB_FAMILY_THIN, false); /* not there */
   d.thin = true;
   assert_int_equal(chosen(&d, 4096, 1, 4096).family, TB_FAMILY_THIN);
-  assert_int_equal(chosen(&d, TB_THIN_SIDE_MAX, 4096, 4096).family, TB_FAMILY_THIN);
-  assert_true(chosen(&d, 4096, TB_THIN_SIDE_MAX + 1, 4096).family != TB_FAMILY_THIN);
+  assert_int_equal(chosen(&d, TB_THIN_COLUMNS_MAX, 4096, 4096).family, TB_FAMILY_THIN);
+  assert_true(chosen(&d, 4096, TB_THIN_COLUMNS_MAX + 1, 4096).family != TB_FAMILY_THIN);
 }
 
 static int64_t random_size(uint64_t *rng) { return 1 + tst_random_below(rng, (int64_t)1 << tst_random_below(rng, 17)); }
@@ -145,7 +145,8 @@ static struct tb_select_device random_device(uint64_t *rng) {
 
 static void check_candidate(const struct tb_select_device *d, const struct tb_product *p, const struct tb_choice *c) {
   if (c->family == TB_FAMILY_THIN) {
-    assert_true(d->thin && (p->m <= TB_THIN_SIDE_MAX || p->n <= TB_THIN_SIDE_MAX));
+    assert_true(d->thin && tb_thin_takes(p->m, p->n));
+    assert_true(c->splits == 1 || tb_partials_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
     return;
   }
   assert_true(d->blocks_per_sm[c->tile] > 0 && tb_tiles[c->tile].family == c->family);

@@ -26,8 +26,8 @@
 #include "report.h"
 
 #define NUMBER "[0-9]+\\.[0-9]{3}"
-#define ON_GPU                                                                                                \
-  "-> gpu0 [0-9]+x[0-9]+ \\(TILEBLAS_ROUTE=gpu\\) up " NUMBER " ms compute " NUMBER " ms down " NUMBER " ms " \
+#define ON_GPU                                                                                             \
+  "-> gpu0 [a-z0-9_]+ \\(TILEBLAS_ROUTE=gpu\\) up " NUMBER " ms compute " NUMBER " ms down " NUMBER " ms " \
   "total " NUMBER " ms " NUMBER " TFLOP/s"
 #define ON_CPU(why) "-> cpu \\(" why "\\) total " NUMBER " ms " NUMBER " TFLOP/s"
 
