@@ -92,13 +92,13 @@ static void pieces_in_k(void **state) {
   (void)state;
   for (int variant = 0; variant < 18; variant += 5) {
     check_pieces(problem(variant, 60, 50, 2500), 400 << 10, 2);
-    check_pieces(problem(variant, 33, 65, 1111), 200 << 10, 5);
+    check_pieces(problem(variant, 33, 65, 2500), 300 << 10, 5);
   }
 }
 
 static void pieces_in_all_three(void **state) {
   (void)state;
-  for (int variant = 0; variant < 18; variant += 7) check_pieces(problem(variant, 150, 140, 600), 100 << 10, 2 * 2 * 3);
+  for (int variant = 0; variant < 18; variant += 7) check_pieces(problem(variant, 150, 140, 2100), 300 << 10, 2 * 2 * 3);
 }
 
 /* Tiles that share a panel, whose next chunk of k must not come up before both have used it. */
