@@ -3,7 +3,9 @@
  * Speed of the production kernels on resident data, beside cuBLAS in the same run, shape by shape.
  *
  *   kernels [--csv FILE] [--tile auto|each|NAME[/SPLITS]] [--short] [--shape NN:MxNxK]... [--budget SECONDS]
- *           [--rotate MIB] [--peers auto|none] [--accuracy N]
+ *           [--rotate MIB] [--pad N] [--peers auto|none] [--accuracy N]
+ *
+ * --pad N: leading dimensions are N longer than need be, for cuBLAS as well.
  *
  * Operands are random; each launch takes other copies of them, `rotate` MiB in all, so that the L2 cache starts cold.
  * Times are medians of CUDA-event times over batches (gpu.h). Each result is checked against fp64 on a sample of rows
@@ -20,7 +22,7 @@
 struct options {
   const char *csv, *tile, *peers;
   struct tb_shape shape[TB_SHAPES_MAX];
-  int shapes, short_list, accuracy;
+  int shapes, short_list, accuracy, pad;
   double budget_s;
   size_t rotate_bytes;
 };
@@ -112,7 +114,7 @@ static int bench_speed(const struct tb_bench *bench, const struct options *o, FI
   struct tb_work w;
   int all_right = 1, ratios = 0;
   double ratio[TB_SHAPES_MAX];
-  tb_work_open(&w, bench, o->shape, o->shapes, o->rotate_bytes);
+  tb_work_open(&w, bench, o->shape, o->shapes, o->rotate_bytes, o->pad);
   for (int i = 0; i < o->shapes; i++) {
     struct row r = {0};
     double best_us = INFINITY;
@@ -151,14 +153,14 @@ struct tb_choice tb_bench_parse_choice(const char *text) {
 static _Noreturn void usage(void) {
   fprintf(stderr, "usage: kernels [--csv FILE] [--tile auto|each|NAME[/SPLITS]] [--short] [--shape NN:MxNxK]... "
                   "[--budget SECONDS]\n"
-                  "               [--rotate MIB] [--peers auto|none] [--accuracy N]\n");
+                  "               [--rotate MIB] [--pad N] [--peers auto|none] [--accuracy N]\n");
   exit(2);
 }
 
 static void parse(struct options *o, int argc, char **argv) {
-  static const struct option option[] = {{"csv", 1, 0, 'c'},   {"tile", 1, 0, 't'},     {"short", 0, 0, 's'},
-                                         {"shape", 1, 0, 'S'}, {"budget", 1, 0, 'b'},   {"rotate", 1, 0, 'r'},
-                                         {"peers", 1, 0, 'p'}, {"accuracy", 1, 0, 'a'}, {0, 0, 0, 0}};
+  static const struct option option[] = {
+      {"csv", 1, 0, 'c'},    {"tile", 1, 0, 't'},  {"short", 0, 0, 's'},    {"shape", 1, 0, 'S'}, {"budget", 1, 0, 'b'},
+      {"rotate", 1, 0, 'r'}, {"peers", 1, 0, 'p'}, {"accuracy", 1, 0, 'a'}, {"pad", 1, 0, 'P'},   {0, 0, 0, 0}};
   *o = (struct options){.tile = "auto", .peers = "auto", .budget_s = 0.1, .rotate_bytes = (size_t)256 << 20};
   for (int c; (c = getopt_long(argc, argv, "", option, NULL)) != -1;) {
     if (c == 'c')
@@ -173,12 +175,14 @@ static void parse(struct options *o, int argc, char **argv) {
       o->rotate_bytes = (size_t)atol(optarg) << 20;
     else if (c == 'p')
       o->peers = optarg;
+    else if (c == 'P')
+      o->pad = atoi(optarg);
     else if (c == 'a')
       o->accuracy = atoi(optarg);
     else if (c != 'S' || o->shapes == TB_SHAPES_MAX || !tb_shape_parse(optarg, &o->shape[o->shapes++]))
       usage();
   }
-  if (optind != argc || (strcmp(o->peers, "auto") && strcmp(o->peers, "none"))) usage();
+  if (optind != argc || o->pad < 0 || (strcmp(o->peers, "auto") && strcmp(o->peers, "none"))) usage();
   if (o->shapes == 0) o->shapes = tb_shapes(o->shape, o->short_list);
 }
 

@@ -28,11 +28,15 @@ void tb_bench_close(struct tb_bench *bench) {
 
 static size_t round_up(size_t x) { return (x + 63) / 64 * 64; /* every copy starts as aligned as the first */ }
 
+static int lda(const struct tb_work *w) { return (w->shape.ta ? w->shape.k : w->shape.m) + w->pad; }
+static int ldb(const struct tb_work *w) { return (w->shape.tb ? w->shape.n : w->shape.k) + w->pad; }
+static int ldc(const struct tb_work *w) { return w->shape.m + w->pad; }
+
 static void lay_out(struct tb_work *w, struct tb_shape s) {
   w->shape = s;
-  w->a_step = round_up((size_t)s.m * (size_t)s.k);
-  w->b_step = round_up((size_t)s.k * (size_t)s.n);
-  w->c_step = round_up((size_t)s.m * (size_t)s.n);
+  w->a_step = round_up((size_t)lda(w) * (size_t)(s.ta ? s.m : s.k));
+  w->b_step = round_up((size_t)ldb(w) * (size_t)(s.tb ? s.k : s.n));
+  w->c_step = round_up((size_t)ldc(w) * (size_t)s.n);
   size_t copy_bytes = sizeof(float) * (w->a_step + w->b_step + w->c_step);
   w->copies = (long)(w->rotate_bytes / copy_bytes) + 1;
 }
@@ -52,8 +56,8 @@ static struct tb_arena fill_arena(const struct tb_gpu *gpu, size_t len, unsigned
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 void tb_work_open(struct tb_work *w, const struct tb_bench *bench, const struct tb_shape *shape, int shapes,
-                  size_t rotate_bytes) {
-  *w = (struct tb_work){.bench = bench, .rotate_bytes = rotate_bytes};
+                  size_t rotate_bytes, int pad) {
+  *w = (struct tb_work){.bench = bench, .rotate_bytes = rotate_bytes, .pad = pad};
   size_t a_len = 0, b_len = 0, c_len = 0;
   for (int i = 0; i < shapes; i++) {
     lay_out(w, shape[i]);
@@ -79,9 +83,9 @@ static struct tb_sgemm_args arguments(const struct tb_work *w, size_t copy) {
   return (struct tb_sgemm_args){.a = (const float *)w->a.gpu + copy * w->a_step,
                                 .b = (const float *)w->b.gpu + copy * w->b_step,
                                 .d = (float *)w->c + copy * w->c_step,
-                                .lda = s->ta ? s->k : s->m,
-                                .ldb = s->tb ? s->n : s->k,
-                                .ldd = s->m,
+                                .lda = lda(w),
+                                .ldb = ldb(w),
+                                .ldd = ldc(w),
                                 .m = s->m,
                                 .n = s->n,
                                 .k = s->k,
@@ -120,7 +124,7 @@ static void enqueue(void *ctx, long i) {
   } else {
     const float one = 1, zero = 0;
     TB_NV(cublasSgemm_v2(bench->cublas, s->ta, s->tb, s->m, s->n, s->k, &one, args.a, (int)args.lda, args.b,
-                         (int)args.ldb, &zero, args.d, s->m));
+                         (int)args.ldb, &zero, args.d, (int)args.ldd));
   }
 }
 
@@ -131,15 +135,15 @@ static struct tb_error sample_error(struct tb_work *w) {
   float *column = tb_alloc(m), picked[TB_SAMPLE_MAX * TB_SAMPLE_MAX];
   memset(column, 0xff, m * sizeof *column); /* NaN */
   for (int j = 0; j < cols; j++)
-    tb_gpu_upload(&w->bench->gpu, w->c + col[j] * m * sizeof(float), column, m * sizeof(float));
+    tb_gpu_upload(&w->bench->gpu, w->c + col[j] * (size_t)ldc(w) * sizeof(float), column, m * sizeof(float));
   enqueue(w, 0);
   for (int j = 0; j < cols; j++) {
-    tb_gpu_download(&w->bench->gpu, column, w->c + col[j] * m * sizeof(float), m * sizeof(float));
+    tb_gpu_download(&w->bench->gpu, column, w->c + col[j] * (size_t)ldc(w) * sizeof(float), m * sizeof(float));
     for (int i = 0; i < rows; i++) picked[i + j * rows] = column[row[i]];
   }
   free(column);
-  struct tb_pool_view view_a = {w->a.pool, 0, w->a.pool_len, (size_t)(s->ta ? s->k : s->m), s->ta};
-  struct tb_pool_view view_b = {w->b.pool, 0, w->b.pool_len, (size_t)(s->tb ? s->n : s->k), s->tb};
+  struct tb_pool_view view_a = {w->a.pool, 0, w->a.pool_len, (size_t)lda(w), s->ta};
+  struct tb_pool_view view_b = {w->b.pool, 0, w->b.pool_len, (size_t)ldb(w), s->tb};
   return tb_sample_error(view_a, view_b, (size_t)s->k, row, rows, col, cols, picked);
 }
 

@@ -41,6 +41,7 @@ struct tb_work {
   struct tb_arena a, b;
   CUdeviceptr c;
   size_t rotate_bytes;
+  int pad; /* elements by which leading dimensions are longer than need be */
   /* The product at hand. */
   struct tb_shape shape;
   bool by_cublas;                /* in its current mode; else as chosen */
@@ -51,7 +52,7 @@ struct tb_work {
 
 /* Buffers for any of the shapes, `rotate_bytes` of copies of the operands and more; 0: one copy. */
 void tb_work_open(struct tb_work *work, const struct tb_bench *bench, const struct tb_shape *shape, int shapes,
-                  size_t rotate_bytes);
+                  size_t rotate_bytes, int pad);
 void tb_work_close(struct tb_work *work);
 
 /* The product at hand is now this one, computed as the library chooses. */
