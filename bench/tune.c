@@ -43,10 +43,10 @@ static int add_shape(struct tb_shape *shape, int shapes, int m, int n, int k) {
   return shapes + 1;
 }
 
-/* Sides from a part of the smallest tile to many of the largest, and depths from half a chunk on; every fourth shape
- * has odd sides, which cannot be copied as vectors. */
+/* Sides from a vector's and a part of the smallest tile's to many of the largest, and depths from half a chunk on;
+ * every fourth shape has odd sides, which cannot be copied as vectors. */
 static int grid(struct tb_shape shape[TB_SHAPES_MAX]) {
-  static const int side[] = {32, 100, 200, 400, 800, 1600, 3200, 6400}, depth[] = {64, 300, 1200, 5000, 20000};
+  static const int side[] = {1, 8, 32, 100, 200, 400, 800, 1600, 3200, 6400}, depth[] = {64, 300, 1200, 5000, 20000};
   enum { SIDES = sizeof side / sizeof side[0], DEPTHS = sizeof depth / sizeof depth[0] };
   int shapes = 0;
   for (int i = 0; i < SIDES; i++)

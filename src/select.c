@@ -111,11 +111,12 @@ static struct tb_choice thin_choice(const struct tb_product *p) {
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *p,
                          struct tb_choice candidate[TB_CANDIDATES_MAX]) {
   int count = 0;
-  if (device->thin && tb_thin_takes(p->m, p->n)) candidate[count++] = thin_choice(p);
+  const bool thin = device->thin && tb_thin_takes(p->m, p->n);
+  if (thin) candidate[count++] = thin_choice(p);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (device->blocks_per_sm[tile] == 0) continue;
     candidate[count++] = (struct tb_choice){tb_tiles[tile].family, tile, 1, TB_SGEMM_GROUP_K};
-    count += add_splits(device, p, tile, candidate + count);
+    if (!thin) count += add_splits(device, p, tile, candidate + count);
   }
   return count;
 }
