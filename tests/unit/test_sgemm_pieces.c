@@ -98,7 +98,8 @@ static void pieces_in_k(void **state) {
 
 static void pieces_in_all_three(void **state) {
   (void)state;
-  for (int variant = 0; variant < 18; variant += 7) check_pieces(problem(variant, 150, 140, 2100), 300 << 10, 2 * 2 * 3);
+  for (int variant = 0; variant < 18; variant += 7)
+    check_pieces(problem(variant, 150, 140, 2100), 300 << 10, 2 * 2 * 3);
 }
 
 /* Tiles that share a panel, whose next chunk of k must not come up before both have used it. */
