@@ -23,8 +23,8 @@ bool tb_in_fallback(void);
 
 /*
  * The call exactly as the program made it, valid or not; an invalid one is reported by that BLAS as the program
- * expects. (A valid one with alpha = 0 or k = 0 goes on with both zero, so that no BLAS looks at A and B.) `valid` is false for arguments known to be refused: an error handler may then leave by longjmp, so no state
- * is kept.
+ * expects. (A valid one with alpha = 0 or k = 0 goes on with both zero, so that no BLAS looks at A and B.) `valid` is
+ * false for arguments known to be refused: an error handler may then leave by longjmp, so no state is kept.
  */
 void tb_fallback_cblas(enum tb_symbol symbol, bool valid, int layout, int transa, int transb, int64_t m, int64_t n,
                        int64_t k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
