@@ -17,6 +17,8 @@
 #ifndef TB_PTX_CUH
 #define TB_PTX_CUH
 
+#include <stdint.h>
+
 #include "device.cuh"
 
 #if defined(TB_ON_CPU)
@@ -76,6 +78,65 @@ __device__ __forceinline__ float load_once(const float *p) {
   return word;
 #endif
 }
+
+#if defined(TB_ON_CPU)
+
+__device__ __forceinline__ void barrier_init(uint64_t *b, unsigned arrivals) { tb_cpu_mbarrier_init(b, arrivals); }
+__device__ __forceinline__ void barrier_arrive(uint64_t *b) { tb_cpu_mbarrier_arrive(b); }
+__device__ __forceinline__ void barrier_arrive_behind_copies(uint64_t *b) { tb_cpu_mbarrier_arrive_behind_copies(b); }
+__device__ __forceinline__ void barrier_wait(uint64_t *b, unsigned parity) { tb_cpu_mbarrier_wait(b, parity); }
+__device__ __forceinline__ void barrier_wait_long(uint64_t *b, unsigned parity) { tb_cpu_mbarrier_wait(b, parity); }
+template <int N> __device__ __forceinline__ void registers_give() {}
+template <int N> __device__ __forceinline__ void registers_take() {}
+
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ unsigned shared_address(const void *p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+__device__ __forceinline__ void barrier_init(uint64_t *b, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint64_t *b) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive_behind_copies(uint64_t *b) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint64_t *b, unsigned parity) {
+  unsigned ended;
+  do {
+    asm volatile("{ .reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p; }"
+                 : "=r"(ended)
+                 : "r"(shared_address(b)), "r"(parity)
+                 : "memory");
+  } while (!ended);
+}
+__device__ __forceinline__ void barrier_wait_long(uint64_t *b, unsigned parity) {
+  for (;;) {
+    unsigned ended;
+    asm volatile("{ .reg .pred p;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p; }"
+                 : "=r"(ended)
+                 : "r"(shared_address(b)), "r"(parity)
+                 : "memory");
+    if (ended) return;
+    __nanosleep(256); /* a quarter of the time that a step of a ring of several takes */
+  }
+}
+template <int N> __device__ __forceinline__ void registers_give() {
+  static_assert(N % 8 == 0 && N >= 24 && N <= 256, "what setmaxnreg takes");
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> __device__ __forceinline__ void registers_take() {
+  static_assert(N % 8 == 0 && N >= 24 && N <= 256, "what setmaxnreg takes");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+#endif
 
 /* The same value, of which the compiler knows nothing: what depends on it is computed here and not, say, ahead of a
  * loop where it would occupy registers throughout. */

@@ -13,15 +13,13 @@
  *   multiply  this k's outer product into the accumulators
  *   advance   (last k of a step) wait for the next step's copies, one barrier, next stage
  *
- *                    block_n               A thread keeps thread_m x thread_n accumulators, in groups of 4 x 4 spread
- *              +------------------+        over the tile, so that the threads of a warp read neighbouring float4s:
- *      block_k |     B panel      |
- *              +------------------+          rows    of group g: g * block_m / groups_m + 4 * thread row    + 0..3
- *     block_k                                columns of group g: g * block_n / groups_n + 4 * thread column + 0..3
- *      +----+  +------------------+
- *      |    |  |                  |        Every k costs a thread one float4 a group and thread_m * thread_n FMAs:
- *      | A  |  |   tile of D      | block_m   with 8 x 8, 4 loads for 64 FMAs.
- *      |    |  |                  |
+ *                    block_n
+ *              +------------------+
+ *      block_k |     B panel      |        Every k costs a thread one float4 a group of its accumulators and
+ *              +------------------+        thread_m * thread_n FMAs: with 8 x 8, 4 loads for 64 FMAs.
+ *     block_k
+ *      +----+  +------------------+        sgemm_parts.cuh says which rows and columns a thread has.
+ *      | A  |  |   tile of D      | block_m
  *      +----+  +------------------+
  *
  * Transposes are index math: a panel element is (side, k), with side = row of op(A) or column of op(B), and memory runs
@@ -35,23 +33,16 @@
  * k and column < n, a store of D row < m and column < n. Beyond the last k the stage gets zeros, which add nothing to a
  * sum; beyond the last row or column it keeps what it held, which reaches only sums that are never stored.
  */
-#include "ptx.cuh"
-#include "sgemm_args.h"
+#include "sgemm_parts.cuh"
 
 namespace {
 
-/* Words that one vector access moves. */
-constexpr int kVector = 4;
 /* Words by which a stage's row is longer than its tile. */
 constexpr int kPad = TB_SGEMM_PAD;
 /* Words along k that neighbouring lanes copy together, where memory runs along k. */
 constexpr int kLanesK = 4;
-/* Chunks of a group. */
-constexpr int kGroupChunks = TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K;
 /* Threads that an SM is to hold: 128 registers each, and enough warps to hide each other's waits. */
 constexpr int kThreadsPerSm = 512;
-/* Tile columns that are computed together, so that the L2 still holds their panels of B for the next tile row. */
-constexpr int kGroupColumns = 8;
 
 template <int BM, int BN, int BK, int Stages, int TM, int TN> struct Geometry {
   static constexpr int block_m = BM, block_n = BN, block_k = BK, stages = Stages, thread_m = TM, thread_n = TN;
@@ -68,21 +59,7 @@ template <int BM, int BN, int BK, int Stages, int TM, int TN> struct Geometry {
                 "the host asks for what is used");
 };
 
-__device__ __forceinline__ float4 read4(const float *p) { return *reinterpret_cast<const float4 *>(p); }
-
-__device__ __forceinline__ void write4(float *p, float4 v) { *reinterpret_cast<float4 *>(p) = v; }
-
-__device__ __forceinline__ bool takes_vectors(const float *p, int64_t ld) {
-  return reinterpret_cast<uintptr_t>(p) % sizeof(float4) == 0 && ld % kVector == 0;
-}
-
-__device__ __forceinline__ int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
-
 /* ---- load: one operand's panels, global memory -> shared memory ---- */
-
-/* How a panel's memory runs, and what one copy moves: four words of a side's run, one word of it, or one word of k's
- * run. */
-enum Run { kAlongSideVectors, kAlongSide, kAlongK };
 
 /*
  * The panels of one operand for one block: Side x BlockK words a step, in `passes` passes of all the block's threads.
@@ -148,164 +125,7 @@ public:
   }
 };
 
-/* ---- fragment and multiply: one k, shared memory -> registers ---- */
-
-/* One thread's words of a stage's row: Groups float4s, `Side / Groups` words apart. */
-template <int Groups, int Side>
-__device__ __forceinline__ void read_fragment(float (&fragment)[Groups * kVector], const float *row) {
-#pragma unroll
-  for (int g = 0; g < Groups; g++) {
-    float4 v = read4(row + g * (Side / Groups));
-    fragment[g * kVector + 0] = v.x;
-    fragment[g * kVector + 1] = v.y;
-    fragment[g * kVector + 2] = v.z;
-    fragment[g * kVector + 3] = v.w;
-  }
-}
-
-/*
- * Where a thread's groups start within the tile. Lanes: bits 1 to 3 count along m, bits 0 and 4 along n. Neighbours by
- * bit 0 read the same float4 of A, neighbours by bit 1 the same of B; such pairs let the shared memory serve a
- * half-warp at once.
- */
-template <class G> struct Lanes {
-  static constexpr int warps_m = G::threads_m / 8;
-  static __device__ __forceinline__ int row(int thread) {
-    return (thread / 32 % warps_m * 8 + thread / 2 % 8) * kVector;
-  }
-  static __device__ __forceinline__ int column(int thread) {
-    return (thread / 32 / warps_m * 4 + thread % 2 + thread / 16 % 2 * 2) * kVector;
-  }
-};
-
-/*
- * One thread's accumulators, and its part of the group's sums in shared memory: float4s, neighbouring threads' side by
- * side. A float4 holds two pairs of rows, each exchanged: float4s are loaded into four registers from a multiple of
- * four on, so an accumulator's register gets the other parity than that of its word of A, and an FMA does not ask one
- * of the register file's two banks for both.
- */
-template <class G> struct Accumulators {
-  float sum[G::thread_n][G::thread_m];
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int j = 0; j < G::thread_n; j++)
-#pragma unroll
-      for (int i = 0; i < G::thread_m; i++) sum[j][i] = 0;
-  }
-
-  /* Adds this chunk's sums to those of the group's chunks before it. */
-  __device__ __forceinline__ void add(const float *group_sums) {
-    float *const flat = &sum[0][0];
-#pragma unroll
-    for (int at = 0; at < G::thread_m * G::thread_n; at += kVector) {
-      float4 before = read4(group_sums + at * G::threads + kVector * threadIdx.x);
-      flat[at + 1] = before.x + flat[at + 1], flat[at + 0] = before.y + flat[at + 0];
-      flat[at + 3] = before.z + flat[at + 3], flat[at + 2] = before.w + flat[at + 2];
-    }
-  }
-  __device__ __forceinline__ void keep(float *group_sums) const {
-    const float *const flat = &sum[0][0];
-#pragma unroll
-    for (int at = 0; at < G::thread_m * G::thread_n; at += kVector)
-      write4(group_sums + at * G::threads + kVector * threadIdx.x,
-             make_float4(flat[at + 1], flat[at + 0], flat[at + 3], flat[at + 2]));
-  }
-
-  /*
-   * The outer product of a k's two fragments, forth and back along the rows: each FMA then shares a word with the one
-   * before, and reads two from the register file, whose two banks give one each, instead of three.
-   */
-  __device__ __forceinline__ void multiply(const float (&a)[G::thread_m], const float (&b)[G::thread_n]) {
-#pragma unroll
-    for (int j = 0; j < G::thread_n; j++) {
-#pragma unroll
-      for (int step = 0; step < G::thread_m; step++) {
-        const int i = j % 2 == 0 ? step : G::thread_m - 1 - step;
-        sum[j][i] = fmaf(a[i], b[j], sum[j][i]);
-      }
-    }
-  }
-};
-
-/* ---- store: a chunk's sums, registers -> D or the partial sums ---- */
-
-/* Four words of a column: d = scale * (d + s), or without d when `add` is not set. `there` of them exist. */
-__device__ __forceinline__ void store_run(float *d, const float *s, int64_t there, bool vectors, bool add,
-                                          float scale) {
-  float v[kVector];
-  const bool whole = vectors && there >= kVector;
-  if (add && whole) {
-    float4 before = read4(d);
-    v[0] = before.x + s[0], v[1] = before.y + s[1], v[2] = before.z + s[2], v[3] = before.w + s[3];
-  } else {
-#pragma unroll
-    for (int w = 0; w < kVector; w++) v[w] = add && w < there ? d[w] + s[w] : s[w];
-  }
-#pragma unroll
-  for (int w = 0; w < kVector; w++) v[w] *= scale;
-  if (whole) {
-    write4(d, make_float4(v[0], v[1], v[2], v[3]));
-  } else {
-#pragma unroll
-    for (int w = 0; w < kVector; w++)
-      if (w < there) d[w] = v[w];
-  }
-}
-
-/* The accumulators of the tile at (row, column) to a matrix with m x n elements. */
-template <class G>
-__device__ __forceinline__ void store(const Accumulators<G> &accumulators, float *d, int64_t ld, int64_t m, int64_t n,
-                                      int row, int column, bool add, float scale) {
-  const bool vectors = takes_vectors(d, ld);
-  const int thread = opaque(static_cast<int>(threadIdx.x));
-  const int64_t first = row + Lanes<G>::row(thread), first_column = column + Lanes<G>::column(thread);
-#pragma unroll
-  for (int j = 0; j < G::thread_n; j++) {
-    const int64_t at = first_column + j / kVector * (G::block_n / G::groups_n) + j % kVector;
-    if (at >= n) continue;
-#pragma unroll
-    for (int g = 0; g < G::groups_m; g++) {
-      const int64_t run = first + g * (G::block_m / G::groups_m);
-      store_run(d + run + at * ld, &accumulators.sum[j][g * kVector], m - run, vectors, add, scale);
-    }
-  }
-}
-
 /* ---- a block ---- */
-
-/* First row and first column of this block's tile: down the rows of kGroupColumns tile columns, then on to the next
- * columns. */
-template <class G>
-__device__ __forceinline__ void locate(const tb_sgemm_args &args, unsigned block, int &row, int &column) {
-  const unsigned down = static_cast<unsigned>((args.m + G::block_m - 1) / G::block_m);
-  const unsigned across = static_cast<unsigned>((args.n + G::block_n - 1) / G::block_n);
-  const unsigned first = block / (kGroupColumns * down) * kGroupColumns, within = block % (kGroupColumns * down);
-  const unsigned width = across - first < kGroupColumns ? across - first : kGroupColumns;
-  row = static_cast<int>(within / width * G::block_m);
-  column = static_cast<int>((first + within % width) * G::block_n);
-}
-
-/* A chunk is summed: the next of the group's sums, and at the group's end the next of D's, or a partial sum. `chunk` is
- * counted from the start of k; with `at_end`, none follows. */
-template <class G>
-__device__ __forceinline__ void finish_chunk(Accumulators<G> &accumulators, float *group_sums,
-                                             const tb_sgemm_args &args, int chunk, bool at_end) {
-  const bool split = args.partials != nullptr, by_chunk = split && args.unit_k == TB_SGEMM_CHUNK_K;
-  if (!by_chunk) {
-    if (chunk % kGroupChunks > 0) accumulators.add(group_sums);
-    if (chunk % kGroupChunks < kGroupChunks - 1 && !at_end) {
-      accumulators.keep(group_sums);
-      return;
-    }
-  }
-  const int unit = by_chunk ? chunk : chunk / kGroupChunks;
-  int row, column;
-  locate<G>(args, opaque(static_cast<int>(blockIdx.x)), row, column); /* anew: registers are dearer than this */
-  float *d = split ? args.partials + unit * (args.m * args.n) : args.d;
-  const bool add = !split && (unit > 0 || !args.first);
-  const float scale = !split && at_end && args.last ? args.alpha : 1.0f;
-  store(accumulators, d, split ? args.m : args.ldd, args.m, args.n, row, column, add, scale);
-}
 
 /* The tile at (row, column). */
 template <class G, Run RunA, Run RunB, bool Inside>
@@ -366,7 +186,7 @@ __device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row,
         accumulators.multiply(fa[k % 2], fb[k % 2]);
       }
     }
-    finish_chunk(accumulators, group_sums, args, chunk, k_todo <= TB_SGEMM_CHUNK_K);
+    finish_chunk(accumulators, group_sums, args, blockIdx.x, chunk, k_todo <= TB_SGEMM_CHUNK_K);
   }
 }
 
@@ -411,4 +231,6 @@ extern "C" __global__ void __launch_bounds__(256) tb_sgemm_gather(const tb_sgemm
   TB_SGEMM_KERNEL(name, nn_any, kAlongSide, kAlongK, bm, bn, bk, stages, rows, columns)              \
   TB_SGEMM_KERNEL(name, nt_any, kAlongSide, kAlongSide, bm, bn, bk, stages, rows, columns)           \
   TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, bm, bn, bk, stages, rows, columns)
+#define TB_SGEMM_WARP_SPECIALISED(...)
 #include "registry.def"
+#undef TB_SGEMM_WARP_SPECIALISED

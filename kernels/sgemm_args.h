@@ -7,10 +7,10 @@
  * A is m x k after op, B is k x n after op, D is m x n. Leading dimensions are in elements. Nothing outside the stated
  * shapes is read or written; A, B and D must not overlap. beta is not here: the host adds beta * C when it commits.
  *
- * Order of summation, the same for every kernel, tile and split: a chunk is TB_SGEMM_CHUNK_K products, one chain of FMAs
- * that starts at zero, k ascending; the chunks of TB_SGEMM_GROUP_K are added in order, which gives the group's sum; the
- * groups' sums are added in order; alpha multiplies last. All chains are short, and so are the errors: with N products of
- * either sign the variance is about N (128 + 8 + N / 1024) / 2 roundings, where one chain has N N / 2.
+ * Order of summation, the same for every kernel, tile and split: a chunk is TB_SGEMM_CHUNK_K products, one chain of
+ * FMAs that starts at zero, k ascending; the chunks of TB_SGEMM_GROUP_K are added in order, which gives the group's
+ * sum; the groups' sums are added in order; alpha multiplies last. All chains are short, and so are the errors: with N
+ * products of either sign the variance is about N (128 + 8 + N / 1024) / 2 roundings, where one chain has N N / 2.
  */
 #ifndef TB_SGEMM_ARGS_H
 #define TB_SGEMM_ARGS_H
@@ -23,12 +23,14 @@ struct tb_sgemm_args {
   float *d;
   int64_t lda, ldb, ldd; /* elements between stored columns */
   int64_t m, n, k;       /* each from 1 to 2^31 - 1024 */
-  float *partials;     /* split k: room for ceil(k / unit_k) sums of m x n, dense; tb_sgemm_gather adds them. Else NULL */
-  int32_t unit_k;      /* split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K: the products in one sum of `partials` */
+  float *partials; /* split k: room for ceil(k / unit_k) sums of m x n, dense; tb_sgemm_gather adds them. Else NULL */
+  int32_t unit_k;  /* split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K: the products in one sum of `partials` */
   int32_t units_per_split; /* split k: how many of them one block computes; blockIdx.y counts the splits */
-  float alpha;              /* applied by the launch with `last` set */
-  int32_t first;  /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
-  int32_t last;   /* 1: multiply by alpha when storing; 0: store the bare sums */
+  float alpha;             /* applied by the launch with `last` set */
+  int32_t first; /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
+  int32_t last;  /* 1: multiply by alpha when storing; 0: store the bare sums */
+  int32_t transpose_a; /* for the kernels that serve all four products; the others' names say it */
+  int32_t transpose_b;
   int32_t padded; /* for the launcher: m and n may be read up to the next multiple of four, into what stands there */
 };
 
@@ -42,5 +44,12 @@ struct tb_sgemm_args {
 /* Dynamic shared memory of a kernel, in bytes: the stages of both panels, and the sums of a group. */
 #define TB_SGEMM_SHARED_BYTES(block_m, block_n, block_k, stages) \
   (4 * ((stages) * (block_k) * ((block_m) + (block_n) + 2 * TB_SGEMM_PAD) + (block_m) * (block_n)))
+
+/* The same of a warp-specialised kernel: the stages with two barriers each, and the sums of a group. */
+#define TB_SGEMM_WS_PAD 4
+#define TB_SGEMM_WS_COPY_THREADS 128
+#define TB_SGEMM_WS_THREADS(block_m, block_n) ((block_m) * (block_n) / (8 * 16) + TB_SGEMM_WS_COPY_THREADS)
+#define TB_SGEMM_WS_SHARED_BYTES(block_m, block_n, block_k, stages) \
+  (4 * ((stages) * ((block_k) * ((block_m) + (block_n) + 2 * TB_SGEMM_WS_PAD) + 4) + (block_m) * (block_n)))
 
 #endif

@@ -3,15 +3,17 @@
 
 #include <stdio.h>
 
-/* The fat binary of kernels/sgemm.cu, put into the read-only data. */
-__asm__(".pushsection .rodata\n"
-        ".balign 64\n"
-        ".hidden tb_sgemm_fatbin\n"
-        ".globl tb_sgemm_fatbin\n"
-        "tb_sgemm_fatbin:\n"
-        ".incbin \"" TB_SGEMM_FATBIN "\"\n"
-        ".popsection\n");
-extern const unsigned char tb_sgemm_fatbin[] __attribute__((visibility("hidden")));
+/* A fat binary, put into the read-only data. */
+#define TB_EMBED(symbol, file)                 \
+  __asm__(".pushsection .rodata\n"             \
+          ".balign 64\n"                       \
+          ".hidden " #symbol "\n"              \
+          ".globl " #symbol "\n" #symbol ":\n" \
+          ".incbin \"" file "\"\n"             \
+          ".popsection\n");                    \
+  extern const unsigned char symbol[] __attribute__((visibility("hidden")))
+TB_EMBED(tb_sgemm_fatbin, TB_SGEMM_FATBIN);           /* kernels/sgemm.cu */
+TB_EMBED(tb_sgemm_sm90_fatbin, TB_SGEMM_SM90_FATBIN); /* kernels/sgemm_sm90.cu */
 
 /* ---- loading ---- */
 
@@ -47,13 +49,13 @@ static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int t
   return CUDA_SUCCESS;
 }
 
-static CUresult load_functions(struct tb_kernels *kernels, CUmodule module, bool warp_specialised) {
+/* The tiles of one family, all from one module. */
+static CUresult load_family(struct tb_kernels *kernels, CUmodule module, enum tb_family family) {
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    if (tb_tiles[tile].family == TB_FAMILY_WARP_SPECIALISED && !warp_specialised) continue;
+    if (tb_tiles[tile].family != family) continue;
     for (int variant = 0; variant < 8; variant++)
       TB_TRY(load_function(kernels, module, tile, variant >> 1 & 1, variant & 1, variant >> 2));
   }
-  TB_TRY(tb_cuda.cuModuleGetFunction(&kernels->gather, module, "tb_sgemm_gather"));
   return CUDA_SUCCESS;
 }
 
@@ -79,7 +81,12 @@ static CUresult look_at(struct tb_select_device *d, CUdevice device, bool *warp_
 
 static CUresult load_modules(struct tb_kernels *kernels, CUdevice device, bool warp_specialised) {
   TB_TRY(tb_cuda.cuModuleLoadData(&kernels->module, tb_sgemm_fatbin));
-  TB_TRY(load_functions(kernels, kernels->module, warp_specialised));
+  TB_TRY(load_family(kernels, kernels->module, TB_FAMILY_TILE));
+  TB_TRY(tb_cuda.cuModuleGetFunction(&kernels->gather, kernels->module, "tb_sgemm_gather"));
+  if (warp_specialised) {
+    TB_TRY(tb_cuda.cuModuleLoadData(&kernels->sm90_module, tb_sgemm_sm90_fatbin));
+    TB_TRY(load_family(kernels, kernels->sm90_module, TB_FAMILY_WARP_SPECIALISED));
+  }
   TB_TRY(tb_thin_load(&kernels->thin, device, &kernels->thin_module));
   kernels->device.thin = true;
   return CUDA_SUCCESS;
@@ -96,8 +103,9 @@ CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
 
 void tb_kernels_unload(struct tb_kernels *kernels) {
   if (kernels->module != NULL) tb_cuda.cuModuleUnload(kernels->module);
+  if (kernels->sm90_module != NULL) tb_cuda.cuModuleUnload(kernels->sm90_module);
   if (kernels->thin_module != NULL) tb_cuda.cuModuleUnload(kernels->thin_module);
-  kernels->module = kernels->thin_module = NULL;
+  kernels->module = kernels->sm90_module = kernels->thin_module = NULL;
 }
 
 /* ---- choosing ---- */
@@ -162,6 +170,8 @@ static CUresult launch_tiles(const struct tb_kernels *kernels, const struct tb_c
     args->unit_k = choice->unit_k;
     args->units_per_split = (int32_t)split.per_split;
   }
+  args->transpose_a = transpose_a;
+  args->transpose_b = transpose_b;
   int64_t blocks = tb_tile_count(t, args->m, args->n);
   if (t->family == TB_FAMILY_WARP_SPECIALISED) /* a block computes one tile after another */
     blocks = smaller(blocks, (int64_t)kernels->device.sm_count * kernels->device.blocks_per_sm[choice->tile]);

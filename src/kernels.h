@@ -13,7 +13,7 @@ struct tb_kernels {
   CUfunction gather;                           /* adds the sums of a split k */
   struct tb_thin thin;
   struct tb_select_device device;
-  CUmodule module, thin_module;
+  CUmodule module, sm90_module, thin_module; /* sm90_module: NULL on any other device */
 };
 
 /* Loads the kernels into the current context, which is one of `device`. Nothing is left behind on failure. */

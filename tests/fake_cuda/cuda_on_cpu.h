@@ -28,6 +28,7 @@
 #define __constant__ static
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 /* `extern __shared__ type name[]` under nvcc: the dynamic shared memory of the launch. */
@@ -122,6 +123,16 @@ void tb_cpu_cp_async(void *dst_shared, const void *src_global, unsigned bytes, u
 void tb_cpu_cp_async_commit();
 /* Returns when all but this thread's newest n committed groups are in shared memory, where this thread sees them. */
 void tb_cpu_cp_async_wait(unsigned n);
+
+/* ---- barriers in shared memory (mbarrier) ---- */
+
+/* The words of a barrier are this file's; a barrier that was not initialised makes the launch fail. */
+void tb_cpu_mbarrier_init(uint64_t *barrier, unsigned arrivals);
+void tb_cpu_mbarrier_arrive(uint64_t *barrier);
+/* This thread's copies that no wait has done so far are done when the phase ends for which it arrives, never before. */
+void tb_cpu_mbarrier_arrive_behind_copies(uint64_t *barrier);
+/* Returns when the phase of that parity has ended. */
+void tb_cpu_mbarrier_wait(uint64_t *barrier, unsigned parity);
 
 /* ---- arithmetic ---- */
 

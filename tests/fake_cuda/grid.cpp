@@ -28,7 +28,7 @@ namespace {
 
 constexpr unsigned LANES = 32, MOST_THREADS = 1024, LANE_SLOT_BYTES = 16;
 
-enum class State : unsigned char { UNSTARTED, RUNNABLE, AT_BARRIER, AT_WARP_BARRIER, DONE };
+enum class State : unsigned char { UNSTARTED, RUNNABLE, AT_BARRIER, AT_WARP_BARRIER, AT_MBARRIER, DONE };
 
 struct AsyncCopy {
   void *dst;
@@ -42,6 +42,20 @@ struct Thread : tb_cpu_thread {
   unsigned warp_mask;            /* of the warp barrier it waits at */
   std::vector<AsyncCopy> copies; /* not done yet, oldest first */
   unsigned groups;               /* committed so far */
+  const uint64_t *waits_for;     /* the barrier in shared memory that it waits at */
+};
+
+/* What stands in the eight bytes of a barrier in shared memory. */
+struct Mbarrier {
+  uint16_t mark, arrivals, left; /* MBARRIER_MARK; of a whole phase; of this one */
+  uint16_t phase;                /* counts up; its last bit is the parity */
+};
+constexpr uint16_t MBARRIER_MARK = 0x6d62;
+
+/* Copies that are done when a barrier's phase ends. */
+struct CopiesBehind {
+  const uint64_t *barrier;
+  std::vector<AsyncCopy> copies;
 };
 
 struct Warp {
@@ -56,6 +70,7 @@ Thread *const threads = new Thread[MOST_THREADS];
 State states[MOST_THREADS]; /* by number; apart from the threads, for a barrier walks over all of them */
 Thread *order[MOST_THREADS];
 Warp warps[MOST_THREADS / LANES];
+std::vector<CopiesBehind> &copies_behind = *new std::vector<CopiesBehind>;
 unsigned thread_count, live, at_barrier, cursor;
 const Grid *running;
 void *dynamic_shared;
@@ -140,6 +155,7 @@ void thread_main() {
 void prepare_threads(Extent size) {
   thread_count = live = static_cast<unsigned>(size.count());
   at_barrier = cursor = 0;
+  copies_behind.clear();
   std::fill_n(states, thread_count, State::UNSTARTED);
   for (Warp &w : warps) w.present = w.arrived = 0;
   unsigned i = 0;
@@ -170,13 +186,15 @@ std::string where() {
 }
 
 void explain_standstill() {
-  unsigned waiting = 0, warp_waiting = 0;
+  unsigned waiting = 0, warp_waiting = 0, mbarrier_waiting = 0;
   for (unsigned i = 0; i < thread_count; ++i) {
     waiting += states[i] == State::AT_BARRIER;
     warp_waiting += states[i] == State::AT_WARP_BARRIER;
+    mbarrier_waiting += states[i] == State::AT_MBARRIER;
   }
-  failure = std::to_string(waiting) + " threads wait at __syncthreads and " + std::to_string(warp_waiting) +
-            " at a warp barrier for threads that never come (" + std::to_string(thread_count - live) +
+  failure = std::to_string(waiting) + " threads wait at __syncthreads, " + std::to_string(warp_waiting) +
+            " at a warp barrier and " + std::to_string(mbarrier_waiting) +
+            " at one in shared memory for threads that never come (" + std::to_string(thread_count - live) +
             " have returned)";
 }
 
@@ -315,17 +333,67 @@ void tb_cpu_cp_async(void *dst_shared, const void *src_global, unsigned bytes, u
 
 void tb_cpu_cp_async_commit() { self().groups++; }
 
+static void finish_copy(const AsyncCopy &c) {
+  if (c.valid_bytes == c.bytes) {
+    copy_small(c.dst, c.src, c.bytes);
+  } else {
+    std::memcpy(c.dst, c.src, c.valid_bytes);
+    std::memset(static_cast<char *>(c.dst) + c.valid_bytes, 0, c.bytes - c.valid_bytes);
+  }
+}
+
 void tb_cpu_cp_async_wait(unsigned n) {
   Thread &me = self();
   size_t done = 0;
-  for (; done < me.copies.size() && me.copies[done].group + n < me.groups; ++done) {
-    const AsyncCopy &c = me.copies[done];
-    if (c.valid_bytes == c.bytes) {
-      copy_small(c.dst, c.src, c.bytes);
-    } else {
-      std::memcpy(c.dst, c.src, c.valid_bytes);
-      std::memset(static_cast<char *>(c.dst) + c.valid_bytes, 0, c.bytes - c.valid_bytes);
-    }
-  }
+  for (; done < me.copies.size() && me.copies[done].group + n < me.groups; ++done) finish_copy(me.copies[done]);
   me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+static Mbarrier load_mbarrier(const uint64_t *barrier) {
+  Mbarrier b = {};
+  if (!is_shared(barrier, sizeof b)) {
+    fail_launch("a barrier that is not in shared memory");
+    return b;
+  }
+  std::memcpy(&b, barrier, sizeof b);
+  if (b.mark != MBARRIER_MARK) fail_launch("a barrier in shared memory that was not initialised");
+  return b;
+}
+
+void tb_cpu_mbarrier_init(uint64_t *barrier, unsigned arrivals) {
+  if (!is_shared(barrier, sizeof *barrier)) return fail_launch("a barrier that is not in shared memory");
+  const uint16_t count = static_cast<uint16_t>(arrivals);
+  const Mbarrier b = {MBARRIER_MARK, count, count, 0};
+  std::memcpy(barrier, &b, sizeof b);
+}
+
+void tb_cpu_mbarrier_arrive(uint64_t *barrier) {
+  Mbarrier b = load_mbarrier(barrier);
+  if (--b.left == 0) {
+    b.left = b.arrivals;
+    b.phase++;
+    for (CopiesBehind &behind : copies_behind) {
+      if (behind.barrier != barrier) continue;
+      for (const AsyncCopy &c : behind.copies) finish_copy(c);
+    }
+    const auto is_done = [=](const CopiesBehind &behind) { return behind.barrier == barrier; };
+    copies_behind.erase(std::remove_if(copies_behind.begin(), copies_behind.end(), is_done), copies_behind.end());
+    for (unsigned i = 0; i < thread_count; ++i)
+      if (states[i] == State::AT_MBARRIER && threads[i].waits_for == barrier) states[i] = State::RUNNABLE;
+  }
+  std::memcpy(barrier, &b, sizeof b);
+}
+
+void tb_cpu_mbarrier_arrive_behind_copies(uint64_t *barrier) {
+  copies_behind.push_back({barrier, std::move(self().copies)});
+  self().copies.clear();
+  tb_cpu_mbarrier_arrive(barrier);
+}
+
+void tb_cpu_mbarrier_wait(uint64_t *barrier, unsigned parity) {
+  while ((load_mbarrier(barrier).phase & 1) == parity) {
+    state_of(self()) = State::AT_MBARRIER;
+    self().waits_for = barrier;
+    give_way();
+  }
 }
