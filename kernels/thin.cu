@@ -41,7 +41,6 @@ constexpr int kWarpRows = 32 / kGroupChunks;
 static_assert(TB_THIN_ROWS % (2 * kWarpRows) == 0, "a block's rows are whole warps', with two rows a thread too");
 static_assert(TB_SGEMM_GROUP_K % kChunk == 0, "a group is whole chunks");
 static_assert(kStageK == 32, "a warp copies a segment word by word with one word a lane");
-static_assert(kChunk / kStageK >= TB_THIN_STAGES, "what is asked for with a round's first stage has landed at its end");
 
 __device__ __forceinline__ float4 read4(const float *p) { return *reinterpret_cast<const float4 *>(p); }
 
@@ -351,14 +350,16 @@ __device__ __forceinline__ void multiply_stage(Chains<N, R> &chains, const float
 
 /*
  * Warp w: rows from w % row_warps * R * kWarpRows on, group w / row_warps of each round, row_warps = block_rows /
- * (R * kWarpRows). Stages are counted through the rounds, kChunk / kStageK to each, and three are always on their way.
+ * (R * kWarpRows). Stages are counted through the rounds, kChunk / kStageK to each, and all but one are always on their
+ * way.
  */
-template <int N, int R, bool Vectors> __device__ __forceinline__ void along_k(const tb_thin_args &args) {
+template <int N, int R, int Stages, bool Vectors> __device__ __forceinline__ void along_k(const tb_thin_args &args) {
   TB_DYNAMIC_SHARED(float, rings);
   constexpr int kRoundStages = kChunk / kStageK;
+  static_assert(kRoundStages >= Stages, "what is asked for with a round's first stage has landed at its end");
   const int panel_words = TB_THIN_PANEL_WORDS(N, args.block_chunks);
   const int sum_words = TB_THIN_SUM_WORDS(N, args.block_rows, args.block_chunks);
-  float *const panels = rings + TB_THIN_RING_WORDS(args.block_rows, args.block_chunks);
+  float *const panels = rings + TB_THIN_RING_WORDS(args.block_rows, args.block_chunks, Stages);
   float *const sums = panels + args.buffers * panel_words, *const totals = sums + args.buffers * sum_words;
   const Share share(args);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -367,12 +368,12 @@ template <int N, int R, bool Vectors> __device__ __forceinline__ void along_k(co
   const int chunk = lane / kWarpRows;
 
   using WarpRing = Ring<R, Vectors>;
-  float *const ring = rings + warp * TB_THIN_STAGES * WarpRing::stage_words;
+  float *const ring = rings + warp * Stages * WarpRing::stage_words;
   const int k_round = args.block_chunks * kChunk, skip = k_round - kChunk;
   /* A warp whose rows do not exist copies the last row there is. */
   WarpRing x(args, smaller(share.row + warp_row, args.rows - 1), share.k + warp_chunk * kChunk,
              static_cast<int>(share.k_end - share.k) - warp_chunk * kChunk);
-  for (int stage = 0; stage < TB_THIN_STAGES - 1; stage++) {
+  for (int stage = 0; stage < Stages - 1; stage++) {
     x.load(ring + stage * WarpRing::stage_words, skip);
     async_commit();
   }
@@ -388,12 +389,12 @@ template <int N, int R, bool Vectors> __device__ __forceinline__ void along_k(co
     chains.clear();
 #pragma unroll 1
     for (int stage = 0; stage < kRoundStages; stage++, y += kStageK, there -= kStageK) {
-      async_wait<TB_THIN_STAGES - 2>();
+      async_wait<Stages - 2>();
       __syncwarp(); /* this stage is here for every lane, and every lane is done with the one before */
-      x.load(ring + (slot + TB_THIN_STAGES - 1) % TB_THIN_STAGES * WarpRing::stage_words, skip);
+      x.load(ring + (slot + Stages - 1) % Stages * WarpRing::stage_words, skip);
       async_commit();
       multiply_stage(chains, ring + slot * WarpRing::stage_words + lane * kSegment, y, there);
-      slot = (slot + 1) % TB_THIN_STAGES;
+      slot = (slot + 1) % Stages;
     }
     chains.store(sums + buffer * sum_words, warp_chunk + chunk, warp_row + lane % kWarpRows, kWarpRows,
                  args.block_rows);
@@ -412,9 +413,10 @@ template <int N, int R, bool Vectors> __device__ __forceinline__ void along_k(co
     thin::function(args);                                                                            \
   }
 #define TB_THIN_COMMA ,
-#define TB_THIN(columns, rows, batch, side_threads, k_threads)                                             \
-  TB_THIN_KERNEL(side_##columns, side_threads, along_side<columns TB_THIN_COMMA rows TB_THIN_COMMA batch>) \
-  TB_THIN_KERNEL(k_##columns, k_threads, along_k<columns TB_THIN_COMMA rows TB_THIN_COMMA true>)           \
-  TB_THIN_KERNEL(k_##columns##_any, k_threads, along_k<columns TB_THIN_COMMA rows TB_THIN_COMMA false>)
+#define TB_THIN(columns, rows, batch, side_threads, k_threads, stages)                                                \
+  TB_THIN_KERNEL(side_##columns, side_threads, along_side<columns TB_THIN_COMMA rows TB_THIN_COMMA batch>)            \
+  TB_THIN_KERNEL(k_##columns, k_threads, along_k<columns TB_THIN_COMMA rows TB_THIN_COMMA stages TB_THIN_COMMA true>) \
+  TB_THIN_KERNEL(k_##columns##_any, k_threads,                                                                        \
+                 along_k<columns TB_THIN_COMMA rows TB_THIN_COMMA stages TB_THIN_COMMA false>)
 #include "thin.def"
 #undef TB_THIN

@@ -40,8 +40,7 @@ struct tb_thin_args {
 /* Chunks of a group. */
 #define TB_THIN_GROUP_CHUNKS (TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K)
 
-/* The ring of the kernels whose X runs along k: stages, and words along k of one row's chunk in a stage. */
-#define TB_THIN_STAGES 4
+/* The ring of the kernels whose X runs along k: words along k of one row's chunk in a stage. */
 #define TB_THIN_STAGE_K 32
 /* Words by which rows and chunks in shared memory are longer, so that neighbours start in different banks. */
 #define TB_THIN_PAD 4
@@ -54,8 +53,8 @@ struct tb_thin_args {
  * Words of dynamic shared memory, in this order: the ring (where X runs along k), the panels of Y, the sums of chunks,
  * the sums so far.
  */
-#define TB_THIN_RING_WORDS(block_rows, block_chunks) \
-  ((block_rows) * (block_chunks)*TB_THIN_STAGES * TB_THIN_SEGMENT_WORDS)
+#define TB_THIN_RING_WORDS(block_rows, block_chunks, stages) \
+  ((block_rows) * (block_chunks) * (stages)*TB_THIN_SEGMENT_WORDS)
 #define TB_THIN_PANEL_WORDS(columns, block_chunks) ((block_chunks)*TB_THIN_CHUNK_WORDS(columns))
 #define TB_THIN_SUM_WORDS(columns, block_rows, block_chunks) ((block_rows) * (block_chunks) * (columns))
 

@@ -4,7 +4,8 @@
 #include <stddef.h>
 
 const struct tb_thin_row tb_thin_rows[TB_THIN_ROW_COUNT] = {
-#define TB_THIN(columns, rows, batch, side_threads, k_threads) {columns, rows, batch, side_threads, k_threads},
+#define TB_THIN(columns, rows, batch, side_threads, k_threads, stages) \
+  {columns, rows, batch, side_threads, k_threads, stages},
 #include "thin.def"
 #undef TB_THIN
 };
@@ -41,7 +42,7 @@ static bool shape_block(struct tb_thin_plan *p, const struct tb_thin_limits *lim
     p->block_chunks = (int)ceil_div(p->groups_per_split, rounds) * TB_THIN_GROUP_CHUNKS;
     p->buffers = rounds > 1 ? panels : 1;
     p->threads = rows * p->block_chunks;
-    const int64_t words = (p->along_k ? TB_THIN_RING_WORDS(p->block_rows, p->block_chunks) : 0) +
+    const int64_t words = (p->along_k ? TB_THIN_RING_WORDS(p->block_rows, p->block_chunks, row->stages) : 0) +
                           p->buffers * (TB_THIN_PANEL_WORDS(row->columns, p->block_chunks) +
                                         TB_THIN_SUM_WORDS(row->columns, p->block_rows, p->block_chunks)) +
                           p->block_rows * row->columns;
@@ -68,8 +69,8 @@ static double cost(const struct tb_thin_plan *p, const struct tb_thin_limits *li
   const double words = sizeof(float);
   const double x = (double)p->block_rows * k * words, y = p->columns * k * words;
   const double d = (double)p->block_rows * p->columns * (p->exchanged ? SECTOR_BYTES : words);
-  /* Words of X that a thread has on their way, one or two batches or three stages of its rows. */
-  const double ahead = p->along_k ? (TB_THIN_STAGES - 1) * TB_THIN_STAGE_K : 1.5 * row->batch;
+  /* Words of X that a thread has on their way, one or two batches, or all stages but one, of its rows. */
+  const double ahead = p->along_k ? (row->stages - 1) * TB_THIN_STAGE_K : 1.5 * row->batch;
   const double flight = ahead * row->rows * p->threads * words * (double)least(mine, resident);
   const double slow = flight < FLIGHT_BYTES ? FLIGHT_BYTES / flight : 1;
   /* With one panel every round starts anew. */

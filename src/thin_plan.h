@@ -20,7 +20,7 @@ enum {
 
 /* One row of thin.def. */
 struct tb_thin_row {
-  int columns, rows, batch, side_threads, k_threads;
+  int columns, rows, batch, side_threads, k_threads, stages;
 };
 
 extern const struct tb_thin_row tb_thin_rows[TB_THIN_ROW_COUNT];
@@ -51,7 +51,7 @@ static inline bool tb_thin_takes(int64_t m, int64_t n) { return m <= TB_THIN_COL
 /*
  * The quickest way to compute op(A) op(B), m x k by k x n, that the kernels have; ta and tb: transposed. k is split
  * only if the groups' sums, tb_thin_partials_bytes, fit into partials_bytes. False: the kernels do not take it, or it
- * does not fit this GPU's shared memory.
+ * does not fit this GPU's shared memory (64 KiB are enough).
  */
 bool tb_thin_plan_make(struct tb_thin_plan *plan, const struct tb_thin_limits *limits, bool ta, bool tb, int64_t m,
                        int64_t n, int64_t k, int64_t partials_bytes);

@@ -185,7 +185,7 @@ static void check_problem(const struct problem *p, uint64_t seed) {
                                        .first = true,
                                        .last = true};
   tst_contract_product(&product, expected + x.d.skip);
-  const struct tb_thin_limits small = {2, 101376, 102400}, many = {4096, 232448, 233472};
+  const struct tb_thin_limits small = {2, 65536, 65536}, many = {4096, 232448, 233472};
   check(&x, p, expected, alpha, p->k, &thin.limits, false);
   check(&x, p, expected, alpha, p->k, &small, true);
   check(&x, p, expected, alpha, p->k, &many, true);
@@ -285,7 +285,7 @@ static void plans_are_sound(void **state) {
     const int64_t columns = 1 + tst_random_below(&rng, TB_THIN_COLUMNS_MAX);
     const int64_t k = 1 + tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 20));
     const bool few_rows = tst_random_below(&rng, 2);
-    const struct tb_thin_limits limits = {1 + (int)tst_random_below(&rng, 200), 101376 + tst_random_below(&rng, 131072),
+    const struct tb_thin_limits limits = {1 + (int)tst_random_below(&rng, 200), 65536 + tst_random_below(&rng, 166912),
                                           233472};
     const int64_t room = tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 30));
     struct tb_thin_plan p = plan_for(&limits, tst_random_below(&rng, 2), tst_random_below(&rng, 2),
