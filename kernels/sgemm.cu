@@ -41,13 +41,11 @@ namespace {
 constexpr int kPad = TB_SGEMM_PAD;
 /* Words along k that neighbouring lanes copy together, where memory runs along k. */
 constexpr int kLanesK = 4;
-/* Threads that an SM is to hold: 128 registers each, and enough warps to hide each other's waits. */
-constexpr int kThreadsPerSm = 512;
 
-template <int BM, int BN, int BK, int Stages, int TM, int TN> struct Geometry {
+template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct Geometry {
   static constexpr int block_m = BM, block_n = BN, block_k = BK, stages = Stages, thread_m = TM, thread_n = TN;
   static constexpr int threads_m = BM / TM, threads_n = BN / TN, threads = threads_m * threads_n;
-  static constexpr int blocks_per_sm = kThreadsPerSm / threads;
+  static constexpr int blocks_per_sm = Blocks;
   static constexpr int groups_m = TM / kVector, groups_n = TN / kVector;
   static constexpr int a_words = BK * (BM + kPad), b_words = BK * (BN + kPad);
   static constexpr int stage_words = a_words + b_words;
@@ -223,14 +221,14 @@ extern "C" __global__ void __launch_bounds__(256) tb_sgemm_gather(const tb_sgemm
       tb_sgemm_##name##_##variant(const tb_sgemm_args args) {                                                        \
     sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args);                                                                \
   }
-#define TB_SGEMM_TILE(name, bm, bn, bk, stages, rows, columns)                                       \
-  TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, bm, bn, bk, stages, rows, columns)           \
-  TB_SGEMM_KERNEL(name, nt, kAlongSideVectors, kAlongSideVectors, bm, bn, bk, stages, rows, columns) \
-  TB_SGEMM_KERNEL(name, tn, kAlongK, kAlongK, bm, bn, bk, stages, rows, columns)                     \
-  TB_SGEMM_KERNEL(name, tt, kAlongK, kAlongSideVectors, bm, bn, bk, stages, rows, columns)           \
-  TB_SGEMM_KERNEL(name, nn_any, kAlongSide, kAlongK, bm, bn, bk, stages, rows, columns)              \
-  TB_SGEMM_KERNEL(name, nt_any, kAlongSide, kAlongSide, bm, bn, bk, stages, rows, columns)           \
-  TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, bm, bn, bk, stages, rows, columns)
+#define TB_SGEMM_TILE(name, bm, bn, bk, stages, rows, columns, blocks)                                       \
+  TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, bm, bn, bk, stages, rows, columns, blocks)           \
+  TB_SGEMM_KERNEL(name, nt, kAlongSideVectors, kAlongSideVectors, bm, bn, bk, stages, rows, columns, blocks) \
+  TB_SGEMM_KERNEL(name, tn, kAlongK, kAlongK, bm, bn, bk, stages, rows, columns, blocks)                     \
+  TB_SGEMM_KERNEL(name, tt, kAlongK, kAlongSideVectors, bm, bn, bk, stages, rows, columns, blocks)           \
+  TB_SGEMM_KERNEL(name, nn_any, kAlongSide, kAlongK, bm, bn, bk, stages, rows, columns, blocks)              \
+  TB_SGEMM_KERNEL(name, nt_any, kAlongSide, kAlongSide, bm, bn, bk, stages, rows, columns, blocks)           \
+  TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, bm, bn, bk, stages, rows, columns, blocks)
 #define TB_SGEMM_WARP_SPECIALISED(...)
 #include "registry.def"
 #undef TB_SGEMM_WARP_SPECIALISED

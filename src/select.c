@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
-#define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn) \
+#define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
   {#name, TB_FAMILY_TILE, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages)},
 #define TB_SGEMM_WARP_SPECIALISED(name, bm, bn, bk, stages) \
   {"ws_" #name,                                             \
