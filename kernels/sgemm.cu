@@ -33,6 +33,7 @@
  * k and column < n, a store of D row < m and column < n. Beyond the last k the stage gets zeros, which add nothing to a
  * sum; beyond the last row or column it keeps what it held, which reaches only sums that are never stored.
  */
+#include "commit.cu"
 #include "sgemm_parts.cuh"
 
 namespace {

@@ -2,27 +2,49 @@
 #include "cuda_driver.h"
 
 #include <dlfcn.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 struct tb_cuda_driver tb_cuda;
 _Thread_local const char *tb_cuda_failed_call;
 
-/* The driver stays loaded for good: its own threads and exit handlers may outlive us. */
+static atomic_int state; /* of tb_cuda: one thread may write it, once */
+enum { EMPTY, BEING_WRITTEN, COMPLETE };
+
+bool tb_cuda_is_loaded(void) { return atomic_load_explicit(&state, memory_order_acquire) == COMPLETE; }
+
+/* The driver stays loaded for good: its own threads and exit handlers may outlive us. Threads that load at once find
+ * the same functions; none waits for the loader with a lock in hand, for the loader may be waiting for us. */
 bool tb_cuda_load(void) {
+  if (tb_cuda_is_loaded()) return true;
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) return false;
+  struct tb_cuda_driver found;
   bool complete = true;
 #define TB_NAME(function) #function
-#define TB_CUDA(function)                                         \
-  {                                                               \
-    void *address = dlsym(library, TB_NAME(function));            \
-    complete = complete && address != NULL;                       \
-    memcpy(&tb_cuda.function, &address, sizeof tb_cuda.function); \
+#define TB_CUDA(function)                                     \
+  {                                                           \
+    void *address = dlsym(library, TB_NAME(function));        \
+    complete = complete && address != NULL;                   \
+    memcpy(&found.function, &address, sizeof found.function); \
   }
 #include "cuda_driver.def"
 #undef TB_CUDA
-  return complete;
+  if (!complete) return false;
+  int empty = EMPTY;
+  if (atomic_compare_exchange_strong(&state, &empty, BEING_WRITTEN)) {
+    tb_cuda = found;
+    atomic_store_explicit(&state, COMPLETE, memory_order_release);
+  }
+  while (!tb_cuda_is_loaded()) sched_yield();
+  return true;
+}
+
+void tb_cuda_after_fork(void) {
+  int unfinished = BEING_WRITTEN;
+  atomic_compare_exchange_strong(&state, &unfinished, EMPTY);
 }
 
 void tb_cuda_describe_failure(CUresult result, char *text, size_t size) {

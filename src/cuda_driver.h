@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CUDA driver as a table of functions, filled by dlopen at the first call that wants a GPU. Only device.c,
- * kernels.c, staging.c, pipeline.c and offload.c use it. The table is written once, under offload.c's lock, and
- * read-only thereafter.
+ * The CUDA driver as a table of functions, filled by dlopen at the first call that wants a GPU, or when the program is
+ * found to have loaded the driver itself. The rooms behind the offload use it, and place.c. The table is written once
+ * and read-only thereafter; loading it is thread-safe.
  */
 #ifndef TB_CUDA_DRIVER_H
 #define TB_CUDA_DRIVER_H
@@ -20,6 +20,12 @@ extern struct tb_cuda_driver tb_cuda;
 
 /* Fills the table. False: there is no driver, or it lacks a function. */
 bool tb_cuda_load(void);
+
+/* Whether the table is filled. Lock-free. */
+bool tb_cuda_is_loaded(void);
+
+/* In the child of a fork: the thread that was filling the table is not there to finish. */
+void tb_cuda_after_fork(void);
 
 /* The innermost call that TB_TRY saw failing in this thread, as source text; NULL: none since it was cleared. */
 extern _Thread_local const char *tb_cuda_failed_call;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commit.h"
+
 /* Eight threads with streaming stores reach the link's rate up, ten to twelve down (measured on 16 cores, PCIe gen5).
  */
 #define COPYING_THREADS_MAX 10
@@ -32,6 +34,7 @@ static int copying_threads(void) {
 static CUresult open_streams(struct tb_device *d) {
   TB_TRY(tb_cuda.cuStreamCreate(&d->up, CU_STREAM_NON_BLOCKING));
   TB_TRY(tb_cuda.cuStreamCreate(&d->down, CU_STREAM_NON_BLOCKING));
+  TB_TRY(tb_cuda.cuStreamCreate(&d->ordered, CU_STREAM_DEFAULT));
   TB_TRY(tb_cuda.cuEventCreate(&d->uploaded, CU_EVENT_DISABLE_TIMING));
   for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
     TB_TRY(tb_cuda.cuStreamCreate(&d->compute[i], CU_STREAM_NON_BLOCKING));
@@ -54,6 +57,7 @@ static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
   TB_TRY(tb_device_enter(d));
   *stage = TB_STATUS_no_module;
   CUresult result = tb_kernels_load(&d->kernels, d->handle);
+  if (result == CUDA_SUCCESS) result = tb_commit_load(&d->commit, d->kernels.module);
   if (result == CUDA_SUCCESS) {
     *stage = TB_STATUS_no_memory;
     result = open_streams(d);
@@ -147,6 +151,7 @@ void tb_device_close(struct tb_device *d) {
   close_event(&d->uploaded);
   close_stream(&d->up);
   close_stream(&d->down);
+  close_stream(&d->ordered);
   tb_kernels_unload(&d->kernels);
   tb_pool_close(d->pool);
   d->pool = NULL;
@@ -181,7 +186,11 @@ CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
   d->arena_bytes = bytes;
   /* Padding is read, and comes down with the tiles; what another program left there is none of ours. */
   CUresult cleared = tb_cuda.cuMemsetD8Async(d->arena, 0, (size_t)bytes, d->up);
-  if (cleared != CUDA_SUCCESS) tb_device_trim(d, 0);
+  if (cleared == CUDA_SUCCESS) cleared = tb_cuda.cuStreamSynchronize(d->up); /* no launch need wait for an upload */
+  if (cleared != CUDA_SUCCESS) {
+    tb_device_settle(d);
+    tb_device_trim(d, 0);
+  }
   TB_TRY(cleared);
   return CUDA_SUCCESS;
 }
@@ -197,6 +206,7 @@ void tb_device_settle(struct tb_device *d) {
   if (d->up != NULL) tb_cuda.cuStreamSynchronize(d->up);
   for (int i = 0; i < TB_COMPUTE_STREAMS; i++)
     if (d->compute[i] != NULL) tb_cuda.cuStreamSynchronize(d->compute[i]);
+  if (d->ordered != NULL) tb_cuda.cuStreamSynchronize(d->ordered);
   if (d->down != NULL) tb_cuda.cuStreamSynchronize(d->down);
 }
 

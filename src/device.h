@@ -36,7 +36,9 @@ struct tb_device {
   CUdevice handle;
   CUcontext context;
   struct tb_kernels kernels;
+  CUfunction commit;
   CUstream up, down, compute[TB_COMPUTE_STREAMS];
+  CUstream ordered; /* computes when operands are in place: ordered with the program's work in the default stream */
   struct tb_ring up_ring, down_ring;
   struct tb_pool *pool;                           /* copies between the program's memory and the rings */
   CUevent uploaded;                               /* behind the latest panel */

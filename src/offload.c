@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fallback.h"
+#include "hosted.h"
 #include "log.h"
 #include "options.h"
 #include "pipeline.h"
@@ -66,7 +67,9 @@ static void open_device(void) {
 /* Without this, the child would use handles that mean nothing in its process. */
 void tb_offload_after_fork(void) {
   pthread_mutex_init(&lock, NULL);
+  tb_cuda_after_fork();
   if (!atomic_load(&touched)) return;
+  tb_places_after_fork();
   atomic_store(&is_open, false);
   atomic_store(&status, TB_STATUS_forked);
   snprintf(description, sizeof description, "%s", tb_status_text(TB_STATUS_forked));
@@ -75,12 +78,12 @@ void tb_offload_after_fork(void) {
 /* ---- memory ---- */
 
 /* Cuts the call for the memory there is, and has the arena ready. TB_STATUS_gpu_sooner, or why it cannot be done. */
-static enum tb_status prepare(const struct tb_gemm *call, struct tb_plan *plan, CUresult *result) {
+static enum tb_status prepare(const struct tb_gemm *call, struct tb_ways ways, struct tb_plan *plan, CUresult *result) {
   int64_t limit = tb_option_number(TB_OPTION_memory_limit);
   int64_t budget = limit > 0 ? limit : INT64_MAX;
   tb_device_trim(&device, budget); /* the limit may be younger than the arena */
   *result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (!tb_plan_make(plan, call, budget)) return TB_STATUS_no_memory;
+  if (!tb_plan_make(plan, call, ways, budget)) return TB_STATUS_no_memory;
   if (plan->arena_bytes <= device.arena_bytes) return TB_STATUS_gpu_sooner;
   int64_t free_bytes;
   *result = tb_device_free_bytes(&device, &free_bytes);
@@ -88,7 +91,7 @@ static enum tb_status prepare(const struct tb_gemm *call, struct tb_plan *plan, 
   budget = tb_min(budget, free_bytes - free_bytes / SPARE_FRACTION);
   for (int attempt = 0; attempt < RESERVE_TRIES; attempt++) {
     *result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (!tb_plan_make(plan, call, budget)) return TB_STATUS_no_memory;
+    if (!tb_plan_make(plan, call, ways, budget)) return TB_STATUS_no_memory;
     *result = tb_device_reserve(&device, plan->arena_bytes);
     if (*result == CUDA_SUCCESS) return TB_STATUS_gpu_sooner;
     if (*result != CUDA_ERROR_OUT_OF_MEMORY) return TB_STATUS_gpu_failed;
@@ -99,13 +102,6 @@ static enum tb_status prepare(const struct tb_gemm *call, struct tb_plan *plan, 
 }
 
 /* ---- when it goes wrong ---- */
-
-static bool anything_committed(void) {
-  if (progress.block > 0) return true;
-  for (int tile = 0; tile < TB_TILES_MAX * TB_TILES_MAX; tile++)
-    if (progress.committed_columns[tile] > 0) return true;
-  return false;
-}
 
 /* The columns of a block's tiles that C does not have yet. */
 static void finish_block(const struct tb_gemm *call, const struct tb_plan *plan, struct tb_block block,
@@ -120,11 +116,11 @@ static void finish_block(const struct tb_gemm *call, const struct tb_plan *plan,
   }
 }
 
-/* Everything that is not committed, computed by the CPU. Nothing may be under way on the GPU. Without the lock: others
- * need not wait, and a CPU BLAS with threads of its own may come back through our symbols in one of them. */
-static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan, bool committed,
-                          struct tb_progress *done) {
-  if (!committed) {
+/* Everything that is not committed, computed by the CPU from operands that it reaches. Nothing may be under way on the
+ * GPU. Without the lock: others need not wait, and a CPU BLAS with threads of its own may come back through our symbols
+ * in one of them. */
+static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan, struct tb_progress *done) {
+  if (!done->committed) {
     tb_fallback_gemm(call);
     return;
   }
@@ -134,6 +130,24 @@ static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan
     if (number > done->block) memset(done->committed_columns, 0, sizeof done->committed_columns);
     finish_block(call, plan, block, done->committed_columns);
   }
+}
+
+static bool uses_gpu_memory(const struct tb_places *p) {
+  return p != NULL &&
+         (tb_places_need_gpu(p) || p->a.place == TB_MANAGED || p->b.place == TB_MANAGED || p->c.place == TB_MANAGED);
+}
+
+/* The same wherever they lie. False: what they hold, or C, cannot be reached. */
+static bool finish(const struct tb_gemm *call, const struct tb_places *places, const struct tb_plan *plan,
+                   struct tb_progress *done) {
+  if (!uses_gpu_memory(places)) {
+    finish_on_cpu(call, plan, done);
+    return true;
+  }
+  struct tb_hosted hosted;
+  if (!tb_hosted_begin(&hosted, call, places, true)) return false;
+  finish_on_cpu(&hosted.call, plan, done);
+  return tb_hosted_end(&hosted);
 }
 
 /* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later,
@@ -166,33 +180,70 @@ static double elapsed_ms(enum tb_mark begin, enum tb_mark end) {
   return milliseconds;
 }
 
+/* Whether the kernels may copy 16 bytes at a time: of a tile what holds for the first, whose edges are a multiple of it
+ * from the others'. */
+static bool tiles_are_vectors(const struct tb_gemm *call, const struct tb_plan *plan) {
+  struct tb_sgemm_args args = {.m = call->m, .n = call->n, .padded = true};
+  if (plan->ways.a == TB_IN_PLACE) args.a = call->a.data, args.lda = call->a.ld, args.padded = false;
+  if (plan->ways.b == TB_IN_PLACE) args.b = call->b.data, args.ldb = call->b.ld, args.padded = false;
+  return tb_kernels_vectors(call->a.transposed, call->b.transposed, &args);
+}
+
+/* The tiles of a block are computed at the same time, so what is chosen is chosen for the block as a whole; its share
+ * of the workspace is the tiles', in the measure of its elements. */
+static struct tb_choice choose(const struct tb_gemm *call, const struct tb_plan *plan) {
+  struct tb_product product = {.m = tb_min(call->m, plan->block_m),
+                               .n = tb_min(call->n, plan->block_n),
+                               .k = tb_min(call->k, plan->chunk_k),
+                               .transpose_a = call->a.transposed,
+                               .transpose_b = call->b.transposed,
+                               .vectors = tiles_are_vectors(call, plan)};
+  int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * (int64_t)sizeof(float));
+  product.workspace_bytes = sums * product.m * product.n * (int64_t)sizeof(float);
+  return tb_select(&device.kernels.device, &product);
+}
+
 static CUresult compute(const struct tb_gemm *call, const struct tb_plan *plan, bool timed,
                         struct tb_outcome *outcome) {
-  struct tb_choice choice = tb_pipeline_choose(&device, call, plan);
+  struct tb_choice choice = choose(call, plan);
   if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   outcome->kernel = tb_choice_name(&choice);
   outcome->device = device.ordinal;
   CUresult result = tb_pipeline_run(&device, call, plan, &choice, timed, &progress);
   if (result == CUDA_SUCCESS && timed) {
-    outcome->up_ms = elapsed_ms(TB_UP_BEGIN, TB_UP_END);
+    if (progress.up_bytes > 0) outcome->up_ms = elapsed_ms(TB_UP_BEGIN, TB_UP_END);
     outcome->compute_ms = elapsed_ms(TB_COMPUTE_BEGIN, TB_COMPUTE_END);
-    outcome->down_ms = elapsed_ms(TB_DOWN_BEGIN, TB_DOWN_END);
+    if (progress.down_bytes > 0) outcome->down_ms = elapsed_ms(TB_DOWN_BEGIN, TB_DOWN_END);
   }
   return result;
 }
 
+static CUresult scale(const struct tb_gemm *call, struct tb_outcome *outcome) {
+  outcome->kernel = "scale";
+  outcome->device = device.ordinal;
+  return tb_pipeline_scale(&device, call, &progress);
+}
+
+static bool is_ours(const struct tb_location *l) {
+  return l->place != TB_DEVICE || (l->device == device.ordinal && (l->context == NULL || l->context == device.context));
+}
+
 /* With the lock held and a GPU open. */
-static void offload(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome, struct tb_plan *plan) {
+static void offload(const struct tb_gemm *call, const struct tb_places *places, bool timed, struct tb_outcome *outcome,
+                    struct tb_plan *plan) {
   *plan = (struct tb_plan){
       .block_m = call->m, .block_n = call->n, .chunk_k = call->k, .tile_m = call->m, .tile_n = call->n};
-  memset(&progress, 0, sizeof progress);
+  progress.committed = false;
+  progress.block = 0;
+  progress.up_bytes = progress.down_bytes = 0;
   tb_cuda_failed_call = NULL;
+  bool trivial = tb_gemm_is_trivial(call);
   CUresult result = tb_device_enter(&device);
   bool entered = result == CUDA_SUCCESS;
   outcome->why = TB_STATUS_gpu_failed;
-  if (entered) outcome->why = prepare(call, plan, &result);
+  if (entered) outcome->why = trivial ? TB_STATUS_gpu_sooner : prepare(call, tb_plan_ways(call, places), plan, &result);
   if (entered && outcome->why == TB_STATUS_gpu_sooner) {
-    result = compute(call, plan, timed, outcome);
+    result = trivial ? scale(call, outcome) : compute(call, plan, timed, outcome);
     if (result != CUDA_SUCCESS)
       outcome->why = result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed;
     if (result != CUDA_SUCCESS) tb_device_settle(&device);
@@ -201,11 +252,12 @@ static void offload(const struct tb_gemm *call, bool timed, struct tb_outcome *o
   if (entered) tb_device_leave();
   outcome->bytes = progress.up_bytes + progress.down_bytes;
   outcome->failed = result != CUDA_SUCCESS;
-  outcome->committed = anything_committed();
+  outcome->committed = progress.committed;
   if (outcome->failed) give_up(result, outcome->why);
 }
 
-bool tb_offload_gemm(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome) {
+bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
+                     struct tb_outcome *outcome) {
   *outcome = (struct tb_outcome){0};
   int cancel_state;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* the driver waits where a thread may be cancelled */
@@ -213,12 +265,16 @@ bool tb_offload_gemm(const struct tb_gemm *call, bool timed, struct tb_outcome *
   if (!atomic_load(&is_open) && tb_offload_status() == TB_STATUS_gpu_sooner) open_device();
   outcome->why = tb_offload_status();
   bool usable = outcome->why == TB_STATUS_gpu_sooner;
+  if (usable && places != NULL && !(is_ours(&places->a) && is_ours(&places->b) && is_ours(&places->c))) {
+    outcome->why = TB_STATUS_elsewhere;
+    usable = false;
+  }
   struct tb_plan plan;
   struct tb_progress done;
-  if (usable) offload(call, timed, outcome, &plan);
+  if (usable) offload(call, places, timed, outcome, &plan);
   if (outcome->failed) done = progress;
   pthread_mutex_unlock(&lock);
+  if (outcome->failed) outcome->lost = !finish(call, places, &plan, &done);
   pthread_setcancelstate(cancel_state, NULL);
-  if (outcome->failed) finish_on_cpu(call, &plan, outcome->committed, &done);
   return usable;
 }

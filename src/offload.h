@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "blas_call.h"
+#include "place.h"
 #include "status.h"
 
 /* How a call went. Times are from the first to the last operation of a kind, in milliseconds; kinds overlap. */
@@ -21,6 +21,7 @@ struct tb_outcome {
   enum tb_status why;                /* set when the GPU failed or could not be opened */
   bool failed;                       /* the fallback computed all or some of C */
   bool committed;                    /* the GPU computed all or some of C */
+  bool lost;                         /* C lies in memory that nobody reaches any more: it is not computed */
   int device;                        /* CUDA's number */
   const char *kernel;                /* name of the tile in registry.def, or "thin" */
   double bytes;                      /* moved over the link, both ways */
@@ -34,10 +35,12 @@ enum tb_status tb_offload_status(void);
 bool tb_offload_is_open(void);
 
 /*
- * Computes the call (m, n, k >= 1). True: C is complete. False: no GPU could be opened (outcome->why) and C is
- * untouched.
+ * Computes the call: a product, or C = beta C where C is in device or managed memory. `places` as tb_places_find filled
+ * it; NULL: all pageable. True: C is complete, or lost. False: no GPU could be opened, or an operand lies on another
+ * one than ours (outcome->why), and C is untouched.
  */
-bool tb_offload_gemm(const struct tb_gemm *call, bool timed, struct tb_outcome *outcome);
+bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
+                     struct tb_outcome *outcome);
 
 /* The GPU in words, or why there is none, for the report. */
 void tb_offload_describe(char *text, size_t size);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "commit.h"
 #include "copy.h"
 #include "staging.h"
 
@@ -19,6 +20,8 @@ struct pipeline {
   const struct tb_choice *choice;
   bool timed, marked_up, marked_compute, marked_down;
   struct tb_progress *progress;
+  const CUstream *streams; /* the launches alternate between these */
+  int stream_count;
 
   struct tb_block block;
   int64_t rows, columns;          /* tiles along the block's sides */
@@ -59,8 +62,42 @@ static CUdeviceptr b_panel(const struct pipeline *p, int64_t column) {
   return float_address(p->d->arena + (CUdeviceptr)p->plan->b_offset_bytes, column * p->plan->b_panel_elems);
 }
 
-static CUdeviceptr tile_address(const struct pipeline *p, int64_t tile) {
-  return float_address(p->d->arena + (CUdeviceptr)p->plan->d_offset_bytes, tile * p->plan->tile_elems);
+/* A matrix as the kernels see it. */
+struct place {
+  CUdeviceptr address;
+  int64_t ld;
+};
+
+static struct place a_place(const struct pipeline *p, int64_t row, struct extent k) {
+  struct extent i = tile_rows(p, row);
+  struct tb_view x = tb_view_at(p->call->a, p->block.i + i.start, k.start);
+  if (p->plan->ways.a == TB_IN_PLACE) return (struct place){(CUdeviceptr)x.data, x.ld};
+  return (struct place){a_panel(p, row), tb_padded(x.transposed ? k.size : i.size)};
+}
+
+static struct place b_place(const struct pipeline *p, int64_t column, struct extent k) {
+  struct extent j = tile_columns(p, column);
+  struct tb_view x = tb_view_at(p->call->b, k.start, p->block.j + j.start);
+  if (p->plan->ways.b == TB_IN_PLACE) return (struct place){(CUdeviceptr)x.data, x.ld};
+  return (struct place){b_panel(p, column), tb_padded(x.transposed ? j.size : k.size)};
+}
+
+/* The program's own. */
+static float *c_tile(const struct pipeline *p, int64_t tile) {
+  struct extent i = tile_rows(p, tile / p->columns), j = tile_columns(p, tile % p->columns);
+  return p->call->c + p->block.i + i.start + (p->block.j + j.start) * p->call->ldc;
+}
+
+/* Where the kernels leave the product. */
+static struct place d_place(const struct pipeline *p, int64_t tile) {
+  if (p->plan->tile_elems == 0) return (struct place){(CUdeviceptr)c_tile(p, tile), p->call->ldc};
+  CUdeviceptr base = p->d->arena + (CUdeviceptr)p->plan->d_offset_bytes;
+  struct extent i = tile_rows(p, tile / p->columns);
+  return (struct place){float_address(base, tile * p->plan->tile_elems), tb_padded(i.size)};
+}
+
+static bool reads_in_place(const struct pipeline *p) {
+  return p->plan->ways.a == TB_IN_PLACE || p->plan->ways.b == TB_IN_PLACE;
 }
 
 /* Each tile has its own, because launches of several run at the same time. */
@@ -82,15 +119,24 @@ struct tb_block tb_pipeline_block(const struct tb_gemm *call, const struct tb_pl
 
 /* ---- down: fetch and commit ---- */
 
+static void count_committed(struct pipeline *p, int64_t tile, int64_t columns) {
+  p->progress->committed_columns[tile] += columns;
+  p->progress->committed = true;
+}
+
+static void count_all_committed(struct pipeline *p) {
+  for (int64_t tile = 0; tile < p->rows * p->columns; tile++)
+    count_committed(p, tile, tile_columns(p, tile % p->columns).size);
+}
+
 /* C = arrived + beta C for some columns of a tile. */
-static void commit(const struct pipeline *p, const struct download *w, const float *arrived) {
-  int64_t row = w->tile / p->columns, column = w->tile % p->columns;
-  struct extent i = tile_rows(p, row), j = tile_columns(p, column);
+static void commit(struct pipeline *p, const struct download *w, const float *arrived) {
+  struct extent i = tile_rows(p, w->tile / p->columns);
   const struct tb_gemm *call = p->call;
   int64_t ld = tb_padded(i.size);
-  float *c = call->c + p->block.i + i.start + (p->block.j + j.start + w->column) * call->ldc;
+  float *c = c_tile(p, w->tile) + w->column * call->ldc;
   tb_copy_commit(p->d->pool, c, call->ldc, call->beta, arrived, ld, i.size, w->columns);
-  p->progress->committed_columns[w->tile] += w->columns;
+  count_committed(p, w->tile, w->columns);
   p->progress->down_bytes += (double)(w->columns * ld) * sizeof(float);
 }
 
@@ -104,27 +150,47 @@ static CUresult commit_oldest(struct pipeline *p) {
   return CUDA_SUCCESS;
 }
 
-/* Enqueues the next run of columns of the oldest tile that is launched and not wholly fetched. */
-static CUresult fetch(struct pipeline *p) {
-  int64_t tile = p->order[p->fetched];
-  struct extent i = tile_rows(p, tile / p->columns), j = tile_columns(p, tile % p->columns);
-  int64_t ld = tb_padded(i.size);
-  if (p->fetched_columns == 0) {
-    CUevent done;
-    TB_TRY(tb_device_tile_event(p->d, tile, &done));
-    TB_TRY(tb_cuda.cuStreamWaitEvent(p->d->down, done, 0));
-  }
+/* Down waits for the tile's last launch. */
+static CUresult await_tile(struct pipeline *p, int64_t tile) {
+  CUevent done;
+  TB_TRY(tb_device_tile_event(p->d, tile, &done));
+  TB_TRY(tb_cuda.cuStreamWaitEvent(p->d->down, done, 0));
   if (p->timed && !p->marked_down) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[TB_DOWN_BEGIN], p->d->down));
   p->marked_down = true;
+  return CUDA_SUCCESS;
+}
+
+/* A whole tile, into a pinned C that nobody needs any more. */
+static CUresult fetch_direct(struct pipeline *p, int64_t tile) {
+  struct extent i = tile_rows(p, tile / p->columns), j = tile_columns(p, tile % p->columns);
+  struct place d = d_place(p, tile);
+  TB_TRY(tb_download_direct(p->d, d.address, d.ld, c_tile(p, tile), p->call->ldc, i.size, j.size));
+  p->progress->down_bytes += (double)(i.size * j.size) * sizeof(float);
+  p->fetched_columns = j.size;
+  return CUDA_SUCCESS;
+}
+
+/* The next run of columns, into a slot. */
+static CUresult fetch_staged(struct pipeline *p, int64_t tile) {
+  struct place d = d_place(p, tile);
+  struct extent i = tile_rows(p, tile / p->columns), j = tile_columns(p, tile % p->columns);
   struct download *w = &p->queue[(p->head + p->queued) % TB_SLOTS];
   *w = (struct download){.tile = tile, .column = p->fetched_columns};
-  w->columns = tb_min(tb_download_columns(ld), j.size - w->column);
-  int64_t floats = (w->columns - 1) * ld + i.size;
-  TB_TRY(tb_download_start(p->d, float_address(tile_address(p, tile), w->column * ld), floats, &w->ticket));
-  if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[TB_DOWN_END], p->d->down));
+  w->columns = tb_min(tb_download_columns(d.ld), j.size - w->column);
+  int64_t floats = (w->columns - 1) * d.ld + i.size;
+  TB_TRY(tb_download_start(p->d, float_address(d.address, w->column * d.ld), floats, &w->ticket));
   p->queued++;
   p->fetched_columns += w->columns;
-  if (p->fetched_columns == j.size) {
+  return CUDA_SUCCESS;
+}
+
+/* Enqueues the next download of the oldest tile that is launched and not wholly fetched. */
+static CUresult fetch(struct pipeline *p) {
+  int64_t tile = p->order[p->fetched];
+  if (p->fetched_columns == 0) TB_TRY(await_tile(p, tile));
+  TB_TRY(p->plan->ways.c == TB_DIRECT ? fetch_direct(p, tile) : fetch_staged(p, tile));
+  if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[TB_DOWN_END], p->d->down));
+  if (p->fetched_columns == tile_columns(p, tile % p->columns).size) {
     p->fetched++;
     p->fetched_columns = 0;
   }
@@ -147,10 +213,22 @@ static CUresult fetch_rest(struct pipeline *p) {
   return CUDA_SUCCESS;
 }
 
+/* Until C has all of the block, and nothing of it is under way. */
+static CUresult finish(struct pipeline *p) {
+  if (p->plan->ways.c != TB_IN_PLACE) TB_TRY(fetch_rest(p));
+  if (p->plan->ways.c == TB_DIRECT) TB_TRY(tb_cuda.cuStreamSynchronize(p->d->down));
+  if (p->plan->ways.c == TB_IN_PLACE)
+    for (int s = 0; s < p->stream_count; s++) TB_TRY(tb_cuda.cuStreamSynchronize(p->streams[s]));
+  bool counted = p->plan->ways.c == TB_STAGED || (p->plan->ways.c == TB_IN_PLACE && p->call->beta != 0);
+  if (!counted) count_all_committed(p); /* what a failure before this point left in C is overwritten by the CPU */
+  return CUDA_SUCCESS;
+}
+
 /* ---- up ---- */
 
 /* One panel of an operand: `x` is its view, `rows` x `columns` what the view shows, `target` where it goes. */
-static CUresult upload(struct pipeline *p, struct tb_view x, int64_t rows, int64_t columns, CUdeviceptr target) {
+static CUresult upload(struct pipeline *p, struct tb_view x, int64_t rows, int64_t columns, enum tb_way way,
+                       CUdeviceptr target) {
   struct tb_device *d = p->d;
   struct tb_upload u = {.source = x.data, .source_ld = x.ld, .target = target};
   u.rows = x.transposed ? columns : rows;
@@ -158,7 +236,8 @@ static CUresult upload(struct pipeline *p, struct tb_view x, int64_t rows, int64
   u.target_ld = tb_padded(u.rows);
   if (p->timed && !p->marked_up) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_UP_BEGIN], d->up));
   p->marked_up = true;
-  for (bool more = true; more;) {
+  if (way == TB_DIRECT) TB_TRY(tb_upload_direct(d, &u));
+  for (bool more = way == TB_STAGED; more;) {
     TB_TRY(tb_upload_step(d, &u, &more));
     TB_TRY(keep_fetching(p));
   }
@@ -170,18 +249,20 @@ static CUresult upload(struct pipeline *p, struct tb_view x, int64_t rows, int64
 
 static CUresult upload_a(struct pipeline *p, int64_t row, struct extent k) {
   struct extent i = tile_rows(p, row);
-  return upload(p, tb_view_at(p->call->a, p->block.i + i.start, k.start), i.size, k.size, a_panel(p, row));
+  return upload(p, tb_view_at(p->call->a, p->block.i + i.start, k.start), i.size, k.size, p->plan->ways.a,
+                a_panel(p, row));
 }
 
 static CUresult upload_b(struct pipeline *p, int64_t column, struct extent k) {
   struct extent j = tile_columns(p, column);
-  return upload(p, tb_view_at(p->call->b, k.start, p->block.j + j.start), k.size, j.size, b_panel(p, column));
+  return upload(p, tb_view_at(p->call->b, k.start, p->block.j + j.start), k.size, j.size, p->plan->ways.b,
+                b_panel(p, column));
 }
 
 /* The next chunk's panels overwrite this one's: not before every launch that reads them is over. */
 static CUresult hold_uploads(struct pipeline *p) {
-  for (int s = 0; s < TB_COMPUTE_STREAMS; s++) {
-    TB_TRY(tb_cuda.cuEventRecord(p->d->drained[s], p->d->compute[s]));
+  for (int s = 0; s < p->stream_count; s++) {
+    TB_TRY(tb_cuda.cuEventRecord(p->d->drained[s], p->streams[s]));
     TB_TRY(tb_cuda.cuStreamWaitEvent(p->d->up, p->d->drained[s], 0));
   }
   return CUDA_SUCCESS;
@@ -189,54 +270,60 @@ static CUresult hold_uploads(struct pipeline *p) {
 
 /* ---- compute ---- */
 
-/* The tiles of a block are computed at the same time, so what is chosen is chosen for the block as a whole; its share
- * of the workspace is the tiles', in the measure of its elements. */
-struct tb_choice tb_pipeline_choose(const struct tb_device *device, const struct tb_gemm *call,
-                                    const struct tb_plan *plan) {
-  struct tb_product product = {.m = tb_min(call->m, plan->block_m),
-                               .n = tb_min(call->n, plan->block_n),
-                               .k = tb_min(call->k, plan->chunk_k),
-                               .transpose_a = call->a.transposed,
-                               .transpose_b = call->b.transposed,
-                               .vectors = true};
-  int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * (int64_t)sizeof(float));
-  product.workspace_bytes = sums * product.m * product.n * (int64_t)sizeof(float);
-  return tb_select(&device->kernels.device, &product);
+/* C = D + beta C, behind the tile's last launch. */
+static CUresult enqueue_commit(struct pipeline *p, int64_t tile, CUstream stream) {
+  struct extent i = tile_rows(p, tile / p->columns), j = tile_columns(p, tile % p->columns);
+  struct place d = d_place(p, tile);
+  struct tb_commit_args args = {.c = c_tile(p, tile),
+                                .d = (const float *)d.address,
+                                .ldc = p->call->ldc,
+                                .ldd = d.ld,
+                                .m = i.size,
+                                .n = j.size,
+                                .beta = p->call->beta};
+  TB_TRY(tb_commit_launch(p->d->commit, &args, stream));
+  count_committed(p, tile, j.size);
+  return CUDA_SUCCESS;
+}
+
+/* What follows the launch that completes a tile's product. */
+static CUresult deliver(struct pipeline *p, int64_t tile, CUstream stream) {
+  if (p->plan->ways.c == TB_IN_PLACE) return p->call->beta == 0 ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
+  CUevent done;
+  TB_TRY(tb_device_tile_event(p->d, tile, &done));
+  TB_TRY(tb_cuda.cuEventRecord(done, stream));
+  p->order[p->launched++] = (int16_t)tile;
+  return CUDA_SUCCESS;
 }
 
 static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct extent k) {
   struct tb_device *d = p->d;
   const struct tb_gemm *call = p->call;
   int64_t tile = row * p->columns + column;
-  struct extent i = tile_rows(p, row), j = tile_columns(p, column);
+  struct place pa = a_place(p, row, k), pb = b_place(p, column, k), pd = d_place(p, tile);
   struct tb_sgemm_args args = {
-      .a = (const float *)a_panel(p, row),
-      .b = (const float *)b_panel(p, column),
-      .d = (float *)tile_address(p, tile),
-      .lda = tb_padded(call->a.transposed ? k.size : i.size),
-      .ldb = tb_padded(call->b.transposed ? j.size : k.size),
-      .ldd = tb_padded(i.size),
-      .m = i.size,
-      .n = j.size,
+      .a = (const float *)pa.address,
+      .b = (const float *)pb.address,
+      .d = (float *)pd.address,
+      .lda = pa.ld,
+      .ldb = pb.ld,
+      .ldd = pd.ld,
+      .m = tile_rows(p, row).size,
+      .n = tile_columns(p, column).size,
       .k = k.size,
       .alpha = call->alpha,
       .first = k.start == 0,
       .last = k.start + k.size == call->k,
-      .padded = true,
+      .padded = !reads_in_place(p),
   };
-  CUstream stream = d->compute[tile % TB_COMPUTE_STREAMS]; /* a tile's chunks follow each other in one stream */
-  TB_TRY(tb_cuda.cuStreamWaitEvent(stream, d->uploaded, 0));
+  CUstream stream = p->streams[tile % p->stream_count]; /* a tile's chunks follow each other in one stream */
+  if (p->marked_up) TB_TRY(tb_cuda.cuStreamWaitEvent(stream, d->uploaded, 0));
   if (p->timed && !p->marked_compute) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_BEGIN], stream));
   p->marked_compute = true;
   TB_TRY(tb_kernels_launch(&d->kernels, p->choice, call->a.transposed, call->b.transposed, &args, workspace(p, tile),
                            stream));
+  if (args.last) TB_TRY(deliver(p, tile, stream));
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_END], stream));
-  if (args.last) {
-    CUevent done;
-    TB_TRY(tb_device_tile_event(d, tile, &done));
-    TB_TRY(tb_cuda.cuEventRecord(done, stream));
-    p->order[p->launched++] = (int16_t)tile;
-  }
   return CUDA_SUCCESS;
 }
 
@@ -268,9 +355,10 @@ static CUresult run_block(struct pipeline *p) {
   p->rows = tb_ceil_div(p->block.m, plan->tile_m);
   p->columns = tb_ceil_div(p->block.n, plan->tile_n);
   p->launched = p->fetched = p->fetched_columns = 0;
-  memset(p->progress->committed_columns, 0, sizeof p->progress->committed_columns);
+  memset(p->progress->committed_columns, 0, (size_t)(p->rows * p->columns) * sizeof(int64_t));
   bool whole_k = plan->chunk_k == p->call->k;
-  bool a_there = whole_k && p->a_resident == p->block.i, b_there = whole_k && p->b_resident == p->block.j;
+  bool a_there = plan->ways.a == TB_IN_PLACE || (whole_k && p->a_resident == p->block.i);
+  bool b_there = plan->ways.b == TB_IN_PLACE || (whole_k && p->b_resident == p->block.j);
   for (int64_t start = 0; start < p->call->k; start += plan->chunk_k) {
     if (start > 0) TB_TRY(hold_uploads(p));
     struct extent k = {start, tb_min(plan->chunk_k, p->call->k - start)};
@@ -279,7 +367,7 @@ static CUresult run_block(struct pipeline *p) {
   p->a_resident = p->block.i;
   p->b_resident = p->block.j;
   /* Nothing of this block is under way when the next one overwrites its panels and tiles. */
-  return fetch_rest(p);
+  return finish(p);
 }
 
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
@@ -290,13 +378,27 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, c
                        .choice = choice,
                        .timed = timed,
                        .progress = progress,
+                       .streams = device->compute,
+                       .stream_count = TB_COMPUTE_STREAMS,
                        .a_resident = -1,
                        .b_resident = -1};
-  progress->up_bytes = progress->down_bytes = 0;
-  int64_t blocks = tb_pipeline_blocks(call, plan);
+  if (reads_in_place(&p) || plan->ways.c == TB_IN_PLACE) {
+    p.streams = &device->ordered;
+    p.stream_count = 1;
+  }
+  const int64_t blocks = tb_pipeline_blocks(call, plan);
   for (progress->block = 0; progress->block < blocks; progress->block++) {
     p.block = tb_pipeline_block(call, plan, progress->block);
     TB_TRY(run_block(&p));
   }
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_gemm *call, struct tb_progress *progress) {
+  struct tb_commit_args args = {.c = call->c, .ldc = call->ldc, .m = call->m, .n = call->n, .beta = call->beta};
+  if (call->beta != 1) TB_TRY(tb_commit_launch(device->commit, &args, device->ordered));
+  progress->committed_columns[0] = call->n;
+  progress->committed = true;
+  TB_TRY(tb_cuda.cuStreamSynchronize(device->ordered));
   return CUDA_SUCCESS;
 }

@@ -9,21 +9,21 @@
 #include "device.h"
 
 /* What a call needs to know to resume where the GPU left off: columns of each tile of the current block that C already
- * has. */
+ * has. The commit of a C in device memory counts when it is enqueued: should it fail, so does all memory there. */
 struct tb_progress {
-  int64_t block; /* blocks before this one are complete */
+  bool committed; /* C has anything of the product: false, and the rest means nothing */
+  int64_t block;  /* blocks before this one are complete */
   int64_t
       committed_columns[TB_TILES_MAX * TB_TILES_MAX]; /* of the current block's tiles, by row, then column of tiles */
   double up_bytes, down_bytes;
 };
 
-/* The kernel and the split of k for all launches of a product. */
-struct tb_choice tb_pipeline_choose(const struct tb_device *device, const struct tb_gemm *call,
-                                    const struct tb_plan *plan);
-
 /* Runs the whole product. On failure *progress tells what is committed; copies may still be under way. */
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
                          const struct tb_choice *choice, bool timed, struct tb_progress *progress);
+
+/* C = beta C, where C is in place and there is nothing to multiply. */
+CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_gemm *call, struct tb_progress *progress);
 
 /* The blocks of a plan in the order in which they are computed; the sides come and go so that an operand can stay. */
 struct tb_block {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plan.h"
 
+#include <stddef.h>
+
 #include "sgemm_args.h"
 
 /* Tiles of C: large enough that a launch fills a good part of a GPU, small enough that the first one can start early.
@@ -21,6 +23,13 @@
 /* Most memory for the partial sums of a split k. Products that gain by a split have few elements of C. */
 #define WORKSPACE_BYTES_MAX ((int64_t)64 << 20)
 
+/* Pinned memory. An operand of at most so many bytes, or one that no two tiles share, is read in place: a copy would
+ * cross the link as often and be waited for besides. Of a longer one the GPU copies columns that are long enough, and
+ * not too far apart for it (CU_DEVICE_ATTRIBUTE_MAX_PITCH, the same on every GPU). */
+#define PINNED_IN_PLACE_BYTES ((int64_t)64 << 10)
+#define DIRECT_ROWS_MIN 256
+#define DIRECT_LD_MAX (INT32_MAX / (int64_t)sizeof(float) - TB_LD_ELEMS)
+
 static int64_t round_up(int64_t n, int64_t multiple) { return tb_ceil_div(n, multiple) * multiple; }
 
 static int64_t tile_of(int64_t block) {
@@ -38,15 +47,47 @@ static int64_t panel_elems(int64_t across, int64_t k, bool along) {
   return along ? tb_padded(k) * across : tb_padded(across) * k;
 }
 
+static enum tb_way way_of(enum tb_place place, bool pinned_in_place, int64_t stored_rows, int64_t ld) {
+  if (place == TB_DEVICE || place == TB_MANAGED) return TB_IN_PLACE;
+  if (place == TB_PAGEABLE) return TB_STAGED;
+  if (pinned_in_place) return TB_IN_PLACE;
+  return stored_rows >= DIRECT_ROWS_MIN && ld <= DIRECT_LD_MAX ? TB_DIRECT : TB_STAGED;
+}
+
+/* `shared_by` is the side of C along which the operand's words are read again. */
+static enum tb_way operand_way(enum tb_place place, struct tb_view x, int64_t rows, int64_t columns,
+                               int64_t shared_by) {
+  bool in_place = shared_by <= PIECE_ELEMS_MIN || rows * columns * (int64_t)sizeof(float) <= PINNED_IN_PLACE_BYTES;
+  return way_of(place, in_place, x.transposed ? columns : rows, x.ld);
+}
+
+struct tb_ways tb_plan_ways(const struct tb_gemm *call, const struct tb_places *places) {
+  struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED};
+  if (places == NULL) return ways;
+  ways.a = operand_way(places->a.place, call->a, call->m, call->k, call->n);
+  ways.b = operand_way(places->b.place, call->b, call->k, call->n, call->m);
+  /* A pinned C that is still needed is the host's to commit: a failing GPU must not have touched it. */
+  enum tb_place c = places->c.place == TB_PINNED && call->beta != 0 ? TB_PAGEABLE : places->c.place;
+  ways.c = way_of(c, call->m * call->n * (int64_t)sizeof(float) <= PINNED_IN_PLACE_BYTES, call->m, call->ldc);
+  return ways;
+}
+
+static bool wants_d(const struct tb_ways *ways, const struct tb_gemm *call) {
+  return ways->c != TB_IN_PLACE || call->beta != 0;
+}
+
 static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
-  plan->tile_m = tile_of(plan->block_m);
-  plan->tile_n = tile_of(plan->block_n);
-  plan->a_panel_elems = panel_elems(plan->tile_m, plan->chunk_k, call->a.transposed);
-  plan->b_panel_elems = panel_elems(plan->tile_n, plan->chunk_k, !call->b.transposed);
+  const struct tb_ways *ways = &plan->ways;
+  /* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. */
+  bool at_once = ways->a == TB_IN_PLACE && ways->b == TB_IN_PLACE && ways->c == TB_IN_PLACE;
+  plan->tile_m = at_once ? plan->block_m : tile_of(plan->block_m);
+  plan->tile_n = at_once ? plan->block_n : tile_of(plan->block_n);
+  plan->a_panel_elems = ways->a == TB_IN_PLACE ? 0 : panel_elems(plan->tile_m, plan->chunk_k, call->a.transposed);
+  plan->b_panel_elems = ways->b == TB_IN_PLACE ? 0 : panel_elems(plan->tile_n, plan->chunk_k, !call->b.transposed);
   /* Panels and tiles start on 128-byte lines too. */
   plan->a_panel_elems = tb_padded(plan->a_panel_elems);
   plan->b_panel_elems = tb_padded(plan->b_panel_elems);
-  plan->tile_elems = tb_padded(tb_padded(plan->tile_m) * plan->tile_n);
+  plan->tile_elems = wants_d(ways, call) ? tb_padded(tb_padded(plan->tile_m) * plan->tile_n) : 0;
   int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   const int64_t size = sizeof(float);
   plan->b_offset_bytes = rows * plan->a_panel_elems * size;
@@ -59,13 +100,14 @@ static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
 static bool cut(struct tb_plan *plan) {
   int64_t side = tb_max(plan->block_m, plan->block_n);
   int64_t piece = side > PIECE_ELEMS ? PIECE_ELEMS : PIECE_ELEMS_MIN;
-  if (plan->chunk_k > CHUNK_K_WISH && plan->chunk_k >= side)
+  bool k_counts = plan->ways.a != TB_IN_PLACE || plan->ways.b != TB_IN_PLACE;
+  if (k_counts && plan->chunk_k > CHUNK_K_WISH && plan->chunk_k >= side)
     plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), TB_SGEMM_GROUP_K);
   else if (plan->block_m == side && side > piece)
     plan->block_m = round_up(tb_ceil_div(side, 2), piece);
   else if (side > piece)
     plan->block_n = round_up(tb_ceil_div(side, 2), piece);
-  else if (plan->chunk_k > TB_SGEMM_GROUP_K)
+  else if (k_counts && plan->chunk_k > TB_SGEMM_GROUP_K)
     plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), TB_SGEMM_GROUP_K);
   else
     return false;
@@ -86,10 +128,12 @@ static void add_workspace(struct tb_plan *plan, int64_t budget_bytes) {
   plan->arena_bytes += tiles * plan->workspace_bytes;
 }
 
-bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, int64_t budget_bytes) {
+bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways, int64_t budget_bytes) {
   /* The operands lie in memory, so no product of sizes below comes near 2^63. */
-  *plan = (struct tb_plan){
-      .block_m = tb_min(call->m, BLOCK_M_MAX), .block_n = call->n, .chunk_k = tb_min(call->k, CHUNK_K_MAX)};
+  *plan = (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX),
+                           .block_n = call->n,
+                           .chunk_k = tb_min(call->k, CHUNK_K_MAX),
+                           .ways = ways};
   for (;;) {
     lay_out(plan, call);
     if (plan->arena_bytes <= budget_bytes) break;

@@ -13,7 +13,7 @@
 #ifndef TB_PLAN_H
 #define TB_PLAN_H
 
-#include "blas_call.h"
+#include "place.h"
 
 /* Device buffers: leading dimensions are multiples of this, so that every column starts on a 128-byte line. */
 #define TB_LD_ELEMS 32
@@ -21,6 +21,20 @@
 #define TB_TILES_MAX 32
 /* Floats of one pinned staging slot: 4 MiB reach nine tenths of the link's rate. */
 #define TB_SLOT_ELEMS ((int64_t)1 << 20)
+
+/* How an operand comes to the kernels, or C from them. */
+enum tb_way {
+  TB_STAGED,  /* copied by the CPU to or from pinned slots, and by the GPU from or to there */
+  TB_DIRECT,  /* copied by the GPU from or to where it lies, pinned memory */
+  TB_IN_PLACE /* the kernels read or write it where it lies */
+};
+
+struct tb_ways {
+  enum tb_way a, b, c;
+};
+
+/* The ways for operands that lie in these places (NULL: all pageable); device memory must be the computing GPU's. */
+struct tb_ways tb_plan_ways(const struct tb_gemm *call, const struct tb_places *places);
 
 struct tb_plan {
   int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of the kernels' chunk */
@@ -30,10 +44,12 @@ struct tb_plan {
   int64_t workspace_offset_bytes;                   /* and last, where there is room, partial sums of a split k */
   int64_t workspace_bytes;                          /* for each tile of the block; may be 0 */
   int64_t arena_bytes;
+  struct tb_ways
+      ways; /* what is in place has no room in the arena; a C with beta does: the product, before its commit */
 };
 
 /* Cuts `call` (m, n, k >= 1) for at most budget_bytes of device memory. False: not even the smallest pieces fit. */
-bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, int64_t budget_bytes);
+bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways, int64_t budget_bytes);
 
 /* n rounded up to a multiple of TB_LD_ELEMS. */
 static inline int64_t tb_padded(int64_t n) { return (n + TB_LD_ELEMS - 1) / TB_LD_ELEMS * TB_LD_ELEMS; }

@@ -8,6 +8,7 @@
 
 #include "blas_call.h"
 #include "options.h"
+#include "place.h"
 #include "stats.h"
 #include "status.h"
 
@@ -21,6 +22,7 @@ struct tb_machine {
   double cpu_flops_per_s;     /* the CPU BLAS, all its threads */
   double gpu_flops_per_s;     /* our kernels on a large product */
   double stage_bytes_per_s;   /* operands up and result down, through pinned staging */
+  double link_bytes_per_s;    /* the same from and to pinned memory */
   double gpu_latency_seconds; /* of the smallest call */
 };
 
@@ -36,9 +38,20 @@ struct tb_decision {
 /* What is assumed of a machine before anything is known about it; `cores` is how many the process may use. */
 struct tb_machine tb_machine_assumed(int cores);
 
+/* For the functions below, places as tb_places_find gives them; NULL: all operands are pageable. */
+
 /* Decides what needs no knowledge of the machine: most calls of most programs. False: tb_route must be asked. */
 bool tb_route_settled(const struct tb_gemm *call, enum tb_route_mode mode, struct tb_decision *decision);
 
-struct tb_decision tb_route(const struct tb_gemm *call, const struct tb_machine *machine);
+struct tb_decision tb_route(const struct tb_gemm *call, const struct tb_places *places,
+                            const struct tb_machine *machine);
+
+/*
+ * Decides the calls that the GPU takes whatever their size, for some of their operands lie there: those that touch
+ * device memory, and products of which nothing is pageable and something is managed. With TILEBLAS_ROUTE=cpu they are
+ * for the CPU too, which needs copies where there is device memory. False: the operands do not settle it.
+ */
+bool tb_route_resident(const struct tb_gemm *call, const struct tb_places *places, enum tb_route_mode mode,
+                       struct tb_decision *decision);
 
 #endif

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "fallback.h"
+#include "hosted.h"
 #include "log.h"
 #include "offload.h"
 #include "options.h"
@@ -74,12 +75,12 @@ static struct tb_machine machine_now(enum tb_route_mode mode) {
   return machine;
 }
 
-static struct tb_decision decide(const struct tb_gemm *call) {
+static struct tb_decision decide(const struct tb_gemm *call, const struct tb_places *places) {
   enum tb_route_mode mode = (enum tb_route_mode)tb_option_number(TB_OPTION_route);
   struct tb_decision decision;
-  if (tb_route_settled(call, mode, &decision)) return decision;
+  if (tb_route_resident(call, places, mode, &decision) || tb_route_settled(call, mode, &decision)) return decision;
   struct tb_machine machine = machine_now(mode);
-  return tb_route(call, &machine);
+  return tb_route(call, places, &machine);
 }
 
 /* The CPU BLAS's own rate, from what its calls really took: a fresh one counts a quarter. */
@@ -112,13 +113,26 @@ static void describe_reason(const struct tb_decision *d, enum tb_status why, cha
     snprintf(text, size, "%s", tb_status_text(why));
 }
 
-static void say_gpu(const struct tb_gemm *g, const struct tb_decision *d, const struct tb_outcome *o, double seconds) {
-  char call[320], reason[192];
+/* "A=device B=pinned C=host ", A and B as the program named them; nothing when all are the host's. */
+static void describe_places(const struct tb_gemm *g, const struct tb_places *p, char *text, size_t size) {
+  text[0] = '\0';
+  if (p == NULL) return;
+  const struct tb_location *a = g->row_major ? &p->b : &p->a, *b = g->row_major ? &p->a : &p->b;
+  snprintf(text, size, "A=%s B=%s C=%s ", tb_place_text(a->place), tb_place_text(b->place), tb_place_text(p->c.place));
+}
+
+static void say_gpu(const struct tb_gemm *g, const struct tb_places *p, const struct tb_decision *d,
+                    const struct tb_outcome *o, double seconds) {
+  char call[320], reason[192], places[64];
   describe_call(g, call, sizeof call);
   describe_reason(d, o->failed ? o->why : d->why, reason, sizeof reason);
-  tb_say("%s -> gpu%d %s (%s) up %.3f ms compute %.3f ms down %.3f ms total %.3f ms %.3f TFLOP/s%s", call, o->device,
-         o->kernel ? o->kernel : "", reason, o->up_ms, o->compute_ms, o->down_ms, seconds * 1e3,
-         rate(tb_gemm_flops(g), seconds), o->failed ? ", completed by the cpu" : "");
+  describe_places(g, p, places, sizeof places);
+  tb_say("%s -> gpu%d %s (%s) %sup %.3f ms compute %.3f ms down %.3f ms total %.3f ms %.3f TFLOP/s%s", call, o->device,
+         o->kernel ? o->kernel : "", reason, places, o->up_ms, o->compute_ms, o->down_ms, seconds * 1e3,
+         rate(tb_gemm_flops(g), seconds),
+         o->lost     ? ", lost"
+         : o->failed ? ", completed by the cpu"
+                     : "");
 }
 
 static void say_cpu(const struct tb_gemm *g, const struct tb_decision *d, double seconds) {
@@ -130,31 +144,55 @@ static void say_cpu(const struct tb_gemm *g, const struct tb_decision *d, double
 
 /* ---- one call ---- */
 
-static bool offload(const struct tb_gemm *call, struct tb_decision *decision) {
+static bool offload(const struct tb_gemm *call, const struct tb_places *places, struct tb_decision *decision) {
   struct tb_outcome outcome;
   double started = now();
-  if (!tb_offload_gemm(call, tb_option_number(TB_OPTION_verbose), &outcome)) {
+  if (!tb_offload_gemm(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
     *decision = (struct tb_decision){.where = TB_CPU, .why = outcome.why};
     return false;
   }
   double seconds = now() - started;
   enum tb_where where = outcome.committed ? TB_GPU : TB_CPU;
-  tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, tb_gemm_flops(call), outcome.bytes,
-               seconds);
+  double flops = tb_gemm_is_trivial(call) ? 0 : tb_gemm_flops(call);
+  tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, flops, outcome.bytes, seconds);
   if (outcome.failed) tb_stats_add_failure();
   if (tb_option_number(TB_OPTION_verbose)) {
     if (outcome.committed)
-      say_gpu(call, decision, &outcome, seconds);
+      say_gpu(call, places, decision, &outcome, seconds);
     else
       say_cpu(call, &(struct tb_decision){.where = TB_CPU, .why = outcome.why}, seconds);
   }
   return true;
 }
 
+/* By copies of what lies on a GPU: the way for a call whose device memory our GPU, if there is one, does not reach. */
+static void run_hosted(const struct tb_gemm *call, const struct tb_places *places, enum tb_status why) {
+  struct tb_hosted hosted;
+  struct tb_cpu_call cpu = {.decision = {.where = TB_CPU, .why = why}};
+  if (!tb_hosted_begin(&hosted, call, places, false)) {
+    cpu.decision.why = TB_STATUS_unreachable;
+    tb_run_cpu_done(call, &cpu);
+    return;
+  }
+  struct tb_decision decision = decide(&hosted.call, NULL);
+  if (decision.where == TB_CPU || !offload(&hosted.call, NULL, &decision)) {
+    cpu.started = now();
+    tb_fallback_gemm(&hosted.call);
+    tb_run_cpu_done(call, &cpu);
+  }
+  tb_hosted_end(&hosted);
+}
+
 bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
   tb_run_initialise();
-  cpu->decision = decide(call);
-  if (cpu->decision.where == TB_GPU && offload(call, &cpu->decision)) return true;
+  struct tb_places found;
+  const struct tb_places *places = tb_places_find(call, &found) ? &found : NULL;
+  cpu->decision = decide(call, places);
+  if (cpu->decision.where == TB_GPU && offload(call, places, &cpu->decision)) return true;
+  if (places != NULL && tb_places_need_gpu(places)) {
+    run_hosted(call, places, cpu->decision.why);
+    return true;
+  }
   /* Small calls are timed only when somebody looks: two clock readings are a good part of the smallest. */
   cpu->started = tb_gemm_flops(call) >= TB_SMALL_FLOPS || observed() ? now() : 0;
   return false;

@@ -51,6 +51,33 @@ CUresult tb_upload_step(struct tb_device *d, struct tb_upload *u, bool *more) {
   return CUDA_SUCCESS;
 }
 
+CUresult tb_upload_direct(struct tb_device *d, const struct tb_upload *u) {
+  CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = u->source,
+                        .srcPitch = (size_t)u->source_ld * sizeof(float),
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstDevice = u->target,
+                        .dstPitch = (size_t)u->target_ld * sizeof(float),
+                        .WidthInBytes = (size_t)u->rows * sizeof(float),
+                        .Height = (size_t)u->columns};
+  TB_TRY(tb_cuda.cuMemcpy2DAsync(&copy, d->up));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_download_direct(struct tb_device *d, CUdeviceptr source, int64_t source_ld, float *target,
+                            int64_t target_ld, int64_t rows, int64_t columns) {
+  CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .srcDevice = source,
+                        .srcPitch = (size_t)source_ld * sizeof(float),
+                        .dstMemoryType = CU_MEMORYTYPE_HOST,
+                        .dstHost = target,
+                        .dstPitch = (size_t)target_ld * sizeof(float),
+                        .WidthInBytes = (size_t)rows * sizeof(float),
+                        .Height = (size_t)columns};
+  TB_TRY(tb_cuda.cuMemcpy2DAsync(&copy, d->down));
+  return CUDA_SUCCESS;
+}
+
 int64_t tb_download_columns(int64_t ld) { return TB_SLOT_ELEMS / ld; }
 
 CUresult tb_download_start(struct tb_device *d, CUdeviceptr source, int64_t floats, uint64_t *ticket) {

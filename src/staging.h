@@ -2,7 +2,8 @@
 /*
  * Between the program's memory and the device's, through pinned slots. Uploads pack: a stored block with any leading
  * dimension arrives with a padded one, so that kernels may load whole vectors. Downloads are cut into runs of columns.
- * Nothing here writes to the program's memory: that is pipeline.c's commit. Under offload.c's lock.
+ * Nothing here but tb_download_direct writes to the program's memory: that is pipeline.c's commit. Under offload.c's
+ * lock.
  */
 #ifndef TB_STAGING_H
 #define TB_STAGING_H
@@ -20,6 +21,14 @@ struct tb_upload {
 
 /* Copies the next part into a pinned slot and enqueues its copy to the device. *more tells whether anything is left. */
 CUresult tb_upload_step(struct tb_device *device, struct tb_upload *upload, bool *more);
+
+/* Enqueues a copy of all of it at once from pinned memory, whose pitch the GPU can do: for a source that the program
+ * leaves alone until its call returns. */
+CUresult tb_upload_direct(struct tb_device *device, const struct tb_upload *upload);
+
+/* The same downwards: `rows` x `columns` from the device to pinned memory. */
+CUresult tb_download_direct(struct tb_device *device, CUdeviceptr source, int64_t source_ld, float *target,
+                            int64_t target_ld, int64_t rows, int64_t columns);
 
 /* Columns of `ld` floats that one slot holds; at least one, because ld is at most TB_SLOT_BYTES / 4 for every tile. */
 int64_t tb_download_columns(int64_t ld);

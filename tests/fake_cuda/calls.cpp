@@ -219,7 +219,7 @@ const char *fake_cuda_function(size_t i) { return i < FUNCTION_COUNT ? FUNCTIONS
 static uint64_t count_memory(bool device, bool bytes) {
   uint64_t sum = 0;
   for (const auto &[start, allocation] : driver().memory)
-    if ((allocation.kind == MemoryKind::DEVICE) == device) sum += bytes ? allocation.bytes : 1;
+    if (is_on_device(allocation.kind) == device) sum += bytes ? allocation.bytes : 1;
   return sum;
 }
 

@@ -12,6 +12,8 @@
 namespace fake {
 namespace {
 
+constexpr size_t PITCH_BYTES_MAX = 2147483647; /* CU_DEVICE_ATTRIBUTE_MAX_PITCH */
+
 /* Rows of `width` bytes, one every `pitch` bytes. */
 struct Rows {
   uintptr_t start;
@@ -22,8 +24,8 @@ struct Rows {
 enum class End { DEVICE, PINNED, PAGEABLE, BAD };
 
 End host_end(const Rows &rows) {
-  if (find_memory(rows.start, rows.span()))
-    return find_memory(rows.start, rows.span())->kind == MemoryKind::DEVICE ? End::BAD : End::PINNED;
+  if (const Allocation *allocation = find_memory(rows.start, rows.span()))
+    return is_on_device(allocation->kind) ? End::BAD : End::PINNED;
   const uintptr_t last = rows.start + rows.span() - 1;
   const bool straddles = find_memory(rows.start, 1) || find_memory(last, 1);
   return rows.start == 0 || straddles ? End::BAD : End::PAGEABLE;
@@ -31,8 +33,9 @@ End host_end(const Rows &rows) {
 
 End device_end(const Rows &rows, CUdevice device) {
   const Allocation *allocation = find_memory(rows.start, rows.span());
-  const bool good = allocation && allocation->kind == MemoryKind::DEVICE && allocation->context->device == device;
-  return good ? End::DEVICE : End::BAD;
+  const bool good = allocation && is_on_device(allocation->kind);
+  const bool near = good && (allocation->kind == MemoryKind::MANAGED || allocation->context->device == device);
+  return near ? End::DEVICE : End::BAD;
 }
 
 void copy_rows(const Rows &to, const Rows &from, bool half) {
@@ -86,6 +89,7 @@ CUresult copy_down(const Call &call, void *dst, CUdeviceptr src, size_t bytes, C
 bool read_end(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t y, size_t pitch,
               const CUDA_MEMCPY2D &copy, CUdevice number, Rows *rows, End *end) {
   if (copy.Height > 1 && pitch < x + copy.WidthInBytes) return false;
+  if (pitch > PITCH_BYTES_MAX) return false;
   const uintptr_t start = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uintptr_t>(host) : device;
   *rows = {start + y * pitch + x, pitch, copy.WidthInBytes, copy.Height};
   if (type == CU_MEMORYTYPE_HOST)

@@ -57,6 +57,8 @@ static int device_attribute(CUdevice_attribute attribute, CUdevice device) {
       return 2048;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
       return 32;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      return 2147483647;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
       return 1980000;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
@@ -79,6 +81,7 @@ static int device_attribute(CUdevice_attribute attribute, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
       return 1;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:

@@ -18,7 +18,7 @@ extern "C" {
 
 /* Resources alive now, of all contexts, except FAKE_CUDA_ABANDONED and below, which count what happened so far. */
 enum fake_cuda_count {
-  FAKE_CUDA_ALLOCATIONS,     /* cuMemAlloc */
+  FAKE_CUDA_ALLOCATIONS,     /* cuMemAlloc and cuMemAllocManaged */
   FAKE_CUDA_ALLOCATED_BYTES, /* in them */
   FAKE_CUDA_PINNED,          /* cuMemHostAlloc and cuMemHostRegister */
   FAKE_CUDA_PINNED_BYTES,    /* in them */

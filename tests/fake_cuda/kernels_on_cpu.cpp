@@ -26,7 +26,7 @@ static const Kernel kernels[] = {
 #undef TB_SGEMM_KERNEL
 #undef TB_SGEMM_WARP_SPECIALISED
 #undef TB_SGEMM_TILE
-    FAKE_CUDA_KERNEL(tb_sgemm_gather)
+    FAKE_CUDA_KERNEL(tb_sgemm_gather) FAKE_CUDA_KERNEL(tb_sgemm_commit)
 
 #define TB_THIN(columns, ...)              \
   FAKE_CUDA_KERNEL(tb_thin_side_##columns) \

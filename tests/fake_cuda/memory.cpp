@@ -40,7 +40,7 @@ void remember(const void *p, size_t bytes, MemoryKind kind, Context *context) {
 /* Takes the allocation away; the memory goes back unless it was the caller's own. */
 void forget(const Allocation &allocation) {
   was_overrun(allocation);
-  if (allocation.kind == MemoryKind::DEVICE) {
+  if (is_on_device(allocation.kind)) {
     driver().devices[static_cast<size_t>(allocation.context->device)].used_bytes -= allocation.bytes;
     driver().happened[FAKE_CUDA_ALLOCATED_BYTES] -= allocation.bytes;
   }
@@ -85,7 +85,7 @@ bool was_overrun(const Allocation &allocation) {
   const unsigned char *guard = reinterpret_cast<const unsigned char *>(allocation.start + allocation.bytes);
   if (std::all_of(guard, guard + GUARD_BYTES, [](unsigned char c) { return c == GUARD; })) return false;
   misuse("something wrote past the end of %zu bytes of %s memory", allocation.bytes,
-         allocation.kind == MemoryKind::DEVICE ? "device" : "pinned");
+         is_on_device(allocation.kind) ? "device" : "pinned");
   return true;
 }
 
@@ -110,15 +110,13 @@ CUresult cuMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
-  Call call(Fn::cuMemAlloc);
-  if (call.status != CUDA_SUCCESS) return call.status;
+static CUresult allocate_on_device(const Call &call, CUdeviceptr *out, size_t bytes, MemoryKind kind) {
   if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   Device &device = driver().devices[static_cast<size_t>(call.context->device)];
   if (bytes > device.memory_bytes - device.used_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   void *p = allocate(bytes, DEVICE_ALIGNMENT);
   if (!p) return CUDA_ERROR_OUT_OF_MEMORY;
-  remember(p, bytes, MemoryKind::DEVICE, call.context);
+  remember(p, bytes, kind, call.context);
   device.used_bytes += bytes;
   uint64_t *happened = driver().happened;
   happened[FAKE_CUDA_ALLOCATED_BYTES] += bytes;
@@ -127,11 +125,26 @@ CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
+  Call call(Fn::cuMemAlloc);
+  return call.status != CUDA_SUCCESS ? call.status : allocate_on_device(call, out, bytes, MemoryKind::DEVICE);
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags) {
+  Call call(Fn::cuMemAllocManaged);
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (flags != CU_MEM_ATTACH_GLOBAL) return CUDA_ERROR_INVALID_VALUE;
+  return allocate_on_device(call, out, bytes, MemoryKind::MANAGED);
+}
+
 CUresult cuMemFree(CUdeviceptr p) {
   Call call(Fn::cuMemFree);
   if (call.refused()) return call.status;
   if (p == 0) return call.after_release(CUDA_SUCCESS);
-  return call.after_release(release(p, MemoryKind::DEVICE, CUDA_ERROR_INVALID_VALUE));
+  const Allocation *allocation = find_memory(p, 1);
+  const MemoryKind kind = allocation ? allocation->kind : MemoryKind::DEVICE;
+  if (!is_on_device(kind)) return call.after_release(CUDA_ERROR_INVALID_VALUE);
+  return call.after_release(release(p, kind, CUDA_ERROR_INVALID_VALUE));
 }
 
 CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
@@ -171,7 +184,7 @@ CUresult cuMemHostUnregister(void *p) {
 /* ---- what is this pointer ---- */
 
 static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, const Allocation &a, CUdeviceptr p) {
-  const bool on_device = a.kind == MemoryKind::DEVICE;
+  const bool managed = a.kind == MemoryKind::MANAGED, on_device = is_on_device(a.kind);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       *static_cast<CUcontext *>(data) = a.context->handle;
@@ -183,10 +196,10 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, con
       *static_cast<CUdeviceptr *>(data) = p;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      *static_cast<CUdeviceptr *>(data) = on_device ? 0 : p;
-      return on_device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+      *static_cast<CUdeviceptr *>(data) = a.kind == MemoryKind::DEVICE ? 0 : p;
+      return a.kind == MemoryKind::DEVICE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      *static_cast<unsigned *>(data) = 0;
+      *static_cast<unsigned *>(data) = managed;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       *static_cast<int *>(data) = a.context->device;

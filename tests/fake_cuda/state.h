@@ -64,7 +64,10 @@ private:
 
 /* ---- memory ---- */
 
-enum class MemoryKind { DEVICE, PINNED, REGISTERED };
+enum class MemoryKind { DEVICE, MANAGED, PINNED, REGISTERED };
+
+/* Takes from a device's memory; managed memory does so where it was allocated, and never moves. */
+inline bool is_on_device(MemoryKind kind) { return kind == MemoryKind::DEVICE || kind == MemoryKind::MANAGED; }
 
 struct Allocation {
   uintptr_t start;

@@ -76,6 +76,9 @@ static void rows_are_copied_by_their_pitches(void **state) {
     for (int x = 0; x < WIDTH; x++) assert_int_equal(back[row * DEVICE_PITCH + x], (row - 1) * HOST_PITCH + x + 2);
   copy.Height = ROWS; /* one row too many for the device */
   assert_int_equal(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
+  copy.Height = 1;
+  copy.srcPitch = (size_t)1 << 31; /* more than a GPU can do */
+  assert_int_equal(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
   copy.Height = 2;
   copy.srcPitch = WIDTH - 1;
   assert_int_equal(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
@@ -118,6 +121,40 @@ static void registered_memory_is_pinned_until_it_is_not(void **state) {
   assert_int_equal(fake_cuda_get(FAKE_CUDA_PAGEABLE_COPIES), before);
 }
 
+static void pointers_tell_what_they_are(void **state) {
+  (void)state;
+  enum { BYTES = 64 };
+  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                      CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_CONTEXT};
+  CUdeviceptr managed;
+  CUcontext current;
+  char pageable[BYTES];
+  OK(cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL));
+  OK(cuCtxGetCurrent(&current));
+  const struct {
+    CUdeviceptr p;
+    unsigned type, managed;
+  } cases[] = {{new_memory(BYTES), CU_MEMORYTYPE_DEVICE, 0},
+               {managed, CU_MEMORYTYPE_DEVICE, 1},
+               {(CUdeviceptr)new_pinned(BYTES / sizeof(float)), CU_MEMORYTYPE_HOST, 0},
+               {(CUdeviceptr)pageable, 0, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    unsigned type = 99, is_managed = 99;
+    CUdeviceptr device;
+    CUcontext context;
+    void *values[] = {&type, &is_managed, &device, &context};
+    OK(cuPointerGetAttributes(4, attributes, values, cases[i].p + 4));
+    assert_int_equal(type, cases[i].type);
+    assert_int_equal(is_managed, cases[i].managed);
+    assert_int_equal(device, type ? cases[i].p + 4 : 0);
+    assert_ptr_equal(context, type ? current : NULL);
+  }
+  OK(cuMemcpyHtoD(managed, pageable, BYTES)); /* it is as good as the device's */
+  assert_int_equal(cuMemFreeHost((void *)managed), CUDA_ERROR_INVALID_VALUE);
+  OK(cuMemFree(managed));
+  assert_int_equal(cuMemFree(managed), CUDA_ERROR_INVALID_VALUE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(memory_runs_out),
@@ -126,6 +163,7 @@ int main(void) {
       TEST(rows_are_copied_by_their_pitches),
       TEST(memory_that_work_awaits_must_stay),
       TEST(registered_memory_is_pinned_until_it_is_not),
+      TEST(pointers_tell_what_they_are),
   };
   return cmocka_run_group_tests_name("fake_cuda_memory", tests, NULL, NULL);
 }

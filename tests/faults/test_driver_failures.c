@@ -39,6 +39,9 @@ static const char *const functions[] = {
 /* Called only to say what went wrong. */
 static const char *const only_after_failure[] = {"cuGetErrorName"};
 
+/* Called for memory that the program got from CUDA: test_resident_failures.c. */
+static const char *const called_elsewhere[] = {"cuMemcpy2DAsync"};
+
 #define CUDA_ERROR_UNKNOWN 999
 #define CALLS 3
 
@@ -148,10 +151,13 @@ static void every_function_at_every_position(void **state) {
   unsigned long counts[FUNCTIONS], cases = 0;
   learn(counts);
   for (size_t i = 0; i < FUNCTIONS; i++) {
-    if (counts[i] == 0 && !is_listed(functions[i], only_after_failure, 1))
+    if (counts[i] == 0 && !is_listed(functions[i], only_after_failure, 1) &&
+        !is_listed(functions[i], called_elsewhere, 1))
       fail_msg("%s is never called: nothing here tests it", functions[i]);
     if ((mode_flags & FAKE_CUDA_ASYNC) && !is_asynchronous(functions[i])) continue;
-    for (unsigned long nth = 1; nth <= counts[i]; nth++, cases++) {
+    /* The first question comes before anybody has called cuInit, and is refused for that whatever else may fail. */
+    const unsigned long first = strcmp(functions[i], "cuPointerGetAttributes") == 0 ? 2 : 1;
+    for (unsigned long nth = first; nth <= counts[i]; nth++, cases++) {
       const struct failure f = {functions[i], nth, mode_flags};
       run_case(&f);
     }

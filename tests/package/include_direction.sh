@@ -11,18 +11,20 @@ export_cblas.c export_fortran.c
 api.c run stats.c
 route
 offload offload_none.c
+hosted
 fallback reference
 pipeline
 staging
 device
-kernels
+commit kernels
 thin
 select select.def
+place.c
 cuda_driver cuda_driver.def"
 # What every room may use, and which uses no room.
-shared="blas_call copy log options options.def plan pool stats.h status status.def symbols symbols.def thin_plan"
+shared="blas_call copy log options options.def place.h plan pool stats.h status status.def symbols symbols.def thin_plan"
 # The files that may know of CUDA.
-knowing="offload.c pipeline staging device kernels thin cuda_driver cuda_driver.def"
+knowing="offload.c hosted.c pipeline staging device commit kernels thin place.c cuda_driver cuda_driver.def"
 
 expand() { # names to files
   local name

@@ -16,7 +16,8 @@ const struct tst_fake *tst_fake(void) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) return NULL;
   if (find(library, "fake_cuda_get", &fake.get) && find(library, "fake_cuda_calls", &fake.calls) &&
-      find(library, "fake_cuda_reset_calls", &fake.reset_calls) && find(library, "fake_cuda_fail", &fake.inject) &&
+      find(library, "fake_cuda_reset_calls", &fake.reset_calls) &&
+      find(library, "fake_cuda_function", &fake.function) && find(library, "fake_cuda_fail", &fake.inject) &&
       find(library, "fake_cuda_clear_failures", &fake.clear_failures) &&
       find(library, "fake_cuda_set_order", &fake.set_order) &&
       find(library, "fake_cuda_set_shuffle", &fake.set_shuffle))

@@ -18,6 +18,8 @@
 #include "rng.h"
 #include "sgemm_args.h"
 
+static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED};
+
 static int64_t random_size(uint64_t *rng) { return 1 + tst_random_below(rng, (int64_t)1 << tst_random_below(rng, 18)); }
 
 static struct tb_gemm random_call(uint64_t *rng) {
@@ -68,11 +70,11 @@ static void any_shape_any_budget(void **state) {
   for (int i = 0; i < 20000; i++) {
     struct tb_gemm call = random_call(&rng);
     struct tb_plan plan, whole;
-    assert_true(tb_plan_make(&whole, &call, INT64_MAX));
+    assert_true(tb_plan_make(&whole, &call, staged, INT64_MAX));
     check_plan(&call, &whole, INT64_MAX);
     assert_true(whole.block_n == call.n && whole.chunk_k == call.k); /* nothing is cut without need */
     int64_t budget = 1 + whole.arena_bytes / (1 + tst_random_below(&rng, 100));
-    if (!tb_plan_make(&plan, &call, budget)) {
+    if (!tb_plan_make(&plan, &call, staged, budget)) {
       refused++; /* then not even 128 x 128 of C and one chunk of k fit */
       int64_t least = padded_bytes(128, 128) + 2 * 128 * 4 * tb_padded(tb_min(TB_SGEMM_GROUP_K, call.k)) + 4096;
       if (budget >= least)
@@ -85,6 +87,64 @@ static void any_shape_any_budget(void **state) {
   assert_true(cut > 1000 && refused > 100); /* the budgets were tight enough to test anything */
 }
 
+/* What is in place takes no room, and where nothing is copied one launch does it all. */
+static void in_place_takes_no_room(void **state) {
+  (void)state;
+  uint64_t rng = 2;
+  for (int i = 0; i < 5000; i++) {
+    struct tb_gemm call = random_call(&rng);
+    const struct tb_ways ways = {(enum tb_way)tst_random_below(&rng, 3), (enum tb_way)tst_random_below(&rng, 3),
+                                 (enum tb_way)tst_random_below(&rng, 3)};
+    struct tb_plan p, cut;
+    call.beta = (float)tst_random_below(&rng, 2);
+    bool wants_d = ways.c != TB_IN_PLACE || call.beta != 0;
+    bool at_once = ways.a == TB_IN_PLACE && ways.b == TB_IN_PLACE && ways.c == TB_IN_PLACE;
+    assert_true(tb_plan_make(&p, &call, ways, INT64_MAX));
+    assert_int_equal(p.a_panel_elems == 0, ways.a == TB_IN_PLACE);
+    assert_int_equal(p.b_panel_elems == 0, ways.b == TB_IN_PLACE);
+    assert_int_equal(p.tile_elems == 0, !wants_d);
+    if (at_once) assert_true(p.tile_m == call.m && p.tile_n == call.n);
+    if (at_once) assert_int_equal(p.workspace_offset_bytes, wants_d ? 4 * tb_padded(tb_padded(call.m) * call.n) : 0);
+    /* A k whose panels take no room is never cut. */
+    if (p.arena_bytes > 0 && tb_plan_make(&cut, &call, ways, p.arena_bytes / 3) && ways.a == TB_IN_PLACE &&
+        ways.b == TB_IN_PLACE)
+      assert_int_equal(cut.chunk_k, call.k);
+  }
+}
+
+static enum tb_way a_way(enum tb_place place, int64_t m, int64_t n, int64_t k, int64_t ld, bool transposed) {
+  struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1, .a = {NULL, ld, transposed}, .b.ld = k, .ldc = m};
+  const struct tb_places places = {.a.place = place};
+  return tb_plan_ways(&call, &places).a;
+}
+
+static enum tb_way c_way(enum tb_place place, int64_t m, int64_t n, float beta) {
+  struct tb_gemm call = {.m = m, .n = n, .k = 9, .alpha = 1, .beta = beta, .a.ld = m, .b.ld = 9, .ldc = m};
+  const struct tb_places places = {.c.place = place};
+  return tb_plan_ways(&call, &places).c;
+}
+
+static void ways_by_place(void **state) {
+  (void)state;
+  struct tb_gemm call = {.m = 9, .n = 9, .k = 9};
+  assert_int_equal(tb_plan_ways(&call, NULL).a, TB_STAGED);
+  assert_int_equal(a_way(TB_PAGEABLE, 1000, 1000, 1000, 1000, false), TB_STAGED);
+  assert_int_equal(a_way(TB_DEVICE, 1000, 1000, 1000, 1000, false), TB_IN_PLACE);
+  assert_int_equal(a_way(TB_MANAGED, 1000, 1000, 1000, 1000, true), TB_IN_PLACE);
+  assert_int_equal(a_way(TB_PINNED, 1000, 1000, 1000, 1000, false), TB_DIRECT);
+  assert_int_equal(a_way(TB_PINNED, 1000, 32, 1000, 1000, false), TB_IN_PLACE);    /* read by one column of tiles */
+  assert_int_equal(a_way(TB_PINNED, 128, 1000, 128, 128, false), TB_IN_PLACE);     /* 64 KiB */
+  assert_int_equal(a_way(TB_PINNED, 100, 1000, 1000, 100, false), TB_STAGED);      /* short columns */
+  assert_int_equal(a_way(TB_PINNED, 100, 1000, 1000, 1000, true), TB_DIRECT);      /* they run along k */
+  assert_int_equal(a_way(TB_PINNED, 1000, 1000, 1000, 1 << 29, false), TB_STAGED); /* too far apart */
+  assert_int_equal(c_way(TB_DEVICE, 1000, 1000, 1), TB_IN_PLACE);
+  assert_int_equal(c_way(TB_PINNED, 1000, 1000, 0), TB_DIRECT);
+  assert_int_equal(c_way(TB_PINNED, 10, 10, 0), TB_IN_PLACE);
+  assert_int_equal(c_way(TB_PINNED, 1000, 1000, 1), TB_STAGED);
+  assert_int_equal(c_way(TB_PINNED, 10, 10, 1),
+                   TB_STAGED); /* the host's commit alone leaves it whole when the GPU fails */
+}
+
 /* More memory never makes smaller pieces. */
 static void more_memory_larger_pieces(void **state) {
   (void)state;
@@ -92,7 +152,7 @@ static void more_memory_larger_pieces(void **state) {
   struct tb_plan plan;
   int64_t before = 0;
   for (int64_t budget = 1 << 20; budget < (int64_t)1 << 31; budget += budget / 3) {
-    assert_true(tb_plan_make(&plan, &call, budget));
+    assert_true(tb_plan_make(&plan, &call, staged, budget));
     int64_t volume = plan.block_m * plan.block_n * plan.chunk_k;
     assert_true(volume >= before);
     before = volume;
@@ -105,21 +165,21 @@ static void room_for_a_split_of_k(void **state) {
   (void)state;
   struct tb_gemm longest = {.m = 200, .n = 100, .k = 1 << 16, .alpha = 1}, large = {.m = 5000, .n = 5000, .k = 5000};
   struct tb_plan plan;
-  assert_true(tb_plan_make(&plan, &longest, INT64_MAX));
+  assert_true(tb_plan_make(&plan, &longest, staged, INT64_MAX));
   assert_true(plan.workspace_bytes >= (1 << 16) / TB_SGEMM_CHUNK_K * 4 * 200 * 100);
   int64_t needed = plan.workspace_offset_bytes;
-  assert_true(tb_plan_make(&plan, &longest, needed + 4 * 200 * 100 * 2)); /* two sums and no more */
+  assert_true(tb_plan_make(&plan, &longest, staged, needed + 4 * 200 * 100 * 2)); /* two sums and no more */
   assert_true(plan.chunk_k == longest.k && plan.workspace_bytes / (4 * 200 * 100) == 2);
-  assert_true(tb_plan_make(&plan, &longest, needed)); /* none, and k is still not cut */
+  assert_true(tb_plan_make(&plan, &longest, staged, needed)); /* none, and k is still not cut */
   assert_true(plan.chunk_k == longest.k && plan.workspace_bytes == 0);
-  assert_true(tb_plan_make(&plan, &large, INT64_MAX));
+  assert_true(tb_plan_make(&plan, &large, staged, INT64_MAX));
   assert_int_equal(plan.workspace_bytes, 0);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(any_shape_any_budget),
-      cmocka_unit_test(more_memory_larger_pieces),
+      cmocka_unit_test(any_shape_any_budget),  cmocka_unit_test(in_place_takes_no_room),
+      cmocka_unit_test(ways_by_place),         cmocka_unit_test(more_memory_larger_pieces),
       cmocka_unit_test(room_for_a_split_of_k),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

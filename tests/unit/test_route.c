@@ -30,7 +30,7 @@ static struct tb_machine fast_gpu(enum tb_route_mode mode) {
 
 static void expect(const struct tb_gemm *call, const struct tb_machine *machine, enum tb_where where,
                    enum tb_status why) {
-  struct tb_decision d = tb_route(call, machine);
+  struct tb_decision d = tb_route(call, NULL, machine);
   if (d.where != where || d.why != why)
     fail_msg("m=%ld n=%ld k=%ld alpha=%g: %s because %s, not %s because %s", (long)call->m, (long)call->n,
              (long)call->k, (double)call->alpha, d.where == TB_GPU ? "gpu" : "cpu", tb_status_text(d.why),
@@ -50,6 +50,48 @@ static void nothing_to_multiply(void **state) {
       expect(&call, &machine, TB_CPU, TB_STATUS_trivial);
     }
   }
+}
+
+/* Device memory settles it whatever the size; managed memory when nothing is pageable; pinned memory never. */
+static void resident(void **state) {
+  (void)state;
+  for (int number = 0; number < 64; number++)
+    for (enum tb_route_mode mode = TB_ROUTE_AUTO; mode <= TB_ROUTE_CPU; mode++)
+      for (int trivial = 0; trivial < 2; trivial++) {
+        const enum tb_place a = number % 4, b = number / 4 % 4, c = number / 16;
+        struct tb_places places = {.a.place = a, .b.place = b, .c.place = c};
+        struct tb_gemm call = cube(2);
+        if (trivial) call.alpha = 0;
+        bool device = a == TB_DEVICE || b == TB_DEVICE || c == TB_DEVICE;
+        bool managed = a == TB_MANAGED || b == TB_MANAGED || c == TB_MANAGED;
+        bool pageable = a == TB_PAGEABLE || b == TB_PAGEABLE || c == TB_PAGEABLE;
+        struct tb_decision d;
+        bool settled = tb_route_resident(&call, &places, mode, &d);
+        assert_int_equal(settled, device || (managed && !pageable && !trivial));
+        if (!settled) continue;
+        assert_int_equal(d.where, mode == TB_ROUTE_CPU ? TB_CPU : TB_GPU);
+        assert_int_equal(d.why, mode == TB_ROUTE_CPU ? TB_STATUS_forced_cpu : TB_STATUS_resident);
+      }
+  struct tb_gemm call = cube(2);
+  struct tb_decision d;
+  assert_false(tb_route_resident(&call, NULL, TB_ROUTE_GPU, &d));
+}
+
+/* What need not be staged does not count against the GPU. */
+static void copies_count_by_place(void **state) {
+  (void)state;
+  struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
+  machine.stage_bytes_per_s = 1e6;
+  machine.link_bytes_per_s = 2e6;
+  struct tb_gemm call = cube(1000);
+  const double staged = 3 * 4e6 / 1e6, one_less = 2 * 4e6 / 1e6;
+  struct tb_places places = {0};
+  assert_float_equal(tb_route(&call, &places, &machine).gpu_seconds, staged, 1e-6);
+  assert_float_equal(tb_route(&call, NULL, &machine).gpu_seconds, staged, 1e-6);
+  places.b.place = TB_MANAGED;
+  assert_float_equal(tb_route(&call, &places, &machine).gpu_seconds, one_less, 1e-6);
+  places.b.place = TB_PINNED;
+  assert_float_equal(tb_route(&call, &places, &machine).gpu_seconds, one_less + 4e6 / 2e6, 1e-6);
 }
 
 static void forced(void **state) {
@@ -110,7 +152,7 @@ static void sooner_wins(void **state) {
   expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
   machine.gpu_latency_seconds = 0.15;
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
-  struct tb_decision d = tb_route(&call, &machine);
+  struct tb_decision d = tb_route(&call, NULL, &machine);
   assert_true(fabs(d.cpu_seconds - 0.2) < 1e-9);
   assert_true(d.gpu_seconds >= 0.15 && d.gpu_seconds < 0.2);
 }
@@ -150,16 +192,17 @@ static void assumed_machine(void **state) {
   struct tb_gemm large = cube(16384), medium = cube(512);
   expect(&large, &machine, TB_GPU, TB_STATUS_gpu_sooner);
   machine = tb_machine_assumed(4);
-  struct tb_decision d = tb_route(&medium, &machine);
+  struct tb_decision d = tb_route(&medium, NULL, &machine);
   assert_int_equal(d.where, TB_CPU);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nothing_to_multiply), cmocka_unit_test(forced),
-      cmocka_unit_test(no_usable_gpu),       cmocka_unit_test(small_products),
-      cmocka_unit_test(sooner_wins),         cmocka_unit_test(opening_is_paid_by_savings),
-      cmocka_unit_test(strange_rates),       cmocka_unit_test(assumed_machine),
+      cmocka_unit_test(nothing_to_multiply),   cmocka_unit_test(resident),
+      cmocka_unit_test(copies_count_by_place), cmocka_unit_test(forced),
+      cmocka_unit_test(no_usable_gpu),         cmocka_unit_test(small_products),
+      cmocka_unit_test(sooner_wins),           cmocka_unit_test(opening_is_paid_by_savings),
+      cmocka_unit_test(strange_rates),         cmocka_unit_test(assumed_machine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

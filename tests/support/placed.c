@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "placed.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The few functions wanted, with the driver's types spelled out: tests build without cuda.h. */
+typedef unsigned long long address;
+static struct {
+  int (*init)(unsigned);
+  int (*retain)(void **, int);
+  int (*release)(int);
+  int (*set_current)(void *);
+  int (*alloc)(address *, size_t);
+  int (*alloc_managed)(address *, size_t, unsigned);
+  int (*release_memory)(address);
+  int (*alloc_host)(void **, size_t, unsigned);
+  int (*release_host)(void *);
+  int (*up)(address, const void *, size_t);
+  int (*down)(void *, address, size_t);
+} cuda;
+
+#define ATTACH_GLOBAL 1 /* CU_MEM_ATTACH_GLOBAL */
+
+static void find(void *library, const char *name, void *function) {
+  void *symbol = dlsym(library, name);
+  if (!symbol) {
+    printf("%s\n", dlerror());
+    exit(1);
+  }
+  memcpy(function, &symbol, sizeof symbol);
+}
+
+static void must(int result, const char *what) {
+  if (result == 0) return;
+  printf("%s: CUDA error %d\n", what, result);
+  exit(1);
+}
+
+void tst_cuda_begin(int device) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *context;
+  if (!library) {
+    printf("%s\n", dlerror());
+    exit(1);
+  }
+  find(library, "cuInit", &cuda.init);
+  find(library, "cuDevicePrimaryCtxRetain", &cuda.retain);
+  find(library, "cuDevicePrimaryCtxRelease_v2", &cuda.release);
+  find(library, "cuCtxSetCurrent", &cuda.set_current);
+  find(library, "cuMemAlloc_v2", &cuda.alloc);
+  find(library, "cuMemAllocManaged", &cuda.alloc_managed);
+  find(library, "cuMemFree_v2", &cuda.release_memory);
+  find(library, "cuMemHostAlloc", &cuda.alloc_host);
+  find(library, "cuMemFreeHost", &cuda.release_host);
+  find(library, "cuMemcpyHtoD_v2", &cuda.up);
+  find(library, "cuMemcpyDtoH_v2", &cuda.down);
+  must(cuda.init(0), "cuInit");
+  must(cuda.retain(&context, device), "cuDevicePrimaryCtxRetain");
+  must(cuda.set_current(context), "cuCtxSetCurrent");
+}
+
+void tst_cuda_end(int device) {
+  cuda.set_current(NULL);
+  cuda.release(device);
+}
+
+static void *allocate(enum tst_kind kind, size_t bytes) {
+  void *host = NULL;
+  address p = 0;
+  if (kind == TST_PINNED) must(cuda.alloc_host(&host, bytes, 0), "cuMemHostAlloc");
+  if (kind == TST_MANAGED) must(cuda.alloc_managed(&p, bytes, ATTACH_GLOBAL), "cuMemAllocManaged");
+  if (kind == TST_DEVICE) must(cuda.alloc(&p, bytes), "cuMemAlloc");
+  return host ? host : (void *)(uintptr_t)p;
+}
+
+static const uint32_t canary_bits = 0x7fcabada; /* a NaN, as in matrix.c */
+
+void tst_place(struct tst_placed *x, struct tst_matrix *matrix, enum tst_kind kind, int64_t lead) {
+  const size_t lead_bytes = (size_t)lead * sizeof(float);
+  bool empty = matrix->lines == 0 || matrix->len == 0;
+  *x = (struct tst_placed){.matrix = matrix, .kind = kind, .data = matrix->data};
+  x->bytes = empty ? 0 : ((size_t)(matrix->lines - 1) * matrix->ld + matrix->len) * sizeof(float);
+  if (kind == TST_PAGEABLE || empty) return;
+  char *image = malloc(lead_bytes + x->bytes);
+  if (!image) abort();
+  for (size_t i = 0; i < lead_bytes; i += sizeof canary_bits) memcpy(image + i, &canary_bits, sizeof canary_bits);
+  memcpy(image + lead_bytes, matrix->data, x->bytes);
+  x->memory = allocate(kind, lead_bytes + x->bytes);
+  x->data = (float *)((char *)x->memory + lead_bytes);
+  if (kind == TST_DEVICE)
+    must(cuda.up((address)(uintptr_t)x->memory, image, lead_bytes + x->bytes), "cuMemcpyHtoD");
+  else
+    memcpy(x->memory, image, lead_bytes + x->bytes);
+  free(image);
+}
+
+bool tst_lead_is_intact(const struct tst_placed *x) {
+  const size_t lead_bytes = x->memory ? (size_t)((char *)x->data - (char *)x->memory) : 0;
+  bool intact = true;
+  char *image = malloc(lead_bytes + 1);
+  if (!image) abort();
+  if (x->kind == TST_DEVICE && lead_bytes > 0)
+    must(cuda.down(image, (address)(uintptr_t)x->memory, lead_bytes), "cuMemcpyDtoH");
+  else
+    memcpy(image, x->memory ? x->memory : image, lead_bytes);
+  for (size_t i = 0; i < lead_bytes; i += sizeof canary_bits)
+    intact = intact && memcmp(image + i, &canary_bits, sizeof canary_bits) == 0;
+  free(image);
+  return intact;
+}
+
+bool tst_take_back(struct tst_placed *x) {
+  bool whole = true;
+  if (x->memory && x->kind == TST_DEVICE)
+    whole = cuda.down(x->matrix->data, (address)(uintptr_t)x->data, x->bytes) == 0;
+  else if (x->memory)
+    memcpy(x->matrix->data, x->data, x->bytes);
+  if (x->kind == TST_PINNED) cuda.release_host(x->memory);
+  if (x->kind == TST_DEVICE || x->kind == TST_MANAGED) cuda.release_memory((address)(uintptr_t)x->memory);
+  return whole;
+}

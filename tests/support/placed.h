@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operands in memory that CUDA gives, as a program with CUDA code of its own would have them: through libcuda.so.1
+ * itself, the fake or a real one, in a primary context. A test's matrices are copied there, and what a call left there
+ * comes back to be verified. Not thread safe.
+ */
+#ifndef TST_PLACED_H
+#define TST_PLACED_H
+
+#include "product.h"
+
+enum tst_kind { TST_PAGEABLE, TST_PINNED, TST_MANAGED, TST_DEVICE, TST_KINDS };
+
+/* Loads the driver and makes the primary context of a device current in this thread. Ends the program on failure. */
+void tst_cuda_begin(int device);
+/* Gives that context back. */
+void tst_cuda_end(int device);
+
+struct tst_placed {
+  struct tst_matrix *matrix; /* with TST_PAGEABLE the operand itself, else what it is filled from and read back to */
+  enum tst_kind kind;
+  void *memory; /* the allocation, exactly as large as `lead` and the matrix take together */
+  float *data;  /* what to pass to the BLAS; not at the start of the allocation */
+  size_t bytes; /* of the matrix, padding between its lines included */
+};
+
+/* Puts a copy of the matrix into memory of that kind; `lead` floats of canary stand before it. */
+void tst_place(struct tst_placed *placed, struct tst_matrix *matrix, enum tst_kind kind, int64_t lead);
+
+/* Copies it back into the matrix and frees the memory. Returns false, and leaves the matrix, when CUDA cannot. */
+bool tst_take_back(struct tst_placed *placed);
+
+/* Whether any canary before the matrix was overwritten. */
+bool tst_lead_is_intact(const struct tst_placed *placed);
+
+#endif

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operands that lie in device, managed and pinned memory, in every combination with pageable ones: exact answers with
+ * whole numbers, nothing outside the operands touched, nothing staged that need not be, and no driver call more than a
+ * launch wants. Also on the ways around the GPU: forced to the CPU, memory of a GPU that is not used, a GPU that fails.
+ *
+ * Each case is a process of its own. Seen to fail when: the commit leaves out beta; a panel in place is taken for a
+ * padded one; a small product of device memory goes to the CPU; device memory of another GPU is taken for ours.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "fake.h"
+#include "placed.h"
+#include "process.h"
+#include "tileblas.h"
+
+#define CUDA_ERROR_UNKNOWN 999
+
+static const char *const kind_names[TST_KINDS] = {"pageable", "pinned", "managed", "device"};
+
+/* ---- one product ---- */
+
+struct product {
+  struct tst_problem problem;
+  struct tst_operands x;
+  struct tst_expected expected;
+  struct tst_placed a, b, c;
+};
+
+static void place(struct product *t, const struct tst_problem *p, const enum tst_kind kinds[3], uint64_t seed) {
+  t->problem = *p;
+  tst_operands_create(&t->x, p, TST_INTEGERS, &seed);
+  if (p->beta == 0) tst_matrix_fill(&t->x.c, TST_NAN, &seed); /* what is not read may be anything */
+  tst_matrix_remember(&t->x.c);
+  tst_expect(&t->expected, p, &t->x);
+  memset(t->expected.bound, 0, sizeof *t->expected.bound * (size_t)(p->m * p->n));
+  tst_place(&t->a, &t->x.a, kinds[0], (int64_t)(seed % 5));
+  tst_place(&t->b, &t->x.b, kinds[1], (int64_t)(seed % 4));
+  tst_place(&t->c, &t->x.c, kinds[2], (int64_t)(seed % 3));
+}
+
+static void call(const struct product *t) {
+  const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
+  tst_call(symbol, tst_resolve(symbol), &t->problem, t->a.data, t->b.data, t->c.data);
+}
+
+/* Prints what is wrong, if anything. */
+static bool verify(struct product *t) {
+  bool intact = tst_lead_is_intact(&t->a) && tst_lead_is_intact(&t->b) && tst_lead_is_intact(&t->c);
+  bool back = tst_take_back(&t->a) & tst_take_back(&t->b) & tst_take_back(&t->c);
+  const char *wrong = !intact ? "written before an operand" : !back ? "the operands do not come back" : NULL;
+  if (!wrong) wrong = tst_verify(&t->problem, &t->x, &t->expected);
+  if (wrong)
+    printf("A %s, B %s, C %s: %s: %s\n", kind_names[t->a.kind], kind_names[t->b.kind], kind_names[t->c.kind],
+           tst_describe(tst_find_symbol("cblas_sgemm"), &t->problem), wrong);
+  tst_expected_destroy(&t->expected);
+  tst_operands_destroy(&t->x);
+  return !wrong;
+}
+
+static bool check(const struct tst_problem *p, const enum tst_kind kinds[3], uint64_t seed) {
+  struct product t;
+  place(&t, p, kinds, seed);
+  call(&t);
+  return verify(&t);
+}
+
+static bool touches_device(const enum tst_kind kinds[3]) {
+  return kinds[0] == TST_DEVICE || kinds[1] == TST_DEVICE || kinds[2] == TST_DEVICE;
+}
+
+/* Combination number 0 to 63. */
+static void set_kinds(enum tst_kind kinds[3], int number) {
+  for (int i = 0; i < 3; i++, number /= TST_KINDS) kinds[i] = (enum tst_kind)(number % TST_KINDS);
+}
+
+static bool check_everywhere(int64_t m, int64_t n, int64_t k, int variant_step) {
+  static const float betas[] = {0, 1, 2.5f};
+  bool right = true;
+  uint64_t seed = 0;
+  for (int number = 0; number < TST_KINDS * TST_KINDS * TST_KINDS; number++)
+    for (int variant = number % variant_step; variant < 18; variant += variant_step, seed++) {
+      struct tst_problem p = tst_variant(variant, m, n, k, seed % 2 ? -1 : 2, betas[seed % 3]);
+      enum tst_kind kinds[3];
+      set_kinds(kinds, number);
+      tst_set_leading(&p, (int64_t)(seed % 7)); /* 0 to 6: aligned to whole vectors, and not */
+      right &= check(&p, kinds, seed + 1);
+    }
+  return right;
+}
+
+/* ---- every combination ---- */
+
+static bool begin(const char *route) {
+  tst_cuda_begin(0);
+  return tileblas_option_set("TILEBLAS_ROUTE", route) == 0;
+}
+
+static bool clean(void) {
+  const struct tst_fake *fake = tst_fake();
+  tst_cuda_end(0);
+  return !fake || (fake->get(FAKE_CUDA_MISUSES) == 0 && fake->get(FAKE_CUDA_PUSHED) == 0);
+}
+
+static uint64_t gpu_calls(void) {
+  tileblas_stats s;
+  tileblas_stats_get(&s);
+  return s.gpu_failures > 0 ? 0 : s.gpu_calls;
+}
+
+static int small_shapes(void *route) {
+  bool right = begin(route);
+  right &= check_everywhere(33, 20, 41, 3);
+  right &= check_everywhere(1, 1, 1, 18);
+  right &= check_everywhere(5, 130, 3, 18);
+  return right && clean() ? 0 : 1;
+}
+
+/* Several tiles, and pinned operands long enough for the GPU to copy them itself. */
+static int larger_shapes(void *limit) {
+  bool right = begin("gpu") && tileblas_option_set("TILEBLAS_MEMORY_LIMIT", limit) == 0;
+  right &= check_everywhere(259, 66, 70, 18);
+  right &= check_everywhere(34, 35, 1100, 18);
+  return right && clean() ? 0 : 1;
+}
+
+/* More than one tile a side, with every way of two operands while the third is pageable. */
+static int tiles(void *nothing) {
+  (void)nothing;
+  static const enum tst_kind cases[][3] = {{TST_DEVICE, TST_PAGEABLE, TST_PAGEABLE},
+                                           {TST_PAGEABLE, TST_DEVICE, TST_PINNED},
+                                           {TST_PINNED, TST_PAGEABLE, TST_DEVICE},
+                                           {TST_PINNED, TST_PINNED, TST_PINNED},
+                                           {TST_DEVICE, TST_PINNED, TST_MANAGED}};
+  bool right = begin("gpu");
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int b = 0; b < 2; b++) {
+      struct tst_problem p = tst_variant((int)i * 3, 1200, 1100, 3, 1, b ? 2.5f : 0);
+      right &= check(&p, cases[i], i + 1);
+    }
+  return right && clean() ? 0 : 1;
+}
+
+/* ---- what is staged, and what it costs ---- */
+
+static bool is_zero(const char *what, uint64_t count) {
+  if (count != 0) printf("%s: %llu\n", what, (unsigned long long)count);
+  return count == 0;
+}
+
+/* Nothing but pageable operands and large pinned ones crosses the link by copies; C crosses it once. */
+static int traffic(void *nothing) {
+  (void)nothing;
+  const struct tst_fake *fake = tst_fake();
+  const int64_t m = 300, n = 70, k = 270;
+  bool right = begin("gpu");
+  for (int number = 0; fake && number < TST_KINDS * TST_KINDS * TST_KINDS; number++) {
+    struct tst_problem p = tst_variant(0, m, n, k, 1, 0);
+    enum tst_kind kinds[3];
+    struct product t;
+    set_kinds(kinds, number);
+    place(&t, &p, kinds, 1);
+    uint64_t up = fake->get(FAKE_CUDA_BYTES_UP), down = fake->get(FAKE_CUDA_BYTES_DOWN), gpu = gpu_calls();
+    call(&t);
+    uint64_t want = 4 * (uint64_t)((kinds[0] <= TST_PINNED ? m * k : 0) + (kinds[1] <= TST_PINNED ? k * n : 0));
+    up = fake->get(FAKE_CUDA_BYTES_UP) - up, down = fake->get(FAKE_CUDA_BYTES_DOWN) - down;
+    /* Staged columns travel with their padding to 32 words. */
+    right &= up >= want && (want > 0 ? up < want * 2 : up == 0);
+    right &= kinds[2] <= TST_PINNED ? down >= (uint64_t)(4 * m * n) && down < (uint64_t)(8 * m * n) : down == 0;
+    right &= gpu_calls() == gpu + 1;
+    if (!right)
+      printf("combination %d: %llu bytes up, %llu down\n", number, (unsigned long long)up, (unsigned long long)down);
+    right &= verify(&t);
+  }
+  return right && is_zero("pageable copies", fake ? fake->get(FAKE_CUDA_PAGEABLE_COPIES) : 0) && clean() ? 0 : 1;
+}
+
+/* The driver calls of a resident product: one question a pointer, one launch (two with beta), one wait. */
+static int driver_calls(void *nothing) {
+  (void)nothing;
+  static const char *const once[] = {"cuCtxPushCurrent", "cuCtxPopCurrent", "cuStreamSynchronize"};
+  const struct tst_fake *fake = tst_fake();
+  bool right = begin("auto");
+  for (int round = 0; fake && round < 4; round++) {
+    const bool beta = round % 2;
+    const enum tst_kind kinds[3] = {TST_DEVICE, TST_DEVICE, round < 2 ? TST_DEVICE : TST_MANAGED};
+    struct tst_problem p = tst_variant(0, 20, 30, 10, 1, beta);
+    struct product t;
+    uint64_t calls = 0;
+    place(&t, &p, kinds, 1);
+    call(&t); /* opens the GPU, and makes room */
+    tst_matrix_restore(&t.x.c);
+    fake->reset_calls();
+    call(&t);
+    for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) right &= fake->calls(once[i]) == 1;
+    right &= fake->calls("cuPointerGetAttributes") == 3 && fake->calls("cuLaunchKernel") == 1 + (uint64_t)beta;
+    for (size_t i = 0; fake->function(i); i++) calls += fake->calls(fake->function(i));
+    if (calls != 7 + (uint64_t)beta) right = false, printf("%llu driver calls\n", (unsigned long long)calls);
+    tst_take_back(&t.a), tst_take_back(&t.b), tst_take_back(&t.c);
+    tst_expected_destroy(&t.expected);
+    tst_operands_destroy(&t.x);
+  }
+  return right && clean() ? 0 : 1;
+}
+
+/* ---- where it goes ---- */
+
+/* Small products stay on the CPU unless some operand is out of its reach, or all are on the GPU's side. */
+static int small_products_by_place(void *nothing) {
+  (void)nothing;
+  bool right = begin("auto");
+  for (int number = 0; number < TST_KINDS * TST_KINDS * TST_KINDS; number++) {
+    struct tst_problem p = tst_variant(number % 18, 9, 8, 7, 1, 1);
+    enum tst_kind kinds[3];
+    set_kinds(kinds, number);
+    uint64_t before = gpu_calls();
+    right &= check(&p, kinds, (uint64_t)number + 1);
+    bool managed = kinds[0] == TST_MANAGED || kinds[1] == TST_MANAGED || kinds[2] == TST_MANAGED;
+    bool none_pageable = kinds[0] != TST_PAGEABLE && kinds[1] != TST_PAGEABLE && kinds[2] != TST_PAGEABLE;
+    bool gpu = touches_device(kinds) || (managed && none_pageable);
+    if (gpu_calls() != before + gpu) right = false, printf("combination %d took the wrong way\n", number);
+  }
+  return right && clean() ? 0 : 1;
+}
+
+/* The program's CUDA comes after a small product found no driver. */
+static int driver_appears_later(void *nothing) {
+  (void)nothing;
+  static const enum tst_kind host[3], device[3] = {TST_DEVICE, TST_DEVICE, TST_DEVICE};
+  struct tst_problem p = tst_variant(0, 9, 8, 7, 1, 1);
+  bool right = check(&p, host, 1);
+  struct timespec tick = {
+      0, 20000000}; /* a driver takes longer to come up than a tick of the coarse clock, 10 ms at most */
+  nanosleep(&tick, NULL);
+  tst_cuda_begin(0);
+  uint64_t before = gpu_calls();
+  right &= check(&p, device, 2);
+  return right && gpu_calls() == before + 1 && clean() ? 0 : 1;
+}
+
+/* C = beta C, where A and B may be anything. */
+static int nothing_to_multiply(void *route) {
+  bool right = begin(route);
+  static const float betas[] = {0, 1, 2.5f};
+  for (int i = 0; i < 3 * 2 * TST_KINDS; i++) {
+    struct tst_problem p = tst_variant(i % 18, 70, 9, i % 2 ? 0 : 5, i % 2 ? 1 : 0, betas[i / 2 % 3]);
+    const enum tst_kind kinds[3] = {TST_DEVICE, TST_DEVICE, (enum tst_kind)(i / 6)};
+    right &= check(&p, kinds, (uint64_t)i + 1);
+  }
+  return right && clean() ? 0 : 1;
+}
+
+/* Of two GPUs the first computes; what lies on the second gets there and back by the host's memory. */
+static int another_gpu(void *route) {
+  setenv("FAKE_CUDA_DEVICES", "2", 1);
+  tst_cuda_begin(1);
+  bool right = tileblas_option_set("TILEBLAS_ROUTE", route) == 0;
+  right &= check_everywhere(33, 20, 41, 18);
+  tst_cuda_end(1);
+  return right ? 0 : 1;
+}
+
+/* ---- failures ---- */
+
+/* The device is lost: what lies in its memory is out of reach, C stays as it was, and the process lives. */
+static int lost_device(void *function) {
+  const struct tst_fake *fake = tst_fake();
+  const enum tst_kind device[3] = {TST_DEVICE, TST_DEVICE, TST_DEVICE}, host[3] = {TST_PAGEABLE};
+  struct tst_problem p = tst_variant(0, 33, 20, 41, 1, 2.5f);
+  bool right = begin("gpu") && check(&p, device, 1);
+  struct product t;
+  place(&t, &p, device, 2);
+  fake->inject(function, 1, CUDA_ERROR_UNKNOWN, FAKE_CUDA_STICKY);
+  call(&t);
+  fake->clear_failures();
+  tst_take_back(&t.a), tst_take_back(&t.b), tst_take_back(&t.c);
+  int64_t where;
+  right &= tst_matrix_unchanged(&t.x.c, true, &where);
+  tst_expected_destroy(&t.expected);
+  tst_operands_destroy(&t.x);
+  return right && check(&p, host, 3) ? 0 : 1;
+}
+
+/* ---- the cases ---- */
+
+static void expect_success(int (*body)(void *), void *argument) {
+  struct tst_output o;
+  tst_fork(&o, body, argument);
+  bool well = o.status == 0 && o.err[0] == '\0';
+  if (!well) print_error("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+  assert_true(well);
+}
+
+#define CASE(name, body, argument)            \
+  static void name(void **state) {            \
+    (void)state;                              \
+    expect_success(body, (void *)(argument)); \
+  }
+CASE(every_combination_by_the_gpu, small_shapes, "gpu")
+CASE(every_combination_where_it_must, small_shapes, "auto")
+CASE(every_combination_by_the_cpu, small_shapes, "cpu")
+CASE(larger_shapes_in_one_piece, larger_shapes, "0")
+CASE(larger_shapes_in_many_pieces, larger_shapes, "300K")
+CASE(several_tiles, tiles, NULL)
+CASE(nothing_is_staged_without_need, traffic, NULL)
+CASE(a_resident_product_makes_few_driver_calls, driver_calls, NULL)
+CASE(small_products_go_where_they_must, small_products_by_place, NULL)
+CASE(a_driver_that_appears_later_is_noticed, driver_appears_later, NULL)
+CASE(nothing_to_multiply_by_the_gpu, nothing_to_multiply, "gpu")
+CASE(nothing_to_multiply_by_the_cpu, nothing_to_multiply, "cpu")
+CASE(memory_of_another_gpu, another_gpu, "auto")
+CASE(memory_of_another_gpu_by_ours, another_gpu, "gpu")
+CASE(memory_of_another_gpu_by_the_cpu, another_gpu, "cpu")
+
+static void a_lost_device(void **state) {
+  (void)state;
+  static const char *const functions[] = {"cuLaunchKernel", "cuStreamSynchronize", "cuCtxPushCurrent"};
+  for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+    struct tst_output o;
+    tst_fork(&o, lost_device, (void *)functions[i]);
+    /* One line for the GPU, one for the product. */
+    bool well = o.status == 0 && tst_count_lines(o.err, "\n") == 2 &&
+                tst_count_lines(o.err, "tileblas: warning: ") == 2 &&
+                tst_count_lines(o.err, "a product is not computed") == 1;
+    if (!well) print_error("%s: status %d\n%s%s", functions[i], o.status, o.out, o.err);
+    tst_output_destroy(&o);
+    assert_true(well);
+  }
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_combination_by_the_gpu),
+      cmocka_unit_test(every_combination_where_it_must),
+      cmocka_unit_test(every_combination_by_the_cpu),
+      cmocka_unit_test(larger_shapes_in_one_piece),
+      cmocka_unit_test(larger_shapes_in_many_pieces),
+      cmocka_unit_test(several_tiles),
+      cmocka_unit_test(nothing_is_staged_without_need),
+      cmocka_unit_test(a_resident_product_makes_few_driver_calls),
+      cmocka_unit_test(small_products_go_where_they_must),
+      cmocka_unit_test(a_driver_that_appears_later_is_noticed),
+      cmocka_unit_test(nothing_to_multiply_by_the_gpu),
+      cmocka_unit_test(nothing_to_multiply_by_the_cpu),
+      cmocka_unit_test(memory_of_another_gpu),
+      cmocka_unit_test(memory_of_another_gpu_by_ours),
+      cmocka_unit_test(memory_of_another_gpu_by_the_cpu),
+      cmocka_unit_test(a_lost_device),
+  };
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
