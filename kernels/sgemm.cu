@@ -5,10 +5,10 @@
  *   D = alpha * ([D +] op(A) op(B))       see sgemm_args.h for the contract and the order of summation
  *
  * A block computes a tile of D, block_m x block_n, in steps of block_k along k, from a ring of stages in shared memory.
- * While one step is multiplied, the copies of the steps ahead are under way; each k of a step does its share of
- * everything:
+ * While one step is multiplied, the copies of the steps ahead are under way.
  *
- *   load      a slice of a later step's panels, global memory -> stage, asynchronously; zeros beyond the last k
+ *   load      (first k of a step) a later step's panels, global memory -> stage, asynchronously; zeros beyond the last
+ *             k. All at once: the compiler puts three empty reads of shared memory before each batch of copies
  *   fragment  the next k's words of this thread, stage -> registers
  *   multiply  this k's outer product into the accumulators
  *   advance   (last k of a step) wait for the next step's copies, one barrier, next stage
@@ -78,7 +78,6 @@ private:
   static_assert(rows > 0 && (R == kAlongK ? Side : BlockK) % rows == 0, "passes cover the panel, no more");
 
   const float *next; /* this thread's first copy of the next step */
-  const float *from; /* its next copy */
   int64_t stride;    /* from one copy to the next: along side, `rows` of k; along k, `rows` sides */
   int offset, k;     /* of this thread's first word: in a stage; along k */
   int strips;        /* passes, along k: strips, with sides that exist */
@@ -100,15 +99,11 @@ public:
            (R == kAlongK ? static_cast<int64_t>(first + side) * ld + k_first + k : first + side + (k_first + k) * ld);
   }
 
-  /*
-   * Starts this thread's copies number [pass, end) of a step into a stage; a step's copies are asked for in order.
-   * k_left: how many there are along k from the step's first on.
-   */
-  __device__ __forceinline__ void load(float *stage, int pass, int end, int k_left) {
-    from = opaque(pass == 0 ? next : from);
+  /* Starts this thread's copies of the next step into a stage. k_left: how many there are along k from its first on. */
+  __device__ __forceinline__ void load(float *stage, int k_left) {
+    const float *from = next;
 #pragma unroll
     for (int p = 0; p < passes; p++) {
-      if (p < pass || p >= end) continue; /* known when the loop is unrolled */
       if (R == kAlongK) {
         const int strip = p / words, at = p % words * kLanesK;
         if (Inside || strip < strips)
@@ -120,7 +115,7 @@ public:
         from += stride;
       }
     }
-    if (end == passes) next = R == kAlongK ? next + BlockK : from;
+    next = R == kAlongK ? next + BlockK : from;
   }
 };
 
@@ -146,8 +141,8 @@ __device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row,
 
   for (int stage = 0; stage < G::stages - 1; stage++) {
     float *write = stages + stage * G::stage_words;
-    a.load(write, 0, PanelsA::passes, k_left);
-    b.load(write + G::a_words, 0, PanelsB::passes, k_left);
+    a.load(write, k_left);
+    b.load(write + G::a_words, k_left);
     async_commit();
     k_left -= K;
   }
@@ -168,11 +163,12 @@ __device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row,
     for (int k_step = 0; k_step < k_end; k_step += K) {
 #pragma unroll
       for (int k = 0; k < K; k++) {
-        if (k < K - 1) { /* load: into the stage that was read in the last step */
-          a.load(stages + write, PanelsA::passes * k / (K - 1), PanelsA::passes * (k + 1) / (K - 1), k_left);
-          b.load(stages + write + G::a_words, PanelsB::passes * k / (K - 1), PanelsB::passes * (k + 1) / (K - 1),
-                 k_left);
-        } else { /* advance: everybody has read this stage's last row, and the next stage's copies have landed */
+        if (k == 0) { /* load: into the stage that was read in the last step; all of it, see above */
+          a.load(stages + write, k_left);
+          b.load(stages + write + G::a_words, k_left);
+        }
+        if (k ==
+            K - 1) { /* advance: everybody has read this stage's last row, and the next stage's copies have landed */
           async_commit();
           k_left -= K;
           write = read;

@@ -10,7 +10,7 @@
  * Order of summation, the same for every kernel, tile and split: a chunk is TB_SGEMM_CHUNK_K products, one chain of
  * FMAs that starts at zero, k ascending; the chunks of TB_SGEMM_GROUP_K are added in order, which gives the group's
  * sum; the groups' sums are added in order; alpha multiplies last. All chains are short, and so are the errors: with N
- * products of either sign the variance is about N (128 + 8 + N / 1024) / 2 roundings, where one chain has N N / 2.
+ * products of either sign the variance is about N (128 + 4 + N / 512) / 2 roundings, where one chain has N N / 2.
  */
 #ifndef TB_SGEMM_ARGS_H
 #define TB_SGEMM_ARGS_H
@@ -36,7 +36,7 @@ struct tb_sgemm_args {
 
 /* Products of one chain, and of one sum of chains. A k that is cut to fit the memory is cut between groups. */
 #define TB_SGEMM_CHUNK_K 128
-#define TB_SGEMM_GROUP_K 1024
+#define TB_SGEMM_GROUP_K 512
 
 /* Words by which a stage's rows are longer than the tile; sgemm.cu says why. */
 #define TB_SGEMM_PAD 8
