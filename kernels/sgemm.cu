@@ -46,7 +46,11 @@ constexpr int kLanesK = 4;
 template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct Geometry {
   static constexpr int block_m = BM, block_n = BN, block_k = BK, stages = Stages, thread_m = TM, thread_n = TN;
   static constexpr int threads_m = BM / TM, threads_n = BN / TN, threads = threads_m * threads_n;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900 /* shared memory holds half as many there, or fewer */
+  static constexpr int blocks_per_sm = (Blocks + 1) / 2;
+#else
   static constexpr int blocks_per_sm = Blocks;
+#endif
   static constexpr int groups_m = TM / kVector, groups_n = TN / kVector;
   static constexpr int a_words = BK * (BM + kPad), b_words = BK * (BN + kPad);
   static constexpr int stage_words = a_words + b_words;

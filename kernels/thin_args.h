@@ -34,8 +34,9 @@ struct tb_thin_args {
   int32_t first, last; /* as in tb_sgemm_args; with a split k they are the gather's */
 };
 
-/* Blocks have a multiple of these rows: a sector of 32 bytes is then read by one block. */
-#define TB_THIN_ROWS 8
+/* Blocks have a multiple of these rows: whole warps, two rows a thread, and no sector of 32 bytes is read by two
+ * blocks. */
+#define TB_THIN_ROWS 16
 
 /* Chunks of a group. */
 #define TB_THIN_GROUP_CHUNKS (TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K)
