@@ -11,6 +11,11 @@
  *
  * Before compute capability 8.0 the copy happens at once, through a register.
  *
+ * A kernel that is launched with programmatic stream serialisation may start before the one ahead of it has ended:
+ *   let_next_start()            the kernel ahead: once all its blocks have called this (or ended), the next may start
+ *   wait_for_earlier_kernels()  the next: until those ahead have ended, and all that they wrote is seen
+ * Before compute capability 9.0 there is no such launch, and nothing to do.
+ *
  * load_once(p): a word that nobody writes during the kernel and this block reads once; it leaves the L1 to others. It
  * stays where it stands among the other instructions of this file.
  */
@@ -136,6 +141,14 @@ template <int N> __device__ __forceinline__ void registers_take() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
+#endif
+
+#if !defined(TB_ON_CPU) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void let_next_start() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void wait_for_earlier_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+__device__ __forceinline__ void let_next_start() {}
+__device__ __forceinline__ void wait_for_earlier_kernels() {}
 #endif
 
 /* The same value, of which the compiler knows nothing: what depends on it is computed here and not, say, ahead of a

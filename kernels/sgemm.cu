@@ -34,6 +34,7 @@
  * sum; beyond the last row or column it keeps what it held, which reaches only sums that are never stored.
  */
 #include "commit.cu"
+#include "gather.cu"
 #include "sgemm_parts.cuh"
 
 namespace {
@@ -199,22 +200,6 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
 }
 
 } // namespace
-
-/* Split k: D = alpha * ([D +] the groups' sums, in order). A thread an element, any grid. */
-extern "C" __global__ void __launch_bounds__(256) tb_sgemm_gather(const tb_sgemm_args args) {
-  const int64_t elements = args.m * args.n, units = (args.k + args.unit_k - 1) / args.unit_k;
-  const int64_t group_units = TB_SGEMM_GROUP_K / args.unit_k;
-  for (int64_t e = blockIdx.x * 256ll + threadIdx.x; e < elements; e += gridDim.x * 256ll) {
-    float *d = args.d + e % args.m + e / args.m * args.ldd;
-    float sum = args.first ? 0 : *d;
-    for (int64_t unit = 0; unit < units; unit += group_units) {
-      float group = args.partials[unit * elements + e];
-      for (int64_t u = unit + 1; u < smaller(unit + group_units, units); u++) group += args.partials[u * elements + e];
-      sum = args.first && unit == 0 ? group : sum + group;
-    }
-    *d = args.last ? args.alpha * sum : sum;
-  }
-}
 
 /* Stored column-major, A runs along its rows unless it is transposed, and B along k unless it is. */
 #define TB_SGEMM_KERNEL(name, variant, run_a, run_b, ...)                                                            \

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What follows a split k: D = alpha * ([D +] the partial sums), in the order of sgemm_args.h. Part of sgemm.cu's fat
+ * binary.
+ *
+ * The partial sums come from the L2 or the memory, and a thread asks for several before it adds the first: eight units
+ * of four elements, or where there are fewer elements than threads, 16 units of one.
+ *
+ * Launched early (ptx.cuh), its blocks may be there before the partial sums are, and find out where they stand.
+ */
+#include "sgemm_parts.cuh"
+
+namespace gather {
+namespace {
+
+constexpr int kThreads = 256;
+/* Units of an element or of four on their way to a thread. */
+constexpr int kWordsAtOnce = 16, kVectorsAtOnce = 8;
+
+/* Neighbouring elements of a column. */
+template <int Width> struct Elements { float word[Width]; };
+
+template <int Width> __device__ __forceinline__ Elements<Width> read(const float *p) {
+  Elements<Width> e;
+  if (Width == kVector) {
+    const float4 v = read4(p);
+    e.word[0] = v.x, e.word[1 % Width] = v.y, e.word[2 % Width] = v.z, e.word[3 % Width] = v.w;
+  } else {
+    e.word[0] = *p;
+  }
+  return e;
+}
+
+template <int Width> __device__ __forceinline__ void write(float *p, const Elements<Width> &e) {
+  if (Width == kVector)
+    write4(p, make_float4(e.word[0], e.word[1 % Width], e.word[2 % Width], e.word[3 % Width]));
+  else
+    *p = e.word[0];
+}
+
+template <int Width> __device__ __forceinline__ void add(Elements<Width> &sum, const Elements<Width> &next) {
+#pragma unroll
+  for (int w = 0; w < Width; w++) sum.word[w] += next.word[w];
+}
+
+/* The elements' sum continues with `units` units, the first of them at `unit`, `apart` words from one to the next. */
+template <bool ByChunk, int Width>
+__device__ __forceinline__ void add_units(Elements<Width> &sum, bool started, const float *unit, int64_t apart,
+                                          int units) {
+  constexpr int Count = Width == kVector ? kVectorsAtOnce : kWordsAtOnce;
+  static_assert(Count % kGroupChunks == 0, "whole groups are asked for at once");
+  for (; units > 0; units -= Count) {
+    Elements<Width> value[Count];
+#pragma unroll
+    for (int i = 0; i < Count; i++) {
+      if (i < units) value[i] = read<Width>(unit);
+      unit += apart;
+    }
+#pragma unroll
+    for (int i = 0; i < Count; i += ByChunk ? kGroupChunks : 1) {
+      if (i >= units) break;
+#pragma unroll
+      for (int c = 1; c < (ByChunk ? kGroupChunks : 1); c++)
+        if (i + c < units) add(value[i], value[i + c]);
+      if (started)
+        add(sum, value[i]);
+      else
+        sum = value[i];
+      started = true;
+    }
+  }
+}
+
+/* Every thread of the grid takes Width elements, and then those as many behind as the grid has threads for. */
+template <int Width> __device__ __forceinline__ void add_all(const tb_sgemm_args &args) {
+  /* In 32 bits: threads of a grid times Width stay below 2^32, and rows, too. */
+  const unsigned run = static_cast<unsigned>(args.m) / Width; /* of a column */
+  const unsigned at = blockIdx.x * kThreads + threadIdx.x, step = gridDim.x * kThreads;
+  unsigned row = at % run;
+  int64_t column = at / run;
+  const unsigned step_rows = step % run, step_columns = step / run;
+  const int units = static_cast<int>((args.k + args.unit_k - 1) / args.unit_k);
+  const int64_t apart = args.m * args.n;
+  wait_for_earlier_kernels();
+  while (column < args.n) {
+    float *const d = args.d + row * static_cast<int64_t>(Width) + column * args.ldd;
+    const float *const unit = args.partials + row * static_cast<int64_t>(Width) + column * args.m;
+    Elements<Width> sum;
+    if (!args.first) sum = read<Width>(d);
+    if (args.unit_k == TB_SGEMM_CHUNK_K)
+      add_units<true>(sum, !args.first, unit, apart, units);
+    else
+      add_units<false>(sum, !args.first, unit, apart, units);
+#pragma unroll
+    for (int w = 0; w < Width; w++) sum.word[w] = args.last ? args.alpha * sum.word[w] : sum.word[w];
+    write(d, sum);
+    row += step_rows;
+    column += step_columns;
+    if (row >= run) row -= run, column++;
+  }
+}
+
+__device__ __forceinline__ void gather(const tb_sgemm_args &args) {
+  const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
+  const bool vectors = args.m % kVector == 0 && takes_vectors(args.d, args.ldd) && takes_vectors(args.partials, args.m);
+  if (vectors && args.m * args.n > threads)
+    add_all<kVector>(args);
+  else
+    add_all<1>(args);
+}
+
+} // namespace
+} // namespace gather
+
+/* Any grid of fewer than 2^23 blocks, each of 256 threads. */
+extern "C" __global__ void __launch_bounds__(gather::kThreads, 4) tb_sgemm_gather(const tb_sgemm_args args) {
+  gather::gather(args);
+}
