@@ -139,6 +139,38 @@ __device__ __forceinline__ void store_run(float *d, const float *s, int64_t ther
   }
 }
 
+/* Float4s of D that a thread asks for before it adds to the first of them: the wait for the L2 is then paid once for
+ * each so many. */
+constexpr int kStoreBatch = 4;
+
+/* Of a tile that lies inside the matrix, float4 by float4. `d` is the thread's first element. */
+template <class G>
+__device__ __forceinline__ void store_whole(const Accumulators<G> &accumulators, float *d, int64_t ld, bool add,
+                                            float scale) {
+  constexpr int quads = G::thread_n * G::groups_m;
+  static_assert(quads % kStoreBatch == 0, "batches are whole");
+  auto at = [&](int q) {
+    const int j = q / G::groups_m;
+    return d + q % G::groups_m * (G::block_m / G::groups_m) +
+           (j / kVector * (G::block_n / G::groups_n) + j % kVector) * ld;
+  };
+#pragma unroll
+  for (int first = 0; first < quads; first += kStoreBatch) {
+    float4 before[kStoreBatch];
+    if (add) {
+#pragma unroll
+      for (int b = 0; b < kStoreBatch; b++) before[b] = read4(at(first + b));
+    }
+#pragma unroll
+    for (int b = 0; b < kStoreBatch; b++) {
+      const float *s = &accumulators.sum[(first + b) / G::groups_m][(first + b) % G::groups_m * kVector];
+      float4 v = make_float4(s[0], s[1], s[2], s[3]);
+      if (add) v = make_float4(before[b].x + v.x, before[b].y + v.y, before[b].z + v.z, before[b].w + v.w);
+      write4(at(first + b), make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale));
+    }
+  }
+}
+
 /* The accumulators of the tile at (row, column) to a matrix with m x n elements. */
 template <class G>
 __device__ __forceinline__ void store(const Accumulators<G> &accumulators, float *d, int64_t ld, int64_t m, int64_t n,
@@ -146,6 +178,10 @@ __device__ __forceinline__ void store(const Accumulators<G> &accumulators, float
   const bool vectors = takes_vectors(d, ld);
   const int thread = opaque(static_cast<int>(threadIdx.x));
   const int64_t first = row + Lanes<G>::row(thread), first_column = column + Lanes<G>::column(thread);
+  if (vectors && row + G::block_m <= m && column + G::block_n <= n) {
+    store_whole(accumulators, d + first + first_column * ld, ld, add, scale);
+    return;
+  }
 #pragma unroll
   for (int j = 0; j < G::thread_n; j++) {
     const int64_t at = first_column + j / kVector * (G::block_n / G::groups_n) + j % kVector;

@@ -33,7 +33,7 @@ constexpr int kWsPad = TB_SGEMM_WS_PAD;
 constexpr int kSector = 8;
 /* Registers a thread. 128 threads of each kind, twice on an SM, make 65536. The multiplying threads have 128
  * accumulators and 2 x 24 words of fragments. */
-constexpr int kCopyRegisters = 80, kMultiplyRegisters = 176;
+constexpr int kCopyRegisters = 64, kMultiplyRegisters = 192;
 
 template <int BM, int BN, int BK, int Stages> struct WsGeometry {
   static constexpr int block_m = BM, block_n = BN, block_k = BK, stages = Stages, thread_m = 8, thread_n = 16;
