@@ -26,6 +26,13 @@
 
 #include "device.cuh"
 
+/* The order of independent instructions matters to a GPU; compilers for a CPU vectorise the plainest one best. */
+#if defined(TB_ON_CPU)
+constexpr bool kRegisterBanks = false;
+#else
+constexpr bool kRegisterBanks = true;
+#endif
+
 #if defined(TB_ON_CPU)
 
 template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned valid) {

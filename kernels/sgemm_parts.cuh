@@ -107,7 +107,7 @@ template <class G> struct Accumulators {
     for (int j = 0; j < G::thread_n; j++) {
 #pragma unroll
       for (int step = 0; step < G::thread_m; step++) {
-        const int i = j % 2 == 0 ? step : G::thread_m - 1 - step;
+        const int i = kRegisterBanks && j % 2 == 1 ? G::thread_m - 1 - step : step;
         sum[j][i] = fmaf(a[i], b[j], sum[j][i]);
       }
     }

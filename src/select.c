@@ -48,18 +48,29 @@ _Static_assert(TB_TILE_COUNT *(1 + 2 * BLOCKS_WANTED) < TB_CANDIDATES_MAX, "room
 /* Bytes of a partial sum that are moved: written, and read again. */
 #define PARTIAL_MOVED_BYTES (2 * sizeof(float))
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/* Both are small numbers almost always, and processors divide those several times as fast. */
+static int64_t quotient(int64_t a, int64_t b) {
+  if (((uint64_t)a | (uint64_t)b) >> 32 == 0) return (uint32_t)a / (uint32_t)b;
+  return a / b;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) { return quotient(a + b - 1, b); }
 
 int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n) {
   return ceil_div(m, tile->block_m) * ceil_div(n, tile->block_n);
 }
 
-struct tb_split tb_split_of(int64_t k, const struct tb_choice *choice) {
-  if (choice->splits <= 1) return (struct tb_split){1, 1, 1};
-  struct tb_split s = {.units = ceil_div(k, choice->unit_k)};
-  s.per_split = ceil_div(s.units, choice->splits);
-  s.splits = ceil_div(s.units, s.per_split);
+static const struct tb_split whole = {1, 1, 1};
+
+/* Into at most `splits` parts of whole units. */
+static struct tb_split split_units(int64_t units, int64_t splits) {
+  struct tb_split s = {.units = units, .per_split = ceil_div(units, splits)};
+  s.splits = ceil_div(units, s.per_split);
   return s;
+}
+
+struct tb_split tb_split_of(int64_t k, const struct tb_choice *choice) {
+  return choice->splits <= 1 ? whole : split_units(ceil_div(k, choice->unit_k), choice->splits);
 }
 
 int64_t tb_partials_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
@@ -69,41 +80,50 @@ int64_t tb_partials_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choic
 
 /* ---- the candidates ---- */
 
+struct candidate {
+  struct tb_choice choice;
+  struct tb_split split;
+};
+
 /*
- * Adds the split into at most `splits` parts of whole units, unless it is the one that was added last or needs more
- * memory than there is. More parts than that would only be more of the same work on the busiest SM; with fewer, others
- * would be idle.
+ * Adds the split into at most `splits` parts of whole units, unless it has no more parts than the one that was added
+ * last or needs more memory than there is. More parts than that would only be more of the same work on the busiest SM;
+ * with fewer, others would be idle.
  */
-static int add_split(const struct tb_product *p, int64_t splits, struct tb_choice *c, struct tb_choice *candidate) {
+static int add_split(const struct tb_product *p, int64_t units, int64_t splits, struct tb_choice *c,
+                     struct candidate *candidate) {
+  struct tb_split s = split_units(units, splits);
   const int last = c->splits;
-  c->splits = (int)splits;
-  struct tb_split s = tb_split_of(p->k, c);
   c->splits = (int)s.splits;
   if (s.splits < 2 || s.splits == last) return 0;
-  if (s.units * p->m * p->n * (int64_t)sizeof(float) > p->workspace_bytes) return 0;
-  *candidate = *c;
+  if (units * p->m * p->n * (int64_t)sizeof(float) > p->workspace_bytes) return 0;
+  *candidate = (struct candidate){*c, s};
   return 1;
 }
 
-/* Splits of k for one tile. Between groups; and where there are not enough of them to give the blocks about the same
- * share, between chunks too, which are eight times as many sums to store and to add. */
-static int add_splits(const struct tb_select_device *device, const struct tb_product *p, int tile,
-                      struct tb_choice *candidate) {
-  struct tb_choice groups = {tb_tiles[tile].family, tile, 1, TB_SGEMM_GROUP_K}, chunks = groups;
-  chunks.unit_k = TB_SGEMM_CHUNK_K;
-  const int64_t most = ceil_div(p->k, TB_SGEMM_CHUNK_K), tiles = tb_tile_count(&tb_tiles[tile], p->m, p->n);
+/* Splits of k for one tile, of which m x n has `tiles`. Between groups; and where there are not enough of them to give
+ * the blocks about the same share, between chunks too, which are eight times as many sums to store and to add. */
+static int add_splits(const struct tb_select_device *device, const struct tb_product *p, int tile, int64_t tiles,
+                      struct candidate candidate[2 * BLOCKS_WANTED]) {
+  struct tb_choice by_group = {tb_tiles[tile].family, tile, 1, TB_SGEMM_GROUP_K}, by_chunk = by_group;
+  by_chunk.unit_k = TB_SGEMM_CHUNK_K;
+  const int64_t groups = ceil_div(p->k, TB_SGEMM_GROUP_K), chunks = ceil_div(p->k, TB_SGEMM_CHUNK_K);
   int count = 0;
   int64_t before = 1;
-  for (int w = 0; w < BLOCKS_WANTED && before < most; w++) {
+  for (int w = 0; w < BLOCKS_WANTED && before < chunks; w++) {
     if (blocks_wanted[w] > 2 * device->blocks_per_sm[tile]) break; /* two rounds: more would gain little */
-    int64_t splits = (int64_t)blocks_wanted[w] * device->sm_count / tiles;
+    int64_t splits = quotient((int64_t)blocks_wanted[w] * device->sm_count, tiles);
     if (splits <= before) continue;
-    before = splits = splits < most ? splits : most;
-    count += add_split(p, splits, &groups, candidate + count);
-    if (most < splits * EVEN_GROUPS * (TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K))
-      count += add_split(p, splits, &chunks, candidate + count);
+    before = splits = splits < chunks ? splits : chunks;
+    count += add_split(p, groups, splits, &by_group, candidate + count);
+    if (chunks < splits * EVEN_GROUPS * (TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K))
+      count += add_split(p, chunks, splits, &by_chunk, candidate + count);
   }
   return count;
+}
+
+static struct candidate whole_k(int tile) {
+  return (struct candidate){{tb_tiles[tile].family, tile, 1, TB_SGEMM_GROUP_K}, whole};
 }
 
 /* How many parts of k are best thin_plan.c knows; here, whether there is room for the groups' sums. */
@@ -114,28 +134,50 @@ static struct tb_choice thin_choice(const struct tb_product *p) {
   return c;
 }
 
+static bool is_thin(const struct tb_select_device *device, const struct tb_product *p) {
+  return device->thin && tb_thin_takes(p->m, p->n);
+}
+
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *p,
                          struct tb_choice candidate[TB_CANDIDATES_MAX]) {
   int count = 0;
-  const bool thin = device->thin && tb_thin_takes(p->m, p->n);
-  if (thin) candidate[count++] = thin_choice(p);
+  if (is_thin(device, p)) candidate[count++] = thin_choice(p);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (device->blocks_per_sm[tile] == 0) continue;
-    candidate[count++] = (struct tb_choice){tb_tiles[tile].family, tile, 1, TB_SGEMM_GROUP_K};
-    if (!thin) count += add_splits(device, p, tile, candidate + count);
+    candidate[count++] = whole_k(tile).choice;
+    if (is_thin(device, p)) continue;
+    struct candidate split[2 * BLOCKS_WANTED];
+    const int splits = add_splits(device, p, tile, tb_tile_count(&tb_tiles[tile], p->m, p->n), split);
+    for (int i = 0; i < splits; i++) candidate[count++] = split[i].choice;
   }
   return count;
 }
 
 /* ---- the prediction ---- */
 
-static double moved_us(double bytes, double per_cent, const struct tb_select_device *device) {
-  return bytes / (device->bytes_per_us * per_cent / 100);
-}
+/* What it has in common for all ways to compute a product. */
+struct product_costs {
+  const struct tb_select_table *table;
+  const struct tb_select_device *device;
+  const struct tb_product *product;
+  double elements; /* of the result */
+  double operands_bytes, memory_us;
+  double partials_per_us; /* bytes */
+};
 
-static double operands_bytes(const struct tb_product *p) {
-  double m = (double)p->m, n = (double)p->n, k = (double)p->k;
-  return sizeof(float) * (m * k + k * n + m * n);
+/* And for all ways of one tile. */
+struct tile_costs {
+  const struct product_costs *product;
+  const struct tb_tile_rate *rate;
+  int64_t tiles;
+  int held;                /* blocks that an SM holds */
+  double held_peak_blocks; /* peak_blocks of as many */
+  double fma_per_k;        /* multiply-adds of a block */
+  double slower;           /* factor for copies by words */
+};
+
+static double bytes_per_us(const struct tb_select_device *device, double per_cent) {
+  return device->bytes_per_us * per_cent / 100;
 }
 
 /* Time in which an SM computes this many blocks at once, in blocks that take the whole of its peak. */
@@ -144,47 +186,105 @@ static double peak_blocks(const struct tb_tile_rate *rate, int64_t blocks) {
   return (double)blocks * 100 / (together < rate->full ? together : rate->full);
 }
 
-/* Blocks of `fma` multiply-adds each on the busiest SM, in rounds of as many as it holds. The last round may have
- * fewer, and then the SM is slower than it could be. */
-static double rounds_us(const struct tb_tile_rate *rate, const struct tb_select_device *device, int held,
-                        int64_t blocks, double fma) {
-  int64_t rounds = blocks / held, rest = blocks % held;
-  double work = (double)rounds * peak_blocks(rate, held);
-  if (rest > 0) work += peak_blocks(rate, rest);
-  return work * fma / device->fma_per_us + (double)(rounds + (rest > 0)) * rate->block_us;
+static struct product_costs costs_of_product(const struct tb_select_table *table, const struct tb_select_device *device,
+                                             const struct tb_product *p) {
+  const double m = (double)p->m, n = (double)p->n, k = (double)p->k;
+  struct product_costs c = {table, device, p, .elements = m * n};
+  c.operands_bytes = sizeof(float) * (m * k + k * n + m * n);
+  c.memory_us = c.operands_bytes / bytes_per_us(device, table->memory);
+  c.partials_per_us = bytes_per_us(device, table->partials);
+  return c;
+}
+
+static struct tile_costs costs_of_tile(const struct product_costs *c, int tile) {
+  const struct tb_tile *t = &tb_tiles[tile];
+  const struct tb_product *p = c->product;
+  const int by_words = (p->transpose_a || !p->vectors) + (!p->transpose_b || !p->vectors);
+  struct tile_costs costs = {.product = c, .rate = &c->table->tile[tile], .held = c->device->blocks_per_sm[tile]};
+  costs.tiles = tb_tile_count(t, p->m, p->n);
+  costs.held_peak_blocks = peak_blocks(costs.rate, costs.held);
+  costs.fma_per_k = (double)t->block_m * t->block_n;
+  costs.slower = 1 + by_words * costs.rate->by_words / 100;
+  return costs;
+}
+
+static double partials_us(const struct product_costs *c, int64_t units) {
+  return c->table->gather_us + (double)units * c->elements * PARTIAL_MOVED_BYTES / c->partials_per_us;
+}
+
+static double later(double a_us, double b_us) { return a_us > b_us ? a_us : b_us; }
+
+/* The busiest SM computes its blocks in rounds of as many as it holds. The last round may have fewer, and then the SM
+ * is slower than it could be. */
+static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k) {
+  const struct product_costs *c = t->product;
+  const int64_t block_k = s.splits > 1 ? s.per_split * unit_k : c->product->k;
+  const int64_t blocks = ceil_div(t->tiles * s.splits, c->device->sm_count);
+  const int64_t rounds = quotient(blocks, t->held), rest = blocks - rounds * t->held;
+  double work = (double)rounds * t->held_peak_blocks;
+  if (rest > 0) work += peak_blocks(t->rate, rest);
+  double compute_us = work * (t->fma_per_k * (double)block_k * t->slower) / c->device->fma_per_us;
+  compute_us += (double)(rounds + (rest > 0)) * t->rate->block_us;
+  const double us = c->table->launch_us + later(compute_us, c->memory_us);
+  return s.splits > 1 ? us + partials_us(c, s.units) : us;
+}
+
+/* No split of k takes less: every SM multiplies all the time at its full rate, and the partial sums are as few as can
+ * be. A little is taken off for what rounding does in the prediction itself. */
+static double least_split_us(const struct tile_costs *t) {
+  const struct product_costs *c = t->product;
+  double fma = t->fma_per_k * (double)t->tiles * (double)c->product->k * t->slower;
+  double compute_us = fma * 100 / (t->rate->full * c->device->fma_per_us * c->device->sm_count) + t->rate->block_us;
+  return (c->table->launch_us + later(compute_us, c->memory_us) +
+          partials_us(c, ceil_div(c->product->k, TB_SGEMM_GROUP_K))) *
+         (1 - 1e-9);
+}
+
+static double thin_us(const struct product_costs *c) {
+  return c->table->thin_us + c->operands_bytes / bytes_per_us(c->device, c->table->thin);
 }
 
 double tb_select_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,
                             const struct tb_product *p, const struct tb_choice *choice) {
-  if (choice->family == TB_FAMILY_THIN) return table->thin_us + moved_us(operands_bytes(p), table->thin, device);
-  const struct tb_tile *tile = &tb_tiles[choice->tile];
-  const struct tb_tile_rate *rate = &table->tile[choice->tile];
-  struct tb_split s = tb_split_of(p->k, choice);
-  int64_t block_k = s.splits > 1 ? s.per_split * choice->unit_k : p->k;
-  int by_words = (p->transpose_a || !p->vectors) + (!p->transpose_b || !p->vectors);
-  double fma = (double)tile->block_m * tile->block_n * (double)block_k * (1 + by_words * rate->by_words / 100);
-  int64_t blocks = ceil_div(tb_tile_count(tile, p->m, p->n) * s.splits, device->sm_count);
-  double compute = rounds_us(rate, device, device->blocks_per_sm[choice->tile], blocks, fma);
-  double memory = moved_us(operands_bytes(p), table->memory, device);
-  double us = table->launch_us + (compute > memory ? compute : memory);
-  if (s.splits > 1) {
-    double sums = (double)s.units * (double)p->m * (double)p->n;
-    us += table->gather_us + moved_us(sums * PARTIAL_MOVED_BYTES, table->partials, device);
-  }
-  return us;
+  const struct product_costs product = costs_of_product(table, device, p);
+  if (choice->family == TB_FAMILY_THIN) return thin_us(&product);
+  const struct tile_costs tile = costs_of_tile(&product, choice->tile);
+  return tile_us(&tile, tb_split_of(p->k, choice), choice->unit_k);
+}
+
+/* ---- the choice ---- */
+
+struct best {
+  struct tb_choice choice;
+  double us;
+};
+
+static void compare(struct best *best, const struct tb_choice *choice, double us) {
+  if (best->choice.family == TB_FAMILY_NONE || us < best->us) *best = (struct best){*choice, us};
+}
+
+/* A tile's ways, in the order of tb_select_candidates. */
+static void compare_tile(struct best *best, const struct product_costs *c, int tile, bool thin) {
+  const struct tile_costs t = costs_of_tile(c, tile);
+  const struct candidate one = whole_k(tile);
+  compare(best, &one.choice, tile_us(&t, one.split, one.choice.unit_k));
+  if (thin || !(least_split_us(&t) < best->us)) return;
+  struct candidate split[2 * BLOCKS_WANTED];
+  const int splits = add_splits(c->device, c->product, tile, t.tiles, split);
+  for (int i = 0; i < splits; i++) compare(best, &split[i].choice, tile_us(&t, split[i].split, split[i].choice.unit_k));
 }
 
 struct tb_choice tb_select(const struct tb_select_device *device, const struct tb_product *product) {
-  struct tb_choice candidate[TB_CANDIDATES_MAX], best = {.family = TB_FAMILY_NONE};
-  int count = tb_select_candidates(device, product, candidate);
-  double best_us = 0;
-  for (int i = 0; i < count; i++) {
-    double us = tb_select_predict_us(&tb_select_table, device, product, &candidate[i]);
-    if (best.family != TB_FAMILY_NONE && !(us < best_us)) continue;
-    best = candidate[i];
-    best_us = us;
+  const struct product_costs costs = costs_of_product(&tb_select_table, device, product);
+  const bool thin = is_thin(device, product);
+  struct best best = {.choice = {.family = TB_FAMILY_NONE}};
+  if (thin) {
+    const struct tb_choice choice = thin_choice(product);
+    compare(&best, &choice, thin_us(&costs));
   }
-  return best;
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++)
+    if (device->blocks_per_sm[tile] > 0) compare_tile(&best, &costs, tile, thin);
+  return best.choice;
 }
 
 const char *tb_choice_name(const struct tb_choice *choice) {

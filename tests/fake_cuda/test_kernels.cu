@@ -14,11 +14,16 @@
   FAKE_CUDA_TEST_KERNEL(test_cp_async)                \
   FAKE_CUDA_TEST_KERNEL(test_warp_sum)                \
   FAKE_CUDA_TEST_KERNEL(test_half_warp_sums)          \
+  FAKE_CUDA_TEST_KERNEL(test_warp_masks)              \
   FAKE_CUDA_TEST_KERNEL(test_many_barriers)           \
   FAKE_CUDA_TEST_KERNEL(test_order)                   \
   FAKE_CUDA_TEST_KERNEL(test_write_at)                \
   FAKE_CUDA_TEST_KERNEL(test_write_shared_at)         \
-  FAKE_CUDA_TEST_KERNEL(test_cp_async_wrong)
+  FAKE_CUDA_TEST_KERNEL(test_cp_async_wrong)          \
+  FAKE_CUDA_TEST_KERNEL(test_ring)                    \
+  FAKE_CUDA_TEST_KERNEL(test_copies_behind_barrier)   \
+  FAKE_CUDA_TEST_KERNEL(test_barrier_counts)          \
+  FAKE_CUDA_TEST_KERNEL(test_barrier_misused)
 
 struct test_scale_args {
   const float *from;
@@ -103,6 +108,11 @@ extern "C" __global__ void test_half_warp_sums(float *data) {
   data[threadIdx.x] = sum;
 }
 
+/* The halves of a warp wait with a mask each. */
+extern "C" __global__ void test_warp_masks(unsigned lower, unsigned upper) {
+  __syncwarp(threadIdx.x % 32 < 16 ? lower : upper);
+}
+
 /* A chain through all threads that only barriers hold together; for measuring, too. */
 extern "C" __global__ void test_many_barriers(float *data, int rounds) {
   __shared__ float values[1024];
@@ -134,4 +144,84 @@ extern "C" __global__ void test_cp_async_wrong(const float *from, float *to) {
     tb_cpu_cp_async(to, from, 4, 4);
   else
     tb_cpu_cp_async(&tile, from + 1, 16, 16);
+}
+
+/*
+ * A ring of one stage: the first half of the block fills it, round after round, and the second half brings each round
+ * to to[round * half], when two barriers say so. `late`: the first arrivals for "empty" come before the reading.
+ */
+extern "C" __global__ void test_ring(float *to, int rounds, int late) {
+  __shared__ uint64_t full, empty;
+  __shared__ float stage[512];
+  const unsigned half = blockDim.x / 2, i = threadIdx.x % half;
+  if (threadIdx.x == 0) {
+    tb_cpu_mbarrier_init(&full, half);
+    tb_cpu_mbarrier_init(&empty, half);
+  }
+  __syncthreads();
+  for (int round = 0; round < rounds; round++) {
+    const unsigned parity = (unsigned)round % 2;
+    if (threadIdx.x < half) {
+      tb_cpu_mbarrier_wait(&empty, parity ^ 1);
+      stage[i] = (float)(round * (int)half + (int)i);
+      tb_cpu_mbarrier_arrive(&full);
+    } else {
+      tb_cpu_mbarrier_wait(&full, parity);
+      if (late) tb_cpu_mbarrier_arrive(&empty);
+      if (late) __syncwarp();
+      to[round * (int)half + (int)i] = stage[half - 1 - i];
+      if (!late) tb_cpu_mbarrier_arrive(&empty);
+    }
+  }
+}
+
+/*
+ * A float copied by each thread, looked at in the middle of a phase, to[0 ..], and after it, to[blockDim.x ..]. Each
+ * thread arrives twice, the first time `behind` its copy or without it.
+ */
+extern "C" __global__ void test_copies_behind_barrier(const float *from, float *to, int behind) {
+  __shared__ uint64_t barrier;
+  __shared__ float tile[1024];
+  const unsigned i = threadIdx.x;
+  if (i == 0) tb_cpu_mbarrier_init(&barrier, 2 * blockDim.x);
+  __syncthreads();
+  tb_cpu_cp_async(&tile[i], from + i, 4, 4);
+  if (behind)
+    tb_cpu_mbarrier_arrive_behind_copies(&barrier);
+  else
+    tb_cpu_mbarrier_arrive(&barrier);
+  __syncthreads();
+  to[i] = tile[i];
+  __syncthreads();
+  tb_cpu_mbarrier_arrive(&barrier);
+  tb_cpu_mbarrier_wait(&barrier, 0);
+  to[blockDim.x + i] = tile[i];
+}
+
+/*
+ * The first thread arrives `arriving` times at a barrier for `wanted` arrivals, and all others wait for one phase, the
+ * last of them before the first arrives: whoever completes a __syncthreads goes on.
+ */
+extern "C" __global__ void test_barrier_counts(unsigned wanted, unsigned arriving) {
+  TB_DYNAMIC_SHARED(uint64_t, barriers);
+  if (threadIdx.x == 0) tb_cpu_mbarrier_init(barriers + 1, wanted);
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (unsigned i = 0; i < arriving; i++) tb_cpu_mbarrier_arrive(barriers + 1);
+  else
+    tb_cpu_mbarrier_wait(barriers + 1, 0);
+}
+
+/* One thing done wrong, see test_barriers.c; none with 0. */
+extern "C" __global__ void test_barrier_misused(uint64_t *global, int mistake) {
+  __shared__ uint64_t barriers[2];
+  uint64_t *const misaligned = reinterpret_cast<uint64_t *>(reinterpret_cast<char *>(barriers) + 4);
+  if (threadIdx.x == 0) tb_cpu_mbarrier_init(mistake == 1 ? global : mistake == 2 ? misaligned : barriers, 1);
+  if (threadIdx.x == 0 && mistake == 3) tb_cpu_mbarrier_init(barriers, 1);
+  if (mistake != 4) __syncthreads();
+  if (mistake == 5) tb_cpu_mbarrier_arrive(barriers + 1);
+  if (mistake == 6) tb_cpu_mbarrier_arrive_behind_copies(barriers + 1);
+  if (mistake == 7) tb_cpu_mbarrier_wait(barriers + 1, 0);
+  if (mistake == 8) tb_cpu_mbarrier_wait(barriers, 2);
+  tb_cpu_mbarrier_wait(barriers, 1);
 }

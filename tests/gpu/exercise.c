@@ -4,7 +4,7 @@
  * verifies every element. Small on purpose: compute-sanitizer, which slows a kernel a hundredfold, watches it on a real
  * GPU.
  *
- *   exercise [--quick]        --quick: a third of the shapes, most of them by one tile
+ *   exercise [--quick]        --quick: three shapes a tile, most by that tile alone
  *
  * Status 0: all right; 1: not; 77: no GPU.
  *
@@ -13,6 +13,9 @@
  * k in one launch or in several (the flags `first` and `last`), and with k split over blocks. The first answer is
  * compared with fp64, the others with its bits, for the order of summation is the same for all. Operands are allocated
  * to the byte; padding holds NaN, which must neither enter a result nor be overwritten.
+ *
+ * The launcher is told of a single SM. Warp-specialised kernels then get no more blocks than that one holds, and a
+ * block computes one tile after another, which else only products of hundreds of tiles would bring about.
  */
 #include "../../bench/data.h"
 #include "../../bench/gpu.h"
@@ -221,9 +224,16 @@ static void run(struct context *ctx, const struct problem *p) {
   destroy(&d);
 }
 
+/* A shape in both alignments; `only_tile` as in struct problem. */
+static void run_shape(struct context *ctx, const int shape[3], int ta, int tb, int only_tile) {
+  for (int scalar = 0; scalar < 2; scalar++) {
+    struct problem p = {ta, tb, shape[0], shape[1], shape[2], scalar, only_tile};
+    run(ctx, &p);
+  }
+}
+
 /* Shapes that stand at the edges of one tile, of the chunks and of the groups of k; the others compute them too. */
-static void run_shapes(struct context *ctx, int tile, int ta, int tb, int quick) {
-  const struct tb_tile *t = &tb_tiles[tile];
+static void run_shapes(struct context *ctx, const struct tb_tile *t, int ta, int tb) {
   const int chunk = TB_SGEMM_CHUNK_K, group = TB_SGEMM_GROUP_K;
   const int shape[][3] = {
       {t->block_m + 1, t->block_n + 1, 2 * group + chunk + t->block_k + 5},
@@ -236,13 +246,23 @@ static void run_shapes(struct context *ctx, int tile, int ta, int tb, int quick)
       {7, 5, group - 1},
       {2 * t->block_m, 2 * t->block_n, 2 * t->block_k},
   };
-  int shapes = sizeof shape / sizeof shape[0];
-  for (int s = 0; s < shapes; s += quick ? 3 : 1) {
-    for (int scalar = 0; scalar < 2; scalar++) {
-      struct problem p = {ta, tb, shape[s][0], shape[s][1], shape[s][2], scalar, quick && s > 0 ? tile : -1};
-      run(ctx, &p);
-    }
-  }
+  for (size_t s = 0; s < sizeof shape / sizeof shape[0]; s++) run_shape(ctx, shape[s], ta, tb, -1);
+}
+
+/*
+ * The same edges with as little work as will meet them, for the CPU that plays the GPU takes its time: a long k in
+ * every way, by all tiles where the largest has its edge; the tile's edges in both directions; and a k of less than a
+ * step.
+ */
+static void run_shapes_quickly(struct context *ctx, const struct tb_tile *t, int ta, int tb) {
+  const int chunk = TB_SGEMM_CHUNK_K, tile = (int)(t - tb_tiles);
+  const int groups_k = (ta == tb ? 2 : 1) * TB_SGEMM_GROUP_K; /* from three groups on their order shows */
+  const int all_ways[3] = {t->block_m + 1, 5, groups_k + chunk + t->block_k + 5};
+  const int edges[3] = {2 * t->block_m + 3, t->block_n + 1, chunk + 1};
+  const int short_k[3] = {5, t->block_n + 5, t->block_k - 1};
+  run_shape(ctx, all_ways, ta, tb, tile == 0 ? -1 : tile);
+  run_shape(ctx, edges, ta, tb, tile);
+  run_shape(ctx, short_k, ta, tb, tile);
 }
 
 int main(int argc, char **argv) {
@@ -253,10 +273,12 @@ int main(int argc, char **argv) {
   }
   struct context ctx = {.gpu = tb_gpu_open(0)};
   tb_gpu_check(tb_kernels_load(&ctx.kernels, ctx.gpu.device), "tb_kernels_load", __FILE__, __LINE__);
+  ctx.kernels.device.sm_count = 1;
   printf("%s\n", ctx.gpu.name);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (ctx.kernels.device.blocks_per_sm[tile] == 0) printf("tile %s: this GPU cannot run it\n", tb_tiles[tile].name);
-    for (int variant = 0; variant < 4; variant++) run_shapes(&ctx, tile, variant >> 1, variant & 1, quick);
+    for (int variant = 0; variant < 4; variant++)
+      (quick ? run_shapes_quickly : run_shapes)(&ctx, &tb_tiles[tile], variant >> 1, variant & 1);
   }
   tb_kernels_unload(&ctx.kernels);
   tb_gpu_close(&ctx.gpu);

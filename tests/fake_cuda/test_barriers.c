@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Barriers in shared memory, their phases and the copies behind them; and what is said of barriers used wrongly. */
+#include "test_context.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROUNDS = 9, HALF = THREADS / 2 };
+
+/* How many of the ring's results are not what was written for them. */
+static int run_ring(int late) {
+  static float result[ROUNDS * HALF];
+  CUdeviceptr to = new_memory(sizeof result);
+  int rounds = ROUNDS, wrong = 0;
+  void *parameters[] = {&to, &rounds, &late};
+  OK(launch("test_ring", 1, THREADS, 0, NULL, parameters));
+  OK(cuMemcpyDtoH(result, to, sizeof result));
+  OK(cuMemFree(to));
+  for (int round = 0; round < ROUNDS; round++)
+    for (int i = 0; i < HALF; i++) wrong += result[round * HALF + i] != (float)(round * HALF + HALF - 1 - i);
+  return wrong;
+}
+
+static void phases_follow_each_other(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < 8; seed++) {
+    fake_cuda_set_shuffle(seed);
+    assert_int_equal(run_ring(0), 0);
+  }
+}
+
+/* A stage that is given back before it has been read: some order of threads brings it out. */
+static void an_arrival_too_early_shows(void **state) {
+  (void)state;
+  int wrong = 0;
+  for (uint64_t seed = 0; seed < 8; seed++) {
+    fake_cuda_set_shuffle(seed);
+    wrong += run_ring(1);
+  }
+  assert_true(wrong > 0);
+}
+
+static void copies_land_at_the_end_of_the_phase(void **state) {
+  (void)state;
+  float ramp[THREADS], result[2 * THREADS];
+  for (int i = 0; i < THREADS; i++) ramp[i] = (float)i;
+  CUdeviceptr from = new_memory(sizeof ramp), to = new_memory(sizeof result);
+  OK(cuMemcpyHtoD(from, ramp, sizeof ramp));
+  for (uint64_t seed = 0; seed < 4; seed++)
+    for (int behind = 0; behind < 2; behind++) {
+      fake_cuda_set_shuffle(seed);
+      void *parameters[] = {&from, &to, &behind};
+      OK(launch("test_copies_behind_barrier", 2, THREADS, 0, NULL, parameters));
+      OK(cuMemcpyDtoH(result, to, sizeof result));
+      for (int i = 0; i < THREADS; i++) {
+        assert_true(isnan(result[i])); /* others have not arrived */
+        assert_true(behind ? result[THREADS + i] == ramp[i] : isnan(result[THREADS + i]));
+      }
+    }
+}
+
+/* Runs what is enqueued and gives what the driver says to it on stderr; NULL when all goes well. */
+static const char *complaint(void) {
+  static char text[1024];
+  int pipe_ends[2];
+  const int standard_error = dup(STDERR_FILENO);
+  assert_int_equal(pipe(pipe_ends), 0);
+  fflush(stderr);
+  dup2(pipe_ends[1], STDERR_FILENO);
+  const CUresult result = cuCtxSynchronize();
+  fflush(stderr);
+  dup2(standard_error, STDERR_FILENO);
+  close(standard_error), close(pipe_ends[1]);
+  const ssize_t length = read(pipe_ends[0], text, sizeof text - 1);
+  close(pipe_ends[0]);
+  text[length > 0 ? length : 0] = '\0';
+  if (result == CUDA_SUCCESS && length == 0) return NULL;
+  assert_int_equal(result, CUDA_ERROR_LAUNCH_FAILED);
+  return text;
+}
+
+/* The launch goes well when `words` is NULL, else it fails and they are said. */
+static void expect(const char *words) {
+  const char *said = complaint();
+  if (!words != !said || (said && !strstr(said, words)))
+    fail_msg("said: %s, expected: %s", said ? said : "nothing", words ? words : "nothing");
+  if (said) renew_context();
+}
+
+static void too_few_arrivals_fail_the_launch(void **state) {
+  (void)state;
+  static const struct {
+    unsigned wanted, arriving;
+    const char *words;
+  } cases[] = {
+      {1, 1, NULL},
+      {3, 3, NULL},
+      {3, 5, NULL}, /* the rest counts for the next phase */
+      {1, 0,
+       "63 at one in shared memory for threads that never come (1 have returned; thread 1 waits at byte 8 of the "
+       "dynamic shared memory, whose phase 0 lacks 1 of 1 arrivals)"},
+      {3, 2, "whose phase 0 lacks 1 of 3 arrivals"},
+      {3, 6, "two phases before a thread that waits for the first has run"},
+      {1, 3, "two phases before a thread that waits for the first has run"},
+      {0, 1, "a number of arrivals that cannot be"},
+      {65536, 1, "a number of arrivals that cannot be"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    void *parameters[] = {(void *)&cases[i].wanted, (void *)&cases[i].arriving};
+    OK(launch("test_barrier_counts", 1, 64, 16, NULL, parameters));
+    expect(cases[i].words);
+  }
+}
+
+static void misuse_fails_the_launch(void **state) {
+  (void)state;
+  static const char *const words[] = {
+      NULL,
+      "a barrier that is not in shared memory",
+      "a misaligned barrier",
+      "initialised twice",
+      "not initialised", /* another thread comes first where no __syncthreads holds it */
+      "not initialised",
+      "not initialised",
+      "not initialised",
+      "a parity other than 0 and 1",
+  };
+  for (int mistake = 0; mistake < (int)(sizeof words / sizeof words[0]); mistake++) {
+    CUdeviceptr global = new_memory(16);
+    void *parameters[] = {&global, &mistake};
+    fake_cuda_set_shuffle(1); /* thread 0 is not the first */
+    OK(launch("test_barrier_misused", 1, 64, 0, NULL, parameters));
+    expect(words[mistake]);
+    if (!words[mistake]) OK(cuMemFree(global)); /* else it went with the context */
+  }
+}
+
+static void masks_that_disagree_fail_the_launch(void **state) {
+  (void)state;
+  static const struct {
+    unsigned lower, upper;
+    const char *words;
+  } cases[] = {
+      {0xffffffffu, 0xffffffffu, NULL},
+      {0x0000ffffu, 0xffff0000u, NULL},
+      {0x00ffffffu, 0xffffff00u, "different masks"},
+      {0x0000ffffu, 0x0000ffffu, "whose mask does not name it"}, /* the upper half does not name itself */
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (uint64_t seed = 0; seed < 4; seed++) {
+      fake_cuda_set_shuffle(seed);
+      void *parameters[] = {(void *)&cases[i].lower, (void *)&cases[i].upper};
+      OK(launch("test_warp_masks", 1, 64, 0, NULL, parameters));
+      expect(cases[i].words);
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(phases_follow_each_other),
+      TEST(an_arrival_too_early_shows),
+      TEST(copies_land_at_the_end_of_the_phase),
+      TEST(too_few_arrivals_fail_the_launch),
+      TEST(misuse_fails_the_launch),
+      TEST(masks_that_disagree_fail_the_launch),
+  };
+  return cmocka_run_group_tests_name("fake_cuda_barriers", tests, NULL, NULL);
+}
