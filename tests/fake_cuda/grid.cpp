@@ -43,6 +43,7 @@ struct Thread : tb_cpu_thread {
   std::vector<AsyncCopy> copies; /* not done yet, oldest first */
   unsigned groups;               /* committed so far */
   const uint64_t *waits_for;     /* the barrier in shared memory that it waits at */
+  bool waited_for_kernels;       /* for those ahead of its own */
 };
 
 /* What stands in the eight bytes of a barrier in shared memory. */
@@ -134,6 +135,8 @@ void thread_main() {
   for (;;) {
     running->kernel->invoke(running->parameters);
     Thread &me = self();
+    if (running->early && !me.waited_for_kernels && failure.empty())
+      failure = "a thread of a kernel that may start early ended without waiting for the kernels ahead";
     Fiber *fiber = me.fiber;
     state_of(me) = State::DONE;
     me.fiber = nullptr;
@@ -168,6 +171,7 @@ void prepare_threads(Extent size) {
         t.fiber = nullptr;
         t.copies.clear();
         t.groups = 0;
+        t.waited_for_kernels = false;
         order[i] = &t;
         warps[i / LANES].present |= 1u << i % LANES;
       }
@@ -296,6 +300,8 @@ void tb_cpu_warp_barrier(unsigned mask) {
   for (unsigned lane = 0; lane < LANES; ++lane)
     if (mask >> lane & 1) states[first + lane] = State::RUNNABLE;
 }
+
+void tb_cpu_wait_for_earlier_kernels() { self().waited_for_kernels = true; }
 
 unsigned tb_cpu_lane() { return self().number % LANES; }
 
