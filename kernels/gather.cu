@@ -50,7 +50,7 @@ __device__ __forceinline__ void add_units(Elements<Width> &sum, bool started, co
   constexpr int Count = Width == kVector ? kVectorsAtOnce : kWordsAtOnce;
   static_assert(Count % kGroupChunks == 0, "whole groups are asked for at once");
   for (; units > 0; units -= Count) {
-    Elements<Width> value[Count];
+    Elements<Width> value[Count] = {};
 #pragma unroll
     for (int i = 0; i < Count; i++) {
       if (i < units) value[i] = read<Width>(unit);
@@ -85,7 +85,7 @@ template <int Width> __device__ __forceinline__ void add_all(const tb_sgemm_args
   while (column < args.n) {
     float *const d = args.d + row * static_cast<int64_t>(Width) + column * args.ldd;
     const float *const unit = args.partials + row * static_cast<int64_t>(Width) + column * args.m;
-    Elements<Width> sum;
+    Elements<Width> sum = {};
     if (!args.first) sum = read<Width>(d);
     if (args.unit_k == TB_SGEMM_CHUNK_K)
       add_units<true>(sum, !args.first, unit, apart, units);

@@ -150,7 +150,10 @@ template <int N> __device__ __forceinline__ void registers_take() {
 
 #endif
 
-#if !defined(TB_ON_CPU) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(TB_ON_CPU)
+__device__ __forceinline__ void let_next_start() {}
+__device__ __forceinline__ void wait_for_earlier_kernels() { tb_cpu_wait_for_earlier_kernels(); }
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 __device__ __forceinline__ void let_next_start() { asm volatile("griddepcontrol.launch_dependents;"); }
 __device__ __forceinline__ void wait_for_earlier_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 #else

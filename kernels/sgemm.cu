@@ -191,6 +191,7 @@ __device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row,
 }
 
 template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
+  let_next_start();
   int row, column;
   locate<G>(args, blockIdx.x, row, column);
   if (row + G::block_m <= args.m && column + G::block_n <= args.n)

@@ -233,6 +233,7 @@ __device__ __forceinline__ void multiply_tiles(const tb_sgemm_args &args, float 
 
 template <class G> __device__ __forceinline__ void ws_sgemm(const tb_sgemm_args &args) {
   TB_DYNAMIC_SHARED(float, stages);
+  let_next_start();
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < G::stages) {
     const Stage<G> stage = {stages + thread * G::stage_words, 0};

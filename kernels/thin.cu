@@ -221,6 +221,7 @@ __device__ __forceinline__ void multiply_batch(Chains<N, R> &chains, const Batch
 template <int N, int R, int U> __device__ __forceinline__ void along_side(const tb_thin_args &args) {
   static_assert(kChunk % (2 * U) == 0, "a chunk is whole pairs of batches");
   TB_DYNAMIC_SHARED(float, panels);
+  let_next_start();
   const int panel_words = TB_THIN_PANEL_WORDS(N, args.block_chunks);
   const int sum_words = TB_THIN_SUM_WORDS(N, args.block_rows, args.block_chunks);
   float *const sums = panels + args.buffers * panel_words, *const totals = sums + args.buffers * sum_words;
@@ -355,6 +356,7 @@ __device__ __forceinline__ void multiply_stage(Chains<N, R> &chains, const float
  */
 template <int N, int R, int Stages, bool Vectors> __device__ __forceinline__ void along_k(const tb_thin_args &args) {
   TB_DYNAMIC_SHARED(float, rings);
+  let_next_start();
   constexpr int kRoundStages = kChunk / kStageK;
   static_assert(kRoundStages >= Stages, "what is asked for with a round's first stage has landed at its end");
   const int panel_words = TB_THIN_PANEL_WORDS(N, args.block_chunks);

@@ -24,12 +24,14 @@ bool tb_cuda_load(void) {
   struct tb_cuda_driver found;
   bool complete = true;
 #define TB_NAME(function) #function
-#define TB_CUDA(function)                                     \
+#define TB_CUDA_OPTIONAL(function)                            \
   {                                                           \
     void *address = dlsym(library, TB_NAME(function));        \
-    complete = complete && address != NULL;                   \
     memcpy(&found.function, &address, sizeof found.function); \
   }
+#define TB_CUDA(function)    \
+  TB_CUDA_OPTIONAL(function) \
+  complete = complete && found.function != NULL;
 #include "cuda_driver.def"
 #undef TB_CUDA
   if (!complete) return false;

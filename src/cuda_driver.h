@@ -18,7 +18,7 @@ struct tb_cuda_driver {
 
 extern struct tb_cuda_driver tb_cuda;
 
-/* Fills the table. False: there is no driver, or it lacks a function. */
+/* Fills the table. False: there is no driver, or it lacks a function that is not optional. */
 bool tb_cuda_load(void);
 
 /* Whether the table is filled. Lock-free. */

@@ -79,10 +79,19 @@ static CUresult look_at(struct tb_select_device *d, CUdevice device, bool *warp_
   return CUDA_SUCCESS;
 }
 
+/* An early gather waits by an instruction of compute capability 9.0: code for less would not wait at all. */
+static CUresult load_gather(struct tb_kernels *kernels) {
+  int compiled_for = 0;
+  TB_TRY(tb_cuda.cuModuleGetFunction(&kernels->gather, kernels->module, "tb_sgemm_gather"));
+  TB_TRY(tb_cuda.cuFuncGetAttribute(&compiled_for, CU_FUNC_ATTRIBUTE_PTX_VERSION, kernels->gather));
+  kernels->gather_early = tb_cuda.cuLaunchKernelEx != NULL && compiled_for >= 90;
+  return CUDA_SUCCESS;
+}
+
 static CUresult load_modules(struct tb_kernels *kernels, CUdevice device, bool warp_specialised) {
   TB_TRY(tb_cuda.cuModuleLoadData(&kernels->module, tb_sgemm_fatbin));
   TB_TRY(load_family(kernels, kernels->module, TB_FAMILY_TILE));
-  TB_TRY(tb_cuda.cuModuleGetFunction(&kernels->gather, kernels->module, "tb_sgemm_gather"));
+  TB_TRY(load_gather(kernels));
   if (warp_specialised) {
     TB_TRY(tb_cuda.cuModuleLoadData(&kernels->sm90_module, tb_sgemm_sm90_fatbin));
     TB_TRY(load_family(kernels, kernels->sm90_module, TB_FAMILY_WARP_SPECIALISED));
@@ -136,16 +145,33 @@ struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transp
 
 /* The gather's grid: a thread an element, up to as many as a device holds. */
 #define GATHER_THREADS 256
-#define GATHER_BLOCKS_PER_SM 8
+#define GATHER_BLOCKS_PER_SM 4
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* Behind the kernel that makes the partial sums, which lets it start early (kernels/ptx.cuh): its blocks are there and
+ * waiting when the last sum is stored. */
 static CUresult gather(const struct tb_kernels *kernels, struct tb_sgemm_args *args, CUstream stream) {
   int64_t blocks = (args->m * args->n + GATHER_THREADS - 1) / GATHER_THREADS;
   blocks = smaller(blocks, (int64_t)kernels->device.sm_count * GATHER_BLOCKS_PER_SM);
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(kernels->gather, (unsigned)blocks, 1, 1, GATHER_THREADS, 1, 1, 0, stream, parameters,
-                                NULL));
+  if (!kernels->gather_early) {
+    TB_TRY(tb_cuda.cuLaunchKernel(kernels->gather, (unsigned)blocks, 1, 1, GATHER_THREADS, 1, 1, 0, stream, parameters,
+                                  NULL));
+    return CUDA_SUCCESS;
+  }
+  CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                             .value.programmaticStreamSerializationAllowed = 1};
+  CUlaunchConfig config = {.gridDimX = (unsigned)blocks,
+                           .gridDimY = 1,
+                           .gridDimZ = 1,
+                           .blockDimX = GATHER_THREADS,
+                           .blockDimY = 1,
+                           .blockDimZ = 1,
+                           .hStream = stream,
+                           .attrs = &early,
+                           .numAttrs = 1};
+  TB_TRY(tb_cuda.cuLaunchKernelEx(&config, kernels->gather, parameters, NULL));
   return CUDA_SUCCESS;
 }
 

@@ -11,6 +11,7 @@
 struct tb_kernels {
   CUfunction function[TB_TILE_COUNT][2][2][2]; /* [tile][A transposed][B transposed][any alignment] */
   CUfunction gather;                           /* adds the sums of a split k */
+  bool gather_early;                           /* it may be launched before the kernel ahead of it has ended */
   struct tb_thin thin;
   struct tb_select_device device;
   CUmodule module, sm90_module, thin_module; /* sm90_module: NULL on any other device */

@@ -32,6 +32,7 @@ struct Thread : tb_cpu_thread {
   std::vector<AsyncCopy> copies; /* not done yet, oldest first */
   unsigned groups;               /* committed so far */
   const uint64_t *waits_for;     /* the barrier in shared memory that it waits at */
+  bool waited_for_kernels;       /* for those ahead of its own */
 };
 
 /* The block's threads, and by their numbers their states, which stand apart because barriers walk over all of them. */

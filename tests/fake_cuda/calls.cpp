@@ -79,6 +79,7 @@ bool enqueues(Fn function) {
     case Fn::cuMemcpy2DAsync:
     case Fn::cuMemsetD8Async:
     case Fn::cuLaunchKernel:
+    case Fn::cuLaunchKernelEx:
       return true;
     default:
       return false;

@@ -134,6 +134,11 @@ void tb_cpu_mbarrier_arrive_behind_copies(uint64_t *barrier);
 /* Returns when the phase of that parity has ended. */
 void tb_cpu_mbarrier_wait(uint64_t *barrier, unsigned parity);
 
+/* ---- kernels that start early (programmatic stream serialisation) ---- */
+
+/* Nothing but a duty: a thread of a kernel so launched that ends without it makes the launch fail. */
+void tb_cpu_wait_for_earlier_kernels();
+
 /* ---- arithmetic ---- */
 
 static inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }

@@ -2,6 +2,7 @@
 /* What can be seen of a fat binary, see fatbin.h. Reads no byte that the header does not promise. */
 #include "fatbin.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -41,12 +42,20 @@ std::string read_fatbin(const void *image) {
   return std::string(p, read_at<uint16_t>(p, 6) + read_at<uint64_t>(p, 8));
 }
 
-bool fatbin_suits(const std::string &image, int compute_major, int compute_minor) {
-  return any_entry(image, [&](uint16_t kind, uint32_t architecture, bool, const std::string &) {
-    const int major = static_cast<int>(architecture) / 10, minor = static_cast<int>(architecture) % 10;
-    const bool not_newer = major < compute_major || (major == compute_major && minor <= compute_minor);
-    return not_newer && (kind == PTX || (kind == ELF && major == compute_major));
+int fatbin_compiled_for(const std::string &image, int compute_major, int compute_minor) {
+  int machine_code = 0, ptx = 0;
+  any_entry(image, [&](uint16_t kind, uint32_t entry, bool, const std::string &) {
+    const int architecture = static_cast<int>(entry);
+    if (architecture > 10 * compute_major + compute_minor) return false;
+    if (kind == PTX) ptx = std::max(ptx, architecture);
+    if (kind == ELF && architecture / 10 == compute_major) machine_code = std::max(machine_code, architecture);
+    return false;
   });
+  return machine_code ? machine_code : ptx;
+}
+
+bool fatbin_suits(const std::string &image, int compute_major, int compute_minor) {
+  return fatbin_compiled_for(image, compute_major, compute_minor) != 0;
 }
 
 bool fatbin_may_have(const std::string &image, const std::string &kernel) {

@@ -21,6 +21,10 @@ std::string read_fatbin(const void *image);
 /* Whether a device can run one of its entries: machine code of its own generation, or PTX that is not newer. */
 bool fatbin_suits(const std::string &image, int compute_major, int compute_minor);
 
+/* The virtual architecture, such as 80, of the entry that a device runs: machine code where there is some, else the
+ * newest PTX. 0: none suits. */
+int fatbin_compiled_for(const std::string &image, int compute_major, int compute_minor);
+
 /* Whether it holds that kernel; true too when compression hides it. */
 bool fatbin_may_have(const std::string &image, const std::string &kernel);
 

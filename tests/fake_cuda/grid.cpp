@@ -92,6 +92,8 @@ void thread_main() {
   for (;;) {
     running->kernel->invoke(running->parameters);
     Thread &me = self();
+    if (running->early && !me.waited_for_kernels && failure.empty())
+      failure = "a thread of a kernel that may start early ended without waiting for the kernels ahead";
     Fiber *fiber = me.fiber;
     state_of(me) = State::DONE;
     me.fiber = nullptr;
@@ -126,6 +128,7 @@ void prepare_threads(Extent size) {
         t.fiber = nullptr;
         t.copies.clear();
         t.groups = 0;
+        t.waited_for_kernels = false;
         order[i] = &t;
         warps[i / LANES].present |= 1u << i % LANES;
       }
@@ -275,6 +278,8 @@ void tb_cpu_warp_barrier(unsigned mask) {
     for (unsigned lane = 0; lane < LANES; ++lane)
       if (mask >> lane & 1) states[first + lane] = State::RUNNABLE;
 }
+
+void tb_cpu_wait_for_earlier_kernels() { self().waited_for_kernels = true; }
 
 unsigned tb_cpu_lane() { return self().number % LANES; }
 

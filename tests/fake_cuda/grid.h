@@ -24,6 +24,7 @@ struct Grid {
   Extent blocks, threads;
   size_t dynamic_shared_bytes;
   void *const *parameters;
+  bool early;           /* launched so that it may start early, and every thread has to wait for the kernels ahead */
   uint64_t most_blocks; /* stop after so many: what a launch that fails midway leaves behind */
 };
 

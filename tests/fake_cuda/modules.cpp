@@ -18,6 +18,9 @@ constexpr size_t DEFAULT_SHARED_BYTES = 48 * 1024, MULTIPROCESSOR_THREADS = 2048
 constexpr size_t MULTIPROCESSOR_REGISTERS = 65536, RESERVED_SHARED_BYTES = 1024;
 constexpr size_t MOST_THREADS = 1024, MOST_BLOCKS_X = 2147483647, MOST_BLOCKS_YZ = 65535, MOST_THREADS_Z = 64;
 
+/* Virtual architecture from which on there is an instruction to wait for earlier kernels. */
+constexpr int FIRST_TO_WAIT = 90;
+
 /* A launch's own copy of its parameters, as the driver takes one at the call. */
 struct Parameters {
   std::vector<std::vector<char>> values;
@@ -64,18 +67,25 @@ bool find_uses(const Context &context, const Kernel &kernel, const Parameters &p
   return true;
 }
 
+/* How a kernel is to be launched. */
+struct Shape {
+  Extent blocks, threads;
+  size_t shared_bytes;
+  bool early; /* before the kernels ahead have ended */
+};
+
 /* What a launch leaves to be run. */
-Operation make_launch(const Kernel *kernel, Extent blocks, Extent threads, size_t shared_bytes,
-                      std::shared_ptr<Parameters> parameters, bool reaches_memory) {
+Operation make_launch(const Kernel *kernel, const Shape &shape, std::shared_ptr<Parameters> parameters,
+                      bool reaches_memory) {
   Operation launch;
   launch.run = [=](bool half) {
     if (!reaches_memory) {
       misuse("%s is given a pointer to no memory of its device", kernel->name);
       return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    const uint64_t most_blocks = half ? blocks.count() / 2 : blocks.count();
-    const std::string failure =
-        run_grid({kernel, blocks, threads, shared_bytes, parameters->pointers.data(), most_blocks});
+    const uint64_t most_blocks = half ? shape.blocks.count() / 2 : shape.blocks.count();
+    const std::string failure = run_grid({kernel, shape.blocks, shape.threads, shape.shared_bytes,
+                                          parameters->pointers.data(), shape.early, most_blocks});
     if (!failure.empty()) {
       misuse("%s", failure.c_str());
       return CUDA_ERROR_LAUNCH_FAILED;
@@ -84,6 +94,29 @@ Operation make_launch(const Kernel *kernel, Extent blocks, Extent threads, size_
     return CUDA_SUCCESS;
   };
   return launch;
+}
+
+CUresult enqueue_launch(Call &call, CUfunction handle, const Shape &shape, CUstream stream_handle, void **parameters,
+                        void **extra) {
+  if (call.status != CUDA_SUCCESS) return call.status;
+  const std::shared_ptr<Stream> stream = find_stream(*call.context, stream_handle);
+  const std::shared_ptr<Function> function = driver().functions.find(handle);
+  if (!stream || !function || function->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
+  if (!sizes_are_possible(shape.blocks, shape.threads) || shape.shared_bytes > function->dynamic_shared_limit ||
+      extra || (!parameters && function->kernel->parameter_count > 0))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (shape.early && function->compiled_for < FIRST_TO_WAIT) {
+    misuse("%s is compiled for %d and cannot wait for the kernels ahead of it", function->kernel->name,
+           function->compiled_for);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  auto copied = std::make_shared<Parameters>(*function->kernel, parameters);
+  std::vector<Range> uses;
+  const bool reaches_memory = find_uses(*call.context, *function->kernel, *copied, uses);
+  Operation launch = make_launch(function->kernel, shape, copied, reaches_memory);
+  launch.uses = std::move(uses);
+  enqueue(call, stream, std::move(launch));
+  return CUDA_SUCCESS;
 }
 
 } // namespace
@@ -123,8 +156,9 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
   if (!module || module->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
   const Kernel *kernel = find_kernel(name);
   if (!kernel || !fatbin_may_have(module->image, name)) return CUDA_ERROR_NOT_FOUND;
-  *out =
-      driver().functions.add(std::make_shared<Function>(Function{call.context, handle, kernel, DEFAULT_SHARED_BYTES}));
+  const int compiled_for = fatbin_compiled_for(module->image, settings().compute_major, settings().compute_minor);
+  *out = driver().functions.add(
+      std::make_shared<Function>(Function{call.context, handle, kernel, compiled_for, DEFAULT_SHARED_BYTES}));
   module->functions.push_back(*out);
   return CUDA_SUCCESS;
 }
@@ -159,6 +193,9 @@ CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
       *out = static_cast<int>(function->dynamic_shared_limit);
       return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      *out = function->compiled_for;
+      return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
       *out = 0;
       return CUDA_SUCCESS;
@@ -184,23 +221,25 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, CUfunction handle
   return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction handle, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
-                        unsigned threads_y, unsigned threads_z, unsigned shared_bytes, CUstream stream_handle,
-                        void **parameters, void **extra) {
+CUresult cuLaunchKernel(CUfunction function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
+                        unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
+                        CUstream stream, void **parameters, void **extra) {
   Call call(Fn::cuLaunchKernel);
+  const Shape shape = {{blocks_x, blocks_y, blocks_z}, {threads_x, threads_y, threads_z}, shared_bytes, false};
+  return enqueue_launch(call, function, shape, stream, parameters, extra);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra) {
+  Call call(Fn::cuLaunchKernelEx);
   if (call.status != CUDA_SUCCESS) return call.status;
-  const std::shared_ptr<Stream> stream = find_stream(*call.context, stream_handle);
-  const std::shared_ptr<Function> function = driver().functions.find(handle);
-  if (!stream || !function || function->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
-  const Extent blocks{blocks_x, blocks_y, blocks_z}, threads{threads_x, threads_y, threads_z};
-  if (!sizes_are_possible(blocks, threads) || shared_bytes > function->dynamic_shared_limit || extra ||
-      (!parameters && function->kernel->parameter_count > 0))
-    return CUDA_ERROR_INVALID_VALUE;
-  auto copied = std::make_shared<Parameters>(*function->kernel, parameters);
-  std::vector<Range> uses;
-  const bool reaches_memory = find_uses(*call.context, *function->kernel, *copied, uses);
-  Operation launch = make_launch(function->kernel, blocks, threads, shared_bytes, copied, reaches_memory);
-  launch.uses = std::move(uses);
-  enqueue(call, stream, std::move(launch));
-  return CUDA_SUCCESS;
+  if (!config || (config->numAttrs > 0 && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
+  Shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                 {config->blockDimX, config->blockDimY, config->blockDimZ},
+                 config->sharedMemBytes,
+                 false};
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) return CUDA_ERROR_NOT_SUPPORTED;
+    shape.early = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+  }
+  return enqueue_launch(call, function, shape, config->hStream, parameters, extra);
 }

@@ -127,6 +127,7 @@ struct Function {
   Context *context;
   CUmodule module;
   const Kernel *kernel;
+  int compiled_for; /* virtual architecture, such as 80 */
   size_t dynamic_shared_limit;
 };
 

@@ -74,6 +74,46 @@ static void a_barrier_that_some_skip_fails_the_launch(void **state) {
   }
 }
 
+static CUresult launch_early(CUfunction function, void **parameters) {
+  CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                             .value.programmaticStreamSerializationAllowed = 1};
+  CUlaunchConfig config = {.gridDimX = 2,
+                           .gridDimY = 1,
+                           .gridDimZ = 1,
+                           .blockDimX = THREADS,
+                           .blockDimY = 1,
+                           .blockDimZ = 1,
+                           .attrs = &early,
+                           .numAttrs = 1};
+  return cuLaunchKernelEx(&config, function, parameters, NULL);
+}
+
+/* Whoever may start early has to wait, every thread; and must have been compiled for a GPU that can. */
+static void early_kernels_wait(void **state) {
+  (void)state;
+  for (unsigned hasty = 0; hasty <= THREADS; hasty += THREADS / 2) {
+    struct test_image newest = image;
+    newest.architecture = 90;
+    CUmodule able;
+    CUfunction waiting;
+    OK(cuModuleLoadData(&able, &newest));
+    OK(cuModuleGetFunction(&waiting, able, "test_waiting"));
+    void *parameters[] = {&hasty};
+    uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+    OK(cuLaunchKernel(waiting, 2, 1, 1, THREADS, 1, 1, 0, NULL, parameters, NULL));
+    OK(cuCtxSynchronize());
+    assert_int_equal(launch_early(find("test_waiting"), parameters), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES), ++misuses);
+    OK(launch_early(waiting, parameters));
+    assert_int_equal(cuCtxSynchronize(), hasty > 0 ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS);
+    assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES) - misuses, hasty > 0);
+    if (hasty > 0)
+      renew_context();
+    else
+      OK(cuModuleUnload(able));
+  }
+}
+
 static void asynchronous_copies_land_at_the_wait(void **state) {
   (void)state;
   float ramp[4 * 32], result[2 * 4 * 32];
@@ -183,6 +223,7 @@ int main(void) {
       TEST(a_missing_barrier_reads_what_nobody_wrote),
       TEST(shared_memory_is_nan_in_every_block),
       TEST(a_barrier_that_some_skip_fails_the_launch),
+      TEST(early_kernels_wait),
       TEST(asynchronous_copies_land_at_the_wait),
       TEST(asynchronous_copies_to_the_wrong_place_fail_the_launch),
       TEST(lanes_exchange_values),

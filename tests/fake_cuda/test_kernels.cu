@@ -11,6 +11,7 @@
   FAKE_CUDA_TEST_KERNEL(test_reverse_dynamic)         \
   FAKE_CUDA_TEST_KERNEL(test_unwritten_shared)        \
   FAKE_CUDA_TEST_KERNEL(test_diverging)               \
+  FAKE_CUDA_TEST_KERNEL(test_waiting)                 \
   FAKE_CUDA_TEST_KERNEL(test_cp_async)                \
   FAKE_CUDA_TEST_KERNEL(test_warp_sum)                \
   FAKE_CUDA_TEST_KERNEL(test_half_warp_sums)          \
@@ -76,6 +77,11 @@ extern "C" __global__ void test_unwritten_shared(float *to) {
 extern "C" __global__ void test_diverging(unsigned leaving) {
   if (threadIdx.x < leaving) return;
   __syncthreads();
+}
+
+/* The first `hasty` threads do not wait for the kernels ahead. */
+extern "C" __global__ void test_waiting(unsigned hasty) {
+  if (threadIdx.x >= hasty) tb_cpu_wait_for_earlier_kernels();
 }
 
 /* Two groups of copies of 4 floats a thread; waits until all but the newest `left` are there. One block of 32. */

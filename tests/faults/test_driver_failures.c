@@ -142,7 +142,7 @@ static bool is_listed(const char *name, const char *const *list, size_t count) {
 
 /* The functions whose work is done later, so that it can fail later. */
 static bool is_asynchronous(const char *name) {
-  static const char *const list[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel"};
+  static const char *const list[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel", "cuLaunchKernelEx"};
   return is_listed(name, list, sizeof list / sizeof list[0]);
 }
 

@@ -54,9 +54,12 @@ struct problem {
 
 static const float alpha = -1.7f;
 
+/* The contract's number, written out: a change in kernels/sgemm_args.h must fail a test. */
+enum { GROUP_K = 512 };
+
 /* The contract's order, element by element. d has what stood there before. */
 static float expected_element(const struct problem *p, const float *partials, int64_t element, float d) {
-  const int64_t elements = p->m * p->n, group_units = 1024 / p->unit_k;
+  const int64_t elements = p->m * p->n, group_units = GROUP_K / p->unit_k;
   float sum = d;
   for (int64_t first = 0; first < p->units; first += group_units) {
     float group = partials[first * elements + element];
