@@ -16,8 +16,8 @@
  *   wait_for_earlier_kernels()  the next: until those ahead have ended, and all that they wrote is seen
  * Before compute capability 9.0 there is no such launch, and nothing to do.
  *
- * load_once(p): a word that nobody writes during the kernel and this block reads once; it leaves the L1 to others. It
- * stays where it stands among the other instructions of this file.
+ * load_once(p): a word, or with load_once4 four, that nobody writes during the kernel and this block reads once; it
+ * leaves the L1 to others. It stays where it stands among the other instructions of this file.
  */
 #ifndef TB_PTX_CUH
 #define TB_PTX_CUH
@@ -88,6 +88,19 @@ __device__ __forceinline__ float load_once(const float *p) {
   float word;
   asm volatile("ld.global.nc.L1::no_allocate.f32 %0, [%1];" : "=f"(word) : "l"(p));
   return word;
+#endif
+}
+
+/* Four neighbouring words; p is aligned to 16 bytes. */
+__device__ __forceinline__ float4 load_once4(const float *p) {
+#if defined(TB_ON_CPU) || !defined(__CUDA_ARCH__)
+  return *reinterpret_cast<const float4 *>(p);
+#else
+  float4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(p));
+  return v;
 #endif
 }
 

@@ -129,12 +129,19 @@ template <int N, int R> struct Chains {
     for (int j = 0; j < N; j++) sum[j][r] = fmaf(x, y[j * kChunk], sum[j][r]);
   }
 
-  /* Sums of row `row` + r * apart to sums[chunk][column][row]. */
+  /* Sums of row `row` + r * apart to sums[chunk][column][row]. With Vectors the rows are neighbours. */
+  template <bool Vectors>
   __device__ __forceinline__ void store(float *sums, int chunk, int row, int apart, int block_rows) const {
+    float *to = sums + chunk * N * block_rows + row;
 #pragma unroll
-    for (int j = 0; j < N; j++)
+    for (int j = 0; j < N; j++, to += block_rows) {
+      if (Vectors) {
+        *reinterpret_cast<float4 *>(to) = make_float4(sum[j][0], sum[j][1 % R], sum[j][2 % R], sum[j][3 % R]);
+      } else {
 #pragma unroll
-      for (int r = 0; r < R; r++) sums[(chunk * N + j) * block_rows + row + r * apart] = sum[j][r];
+        for (int r = 0; r < R; r++) to[r * apart] = sum[j][r];
+      }
+    }
   }
 };
 
@@ -179,30 +186,37 @@ __device__ __forceinline__ void fold(const tb_thin_args &args, const Share &shar
 
 /* ---- X along its side ---- */
 
-/* Words of `R` rows at U consecutive k. */
-template <int U, int R> struct Batch {
+/* A thread's words of R rows at U consecutive k. The rows are neighbours with Vectors, and read at once. */
+template <int U, int R, bool Vectors> struct Batch {
+  static_assert(!Vectors || R == kVector, "a vector is a row's word four times");
   float word[U][R];
-  /* From row[r] on, which moves on to the k behind the last. `left`: how many there are. */
-  __device__ __forceinline__ void load(const float *(&row)[R], int64_t ld, int left) {
+  /* From x on, which moves on to the k behind the last. `left`: how many k there are; `beside`: each row's distance. */
+  __device__ __forceinline__ void load(const float *&x, const int (&beside)[R], int64_t ld, int left) {
 #pragma unroll
-    for (int u = 0; u < U; u++)
+    for (int u = 0; u < U; u++) {
+      if (Vectors) {
+        if (u < left) {
+          const float4 v = load_once4(x);
+          word[u][0] = v.x, word[u][1 % R] = v.y, word[u][2 % R] = v.z, word[u][3 % R] = v.w;
+        }
+      } else {
 #pragma unroll
-      for (int r = 0; r < R; r++) {
-        if (u < left) word[u][r] = load_once(row[r]);
-        row[r] += ld;
+        for (int r = 0; r < R; r++)
+          if (u < left) word[u][r] = load_once(x + beside[r]);
       }
+      x += ld;
+    }
   }
 };
 
 template <int N, int R, int U>
-__device__ __forceinline__ void multiply_batch(Chains<N, R> &chains, const Batch<U, R> &x, const float *y, int left) {
+__device__ __forceinline__ void multiply_batch(Chains<N, R> &chains, const float (&x)[U][R], const float *y, int left) {
   if (left >= U) {
 #pragma unroll
     for (int u = 0; u < U; u += kVector) {
       float4 four[R];
 #pragma unroll
-      for (int r = 0; r < R; r++)
-        four[r] = make_float4(x.word[u][r], x.word[u + 1][r], x.word[u + 2][r], x.word[u + 3][r]);
+      for (int r = 0; r < R; r++) four[r] = make_float4(x[u][r], x[u + 1][r], x[u + 2][r], x[u + 3][r]);
       chains.multiply4(four, y + u);
     }
   } else {
@@ -210,34 +224,41 @@ __device__ __forceinline__ void multiply_batch(Chains<N, R> &chains, const Batch
     for (int u = 0; u < U; u++)
 #pragma unroll
       for (int r = 0; r < R; r++)
-        if (u < left) chains.multiply(r, x.word[u][r], y + u);
+        if (u < left) chains.multiply(r, x[u][r], y + u);
   }
 }
 
 /*
- * Thread t: chunk t / (block_rows / R) of each round; row t % (block_rows / R) and, with two rows, the one block_rows /
- * R behind it. Two batches take turns: one is on its way while the other is multiplied.
+ * Thread t: chunk t / (block_rows / R) of each round; the R rows from R * (t % (block_rows / R)) on, or without
+ * Vectors, row t % (block_rows / R) and those each block_rows / R further. Its batches take turns: as soon as one is
+ * multiplied it is loaded again, and the others are on their way.
  */
-template <int N, int R, int U> __device__ __forceinline__ void along_side(const tb_thin_args &args) {
-  static_assert(kChunk % (2 * U) == 0, "a chunk is whole pairs of batches");
+template <int N, int R, int U, bool Vectors> __device__ __forceinline__ void along_side(const tb_thin_args &args) {
+  constexpr int kTurn = TB_THIN_BATCHES * U; /* k of all batches */
+  static_assert(kChunk % kTurn == 0, "a chunk is whole turns");
   TB_DYNAMIC_SHARED(float, panels);
   let_next_start();
   const int panel_words = TB_THIN_PANEL_WORDS(N, args.block_chunks);
   const int sum_words = TB_THIN_SUM_WORDS(N, args.block_rows, args.block_chunks);
   float *const sums = panels + args.buffers * panel_words, *const totals = sums + args.buffers * sum_words;
   const Share share(args);
-  const int apart = args.block_rows / R;
-  const int row = static_cast<int>(threadIdx.x) % apart, chunk = static_cast<int>(threadIdx.x) / apart;
+  const int threads = args.block_rows / R; /* of a chunk */
+  const int chunk = static_cast<int>(threadIdx.x) / threads, apart = Vectors ? 1 : threads;
+  const int row = static_cast<int>(threadIdx.x) % threads * (Vectors ? R : 1);
 
-  const float *x[R];
+  /* Where the memory allows vectors, the last one may be read whole. */
+  const int64_t last = Vectors ? (args.rows - 1) / R * R : args.rows - 1, first = smaller(share.row + row, last);
+  const float *x = args.x + first + (share.k + chunk * kChunk) * args.x_ld;
+  int beside[R];
 #pragma unroll
-  for (int r = 0; r < R; r++)
-    x[r] = args.x + smaller(share.row + row + r * apart, args.rows - 1) + (share.k + chunk * kChunk) * args.x_ld;
-  int left = static_cast<int>(share.k_end - share.k) - chunk * kChunk; /* along k, from the next batch on */
+  for (int r = 0; r < R; r++) beside[r] = static_cast<int>(smaller(share.row + row + r * apart, last) - first);
+  /* Along k, what is left to multiply and to load. */
+  int left = static_cast<int>(share.k_end - share.k) - chunk * kChunk, left_ahead = left;
   const int skip = (args.block_chunks - 1) * kChunk; /* from the end of a chunk to the thread's next */
 
-  Batch<U, R> batch[2];
-  batch[0].load(x, args.x_ld, left);
+  Batch<U, R, Vectors> batch[TB_THIN_BATCHES];
+#pragma unroll
+  for (int b = 0; b < TB_THIN_BATCHES; b++, left_ahead -= U) batch[b].load(x, beside, args.x_ld, left_ahead);
   load_y_now<N>(panels, args, share.k, share.k_end);
 
   const int k_round = args.block_chunks * kChunk;
@@ -250,20 +271,19 @@ template <int N, int R, int U> __device__ __forceinline__ void along_side(const 
     Chains<N, R> chains;
     chains.clear();
 #pragma unroll 1
-    for (int at = 0; at < kChunk; at += 2 * U, y += 2 * U) {
-      batch[1].load(x, args.x_ld, left - U);
-      multiply_batch(chains, batch[0], y, left);
-      const int left_then = left - U;
-      left -= 2 * U;
-      if (at + 2 * U == kChunk) {
-        left -= skip;
-#pragma unroll
-        for (int r = 0; r < R; r++) x[r] += skip * args.x_ld;
+    for (int at = 0; at < kChunk; at += kTurn, y += kTurn) {
+      if (at + kTurn == kChunk) { /* what is loaded from now on is of the next chunk */
+        x += skip * args.x_ld;
+        left_ahead -= skip;
       }
-      batch[0].load(x, args.x_ld, left);
-      multiply_batch(chains, batch[1], y + U, left_then);
+#pragma unroll
+      for (int b = 0; b < TB_THIN_BATCHES; b++, left -= U, left_ahead -= U) {
+        multiply_batch(chains, batch[b].word, y + b * U, left);
+        batch[b].load(x, beside, args.x_ld, left_ahead);
+      }
     }
-    chains.store(sums + buffer * sum_words, chunk, row, apart, args.block_rows);
+    left -= skip;
+    chains.template store<Vectors>(sums + buffer * sum_words, chunk, row, apart, args.block_rows);
     async_wait<0>();
     __syncthreads();
     fold<N>(args, share, sums + buffer * sum_words, totals, k);
@@ -398,8 +418,8 @@ template <int N, int R, int Stages, bool Vectors> __device__ __forceinline__ voi
       multiply_stage(chains, ring + slot * WarpRing::stage_words + lane * kSegment, y, there);
       slot = (slot + 1) % Stages;
     }
-    chains.store(sums + buffer * sum_words, warp_chunk + chunk, warp_row + lane % kWarpRows, kWarpRows,
-                 args.block_rows);
+    chains.template store<false>(sums + buffer * sum_words, warp_chunk + chunk, warp_row + lane % kWarpRows, kWarpRows,
+                                 args.block_rows);
     __syncthreads(); /* the next panel of Y was asked for with the first stage, and has landed with the last */
     fold<N>(args, share, sums + buffer * sum_words, totals, k);
     if (more && !ahead) load_y_now<N>(panels, args, k + k_round, share.k_end);
@@ -416,7 +436,11 @@ template <int N, int R, int Stages, bool Vectors> __device__ __forceinline__ voi
   }
 #define TB_THIN_COMMA ,
 #define TB_THIN(columns, rows, batch, side_threads, k_threads, stages)                                                \
-  TB_THIN_KERNEL(side_##columns, side_threads, along_side<columns TB_THIN_COMMA rows TB_THIN_COMMA batch>)            \
+  TB_THIN_KERNEL(                                                                                                     \
+      side_##columns, side_threads,                                                                                   \
+      along_side<columns TB_THIN_COMMA TB_THIN_SIDE_ROWS TB_THIN_COMMA TB_THIN_SIDE_BATCH TB_THIN_COMMA true>)        \
+  TB_THIN_KERNEL(side_##columns##_any, side_threads,                                                                  \
+                 along_side<columns TB_THIN_COMMA rows TB_THIN_COMMA batch TB_THIN_COMMA false>)                      \
   TB_THIN_KERNEL(k_##columns, k_threads, along_k<columns TB_THIN_COMMA rows TB_THIN_COMMA stages TB_THIN_COMMA true>) \
   TB_THIN_KERNEL(k_##columns##_any, k_threads,                                                                        \
                  along_k<columns TB_THIN_COMMA rows TB_THIN_COMMA stages TB_THIN_COMMA false>)

@@ -17,7 +17,8 @@
 #define TB_THIN_COLUMNS_MAX 8
 
 struct tb_thin_args {
-  const float *x; /* device pointers, 4-byte aligned; for tb_thin_k_<n> x is 16-byte aligned and x_ld a multiple of 4 */
+  const float
+      *x; /* device pointers, 4-byte aligned; not for tb_thin_..._any: x 16-byte aligned, x_ld a multiple of 4 */
   const float *y;
   float *d;
   int64_t x_ld;          /* element (i, k) of X: x[i + k * x_ld], or for tb_thin_k_... x[k + i * x_ld] */
@@ -37,6 +38,12 @@ struct tb_thin_args {
 /* Blocks have a multiple of these rows: whole warps, two rows a thread, and no sector of 32 bytes is read by two
  * blocks. */
 #define TB_THIN_ROWS 16
+
+/* Where X runs along its side: the batches of words that a thread has on their way in turn; and where these words come
+ * as vectors, the rows of a thread, and the k of a batch. */
+#define TB_THIN_BATCHES 4
+#define TB_THIN_SIDE_ROWS 4
+#define TB_THIN_SIDE_BATCH 4
 
 /* Chunks of a group. */
 #define TB_THIN_GROUP_CHUNKS (TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K)

@@ -179,7 +179,8 @@ static CUresult launch_thin(const struct tb_kernels *kernels, const struct tb_ch
                             bool transpose_b, struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream) {
   struct tb_thin_plan plan;
   const int64_t room = choice->splits > 1 ? INT64_MAX : 0; /* when it was chosen, there was enough */
-  if (!tb_thin_plan_make(&plan, &kernels->thin.limits, transpose_a, transpose_b, args->m, args->n, args->k, room))
+  if (!tb_thin_plan_make(&plan, &kernels->thin.limits, transpose_a, transpose_b, args->m, args->n, args->k,
+                         tb_thin_vectors(transpose_a, transpose_b, args), room))
     return CUDA_ERROR_INVALID_VALUE;
   args->partials = plan.splits > 1 ? (float *)workspace : NULL;
   args->unit_k = TB_SGEMM_GROUP_K;

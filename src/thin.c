@@ -24,7 +24,8 @@ static CUresult read_limits(struct tb_thin_limits *limits, CUdevice device) {
 }
 
 static CUresult load_functions(struct tb_thin *thin, CUmodule module) {
-  static const char *const names[TB_THIN_VARIANT_COUNT] = {"tb_thin_side_%d", "tb_thin_k_%d", "tb_thin_k_%d_any"};
+  static const char *const names[TB_THIN_VARIANT_COUNT] = {"tb_thin_side_%d", "tb_thin_side_%d_any", "tb_thin_k_%d",
+                                                           "tb_thin_k_%d_any"};
   for (int row = 0; row < TB_THIN_ROW_COUNT; row++)
     for (int variant = 0; variant < TB_THIN_VARIANT_COUNT; variant++) {
       char name[32];
@@ -48,9 +49,16 @@ CUresult tb_thin_load(struct tb_thin *thin, CUdevice device, CUmodule *module) {
   return result;
 }
 
-static enum tb_thin_variant variant_of(const struct tb_thin_plan *plan, const struct tb_thin_args *args) {
-  if (!plan->along_k) return TB_THIN_SIDE;
-  return (uintptr_t)args->x % 16 == 0 && args->x_ld % 4 == 0 ? TB_THIN_K : TB_THIN_K_ANY;
+bool tb_thin_vectors(bool ta, bool tb, const struct tb_sgemm_args *args) {
+  const bool exchanged = args->m < args->n, along_k = exchanged ? !tb : ta;
+  const float *x = exchanged ? args->b : args->a;
+  const int64_t ld = exchanged ? args->ldb : args->lda, side = exchanged ? args->n : args->m;
+  return (uintptr_t)x % 16 == 0 && ld % 4 == 0 && (along_k || args->padded || side % 4 == 0);
+}
+
+static enum tb_thin_variant variant_of(const struct tb_thin_plan *plan) {
+  if (plan->along_k) return plan->vectors ? TB_THIN_K : TB_THIN_K_ANY;
+  return plan->vectors ? TB_THIN_SIDE : TB_THIN_SIDE_ANY;
 }
 
 CUresult tb_thin_launch(const struct tb_thin *thin, const struct tb_thin_plan *plan, bool ta, bool tb,
@@ -58,7 +66,7 @@ CUresult tb_thin_launch(const struct tb_thin *thin, const struct tb_thin_plan *p
   struct tb_thin_args arguments;
   tb_thin_arguments(&arguments, plan, ta, tb, args);
   void *parameters[] = {&arguments};
-  TB_TRY(tb_cuda.cuLaunchKernel(thin->function[plan->row][variant_of(plan, &arguments)], (unsigned)plan->blocks,
+  TB_TRY(tb_cuda.cuLaunchKernel(thin->function[plan->row][variant_of(plan)], (unsigned)plan->blocks,
                                 (unsigned)plan->splits, 1, (unsigned)plan->threads, 1, 1, (unsigned)plan->shared_bytes,
                                 stream, parameters, NULL));
   return CUDA_SUCCESS;

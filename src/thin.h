@@ -7,7 +7,7 @@
 #include "cuda_driver.h"
 #include "thin_plan.h"
 
-enum tb_thin_variant { TB_THIN_SIDE, TB_THIN_K, TB_THIN_K_ANY, TB_THIN_VARIANT_COUNT };
+enum tb_thin_variant { TB_THIN_SIDE, TB_THIN_SIDE_ANY, TB_THIN_K, TB_THIN_K_ANY, TB_THIN_VARIANT_COUNT };
 
 struct tb_thin {
   CUfunction function[TB_THIN_ROW_COUNT][TB_THIN_VARIANT_COUNT];
@@ -16,6 +16,9 @@ struct tb_thin {
 
 /* Loads the kernels into the current context, which is the device's. Nothing is left behind on failure. */
 CUresult tb_thin_load(struct tb_thin *thin, CUdevice device, CUmodule *module);
+
+/* tb_thin_plan_make's `vectors` for this product: of args m, n, the operands, their leading dimensions and `padded`. */
+bool tb_thin_vectors(bool ta, bool tb, const struct tb_sgemm_args *args);
 
 /*
  * Launches the plan of the product that `args` speaks of (a, b, d, lda, ldb, ldd, alpha, first, last; m, n and k are

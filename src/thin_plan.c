@@ -11,10 +11,14 @@ const struct tb_thin_row tb_thin_rows[TB_THIN_ROW_COUNT] = {
 };
 
 /* Fixed costs, in bytes that an SM moves meanwhile: an H200's has 36 kB a microsecond of its memory's 4.8 TB/s. */
-#define START_BYTES 40e3   /* until a block's first words are there, and from its last to the end */
-#define GATHER_BYTES 100e3 /* the second launch that a split k needs */
+#define START_BYTES 40e3  /* until a block's first words are there, and from its last to the end */
+#define GATHER_BYTES 25e3 /* the second launch that a split k needs, started early (kernels/gather.cu) */
 /* On the way to an SM at once for the memory to be busy: its share of the bandwidth times 0.8 us. */
 #define FLIGHT_BYTES 29e3
+
+/* Where X runs along its side, its columns are read in segments of a block's rows, and short ones leave bandwidth
+ * unused: on an H200 16 % with 64 bytes, 4 % with 128, 1 % with 256. */
+#define SEGMENT_BYTES 26.0
 
 #define SECTOR_BYTES 32
 /* CUDA keeps this much of an SM's shared memory for itself for each block. */
@@ -27,6 +31,10 @@ const struct tb_thin_row tb_thin_rows[TB_THIN_ROW_COUNT] = {
 /* What the grid's first dimension and the kernels' counting allow. */
 #define SIZE_MAX_ELEMS (INT64_C(2147483647) - 1023)
 
+int tb_thin_thread_rows(const struct tb_thin_plan *p) {
+  return !p->along_k && p->vectors ? TB_THIN_SIDE_ROWS : tb_thin_rows[p->row].rows;
+}
+
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -35,7 +43,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
  * where that is all it uses. False: not even one group does. */
 static bool shape_block(struct tb_thin_plan *p, const struct tb_thin_limits *limits, int panels) {
   const struct tb_thin_row *row = &tb_thin_rows[p->row];
-  const int rows = p->block_rows / row->rows; /* threads of one chunk */
+  const int rows = p->block_rows / tb_thin_thread_rows(p); /* threads of one chunk */
   const int most = (p->along_k ? row->k_threads : row->side_threads) / (rows * TB_THIN_GROUP_CHUNKS);
   for (int64_t at_once = least(most, p->groups_per_split); at_once >= 1; at_once--) {
     const int64_t rounds = ceil_div(p->groups_per_split, at_once);
@@ -67,16 +75,19 @@ static double cost(const struct tb_thin_plan *p, const struct tb_thin_limits *li
   const int64_t mine = ceil_div(blocks, limits->sm_count), waves = ceil_div(mine, resident);
   const double k = (double)least(p->k, (int64_t)p->groups_per_split * TB_SGEMM_GROUP_K);
   const double words = sizeof(float);
-  const double x = (double)p->block_rows * k * words, y = p->columns * k * words;
+  const double segment = SEGMENT_BYTES / (p->block_rows * words);
+  const double x = (double)p->block_rows * k * words * (p->along_k ? 1 : 1 + segment * segment),
+               y = p->columns * k * words;
   const double d = (double)p->block_rows * p->columns * (p->exchanged ? SECTOR_BYTES : words);
-  /* Words of X that a thread has on their way, one or two batches, or all stages but one, of its rows. */
-  const double ahead = p->along_k ? (row->stages - 1) * TB_THIN_STAGE_K : 1.5 * row->batch;
-  const double flight = ahead * row->rows * p->threads * words * (double)least(mine, resident);
+  /* Words of X that a thread has on their way: all batches, or all stages, but one, of its rows. */
+  const int batch = p->vectors ? TB_THIN_SIDE_BATCH : row->batch;
+  const double ahead = p->along_k ? (row->stages - 1) * TB_THIN_STAGE_K : (TB_THIN_BATCHES - 1) * batch;
+  const double flight = ahead * tb_thin_thread_rows(p) * p->threads * words * (double)least(mine, resident);
   const double slow = flight < FLIGHT_BYTES ? FLIGHT_BYTES / flight : 1;
   /* With one panel every round starts anew. */
   const int64_t starts = p->buffers > 1 ? 1 : ceil_div(p->groups_per_split * TB_THIN_GROUP_CHUNKS, p->block_chunks);
   return (double)mine * (x * slow + y + d) + (double)(waves * starts) * START_BYTES +
-         (p->splits > 1 ? GATHER_BYTES : 0);
+         (p->splits > 1 ? GATHER_BYTES + 2.0 * (double)tb_thin_partials_bytes(p) / limits->sm_count : 0);
 }
 
 /* Takes `p`, with its rows of a block and its splits, if it can be and is quicker than what `best` has. */
@@ -89,10 +100,23 @@ static void consider(struct tb_thin_plan *p, const struct tb_thin_limits *limits
   if (best->blocks == 0 || p->sm_bytes < best->sm_bytes) *best = *p;
 }
 
+/* Every number of rows that a block has threads for. */
+static void consider_rows(struct tb_thin_plan *p, const struct tb_thin_limits *limits, bool may_split, int64_t groups,
+                          struct tb_thin_plan *best) {
+  static const int units[] = {16, 12, 8, 6, 5, 4, 3, 2, 1}; /* of TB_THIN_ROWS */
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    p->block_rows = units[i] * TB_THIN_ROWS;
+    p->blocks = ceil_div(p->x_rows, p->block_rows);
+    consider(p, limits, 1, groups, best);
+    const int64_t idle = limits->sm_count / p->blocks;
+    if (may_split && idle > 1 && groups > 1) consider(p, limits, least(least(idle, groups), SPLITS_MAX), groups, best);
+  }
+}
+
 bool tb_thin_plan_make(struct tb_thin_plan *plan, const struct tb_thin_limits *limits, bool ta, bool tb, int64_t m,
-                       int64_t n, int64_t k, int64_t partials_bytes) {
+                       int64_t n, int64_t k, bool vectors, int64_t partials_bytes) {
   if (!tb_thin_takes(m, n) || m > SIZE_MAX_ELEMS || n > SIZE_MAX_ELEMS || k > SIZE_MAX_ELEMS) return false;
-  struct tb_thin_plan p = {.m = m, .n = n, .k = k, .exchanged = m < n};
+  struct tb_thin_plan p = {.m = m, .n = n, .k = k, .exchanged = m < n, .vectors = vectors};
   p.x_rows = p.exchanged ? n : m;
   p.columns = (int)(p.exchanged ? m : n);
   p.along_k = p.exchanged ? !tb : ta;
@@ -100,16 +124,11 @@ bool tb_thin_plan_make(struct tb_thin_plan *plan, const struct tb_thin_limits *l
   const int64_t groups = ceil_div(k, TB_SGEMM_GROUP_K);
   const bool may_split = partials_bytes / (int64_t)sizeof(float) / (m * n) >= groups;
 
-  /* Rows of a block, in units of TB_THIN_ROWS: up to what a block has threads for. */
-  static const int units[] = {16, 12, 8, 6, 5, 4, 3, 2, 1};
   struct tb_thin_plan best = {.blocks = 0};
-  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-    p.block_rows = units[i] * TB_THIN_ROWS;
-    p.blocks = ceil_div(p.x_rows, p.block_rows);
-    consider(&p, limits, 1, groups, &best);
-    const int64_t idle = limits->sm_count / p.blocks;
-    if (may_split && idle > 1 && groups > 1)
-      consider(&p, limits, least(least(idle, groups), SPLITS_MAX), groups, &best);
+  consider_rows(&p, limits, may_split, groups, &best);
+  if (vectors && !p.along_k) { /* with few threads more k of fewer rows are on their way at once */
+    p.vectors = false;
+    consider_rows(&p, limits, may_split, groups, &best);
   }
   *plan = best;
   return best.blocks != 0;

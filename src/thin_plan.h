@@ -35,6 +35,7 @@ struct tb_thin_plan {
   int row;         /* of thin.def */
   bool exchanged;  /* the large operand X is op(B)^T, and D's transpose is computed; else it is op(A) */
   bool along_k;    /* X's memory runs along k */
+  bool vectors;    /* X is to be read 16 bytes at a time */
   int64_t m, n, k; /* of the product */
   int64_t x_rows;  /* m, or n when exchanged */
   int columns;     /* n, or m when exchanged */
@@ -45,16 +46,20 @@ struct tb_thin_plan {
   double sm_bytes; /* time, counted in bytes that an SM's share of the memory bandwidth moves in it */
 };
 
+/* Rows of X that one thread multiplies. */
+int tb_thin_thread_rows(const struct tb_thin_plan *plan);
+
 /* True when the kernels take an m x n product: one side is short enough. */
 static inline bool tb_thin_takes(int64_t m, int64_t n) { return m <= TB_THIN_COLUMNS_MAX || n <= TB_THIN_COLUMNS_MAX; }
 
 /*
- * The quickest way to compute op(A) op(B), m x k by k x n, that the kernels have; ta and tb: transposed. k is split
- * only if the groups' sums, tb_thin_partials_bytes, fit into partials_bytes. False: the kernels do not take it, or it
- * does not fit this GPU's shared memory (64 KiB are enough).
+ * The quickest way to compute op(A) op(B), m x k by k x n, that the kernels have; ta and tb: transposed; vectors: the
+ * larger operand is aligned to 16 bytes and so are its columns, and where they run along m or n, the last 16 bytes may
+ * be read. k is split only if the groups' sums, tb_thin_partials_bytes, fit into partials_bytes. False: the kernels do
+ * not take it, or it does not fit this GPU's shared memory (64 KiB are enough).
  */
 bool tb_thin_plan_make(struct tb_thin_plan *plan, const struct tb_thin_limits *limits, bool ta, bool tb, int64_t m,
-                       int64_t n, int64_t k, int64_t partials_bytes);
+                       int64_t n, int64_t k, bool vectors, int64_t partials_bytes);
 
 /* Room that the plan's split wants in tb_sgemm_args.partials. */
 static inline int64_t tb_thin_partials_bytes(const struct tb_thin_plan *plan) {

@@ -28,8 +28,9 @@ static const Kernel kernels[] = {
 #undef TB_SGEMM_TILE
     FAKE_CUDA_KERNEL(tb_sgemm_gather) FAKE_CUDA_KERNEL(tb_sgemm_commit)
 
-#define TB_THIN(columns, ...)              \
-  FAKE_CUDA_KERNEL(tb_thin_side_##columns) \
+#define TB_THIN(columns, ...)                    \
+  FAKE_CUDA_KERNEL(tb_thin_side_##columns)       \
+  FAKE_CUDA_KERNEL(tb_thin_side_##columns##_any) \
   FAKE_CUDA_KERNEL(tb_thin_k_##columns) FAKE_CUDA_KERNEL(tb_thin_k_##columns##_any)
 #include "thin.def"
 #undef TB_THIN

@@ -5,8 +5,8 @@
  * at once, with whole and cut groups; few elements and more than a grid has threads; vectors and single words; D new
  * and continued, with and without alpha. Words of D that are not the product's keep their bits.
  *
- * Seen to fail when: a group's sums are added to D's one by one; the first group is added to a D that must not be read;
- * alpha multiplies bare sums; a row or column is stepped over or taken twice; a missing unit is read.
+ * Seen to fail when: chunks' sums are added to D's one by one; the first sum is added to a zero; alpha multiplies bare
+ * sums; a row is stepped over; a unit that is missing is added.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,9 +69,10 @@ static float expected_element(const struct problem *p, const float *partials, in
   return p->last ? alpha * sum : sum;
 }
 
-/* Between 2^-12 and 2^12, of either sign. */
+/* Between 2^-12 and 2^12, of either sign, or a zero of either sign: 0 + -0 is 0. */
 static float random_sum(uint64_t *rng) {
-  return ldexpf(tst_random_unit(rng) - 0.5f, (int)tst_random_below(rng, 25) - 12);
+  const float size = tst_random_below(rng, 4) ? tst_random_unit(rng) : 0;
+  return ldexpf(tst_random_below(rng, 2) ? size : -size, (int)tst_random_below(rng, 25) - 12);
 }
 
 static CUdeviceptr upload(const float *from, size_t count) {

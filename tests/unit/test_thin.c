@@ -54,14 +54,15 @@ struct matrix {
   float *host;
   CUdeviceptr device;
   int64_t lines, length, ld, skip; /* `skip` words before the first element, to misalign it */
+  bool padded;                     /* the last line is as long as `ld`, too */
 };
 
 static size_t bytes_of(const struct matrix *x) {
-  return sizeof(float) * (size_t)(x->skip + (x->lines - 1) * x->ld + x->length);
+  return sizeof(float) * (size_t)(x->skip + (x->lines - 1) * x->ld + (x->padded ? x->ld : x->length));
 }
 
-static struct matrix make_matrix(int64_t lines, int64_t length, bool aligned) {
-  struct matrix x = {.lines = lines, .length = length, .skip = aligned ? 0 : 1};
+static struct matrix make_matrix(int64_t lines, int64_t length, bool aligned, bool padded) {
+  struct matrix x = {.lines = lines, .length = length, .skip = aligned ? 0 : 1, .padded = padded};
   x.ld = aligned ? (length + 3) / 4 * 4 : length % 2 ? length + 2 : length + 1;
   x.host = malloc(bytes_of(&x));
   assert_non_null(x.host);
@@ -90,7 +91,7 @@ static void destroy(struct matrix *x) {
 /* ---- a product ---- */
 
 struct problem {
-  bool ta, tb, aligned;
+  bool ta, tb, aligned, padded; /* padded: columns of the operands may be read up to a multiple of four words */
   int64_t m, n, k;
 };
 
@@ -99,9 +100,9 @@ struct operands {
 };
 
 static void make_operands(struct operands *x, const struct problem *p, uint64_t *rng) {
-  x->a = p->ta ? make_matrix(p->m, p->k, p->aligned) : make_matrix(p->k, p->m, p->aligned);
-  x->b = p->tb ? make_matrix(p->k, p->n, p->aligned) : make_matrix(p->n, p->k, p->aligned);
-  x->d = make_matrix(p->n, p->m, p->aligned);
+  x->a = p->ta ? make_matrix(p->m, p->k, p->aligned, p->padded) : make_matrix(p->k, p->m, p->aligned, p->padded);
+  x->b = p->tb ? make_matrix(p->k, p->n, p->aligned, p->padded) : make_matrix(p->n, p->k, p->aligned, p->padded);
+  x->d = make_matrix(p->n, p->m, p->aligned, false);
   fill(&x->a, rng);
   fill(&x->b, rng);
   upload(&x->a);
@@ -113,7 +114,6 @@ static void launch(const struct operands *x, const struct problem *part, int64_t
                    const struct tb_thin_limits *limits, bool may_split) {
   struct tb_thin_plan plan;
   int64_t room = may_split ? INT64_C(1) << 40 : 0;
-  assert_true(tb_thin_plan_make(&plan, limits, part->ta, part->tb, part->m, part->n, part->k, room));
   struct tb_sgemm_args args = {.a = on_device(&x->a) + from * (part->ta ? 1 : x->a.ld),
                                .b = on_device(&x->b) + from * (part->tb ? x->b.ld : 1),
                                .d = on_device(&x->d),
@@ -126,7 +126,14 @@ static void launch(const struct operands *x, const struct problem *part, int64_t
                                .unit_k = TB_SGEMM_GROUP_K,
                                .alpha = alpha,
                                .first = from == 0,
-                               .last = last};
+                               .last = last,
+                               .padded = part->padded};
+  const bool vectors = tb_thin_vectors(part->ta, part->tb, &args);
+  assert_true(tb_thin_plan_make(&plan, limits, part->ta, part->tb, part->m, part->n, part->k, vectors, room));
+  if (vectors && !plan.vectors) { /* so small a product goes word by word, but it need not */
+    plan.vectors = true;
+    plan.threads = plan.block_rows / tb_thin_thread_rows(&plan) * plan.block_chunks;
+  }
   CUdeviceptr partials = 0;
   if (plan.splits > 1) {
     OK(tb_cuda.cuMemAlloc(&partials, (size_t)tb_thin_partials_bytes(&plan)));
@@ -206,12 +213,13 @@ static void bits_of_the_contract(void **state) {
   uint64_t seed = 1;
   for (int d = 0; d < 8; d++)
     for (int columns = 1; columns <= TB_THIN_COLUMNS_MAX; columns++)
-      for (int variant = 0; variant < 16; variant++, seed++) {
+      for (int variant = 0; variant < 24; variant++, seed++) { /* from 16 on with padding */
         const bool few_rows = variant & 4;
         const int64_t side = rows[seed % 8] + columns; /* the columns are the short side */
         check_problem(&(struct problem){.ta = variant & 1,
                                         .tb = variant & 2,
-                                        .aligned = variant & 8,
+                                        .aligned = variant & 24,
+                                        .padded = variant & 16,
                                         .m = few_rows ? columns : side,
                                         .n = few_rows ? side : columns,
                                         .k = depths[d]},
@@ -225,8 +233,8 @@ static void many_blocks_and_rounds(void **state) {
   for (int variant = 0; variant < 8; variant++) {
     const int64_t columns = variant & 1 ? 7 : 1;
     const bool aligned = variant & 4;
-    check_problem(&(struct problem){variant & 2, false, aligned, 1001, columns, 300}, 7);
-    check_problem(&(struct problem){variant & 2, true, aligned, 40, columns, 9 * 1024 + 200}, 8);
+    check_problem(&(struct problem){variant & 2, false, aligned, aligned, 1001, columns, 300}, 7);
+    check_problem(&(struct problem){variant & 2, true, aligned, false, 40, columns, 9 * 1024 + 200}, 8);
   }
 }
 
@@ -270,9 +278,9 @@ static void order_shows(void **state) {
 static const struct tb_thin_limits h200 = {132, 232448, 233472};
 
 static struct tb_thin_plan plan_for(const struct tb_thin_limits *limits, bool ta, bool tb, int64_t m, int64_t n,
-                                    int64_t k, int64_t room) {
+                                    int64_t k, bool vectors, int64_t room) {
   struct tb_thin_plan plan;
-  assert_true(tb_thin_plan_make(&plan, limits, ta, tb, m, n, k, room));
+  assert_true(tb_thin_plan_make(&plan, limits, ta, tb, m, n, k, vectors, room));
   return plan;
 }
 
@@ -288,12 +296,14 @@ static void plans_are_sound(void **state) {
     const struct tb_thin_limits limits = {1 + (int)tst_random_below(&rng, 200), 65536 + tst_random_below(&rng, 166912),
                                           233472};
     const int64_t room = tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 30));
-    struct tb_thin_plan p = plan_for(&limits, tst_random_below(&rng, 2), tst_random_below(&rng, 2),
-                                     few_rows ? columns : side, few_rows ? side : columns, k, room);
+    struct tb_thin_plan p =
+        plan_for(&limits, tst_random_below(&rng, 2), tst_random_below(&rng, 2), few_rows ? columns : side,
+                 few_rows ? side : columns, k, tst_random_below(&rng, 2), room);
     const struct tb_thin_row *row = &tb_thin_rows[p.row];
     assert_true(p.columns <= row->columns && (p.row == 0 || tb_thin_rows[p.row - 1].columns < p.columns));
     assert_true(p.block_rows % TB_THIN_ROWS == 0 && p.block_chunks % TB_THIN_GROUP_CHUNKS == 0);
-    assert_int_equal(p.threads, p.block_rows / row->rows * p.block_chunks);
+    assert_int_equal(p.threads, p.block_rows / tb_thin_thread_rows(&p) * p.block_chunks);
+    assert_true(p.block_rows % tb_thin_thread_rows(&p) == 0);
     assert_true(p.threads <= (p.along_k ? row->k_threads : row->side_threads));
     assert_true(p.shared_bytes <= limits.block_shared_bytes);
     assert_true(p.blocks * p.block_rows >= p.x_rows && (p.blocks - 1) * p.block_rows < p.x_rows);
@@ -305,30 +315,29 @@ static void plans_are_sound(void **state) {
   }
 }
 
-/* The shapes that matter most on an H200: one wave that leaves few SMs idle, and no second launch. */
+/* The shapes that matter most on an H200: one wave that leaves few SMs idle. */
 static void plans_fill_the_gpu(void **state) {
   (void)state;
   for (int variant = 0; variant < 8; variant++) {
     const bool ta = variant & 1, few_rows = variant & 4;
     const int64_t columns = variant & 2 ? 8 : 1;
-    struct tb_thin_plan p = few_rows ? plan_for(&h200, false, ta, columns, 4096, 4096, INT64_C(1) << 30)
-                                     : plan_for(&h200, ta, false, 4096, columns, 4096, INT64_C(1) << 30);
+    struct tb_thin_plan p = few_rows ? plan_for(&h200, false, ta, columns, 4096, 4096, true, INT64_C(1) << 30)
+                                     : plan_for(&h200, ta, false, 4096, columns, 4096, true, INT64_C(1) << 30);
     assert_int_equal(p.exchanged, few_rows);
-    assert_int_equal(p.splits, 1);
-    assert_true(p.blocks > 120 && p.blocks <= 132);
+    assert_true(p.blocks * p.splits > 120 && p.blocks * p.splits <= 132);
   }
   /* Few rows and a long k: k is split, as long as there is room for its sums. */
-  assert_true(plan_for(&h200, false, false, 64, 8, 1 << 18, INT64_C(1) << 30).splits > 8);
-  assert_int_equal(plan_for(&h200, false, false, 64, 8, 1 << 18, 1000).splits, 1);
+  assert_true(plan_for(&h200, false, false, 64, 8, 1 << 18, true, INT64_C(1) << 30).splits > 8);
+  assert_int_equal(plan_for(&h200, false, false, 64, 8, 1 << 18, true, 1000).splits, 1);
 }
 
 static void plans_refused(void **state) {
   (void)state;
   struct tb_thin_plan p;
   assert_false(tb_thin_takes(9, 9));
-  assert_false(tb_thin_plan_make(&p, &h200, false, false, 9, 9, 100, 0));
-  const struct tb_thin_limits tiny = {132, 4096, 4096};
-  assert_false(tb_thin_plan_make(&p, &tiny, false, false, 100, 1, 100, 0));
+  assert_false(tb_thin_plan_make(&p, &h200, false, false, 9, 9, 100, true, 0));
+  const struct tb_thin_limits tiny = {132, 1024, 1024};
+  assert_false(tb_thin_plan_make(&p, &tiny, false, false, 100, 1, 100, true, 0));
 }
 
 int main(void) {
