@@ -160,9 +160,8 @@ struct product_costs {
   const struct tb_select_table *table;
   const struct tb_select_device *device;
   const struct tb_product *product;
-  double elements; /* of the result */
   double operands_bytes, memory_us;
-  double partials_per_us; /* bytes */
+  double unit_us; /* to move one partial sum of each element */
 };
 
 /* And for all ways of one tile. */
@@ -172,8 +171,7 @@ struct tile_costs {
   int64_t tiles;
   int held;                /* blocks that an SM holds */
   double held_peak_blocks; /* peak_blocks of as many */
-  double fma_per_k;        /* multiply-adds of a block */
-  double slower;           /* factor for copies by words */
+  double k_us;             /* of a block for each product along k, with the SM's peak for itself */
 };
 
 static double bytes_per_us(const struct tb_select_device *device, double per_cent) {
@@ -189,10 +187,10 @@ static double peak_blocks(const struct tb_tile_rate *rate, int64_t blocks) {
 static struct product_costs costs_of_product(const struct tb_select_table *table, const struct tb_select_device *device,
                                              const struct tb_product *p) {
   const double m = (double)p->m, n = (double)p->n, k = (double)p->k;
-  struct product_costs c = {table, device, p, .elements = m * n};
+  struct product_costs c = {.table = table, .device = device, .product = p};
   c.operands_bytes = sizeof(float) * (m * k + k * n + m * n);
   c.memory_us = c.operands_bytes / bytes_per_us(device, table->memory);
-  c.partials_per_us = bytes_per_us(device, table->partials);
+  c.unit_us = m * n * PARTIAL_MOVED_BYTES / bytes_per_us(device, table->partials);
   return c;
 }
 
@@ -203,13 +201,12 @@ static struct tile_costs costs_of_tile(const struct product_costs *c, int tile) 
   struct tile_costs costs = {.product = c, .rate = &c->table->tile[tile], .held = c->device->blocks_per_sm[tile]};
   costs.tiles = tb_tile_count(t, p->m, p->n);
   costs.held_peak_blocks = peak_blocks(costs.rate, costs.held);
-  costs.fma_per_k = (double)t->block_m * t->block_n;
-  costs.slower = 1 + by_words * costs.rate->by_words / 100;
+  costs.k_us = (double)t->block_m * t->block_n * (1 + by_words * costs.rate->by_words / 100) / c->device->fma_per_us;
   return costs;
 }
 
 static double partials_us(const struct product_costs *c, int64_t units) {
-  return c->table->gather_us + (double)units * c->elements * PARTIAL_MOVED_BYTES / c->partials_per_us;
+  return c->table->gather_us + (double)units * c->unit_us;
 }
 
 static double later(double a_us, double b_us) { return a_us > b_us ? a_us : b_us; }
@@ -223,21 +220,19 @@ static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k)
   const int64_t rounds = quotient(blocks, t->held), rest = blocks - rounds * t->held;
   double work = (double)rounds * t->held_peak_blocks;
   if (rest > 0) work += peak_blocks(t->rate, rest);
-  double compute_us = work * (t->fma_per_k * (double)block_k * t->slower) / c->device->fma_per_us;
+  double compute_us = work * (double)block_k * t->k_us;
   compute_us += (double)(rounds + (rest > 0)) * t->rate->block_us;
   const double us = c->table->launch_us + later(compute_us, c->memory_us);
   return s.splits > 1 ? us + partials_us(c, s.units) : us;
 }
 
-/* No split of k takes less: every SM multiplies all the time at its full rate, and the partial sums are as few as can
- * be. A little is taken off for what rounding does in the prediction itself. */
-static double least_split_us(const struct tile_costs *t) {
+/* No split of k into these units takes less: every SM multiplies all the time at its full rate. A little is taken off
+ * for what rounding does in the prediction itself. */
+static double least_us(const struct tile_costs *t, int64_t units) {
   const struct product_costs *c = t->product;
-  double fma = t->fma_per_k * (double)t->tiles * (double)c->product->k * t->slower;
-  double compute_us = fma * 100 / (t->rate->full * c->device->fma_per_us * c->device->sm_count) + t->rate->block_us;
-  return (c->table->launch_us + later(compute_us, c->memory_us) +
-          partials_us(c, ceil_div(c->product->k, TB_SGEMM_GROUP_K))) *
-         (1 - 1e-9);
+  double compute_us = (double)t->tiles * (double)c->product->k * t->k_us * 100 / (t->rate->full * c->device->sm_count);
+  compute_us += t->rate->block_us;
+  return (c->table->launch_us + later(compute_us, c->memory_us) + partials_us(c, units)) * (1 - 1e-9);
 }
 
 static double thin_us(const struct product_costs *c) {
@@ -259,19 +254,37 @@ struct best {
   double us;
 };
 
+/* Of equals the tile that stands first in the registry, and of its ways the one that is compared first. */
 static void compare(struct best *best, const struct tb_choice *choice, double us) {
-  if (best->choice.family == TB_FAMILY_NONE || us < best->us) *best = (struct best){*choice, us};
+  const bool first = us == best->us && choice->tile < best->choice.tile && best->choice.family != TB_FAMILY_THIN;
+  if (best->choice.family == TB_FAMILY_NONE || us < best->us || first) *best = (struct best){*choice, us};
 }
 
-/* A tile's ways, in the order of tb_select_candidates. */
-static void compare_tile(struct best *best, const struct product_costs *c, int tile, bool thin) {
-  const struct tile_costs t = costs_of_tile(c, tile);
-  const struct candidate one = whole_k(tile);
-  compare(best, &one.choice, tile_us(&t, one.split, one.choice.unit_k));
-  if (thin || !(least_split_us(&t) < best->us)) return;
+static void compare_splits(struct best *best, const struct tile_costs *t, int tile) {
+  const struct tb_product *p = t->product->product;
   struct candidate split[2 * BLOCKS_WANTED];
-  const int splits = add_splits(c->device, c->product, tile, t.tiles, split);
-  for (int i = 0; i < splits; i++) compare(best, &split[i].choice, tile_us(&t, split[i].split, split[i].choice.unit_k));
+  const int splits = add_splits(t->product->device, p, tile, t->tiles, split);
+  const double by_chunk_us = least_us(t, ceil_div(p->k, TB_SGEMM_CHUNK_K));
+  for (int i = 0; i < splits; i++) {
+    const struct tb_choice *choice = &split[i].choice;
+    if (choice->unit_k == TB_SGEMM_GROUP_K || by_chunk_us < best->us)
+      compare(best, choice, tile_us(t, split[i].split, choice->unit_k));
+  }
+}
+
+/* The most promising tile first, so that the others can be left out. */
+static void compare_all_splits(struct best *best, const struct tile_costs tile_costs[TB_TILE_COUNT]) {
+  int order[TB_TILE_COUNT], count = 0;
+  double least[TB_TILE_COUNT];
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
+    if (tile_costs[tile].held == 0) continue;
+    const double us = least_us(&tile_costs[tile], ceil_div(tile_costs[tile].product->product->k, TB_SGEMM_GROUP_K));
+    if (!(us < best->us)) continue;
+    int at = count++;
+    for (; at > 0 && us < least[at - 1]; at--) least[at] = least[at - 1], order[at] = order[at - 1];
+    least[at] = us, order[at] = tile;
+  }
+  for (int i = 0; i < count && least[i] < best->us; i++) compare_splits(best, &tile_costs[order[i]], order[i]);
 }
 
 struct tb_choice tb_select(const struct tb_select_device *device, const struct tb_product *product) {
@@ -282,8 +295,14 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
     const struct tb_choice choice = thin_choice(product);
     compare(&best, &choice, thin_us(&costs));
   }
-  for (int tile = 0; tile < TB_TILE_COUNT; tile++)
-    if (device->blocks_per_sm[tile] > 0) compare_tile(&best, &costs, tile, thin);
+  struct tile_costs tile_costs[TB_TILE_COUNT];
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
+    tile_costs[tile] = costs_of_tile(&costs, tile);
+    if (tile_costs[tile].held == 0) continue;
+    const struct candidate one = whole_k(tile);
+    compare(&best, &one.choice, tile_us(&tile_costs[tile], one.split, one.choice.unit_k));
+  }
+  if (!thin) compare_all_splits(&best, tile_costs);
   return best.choice;
 }
 
