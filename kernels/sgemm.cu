@@ -53,7 +53,6 @@ template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct
   static constexpr int blocks_per_sm = Blocks;
 #endif
   static constexpr int groups_m = TM / kVector, groups_n = TN / kVector;
-  static constexpr int store_batch = 4, store_batch_any = BM * BN * Blocks < 32768 ? 4 : 2; /* as registers allow */
   static constexpr int a_words = BK * (BM + kPad), b_words = BK * (BN + kPad);
   static constexpr int stage_words = a_words + b_words;
   static_assert(TM % kVector == 0 && TN % kVector == 0, "fragments are read as float4");
@@ -187,7 +186,7 @@ __device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row,
         accumulators.multiply(fa[k % 2], fb[k % 2]);
       }
     }
-    finish_chunk<G, Inside>(accumulators, group_sums, args, blockIdx.x, chunk, k_todo <= TB_SGEMM_CHUNK_K);
+    finish_chunk(accumulators, group_sums, args, blockIdx.x, chunk, k_todo <= TB_SGEMM_CHUNK_K);
   }
 }
 

@@ -3,10 +3,8 @@
  * What all tiled sgemm kernels do alike: read fragments, multiply, add up the three levels of sums, store.
  *
  * A tile's geometry G says block_m, block_n (the tile of D), thread_m, thread_n (a thread's part of it), threads_m,
- * threads_n, threads (that multiply), store_batch and store_batch_any (runs of four words of D that a thread asks for
- * before it adds to the first: the wait for the L2 is then paid once for so many) and groups_m, groups_n: a thread
- * keeps thread_m x thread_n accumulators, in groups of 4 x 4 spread over the tile, so that the threads of a warp read
- * neighbouring float4s.
+ * threads_n, threads (that multiply) and groups_m, groups_n: a thread keeps thread_m x thread_n accumulators, in groups
+ * of 4 x 4 spread over the tile, so that the threads of a warp read neighbouring float4s.
  *
  *   rows    of group g: g * block_m / groups_m + 4 * thread row    + 0..3
  *   columns of group g: g * block_n / groups_n + 4 * thread column + 0..3
@@ -116,82 +114,84 @@ template <class G> struct Accumulators {
   }
 };
 
-/* ---- store: sums, registers -> D or the partial sums ---- */
+/* ---- store: a chunk's sums, registers -> D or the partial sums ---- */
 
-/* One thread's runs in the tile at (row, column) of a matrix with m x n elements. */
-template <class G> struct Runs {
-  static constexpr int count = G::thread_n * G::groups_m;
-  static_assert(count % G::store_batch == 0 && count % G::store_batch_any == 0, "batches are whole");
-  float *first;
-  int64_t ld;
-  int rows, columns; /* that exist, from the thread's first on */
-  __device__ __forceinline__ Runs(float *d, int64_t ld_, int64_t m, int64_t n, int row, int column) : ld(ld_) {
-    const int thread = opaque(static_cast<int>(threadIdx.x));
-    const int i = Lanes<G>::row(thread), j = Lanes<G>::column(thread);
-    first = d + row + i + (column + j) * ld;
-    rows = static_cast<int>(smaller(m - row, G::block_m)) - i;
-    columns = static_cast<int>(smaller(n - column, G::block_n)) - j;
-  }
-  static __device__ __forceinline__ int row_of(int run) { return run % G::groups_m * (G::block_m / G::groups_m); }
-  static __device__ __forceinline__ int column_of(int run) {
-    const int j = run / G::groups_m;
-    return j / kVector * (G::block_n / G::groups_n) + j % kVector;
-  }
-  __device__ __forceinline__ float *at(int run) const { return first + row_of(run) + column_of(run) * ld; }
-  __device__ __forceinline__ bool there(int run, int word) const {
-    return column_of(run) < columns && row_of(run) + word < rows;
-  }
-};
-
-/* d = scale * (d + sums), or without d when `add` is not set. Whole: all runs exist, and may be moved as float4s. */
-template <class G, bool Whole, int Batch>
-__device__ __forceinline__ void store_runs(const Accumulators<G> &accumulators, const Runs<G> &runs, bool add,
-                                           float scale) {
+/* Four words of a column: d = scale * (d + s), or without d when `add` is not set. `there` of them exist. */
+__device__ __forceinline__ void store_run(float *d, const float *s, int64_t there, bool vectors, bool add,
+                                          float scale) {
+  float v[kVector];
+  const bool whole = vectors && there >= kVector;
+  if (add && whole) {
+    float4 before = read4(d);
+    v[0] = before.x + s[0], v[1] = before.y + s[1], v[2] = before.z + s[2], v[3] = before.w + s[3];
+  } else {
 #pragma unroll
-  for (int first = 0; first < Runs<G>::count; first += Batch) {
-    float before[Batch][kVector];
+    for (int w = 0; w < kVector; w++) v[w] = add && w < there ? d[w] + s[w] : s[w];
+  }
+#pragma unroll
+  for (int w = 0; w < kVector; w++) v[w] *= scale;
+  if (whole) {
+    write4(d, make_float4(v[0], v[1], v[2], v[3]));
+  } else {
+#pragma unroll
+    for (int w = 0; w < kVector; w++)
+      if (w < there) d[w] = v[w];
+  }
+}
+
+/* Float4s of D that a thread asks for before it adds to the first of them: the wait for the L2 is then paid once for
+ * each so many. */
+constexpr int kStoreBatch = 4;
+
+/* Of a tile that lies inside the matrix, float4 by float4. `d` is the thread's first element. */
+template <class G>
+__device__ __forceinline__ void store_whole(const Accumulators<G> &accumulators, float *d, int64_t ld, bool add,
+                                            float scale) {
+  constexpr int quads = G::thread_n * G::groups_m;
+  static_assert(quads % kStoreBatch == 0, "batches are whole");
+  auto at = [&](int q) {
+    const int j = q / G::groups_m;
+    return d + q % G::groups_m * (G::block_m / G::groups_m) +
+           (j / kVector * (G::block_n / G::groups_n) + j % kVector) * ld;
+  };
+#pragma unroll
+  for (int first = 0; first < quads; first += kStoreBatch) {
+    float4 before[kStoreBatch];
     if (add) {
 #pragma unroll
-      for (int b = 0; b < Batch; b++) {
-        const float *d = runs.at(first + b);
-        if (Whole) {
-          const float4 v = read4(d);
-          before[b][0] = v.x, before[b][1] = v.y, before[b][2] = v.z, before[b][3] = v.w;
-        } else {
-#pragma unroll
-          for (int w = 0; w < kVector; w++) before[b][w] = runs.there(first + b, w) ? d[w] : 0;
-        }
-      }
+      for (int b = 0; b < kStoreBatch; b++) before[b] = read4(at(first + b));
     }
 #pragma unroll
-    for (int b = 0; b < Batch; b++) {
-      float *d = runs.at(first + b);
-      float v[kVector];
-#pragma unroll
-      for (int w = 0; w < kVector; w++) {
-        const float sum = accumulators.sum[(first + b) / G::groups_m][(first + b) % G::groups_m * kVector + w];
-        v[w] = (add ? before[b][w] + sum : sum) * scale;
-      }
-      if (Whole) {
-        write4(d, make_float4(v[0], v[1], v[2], v[3]));
-      } else {
-#pragma unroll
-        for (int w = 0; w < kVector; w++)
-          if (runs.there(first + b, w)) d[w] = v[w];
-      }
+    for (int b = 0; b < kStoreBatch; b++) {
+      const float *s = &accumulators.sum[(first + b) / G::groups_m][(first + b) % G::groups_m * kVector];
+      float4 v = make_float4(s[0], s[1], s[2], s[3]);
+      if (add) v = make_float4(before[b].x + v.x, before[b].y + v.y, before[b].z + v.z, before[b].w + v.w);
+      write4(at(first + b), make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale));
     }
   }
 }
 
-/* The accumulators of the tile at (row, column) to a matrix with m x n elements. Inside: it may lie inside. */
-template <class G, bool Inside>
+/* The accumulators of the tile at (row, column) to a matrix with m x n elements. */
+template <class G>
 __device__ __forceinline__ void store(const Accumulators<G> &accumulators, float *d, int64_t ld, int64_t m, int64_t n,
                                       int row, int column, bool add, float scale) {
-  const Runs<G> runs(d, ld, m, n, row, column);
-  if (Inside && takes_vectors(d, ld) && row + G::block_m <= m && column + G::block_n <= n)
-    store_runs<G, true, G::store_batch>(accumulators, runs, add, scale);
-  else
-    store_runs<G, false, G::store_batch_any>(accumulators, runs, add, scale);
+  const bool vectors = takes_vectors(d, ld);
+  const int thread = opaque(static_cast<int>(threadIdx.x));
+  const int64_t first = row + Lanes<G>::row(thread), first_column = column + Lanes<G>::column(thread);
+  if (vectors && row + G::block_m <= m && column + G::block_n <= n) {
+    store_whole(accumulators, d + first + first_column * ld, ld, add, scale);
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < G::thread_n; j++) {
+    const int64_t at = first_column + j / kVector * (G::block_n / G::groups_n) + j % kVector;
+    if (at >= n) continue;
+#pragma unroll
+    for (int g = 0; g < G::groups_m; g++) {
+      const int64_t run = first + g * (G::block_m / G::groups_m);
+      store_run(d + run + at * ld, &accumulators.sum[j][g * kVector], m - run, vectors, add, scale);
+    }
+  }
 }
 
 /* ---- a tile ---- */
@@ -209,9 +209,8 @@ __device__ __forceinline__ void locate(const tb_sgemm_args &args, unsigned tile,
 }
 
 /* A chunk of tile number `tile` is summed: the next of the group's sums, and at the group's end the next of D's, or a
- * partial sum. `chunk` is counted from the start of k; with `at_end`, none follows. Inside: the tile may lie
- * inside the matrix. */
-template <class G, bool Inside>
+ * partial sum. `chunk` is counted from the start of k; with `at_end`, none follows. */
+template <class G>
 __device__ __forceinline__ void finish_chunk(Accumulators<G> &accumulators, float *group_sums,
                                              const tb_sgemm_args &args, unsigned tile, int chunk, bool at_end) {
   const bool split = args.partials != nullptr, by_chunk = split && args.unit_k == TB_SGEMM_CHUNK_K;
@@ -229,7 +228,7 @@ __device__ __forceinline__ void finish_chunk(Accumulators<G> &accumulators, floa
   float *d = split ? args.partials + unit * (args.m * args.n) : args.d;
   const bool add = !split && (unit > 0 || !args.first);
   const float scale = !split && at_end && args.last ? args.alpha : 1.0f;
-  store<G, Inside>(accumulators, d, split ? args.m : args.ldd, args.m, args.n, row, column, add, scale);
+  store(accumulators, d, split ? args.m : args.ldd, args.m, args.n, row, column, add, scale);
 }
 
 } // namespace

@@ -38,8 +38,7 @@ constexpr int kCopyRegisters = 64, kMultiplyRegisters = 192;
 template <int BM, int BN, int BK, int Stages> struct WsGeometry {
   static constexpr int block_m = BM, block_n = BN, block_k = BK, stages = Stages, thread_m = 8, thread_n = 16;
   static constexpr int threads_m = BM / thread_m, threads_n = BN / thread_n, threads = threads_m * threads_n;
-  static constexpr int groups_m = thread_m / kVector, groups_n = thread_n / kVector, store_batch = 4,
-                       store_batch_any = 4;
+  static constexpr int groups_m = thread_m / kVector, groups_n = thread_n / kVector;
   static constexpr int blocks_per_sm = 65536 / (threads * kMultiplyRegisters + kCopyThreads * kCopyRegisters);
   static constexpr int a_row = BM + kWsPad, b_row = BN + kWsPad, a_words = BK * a_row, b_words = BK * b_row;
   static constexpr int stage_words = a_words + b_words + 4; /* two barriers at the end */
@@ -227,7 +226,7 @@ __device__ __forceinline__ void multiply_tiles(const tb_sgemm_args &args, float 
           accumulators.multiply(fa[k % 2], fb[k % 2]);
         }
       }
-      finish_chunk<G, true>(accumulators, group_sums, args, tile, chunk, k_todo <= TB_SGEMM_CHUNK_K);
+      finish_chunk(accumulators, group_sums, args, tile, chunk, k_todo <= TB_SGEMM_CHUNK_K);
     }
   }
 }
