@@ -102,7 +102,7 @@ static int add_split(const struct tb_product *p, int64_t units, int64_t splits, 
 }
 
 /* Splits of k for one tile, of which m x n has `tiles`. Between groups; and where there are not enough of them to give
- * the blocks about the same share, between chunks too, which are eight times as many sums to store and to add. */
+ * the blocks about the same share, between chunks too, which are four times as many sums to store and to add. */
 static int add_splits(const struct tb_select_device *device, const struct tb_product *p, int tile, int64_t tiles,
                       struct candidate candidate[2 * BLOCKS_WANTED]) {
   struct tb_choice by_group = {tb_tiles[tile].family, tile, 1, TB_SGEMM_GROUP_K}, by_chunk = by_group;
