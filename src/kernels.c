@@ -3,15 +3,8 @@
 
 #include <stdio.h>
 
-/* A fat binary, put into the read-only data. */
-#define TB_EMBED(symbol, file)                 \
-  __asm__(".pushsection .rodata\n"             \
-          ".balign 64\n"                       \
-          ".hidden " #symbol "\n"              \
-          ".globl " #symbol "\n" #symbol ":\n" \
-          ".incbin \"" file "\"\n"             \
-          ".popsection\n");                    \
-  extern const unsigned char symbol[] __attribute__((visibility("hidden")))
+#include "embed.h"
+
 TB_EMBED(tb_sgemm_fatbin, TB_SGEMM_FATBIN);           /* kernels/sgemm.cu */
 TB_EMBED(tb_sgemm_sm90_fatbin, TB_SGEMM_SM90_FATBIN); /* kernels/sgemm_sm90.cu */
 

@@ -3,15 +3,9 @@
 
 #include <stdio.h>
 
-/* The fat binary of kernels/thin.cu, put into the read-only data. */
-__asm__(".pushsection .rodata\n"
-        ".balign 64\n"
-        ".hidden tb_thin_fatbin\n"
-        ".globl tb_thin_fatbin\n"
-        "tb_thin_fatbin:\n"
-        ".incbin \"" TB_THIN_FATBIN "\"\n"
-        ".popsection\n");
-extern const unsigned char tb_thin_fatbin[] __attribute__((visibility("hidden")));
+#include "embed.h"
+
+TB_EMBED(tb_thin_fatbin, TB_THIN_FATBIN); /* kernels/thin.cu */
 
 static CUresult read_limits(struct tb_thin_limits *limits, CUdevice device) {
   int block_bytes, sm_bytes;
