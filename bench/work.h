@@ -16,7 +16,7 @@ extern const int tb_peer_math[TB_PEER_COUNT];
 extern const char *const tb_peer_name[TB_PEER_COUNT];
 
 /* Device memory for the partial sums of a split k: as much as the library keeps for them. */
-enum { TB_BENCH_WORKSPACE_BYTES = 64 << 20 };
+enum { TB_BENCH_WORKSPACE_BYTES = 256 << 20 };
 
 struct tb_bench {
   struct tb_gpu gpu;

@@ -86,7 +86,24 @@ __device__ __forceinline__ float load_once(const float *p) {
   return *p;
 #else
   float word;
-  asm volatile("ld.global.nc.L1::no_allocate.f32 %0, [%1];" : "=f"(word) : "l"(p));
+  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(word) : "l"(p));
+  return word;
+#endif
+}
+
+/* The same where `there`, and otherwise zero. Written out, so that the register is seen to be set in either case: by
+ * what the compiler makes of a condition, it would be occupied all around the loop. */
+__device__ __forceinline__ float load_once_if(const float *p, bool there) {
+#if defined(TB_ON_CPU) || !defined(__CUDA_ARCH__)
+  return there ? *p : 0;
+#else
+  float word;
+  asm volatile("{ .reg .pred there;\n"
+               "setp.ne.u32 there, %2, 0;\n"
+               "mov.f32 %0, 0f00000000;\n"
+               "@there ld.global.nc.f32 %0, [%1]; }"
+               : "=f"(word)
+               : "l"(p), "r"(static_cast<unsigned>(there)));
   return word;
 #endif
 }
@@ -103,65 +120,6 @@ __device__ __forceinline__ float4 load_once4(const float *p) {
   return v;
 #endif
 }
-
-#if defined(TB_ON_CPU)
-
-__device__ __forceinline__ void barrier_init(uint64_t *b, unsigned arrivals) { tb_cpu_mbarrier_init(b, arrivals); }
-__device__ __forceinline__ void barrier_arrive(uint64_t *b) { tb_cpu_mbarrier_arrive(b); }
-__device__ __forceinline__ void barrier_arrive_behind_copies(uint64_t *b) { tb_cpu_mbarrier_arrive_behind_copies(b); }
-__device__ __forceinline__ void barrier_wait(uint64_t *b, unsigned parity) { tb_cpu_mbarrier_wait(b, parity); }
-__device__ __forceinline__ void barrier_wait_long(uint64_t *b, unsigned parity) { tb_cpu_mbarrier_wait(b, parity); }
-template <int N> __device__ __forceinline__ void registers_give() {}
-template <int N> __device__ __forceinline__ void registers_take() {}
-
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
-__device__ __forceinline__ unsigned shared_address(const void *p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
-__device__ __forceinline__ void barrier_init(uint64_t *b, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals) : "memory");
-}
-__device__ __forceinline__ void barrier_arrive(uint64_t *b) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
-}
-__device__ __forceinline__ void barrier_arrive_behind_copies(uint64_t *b) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory");
-}
-__device__ __forceinline__ void barrier_wait(uint64_t *b, unsigned parity) {
-  unsigned ended;
-  do {
-    asm volatile("{ .reg .pred p;\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                 "selp.u32 %0, 1, 0, p; }"
-                 : "=r"(ended)
-                 : "r"(shared_address(b)), "r"(parity)
-                 : "memory");
-  } while (!ended);
-}
-__device__ __forceinline__ void barrier_wait_long(uint64_t *b, unsigned parity) {
-  for (;;) {
-    unsigned ended;
-    asm volatile("{ .reg .pred p;\n"
-                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                 "selp.u32 %0, 1, 0, p; }"
-                 : "=r"(ended)
-                 : "r"(shared_address(b)), "r"(parity)
-                 : "memory");
-    if (ended) return;
-    __nanosleep(256); /* a quarter of the time that a step of a ring of several takes */
-  }
-}
-template <int N> __device__ __forceinline__ void registers_give() {
-  static_assert(N % 8 == 0 && N >= 24 && N <= 256, "what setmaxnreg takes");
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
-}
-template <int N> __device__ __forceinline__ void registers_take() {
-  static_assert(N % 8 == 0 && N >= 24 && N <= 256, "what setmaxnreg takes");
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
-}
-
-#endif
 
 #if defined(TB_ON_CPU)
 __device__ __forceinline__ void let_next_start() {}
@@ -182,7 +140,7 @@ __device__ __forceinline__ int opaque(int x) {
 #endif
   return x;
 }
-__device__ __forceinline__ const float *opaque(const float *p) {
+template <class T> __device__ __forceinline__ const T *opaque(const T *p) {
 #if !defined(TB_ON_CPU)
   asm volatile("" : "+l"(p));
 #endif

@@ -41,8 +41,8 @@ namespace {
 
 /* Words by which a stage's row is longer than its tile. */
 constexpr int kPad = TB_SGEMM_PAD;
-/* Words along k that neighbouring lanes copy together, where memory runs along k. */
-constexpr int kLanesK = 4;
+/* Words of a side, where memory runs along k, that neighbouring lanes load together: a sector of 32 bytes. */
+constexpr int kSector = 8;
 
 template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct Geometry {
   static constexpr int block_m = BM, block_n = BN, block_k = BK, stages = Stages, thread_m = TM, thread_n = TN;
@@ -53,12 +53,13 @@ template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct
   static constexpr int blocks_per_sm = Blocks;
 #endif
   static constexpr int groups_m = TM / kVector, groups_n = TN / kVector;
+  static constexpr int warps_m = threads_m / 8, warp_m = 8 * kVector, warp_n = 4 * kVector;
+  static constexpr int group_m = BM / groups_m, group_n = BN / groups_n;
   static constexpr int a_words = BK * (BM + kPad), b_words = BK * (BN + kPad);
   static constexpr int stage_words = a_words + b_words;
   static_assert(TM % kVector == 0 && TN % kVector == 0, "fragments are read as float4");
   static_assert(threads_m % 8 == 0 && threads_n % 4 == 0, "a warp is 8 x 4 threads");
   static_assert(TB_SGEMM_CHUNK_K % BK == 0, "a chunk ends where a step ends");
-  static_assert(BK % kLanesK == 0, "a panel along k is copied by whole strips");
   static_assert(TB_SGEMM_SHARED_BYTES(BM, BN, BK, Stages) == 4 * (Stages * stage_words + BM * BN),
                 "the host asks for what is used");
 };
@@ -66,138 +67,185 @@ template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct
 /* ---- load: one operand's panels, global memory -> shared memory ---- */
 
 /*
- * The panels of one operand for one block: Side x BlockK words a step, in `passes` passes of all the block's threads.
- * Element (side, k) is operand[k + side * ld] with kAlongK, else operand[side + k * ld].
- * Inside: every side of the block exists, and the loop need not ask.
+ * The panels of one operand for one block: Side x BlockK words a step, in `passes` loads of each of the block's
+ * threads. Element (side, k) is operand[k + side * ld] with kAlongK, else operand[side + k * ld]. Which words a thread
+ * has:
+ *
+ *   kAlongSideVectors   four sides of a row; neighbouring lanes along side; `rows` of k from one pass to the next
+ *   kAlongSide          one side, likewise
+ *   kAlongK             one word of k, eight lanes a sector of 32 bytes; `strip` sides to the next pass, after the
+ * sectors
+ *
+ * Vectors along side are copied asynchronously. The others go through registers, word by word into their stage without
+ * bank conflicts: asynchronous copies of words that go to different rows would be taken apart.
  */
-template <int Side, int BlockK, int Threads, Run R, bool Inside> class Panels {
+template <int Side, int BlockK, int Threads, Run R> class Panels {
 public:
-  static constexpr int width = R == kAlongSideVectors ? kVector : 1;
-  static constexpr int passes = Side * BlockK / (Threads * width);
+  static constexpr bool by_registers = R != kAlongSideVectors;
+  static constexpr int words = Side * BlockK / Threads; /* a thread's */
 
 private:
-  static constexpr int row_words = Side + kPad;
-  /* Along side, a pass covers `rows` rows of k; along k, it covers kLanesK words of `rows` sides, a strip. */
-  static constexpr int rows = R == kAlongK ? Threads / kLanesK : Threads * width / Side;
-  static constexpr int words = BlockK / kLanesK; /* of a side, by one thread */
-  static_assert(rows > 0 && (R == kAlongK ? Side : BlockK) % rows == 0, "passes cover the panel, no more");
+  static constexpr int row_words = Side + kPad, sectors = BlockK / kSector;
+  static constexpr int rows = Threads * (by_registers ? 1 : kVector) / Side;
+  static constexpr int strip = Threads / kSector; /* sides */
+  static_assert(R == kAlongK ? Side % strip == 0 && BlockK % kSector == 0 : rows > 0 && BlockK % rows == 0,
+                "passes cover the panel, no more");
+  static_assert(row_words % 8 == 4, "lanes of four rows of k and eight, and as many words, find 32 banks");
 
-  const float *next; /* this thread's first copy of the next step */
-  int64_t stride;    /* from one copy to the next: along side, `rows` of k; along k, `rows` sides */
-  int offset, k;     /* of this thread's first word: in a stage; along k */
-  int strips;        /* passes, along k: strips, with sides that exist */
+  const char *next; /* this thread's first word of the next step */
+  int64_t apart;    /* bytes of memory: along side, to the next pass; along k, to the next strip */
+  int offset, k;    /* of this thread's first word: in a stage; along k */
+  int strips;       /* along k: strips with sides that exist; later ones are loaded like the last of these */
+  float word[by_registers ? words : 1];
 
 public:
-  /*
-   * `first` is the block's first side, of `sides` in all; the first step starts at k_first. Sides that do not exist are
-   * not copied, and what then stands in the stage only reaches sums that are not stored; so only k needs zeros.
-   */
-  __device__ __forceinline__ Panels(const float *operand, int64_t ld, int first, int64_t sides, int64_t k_first)
-      : stride(rows * ld) {
-    const int thread = static_cast<int>(threadIdx.x);
-    const int side = R == kAlongK ? thread / kLanesK : thread * width % Side;
-    k = R == kAlongK ? thread % kLanesK : thread * width / Side;
+  /* `first` is the block's first side, of `sides` in all; the first step starts at k_first. Sides that do not exist are
+   * loaded from one that does, which only reaches sums that are not stored; so only k needs zeros. */
+  __device__ __forceinline__ Panels(const float *operand, int64_t ld, int first, int64_t sides, int64_t k_first,
+                                    int thread) {
+    const int last = static_cast<int>(smaller(sides - first, Side)) - 1;
+    int side;
+    if (R == kAlongK) {
+      side = thread / kSector;
+      k = thread % kSector;
+      strips = side > last ? 1 : (last - side) / strip + 1;
+      apart = strip * ld * 4;
+      next = bytes(operand + (first + min(side, last)) * ld + k_first + k);
+    } else {
+      constexpr int width = by_registers ? 1 : kVector;
+      side = thread * width % Side;
+      k = thread * width / Side;
+      apart = rows * ld * 4;
+      next = bytes(operand + first + min(side, last / width * width) + (k_first + k) * ld);
+    }
     offset = k * row_words + side;
-    const int there = static_cast<int>(smaller(sides - first, Side)) - side;
-    strips = R == kAlongK ? (there + rows - 1) / rows : there > 0 ? passes : 0;
-    next = operand +
-           (R == kAlongK ? static_cast<int64_t>(first + side) * ld + k_first + k : first + side + (k_first + k) * ld);
   }
 
-  /* Starts this thread's copies of the next step into a stage. k_left: how many there are along k from its first on. */
-  __device__ __forceinline__ void load(float *stage, int k_left) {
-    const float *from = next;
+  /* Starts to load the next step. Whole: it has all its k; else k_left of them, or none. */
+  template <bool Whole> __device__ __forceinline__ void load(float *stage, int k_left) {
+    const char *from = next;
+    if (R == kAlongSideVectors) {
 #pragma unroll
-    for (int p = 0; p < passes; p++) {
-      if (R == kAlongK) {
-        const int strip = p / words, at = p % words * kLanesK;
-        if (Inside || strip < strips)
-          async_copy<4>(stage + offset + at * row_words + strip * rows, from + at, k + at < k_left ? 4 : 0);
-        if (at + kLanesK == BlockK) from += stride;
-      } else {
-        if (Inside || p < strips)
-          async_copy<4 * width>(stage + offset + p * rows * row_words, from, k + p * rows < k_left ? 4 * width : 0);
-        from += stride;
+      for (int i = 0; i < words / kVector; i++, from += apart) {
+        if (Whole)
+          async_copy<16>(stage + offset + i * rows * row_words, from);
+        else
+          async_copy<16>(stage + offset + i * rows * row_words, from, k + i * rows < k_left ? 16 : 0);
       }
+      next = from;
+    } else if (R == kAlongSide) {
+#pragma unroll
+      for (int i = 0; i < words; i++, from += apart)
+        word[i] = Whole ? load_once(words_at(from)) : load_once_if(words_at(from), k + i * rows < k_left);
+      next = from;
+    } else {
+#pragma unroll
+      for (int i = 0; i < words; i++) {
+        const int sector = i % sectors;
+        word[i] = Whole ? load_once(words_at(from) + sector * kSector)
+                        : load_once_if(words_at(from) + sector * kSector, k + sector * kSector < k_left);
+        if (sector == sectors - 1 && i / sectors + 1 < strips) from += apart;
+      }
+      next += BlockK * 4;
     }
-    next = R == kAlongK ? next + BlockK : from;
   }
+
+  /* The words that went into registers, into the step's stage. */
+  __device__ __forceinline__ void put(float *stage) const {
+    float *const to = stage + offset;
+    if (R == kAlongSide) {
+#pragma unroll
+      for (int i = 0; i < words; i++) to[i * rows * row_words] = word[i];
+    } else if (R == kAlongK) {
+#pragma unroll
+      for (int i = 0; i < words; i++) to[i % sectors * kSector * row_words + i / sectors * strip] = word[i];
+    }
+  }
+
+private:
+  static __device__ __forceinline__ const char *bytes(const float *p) { return reinterpret_cast<const char *>(p); }
+  static __device__ __forceinline__ const float *words_at(const char *p) { return reinterpret_cast<const float *>(p); }
 };
 
 /* ---- a block ---- */
 
-/* The tile at (row, column). */
-template <class G, Run RunA, Run RunB, bool Inside>
-__device__ __forceinline__ void compute_tile(const tb_sgemm_args &args, int row, int column) {
+template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
   TB_DYNAMIC_SHARED(float, stages);
   constexpr int K = G::block_k;
-  /* All of k, or with a split k this block's share of it. */
-  const int64_t split_k = static_cast<int64_t>(args.units_per_split) * args.unit_k;
-  const int64_t k_first = args.partials != nullptr ? blockIdx.y * split_k : 0;
-  int chunk = static_cast<int>(k_first / TB_SGEMM_CHUNK_K);
-  int k_todo = static_cast<int>(args.partials != nullptr ? smaller(args.k - k_first, split_k) : args.k);
-  int k_left = k_todo; /* to be loaded */
+  let_next_start();
+  int row, column;
+  locate<G>(args, blockIdx.x, row, column);
+  const Share share(args);
+  const int thread = static_cast<int>(threadIdx.x);
+  int chunk = static_cast<int>(share.first / TB_SGEMM_CHUNK_K), unit_first = chunk;
+  int k_todo = share.count, k_left = k_todo; /* to be multiplied, to be loaded */
 
-  using PanelsA = Panels<G::block_m, K, G::threads, RunA, Inside>;
-  using PanelsB = Panels<G::block_n, K, G::threads, RunB, Inside>;
-  PanelsA a(args.a, args.lda, row, args.m, k_first);
-  PanelsB b(args.b, args.ldb, column, args.n, k_first);
-  Accumulators<G> accumulators;
+  /* Whole steps have code of their own, without questions; but not where two lists of addresses would cost registers
+   * that there are none to spare of. */
+  constexpr bool predicated =
+      RunA == kAlongSideVectors && RunB == kAlongSideVectors && G::threads * G::blocks_per_sm * 128 >= 65536;
+  Panels<G::block_m, K, G::threads, RunA> a(args.a, args.lda, row, args.m, share.first, thread);
+  Panels<G::block_n, K, G::threads, RunB> b(args.b, args.ldb, column, args.n, share.first, thread);
+  auto load = [&](float *stage) {
+    if (!predicated && k_left >= K) {
+      a.template load<true>(stage, k_left);
+      b.template load<true>(stage + G::a_words, k_left);
+    } else {
+      a.template load<false>(stage, k_left);
+      b.template load<false>(stage + G::a_words, k_left);
+    }
+    k_left -= K;
+  };
+  auto put = [&](float *stage) {
+    a.put(stage);
+    b.put(stage + G::a_words);
+    async_commit();
+  };
 
   for (int stage = 0; stage < G::stages - 1; stage++) {
-    float *write = stages + stage * G::stage_words;
-    a.load(write, k_left);
-    b.load(write + G::a_words, k_left);
-    async_commit();
-    k_left -= K;
+    load(stages + stage * G::stage_words);
+    put(stages + stage * G::stage_words);
   }
   async_wait<G::stages - 2>();
   __syncthreads();
   int read = 0, write = (G::stages - 1) * G::stage_words; /* stages, as offsets in words */
-  const int thread = static_cast<int>(threadIdx.x);
   const float *const a_words = stages + Lanes<G>::row(thread), *const b_words =
                                                                    stages + G::a_words + Lanes<G>::column(thread);
   float fa[2][G::thread_m], fb[2][G::thread_n];
-  read_fragment<G::groups_m, G::block_m>(fa[0], a_words);
-  read_fragment<G::groups_n, G::block_n>(fb[0], b_words);
+  Accumulators<G> accumulators;
+  read_fragment<G>(fa[0], fb[0], a_words, b_words);
 
-  float *const group_sums = stages + G::stages * G::stage_words;
+  float *const sums = stages + G::stages * G::stage_words;
   for (; k_todo > 0; k_todo -= TB_SGEMM_CHUNK_K, chunk++) {
     accumulators.clear();
     const int k_end = k_todo > TB_SGEMM_CHUNK_K ? TB_SGEMM_CHUNK_K : k_todo;
     for (int k_step = 0; k_step < k_end; k_step += K) {
+      load(stages + write); /* into the stage that was read in the last step; all of it, see above */
 #pragma unroll
       for (int k = 0; k < K; k++) {
-        if (k == 0) { /* load: into the stage that was read in the last step; all of it, see above */
-          a.load(stages + write, k_left);
-          b.load(stages + write + G::a_words, k_left);
-        }
         if (k ==
             K - 1) { /* advance: everybody has read this stage's last row, and the next stage's copies have landed */
-          async_commit();
-          k_left -= K;
+          put(stages + write);
           write = read;
           read = read + G::stage_words == G::stages * G::stage_words ? 0 : read + G::stage_words;
           async_wait<G::stages - 2>();
           __syncthreads();
         }
-        read_fragment<G::groups_m, G::block_m>(fa[(k + 1) % 2], a_words + read + (k + 1) % K * (G::block_m + kPad));
-        read_fragment<G::groups_n, G::block_n>(fb[(k + 1) % 2], b_words + read + (k + 1) % K * (G::block_n + kPad));
+        read_fragment<G>(fa[(k + 1) % 2], fb[(k + 1) % 2], a_words + read + (k + 1) % K * (G::block_m + kPad),
+                         b_words + read + (k + 1) % K * (G::block_n + kPad));
         accumulators.multiply(fa[k % 2], fb[k % 2]);
       }
     }
-    finish_chunk(accumulators, group_sums, args, blockIdx.x, chunk, k_todo <= TB_SGEMM_CHUNK_K);
+    if (chunk > unit_first) accumulators.add(sums, thread);
+    accumulators.keep(sums, thread);
+    const bool at_end = k_todo <= TB_SGEMM_CHUNK_K;
+    if (at_end || chunk + 1 - unit_first == unit_chunks(args)) {
+      __syncthreads();
+      store_columns<G, G::threads, G::block_n>(sums, target_of(args, opaque(row), opaque(column), unit_first, at_end),
+                                               0, opaque(thread));
+      unit_first = chunk + 1;
+    }
   }
-}
-
-template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
-  let_next_start();
-  int row, column;
-  locate<G>(args, blockIdx.x, row, column);
-  if (row + G::block_m <= args.m && column + G::block_n <= args.n)
-    compute_tile<G, RunA, RunB, true>(args, row, column);
-  else
-    compute_tile<G, RunA, RunB, false>(args, row, column);
 }
 
 } // namespace
@@ -216,6 +264,4 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
   TB_SGEMM_KERNEL(name, nn_any, kAlongSide, kAlongK, bm, bn, bk, stages, rows, columns, blocks)              \
   TB_SGEMM_KERNEL(name, nt_any, kAlongSide, kAlongSide, bm, bn, bk, stages, rows, columns, blocks)           \
   TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, bm, bn, bk, stages, rows, columns, blocks)
-#define TB_SGEMM_WARP_SPECIALISED(...)
 #include "registry.def"
-#undef TB_SGEMM_WARP_SPECIALISED

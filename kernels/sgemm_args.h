@@ -27,10 +27,8 @@ struct tb_sgemm_args {
   int32_t unit_k;  /* split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K: the products in one sum of `partials` */
   int32_t units_per_split; /* split k: how many of them one block computes; blockIdx.y counts the splits */
   float alpha;             /* applied by the launch with `last` set */
-  int32_t first; /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
-  int32_t last;  /* 1: multiply by alpha when storing; 0: store the bare sums */
-  int32_t transpose_a; /* for the kernels that serve all four products; the others' names say it */
-  int32_t transpose_b;
+  int32_t first;  /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
+  int32_t last;   /* 1: multiply by alpha when storing; 0: store the bare sums */
   int32_t padded; /* for the launcher: m and n may be read up to the next multiple of four, into what stands there */
 };
 
@@ -39,17 +37,10 @@ struct tb_sgemm_args {
 #define TB_SGEMM_GROUP_K 512
 
 /* Words by which a stage's rows are longer than the tile; sgemm.cu says why. */
-#define TB_SGEMM_PAD 8
+#define TB_SGEMM_PAD 4
 
 /* Dynamic shared memory of a kernel, in bytes: the stages of both panels, and the sums of a group. */
 #define TB_SGEMM_SHARED_BYTES(block_m, block_n, block_k, stages) \
   (4 * ((stages) * (block_k) * ((block_m) + (block_n) + 2 * TB_SGEMM_PAD) + (block_m) * (block_n)))
-
-/* The same of a warp-specialised kernel: the stages with two barriers each, and the sums of a group. */
-#define TB_SGEMM_WS_PAD 4
-#define TB_SGEMM_WS_COPY_THREADS 128
-#define TB_SGEMM_WS_THREADS(block_m, block_n) ((block_m) * (block_n) / (8 * 16) + TB_SGEMM_WS_COPY_THREADS)
-#define TB_SGEMM_WS_SHARED_BYTES(block_m, block_n, block_k, stages) \
-  (4 * ((stages) * ((block_k) * ((block_m) + (block_n) + 2 * TB_SGEMM_WS_PAD) + 4) + (block_m) * (block_n)))
 
 #endif

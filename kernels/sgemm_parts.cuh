@@ -2,12 +2,13 @@
 /*
  * What all tiled sgemm kernels do alike: read fragments, multiply, add up the three levels of sums, store.
  *
- * A tile's geometry G says block_m, block_n (the tile of D), thread_m, thread_n (a thread's part of it), threads_m,
- * threads_n, threads (that multiply) and groups_m, groups_n: a thread keeps thread_m x thread_n accumulators, in groups
- * of 4 x 4 spread over the tile, so that the threads of a warp read neighbouring float4s.
+ * A tile's geometry G says block_m, block_n (the tile of D), thread_m, thread_n (a thread's part of it), threads (that
+ * share the tile), warps_m, warp_m, group_m, groups_m and the same for n. A thread keeps thread_m x thread_n
+ * accumulators in groups of 4 x 4, spread so that the threads of a warp, 8 along m and 4 along n, read neighbouring
+ * float4s.
  *
- *   rows    of group g: g * block_m / groups_m + 4 * thread row    + 0..3
- *   columns of group g: g * block_n / groups_n + 4 * thread column + 0..3
+ *   rows    of group g: warp row    * warp_m + g * group_m + 4 * (thread's row in the warp)    + 0..3
+ *   columns of group g: warp column * warp_n + g * group_n + 4 * (thread's column in the warp) + 0..3
  */
 #ifndef TB_SGEMM_PARTS_CUH
 #define TB_SGEMM_PARTS_CUH
@@ -36,16 +37,16 @@ __device__ __forceinline__ int64_t smaller(int64_t x, int64_t y) { return x < y 
 
 /* How a panel's memory runs, and what one copy moves: four words of a side's run, one word of it, or one word of k's
  * run. */
-enum Run { kAlongSideVectors, kAlongSide, kAlongK };
+enum Run { kAlongSideVectors, kAlongSide, kAlongKVectors, kAlongK };
 
 /* ---- fragment and multiply: one k, shared memory -> registers ---- */
 
-/* One thread's words of a stage's row: Groups float4s, `Side / Groups` words apart. */
-template <int Groups, int Side>
-__device__ __forceinline__ void read_fragment(float (&fragment)[Groups * kVector], const float *row) {
+/* One thread's words of a stage's row: Groups float4s, Apart words from one to the next. */
+template <int Groups, int Apart>
+__device__ __forceinline__ void read_row(float (&fragment)[Groups * kVector], const float *row) {
 #pragma unroll
   for (int g = 0; g < Groups; g++) {
-    float4 v = read4(row + g * (Side / Groups));
+    float4 v = read4(row + g * Apart);
     fragment[g * kVector + 0] = v.x;
     fragment[g * kVector + 1] = v.y;
     fragment[g * kVector + 2] = v.z;
@@ -53,15 +54,23 @@ __device__ __forceinline__ void read_fragment(float (&fragment)[Groups * kVector
   }
 }
 
+template <class G>
+__device__ __forceinline__ void read_fragment(float (&fa)[G::thread_m], float (&fb)[G::thread_n], const float *a,
+                                              const float *b) {
+  read_row<G::groups_m, G::group_m>(fa, a);
+  read_row<G::groups_n, G::group_n>(fb, b);
+}
+
 /*
- * Where a thread's groups start within the tile. A warp is 8 threads along m and 4 along n; neighbouring lanes stand
- * along m, so that the lanes which shared memory serves at once read 8 neighbouring float4s of A, or one of B.
+ * Where a thread's first groups start within the tile. A warp is 8 threads along m and 4 along n; neighbouring lanes
+ * stand along m, so that the lanes which shared memory serves at once read 8 neighbouring float4s of A, or one of B.
  */
 template <class G> struct Lanes {
-  static constexpr int warps_m = G::threads_m / 8;
-  static __device__ __forceinline__ int row(int thread) { return (thread / 32 % warps_m * 8 + thread % 8) * kVector; }
+  static __device__ __forceinline__ int row(int thread) {
+    return thread / 32 % G::warps_m * G::warp_m + thread % 8 * kVector;
+  }
   static __device__ __forceinline__ int column(int thread) {
-    return (thread / 32 / warps_m * 4 + thread / 8 % 4) * kVector;
+    return thread / 32 / G::warps_m * G::warp_n + thread / 8 % 4 * kVector;
   }
 };
 
@@ -81,20 +90,20 @@ template <class G> struct Accumulators {
   }
 
   /* Adds this chunk's sums to those of the group's chunks before it. */
-  __device__ __forceinline__ void add(const float *group_sums) {
+  __device__ __forceinline__ void add(const float *sums, int thread) {
     float *const flat = &sum[0][0];
 #pragma unroll
     for (int at = 0; at < G::thread_m * G::thread_n; at += kVector) {
-      float4 before = read4(group_sums + at * G::threads + kVector * threadIdx.x);
+      float4 before = read4(sums + at * G::threads + kVector * thread);
       flat[at + 1] = before.x + flat[at + 1], flat[at + 0] = before.y + flat[at + 0];
       flat[at + 3] = before.z + flat[at + 3], flat[at + 2] = before.w + flat[at + 2];
     }
   }
-  __device__ __forceinline__ void keep(float *group_sums) const {
+  __device__ __forceinline__ void keep(float *sums, int thread) const {
     const float *const flat = &sum[0][0];
 #pragma unroll
     for (int at = 0; at < G::thread_m * G::thread_n; at += kVector)
-      write4(group_sums + at * G::threads + kVector * threadIdx.x,
+      write4(sums + at * G::threads + kVector * thread,
              make_float4(flat[at + 1], flat[at + 0], flat[at + 3], flat[at + 2]));
   }
 
@@ -114,86 +123,6 @@ template <class G> struct Accumulators {
   }
 };
 
-/* ---- store: a chunk's sums, registers -> D or the partial sums ---- */
-
-/* Four words of a column: d = scale * (d + s), or without d when `add` is not set. `there` of them exist. */
-__device__ __forceinline__ void store_run(float *d, const float *s, int64_t there, bool vectors, bool add,
-                                          float scale) {
-  float v[kVector];
-  const bool whole = vectors && there >= kVector;
-  if (add && whole) {
-    float4 before = read4(d);
-    v[0] = before.x + s[0], v[1] = before.y + s[1], v[2] = before.z + s[2], v[3] = before.w + s[3];
-  } else {
-#pragma unroll
-    for (int w = 0; w < kVector; w++) v[w] = add && w < there ? d[w] + s[w] : s[w];
-  }
-#pragma unroll
-  for (int w = 0; w < kVector; w++) v[w] *= scale;
-  if (whole) {
-    write4(d, make_float4(v[0], v[1], v[2], v[3]));
-  } else {
-#pragma unroll
-    for (int w = 0; w < kVector; w++)
-      if (w < there) d[w] = v[w];
-  }
-}
-
-/* Float4s of D that a thread asks for before it adds to the first of them: the wait for the L2 is then paid once for
- * each so many. */
-constexpr int kStoreBatch = 4;
-
-/* Of a tile that lies inside the matrix, float4 by float4. `d` is the thread's first element. */
-template <class G>
-__device__ __forceinline__ void store_whole(const Accumulators<G> &accumulators, float *d, int64_t ld, bool add,
-                                            float scale) {
-  constexpr int quads = G::thread_n * G::groups_m;
-  static_assert(quads % kStoreBatch == 0, "batches are whole");
-  auto at = [&](int q) {
-    const int j = q / G::groups_m;
-    return d + q % G::groups_m * (G::block_m / G::groups_m) +
-           (j / kVector * (G::block_n / G::groups_n) + j % kVector) * ld;
-  };
-#pragma unroll
-  for (int first = 0; first < quads; first += kStoreBatch) {
-    float4 before[kStoreBatch];
-    if (add) {
-#pragma unroll
-      for (int b = 0; b < kStoreBatch; b++) before[b] = read4(at(first + b));
-    }
-#pragma unroll
-    for (int b = 0; b < kStoreBatch; b++) {
-      const float *s = &accumulators.sum[(first + b) / G::groups_m][(first + b) % G::groups_m * kVector];
-      float4 v = make_float4(s[0], s[1], s[2], s[3]);
-      if (add) v = make_float4(before[b].x + v.x, before[b].y + v.y, before[b].z + v.z, before[b].w + v.w);
-      write4(at(first + b), make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale));
-    }
-  }
-}
-
-/* The accumulators of the tile at (row, column) to a matrix with m x n elements. */
-template <class G>
-__device__ __forceinline__ void store(const Accumulators<G> &accumulators, float *d, int64_t ld, int64_t m, int64_t n,
-                                      int row, int column, bool add, float scale) {
-  const bool vectors = takes_vectors(d, ld);
-  const int thread = opaque(static_cast<int>(threadIdx.x));
-  const int64_t first = row + Lanes<G>::row(thread), first_column = column + Lanes<G>::column(thread);
-  if (vectors && row + G::block_m <= m && column + G::block_n <= n) {
-    store_whole(accumulators, d + first + first_column * ld, ld, add, scale);
-    return;
-  }
-#pragma unroll
-  for (int j = 0; j < G::thread_n; j++) {
-    const int64_t at = first_column + j / kVector * (G::block_n / G::groups_n) + j % kVector;
-    if (at >= n) continue;
-#pragma unroll
-    for (int g = 0; g < G::groups_m; g++) {
-      const int64_t run = first + g * (G::block_m / G::groups_m);
-      store_run(d + run + at * ld, &accumulators.sum[j][g * kVector], m - run, vectors, add, scale);
-    }
-  }
-}
-
 /* ---- a tile ---- */
 
 /* First row and first column of tile number `tile`: down the rows of kGroupColumns tile columns, then on to the next
@@ -208,27 +137,101 @@ __device__ __forceinline__ void locate(const tb_sgemm_args &args, unsigned tile,
   column = static_cast<int>((first + within % width) * G::block_n);
 }
 
-/* A chunk of tile number `tile` is summed: the next of the group's sums, and at the group's end the next of D's, or a
- * partial sum. `chunk` is counted from the start of k; with `at_end`, none follows. */
-template <class G>
-__device__ __forceinline__ void finish_chunk(Accumulators<G> &accumulators, float *group_sums,
-                                             const tb_sgemm_args &args, unsigned tile, int chunk, bool at_end) {
-  const bool split = args.partials != nullptr, by_chunk = split && args.unit_k == TB_SGEMM_CHUNK_K;
-  if (!by_chunk) {
-    if (chunk % kGroupChunks > 0) accumulators.add(group_sums);
-    if (chunk % kGroupChunks < kGroupChunks - 1 && !at_end) {
-      accumulators.keep(group_sums);
-      return;
+/* ---- a unit's sums, shared memory -> D or the partial sums ---- */
+
+/* What `k_first` and `count` are to a block: its part of k, all of it unless k is split. */
+struct Share {
+  int64_t first;
+  int count;
+  __device__ __forceinline__ explicit Share(const tb_sgemm_args &args) {
+    const int64_t split_k = static_cast<int64_t>(args.units_per_split) * args.unit_k;
+    const bool split = args.partials != nullptr;
+    first = split ? blockIdx.y * split_k : 0;
+    count = static_cast<int>(split ? smaller(args.k - first, split_k) : args.k);
+  }
+};
+
+/* Chunks whose sums are added up in shared memory before they go to D or the partial sums: a unit. */
+__device__ __forceinline__ int unit_chunks(const tb_sgemm_args &args) {
+  return args.partials != nullptr && args.unit_k == TB_SGEMM_CHUNK_K ? 1 : kGroupChunks;
+}
+
+/* Where a unit's sums go: d = scale * ([d +] sums), for the elements that exist. */
+struct Target {
+  float *d; /* the tile's first element */
+  int64_t ld;
+  int rows, columns; /* from there on */
+  bool add;
+  float scale;
+};
+
+/* Of the unit that starts at chunk number `chunk`, counted from the start of k, of the tile at (row, column). */
+__device__ __forceinline__ Target target_of(const tb_sgemm_args &args, int row, int column, int chunk, bool at_end) {
+  const bool split = args.partials != nullptr;
+  float *const d = split ? args.partials + chunk / unit_chunks(args) * (args.m * args.n) : args.d;
+  Target t;
+  t.ld = split ? args.m : args.ldd;
+  t.d = d + row + column * t.ld;
+  t.rows = static_cast<int>(args.m) - row, t.columns = static_cast<int>(args.n) - column;
+  t.add = !split && (chunk > 0 || !args.first);
+  t.scale = !split && at_end && args.last ? args.alpha : 1.0f;
+  return t;
+}
+
+/* A row or column of a tile, told apart: its warp, its thread's group, and its place in what the warp's threads have
+ * of that group. Apart: from a warp's first to the next warp's, and from a thread's group to its next. */
+struct Place {
+  unsigned warp, group, within;
+};
+template <unsigned WarpApart, unsigned GroupApart> __device__ __forceinline__ Place place_of(unsigned at) {
+  if (WarpApart <= GroupApart) return {at % GroupApart / WarpApart, at / GroupApart, at % WarpApart};
+  return {at / WarpApart, at % WarpApart / GroupApart, at % GroupApart};
+}
+
+/* The word of the sums that belongs to the tile's element (row, column): Accumulators::keep says where it put it. */
+template <class G> __device__ __forceinline__ unsigned sums_word(unsigned row, unsigned column) {
+  const Place r = place_of<G::warp_m, G::group_m>(row), c = place_of<G::warp_n, G::group_n>(column);
+  const unsigned thread = (c.warp * G::warps_m + r.warp) * 32 + c.within / kVector * 8 + r.within / kVector;
+  const unsigned at = (c.group * kVector + c.within % kVector) * G::groups_m + r.group;
+  return (at * G::threads + thread) * kVector + (r.within % kVector ^ 1);
+}
+
+/* Words of D that a thread asks for before it adds to the first of them: the wait for the memory is then paid once for
+ * each so many. */
+constexpr int kStoreBatch = 16;
+
+/*
+ * Threads threads store the columns [first, first + Count) of a tile, `thread` counted among them: a thread one row of
+ * Count / (Threads / block_m) columns, neighbouring lanes neighbouring rows, whatever D's alignment.
+ */
+template <class G, int Threads, int Count>
+__device__ __forceinline__ void store_columns(const float *sums, const Target &t, int first, int thread) {
+  constexpr int parts = Threads / G::block_m, columns = Count / parts,
+                batch = columns < kStoreBatch ? columns : kStoreBatch;
+  constexpr int apart =
+      G::groups_m * G::threads * kVector; /* words of the sums, from one of the four columns to the next */
+  static_assert(parts > 0 && columns % batch == 0 && batch % kVector == 0, "whole groups of columns");
+  const int row = thread % G::block_m, start = first + thread / G::block_m * columns;
+  const int there = row < t.rows ? t.columns - start : 0;
+  float *d = t.d + row + start * t.ld;
+#pragma unroll 1
+  for (int c = 0; c < columns; c += batch) {
+    float v[batch] = {};
+    if (t.add) {
+      const float *before = d;
+#pragma unroll
+      for (int j = 0; j < batch; j++, before += t.ld)
+        if (c + j < there) v[j] = *before;
+    }
+#pragma unroll
+    for (int j = 0; j < batch; j++, d += t.ld) {
+      const float s =
+          sums[sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(start + c + j / kVector * kVector)) +
+               j % kVector * apart];
+      v[j] = t.scale * (v[j] + s);
+      if (c + j < there) *d = v[j];
     }
   }
-  const int unit = by_chunk ? chunk : chunk / kGroupChunks;
-  int row, column;
-  locate<G>(args, static_cast<unsigned>(opaque(static_cast<int>(tile))), row,
-            column); /* anew: registers are dearer than this */
-  float *d = split ? args.partials + unit * (args.m * args.n) : args.d;
-  const bool add = !split && (unit > 0 || !args.first);
-  const float scale = !split && at_end && args.last ? args.alpha : 1.0f;
-  store(accumulators, d, split ? args.m : args.ldd, args.m, args.n, row, column, add, scale);
 }
 
 } // namespace

@@ -5,20 +5,16 @@
 
 #include "embed.h"
 
-TB_EMBED(tb_sgemm_fatbin, TB_SGEMM_FATBIN);           /* kernels/sgemm.cu */
-TB_EMBED(tb_sgemm_sm90_fatbin, TB_SGEMM_SM90_FATBIN); /* kernels/sgemm_sm90.cu */
+TB_EMBED(tb_sgemm_fatbin, TB_SGEMM_FATBIN); /* kernels/sgemm.cu */
 
 /* ---- loading ---- */
 
 /* Tiles have one kernel for each pair of transposes, and one more for operands that cannot be copied as vectors, if any
- * of them otherwise would be; warp-specialised ones have one for everything. */
+ * of them otherwise would be. */
 static void function_name(char *name, size_t size, const struct tb_tile *t, int ta, int tb, bool any) {
   static const char letter[] = "nt";
   const bool loads_vectors = !ta || tb; /* from an operand whose memory runs along m or n */
-  if (t->family == TB_FAMILY_WARP_SPECIALISED)
-    snprintf(name, size, "tb_sgemm_%s", t->name);
-  else
-    snprintf(name, size, "tb_sgemm_%s_%c%c%s", t->name, letter[ta], letter[tb], any && loads_vectors ? "_any" : "");
+  snprintf(name, size, "tb_sgemm_%s_%c%c%s", t->name, letter[ta], letter[tb], any && loads_vectors ? "_any" : "");
 }
 
 /* Kernels may have more shared memory than CUDA gives unasked; a device with less of it than a tile wants goes without.
@@ -42,13 +38,10 @@ static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int t
   return CUDA_SUCCESS;
 }
 
-/* The tiles of one family, all from one module. */
-static CUresult load_family(struct tb_kernels *kernels, CUmodule module, enum tb_family family) {
-  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    if (tb_tiles[tile].family != family) continue;
+static CUresult load_tiles(struct tb_kernels *kernels) {
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++)
     for (int variant = 0; variant < 8; variant++)
-      TB_TRY(load_function(kernels, module, tile, variant >> 1 & 1, variant & 1, variant >> 2));
-  }
+      TB_TRY(load_function(kernels, kernels->module, tile, variant >> 1 & 1, variant & 1, variant >> 2));
   return CUDA_SUCCESS;
 }
 
@@ -56,9 +49,8 @@ static CUresult load_family(struct tb_kernels *kernels, CUmodule module, enum tb
  * compute capabilities). */
 static int cores_per_sm(int major, int minor) { return major == 7 || (major == 8 && minor == 0) ? 64 : 128; }
 
-/* What the selector asks of a device: its peaks. Wants a device of compute capability 9.0 for warp specialisation: the
- * instructions that these kernels are made of are not in any later one. */
-static CUresult look_at(struct tb_select_device *d, CUdevice device, bool *warp_specialised) {
+/* What the selector asks of a device: its peaks. */
+static CUresult look_at(struct tb_select_device *d, CUdevice device) {
   int major, minor, clock_khz, memory_khz, bus_bits;
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&d->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
@@ -68,7 +60,6 @@ static CUresult look_at(struct tb_select_device *d, CUdevice device, bool *warp_
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device));
   d->fma_per_us = cores_per_sm(major, minor) * (clock_khz * 1e-3);
   d->bytes_per_us = 2 * (memory_khz * 1e-3) * (bus_bits / 8.0); /* two transfers a cycle */
-  *warp_specialised = major == 9 && minor == 0;
   return CUDA_SUCCESS;
 }
 
@@ -81,33 +72,27 @@ static CUresult load_gather(struct tb_kernels *kernels) {
   return CUDA_SUCCESS;
 }
 
-static CUresult load_modules(struct tb_kernels *kernels, CUdevice device, bool warp_specialised) {
+static CUresult load_modules(struct tb_kernels *kernels, CUdevice device) {
   TB_TRY(tb_cuda.cuModuleLoadData(&kernels->module, tb_sgemm_fatbin));
-  TB_TRY(load_family(kernels, kernels->module, TB_FAMILY_TILE));
+  TB_TRY(load_tiles(kernels));
   TB_TRY(load_gather(kernels));
-  if (warp_specialised) {
-    TB_TRY(tb_cuda.cuModuleLoadData(&kernels->sm90_module, tb_sgemm_sm90_fatbin));
-    TB_TRY(load_family(kernels, kernels->sm90_module, TB_FAMILY_WARP_SPECIALISED));
-  }
   TB_TRY(tb_thin_load(&kernels->thin, device, &kernels->thin_module));
   kernels->device.thin = true;
   return CUDA_SUCCESS;
 }
 
 CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
-  bool warp_specialised;
   *kernels = (struct tb_kernels){0};
-  TB_TRY(look_at(&kernels->device, device, &warp_specialised));
-  CUresult result = load_modules(kernels, device, warp_specialised);
+  TB_TRY(look_at(&kernels->device, device));
+  CUresult result = load_modules(kernels, device);
   if (result != CUDA_SUCCESS) tb_kernels_unload(kernels);
   return result;
 }
 
 void tb_kernels_unload(struct tb_kernels *kernels) {
   if (kernels->module != NULL) tb_cuda.cuModuleUnload(kernels->module);
-  if (kernels->sm90_module != NULL) tb_cuda.cuModuleUnload(kernels->sm90_module);
   if (kernels->thin_module != NULL) tb_cuda.cuModuleUnload(kernels->thin_module);
-  kernels->module = kernels->sm90_module = kernels->thin_module = NULL;
+  kernels->module = kernels->thin_module = NULL;
 }
 
 /* ---- choosing ---- */
@@ -190,11 +175,7 @@ static CUresult launch_tiles(const struct tb_kernels *kernels, const struct tb_c
     args->unit_k = choice->unit_k;
     args->units_per_split = (int32_t)split.per_split;
   }
-  args->transpose_a = transpose_a;
-  args->transpose_b = transpose_b;
   int64_t blocks = tb_tile_count(t, args->m, args->n);
-  if (t->family == TB_FAMILY_WARP_SPECIALISED) /* a block computes one tile after another */
-    blocks = smaller(blocks, (int64_t)kernels->device.sm_count * kernels->device.blocks_per_sm[choice->tile]);
   bool any = !tb_kernels_vectors(transpose_a, transpose_b, args);
   CUfunction function = kernels->function[choice->tile][transpose_a][transpose_b][any];
   void *parameters[] = {args};
@@ -211,7 +192,6 @@ CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_cho
     case TB_FAMILY_THIN:
       return launch_thin(kernels, choice, transpose_a, transpose_b, &args, workspace, stream);
     case TB_FAMILY_TILE:
-    case TB_FAMILY_WARP_SPECIALISED:
       return launch_tiles(kernels, choice, transpose_a, transpose_b, &args, workspace, stream);
     default:
       return CUDA_ERROR_NO_BINARY_FOR_GPU;

@@ -14,7 +14,7 @@ struct tb_kernels {
   bool gather_early;                           /* it may be launched before the kernel ahead of it has ended */
   struct tb_thin thin;
   struct tb_select_device device;
-  CUmodule module, sm90_module, thin_module; /* sm90_module: NULL on any other device */
+  CUmodule module, thin_module;
 };
 
 /* Loads the kernels into the current context, which is one of `device`. Nothing is left behind on failure. */

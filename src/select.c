@@ -6,17 +6,8 @@
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
 #define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
   {#name, TB_FAMILY_TILE, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages)},
-#define TB_SGEMM_WARP_SPECIALISED(name, bm, bn, bk, stages) \
-  {"ws_" #name,                                             \
-   TB_FAMILY_WARP_SPECIALISED,                              \
-   bm,                                                      \
-   bn,                                                      \
-   bk,                                                      \
-   TB_SGEMM_WS_THREADS(bm, bn),                             \
-   TB_SGEMM_WS_SHARED_BYTES(bm, bn, bk, stages)},
 #include "registry.def"
 #undef TB_SGEMM_TILE
-#undef TB_SGEMM_WARP_SPECIALISED
 };
 
 const struct tb_select_table tb_select_table = {

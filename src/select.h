@@ -18,18 +18,15 @@
 /* The tiles in the registry's order: TB_TILE_128x128 and so on. */
 enum {
 #define TB_SGEMM_TILE(name, ...) TB_TILE_##name,
-#define TB_SGEMM_WARP_SPECIALISED(name, ...) TB_TILE_ws_##name,
 #include "registry.def"
 #undef TB_SGEMM_TILE
-#undef TB_SGEMM_WARP_SPECIALISED
   TB_TILE_COUNT
 };
 
 enum tb_family {
-  TB_FAMILY_NONE,             /* the device runs none of our kernels */
-  TB_FAMILY_TILE,             /* every device; a grid of one block a tile */
-  TB_FAMILY_WARP_SPECIALISED, /* compute capability 9.0; a grid of as many blocks as the device holds */
-  TB_FAMILY_THIN              /* one short side, limited by memory (thin_plan.h); has no tile */
+  TB_FAMILY_NONE, /* the device runs none of our kernels */
+  TB_FAMILY_TILE, /* every device; a grid of one block a tile */
+  TB_FAMILY_THIN  /* one short side, limited by memory (thin_plan.h); has no tile */
 };
 
 /* One row of kernels/registry.def. */
@@ -103,7 +100,7 @@ int64_t tb_partials_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choic
 /* Tiles of an m x n result. */
 int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n);
 
-/* "128x128", "ws_128x128", "thin"; "none" for TB_FAMILY_NONE. */
+/* "128x128", "thin"; "none" for TB_FAMILY_NONE. */
 const char *tb_choice_name(const struct tb_choice *choice);
 
 /* The name, and with k split in four "128x128/4". */

@@ -7,9 +7,7 @@
 
 #include <cstring>
 
-/* In this order: sgemm.cu leaves its TB_SGEMM_TILE behind, for the table below. */
-#include "sgemm_sm90.cu"
-
+/* sgemm.cu leaves its TB_SGEMM_TILE behind, for the table below. */
 #include "sgemm.cu"
 #include "teaching/ladder.cu"
 #include "thin.cu"
@@ -21,10 +19,8 @@ static const Kernel kernels[] = {
 /* TB_SGEMM_TILE is still sgemm.cu's: it makes one TB_SGEMM_KERNEL of each variant, here its row. */
 #undef TB_SGEMM_KERNEL
 #define TB_SGEMM_KERNEL(tile, variant, ...) FAKE_CUDA_KERNEL(tb_sgemm_##tile##_##variant)
-#define TB_SGEMM_WARP_SPECIALISED(tile, ...) FAKE_CUDA_KERNEL(tb_sgemm_ws_##tile)
 #include "registry.def"
 #undef TB_SGEMM_KERNEL
-#undef TB_SGEMM_WARP_SPECIALISED
 #undef TB_SGEMM_TILE
     FAKE_CUDA_KERNEL(tb_sgemm_gather) FAKE_CUDA_KERNEL(tb_sgemm_commit)
 

@@ -108,8 +108,6 @@ static void devices_that_lack_kernels(void **state) {
     others.blocks_per_sm[t] = 0;
     assert_true(chosen(&others, 4096, 4096, 4096).tile != t);
   }
-  for (int t = 0; t < TB_TILE_COUNT; t++)
-    if (tb_tiles[t].family == TB_FAMILY_WARP_SPECIALISED) d.blocks_per_sm[t] = 0;
   assert_int_equal(chosen(&d, 4096, 4096, 4096).family, TB_FAMILY_TILE);
 }
 

@@ -20,10 +20,8 @@
 /* The sizes of the production kernels' tiles, each once. */
 static const int64_t tiles[] = {
 #define TB_SGEMM_TILE(name, block_m, ...) block_m,
-#define TB_SGEMM_WARP_SPECIALISED(name, block_m, ...) block_m,
 #include "registry.def"
 #undef TB_SGEMM_TILE
-#undef TB_SGEMM_WARP_SPECIALISED
 };
 #define TILES (sizeof tiles / sizeof tiles[0])
 
