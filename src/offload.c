@@ -124,9 +124,9 @@ static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan
     tb_fallback_gemm(call);
     return;
   }
-  int64_t blocks = tb_pipeline_blocks(call, plan);
+  int64_t blocks = tb_layout_blocks(call, plan);
   for (int64_t number = done->block; number < blocks; number++) {
-    struct tb_block block = tb_pipeline_block(call, plan, number);
+    struct tb_block block = tb_layout_block(call, plan, number);
     if (number > done->block) memset(done->committed_columns, 0, sizeof done->committed_columns);
     finish_block(call, plan, block, done->committed_columns);
   }
