@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_driver.h"
+#include "first_gpu.h"
 #include "rng.h"
 #include "sgemm_args.h"
 
@@ -27,20 +27,10 @@ extern const unsigned char tb_sgemm_fatbin[];
 
 static CUfunction gather;
 
-#define OK(call) assert_int_equal(call, CUDA_SUCCESS)
-
 static int open_device(void **state) {
   (void)state;
-  CUcontext context;
-  CUmodule module;
-  CUdevice device;
-  assert_true(tb_cuda_load());
-  OK(tb_cuda.cuInit(0));
-  OK(tb_cuda.cuDeviceGet(&device, 0));
-  OK(tb_cuda.cuDevicePrimaryCtxRetain(&context, device));
-  OK(tb_cuda.cuCtxPushCurrent(context));
-  OK(tb_cuda.cuModuleLoadData(&module, tb_sgemm_fatbin));
-  OK(tb_cuda.cuModuleGetFunction(&gather, module, "tb_sgemm_gather"));
+  tst_gpu_open();
+  gather = tst_gpu_kernel(tb_sgemm_fatbin, "tb_sgemm_gather");
   return 0;
 }
 

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "contract_order.h"
+#include "first_gpu.h"
 #include "rng.h"
 #include "thin.h"
 
@@ -30,21 +31,12 @@ extern const unsigned char tb_sgemm_fatbin[];
 static struct tb_thin thin;
 static CUfunction gather;
 
-#define OK(call) assert_int_equal(call, CUDA_SUCCESS)
-
 static int open_device(void **state) {
   (void)state;
-  static CUcontext context;
-  static CUmodule module, sgemm_module;
-  CUdevice device;
-  assert_true(tb_cuda_load());
-  OK(tb_cuda.cuInit(0));
-  OK(tb_cuda.cuDeviceGet(&device, 0));
-  OK(tb_cuda.cuDevicePrimaryCtxRetain(&context, device));
-  OK(tb_cuda.cuCtxPushCurrent(context));
+  static CUmodule module;
+  CUdevice device = tst_gpu_open();
   OK(tb_thin_load(&thin, device, &module));
-  OK(tb_cuda.cuModuleLoadData(&sgemm_module, tb_sgemm_fatbin));
-  OK(tb_cuda.cuModuleGetFunction(&gather, sgemm_module, "tb_sgemm_gather"));
+  gather = tst_gpu_kernel(tb_sgemm_fatbin, "tb_sgemm_gather");
   return 0;
 }
 
