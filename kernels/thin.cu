@@ -23,7 +23,7 @@
  * row's piece; no warp waits for another within a round.
  *
  * Rows beyond the last read the last row again, and their sums are not stored. Along k nothing that does not exist is
- * read or multiplied: a chain is as long as k has it, for even a zero could change it (-0 + 0 is 0).
+ * read or multiplied: in the place of X's words there is whatever stood there before, and 0 * Inf is no zero.
  */
 #include "thin_parts.cuh"
 

@@ -131,7 +131,7 @@ __device__ __forceinline__ void add_group(const tb_thin_args &args, int64_t k, i
     d[k / TB_SGEMM_GROUP_K * args.d_group] = group;
     return;
   }
-  const float sum = k > 0 ? *total + group : args.first ? group : *d + group;
+  const float sum = (k > 0 ? *total : args.first ? 0.0f : *d) + group; /* a zero sum is 0, never -0 */
   *total = sum;
   if (k + TB_SGEMM_GROUP_K >= k_end) *d = args.last ? args.alpha * sum : sum;
 }

@@ -5,8 +5,8 @@
  * at once, with whole and cut groups; few elements and more than a grid has threads; vectors and single words; D new
  * and continued, with and without alpha. Words of D that are not the product's keep their bits.
  *
- * Seen to fail when: chunks' sums are added to D's one by one; the first sum is added to a zero; alpha multiplies bare
- * sums; a row is stepped over; a unit that is missing is added.
+ * Seen to fail when: chunks' sums are added to D's one by one; the first sum is added to no zero; alpha multiplies
+ * bare sums; a row is stepped over; a unit that is missing is added.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,11 +50,11 @@ enum { GROUP_K = 512 };
 /* The contract's order, element by element. d has what stood there before. */
 static float expected_element(const struct problem *p, const float *partials, int64_t element, float d) {
   const int64_t elements = p->m * p->n, group_units = GROUP_K / p->unit_k;
-  float sum = d;
+  float sum = p->first ? 0 : d;
   for (int64_t first = 0; first < p->units; first += group_units) {
     float group = partials[first * elements + element];
     for (int64_t u = first + 1; u < first + group_units && u < p->units; u++) group += partials[u * elements + element];
-    sum = first == 0 && p->first ? group : sum + group;
+    sum += group;
   }
   return p->last ? alpha * sum : sum;
 }

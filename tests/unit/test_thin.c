@@ -6,8 +6,8 @@
  * where it must not be read, is NaN; padding of D must keep its bits.
  *
  * Seen to fail when: a split's first group continues from D; rows beyond the last are stored; a stage is read before
- * its copies were waited for, or before the other lanes' have landed; chunks are added in another order; a chain goes
- * on with zeros beyond the last k; alpha multiplies bare sums; the fold does not wait for the block.
+ * its copies were waited for, or before the other lanes' have landed; chunks are added in another order; the first
+ * group's sum is added to no zero; alpha multiplies bare sums; the fold does not wait for the block.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,6 +101,12 @@ static void make_operands(struct operands *x, const struct problem *p, uint64_t 
   upload(&x->b);
 }
 
+static void destroy_operands(struct operands *x) {
+  destroy(&x->a);
+  destroy(&x->b);
+  destroy(&x->d);
+}
+
 /* The product's terms from `from` on, `part.k` of them. */
 static void launch(const struct operands *x, const struct problem *part, int64_t from, bool last, float alpha,
                    const struct tb_thin_limits *limits, bool may_split) {
@@ -162,6 +168,15 @@ static void check(const struct operands *x, const struct problem *p, const float
 }
 
 /* By several plans: this GPU's, a small one's, one with so many SMs that blocks are small and k is split. */
+static void check_plans(const struct operands *x, const struct problem *p, const float *expected, float alpha) {
+  const struct tb_thin_limits small = {2, 65536, 65536}, many = {4096, 232448, 233472};
+  check(x, p, expected, alpha, p->k, &thin.limits, false);
+  check(x, p, expected, alpha, p->k, &small, true);
+  check(x, p, expected, alpha, p->k, &many, true);
+  if (p->k > TB_SGEMM_GROUP_K) check(x, p, expected, alpha, TB_SGEMM_GROUP_K, &small, false);
+  if (p->k > 2 * TB_SGEMM_GROUP_K) check(x, p, expected, alpha, 2 * TB_SGEMM_GROUP_K, &many, true);
+}
+
 static void check_problem(const struct problem *p, uint64_t seed) {
   const float alpha = -1.7f;
   uint64_t rng = seed;
@@ -184,16 +199,9 @@ static void check_problem(const struct problem *p, uint64_t seed) {
                                        .first = true,
                                        .last = true};
   tst_contract_product(&product, expected + x.d.skip);
-  const struct tb_thin_limits small = {2, 65536, 65536}, many = {4096, 232448, 233472};
-  check(&x, p, expected, alpha, p->k, &thin.limits, false);
-  check(&x, p, expected, alpha, p->k, &small, true);
-  check(&x, p, expected, alpha, p->k, &many, true);
-  if (p->k > TB_SGEMM_GROUP_K) check(&x, p, expected, alpha, TB_SGEMM_GROUP_K, &small, false);
-  if (p->k > 2 * TB_SGEMM_GROUP_K) check(&x, p, expected, alpha, 2 * TB_SGEMM_GROUP_K, &many, true);
+  check_plans(&x, p, expected, alpha);
   free(expected);
-  destroy(&x.a);
-  destroy(&x.b);
-  destroy(&x.d);
+  destroy_operands(&x);
 }
 
 /* ---- tests ---- */
@@ -230,8 +238,7 @@ static void many_blocks_and_rounds(void **state) {
   }
 }
 
-/* Sums far apart in size, so that any other order gives other bits; and a chain that ends in -0, which another zero
- * would turn into 0. */
+/* Sums far apart in size, so that any other order gives other bits. */
 static void order_shows(void **state) {
   (void)state;
   struct problem p = {.m = 8, .n = 1, .k = 1 << 11, .aligned = true};
@@ -250,21 +257,40 @@ static void order_shows(void **state) {
     assert_memory_not_equal(&sum, &expected[i], sizeof sum);
   }
   check(&x, &p, expected, 1, p.k, &thin.limits, false);
-  destroy(&x.a);
-  destroy(&x.b);
-  destroy(&x.d);
+  destroy_operands(&x);
+}
 
-  p.k = 1;
-  make_operands(&x, &p, &rng);
-  for (int64_t i = 0; i < p.m; i++) x.a.host[i] = 0x1p-100f;
-  x.b.host[0] = -0x1p-100f; /* the product underflows to -0 */
-  upload(&x.a);
-  upload(&x.b);
-  for (int i = 0; i < 8; i++) expected[i] = -0.0f;
-  check(&x, &p, expected, 1, p.k, &thin.limits, false);
-  destroy(&x.a);
-  destroy(&x.b);
-  destroy(&x.d);
+static void set_all(struct matrix *x, float value) {
+  for (int64_t i = 0; i < x->lines; i++)
+    for (int64_t j = 0; j < x->length; j++) x->host[x->skip + i * x->ld + j] = value;
+}
+
+/* Every product underflows to -0, and so does every chain, unless a zero that is no product is added to it. The groups'
+ * sums are added to 0, and the sum is 0. */
+static void a_zero_is_positive(void **state) {
+  (void)state;
+  static const int64_t depths[] = {1, 16, 127, 1040};
+  uint64_t rng = 1;
+  for (int d = 0; d < 4; d++)
+    for (int variant = 0; variant < 16; variant++) {
+      const bool few_rows = variant & 4;
+      struct problem p = {.ta = variant & 1, .tb = variant & 2, .aligned = variant & 8, .k = depths[d]};
+      p.m = few_rows ? 3 : 20, p.n = few_rows ? 20 : 3;
+      struct operands x;
+      make_operands(&x, &p, &rng);
+      set_all(&x.a, 0x1p-100f), set_all(&x.b, -0x1p-100f);
+      upload(&x.a), upload(&x.b);
+      struct matrix expected = x.d;
+      expected.host = malloc(bytes_of(&x.d));
+      assert_non_null(expected.host);
+      memcpy(expected.host, x.d.host, bytes_of(&x.d));
+      set_all(&expected, 0);
+      check_plans(&x, &p, expected.host, 1);
+      set_all(&expected, -0.0f);
+      check_plans(&x, &p, expected.host, -1);
+      free(expected.host);
+      destroy_operands(&x);
+    }
 }
 
 static const struct tb_thin_limits h200 = {132, 232448, 233472};
@@ -336,6 +362,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(plans_are_sound),      cmocka_unit_test(plans_fill_the_gpu),     cmocka_unit_test(plans_refused),
       cmocka_unit_test(bits_of_the_contract), cmocka_unit_test(many_blocks_and_rounds), cmocka_unit_test(order_shows),
+      cmocka_unit_test(a_zero_is_positive),
   };
   return cmocka_run_group_tests(tests, open_device, NULL);
 }
