@@ -58,7 +58,7 @@ typedef struct tileblas_stats {
                          set */
 } tileblas_stats;
 
-/* Copies the sums into *stats. Sums of calls under way in other threads are not in it yet. */
+/* Copies the sums into *stats. A call that is under way in another thread is in it or not. */
 TILEBLAS_API void tileblas_stats_get(tileblas_stats *stats);
 
 /* Sets every sum to zero. */

@@ -33,7 +33,8 @@ struct tb_decision {
 };
 
 /* Products with fewer operations than this stay on the CPU without further thought: a link round trip costs as much. */
-#define TB_SMALL_FLOPS (2.0 * 320 * 320 * 320)
+#define TB_SMALL_TERMS (320LL * 320 * 320)
+#define TB_SMALL_FLOPS (2.0 * TB_SMALL_TERMS)
 
 /* What is assumed of a machine before anything is known about it; `cores` is how many the process may use. */
 struct tb_machine tb_machine_assumed(int cores);

@@ -13,6 +13,7 @@
 #include "log.h"
 #include "offload.h"
 #include "options.h"
+#include "small.h"
 #include "stats.h"
 
 /* ---- once a process ---- */
@@ -37,12 +38,15 @@ static void after_fork(void) {
   tb_fallback_after_fork();
   tb_options_after_fork();
   tb_offload_after_fork();
+  tb_small_after_fork();
   tb_stats_reset(); /* the parent reports its own calls */
 }
 
 static void initialise(void) {
   pthread_atfork(NULL, NULL, after_fork); /* first: a fork from here on finds every lock mended */
   tb_options_load();
+  tb_small_options_changed();
+  tb_places_initialise();
   atomic_store(&cores, usable_cores());
   struct tb_machine assumed = tb_machine_assumed(atomic_load(&cores));
   atomic_store(&cpu_flops_per_us, (long long)(assumed.cpu_flops_per_s * 1e-6));
