@@ -8,9 +8,6 @@
 #include "clock.h"
 #include "fallback.h"
 
-/* The share of the time in which operands are made and the GPU is measured; the rest is the CPU's. */
-#define GPU_SHARE 0.5
-
 /* A call of at most so many seconds is made three times, and the second shortest counts: the first one loads kernels,
  * wakes threads or lets device memory grow. A longer one is made twice, and one that is longer still once. */
 #define THRICE_SECONDS 0.002
@@ -47,11 +44,12 @@ static double expected_seconds(const double seconds[TB_NODES], int node) {
   return TB_GRID_STEP * most;
 }
 
-bool tb_calibrate_side(double seconds[TB_NODES], enum tb_where where, double (*clock)(void *context), double deadline,
-                       tb_time_call *time_call, void *context) {
+bool tb_calibrate_side(double seconds[TB_NODES], enum tb_where where, double (*clock)(void *context),
+                       double budget_seconds, tb_time_call *time_call, void *context) {
   memset(seconds, 0, TB_NODES * sizeof *seconds);
   const struct tb_node_sizes least = tb_node_sizes(0);
   if (time_call(context, where, &least) < 0) return false; /* the very first one is like no other */
+  const double deadline = clock(context) + budget_seconds;
   for (int sum = 0; sum <= 3 * (TB_GRID_SIZES - 1); sum++) /* of a node's indices: by operations */
     for (int i = 0; i < TB_GRID_SIZES; i++)
       for (int j = 0; j < TB_GRID_SIZES; j++) {
@@ -103,7 +101,6 @@ static void fill(float *x, size_t count) {
 }
 
 bool tb_calibrate(struct tb_calibration *calibration, const struct tb_gpu_identity *gpu, enum tb_symbol symbol) {
-  const double begun = tb_clock_seconds();
   const size_t count = (size_t)TB_GRID_MOST * TB_GRID_MOST;
   *calibration =
       (struct tb_calibration){.open_seconds = gpu->open_seconds, .gpu_peak_flops_per_s = gpu->peak_flops_per_s};
@@ -112,11 +109,11 @@ bool tb_calibrate(struct tb_calibration *calibration, const struct tb_gpu_identi
   if (done) {
     fill(x.in, count);
     memset(x.out, 0, count * sizeof(float));
-    done = tb_offload_measure_link(&calibration->link_up_bytes_per_s, &calibration->link_down_bytes_per_s) &&
-           tb_calibrate_side(calibration->seconds[TB_GPU], TB_GPU, clock_now,
-                             begun + GPU_SHARE * TB_CALIBRATION_SECONDS, time_call, &x) &&
-           tb_calibrate_side(calibration->seconds[TB_CPU], TB_CPU, clock_now, begun + TB_CALIBRATION_SECONDS, time_call,
-                             &x);
+    done =
+        tb_offload_measure_link(&calibration->link_up_bytes_per_s, &calibration->link_down_bytes_per_s) &&
+        tb_calibrate_side(calibration->seconds[TB_GPU], TB_GPU, clock_now, TB_CALIBRATION_SIDE_SECONDS, time_call,
+                          &x) &&
+        tb_calibrate_side(calibration->seconds[TB_CPU], TB_CPU, clock_now, TB_CALIBRATION_SIDE_SECONDS, time_call, &x);
   }
   free(x.in);
   free(x.out);

@@ -10,8 +10,10 @@
 #include "model.h"
 #include "offload.h"
 
-/* In all; a call is begun only if it should end in time, judged by the smaller ones before it. */
+/* In all, of which each side has its part; a call is begun only if it should end in time, judged by the smaller ones
+ * before it. What exceeds it is the first call of a side, of which nothing is known. */
 #define TB_CALIBRATION_SECONDS 0.25
+#define TB_CALIBRATION_SIDE_SECONDS 0.11
 
 /* A GPU must be open. `symbol` names the CPU BLAS to be measured. False: the GPU failed, or there is no memory for the
  * operands (32 MiB). */
@@ -22,8 +24,9 @@ bool tb_calibrate(struct tb_calibration *calibration, const struct tb_gpu_identi
 /* Seconds of one call of a node's sizes on one side; negative: it failed. */
 typedef double tb_time_call(void *context, enum tb_where where, const struct tb_node_sizes *sizes);
 
-/* Measures one side until `deadline` on the clock. False: a call failed. */
-bool tb_calibrate_side(double seconds[TB_NODES], enum tb_where where, double (*clock)(void *context), double deadline,
-                       tb_time_call *time_call, void *context);
+/* Measures one side for so many seconds on the clock, the first call not counted. The smallest node is always measured.
+ * False: a call failed. */
+bool tb_calibrate_side(double seconds[TB_NODES], enum tb_where where, double (*clock)(void *context),
+                       double budget_seconds, tb_time_call *time_call, void *context);
 
 #endif

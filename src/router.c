@@ -44,10 +44,12 @@ static void publish_small(void) {
   atomic_store_explicit(&tb_route_small_terms, (long long)(tb_model_small_flops(&model) / 2), memory_order_relaxed);
 }
 
-static void assume(int cores) {
+/* Opening a GPU will then have a price on top. */
+static void assume(int cores, bool measuring) {
   pthread_mutex_lock(&lock);
   if (!have_model) tb_model_assume(&model, cores);
   have_model = true;
+  if (measuring) model.rates.open_seconds += TB_CALIBRATION_SECONDS;
   publish_small();
   pthread_mutex_unlock(&lock);
 }
@@ -80,7 +82,7 @@ static void look_for_kept(enum tb_symbol symbol) {
   if (read_kept(NULL, &calibration))
     fit(&calibration);
   else
-    assume(cpu_side.cores);
+    assume(cpu_side.cores, tb_option_number(TB_OPTION_calibration) != TB_CALIBRATION_OFF);
   errno = saved_errno;
   atomic_store(&stage, NOT_MEASURED);
 }
