@@ -119,7 +119,7 @@ static bool offload(const struct tb_gemm *call, const struct tb_places *places, 
   if (outcome.failed)
     tb_stats_add_failure();
   else
-    tb_router_learn(call, places, decision, TB_GPU, outcome.seconds);
+    tb_router_learn(call, places, decision, TB_GPU, seconds); /* with the wait for other threads' calls */
   if (tb_option_number(TB_OPTION_verbose)) {
     if (outcome.committed)
       say_gpu(call, places, decision, &outcome, seconds);
