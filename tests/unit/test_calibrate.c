@@ -64,20 +64,21 @@ static void machine_of_today(void **state) {
   }
 }
 
-/* Slower machines by powers of ten, down to an emulated GPU: fewer nodes, and never much more time. */
+/* Slower machines by powers of two, down to an emulated GPU: fewer nodes, and never much more time. */
 static void slow_machines(void **state) {
   (void)state;
   double seconds[TB_NODES];
   int before = TB_NODES + 1;
-  for (double slower = 1; slower < 1e8; slower *= 10) {
+  for (double slower = 1; slower < 1e8; slower *= 2) {
     struct rig rig = {.machine = tst_synthetic};
     rig.machine.gpu_flops_per_s /= slower;
     rig.machine.gpu_latency_seconds *= sqrt(slower);
     assert_true(tb_calibrate_side(seconds, TB_GPU, rig_clock, 0.12, rig_call, &rig));
     const double first = true_seconds(&rig, TB_GPU, 0); /* nobody knows beforehand how long this one takes */
-    assert_true(rig.now < 0.12 + 0.06 + 3 * first);
+    const double again = 0.02;                          /* a call that was quicker than this is made once more */
+    if (!(rig.now < 0.12 + 3 * first + again)) fail_msg("%g times slower: it took %g s", slower, rig.now);
     assert_true(measured(seconds) > 0);
-    assert_true(measured(seconds) <= before);
+    assert_true(measured(seconds) <= before + 1);
     before = measured(seconds);
   }
   assert_true(before < 20);
