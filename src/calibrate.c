@@ -13,6 +13,9 @@
 #define THRICE_SECONDS 0.002
 #define TWICE_SECONDS 0.02
 
+/* That a node has than its neighbour with one size less, at most. */
+#define MORE_OPERATIONS 4
+
 /* ---- one side ---- */
 
 static double smaller(double a, double b) { return a < b ? a : b; }
@@ -30,7 +33,7 @@ static double time_node(enum tb_where where, int node, tb_time_call *time_call, 
   return least == first ? smaller(second, third) : smaller(first, least == second ? third : second);
 }
 
-/* What a node may take, from its neighbours with one size less: operations grow by a grid's step. Negative: one of them
+/* What a node may take, from its neighbours with one size less. Negative: one of them
  * was not measured. */
 static double expected_seconds(const double seconds[TB_NODES], int node) {
   const int steps[3] = {TB_GRID_SIZES * TB_GRID_SIZES, TB_GRID_SIZES, 1};
@@ -41,7 +44,7 @@ static double expected_seconds(const double seconds[TB_NODES], int node) {
     if (!(neighbour > 0)) return -1;
     if (neighbour > most) most = neighbour;
   }
-  return TB_GRID_STEP * most;
+  return MORE_OPERATIONS * most;
 }
 
 bool tb_calibrate_side(double seconds[TB_NODES], enum tb_where where, double (*clock)(void *context),

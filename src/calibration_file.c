@@ -28,7 +28,7 @@ static uint64_t fnv1a(const char *text, size_t length) {
   return hash;
 }
 
-/* "cpu 8 8 8" */
+/* "cpu 9 9 9" */
 #define NODE_NAME_MAX 64
 static void node_name(char name[NODE_NAME_MAX], int where, int node) {
   const struct tb_node_sizes s = tb_node_sizes(node);

@@ -6,7 +6,7 @@
  *   tileblas calibration 1                  the format; another number is another format
  *   cpu ...    blas ...    gpu ...          what the measurements hold for, in words
  *   open_ns 231200000                       and so on for the single figures, all of them whole numbers
- *   cpu 8 8 8 314                           side, m, n, k, nanoseconds
+ *   cpu 9 9 9 314                           side, m, n, k, nanoseconds
  *   checksum 0123456789abcdef               FNV-1a of every byte above
  *
  * A file that is not exactly like this, whoever wrote it, counts as none; so does one of another machine. Writing

@@ -31,26 +31,32 @@
 
 /* The grid over which tb_model_small_flops looks has steps of 2 along each side, so that what lies between two of its
  * products may have half the operations of the larger. */
+#define SMALL_GRID_LEAST 8
 #define SMALL_GRID_SHARE 0.5
 
 /* ---- the grid ---- */
 
-static int64_t grid_size(int index) { return (int64_t)TB_GRID_LEAST << 2 * index; }
-_Static_assert(TB_GRID_STEP == 1 << 2 && TB_GRID_LEAST << 2 * (TB_GRID_SIZES - 1) == TB_GRID_MOST,
-               "as grid_size has it");
+static const int64_t grid_sizes[TB_GRID_SIZES] = {TB_GRID_LEAST, 35, 137, 541, TB_GRID_MOST};
 
 struct tb_node_sizes tb_node_sizes(int node) {
-  return (struct tb_node_sizes){grid_size(node / (TB_GRID_SIZES * TB_GRID_SIZES)),
-                                grid_size(node / TB_GRID_SIZES % TB_GRID_SIZES), grid_size(node % TB_GRID_SIZES)};
+  return (struct tb_node_sizes){grid_sizes[node / (TB_GRID_SIZES * TB_GRID_SIZES)],
+                                grid_sizes[node / TB_GRID_SIZES % TB_GRID_SIZES], grid_sizes[node % TB_GRID_SIZES]};
 }
 
-/* Where a size lies between the grid's, 0 to TB_GRID_SIZES - 1: the logarithm, linear between powers of two. */
+/* The binary logarithm, linear between powers of two. */
+static double roughly_log2(int64_t size) {
+  const int octave = 63 - __builtin_clzll((unsigned long long)size);
+  return octave + (double)size / (double)((int64_t)1 << octave) - 1;
+}
+
+/* Where a size lies between the grid's, 0 to TB_GRID_SIZES - 1. */
 static double grid_position(int64_t size) {
   if (size <= TB_GRID_LEAST) return 0;
-  if (size >= TB_GRID_MOST) return TB_GRID_SIZES - 1;
-  int octave = 63 - __builtin_clzll((unsigned long long)size);
-  double within = (double)size / (double)((int64_t)1 << octave) - 1;
-  return (octave - 3 + within) / 2; /* TB_GRID_LEAST is 2^3, and a step is two octaves */
+  int i = 0;
+  while (i < TB_GRID_SIZES - 1 && size >= grid_sizes[i + 1]) i++;
+  if (i == TB_GRID_SIZES - 1) return i;
+  const double below = roughly_log2(grid_sizes[i]), above = roughly_log2(grid_sizes[i + 1]);
+  return i + (roughly_log2(size) - below) / (above - below);
 }
 
 struct tb_cell tb_model_cell(const struct tb_gemm *call) {
@@ -270,9 +276,9 @@ void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, 
 
 double tb_model_small_flops(const struct tb_model *model) {
   double least = TB_SMALL_FLOPS_MOST / SMALL_GRID_SHARE;
-  for (int64_t m = TB_GRID_LEAST; m <= TB_GRID_MOST; m *= 2)
-    for (int64_t n = TB_GRID_LEAST; n <= TB_GRID_MOST; n *= 2)
-      for (int64_t k = TB_GRID_LEAST; k <= TB_GRID_MOST; k *= 2) {
+  for (int64_t m = SMALL_GRID_LEAST; m <= TB_GRID_MOST; m *= 2)
+    for (int64_t n = SMALL_GRID_LEAST; n <= TB_GRID_MOST; n *= 2)
+      for (int64_t k = SMALL_GRID_LEAST; k <= TB_GRID_MOST; k *= 2) {
         const struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1};
         if (!(tb_gemm_flops(&call) < least)) break;
         const double cpu_seconds = class_seconds(model, TB_CPU, &call, 1, 0);
