@@ -99,6 +99,7 @@ static void measure_or_read(enum tb_symbol symbol) {
   struct tb_gpu_identity gpu;
   struct tb_calibration calibration;
   if (!tb_offload_open(&gpu)) return;
+  tb_cpu_side_look(&cpu_side, symbol); /* the BLAS may have other threads by now */
   if (read_kept(gpu.text, &calibration)) {
     fit(&calibration);
     return;
