@@ -139,8 +139,8 @@ void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const 
   }
 }
 
-void tb_model_set_threads(struct tb_model *model, int threads) {
-  if (threads == model->threads) return;
+bool tb_model_set_threads(struct tb_model *model, int threads) {
+  if (threads == model->threads) return false;
   model->threads = threads;
   for (int node = 0; node < TB_NODES; node++) model->learned[TB_CPU][node] = (struct tb_follower){.value = 1};
   for (int s = 0; s < TB_SHAPES_REMEMBERED; s++) {
@@ -148,4 +148,5 @@ void tb_model_set_threads(struct tb_model *model, int threads) {
     model->shape[s].seen[TB_CPU] = 0;
     model->shape[s].decided = false;
   }
+  return true;
 }

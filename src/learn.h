@@ -48,7 +48,8 @@ struct tb_observation {
 void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
                       const struct tb_observation *observation, double now);
 
-/* The CPU BLAS has other threads now (0: unknown): what was learned of it holds no longer. */
-void tb_model_set_threads(struct tb_model *model, int threads);
+/* The CPU BLAS has other threads now (0: unknown): what was learned of it holds no longer, nor does
+ * tb_model_small_flops. False: they are what they were. */
+bool tb_model_set_threads(struct tb_model *model, int threads);
 
 #endif

@@ -232,20 +232,18 @@ static double faded_factor(const struct tb_follower *f, double now) {
 }
 
 /* A CPU BLAS with other threads than it was measured with: large products take as much longer or shorter. */
-static double thread_factor(const struct tb_model *model, const struct tb_gemm *call, int threads) {
-  if (model->measured_threads <= 0 || threads <= 0 || tb_gemm_flops(call) < ONE_THREAD_FLOPS) return 1;
-  return (double)model->measured_threads / threads;
+static double thread_factor(const struct tb_model *model, const struct tb_gemm *call) {
+  if (model->measured_threads <= 0 || model->threads <= 0 || tb_gemm_flops(call) < ONE_THREAD_FLOPS) return 1;
+  return (double)model->measured_threads / model->threads;
 }
 
-/* For that many threads of the CPU BLAS. */
-static double class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_gemm *call, int threads,
-                            double now) {
+static double class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_gemm *call, double now) {
   const struct tb_cell cell = tb_model_cell(call);
   double factor = 0;
   for (int i = 0; i < 8; i++)
     factor +=
         cell.weight[i] * model->base[where][cell.node[i]] * faded_factor(&model->learned[where][cell.node[i]], now);
-  if (where == TB_CPU) factor *= thread_factor(model, call, threads);
+  if (where == TB_CPU) factor *= thread_factor(model, call);
   return factor * tb_model_formula(&model->rates, where, call, NULL);
 }
 
@@ -253,7 +251,7 @@ double tb_model_class_seconds(const struct tb_model *model, enum tb_where where,
                               const struct tb_places *places, double now) {
   if (where == TB_GPU && places != NULL)
     return faded_factor(&model->placed, now) * tb_model_formula(&model->rates, where, call, places);
-  return class_seconds(model, where, call, model->threads, now);
+  return class_seconds(model, where, call, now);
 }
 
 void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
@@ -281,8 +279,8 @@ double tb_model_small_flops(const struct tb_model *model) {
       for (int64_t k = SMALL_GRID_LEAST; k <= TB_GRID_MOST; k *= 2) {
         const struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1};
         if (!(tb_gemm_flops(&call) < least)) break;
-        const double cpu_seconds = class_seconds(model, TB_CPU, &call, 1, 0);
-        if (class_seconds(model, TB_GPU, &call, 0, 0) < cpu_seconds) least = tb_gemm_flops(&call);
+        const double cpu_seconds = class_seconds(model, TB_CPU, &call, 0);
+        if (class_seconds(model, TB_GPU, &call, 0) < cpu_seconds) least = tb_gemm_flops(&call);
       }
   least *= SMALL_GRID_SHARE;
   return least > TB_SMALL_FLOPS_LEAST ? least : TB_SMALL_FLOPS_LEAST;

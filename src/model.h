@@ -105,7 +105,7 @@ void tb_model_fit(struct tb_model *model, const struct tb_calibration *measured,
 void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
                       double now, struct tb_prediction *prediction);
 
-/* Products with fewer operations than this the CPU finishes sooner whatever their shape, even with a single thread. */
+/* Products with fewer operations than this the CPU finishes sooner whatever their shape, with the threads it has. */
 double tb_model_small_flops(const struct tb_model *model);
 
 /* The least and the most that tb_model_small_flops says. */

@@ -138,7 +138,7 @@ static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_plac
   pthread_mutex_lock(&lock);
   if (!have_model) tb_model_assume(&model, tb_cpu_side_cores());
   have_model = true;
-  if (threads > 0) tb_model_set_threads(&model, threads);
+  if (threads > 0 && tb_model_set_threads(&model, threads)) publish_small();
   machine.saved_seconds = saved_seconds;
   struct tb_decision decision = tb_route(call, places, &machine);
   pthread_mutex_unlock(&lock);

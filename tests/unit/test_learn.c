@@ -141,9 +141,9 @@ static void threads_change(void **state) {
   const struct tb_gemm call = product(500, 500, 500);
   const double cpu = predicted(TB_CPU, &call), gpu = predicted(TB_GPU, &call);
   for (int i = 0; i < 20; i++) observe(TB_CPU, &call, 2 * cpu), observe(TB_GPU, &call, 2 * gpu);
-  tb_model_set_threads(&model, 16);
+  assert_false(tb_model_set_threads(&model, 16));
   assert_float_equal(predicted(TB_CPU, &call) / cpu, 2, 0.1);
-  tb_model_set_threads(&model, 1);
+  assert_true(tb_model_set_threads(&model, 1));
   assert_float_equal(predicted(TB_CPU, &call) / cpu, 16, 0.01);
   assert_float_equal(predicted(TB_GPU, &call) / gpu, 2, 0.1);
   for (int i = 0; i < 15; i++) observe(TB_CPU, &call, 10 * cpu); /* one thread is better than a sixteenth */
