@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a process comes to know of its machine, from nothing to measurements kept for the next one, on the fake driver,
- * whose GPU is an emulation and thus slow: measuring must find that out, in its time, whatever else goes wrong. Only
- * decisions are asked for; no operand is ever touched. Each case is a process of its own.
+ * whose GPU is an emulation and thus slow: measuring must find that out, in its time, whatever else goes wrong. On a
+ * real GPU: that it is measured once, and quickly. Only decisions are asked for; no operand is ever touched. Each case
+ * is a process of its own.
  *
  * Seen to fail when: a broken file is believed or left; a process without a home prints or stops; two threads measure;
  * a failing GPU is measured on.
@@ -276,6 +277,34 @@ static void failing_driver(void **state) {
   }
 }
 
+/* ---- a real GPU ---- */
+
+static int decides_for_the_gpu(void *unused) {
+  (void)unused;
+  alarm(60);
+  setenv("TILEBLAS_VERBOSE", "1", 1);
+  tb_run_initialise();
+  const struct tb_decision d = decide_large();
+  printf("cpu %g s, gpu %g s: %s\n", d.cpu_seconds, d.gpu_seconds, tb_status_text(d.why));
+  return d.gpu_seconds > 0 && d.gpu_seconds < d.cpu_seconds ? 0 : 1;
+}
+
+/* Both sides are measured in well under a second, once, and a huge product is for the GPU. */
+static void real_machine(void **state) {
+  (void)state;
+  for (int process = 0; process < 2; process++) {
+    struct tst_output o;
+    tst_fork(&o, decides_for_the_gpu, NULL);
+    const char *measured = strstr(o.err, "both sides measured in ");
+    if (o.status != 0 || (measured != NULL) != (process == 0))
+      fail_msg("process %d: status %d\n%s%s", process, o.status, o.out, o.err);
+    if (measured != NULL) print_message("%s", o.err);
+    assert_true(measured == NULL || atof(measured + strlen("both sides measured in ")) < 1000);
+    tst_output_destroy(&o);
+    assert_non_null(kept_file());
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(measured_once, new_cache, remove_cache),
@@ -287,6 +316,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),
   };
   if (strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") != 0) tst_skip("there is no GPU to measure in this build");
-  if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') tst_skip("only the fake driver is known to be slow");
+  const struct CMUnitTest real[] = {cmocka_unit_test_setup_teardown(real_machine, new_cache, remove_cache)};
+  if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') return cmocka_run_group_tests(real, NULL, NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
