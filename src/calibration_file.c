@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HEAD "tileblas calibration 1\n"
@@ -19,6 +20,8 @@
 /* No product of the grid and no opening takes longer; a file that says so is wrong. */
 #define SECONDS_MOST 1e4
 #define FIGURE_MOST 1e18
+
+#define SECONDS_A_DAY 86400
 
 static const char *const side_names[TB_WHERE_COUNT] = {[TB_CPU] = "cpu", [TB_GPU] = "gpu"};
 
@@ -181,11 +184,13 @@ static bool read_file(const char *folder, const char *name, const struct tb_mach
   snprintf(path, sizeof path, "%s/%s", folder, name);
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe of that name would keep us waiting */
   if (fd < 0) return false;
+  struct stat s;
+  const bool old = fstat(fd, &s) != 0 || time(NULL) - s.st_mtim.tv_sec > TB_CALIBRATION_DAYS * SECONDS_A_DAY;
   size_t length = 0;
   ssize_t n;
   while ((n = read(fd, text + length, sizeof text - length)) > 0) length += (size_t)n;
   close(fd);
-  return n == 0 && tb_calibration_parse(text, length, key, calibration);
+  return n == 0 && !old && tb_calibration_parse(text, length, key, calibration);
 }
 
 /* The youngest file of this CPU side, whatever its GPU. */

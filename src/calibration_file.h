@@ -9,7 +9,9 @@
  *   cpu 9 9 9 314                           side, m, n, k, nanoseconds
  *   checksum 0123456789abcdef               FNV-1a of every byte above
  *
- * A file that is not exactly like this, whoever wrote it, counts as none; so does one of another machine. Writing
+ * A file that is not exactly like this, whoever wrote it, counts as none; so does one of another machine, and one that
+ * is older than TB_CALIBRATION_DAYS: the machine may have been busy when it was measured, and is another one since the
+ * last update. Writing
  * replaces the whole file at once, so a reader sees the old one or the new one. No failure is an error: without a file,
  * or a place for it, each process measures for itself. Thread-safe.
  */
@@ -26,6 +28,7 @@ struct tb_machine_key {
   const char *gpu; /* NULL, for reading alone: whichever was measured last */
 };
 
+#define TB_CALIBRATION_DAYS 14
 #define TB_CALIBRATION_TEXT_MAX 16384
 #define TB_CALIBRATION_PATH_MAX 1024
 

@@ -14,7 +14,8 @@
  * back to what was measured; and when a shape's other side has no recent time of its own, one call goes there as soon
  * as the loss that is predicted for it has been put by: TB_SHAPE_PROBE_SHARE of the time of this shape's calls, and
  * TB_PROBE_SHARE of the time of all. Trying costs no more than that, and TB_PROBE_MOST_SECONDS at once; a shape that is
- * called only once or twice pays nothing.
+ * called only once or twice pays nothing. Not tried is a side that is predicted to take more than TB_PROBE_MOST_TIMES
+ * the other's time: measurements that are wrong by so much are replaced with the file that holds them, when it is old.
  */
 #ifndef TB_LEARN_H
 #define TB_LEARN_H
@@ -36,6 +37,7 @@
 #define TB_PROBE_SHARE 0.01
 #define TB_SHAPE_PROBE_SHARE 0.05
 #define TB_PROBE_MOST_SECONDS 0.1
+#define TB_PROBE_MOST_TIMES 8.0
 
 /* A timed call of mode "auto", and why it was sent there. */
 struct tb_observation {

@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "learn.h"
+
 /* The side that was taken for a shape before is left when the other is sooner by this share: less is noise. */
 #define CLEARLY_SOONER 0.95
 
@@ -45,7 +47,8 @@ static bool gpu_is_sooner(const struct tb_prediction *p) {
  * predicted has been put by (learn.h). */
 static bool should_try_other(const struct tb_prediction *p, enum tb_where sooner) {
   const enum tb_where other = sooner == TB_GPU ? TB_CPU : TB_GPU;
-  return !p->known[other] && p->seconds[other] - p->seconds[sooner] < p->probe_seconds;
+  const double here = p->seconds[sooner], there = p->seconds[other];
+  return !p->known[other] && there - here < p->probe_seconds && there < TB_PROBE_MOST_TIMES * here;
 }
 
 static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_places *places,

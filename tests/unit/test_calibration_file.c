@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "calibration_file.h"
@@ -152,6 +153,22 @@ static void kept(void **state) {
   remove_files();
 }
 
+/* Nothing is believed for ever. */
+static void too_old(void **state) {
+  (void)state;
+  const struct tb_calibration c = sample();
+  struct tb_calibration back;
+  char path[TB_CALIBRATION_PATH_MAX];
+  assert_true(tb_calibration_write(folder, &key, &c, path));
+  const long day = 24 * 3600, ages[] = {0, TB_CALIBRATION_DAYS * day - 60, TB_CALIBRATION_DAYS * day + 60, -day};
+  for (int i = 0; i < 4; i++) {
+    const struct timespec then = {time(NULL) - ages[i], 0}, both[2] = {then, then};
+    assert_int_equal(utimensat(AT_FDCWD, path, both, 0), 0);
+    assert_int_equal(tb_calibration_read(folder, &key, &back), i != 2);
+  }
+  remove_files();
+}
+
 /* Without a GPU's name, the one that was measured last. */
 static void youngest(void **state) {
   (void)state;
@@ -269,6 +286,7 @@ int main(void) {
       cmocka_unit_test(nowhere),
       cmocka_unit_test(folders),
       cmocka_unit_test(at_the_same_time),
+      cmocka_unit_test(too_old),
   };
   return cmocka_run_group_tests(tests, make_folder, tidy);
 }

@@ -248,6 +248,10 @@ static void other_side_is_tried(void **state) {
   machine.now = 2 * TB_SHAPE_HALF_SECONDS; /* what is known grows old */
   shape->seconds[TB_GPU].at = machine.now;
   expect(&call, &machine, TB_CPU, TB_STATUS_tried);
+  shape->seconds[TB_GPU].value = shape->seconds[TB_CPU].value / (2 * TB_PROBE_MOST_TIMES); /* beyond doubt */
+  model.probe_seconds = 1;
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  shape->seconds[TB_GPU].value = 0.1;
   machine.gpu_open = false;
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
   struct tb_places pinned = {.a.place = TB_PINNED};
