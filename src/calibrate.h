@@ -16,7 +16,7 @@
 #define TB_CALIBRATION_SIDE_SECONDS 0.11
 
 /* A GPU must be open. `symbol` names the CPU BLAS to be measured. False: the GPU failed, or there is no memory for the
- * operands (32 MiB). */
+ * operands (37 MB). */
 bool tb_calibrate(struct tb_calibration *calibration, const struct tb_gpu_identity *gpu, enum tb_symbol symbol);
 
 /* ---- what it is made of, for tests ---- */
