@@ -34,8 +34,8 @@ TILEBLAS_API const char *tileblas_version(void);
 /*
  * Sets an option as the environment would: name is the variable's, for instance "TILEBLAS_ROUTE", value its text.
  * Returns 0, or -1 when there is no such option or the value is not one of it (then nothing changes and nothing is
- * printed). Note 1: TILEBLAS_FALLBACK, TILEBLAS_DEVICES take effect only before the library first looks for a CPU BLAS
- * or a GPU.
+ * printed). Note 1: TILEBLAS_FALLBACK, TILEBLAS_DEVICES and TILEBLAS_CALIBRATION take effect only before the library
+ * first looks for a CPU BLAS or a GPU.
  */
 TILEBLAS_API int tileblas_option_set(const char *name, const char *value);
 

@@ -11,7 +11,7 @@ const char *tileblas_version(void) { return TILEBLAS_VERSION; }
 int tileblas_option_set(const char *name, const char *value) {
   tb_run_initialise();
   int result = tb_option_set(name, value);
-  tb_small_options_changed();
+  tb_small_update();
   return result;
 }
 

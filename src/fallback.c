@@ -307,6 +307,8 @@ void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char tr
   }
 }
 
+void *tb_fallback_function(enum tb_symbol symbol) { return target_of(symbol)->function; }
+
 void tb_fallback_describe(char *text, size_t size) {
   pthread_mutex_lock(&lock);
   snprintf(text, size, "%s", description[0] ? description : "not needed so far");

@@ -52,6 +52,9 @@ void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char tr
 /* A valid column-major call, or a part of one, computed by the BLAS behind its symbol. */
 void tb_fallback_gemm(const struct tb_gemm *call);
 
+/* The function that answers a symbol, of whatever ABI, found now if it was not before; NULL: plain loops do. */
+void *tb_fallback_function(enum tb_symbol symbol);
+
 /* Names the CPU BLAS in use, for the report: "/usr/lib/.../libopenblas.so.0 (next definition)". */
 void tb_fallback_describe(char *text, size_t size);
 

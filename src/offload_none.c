@@ -9,6 +9,17 @@ enum tb_status tb_offload_status(void) { return TB_STATUS_no_kernels; }
 
 bool tb_offload_is_open(void) { return false; }
 
+bool tb_offload_open(struct tb_gpu_identity *identity) {
+  (void)identity;
+  return false;
+}
+
+bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
+  (void)up_bytes_per_s;
+  (void)down_bytes_per_s;
+  return false;
+}
+
 bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
   (void)call;

@@ -16,14 +16,14 @@
 #include "place.h"
 #include "stats.h"
 
-/* What it must know of the options. */
+/* What it must know of the options and of the model. */
 extern struct tb_small {
-  atomic_ullong terms; /* products of fewer terms m n k may go the short way: TB_SMALL_TERMS, or 1, which is none */
+  atomic_ullong terms; /* products of fewer terms m n k may go the short way: tb_route_small_terms, or 1 for none */
   atomic_ullong which; /* of the thread's sums counts them */
 } tb_small;
 
-/* After any change of an option. */
-void tb_small_options_changed(void);
+/* After any change of an option or of tb_route_small_terms. */
+void tb_small_update(void);
 
 /* The child of a fork starts with an unlocked lock. */
 void tb_small_after_fork(void);

@@ -8,8 +8,12 @@ cd "$TB_TEST_SOURCE/src"
 # The rooms in the order in which a call passes through them. A name without an ending stands for its .c and .h.
 rooms="
 export_cblas.c export_fortran.c
-api.c run small stats.c
+api.c run stats.c
+router
+small
 route
+calibrate calibration_file cpu_side
+learn model
 offload offload_none.c
 hosted
 fallback reference
@@ -22,8 +26,8 @@ select select.def
 place.c
 cuda_driver cuda_driver.def"
 # What every room may use, and which uses no room.
-shared="blas_call copy embed.h layout log options options.def place.h plan pool stats.h status status.def symbols symbols.def thin_plan
- thread"
+shared="blas_call clock.h copy embed.h layout log options options.def place.h plan pool stats.h status status.def symbols symbols.def
+ thin_plan thread"
 # The files that may know of CUDA.
 knowing="offload.c hosted.c pipeline staging device commit kernels thin place.c cuda_driver cuda_driver.def"
 

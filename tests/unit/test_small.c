@@ -136,7 +136,7 @@ static bool check_timed_call(const struct tst_symbol *symbol, const struct tst_p
 static void values_and_borders(void **state) {
   (void)state;
   static const float alphas[] = {1, NAN, INFINITY, 1e-45f, 0, -0.0f};
-  static const int64_t sides[] = {1, 2, 319, 320};
+  static const int64_t sides[] = {1, 2, 159, 160}; /* forced calls teach nothing: small ends where it does at first */
   const char *const names[] = {"cblas_sgemm", "sgemm_", "sgemm_64_"};
   set_option("TILEBLAS_ROUTE", "cpu"); /* so that no call is the GPU's */
   for (size_t s = 0; s < sizeof names / sizeof names[0]; s++) {
@@ -146,7 +146,7 @@ static void values_and_borders(void **state) {
       for (size_t side = 0; side < 4; side++) {
         const int64_t n = sides[side];
         const struct tst_problem p = {0, 'N', 'T', n, n, n, alphas[i], n, n, 0, n};
-        assert_int_equal(check_timed_call(symbol, &p), n == 320);
+        assert_int_equal(check_timed_call(symbol, &p), n == 160);
       }
     check_call(symbol, &(struct tst_problem){0, 'N', 'N', 1 << 20, 1, 1, 1, 1 << 20, 1, 0, 1 << 20});
     check_call(symbol, &(struct tst_problem){0, 'N', 'N', 1, 1 << 21, 1, 1, 1, 1, 0, 1});
