@@ -34,8 +34,8 @@ TILEBLAS_API const char *tileblas_version(void);
 /*
  * Sets an option as the environment would: name is the variable's, for instance "TILEBLAS_ROUTE", value its text.
  * Returns 0, or -1 when there is no such option or the value is not one of it (then nothing changes and nothing is
- * printed). Note 1: TILEBLAS_FALLBACK, TILEBLAS_DEVICES take effect only before the library first looks for a CPU BLAS
- * or a GPU.
+ * printed). Note 1: TILEBLAS_FALLBACK, TILEBLAS_DEVICES and TILEBLAS_CALIBRATION take effect only before the library
+ * first looks for a CPU BLAS or a GPU.
  */
 TILEBLAS_API int tileblas_option_set(const char *name, const char *value);
 
@@ -58,7 +58,7 @@ typedef struct tileblas_stats {
                          set */
 } tileblas_stats;
 
-/* Copies the sums into *stats. Sums of calls under way in other threads are not in it yet. */
+/* Copies the sums into *stats. A call that is under way in another thread is in it or not. */
 TILEBLAS_API void tileblas_stats_get(tileblas_stats *stats);
 
 /* Sets every sum to zero. */

@@ -45,8 +45,7 @@ template <int Width> __device__ __forceinline__ void add(Elements<Width> &sum, c
 
 /* The elements' sum continues with `units` units, the first of them at `unit`, `apart` words from one to the next. */
 template <bool ByChunk, int Width>
-__device__ __forceinline__ void add_units(Elements<Width> &sum, bool started, const float *unit, int64_t apart,
-                                          int units) {
+__device__ __forceinline__ void add_units(Elements<Width> &sum, const float *unit, int64_t apart, int units) {
   constexpr int Count = Width == kVector ? kVectorsAtOnce : kWordsAtOnce;
   static_assert(Count % kGroupChunks == 0, "whole groups are asked for at once");
   for (; units > 0; units -= Count) {
@@ -62,11 +61,7 @@ __device__ __forceinline__ void add_units(Elements<Width> &sum, bool started, co
 #pragma unroll
       for (int c = 1; c < (ByChunk ? kGroupChunks : 1); c++)
         if (i + c < units) add(value[i], value[i + c]);
-      if (started)
-        add(sum, value[i]);
-      else
-        sum = value[i];
-      started = true;
+      add(sum, value[i]);
     }
   }
 }
@@ -88,9 +83,9 @@ template <int Width> __device__ __forceinline__ void add_all(const tb_sgemm_args
     Elements<Width> sum = {};
     if (!args.first) sum = read<Width>(d);
     if (args.unit_k == TB_SGEMM_CHUNK_K)
-      add_units<true>(sum, !args.first, unit, apart, units);
+      add_units<true>(sum, unit, apart, units);
     else
-      add_units<false>(sum, !args.first, unit, apart, units);
+      add_units<false>(sum, unit, apart, units);
 #pragma unroll
     for (int w = 0; w < Width; w++) sum.word[w] = args.last ? args.alpha * sum.word[w] : sum.word[w];
     write(d, sum);

@@ -9,8 +9,13 @@
  *
  * Order of summation, the same for every kernel, tile and split: a chunk is TB_SGEMM_CHUNK_K products, one chain of
  * FMAs that starts at zero, k ascending; the chunks of TB_SGEMM_GROUP_K are added in order, which gives the group's
- * sum; the groups' sums are added in order; alpha multiplies last. All chains are short, and so are the errors: with N
- * products of either sign the variance is about N (128 + 4 + N / 512) / 2 roundings, where one chain has N N / 2.
+ * sum; the groups' sums are added in order, to 0; alpha multiplies last. All chains are short, and so are the errors:
+ * with N products of either sign the variance is about N (128 + 4 + N / 512) / 2 roundings, where one chain has
+ * N N / 2.
+ *
+ * To 0, because products may underflow to -0, and a kernel may fill k up with zeros, as many as suit it, which turn a
+ * chain of only such products from -0 into 0. Behind the 0 that starts the groups' sums nobody can tell: among the
+ * terms of a sum, the sign of a zero shows only where all of them are -0. A partial sum may be a zero of either sign.
  */
 #ifndef TB_SGEMM_ARGS_H
 #define TB_SGEMM_ARGS_H

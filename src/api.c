@@ -2,6 +2,7 @@
 /* The functions of tileblas.h: each hands on to the part that knows. */
 #include "options.h"
 #include "run.h"
+#include "small.h"
 #include "stats.h"
 #include "tileblas.h"
 
@@ -9,7 +10,9 @@ const char *tileblas_version(void) { return TILEBLAS_VERSION; }
 
 int tileblas_option_set(const char *name, const char *value) {
   tb_run_initialise();
-  return tb_option_set(name, value);
+  int result = tb_option_set(name, value);
+  tb_small_update();
+  return result;
 }
 
 int tileblas_option_get(const char *name, char *buffer, uint64_t size) {

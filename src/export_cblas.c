@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The exported CBLAS functions: from symbols.def to one struct tb_gemm, and nothing else. */
+/* The exported CBLAS functions: from symbols.def to the short way of a small call, or else to one struct tb_gemm. */
 #include "blas_call.h"
 #include "fallback.h"
 #include "run.h"
+#include "small.h"
 #include "tileblas.h"
 
-static void sgemm(enum tb_symbol symbol, int layout, int transa, int transb, int64_t m, int64_t n, int64_t k,
-                  float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
-                  int64_t ldc) {
+static __attribute__((noinline, cold)) void sgemm_by_the_long_way(enum tb_symbol symbol, int layout, int transa,
+                                                                  int transb, int64_t m, int64_t n, int64_t k,
+                                                                  float alpha, const float *a, int64_t lda,
+                                                                  const float *b, int64_t ldb, float beta, float *c,
+                                                                  int64_t ldc) {
   struct tb_gemm call = {.symbol = symbol};
   struct tb_cpu_call cpu;
   bool valid = tb_gemm_from_cblas(&call, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -18,11 +21,40 @@ static void sgemm(enum tb_symbol symbol, int layout, int transa, int transb, int
   if (valid && ours) tb_run_cpu_done(&call, &cpu);
 }
 
-#define TB_CBLAS(routine, integer, symbol)                                                                   \
-  TILEBLAS_API void symbol(int layout, int transa, int transb, integer m, integer n, integer k, float alpha, \
-                           const float *a, integer lda, const float *b, integer ldb, float beta, float *c,   \
-                           integer ldc) {                                                                    \
-    routine(TB_SYMBOL_##symbol, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);       \
+/* As tb_gemm_from_cblas has it, for sizes that are not zero; a T and a C together go the long way. */
+static inline bool is_valid(int layout, int transa, int transb, int64_t m, int64_t n, int64_t k, int64_t lda,
+                            int64_t ldb, int64_t ldc) {
+  const unsigned a = (unsigned)transa - TB_NO_TRANS, b = (unsigned)transb - TB_NO_TRANS;
+  const bool rows = layout == TB_ROW_MAJOR;
+  if ((a | b) > TB_CONJ_TRANS - TB_NO_TRANS || (unsigned)layout - TB_ROW_MAJOR > TB_COL_MAJOR - TB_ROW_MAJOR)
+    return false;
+  return lda >= ((a == 0) == rows ? k : m) && ldb >= ((b == 0) == rows ? n : k) && ldc >= (rows ? n : m);
+}
+
+static inline __attribute__((always_inline)) void sgemm(enum tb_symbol symbol, bool wide, int layout, int transa,
+                                                        int transb, int64_t m, int64_t n, int64_t k, float alpha,
+                                                        const float *a, int64_t lda, const float *b, int64_t ldb,
+                                                        float beta, float *c, int64_t ldc) {
+  uint64_t terms;
+  if (tb_small_sizes(m, n, k, alpha, &terms) && is_valid(layout, transa, transb, m, n, k, lda, ldb, ldc) &&
+      (!wide || (tb_fits_int32(lda) && tb_fits_int32(ldb) && tb_fits_int32(ldc)))) {
+    tb_cblas_function *function = (tb_cblas_function *)tb_small_begin(symbol, a, b, c, terms);
+    if (function != NULL) {
+      tb_thread.cpu_depth = 1;
+      function(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+      tb_thread.cpu_depth = 0;
+      return;
+    }
+  }
+  sgemm_by_the_long_way(symbol, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+#define TB_CBLAS(routine, integer, symbol)                                                                             \
+  TILEBLAS_API void symbol(int layout, int transa, int transb, integer m, integer n, integer k, float alpha,           \
+                           const float *a, integer lda, const float *b, integer ldb, float beta, float *c,             \
+                           integer ldc) {                                                                              \
+    routine(TB_SYMBOL_##symbol, sizeof(integer) == 8, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, \
+            ldc);                                                                                                      \
   }
 #define TB_FORTRAN(routine, integer, symbol)
 #include "symbols.def"

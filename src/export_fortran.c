@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The exported Fortran functions: from symbols.def to one struct tb_gemm, and nothing else. Compilers pass the lengths
- * of the character arguments behind the last one; BLAS looks at the first character alone, so they are not declared.
+ * The exported Fortran functions: from symbols.def to the short way of a small call, or else to one struct tb_gemm.
+ * Compilers pass the lengths of the character arguments behind the last one; BLAS looks at the first character alone,
+ * so they are not declared.
  */
+#include <limits.h>
+
 #include "blas_call.h"
 #include "fallback.h"
 #include "run.h"
+#include "small.h"
 #include "tileblas.h"
 
-static void sgemm(enum tb_symbol symbol, char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
-                  const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+static __attribute__((noinline, cold)) void sgemm_by_the_long_way(enum tb_symbol symbol, char transa, char transb,
+                                                                  int64_t m, int64_t n, int64_t k, float alpha,
+                                                                  const float *a, int64_t lda, const float *b,
+                                                                  int64_t ldb, float beta, float *c, int64_t ldc) {
   struct tb_gemm call = {.symbol = symbol};
   struct tb_cpu_call cpu;
   bool valid = tb_gemm_from_fortran(&call, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -20,11 +26,44 @@ static void sgemm(enum tb_symbol symbol, char transa, char transb, int64_t m, in
   if (valid && ours) tb_run_cpu_done(&call, &cpu);
 }
 
+/* What the letters of a transpose say; the others are 0. */
+enum { PLAIN = 1, TRANSPOSED = 2 };
+static const unsigned char said_by[UCHAR_MAX + 1] = {
+    ['N'] = PLAIN, ['n'] = PLAIN, ['T'] = TRANSPOSED, ['t'] = TRANSPOSED, ['C'] = TRANSPOSED, ['c'] = TRANSPOSED,
+};
+
+/* As tb_gemm_from_fortran has it, for sizes that are not zero. */
+static inline bool is_valid(char transa, char transb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
+                            int64_t ldc) {
+  const unsigned a = said_by[(unsigned char)transa], b = said_by[(unsigned char)transb];
+  if (TB_RARELY(a == 0) || TB_RARELY(b == 0)) return false;
+  return lda >= (a == PLAIN ? m : k) && ldb >= (b == PLAIN ? k : n) && ldc >= m;
+}
+
+static inline __attribute__((always_inline)) void sgemm(enum tb_symbol symbol, bool wide, const char *transa,
+                                                        const char *transb, int64_t m, int64_t n, int64_t k,
+                                                        const float *alpha, const float *a, int64_t lda, const float *b,
+                                                        int64_t ldb, const float *beta, float *c, int64_t ldc) {
+  uint64_t terms;
+  if (tb_small_sizes(m, n, k, *alpha, &terms) && is_valid(*transa, *transb, m, n, k, lda, ldb, ldc) &&
+      (!wide || (tb_fits_int32(lda) && tb_fits_int32(ldb) && tb_fits_int32(ldc)))) {
+    tb_fortran_function *function = (tb_fortran_function *)tb_small_begin(symbol, a, b, c, terms);
+    if (function != NULL) {
+      tb_thread.cpu_depth = 1;
+      function(transa, transb, &m, &n, &k, alpha, a, &lda, b, &ldb, beta, c, &ldc, 1, 1);
+      tb_thread.cpu_depth = 0;
+      return;
+    }
+  }
+  sgemm_by_the_long_way(symbol, *transa, *transb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc);
+}
+
 #define TB_CBLAS(routine, integer, symbol)
 #define TB_FORTRAN(routine, integer, symbol)                                                                         \
   TILEBLAS_API void symbol(const char *transa, const char *transb, const integer *m, const integer *n,               \
                            const integer *k, const float *alpha, const float *a, const integer *lda, const float *b, \
                            const integer *ldb, const float *beta, float *c, const integer *ldc) {                    \
-    routine(TB_SYMBOL_##symbol, *transa, *transb, *m, *n, *k, *alpha, a, *lda, b, *ldb, *beta, c, *ldc);             \
+    routine(TB_SYMBOL_##symbol, sizeof(integer) == 8, transa, transb, *m, *n, *k, alpha, a, *lda, b, *ldb, beta, c,  \
+            *ldc);                                                                                                   \
   }
 #include "symbols.def"

@@ -26,9 +26,7 @@ static _Atomic(const struct target *) targets[TB_SYMBOL_COUNT];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards storage and description; see resolve */
 static char description[256];
 
-static _Thread_local int depth __attribute__((tls_model("initial-exec")));
-
-bool tb_in_fallback(void) { return depth > 0; }
+_Atomic(void *) tb_fallback_direct[TB_SYMBOL_COUNT];
 
 /* ---- finding ---- */
 
@@ -174,6 +172,8 @@ static const struct target *resolve(enum tb_symbol symbol) {
     target = &storage[symbol];
     storage[symbol] = found;
     atomic_store_explicit(&targets[symbol], target, memory_order_release);
+    if (found.function != NULL && tb_symbols[found.as].abi == tb_symbols[symbol].abi)
+      atomic_store_explicit(&tb_fallback_direct[symbol], found.function, memory_order_release);
     if (description[0] == '\0') memcpy(description, text, sizeof description);
   }
   pthread_mutex_unlock(&lock);
@@ -187,14 +187,6 @@ static inline const struct target *target_of(enum tb_symbol symbol) {
 
 /* ---- calling ---- */
 
-#define CBLAS_TYPE(integer)                                                                                        \
-  void (*)(int, int, int, integer, integer, integer, float, const float *, integer, const float *, integer, float, \
-           float *, integer)
-#define FORTRAN_TYPE(integer)                                                                                       \
-  void (*)(const char *, const char *, const integer *, const integer *, const integer *, const float *,            \
-           const float *, const integer *, const float *, const integer *, const float *, float *, const integer *, \
-           size_t, size_t)
-
 /*
  * Always by 64-bit integers, which a BLAS with 32-bit ones takes as well: it looks at the lower half of a register, a
  * stack slot or a little-endian variable. So a BLAS that has 64-bit integers under the plain names (libblas64,
@@ -206,19 +198,17 @@ _Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 static void call_cblas(const struct target *t, int layout, int transa, int transb, int64_t m, int64_t n, int64_t k,
                        float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                        int64_t ldc) {
-  ((CBLAS_TYPE(int64_t))t->function)(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  ((tb_cblas_function *)t->function)(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 static void call_fortran(const struct target *t, char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
                          const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-  ((FORTRAN_TYPE(int64_t))t->function)(&transa, &transb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1);
+  ((tb_fortran_function *)t->function)(&transa, &transb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1);
 }
 
-static bool fits_int32(int64_t n) { return n >= INT32_MIN && n <= INT32_MAX; }
-
 static bool all_fit(const struct target *t, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc) {
-  return tb_symbols[t->as].wide ||
-         (fits_int32(m) && fits_int32(n) && fits_int32(k) && fits_int32(lda) && fits_int32(ldb) && fits_int32(ldc));
+  return tb_symbols[t->as].wide || (tb_fits_int32(m) && tb_fits_int32(n) && tb_fits_int32(k) && tb_fits_int32(lda) &&
+                                    tb_fits_int32(ldb) && tb_fits_int32(ldc));
 }
 
 /*
@@ -237,14 +227,14 @@ static void call_gemm(const struct target *t, const struct tb_gemm *g) {
   float alpha = g->alpha;
   int64_t k = g->k;
   read_nothing_needless(&alpha, &k);
-  depth++;
+  tb_thread.cpu_depth++;
   if (tb_symbols[t->as].abi == TB_ABI_CBLAS)
     call_cblas(t, TB_COL_MAJOR, g->a.transposed ? TB_TRANS : TB_NO_TRANS, g->b.transposed ? TB_TRANS : TB_NO_TRANS,
                g->m, g->n, k, alpha, g->a.data, g->a.ld, g->b.data, g->b.ld, g->beta, g->c, g->ldc);
   else
     call_fortran(t, g->a.transposed ? 'T' : 'N', g->b.transposed ? 'T' : 'N', g->m, g->n, k, alpha, g->a.data, g->a.ld,
                  g->b.data, g->b.ld, g->beta, g->c, g->ldc);
-  depth--;
+  tb_thread.cpu_depth--;
 }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -252,7 +242,7 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 /* Sizes beyond 32 bits in pieces that a 32-bit BLAS can express; leading dimensions beyond them by the plain loops. */
 static void call_in_pieces(const struct target *t, const struct tb_gemm *g) {
   const int64_t step = (int64_t)1 << 30;
-  if (!fits_int32(g->a.ld) || !fits_int32(g->b.ld) || !fits_int32(g->ldc)) {
+  if (!tb_fits_int32(g->a.ld) || !tb_fits_int32(g->b.ld) || !tb_fits_int32(g->ldc)) {
     tb_reference_gemm(g);
     return;
   }
@@ -287,9 +277,9 @@ void tb_fallback_cblas(enum tb_symbol symbol, bool valid, int layout, int transa
   const struct target *t = target_of(symbol);
   if (t->function != NULL && tb_symbols[t->as].abi == TB_ABI_CBLAS && all_fit(t, m, n, k, lda, ldb, ldc)) {
     if (valid) read_nothing_needless(&alpha, &k);
-    depth += valid;
+    tb_thread.cpu_depth += valid;
     call_cblas(t, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    depth -= valid;
+    tb_thread.cpu_depth -= valid;
   } else if (valid) {
     struct tb_gemm call = {.symbol = symbol};
     tb_gemm_from_cblas(&call, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -305,9 +295,9 @@ void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char tr
   const struct target *t = target_of(symbol);
   if (t->function != NULL && tb_symbols[t->as].abi == TB_ABI_FORTRAN && all_fit(t, m, n, k, lda, ldb, ldc)) {
     if (valid) read_nothing_needless(&alpha, &k);
-    depth += valid;
+    tb_thread.cpu_depth += valid;
     call_fortran(t, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    depth -= valid;
+    tb_thread.cpu_depth -= valid;
   } else if (valid) {
     struct tb_gemm call = {.symbol = symbol};
     tb_gemm_from_fortran(&call, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -316,6 +306,8 @@ void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char tr
     tb_reference_xerbla("SGEMM ", tb_reference_check(transa, transb, m, n, k, lda, ldb, ldc));
   }
 }
+
+void *tb_fallback_function(enum tb_symbol symbol) { return target_of(symbol)->function; }
 
 void tb_fallback_describe(char *text, size_t size) {
   pthread_mutex_lock(&lock);

@@ -13,13 +13,29 @@
 #ifndef TB_FALLBACK_H
 #define TB_FALLBACK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "blas_call.h"
+#include "thread.h"
 
 /* True while the calling thread is inside the CPU BLAS on our behalf. */
-bool tb_in_fallback(void);
+static inline bool tb_in_fallback(void) { return tb_thread.cpu_depth != 0; }
+
+/* What has been found to answer a symbol, if it is a function of the symbol's own ABI; otherwise, and before the first
+ * use, NULL. It takes integers of 64 bits and, if it is one of 32 bits, looks at their lower halves: see tb_fits_int32.
+ */
+extern _Atomic(void *) tb_fallback_direct[TB_SYMBOL_COUNT];
+
+static inline bool tb_fits_int32(int64_t n) { return n >= INT32_MIN && n <= INT32_MAX; }
+
+/* The types of such functions. */
+typedef void tb_cblas_function(int, int, int, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *,
+                               int64_t, float, float *, int64_t);
+typedef void tb_fortran_function(const char *, const char *, const int64_t *, const int64_t *, const int64_t *,
+                                 const float *, const float *, const int64_t *, const float *, const int64_t *,
+                                 const float *, float *, const int64_t *, size_t, size_t);
 
 /*
  * The call exactly as the program made it, valid or not; an invalid one is reported by that BLAS as the program
@@ -35,6 +51,9 @@ void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char tr
 
 /* A valid column-major call, or a part of one, computed by the BLAS behind its symbol. */
 void tb_fallback_gemm(const struct tb_gemm *call);
+
+/* The function that answers a symbol, of whatever ABI, found now if it was not before; NULL: plain loops do. */
+void *tb_fallback_function(enum tb_symbol symbol);
 
 /* Names the CPU BLAS in use, for the report: "/usr/lib/.../libopenblas.so.0 (next definition)". */
 void tb_fallback_describe(char *text, size_t size);

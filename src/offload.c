@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "fallback.h"
 #include "hosted.h"
 #include "log.h"
@@ -26,6 +27,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tb_device device;
 static struct tb_progress progress;
 static char description[256] = "not needed so far";
+static double open_seconds;                      /* that opening took */
 static atomic_int status = TB_STATUS_gpu_sooner; /* why no GPU can answer; this one: it can, or nobody has tried */
 static atomic_bool is_open;
 static atomic_bool touched; /* the driver was called in this process: a child of it cannot use a GPU */
@@ -51,10 +53,12 @@ static void open_device(void) {
   tb_option_text(TB_OPTION_devices, allowed);
   atomic_store(&touched, true);
   tb_cuda_failed_call = NULL;
+  const double begun = tb_clock_seconds();
   enum tb_status opened = tb_device_open(&device, allowed, detail, sizeof detail);
   if (opened == TB_STATUS_gpu_sooner) {
     snprintf(description, sizeof description, "GPU %d, %s, %d SMs, driver for CUDA %d.%d", device.ordinal, device.name,
              device.sm_count, device.driver_version / 1000, device.driver_version % 1000 / 10);
+    open_seconds = tb_clock_seconds() - begun;
     atomic_store(&is_open, true);
     static bool registered;
     if (!registered) registered = atexit(close_at_exit) == 0;
@@ -124,9 +128,9 @@ static void finish_on_cpu(const struct tb_gemm *call, const struct tb_plan *plan
     tb_fallback_gemm(call);
     return;
   }
-  int64_t blocks = tb_pipeline_blocks(call, plan);
+  int64_t blocks = tb_layout_blocks(call, plan);
   for (int64_t number = done->block; number < blocks; number++) {
-    struct tb_block block = tb_pipeline_block(call, plan, number);
+    struct tb_block block = tb_layout_block(call, plan, number);
     if (number > done->block) memset(done->committed_columns, 0, sizeof done->committed_columns);
     finish_block(call, plan, block, done->committed_columns);
   }
@@ -271,10 +275,95 @@ bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places,
   }
   struct tb_plan plan;
   struct tb_progress done;
+  const double begun = tb_clock_seconds();
   if (usable) offload(call, places, timed, outcome, &plan);
+  outcome->seconds = tb_clock_seconds() - begun;
   if (outcome->failed) done = progress;
   pthread_mutex_unlock(&lock);
   if (outcome->failed) outcome->lost = !finish(call, places, &plan, &done);
   pthread_setcancelstate(cancel_state, NULL);
   return usable;
+}
+
+/* ---- for the calibration ---- */
+
+static int attribute(CUdevice_attribute which) {
+  int value = 0;
+  return tb_cuda.cuDeviceGetAttribute(&value, which, device.handle) == CUDA_SUCCESS ? value : -1;
+}
+
+/* The kernel module's version, which tells more than CUDA's. */
+static void driver_text(char *text, size_t size) {
+  FILE *file = fopen("/sys/module/nvidia/version", "re");
+  if (file == NULL || fgets(text, (int)size, file) == NULL) snprintf(text, size, "unknown");
+  text[strcspn(text, "\n")] = '\0';
+  if (file != NULL) fclose(file);
+}
+
+/* Not CUDA's ordinal, which the environment changes, but the place on the bus: the link is part of what is measured. */
+static void identify(struct tb_gpu_identity *identity) {
+  char driver[64];
+  driver_text(driver, sizeof driver);
+  snprintf(identity->text, sizeof identity->text, "%s, %d SMs, PCI %04x:%02x:%02x, driver %s for CUDA %d.%d",
+           device.name, device.sm_count, (unsigned)attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+           (unsigned)attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), (unsigned)attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID),
+           driver, device.driver_version / 1000, device.driver_version % 1000 / 10);
+  const struct tb_select_device *d = &device.kernels.device;
+  identity->peak_flops_per_s = 2e6 * d->fma_per_us * d->sm_count;
+  identity->open_seconds = open_seconds;
+}
+
+bool tb_offload_open(struct tb_gpu_identity *identity) {
+  int cancel_state;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+  pthread_mutex_lock(&lock);
+  if (!atomic_load(&is_open) && tb_offload_status() == TB_STATUS_gpu_sooner) open_device();
+  const bool usable = tb_offload_status() == TB_STATUS_gpu_sooner;
+  if (usable) identify(identity);
+  pthread_mutex_unlock(&lock);
+  pthread_setcancelstate(cancel_state, NULL);
+  return usable;
+}
+
+/* The slots are copied to the arena, one after another, and back. */
+static CUresult measure_link(double seconds[2]) {
+  TB_TRY(tb_device_reserve(&device, (int64_t)(TB_SLOTS * TB_SLOT_BYTES)));
+  TB_TRY(tb_cuda.cuStreamSynchronize(device.up));
+  for (int down = 0; down < 2; down++) {
+    const double begun = tb_clock_seconds();
+    for (int slot = 0; slot < TB_SLOTS; slot++) {
+      const CUdeviceptr there = device.arena + (CUdeviceptr)slot * TB_SLOT_BYTES;
+      if (down)
+        TB_TRY(tb_cuda.cuMemcpyDtoHAsync(device.down_ring.slot[slot], there, TB_SLOT_BYTES, device.down));
+      else
+        TB_TRY(tb_cuda.cuMemcpyHtoDAsync(there, device.up_ring.slot[slot], TB_SLOT_BYTES, device.up));
+    }
+    TB_TRY(tb_cuda.cuStreamSynchronize(down ? device.down : device.up));
+    seconds[down] = tb_clock_seconds() - begun;
+  }
+  return CUDA_SUCCESS;
+}
+
+bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
+  int cancel_state;
+  double seconds[2];
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+  pthread_mutex_lock(&lock);
+  bool measured = false;
+  if (atomic_load(&is_open)) {
+    tb_cuda_failed_call = NULL;
+    CUresult result = tb_device_enter(&device);
+    const bool entered = result == CUDA_SUCCESS;
+    if (entered) result = measure_link(seconds);
+    if (result != CUDA_SUCCESS) tb_device_settle(&device);
+    if (entered) tb_device_leave();
+    measured = result == CUDA_SUCCESS;
+    if (!measured) give_up(result, result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed);
+  }
+  pthread_mutex_unlock(&lock);
+  pthread_setcancelstate(cancel_state, NULL);
+  if (!measured) return false;
+  *up_bytes_per_s = TB_SLOTS * TB_SLOT_BYTES / seconds[0];
+  *down_bytes_per_s = TB_SLOTS * TB_SLOT_BYTES / seconds[1];
+  return true;
 }

@@ -25,6 +25,7 @@ struct tb_outcome {
   int device;                        /* CUDA's number */
   const char *kernel;                /* name of the tile in registry.def, or "thin" */
   double bytes;                      /* moved over the link, both ways */
+  double seconds;                    /* waiting for other calls and opening the GPU not counted */
   double up_ms, compute_ms, down_ms; /* 0 unless `timed` was asked */
 };
 
@@ -33,6 +34,20 @@ enum tb_status tb_offload_status(void);
 
 /* True once a GPU is open, so that no call has to pay for that any more. Lock-free. */
 bool tb_offload_is_open(void);
+
+/* The open GPU, as far as measurements hold for it alone. */
+struct tb_gpu_identity {
+  char text[256];          /* name, SMs, place on the bus, driver; one line */
+  double peak_flops_per_s; /* nominal */
+  double open_seconds;     /* that opening it took; 0: it was not timed */
+};
+
+/* Opens a GPU if none is open. False: there is none; tb_offload_status says why. */
+bool tb_offload_open(struct tb_gpu_identity *identity);
+
+/* Bytes a second between pinned memory and the GPU that is open, up and down, by copies of 4 MiB. False: it failed, and
+ * is given up. */
+bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s);
 
 /*
  * Computes the call: a product, or C = beta C where C is in device or managed memory. `places` as tb_places_find filled

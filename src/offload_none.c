@@ -9,6 +9,17 @@ enum tb_status tb_offload_status(void) { return TB_STATUS_no_kernels; }
 
 bool tb_offload_is_open(void) { return false; }
 
+bool tb_offload_open(struct tb_gpu_identity *identity) {
+  (void)identity;
+  return false;
+}
+
+bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
+  (void)up_bytes_per_s;
+  (void)down_bytes_per_s;
+  return false;
+}
+
 bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
   (void)call;
@@ -22,12 +33,17 @@ void tb_offload_describe(char *text, size_t size) { snprintf(text, size, "%s", t
 
 void tb_offload_after_fork(void) {}
 
-/* Nobody asks a driver, so nothing is known to lie anywhere. */
+/* Nobody asks a driver, so nothing is known to lie anywhere; all memory counts as our own. */
 bool tb_places_find(const struct tb_gemm *call, struct tb_places *places) {
   (void)call;
   (void)places;
   return false;
 }
+
+static void *const end_of_memory = (void *)UINTPTR_MAX;
+struct tb_own_memory tb_own_memory = {.heap_start = 0, .heap_end = &end_of_memory};
+
+void tb_places_initialise(void) {}
 
 const char *tb_place_text(enum tb_place place) {
   (void)place;

@@ -15,16 +15,13 @@ struct download {
 
 struct pipeline {
   struct tb_device *d;
-  const struct tb_gemm *call;
-  const struct tb_plan *plan;
   const struct tb_choice *choice;
   bool timed, marked_up, marked_compute, marked_down;
   struct tb_progress *progress;
   const CUstream *streams; /* the launches alternate between these */
   int stream_count;
 
-  struct tb_block block;
-  int64_t rows, columns;          /* tiles along the block's sides */
+  struct tb_layout layout;        /* of the current block */
   int64_t a_resident, b_resident; /* first row, first column of the operands' parts on the device; -1: none */
   int16_t order[TB_TILES_MAX * TB_TILES_MAX]; /* tiles in the order of their last launch */
   int64_t launched, fetched;       /* how many of them are launched; how many are wholly enqueued for download */
@@ -33,88 +30,8 @@ struct pipeline {
   unsigned head, queued;
 };
 
-/* ---- where things are ---- */
-
-struct extent {
-  int64_t start, size;
-};
-
-/* Piece number `index` of a side cut into steps, counted from the start of the block. */
-static struct extent piece(int64_t side, int64_t step, int64_t index) {
-  return (struct extent){index * step, tb_min(step, side - index * step)};
-}
-
-static struct extent tile_rows(const struct pipeline *p, int64_t row) {
-  return piece(p->block.m, p->plan->tile_m, row);
-}
-
-static struct extent tile_columns(const struct pipeline *p, int64_t column) {
-  return piece(p->block.n, p->plan->tile_n, column);
-}
-
-static CUdeviceptr float_address(CUdeviceptr base, int64_t elems) { return base + (CUdeviceptr)elems * sizeof(float); }
-
-static CUdeviceptr a_panel(const struct pipeline *p, int64_t row) {
-  return float_address(p->d->arena, row * p->plan->a_panel_elems);
-}
-
-static CUdeviceptr b_panel(const struct pipeline *p, int64_t column) {
-  return float_address(p->d->arena + (CUdeviceptr)p->plan->b_offset_bytes, column * p->plan->b_panel_elems);
-}
-
-/* A matrix as the kernels see it. */
-struct place {
-  CUdeviceptr address;
-  int64_t ld;
-};
-
-static struct place a_place(const struct pipeline *p, int64_t row, struct extent k) {
-  struct extent i = tile_rows(p, row);
-  struct tb_view x = tb_view_at(p->call->a, p->block.i + i.start, k.start);
-  if (p->plan->ways.a == TB_IN_PLACE) return (struct place){(CUdeviceptr)x.data, x.ld};
-  return (struct place){a_panel(p, row), tb_padded(x.transposed ? k.size : i.size)};
-}
-
-static struct place b_place(const struct pipeline *p, int64_t column, struct extent k) {
-  struct extent j = tile_columns(p, column);
-  struct tb_view x = tb_view_at(p->call->b, k.start, p->block.j + j.start);
-  if (p->plan->ways.b == TB_IN_PLACE) return (struct place){(CUdeviceptr)x.data, x.ld};
-  return (struct place){b_panel(p, column), tb_padded(x.transposed ? j.size : k.size)};
-}
-
-/* The program's own. */
-static float *c_tile(const struct pipeline *p, int64_t tile) {
-  struct extent i = tile_rows(p, tile / p->columns), j = tile_columns(p, tile % p->columns);
-  return p->call->c + p->block.i + i.start + (p->block.j + j.start) * p->call->ldc;
-}
-
-/* Where the kernels leave the product. */
-static struct place d_place(const struct pipeline *p, int64_t tile) {
-  if (p->plan->tile_elems == 0) return (struct place){(CUdeviceptr)c_tile(p, tile), p->call->ldc};
-  CUdeviceptr base = p->d->arena + (CUdeviceptr)p->plan->d_offset_bytes;
-  struct extent i = tile_rows(p, tile / p->columns);
-  return (struct place){float_address(base, tile * p->plan->tile_elems), tb_padded(i.size)};
-}
-
-static bool reads_in_place(const struct pipeline *p) {
-  return p->plan->ways.a == TB_IN_PLACE || p->plan->ways.b == TB_IN_PLACE;
-}
-
-/* Each tile has its own, because launches of several run at the same time. */
-static CUdeviceptr workspace(const struct pipeline *p, int64_t tile) {
-  return p->d->arena + (CUdeviceptr)(p->plan->workspace_offset_bytes + tile * p->plan->workspace_bytes);
-}
-
-int64_t tb_pipeline_blocks(const struct tb_gemm *call, const struct tb_plan *plan) {
-  return tb_ceil_div(call->m, plan->block_m) * tb_ceil_div(call->n, plan->block_n);
-}
-
-struct tb_block tb_pipeline_block(const struct tb_gemm *call, const struct tb_plan *plan, int64_t number) {
-  int64_t across = tb_ceil_div(call->n, plan->block_n);
-  int64_t row = number / across, column = number % across;
-  if (row % 2 == 1) column = across - 1 - column; /* there and back: the last columns of B serve the next row at once */
-  struct extent i = piece(call->m, plan->block_m, row), j = piece(call->n, plan->block_n, column);
-  return (struct tb_block){i.start, i.size, j.start, j.size};
+static bool reads_in_place(const struct tb_plan *plan) {
+  return plan->ways.a == TB_IN_PLACE || plan->ways.b == TB_IN_PLACE;
 }
 
 /* ---- down: fetch and commit ---- */
@@ -125,17 +42,17 @@ static void count_committed(struct pipeline *p, int64_t tile, int64_t columns) {
 }
 
 static void count_all_committed(struct pipeline *p) {
-  for (int64_t tile = 0; tile < p->rows * p->columns; tile++)
-    count_committed(p, tile, tile_columns(p, tile % p->columns).size);
+  for (int64_t tile = 0; tile < p->layout.rows * p->layout.columns; tile++)
+    count_committed(p, tile, tb_layout_tile(&p->layout, tile).n);
 }
 
 /* C = arrived + beta C for some columns of a tile. */
 static void commit(struct pipeline *p, const struct download *w, const float *arrived) {
-  struct extent i = tile_rows(p, w->tile / p->columns);
-  const struct tb_gemm *call = p->call;
-  int64_t ld = tb_padded(i.size);
-  float *c = c_tile(p, w->tile) + w->column * call->ldc;
-  tb_copy_commit(p->d->pool, c, call->ldc, call->beta, arrived, ld, i.size, w->columns);
+  struct tb_block t = tb_layout_tile(&p->layout, w->tile);
+  const struct tb_gemm *call = p->layout.call;
+  int64_t ld = tb_padded(t.m);
+  float *c = tb_layout_c(&p->layout, w->tile) + w->column * call->ldc;
+  tb_copy_commit(p->d->pool, c, call->ldc, call->beta, arrived, ld, t.m, w->columns);
   count_committed(p, w->tile, w->columns);
   p->progress->down_bytes += (double)(w->columns * ld) * sizeof(float);
 }
@@ -162,23 +79,23 @@ static CUresult await_tile(struct pipeline *p, int64_t tile) {
 
 /* A whole tile, into a pinned C that nobody needs any more. */
 static CUresult fetch_direct(struct pipeline *p, int64_t tile) {
-  struct extent i = tile_rows(p, tile / p->columns), j = tile_columns(p, tile % p->columns);
-  struct place d = d_place(p, tile);
-  TB_TRY(tb_download_direct(p->d, d.address, d.ld, c_tile(p, tile), p->call->ldc, i.size, j.size));
-  p->progress->down_bytes += (double)(i.size * j.size) * sizeof(float);
-  p->fetched_columns = j.size;
+  struct tb_block t = tb_layout_tile(&p->layout, tile);
+  struct tb_matrix d = tb_layout_d(&p->layout, tile);
+  TB_TRY(tb_download_direct(p->d, d.address, d.ld, tb_layout_c(&p->layout, tile), p->layout.call->ldc, t.m, t.n));
+  p->progress->down_bytes += (double)(t.m * t.n) * sizeof(float);
+  p->fetched_columns = t.n;
   return CUDA_SUCCESS;
 }
 
 /* The next run of columns, into a slot. */
 static CUresult fetch_staged(struct pipeline *p, int64_t tile) {
-  struct place d = d_place(p, tile);
-  struct extent i = tile_rows(p, tile / p->columns), j = tile_columns(p, tile % p->columns);
+  struct tb_matrix d = tb_layout_d(&p->layout, tile);
+  struct tb_block t = tb_layout_tile(&p->layout, tile);
   struct download *w = &p->queue[(p->head + p->queued) % TB_SLOTS];
   *w = (struct download){.tile = tile, .column = p->fetched_columns};
-  w->columns = tb_min(tb_download_columns(d.ld), j.size - w->column);
-  int64_t floats = (w->columns - 1) * d.ld + i.size;
-  TB_TRY(tb_download_start(p->d, float_address(d.address, w->column * d.ld), floats, &w->ticket));
+  w->columns = tb_min(tb_download_columns(d.ld), t.n - w->column);
+  int64_t floats = (w->columns - 1) * d.ld + t.m;
+  TB_TRY(tb_download_start(p->d, tb_float_address(d.address, w->column * d.ld), floats, &w->ticket));
   p->queued++;
   p->fetched_columns += w->columns;
   return CUDA_SUCCESS;
@@ -188,9 +105,9 @@ static CUresult fetch_staged(struct pipeline *p, int64_t tile) {
 static CUresult fetch(struct pipeline *p) {
   int64_t tile = p->order[p->fetched];
   if (p->fetched_columns == 0) TB_TRY(await_tile(p, tile));
-  TB_TRY(p->plan->ways.c == TB_DIRECT ? fetch_direct(p, tile) : fetch_staged(p, tile));
+  TB_TRY(p->layout.plan->ways.c == TB_DIRECT ? fetch_direct(p, tile) : fetch_staged(p, tile));
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[TB_DOWN_END], p->d->down));
-  if (p->fetched_columns == tile_columns(p, tile % p->columns).size) {
+  if (p->fetched_columns == tb_layout_tile(&p->layout, tile).n) {
     p->fetched++;
     p->fetched_columns = 0;
   }
@@ -215,11 +132,12 @@ static CUresult fetch_rest(struct pipeline *p) {
 
 /* Until C has all of the block, and nothing of it is under way. */
 static CUresult finish(struct pipeline *p) {
-  if (p->plan->ways.c != TB_IN_PLACE) TB_TRY(fetch_rest(p));
-  if (p->plan->ways.c == TB_DIRECT) TB_TRY(tb_cuda.cuStreamSynchronize(p->d->down));
-  if (p->plan->ways.c == TB_IN_PLACE)
+  if (p->layout.plan->ways.c != TB_IN_PLACE) TB_TRY(fetch_rest(p));
+  if (p->layout.plan->ways.c == TB_DIRECT) TB_TRY(tb_cuda.cuStreamSynchronize(p->d->down));
+  if (p->layout.plan->ways.c == TB_IN_PLACE)
     for (int s = 0; s < p->stream_count; s++) TB_TRY(tb_cuda.cuStreamSynchronize(p->streams[s]));
-  bool counted = p->plan->ways.c == TB_STAGED || (p->plan->ways.c == TB_IN_PLACE && p->call->beta != 0);
+  bool counted =
+      p->layout.plan->ways.c == TB_STAGED || (p->layout.plan->ways.c == TB_IN_PLACE && p->layout.call->beta != 0);
   if (!counted) count_all_committed(p); /* what a failure before this point left in C is overwritten by the CPU */
   return CUDA_SUCCESS;
 }
@@ -228,12 +146,11 @@ static CUresult finish(struct pipeline *p) {
 
 /* One panel of an operand: `x` is its view, `rows` x `columns` what the view shows, `target` where it goes. */
 static CUresult upload(struct pipeline *p, struct tb_view x, int64_t rows, int64_t columns, enum tb_way way,
-                       CUdeviceptr target) {
+                       struct tb_matrix target) {
   struct tb_device *d = p->d;
-  struct tb_upload u = {.source = x.data, .source_ld = x.ld, .target = target};
+  struct tb_upload u = {.source = x.data, .source_ld = x.ld, .target = target.address, .target_ld = target.ld};
   u.rows = x.transposed ? columns : rows;
   u.columns = x.transposed ? rows : columns;
-  u.target_ld = tb_padded(u.rows);
   if (p->timed && !p->marked_up) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_UP_BEGIN], d->up));
   p->marked_up = true;
   if (way == TB_DIRECT) TB_TRY(tb_upload_direct(d, &u));
@@ -247,16 +164,16 @@ static CUresult upload(struct pipeline *p, struct tb_view x, int64_t rows, int64
   return CUDA_SUCCESS;
 }
 
-static CUresult upload_a(struct pipeline *p, int64_t row, struct extent k) {
-  struct extent i = tile_rows(p, row);
-  return upload(p, tb_view_at(p->call->a, p->block.i + i.start, k.start), i.size, k.size, p->plan->ways.a,
-                a_panel(p, row));
+static CUresult upload_a(struct pipeline *p, int64_t row, struct tb_extent k) {
+  const struct tb_layout *l = &p->layout;
+  return upload(p, tb_layout_a_view(l, row, k), tb_layout_rows(l, row).size, k.size, l->plan->ways.a,
+                tb_layout_a(l, row, k));
 }
 
-static CUresult upload_b(struct pipeline *p, int64_t column, struct extent k) {
-  struct extent j = tile_columns(p, column);
-  return upload(p, tb_view_at(p->call->b, k.start, p->block.j + j.start), k.size, j.size, p->plan->ways.b,
-                b_panel(p, column));
+static CUresult upload_b(struct pipeline *p, int64_t column, struct tb_extent k) {
+  const struct tb_layout *l = &p->layout;
+  return upload(p, tb_layout_b_view(l, column, k), k.size, tb_layout_columns(l, column).size, l->plan->ways.b,
+                tb_layout_b(l, column, k));
 }
 
 /* The next chunk's panels overwrite this one's: not before every launch that reads them is over. */
@@ -272,23 +189,24 @@ static CUresult hold_uploads(struct pipeline *p) {
 
 /* C = D + beta C, behind the tile's last launch. */
 static CUresult enqueue_commit(struct pipeline *p, int64_t tile, CUstream stream) {
-  struct extent i = tile_rows(p, tile / p->columns), j = tile_columns(p, tile % p->columns);
-  struct place d = d_place(p, tile);
-  struct tb_commit_args args = {.c = c_tile(p, tile),
+  struct tb_block t = tb_layout_tile(&p->layout, tile);
+  struct tb_matrix d = tb_layout_d(&p->layout, tile);
+  struct tb_commit_args args = {.c = tb_layout_c(&p->layout, tile),
                                 .d = (const float *)d.address,
-                                .ldc = p->call->ldc,
+                                .ldc = p->layout.call->ldc,
                                 .ldd = d.ld,
-                                .m = i.size,
-                                .n = j.size,
-                                .beta = p->call->beta};
+                                .m = t.m,
+                                .n = t.n,
+                                .beta = p->layout.call->beta};
   TB_TRY(tb_commit_launch(p->d->commit, &args, stream));
-  count_committed(p, tile, j.size);
+  count_committed(p, tile, t.n);
   return CUDA_SUCCESS;
 }
 
 /* What follows the launch that completes a tile's product. */
 static CUresult deliver(struct pipeline *p, int64_t tile, CUstream stream) {
-  if (p->plan->ways.c == TB_IN_PLACE) return p->call->beta == 0 ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
+  if (p->layout.plan->ways.c == TB_IN_PLACE)
+    return p->layout.call->beta == 0 ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
   CUevent done;
   TB_TRY(tb_device_tile_event(p->d, tile, &done));
   TB_TRY(tb_cuda.cuEventRecord(done, stream));
@@ -296,11 +214,12 @@ static CUresult deliver(struct pipeline *p, int64_t tile, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct extent k) {
+static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct tb_extent k) {
   struct tb_device *d = p->d;
-  const struct tb_gemm *call = p->call;
-  int64_t tile = row * p->columns + column;
-  struct place pa = a_place(p, row, k), pb = b_place(p, column, k), pd = d_place(p, tile);
+  const struct tb_gemm *call = p->layout.call;
+  int64_t tile = row * p->layout.columns + column;
+  struct tb_matrix pa = tb_layout_a(&p->layout, row, k), pb = tb_layout_b(&p->layout, column, k),
+                   pd = tb_layout_d(&p->layout, tile);
   struct tb_sgemm_args args = {
       .a = (const float *)pa.address,
       .b = (const float *)pb.address,
@@ -308,20 +227,20 @@ static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct e
       .lda = pa.ld,
       .ldb = pb.ld,
       .ldd = pd.ld,
-      .m = tile_rows(p, row).size,
-      .n = tile_columns(p, column).size,
+      .m = tb_layout_rows(&p->layout, row).size,
+      .n = tb_layout_columns(&p->layout, column).size,
       .k = k.size,
       .alpha = call->alpha,
       .first = k.start == 0,
       .last = k.start + k.size == call->k,
-      .padded = !reads_in_place(p),
+      .padded = !reads_in_place(p->layout.plan),
   };
   CUstream stream = p->streams[tile % p->stream_count]; /* a tile's chunks follow each other in one stream */
   if (p->marked_up) TB_TRY(tb_cuda.cuStreamWaitEvent(stream, d->uploaded, 0));
   if (p->timed && !p->marked_compute) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_BEGIN], stream));
   p->marked_compute = true;
-  TB_TRY(tb_kernels_launch(&d->kernels, p->choice, call->a.transposed, call->b.transposed, &args, workspace(p, tile),
-                           stream));
+  TB_TRY(tb_kernels_launch(&d->kernels, p->choice, call->a.transposed, call->b.transposed, &args,
+                           tb_layout_workspace(&p->layout, tile), stream));
   if (args.last) TB_TRY(deliver(p, tile, stream));
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_END], stream));
   return CUDA_SUCCESS;
@@ -336,36 +255,35 @@ static CUresult launch(struct pipeline *p, int64_t row, int64_t column, struct e
  *      A1   2   3   5       launched behind: 1 | 2 | 3 3 | 4 4 | 5 5 5
  *      A2   4   4   5
  */
-static CUresult run_chunk(struct pipeline *p, struct extent k, bool a_there, bool b_there) {
-  for (int64_t step = 0; step < tb_max(p->rows, p->columns); step++) {
-    if (step < p->rows) {
+static CUresult run_chunk(struct pipeline *p, struct tb_extent k, bool a_there, bool b_there) {
+  for (int64_t step = 0; step < tb_max(p->layout.rows, p->layout.columns); step++) {
+    if (step < p->layout.rows) {
       if (!a_there) TB_TRY(upload_a(p, step, k));
-      for (int64_t column = 0; column < tb_min(step, p->columns); column++) TB_TRY(launch(p, step, column, k));
+      for (int64_t column = 0; column < tb_min(step, p->layout.columns); column++) TB_TRY(launch(p, step, column, k));
     }
-    if (step < p->columns) {
+    if (step < p->layout.columns) {
       if (!b_there) TB_TRY(upload_b(p, step, k));
-      for (int64_t row = 0; row <= tb_min(step, p->rows - 1); row++) TB_TRY(launch(p, row, step, k));
+      for (int64_t row = 0; row <= tb_min(step, p->layout.rows - 1); row++) TB_TRY(launch(p, row, step, k));
     }
   }
   return CUDA_SUCCESS;
 }
 
-static CUresult run_block(struct pipeline *p) {
-  const struct tb_plan *plan = p->plan;
-  p->rows = tb_ceil_div(p->block.m, plan->tile_m);
-  p->columns = tb_ceil_div(p->block.n, plan->tile_n);
+static CUresult run_block(struct pipeline *p, int64_t number) {
+  const struct tb_plan *plan = p->layout.plan;
+  tb_layout_enter(&p->layout, number);
   p->launched = p->fetched = p->fetched_columns = 0;
-  memset(p->progress->committed_columns, 0, (size_t)(p->rows * p->columns) * sizeof(int64_t));
-  bool whole_k = plan->chunk_k == p->call->k;
-  bool a_there = plan->ways.a == TB_IN_PLACE || (whole_k && p->a_resident == p->block.i);
-  bool b_there = plan->ways.b == TB_IN_PLACE || (whole_k && p->b_resident == p->block.j);
-  for (int64_t start = 0; start < p->call->k; start += plan->chunk_k) {
+  memset(p->progress->committed_columns, 0, (size_t)(p->layout.rows * p->layout.columns) * sizeof(int64_t));
+  bool whole_k = plan->chunk_k == p->layout.call->k;
+  bool a_there = plan->ways.a == TB_IN_PLACE || (whole_k && p->a_resident == p->layout.block.i);
+  bool b_there = plan->ways.b == TB_IN_PLACE || (whole_k && p->b_resident == p->layout.block.j);
+  for (int64_t start = 0; start < p->layout.call->k; start += plan->chunk_k) {
     if (start > 0) TB_TRY(hold_uploads(p));
-    struct extent k = {start, tb_min(plan->chunk_k, p->call->k - start)};
+    struct tb_extent k = {start, tb_min(plan->chunk_k, p->layout.call->k - start)};
     TB_TRY(run_chunk(p, k, a_there, b_there));
   }
-  p->a_resident = p->block.i;
-  p->b_resident = p->block.j;
+  p->a_resident = p->layout.block.i;
+  p->b_resident = p->layout.block.j;
   /* Nothing of this block is under way when the next one overwrites its panels and tiles. */
   return finish(p);
 }
@@ -373,8 +291,7 @@ static CUresult run_block(struct pipeline *p) {
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
                          const struct tb_choice *choice, bool timed, struct tb_progress *progress) {
   struct pipeline p = {.d = device,
-                       .call = call,
-                       .plan = plan,
+                       .layout = {.call = call, .plan = plan, .arena = device->arena},
                        .choice = choice,
                        .timed = timed,
                        .progress = progress,
@@ -382,15 +299,12 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, c
                        .stream_count = TB_COMPUTE_STREAMS,
                        .a_resident = -1,
                        .b_resident = -1};
-  if (reads_in_place(&p) || plan->ways.c == TB_IN_PLACE) {
+  if (reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) {
     p.streams = &device->ordered;
     p.stream_count = 1;
   }
-  const int64_t blocks = tb_pipeline_blocks(call, plan);
-  for (progress->block = 0; progress->block < blocks; progress->block++) {
-    p.block = tb_pipeline_block(call, plan, progress->block);
-    TB_TRY(run_block(&p));
-  }
+  const int64_t blocks = tb_layout_blocks(call, plan);
+  for (progress->block = 0; progress->block < blocks; progress->block++) TB_TRY(run_block(&p, progress->block));
   return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 #define TB_PIPELINE_H
 
 #include "device.h"
+#include "layout.h"
 
 /* What a call needs to know to resume where the GPU left off: columns of each tile of the current block that C already
  * has. The commit of a C in device memory counts when it is enqueued: should it fail, so does all memory there. */
@@ -24,12 +25,5 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, c
 
 /* C = beta C, where C is in place and there is nothing to multiply. */
 CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_gemm *call, struct tb_progress *progress);
-
-/* The blocks of a plan in the order in which they are computed; the sides come and go so that an operand can stay. */
-struct tb_block {
-  int64_t i, m, j, n;
-};
-int64_t tb_pipeline_blocks(const struct tb_gemm *call, const struct tb_plan *plan);
-struct tb_block tb_pipeline_block(const struct tb_gemm *call, const struct tb_plan *plan, int64_t number);
 
 #endif

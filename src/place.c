@@ -2,10 +2,16 @@
 #define _GNU_SOURCE
 #include "place.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +22,7 @@
 
 static atomic_bool out_of_use;    /* the driver is unusable here: too old, or a fork's parent used it */
 static atomic_llong looked_at_ns; /* the tick in which the latest look began that found none */
+static bool cycles_are_time;      /* the processor's counter never stops. Written once, before it is read */
 static atomic_ullong libraries;   /* loaded by then since the process began; 0: never looked */
 
 struct look {
@@ -51,12 +58,97 @@ static bool driver_appeared(void) {
   return false;
 }
 
+/* It stops in the sleep of old processors alone; a hypervisor may be silent about it, but has none of those. */
+static bool counter_never_stops(void) {
+#ifdef __x86_64__
+  unsigned a, b, c = 0, d = 0;
+  const bool invariant = __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & 1u << 8);
+  const bool hypervisor = __get_cpuid(1, &a, &b, &c, &d) && (c & 1u << 31);
+  return invariant || hypervisor;
+#else
+  return false;
+#endif
+}
+
 static bool driver_is_there(void) {
-  if (atomic_load_explicit(&out_of_use, memory_order_relaxed)) return false;
-  return tb_cuda_is_loaded() || driver_appeared();
+  const uint64_t now = tb_cycles();
+  bool there = !atomic_load_explicit(&out_of_use, memory_order_relaxed) && (tb_cuda_is_loaded() || driver_appeared());
+  if (!there && cycles_are_time) tb_thread.looked_at_cycles = now;
+  return there;
 }
 
 void tb_places_after_fork(void) { atomic_store(&out_of_use, true); }
+
+/* ---- the process's own memory ---- */
+
+/* Variables that glibc exports: what sbrk(0) returns, without the call, and the start of the main thread's stack. */
+extern void *__curbrk __attribute__((weak));
+extern void *__libc_stack_end __attribute__((weak));
+
+/* Written once, before it is read. No heap is one that begins where all memory ends. */
+static void *const end_of_memory = (void *)UINTPTR_MAX;
+struct tb_own_memory tb_own_memory = {.heap_start = UINTPTR_MAX, .heap_end = &end_of_memory};
+
+/* The mapping of a /proc/self/maps, read piece by piece, that holds an address; its start, or 0. */
+static uintptr_t start_of_mapping(int maps, uintptr_t address) {
+  enum { START, END, REST } part = START;
+  char text[4096];
+  uintptr_t number = 0, start = 0;
+  for (ssize_t length; (length = read(maps, text, sizeof text)) > 0;) {
+    for (const char *c = text; c < text + length; c++) {
+      if (*c == '\n') {
+        part = START;
+        number = 0;
+      } else if (part == START && *c == '-') {
+        part = END;
+        start = number;
+        number = 0;
+      } else if (part == END && *c == ' ') {
+        part = REST;
+        if (address < number) return address >= start ? start : 0;
+      } else if (part != REST) {
+        number = number << 4 | (uintptr_t)(*c <= '9' ? *c - '0' : *c - 'a' + 10);
+      }
+    }
+  }
+  return 0;
+}
+
+/* From where its last mapping begins now: it shrinks and grows at its end alone. */
+static void find_heap(void) {
+  if (&__curbrk == NULL || __curbrk == NULL) return;
+  int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (maps < 0) return;
+  uintptr_t start = start_of_mapping(maps, (uintptr_t)__curbrk - 1);
+  close(maps);
+  if (start == 0) return;
+  tb_own_memory.heap_start = start;
+  tb_own_memory.heap_end = &__curbrk;
+}
+
+/* The last writable segment of the program itself, which unlike a library is there as long as the process. */
+static void find_data(void) {
+  const ElfW(Phdr) *headers = (const ElfW(Phdr) *)getauxval(AT_PHDR), *table = NULL, *data = NULL;
+  for (size_t i = 0; headers != NULL && i < getauxval(AT_PHNUM); i++) {
+    if (headers[i].p_type == PT_PHDR) table = &headers[i];
+    if (headers[i].p_type == PT_LOAD && (headers[i].p_flags & PF_W)) data = &headers[i];
+  }
+  if (table == NULL || data == NULL) return;
+  tb_own_memory.data_start = (uintptr_t)headers - table->p_vaddr + data->p_vaddr;
+  tb_own_memory.data_bytes = data->p_memsz;
+}
+
+void tb_places_initialise(void) {
+  int saved_errno = errno; /* BLAS calls do not change errno */
+  int cancel_state;        /* nor are they where a thread ends */
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+  find_heap();
+  find_data();
+  if (&__libc_stack_end != NULL) tb_own_memory.stack_start = (uintptr_t)__libc_stack_end;
+  cycles_are_time = counter_never_stops();
+  pthread_setcancelstate(cancel_state, NULL);
+  errno = saved_errno;
+}
 
 /* ---- what is this pointer? ---- */
 

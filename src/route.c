@@ -3,56 +3,12 @@
 
 #include <stddef.h>
 
-/*
- * Assumptions: cautious of the GPU, and for the CPU corrected by what its calls take. A core of today runs OpenBLAS's
- * sgemm at 15 to 160 GFLOP/s; a copying thread moves 4 to 12 GB/s, and eight fill the link; opening a GPU (context,
- * kernels, pinned buffers) takes 0.1 to 0.4 s.
- */
-#define ASSUMED_CORE_FLOPS_PER_S 60e9
-#define ASSUMED_GPU_FLOPS_PER_S 5e12
-#define ASSUMED_CORE_STAGE_BYTES_PER_S 4e9
-#define ASSUMED_STAGE_CORES_MAX 8
-#define ASSUMED_LINK_BYTES_PER_S 20e9 /* PCIe gen4 x16 */
-#define ASSUMED_GPU_LATENCY_S 150e-6
-#define ASSUMED_OPEN_S 0.4
+#include "learn.h"
 
-struct tb_machine tb_machine_assumed(int cores) {
-  return (struct tb_machine){
-      .mode = TB_ROUTE_AUTO,
-      .gpu = TB_STATUS_gpu_sooner,
-      .open_seconds = ASSUMED_OPEN_S,
-      .cpu_flops_per_s = ASSUMED_CORE_FLOPS_PER_S * cores,
-      .gpu_flops_per_s = ASSUMED_GPU_FLOPS_PER_S,
-      .stage_bytes_per_s =
-          ASSUMED_CORE_STAGE_BYTES_PER_S * (cores < ASSUMED_STAGE_CORES_MAX ? cores : ASSUMED_STAGE_CORES_MAX),
-      .link_bytes_per_s = ASSUMED_LINK_BYTES_PER_S,
-      .gpu_latency_seconds = ASSUMED_GPU_LATENCY_S,
-  };
-}
+/* The side that was taken for a shape before is left when the other is sooner by this share: less is noise. */
+#define CLEARLY_SOONER 0.95
 
-static double copy_seconds(double elems, enum tb_place place, const struct tb_machine *machine) {
-  switch (place) {
-    case TB_PAGEABLE:
-      return 4 * elems / machine->stage_bytes_per_s;
-    case TB_PINNED:
-      return 4 * elems / machine->link_bytes_per_s;
-    default:
-      return 0;
-  }
-}
-
-/* A and B go up while the kernels run and C comes down behind them, all copied by the same threads: copies add up,
- * and the slower of copying and computing decides. C is read once more when beta is not zero. */
-static double gpu_seconds(const struct tb_gemm *call, const struct tb_places *places,
-                          const struct tb_machine *machine) {
-  static const struct tb_places all_pageable;
-  if (places == NULL) places = &all_pageable;
-  double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  double copy = copy_seconds(m * k, places->a.place, machine) + copy_seconds(k * n, places->b.place, machine) +
-                copy_seconds(m * n, places->c.place, machine);
-  double compute = tb_gemm_flops(call) / machine->gpu_flops_per_s;
-  return machine->gpu_latency_seconds + (copy > compute ? copy : compute);
-}
+atomic_llong tb_route_small_terms = TB_SMALL_TERMS_AT_FIRST;
 
 bool tb_route_resident(const struct tb_gemm *call, const struct tb_places *p, enum tb_route_mode mode,
                        struct tb_decision *decision) {
@@ -72,7 +28,7 @@ bool tb_route_settled(const struct tb_gemm *call, enum tb_route_mode mode, struc
     why = TB_STATUS_trivial;
   else if (mode == TB_ROUTE_CPU)
     why = TB_STATUS_forced_cpu;
-  else if (mode == TB_ROUTE_AUTO && tb_gemm_flops(call) < TB_SMALL_FLOPS)
+  else if (mode == TB_ROUTE_AUTO && tb_gemm_flops(call) < tb_route_small_flops())
     why = TB_STATUS_small;
   else
     return false;
@@ -80,29 +36,48 @@ bool tb_route_settled(const struct tb_gemm *call, enum tb_route_mode mode, struc
   return true;
 }
 
+/* Whether the GPU is predicted to finish sooner. Numbers that are none leave the call to the CPU. */
+static bool gpu_is_sooner(const struct tb_prediction *p) {
+  const double cpu = p->seconds[TB_CPU], gpu = p->seconds[TB_GPU];
+  if (!p->decided) return gpu < cpu;
+  return p->last == TB_GPU ? CLEARLY_SOONER * gpu <= cpu : gpu < CLEARLY_SOONER * cpu;
+}
+
+/* Whether the side that is thought to be slower should be tried: its own time is not known, and the loss that is
+ * predicted has been put by (learn.h). */
+static bool should_try_other(const struct tb_prediction *p, enum tb_where sooner) {
+  const enum tb_where other = sooner == TB_GPU ? TB_CPU : TB_GPU;
+  const double here = p->seconds[sooner], there = p->seconds[other];
+  return !p->known[other] && there - here < p->probe_seconds && there < TB_PROBE_MOST_TIMES * here;
+}
+
+static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_places *places,
+                                const struct tb_machine *machine) {
+  struct tb_prediction p;
+  tb_model_predict(machine->model, call, places, machine->now, &p);
+  struct tb_decision d = {.cpu_seconds = p.seconds[TB_CPU], .gpu_seconds = p.seconds[TB_GPU]};
+  const bool gpu = gpu_is_sooner(&p);
+  const double saving = d.cpu_seconds - d.gpu_seconds;
+  d.where = gpu ? TB_GPU : TB_CPU;
+  d.why = gpu ? TB_STATUS_gpu_sooner : TB_STATUS_cpu_sooner;
+  if (machine->gpu_open) {
+    if (places == NULL && should_try_other(&p, d.where)) {
+      d.where = gpu ? TB_CPU : TB_GPU;
+      d.why = TB_STATUS_tried;
+    }
+  } else if (gpu && !(machine->saved_seconds + saving >= machine->model->rates.open_seconds)) {
+    /* Rent until the rent equals the price: at worst twice the best that hindsight could have done. */
+    d.where = TB_CPU;
+    d.why = TB_STATUS_not_yet;
+  }
+  return d;
+}
+
 struct tb_decision tb_route(const struct tb_gemm *call, const struct tb_places *places,
                             const struct tb_machine *machine) {
   struct tb_decision d;
   if (tb_route_settled(call, machine->mode, &d)) return d;
-  d = (struct tb_decision){.where = TB_CPU};
-  if (machine->gpu != TB_STATUS_gpu_sooner) {
-    d.why = machine->gpu;
-  } else if (machine->mode == TB_ROUTE_GPU) {
-    d.where = TB_GPU;
-    d.why = TB_STATUS_forced_gpu;
-  } else {
-    d.cpu_seconds = tb_gemm_flops(call) / machine->cpu_flops_per_s;
-    d.gpu_seconds = gpu_seconds(call, places, machine);
-    double saving = d.cpu_seconds - d.gpu_seconds;
-    if (!(saving > 0)) {
-      d.why = TB_STATUS_cpu_sooner;
-    } else if (!machine->gpu_open && machine->saved_seconds + saving < machine->open_seconds) {
-      /* Rent until the rent equals the price: at worst twice the best that hindsight could have done. */
-      d.why = TB_STATUS_not_yet;
-    } else {
-      d.where = TB_GPU;
-      d.why = TB_STATUS_gpu_sooner;
-    }
-  }
-  return d;
+  if (machine->gpu != TB_STATUS_gpu_sooner) return (struct tb_decision){.where = TB_CPU, .why = machine->gpu};
+  if (machine->mode == TB_ROUTE_GPU) return (struct tb_decision){.where = TB_GPU, .why = TB_STATUS_forced_gpu};
+  return weigh(call, places, machine);
 }

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Where a call goes. tb_route is a pure function of the call and of what is known about the machine; it touches no GPU,
- * takes no lock and allocates nothing, so it can be tested anywhere and called for every product.
+ * takes no lock and allocates nothing, so it can be tested anywhere and called for every product. What is known is
+ * router.c's to gather.
  */
 #ifndef TB_ROUTE_H
 #define TB_ROUTE_H
 
+#include <stdatomic.h>
+
 #include "blas_call.h"
+#include "model.h"
 #include "options.h"
 #include "place.h"
 #include "stats.h"
 #include "status.h"
 
-/* What the decision rests on. Rates are what a whole call reaches, not peaks. */
+/* What the decision rests on. */
 struct tb_machine {
   enum tb_route_mode mode;
-  enum tb_status gpu; /* TB_STATUS_gpu_sooner: usable or not tried yet; otherwise why no GPU can answer */
-  bool gpu_open;      /* false: the first call also pays open_seconds */
-  double open_seconds;
-  double saved_seconds;       /* what a GPU would have saved by the calls so far that the CPU answered */
-  double cpu_flops_per_s;     /* the CPU BLAS, all its threads */
-  double gpu_flops_per_s;     /* our kernels on a large product */
-  double stage_bytes_per_s;   /* operands up and result down, through pinned staging */
-  double link_bytes_per_s;    /* the same from and to pinned memory */
-  double gpu_latency_seconds; /* of the smallest call */
+  enum tb_status gpu;           /* TB_STATUS_gpu_sooner: usable or not tried yet; otherwise why no GPU can answer */
+  bool gpu_open;                /* false: the first call also pays for opening it */
+  double saved_seconds;         /* what a GPU would have saved by the calls so far that the CPU answered */
+  const struct tb_model *model; /* for calls that are weighed */
+  double now;                   /* the model's clock */
 };
 
 struct tb_decision {
@@ -32,11 +32,18 @@ struct tb_decision {
   double cpu_seconds, gpu_seconds; /* predictions; 0 when none was needed */
 };
 
-/* Products with fewer operations than this stay on the CPU without further thought: a link round trip costs as much. */
-#define TB_SMALL_FLOPS (2.0 * 320 * 320 * 320)
+/*
+ * Products of fewer terms m n k than this, half the operations, stay on the CPU without further thought: so says the
+ * model of the machine, as soon as there is one. For the path of a small call: a relaxed load.
+ */
+extern atomic_llong tb_route_small_terms;
 
-/* What is assumed of a machine before anything is known about it; `cores` is how many the process may use. */
-struct tb_machine tb_machine_assumed(int cores);
+static inline double tb_route_small_flops(void) {
+  return 2.0 * (double)atomic_load_explicit(&tb_route_small_terms, memory_order_relaxed);
+}
+
+/* Before that: from so many on it is worth a look whether measurements of this machine were kept. */
+#define TB_SMALL_TERMS_AT_FIRST (160LL * 160 * 160)
 
 /* For the functions below, places as tb_places_find gives them; NULL: all operands are pageable. */
 

@@ -3,16 +3,17 @@
 #include "run.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "clock.h"
 #include "fallback.h"
 #include "hosted.h"
 #include "log.h"
 #include "offload.h"
 #include "options.h"
+#include "router.h"
+#include "small.h"
 #include "stats.h"
 
 /* ---- once a process ---- */
@@ -20,32 +21,20 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool initialised;
 
-/* What the routing has learned. Rates are whole numbers of flops per microsecond, so that an atomic integer holds them.
- */
-static atomic_llong cpu_flops_per_us;
-static atomic_int cores;
-static atomic_llong saved_ns;
-
-static int usable_cores(void) {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  int count = CPU_COUNT(&set);
-  return count > 0 ? count : 1;
-}
-
 static void after_fork(void) {
   tb_fallback_after_fork();
   tb_options_after_fork();
   tb_offload_after_fork();
+  tb_router_after_fork();
+  tb_small_after_fork();
   tb_stats_reset(); /* the parent reports its own calls */
 }
 
 static void initialise(void) {
   pthread_atfork(NULL, NULL, after_fork); /* first: a fork from here on finds every lock mended */
   tb_options_load();
-  atomic_store(&cores, usable_cores());
-  struct tb_machine assumed = tb_machine_assumed(atomic_load(&cores));
-  atomic_store(&cpu_flops_per_us, (long long)(assumed.cpu_flops_per_s * 1e-6));
+  tb_small_update();
+  tb_places_initialise();
   atomic_store(&initialised, true);
 }
 
@@ -57,37 +46,13 @@ __attribute__((destructor)) static void finish(void) {
 
 /* ---- deciding ---- */
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool observed(void) { return tb_option_number(TB_OPTION_verbose) || tb_option_number(TB_OPTION_report); }
-
-static struct tb_machine machine_now(enum tb_route_mode mode) {
-  struct tb_machine machine = tb_machine_assumed(atomic_load_explicit(&cores, memory_order_relaxed));
-  machine.mode = mode;
-  machine.gpu = tb_offload_status();
-  machine.gpu_open = tb_offload_is_open();
-  machine.cpu_flops_per_s = 1e6 * (double)atomic_load_explicit(&cpu_flops_per_us, memory_order_relaxed);
-  machine.saved_seconds = 1e-9 * (double)atomic_load_explicit(&saved_ns, memory_order_relaxed);
-  return machine;
-}
 
 static struct tb_decision decide(const struct tb_gemm *call, const struct tb_places *places) {
   enum tb_route_mode mode = (enum tb_route_mode)tb_option_number(TB_OPTION_route);
   struct tb_decision decision;
   if (tb_route_resident(call, places, mode, &decision) || tb_route_settled(call, mode, &decision)) return decision;
-  struct tb_machine machine = machine_now(mode);
-  return tb_route(call, places, &machine);
-}
-
-/* The CPU BLAS's own rate, from what its calls really took: a fresh one counts a quarter. */
-static void learn_cpu_rate(double flops, double seconds) {
-  double before = (double)atomic_load_explicit(&cpu_flops_per_us, memory_order_relaxed);
-  double after = 0.75 * before + 0.25 * flops / (seconds * 1e6);
-  atomic_store_explicit(&cpu_flops_per_us, (long long)after + 1, memory_order_relaxed);
+  return tb_router_decide(call, places, mode);
 }
 
 /* ---- the verbose line ---- */
@@ -146,16 +111,19 @@ static void say_cpu(const struct tb_gemm *g, const struct tb_decision *d, double
 
 static bool offload(const struct tb_gemm *call, const struct tb_places *places, struct tb_decision *decision) {
   struct tb_outcome outcome;
-  double started = now();
+  double started = tb_clock_seconds();
   if (!tb_offload_gemm(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
     *decision = (struct tb_decision){.where = TB_CPU, .why = outcome.why};
     return false;
   }
-  double seconds = now() - started;
+  double seconds = tb_clock_seconds() - started;
   enum tb_where where = outcome.committed ? TB_GPU : TB_CPU;
   double flops = tb_gemm_is_trivial(call) ? 0 : tb_gemm_flops(call);
   tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, flops, outcome.bytes, seconds);
-  if (outcome.failed) tb_stats_add_failure();
+  if (outcome.failed)
+    tb_stats_add_failure();
+  else
+    tb_router_learn(call, places, decision, TB_GPU, seconds); /* with the wait for other threads' calls */
   if (tb_option_number(TB_OPTION_verbose)) {
     if (outcome.committed)
       say_gpu(call, places, decision, &outcome, seconds);
@@ -176,7 +144,7 @@ static void run_hosted(const struct tb_gemm *call, const struct tb_places *place
   }
   struct tb_decision decision = decide(&hosted.call, NULL);
   if (decision.where == TB_CPU || !offload(&hosted.call, NULL, &decision)) {
-    cpu.started = now();
+    cpu.started = tb_clock_seconds();
     tb_fallback_gemm(&hosted.call);
     tb_run_cpu_done(call, &cpu);
   }
@@ -194,18 +162,16 @@ bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
     return true;
   }
   /* Small calls are timed only when somebody looks: two clock readings are a good part of the smallest. */
-  cpu->started = tb_gemm_flops(call) >= TB_SMALL_FLOPS || observed() ? now() : 0;
+  cpu->started = tb_gemm_flops(call) >= tb_route_small_flops() || observed() ? tb_clock_seconds() : 0;
   return false;
 }
 
 void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu) {
   const struct tb_decision *d = &cpu->decision;
   double flops = tb_gemm_is_trivial(call) ? 0 : tb_gemm_flops(call);
-  double seconds = cpu->started > 0 ? now() - cpu->started : 0;
+  double seconds = cpu->started > 0 ? tb_clock_seconds() - cpu->started : 0;
   tb_stats_add(call->symbol, TB_CPU, d->why, flops, 0, seconds);
-  if (seconds > 0 && flops >= TB_SMALL_FLOPS) learn_cpu_rate(flops, seconds);
-  if (d->why == TB_STATUS_not_yet)
-    atomic_fetch_add_explicit(&saved_ns, (long long)((d->cpu_seconds - d->gpu_seconds) * 1e9), memory_order_relaxed);
+  if (seconds > 0) tb_router_learn(call, NULL, d, TB_CPU, seconds);
   if (tb_option_number(TB_OPTION_verbose)) say_cpu(call, d, seconds);
 }
 

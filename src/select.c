@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "select.h"
 
+#include <math.h>
 #include <stdio.h>
 
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
@@ -33,8 +34,8 @@ static const int blocks_wanted[] = {1, 2, 3, 4, 6, 8};
 enum { BLOCKS_WANTED = sizeof blocks_wanted / sizeof blocks_wanted[0] };
 _Static_assert(TB_TILE_COUNT *(1 + 2 * BLOCKS_WANTED) < TB_CANDIDATES_MAX, "room for one more, the thin kernels");
 
-/* Groups in each part from which on the parts are even enough: one group more or less is at most a sixth. */
-#define EVEN_GROUPS 6
+/* Chunks in a part from which on parts of whole groups are even enough: one group more or less is at most a sixth. */
+#define EVEN_CHUNKS (6 * TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K)
 
 /* Bytes of a partial sum that are moved: written, and read again. */
 #define PARTIAL_MOVED_BYTES (2 * sizeof(float))
@@ -49,6 +50,15 @@ static int64_t ceil_div(int64_t a, int64_t b) { return quotient(a + b - 1, b); }
 
 int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n) {
   return ceil_div(m, tile->block_m) * ceil_div(n, tile->block_n);
+}
+
+/* Of all tiles, without a division: the compiler knows what divides. */
+static void count_tiles(int64_t m, int64_t n, int64_t tiles[TB_TILE_COUNT]) {
+#define TB_SGEMM_TILE(name, bm, bn, ...) tiles[TB_TILE_##name] = ceil_div(m, bm) * ceil_div(n, bn);
+#define TB_SGEMM_WARP_SPECIALISED(name, bm, bn, ...) tiles[TB_TILE_ws_##name] = ceil_div(m, bm) * ceil_div(n, bn);
+#include "registry.def"
+#undef TB_SGEMM_TILE
+#undef TB_SGEMM_WARP_SPECIALISED
 }
 
 static const struct tb_split whole = {1, 1, 1};
@@ -71,57 +81,60 @@ int64_t tb_partials_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choic
 
 /* ---- the candidates ---- */
 
-struct candidate {
-  struct tb_choice choice;
-  struct tb_split split;
+static bool have_room(const struct tb_product *p, int64_t units) {
+  return units * p->m * p->n * (int64_t)sizeof(float) <= p->workspace_bytes;
+}
+
+/* What k is split into: groups; and where there are not enough of them to give the blocks about the same share, chunks,
+ * which are four times as many sums to store and to add. */
+static const int split_k[] = {TB_SGEMM_GROUP_K, TB_SGEMM_CHUNK_K};
+enum { UNITS = sizeof split_k / sizeof split_k[0] };
+
+/* Splits of k for one tile, from few parts to many. */
+struct splitter {
+  int64_t units, tiles;
+  int unit, sm_count, most; /* which of split_k; SMs, and most blocks on one */
+  int next;                 /* of blocks_wanted */
+  int64_t asked, got;       /* parts, by the last of these: asked for, and made of whole units */
 };
 
-/*
- * Adds the split into at most `splits` parts of whole units, unless it has no more parts than the one that was added
- * last or needs more memory than there is. More parts than that would only be more of the same work on the busiest SM;
- * with fewer, others would be idle.
- */
-static int add_split(const struct tb_product *p, int64_t units, int64_t splits, struct tb_choice *c,
-                     struct candidate *candidate) {
-  struct tb_split s = split_units(units, splits);
-  const int last = c->splits;
-  c->splits = (int)s.splits;
-  if (s.splits < 2 || s.splits == last) return 0;
-  if (units * p->m * p->n * (int64_t)sizeof(float) > p->workspace_bytes) return 0;
-  *candidate = (struct candidate){*c, s};
-  return 1;
+/* Of k, which has so many units, for a tile of which so many make up the result. */
+static struct splitter splits_of(const struct tb_select_device *device, int64_t units, int unit, int tile,
+                                 int64_t tiles) {
+  return (struct splitter){.units = units,
+                           .tiles = tiles,
+                           .unit = unit,
+                           .sm_count = device->sm_count,
+                           .most = 2 * device->blocks_per_sm[tile], /* two rounds: more would gain little */
+                           .asked = 1,
+                           .got = 1};
 }
 
-/* Splits of k for one tile, of which m x n has `tiles`. Between groups; and where there are not enough of them to give
- * the blocks about the same share, between chunks too, which are four times as many sums to store and to add. */
-static int add_splits(const struct tb_select_device *device, const struct tb_product *p, int tile, int64_t tiles,
-                      struct candidate candidate[2 * BLOCKS_WANTED]) {
-  struct tb_choice by_group = {tb_tiles[tile].family, tile, 1, TB_SGEMM_GROUP_K}, by_chunk = by_group;
-  by_chunk.unit_k = TB_SGEMM_CHUNK_K;
-  const int64_t groups = ceil_div(p->k, TB_SGEMM_GROUP_K), chunks = ceil_div(p->k, TB_SGEMM_CHUNK_K);
-  int count = 0;
-  int64_t before = 1;
-  for (int w = 0; w < BLOCKS_WANTED && before < chunks; w++) {
-    if (blocks_wanted[w] > 2 * device->blocks_per_sm[tile]) break; /* two rounds: more would gain little */
-    int64_t splits = quotient((int64_t)blocks_wanted[w] * device->sm_count, tiles);
-    if (splits <= before) continue;
-    before = splits = splits < chunks ? splits : chunks;
-    count += add_split(p, groups, splits, &by_group, candidate + count);
-    if (chunks < splits * EVEN_GROUPS * (TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K))
-      count += add_split(p, chunks, splits, &by_chunk, candidate + count);
+/* The parts of the next split are more than those of the last. More parts than the SMs are to have blocks would only be
+ * more of the same work on the busiest of them; with fewer, others would be idle. False: there is none. */
+static inline bool next_split(struct splitter *s, struct tb_split *split) {
+  while (s->next < BLOCKS_WANTED && s->asked < s->units && blocks_wanted[s->next] <= s->most) {
+    int64_t splits = quotient((int64_t)blocks_wanted[s->next++] * s->sm_count, s->tiles);
+    if (splits <= s->asked) continue;
+    s->asked = splits = splits < s->units ? splits : s->units;
+    if (split_k[s->unit] == TB_SGEMM_CHUNK_K && s->units >= splits * EVEN_CHUNKS) continue;
+    *split = split_units(s->units, splits);
+    if (split->splits == s->got) continue;
+    s->got = split->splits;
+    return true;
   }
-  return count;
+  return false;
 }
 
-static struct candidate whole_k(int tile) {
-  return (struct candidate){{tb_tiles[tile].family, tile, 1, TB_SGEMM_GROUP_K}, whole};
+static struct tb_choice tile_choice(int tile, int64_t splits, int unit_k) {
+  return (struct tb_choice){tb_tiles[tile].family, tile, (int)splits, unit_k};
 }
 
 /* How many parts of k are best thin_plan.c knows; here, whether there is room for the groups' sums. */
 static struct tb_choice thin_choice(const struct tb_product *p) {
   struct tb_choice c = {TB_FAMILY_THIN, 0, 1, TB_SGEMM_GROUP_K};
   int64_t groups = ceil_div(p->k, TB_SGEMM_GROUP_K);
-  if (groups * p->m * p->n * (int64_t)sizeof(float) <= p->workspace_bytes) c.splits = (int)groups;
+  if (have_room(p, groups)) c.splits = (int)groups;
   return c;
 }
 
@@ -135,11 +148,16 @@ int tb_select_candidates(const struct tb_select_device *device, const struct tb_
   if (is_thin(device, p)) candidate[count++] = thin_choice(p);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (device->blocks_per_sm[tile] == 0) continue;
-    candidate[count++] = whole_k(tile).choice;
+    candidate[count++] = tile_choice(tile, 1, TB_SGEMM_GROUP_K);
     if (is_thin(device, p)) continue;
-    struct candidate split[2 * BLOCKS_WANTED];
-    const int splits = add_splits(device, p, tile, tb_tile_count(&tb_tiles[tile], p->m, p->n), split);
-    for (int i = 0; i < splits; i++) candidate[count++] = split[i].choice;
+    const int64_t tiles = tb_tile_count(&tb_tiles[tile], p->m, p->n);
+    for (int u = 0; u < UNITS; u++) {
+      const int64_t units = ceil_div(p->k, split_k[u]);
+      if (!have_room(p, units)) continue;
+      struct splitter s = splits_of(device, units, u, tile, tiles);
+      for (struct tb_split split; next_split(&s, &split);)
+        candidate[count++] = tile_choice(tile, split.splits, split_k[u]);
+    }
   }
   return count;
 }
@@ -152,7 +170,9 @@ struct product_costs {
   const struct tb_select_device *device;
   const struct tb_product *product;
   double operands_bytes, memory_us;
-  double unit_us; /* to move one partial sum of each element */
+  double unit_us;        /* to move one partial sum of each element */
+  int64_t units[UNITS];  /* that k has */
+  double sums_us[UNITS]; /* that a split into them takes beside its products; infinite: there is no such split */
 };
 
 /* And for all ways of one tile. */
@@ -163,6 +183,7 @@ struct tile_costs {
   int held;                /* blocks that an SM holds */
   double held_peak_blocks; /* peak_blocks of as many */
   double k_us;             /* of a block for each product along k, with the SM's peak for itself */
+  double peak_us;          /* of all blocks, with one per cent of the peak of all SMs */
 };
 
 static double bytes_per_us(const struct tb_select_device *device, double per_cent) {
@@ -175,6 +196,10 @@ static double peak_blocks(const struct tb_tile_rate *rate, int64_t blocks) {
   return (double)blocks * 100 / (together < rate->full ? together : rate->full);
 }
 
+static double partials_us(const struct product_costs *c, int64_t units) {
+  return c->table->gather_us + (double)units * c->unit_us;
+}
+
 static struct product_costs costs_of_product(const struct tb_select_table *table, const struct tb_select_device *device,
                                              const struct tb_product *p) {
   const double m = (double)p->m, n = (double)p->n, k = (double)p->k;
@@ -182,48 +207,63 @@ static struct product_costs costs_of_product(const struct tb_select_table *table
   c.operands_bytes = sizeof(float) * (m * k + k * n + m * n);
   c.memory_us = c.operands_bytes / bytes_per_us(device, table->memory);
   c.unit_us = m * n * PARTIAL_MOVED_BYTES / bytes_per_us(device, table->partials);
+  for (int u = 0; u < UNITS; u++) {
+    c.units[u] = ceil_div(p->k, split_k[u]);
+    c.sums_us[u] = c.units[u] > 1 && have_room(p, c.units[u]) ? partials_us(&c, c.units[u]) : INFINITY;
+  }
   return c;
 }
 
-static struct tile_costs costs_of_tile(const struct product_costs *c, int tile) {
+static inline struct tile_costs costs_of_tile(const struct product_costs *c, int tile, int64_t tiles) {
   const struct tb_tile *t = &tb_tiles[tile];
   const struct tb_product *p = c->product;
   const int by_words = (p->transpose_a || !p->vectors) + (!p->transpose_b || !p->vectors);
   struct tile_costs costs = {.product = c, .rate = &c->table->tile[tile], .held = c->device->blocks_per_sm[tile]};
-  costs.tiles = tb_tile_count(t, p->m, p->n);
+  costs.tiles = tiles;
   costs.held_peak_blocks = peak_blocks(costs.rate, costs.held);
   costs.k_us = (double)t->block_m * t->block_n * (1 + by_words * costs.rate->by_words / 100) / c->device->fma_per_us;
+  costs.peak_us = (double)tiles * (double)p->k * costs.k_us * 100 / c->device->sm_count;
   return costs;
 }
 
-static double partials_us(const struct product_costs *c, int64_t units) {
-  return c->table->gather_us + (double)units * c->unit_us;
-}
-
 static double later(double a_us, double b_us) { return a_us > b_us ? a_us : b_us; }
+static double sooner(double a_us, double b_us) { return a_us < b_us ? a_us : b_us; }
 
-/* The busiest SM computes its blocks in rounds of as many as it holds. The last round may have fewer, and then the SM
- * is slower than it could be. */
-static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k) {
+/* The busiest SM computes its blocks in rounds of as many as it holds. The last round may have fewer, the rest, and
+ * then the SM is slower than it could be. */
+static double rounds_us(const struct tile_costs *t, int64_t rounds, int64_t rest, int64_t block_k) {
   const struct product_costs *c = t->product;
-  const int64_t block_k = s.splits > 1 ? s.per_split * unit_k : c->product->k;
-  const int64_t blocks = ceil_div(t->tiles * s.splits, c->device->sm_count);
-  const int64_t rounds = quotient(blocks, t->held), rest = blocks - rounds * t->held;
   double work = (double)rounds * t->held_peak_blocks;
   if (rest > 0) work += peak_blocks(t->rate, rest);
   double compute_us = work * (double)block_k * t->k_us;
   compute_us += (double)(rounds + (rest > 0)) * t->rate->block_us;
-  const double us = c->table->launch_us + later(compute_us, c->memory_us);
+  return c->table->launch_us + later(compute_us, c->memory_us);
+}
+
+static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k) {
+  const struct product_costs *c = t->product;
+  const int64_t block_k = s.splits > 1 ? s.per_split * unit_k : c->product->k;
+  const int64_t blocks = ceil_div(t->tiles * s.splits, c->device->sm_count);
+  const int64_t rounds = quotient(blocks, t->held);
+  const double us = rounds_us(t, rounds, blocks - rounds * t->held, block_k);
   return s.splits > 1 ? us + partials_us(c, s.units) : us;
 }
 
-/* No split of k into these units takes less: every SM multiplies all the time at its full rate. A little is taken off
- * for what rounding does in the prediction itself. */
-static double least_us(const struct tile_costs *t, int64_t units) {
+/* The same for one of next_split's, without the partial sums: the busiest SM has at most so many blocks and two rounds,
+ * and nothing need be divided. */
+static inline double split_us(const struct tile_costs *t, struct tb_split s, int unit_k, int blocks) {
+  while ((int64_t)(blocks - 1) * t->product->device->sm_count >= t->tiles * s.splits) blocks--;
+  const int rounds = (blocks >= t->held) + (blocks >= 2 * t->held);
+  return rounds_us(t, rounds, blocks - rounds * t->held, s.per_split * unit_k);
+}
+
+/* No split of k that gives an SM at most so many blocks takes less: each multiplies all the time at the rate of as many
+ * blocks. A little is taken off for what rounding does in the prediction itself. */
+static double least_us(const struct tile_costs *t, int blocks, double sums_us) {
   const struct product_costs *c = t->product;
-  double compute_us = (double)t->tiles * (double)c->product->k * t->k_us * 100 / (t->rate->full * c->device->sm_count);
-  compute_us += t->rate->block_us;
-  return (c->table->launch_us + later(compute_us, c->memory_us) + partials_us(c, units)) * (1 - 1e-9);
+  const double together = t->rate->alone * blocks, rate = together < t->rate->full ? together : t->rate->full;
+  const double compute_us = t->peak_us / rate + t->rate->block_us;
+  return (c->table->launch_us + later(compute_us, c->memory_us) + sums_us) * (1 - 1e-9);
 }
 
 static double thin_us(const struct product_costs *c) {
@@ -234,7 +274,8 @@ double tb_select_predict_us(const struct tb_select_table *table, const struct tb
                             const struct tb_product *p, const struct tb_choice *choice) {
   const struct product_costs product = costs_of_product(table, device, p);
   if (choice->family == TB_FAMILY_THIN) return thin_us(&product);
-  const struct tile_costs tile = costs_of_tile(&product, choice->tile);
+  const struct tile_costs tile =
+      costs_of_tile(&product, choice->tile, tb_tile_count(&tb_tiles[choice->tile], p->m, p->n));
   return tile_us(&tile, tb_split_of(p->k, choice), choice->unit_k);
 }
 
@@ -251,31 +292,34 @@ static void compare(struct best *best, const struct tb_choice *choice, double us
   if (best->choice.family == TB_FAMILY_NONE || us < best->us || first) *best = (struct best){*choice, us};
 }
 
-static void compare_splits(struct best *best, const struct tile_costs *t, int tile) {
-  const struct tb_product *p = t->product->product;
-  struct candidate split[2 * BLOCKS_WANTED];
-  const int splits = add_splits(t->product->device, p, tile, t->tiles, split);
-  const double by_chunk_us = least_us(t, ceil_div(p->k, TB_SGEMM_CHUNK_K));
-  for (int i = 0; i < splits; i++) {
-    const struct tb_choice *choice = &split[i].choice;
-    if (choice->unit_k == TB_SGEMM_GROUP_K || by_chunk_us < best->us)
-      compare(best, choice, tile_us(t, split[i].split, choice->unit_k));
+static void compare_splits(struct best *best, const struct tile_costs *t, int tile, int unit) {
+  const struct product_costs *c = t->product;
+  struct splitter s = splits_of(c->device, c->units[unit], unit, tile, t->tiles);
+  if (!(least_us(t, s.most, c->sums_us[unit]) < best->us)) return;
+  while (s.next < BLOCKS_WANTED && !(least_us(t, blocks_wanted[s.next], c->sums_us[unit]) < best->us)) s.next++;
+  for (struct tb_split split; next_split(&s, &split);) {
+    const double us = split_us(t, split, split_k[unit], blocks_wanted[s.next - 1]) + c->sums_us[unit];
+    if (us < best->us || (us == best->us && tile < best->choice.tile))
+      *best = (struct best){tile_choice(tile, split.splits, split_k[unit]), us};
   }
 }
 
 /* The most promising tile first, so that the others can be left out. */
-static void compare_all_splits(struct best *best, const struct tile_costs tile_costs[TB_TILE_COUNT]) {
+static void compare_all_splits(struct best *best, const struct tile_costs tile_costs[TB_TILE_COUNT],
+                               double least_sums_us) {
   int order[TB_TILE_COUNT], count = 0;
   double least[TB_TILE_COUNT];
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (tile_costs[tile].held == 0) continue;
-    const double us = least_us(&tile_costs[tile], ceil_div(tile_costs[tile].product->product->k, TB_SGEMM_GROUP_K));
+    const double us = least_us(&tile_costs[tile], tile_costs[tile].held, least_sums_us);
     if (!(us < best->us)) continue;
     int at = count++;
     for (; at > 0 && us < least[at - 1]; at--) least[at] = least[at - 1], order[at] = order[at - 1];
     least[at] = us, order[at] = tile;
   }
-  for (int i = 0; i < count && least[i] < best->us; i++) compare_splits(best, &tile_costs[order[i]], order[i]);
+  for (int i = 0; i < count && least[i] < best->us; i++) {
+    for (int u = 0; u < UNITS; u++) compare_splits(best, &tile_costs[order[i]], order[i], u);
+  }
 }
 
 struct tb_choice tb_select(const struct tb_select_device *device, const struct tb_product *product) {
@@ -287,13 +331,16 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
     compare(&best, &choice, thin_us(&costs));
   }
   struct tile_costs tile_costs[TB_TILE_COUNT];
+  int64_t tiles[TB_TILE_COUNT];
+  count_tiles(product->m, product->n, tiles);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    tile_costs[tile] = costs_of_tile(&costs, tile);
+    tile_costs[tile] = costs_of_tile(&costs, tile, tiles[tile]);
     if (tile_costs[tile].held == 0) continue;
-    const struct candidate one = whole_k(tile);
-    compare(&best, &one.choice, tile_us(&tile_costs[tile], one.split, one.choice.unit_k));
+    const struct tb_choice choice = tile_choice(tile, 1, TB_SGEMM_GROUP_K);
+    compare(&best, &choice, tile_us(&tile_costs[tile], whole, choice.unit_k));
   }
-  if (!thin) compare_all_splits(&best, tile_costs);
+  const double least_sums_us = sooner(costs.sums_us[0], costs.sums_us[1]);
+  if (!thin && least_sums_us < best.us) compare_all_splits(&best, tile_costs, least_sums_us);
   return best.choice;
 }
 

@@ -25,9 +25,65 @@ static void add(atomic_ullong *sum, unsigned long long n) { atomic_fetch_add_exp
 
 static unsigned long long get(const atomic_ullong *sum) { return atomic_load_explicit(sum, memory_order_relaxed); }
 
+/* ---- small calls ---- */
+
+/* Sums are given to threads for good: a thread that ends leaves what it counted, and nobody has to hear of its end. The
+ * threads behind the last go the long way with every call. */
+#define SMALL_THREADS 1024
+static struct tb_small_sums small[SMALL_THREADS][2]; /* as small_why has them */
+static struct tb_small_sums small_at_reset[2];       /* of all threads together */
+static atomic_int small_given;
+
+static const enum tb_status small_why[2] = {TB_STATUS_small, TB_STATUS_forced_cpu};
+
+static void take_small_sums(void) {
+  if (atomic_load_explicit(&small_given, memory_order_relaxed) >= SMALL_THREADS) return;
+  int number = atomic_fetch_add_explicit(&small_given, 1, memory_order_relaxed);
+  if (number < SMALL_THREADS) tb_thread.small_sums = small[number];
+}
+
+/* Of all threads, since the process began. */
+static unsigned long long small_total(size_t offset) {
+  unsigned long long total = 0;
+  int given = atomic_load(&small_given);
+  for (int i = 0; i < given && i < SMALL_THREADS; i++)
+    total += get((const atomic_ullong *)((const char *)small[i] + offset));
+  return total;
+}
+
+/* Since the last reset. What stood then is read first: totals grow, so that the difference cannot be negative. */
+static unsigned long long small_since_reset(size_t offset) {
+  unsigned long long then =
+      atomic_load_explicit((atomic_ullong *)((char *)small_at_reset + offset), memory_order_acquire);
+  return small_total(offset) - then;
+}
+
+static size_t calls_offset(int which, int symbol) {
+  return (size_t)which * sizeof(struct tb_small_sums) + offsetof(struct tb_small_sums, calls) +
+         (size_t)symbol * sizeof(atomic_ullong);
+}
+
+static size_t flops_offset(int which) {
+  return (size_t)which * sizeof(struct tb_small_sums) + offsetof(struct tb_small_sums, flops);
+}
+
+static void reset_small_sum(size_t offset) {
+  atomic_store_explicit((atomic_ullong *)((char *)small_at_reset + offset), small_total(offset), memory_order_release);
+}
+
+static void reset_small(void) {
+  for (int which = 0; which < 2; which++) {
+    for (int symbol = 0; symbol < TB_SYMBOL_COUNT; symbol++) reset_small_sum(calls_offset(which, symbol));
+    reset_small_sum(flops_offset(which));
+  }
+}
+
+/* ---- all calls ---- */
+
 void tb_stats_add(enum tb_symbol symbol, enum tb_where where, enum tb_status why, double flops, double bytes,
                   double seconds) {
   struct sums *s = &sums[where][why];
+  if (tb_thread.small_sums == NULL) take_small_sums();
   add(&symbol_calls[symbol], 1);
   add(&s->calls, 1);
   add(&s->flops, (unsigned long long)flops);
@@ -35,19 +91,43 @@ void tb_stats_add(enum tb_symbol symbol, enum tb_where where, enum tb_status why
   if (seconds > 0) add(&s->nanoseconds, (unsigned long long)(seconds * 1e9));
 }
 
+/* What one route and reason comes to. */
+struct row {
+  unsigned long long calls;
+  double flops, bytes, seconds;
+};
+
+static struct row row_of(int where, int why) {
+  const struct sums *s = &sums[where][why];
+  struct row row = {get(&s->calls), (double)get(&s->flops), (double)get(&s->bytes),
+                    1e-9 * (double)get(&s->nanoseconds)};
+  for (int which = 0; which < 2; which++) {
+    if (where != TB_CPU || why != (int)small_why[which]) continue;
+    for (int symbol = 0; symbol < TB_SYMBOL_COUNT; symbol++)
+      row.calls += small_since_reset(calls_offset(which, symbol));
+    row.flops += (double)small_since_reset(flops_offset(which));
+  }
+  return row;
+}
+
+static unsigned long long calls_through(int symbol) {
+  return get(&symbol_calls[symbol]) + small_since_reset(calls_offset(0, symbol)) +
+         small_since_reset(calls_offset(1, symbol));
+}
+
 void tb_stats_add_failure(void) { add(&failures, 1); }
 
 void tb_stats_get(tileblas_stats *stats) {
   memset(stats, 0, sizeof *stats);
   for (int why = 0; why < TB_STATUS_COUNT; why++) {
-    const struct sums *gpu = &sums[TB_GPU][why], *cpu = &sums[TB_CPU][why];
-    stats->gpu_calls += get(&gpu->calls);
-    stats->gpu_flops += (double)get(&gpu->flops);
-    stats->gpu_bytes += (double)get(&gpu->bytes);
-    stats->gpu_seconds += 1e-9 * (double)get(&gpu->nanoseconds);
-    stats->cpu_calls += get(&cpu->calls);
-    stats->cpu_flops += (double)get(&cpu->flops);
-    stats->cpu_seconds += 1e-9 * (double)get(&cpu->nanoseconds);
+    const struct row gpu = row_of(TB_GPU, why), cpu = row_of(TB_CPU, why);
+    stats->gpu_calls += gpu.calls;
+    stats->gpu_flops += gpu.flops;
+    stats->gpu_bytes += gpu.bytes;
+    stats->gpu_seconds += gpu.seconds;
+    stats->cpu_calls += cpu.calls;
+    stats->cpu_flops += cpu.flops;
+    stats->cpu_seconds += cpu.seconds;
   }
   stats->gpu_failures = get(&failures);
 }
@@ -64,13 +144,14 @@ void tb_stats_reset(void) {
   }
   for (int symbol = 0; symbol < TB_SYMBOL_COUNT; symbol++) atomic_store(&symbol_calls[symbol], 0);
   atomic_store(&failures, 0);
+  reset_small();
 }
 
 static void report_symbols(int fd) {
   char line[512];
   size_t length = 0;
   for (int symbol = 0; symbol < TB_SYMBOL_COUNT; symbol++) {
-    unsigned long long calls = get(&symbol_calls[symbol]);
+    unsigned long long calls = calls_through(symbol);
     if (calls == 0) continue;
     int n = snprintf(line + length, sizeof line - length, " %s=%llu", tb_symbols[symbol].name, calls);
     if (n < 0 || (size_t)n >= sizeof line - length) break;
@@ -94,13 +175,11 @@ void tb_stats_report(int fd) {
   tb_say_to(fd, "  %-6s%-46s%12s%14s%12s%12s%10s", "route", "why", "calls", "GFLOP", "MB moved", "seconds", "TFLOP/s");
   for (int where = TB_WHERE_COUNT - 1; where >= 0; where--) {
     for (int why = 0; why < TB_STATUS_COUNT; why++) {
-      const struct sums *s = &sums[where][why];
-      unsigned long long calls = get(&s->calls);
-      if (calls == 0) continue;
-      double flops = (double)get(&s->flops), seconds = 1e-9 * (double)get(&s->nanoseconds);
+      const struct row row = row_of(where, why);
+      if (row.calls == 0) continue;
       tb_say_to(fd, "  %-6s%-46s%12llu%14.3f%12.3f%12.6f%10.3f", where == TB_GPU ? "gpu" : "cpu",
-                tb_status_text((enum tb_status)why), calls, flops * 1e-9, (double)get(&s->bytes) * 1e-6, seconds,
-                seconds > 0 ? flops / seconds * 1e-12 : 0.0);
+                tb_status_text((enum tb_status)why), row.calls, row.flops * 1e-9, row.bytes * 1e-6, row.seconds,
+                row.seconds > 0 ? row.flops / row.seconds * 1e-12 : 0.0);
     }
   }
   if (total.gpu_failures > 0)

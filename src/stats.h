@@ -6,18 +6,37 @@
 #ifndef TB_STATS_H
 #define TB_STATS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "status.h"
 #include "symbols.h"
+#include "thread.h"
 #include "tileblas.h"
 
 enum tb_where { TB_CPU, TB_GPU, TB_WHERE_COUNT };
 
-/* Adds one call. seconds = 0: it was not timed. */
+/* Adds one call, and has the thread get its small sums. seconds = 0: it was not timed. */
 void tb_stats_add(enum tb_symbol symbol, enum tb_where where, enum tb_status why, double flops, double bytes,
                   double seconds);
+
+/*
+ * The sums of the small calls of one thread, which alone writes them: it needs no atomic addition, and waits for
+ * nobody. They only ever grow; tb_stats_reset remembers where they stood.
+ */
+struct tb_small_sums {
+  atomic_ullong calls[TB_SYMBOL_COUNT], flops;
+} __attribute__((aligned(128)));
+
+/* Adds one untimed call that the CPU answers to one of the thread's sums. */
+static inline void tb_stats_add_small(struct tb_small_sums *sums, enum tb_symbol symbol, uint64_t flops) {
+  unsigned long long calls = atomic_load_explicit(&sums->calls[symbol], memory_order_relaxed);
+  unsigned long long so_far = atomic_load_explicit(&sums->flops, memory_order_relaxed);
+  atomic_store_explicit(&sums->calls[symbol], calls + 1, memory_order_relaxed);
+  atomic_store_explicit(&sums->flops, so_far + flops, memory_order_relaxed);
+}
 
 /* Counts a call during which a GPU failed, on top of tb_stats_add. */
 void tb_stats_add_failure(void);

@@ -50,8 +50,7 @@ bool tb_thin_vectors(bool ta, bool tb, const struct tb_sgemm_args *args) {
   return (uintptr_t)x % 16 == 0 && ld % 4 == 0 && (along_k || args->padded || side % 4 == 0);
 }
 
-/* k: of this launch, which may be one part of several. */
-static enum tb_thin_variant variant_of(const struct tb_thin_plan *plan, int64_t k) {
+enum tb_thin_variant tb_thin_variant_of(const struct tb_thin_plan *plan, int64_t k) {
   if (plan->along_k) return plan->vectors && k % 4 == 0 ? TB_THIN_K : TB_THIN_K_ANY;
   return plan->vectors ? TB_THIN_SIDE : TB_THIN_SIDE_ANY;
 }
@@ -61,7 +60,7 @@ CUresult tb_thin_launch(const struct tb_thin *thin, const struct tb_thin_plan *p
   struct tb_thin_args arguments;
   tb_thin_arguments(&arguments, plan, ta, tb, args);
   void *parameters[] = {&arguments};
-  TB_TRY(tb_cuda.cuLaunchKernel(thin->function[plan->row][variant_of(plan, args->k)], (unsigned)plan->blocks,
+  TB_TRY(tb_cuda.cuLaunchKernel(thin->function[plan->row][tb_thin_variant_of(plan, args->k)], (unsigned)plan->blocks,
                                 (unsigned)plan->splits, 1, (unsigned)plan->threads, 1, 1, (unsigned)plan->shared_bytes,
                                 stream, parameters, NULL));
   return CUDA_SUCCESS;

@@ -20,6 +20,9 @@ CUresult tb_thin_load(struct tb_thin *thin, CUdevice device, CUmodule *module);
 /* tb_thin_plan_make's `vectors` for this product: of args m, n, the operands, their leading dimensions and `padded`. */
 bool tb_thin_vectors(bool ta, bool tb, const struct tb_sgemm_args *args);
 
+/* The kernel of the plan's row that computes a product of so many k. */
+enum tb_thin_variant tb_thin_variant_of(const struct tb_thin_plan *plan, int64_t k);
+
 /*
  * Launches the plan of the product that `args` speaks of (a, b, d, lda, ldb, ldd, alpha, first, last; m, n and k are
  * the plan's). With plan->splits > 1 the groups' sums go to args->partials, tb_thin_partials_bytes of them, and the

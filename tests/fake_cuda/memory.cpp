@@ -2,13 +2,16 @@
 /*
  * Device memory and pinned host memory. Each allocation is one of the host's, of exactly the size asked for, so that
  * AddressSanitizer sees a kernel or a copy leave it; without the sanitizer a few known bytes behind it tell the same,
- * later. What was allocated holds NaN.
+ * later. It never lies in the heap that brk moves, as CUDA's does not: it has pages of its own (the sanitizer's
+ * allocator uses no such heap either). What was allocated holds NaN.
  */
 #include "memory.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+
+#include <sys/mman.h>
 
 #include "poison.h"
 #include "streams.h"
@@ -23,10 +26,32 @@ constexpr size_t GUARD_BYTES = 256;
 #endif
 constexpr unsigned char GUARD = 0xa7;
 constexpr size_t DEVICE_ALIGNMENT = 256, HOST_ALIGNMENT = 4096; /* what CUDA gives, and no more */
+[[maybe_unused]] constexpr size_t PAGE_BYTES = 4096;
+
+#if defined(__SANITIZE_ADDRESS__)
+void *allocate_pages(size_t bytes, size_t alignment) {
+  void *p;
+  return posix_memalign(&p, alignment, bytes) == 0 ? p : nullptr;
+}
+
+void free_pages(uintptr_t start, size_t) { free(reinterpret_cast<void *>(start)); }
+#else
+/* At the start of a page, or by less than a page behind it, so that nothing is better aligned than it must be. */
+void *allocate_pages(size_t bytes, size_t alignment) {
+  const size_t behind = alignment % PAGE_BYTES;
+  void *p = mmap(nullptr, behind + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return p != MAP_FAILED ? static_cast<char *>(p) + behind : nullptr;
+}
+
+void free_pages(uintptr_t start, size_t bytes) {
+  const size_t behind = start % PAGE_BYTES;
+  munmap(reinterpret_cast<void *>(start - behind), behind + bytes);
+}
+#endif
 
 void *allocate(size_t bytes, size_t alignment) {
-  void *p;
-  if (bytes > SIZE_MAX - GUARD_BYTES || posix_memalign(&p, alignment, bytes + GUARD_BYTES) != 0) return nullptr;
+  void *p = bytes < SIZE_MAX / 2 ? allocate_pages(bytes + GUARD_BYTES, alignment) : nullptr;
+  if (!p) return nullptr;
   fill_with_poison(p, bytes);
   memset(static_cast<char *>(p) + bytes, GUARD, GUARD_BYTES);
   return p;
@@ -45,7 +70,7 @@ void forget(const Allocation &allocation) {
     driver().happened[FAKE_CUDA_ALLOCATED_BYTES] -= allocation.bytes;
   }
   const uintptr_t start = allocation.start;
-  if (allocation.kind != MemoryKind::REGISTERED) free(reinterpret_cast<void *>(start));
+  if (allocation.kind != MemoryKind::REGISTERED) free_pages(start, allocation.bytes + GUARD_BYTES);
   driver().memory.erase(start);
 }
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of the fake driver: capacity, poison, bounds, pinning, life. */
+#define _DEFAULT_SOURCE
 #include "test_context.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void memory_runs_out(void **state) {
   (void)state;
@@ -155,6 +159,26 @@ static void pointers_tell_what_they_are(void **state) {
   assert_int_equal(cuMemFree(managed), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* From the end of the program's variables to brk's end. */
+static bool is_in_heap(CUdeviceptr p) {
+  extern char end; /* the linker's */
+  return p >= (CUdeviceptr)&end && p < (CUdeviceptr)sbrk(0);
+}
+
+/* Nor is CUDA's; the library relies on it (src/place.h). */
+static void no_memory_lies_in_the_heap(void **state) {
+  (void)state;
+  for (size_t bytes = 1; bytes < (size_t)1 << 22; bytes *= 4) {
+    void *freed = malloc(bytes); /* room that an allocation of the host's would take */
+    free(freed);
+    CUdeviceptr managed;
+    OK(cuMemAllocManaged(&managed, bytes, CU_MEM_ATTACH_GLOBAL));
+    assert_false(is_in_heap(new_memory(bytes)) || is_in_heap(managed));
+    assert_false(is_in_heap((CUdeviceptr)new_pinned(bytes)));
+    OK(cuMemFree(managed));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(memory_runs_out),
@@ -164,6 +188,7 @@ int main(void) {
       TEST(memory_that_work_awaits_must_stay),
       TEST(registered_memory_is_pinned_until_it_is_not),
       TEST(pointers_tell_what_they_are),
+      TEST(no_memory_lies_in_the_heap),
   };
   return cmocka_run_group_tests_name("fake_cuda_memory", tests, NULL, NULL);
 }

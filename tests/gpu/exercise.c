@@ -11,7 +11,8 @@
  * Sizes stand below, at and above each tile's edges, for each pair of transposes, with operands that take the vector
  * loads and operands that must take the scalar ones. Each problem is computed in every way there is: by each tile, with
  * k in one launch or in several (the flags `first` and `last`), and with k split over blocks. The first answer is
- * compared with fp64, the others with its bits, for the order of summation is the same for all. Operands are allocated
+ * compared with fp64, the others with its bits, for the order of summation is the same for all; one whose products all
+ * underflow to -0 has a sum of 0, whoever computes it. Operands are allocated
  * to the byte; padding holds NaN, which must neither enter a result nor be overwritten.
  *
  * The launcher is told of a single SM. Warp-specialised kernels then get no more blocks than that one holds, and a
@@ -30,6 +31,7 @@ struct problem {
   int ta, tb, m, n, k;
   int scalar;    /* 1: leading dimensions and addresses that forbid 16-byte loads */
   int only_tile; /* -1: every tile computes it */
+  int zeros;     /* 1: every product underflows to -0, and their sum is 0 */
 };
 
 /* One way to compute it. */
@@ -61,6 +63,11 @@ static struct matrix make_matrix(const struct problem *p, size_t rows, size_t co
   x.gpu = tb_gpu_alloc(x.len * sizeof(float));
   memset(x.host, 0xff, x.len * sizeof(float)); /* NaN */
   return x;
+}
+
+static void fill_with(struct matrix *x, float value) {
+  for (size_t j = 0; j < x->cols; j++)
+    for (size_t i = 0; i < x->rows; i++) x->host[x->skip + j * x->ld + i] = value;
 }
 
 static void fill(struct matrix *x, unsigned seed) {
@@ -117,6 +124,17 @@ static void compute(const struct context *ctx, const struct problem *p, const st
   tb_gpu_upload(&ctx->gpu, d->gpu, d->host, d->len * sizeof(float));
   launch(ctx, p, way, a, b, d);
   tb_gpu_download(&ctx->gpu, d->host, d->gpu, d->len * sizeof(float));
+}
+
+/* Whether every stored element has the bits of a sum that is 0, and no padding was written. */
+static int all_zero(const struct matrix *d) {
+  const float zero = alpha * 0;
+  int same = 1;
+  for (size_t i = 0; i < d->len; i++) {
+    const int stored = i >= d->skip && (i - d->skip) % d->ld < d->rows;
+    same = same && (stored ? memcmp(&d->host[i], &zero, sizeof zero) == 0 : isnan(d->host[i]));
+  }
+  return same;
 }
 
 /* Errors of the stored elements against fp64; infinite where the padding was written. */
@@ -182,10 +200,14 @@ static void run_way(struct context *ctx, const struct problem *p, const struct w
     if (memcmp(*first, d->host, d->len * sizeof(float)) != 0) fail(ctx, p, way, "other bits than the first way");
     return;
   }
-  struct tb_error e = judge(p, a, b, d);
-  char what[128];
-  snprintf(what, sizeof what, "error %g u, at most %g is right", e.max_u, tb_error_bound_u((size_t)p->k));
-  if (!(e.max_u <= tb_error_bound_u((size_t)p->k))) fail(ctx, p, way, what);
+  if (p->zeros) {
+    if (!all_zero(d)) fail(ctx, p, way, "not alpha * 0 everywhere");
+  } else {
+    struct tb_error e = judge(p, a, b, d);
+    char what[128];
+    snprintf(what, sizeof what, "error %g u, at most %g is right", e.max_u, tb_error_bound_u((size_t)p->k));
+    if (!(e.max_u <= tb_error_bound_u((size_t)p->k))) fail(ctx, p, way, what);
+  }
   *first = tb_alloc(d->len);
   memcpy(*first, d->host, d->len * sizeof(float));
 }
@@ -213,8 +235,11 @@ static void run(struct context *ctx, const struct problem *p) {
   struct matrix a = make_matrix(p, (size_t)(p->ta ? p->k : p->m), (size_t)(p->ta ? p->m : p->k));
   struct matrix b = make_matrix(p, (size_t)(p->tb ? p->n : p->k), (size_t)(p->tb ? p->k : p->n));
   struct matrix d = make_matrix(p, (size_t)p->m, (size_t)p->n);
-  fill(&a, 1);
-  fill(&b, 2);
+  if (p->zeros) {
+    fill_with(&a, 0x1p-100f), fill_with(&b, -0x1p-100f);
+  } else {
+    fill(&a, 1), fill(&b, 2);
+  }
   tb_gpu_upload(&ctx->gpu, a.gpu, a.host, a.len * sizeof(float));
   tb_gpu_upload(&ctx->gpu, b.gpu, b.host, b.len * sizeof(float));
   run_ways(ctx, p, &a, &b, &d);
@@ -227,7 +252,16 @@ static void run(struct context *ctx, const struct problem *p) {
 /* A shape in both alignments; `only_tile` as in struct problem. */
 static void run_shape(struct context *ctx, const int shape[3], int ta, int tb, int only_tile) {
   for (int scalar = 0; scalar < 2; scalar++) {
-    struct problem p = {ta, tb, shape[0], shape[1], shape[2], scalar, only_tile};
+    struct problem p = {ta, tb, shape[0], shape[1], shape[2], scalar, only_tile, 0};
+    run(ctx, &p);
+  }
+}
+
+/* k in whole steps of every tile, and not; by all kernels, the thin ones with them, for the sign of a zero. */
+static void run_zeros(struct context *ctx, int ta, int tb) {
+  static const int depths[] = {16, 19, TB_SGEMM_GROUP_K + TB_SGEMM_CHUNK_K + 3};
+  for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) {
+    struct problem p = {ta, tb, 37, 7, depths[i], (int)i % 2, -1, 1};
     run(ctx, &p);
   }
 }
@@ -275,6 +309,7 @@ int main(int argc, char **argv) {
   tb_gpu_check(tb_kernels_load(&ctx.kernels, ctx.gpu.device), "tb_kernels_load", __FILE__, __LINE__);
   ctx.kernels.device.sm_count = 1;
   printf("%s\n", ctx.gpu.name);
+  for (int variant = 0; variant < 4; variant++) run_zeros(&ctx, variant >> 1, variant & 1);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     if (ctx.kernels.device.blocks_per_sm[tile] == 0) printf("tile %s: this GPU cannot run it\n", tb_tiles[tile].name);
     for (int variant = 0; variant < 4; variant++)

@@ -9,7 +9,11 @@ cd "$TB_TEST_SOURCE/src"
 rooms="
 export_cblas.c export_fortran.c
 api.c run stats.c
+router
+small
 route
+calibrate calibration_file cpu_side
+learn model
 offload offload_none.c
 hosted
 fallback reference
@@ -22,7 +26,8 @@ select select.def
 place.c
 cuda_driver cuda_driver.def"
 # What every room may use, and which uses no room.
-shared="blas_call copy embed.h log options options.def place.h plan pool stats.h status status.def symbols symbols.def thin_plan"
+shared="blas_call clock.h copy embed.h layout log options options.def place.h plan pool stats.h status status.def symbols symbols.def
+ thin_plan thread"
 # The files that may know of CUDA.
 knowing="offload.c hosted.c pipeline staging device commit kernels thin place.c cuda_driver cuda_driver.def"
 

@@ -26,11 +26,8 @@ static float group_sum(const struct tst_contract *p, int64_t i, int64_t j, int64
 void tst_contract_product(const struct tst_contract *p, float *d) {
   for (int64_t j = 0; j < p->n; j++)
     for (int64_t i = 0; i < p->m; i++) {
-      float *at = &d[i + j * p->ldd], sum = 0;
-      for (int64_t l = 0; l < p->k; l += GROUP_K) {
-        float group = group_sum(p, i, j, l, smaller(l + GROUP_K, p->k));
-        sum = l > 0 ? sum + group : p->first ? group : *at + group;
-      }
+      float *at = &d[i + j * p->ldd], sum = p->first ? 0 : *at;
+      for (int64_t l = 0; l < p->k; l += GROUP_K) sum += group_sum(p, i, j, l, smaller(l + GROUP_K, p->k));
       *at = p->last ? p->alpha * sum : sum;
     }
 }

@@ -2,7 +2,8 @@
 /*
  * Route decisions as the pure function that they are: every status of the machine, and the arithmetic of "sooner".
  *
- * Seen to fail when: a comparison is turned round; an unusable GPU is chosen; a forced call is weighed.
+ * Seen to fail when: a comparison is turned round; an unusable GPU is chosen; a forced call is weighed; the other side
+ * is tried without the means.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,20 +13,27 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "learn.h"
 #include "route.h"
 
 static struct tb_gemm cube(int64_t side) {
   return (struct tb_gemm){.m = side, .n = side, .k = side, .alpha = 1, .a.ld = side, .b.ld = side, .ldc = side};
 }
 
+static struct tb_model model;
+
 /* A GPU that is open and beats the CPU a thousand times over on anything that is not small. */
 static struct tb_machine fast_gpu(enum tb_route_mode mode) {
-  return (struct tb_machine){.mode = mode,
-                             .gpu = TB_STATUS_gpu_sooner,
-                             .gpu_open = true,
-                             .cpu_flops_per_s = 1e10,
-                             .gpu_flops_per_s = 1e13,
-                             .stage_bytes_per_s = 1e13};
+  tb_model_assume(&model, 1);
+  model.rates = (struct tb_rates){.cpu_flops_per_s = 1e10,
+                                  .cpu_bytes_per_s = INFINITY,
+                                  .gpu_flops_per_s = 1e13,
+                                  .up_bytes_per_s = 1e13,
+                                  .down_bytes_per_s = 1e13,
+                                  .link_up_bytes_per_s = 1e13,
+                                  .link_down_bytes_per_s = 1e13};
+  model.probe_seconds = -1; /* nothing is tried */
+  return (struct tb_machine){.mode = mode, .gpu = TB_STATUS_gpu_sooner, .gpu_open = true, .model = &model};
 }
 
 static void expect(const struct tb_gemm *call, const struct tb_machine *machine, enum tb_where where,
@@ -77,30 +85,13 @@ static void resident(void **state) {
   assert_false(tb_route_resident(&call, NULL, TB_ROUTE_GPU, &d));
 }
 
-/* What need not be staged does not count against the GPU. */
-static void copies_count_by_place(void **state) {
-  (void)state;
-  struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
-  machine.stage_bytes_per_s = 1e6;
-  machine.link_bytes_per_s = 2e6;
-  struct tb_gemm call = cube(1000);
-  const double staged = 3 * 4e6 / 1e6, one_less = 2 * 4e6 / 1e6;
-  struct tb_places places = {0};
-  assert_float_equal(tb_route(&call, &places, &machine).gpu_seconds, staged, 1e-6);
-  assert_float_equal(tb_route(&call, NULL, &machine).gpu_seconds, staged, 1e-6);
-  places.b.place = TB_MANAGED;
-  assert_float_equal(tb_route(&call, &places, &machine).gpu_seconds, one_less, 1e-6);
-  places.b.place = TB_PINNED;
-  assert_float_equal(tb_route(&call, &places, &machine).gpu_seconds, one_less + 4e6 / 2e6, 1e-6);
-}
-
 static void forced(void **state) {
   (void)state;
   const int64_t sides[] = {1, 2, 300, 5000};
   for (int i = 0; i < 4; i++) {
     struct tb_gemm call = cube(sides[i]);
     struct tb_machine machine = fast_gpu(TB_ROUTE_GPU);
-    machine.gpu_latency_seconds = machine.open_seconds = 1e9; /* no price counts when the route is forced */
+    model.rates.gpu_latency_seconds = model.rates.open_seconds = 1e9; /* no price counts when the route is forced */
     machine.gpu_open = false;
     expect(&call, &machine, TB_GPU, TB_STATUS_forced_gpu);
     machine.mode = TB_ROUTE_CPU;
@@ -127,13 +118,18 @@ static void no_usable_gpu(void **state) {
 static void small_products(void **state) {
   (void)state;
   const struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
-  int64_t side = (int64_t)floor(cbrt(TB_SMALL_FLOPS / 2) + 0.5);
-  struct tb_gemm below = cube(side - 1), at = cube(side);
-  expect(&below, &machine, TB_CPU, TB_STATUS_small);
-  expect(&at, &machine, TB_GPU, TB_STATUS_gpu_sooner);
-  struct tb_gemm thin = cube(1); /* the operations count, not the sides */
-  thin.m = 1 << 20;
-  expect(&thin, &machine, TB_CPU, TB_STATUS_small);
+  const int64_t sides[] = {100, 320};
+  for (int i = 0; i < 2; i++) {
+    const int64_t side = sides[i];
+    tb_route_small_terms = side * side * side;
+    struct tb_gemm below = cube(side - 1), at = cube(side);
+    expect(&below, &machine, TB_CPU, TB_STATUS_small);
+    expect(&at, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+    struct tb_gemm thin = cube(1); /* the operations count, not the sides */
+    thin.m = side * side * side - 1;
+    expect(&thin, &machine, TB_CPU, TB_STATUS_small);
+  }
+  tb_route_small_terms = TB_SMALL_TERMS_AT_FIRST;
 }
 
 /* The side that the arithmetic names wins, whichever part makes the difference. */
@@ -142,15 +138,15 @@ static void sooner_wins(void **state) {
   struct tb_gemm call = cube(1000); /* 2e9 operations, 12e6 bytes */
   struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
-  machine.gpu_flops_per_s = 0.9e10; /* slower kernels than the CPU */
+  model.rates.gpu_flops_per_s = 0.9e10; /* slower kernels than the CPU */
   expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
   machine = fast_gpu(TB_ROUTE_AUTO);
-  machine.stage_bytes_per_s = 12e6; /* a second of copying against 0.2 s of the CPU */
+  model.rates.up_bytes_per_s = model.rates.down_bytes_per_s = 12e6; /* a second of copying against 0.2 s of the CPU */
   expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
   machine = fast_gpu(TB_ROUTE_AUTO);
-  machine.gpu_latency_seconds = 0.21;
+  model.rates.gpu_latency_seconds = 0.21;
   expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
-  machine.gpu_latency_seconds = 0.15;
+  model.rates.gpu_latency_seconds = 0.15;
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
   struct tb_decision d = tb_route(&call, NULL, &machine);
   assert_true(fabs(d.cpu_seconds - 0.2) < 1e-9);
@@ -163,14 +159,14 @@ static void opening_is_paid_by_savings(void **state) {
   struct tb_gemm call = cube(1000); /* saves nearly 0.2 s */
   struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
   machine.gpu_open = false;
-  machine.open_seconds = 0.5;
+  model.rates.open_seconds = 0.5;
   expect(&call, &machine, TB_CPU, TB_STATUS_not_yet);
   machine.saved_seconds = 0.25;
   expect(&call, &machine, TB_CPU, TB_STATUS_not_yet);
   machine.saved_seconds = 0.35;
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
   machine.saved_seconds = 0;
-  machine.open_seconds = 0.1;
+  model.rates.open_seconds = 0.1;
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
 }
 
@@ -179,30 +175,103 @@ static void strange_rates(void **state) {
   (void)state;
   struct tb_gemm call = cube(1000);
   struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
-  machine.gpu_flops_per_s = NAN;
-  machine.stage_bytes_per_s = NAN;
-  machine.gpu_latency_seconds = NAN;
+  model.rates.gpu_flops_per_s = NAN;
+  model.rates.up_bytes_per_s = NAN;
+  model.rates.gpu_latency_seconds = NAN;
   expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
 }
 
 /* What is assumed of an unknown machine: one large product is worth a GPU, a 512-cube is not worth opening one. */
 static void assumed_machine(void **state) {
   (void)state;
-  struct tb_machine machine = tb_machine_assumed(16);
+  struct tb_machine machine = {.mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_gpu_sooner, .model = &model};
   struct tb_gemm large = cube(16384), medium = cube(512);
+  tb_model_assume(&model, 16);
   expect(&large, &machine, TB_GPU, TB_STATUS_gpu_sooner);
-  machine = tb_machine_assumed(4);
+  tb_model_assume(&model, 4);
   struct tb_decision d = tb_route(&medium, NULL, &machine);
   assert_int_equal(d.where, TB_CPU);
 }
 
+/* Remembers a shape's times on both sides and how it was decided, as of now. */
+static struct tb_shape_memory *remember(const struct tb_gemm *call, double cpu_seconds, double gpu_seconds,
+                                        enum tb_where last) {
+  const struct tb_observation cpu = {TB_CPU, cpu_seconds, false, cpu_seconds};
+  tb_model_observe(&model, call, NULL, &cpu, 0);
+  struct tb_shape_memory *shape = (struct tb_shape_memory *)tb_model_recall(&model, call);
+  assert_non_null(shape);
+  shape->seconds[TB_CPU] = (struct tb_follower){.value = cpu_seconds};
+  shape->seconds[TB_GPU] = (struct tb_follower){.value = gpu_seconds};
+  shape->seen[TB_CPU] = shape->seen[TB_GPU] = 8;
+  shape->last = last;
+  shape->probe_seconds = 1;
+  model.probe_seconds = -1;
+  return shape;
+}
+
+/* Noise does not throw calls from one side to the other. */
+static void sides_are_kept(void **state) {
+  (void)state;
+  const struct tb_gemm call = cube(1000);
+  const struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
+  remember(&call, 0.100, 0.098, TB_CPU);
+  expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
+  remember(&call, 0.098, 0.100, TB_GPU);
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  remember(&call, 0.100, 0.090, TB_CPU);
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  remember(&call, 0.090, 0.100, TB_GPU);
+  expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
+}
+
+/* The other side is tried when its time is not known and the loss is put by, on a GPU that is open. */
+static void other_side_is_tried(void **state) {
+  (void)state;
+  const struct tb_gemm call = cube(1000);
+  struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
+  struct tb_shape_memory *shape = remember(&call, 0.2, 0.1, TB_GPU);
+  model.probe_seconds = 0.11;
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  shape->seen[TB_CPU] = 1;
+  expect(&call, &machine, TB_CPU, TB_STATUS_tried);
+  model.probe_seconds = 0.09;
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  model.probe_seconds = 0.11;
+  shape->probe_seconds = 0.09; /* this shape's own means */
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  shape->probe_seconds = 1;
+  shape->seconds[TB_CPU].surprise = 1; /* the latest time was not the one that is believed */
+  shape->seen[TB_CPU] = 8;
+  expect(&call, &machine, TB_CPU, TB_STATUS_tried);
+  shape->seconds[TB_CPU].surprise = 0;
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  machine.now = 2 * TB_SHAPE_HALF_SECONDS; /* what is known grows old */
+  shape->seconds[TB_GPU].at = machine.now;
+  expect(&call, &machine, TB_CPU, TB_STATUS_tried);
+  shape->seconds[TB_GPU].value = shape->seconds[TB_CPU].value / (2 * TB_PROBE_MOST_TIMES); /* beyond doubt */
+  model.probe_seconds = 1;
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  shape->seconds[TB_GPU].value = 0.1;
+  machine.gpu_open = false;
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  struct tb_places pinned = {.a.place = TB_PINNED};
+  machine.gpu_open = true;
+  assert_int_equal(tb_route(&call, &pinned, &machine).why, TB_STATUS_gpu_sooner);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nothing_to_multiply),   cmocka_unit_test(resident),
-      cmocka_unit_test(copies_count_by_place), cmocka_unit_test(forced),
-      cmocka_unit_test(no_usable_gpu),         cmocka_unit_test(small_products),
-      cmocka_unit_test(sooner_wins),           cmocka_unit_test(opening_is_paid_by_savings),
-      cmocka_unit_test(strange_rates),         cmocka_unit_test(assumed_machine),
+      cmocka_unit_test(nothing_to_multiply),
+      cmocka_unit_test(resident),
+      cmocka_unit_test(forced),
+      cmocka_unit_test(no_usable_gpu),
+      cmocka_unit_test(small_products),
+      cmocka_unit_test(sooner_wins),
+      cmocka_unit_test(strange_rates),
+      cmocka_unit_test(opening_is_paid_by_savings),
+      cmocka_unit_test(assumed_machine),
+      cmocka_unit_test(sides_are_kept),
+      cmocka_unit_test(other_side_is_tried),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,9 @@
  * Which kernel is chosen, and how k is split: for shapes whose best way follows from counting blocks and SMs, and, over
  * random shapes and devices, what must hold of every choice.
  *
- * Seen to fail when: a candidate is left out of the comparison; the partial sums are counted without the workspace's
- * limit; rounds of blocks are rounded down; a device without a kernel is offered it.
+ * Seen to fail when: a candidate is left out of the comparison, or of equals the later one is taken; the partial sums
+ * are counted without the workspace's limit; rounds of blocks are rounded down; a device without a kernel is offered
+ * it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <string.h>
 
 #include "rng.h"
@@ -156,7 +158,8 @@ static void check_candidate(const struct tb_select_device *d, const struct tb_pr
   assert_true(tb_partials_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes || c->splits == 1);
 }
 
-/* Every candidate can be launched, none is there twice, and none that was rejected is predicted to be faster. */
+/* Every candidate can be launched, none is there twice, and of those that are predicted to be fastest the first is
+ * chosen: what the selector leaves out to save time it may leave out. */
 static void any_product_any_device(void **state) {
   (void)state;
   uint64_t rng = 1;
@@ -167,14 +170,17 @@ static void any_product_any_device(void **state) {
     struct tb_choice candidate[TB_CANDIDATES_MAX], choice = tb_select(&d, &p);
     int count = tb_select_candidates(&d, &p, candidate);
     assert_in_range(count, 1, TB_CANDIDATES_MAX);
-    double us = tb_select_predict_us(&tb_select_table, &d, &p, &choice);
-    assert_true(us > 0);
+    double best_us = INFINITY;
+    int best = 0;
     for (int c = 0; c < count; c++) {
       check_candidate(&d, &p, &candidate[c]);
-      if (!(us <= tb_select_predict_us(&tb_select_table, &d, &p, &candidate[c]))) fail_msg("a slower one was chosen");
+      double us = tb_select_predict_us(&tb_select_table, &d, &p, &candidate[c]);
+      assert_true(us > 0);
+      if (us < best_us) best_us = us, best = c;
       for (int before = 0; before < c; before++)
         assert_true(memcmp(&candidate[before], &candidate[c], sizeof choice) != 0);
     }
+    assert_memory_equal(&choice, &candidate[best], sizeof choice);
     struct tb_choice again = tb_select(&d, &p);
     assert_memory_equal(&choice, &again, sizeof choice);
     split += choice.splits > 1;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels for thin products, and how they are spread over a GPU. On the fake driver: every element has the bits of
- * the plain loops of contract_order.c, in every role and orientation of the operands, by every plan there is for GPUs
- * large and small, with k in parts and k split. Operands are allocated to the element; what stands in padding, and in D
- * where it must not be read, is NaN; padding of D must keep its bits.
+ * The kernels for thin products: every element has the bits of the plain loops of contract_order.c, in every role and
+ * orientation of the operands, by every plan there is for GPUs large and small, with k in parts and k split. Operands
+ * are allocated to the element; what stands in padding, and in D where it must not be read, is NaN; padding of D must
+ * keep its bits.
  *
  * Seen to fail when: a split's first group continues from D; rows beyond the last are stored; a stage is read before
- * its copies were waited for, or before the other lanes' have landed; chunks are added in another order; a chain goes
- * on with zeros beyond the last k; alpha multiplies bare sums; the fold does not wait for the block.
+ * its copies were waited for, or before the other lanes' have landed; chunks are added in another order; the first
+ * group's sum is added to no zero; alpha multiplies bare sums; the fold does not wait for the block.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "contract_order.h"
+#include "first_gpu.h"
 #include "rng.h"
 #include "thin.h"
 
@@ -30,21 +31,17 @@ extern const unsigned char tb_sgemm_fatbin[];
 static struct tb_thin thin;
 static CUfunction gather;
 
-#define OK(call) assert_int_equal(call, CUDA_SUCCESS)
+/* Launches so far of each kernel by blocks that finish in one round, and in several with one panel of Y and with two.
+ */
+enum rounds { ONE_ROUND, ONE_PANEL, TWO_PANELS, ROUNDS };
+static int launches[TB_THIN_ROW_COUNT][TB_THIN_VARIANT_COUNT][ROUNDS];
 
 static int open_device(void **state) {
   (void)state;
-  static CUcontext context;
-  static CUmodule module, sgemm_module;
-  CUdevice device;
-  assert_true(tb_cuda_load());
-  OK(tb_cuda.cuInit(0));
-  OK(tb_cuda.cuDeviceGet(&device, 0));
-  OK(tb_cuda.cuDevicePrimaryCtxRetain(&context, device));
-  OK(tb_cuda.cuCtxPushCurrent(context));
+  static CUmodule module;
+  CUdevice device = tst_gpu_open();
   OK(tb_thin_load(&thin, device, &module));
-  OK(tb_cuda.cuModuleLoadData(&sgemm_module, tb_sgemm_fatbin));
-  OK(tb_cuda.cuModuleGetFunction(&gather, sgemm_module, "tb_sgemm_gather"));
+  gather = tst_gpu_kernel(tb_sgemm_fatbin, "tb_sgemm_gather");
   return 0;
 }
 
@@ -109,8 +106,20 @@ static void make_operands(struct operands *x, const struct problem *p, uint64_t 
   upload(&x->b);
 }
 
+static void destroy_operands(struct operands *x) {
+  destroy(&x->a);
+  destroy(&x->b);
+  destroy(&x->d);
+}
+
+static void count_launch(const struct tb_thin_plan *plan) {
+  const bool rounds = plan->groups_per_split * TB_THIN_GROUP_CHUNKS > plan->block_chunks;
+  const enum rounds kind = !rounds ? ONE_ROUND : plan->buffers == 1 ? ONE_PANEL : TWO_PANELS;
+  launches[plan->row][tb_thin_variant_of(plan, plan->k)][kind]++;
+}
+
 /* The product's terms from `from` on, `part.k` of them. */
-static void launch(const struct operands *x, const struct problem *part, int64_t from, bool last, float alpha,
+static void launch(const struct operands *x, const struct problem *part, int64_t from, bool last, float factor,
                    const struct tb_thin_limits *limits, bool may_split) {
   struct tb_thin_plan plan;
   int64_t room = may_split ? INT64_C(1) << 40 : 0;
@@ -124,7 +133,7 @@ static void launch(const struct operands *x, const struct problem *part, int64_t
                                .n = part->n,
                                .k = part->k,
                                .unit_k = TB_SGEMM_GROUP_K,
-                               .alpha = alpha,
+                               .alpha = factor,
                                .first = from == 0,
                                .last = last,
                                .padded = part->padded};
@@ -140,6 +149,7 @@ static void launch(const struct operands *x, const struct problem *part, int64_t
     args.partials = (float *)(uintptr_t)partials;
   }
   OK(tb_thin_launch(&thin, &plan, part->ta, part->tb, &args, NULL));
+  count_launch(&plan);
   if (plan.splits > 1) {
     void *parameters[] = {&args};
     OK(tb_cuda.cuLaunchKernel(gather, 3, 1, 1, 256, 1, 1, 0, NULL, parameters, NULL));
@@ -149,15 +159,15 @@ static void launch(const struct operands *x, const struct problem *part, int64_t
 }
 
 /* Computes the product in parts of at most part_k and compares D, padding included, with `expected`. */
-static void check(const struct operands *x, const struct problem *p, const float *expected, float alpha, int64_t part_k,
-                  const struct tb_thin_limits *limits, bool may_split) {
+static void check(const struct operands *x, const struct problem *p, const float *expected, float factor,
+                  int64_t part_k, const struct tb_thin_limits *limits, bool may_split) {
   float *got = malloc(bytes_of(&x->d));
   assert_non_null(got);
   upload(&x->d);
   for (int64_t from = 0; from < p->k; from += part_k) {
     struct problem part = *p;
     part.k = p->k - from < part_k ? p->k - from : part_k;
-    launch(x, &part, from, from + part.k == p->k, alpha, limits, may_split);
+    launch(x, &part, from, from + part.k == p->k, factor, limits, may_split);
   }
   OK(tb_cuda.cuMemcpyDtoHAsync(got, x->d.device, bytes_of(&x->d), NULL));
   OK(tb_cuda.cuStreamSynchronize(NULL));
@@ -169,39 +179,48 @@ static void check(const struct operands *x, const struct problem *p, const float
   free(got);
 }
 
+static const float alpha = -1.7f;
+static const struct tb_thin_limits few_sms = {2, 65536, 65536}, many_sms = {4096, 232448, 233472};
+
 /* By several plans: this GPU's, a small one's, one with so many SMs that blocks are small and k is split. */
-static void check_problem(const struct problem *p, uint64_t seed) {
-  const float alpha = -1.7f;
+static void check_plans(const struct operands *x, const struct problem *p, const float *expected, float factor) {
+  check(x, p, expected, factor, p->k, &thin.limits, false);
+  check(x, p, expected, factor, p->k, &few_sms, true);
+  check(x, p, expected, factor, p->k, &many_sms, true);
+  if (p->k > TB_SGEMM_GROUP_K) check(x, p, expected, factor, TB_SGEMM_GROUP_K, &few_sms, false);
+  if (p->k > 2 * TB_SGEMM_GROUP_K) check(x, p, expected, factor, 2 * TB_SGEMM_GROUP_K, &many_sms, true);
+}
+
+/* Random operands; returns D's memory as it must become, to be freed. */
+static float *make_product(struct operands *x, const struct problem *p, uint64_t seed) {
   uint64_t rng = seed;
-  struct operands x;
-  make_operands(&x, p, &rng);
-  float *expected = malloc(bytes_of(&x.d));
+  make_operands(x, p, &rng);
+  float *expected = malloc(bytes_of(&x->d));
   assert_non_null(expected);
-  memcpy(expected, x.d.host, bytes_of(&x.d));
+  memcpy(expected, x->d.host, bytes_of(&x->d));
   const struct tst_contract product = {.transpose_a = p->ta,
                                        .transpose_b = p->tb,
                                        .m = p->m,
                                        .n = p->n,
                                        .k = p->k,
                                        .alpha = alpha,
-                                       .a = x.a.host + x.a.skip,
-                                       .b = x.b.host + x.b.skip,
-                                       .lda = x.a.ld,
-                                       .ldb = x.b.ld,
-                                       .ldd = x.d.ld,
+                                       .a = x->a.host + x->a.skip,
+                                       .b = x->b.host + x->b.skip,
+                                       .lda = x->a.ld,
+                                       .ldb = x->b.ld,
+                                       .ldd = x->d.ld,
                                        .first = true,
                                        .last = true};
-  tst_contract_product(&product, expected + x.d.skip);
-  const struct tb_thin_limits small = {2, 65536, 65536}, many = {4096, 232448, 233472};
-  check(&x, p, expected, alpha, p->k, &thin.limits, false);
-  check(&x, p, expected, alpha, p->k, &small, true);
-  check(&x, p, expected, alpha, p->k, &many, true);
-  if (p->k > TB_SGEMM_GROUP_K) check(&x, p, expected, alpha, TB_SGEMM_GROUP_K, &small, false);
-  if (p->k > 2 * TB_SGEMM_GROUP_K) check(&x, p, expected, alpha, 2 * TB_SGEMM_GROUP_K, &many, true);
+  tst_contract_product(&product, expected + x->d.skip);
+  return expected;
+}
+
+static void check_problem(const struct problem *p, uint64_t seed) {
+  struct operands x;
+  float *expected = make_product(&x, p, seed);
+  check_plans(&x, p, expected, alpha);
   free(expected);
-  destroy(&x.a);
-  destroy(&x.b);
-  destroy(&x.d);
+  destroy_operands(&x);
 }
 
 /* ---- tests ---- */
@@ -227,6 +246,51 @@ static void bits_of_the_contract(void **state) {
       }
 }
 
+/* With so little shared memory that a block computes a group at a time, and has that many panels of Y. */
+static struct tb_thin_limits tight(const struct problem *p, int panels) {
+  struct tb_thin_plan plan;
+  struct tb_thin_limits limits = {2, 1024, 65536};
+  do {
+    limits.block_shared_bytes += 512;
+    assert_true(limits.block_shared_bytes <= 65536); /* the least that a GPU has */
+  } while (!tb_thin_plan_make(&plan, &limits, p->ta, p->tb, p->m, p->n, p->k, p->aligned, 0) || plan.buffers != panels);
+  return limits;
+}
+
+/* Every kernel there is, with few launches: at the edges, with blocks beside each other, and in more rounds than one.
+ */
+static void check_kernel(const struct problem *p, uint64_t seed) {
+  struct operands x;
+  float *expected = make_product(&x, p, seed);
+  const struct tb_thin_limits one_panel = tight(p, 1), two_panels = tight(p, 2);
+  check(&x, p, expected, alpha, p->k, &many_sms, true);
+  check(&x, p, expected, alpha, 2 * TB_SGEMM_GROUP_K, &one_panel, false);
+  check(&x, p, expected, alpha, p->k, &two_panels, false);
+  free(expected);
+  destroy_operands(&x);
+}
+
+static void each_kernel(void **state) {
+  (void)state;
+  memset(launches, 0, sizeof launches);
+  for (int row = 0; row < TB_THIN_ROW_COUNT; row++)
+    for (int variant = 0; variant < 8; variant++) {
+      const bool along_k = variant & 1, few_rows = variant & 2, aligned = variant & 4;
+      const int64_t side = 37, columns = tb_thin_rows[row].columns - (few_rows && row > 1);
+      check_kernel(&(struct problem){.ta = few_rows ? aligned : along_k,
+                                     .tb = few_rows ? !along_k : aligned,
+                                     .aligned = aligned,
+                                     .padded = aligned,
+                                     .m = few_rows ? columns : side,
+                                     .n = few_rows ? side : columns,
+                                     .k = 3 * TB_SGEMM_GROUP_K + TB_SGEMM_CHUNK_K + (aligned ? 20 : 21)},
+                   (uint64_t)(8 * row + variant));
+    }
+  for (int row = 0; row < TB_THIN_ROW_COUNT; row++)
+    for (int variant = 0; variant < TB_THIN_VARIANT_COUNT; variant++)
+      for (int rounds = 0; rounds < ROUNDS; rounds++) assert_true(launches[row][variant][rounds] > 0);
+}
+
 /* More rows than a block has, and more chunks than it has at once. */
 static void many_blocks_and_rounds(void **state) {
   (void)state;
@@ -238,8 +302,7 @@ static void many_blocks_and_rounds(void **state) {
   }
 }
 
-/* Sums far apart in size, so that any other order gives other bits; and a chain that ends in -0, which another zero
- * would turn into 0. */
+/* Sums far apart in size, so that any other order gives other bits. */
 static void order_shows(void **state) {
   (void)state;
   struct problem p = {.m = 8, .n = 1, .k = 1 << 11, .aligned = true};
@@ -258,92 +321,49 @@ static void order_shows(void **state) {
     assert_memory_not_equal(&sum, &expected[i], sizeof sum);
   }
   check(&x, &p, expected, 1, p.k, &thin.limits, false);
-  destroy(&x.a);
-  destroy(&x.b);
-  destroy(&x.d);
-
-  p.k = 1;
-  make_operands(&x, &p, &rng);
-  for (int64_t i = 0; i < p.m; i++) x.a.host[i] = 0x1p-100f;
-  x.b.host[0] = -0x1p-100f; /* the product underflows to -0 */
-  upload(&x.a);
-  upload(&x.b);
-  for (int i = 0; i < 8; i++) expected[i] = -0.0f;
-  check(&x, &p, expected, 1, p.k, &thin.limits, false);
-  destroy(&x.a);
-  destroy(&x.b);
-  destroy(&x.d);
+  destroy_operands(&x);
 }
 
-static const struct tb_thin_limits h200 = {132, 232448, 233472};
-
-static struct tb_thin_plan plan_for(const struct tb_thin_limits *limits, bool ta, bool tb, int64_t m, int64_t n,
-                                    int64_t k, bool vectors, int64_t room) {
-  struct tb_thin_plan plan;
-  assert_true(tb_thin_plan_make(&plan, limits, ta, tb, m, n, k, vectors, room));
-  return plan;
+static void set_all(struct matrix *x, float value) {
+  for (int64_t i = 0; i < x->lines; i++)
+    for (int64_t j = 0; j < x->length; j++) x->host[x->skip + i * x->ld + j] = value;
 }
 
-/* Any shape on any GPU: the blocks cover the product without a rest, and are what the kernels and the GPU can run. */
-static void plans_are_sound(void **state) {
+/* Every product underflows to -0, and so does every chain, unless a zero that is no product is added to it. The groups'
+ * sums are added to 0, and the sum is 0. */
+static void a_zero_is_positive(void **state) {
   (void)state;
-  uint64_t rng = 3;
-  for (int i = 0; i < 20000; i++) {
-    const int64_t side = 1 + tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 20));
-    const int64_t columns = 1 + tst_random_below(&rng, TB_THIN_COLUMNS_MAX);
-    const int64_t k = 1 + tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 20));
-    const bool few_rows = tst_random_below(&rng, 2);
-    const struct tb_thin_limits limits = {1 + (int)tst_random_below(&rng, 200), 65536 + tst_random_below(&rng, 166912),
-                                          233472};
-    const int64_t room = tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 30));
-    struct tb_thin_plan p =
-        plan_for(&limits, tst_random_below(&rng, 2), tst_random_below(&rng, 2), few_rows ? columns : side,
-                 few_rows ? side : columns, k, tst_random_below(&rng, 2), room);
-    const struct tb_thin_row *row = &tb_thin_rows[p.row];
-    assert_true(p.columns <= row->columns && (p.row == 0 || tb_thin_rows[p.row - 1].columns < p.columns));
-    assert_true(p.block_rows % TB_THIN_ROWS == 0 && p.block_chunks % TB_THIN_GROUP_CHUNKS == 0);
-    assert_int_equal(p.threads, p.block_rows / tb_thin_thread_rows(&p) * p.block_chunks);
-    assert_true(p.block_rows % tb_thin_thread_rows(&p) == 0);
-    assert_true(p.threads <= (p.along_k ? row->k_threads : row->side_threads));
-    assert_true(p.shared_bytes <= limits.block_shared_bytes);
-    assert_true(p.blocks * p.block_rows >= p.x_rows && (p.blocks - 1) * p.block_rows < p.x_rows);
-    const int64_t split_k = (int64_t)p.groups_per_split * TB_SGEMM_GROUP_K;
-    assert_true(p.splits * split_k >= k && (p.splits - 1) * split_k < k);
-    assert_true(p.buffers == 1 || (p.buffers == 2 && p.groups_per_split * TB_THIN_GROUP_CHUNKS > p.block_chunks));
-    assert_true(tb_thin_partials_bytes(&p) <= room);
-    assert_true(p.sm_bytes > 0);
-  }
+  static const int64_t depths[] = {1, 16, 127, 1040};
+  uint64_t rng = 1;
+  for (int d = 0; d < 4; d++)
+    for (int variant = 0; variant < 16; variant++) {
+      const bool few_rows = variant & 4;
+      struct problem p = {.ta = variant & 1, .tb = variant & 2, .aligned = variant & 8, .k = depths[d]};
+      p.m = few_rows ? 3 : 20, p.n = few_rows ? 20 : 3;
+      struct operands x;
+      make_operands(&x, &p, &rng);
+      set_all(&x.a, 0x1p-100f), set_all(&x.b, -0x1p-100f);
+      upload(&x.a), upload(&x.b);
+      struct matrix expected = x.d;
+      expected.host = malloc(bytes_of(&x.d));
+      assert_non_null(expected.host);
+      memcpy(expected.host, x.d.host, bytes_of(&x.d));
+      set_all(&expected, 0);
+      check_plans(&x, &p, expected.host, 1);
+      set_all(&expected, -0.0f);
+      check_plans(&x, &p, expected.host, -1);
+      free(expected.host);
+      destroy_operands(&x);
+    }
 }
 
-/* The shapes that matter most on an H200: one wave that leaves few SMs idle. */
-static void plans_fill_the_gpu(void **state) {
-  (void)state;
-  for (int variant = 0; variant < 8; variant++) {
-    const bool ta = variant & 1, few_rows = variant & 4;
-    const int64_t columns = variant & 2 ? 8 : 1;
-    struct tb_thin_plan p = few_rows ? plan_for(&h200, false, ta, columns, 4096, 4096, true, INT64_C(1) << 30)
-                                     : plan_for(&h200, ta, false, 4096, columns, 4096, true, INT64_C(1) << 30);
-    assert_int_equal(p.exchanged, few_rows);
-    assert_true(p.blocks * p.splits > 120 && p.blocks * p.splits <= 132);
-  }
-  /* Few rows and a long k: k is split, as long as there is room for its sums. */
-  assert_true(plan_for(&h200, false, false, 64, 8, 1 << 18, true, INT64_C(1) << 30).splits > 8);
-  assert_int_equal(plan_for(&h200, false, false, 64, 8, 1 << 18, true, 1000).splits, 1);
-}
-
-static void plans_refused(void **state) {
-  (void)state;
-  struct tb_thin_plan p;
-  assert_false(tb_thin_takes(9, 9));
-  assert_false(tb_thin_plan_make(&p, &h200, false, false, 9, 9, 100, true, 0));
-  const struct tb_thin_limits tiny = {132, 1024, 1024};
-  assert_false(tb_thin_plan_make(&p, &tiny, false, false, 100, 1, 100, true, 0));
-}
-
-int main(void) {
+/* --quick: every kernel in few launches, for compute-sanitizer, under which one takes some 40 ms. */
+int main(int argc, char **argv) {
+  const struct CMUnitTest quick[] = {cmocka_unit_test(each_kernel)};
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(plans_are_sound),      cmocka_unit_test(plans_fill_the_gpu),     cmocka_unit_test(plans_refused),
-      cmocka_unit_test(bits_of_the_contract), cmocka_unit_test(many_blocks_and_rounds), cmocka_unit_test(order_shows),
+      cmocka_unit_test(each_kernel), cmocka_unit_test(bits_of_the_contract), cmocka_unit_test(many_blocks_and_rounds),
+      cmocka_unit_test(order_shows), cmocka_unit_test(a_zero_is_positive),
   };
+  if (argc == 2 && strcmp(argv[1], "--quick") == 0) return cmocka_run_group_tests(quick, open_device, NULL);
   return cmocka_run_group_tests(tests, open_device, NULL);
 }

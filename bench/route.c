@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The router's regret: random products, each left to the router and forced to either side in turn, and computed by
+ * OpenBLAS itself without us.
+ *
+ *   route [--csv FILE] [--shapes N] [--most SIDE] [--budget SECONDS]
+ *
+ * Linked with OpenBLAS and run with TileBLAS preloaded. One process: the GPU is opened and both sides are measured
+ * before the first shape (that is what `calls` and the first line here show). Then, for each shape, some calls are left
+ * to the router so that it can learn, and after them the four ways take turns, so that no drift of clocks favours one.
+ * Forced calls teach the router nothing. Operands are plain malloc'd memory; results of the router's and the GPU's
+ * calls are checked. Status 1: a wrong result or a failure; 77: no GPU answers.
+ */
+#include "data.h"
+#include "tileblas.h"
+
+#include <dlfcn.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void sgemm(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
+                   const int *, const float *, const int *, const float *, float *, const int *);
+
+enum way { OPENBLAS, AUTO, CPU, GPU, WAYS };
+static const char *const route_of_way[WAYS] = {NULL, "auto", "cpu", "gpu"};
+
+enum { LEAST_SIDE = 8, LEARNING_CALLS = 40, ROUNDS_MIN = 3, ROUNDS_MAX = 25, SKIPPED = 77 };
+static const double sample_seconds = 50e-6; /* shorter calls are timed several at once */
+
+static struct {
+  sgemm *ours, *openblas;
+  __typeof__(tileblas_option_set) *option_set;
+  __typeof__(tileblas_stats_get) *stats_get;
+} blas;
+
+struct problem {
+  int ta, tb, m, n, k;
+  float *a, *b, *c;
+};
+
+struct result {
+  double seconds[WAYS]; /* medians */
+  int rounds, first_gpu;
+  double gpu_share; /* of the router's calls once it had learned */
+};
+
+static void find_functions(void) {
+  void *library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_NOLOAD);
+  *(void **)&blas.ours = dlsym(RTLD_DEFAULT, "sgemm_");
+  *(void **)&blas.openblas = library ? dlsym(library, "sgemm_") : NULL;
+  *(void **)&blas.option_set = dlsym(RTLD_DEFAULT, "tileblas_option_set");
+  *(void **)&blas.stats_get = dlsym(RTLD_DEFAULT, "tileblas_stats_get");
+  if (blas.ours && blas.openblas && blas.option_set && blas.stats_get && blas.ours != blas.openblas) return;
+  fprintf(stderr, "route: run with libtileblas.so.0 preloaded, over OpenBLAS\n");
+  exit(EXIT_FAILURE);
+}
+
+static void call(const struct problem *p, enum way way) {
+  const float one = 1, zero = 0;
+  const int lda = p->ta ? p->k : p->m, ldb = p->tb ? p->n : p->k;
+  (way == OPENBLAS ? blas.openblas : blas.ours)(p->ta ? "T" : "N", p->tb ? "T" : "N", &p->m, &p->n, &p->k, &one, p->a,
+                                                &lda, p->b, &ldb, &zero, p->c, &p->m);
+}
+
+static void take_way(enum way way) {
+  if (way != OPENBLAS) blas.option_set("TILEBLAS_ROUTE", route_of_way[way]);
+}
+
+/* Seconds of one call, from `times` of them. */
+static double time_way(const struct problem *p, enum way way, int times) {
+  take_way(way);
+  const double begun = tb_now_s();
+  for (int i = 0; i < times; i++) call(p, way);
+  return (tb_now_s() - begun) / times;
+}
+
+static uint64_t gpu_calls(void) {
+  tileblas_stats stats;
+  blas.stats_get(&stats);
+  return stats.gpu_calls;
+}
+
+/* So many calls are a sample. */
+static int times_for(double seconds) { return seconds >= sample_seconds ? 1 : (int)ceil(sample_seconds / seconds); }
+
+static struct result measure(const struct problem *p, double budget_s) {
+  static double took[WAYS][ROUNDS_MAX];
+  struct result r = {.first_gpu = 0};
+  uint64_t before = gpu_calls();
+  time_way(p, AUTO, 1);
+  r.first_gpu = gpu_calls() > before;
+  double deadline = tb_now_s() + budget_s;
+  for (int i = 1; i < LEARNING_CALLS && (i < ROUNDS_MIN || tb_now_s() < deadline); i++) time_way(p, AUTO, 1);
+  int times[WAYS];
+  for (int way = 0; way < WAYS; way++) times[way] = times_for(time_way(p, (enum way)way, 1));
+  deadline = tb_now_s() + budget_s;
+  uint64_t router_calls = 0, router_gpu_calls = 0;
+  while (r.rounds < ROUNDS_MIN || (r.rounds < ROUNDS_MAX && tb_now_s() < deadline)) {
+    for (int turn = 0; turn < WAYS; turn++) {
+      const enum way way = (enum way)((turn + r.rounds) % WAYS);
+      before = gpu_calls();
+      took[way][r.rounds] = time_way(p, way, times[way]);
+      if (way != AUTO) continue;
+      router_calls += (uint64_t)times[way];
+      router_gpu_calls += gpu_calls() - before;
+    }
+    r.rounds++;
+  }
+  for (int way = 0; way < WAYS; way++) r.seconds[way] = tb_median(took[way], r.rounds);
+  r.gpu_share = (double)router_gpu_calls / (double)router_calls;
+  return r;
+}
+
+static int is_right(const struct problem *p, enum way way) {
+  size_t row[TB_SAMPLE_MAX], col[TB_SAMPLE_MAX];
+  const int rows = tb_sample((size_t)p->m, 1, row), cols = tb_sample((size_t)p->n, 2, col);
+  float picked[TB_SAMPLE_MAX * TB_SAMPLE_MAX];
+  memset(p->c, 0xff, sizeof(float) * (size_t)p->m * (size_t)p->n); /* NaN */
+  time_way(p, way, 1);
+  for (int j = 0; j < cols; j++)
+    for (int i = 0; i < rows; i++) picked[i + j * rows] = p->c[row[i] + col[j] * (size_t)p->m];
+  for (size_t i = 0; i < (size_t)p->m * (size_t)p->n; i++)
+    if (isnan(p->c[i])) return 0;
+  const struct tb_pool_view a = {p->a, 0, 0, (size_t)(p->ta ? p->k : p->m), p->ta};
+  const struct tb_pool_view b = {p->b, 0, 0, (size_t)(p->tb ? p->n : p->k), p->tb};
+  return tb_sample_error(a, b, (size_t)p->k, row, rows, col, cols, picked).max_u <= tb_error_bound_u((size_t)p->k);
+}
+
+/* Log-uniform in [LEAST_SIDE, most], from the high bits of a 64-bit linear congruential generator (Knuth's MMIX
+ * constants). */
+static int next_side(uint64_t *state, int most) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  const double unit = (double)(*state >> 11) / 9007199254740992.0;
+  return (int)lround(LEAST_SIDE * exp2(unit * log2((double)most / LEAST_SIDE)));
+}
+
+static struct problem make_problem(int number, uint64_t *state, int most) {
+  struct problem p = {.ta = number & 1, .tb = number >> 1 & 1}; /* all four pairs in turn */
+  p.m = next_side(state, most), p.n = next_side(state, most), p.k = next_side(state, most);
+  p.a = tb_alloc((size_t)p.m * (size_t)p.k), p.b = tb_alloc((size_t)p.k * (size_t)p.n);
+  p.c = tb_alloc((size_t)p.m * (size_t)p.n);
+  tb_data_fill(p.a, (size_t)p.m, (size_t)p.k, TB_UNIFORM, TB_OPERAND_A, 1);
+  tb_data_fill(p.b, (size_t)p.k, (size_t)p.n, TB_UNIFORM, TB_OPERAND_B, 2);
+  memset(p.c, 0, sizeof(float) * (size_t)p.m * (size_t)p.n);
+  return p;
+}
+
+static void free_problem(struct problem *p) {
+  free(p->a);
+  free(p->b);
+  free(p->c);
+}
+
+static void write_row(FILE *csv, const struct problem *p, const struct result *r) {
+  const double best = fmin(r->seconds[CPU], r->seconds[GPU]);
+  printf("%c%c %5d %5d %5d  openblas %9.1f  auto %9.1f  cpu %9.1f  gpu %9.1f us  to the gpu %3.0f %%  regret %6.3f\n",
+         "NT"[p->ta], "NT"[p->tb], p -> m, p -> n, p -> k, r -> seconds[OPENBLAS] * 1e6, r -> seconds[AUTO] * 1e6,
+         r -> seconds[CPU] * 1e6, r -> seconds[GPU] * 1e6, 100 * r -> gpu_share, r -> seconds[AUTO] / best - 1);
+  fflush(stdout);
+  if (!csv) return;
+  fprintf(csv, "%c,%c,%d,%d,%d,%d,%.9f,%.9f,%.9f,%.9f,%.4f,%d\n", "NT"[p->ta], "NT"[p->tb], p -> m, p -> n, p -> k,
+          r -> rounds, r -> seconds[OPENBLAS], r -> seconds[AUTO], r -> seconds[CPU], r -> seconds[GPU], r -> gpu_share,
+          r -> first_gpu);
+  fflush(csv);
+}
+
+/* The router opens the GPU and measures: within how many calls of a large product, and how long the last one takes. A
+ * router that does not want it all the same gets it forced upon it. False: no GPU answers. */
+static int open_gpu(int most) {
+  enum { CALLS_MAX = 20 };
+  const size_t side = (size_t)(most < 4096 ? most : 4096);
+  struct problem p = {.m = (int)side, .n = (int)side, .k = (int)side};
+  p.a = tb_alloc(side * side), p.b = tb_alloc(side * side), p.c = tb_alloc(side * side);
+  tb_data_fill(p.a, side, side, TB_UNIFORM, TB_OPERAND_A, 1);
+  tb_data_fill(p.b, side, side, TB_UNIFORM, TB_OPERAND_B, 2);
+  memset(p.c, 0, sizeof(float) * side * side);
+  int calls = 0;
+  double seconds = 0;
+  while (gpu_calls() == 0 && calls < CALLS_MAX) seconds = time_way(&p, AUTO, 1), calls++;
+  if (gpu_calls() > 0)
+    printf("call %d of %d cubed opened the GPU, measured both sides and computed in %.3f s\n", calls, p.m, seconds);
+  else
+    printf("no call of %d cubed was sent to the GPU: forced, it took %.3f s\n", p.m, time_way(&p, GPU, 1));
+  free_problem(&p);
+  return gpu_calls() > 0;
+}
+
+int main(int argc, char **argv) {
+  static const struct option options[] = {
+      {"csv", 1, 0, 'c'}, {"shapes", 1, 0, 's'}, {"most", 1, 0, 'm'}, {"budget", 1, 0, 'b'}, {0, 0, 0, 0}};
+  const char *path = NULL;
+  int shapes = 200, most = 8192;
+  double budget_s = 0.2;
+  for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    if (o == '?') return 2;
+    if (o == 'c') path = optarg;
+    if (o == 's') shapes = atoi(optarg);
+    if (o == 'm') most = atoi(optarg);
+    if (o == 'b') budget_s = atof(optarg);
+  }
+  find_functions();
+  FILE *csv = path ? fopen(path, "w") : NULL;
+  if (path && !csv) return perror(path), EXIT_FAILURE;
+  if (csv) fprintf(csv, "ta,tb,m,n,k,rounds,openblas_s,auto_s,cpu_s,gpu_s,gpu_share,first_gpu\n");
+  if (!open_gpu(most)) return puts("no GPU answers"), SKIPPED;
+  uint64_t state = 20261121;
+  int wrong = 0;
+  for (int i = 0; i < shapes; i++) {
+    struct problem p = make_problem(i, &state, most);
+    const struct result r = measure(&p, budget_s);
+    const int right = is_right(&p, AUTO) && is_right(&p, GPU);
+    if (right) write_row(csv, &p, &r);
+    if (!right) fprintf(stderr, "%dx%dx%d: WRONG RESULT\n", p.m, p.n, p.k), wrong++;
+    free_problem(&p);
+  }
+  if (csv && fclose(csv) != 0) return perror(path), EXIT_FAILURE;
+  return wrong ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "layout.h"
+
+/* Piece number `index` of a side that is cut into steps. */
+static struct tb_extent piece(int64_t side, int64_t step, int64_t index) {
+  return (struct tb_extent){index * step, tb_min(step, side - index * step)};
+}
+
+/* ---- blocks ---- */
+
+int64_t tb_layout_blocks(const struct tb_gemm *call, const struct tb_plan *plan) {
+  return tb_ceil_div(call->m, plan->block_m) * tb_ceil_div(call->n, plan->block_n);
+}
+
+struct tb_block tb_layout_block(const struct tb_gemm *call, const struct tb_plan *plan, int64_t number) {
+  int64_t across = tb_ceil_div(call->n, plan->block_n);
+  int64_t row = number / across, column = number % across;
+  if (row % 2 == 1) column = across - 1 - column; /* there and back: the last columns of B serve the next row at once */
+  struct tb_extent i = piece(call->m, plan->block_m, row), j = piece(call->n, plan->block_n, column);
+  return (struct tb_block){i.start, i.size, j.start, j.size};
+}
+
+void tb_layout_enter(struct tb_layout *l, int64_t number) {
+  l->block = tb_layout_block(l->call, l->plan, number);
+  l->rows = tb_ceil_div(l->block.m, l->plan->tile_m);
+  l->columns = tb_ceil_div(l->block.n, l->plan->tile_n);
+}
+
+/* ---- tiles ---- */
+
+struct tb_extent tb_layout_rows(const struct tb_layout *l, int64_t row) {
+  return piece(l->block.m, l->plan->tile_m, row);
+}
+
+struct tb_extent tb_layout_columns(const struct tb_layout *l, int64_t column) {
+  return piece(l->block.n, l->plan->tile_n, column);
+}
+
+struct tb_block tb_layout_tile(const struct tb_layout *l, int64_t tile) {
+  struct tb_extent i = tb_layout_rows(l, tile / l->columns), j = tb_layout_columns(l, tile % l->columns);
+  return (struct tb_block){i.start, i.size, j.start, j.size};
+}
+
+float *tb_layout_c(const struct tb_layout *l, int64_t tile) {
+  struct tb_block t = tb_layout_tile(l, tile);
+  return l->call->c + l->block.i + t.i + (l->block.j + t.j) * l->call->ldc;
+}
+
+struct tb_matrix tb_layout_d(const struct tb_layout *l, int64_t tile) {
+  if (l->plan->tile_elems == 0) return (struct tb_matrix){(uint64_t)tb_layout_c(l, tile), l->call->ldc};
+  uint64_t base = l->arena + (uint64_t)l->plan->d_offset_bytes;
+  return (struct tb_matrix){tb_float_address(base, tile * l->plan->tile_elems), tb_padded(tb_layout_tile(l, tile).m)};
+}
+
+uint64_t tb_layout_workspace(const struct tb_layout *l, int64_t tile) {
+  return l->arena + (uint64_t)(l->plan->workspace_offset_bytes + tile * l->plan->workspace_bytes);
+}
+
+/* ---- panels ---- */
+
+struct tb_view tb_layout_a_view(const struct tb_layout *l, int64_t row, struct tb_extent k) {
+  return tb_view_at(l->call->a, l->block.i + tb_layout_rows(l, row).start, k.start);
+}
+
+struct tb_view tb_layout_b_view(const struct tb_layout *l, int64_t column, struct tb_extent k) {
+  return tb_view_at(l->call->b, k.start, l->block.j + tb_layout_columns(l, column).start);
+}
+
+struct tb_matrix tb_layout_a(const struct tb_layout *l, int64_t row, struct tb_extent k) {
+  struct tb_view x = tb_layout_a_view(l, row, k);
+  if (l->plan->ways.a == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
+  return (struct tb_matrix){tb_float_address(l->arena, row * l->plan->a_panel_elems),
+                            tb_padded(x.transposed ? k.size : tb_layout_rows(l, row).size)};
+}
+
+struct tb_matrix tb_layout_b(const struct tb_layout *l, int64_t column, struct tb_extent k) {
+  struct tb_view x = tb_layout_b_view(l, column, k);
+  if (l->plan->ways.b == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
+  uint64_t base = l->arena + (uint64_t)l->plan->b_offset_bytes;
+  return (struct tb_matrix){tb_float_address(base, column * l->plan->b_panel_elems),
+                            tb_padded(x.transposed ? tb_layout_columns(l, column).size : k.size)};
+}

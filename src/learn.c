@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "learn.h"
+
+#include <stddef.h>
+
+/* An observation off by more than this factor surprises: the noise of calls on a shared machine is less. */
+#define SURPRISE 1.5
+/* The first surprise moves the estimate as if it had been this far off; a second one, at most so far. */
+#define SURPRISE_HEARD 1.15
+#define SURPRISE_BELIEVED 4.0
+
+/* Share of the way that an estimate goes, by ordinary observations and by surprises. A shape's own time is the same
+ * each time but for noise; calls of one class differ. */
+struct gains {
+  double ordinary, surprised;
+};
+static const struct gains shape_gains = {0.3, 0.6}, class_gains = {0.1, 0.3};
+
+#define IDLE_TRUST 0.25
+#define SEEN_MOST 8.0
+
+static double bounded(double x, double least, double most) { return x < least ? least : x > most ? most : x; }
+
+/* The factor by which an estimate has to move after an observation that was `off` times it. */
+static double step(struct tb_follower *f, double off, struct gains gains, double trust) {
+  const int surprise = off > SURPRISE ? 1 : off < 1 / SURPRISE ? -1 : 0;
+  const bool again = surprise == f->surprise;
+  f->surprise = surprise;
+  if (surprise == 0) return 1 + trust * gains.ordinary * (off - 1);
+  const double most = again ? SURPRISE_BELIEVED : SURPRISE_HEARD;
+  return 1 + trust * gains.surprised * (bounded(off, 1 / most, most) - 1);
+}
+
+static void fade(struct tb_follower *f, double now) {
+  f->value = 1 + (f->value - 1) * tb_faded(now - f->at, TB_CLASS_HALF_SECONDS);
+  f->at = now;
+}
+
+static void move(struct tb_follower *f, double factor, double now) {
+  fade(f, now);
+  f->value = bounded(f->value * factor, 1 / TB_LEARNED_MOST, TB_LEARNED_MOST);
+}
+
+/* The nodes around the call, each by its weight, so that the prediction goes the whole step. */
+static void observe_class(struct tb_model *model, enum tb_where where, const struct tb_gemm *call, double off,
+                          double trust, double now) {
+  const struct tb_cell cell = tb_model_cell(call);
+  int nearest = 0;
+  double squares = 0;
+  for (int i = 0; i < 8; i++) {
+    squares += cell.weight[i] * cell.weight[i];
+    if (cell.weight[i] > cell.weight[nearest]) nearest = i;
+  }
+  const double change = step(&model->learned[where][cell.node[nearest]], off, class_gains, trust) - 1;
+  for (int i = 0; i < 8; i++)
+    if (cell.weight[i] > 0)
+      move(&model->learned[where][cell.node[i]], 1 + bounded(change * cell.weight[i] / squares, -0.9, 3), now);
+}
+
+/* ---- shapes ---- */
+
+static bool is_shape(const struct tb_shape_memory *s, const struct tb_gemm *call) {
+  return s->m == call->m && s->n == call->n && s->k == call->k && s->transpose_a == call->a.transposed &&
+         s->transpose_b == call->b.transposed;
+}
+
+/* The first of the two places where a shape may be; the other is its neighbour, the number with the last bit turned. */
+static unsigned first_place(const struct tb_gemm *call) {
+  uint64_t h = (uint64_t)call->m * 0x9e3779b97f4a7c15u;
+  h = (h ^ h >> 29 ^ (uint64_t)call->n) * 0xbf58476d1ce4e5b9u;
+  h = (h ^ h >> 32 ^ (uint64_t)call->k) * 0x94d049bb133111ebu;
+  h ^= h >> 31 ^ (uint64_t)(call->a.transposed * 2 + call->b.transposed) << 3;
+  return (unsigned)(h % TB_SHAPES_REMEMBERED);
+}
+
+const struct tb_shape_memory *tb_model_recall(const struct tb_model *model, const struct tb_gemm *call) {
+  const unsigned place = first_place(call);
+  for (unsigned other = 0; other < 2; other++)
+    if (is_shape(&model->shape[place ^ other], call)) return &model->shape[place ^ other];
+  return NULL;
+}
+
+/* The shape's memory, made in the place of the one that was not used for longer where there is none. */
+static struct tb_shape_memory *memory_of(struct tb_model *model, const struct tb_gemm *call) {
+  const unsigned place = first_place(call);
+  for (unsigned other = 0; other < 2; other++)
+    if (is_shape(&model->shape[place ^ other], call)) return &model->shape[place ^ other];
+  struct tb_shape_memory *s = &model->shape[place], *neighbour = &model->shape[place ^ 1];
+  if (neighbour->used < s->used) s = neighbour;
+  *s = (struct tb_shape_memory){
+      .m = call->m, .n = call->n, .k = call->k, .transpose_a = call->a.transposed, .transpose_b = call->b.transposed};
+  return s;
+}
+
+/* What was put by for trying, after one more call. */
+static void put_by(double *seconds, double share, const struct tb_observation *o) {
+  const double lost = o->seconds - o->best_predicted_seconds;
+  if (!o->probe)
+    *seconds += share * o->seconds;
+  else if (lost > 0)
+    *seconds -= lost;
+  if (*seconds > TB_PROBE_MOST_SECONDS) *seconds = TB_PROBE_MOST_SECONDS;
+}
+
+/* A shape that was never seen on this side starts from its class. */
+static void observe_shape(struct tb_model *model, const struct tb_gemm *call, const struct tb_observation *o,
+                          double class_seconds, double trust, double now) {
+  struct tb_shape_memory *s = memory_of(model, call);
+  struct tb_follower *f = &s->seconds[o->where];
+  double *seen = &s->seen[o->where];
+  if (!(*seen > 0)) *f = (struct tb_follower){.value = class_seconds};
+  f->value *= step(f, o->seconds / f->value, shape_gains, trust);
+  const double most = 2 * TB_LEARNED_MOST;
+  f->value = bounded(f->value, class_seconds / most, class_seconds * most);
+  f->at = s->used = now;
+  *seen = bounded(*seen + trust, 0, SEEN_MOST);
+  put_by(&s->probe_seconds, TB_SHAPE_PROBE_SHARE, o);
+  if (o->probe) return;
+  s->decided = true;
+  s->last = o->where;
+}
+
+/* ---- one call ---- */
+
+void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
+                      const struct tb_observation *o, double now) {
+  const double class_seconds = tb_model_class_seconds(model, o->where, call, places, now);
+  if (!(o->seconds > 0) || !(class_seconds > 0)) return;
+  const double begun = now - o->seconds;
+  const bool idle = o->where == TB_GPU && !(model->gpu_used > 0 && begun - model->gpu_used < TB_IDLE_SECONDS);
+  const double trust = idle ? IDLE_TRUST : 1, off = o->seconds / class_seconds;
+  if (o->where == TB_GPU) model->gpu_used = now;
+  put_by(&model->probe_seconds, TB_PROBE_SHARE, o);
+  if (places == NULL) {
+    observe_class(model, o->where, call, off, trust, now);
+    observe_shape(model, call, o, class_seconds, trust, now);
+  } else if (o->where == TB_GPU) {
+    move(&model->placed, step(&model->placed, off, class_gains, trust), now);
+  }
+}
+
+bool tb_model_set_threads(struct tb_model *model, int threads) {
+  if (threads == model->threads) return false;
+  model->threads = threads;
+  for (int node = 0; node < TB_NODES; node++) model->learned[TB_CPU][node] = (struct tb_follower){.value = 1};
+  for (int s = 0; s < TB_SHAPES_REMEMBERED; s++) {
+    model->shape[s].seconds[TB_CPU] = (struct tb_follower){0};
+    model->shape[s].seen[TB_CPU] = 0;
+    model->shape[s].decided = false;
+  }
+  return true;
+}

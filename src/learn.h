@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How the model follows what calls really take. Pure but for the model that it is given; under the same lock as that.
+ *
+ * Two estimates follow each timed call. The factors at the nodes around it move a little, for all calls of about its
+ * size; and its own shape's time moves much. Both are robust and bounded:
+ *   - an observation far off the estimate moves it by a few per cent; only a second one in the same direction is
+ *     believed, and then at most a factor of four at once;
+ *   - a factor stays within TB_LEARNED_MOST of what was measured, a shape's time within twice that;
+ *   - the first call on a GPU that was idle (its clocks are down) counts a quarter;
+ *   - what is not confirmed fades: half of it is gone after the times below.
+ *
+ * Nor can the side that is not taken be lost for good by an estimate that is too high. What was learned of it fades
+ * back to what was measured; and when a shape's other side has no recent time of its own, one call goes there as soon
+ * as the loss that is predicted for it has been put by: TB_SHAPE_PROBE_SHARE of the time of this shape's calls, and
+ * TB_PROBE_SHARE of the time of all. Trying costs no more than that, and TB_PROBE_MOST_SECONDS at once; a shape that is
+ * called only once or twice pays nothing. Not tried is a side that is predicted to take more than TB_PROBE_MOST_TIMES
+ * the other's time: measurements that are wrong by so much are replaced with the file that holds them, when it is old.
+ */
+#ifndef TB_LEARN_H
+#define TB_LEARN_H
+
+#include "model.h"
+
+/* A factor that was learned is between this and its reciprocal. */
+#define TB_LEARNED_MOST 4.0
+
+#define TB_CLASS_HALF_SECONDS 120.0
+#define TB_SHAPE_HALF_SECONDS 60.0
+
+/* Observations of a shape from which on its time is known. */
+#define TB_SHAPE_SEEN_ENOUGH 1.5
+
+/* A GPU that did nothing for so long has lowered its clocks. */
+#define TB_IDLE_SECONDS 1.0
+
+#define TB_PROBE_SHARE 0.01
+#define TB_SHAPE_PROBE_SHARE 0.05
+#define TB_PROBE_MOST_SECONDS 0.1
+#define TB_PROBE_MOST_TIMES 8.0
+
+/* A timed call of mode "auto", and why it was sent there. */
+struct tb_observation {
+  enum tb_where where;
+  double seconds;                /* that it took */
+  bool probe;                    /* it was sent there to be timed */
+  double best_predicted_seconds; /* of the side that was thought to be sooner */
+};
+
+void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
+                      const struct tb_observation *observation, double now);
+
+/* The CPU BLAS has other threads now (0: unknown): what was learned of it holds no longer, nor does
+ * tb_model_small_flops. False: they are what they were. */
+bool tb_model_set_threads(struct tb_model *model, int threads);
+
+#endif

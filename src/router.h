@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What this process knows of the machine: the one model, where its figures came from, and what calls taught it. Asks
+ * route.c for decisions. Thread-safe; calls that are small (tb_route_small_terms) never come here.
+ *
+ * The first call that is not small looks for measurements that an earlier process kept. The first that is to go to the
+ * GPU opens it and, if there are none for just this GPU, measures both sides (calibrate.h), keeps the figures and
+ * decides anew. No thread waits for another's measuring: meanwhile it goes by what is known.
+ */
+#ifndef TB_ROUTER_H
+#define TB_ROUTER_H
+
+#include "route.h"
+
+/* For a call that tb_route_settled and tb_route_resident do not decide. */
+struct tb_decision tb_router_decide(const struct tb_gemm *call, const struct tb_places *places,
+                                    enum tb_route_mode mode);
+
+/* What a call took, on the side where it was answered. Only a call that was weighed teaches anything, not a forced one.
+ */
+void tb_router_learn(const struct tb_gemm *call, const struct tb_places *places, const struct tb_decision *decision,
+                     enum tb_where where, double seconds);
+
+/* The child of a fork starts with what its parent knew. */
+void tb_router_after_fork(void);
+
+#endif

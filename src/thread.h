@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the library keeps for each thread and reads in every call: one variable, because the way to a thread's variables
+ * counts in a small call. Each member belongs to one room, which says more. Nothing here needs an end: a thread that
+ * ends leaves nothing behind, and the library can leave the process while threads go on.
+ */
+#ifndef TB_THREAD_H
+#define TB_THREAD_H
+
+#include <stdint.h>
+
+struct tb_thread {
+  uint64_t looked_at_cycles;        /* place.h: when this thread last found no driver */
+  struct tb_small_sums *small_sums; /* stats.h: one for TB_STATUS_small, one for TB_STATUS_forced_cpu; or NULL */
+  int cpu_depth;                    /* fallback.h: more than 0 while inside the CPU BLAS on our behalf */
+};
+
+extern _Thread_local struct tb_thread tb_thread __attribute__((tls_model("initial-exec")));
+
+#endif

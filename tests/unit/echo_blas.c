@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "echo_blas.h"
+
+#include <stddef.h>
+
+static _Thread_local struct echo heard;
+void (*echo_hook)(void);
+
+struct echo *echo_heard(void) {
+  return &heard;
+}
+
+#define CBLAS(name, integer)                                                                                       \
+  void name(int layout, int ta, int tb, integer m, integer n, integer k, float alpha, const float *a, integer lda, \
+            const float *b, integer ldb, float beta, float *c, integer ldc) {                                      \
+    heard = (struct echo){heard.calls + 1, layout, ta, tb, m, n, k, lda, ldb, ldc, alpha, beta, a, b, c};          \
+    if (echo_hook) echo_hook();                                                                                    \
+  }
+#define FORTRAN(name, integer)                                                                                        \
+  void name(const char *ta, const char *tb, const integer *m, const integer *n, const integer *k, const float *alpha, \
+            const float *a, const integer *lda, const float *b, const integer *ldb, const float *beta, float *c,      \
+            const integer *ldc, size_t length_a, size_t length_b) {                                                   \
+    heard = (struct echo){heard.calls + 1, 0, *ta, *tb, *m, *n, *k, *lda, *ldb, *ldc, *alpha, *beta, a, b, c};        \
+    if (length_a != 1 || length_b != 1) heard.layout = -1;                                                            \
+  }
+CBLAS(cblas_sgemm, int32_t)
+FORTRAN(sgemm_, int32_t)
+FORTRAN(sgemm_64_, int64_t)

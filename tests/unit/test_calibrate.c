@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Measuring, on a synthetic machine whose clock only its own calls advance: the time is kept whatever the machine, what
+ * is measured is right in spite of slow first calls, and a failure ends it.
+ *
+ * Seen to fail when: a call is begun that cannot end in time; the first call of a node counts; a failure is ignored.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "calibrate.h"
+#include "synthetic.h"
+
+struct rig {
+  struct tst_synthetic machine;
+  double now;
+  double first_call_seconds; /* more for the first call of every size */
+  int64_t last_m, last_n, last_k;
+  int calls, fail_at; /* the number of the call that fails; 0: none */
+};
+
+static double rig_clock(void *context) { return ((struct rig *)context)->now; }
+
+static double rig_call(void *context, enum tb_where where, const struct tb_node_sizes *s) {
+  struct rig *rig = context;
+  if (++rig->calls == rig->fail_at) return -1;
+  const struct tb_gemm call = {.m = s->m, .n = s->n, .k = s->k, .alpha = 1};
+  double seconds = tst_synthetic_seconds(&rig->machine, (int)where, &call);
+  if (s->m != rig->last_m || s->n != rig->last_n || s->k != rig->last_k) seconds += rig->first_call_seconds;
+  rig->last_m = s->m, rig->last_n = s->n, rig->last_k = s->k;
+  rig->now += seconds;
+  return seconds;
+}
+
+static int measured(const double seconds[TB_NODES]) {
+  int count = 0;
+  for (int node = 0; node < TB_NODES; node++) count += seconds[node] > 0;
+  return count;
+}
+
+static double true_seconds(const struct rig *rig, enum tb_where where, int node) {
+  const struct tb_node_sizes s = tb_node_sizes(node);
+  const struct tb_gemm call = {.m = s.m, .n = s.n, .k = s.k, .alpha = 1};
+  return tst_synthetic_seconds(&rig->machine, (int)where, &call);
+}
+
+/* Every node of the GPU, most of the CPU, right, in time. */
+static void machine_of_today(void **state) {
+  (void)state;
+  double seconds[TB_NODES];
+  for (int where = 0; where < TB_WHERE_COUNT; where++) {
+    struct rig rig = {.machine = tst_synthetic, .now = 100, .first_call_seconds = 2e-4};
+    assert_true(tb_calibrate_side(seconds, (enum tb_where)where, rig_clock, 0.12, rig_call, &rig));
+    assert_true(rig.now < 100.13);
+    assert_true(measured(seconds) >= (where == TB_GPU ? TB_NODES : 90));
+    for (int node = 0; node < TB_NODES; node++)
+      if (seconds[node] > 0 && seconds[node] < 0.002)
+        assert_float_equal(seconds[node] / true_seconds(&rig, (enum tb_where)where, node), 1, 0.01);
+  }
+}
+
+/* Slower machines by powers of two, down to an emulated GPU: fewer nodes, and never much more time. */
+static void slow_machines(void **state) {
+  (void)state;
+  double seconds[TB_NODES];
+  int before = TB_NODES + 1;
+  for (double slower = 1; slower < 1e8; slower *= 2) {
+    struct rig rig = {.machine = tst_synthetic};
+    rig.machine.gpu_flops_per_s /= slower;
+    rig.machine.gpu_latency_seconds *= sqrt(slower);
+    assert_true(tb_calibrate_side(seconds, TB_GPU, rig_clock, 0.12, rig_call, &rig));
+    const double first = true_seconds(&rig, TB_GPU, 0); /* nobody knows beforehand how long this one takes */
+    const double again = 0.02;                          /* a call that was quicker than this is made once more */
+    if (!(rig.now < 0.12 + 3 * first + again)) fail_msg("%g times slower: it took %g s", slower, rig.now);
+    assert_true(measured(seconds) > 0);
+    assert_true(measured(seconds) <= before + 1);
+    before = measured(seconds);
+  }
+  assert_true(before < 20);
+}
+
+static void failures(void **state) {
+  (void)state;
+  double seconds[TB_NODES];
+  for (int fail_at = 1; fail_at < 300; fail_at += 7) {
+    struct rig rig = {.machine = tst_synthetic, .fail_at = fail_at};
+    assert_false(tb_calibrate_side(seconds, TB_GPU, rig_clock, 0.12, rig_call, &rig));
+    assert_int_equal(rig.calls, fail_at);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(machine_of_today),
+      cmocka_unit_test(slow_machines),
+      cmocka_unit_test(failures),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

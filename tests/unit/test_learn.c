@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Learning, on a synthetic machine and a clock of the test's own: estimates converge on what calls take and do not
+ * oscillate; one outlier, an idle GPU or other threads of the CPU BLAS do not mislead them for long; a side that was
+ * given up is tried again, at a bounded price; and the regret of all that over random shapes.
+ *
+ * Seen to fail when: the first surprise is believed; what was learned does not fade; an idle GPU counts like any; no
+ * side is ever tried; trying has no budget; shapes of another m share their memory; shapes are not learned (the
+ * regret).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "learn.h"
+#include "route.h"
+#include "synthetic.h"
+
+static struct tb_model model;
+static double now;
+
+static struct tb_gemm product(int64_t m, int64_t n, int64_t k) {
+  return (struct tb_gemm){.m = m, .n = n, .k = k, .alpha = 1};
+}
+
+static void setup_model(void) {
+  const struct tb_calibration c = tst_synthetic_calibration(&tst_synthetic, TB_NODES);
+  tb_model_fit(&model, &c, 16);
+  now = 1000;
+}
+
+static struct tb_prediction predict(const struct tb_gemm *call) {
+  struct tb_prediction p;
+  tb_model_predict(&model, call, NULL, now, &p);
+  return p;
+}
+
+static double predicted(enum tb_where where, const struct tb_gemm *call) { return predict(call).seconds[where]; }
+
+static void observe(enum tb_where where, const struct tb_gemm *call, double seconds) {
+  const struct tb_observation o = {where, seconds, false, seconds};
+  now += seconds;
+  tb_model_observe(&model, call, NULL, &o, now);
+}
+
+/* As the router does it: decided, computed on the machine, learned. Returns the seconds. */
+static double live(const struct tb_gemm *call, const double truth[TB_WHERE_COUNT], struct tb_decision *d) {
+  const struct tb_machine machine = {
+      .mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_gpu_sooner, .gpu_open = true, .model = &model, .now = now};
+  *d = tb_route(call, NULL, &machine);
+  const double seconds = truth[d->where];
+  const struct tb_observation o = {d->where, seconds, d->why == TB_STATUS_tried, fmin(d->cpu_seconds, d->gpu_seconds)};
+  now += seconds;
+  if (d->cpu_seconds > 0) tb_model_observe(&model, call, NULL, &o, now);
+  return seconds;
+}
+
+static void truth_of(const struct tst_synthetic *s, const struct tb_gemm *call, double truth[TB_WHERE_COUNT]) {
+  for (int where = 0; where < TB_WHERE_COUNT; where++) truth[where] = tst_synthetic_seconds(s, where, call);
+}
+
+static void converges(void **state) {
+  (void)state;
+  const double factors[] = {0.3, 0.7, 1.4, 3};
+  for (int f = 0; f < 4; f++)
+    for (int where = 0; where < TB_WHERE_COUNT; where++) {
+      setup_model();
+      const struct tb_gemm call = product(700, 300, 900), alike = product(600, 350, 800);
+      const double true_seconds = factors[f] * predicted((enum tb_where)where, &call);
+      const double alike_before = predicted((enum tb_where)where, &alike);
+      for (int i = 0; i < 15; i++) observe((enum tb_where)where, &call, true_seconds);
+      assert_float_equal(predicted((enum tb_where)where, &call) / true_seconds, 1, 0.03);
+      /* A call of the same class goes at least half the way, and not beyond. */
+      const double way = (predicted((enum tb_where)where, &alike) / alike_before - 1) / (factors[f] - 1);
+      if (!(way > 0.5 && way < 1.1)) fail_msg("a call alike went %g of the way to a factor of %g", way, factors[f]);
+      const struct tb_gemm other = product(20, 2000, 20); /* and one of another class nowhere */
+      const double other_before = tst_synthetic_seconds(&tst_synthetic, where, &other);
+      assert_float_equal(predicted((enum tb_where)where, &other) / other_before, 1, 0.6);
+    }
+}
+
+static void one_outlier(void **state) {
+  (void)state;
+  for (int where = 0; where < TB_WHERE_COUNT; where++) {
+    setup_model();
+    const struct tb_gemm call = product(500, 500, 500);
+    const double true_seconds = predicted((enum tb_where)where, &call);
+    for (int i = 0; i < 10; i++) observe((enum tb_where)where, &call, true_seconds);
+    observe((enum tb_where)where, &call, 100 * true_seconds);
+    assert_float_equal(predicted((enum tb_where)where, &call) / true_seconds, 1, 0.1);
+    for (int i = 0; i < 5; i++) observe((enum tb_where)where, &call, true_seconds);
+    assert_float_equal(predicted((enum tb_where)where, &call) / true_seconds, 1, 0.03);
+    observe((enum tb_where)where, &call, NAN); /* and what is no time at all moves nothing */
+    observe((enum tb_where)where, &call, 0);
+    assert_float_equal(predicted((enum tb_where)where, &call) / true_seconds, 1, 0.03);
+    now = 1000;
+  }
+}
+
+/* A program that calls once in a while finds the GPU with its clocks down each time; in between come calls in a row. */
+static void idle_gpu(void **state) {
+  (void)state;
+  setup_model();
+  const struct tb_gemm call = product(500, 500, 500);
+  const double true_seconds = predicted(TB_GPU, &call);
+  for (int i = 0; i < 10; i++) observe(TB_GPU, &call, true_seconds);
+  for (int round = 0; round < 10; round++) {
+    now += 5;
+    observe(TB_GPU, &call, (round % 2 ? 3 : 1.4) * true_seconds);
+    assert_float_equal(predicted(TB_GPU, &call) / true_seconds, 1, 0.06);
+    for (int i = 0; i < 6; i++) observe(TB_GPU, &call, true_seconds);
+  }
+  assert_float_equal(predicted(TB_GPU, &call) / true_seconds, 1, 0.05);
+}
+
+/* Whatever is observed, a factor stays within its bounds. */
+static void bounds(void **state) {
+  (void)state;
+  const struct tb_gemm call = product(500, 500, 500);
+  for (int slow = 0; slow < 2; slow++) {
+    setup_model();
+    const double before = predicted(TB_CPU, &call);
+    for (int i = 0; i < 200; i++) observe(TB_CPU, &call, slow ? 1e6 : 1e-9), now = 1000;
+    for (int node = 0; node < TB_NODES; node++) {
+      const double learned = model.learned[TB_CPU][node].value;
+      assert_true(learned <= TB_LEARNED_MOST && learned >= 1 / TB_LEARNED_MOST);
+    }
+    const double most = 2 * TB_LEARNED_MOST * TB_LEARNED_MOST * 1.01, factor = predicted(TB_CPU, &call) / before;
+    assert_true(factor <= most && factor >= 1 / most);
+  }
+}
+
+/* After the BLAS's threads change, what was learned of the CPU is forgotten, and what was learned of the GPU is not. */
+static void threads_change(void **state) {
+  (void)state;
+  setup_model();
+  const struct tb_gemm call = product(500, 500, 500);
+  const double cpu = predicted(TB_CPU, &call), gpu = predicted(TB_GPU, &call);
+  for (int i = 0; i < 20; i++) observe(TB_CPU, &call, 2 * cpu), observe(TB_GPU, &call, 2 * gpu);
+  assert_false(tb_model_set_threads(&model, 16));
+  assert_float_equal(predicted(TB_CPU, &call) / cpu, 2, 0.1);
+  assert_true(tb_model_set_threads(&model, 1));
+  assert_float_equal(predicted(TB_CPU, &call) / cpu, 16, 0.01);
+  assert_float_equal(predicted(TB_GPU, &call) / gpu, 2, 0.1);
+  for (int i = 0; i < 15; i++) observe(TB_CPU, &call, 10 * cpu); /* one thread is better than a sixteenth */
+  assert_float_equal(predicted(TB_CPU, &call) / cpu, 10, 0.5);
+}
+
+/* More shapes than are remembered: each is still predicted by its class, and no shape takes another's time. */
+static void many_shapes(void **state) {
+  (void)state;
+  setup_model();
+  for (int round = 0; round < 2; round++)
+    for (int i = 0; i < 3 * TB_SHAPES_REMEMBERED; i++) {
+      struct tb_gemm call = product(300 + i, 300, 300);
+      double truth[TB_WHERE_COUNT];
+      truth_of(&tst_synthetic, &call, truth);
+      observe(TB_CPU, &call, truth[TB_CPU]);
+      assert_float_equal(predicted(TB_CPU, &call) / truth[TB_CPU], 1, 0.3);
+      assert_int_equal(tb_model_recall(&model, &call)->m, call.m);
+      call.a.transposed = true;
+      assert_null(tb_model_recall(&model, &call));
+    }
+}
+
+/* ---- decisions that follow ---- */
+
+/*
+ * The machine changes under a program that makes the same call again and again: the side that is sooner from then on is
+ * found within some hundred calls, whichever it is, and kept.
+ */
+static void machine_changes(void **state) {
+  (void)state;
+  const struct tb_gemm call = product(1000, 1000, 64);
+  for (int slower = 0; slower < TB_WHERE_COUNT; slower++) {
+    setup_model();
+    double truth[TB_WHERE_COUNT];
+    struct tb_decision d;
+    truth_of(&tst_synthetic, &call, truth);
+    truth[TB_CPU] = truth[TB_GPU] = fmin(truth[TB_CPU], truth[TB_GPU]);
+    truth[slower] *= 1.5;
+    for (int i = 0; i < 300; i++) live(&call, truth, &d);
+    for (int turn = 0; turn < 4; turn++) {
+      const double swap = truth[TB_CPU];
+      truth[TB_CPU] = truth[TB_GPU], truth[TB_GPU] = swap;
+      const enum tb_where sooner = truth[TB_CPU] < truth[TB_GPU] ? TB_CPU : TB_GPU;
+      now += 10;
+      /* What is known of the other side grows old before it is tried again. */
+      double until = now + 2 * TB_SHAPE_HALF_SECONDS;
+      while (now < until) live(&call, truth, &d), now += 0.01;
+      int wrong = 0;
+      for (int i = 0; i < 1000; i++) {
+        live(&call, truth, &d);
+        wrong += d.where != sooner;
+      }
+      if (wrong > 10) fail_msg("%d of 1000 calls went to the slower side after change %d", wrong, turn);
+    }
+  }
+}
+
+/* Sides of equal speed and noise: calls do not go back and forth, and it costs nothing but the trying. */
+static void no_oscillation(void **state) {
+  (void)state;
+  const struct tb_gemm call = product(1000, 1000, 64);
+  setup_model();
+  uint64_t rng = 11;
+  double best[TB_WHERE_COUNT], spent = 0, least = 0;
+  int changes = 0;
+  enum tb_where before = TB_CPU;
+  truth_of(&tst_synthetic, &call, best);
+  best[TB_CPU] = best[TB_GPU];
+  for (int i = 0; i < 5000; i++) {
+    double truth[TB_WHERE_COUNT];
+    struct tb_decision d;
+    for (int where = 0; where < TB_WHERE_COUNT; where++) truth[where] = best[where] * (1 + 0.1 * tst_random_unit(&rng));
+    spent += live(&call, truth, &d);
+    least += 1.05 * best[TB_CPU];
+    if (d.why == TB_STATUS_tried) continue;
+    changes += d.where != before;
+    before = d.where;
+  }
+  assert_true(changes <= 50);
+  assert_true(spent <= least * 1.01);
+}
+
+/* One estimate of the other side is wrong by far, too slow: it is tried all the same, at no more than the promised
+ * share of the time and a little to begin with. */
+static void never_stuck(void **state) {
+  (void)state;
+  for (int wronged = 0; wronged < TB_WHERE_COUNT; wronged++) {
+    setup_model();
+    const struct tb_gemm call = product(1000, 1000, 64);
+    double truth[TB_WHERE_COUNT], spent = 0;
+    truth_of(&tst_synthetic, &call, truth);
+    truth[wronged] = 0.5 * truth[!wronged]; /* it is the sooner one */
+    const double wrong = 3 * truth[!wronged] / predicted((enum tb_where)wronged, &call);
+    for (int node = 0; node < TB_NODES; node++) model.base[wronged][node] *= wrong;
+    int calls = 0;
+    struct tb_decision d = {.why = TB_STATUS_tried};
+    while ((d.where != (enum tb_where)wronged || d.why == TB_STATUS_tried) && calls < 5000)
+      spent += live(&call, truth, &d), calls++;
+    if (calls >= 5000) fail_msg("the %s was not found in %d calls", wronged == TB_GPU ? "gpu" : "cpu", calls);
+  }
+}
+
+/* A side that really is slower is tried, and what that costs stays within the budget. */
+static void trying_is_cheap(void **state) {
+  (void)state;
+  setup_model();
+  const struct tb_gemm call = product(400, 400, 400); /* some way from where the sides meet */
+  double truth[TB_WHERE_COUNT], spent = 0;
+  struct tb_decision d;
+  int tried = 0;
+  truth_of(&tst_synthetic, &call, truth);
+  const double least = fmin(truth[TB_CPU], truth[TB_GPU]);
+  const int calls = 20000;
+  for (int i = 0; i < calls; i++) {
+    spent += live(&call, truth, &d);
+    tried += d.why == TB_STATUS_tried;
+  }
+  assert_true(tried > 0);
+  assert_true(spent <= least * calls * (1 + TB_PROBE_SHARE) + 1e-9);
+}
+
+/* ---- regret ---- */
+
+struct regret {
+  double log_sum, worst;
+  int shapes;
+};
+
+static void add_regret(struct regret *r, double took, double best) {
+  r->log_sum += log(took / best);
+  r->worst = fmax(r->worst, took / best - 1);
+  r->shapes++;
+}
+
+/* 200 random shapes, each called some times, on a machine that was measured at the grid's nodes and at every other
+ * shape takes up to a quarter more or less than any smooth function says, and whose calls vary by a tenth besides. The
+ * regret of the first calls and, once settled, of the last ones. Shapes that go to the CPU unasked count too. */
+static void regret_over_random_shapes(void **state) {
+  (void)state;
+  setup_model();
+  tb_route_small_terms = (long long)(tb_model_small_flops(&model) / 2);
+  uint64_t rng = 20261121;
+  struct regret first = {0}, settled = {0};
+  for (int shape = 0; shape < 200; shape++) {
+    const struct tb_gemm call =
+        product(tst_log_uniform(&rng, 8192), tst_log_uniform(&rng, 8192), tst_log_uniform(&rng, 8192));
+    double truth[TB_WHERE_COUNT], noisy[TB_WHERE_COUNT];
+    struct tb_decision d;
+    truth_of(&tst_synthetic, &call, truth);
+    for (int where = 0; where < TB_WHERE_COUNT; where++) truth[where] *= 0.75 + 0.5 * tst_random_unit(&rng);
+    const double best = fmin(truth[TB_CPU], truth[TB_GPU]);
+    for (int i = 0; i < 60; i++) {
+      for (int where = 0; where < TB_WHERE_COUNT; where++)
+        noisy[where] = truth[where] * (0.95 + 0.1 * tst_random_unit(&rng));
+      live(&call, noisy, &d);
+      if (i == 0) add_regret(&first, truth[d.where], best);
+    }
+    add_regret(&settled, truth[d.why == TB_STATUS_tried ? !d.where : d.where], best);
+  }
+  const double first_mean = exp(first.log_sum / first.shapes) - 1, mean = exp(settled.log_sum / settled.shapes) - 1;
+  print_message("regret of the first calls: mean %.4f, worst %.3f; once settled: mean %.4f, worst %.3f\n", first_mean,
+                first.worst, mean, settled.worst);
+  assert_true(first_mean <= 0.03);
+  assert_true(mean <= 0.01 && mean <= first_mean / 2);
+  assert_true(settled.worst <= 0.2);
+  tb_route_small_terms = TB_SMALL_TERMS_AT_FIRST;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(converges),
+      cmocka_unit_test(one_outlier),
+      cmocka_unit_test(idle_gpu),
+      cmocka_unit_test(bounds),
+      cmocka_unit_test(threads_change),
+      cmocka_unit_test(many_shapes),
+      cmocka_unit_test(machine_changes),
+      cmocka_unit_test(no_oscillation),
+      cmocka_unit_test(never_stuck),
+      cmocka_unit_test(trying_is_cheap),
+      cmocka_unit_test(regret_over_random_shapes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

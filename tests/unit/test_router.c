@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a process comes to know of its machine, from nothing to measurements kept for the next one, on the fake driver,
+ * whose GPU is an emulation and thus slow: measuring must find that out, in its time, whatever else goes wrong. On a
+ * real GPU: that it is measured once, and quickly. Only decisions are asked for; no operand is ever touched. Each case
+ * is a process of its own.
+ *
+ * Seen to fail when: a broken file is believed or left; a process without a home prints or stops; two threads measure;
+ * a failing GPU is measured on; the short way of small calls does not hear of the model.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fake.h"
+#include "offload.h"
+#include "process.h"
+#include "router.h"
+#include "run.h"
+#include "small.h"
+
+#define THREADS 8
+
+static char cache[256], folder[300];
+
+/* One that any assumption sends to a GPU. */
+static struct tb_decision decide_large(void) {
+  static const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 30000, .n = 30000, .k = 30000, .alpha = 1};
+  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
+}
+
+static int new_cache(void **state) {
+  (void)state;
+  snprintf(cache, sizeof cache, "%s.d", tst_temporary_file());
+  snprintf(folder, sizeof folder, "%s/tileblas", cache);
+  return setenv("XDG_CACHE_HOME", cache, 1);
+}
+
+static int remove_cache(void **state) {
+  (void)state;
+  return system(tst_format("rm -rf '%s'", cache)) == 0 ? 0 : -1;
+}
+
+/* The one file there is; NULL: none. Anything else that lies there is a failure. */
+static const char *kept_file(void) {
+  const char *found = NULL;
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    if (e->d_name[0] == '.') continue;
+    if (found || strstr(e->d_name, ".txt") != e->d_name + strlen(e->d_name) - 4)
+      fail_msg("%s lies in the folder too", e->d_name);
+    found = tst_format("%s/%s", folder, e->d_name);
+  }
+  if (d) closedir(d);
+  return found;
+}
+
+/* Beside a GPU that is slow more calls are small than at first, and the short way knows. */
+static bool small_calls_know(void) {
+  const long long terms = tb_route_small_terms;
+  return terms > TB_SMALL_TERMS_AT_FIRST && tb_small.terms == (unsigned long long)terms;
+}
+
+/* Exit status 0: the CPU, weighed, and errno untouched. Says how often it launched a kernel, and how long it took. */
+static int decides_for_the_cpu(void *option) {
+  alarm(60);
+  if (option) setenv("TILEBLAS_CALIBRATION", option, 1);
+  const struct tst_fake *fake = tst_fake();
+  tb_run_initialise();
+  const double begun = tb_clock_seconds();
+  errno = 12345;
+  const struct tb_decision d = decide_large();
+  printf("launches=%d seconds=%g\n", (int)fake->calls("cuLaunchKernel"), tb_clock_seconds() - begun);
+  if (errno != 12345) return 2;
+  if (!small_calls_know()) return 3;
+  return d.where == TB_CPU && d.why == TB_STATUS_cpu_sooner && d.gpu_seconds > d.cpu_seconds ? 0 : 1;
+}
+
+static void expect(int (*body)(void *), void *argument, const char *says) {
+  struct tst_output o;
+  tst_fork(&o, body, argument);
+  if (o.status != 0 || o.err[0] || (says && !strstr(o.out, says))) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  const char *seconds = strstr(o.out, "seconds=");
+  /* Opening, loading and measuring, on a busy machine and under a sanitizer. */
+  if (seconds) assert_true(atof(seconds + strlen("seconds=")) < 20);
+  tst_output_destroy(&o);
+}
+
+static void measured_once(void **state) {
+  (void)state;
+  assert_null(kept_file());
+  expect(decides_for_the_cpu, NULL, NULL);
+  const char *file = kept_file();
+  assert_non_null(file);
+  char *text = tst_read_file(file);
+  assert_non_null(strstr(text, "Fake CUDA device"));
+  /* The next process knows without opening the GPU. */
+  expect(decides_for_the_cpu, NULL, "launches=0 ");
+  char *after = tst_read_file(file);
+  assert_string_equal(after, text);
+  free(after);
+  expect(decides_for_the_cpu, "again", NULL);
+  after = tst_read_file(kept_file());
+  assert_string_not_equal(after, text);
+  free(after);
+  free(text);
+}
+
+static void broken_files(void **state) {
+  (void)state;
+  expect(decides_for_the_cpu, NULL, NULL);
+  const char *file = kept_file();
+  const off_t lengths[] = {0, 1, 500, 1 << 20};
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(truncate(file, lengths[i]), 0);
+    expect(decides_for_the_cpu, NULL, NULL);
+    assert_string_equal(kept_file(), file);
+    expect(decides_for_the_cpu, NULL, "launches=0 "); /* it was mended */
+  }
+  assert_int_equal(unlink(file), 0);
+  assert_int_equal(mkdir(file, 0700), 0); /* it can be neither read nor replaced */
+  expect(decides_for_the_cpu, NULL, NULL);
+}
+
+/* No folder to keep anything in: each process measures, and nobody hears of it. */
+static void no_home(void **state) {
+  (void)state;
+  const char *const nowhere[] = {"/proc", "/nonexistent/cache", "/dev/null", NULL};
+  unsetenv("HOME");
+  for (int i = 0; i < 4; i++) {
+    if (nowhere[i])
+      setenv("XDG_CACHE_HOME", nowhere[i], 1);
+    else
+      unsetenv("XDG_CACHE_HOME");
+    expect(decides_for_the_cpu, NULL, NULL);
+  }
+}
+
+static int decides_unmeasured(void *unused) {
+  (void)unused;
+  setenv("TILEBLAS_CALIBRATION", "off", 1);
+  const struct tst_fake *fake = tst_fake();
+  tb_run_initialise();
+  const struct tb_decision d = decide_large();
+  return d.where == TB_GPU && d.why == TB_STATUS_gpu_sooner && fake->calls("cuInit") == 0 ? 0 : 1;
+}
+
+static void switched_off(void **state) {
+  (void)state;
+  expect(decides_unmeasured, NULL, NULL);
+  assert_null(kept_file());
+}
+
+/* ---- at the same time ---- */
+
+static pthread_barrier_t together;
+
+static void *decide_in_a_thread(void *decision) {
+  pthread_barrier_wait(&together);
+  *(struct tb_decision *)decision = decide_large();
+  return NULL;
+}
+
+static int decides_in_threads(void *unused) {
+  (void)unused;
+  alarm(60);
+  setenv("TILEBLAS_VERBOSE", "1", 1);
+  pthread_t ids[THREADS];
+  struct tb_decision decisions[THREADS];
+  tb_run_initialise();
+  const struct tst_fake *fake = tst_fake();
+  pthread_barrier_init(&together, NULL, THREADS);
+  for (int i = 0; i < THREADS; i++) pthread_create(&ids[i], NULL, decide_in_a_thread, &decisions[i]);
+  int measured = 0;
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(ids[i], NULL);
+    measured += decisions[i].where == TB_CPU;
+  }
+  printf("contexts=%d\n", (int)fake->calls("cuDevicePrimaryCtxRetain"));
+  return measured >= 1 && decide_large().where == TB_CPU ? 0 : 1;
+}
+
+static void threads_and_processes(void **state) {
+  (void)state;
+  struct tst_output o;
+  tst_fork(&o, decides_in_threads, NULL);
+  if (o.status != 0 || !strstr(o.out, "contexts=1\n") || tst_count_lines(o.err, "both sides measured in ") != 1 ||
+      tst_count_lines(o.err, "\n") != 1)
+    fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+  assert_non_null(kept_file());
+  remove_cache(NULL);
+  pid_t processes[4];
+  for (int i = 0; i < 4; i++) {
+    processes[i] = fork();
+    assert_true(processes[i] >= 0);
+    if (processes[i] == 0) _exit(decides_for_the_cpu(NULL));
+  }
+  for (int i = 0; i < 4; i++) {
+    int status;
+    assert_int_equal(waitpid(processes[i], &status, 0), processes[i]);
+    assert_int_equal(status, 0);
+  }
+  expect(decides_for_the_cpu, NULL, "launches=0 ");
+}
+
+/* A child that is forked while another thread measures. */
+static int forks_meanwhile(void *unused) {
+  (void)unused;
+  alarm(60);
+  pthread_t measuring;
+  struct tb_decision decision;
+  tb_run_initialise();
+  pthread_barrier_init(&together, NULL, 1);
+  pthread_create(&measuring, NULL, decide_in_a_thread, &decision);
+  for (int i = 0; i < 10; i++) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      const struct tb_decision d = decide_large();
+      _exit(d.where == TB_GPU && d.why != TB_STATUS_gpu_sooner);
+    }
+    int status;
+    if (waitpid(child, &status, 0) != child || status != 0) return 1;
+    usleep(20000);
+  }
+  pthread_join(measuring, NULL);
+  return decision.where == TB_CPU ? 0 : 1;
+}
+
+static void forked(void **state) {
+  (void)state;
+#ifdef __SANITIZE_ADDRESS__ /* whose allocator leaves its own locks held in the child */
+  return;
+#endif
+  expect(forks_meanwhile, NULL, NULL);
+}
+
+/* ---- failures ---- */
+
+struct failure {
+  const char *function;
+  unsigned long nth;
+};
+
+static int fails_meanwhile(void *argument) {
+  const struct failure *f = argument;
+  alarm(60);
+  const struct tst_fake *fake = tst_fake();
+  tb_run_initialise();
+  if (fake->inject(f->function, f->nth, 999, 0) != 0) return 2;
+  const struct tb_decision d = decide_large();
+  printf("%s\n", tb_status_text(d.why));
+  return d.where == TB_CPU && fake->get(FAKE_CUDA_FAILURES) == 1 ? 0 : 1;
+}
+
+static void failing_driver(void **state) {
+  (void)state;
+  const struct failure failures[] = {{"cuInit", 1},         {"cuMemHostAlloc", 3},
+                                     {"cuMemAlloc", 1},     {"cuMemcpyHtoDAsync", 2},
+                                     {"cuLaunchKernel", 5}, {"cuMemcpyDtoHAsync", 12}};
+  for (size_t i = 0; i < sizeof failures / sizeof failures[0]; i++) {
+    struct tst_output o;
+    tst_fork(&o, fails_meanwhile, (void *)&failures[i]);
+    const bool opened = i >= 2;
+    if (o.status != 0 || tst_count_lines(o.err, "tileblas: warning: ") != opened ||
+        tst_count_lines(o.err, "\n") != opened)
+      fail_msg("%s number %lu: status %d\n%s%s", failures[i].function, failures[i].nth, o.status, o.out, o.err);
+    tst_output_destroy(&o);
+    assert_null(kept_file()); /* half a measurement is none */
+  }
+}
+
+/* ---- a real GPU ---- */
+
+static int decides_for_the_gpu(void *unused) {
+  (void)unused;
+  alarm(60);
+  setenv("TILEBLAS_VERBOSE", "1", 1);
+  tb_run_initialise();
+  const struct tb_decision d = decide_large();
+  printf("cpu %g s, gpu %g s: %s\n", d.cpu_seconds, d.gpu_seconds, tb_status_text(d.why));
+  return d.gpu_seconds > 0 && d.gpu_seconds < d.cpu_seconds ? 0 : 1;
+}
+
+/* Both sides are measured in well under a second, once, and a huge product is for the GPU. */
+static void real_machine(void **state) {
+  (void)state;
+  for (int process = 0; process < 2; process++) {
+    struct tst_output o;
+    tst_fork(&o, decides_for_the_gpu, NULL);
+    const char *measured = strstr(o.err, "both sides measured in ");
+    if (o.status != 0 || (measured != NULL) != (process == 0))
+      fail_msg("process %d: status %d\n%s%s", process, o.status, o.out, o.err);
+    if (measured != NULL) print_message("%s", o.err);
+    assert_true(measured == NULL || atof(measured + strlen("both sides measured in ")) < 1000);
+    tst_output_destroy(&o);
+    assert_non_null(kept_file());
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(measured_once, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(broken_files, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(no_home, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(switched_off, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(threads_and_processes, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(forked, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),
+  };
+  if (strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") != 0) tst_skip("there is no GPU to measure in this build");
+  const struct CMUnitTest real[] = {cmocka_unit_test_setup_teardown(real_machine, new_cache, remove_cache)};
+  if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') return cmocka_run_group_tests(real, NULL, NULL);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
