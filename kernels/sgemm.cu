@@ -7,11 +7,11 @@
  * A block computes a tile of D, block_m x block_n, in steps of block_k along k, from a ring of stages in shared memory.
  * While one step is multiplied, the copies of the steps ahead are under way.
  *
- *   load      (first k of a step) a later step's panels, global memory -> stage, asynchronously; zeros beyond the last
- *             k. All at once: the compiler puts three empty reads of shared memory before each batch of copies
- *   fragment  the next k's words of this thread, stage -> registers
- *   multiply  this k's outer product into the accumulators
- *   advance   (last k of a step) wait for the next step's copies, one barrier, next stage
+ *   load      (before a step) a later step's panels: vectors from global memory to their stage, asynchronously; words
+ * to registers. Zeros beyond the last k fragment  the next k's words of this thread, stage -> registers multiply  this
+ * k's outer product into the accumulators advance   (last k of a step) put the words that were loaded into their stage,
+ * wait for the next step's copies, one barrier, next stage store     (at a unit's end) accumulators -> sums in shared
+ * memory -> D or the partial sums
  *
  *                    block_n
  *              +------------------+
@@ -25,13 +25,13 @@
  * Transposes are index math: a panel element is (side, k), with side = row of op(A) or column of op(B), and memory runs
  * either along side or along k. Both kinds arrive in the same layout, stage[k][side], so one multiply serves all four
  * products. Panels that run along side are copied 16 bytes at a time by the kernels for aligned operands, word by word
- * by those for any; panels that run along k always word by word, a warp taking 4 words along k of 8 sides, and then the
- * next 4. A stage's rows are 8 words longer than the tile: those 32 words then fall into 32 different banks, and rows
- * still start on 16 bytes.
+ * by those for any; panels that run along k always word by word, a warp taking a sector of 8 words along k of 4 sides.
+ * A stage's rows are 4 words longer than the tile: those 32 words then fall into 32 different banks, and rows still
+ * start on 16 bytes.
  *
  * Three boundary conditions, each where the access is: a load of A needs row < m and k-index < k, a load of B k-index <
  * k and column < n, a store of D row < m and column < n. Beyond the last k the stage gets zeros, which add nothing to a
- * sum; beyond the last row or column it keeps what it held, which reaches only sums that are never stored.
+ * sum; beyond the last row or column stand those of one that exists, which reach only sums that are never stored.
  */
 #include "commit.cu"
 #include "gather.cu"
@@ -136,14 +136,14 @@ public:
     } else if (R == kAlongSide) {
 #pragma unroll
       for (int i = 0; i < words; i++, from += apart)
-        word[i] = Whole ? load_once(words_at(from)) : load_once_if(words_at(from), k + i * rows < k_left);
+        word[i] = Whole ? load_word(words_at(from)) : load_word_if(words_at(from), k + i * rows < k_left);
       next = from;
     } else {
 #pragma unroll
       for (int i = 0; i < words; i++) {
         const int sector = i % sectors;
-        word[i] = Whole ? load_once(words_at(from) + sector * kSector)
-                        : load_once_if(words_at(from) + sector * kSector, k + sector * kSector < k_left);
+        word[i] = Whole ? load_word(words_at(from) + sector * kSector)
+                        : load_word_if(words_at(from) + sector * kSector, k + sector * kSector < k_left);
         if (sector == sectors - 1 && i / sectors + 1 < strips) from += apart;
       }
       next += BlockK * 4;
@@ -220,7 +220,7 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
     accumulators.clear();
     const int k_end = k_todo > TB_SGEMM_CHUNK_K ? TB_SGEMM_CHUNK_K : k_todo;
     for (int k_step = 0; k_step < k_end; k_step += K) {
-      load(stages + write); /* into the stage that was read in the last step; all of it, see above */
+      load(stages + write); /* for the stage that was read in the last step */
 #pragma unroll
       for (int k = 0; k < K; k++) {
         if (k ==

@@ -198,7 +198,7 @@ template <class G> __device__ __forceinline__ unsigned sums_word(unsigned row, u
 
 /* Words of D that a thread asks for before it adds to the first of them: the wait for the memory is then paid once for
  * each so many. */
-constexpr int kStoreBatch = 16;
+constexpr int kStoreBatch = 32;
 
 /*
  * Threads threads store the columns [first, first + Count) of a tile, `thread` counted among them: a thread one row of
@@ -218,17 +218,16 @@ __device__ __forceinline__ void store_columns(const float *sums, const Target &t
   for (int c = 0; c < columns; c += batch) {
     float v[batch] = {};
     if (t.add) {
-      const float *before = d;
+      const float *before = opaque(d); /* the stores compute their addresses anew: two lists of them are too many */
 #pragma unroll
       for (int j = 0; j < batch; j++, before += t.ld)
         if (c + j < there) v[j] = *before;
     }
 #pragma unroll
     for (int j = 0; j < batch; j++, d += t.ld) {
-      const float s =
-          sums[sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(start + c + j / kVector * kVector)) +
-               j % kVector * apart];
-      v[j] = t.scale * (v[j] + s);
+      const unsigned word =
+          sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(start + c + j / kVector * kVector));
+      v[j] = t.scale * (v[j] + sums[word + j % kVector * apart]);
       if (c + j < there) *d = v[j];
     }
   }

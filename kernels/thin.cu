@@ -48,7 +48,7 @@ template <int U, int R, bool Vectors> struct Batch {
       } else {
 #pragma unroll
         for (int r = 0; r < R; r++)
-          if (u < left) word[u][r] = load_once(x + beside[r]);
+          if (u < left) word[u][r] = load_word(x + beside[r]);
       }
       x += ld;
     }

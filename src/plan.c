@@ -21,7 +21,7 @@
 #define BLOCK_M_MAX (TB_TILES_MAX * TB_SLOT_ELEMS)
 
 /* Most memory for the partial sums of a split k. Products that gain by a split have few elements of C. */
-#define WORKSPACE_BYTES_MAX ((int64_t)64 << 20)
+#define WORKSPACE_BYTES_MAX ((int64_t)256 << 20)
 
 /* Pinned memory. An operand of at most so many bytes, or one that no two tiles share, is read in place: a copy would
  * cross the link as often and be waited for besides. Of a longer one the GPU copies columns that are long enough, and

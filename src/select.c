@@ -55,10 +55,8 @@ int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n) {
 /* Of all tiles, without a division: the compiler knows what divides. */
 static void count_tiles(int64_t m, int64_t n, int64_t tiles[TB_TILE_COUNT]) {
 #define TB_SGEMM_TILE(name, bm, bn, ...) tiles[TB_TILE_##name] = ceil_div(m, bm) * ceil_div(n, bn);
-#define TB_SGEMM_WARP_SPECIALISED(name, bm, bn, ...) tiles[TB_TILE_ws_##name] = ceil_div(m, bm) * ceil_div(n, bn);
 #include "registry.def"
 #undef TB_SGEMM_TILE
-#undef TB_SGEMM_WARP_SPECIALISED
 }
 
 static const struct tb_split whole = {1, 1, 1};

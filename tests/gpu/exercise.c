@@ -12,11 +12,8 @@
  * loads and operands that must take the scalar ones. Each problem is computed in every way there is: by each tile, with
  * k in one launch or in several (the flags `first` and `last`), and with k split over blocks. The first answer is
  * compared with fp64, the others with its bits, for the order of summation is the same for all; one whose products all
- * underflow to -0 has a sum of 0, whoever computes it. Operands are allocated
- * to the byte; padding holds NaN, which must neither enter a result nor be overwritten.
- *
- * The launcher is told of a single SM. Warp-specialised kernels then get no more blocks than that one holds, and a
- * block computes one tile after another, which else only products of hundreds of tiles would bring about.
+ * underflow to -0 has a sum of 0, whoever computes it. Operands are allocated to the byte; padding holds NaN, which
+ * must neither enter a result nor be overwritten.
  */
 #include "../../bench/data.h"
 #include "../../bench/gpu.h"
