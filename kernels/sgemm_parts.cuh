@@ -163,6 +163,10 @@ struct Target {
   int rows, columns; /* from there on */
   bool add;
   float scale;
+  /* All elements of the tile exist, and may be stored four rows at a time. */
+  template <class G> __device__ __forceinline__ bool whole() const {
+    return rows >= G::block_m && columns >= G::block_n && takes_vectors(d, ld);
+  }
 };
 
 /* Of the unit that starts at chunk number `chunk`, counted from the start of k, of the tile at (row, column). */
@@ -176,6 +180,34 @@ __device__ __forceinline__ Target target_of(const tb_sgemm_args &args, int row, 
   t.add = !split && (chunk > 0 || !args.first);
   t.scale = !split && at_end && args.last ? args.alpha : 1.0f;
   return t;
+}
+
+/* Float4s of D that a thread asks for before it adds to the first of them: the wait for the L2 is then paid once for
+ * each so many. */
+constexpr int kStoreQuads = 4;
+
+/* The accumulators, with no way by shared memory, to a tile whose elements all exist, in a D that takes vectors. */
+template <class G>
+__device__ __forceinline__ void store_whole(const Accumulators<G> &accumulators, const Target &t, int thread) {
+  constexpr int quads = G::thread_n * G::groups_m;
+  static_assert(quads % kStoreQuads == 0, "batches are whole");
+  float *const d = t.d + Lanes<G>::row(thread) + Lanes<G>::column(thread) * t.ld;
+  auto at = [&](int q) {
+    const int j = q / G::groups_m;
+    return d + q % G::groups_m * G::group_m + (j / kVector * G::group_n + j % kVector) * t.ld;
+  };
+#pragma unroll
+  for (int first = 0; first < quads; first += kStoreQuads) {
+    float4 v[kStoreQuads];
+#pragma unroll
+    for (int b = 0; b < kStoreQuads; b++) v[b] = t.add ? read4(at(first + b)) : make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int b = 0; b < kStoreQuads; b++) {
+      const float *s = &accumulators.sum[(first + b) / G::groups_m][(first + b) % G::groups_m * kVector];
+      write4(at(first + b), make_float4(t.scale * (v[b].x + s[0]), t.scale * (v[b].y + s[1]), t.scale * (v[b].z + s[2]),
+                                        t.scale * (v[b].w + s[3])));
+    }
+  }
 }
 
 /* A row or column of a tile, told apart: its warp, its thread's group, and its place in what the warp's threads have
@@ -201,8 +233,9 @@ template <class G> __device__ __forceinline__ unsigned sums_word(unsigned row, u
 constexpr int kStoreBatch = 32;
 
 /*
- * Threads threads store the columns [first, first + Count) of a tile, `thread` counted among them: a thread one row of
- * Count / (Threads / block_m) columns, neighbouring lanes neighbouring rows, whatever D's alignment.
+ * Where not all of that is so: Threads threads store the columns [first, first + Count) of a tile, `thread` counted
+ * among them: a thread one row of Count / (Threads / block_m) columns, neighbouring lanes neighbouring rows, whatever
+ * D's alignment.
  */
 template <class G, int Threads, int Count>
 __device__ __forceinline__ void store_columns(const float *sums, const Target &t, int first, int thread) {
