@@ -16,9 +16,10 @@
  *   wait_for_earlier_kernels()  the next: until those ahead have ended, and all that they wrote is seen
  * Before compute capability 9.0 there is no such launch, and nothing to do.
  *
- * load_word(p): a word that nobody writes during the kernel. Its sector stays in the L1, for neighbours may want the
- * rest. load_word_if(p, there): the same, or without reading zero load_once4(p): four such words that this block reads
- * once; they leave the L1 to others. All three stay where they stand among the other instructions of this file.
+ * Words that nobody writes during the kernel. These stay where they stand among the other instructions of this file.
+ *   load_word(p)            one; its sector stays in the L1, for neighbours may want the rest
+ *   load_word_if(p, there)  the same, or without reading zero
+ *   load_once4(p)           four that this block reads once; they leave the L1 to others
  */
 #ifndef TB_PTX_CUH
 #define TB_PTX_CUH
@@ -92,7 +93,7 @@ __device__ __forceinline__ float load_word(const float *p) {
 #endif
 }
 
-/* The same where `there`, and otherwise zero. Written out, so that the register is seen to be set in either case: by
+/* Written out, so that the register is seen to be set in either case: by
  * what the compiler makes of a condition, it would be occupied all around the loop. */
 __device__ __forceinline__ float load_word_if(const float *p, bool there) {
 #if defined(TB_ON_CPU) || !defined(__CUDA_ARCH__)

@@ -7,11 +7,13 @@
  * A block computes a tile of D, block_m x block_n, in steps of block_k along k, from a ring of stages in shared memory.
  * While one step is multiplied, the copies of the steps ahead are under way.
  *
- *   load      (before a step) a later step's panels: vectors from global memory to their stage, asynchronously; words
- * to registers. Zeros beyond the last k fragment  the next k's words of this thread, stage -> registers multiply  this
- * k's outer product into the accumulators advance   (last k of a step) put the words that were loaded into their stage,
- * wait for the next step's copies, one barrier, next stage store     (at a unit's end) accumulators -> sums in shared
- * memory -> D or the partial sums
+ *   load      (before a step) a later step's panels: vectors from global memory to their stage, asynchronously;
+ *             words to registers. Zeros beyond the last k
+ *   fragment  the next k's words of this thread, stage -> registers
+ *   multiply  this k's outer product into the accumulators
+ *   advance   (last k of a step) put the words that were loaded into their stage, wait for the next step's copies,
+ *             one barrier, next stage
+ *   store     (at a unit's end) accumulators -> sums in shared memory -> D or the partial sums
  *
  *                    block_n
  *              +------------------+

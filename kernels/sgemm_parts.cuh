@@ -139,7 +139,7 @@ __device__ __forceinline__ void locate(const tb_sgemm_args &args, unsigned tile,
 
 /* ---- a unit's sums, shared memory -> D or the partial sums ---- */
 
-/* What `k_first` and `count` are to a block: its part of k, all of it unless k is split. */
+/* This block's part of k, all of it unless k is split. */
 struct Share {
   int64_t first;
   int count;
@@ -211,13 +211,13 @@ __device__ __forceinline__ void store_whole(const Accumulators<G> &accumulators,
 }
 
 /* A row or column of a tile, told apart: its warp, its thread's group, and its place in what the warp's threads have
- * of that group. Apart: from a warp's first to the next warp's, and from a thread's group to its next. */
+ * of that group. Apart: from a warp's first to the next warp's, and from a thread's group to its next, which holds
+ * those of all warps. */
 struct Place {
   unsigned warp, group, within;
 };
 template <unsigned WarpApart, unsigned GroupApart> __device__ __forceinline__ Place place_of(unsigned at) {
-  if (WarpApart <= GroupApart) return {at % GroupApart / WarpApart, at / GroupApart, at % WarpApart};
-  return {at / WarpApart, at % WarpApart / GroupApart, at % GroupApart};
+  return {at % GroupApart / WarpApart, at / GroupApart, at % WarpApart};
 }
 
 /* The word of the sums that belongs to the tile's element (row, column): Accumulators::keep says where it put it. */
