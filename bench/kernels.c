@@ -144,7 +144,7 @@ struct tb_choice tb_bench_parse_choice(const char *text) {
   struct tb_choice c = {.family = TB_FAMILY_THIN, .splits = splits, .unit_k = TB_SGEMM_GROUP_K};
   if (splits == 1 && strcmp(text, "thin") == 0) return c;
   for (c.tile = 0; splits >= 1 && c.tile < TB_TILE_COUNT; c.tile++) {
-    c.family = tb_tiles[c.tile].family;
+    c.family = TB_FAMILY_TILE;
     if (strlen(tb_tiles[c.tile].name) == name_len && strncmp(tb_tiles[c.tile].name, text, name_len) == 0) return c;
   }
   return (struct tb_choice){.family = TB_FAMILY_NONE};

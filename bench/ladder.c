@@ -289,7 +289,7 @@ static int run_production(const struct bench *b, const struct options *o, double
     char title[48], name[48];
     snprintf(title, sizeof title, "production %s", t->name);
     snprintf(name, sizeof name, "tb_sgemm_%s", t->name);
-    w.choice = (struct tb_choice){t->family, tile, 1, TB_SGEMM_GROUP_K};
+    w.choice = (struct tb_choice){TB_FAMILY_TILE, tile, 1, TB_SGEMM_GROUP_K};
     double intensity = 2.0 * t->block_m * t->block_n / (4.0 * (t->block_m + t->block_n)); /* as tb_ladder_intensity */
     all_right &= run_work(b, &w, (struct result){.title = title, .name = name, .intensity = intensity}, &before);
   }

@@ -37,7 +37,7 @@ __device__ __forceinline__ int64_t smaller(int64_t x, int64_t y) { return x < y 
 
 /* How a panel's memory runs, and what one copy moves: four words of a side's run, one word of it, or one word of k's
  * run. */
-enum Run { kAlongSideVectors, kAlongSide, kAlongKVectors, kAlongK };
+enum Run { kAlongSideVectors, kAlongSide, kAlongK };
 
 /* ---- fragment and multiply: one k, shared memory -> registers ---- */
 

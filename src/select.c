@@ -6,7 +6,7 @@
 
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
 #define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
-  {#name, TB_FAMILY_TILE, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages)},
+  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages)},
 #include "registry.def"
 #undef TB_SGEMM_TILE
 };
@@ -125,7 +125,7 @@ static inline bool next_split(struct splitter *s, struct tb_split *split) {
 }
 
 static struct tb_choice tile_choice(int tile, int64_t splits, int unit_k) {
-  return (struct tb_choice){tb_tiles[tile].family, tile, (int)splits, unit_k};
+  return (struct tb_choice){TB_FAMILY_TILE, tile, (int)splits, unit_k};
 }
 
 /* How many parts of k are best thin_plan.c knows; here, whether there is room for the groups' sums. */

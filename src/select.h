@@ -33,7 +33,6 @@ enum tb_family {
 /* One row of kernels/registry.def. */
 struct tb_tile {
   const char *name; /* the kernels are called tb_sgemm_<name>... */
-  enum tb_family family;
   int block_m, block_n, block_k, threads, shared_bytes;
 };
 extern const struct tb_tile tb_tiles[TB_TILE_COUNT];

@@ -216,7 +216,7 @@ static void run_ways(struct context *ctx, const struct problem *p, const struct 
   for (int tile = 0; tile <= TB_TILE_COUNT; tile++) {
     struct tb_choice kernel = {.family = TB_FAMILY_THIN};
     if (tile < TB_TILE_COUNT) {
-      kernel = (struct tb_choice){.family = tb_tiles[tile].family, .tile = tile};
+      kernel = (struct tb_choice){.family = TB_FAMILY_TILE, .tile = tile};
       if (ctx->kernels.device.blocks_per_sm[tile] == 0 || (p->only_tile >= 0 && p->only_tile != tile)) continue;
     } else if (!tb_thin_takes(p->m, p->n)) {
       continue;

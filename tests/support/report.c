@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "process.h"
+
 static const char prefix[] = "tileblas: ";
 
 /* The next line that starts with the prefix, its text behind the prefix copied into line[]; NULL at the end. */
@@ -59,4 +61,13 @@ unsigned long long tst_report_symbol(const char *text, const char *symbol) {
     if (hit) sum += strtoull(hit + strlen(key), NULL, 10);
   }
   return sum;
+}
+
+char *tst_report_read(void (*report)(int)) {
+  const char *path = tst_temporary_file();
+  FILE *file = fopen(path, "w");
+  if (file == NULL) abort();
+  report(fileno(file));
+  fclose(file);
+  return tst_read_file(path);
 }

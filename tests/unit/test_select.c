@@ -149,7 +149,7 @@ static void check_candidate(const struct tb_select_device *d, const struct tb_pr
     assert_true(c->splits == 1 || tb_partials_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
     return;
   }
-  assert_true(d->blocks_per_sm[c->tile] > 0 && tb_tiles[c->tile].family == c->family);
+  assert_true(d->blocks_per_sm[c->tile] > 0 && c->family == TB_FAMILY_TILE);
   struct tb_split s = tb_split_of(p->k, c);
   assert_int_equal(s.splits, c->splits); /* nobody is without work */
   if (c->splits > 1) assert_true(c->unit_k == TB_SGEMM_CHUNK_K || c->unit_k == TB_SGEMM_GROUP_K);

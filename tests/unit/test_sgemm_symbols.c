@@ -134,12 +134,7 @@ static void the_report_counts_each_symbol(void **state) {
       tst_set_leading(&p, 0);
       tst_check(&tst_symbols[s], &p, TST_INTEGERS, 1);
     }
-  const char *path = tst_temporary_file();
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  tileblas_report(fileno(file));
-  fclose(file);
-  char *text = tst_read_file(path);
+  char *text = tst_report_read(tileblas_report);
   for (size_t s = 0; s < tst_symbol_count; s++) assert_int_equal(tst_report_symbol(text, tst_symbols[s].name), s + 1);
   const unsigned long long calls = tst_symbol_count * (tst_symbol_count + 1) / 2;
   assert_int_equal(tst_report_calls(text, "gpu", "TILEBLAS_ROUTE=gpu"), tst_expect_gpu() ? calls : 0);

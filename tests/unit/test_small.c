@@ -236,12 +236,7 @@ static void verbose_from_the_next_call_on(void **state) {
 }
 
 static unsigned long long reported(const char *why) {
-  const char *path = tst_temporary_file();
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  tileblas_report(fileno(file));
-  fclose(file);
-  char *text = tst_read_file(path);
+  char *text = tst_report_read(tileblas_report);
   unsigned long long calls = tst_report_calls(text, "cpu", why);
   free(text);
   return calls;
