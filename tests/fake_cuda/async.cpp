@@ -22,20 +22,28 @@ static_assert(sizeof(Mbarrier) == sizeof(uint64_t), "it fits where a kernel keep
 constexpr uint16_t MBARRIER_MARK = 0x6d62;
 static_assert(MBARRIER_MARK != POISON, "what nobody wrote is no barrier");
 
-/* Copies that are done when the barrier's phase ends. */
-struct CopiesBehind {
+struct BulkCopy {
+  void *dst;
+  const void *src;
+  unsigned bytes;
+};
+
+/* Copies that count for a barrier's phase, and the bytes that it waits for beyond them: fewer than none while copies
+ * are ahead of those who expect them. */
+struct Transfers {
   const uint64_t *barrier;
-  std::vector<AsyncCopy> copies;
+  std::vector<BulkCopy> copies;
+  int64_t missing_bytes;
 };
 
 /* One for each address that ever was such a barrier's, so that a phase allocates nothing. Never destroyed. */
-std::vector<CopiesBehind> &copies_behind = *new std::vector<CopiesBehind>;
+std::vector<Transfers> &all_transfers = *new std::vector<Transfers>;
 
-std::vector<AsyncCopy> &copies_behind_barrier(const uint64_t *barrier) {
-  for (CopiesBehind &behind : copies_behind)
-    if (behind.barrier == barrier) return behind.copies;
-  copies_behind.push_back({barrier, {}});
-  return copies_behind.back().copies;
+Transfers &transfers_of(const uint64_t *barrier) {
+  for (Transfers &t : all_transfers)
+    if (t.barrier == barrier) return t;
+  all_transfers.push_back({barrier, {}, 0});
+  return all_transfers.back();
 }
 
 /* Kernels make these by the million: a constant size is one instruction. */
@@ -74,10 +82,37 @@ Mbarrier load_mbarrier(const uint64_t *barrier) {
   return b;
 }
 
+bool is_waited_for(const uint64_t *barrier) {
+  for (unsigned i = 0; i < thread_count; ++i)
+    if (states[i] == State::AT_MBARRIER && threads[i].waits_for == barrier) return true;
+  return false;
+}
+
+/*
+ * Ends the phase when everybody has arrived and every byte is accounted for. Bulk copies take their time: a phase with
+ * some ends, and they are done, not before somebody waits for it.
+ */
+void end_phase(uint64_t *barrier, bool waited_for) {
+  Mbarrier b = load_mbarrier(barrier);
+  Transfers &transfers = transfers_of(barrier);
+  if (b.left != 0 || transfers.missing_bytes != 0) return;
+  if (!transfers.copies.empty() && !waited_for && !is_waited_for(barrier)) return;
+  for (const BulkCopy &c : transfers.copies) std::memcpy(c.dst, c.src, c.bytes);
+  transfers.copies.clear();
+  b.left = b.arrivals;
+  b.phase++;
+  std::memcpy(barrier, &b, sizeof b);
+  for (unsigned i = 0; i < thread_count; ++i)
+    if (states[i] == State::AT_MBARRIER && threads[i].waits_for == barrier) states[i] = State::RUNNABLE;
+}
+
 } // namespace
 
 void forget_async_copies() {
-  for (CopiesBehind &behind : copies_behind) behind.copies.clear();
+  for (Transfers &t : all_transfers) {
+    t.copies.clear();
+    t.missing_bytes = 0;
+  }
 }
 
 std::string describe_wait(const Thread &t) {
@@ -89,7 +124,8 @@ std::string describe_wait(const Thread &t) {
   return "; thread " + std::to_string(t.number) + " waits at byte " +
          std::to_string(reinterpret_cast<const char *>(t.waits_for) - start) +
          (dynamic ? " of the dynamic" : " of the static") + " shared memory, whose phase " + std::to_string(b.phase) +
-         " lacks " + std::to_string(b.left) + " of " + std::to_string(b.arrivals) + " arrivals";
+         " lacks " + std::to_string(b.left) + " of " + std::to_string(b.arrivals) + " arrivals and " +
+         std::to_string(transfers_of(t.waits_for).missing_bytes) + " bytes";
 }
 
 } // namespace fake
@@ -131,29 +167,37 @@ void tb_cpu_mbarrier_init(uint64_t *barrier, unsigned arrivals) {
 
 void tb_cpu_mbarrier_arrive(uint64_t *barrier) {
   Mbarrier b = load_mbarrier(barrier);
-  if (--b.left == 0) {
-    b.left = b.arrivals;
-    b.phase++;
-    std::vector<AsyncCopy> &copies = copies_behind_barrier(barrier);
-    for (const AsyncCopy &c : copies) finish_copy(c);
-    copies.clear();
-    for (unsigned i = 0; i < thread_count; ++i)
-      if (states[i] == State::AT_MBARRIER && threads[i].waits_for == barrier) states[i] = State::RUNNABLE;
-  }
+  if (b.left == 0) return fail_launch("an arrival at a barrier for a phase that all have arrived for");
+  b.left--;
   std::memcpy(barrier, &b, sizeof b);
+  end_phase(barrier, false);
 }
 
-void tb_cpu_mbarrier_arrive_behind_copies(uint64_t *barrier) {
+void tb_cpu_mbarrier_expect(uint64_t *barrier, unsigned bytes) {
   load_mbarrier(barrier); /* fails before anything is remembered for what is no barrier */
-  std::vector<AsyncCopy> &mine = self().copies, &behind = copies_behind_barrier(barrier);
-  behind.insert(behind.end(), mine.begin(), mine.end());
-  mine.clear();
+  transfers_of(barrier).missing_bytes += bytes;
   tb_cpu_mbarrier_arrive(barrier);
 }
 
+void tb_cpu_bulk_copy(void *dst_shared, const void *src_global, unsigned bytes, uint64_t *barrier) {
+  const uintptr_t addresses = reinterpret_cast<uintptr_t>(dst_shared) | reinterpret_cast<uintptr_t>(src_global);
+  if (bytes % 16 != 0) return fail_launch("a bulk copy of what is no multiple of 16 bytes");
+  if (addresses % 16 != 0) return fail_launch("a bulk copy with a misaligned address");
+  if (!shared_memory().holds(dst_shared, bytes))
+    return fail_launch("a bulk copy to an address that is not in shared memory");
+  load_mbarrier(barrier);
+  for (unsigned at = 0; at < bytes; at += sizeof POISON)
+    std::memcpy(static_cast<char *>(dst_shared) + at, &POISON, sizeof POISON);
+  Transfers &transfers = transfers_of(barrier);
+  transfers.copies.push_back({dst_shared, src_global, bytes});
+  transfers.missing_bytes -= bytes;
+  end_phase(barrier, false);
+}
+
 void tb_cpu_mbarrier_wait(uint64_t *barrier, unsigned parity) {
-  const uint16_t phase = load_mbarrier(barrier).phase;
   if (parity > 1) return fail_launch("a wait for a parity other than 0 and 1");
+  end_phase(barrier, true);
+  const uint16_t phase = load_mbarrier(barrier).phase;
   if ((phase & 1u) != parity) return;
   state_of(self()) = State::AT_MBARRIER;
   self().waits_for = barrier;

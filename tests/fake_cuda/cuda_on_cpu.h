@@ -8,7 +8,8 @@
  * What differs from a GPU, on purpose, so that mistakes show:
  *   shared memory    is filled with NaN at the start of each block (POISON in poison.h)
  *   a thread         runs on until it needs the others, so a missing barrier reads what was not written yet
- *   tb_cpu_cp_async  copies at the wait that guarantees the copy, never before; until then the destination is NaN
+ *   tb_cpu_cp_async, tb_cpu_bulk_copy
+ *                    copy at the wait that guarantees the copy, never before; until then the destination is NaN
  *
  * Must not include anything of the driver, nor know any kernel.
  */
@@ -129,8 +130,11 @@ void tb_cpu_cp_async_wait(unsigned n);
 /* The words of a barrier are this file's; a barrier that was not initialised makes the launch fail. */
 void tb_cpu_mbarrier_init(uint64_t *barrier, unsigned arrivals);
 void tb_cpu_mbarrier_arrive(uint64_t *barrier);
-/* This thread's copies that no wait has done so far are done when the phase ends for which it arrives, never before. */
-void tb_cpu_mbarrier_arrive_behind_copies(uint64_t *barrier);
+/* Arrives, and the phase does not end before bulk copies of so many bytes are done. */
+void tb_cpu_mbarrier_expect(uint64_t *barrier, unsigned bytes);
+/* A multiple of 16 bytes, to which both pointers are aligned. They are there when the barrier's phase has ended and
+ * some thread waits for that, never before; until then the destination is NaN. */
+void tb_cpu_bulk_copy(void *dst_shared, const void *src_global, unsigned bytes, uint64_t *barrier);
 /* Returns when the phase of that parity has ended. */
 void tb_cpu_mbarrier_wait(uint64_t *barrier, unsigned parity);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Barriers in shared memory, their phases and the copies behind them; and what is said of barriers used wrongly. */
+/* Barriers in shared memory, their phases and the bulk copies that they count; and what is said of barriers used
+ * wrongly. */
 #include "test_context.h"
 
 #include <math.h>
@@ -43,21 +44,21 @@ static void an_arrival_too_early_shows(void **state) {
   assert_true(wrong > 0);
 }
 
-static void copies_land_at_the_end_of_the_phase(void **state) {
+static void bulk_copies_land_when_they_are_waited_for(void **state) {
   (void)state;
   float ramp[THREADS], result[2 * THREADS];
   for (int i = 0; i < THREADS; i++) ramp[i] = (float)i;
   CUdeviceptr from = new_memory(sizeof ramp), to = new_memory(sizeof result);
   OK(cuMemcpyHtoD(from, ramp, sizeof ramp));
   for (uint64_t seed = 0; seed < 4; seed++)
-    for (int behind = 0; behind < 2; behind++) {
+    for (int ahead = 0; ahead < 2; ahead++) {
       fake_cuda_set_shuffle(seed);
-      void *parameters[] = {&from, &to, &behind};
-      OK(launch("test_copies_behind_barrier", 2, THREADS, 0, NULL, parameters));
+      void *parameters[] = {&from, &to, &ahead};
+      OK(launch("test_bulk_copies", 1, THREADS, 0, NULL, parameters));
       OK(cuMemcpyDtoH(result, to, sizeof result));
       for (int i = 0; i < THREADS; i++) {
-        assert_true(isnan(result[i])); /* others have not arrived */
-        assert_true(behind ? result[THREADS + i] == ramp[i] : isnan(result[THREADS + i]));
+        assert_true(isnan(result[i]));
+        assert_true(result[THREADS + i] == ramp[i]);
       }
     }
 }
@@ -101,7 +102,7 @@ static void too_few_arrivals_fail_the_launch(void **state) {
       {3, 5, NULL}, /* the rest counts for the next phase */
       {1, 0,
        "63 at one in shared memory for threads that never come (1 have returned; thread 1 waits at byte 8 of the "
-       "dynamic shared memory, whose phase 0 lacks 1 of 1 arrivals)"},
+       "dynamic shared memory, whose phase 0 lacks 1 of 1 arrivals and 0 bytes)"},
       {3, 2, "whose phase 0 lacks 1 of 3 arrivals"},
       {3, 6, "two phases before a thread that waits for the first has run"},
       {1, 3, "two phases before a thread that waits for the first has run"},
@@ -127,9 +128,14 @@ static void misuse_fails_the_launch(void **state) {
       "not initialised",
       "not initialised",
       "a parity other than 0 and 1",
+      "what is no multiple of 16 bytes",
+      "a bulk copy with a misaligned address",
+      "a bulk copy to an address that is not in shared memory",
+      "not initialised",
+      "whose phase 0 lacks 0 of 1 arrivals and 16 bytes",
   };
   for (int mistake = 0; mistake < (int)(sizeof words / sizeof words[0]); mistake++) {
-    CUdeviceptr global = new_memory(16);
+    CUdeviceptr global = new_memory(32);
     void *parameters[] = {&global, &mistake};
     fake_cuda_set_shuffle(1); /* thread 0 is not the first */
     OK(launch("test_barrier_misused", 1, 64, 0, NULL, parameters));
@@ -162,7 +168,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(phases_follow_each_other),
       TEST(an_arrival_too_early_shows),
-      TEST(copies_land_at_the_end_of_the_phase),
+      TEST(bulk_copies_land_when_they_are_waited_for),
       TEST(too_few_arrivals_fail_the_launch),
       TEST(misuse_fails_the_launch),
       TEST(masks_that_disagree_fail_the_launch),

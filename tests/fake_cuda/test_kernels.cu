@@ -22,7 +22,7 @@
   FAKE_CUDA_TEST_KERNEL(test_write_shared_at)         \
   FAKE_CUDA_TEST_KERNEL(test_cp_async_wrong)          \
   FAKE_CUDA_TEST_KERNEL(test_ring)                    \
-  FAKE_CUDA_TEST_KERNEL(test_copies_behind_barrier)   \
+  FAKE_CUDA_TEST_KERNEL(test_bulk_copies)             \
   FAKE_CUDA_TEST_KERNEL(test_barrier_counts)          \
   FAKE_CUDA_TEST_KERNEL(test_barrier_misused)
 
@@ -182,24 +182,22 @@ extern "C" __global__ void test_ring(float *to, int rounds, int late) {
 }
 
 /*
- * A float copied by each thread, looked at in the middle of a phase, to[0 ..], and after it, to[blockDim.x ..]. Each
- * thread arrives twice, the first time `behind` its copy or without it.
+ * Thread 0 copies `count` floats in two parts, behind its arrival that expects them or ahead of it. All look at them
+ * before they wait, to[0 ..], and afterwards, to[count ..]. One block of `count` threads.
  */
-extern "C" __global__ void test_copies_behind_barrier(const float *from, float *to, int behind) {
+extern "C" __global__ void test_bulk_copies(const float *from, float *to, int ahead) {
   __shared__ uint64_t barrier;
-  __shared__ float tile[1024];
-  const unsigned i = threadIdx.x;
-  if (i == 0) tb_cpu_mbarrier_init(&barrier, 2 * blockDim.x);
+  __shared__ __align__(16) float tile[1024];
+  const unsigned i = threadIdx.x, bytes = blockDim.x * sizeof(float) / 2, half = blockDim.x / 2;
+  if (i == 0) tb_cpu_mbarrier_init(&barrier, 1);
   __syncthreads();
-  tb_cpu_cp_async(&tile[i], from + i, 4, 4);
-  if (behind)
-    tb_cpu_mbarrier_arrive_behind_copies(&barrier);
-  else
-    tb_cpu_mbarrier_arrive(&barrier);
+  if (i == 0 && !ahead) tb_cpu_mbarrier_expect(&barrier, 2 * bytes);
+  if (i == 0) tb_cpu_bulk_copy(tile, from, bytes, &barrier);
+  if (i == 0) tb_cpu_bulk_copy(tile + half, from + half, bytes, &barrier);
+  if (i == 0 && ahead) tb_cpu_mbarrier_expect(&barrier, 2 * bytes);
   __syncthreads();
   to[i] = tile[i];
   __syncthreads();
-  tb_cpu_mbarrier_arrive(&barrier);
   tb_cpu_mbarrier_wait(&barrier, 0);
   to[blockDim.x + i] = tile[i];
 }
@@ -221,13 +219,20 @@ extern "C" __global__ void test_barrier_counts(unsigned wanted, unsigned arrivin
 /* One thing done wrong, see test_barriers.c; none with 0. */
 extern "C" __global__ void test_barrier_misused(uint64_t *global, int mistake) {
   __shared__ uint64_t barriers[2];
+  __shared__ __align__(16) float tile[8];
   uint64_t *const misaligned = reinterpret_cast<uint64_t *>(reinterpret_cast<char *>(barriers) + 4);
   if (threadIdx.x == 0) tb_cpu_mbarrier_init(mistake == 1 ? global : mistake == 2 ? misaligned : barriers, 1);
   if (threadIdx.x == 0 && mistake == 3) tb_cpu_mbarrier_init(barriers, 1);
   if (mistake != 4) __syncthreads();
   if (mistake == 5) tb_cpu_mbarrier_arrive(barriers + 1);
-  if (mistake == 6) tb_cpu_mbarrier_arrive_behind_copies(barriers + 1);
+  if (mistake == 6) tb_cpu_mbarrier_expect(barriers + 1, 16);
   if (mistake == 7) tb_cpu_mbarrier_wait(barriers + 1, 0);
   if (mistake == 8) tb_cpu_mbarrier_wait(barriers, 2);
+  if (mistake == 9) tb_cpu_bulk_copy(tile, global, 8, barriers);
+  if (mistake == 10) tb_cpu_bulk_copy(tile, reinterpret_cast<char *>(global) + 8, 16, barriers);
+  if (mistake == 11) tb_cpu_bulk_copy(global, global, 16, barriers);
+  if (mistake == 12) tb_cpu_bulk_copy(tile, global, 16, barriers + 1);
+  if (mistake == 13 && threadIdx.x == 0) tb_cpu_mbarrier_expect(barriers, 16); /* and no copy comes */
+  if (mistake == 13) tb_cpu_mbarrier_wait(barriers, 0);
   tb_cpu_mbarrier_wait(barriers, 1);
 }
