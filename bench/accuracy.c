@@ -96,7 +96,7 @@ static int judge_tile(struct judge *j) {
                                .last = 1};
   struct tb_choice choice = *j->forced;
   if (choice.family == TB_FAMILY_NONE)
-    choice = tb_kernels_choose(&j->bench->kernels, false, false, &args, TB_BENCH_WORKSPACE_BYTES);
+    choice = tb_kernels_choose(&j->bench->kernels, false, false, &args, j->bench->workspace_bytes);
   poison(j, 1);
   tb_gpu_check(tb_kernels_launch(&j->bench->kernels, &choice, false, false, &args, j->bench->workspace, gpu->stream),
                "tb_kernels_launch", __FILE__, __LINE__);

@@ -92,9 +92,10 @@ static void print_summary(const double *ratio, int count) {
 }
 
 /* Forced to be split between groups, or between chunks where there are too few groups. */
-static int fits_workspace(const struct tb_shape *s, struct tb_choice *way) {
+static int fits_workspace(const struct tb_work *w, struct tb_choice *way) {
+  const struct tb_shape *s = &w->shape;
   if (tb_split_of(s->k, way).splits < way->splits) way->unit_k = TB_SGEMM_CHUNK_K;
-  return tb_partials_bytes(s->m, s->n, s->k, way) <= TB_BENCH_WORKSPACE_BYTES;
+  return tb_workspace_bytes(s->m, s->n, s->k, way) <= w->bench->workspace_bytes;
 }
 
 /* The ways in which a product is to be measured: as the library chooses, as forced, or every one there is. */
@@ -107,7 +108,9 @@ static int list_ways(const struct tb_work *w, const struct options *o, struct tb
   if (strcmp(o->tile, "auto") == 0) return 1;
   way[0] = tb_bench_parse_choice(o->tile);
   bool thin = way[0].family == TB_FAMILY_THIN;
-  return thin ? is_thin(&w->shape) : way[0].splits == 1 || fits_workspace(&w->shape, &way[0]);
+  struct tb_product product = tb_work_product(w);
+  if (!thin) way[0].pack_k = tb_select_pack_k(&product, way[0].tile);
+  return thin ? is_thin(&w->shape) : fits_workspace(w, &way[0]);
 }
 
 static int bench_speed(const struct tb_bench *bench, const struct options *o, FILE *csv) {

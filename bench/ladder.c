@@ -289,7 +289,12 @@ static int run_production(const struct bench *b, const struct options *o, double
     char title[48], name[48];
     snprintf(title, sizeof title, "production %s", t->name);
     snprintf(name, sizeof name, "tb_sgemm_%s", t->name);
-    w.choice = (struct tb_choice){TB_FAMILY_TILE, tile, 1, TB_SGEMM_GROUP_K};
+    struct tb_product product = tb_work_product(&w);
+    w.choice = (struct tb_choice){.family = TB_FAMILY_TILE,
+                                  .tile = tile,
+                                  .splits = 1,
+                                  .unit_k = TB_SGEMM_GROUP_K,
+                                  .pack_k = tb_select_pack_k(&product, tile)};
     double intensity = 2.0 * t->block_m * t->block_n / (4.0 * (t->block_m + t->block_n)); /* as tb_ladder_intensity */
     all_right &= run_work(b, &w, (struct result){.title = title, .name = name, .intensity = intensity}, &before);
   }

@@ -66,7 +66,8 @@ static double predicted_us(const struct tb_bench *bench, const struct tb_product
 }
 
 static int same_choice(const struct tb_choice *a, const struct tb_choice *b) {
-  return a->family == b->family && a->tile == b->tile && a->splits == b->splits && a->unit_k == b->unit_k;
+  return a->family == b->family && a->tile == b->tile && a->splits == b->splits && a->unit_k == b->unit_k &&
+         a->whole_rows == b->whole_rows && a->whole_columns == b->whole_columns;
 }
 
 /* All ways for one shape. Returns whether the library's choice gave the right result. */

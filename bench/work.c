@@ -12,7 +12,11 @@ const char *const tb_peer_name[TB_PEER_COUNT] = {"cuBLAS fp32 pedantic", "cuBLAS
 void tb_bench_open(struct tb_bench *bench, bool cublas) {
   *bench = (struct tb_bench){.gpu = tb_gpu_open(0)};
   tb_gpu_check(tb_kernels_load(&bench->kernels, bench->gpu.device), "tb_kernels_load", __FILE__, __LINE__);
-  bench->workspace = tb_gpu_alloc(TB_BENCH_WORKSPACE_BYTES);
+  size_t free_bytes, all_bytes;
+  TB_GPU(cuMemGetInfo(&free_bytes, &all_bytes));
+  const size_t quarter = free_bytes / 4, most = TB_BENCH_WORKSPACE_BYTES_MAX;
+  bench->workspace_bytes = (int64_t)(quarter < most ? quarter : most);
+  bench->workspace = tb_gpu_alloc((size_t)bench->workspace_bytes);
   if (cublas && tb_nvidia_load()) {
     TB_NV(cublasCreate_v2(&bench->cublas));
     TB_NV(cublasSetStream_v2(bench->cublas, bench->gpu.stream));
@@ -98,7 +102,7 @@ void tb_work_set(struct tb_work *w, struct tb_shape shape) {
   lay_out(w, shape);
   struct tb_sgemm_args args = arguments(w, 0);
   w->by_cublas = false;
-  w->choice = tb_kernels_choose(&w->bench->kernels, shape.ta, shape.tb, &args, TB_BENCH_WORKSPACE_BYTES);
+  w->choice = tb_kernels_choose(&w->bench->kernels, shape.ta, shape.tb, &args, w->bench->workspace_bytes);
 }
 
 struct tb_product tb_work_product(const struct tb_work *w) {
@@ -109,7 +113,7 @@ struct tb_product tb_work_product(const struct tb_work *w) {
                              .transpose_a = w->shape.ta,
                              .transpose_b = w->shape.tb,
                              .vectors = tb_kernels_vectors(w->shape.ta, w->shape.tb, &args),
-                             .workspace_bytes = TB_BENCH_WORKSPACE_BYTES};
+                             .workspace_bytes = w->bench->workspace_bytes};
 }
 
 static void enqueue(void *ctx, long i) {

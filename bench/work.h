@@ -15,13 +15,15 @@ enum tb_peer { TB_PEER_PEDANTIC, TB_PEER_DEFAULT, TB_PEER_TF32, TB_PEER_COUNT };
 extern const int tb_peer_math[TB_PEER_COUNT];
 extern const char *const tb_peer_name[TB_PEER_COUNT];
 
-/* Device memory for the partial sums of a split k: as much as the library keeps for them. */
-enum { TB_BENCH_WORKSPACE_BYTES = 256 << 20 };
+/* Device memory for packed operands and for the partial sums of a split k: as much as the library takes for them at
+ * most, where there is that much. */
+enum { TB_BENCH_WORKSPACE_BYTES_MAX = 1 << 30 };
 
 struct tb_bench {
   struct tb_gpu gpu;
   struct tb_kernels kernels;
   CUdeviceptr workspace;
+  int64_t workspace_bytes;
   tb_cublas_handle cublas; /* NULL: peer missing */
 };
 

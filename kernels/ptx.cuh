@@ -11,6 +11,17 @@
  *
  * Before compute capability 8.0 the copy happens at once, through a register.
  *
+ * Bulk copies (PTX ISA, cp.async.bulk and mbarrier; from compute capability 9.0 on, where TB_BULK_COPIES is defined):
+ * one thread has many bytes copied from global to shared memory, past the registers and the other threads, and a
+ * barrier in shared memory tells when they are there. A barrier goes through phases 0, 1, 2 ..., each over when so many
+ * arrivals have come as it was made for, and all bytes that they expect. Addresses and sizes are multiples of 16 bytes.
+ *   barrier_init(b, arrivals)          by one thread; then barriers_ready(), and a __syncthreads
+ *   barrier_expect(b, bytes)           arrives, and has the phase wait for so many bytes
+ *   bulk_copy(dst, src, bytes, b)      they count for b
+ *   barrier_wait(b, parity)            until the phase of this parity is over; this thread sees the data then
+ * Who has them written over must know that what was read there has arrived in registers, which no barrier says: the
+ * loads of shared memory and these copies do not wait for each other.
+ *
  * A kernel that is launched with programmatic stream serialisation may start before the one ahead of it has ended:
  *   let_next_start()            the kernel ahead: once all its blocks have called this (or ended), the next may start
  *   wait_for_earlier_kernels()  the next: until those ahead have ended, and all that they wrote is seen
@@ -80,6 +91,53 @@ template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const
 }
 __device__ __forceinline__ void async_commit() {}
 template <int N> __device__ __forceinline__ void async_wait() {}
+
+#endif
+
+#if defined(TB_ON_CPU)
+
+#define TB_BULK_COPIES
+__device__ __forceinline__ void barrier_init(uint64_t *b, unsigned arrivals) { tb_cpu_mbarrier_init(b, arrivals); }
+__device__ __forceinline__ void barriers_ready() {}
+__device__ __forceinline__ void barrier_expect(uint64_t *b, unsigned bytes) { tb_cpu_mbarrier_expect(b, bytes); }
+__device__ __forceinline__ void barrier_wait(uint64_t *b, unsigned parity) { tb_cpu_mbarrier_wait(b, parity); }
+__device__ __forceinline__ void bulk_copy(void *dst, const void *src, unsigned bytes, uint64_t *b) {
+  tb_cpu_bulk_copy(dst, src, bytes, b);
+}
+
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+#define TB_BULK_COPIES
+__device__ __forceinline__ unsigned shared_address(const void *p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+__device__ __forceinline__ void barrier_init(uint64_t *b, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals) : "memory");
+}
+/* Bulk copies, which see memory by a way of their own, see the barriers too. */
+__device__ __forceinline__ void barriers_ready() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_expect(uint64_t *b, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint64_t *b, unsigned parity) {
+  asm volatile("{ .reg .pred over;\n"
+               "again: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+               "@over bra done;\n"
+               "bra again;\n"
+               "done: }" ::"r"(shared_address(b)),
+               "r"(parity)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_copy(void *dst, const void *src, unsigned bytes, uint64_t *b) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(dst)),
+               "l"(src), "r"(bytes), "r"(shared_address(b))
+               : "memory");
+}
 
 #endif
 

@@ -37,6 +37,7 @@
  */
 #include "commit.cu"
 #include "gather.cu"
+#include "packed.cu"
 #include "sgemm_parts.cuh"
 
 namespace {
@@ -54,9 +55,11 @@ template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct
 #else
   static constexpr int blocks_per_sm = Blocks;
 #endif
+  static constexpr bool columns_inside = TM > TN;
   static constexpr int groups_m = TM / kVector, groups_n = TN / kVector;
   static constexpr int warps_m = threads_m / 8, warp_m = 8 * kVector, warp_n = 4 * kVector;
   static constexpr int group_m = BM / groups_m, group_n = BN / groups_n;
+  static constexpr int a_apart = group_m, b_apart = group_n; /* words of a stage, from one group to the next */
   static constexpr int a_words = BK * (BM + kPad), b_words = BK * (BN + kPad);
   static constexpr int stage_words = a_words + b_words;
   static_assert(TM % kVector == 0 && TN % kVector == 0, "fragments are read as float4");
@@ -218,10 +221,6 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
   read_fragment<G>(fa[0], fb[0], a_words, b_words);
 
   float *const sums = stages + G::stages * G::stage_words;
-  /* The accumulators of the largest tile go straight to D where that can be: the way by shared memory takes 5 % of its
-   * time. In smaller tiles the compiler then puts the accumulators where they meet the fragments in one register bank.
-   */
-  constexpr bool kDirect = G::block_m * G::block_n >= 128 * 128;
   for (; k_todo > 0; k_todo -= TB_SGEMM_CHUNK_K, chunk++) {
     accumulators.clear();
     const int k_end = k_todo > TB_SGEMM_CHUNK_K ? TB_SGEMM_CHUNK_K : k_todo;
@@ -246,13 +245,7 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
     const bool at_end = k_todo <= TB_SGEMM_CHUNK_K;
     if (at_end || chunk + 1 - unit_first == unit_chunks(args)) {
       const Target target = target_of(args, opaque(row), opaque(column), unit_first, at_end);
-      if (kDirect && target.template whole<G>()) {
-        store_whole(accumulators, target, opaque(thread));
-      } else {
-        accumulators.keep(sums, thread);
-        __syncthreads();
-        store_columns<G, G::threads, G::block_n>(sums, target, 0, opaque(thread));
-      }
+      store(accumulators, sums, target, opaque(thread));
       unit_first = chunk + 1;
     } else {
       accumulators.keep(sums, thread);
@@ -276,4 +269,5 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
   TB_SGEMM_KERNEL(name, nn_any, kAlongSide, kAlongK, bm, bn, bk, stages, rows, columns, blocks)              \
   TB_SGEMM_KERNEL(name, nt_any, kAlongSide, kAlongSide, bm, bn, bk, stages, rows, columns, blocks)           \
   TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, bm, bn, bk, stages, rows, columns, blocks)
+#define TB_SGEMM_PACKED_TILE(name, ...) /* packed.cu */
 #include "registry.def"

@@ -34,6 +34,8 @@ struct tb_sgemm_args {
   float alpha;             /* applied by the launch with `last` set */
   int32_t first;  /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
   int32_t last;   /* 1: multiply by alpha when storing; 0: store the bare sums */
+  int32_t beside; /* tb_sgemm_packed: 1: the kernel ahead computes another part of D from the same panels, and need not
+                     have ended before this one starts */
   int32_t padded; /* for the launcher: m and n may be read up to the next multiple of four, into what stands there */
 };
 
@@ -44,8 +46,33 @@ struct tb_sgemm_args {
 /* Words by which a stage's rows are longer than the tile; sgemm.cu says why. */
 #define TB_SGEMM_PAD 4
 
+/* Packed operands (packed.cu): the width of their panels, of which there are whole pairs; and the depth of a step, of
+ * which a panel has whole ones. */
+#define TB_SGEMM_PANEL 64
+#define TB_SGEMM_PACKED_K 16
+
+/* One operand, and where its panels go. */
+struct tb_sgemm_pack_operand {
+  const float *from; /* as struct tb_sgemm_args has it */
+  float *to;         /* room for whole pairs of panels, aligned to 128 bytes */
+  int64_t ld, sides; /* sides: rows of op(A), or columns of op(B) */
+  int32_t along_k;   /* 1: memory runs along k, (side, k) is from[k + side * ld]; 0: from[side + k * ld] */
+};
+struct tb_sgemm_pack_args {
+  struct tb_sgemm_pack_operand a, b;
+  int64_t k, rows; /* rows: k rounded up to TB_SGEMM_PACKED_K, the length of a panel */
+};
+
+/* Products along k that a block of tb_sgemm_pack packs of a pair of panels, and its threads. */
+#define TB_SGEMM_PACK_K 32
+#define TB_SGEMM_PACK_THREADS 256
+
 /* Dynamic shared memory of a kernel, in bytes: the stages of both panels, and the sums of a group. */
 #define TB_SGEMM_SHARED_BYTES(block_m, block_n, block_k, stages) \
   (4 * ((stages) * (block_k) * ((block_m) + (block_n) + 2 * TB_SGEMM_PAD) + (block_m) * (block_n)))
+
+/* And of one that takes packed operands: the stages, a group's sums, a barrier for each stage. */
+#define TB_SGEMM_PACKED_SHARED_BYTES(block_m, block_n, block_k, stages) \
+  (4 * ((stages) * (block_k) * ((block_m) + (block_n)) + (block_m) * (block_n)) + 8 * (stages))
 
 #endif

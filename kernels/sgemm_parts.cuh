@@ -3,9 +3,10 @@
  * What all tiled sgemm kernels do alike: read fragments, multiply, add up the three levels of sums, store.
  *
  * A tile's geometry G says block_m, block_n (the tile of D), thread_m, thread_n (a thread's part of it), threads (that
- * share the tile), warps_m, warp_m, group_m, groups_m and the same for n. A thread keeps thread_m x thread_n
- * accumulators in groups of 4 x 4, spread so that the threads of a warp, 8 along m and 4 along n, read neighbouring
- * float4s.
+ * share the tile), warps_m, warp_m, group_m, groups_m and the same for n; and columns_inside, the order in which a
+ * thread takes its accumulators, along rows or along columns first, whichever the compiler makes more of. A thread
+ * keeps thread_m x thread_n accumulators in groups of 4 x 4, spread so that the threads of a warp, 8 along m and 4
+ * along n, read neighbouring float4s.
  *
  *   rows    of group g: warp row    * warp_m + g * group_m + 4 * (thread's row in the warp)    + 0..3
  *   columns of group g: warp column * warp_n + g * group_n + 4 * (thread's column in the warp) + 0..3
@@ -57,8 +58,8 @@ __device__ __forceinline__ void read_row(float (&fragment)[Groups * kVector], co
 template <class G>
 __device__ __forceinline__ void read_fragment(float (&fa)[G::thread_m], float (&fb)[G::thread_n], const float *a,
                                               const float *b) {
-  read_row<G::groups_m, G::group_m>(fa, a);
-  read_row<G::groups_n, G::group_n>(fb, b);
+  read_row<G::groups_m, G::a_apart>(fa, a);
+  read_row<G::groups_n, G::b_apart>(fb, b);
 }
 
 /*
@@ -78,7 +79,7 @@ template <class G> struct Lanes {
  * One thread's accumulators, and its part of the group's sums in shared memory: float4s, neighbouring threads' side by
  * side. A float4 holds two pairs of rows, each exchanged: float4s are loaded into four registers from a multiple of
  * four on, so an accumulator's register gets the other parity than that of its word of A, and an FMA does not ask one
- * of the register file's two banks for both.
+ * of the register file's two banks for both. With columns_inside it is pairs of columns, and the words of B.
  */
 template <class G> struct Accumulators {
   float sum[G::thread_n][G::thread_m];
@@ -91,35 +92,44 @@ template <class G> struct Accumulators {
 
   /* Adds this chunk's sums to those of the group's chunks before it. */
   __device__ __forceinline__ void add(const float *sums, int thread) {
-    float *const flat = &sum[0][0];
 #pragma unroll
     for (int at = 0; at < G::thread_m * G::thread_n; at += kVector) {
-      float4 before = read4(sums + at * G::threads + kVector * thread);
-      flat[at + 1] = before.x + flat[at + 1], flat[at + 0] = before.y + flat[at + 0];
-      flat[at + 3] = before.z + flat[at + 3], flat[at + 2] = before.w + flat[at + 2];
+      const float4 before = read4(sums + at * G::threads + kVector * thread);
+      of<0>(at) = before.x + of<0>(at), of<1>(at) = before.y + of<1>(at);
+      of<2>(at) = before.z + of<2>(at), of<3>(at) = before.w + of<3>(at);
     }
   }
-  __device__ __forceinline__ void keep(float *sums, int thread) const {
-    const float *const flat = &sum[0][0];
+  __device__ __forceinline__ void keep(float *sums, int thread) {
 #pragma unroll
     for (int at = 0; at < G::thread_m * G::thread_n; at += kVector)
-      write4(sums + at * G::threads + kVector * thread,
-             make_float4(flat[at + 1], flat[at + 0], flat[at + 3], flat[at + 2]));
+      write4(sums + at * G::threads + kVector * thread, make_float4(of<0>(at), of<1>(at), of<2>(at), of<3>(at)));
   }
 
   /*
-   * The outer product of a k's two fragments, forth and back along the rows: each FMA then shares a word with the one
-   * before, and reads two from the register file, whose two banks give one each, instead of three.
+   * The outer product of a k's two fragments, forth and back along the inner side: each FMA then shares a word with the
+   * one before, and reads two from the register file, whose two banks give one each, instead of three.
    */
   __device__ __forceinline__ void multiply(const float (&a)[G::thread_m], const float (&b)[G::thread_n]) {
+    constexpr int inner = G::columns_inside ? G::thread_n : G::thread_m;
+    constexpr int outer = G::columns_inside ? G::thread_m : G::thread_n;
 #pragma unroll
-    for (int j = 0; j < G::thread_n; j++) {
+    for (int out = 0; out < outer; out++) {
 #pragma unroll
-      for (int step = 0; step < G::thread_m; step++) {
-        const int i = kRegisterBanks && j % 2 == 1 ? G::thread_m - 1 - step : step;
+      for (int step = 0; step < inner; step++) {
+        const bool back = kRegisterBanks && out % 2 == 1;
+        const int in = back ? inner - 1 - step : step;
+        const int i = G::columns_inside ? outer - 1 - out : in, j = G::columns_inside ? inner - 1 - in : out;
         sum[j][i] = fmaf(a[i], b[j], sum[j][i]);
       }
     }
+  }
+
+private:
+  /* The accumulator that is word `Place` of the float4 which starts with number `at`, counted along the inner side. */
+  template <int Place> __device__ __forceinline__ float &of(int at) {
+    if (!G::columns_inside) return sum[at / G::thread_m][at % G::thread_m + (Place ^ 1)];
+    const int i = at / G::thread_n;
+    return sum[at % G::thread_n + (Place ^ 1 ^ (i & 2))][i];
   }
 };
 
@@ -220,12 +230,20 @@ template <unsigned WarpApart, unsigned GroupApart> __device__ __forceinline__ Pl
   return {at % GroupApart / WarpApart, at / GroupApart, at % WarpApart};
 }
 
-/* The word of the sums that belongs to the tile's element (row, column): Accumulators::keep says where it put it. */
+/*
+ * The word of the sums that belongs to the tile's element (row, column): Accumulators::keep says where it put it. With
+ * columns_inside half of the rows have the halves of their float4s exchanged, which spreads a column over more banks.
+ */
 template <class G> __device__ __forceinline__ unsigned sums_word(unsigned row, unsigned column) {
   const Place r = place_of<G::warp_m, G::group_m>(row), c = place_of<G::warp_n, G::group_n>(column);
   const unsigned thread = (c.warp * G::warps_m + r.warp) * 32 + c.within / kVector * 8 + r.within / kVector;
-  const unsigned at = (c.group * kVector + c.within % kVector) * G::groups_m + r.group;
-  return (at * G::threads + thread) * kVector + (r.within % kVector ^ 1);
+  const unsigned i = r.group * kVector + r.within % kVector, j = c.group * kVector + c.within % kVector;
+  if (G::columns_inside) {
+    const unsigned at = i * (G::thread_n / kVector) + j / kVector;
+    return (at * G::threads + thread) * kVector + (j % kVector ^ 1 ^ (i & 2));
+  }
+  const unsigned at = j * G::groups_m + i / kVector;
+  return (at * G::threads + thread) * kVector + (i % kVector ^ 1);
 }
 
 /* Words of D that a thread asks for before it adds to the first of them: the wait for the memory is then paid once for
@@ -241,8 +259,6 @@ template <class G, int Threads, int Count>
 __device__ __forceinline__ void store_columns(const float *sums, const Target &t, int first, int thread) {
   constexpr int parts = Threads / G::block_m, columns = Count / parts,
                 batch = columns < kStoreBatch ? columns : kStoreBatch;
-  constexpr int apart =
-      G::groups_m * G::threads * kVector; /* words of the sums, from one of the four columns to the next */
   static_assert(parts > 0 && columns % batch == 0 && batch % kVector == 0, "whole groups of columns");
   const int row = thread % G::block_m, start = first + thread / G::block_m * columns;
   const int there = row < t.rows ? t.columns - start : 0;
@@ -258,11 +274,27 @@ __device__ __forceinline__ void store_columns(const float *sums, const Target &t
     }
 #pragma unroll
     for (int j = 0; j < batch; j++, d += t.ld) {
-      const unsigned word =
-          sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(start + c + j / kVector * kVector));
-      v[j] = t.scale * (v[j] + sums[word + j % kVector * apart]);
+      const unsigned word = sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(start + c + j));
+      v[j] = t.scale * (v[j] + sums[word]);
       if (c + j < there) *d = v[j];
     }
+  }
+}
+
+/*
+ * A unit's sums: the accumulators of the largest tiles go straight to D where that can be, for the way by shared memory
+ * takes 5 % of their time. In smaller ones the compiler then puts the accumulators where they meet the fragments in one
+ * register bank.
+ */
+template <class G>
+__device__ __forceinline__ void store(Accumulators<G> &accumulators, float *sums, const Target &target, int thread) {
+  constexpr bool direct = G::block_m * G::block_n >= 128 * 128;
+  if (direct && target.template whole<G>()) {
+    store_whole(accumulators, target, thread);
+  } else {
+    accumulators.keep(sums, thread);
+    __syncthreads();
+    store_columns<G, G::threads, G::block_n>(sums, target, 0, thread);
   }
 }
 

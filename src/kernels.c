@@ -10,11 +10,14 @@ TB_EMBED(tb_sgemm_fatbin, TB_SGEMM_FATBIN); /* kernels/sgemm.cu */
 /* ---- loading ---- */
 
 /* Tiles have one kernel for each pair of transposes, and one more for operands that cannot be copied as vectors, if any
- * of them otherwise would be. */
+ * of them otherwise would be; and one in all where the operands are packed. */
 static void function_name(char *name, size_t size, const struct tb_tile *t, int ta, int tb, bool any) {
   static const char letter[] = "nt";
   const bool loads_vectors = !ta || tb; /* from an operand whose memory runs along m or n */
-  snprintf(name, size, "tb_sgemm_%s_%c%c%s", t->name, letter[ta], letter[tb], any && loads_vectors ? "_any" : "");
+  if (t->packed)
+    snprintf(name, size, "tb_sgemm_%s", t->name);
+  else
+    snprintf(name, size, "tb_sgemm_%s_%c%c%s", t->name, letter[ta], letter[tb], any && loads_vectors ? "_any" : "");
 }
 
 /* Kernels may have more shared memory than CUDA gives unasked; a device with less of it than a tile wants goes without.
@@ -40,7 +43,7 @@ static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int t
 
 static CUresult load_tiles(struct tb_kernels *kernels) {
   for (int tile = 0; tile < TB_TILE_COUNT; tile++)
-    for (int variant = 0; variant < 8; variant++)
+    for (int variant = 0; variant < 8 && !tb_tiles[tile].packed; variant++)
       TB_TRY(load_function(kernels, kernels->module, tile, variant >> 1 & 1, variant & 1, variant >> 2));
   return CUDA_SUCCESS;
 }
@@ -63,19 +66,28 @@ static CUresult look_at(struct tb_select_device *d, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-/* An early gather waits by an instruction of compute capability 9.0: code for less would not wait at all. */
-static CUresult load_gather(struct tb_kernels *kernels) {
+/* What starts early waits by an instruction of compute capability 9.0: code for less would not wait at all. */
+static CUresult load_helpers(struct tb_kernels *kernels) {
   int compiled_for = 0;
   TB_TRY(tb_cuda.cuModuleGetFunction(&kernels->gather, kernels->module, "tb_sgemm_gather"));
+  TB_TRY(tb_cuda.cuModuleGetFunction(&kernels->pack, kernels->module, "tb_sgemm_pack"));
   TB_TRY(tb_cuda.cuFuncGetAttribute(&compiled_for, CU_FUNC_ATTRIBUTE_PTX_VERSION, kernels->gather));
-  kernels->gather_early = tb_cuda.cuLaunchKernelEx != NULL && compiled_for >= 90;
+  kernels->early = tb_cuda.cuLaunchKernelEx != NULL && compiled_for >= 90;
+  return CUDA_SUCCESS;
+}
+
+/* The tiles for packed operands are empty in code for less than compute capability 9.0. */
+static CUresult load_packed_tiles(struct tb_kernels *kernels) {
+  for (int tile = 0; tile < TB_TILE_COUNT && kernels->early; tile++)
+    if (tb_tiles[tile].packed) TB_TRY(load_function(kernels, kernels->module, tile, 0, 0, false));
   return CUDA_SUCCESS;
 }
 
 static CUresult load_modules(struct tb_kernels *kernels, CUdevice device) {
   TB_TRY(tb_cuda.cuModuleLoadData(&kernels->module, tb_sgemm_fatbin));
   TB_TRY(load_tiles(kernels));
-  TB_TRY(load_gather(kernels));
+  TB_TRY(load_helpers(kernels));
+  TB_TRY(load_packed_tiles(kernels));
   TB_TRY(tb_thin_load(&kernels->thin, device, &kernels->thin_module));
   kernels->device.thin = true;
   return CUDA_SUCCESS;
@@ -127,30 +139,41 @@ struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transp
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Behind the kernel that makes the partial sums, which lets it start early (kernels/ptx.cuh): its blocks are there and
- * waiting when the last sum is stored. */
-static CUresult gather(const struct tb_kernels *kernels, struct tb_sgemm_args *args, CUstream stream) {
-  int64_t blocks = (args->m * args->n + GATHER_THREADS - 1) / GATHER_THREADS;
-  blocks = smaller(blocks, (int64_t)kernels->device.sm_count * GATHER_BLOCKS_PER_SM);
-  void *parameters[] = {args};
-  if (!kernels->gather_early) {
-    TB_TRY(tb_cuda.cuLaunchKernel(kernels->gather, (unsigned)blocks, 1, 1, GATHER_THREADS, 1, 1, 0, stream, parameters,
-                                  NULL));
+struct grid {
+  int64_t x, y;
+  int threads, shared_bytes;
+};
+
+/* Behind a kernel that lets it start early where that can be (kernels/ptx.cuh): its blocks are there and waiting when
+ * the other one ends. */
+static CUresult launch_behind(const struct tb_kernels *kernels, CUfunction function, struct grid g, void *argument,
+                              CUstream stream) {
+  void *parameters[] = {argument};
+  if (!kernels->early) {
+    TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)g.x, (unsigned)g.y, 1, (unsigned)g.threads, 1, 1,
+                                  (unsigned)g.shared_bytes, stream, parameters, NULL));
     return CUDA_SUCCESS;
   }
   CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                              .value.programmaticStreamSerializationAllowed = 1};
-  CUlaunchConfig config = {.gridDimX = (unsigned)blocks,
-                           .gridDimY = 1,
+  CUlaunchConfig config = {.gridDimX = (unsigned)g.x,
+                           .gridDimY = (unsigned)g.y,
                            .gridDimZ = 1,
-                           .blockDimX = GATHER_THREADS,
+                           .blockDimX = (unsigned)g.threads,
                            .blockDimY = 1,
                            .blockDimZ = 1,
+                           .sharedMemBytes = (unsigned)g.shared_bytes,
                            .hStream = stream,
                            .attrs = &early,
                            .numAttrs = 1};
-  TB_TRY(tb_cuda.cuLaunchKernelEx(&config, kernels->gather, parameters, NULL));
+  TB_TRY(tb_cuda.cuLaunchKernelEx(&config, function, parameters, NULL));
   return CUDA_SUCCESS;
+}
+
+static CUresult gather(const struct tb_kernels *kernels, struct tb_sgemm_args *args, CUstream stream) {
+  int64_t blocks = (args->m * args->n + GATHER_THREADS - 1) / GATHER_THREADS;
+  blocks = smaller(blocks, (int64_t)kernels->device.sm_count * GATHER_BLOCKS_PER_SM);
+  return launch_behind(kernels, kernels->gather, (struct grid){blocks, 1, GATHER_THREADS, 0}, args, stream);
 }
 
 static CUresult launch_thin(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
@@ -166,22 +189,98 @@ static CUresult launch_thin(const struct tb_kernels *kernels, const struct tb_ch
   return plan.splits > 1 ? gather(kernels, args, stream) : CUDA_SUCCESS;
 }
 
-static CUresult launch_tiles(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
-                             bool transpose_b, struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream) {
+/* The blocks of each part of a split k, and their partial sums. */
+static struct grid grid_of(const struct tb_choice *choice, struct tb_sgemm_args *args, CUdeviceptr partials) {
   const struct tb_tile *t = &tb_tiles[choice->tile];
   const struct tb_split split = tb_split_of(args->k, choice);
   if (split.splits > 1) {
-    args->partials = (float *)workspace;
+    args->partials = (float *)partials;
     args->unit_k = choice->unit_k;
     args->units_per_split = (int32_t)split.per_split;
   }
-  int64_t blocks = tb_tile_count(t, args->m, args->n);
-  bool any = !tb_kernels_vectors(transpose_a, transpose_b, args);
+  return (struct grid){tb_tile_count(t, args->m, args->n), split.splits, t->threads, t->shared_bytes};
+}
+
+static CUresult launch_tiles(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
+                             bool transpose_b, struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream) {
+  const struct grid g = grid_of(choice, args, workspace);
+  const bool any = !tb_kernels_vectors(transpose_a, transpose_b, args);
   CUfunction function = kernels->function[choice->tile][transpose_a][transpose_b][any];
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)blocks, (unsigned)split.splits, 1, (unsigned)t->threads, 1, 1,
-                                (unsigned)t->shared_bytes, stream, parameters, NULL));
-  return split.splits > 1 ? gather(kernels, args, stream) : CUDA_SUCCESS;
+  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)g.x, (unsigned)g.y, 1, (unsigned)g.threads, 1, 1,
+                                (unsigned)g.shared_bytes, stream, parameters, NULL));
+  return g.y > 1 ? gather(kernels, args, stream) : CUDA_SUCCESS;
+}
+
+/* Pairs of panels of an operand with so many rows, or columns. */
+static int64_t pairs_of(int64_t sides) { return (sides + 2 * TB_SGEMM_PANEL - 1) / (2 * TB_SGEMM_PANEL); }
+
+/* Both operands into `workspace`; `args` then are the packed tile's. */
+static CUresult pack(const struct tb_kernels *kernels, bool transpose_a, bool transpose_b, struct tb_sgemm_args *args,
+                     CUdeviceptr workspace, CUstream stream) {
+  struct tb_sgemm_pack_args p = {
+      .a = {.from = args->a, .to = (float *)workspace, .ld = args->lda, .sides = args->m, .along_k = transpose_a},
+      .b = {.from = args->b, .ld = args->ldb, .sides = args->n, .along_k = !transpose_b},
+      .k = args->k,
+      .rows = (args->k + TB_SGEMM_PACKED_K - 1) / TB_SGEMM_PACKED_K * TB_SGEMM_PACKED_K};
+  p.b.to = p.a.to + pairs_of(args->m) * 2 * TB_SGEMM_PANEL * p.rows;
+  const int64_t parts = (p.rows + TB_SGEMM_PACK_K - 1) / TB_SGEMM_PACK_K;
+  const int64_t blocks = parts * (pairs_of(args->m) + pairs_of(args->n));
+  void *parameters[] = {&p};
+  TB_TRY(tb_cuda.cuLaunchKernel(kernels->pack, (unsigned)blocks, 1, 1, TB_SGEMM_PACK_THREADS, 1, 1, 0, stream,
+                                parameters, NULL));
+  args->a = p.a.to, args->b = p.b.to;
+  args->lda = args->ldb = p.rows;
+  return CUDA_SUCCESS;
+}
+
+/* The part of D that starts at this row and column, from packed operands. */
+static struct tb_sgemm_args part_of(const struct tb_sgemm_args *args, struct tb_rest part) {
+  struct tb_sgemm_args p = *args;
+  p.a += part.first_row * p.lda; /* a panel has TB_SGEMM_PANEL words for each of its lda rows, and as many sides */
+  p.b += part.first_column * p.ldb;
+  p.d += part.first_row + part.first_column * p.ldd;
+  p.m = part.m, p.n = part.n;
+  return p;
+}
+
+/* What is computed with k whole, and then what is left, which starts where SMs have nothing left of the former. */
+static CUresult multiply_packed(const struct tb_kernels *kernels, const struct tb_choice *choice,
+                                struct tb_sgemm_args *args, CUdeviceptr partials, CUstream stream) {
+  CUfunction function = kernels->function[choice->tile][0][0][0];
+  const struct tb_rest rest = tb_rest_of(args->m, args->n, choice);
+  if (rest.first_row + rest.first_column > 0) {
+    struct tb_choice whole = *choice;
+    whole.splits = 1;
+    const struct tb_rest ahead = {0, 0, rest.first_row > 0 ? rest.first_row : args->m,
+                                  rest.first_column > 0 ? rest.first_column : args->n};
+    struct tb_sgemm_args part = part_of(args, ahead);
+    TB_TRY(launch_behind(kernels, function, grid_of(&whole, &part, 0), &part, stream));
+  }
+  if (rest.m == 0 || rest.n == 0) return CUDA_SUCCESS;
+  struct tb_sgemm_args part = part_of(args, rest);
+  part.beside = rest.first_row + rest.first_column > 0;
+  const struct grid g = grid_of(choice, &part, partials);
+  TB_TRY(launch_behind(kernels, function, g, &part, stream));
+  return g.y > 1 ? gather(kernels, &part, stream) : CUDA_SUCCESS;
+}
+
+/* Part of k after part of k, each packed and multiplied. */
+static CUresult launch_packed(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
+                              bool transpose_b, const struct tb_sgemm_args *product, CUdeviceptr workspace,
+                              CUstream stream) {
+  for (int64_t start = 0; start < product->k; start += choice->pack_k) {
+    struct tb_sgemm_args args = *product;
+    args.a += transpose_a ? start : start * args.lda;
+    args.b += transpose_b ? start * args.ldb : start;
+    args.k = smaller(choice->pack_k, product->k - start);
+    args.first = product->first && start == 0;
+    args.last = product->last && start + args.k == product->k;
+    TB_TRY(pack(kernels, transpose_a, transpose_b, &args, workspace, stream));
+    const CUdeviceptr partials = workspace + (CUdeviceptr)tb_packed_bytes(args.m, args.n, args.k);
+    TB_TRY(multiply_packed(kernels, choice, &args, partials, stream));
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
@@ -192,6 +291,8 @@ CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_cho
     case TB_FAMILY_THIN:
       return launch_thin(kernels, choice, transpose_a, transpose_b, &args, workspace, stream);
     case TB_FAMILY_TILE:
+      if (choice->pack_k > 0)
+        return launch_packed(kernels, choice, transpose_a, transpose_b, product, workspace, stream);
       return launch_tiles(kernels, choice, transpose_a, transpose_b, &args, workspace, stream);
     default:
       return CUDA_ERROR_NO_BINARY_FOR_GPU;

@@ -11,7 +11,8 @@
 struct tb_kernels {
   CUfunction function[TB_TILE_COUNT][2][2][2]; /* [tile][A transposed][B transposed][any alignment] */
   CUfunction gather;                           /* adds the sums of a split k */
-  bool gather_early;                           /* it may be launched before the kernel ahead of it has ended */
+  CUfunction pack;                             /* packs operands for the tiles that want them packed */
+  bool early;                                  /* kernels may be launched before the one ahead of them has ended */
   struct tb_thin thin;
   struct tb_select_device device;
   CUmodule module, thin_module;
@@ -31,8 +32,9 @@ struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transp
                                    const struct tb_sgemm_args *args, int64_t workspace_bytes);
 
 /*
- * Enqueues a product in the way that was chosen, for the same sizes or smaller ones: one launch, or two with a split k.
- * `workspace`, aligned to 16 bytes, has room for tb_partials_bytes; it is in use until the stream has come past.
+ * Enqueues a product in the way that was chosen, for the same sizes or smaller ones: one launch, one more for each time
+ * that operands are packed, and one with a split k. `workspace`, aligned to 128 bytes, has room for tb_workspace_bytes;
+ * it is in use until the stream has come past.
  * Allocates nothing.
  */
 CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,

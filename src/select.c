@@ -6,9 +6,12 @@
 
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
 #define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
-  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages)},
+  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages), false},
+#define TB_SGEMM_PACKED_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
+  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_PACKED_SHARED_BYTES(bm, bn, bk, stages), true},
 #include "registry.def"
 #undef TB_SGEMM_TILE
+#undef TB_SGEMM_PACKED_TILE
 };
 
 const struct tb_select_table tb_select_table = {
@@ -32,7 +35,7 @@ _Static_assert((int)RATED_TILES == (int)TB_TILE_COUNT, "select.def has one row f
 /* Blocks that a split of k gives each SM: few, so that each has much of k, or more, so that no SM is idle for long. */
 static const int blocks_wanted[] = {1, 2, 3, 4, 6, 8};
 enum { BLOCKS_WANTED = sizeof blocks_wanted / sizeof blocks_wanted[0] };
-_Static_assert(TB_TILE_COUNT *(1 + 2 * BLOCKS_WANTED) < TB_CANDIDATES_MAX, "room for one more, the thin kernels");
+_Static_assert(TB_TILE_COUNT *(1 + 4 * BLOCKS_WANTED) < TB_CANDIDATES_MAX, "room for one more, the thin kernels");
 
 /* Chunks in a part from which on parts of whole groups are even enough: one group more or less is at most a sixth. */
 #define EVEN_CHUNKS (6 * TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K)
@@ -72,15 +75,55 @@ struct tb_split tb_split_of(int64_t k, const struct tb_choice *choice) {
   return choice->splits <= 1 ? whole : split_units(ceil_div(k, choice->unit_k), choice->splits);
 }
 
-int64_t tb_partials_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+struct tb_rest tb_rest_of(int64_t m, int64_t n, const struct tb_choice *choice) {
+  const struct tb_tile *t = &tb_tiles[choice->tile];
+  const int64_t row = least(m, (int64_t)choice->whole_rows * t->block_m);
+  const int64_t column = least(n, (int64_t)choice->whole_columns * t->block_n);
+  return (struct tb_rest){row, column, m - row, n - column};
+}
+
+int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
+  const int64_t pairs = ceil_div(m, 2 * TB_SGEMM_PANEL) + ceil_div(n, 2 * TB_SGEMM_PANEL);
+  const int64_t rows = ceil_div(k, TB_SGEMM_PACKED_K) * TB_SGEMM_PACKED_K;
+  return pairs * 2 * TB_SGEMM_PANEL * rows * (int64_t)sizeof(float);
+}
+
+int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
   struct tb_split s = tb_split_of(k, choice);
-  return s.splits > 1 ? s.units * m * n * (int64_t)sizeof(float) : 0;
+  struct tb_rest rest = tb_rest_of(m, n, choice);
+  int64_t bytes = s.splits > 1 ? s.units * rest.m * rest.n * (int64_t)sizeof(float) : 0;
+  if (choice->pack_k > 0) bytes += tb_packed_bytes(m, n, choice->pack_k < k ? choice->pack_k : k);
+  return bytes;
 }
 
 /* ---- the candidates ---- */
 
-static bool have_room(const struct tb_product *p, int64_t units) {
-  return units * p->m * p->n * (int64_t)sizeof(float) <= p->workspace_bytes;
+/* For so many units of a split k, beside packed operands of so many bytes. */
+static bool have_room(const struct tb_product *p, int64_t units, int64_t packed_bytes) {
+  return units * p->m * p->n * (int64_t)sizeof(float) <= p->workspace_bytes - packed_bytes;
+}
+
+/* Shorter parts would have D read and written too often beside their products. */
+#define PACK_K_MIN (4 * TB_SGEMM_GROUP_K)
+
+int64_t tb_select_pack_k(const struct tb_product *p, int tile) {
+  if (!tb_tiles[tile].packed) return 0;
+  if (tb_packed_bytes(p->m, p->n, p->k) <= p->workspace_bytes) return p->k;
+  const int64_t groups = p->workspace_bytes / tb_packed_bytes(p->m, p->n, TB_SGEMM_GROUP_K);
+  return groups * TB_SGEMM_GROUP_K < PACK_K_MIN ? 0 : groups * TB_SGEMM_GROUP_K;
+}
+
+/* Whether this device can compute this product by this tile, for which it would pack so much of k at once. */
+static bool can_run(const struct tb_select_device *device, int tile, int64_t pack_k) {
+  return device->blocks_per_sm[tile] > 0 && (!tb_tiles[tile].packed || pack_k > 0);
+}
+
+/* What packed operands take up beside the partial sums of a split k, for which all of k is packed at once. */
+static int64_t packed_bytes_of_split(const struct tb_product *p, int64_t pack_k) {
+  if (pack_k == 0) return 0;
+  return pack_k < p->k ? p->workspace_bytes : tb_packed_bytes(p->m, p->n, p->k);
 }
 
 /* What k is split into: groups; and where there are not enough of them to give the blocks about the same share, chunks,
@@ -124,15 +167,35 @@ static inline bool next_split(struct splitter *s, struct tb_split *split) {
   return false;
 }
 
-static struct tb_choice tile_choice(int tile, int64_t splits, int unit_k) {
-  return (struct tb_choice){TB_FAMILY_TILE, tile, (int)splits, unit_k};
+static struct tb_choice tile_choice(int tile, int64_t splits, int unit_k, int64_t pack_k) {
+  return (struct tb_choice){TB_FAMILY_TILE, tile, (int)splits, unit_k, pack_k, 0, 0};
+}
+
+/*
+ * A packed tile's blocks come in rounds of as many as the GPU holds, and a last one that may have few. So whole rows or
+ * columns of tiles, whichever come nearer to whole rounds, are computed with k whole, and k is split for what is left.
+ * False: there is no whole round, or nothing left.
+ */
+static bool whole_part(const struct tb_select_device *device, const struct tb_product *p, int tile,
+                       struct tb_choice *choice) {
+  const int64_t down = ceil_div(p->m, tb_tiles[tile].block_m), across = ceil_div(p->n, tb_tiles[tile].block_n);
+  const int64_t held = (int64_t)device->sm_count * device->blocks_per_sm[tile];
+  const int64_t in_rounds = quotient(down * across, held) * held;
+  const int64_t rows = quotient(in_rounds, across), columns = quotient(in_rounds, down);
+  *choice = tile_choice(tile, 1, TB_SGEMM_GROUP_K, p->k);
+  if (columns * down >= rows * across)
+    choice->whole_columns = (int32_t)columns;
+  else
+    choice->whole_rows = (int32_t)rows;
+  const struct tb_rest rest = tb_rest_of(p->m, p->n, choice);
+  return rows + columns > 0 && rest.m > 0 && rest.n > 0 && choice->whole_rows + choice->whole_columns > 0;
 }
 
 /* How many parts of k are best thin_plan.c knows; here, whether there is room for the groups' sums. */
 static struct tb_choice thin_choice(const struct tb_product *p) {
-  struct tb_choice c = {TB_FAMILY_THIN, 0, 1, TB_SGEMM_GROUP_K};
+  struct tb_choice c = {.family = TB_FAMILY_THIN, .splits = 1, .unit_k = TB_SGEMM_GROUP_K};
   int64_t groups = ceil_div(p->k, TB_SGEMM_GROUP_K);
-  if (have_room(p, groups)) c.splits = (int)groups;
+  if (have_room(p, groups, 0)) c.splits = (int)groups;
   return c;
 }
 
@@ -140,21 +203,50 @@ static bool is_thin(const struct tb_select_device *device, const struct tb_produ
   return device->thin && tb_thin_takes(p->m, p->n);
 }
 
+/* Ways that compute whole rounds with k whole, and split it for what is left: one with k split as `next` says, for each
+ * of its splits. */
+struct rest_splitter {
+  struct tb_choice choice;
+  struct splitter splitter;
+};
+
+/* False: this tile, product and unit have none. */
+static bool rest_splits_of(const struct tb_select_device *device, const struct tb_product *p, int tile, int64_t pack_k,
+                           int unit, struct rest_splitter *rest) {
+  if (pack_k < p->k || !whole_part(device, p, tile, &rest->choice)) return false;
+  const struct tb_rest r = tb_rest_of(p->m, p->n, &rest->choice);
+  const int64_t units = ceil_div(p->k, split_k[unit]);
+  const int64_t sums_bytes = units * r.m * r.n * (int64_t)sizeof(float);
+  rest->choice.unit_k = split_k[unit];
+  rest->splitter = splits_of(device, units, unit, tile, tb_tile_count(&tb_tiles[tile], r.m, r.n));
+  return sums_bytes <= p->workspace_bytes - tb_packed_bytes(p->m, p->n, p->k);
+}
+
+static bool next_rest(struct rest_splitter *rest, struct tb_split *split) {
+  if (!next_split(&rest->splitter, split)) return false;
+  rest->choice.splits = (int)split->splits;
+  return true;
+}
+
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *p,
                          struct tb_choice candidate[TB_CANDIDATES_MAX]) {
   int count = 0;
   if (is_thin(device, p)) candidate[count++] = thin_choice(p);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
-    if (device->blocks_per_sm[tile] == 0) continue;
-    candidate[count++] = tile_choice(tile, 1, TB_SGEMM_GROUP_K);
+    const int64_t pack_k = tb_select_pack_k(p, tile);
+    if (!can_run(device, tile, pack_k)) continue;
+    candidate[count++] = tile_choice(tile, 1, TB_SGEMM_GROUP_K, pack_k);
     if (is_thin(device, p)) continue;
     const int64_t tiles = tb_tile_count(&tb_tiles[tile], p->m, p->n);
     for (int u = 0; u < UNITS; u++) {
+      struct tb_split split;
+      struct rest_splitter rest;
+      if (rest_splits_of(device, p, tile, pack_k, u, &rest))
+        while (next_rest(&rest, &split)) candidate[count++] = rest.choice;
       const int64_t units = ceil_div(p->k, split_k[u]);
-      if (!have_room(p, units)) continue;
+      if (!have_room(p, units, packed_bytes_of_split(p, pack_k))) continue;
       struct splitter s = splits_of(device, units, u, tile, tiles);
-      for (struct tb_split split; next_split(&s, &split);)
-        candidate[count++] = tile_choice(tile, split.splits, split_k[u]);
+      while (next_split(&s, &split)) candidate[count++] = tile_choice(tile, split.splits, split_k[u], pack_k);
     }
   }
   return count;
@@ -168,9 +260,10 @@ struct product_costs {
   const struct tb_select_device *device;
   const struct tb_product *product;
   double operands_bytes, memory_us;
-  double unit_us;        /* to move one partial sum of each element */
-  int64_t units[UNITS];  /* that k has */
-  double sums_us[UNITS]; /* that a split into them takes beside its products; infinite: there is no such split */
+  double packed_moved_bytes; /* of the operands, read and written again */
+  double unit_us;            /* to move one partial sum of each element */
+  int64_t units[UNITS];      /* that k has */
+  double sums_us[UNITS];     /* that a split into them takes beside its products; infinite: there is no such split */
 };
 
 /* And for all ways of one tile. */
@@ -178,7 +271,9 @@ struct tile_costs {
   const struct product_costs *product;
   const struct tb_tile_rate *rate;
   int64_t tiles;
-  int held;                /* blocks that an SM holds */
+  int held;                /* blocks that an SM holds; 0: this product is not for this tile */
+  int64_t pack_k;          /* what is packed at once; 0: nothing */
+  double pack_us;          /* that packing takes */
   double held_peak_blocks; /* peak_blocks of as many */
   double k_us;             /* of a block for each product along k, with the SM's peak for itself */
   double peak_us;          /* of all blocks, with one per cent of the peak of all SMs */
@@ -203,11 +298,12 @@ static struct product_costs costs_of_product(const struct tb_select_table *table
   const double m = (double)p->m, n = (double)p->n, k = (double)p->k;
   struct product_costs c = {.table = table, .device = device, .product = p};
   c.operands_bytes = sizeof(float) * (m * k + k * n + m * n);
+  c.packed_moved_bytes = 2 * sizeof(float) * k * (m + n);
   c.memory_us = c.operands_bytes / bytes_per_us(device, table->memory);
   c.unit_us = m * n * PARTIAL_MOVED_BYTES / bytes_per_us(device, table->partials);
   for (int u = 0; u < UNITS; u++) {
     c.units[u] = ceil_div(p->k, split_k[u]);
-    c.sums_us[u] = c.units[u] > 1 && have_room(p, c.units[u]) ? partials_us(&c, c.units[u]) : INFINITY;
+    c.sums_us[u] = c.units[u] > 1 && have_room(p, c.units[u], 0) ? partials_us(&c, c.units[u]) : INFINITY;
   }
   return c;
 }
@@ -215,11 +311,17 @@ static struct product_costs costs_of_product(const struct tb_select_table *table
 static inline struct tile_costs costs_of_tile(const struct product_costs *c, int tile, int64_t tiles) {
   const struct tb_tile *t = &tb_tiles[tile];
   const struct tb_product *p = c->product;
-  const int by_words = (p->transpose_a || !p->vectors) + (!p->transpose_b || !p->vectors);
-  struct tile_costs costs = {.product = c, .rate = &c->table->tile[tile], .held = c->device->blocks_per_sm[tile]};
-  costs.tiles = tiles;
+  struct tile_costs costs = {.product = c, .rate = &c->table->tile[tile], .tiles = tiles};
+  if (t->packed) {
+    costs.pack_k = tb_select_pack_k(p, tile);
+    costs.pack_us = c->table->pack_us + c->packed_moved_bytes / bytes_per_us(c->device, c->table->pack);
+    costs.k_us = (double)t->block_m * t->block_n / c->device->fma_per_us;
+  } else {
+    const int by_words = (p->transpose_a || !p->vectors) + (!p->transpose_b || !p->vectors);
+    costs.k_us = (double)t->block_m * t->block_n * (1 + by_words * costs.rate->by_words / 100) / c->device->fma_per_us;
+  }
+  costs.held = can_run(c->device, tile, costs.pack_k) ? c->device->blocks_per_sm[tile] : 0;
   costs.held_peak_blocks = peak_blocks(costs.rate, costs.held);
-  costs.k_us = (double)t->block_m * t->block_n * (1 + by_words * costs.rate->by_words / 100) / c->device->fma_per_us;
   costs.peak_us = (double)tiles * (double)p->k * costs.k_us * 100 / c->device->sm_count;
   return costs;
 }
@@ -235,7 +337,7 @@ static double rounds_us(const struct tile_costs *t, int64_t rounds, int64_t rest
   if (rest > 0) work += peak_blocks(t->rate, rest);
   double compute_us = work * (double)block_k * t->k_us;
   compute_us += (double)(rounds + (rest > 0)) * t->rate->block_us;
-  return c->table->launch_us + later(compute_us, c->memory_us);
+  return c->table->launch_us + t->pack_us + later(compute_us, c->memory_us);
 }
 
 static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k) {
@@ -245,6 +347,24 @@ static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k)
   const int64_t rounds = quotient(blocks, t->held);
   const double us = rounds_us(t, rounds, blocks - rounds * t->held, block_k);
   return s.splits > 1 ? us + partials_us(c, s.units) : us;
+}
+
+/*
+ * Whole rounds, of k_us and rate as ever, and the parts of what is left, which come to the SMs as those get free: so
+ * that altogether they take the time of all tiles, and a part's more, or as long as the rounds of the whole ones.
+ */
+static double rest_us(const struct tile_costs *t, struct tb_split s, const struct tb_choice *choice) {
+  const struct product_costs *c = t->product;
+  const struct tb_product *p = c->product;
+  const struct tb_rest rest = tb_rest_of(p->m, p->n, choice);
+  const int64_t left = tb_tile_count(&tb_tiles[choice->tile], rest.m, rest.n);
+  const int64_t at_once = (int64_t)t->held * c->device->sm_count, rounds = ceil_div(t->tiles - left, at_once);
+  const double round_us = t->held_peak_blocks * (double)p->k * t->k_us + t->rate->block_us;
+  const double part_us = t->held_peak_blocks * (double)(s.per_split * choice->unit_k) * t->k_us + t->rate->block_us;
+  const double share_us = (double)t->tiles / (double)at_once * round_us + part_us;
+  const double sums = (double)(rest.m * rest.n) / ((double)p->m * (double)p->n) * (double)s.units;
+  return 2 * c->table->launch_us + t->pack_us + later(later((double)rounds * round_us, share_us), c->memory_us) +
+         c->table->gather_us + sums * c->unit_us;
 }
 
 /* The same for one of next_split's, without the partial sums: the busiest SM has at most so many blocks and two rounds,
@@ -261,7 +381,7 @@ static double least_us(const struct tile_costs *t, int blocks, double sums_us) {
   const struct product_costs *c = t->product;
   const double together = t->rate->alone * blocks, rate = together < t->rate->full ? together : t->rate->full;
   const double compute_us = t->peak_us / rate + t->rate->block_us;
-  return (c->table->launch_us + later(compute_us, c->memory_us) + sums_us) * (1 - 1e-9);
+  return (c->table->launch_us + t->pack_us + later(compute_us, c->memory_us) + sums_us) * (1 - 1e-9);
 }
 
 static double thin_us(const struct product_costs *c) {
@@ -274,7 +394,9 @@ double tb_select_predict_us(const struct tb_select_table *table, const struct tb
   if (choice->family == TB_FAMILY_THIN) return thin_us(&product);
   const struct tile_costs tile =
       costs_of_tile(&product, choice->tile, tb_tile_count(&tb_tiles[choice->tile], p->m, p->n));
-  return tile_us(&tile, tb_split_of(p->k, choice), choice->unit_k);
+  const struct tb_split split = tb_split_of(p->k, choice);
+  if (choice->whole_rows + choice->whole_columns > 0) return rest_us(&tile, split, choice);
+  return tile_us(&tile, split, choice->unit_k);
 }
 
 /* ---- the choice ---- */
@@ -293,12 +415,13 @@ static void compare(struct best *best, const struct tb_choice *choice, double us
 static void compare_splits(struct best *best, const struct tile_costs *t, int tile, int unit) {
   const struct product_costs *c = t->product;
   struct splitter s = splits_of(c->device, c->units[unit], unit, tile, t->tiles);
+  if (t->pack_k > 0 && !have_room(c->product, c->units[unit], packed_bytes_of_split(c->product, t->pack_k))) return;
   if (!(least_us(t, s.most, c->sums_us[unit]) < best->us)) return;
   while (s.next < BLOCKS_WANTED && !(least_us(t, blocks_wanted[s.next], c->sums_us[unit]) < best->us)) s.next++;
   for (struct tb_split split; next_split(&s, &split);) {
     const double us = split_us(t, split, split_k[unit], blocks_wanted[s.next - 1]) + c->sums_us[unit];
     if (us < best->us || (us == best->us && tile < best->choice.tile))
-      *best = (struct best){tile_choice(tile, split.splits, split_k[unit]), us};
+      *best = (struct best){tile_choice(tile, split.splits, split_k[unit], t->pack_k), us};
   }
 }
 
@@ -320,6 +443,16 @@ static void compare_all_splits(struct best *best, const struct tile_costs tile_c
   }
 }
 
+static void compare_rests(struct best *best, const struct tile_costs *t, int tile) {
+  const struct product_costs *c = t->product;
+  for (int u = 0; u < UNITS; u++) {
+    struct rest_splitter rest;
+    struct tb_split split;
+    if (!rest_splits_of(c->device, c->product, tile, t->pack_k, u, &rest)) continue;
+    while (next_rest(&rest, &split)) compare(best, &rest.choice, rest_us(t, split, &rest.choice));
+  }
+}
+
 struct tb_choice tb_select(const struct tb_select_device *device, const struct tb_product *product) {
   const struct product_costs costs = costs_of_product(&tb_select_table, device, product);
   const bool thin = is_thin(device, product);
@@ -334,8 +467,9 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     tile_costs[tile] = costs_of_tile(&costs, tile, tiles[tile]);
     if (tile_costs[tile].held == 0) continue;
-    const struct tb_choice choice = tile_choice(tile, 1, TB_SGEMM_GROUP_K);
+    const struct tb_choice choice = tile_choice(tile, 1, TB_SGEMM_GROUP_K, tile_costs[tile].pack_k);
     compare(&best, &choice, tile_us(&tile_costs[tile], whole, choice.unit_k));
+    if (!thin && tb_tiles[tile].packed) compare_rests(&best, &tile_costs[tile], tile);
   }
   const double least_sums_us = sooner(costs.sums_us[0], costs.sums_us[1]);
   if (!thin && least_sums_us < best.us) compare_all_splits(&best, tile_costs, least_sums_us);
@@ -349,7 +483,8 @@ const char *tb_choice_name(const struct tb_choice *choice) {
 
 void tb_choice_describe(const struct tb_choice *choice, char *text, size_t size) {
   if (choice->splits > 1 && choice->family != TB_FAMILY_THIN)
-    snprintf(text, size, "%s/%d", tb_choice_name(choice), choice->splits);
+    snprintf(text, size, "%s/%d%s", tb_choice_name(choice), choice->splits,
+             choice->whole_rows + choice->whole_columns > 0 ? "+" : "");
   else
     snprintf(text, size, "%s", tb_choice_name(choice));
 }

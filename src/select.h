@@ -34,14 +34,20 @@ enum tb_family {
 struct tb_tile {
   const char *name; /* the kernels are called tb_sgemm_<name>... */
   int block_m, block_n, block_k, threads, shared_bytes;
+  bool packed; /* its operands are packed first (kernels/packed.cu) */
 };
 extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
 
 struct tb_choice {
   enum tb_family family;
-  int tile;   /* index in tb_tiles */
-  int splits; /* parts of k that different blocks compute; 1: k is not split. TB_FAMILY_THIN: at most so many */
-  int unit_k; /* of a split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K */
+  int tile;       /* index in tb_tiles */
+  int splits;     /* parts of k that different blocks compute; 1: k is not split. TB_FAMILY_THIN: at most so many */
+  int unit_k;     /* of a split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K */
+  int64_t pack_k; /* of packed operands: products along k that are packed, and multiplied, at once; a k that is split is
+                     all packed at once. 0: the operands are taken as they are */
+  int32_t whole_rows, whole_columns; /* of a packed tile with k split: so many rows or columns of tiles, the first ones,
+                                        are computed with k whole, as many as fill the GPU a few times over; the split
+                                        is for the others. One of both is 0 */
 };
 
 struct tb_select_device {
@@ -56,7 +62,7 @@ struct tb_product {
   int64_t m, n, k;
   bool transpose_a, transpose_b;
   bool vectors;            /* alignment and shape allow 16-byte copies of the operands that run along m or n */
-  int64_t workspace_bytes; /* device memory for partial sums */
+  int64_t workspace_bytes; /* device memory for packed operands and partial sums */
 };
 
 /* The table, as numbers that bench/tune can change. */
@@ -77,16 +83,26 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
 
 /* ---- what the selector is made of, for tests and for bench/tune ---- */
 
-/* No product has more: for each tile k whole, and six times two splits of it; and the thin kernels. */
-#define TB_CANDIDATES_MAX (TB_TILE_COUNT * (1 + 2 * 6) + 1)
+/* No product has more: for each tile k whole, and six times two splits of it, and those for a part of its tiles; and
+ * the thin kernels. */
+#define TB_CANDIDATES_MAX (TB_TILE_COUNT * (1 + 2 * 2 * 6) + 1)
 
 /* Writes every candidate, in the order of preference among equals; returns how many. */
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *product,
                          struct tb_choice candidate[TB_CANDIDATES_MAX]);
 
-/* Microseconds from launch to result. */
+/* How much of k a tile packs at once: all, or whole groups. 0: nothing, or there is no room for enough of it. */
+int64_t tb_select_pack_k(const struct tb_product *product, int tile);
+
+/* Microseconds from launch to result, by a choice that could be made. */
 double tb_select_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,
                             const struct tb_product *product, const struct tb_choice *choice);
+
+/* The part of an m x n result whose tiles are computed with k split: all that lies behind the whole ones. */
+struct tb_rest {
+  int64_t first_row, first_column, m, n;
+};
+struct tb_rest tb_rest_of(int64_t m, int64_t n, const struct tb_choice *choice);
 
 /* How k is split: `units` sums of unit_k products each, `per_split` of them to a block, `splits` blocks. */
 struct tb_split {
@@ -94,8 +110,9 @@ struct tb_split {
 };
 struct tb_split tb_split_of(int64_t k, const struct tb_choice *choice);
 
-/* Device memory for the partial sums of an m x n x k product; 0 when k is not split. */
-int64_t tb_partials_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice);
+/* Device memory for the packed operands of an m x n x k product, and behind them for the partial sums of a split k. */
+int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k);
+int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice);
 
 /* Tiles of an m x n result. */
 int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n);
@@ -103,7 +120,7 @@ int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n);
 /* "128x128", "thin"; "none" for TB_FAMILY_NONE. */
 const char *tb_choice_name(const struct tb_choice *choice);
 
-/* The name, and with k split in four "128x128/4". */
+/* The name, and with k split in four "128x128/4"; "packed/4+" when that is for a part of the tiles only. */
 void tb_choice_describe(const struct tb_choice *choice, char *text, size_t size);
 
 #endif

@@ -19,10 +19,13 @@ static const Kernel kernels[] = {
 /* TB_SGEMM_TILE is still sgemm.cu's: it makes one TB_SGEMM_KERNEL of each variant, here its row. */
 #undef TB_SGEMM_KERNEL
 #define TB_SGEMM_KERNEL(tile, variant, ...) FAKE_CUDA_KERNEL(tb_sgemm_##tile##_##variant)
+#undef TB_SGEMM_PACKED_TILE
+#define TB_SGEMM_PACKED_TILE(tile, ...) FAKE_CUDA_KERNEL(tb_sgemm_##tile)
 #include "registry.def"
 #undef TB_SGEMM_KERNEL
 #undef TB_SGEMM_TILE
-    FAKE_CUDA_KERNEL(tb_sgemm_gather) FAKE_CUDA_KERNEL(tb_sgemm_commit)
+#undef TB_SGEMM_PACKED_TILE
+    FAKE_CUDA_KERNEL(tb_sgemm_pack) FAKE_CUDA_KERNEL(tb_sgemm_gather) FAKE_CUDA_KERNEL(tb_sgemm_commit)
 
 #define TB_THIN(columns, ...)                    \
   FAKE_CUDA_KERNEL(tb_thin_side_##columns)       \

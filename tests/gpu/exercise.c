@@ -105,7 +105,7 @@ static void launch(const struct context *ctx, const struct problem *p, const str
                                  .alpha = alpha,
                                  .first = part == 0,
                                  .last = part == way->parts - 1};
-    int64_t workspace_bytes = tb_partials_bytes(args.m, args.n, args.k, &way->choice);
+    int64_t workspace_bytes = tb_workspace_bytes(args.m, args.n, args.k, &way->choice);
     CUdeviceptr workspace = workspace_bytes > 0 ? tb_gpu_alloc((size_t)workspace_bytes) : 0;
     tb_gpu_check(tb_kernels_launch(&ctx->kernels, &way->choice, p->ta, p->tb, &args, workspace, ctx->gpu.stream),
                  "tb_kernels_launch", __FILE__, __LINE__);
@@ -169,7 +169,24 @@ static void fail(struct context *ctx, const struct problem *p, const struct way 
          p -> m, p -> n, p -> k, p -> scalar ? "scalar" : "vector", choice, way->choice.unit_k, way->parts, what);
 }
 
-enum { WAYS_MAX = 8 };
+enum { WAYS_MAX = 12 };
+
+/* What a packed tile has besides: k packed part by part, and split for what lies behind its first tiles only. */
+static int list_packed_ways(struct tb_choice kernel, int k, struct way *way) {
+  int ways = 0;
+  kernel.splits = 1, kernel.unit_k = TB_SGEMM_GROUP_K;
+  if (k > TB_SGEMM_GROUP_K) {
+    way[ways++] = (struct way){kernel, 1};
+    way[0].choice.pack_k = TB_SGEMM_GROUP_K;
+  }
+  for (int lines = 0; lines < 2 && k > TB_SGEMM_CHUNK_K; lines++) {
+    struct tb_choice c = kernel;
+    c.splits = 2, c.unit_k = TB_SGEMM_CHUNK_K;
+    c.whole_rows = lines, c.whole_columns = !lines;
+    way[ways++] = (struct way){c, 1};
+  }
+  return ways;
+}
 
 /* The ways that one kernel has for this k; returns how many. The thin kernels know themselves how often to split. */
 static int list_ways(struct tb_choice kernel, int k, struct way way[WAYS_MAX]) {
@@ -185,7 +202,7 @@ static int list_ways(struct tb_choice kernel, int k, struct way way[WAYS_MAX]) {
     for (int parts = 2; parts <= 4 - c.splits && parts <= ceil_div(k, GROUP); parts++)
       way[ways++] = (struct way){c, parts};
   }
-  return ways;
+  return kernel.pack_k > 0 ? ways + list_packed_ways(kernel, k, way + ways) : ways;
 }
 
 /* The first way is compared with fp64, the others with the first: each has the same bits. */
@@ -216,7 +233,7 @@ static void run_ways(struct context *ctx, const struct problem *p, const struct 
   for (int tile = 0; tile <= TB_TILE_COUNT; tile++) {
     struct tb_choice kernel = {.family = TB_FAMILY_THIN};
     if (tile < TB_TILE_COUNT) {
-      kernel = (struct tb_choice){.family = TB_FAMILY_TILE, .tile = tile};
+      kernel = (struct tb_choice){.family = TB_FAMILY_TILE, .tile = tile, .pack_k = tb_tiles[tile].packed ? p->k : 0};
       if (ctx->kernels.device.blocks_per_sm[tile] == 0 || (p->only_tile >= 0 && p->only_tile != tile)) continue;
     } else if (!tb_thin_takes(p->m, p->n)) {
       continue;

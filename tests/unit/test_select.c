@@ -56,6 +56,52 @@ static void large_products(void **state) {
   }
 }
 
+/* Large products have their operands packed, whatever their layout, and then all layouts take the same time; not where
+ * there is no room for the panels, nor where there is little to multiply. */
+static void large_products_are_packed(void **state) {
+  (void)state;
+  struct tb_select_device d = h200();
+  struct tb_choice first = {.family = TB_FAMILY_NONE};
+  for (int variant = 0; variant < 8; variant++) {
+    struct tb_product p = product(8192, 8192, 8192);
+    p.transpose_a = variant & 1, p.transpose_b = variant & 2, p.vectors = variant & 4;
+    p.workspace_bytes = 16 * 64 * MIB;
+    struct tb_choice c = tb_select(&d, &p);
+    assert_int_equal(c.pack_k, 8192);
+    if (variant == 0) first = c;
+    assert_memory_equal(&c, &first, sizeof c);
+    p.workspace_bytes = 256 * MIB;
+    p.k = 1 << 20;
+    c = tb_select(&d, &p); /* part by part */
+    assert_true(c.pack_k > 0 && c.pack_k < p.k && c.pack_k % TB_SGEMM_GROUP_K == 0);
+    p.workspace_bytes = 1 * MIB;
+    assert_int_equal(tb_select(&d, &p).pack_k, 0);
+  }
+  assert_int_equal(chosen(&d, 256, 256, 256).pack_k, 0);
+}
+
+/* 33 x 33 tiles are four rounds of 264 blocks and an eighth of one: that eighth's k is split, and only its. */
+static void a_last_round_is_split(void **state) {
+  (void)state;
+  struct tb_select_device d = h200();
+  for (int t = 0; t < TB_TILE_COUNT; t++)
+    if (t != TB_TILE_packed128x128) d.blocks_per_sm[t] = 0;
+  struct tb_product p = product(4097, 4097, 4097);
+  p.workspace_bytes = 16 * 64 * MIB;
+  struct tb_choice c = tb_select(&d, &p);
+  struct tb_rest rest = tb_rest_of(p.m, p.n, &c);
+  assert_true(c.splits > 1 && c.whole_columns == 32 && c.whole_rows == 0);
+  assert_true(rest.first_column == 4096 && rest.n == 1 && rest.first_row == 0 && rest.m == 4097);
+  p = product(4097, 2 * 4097, 4097); /* one row is the finer step here */
+  p.workspace_bytes = 16 * 64 * MIB;
+  c = tb_select(&d, &p);
+  rest = tb_rest_of(p.m, p.n, &c);
+  assert_true(rest.m > 0 && rest.n > 0 && rest.first_row + rest.m == p.m && rest.first_column + rest.n == p.n);
+  p = product(4096, 4224, 4096); /* 32 x 33 tiles: whole rounds, and nothing left */
+  p.workspace_bytes = 16 * 64 * MIB;
+  assert_int_equal(tb_select(&d, &p).splits, 1);
+}
+
 /* Few elements and a long k: without a split most SMs would be idle. */
 static void long_k_is_split(void **state) {
   (void)state;
@@ -80,8 +126,7 @@ static void short_k_is_not_split(void **state) {
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     struct tb_choice c = chosen(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
     assert_int_equal(c.splits, 1);
-    assert_int_equal(c.tile,
-                     TB_TILE_COUNT - 1); /* one round of blocks whatever the tile: the one with the least to do */
+    assert_int_equal(c.tile, TB_TILE_32x32); /* one round of blocks whatever the tile: the one with the least to do */
   }
 }
 
@@ -138,7 +183,7 @@ static struct tb_select_device random_device(uint64_t *rng) {
   struct tb_select_device d = h200();
   d.sm_count = (int)(1 + tst_random_below(rng, 200));
   for (int t = 0; t < TB_TILE_COUNT; t++) d.blocks_per_sm[t] = (int)tst_random_below(rng, 9);
-  d.blocks_per_sm[tst_random_below(rng, TB_TILE_COUNT)] = 1;
+  d.blocks_per_sm[tst_random_below(rng, TB_TILE_packed128x128)] = 1; /* one that wants no workspace */
   d.thin = tst_random_below(rng, 2);
   return d;
 }
@@ -146,7 +191,7 @@ static struct tb_select_device random_device(uint64_t *rng) {
 static void check_candidate(const struct tb_select_device *d, const struct tb_product *p, const struct tb_choice *c) {
   if (c->family == TB_FAMILY_THIN) {
     assert_true(d->thin && tb_thin_takes(p->m, p->n));
-    assert_true(c->splits == 1 || tb_partials_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
+    assert_true(c->splits == 1 || tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
     return;
   }
   assert_true(d->blocks_per_sm[c->tile] > 0 && c->family == TB_FAMILY_TILE);
@@ -155,7 +200,12 @@ static void check_candidate(const struct tb_select_device *d, const struct tb_pr
   if (c->splits > 1) assert_true(c->unit_k == TB_SGEMM_CHUNK_K || c->unit_k == TB_SGEMM_GROUP_K);
   assert_true(s.units <= s.per_split * s.splits && s.units > s.per_split * (s.splits - 1));
   assert_true(c->splits == 1 || s.units * c->unit_k >= p->k);
-  assert_true(tb_partials_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes || c->splits == 1);
+  assert_int_equal(c->pack_k > 0, tb_tiles[c->tile].packed);
+  const struct tb_rest rest = tb_rest_of(p->m, p->n, c);
+  assert_true(rest.m > 0 && rest.n > 0 && (c->whole_rows == 0 || c->whole_columns == 0));
+  assert_true(c->whole_rows + c->whole_columns == 0 || (c->splits > 1 && c->pack_k == p->k));
+  assert_true(c->pack_k == 0 || c->pack_k == p->k || (c->pack_k % TB_SGEMM_GROUP_K == 0 && c->splits == 1));
+  assert_true(tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes || (c->splits == 1 && c->pack_k == 0));
 }
 
 /* Every candidate can be launched, none is there twice, and of those that are predicted to be fastest the first is
@@ -197,9 +247,15 @@ static void predictions_are_monotone(void **state) {
     struct tb_product p = random_product(&rng), more = p;
     struct tb_select_device d = random_device(&rng), fewer = d;
     fewer.sm_count = (d.sm_count + 1) / 2;
-    struct tb_choice whole = {TB_FAMILY_TILE, (int)tst_random_below(&rng, TB_TILE_COUNT), 1, TB_SGEMM_GROUP_K};
+    struct tb_choice whole = {.family = TB_FAMILY_TILE,
+                              .tile = (int)tst_random_below(&rng, TB_TILE_COUNT),
+                              .splits = 1,
+                              .unit_k = TB_SGEMM_GROUP_K};
+
     if (d.blocks_per_sm[whole.tile] == 0) continue;
     more.m += random_size(&rng), more.k += random_size(&rng);
+    whole.pack_k = tb_select_pack_k(&p, whole.tile);
+    if (tb_tiles[whole.tile].packed && (whole.pack_k == 0 || tb_select_pack_k(&more, whole.tile) == 0)) continue;
     double us = tb_select_predict_us(&tb_select_table, &d, &p, &whole);
     assert_true(us <= tb_select_predict_us(&tb_select_table, &d, &more, &whole));
     assert_true(us <= tb_select_predict_us(&tb_select_table, &fewer, &p, &whole));
@@ -214,6 +270,8 @@ static void predictions_are_monotone(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(large_products),
+      cmocka_unit_test(large_products_are_packed),
+      cmocka_unit_test(a_last_round_is_split),
       cmocka_unit_test(long_k_is_split),
       cmocka_unit_test(short_k_is_not_split),
       cmocka_unit_test(without_workspace_no_split),
