@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#define _GNU_SOURCE
 #include "device.h"
 
-#include <ctype.h>
-#include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "commit.h"
-
-/* Eight threads with streaming stores reach the link's rate up, ten to twelve down (measured on 16 cores, PCIe gen5).
- */
-#define COPYING_THREADS_MAX 10
 
 /* ---- opening ---- */
 
@@ -22,13 +14,6 @@ static CUresult open_ring(struct tb_ring *ring) {
     TB_TRY(tb_cuda.cuEventCreate(&ring->moved[i], CU_EVENT_DISABLE_TIMING));
   }
   return CUDA_SUCCESS;
-}
-
-/* The threads that the process may run, at most as many as it takes to fill the link. */
-static int copying_threads(void) {
-  cpu_set_t set;
-  int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return cores < COPYING_THREADS_MAX ? cores : COPYING_THREADS_MAX;
 }
 
 static CUresult open_streams(struct tb_device *d) {
@@ -41,7 +26,6 @@ static CUresult open_streams(struct tb_device *d) {
     TB_TRY(tb_cuda.cuEventCreate(&d->drained[i], CU_EVENT_DISABLE_TIMING));
   }
   for (int i = 0; i < TB_MARK_COUNT; i++) TB_TRY(tb_cuda.cuEventCreate(&d->marks[i], CU_EVENT_DEFAULT));
-  d->pool = tb_pool_open(copying_threads());
   TB_TRY(open_ring(&d->up_ring));
   return open_ring(&d->down_ring);
 }
@@ -66,17 +50,7 @@ static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
   return result;
 }
 
-/* The next number of a list such as "0,2"; -1 at its end or where it is not a list of numbers. */
-static int next_ordinal(const char **list) {
-  while (**list == ',' || isspace((unsigned char)**list)) (*list)++;
-  if (!isdigit((unsigned char)**list)) return -1;
-  char *end;
-  long ordinal = strtol(*list, &end, 10);
-  *list = end;
-  return ordinal <= 1023 ? (int)ordinal : 1023;
-}
-
-static enum tb_status open_ordinal(struct tb_device *d, int ordinal, char *detail, size_t detail_size) {
+enum tb_status tb_device_open(struct tb_device *d, int ordinal, char *detail, size_t detail_size) {
   memset(d, 0, sizeof *d);
   d->ordinal = ordinal;
   enum tb_status stage;
@@ -88,31 +62,18 @@ static enum tb_status open_ordinal(struct tb_device *d, int ordinal, char *detai
   return result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : stage;
 }
 
-enum tb_status tb_device_open(struct tb_device *d, const char *allowed, char *detail, size_t detail_size) {
+enum tb_status tb_device_count(int *count, char *detail, size_t detail_size) {
+  *count = 0;
   if (!tb_cuda_load()) {
     snprintf(detail, detail_size, "libcuda.so.1 cannot be loaded or is too old");
     return TB_STATUS_no_driver;
   }
-  int count = 0;
   CUresult result = tb_cuda.cuInit(0);
-  if (result == CUDA_SUCCESS) result = tb_cuda.cuDeviceGetCount(&count);
-  if (result != CUDA_SUCCESS || count == 0) {
-    if (result == CUDA_SUCCESS) result = CUDA_ERROR_NO_DEVICE;
-    tb_cuda_describe_failure(result, detail, detail_size);
-    return TB_STATUS_no_device;
-  }
-  enum tb_status status = TB_STATUS_no_device;
-  snprintf(detail, detail_size, "TILEBLAS_DEVICES=%s names none of the %d GPUs", allowed, count);
-  bool all = allowed[0] == '\0';
-  for (int next = all ? 0 : next_ordinal(&allowed); next >= 0; next = all ? next + 1 : next_ordinal(&allowed)) {
-    if (next >= count) {
-      if (all) break;
-      continue;
-    }
-    status = open_ordinal(d, next, detail, detail_size);
-    if (status == TB_STATUS_gpu_sooner) break;
-  }
-  return status;
+  if (result == CUDA_SUCCESS) result = tb_cuda.cuDeviceGetCount(count);
+  if (result == CUDA_SUCCESS && *count > 0) return TB_STATUS_gpu_sooner;
+  if (result == CUDA_SUCCESS) result = CUDA_ERROR_NO_DEVICE;
+  tb_cuda_describe_failure(result, detail, detail_size);
+  return TB_STATUS_no_device;
 }
 
 /* ---- closing ---- */
@@ -153,8 +114,6 @@ void tb_device_close(struct tb_device *d) {
   close_stream(&d->down);
   close_stream(&d->ordered);
   tb_kernels_unload(&d->kernels);
-  tb_pool_close(d->pool);
-  d->pool = NULL;
   if (entered) tb_device_leave();
   tb_cuda.cuDevicePrimaryCtxRelease(d->handle);
   d->context = NULL;

@@ -2,7 +2,7 @@
 /*
  * One GPU as the offload uses it: primary context (shared with the program's own CUDA code), kernels, streams, events,
  * pinned rings and one arena of device memory, kept from call to call. Under offload.c's lock; every function but
- * tb_device_open and tb_device_close wants the device entered (its context current).
+ * tb_device_count, tb_device_open and tb_device_close wants the device entered (its context current).
  */
 #ifndef TB_DEVICE_H
 #define TB_DEVICE_H
@@ -40,7 +40,7 @@ struct tb_device {
   CUstream up, down, compute[TB_COMPUTE_STREAMS];
   CUstream ordered; /* computes when operands are in place: ordered with the program's work in the default stream */
   struct tb_ring up_ring, down_ring;
-  struct tb_pool *pool;                           /* copies between the program's memory and the rings */
+  struct tb_pool *pool;                           /* copies between the program's memory and the rings; gpus.c's */
   CUevent uploaded;                               /* behind the latest panel */
   CUevent drained[TB_COMPUTE_STREAMS];            /* behind the launches that read the operands' buffers */
   CUevent tile_done[TB_TILES_MAX * TB_TILES_MAX]; /* behind each tile's last launch; made when first needed */
@@ -49,11 +49,12 @@ struct tb_device {
   int64_t arena_bytes;
 };
 
-/*
- * Opens the first usable GPU of `allowed` (CUDA's numbers separated by commas; empty: all). On failure returns why,
- * with nothing left open, and writes the failing function and error into detail.
- */
-enum tb_status tb_device_open(struct tb_device *device, const char *allowed, char *detail, size_t detail_size);
+/* Starts the driver and counts the GPUs, one or more. On failure returns why, and writes the failing function and error
+ * into detail. */
+enum tb_status tb_device_count(int *count, char *detail, size_t detail_size);
+
+/* Opens the GPU of this number. On failure returns why, with nothing left open, and writes the same into detail. */
+enum tb_status tb_device_open(struct tb_device *device, int ordinal, char *detail, size_t detail_size);
 
 /* Gives everything back. Safe after any failure, the loss of the device included. */
 void tb_device_close(struct tb_device *device);

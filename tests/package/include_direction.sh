@@ -15,7 +15,8 @@ route
 calibrate calibration_file cpu_side
 learn model
 offload offload_none.c
-hosted
+gpus
+hosted part
 fallback reference
 pipeline
 staging
@@ -29,7 +30,7 @@ cuda_driver cuda_driver.def"
 shared="blas_call clock.h copy embed.h layout log options options.def place.h plan pool stats.h status status.def symbols symbols.def
  thin_plan thread"
 # The files that may know of CUDA.
-knowing="offload.c hosted.c pipeline staging device commit kernels thin place.c cuda_driver cuda_driver.def"
+knowing="offload.c gpus hosted.c part pipeline staging device commit kernels thin place.c cuda_driver cuda_driver.def"
 
 expand() { # names to files
   local name
