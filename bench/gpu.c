@@ -94,7 +94,7 @@ static double batch_ms(const struct tb_gpu *gpu, CUevent event[2], void (*enqueu
   TB_GPU(cuEventRecord(event[0], gpu->stream));
   for (long i = 0; i < count; i++) enqueue(ctx, first + i);
   TB_GPU(cuEventRecord(event[1], gpu->stream));
-  TB_GPU(cuEventSynchronize(event[1]));
+  TB_GPU(cuStreamSynchronize(gpu->stream));
   float ms;
   TB_GPU(cuEventElapsedTime(&ms, event[0], event[1]));
   return ms;

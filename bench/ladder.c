@@ -189,7 +189,7 @@ static double median_ms(struct bench *b, const struct tb_ladder_step *s, CUfunct
     TB_GPU(cuEventRecord(b->begin, b->gpu.stream));
     launch(b, s, f, p);
     TB_GPU(cuEventRecord(b->end, b->gpu.stream));
-    TB_GPU(cuEventSynchronize(b->end));
+    TB_GPU(cuStreamSynchronize(b->gpu.stream));
     TB_GPU(cuEventElapsedTime(&elapsed, b->begin, b->end));
     ms[i] = elapsed;
   }

@@ -6,16 +6,8 @@
 #include <emmintrin.h>
 #endif
 
-/* Words that a task should copy at least: less does not pay for waking a thread. */
-#define TASK_ELEMS_MIN ((int64_t)64 << 10)
-
-struct block {
-  float *to;
-  const float *from;
-  int64_t to_ld, from_ld, rows, columns;
-  float beta;
-  int tasks;
-};
+/* Words that a task should copy at least: some 5 microseconds. */
+#define TASK_ELEMS_MIN ((int64_t)16 << 10)
 
 /* Ordinary stores would first read the lines that they overwrite, and push the program's data out of the caches. */
 static void stream(float *to, const float *from, int64_t n) {
@@ -52,15 +44,16 @@ static void commit_column(float *c, float beta, const float *from, int64_t n) {
 }
 
 /* A task's share: some of the columns, or of all columns some rows when there are fewer columns than tasks. */
-static struct block share(const struct block *b, int index) {
-  struct block s = *b;
-  if (b->columns >= b->tasks) {
-    int64_t first = b->columns * index / b->tasks, end = b->columns * (index + 1) / b->tasks;
-    s.to += first * b->to_ld;
-    s.from += first * b->from_ld;
+static struct tb_copy share(const struct tb_copy *c, int index) {
+  struct tb_copy s = {.kind = c->kind, .beta = c->beta, .to = c->to, .from = c->from, .to_ld = c->to_ld};
+  s.from_ld = c->from_ld, s.rows = c->rows, s.columns = c->columns;
+  if (c->columns >= c->tasks) {
+    int64_t first = c->columns * index / c->tasks, end = c->columns * (index + 1) / c->tasks;
+    s.to += first * c->to_ld;
+    s.from += first * c->from_ld;
     s.columns = end - first;
   } else {
-    int64_t first = b->rows * index / b->tasks, end = b->rows * (index + 1) / b->tasks;
+    int64_t first = c->rows * index / c->tasks, end = c->rows * (index + 1) / c->tasks;
     s.to += first;
     s.from += first;
     s.rows = end - first;
@@ -68,38 +61,32 @@ static struct block share(const struct block *b, int index) {
   return s;
 }
 
-static void copy_in_task(void *context, int index) {
-  struct block s = share(context, index);
+static void copy_column(enum tb_copy_kind kind, float beta, float *to, const float *from, int64_t n) {
+  if (kind == TB_COPY_IN)
+    stream(to, from, n);
+  else
+    commit_column(to, kind == TB_COPY_COMMIT ? beta : 0, from, n);
+}
+
+static void copy_task(void *context, int index) {
+  struct tb_copy s = share(context, index);
   if (s.to_ld == s.rows && s.from_ld == s.rows) {
-    stream(s.to, s.from, s.rows * s.columns);
-  } else {
-    for (int64_t j = 0; j < s.columns; j++) stream(s.to + j * s.to_ld, s.from + j * s.from_ld, s.rows);
+    s.rows *= s.columns; /* one long column */
+    s.columns = 1;
   }
-  end_stream();
+  for (int64_t j = 0; j < s.columns; j++)
+    copy_column(s.kind, s.beta, s.to + j * s.to_ld, s.from + j * s.from_ld, s.rows);
+  if (s.kind == TB_COPY_IN) end_stream();
 }
 
-static void commit_task(void *context, int index) {
-  struct block s = share(context, index);
-  for (int64_t j = 0; j < s.columns; j++) commit_column(s.to + j * s.to_ld, s.beta, s.from + j * s.from_ld, s.rows);
-}
-
-static void run(struct tb_pool *pool, void (*task)(void *, int), struct block *b) {
-  int64_t worth = b->rows * b->columns / TASK_ELEMS_MIN;
+void tb_copy_start(struct tb_pool *pool, struct tb_copy *c) {
+  const int64_t elems = c->rows * c->columns;
   /* Two tasks a thread, so that one which came late does not keep the others waiting. */
-  int64_t most = 2 * tb_pool_threads(pool);
-  b->tasks = worth < 1 ? 1 : worth < most ? (int)worth : (int)most;
-  tb_pool_run(pool, task, b, b->tasks);
+  const int64_t worth = elems / TASK_ELEMS_MIN, most = 2 * tb_pool_threads(pool);
+  c->tasks = elems < TB_COPY_ALONE_ELEMS ? 1 : worth < most ? (int)worth : (int)most;
+  c->job = tb_pool_start(pool, copy_task, c, c->tasks);
 }
 
-void tb_copy_in(struct tb_pool *pool, float *to, int64_t to_ld, const float *from, int64_t from_ld, int64_t rows,
-                int64_t columns) {
-  struct block b = {.to = to, .from = from, .to_ld = to_ld, .from_ld = from_ld, .rows = rows, .columns = columns};
-  run(pool, copy_in_task, &b);
-}
+bool tb_copy_done(const struct tb_pool *pool, const struct tb_copy *c) { return tb_pool_done(pool, c->job); }
 
-void tb_copy_commit(struct tb_pool *pool, float *c, int64_t ldc, float beta, const float *from, int64_t from_ld,
-                    int64_t rows, int64_t columns) {
-  struct block b = {
-      .to = c, .from = from, .to_ld = ldc, .from_ld = from_ld, .rows = rows, .columns = columns, .beta = beta};
-  run(pool, commit_task, &b);
-}
+void tb_copy_wait(struct tb_pool *pool, const struct tb_copy *c) { tb_pool_wait(pool, c->job); }

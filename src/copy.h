@@ -1,22 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CPU's side of staging: blocks of a column-major matrix copied by all threads of a pool. Pure but for the memory
- * that it is given.
+ * that it is given. A copy of less than TB_COPY_ALONE_ELEMS is done by the caller before its start returns: to hand it
+ * to other threads would cost as much as it saves.
  */
 #ifndef TB_COPY_H
 #define TB_COPY_H
 
-#include <stdint.h>
-
 #include "pool.h"
 
-/* to[i + j to_ld] = from[i + j from_ld] for i < rows, j < columns, by stores that pass the caches: for pinned memory
- * that only the GPU will read. */
-void tb_copy_in(struct tb_pool *pool, float *to, int64_t to_ld, const float *from, int64_t from_ld, int64_t rows,
-                int64_t columns);
+#define TB_COPY_ALONE_ELEMS ((int64_t)64 << 10)
 
-/* c[i + j ldc] = from[i + j from_ld] + beta c[i + j ldc]; with beta = 0, c is not read. */
-void tb_copy_commit(struct tb_pool *pool, float *c, int64_t ldc, float beta, const float *from, int64_t from_ld,
-                    int64_t rows, int64_t columns);
+/* How the words get to where they go. */
+enum tb_copy_kind {
+  TB_COPY_IN,    /* by stores that pass the caches, for pinned memory that only the GPU will read */
+  TB_COPY_COMMIT /* to[i + j to_ld] = from[i + j from_ld] + beta to[i + j to_ld]; with beta = 0, `to` is not read */
+};
+
+/* rows x columns; both leading dimensions are at least rows. The caller fills it and leaves it alone until it is done.
+ */
+struct tb_copy {
+  enum tb_copy_kind kind;
+  float beta; /* of a commit */
+  float *to;
+  const float *from;
+  int64_t to_ld, from_ld, rows, columns;
+  int tasks;    /* from here on it is copy.c's */
+  uint64_t job; /* of the pool; 0: done */
+};
+
+void tb_copy_start(struct tb_pool *pool, struct tb_copy *copy);
+bool tb_copy_done(const struct tb_pool *pool, const struct tb_copy *copy);
+
+/* Takes part until it is done. */
+void tb_copy_wait(struct tb_pool *pool, const struct tb_copy *copy);
 
 #endif

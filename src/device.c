@@ -104,12 +104,15 @@ void tb_device_close(struct tb_device *d) {
   close_ring(&d->up_ring);
   close_ring(&d->down_ring);
   for (int i = 0; i < TB_TILES_MAX * TB_TILES_MAX; i++) close_event(&d->tile_done[i]);
+  for (int i = 0; i < TB_TILES_MAX; i++) close_event(&d->sent[i]);
   for (int i = 0; i < TB_MARK_COUNT; i++) close_event(&d->marks[i]);
   for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
     close_event(&d->drained[i]);
     close_stream(&d->compute[i]);
   }
   close_event(&d->uploaded);
+  close_event(&d->fetched);
+  close_stream(&d->fetching);
   close_stream(&d->up);
   close_stream(&d->down);
   close_stream(&d->ordered);
@@ -163,14 +166,29 @@ void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {
 
 void tb_device_settle(struct tb_device *d) {
   if (d->up != NULL) tb_cuda.cuStreamSynchronize(d->up);
+  if (d->fetching != NULL) tb_cuda.cuStreamSynchronize(d->fetching);
   for (int i = 0; i < TB_COMPUTE_STREAMS; i++)
     if (d->compute[i] != NULL) tb_cuda.cuStreamSynchronize(d->compute[i]);
   if (d->ordered != NULL) tb_cuda.cuStreamSynchronize(d->ordered);
   if (d->down != NULL) tb_cuda.cuStreamSynchronize(d->down);
 }
 
-CUresult tb_device_tile_event(struct tb_device *d, int64_t tile, CUevent *event) {
-  if (d->tile_done[tile] == NULL) TB_TRY(tb_cuda.cuEventCreate(&d->tile_done[tile], CU_EVENT_DISABLE_TIMING));
-  *event = d->tile_done[tile];
+static CUresult get_event(CUevent *kept, CUevent *event) {
+  if (*kept == NULL) TB_TRY(tb_cuda.cuEventCreate(kept, CU_EVENT_DISABLE_TIMING));
+  *event = *kept;
   return CUDA_SUCCESS;
+}
+
+CUresult tb_device_tile_event(struct tb_device *d, int64_t tile, CUevent *event) {
+  return get_event(&d->tile_done[tile], event);
+}
+
+CUresult tb_device_panel_event(struct tb_device *d, int64_t panel, CUevent *event) {
+  return get_event(&d->sent[panel], event);
+}
+
+CUresult tb_device_open_fetching(struct tb_device *d) {
+  CUevent fetched;
+  if (d->fetching == NULL) TB_TRY(tb_cuda.cuStreamCreate(&d->fetching, CU_STREAM_NON_BLOCKING));
+  return get_event(&d->fetched, &fetched);
 }

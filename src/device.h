@@ -15,7 +15,7 @@
 #include "status.h"
 
 /* Launches alternate between this many streams, so that the tail of one tile's blocks overlaps the next tile's head. */
-#define TB_COMPUTE_STREAMS 4
+#define TB_COMPUTE_STREAMS 8
 
 /* Pinned staging: a few slots keep the link busy while the CPU fills the next. */
 #define TB_SLOT_BYTES ((size_t)TB_SLOT_ELEMS * sizeof(float))
@@ -24,7 +24,6 @@
 struct tb_ring {
   void *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each */
   CUevent moved[TB_SLOTS]; /* recorded behind the copy that uses the slot */
-  uint64_t used;           /* copies enqueued so far; copy number c uses slot c % TB_SLOTS */
 };
 
 enum tb_mark { TB_UP_BEGIN, TB_UP_END, TB_COMPUTE_BEGIN, TB_COMPUTE_END, TB_DOWN_BEGIN, TB_DOWN_END, TB_MARK_COUNT };
@@ -41,13 +40,22 @@ struct tb_device {
   CUstream ordered; /* computes when operands are in place: ordered with the program's work in the default stream */
   struct tb_ring up_ring, down_ring;
   struct tb_pool *pool;                           /* copies between the program's memory and the rings; gpus.c's */
-  CUevent uploaded;                               /* behind the latest panel */
+  CUevent uploaded;                               /* behind a panel that was copied directly */
   CUevent drained[TB_COMPUTE_STREAMS];            /* behind the launches that read the operands' buffers */
   CUevent tile_done[TB_TILES_MAX * TB_TILES_MAX]; /* behind each tile's last launch; made when first needed */
   CUevent marks[TB_MARK_COUNT];                   /* with timing, for the verbose line */
+  /* For panels that are passed between GPUs (exchange.h), made when first needed. */
+  CUstream fetching;          /* copies from other GPUs */
+  CUevent fetched;            /* behind the latest of them */
+  CUevent sent[TB_TILES_MAX]; /* behind the upload of each panel that others will fetch */
   CUdeviceptr arena;
   int64_t arena_bytes;
 };
+
+/* Nominal, of fp32. */
+static inline double tb_device_peak_flops_per_s(const struct tb_device *d) {
+  return 2e6 * d->kernels.device.fma_per_us * d->kernels.device.sm_count;
+}
 
 /* Starts the driver and counts the GPUs, one or more. On failure returns why, and writes the failing function and error
  * into detail. */
@@ -77,5 +85,11 @@ void tb_device_settle(struct tb_device *device);
 
 /* The event behind tile number `tile`, made when first needed. */
 CUresult tb_device_tile_event(struct tb_device *device, int64_t tile, CUevent *event);
+
+/* The same behind the upload of a panel. */
+CUresult tb_device_panel_event(struct tb_device *device, int64_t panel, CUevent *event);
+
+/* Has device->fetching and device->fetched made. */
+CUresult tb_device_open_fetching(struct tb_device *device);
 
 #endif

@@ -24,6 +24,22 @@ void tb_layout_enter(struct tb_layout *l, int64_t number) {
   l->block = tb_layout_block(l->call, l->plan, number);
   l->rows = tb_ceil_div(l->block.m, l->plan->tile_m);
   l->columns = tb_ceil_div(l->block.n, l->plan->tile_n);
+  l->chunk = piece(l->call->k, l->plan->chunk_k, 0);
+}
+
+bool tb_layout_next_chunk(struct tb_layout *l) {
+  const int64_t start = l->chunk.start + l->chunk.size;
+  if (start >= l->call->k) return false;
+  l->chunk = (struct tb_extent){start, tb_min(l->plan->chunk_k, l->call->k - start)};
+  return true;
+}
+
+int64_t tb_layout_slices(const struct tb_layout *l) { return tb_ceil_div(l->chunk.size, l->plan->slice_k); }
+
+struct tb_extent tb_layout_slice(const struct tb_layout *l, int64_t slice) {
+  struct tb_extent k = piece(l->chunk.size, l->plan->slice_k, slice);
+  k.start += l->chunk.start;
+  return k;
 }
 
 /* ---- tiles ---- */
@@ -49,7 +65,7 @@ float *tb_layout_c(const struct tb_layout *l, int64_t tile) {
 struct tb_matrix tb_layout_d(const struct tb_layout *l, int64_t tile) {
   if (l->plan->tile_elems == 0) return (struct tb_matrix){(uint64_t)tb_layout_c(l, tile), l->call->ldc};
   uint64_t base = l->arena + (uint64_t)l->plan->d_offset_bytes;
-  return (struct tb_matrix){tb_float_address(base, tile * l->plan->tile_elems), tb_padded(tb_layout_tile(l, tile).m)};
+  return (struct tb_matrix){tb_float_address(base, tile * l->plan->tile_elems), tb_leading(tb_layout_tile(l, tile).m)};
 }
 
 uint64_t tb_layout_workspace(const struct tb_layout *l, int64_t tile) {
@@ -66,17 +82,22 @@ struct tb_view tb_layout_b_view(const struct tb_layout *l, int64_t column, struc
   return tb_view_at(l->call->b, k.start, l->block.j + tb_layout_columns(l, column).start);
 }
 
+/* A slice of a panel of `across` rows or columns that starts `panel` floats from `base`; `along`: stored along k. */
+static struct tb_matrix slice_of_panel(const struct tb_layout *l, uint64_t base, int64_t panel, int64_t across,
+                                       bool along, struct tb_extent k) {
+  const int64_t before = (k.start - l->chunk.start) * (along ? across : tb_leading(across));
+  return (struct tb_matrix){tb_float_address(base, panel + before), tb_leading(along ? k.size : across)};
+}
+
 struct tb_matrix tb_layout_a(const struct tb_layout *l, int64_t row, struct tb_extent k) {
   struct tb_view x = tb_layout_a_view(l, row, k);
   if (l->plan->ways.a == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
-  return (struct tb_matrix){tb_float_address(l->arena, row * l->plan->a_panel_elems),
-                            tb_padded(x.transposed ? k.size : tb_layout_rows(l, row).size)};
+  return slice_of_panel(l, l->arena, row * l->plan->a_panel_elems, tb_layout_rows(l, row).size, x.transposed, k);
 }
 
 struct tb_matrix tb_layout_b(const struct tb_layout *l, int64_t column, struct tb_extent k) {
   struct tb_view x = tb_layout_b_view(l, column, k);
   if (l->plan->ways.b == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
   uint64_t base = l->arena + (uint64_t)l->plan->b_offset_bytes;
-  return (struct tb_matrix){tb_float_address(base, column * l->plan->b_panel_elems),
-                            tb_padded(x.transposed ? tb_layout_columns(l, column).size : k.size)};
+  return slice_of_panel(l, base, column * l->plan->b_panel_elems, tb_layout_columns(l, column).size, !x.transposed, k);
 }

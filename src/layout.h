@@ -32,11 +32,19 @@ struct tb_layout {
   const struct tb_plan *plan;
   uint64_t arena; /* plan->arena_bytes of device memory */
   struct tb_block block;
-  int64_t rows, columns; /* tiles along the block's sides; they are counted along its rows */
+  int64_t rows, columns;  /* tiles along the block's sides; they are counted along its rows */
+  struct tb_extent chunk; /* of k, whose panels are in the arena */
 };
 
-/* Goes to block `number`. */
+/* Goes to block `number`, and its first chunk. */
 void tb_layout_enter(struct tb_layout *layout, int64_t number);
+
+/* Goes to the next chunk of k. False: there is none. */
+bool tb_layout_next_chunk(struct tb_layout *layout);
+
+/* Slices of the chunk, and one of them, as an extent of k. */
+int64_t tb_layout_slices(const struct tb_layout *layout);
+struct tb_extent tb_layout_slice(const struct tb_layout *layout, int64_t slice);
 
 /* Of a row, and of a column, of tiles. */
 struct tb_extent tb_layout_rows(const struct tb_layout *layout, int64_t row);
@@ -45,11 +53,12 @@ struct tb_extent tb_layout_columns(const struct tb_layout *layout, int64_t colum
 /* The rows and columns of a tile. */
 struct tb_block tb_layout_tile(const struct tb_layout *layout, int64_t tile);
 
-/* The part of op(A), and of op(B), that a row or column of tiles and an extent of k want. */
+/* The part of op(A), and of op(B), that a row or column of tiles and a slice of the chunk want. */
 struct tb_view tb_layout_a_view(const struct tb_layout *layout, int64_t row, struct tb_extent k);
 struct tb_view tb_layout_b_view(const struct tb_layout *layout, int64_t column, struct tb_extent k);
 
-/* Where the kernels read it: in its panel, or in place. */
+/* Where the kernels read it: in its panel, or in place. Each slice of a panel is a matrix of its own, behind the slices
+ * before it. */
 struct tb_matrix tb_layout_a(const struct tb_layout *layout, int64_t row, struct tb_extent k);
 struct tb_matrix tb_layout_b(const struct tb_layout *layout, int64_t column, struct tb_extent k);
 

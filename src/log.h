@@ -7,6 +7,9 @@
 #ifndef TB_LOG_H
 #define TB_LOG_H
 
+/* Room for the longest text that a line holds with some words around it. */
+#define TB_LOG_TEXT_MAX 900
+
 /* A line for somebody who asked (TILEBLAS_VERBOSE, TILEBLAS_REPORT). */
 void tb_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -6,13 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "background.h"
 #include "clock.h"
-#include "gpus.h"
+#include "fallback.h"
 #include "hosted.h"
 #include "log.h"
-#include "part.h"
+#include "options.h"
+#include "team.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the GPU and everything below */
+/* After so long without a call, device memory is given back: to allocate it anew takes about a millisecond. */
+#define IDLE_SECONDS 2.0
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the GPUs and everything below */
+static struct tb_idle *idle;
 
 enum tb_status tb_offload_status(void) { return tb_gpus_status(); }
 
@@ -20,115 +26,263 @@ bool tb_offload_is_open(void) { return tb_gpus_are_open(); }
 
 void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size); }
 
-/* Registered after the driver's own exit handlers, so it runs before them, and also when the library is unloaded. A GPU
- * that another thread still uses is left to the end of the process. */
-static void close_at_exit(void) {
-  if (!tb_gpus_are_open() || pthread_mutex_trylock(&lock) != 0) return;
-  tb_gpus_close(TB_STATUS_ending);
+/* A call that is under way touches `idle` when it ends, so then nothing is lost by not waiting for it. */
+static void give_back(void) {
+  if (pthread_mutex_trylock(&lock) != 0) return;
+  tb_gpus_give_back();
   pthread_mutex_unlock(&lock);
 }
 
-/* With the lock held. NULL: there is none. */
-static struct tb_device *open_device(void) {
-  struct tb_device *device = tb_gpus_open();
+/* Registered after the driver's own exit handlers, so it runs before them, and also when the library is unloaded. A GPU
+ * that another thread still uses is left to the end of the process. */
+static void close_at_exit(void) {
+  if (pthread_mutex_trylock(&lock) != 0) return;
+  tb_idle_close(idle);
+  idle = NULL;
+  if (tb_gpus_are_open()) tb_gpus_close(TB_STATUS_ending); /* in the child of a fork they are the parent's */
+  pthread_mutex_unlock(&lock);
+}
+
+static void register_closing(void) {
   static bool registered;
-  if (device != NULL && !registered) registered = atexit(close_at_exit) == 0;
-  return device;
+  if (!registered) registered = atexit(close_at_exit) == 0;
+  if (idle == NULL) idle = tb_idle_open(IDLE_SECONDS, give_back);
 }
 
 void tb_offload_after_fork(void) {
   pthread_mutex_init(&lock, NULL);
+  idle = NULL; /* its thread is the parent's */
   tb_gpus_after_fork();
 }
 
-/* ---- when it goes wrong ---- */
+/* ---- one call ---- */
+
+/* A call in parts: one, or those of several GPUs; and behind them what a GPU could not finish of another's. */
+struct job {
+  const struct tb_gemm *call;
+  const struct tb_places *places;
+  bool timed;
+  struct tb_part *parts; /* `one`, or allocated */
+  int count, sharing;    /* the first of them are the call's; others follow as GPUs fail at finishing those */
+  bool rescued;          /* a GPU finished some of what another could not */
+  double rescued_bytes;  /* that it moved */
+  struct tb_part one;
+};
 
 static bool uses_gpu_memory(const struct tb_places *p) {
   return p != NULL &&
          (tb_places_need_gpu(p) || p->a.place == TB_MANAGED || p->b.place == TB_MANAGED || p->c.place == TB_MANAGED);
 }
 
-/* Everything that is not committed, computed by the CPU from operands that it reaches. Nothing may be under way on the
- * GPU. Without the lock: others need not wait, and a CPU BLAS with threads of its own may come back through our symbols
- * in one of them. False: what the operands hold, or C, cannot be reached. */
-static bool finish(struct tb_part *part, const struct tb_places *places) {
-  if (!uses_gpu_memory(places)) {
-    tb_part_finish(part, &part->call);
-    return true;
+/* The number of the GPU whose memory is used; -1: of none, or of several. */
+static int gpu_of(const struct tb_places *p) {
+  const struct tb_location *all[] = {&p->a, &p->b, &p->c};
+  int found = -1;
+  for (int i = 0; i < 3; i++) {
+    if (all[i]->place != TB_DEVICE) continue;
+    if (found >= 0 && all[i]->device != found) return -1;
+    found = all[i]->device;
   }
-  struct tb_hosted hosted;
-  if (!tb_hosted_begin(&hosted, &part->call, places, true)) return false;
-  tb_part_finish(part, &hosted.call);
-  return tb_hosted_end(&hosted);
+  return found;
 }
-
-/* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later,
- * any other failure may have left the context broken. */
-static void give_up(struct tb_device *device, const char *failure, enum tb_status why) {
-  if (why == TB_STATUS_no_memory) {
-    static bool told;
-    if (!told)
-      tb_warn("GPU %d (%s): not enough memory for a call; the CPU computes what is missing", device->ordinal,
-              device->name);
-    told = true;
-    return;
-  }
-  tb_warn("GPU %d (%s): %s; the CPU computes what is missing and all later calls", device->ordinal, device->name,
-          failure);
-  tb_gpus_give_up(device, failure);
-}
-
-/* ---- one call ---- */
 
 static bool is_ours(const struct tb_device *d, const struct tb_location *l) {
   return l->place != TB_DEVICE || (l->device == d->ordinal && (l->context == NULL || l->context == d->context));
 }
 
-static bool are_ours(const struct tb_device *d, const struct tb_places *p) {
-  return p == NULL || (is_ours(d, &p->a) && is_ours(d, &p->b) && is_ours(d, &p->c));
+/* The GPU that computes alone: the one in whose memory operands lie, if they do in any. NULL: for the reason given. */
+static struct tb_device *find_device(const struct tb_places *p, enum tb_status *why) {
+  const bool bound = p != NULL && tb_places_need_gpu(p);
+  struct tb_device *d = bound ? tb_gpus_numbered(gpu_of(p)) : tb_gpus_first();
+  if (tb_gpus_are_open()) register_closing();
+  *why = tb_gpus_status();
+  if (*why != TB_STATUS_gpu_sooner || !bound) return d;
+  if (d != NULL && is_ours(d, &p->a) && is_ours(d, &p->b) && is_ours(d, &p->c)) return d;
+  *why = TB_STATUS_elsewhere;
+  return NULL;
 }
 
-static void describe(const struct tb_part *part, const struct tb_device *device, struct tb_outcome *outcome) {
-  outcome->why = part->why;
-  outcome->failed = part->why != TB_STATUS_gpu_sooner;
-  outcome->committed = part->progress.committed;
-  outcome->device = device->ordinal;
-  outcome->kernel = part->kernel;
-  outcome->bytes = part->progress.up_bytes + part->progress.down_bytes;
-  outcome->up_ms = part->up_ms;
-  outcome->compute_ms = part->compute_ms;
-  outcome->down_ms = part->down_ms;
+/* Whether several GPUs should share it. */
+static bool should_share(const struct job *job, const struct tb_device *first) {
+  static double saved_seconds;
+  const int64_t mode = tb_option_number(TB_OPTION_share);
+  if (mode == TB_SHARE_NEVER || tb_gpus_usable() < 2) return false;
+  if (tb_gemm_is_trivial(job->call) || uses_gpu_memory(job->places) || tb_share_pieces(job->call) < 2) return false;
+  if (mode == TB_SHARE_ALWAYS) return true;
+  const double seconds = tb_share_alone_seconds(job->call, tb_device_peak_flops_per_s(first));
+  const double open_seconds = tb_gpus_must_open_more() ? tb_gpus_open_seconds() : 0;
+  return tb_share_pays(seconds, tb_gpus_usable(), open_seconds, &saved_seconds);
+}
+
+static bool run_shared(struct job *job) {
+  struct tb_gpus_team team;
+  tb_gpus_assemble(&team);
+  if (team.count < 2) return false;
+  struct tb_part *parts = malloc((size_t)team.count * sizeof *parts);
+  if (parts == NULL) return false;
+  job->count = job->sharing = tb_team_run(parts, &team, job->call, job->places, job->timed);
+  job->parts = parts;
+  return true;
+}
+
+static void run_alone(struct job *job, struct tb_device *device) {
+  job->parts = &job->one;
+  job->count = job->sharing = 1;
+  tb_part_run(&job->one, device, job->call, tb_plan_ways(job->call, job->places), job->timed, NULL);
+}
+
+/* ---- when it goes wrong ---- */
+
+/* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later,
+ * any other failure may have left the context broken. */
+static void give_up(struct tb_device *d, const char *failure, enum tb_status why) {
+  char name[sizeof d->name];
+  const int ordinal = d->ordinal;
+  snprintf(name, sizeof name, "%s", d->name);
+  if (why == TB_STATUS_no_memory) {
+    static bool told;
+    const char *who = tb_gpus_usable() > 1 ? "another GPU or the CPU" : "the CPU";
+    if (!told) tb_warn("GPU %d (%s): not enough memory for a call; %s computes what is missing", ordinal, name, who);
+    told = true;
+    return;
+  }
+  tb_gpus_give_up(d, failure);
+  if (tb_gpus_status() == TB_STATUS_gpu_lost)
+    tb_warn("GPU %d (%s): %s; the CPU computes what is missing and all later calls", ordinal, name, failure);
+  else
+    tb_warn("GPU %d (%s): %s; it is not used again, and another GPU or the CPU computes what is missing", ordinal, name,
+            failure);
+}
+
+static bool is_unfinished(const struct tb_part *part) { return part->why != TB_STATUS_gpu_sooner; }
+
+/* A GPU that did not fail in this call. */
+static struct tb_device *survivor(const struct job *job) {
+  struct tb_device *d;
+  for (int number = 0; (d = tb_gpus_open_one(number)) != NULL; number++) {
+    bool failed = false;
+    for (int i = 0; i < job->count; i++)
+      failed = failed || (job->parts[i].device == d && is_unfinished(&job->parts[i]));
+    if (!failed) return d;
+  }
+  return NULL;
+}
+
+/* Room for one more part. */
+static bool grow(struct job *job) {
+  const size_t count = (size_t)job->count;
+  struct tb_part *grown = realloc(job->parts == &job->one ? NULL : job->parts, (count + 1) * sizeof *grown);
+  if (grown == NULL) return false;
+  if (job->parts == &job->one) *grown = job->one;
+  job->parts = grown;
+  return true;
+}
+
+/* What GPUs could not finish, by those that are left. One that fails at that leaves a part of its own. */
+static void rescue(struct job *job) {
+  for (int i = 0; i < job->count; i++) {
+    struct tb_device *d;
+    struct tb_block rest;
+    while (is_unfinished(&job->parts[i]) && (d = survivor(job)) != NULL && grow(job) &&
+           tb_part_take_rest(&job->parts[i], &rest)) {
+      const struct tb_gemm call = tb_gemm_part(&job->parts[i].call, rest.i, rest.m, rest.j, rest.n);
+      struct tb_part *part = &job->parts[job->count];
+      tb_part_run(part, d, &call, tb_plan_ways(&call, job->places), false, NULL);
+      job->rescued = job->rescued || part->progress.committed;
+      if (!is_unfinished(part)) {
+        job->rescued_bytes += part->progress.up_bytes + part->progress.down_bytes;
+        continue;
+      }
+      job->count++;
+      give_up(d, part->failure, part->why);
+    }
+  }
+}
+
+/* Everything that is not committed, computed by the CPU from operands that it reaches. Nothing may be under way on the
+ * GPU. Without the lock: others need not wait, and a CPU BLAS with threads of its own may come back through our symbols
+ * in one of them. False: there was nothing to do. */
+static bool finish_on_cpu(struct tb_part *part, const struct tb_gemm *call) {
+  struct tb_block rest;
+  bool any = false;
+  while (tb_part_take_rest(part, &rest)) {
+    const struct tb_gemm missing = tb_gemm_part(call, rest.i, rest.m, rest.j, rest.n);
+    tb_fallback_gemm(&missing);
+    any = true;
+  }
+  return any;
+}
+
+static void finish(struct job *job, struct tb_outcome *outcome) {
+  if (!uses_gpu_memory(job->places)) {
+    for (int i = 0; i < job->count; i++)
+      if (finish_on_cpu(&job->parts[i], &job->parts[i].call)) outcome->by_cpu = true;
+    return;
+  }
+  struct tb_hosted hosted;
+  outcome->lost = !tb_hosted_begin(&hosted, job->call, job->places, true);
+  if (outcome->lost) return;
+  outcome->by_cpu = finish_on_cpu(job->parts, &hosted.call);
+  outcome->lost = !tb_hosted_end(&hosted);
+}
+
+/* ---- all of it ---- */
+
+static double longer(double a, double b) { return a > b ? a : b; }
+
+static void describe(const struct job *job, struct tb_outcome *outcome) {
+  size_t length = 0;
+  outcome->why = TB_STATUS_gpu_sooner;
+  outcome->kernel = job->parts[0].kernel;
+  outcome->committed = job->rescued;
+  outcome->bytes = job->rescued_bytes;
+  for (int i = 0; i < job->count; i++) {
+    const struct tb_part *part = &job->parts[i];
+    if (is_unfinished(part) && !outcome->failed) outcome->why = part->why;
+    outcome->failed = outcome->failed || is_unfinished(part);
+    outcome->committed = outcome->committed || part->progress.committed;
+    outcome->bytes += part->progress.up_bytes + part->progress.down_bytes;
+    outcome->up_ms = longer(outcome->up_ms, part->up_ms);
+    outcome->compute_ms = longer(outcome->compute_ms, part->compute_ms);
+    outcome->down_ms = longer(outcome->down_ms, part->down_ms);
+    if (i >= job->sharing) continue;
+    const int added = snprintf(outcome->gpus + length, sizeof outcome->gpus - length, "%s%d", i > 0 ? "+" : "",
+                               part->device->ordinal);
+    if (added > 0 && length + (size_t)added < sizeof outcome->gpus) length += (size_t)added;
+  }
+  outcome->gpu_count = job->sharing;
 }
 
 /* With the lock held. False: no GPU can take it, for the reason in the outcome. */
-static bool offload(const struct tb_gemm *call, const struct tb_places *places, bool timed, struct tb_part *part,
-                    struct tb_outcome *outcome) {
-  struct tb_device *device = open_device();
-  outcome->why = tb_gpus_status();
+static bool offload(struct job *job, struct tb_outcome *outcome) {
+  struct tb_device *device = find_device(job->places, &outcome->why);
   if (device == NULL) return false;
-  if (!are_ours(device, places)) {
-    outcome->why = TB_STATUS_elsewhere;
-    return false;
-  }
   const double begun = tb_clock_seconds();
-  tb_part_run(part, device, call, places, timed);
-  tb_part_tidy(device);
-  describe(part, device, outcome);
-  if (outcome->failed) give_up(device, part->failure, part->why);
+  if (!(should_share(job, device) && run_shared(job))) run_alone(job, device);
+  for (int i = 0; i < job->count; i++)
+    if (is_unfinished(&job->parts[i])) give_up(job->parts[i].device, job->parts[i].failure, job->parts[i].why);
+  if (!uses_gpu_memory(job->places)) rescue(job);
+  describe(job, outcome);
+  for (int number = 0; (device = tb_gpus_open_one(number)) != NULL; number++) tb_part_tidy(device);
+  tb_idle_touch(idle);
   outcome->seconds = tb_clock_seconds() - begun;
   return true;
 }
 
 bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
-  struct tb_part part;
+  struct job job; /* 8 KB, of which most calls need a few bytes */
+  job.call = call, job.places = places, job.timed = timed;
+  job.parts = &job.one, job.count = job.sharing = 0;
+  job.rescued = false, job.rescued_bytes = 0;
   *outcome = (struct tb_outcome){0};
   int cancel_state;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* the driver waits where a thread may be cancelled */
   pthread_mutex_lock(&lock);
-  const bool taken = offload(call, places, timed, &part, outcome);
+  const bool taken = offload(&job, outcome);
   pthread_mutex_unlock(&lock);
-  if (outcome->failed) outcome->lost = !finish(&part, places);
+  if (outcome->failed) finish(&job, outcome);
+  if (job.parts != &job.one) free(job.parts);
   pthread_setcancelstate(cancel_state, NULL);
   return taken;
 }
@@ -157,8 +311,7 @@ static void identify(const struct tb_device *d, struct tb_gpu_identity *identity
            (unsigned)attribute(d, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
            (unsigned)attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID), driver, d->driver_version / 1000,
            d->driver_version % 1000 / 10);
-  const struct tb_select_device *s = &d->kernels.device;
-  identity->peak_flops_per_s = 2e6 * s->fma_per_us * s->sm_count;
+  identity->peak_flops_per_s = tb_device_peak_flops_per_s(d);
   identity->open_seconds = tb_gpus_open_seconds();
 }
 
@@ -166,7 +319,8 @@ bool tb_offload_open(struct tb_gpu_identity *identity) {
   int cancel_state;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
   pthread_mutex_lock(&lock);
-  const struct tb_device *device = open_device();
+  enum tb_status why;
+  const struct tb_device *device = find_device(NULL, &why);
   if (device != NULL) identify(device, identity);
   pthread_mutex_unlock(&lock);
   pthread_setcancelstate(cancel_state, NULL);
@@ -212,7 +366,7 @@ bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
   double seconds[2];
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
   pthread_mutex_lock(&lock);
-  const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_open(), seconds);
+  const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(), seconds);
   pthread_mutex_unlock(&lock);
   pthread_setcancelstate(cancel_state, NULL);
   if (!measured) return false;

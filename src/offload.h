@@ -19,10 +19,12 @@
 /* How a call went. Times are from the first to the last operation of a kind, in milliseconds; kinds overlap. */
 struct tb_outcome {
   enum tb_status why;                /* set when the GPU failed or could not be opened */
-  bool failed;                       /* the fallback computed all or some of C */
-  bool committed;                    /* the GPU computed all or some of C */
+  bool failed;                       /* a GPU failed; others, or the fallback, computed all or some of C */
+  bool by_cpu;                       /* the fallback did */
+  bool committed;                    /* a GPU computed all or some of C */
   bool lost;                         /* C lies in memory that nobody reaches any more: it is not computed */
-  int device;                        /* CUDA's number */
+  int gpu_count;                     /* that shared the call; 1: one computed alone */
+  char gpus[64];                     /* CUDA's numbers of them: "0", or "0+1" */
   const char *kernel;                /* name of the tile in registry.def, or "thin" */
   double bytes;                      /* moved over the link, both ways */
   double seconds;                    /* waiting for other calls and opening the GPU not counted */
@@ -57,7 +59,7 @@ bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s);
 bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome);
 
-/* The GPU in words, or why there is none, for the report. */
+/* The GPUs in words, of at most TB_LOG_TEXT_MAX bytes, or why there is none, for the report. */
 void tb_offload_describe(char *text, size_t size);
 
 /* In the child of a fork: what the parent opened cannot be used here. */

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "fallback.h"
 #include "options.h"
 
 /* Device memory that stays with us between calls; a larger arena is given back when its call is over. */
@@ -58,25 +57,39 @@ static bool tiles_are_vectors(const struct tb_gemm *call, const struct tb_plan *
   return tb_kernels_vectors(call->a.transposed, call->b.transposed, &args);
 }
 
-/* The tiles of a block are computed at the same time, so what is chosen is chosen for the block as a whole; its share
- * of the workspace is the tiles', in the measure of its elements. */
+/* A panel that arrives makes a row or a column of tiles ready at the same time, so what is chosen is chosen for a slice
+ * of a row of them; its share of the workspace is the tiles', in the measure of its elements. */
 static struct tb_choice choose(const struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan) {
-  struct tb_product product = {.m = tb_min(call->m, plan->block_m),
+  struct tb_product product = {.m = plan->tile_m,
                                .n = tb_min(call->n, plan->block_n),
-                               .k = tb_min(call->k, plan->chunk_k),
+                               .k = plan->slice_k,
                                .transpose_a = call->a.transposed,
                                .transpose_b = call->b.transposed,
-                               .vectors = tiles_are_vectors(call, plan)};
+                               .vectors = tiles_are_vectors(call, plan),
+                               .as_stored = !plan->at_once};
   int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * (int64_t)sizeof(float));
-  product.workspace_bytes = sums * product.m * product.n * (int64_t)sizeof(float);
+  product.workspace_bytes =
+      product.as_stored ? sums * product.m * product.n * (int64_t)sizeof(float) : plan->workspace_bytes;
   return tb_select(&d->kernels.device, &product);
 }
 
-static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed) {
+/* Panels of an operand that is on the device as a whole, from its first use to the end of the call; else none. */
+static struct tb_panels panels_of(const struct tb_gemm *call, const struct tb_plan *plan, enum tb_operand operand) {
+  const bool a = operand == TB_OPERAND_A;
+  const bool whole = plan->chunk_k == call->k && (a ? plan->block_m == call->m : plan->block_n == call->n);
+  if (!whole || (a ? plan->ways.a : plan->ways.b) == TB_IN_PLACE) return (struct tb_panels){0, 0};
+  return a ? (struct tb_panels){tb_ceil_div(call->m, plan->tile_m), plan->tile_m}
+           : (struct tb_panels){tb_ceil_div(call->n, plan->tile_n), plan->tile_n};
+}
+
+static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, struct tb_pass *pass) {
+  /* Panels are passed on as a whole. */
+  if (pass != NULL && pass->operand != TB_NO_OPERAND) part->plan.slice_k = part->plan.chunk_k;
   struct tb_choice choice = choose(d, &part->call, &part->plan);
   if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   part->kernel = tb_choice_name(&choice);
-  TB_TRY(tb_pipeline_run(d, &part->call, &part->plan, &choice, timed, &part->progress));
+  if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
+  TB_TRY(tb_pipeline_run(d, &part->call, &part->plan, &choice, timed, pass, &part->progress));
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
     part->compute_ms = elapsed_ms(d, TB_COMPUTE_BEGIN, TB_COMPUTE_END);
@@ -86,17 +99,18 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed) {
 }
 
 /* With the device entered. */
-static CUresult run(struct tb_part *part, struct tb_device *d, const struct tb_places *places, bool timed) {
+static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
   if (tb_gemm_is_trivial(&part->call)) {
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
   }
-  CUresult result = prepare(d, &part->call, tb_plan_ways(&part->call, places), &part->plan);
-  return result == CUDA_SUCCESS ? compute(part, d, timed) : result;
+  CUresult result = prepare(d, &part->call, ways, &part->plan);
+  return result == CUDA_SUCCESS ? compute(part, d, timed, pass) : result;
 }
 
-static void begin(struct tb_part *part, const struct tb_gemm *call) {
+static void begin(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call) {
   part->call = *call;
+  part->device = d;
   part->plan = (struct tb_plan){
       .block_m = call->m, .block_n = call->n, .chunk_k = call->k, .tile_m = call->m, .tile_n = call->n};
   part->progress.committed = false;
@@ -106,48 +120,77 @@ static void begin(struct tb_part *part, const struct tb_gemm *call) {
   part->failure[0] = '\0';
   part->kernel = NULL;
   part->up_ms = part->compute_ms = part->down_ms = 0;
+  part->handed_out = false;
 }
 
-void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call, const struct tb_places *places,
-                 bool timed) {
-  begin(part, call);
+void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways, bool timed,
+                 struct tb_pass *pass) {
+  begin(part, d, call);
   tb_cuda_failed_call = NULL;
   CUresult result = tb_device_enter(d);
   if (result == CUDA_SUCCESS) {
-    result = run(part, d, places, timed);
+    result = run(part, d, ways, timed, pass);
     if (result != CUDA_SUCCESS) tb_device_settle(d);
     tb_device_leave();
   }
+  if (pass != NULL) tb_pass_leave(pass);
   if (result == CUDA_SUCCESS) return;
   part->why = result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed;
   tb_cuda_describe_failure(result, part->failure, sizeof part->failure);
 }
 
-/* ---- the CPU's way ---- */
+/* ---- what is left ---- */
 
-/* The columns of a block's tiles that C does not have yet. */
-static void finish_block(const struct tb_gemm *call, const struct tb_plan *plan, struct tb_block block,
-                         const int64_t *committed_columns) {
-  int64_t columns = tb_ceil_div(block.n, plan->tile_n), rows = tb_ceil_div(block.m, plan->tile_m);
-  for (int64_t tile = 0; tile < rows * columns; tile++) {
-    int64_t i = tile / columns * plan->tile_m, j = tile % columns * plan->tile_n + committed_columns[tile];
-    int64_t end = tb_min(tile % columns * plan->tile_n + plan->tile_n, block.n);
-    if (j == end) continue;
-    struct tb_gemm part = tb_gemm_part(call, block.i + i, tb_min(plan->tile_m, block.m - i), block.j + j, end - j);
-    tb_fallback_gemm(&part);
-  }
+/* A part of a block's grid of tiles. */
+struct tiles {
+  int64_t row, rows, column, columns;
+};
+
+/* The tiles from one that C has nothing of: as many to its right as C has nothing of, and as many such rows below. */
+static struct tiles grow(const int64_t *committed_columns, struct tiles grid, int64_t row, int64_t column) {
+  struct tiles t = {row, 1, column, 1};
+  const int64_t *line = committed_columns + row * grid.columns;
+  while (t.column + t.columns < grid.columns && line[t.column + t.columns] == 0) t.columns++;
+  for (int64_t next = row + 1; next < grid.rows; next++, t.rows++)
+    for (int64_t c = t.column; c < t.column + t.columns; c++)
+      if (committed_columns[next * grid.columns + c] != 0) return t;
+  return t;
 }
 
-void tb_part_finish(struct tb_part *part, const struct tb_gemm *call) {
-  struct tb_progress *done = &part->progress;
-  if (!done->committed) {
-    tb_fallback_gemm(call);
-    return;
+/* The next rectangle of the block that is under way, taken for committed from now on. */
+static bool take_from_block(struct tb_part *part, struct tb_block *rest) {
+  const struct tb_plan *plan = &part->plan;
+  int64_t *committed = part->progress.committed_columns;
+  const struct tb_block block = tb_layout_block(&part->call, plan, part->progress.block);
+  const struct tiles grid = {0, tb_ceil_div(block.m, plan->tile_m), 0, tb_ceil_div(block.n, plan->tile_n)};
+  for (int64_t tile = 0; tile < grid.rows * grid.columns; tile++) {
+    const int64_t i = tile / grid.columns * plan->tile_m, first = tile % grid.columns * plan->tile_n;
+    const int64_t j = first + committed[tile];
+    if (j >= tb_min(first + plan->tile_n, block.n)) continue;
+    struct tiles t = {tile / grid.columns, 1, tile % grid.columns, 1};
+    if (committed[tile] == 0) t = grow(committed, grid, t.row, t.column);
+    *rest = (struct tb_block){block.i + i, tb_min(t.rows * plan->tile_m, block.m - i), block.j + j,
+                              tb_min(first + t.columns * plan->tile_n, block.n) - j};
+    for (int64_t row = t.row; row < t.row + t.rows; row++)
+      for (int64_t column = t.column; column < t.column + t.columns; column++)
+        committed[row * grid.columns + column] = plan->tile_n;
+    return true;
   }
-  int64_t blocks = tb_layout_blocks(call, &part->plan);
-  for (int64_t number = done->block; number < blocks; number++) {
-    struct tb_block block = tb_layout_block(call, &part->plan, number);
-    if (number > done->block) memset(done->committed_columns, 0, sizeof done->committed_columns);
-    finish_block(call, &part->plan, block, done->committed_columns);
+  return false;
+}
+
+bool tb_part_take_rest(struct tb_part *part, struct tb_block *rest) {
+  if (part->why == TB_STATUS_gpu_sooner || part->handed_out) return false;
+  if (!part->progress.committed) { /* and the rest of it means nothing */
+    *rest = (struct tb_block){0, part->call.m, 0, part->call.n};
+    part->handed_out = true;
+    return true;
   }
+  const int64_t blocks = tb_layout_blocks(&part->call, &part->plan);
+  for (; part->progress.block < blocks; part->progress.block++) {
+    if (take_from_block(part, rest)) return true;
+    memset(part->progress.committed_columns, 0, sizeof part->progress.committed_columns);
+  }
+  part->handed_out = true;
+  return false;
 }

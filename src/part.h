@@ -11,22 +11,23 @@
 
 struct tb_part {
   struct tb_gemm call;
+  struct tb_device *device;
   struct tb_plan plan;
   struct tb_progress progress;
   enum tb_status why;                /* TB_STATUS_gpu_sooner: it is complete; else why it is not */
   char failure[160];                 /* in words, when it is not */
   const char *kernel;                /* name of the tile in registry.def, or "thin" or "scale" */
   double up_ms, compute_ms, down_ms; /* 0 unless `timed` was asked */
+  bool handed_out;                   /* all of the rest was */
 };
 
-/* Computes `call` on the device as far as that goes. `places` as for tb_offload_gemm. Nothing is under way on return.
- */
-void tb_part_run(struct tb_part *part, struct tb_device *device, const struct tb_gemm *call,
-                 const struct tb_places *places, bool timed);
+/* Computes `call` on the device as far as that goes, with panels from and for other GPUs if `pass` is not NULL. Nothing
+ * is under way on return, but for what other GPUs fetch. */
+void tb_part_run(struct tb_part *part, struct tb_device *device, const struct tb_gemm *call, struct tb_ways ways,
+                 bool timed, struct tb_pass *pass);
 
-/* Has the CPU compute what C does not have yet. `call` is the part's own, or the same with operands that the CPU
- * reaches. */
-void tb_part_finish(struct tb_part *part, const struct tb_gemm *call);
+/* Hands out what C does not have yet, a rectangle at a time, to be computed by others: false when there is no more. */
+bool tb_part_take_rest(struct tb_part *part, struct tb_block *rest);
 
 /* Gives device memory back that is not to stay from call to call. */
 void tb_part_tidy(struct tb_device *device);

@@ -7,6 +7,7 @@
 #define TB_PIPELINE_H
 
 #include "device.h"
+#include "exchange.h"
 #include "layout.h"
 
 /* What a call needs to know to resume where the GPU left off: columns of each tile of the current block that C already
@@ -19,9 +20,11 @@ struct tb_progress {
   double up_bytes, down_bytes;
 };
 
-/* Runs the whole product. On failure *progress tells what is committed; copies may still be under way. */
+/* Runs the whole product. Panels of an operand that `pass` shares come from other GPUs or go to them; NULL: of none. On
+ * failure *progress tells what is committed; copies may still be under way. */
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
-                         const struct tb_choice *choice, bool timed, struct tb_progress *progress);
+                         const struct tb_choice *choice, bool timed, struct tb_pass *pass,
+                         struct tb_progress *progress);
 
 /* C = beta C, where C is in place and there is nothing to multiply. */
 CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_gemm *call, struct tb_progress *progress);

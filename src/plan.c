@@ -3,12 +3,22 @@
 
 #include <stddef.h>
 
+#include "select.h"
 #include "sgemm_args.h"
 
-/* Tiles of C: large enough that a launch fills a good part of a GPU, small enough that the first one can start early.
- */
-#define TILE_MIN_ELEMS 1024
+/* Tiles of C: a third of the block's side, large enough that a launch fills a good part of a GPU, small enough that the
+ * first one can start and the last one come down soon. Of large blocks an eighth: more tiles do not help. */
+#define TILES_WISH 3
+#define TILE_MIN_ELEMS 512
+#define TILE_WISH_ELEMS 1024
+#define TILES_ENOUGH 8
 #define TILE_MAX_ELEMS 2048
+/* Slices of a chunk of k; of a single tile, for which nothing else makes the kernels start early, more. None of a panel
+ * that is this small: it is up in some 20 microseconds. */
+#define SLICES 3
+#define SLICES_OF_ONE_TILE 8
+#define SLICE_ELEMS_MIN ((int64_t)256 << 10)
+#define SLICE_K_MIN 256
 /* Pieces are multiples of this, the largest kernel's block of C, until nothing else fits but the smallest kernel's. */
 #define PIECE_ELEMS 128
 #define PIECE_ELEMS_MIN 32
@@ -20,8 +30,13 @@
 /* A column of a tile must fit into a slot of the download ring. */
 #define BLOCK_M_MAX (TB_TILES_MAX * TB_SLOT_ELEMS)
 
+/* Where something starts, a line of 128 bytes does. */
+#define LINE_BYTES ((int64_t)(TB_LD_ELEMS * sizeof(float)))
 /* Most memory for the partial sums of a split k. Products that gain by a split have few elements of C. */
 #define WORKSPACE_BYTES_MAX ((int64_t)256 << 20)
+/* Most for them and for packed operands: when less than all of k is packed at once, the more, the less often C is read
+ * and written. */
+#define PACKED_BYTES_MAX ((int64_t)1 << 30)
 
 /* Pinned memory. An operand of at most so many bytes, or one that no two tiles share, is read in place: a copy would
  * cross the link as often and be waited for besides. Of a longer one the GPU copies columns that are long enough, and
@@ -33,8 +48,8 @@
 static int64_t round_up(int64_t n, int64_t multiple) { return tb_ceil_div(n, multiple) * multiple; }
 
 static int64_t tile_of(int64_t block) {
-  int64_t tile = round_up(tb_ceil_div(block, 4), PIECE_ELEMS);
-  tile = tb_min(tb_max(tile, TILE_MIN_ELEMS), TILE_MAX_ELEMS);
+  int64_t tile = tb_min(tb_max(round_up(tb_ceil_div(block, TILES_WISH), PIECE_ELEMS), TILE_MIN_ELEMS), TILE_WISH_ELEMS);
+  tile = tb_max(tile, tb_min(round_up(tb_ceil_div(block, TILES_ENOUGH), PIECE_ELEMS), TILE_MAX_ELEMS));
   tile = tb_max(tile, round_up(tb_ceil_div(block, TB_TILES_MAX), PIECE_ELEMS));
   /* Even them out: 1100 becomes 640 + 460, not 1024 + 76. */
   tile = round_up(tb_ceil_div(block, tb_ceil_div(block, tile)), PIECE_ELEMS);
@@ -44,7 +59,7 @@ static int64_t tile_of(int64_t block) {
 /* Elements of a stored panel: op(X) has `across` rows (A) or columns (B) and `k` along the product. `along` is true
  * when the stored columns run along k. */
 static int64_t panel_elems(int64_t across, int64_t k, bool along) {
-  return along ? tb_padded(k) * across : tb_padded(across) * k;
+  return along ? tb_leading(k) * across : tb_leading(across) * k;
 }
 
 static enum tb_way way_of(enum tb_place place, bool pinned_in_place, int64_t stored_rows, int64_t ld) {
@@ -76,19 +91,45 @@ static bool wants_d(const struct tb_ways *ways, const struct tb_gemm *call) {
   return ways->c != TB_IN_PLACE || call->beta != 0;
 }
 
-static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
+static void size_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_t tile_m, int64_t tile_n) {
   const struct tb_ways *ways = &plan->ways;
-  /* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. */
-  bool at_once = ways->a == TB_IN_PLACE && ways->b == TB_IN_PLACE && ways->c == TB_IN_PLACE;
-  plan->tile_m = at_once ? plan->block_m : tile_of(plan->block_m);
-  plan->tile_n = at_once ? plan->block_n : tile_of(plan->block_n);
-  plan->a_panel_elems = ways->a == TB_IN_PLACE ? 0 : panel_elems(plan->tile_m, plan->chunk_k, call->a.transposed);
-  plan->b_panel_elems = ways->b == TB_IN_PLACE ? 0 : panel_elems(plan->tile_n, plan->chunk_k, !call->b.transposed);
+  plan->tile_m = tile_m;
+  plan->tile_n = tile_n;
+  plan->a_panel_elems = ways->a == TB_IN_PLACE ? 0 : panel_elems(tile_m, plan->chunk_k, call->a.transposed);
+  plan->b_panel_elems = ways->b == TB_IN_PLACE ? 0 : panel_elems(tile_n, plan->chunk_k, !call->b.transposed);
   /* Panels and tiles start on 128-byte lines too. */
   plan->a_panel_elems = tb_padded(plan->a_panel_elems);
   plan->b_panel_elems = tb_padded(plan->b_panel_elems);
-  plan->tile_elems = wants_d(ways, call) ? tb_padded(tb_padded(plan->tile_m) * plan->tile_n) : 0;
+  plan->tile_elems = wants_d(ways, call) ? tb_padded(tb_leading(tile_m) * tile_n) : 0;
+}
+
+/* Whether a plan of one tile goes up and down by one copy each. */
+static bool fits_one_slot(const struct tb_plan *plan, const struct tb_gemm *call) {
+  const bool whole = plan->block_m == call->m && plan->block_n == call->n && plan->chunk_k == call->k;
+  const bool staged = plan->ways.a == TB_STAGED && plan->ways.b == TB_STAGED && plan->ways.c == TB_STAGED;
+  return whole && staged && plan->a_panel_elems + plan->b_panel_elems <= TB_SLOT_ELEMS &&
+         plan->tile_elems <= TB_SLOT_ELEMS;
+}
+
+static int64_t slice_of(const struct tb_plan *plan, int64_t tiles) {
+  const int64_t slices = tiles == 1 ? SLICES_OF_ONE_TILE : SLICES;
+  const int64_t elems_of_k = (plan->a_panel_elems + plan->b_panel_elems) / plan->chunk_k + 1;
+  const int64_t least = tb_ceil_div(SLICE_ELEMS_MIN, elems_of_k);
+  int64_t slice = round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), TB_SGEMM_GROUP_K);
+  /* A launch for the few k that are left over costs as much as one for many. */
+  while (slice < plan->chunk_k && (plan->chunk_k - 1) % slice < SLICE_K_MIN) slice += TB_SGEMM_GROUP_K;
+  return tb_min(plan->chunk_k, slice);
+}
+
+static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
+  const struct tb_ways *ways = &plan->ways;
+  /* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. */
+  plan->at_once = ways->a == TB_IN_PLACE && ways->b == TB_IN_PLACE && ways->c == TB_IN_PLACE;
+  size_panels(plan, call, plan->block_m, plan->block_n);
+  plan->one_slot = fits_one_slot(plan, call);
+  if (!plan->at_once && !plan->one_slot) size_panels(plan, call, tile_of(plan->block_m), tile_of(plan->block_n));
   int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
+  plan->slice_k = plan->at_once || plan->one_slot ? plan->chunk_k : slice_of(plan, rows * columns);
   const int64_t size = sizeof(float);
   plan->b_offset_bytes = rows * plan->a_panel_elems * size;
   plan->d_offset_bytes = plan->b_offset_bytes + columns * plan->b_panel_elems * size;
@@ -116,15 +157,21 @@ static bool cut(struct tb_plan *plan) {
 
 /*
  * Memory for partial sums behind the rest, as far as it fits: as many as a split k can have, one for every chunk of the
- * kernels' sums. None where not even two would fit, for then there is nothing to split.
+ * kernels' sums. None where not even two would fit, for then there is nothing to split. And for packed operands, where
+ * one launch has them all.
  */
 static void add_workspace(struct tb_plan *plan, int64_t budget_bytes) {
   int64_t tiles = tb_ceil_div(plan->block_m, plan->tile_m) * tb_ceil_div(plan->block_n, plan->tile_n);
   int64_t sum_bytes = tb_padded(plan->tile_m * plan->tile_n) * (int64_t)sizeof(float); /* each tile's start on a line */
   int64_t room = tb_min(WORKSPACE_BYTES_MAX, budget_bytes - plan->arena_bytes) / tiles;
-  int64_t sums = tb_min(tb_ceil_div(plan->chunk_k, TB_SGEMM_CHUNK_K), room / sum_bytes);
+  int64_t sums = tb_min(tb_ceil_div(plan->slice_k, TB_SGEMM_CHUNK_K), room / sum_bytes);
   plan->workspace_offset_bytes = plan->arena_bytes;
   plan->workspace_bytes = sums < 2 ? 0 : sums * sum_bytes;
+  if (plan->at_once) {
+    const int64_t wish = plan->workspace_bytes + tb_packed_bytes(plan->block_m, plan->block_n, plan->chunk_k);
+    plan->workspace_bytes =
+        tb_min(tb_min(wish, PACKED_BYTES_MAX), budget_bytes - plan->arena_bytes) / LINE_BYTES * LINE_BYTES;
+  }
   plan->arena_bytes += tiles * plan->workspace_bytes;
 }
 

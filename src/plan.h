@@ -4,23 +4,30 @@
  *
  *            n                C is cut into blocks of block_m x block_n. While a block is computed, its rows of op(A),
  *      +-----+-----+          its columns of op(B) and its result are on the device; when they do not fit for all of k,
- *      |block|     |          k is cut into chunks, and the partial sums stay in the result's buffer between them.
- *    m |1 3 5|     |          A block is cut into tiles of tile_m x tile_n: one launch, one download each. op(A) goes
- *      |2 3 5|     |          up in panels of tile_m rows, op(B) in panels of tile_n columns, in an order that lets the
- *      |4 4 5|     |          first tile start when one panel of each is there (the numbers).
+ *      |1 1 3|     |          k is cut into chunks, and the partial sums stay in the result's buffer between them.
+ *    m |1 1 3|block|          A block is cut into tiles of tile_m x tile_n. op(A) goes up in panels of tile_m rows,
+ * op(B) |2 2 3|     |          in panels of tile_n columns, both in slices of slice_k; a tile is launched once for each
+ *      +-----+-----+          slice, and comes down when it is complete. schedule.h has the order (the numbers).
+ *      |     |     |
  *      +-----+-----+
+ *
+ * Sizes, by bench/overlap_model.py: at 4096 cubed, kernels of 50 and of 200 TFLOP/s, tiles of 1024 and slices of 1536
+ * reach 0.75 and 0.72 of the floor; tiles of 2048 finish too late (0.65, 0.67), launches of 512 x 512 do not fill a GPU
+ * (0.50, 0.78). A product whose operands fit into one slot together is not cut at all: it goes up by one copy, packed
+ * as in the arena.
  */
 #ifndef TB_PLAN_H
 #define TB_PLAN_H
 
 #include "place.h"
 
-/* Device buffers: leading dimensions are multiples of this, so that every column starts on a 128-byte line. */
+/* Device buffers: panels and tiles start on lines of 128 bytes, and so do columns of this length and more. */
 #define TB_LD_ELEMS 32
 /* Most tiles along one side of a block. */
 #define TB_TILES_MAX 32
-/* Floats of one pinned staging slot: 4 MiB reach nine tenths of the link's rate. */
-#define TB_SLOT_ELEMS ((int64_t)1 << 20)
+/* Floats of one pinned staging slot: 2 MiB. One after another they reach 48 of the link's 55 GB/s, and a larger one
+ * would keep the link waiting while it is filled. */
+#define TB_SLOT_ELEMS ((int64_t)1 << 19)
 
 /* How an operand comes to the kernels, or C from them. */
 enum tb_way {
@@ -38,12 +45,15 @@ struct tb_ways tb_plan_ways(const struct tb_gemm *call, const struct tb_places *
 
 struct tb_plan {
   int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of the kernels' chunk */
+  int64_t slice_k; /* chunk_k, or a multiple of the kernels' groups of k: cuts there do not show in the result */
   int64_t tile_m, tile_n;
   int64_t a_panel_elems, b_panel_elems, tile_elems; /* room for one panel or tile, padding included */
   int64_t b_offset_bytes, d_offset_bytes;           /* in the arena: A's panels, then B's, then the result's tiles */
-  int64_t workspace_offset_bytes;                   /* and last, where there is room, partial sums of a split k */
+  int64_t workspace_offset_bytes;                   /* and last, where there is room, for what kernels note down */
   int64_t workspace_bytes;                          /* for each tile of the block; may be 0 */
   int64_t arena_bytes;
+  bool at_once;  /* everything is in place: one launch computes a block */
+  bool one_slot; /* one tile, and A's and B's panels fit into one slot together, C into another */
   struct tb_ways
       ways; /* what is in place has no room in the arena; a C with beta does: the product, before its commit */
 };
@@ -53,6 +63,10 @@ bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_wa
 
 /* n rounded up to a multiple of TB_LD_ELEMS. */
 static inline int64_t tb_padded(int64_t n) { return (n + TB_LD_ELEMS - 1) / TB_LD_ELEMS * TB_LD_ELEMS; }
+
+/* The leading dimension of stored columns of n floats: short ones share a line, and none straddles two; four words are
+ * what the kernels load at once. */
+static inline int64_t tb_leading(int64_t n) { return n > 16 ? tb_padded(n) : n > 8 ? 16 : n > 4 ? 8 : 4; }
 
 static inline int64_t tb_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -4,39 +4,51 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
 
-/* How often a thread looks for work before it sleeps: some 20 microseconds, the time between two slots of a transfer.
+#include "background.h"
+#include "clock.h"
+
+/* Looks for work between two looks at the clock. */
+#define LOOKS 16
+/* Looks for the end of another thread's task before the core is offered to others: that thread may want it. */
+#define LOOKS_BEFORE_YIELD 2000
+/* Sleepers that the caller wakes with a job, and that each of them wakes in turn: waking one costs some microseconds.
  */
-#define SPINS 2000
+#define WAKES_BY_CALLER 1
+#define WAKES_BY_WOKEN 2
 
 /*
- * The ticket is the whole state of a loop in one word: which loop, how many tasks, and the next one. A task is taken by
- * compare-and-swap, so a thread that slept through a loop cannot take a task of it, nor one of the next by mistake.
+ * The ticket is the whole state of a job in one word: which job, how many tasks, and the next one. A task is taken by
+ * compare-and-swap, so a thread that slept through a job cannot take a task of it, nor one of a later job in its place
+ * by mistake.
  */
 #define TASK_BITS 16
 #define TASK_MASK ((uint64_t)0xffff)
-#define TICKET(loop, count, next) \
-  ((uint64_t)(loop) << (2 * TASK_BITS) | (uint64_t)(count) << TASK_BITS | (uint64_t)(next))
+#define TICKET(job, count, next) \
+  ((uint64_t)(uint32_t)(job) << (2 * TASK_BITS) | (uint64_t)(count) << TASK_BITS | (uint64_t)(next))
 
-struct tb_pool {
+struct job {
   atomic_uint_fast64_t ticket;
-  atomic_int done;                        /* tasks of this loop that have returned */
-  void (*task)(void *context, int index); /* valid while a task of the loop is taken and not done */
+  atomic_int done; /* tasks that have returned */
+  int count;       /* the rest is written before the ticket, and read with a task taken */
+  void (*task)(void *context, int index);
   void *context;
   unsigned float_mode; /* of the caller */
-  uint32_t loop;
+};
+
+struct tb_pool {
+  struct job jobs[TB_POOL_JOBS_MAX]; /* job number n is jobs[n % TB_POOL_JOBS_MAX] */
+  atomic_uint_fast64_t begun;        /* number of the latest job; they count from 1 */
+  atomic_uint_fast64_t oldest;       /* no job before this one has a task left */
 
   pthread_mutex_t lock; /* guards sleeping and waking */
   pthread_cond_t wake;
-  int sleepers;
+  atomic_int sleepers;
   atomic_bool closing;
 
   int threads; /* started; the caller not counted */
@@ -66,37 +78,79 @@ static void set_float_mode(unsigned mode) {
 #endif
 }
 
+/* ---- tasks ---- */
+
 static bool has_task(uint64_t ticket) { return (ticket & TASK_MASK) < (ticket >> TASK_BITS & TASK_MASK); }
 
-/* Takes and runs tasks until there are none. */
-static void work(struct tb_pool *pool) {
-  uint64_t ticket = atomic_load(&pool->ticket);
-  while (has_task(ticket)) {
-    if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) continue;
-    set_float_mode(pool->float_mode);
-    pool->task(pool->context, (int)(ticket & TASK_MASK));
-    atomic_fetch_add(&pool->done, 1);
-    ticket = atomic_load(&pool->ticket);
-  }
+static struct job *job_of(struct tb_pool *pool, uint64_t number) { return &pool->jobs[number % TB_POOL_JOBS_MAX]; }
+
+/* The next task of a job, or -1. */
+static int take(struct job *job) {
+  uint64_t ticket = atomic_load(&job->ticket);
+  while (has_task(ticket))
+    if (atomic_compare_exchange_weak(&job->ticket, &ticket, ticket + 1)) return (int)(ticket & TASK_MASK);
+  return -1;
 }
 
-static bool wait_for_work(struct tb_pool *pool) {
-  for (int i = 0; i < SPINS; i++) {
-    if (has_task(atomic_load(&pool->ticket)) || atomic_load(&pool->closing)) return !atomic_load(&pool->closing);
-    pause_briefly();
+/* Runs one task, of the oldest job that has any. */
+static bool work(struct tb_pool *pool) {
+  const uint64_t begun = atomic_load(&pool->begun);
+  for (uint64_t number = atomic_load(&pool->oldest); number <= begun; number++) {
+    struct job *job = job_of(pool, number);
+    const int index = take(job);
+    if (index >= 0) {
+      set_float_mode(job->float_mode);
+      job->task(job->context, index);
+      atomic_fetch_add(&job->done, 1);
+      return true;
+    }
+    uint64_t expected = number; /* when its place serves a later job, `oldest` has moved past it before */
+    atomic_compare_exchange_strong(&pool->oldest, &expected, number + 1);
   }
+  return false;
+}
+
+static bool any_task(struct tb_pool *pool) {
+  const uint64_t begun = atomic_load(&pool->begun);
+  for (uint64_t number = atomic_load(&pool->oldest); number <= begun; number++)
+    if (has_task(atomic_load(&job_of(pool, number)->ticket))) return true;
+  return false;
+}
+
+/* ---- threads ---- */
+
+/* A sleeper is counted before it looks for work a last time, and work is there before sleepers are counted: one of the
+ * two sees the other. */
+static void wake_some(struct tb_pool *pool, int most) {
+  if (atomic_load(&pool->sleepers) == 0) return;
   pthread_mutex_lock(&pool->lock);
-  pool->sleepers++;
-  while (!has_task(atomic_load(&pool->ticket)) && !atomic_load(&pool->closing))
-    pthread_cond_wait(&pool->wake, &pool->lock);
-  pool->sleepers--;
+  for (int i = 0; i < most; i++) pthread_cond_signal(&pool->wake);
   pthread_mutex_unlock(&pool->lock);
-  return !atomic_load(&pool->closing);
+}
+
+static void sleep_until_work(struct tb_pool *pool) {
+  pthread_mutex_lock(&pool->lock);
+  atomic_fetch_add(&pool->sleepers, 1);
+  while (!any_task(pool) && !atomic_load(&pool->closing)) pthread_cond_wait(&pool->wake, &pool->lock);
+  atomic_fetch_sub(&pool->sleepers, 1);
+  pthread_mutex_unlock(&pool->lock);
+  if (any_task(pool)) wake_some(pool, WAKES_BY_WOKEN);
 }
 
 static void *thread_main(void *opaque) {
   struct tb_pool *pool = opaque;
-  while (wait_for_work(pool)) work(pool);
+  double idle_since = tb_clock_seconds();
+  while (!atomic_load(&pool->closing)) {
+    bool worked = false;
+    for (int look = 0; look < LOOKS && !worked; look++) {
+      worked = work(pool);
+      if (!worked) pause_briefly();
+    }
+    const double now = tb_clock_seconds();
+    if (!worked && now - idle_since < TB_POOL_SPIN_SECONDS) continue;
+    if (!worked) sleep_until_work(pool);
+    idle_since = now;
+  }
   return NULL;
 }
 
@@ -106,16 +160,9 @@ struct tb_pool *tb_pool_open(int threads) {
   if (pool == NULL) return NULL;
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->wake, NULL);
-  /* The program's signals are for the program's threads; but a fault in its memory, which a collector or a page manager
-   * may have provoked on purpose, is for its handler in whatever thread it happens. */
-  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
-  sigset_t others, before;
-  sigfillset(&others);
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&others, faults[i]);
-  pthread_sigmask(SIG_SETMASK, &others, &before);
-  while (pool->threads < threads - 1 && pthread_create(&pool->thread[pool->threads], NULL, thread_main, pool) == 0)
+  atomic_store(&pool->oldest, 1);
+  while (pool->threads < threads - 1 && tb_background_start(&pool->thread[pool->threads], thread_main, pool))
     pool->threads++;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (pool->threads == 0) {
     tb_pool_close(pool);
     return NULL;
@@ -123,16 +170,12 @@ struct tb_pool *tb_pool_open(int threads) {
   return pool;
 }
 
-static void wake_all(struct tb_pool *pool) {
-  pthread_mutex_lock(&pool->lock);
-  if (pool->sleepers > 0) pthread_cond_broadcast(&pool->wake);
-  pthread_mutex_unlock(&pool->lock);
-}
-
 void tb_pool_close(struct tb_pool *pool) {
   if (pool == NULL) return;
+  pthread_mutex_lock(&pool->lock);
   atomic_store(&pool->closing, true);
-  wake_all(pool);
+  pthread_cond_broadcast(&pool->wake);
+  pthread_mutex_unlock(&pool->lock);
   for (int i = 0; i < pool->threads; i++) pthread_join(pool->thread[i], NULL);
   pthread_cond_destroy(&pool->wake);
   pthread_mutex_destroy(&pool->lock);
@@ -141,22 +184,43 @@ void tb_pool_close(struct tb_pool *pool) {
 
 int tb_pool_threads(const struct tb_pool *pool) { return pool == NULL ? 1 : pool->threads + 1; }
 
-void tb_pool_run(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
+/* ---- jobs ---- */
+
+uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
   if (pool == NULL || count <= 1) {
     for (int i = 0; i < count; i++) task(context, i);
-    return;
+    return 0;
   }
-  pool->task = task;
-  pool->context = context;
-  pool->float_mode = float_mode();
-  atomic_store(&pool->done, 0);
-  atomic_store(&pool->ticket, TICKET(++pool->loop, count, 0));
-  wake_all(pool);
-  work(pool);
-  for (int spins = 0; atomic_load(&pool->done) < count; spins++) {
-    if (spins < SPINS)
+  const uint64_t number = atomic_load(&pool->begun) + 1;
+  struct job *job = job_of(pool, number);
+  if (number > TB_POOL_JOBS_MAX) tb_pool_wait(pool, number - TB_POOL_JOBS_MAX);
+  /* What follows reads the place's ticket as that of the job before, which has no task left. */
+  job->task = task;
+  job->context = context;
+  job->count = count;
+  job->float_mode = float_mode();
+  atomic_store(&job->done, 0);
+  atomic_store(&job->ticket, TICKET(number, count, 0));
+  atomic_store(&pool->begun, number);
+  wake_some(pool, WAKES_BY_CALLER);
+  return number;
+}
+
+bool tb_pool_done(const struct tb_pool *pool, uint64_t number) {
+  if (number == 0 || number + TB_POOL_JOBS_MAX <= atomic_load(&pool->begun)) return true; /* its place serves another */
+  const struct job *job = &pool->jobs[number % TB_POOL_JOBS_MAX];
+  return atomic_load(&job->done) == job->count;
+}
+
+bool tb_pool_help(struct tb_pool *pool) { return pool != NULL && work(pool); }
+
+void tb_pool_wait(struct tb_pool *pool, uint64_t number) {
+  for (int looks = 0; !tb_pool_done(pool, number);) {
+    if (work(pool))
+      looks = 0;
+    else if (looks++ < LOOKS_BEFORE_YIELD)
       pause_briefly();
     else
-      sched_yield(); /* a thread lost its core in the middle of a task; it may want ours */
+      sched_yield();
   }
 }

@@ -92,11 +92,12 @@ static void say_gpu(const struct tb_gemm *g, const struct tb_places *p, const st
   describe_call(g, call, sizeof call);
   describe_reason(d, o->failed ? o->why : d->why, reason, sizeof reason);
   describe_places(g, p, places, sizeof places);
-  tb_say("%s -> gpu%d %s (%s) %sup %.3f ms compute %.3f ms down %.3f ms total %.3f ms %.3f TFLOP/s%s", call, o->device,
+  tb_say("%s -> gpu%s %s (%s) %sup %.3f ms compute %.3f ms down %.3f ms total %.3f ms %.3f TFLOP/s%s", call, o->gpus,
          o->kernel ? o->kernel : "", reason, places, o->up_ms, o->compute_ms, o->down_ms, seconds * 1e3,
          rate(tb_gemm_flops(g), seconds),
          o->lost     ? ", lost"
-         : o->failed ? ", completed by the cpu"
+         : o->by_cpu ? ", completed by the cpu"
+         : o->failed ? ", completed by another gpu"
                      : "");
 }
 
@@ -122,7 +123,7 @@ static bool offload(const struct tb_gemm *call, const struct tb_places *places, 
   tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, flops, outcome.bytes, seconds);
   if (outcome.failed)
     tb_stats_add_failure();
-  else
+  else if (outcome.gpu_count == 1) /* several are no measure of what one takes for the next call */
     tb_router_learn(call, places, decision, TB_GPU, seconds); /* with the wait for other threads' calls */
   if (tb_option_number(TB_OPTION_verbose)) {
     if (outcome.committed)

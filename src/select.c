@@ -109,7 +109,7 @@ static bool have_room(const struct tb_product *p, int64_t units, int64_t packed_
 #define PACK_K_MIN (4 * TB_SGEMM_GROUP_K)
 
 int64_t tb_select_pack_k(const struct tb_product *p, int tile) {
-  if (!tb_tiles[tile].packed) return 0;
+  if (!tb_tiles[tile].packed || p->as_stored) return 0;
   if (tb_packed_bytes(p->m, p->n, p->k) <= p->workspace_bytes) return p->k;
   const int64_t groups = p->workspace_bytes / tb_packed_bytes(p->m, p->n, TB_SGEMM_GROUP_K);
   return groups * TB_SGEMM_GROUP_K < PACK_K_MIN ? 0 : groups * TB_SGEMM_GROUP_K;

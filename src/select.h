@@ -61,7 +61,8 @@ struct tb_select_device {
 struct tb_product {
   int64_t m, n, k;
   bool transpose_a, transpose_b;
-  bool vectors;            /* alignment and shape allow 16-byte copies of the operands that run along m or n */
+  bool vectors;   /* alignment and shape allow 16-byte copies of the operands that run along m or n */
+  bool as_stored; /* the operands are not to be packed: other products with the same ones would pack them again */
   int64_t workspace_bytes; /* device memory for packed operands and partial sums */
 };
 

@@ -166,7 +166,7 @@ void tb_stats_report(int fd) {
   tb_stats_get(&total);
   if (total.gpu_calls + total.cpu_calls == 0) return;
   tb_say_to(fd, "report pid %ld", (long)getpid());
-  char described[256];
+  char described[TB_LOG_TEXT_MAX];
   tb_offload_describe(described, sizeof described);
   tb_say_to(fd, "gpu: %s", described);
   tb_fallback_describe(described, sizeof described);

@@ -33,12 +33,14 @@ struct Failure {
   uint64_t call; /* the number of the call that fails, counted like calls_ever; 0: every call */
   CUresult code;
   unsigned flags;
+  int device; /* that the call must be about, and whose calls are counted; FAKE_CUDA_ANY_DEVICE: any */
 };
 
 std::mutex driver_lock;
 std::atomic<uint64_t> calls_ever[FUNCTION_COUNT]; /* counted without the lock, in children of fork too */
 uint64_t calls_at_reset[FUNCTION_COUNT];
-std::vector<Failure> &failures() { /* a function, for the environment is read by a constructor */
+uint64_t calls_on[FUNCTION_COUNT][DEVICES_MAX]; /* those that are about a device */
+std::vector<Failure> &failures() {              /* a function, for the environment is read by a constructor */
   static std::vector<Failure> *const list = new std::vector<Failure>;
   return *list;
 }
@@ -107,10 +109,16 @@ std::shared_ptr<Context> current_context() {
   return context_stack().empty() ? nullptr : driver().contexts.find(context_stack().back());
 }
 
-void lose_device(CUresult code) {
+void lose_devices(CUresult code) {
   lost = code;
   for (Device &device : driver().devices)
     if (device.primary) drop_queues(*device.primary);
+}
+
+void lose_device(CUdevice number, CUresult code) {
+  Device &device = driver().devices[static_cast<size_t>(number)];
+  device.lost = code;
+  if (device.primary) drop_queues(*device.primary);
 }
 
 void misuse(const char *format, ...) {
@@ -125,26 +133,36 @@ void misuse(const char *format, ...) {
 }
 
 /* Whether this call is to fail now; an asynchronous failure is left for the operation instead. */
-bool Call::find_pending_failure(Fn function, uint64_t call) {
+bool Call::find_pending_failure(Fn function, uint64_t call, CUdevice device, uint64_t call_on_device) {
   for (auto f = failures().begin(); f != failures().end(); ++f) {
-    if (f->function != function || (f->call && f->call != call)) continue;
+    const bool any = f->device == FAKE_CUDA_ANY_DEVICE;
+    if (f->function != function || (!any && f->device != device)) continue;
+    if (f->call && f->call != (any ? call : call_on_device)) continue;
     const Failure found = *f;
     if (found.call) failures().erase(f);
-    const bool sticky = found.flags & FAKE_CUDA_STICKY;
+    const Loss loss = !(found.flags & FAKE_CUDA_STICKY) ? Loss::NONE : any ? Loss::ALL : Loss::DEVICE;
     if (found.flags & FAKE_CUDA_ASYNC) {
       fail_later = found.code;
-      fail_later_sticky = sticky;
+      fail_later_loss = loss;
       return false;
     }
     driver().happened[FAKE_CUDA_FAILURES]++;
     status = found.code;
-    if (sticky) lose_device(found.code);
+    if (loss == Loss::ALL) lose_devices(found.code);
+    if (loss == Loss::DEVICE) lose_device(device, found.code);
     return true;
   }
   return false;
 }
 
-Call::Call(Fn function) {
+/* -1: the call is about no device, or about one that there is not. */
+CUdevice Call::device_of(const About &about) const {
+  const std::shared_ptr<Context> named = about.context ? driver().contexts.find(about.context) : nullptr;
+  const CUdevice device = named ? named->device : about.device >= 0 || !context ? about.device : context->device;
+  return device < static_cast<CUdevice>(driver().devices.size()) ? device : -1;
+}
+
+Call::Call(Fn function, About about) {
   const uint64_t number = ++calls_ever[static_cast<size_t>(function)];
   if (forked()) { /* before the lock, which another thread of the parent may have held */
     status = CUDA_ERROR_NOT_INITIALIZED;
@@ -155,6 +173,9 @@ Call::Call(Fn function) {
   const bool initialised = driver().initialised;
   const std::shared_ptr<Context> current = initialised ? current_context() : nullptr;
   context = current.get(); /* the driver's table keeps it alive under the lock */
+  const CUdevice device = device_of(about);
+  const uint64_t number_on_device = device >= 0 ? ++calls_on[static_cast<size_t>(function)][device] : 0;
+  const CUresult device_lost = device >= 0 ? driver().devices[static_cast<size_t>(device)].lost : CUDA_SUCCESS;
   if (ended) {
     status = CUDA_ERROR_DEINITIALIZED;
   } else if (need != Need::NOTHING && !initialised) {
@@ -164,7 +185,10 @@ Call::Call(Fn function) {
   } else if (lost != CUDA_SUCCESS && function != Fn::cuGetErrorName && function != Fn::cuGetErrorString) {
     status = lost;
     release_anyway = true;
-  } else if (find_pending_failure(function, number)) {
+  } else if (device_lost != CUDA_SUCCESS) {
+    status = device_lost;
+    release_anyway = true;
+  } else if (find_pending_failure(function, number, device, number_on_device)) {
     release_anyway = true;
   } else if (need == Need::CONTEXT && context->error != CUDA_SUCCESS) {
     status = context->error;
@@ -182,7 +206,8 @@ CUresult cuInit(unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
   if (!driver().initialised)
-    driver().devices.assign(static_cast<size_t>(settings().devices), Device{settings().memory_bytes, 0, 0, nullptr});
+    driver().devices.assign(static_cast<size_t>(settings().devices),
+                            Device{settings().memory_bytes, 0, 0, nullptr, CUDA_SUCCESS});
   driver().initialised = true;
   owner = getpid();
   return CUDA_SUCCESS;
@@ -191,10 +216,16 @@ CUresult cuInit(unsigned flags) {
 /* ---- fake_cuda.h ---- */
 
 int fake_cuda_fail(const char *function, unsigned long nth, int code, unsigned flags) {
+  return fake_cuda_fail_on(FAKE_CUDA_ANY_DEVICE, function, nth, code, flags);
+}
+
+int fake_cuda_fail_on(int device, const char *function, unsigned long nth, int code, unsigned flags) {
   const ControlLock lock;
   const int i = find_function(function);
   if (i < 0 || code == CUDA_SUCCESS || ((flags & FAKE_CUDA_ASYNC) && !enqueues(static_cast<Fn>(i)))) return -1;
-  failures().push_back({static_cast<Fn>(i), nth ? calls_ever[i] + nth : 0, static_cast<CUresult>(code), flags});
+  if (device != FAKE_CUDA_ANY_DEVICE && (device < 0 || device >= DEVICES_MAX)) return -1;
+  const uint64_t before = device == FAKE_CUDA_ANY_DEVICE ? calls_ever[i].load() : calls_on[i][device];
+  failures().push_back({static_cast<Fn>(i), nth ? before + nth : 0, static_cast<CUresult>(code), flags, device});
   return 0;
 }
 
@@ -202,12 +233,19 @@ void fake_cuda_clear_failures(void) {
   const ControlLock lock;
   failures().clear();
   lost = CUDA_SUCCESS;
+  for (Device &device : driver().devices) device.lost = CUDA_SUCCESS;
 }
 
 uint64_t fake_cuda_calls(const char *function) {
   const ControlLock lock;
   const int i = find_function(function);
   return i < 0 ? 0 : calls_ever[i] - calls_at_reset[i];
+}
+
+uint64_t fake_cuda_calls_on(int device, const char *function) {
+  const ControlLock lock;
+  const int i = find_function(function);
+  return i < 0 || device < 0 || device >= DEVICES_MAX ? 0 : calls_on[i][device];
 }
 
 void fake_cuda_reset_calls(void) {

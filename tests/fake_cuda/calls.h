@@ -20,9 +20,15 @@ enum class Fn {
 #undef FAKE_CUDA_FUNCTION
 };
 
+/* The device that a call is about, where that is not the one of the current context. */
+struct About {
+  CUdevice device = -1;
+  CUcontext context = nullptr; /* its device */
+};
+
 class Call {
 public:
-  explicit Call(Fn function);
+  explicit Call(Fn function, About about = {});
 
   /* Not CUDA_SUCCESS: return this, at once, or after releasing what is to be released. */
   CUresult status = CUDA_SUCCESS;
@@ -30,7 +36,7 @@ public:
   bool release_anyway = false;
   /* What is to become of the operation that this call enqueues. */
   CUresult fail_later = CUDA_SUCCESS;
-  bool fail_later_sticky = false;
+  Loss fail_later_loss = Loss::NONE;
   /* The current context; null when none is or the function needs none. */
   Context *context = nullptr;
 
@@ -39,7 +45,8 @@ public:
   CUresult after_release(CUresult result) const { return status != CUDA_SUCCESS ? status : result; }
 
 private:
-  bool find_pending_failure(Fn function, uint64_t call);
+  bool find_pending_failure(Fn function, uint64_t call, CUdevice device, uint64_t call_on_device);
+  CUdevice device_of(const About &about) const;
   std::unique_lock<std::mutex> lock_;
 };
 
@@ -64,14 +71,16 @@ private:
 ContextStack &context_stack();
 std::shared_ptr<Context> current_context();
 
-/* The device is lost: this is what every call gives from now on. */
-void lose_device(CUresult code);
+/* Devices are lost: all of them, and this is what every call gives from now on; or one, and it is what every call about
+ * that one gives. */
+void lose_devices(CUresult code);
+void lose_device(CUdevice device, CUresult code);
 
 /* Settings that stay as they are from the first call on. */
 struct Settings {
   int devices, multiprocessors, compute_major, compute_minor, registers_per_thread;
   size_t memory_bytes, shared_memory_bytes; /* per device; per block at most */
-  bool abort_on_misuse;
+  bool abort_on_misuse, peers;              /* peers: devices reach each other's memory */
 };
 const Settings &settings();
 

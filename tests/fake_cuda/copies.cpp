@@ -47,18 +47,32 @@ void copy_rows(const Rows &to, const Rows &from, bool half) {
   }
 }
 
+/* Counts what a copy between these ends moved; `direct`: two devices, of which one may reach the other. */
+void count_copy(End to_end, End from_end, bool direct, bool between_devices, size_t bytes) {
+  uint64_t *happened = driver().happened;
+  const bool by_host = between_devices && !direct;
+  happened[FAKE_CUDA_BYTES_UP] += (to_end == End::DEVICE && from_end != End::DEVICE) || by_host ? bytes : 0;
+  happened[FAKE_CUDA_BYTES_DOWN] += (to_end != End::DEVICE && from_end == End::DEVICE) || by_host ? bytes : 0;
+  happened[FAKE_CUDA_BYTES_PEER] += between_devices && direct ? bytes : 0;
+}
+
+/* The contexts of a copy between devices; none for other copies. */
+struct Between {
+  const Context *to = nullptr, *from = nullptr;
+  bool devices() const { return to && to->device != from->device; }
+  bool direct() const { return devices() && (to->peers.count(from->device) || from->peers.count(to->device)); }
+};
+
 /* Enqueues a copy whose ends are known. From or to pageable memory it has run when the call returns, as in CUDA. */
 CUresult start_copy(const Call &call, const std::shared_ptr<Stream> &stream, const Rows &to, End to_end,
-                    const Rows &from, End from_end, bool asynchronous) {
+                    const Rows &from, End from_end, bool asynchronous, Between between = {}) {
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (to_end == End::BAD || from_end == End::BAD) return CUDA_ERROR_INVALID_VALUE;
   Operation copy;
   copy.uses = {{to.start, to.span()}, {from.start, from.span()}};
-  copy.run = [to, from, to_end, from_end](bool half) {
+  copy.run = [=, direct = between.direct(), devices = between.devices()](bool half) {
     copy_rows(to, from, half);
-    const size_t bytes = to.width * to.height;
-    driver().happened[FAKE_CUDA_BYTES_UP] += to_end == End::DEVICE && from_end != End::DEVICE ? bytes : 0;
-    driver().happened[FAKE_CUDA_BYTES_DOWN] += to_end != End::DEVICE && from_end == End::DEVICE ? bytes : 0;
+    count_copy(to_end, from_end, direct, devices, to.width * to.height);
     return CUDA_SUCCESS;
   };
   enqueue(call, stream, std::move(copy));
@@ -144,7 +158,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr s
   if (!to_context || !from_context) return CUDA_ERROR_INVALID_CONTEXT;
   const Rows to = line(dst, bytes), from = line(src, bytes);
   return start_copy(call, find_stream(*call.context, stream), to, device_end(to, to_context->device), from,
-                    device_end(from, from_context->device), true);
+                    device_end(from, from_context->device), true, {to_context.get(), from_context.get()});
 }
 
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *copy, CUstream stream) {

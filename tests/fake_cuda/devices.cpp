@@ -106,6 +106,8 @@ static void end_context(Device &device) {
   left += free_memory_of(*context);
   driver().happened[FAKE_CUDA_ABANDONED] += left;
   driver().contexts.remove(context->handle);
+  for (Device &other : driver().devices)
+    if (other.primary) other.primary->peers.erase(context->device);
 }
 
 static void begin_context(Device &device, CUdevice number) {
@@ -153,7 +155,7 @@ CUresult cuDeviceGetCount(int *count) {
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
-  Call call(Fn::cuDeviceGet);
+  Call call(Fn::cuDeviceGet, {ordinal});
   if (call.status != CUDA_SUCCESS) return call.status;
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   if (!is_device(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
@@ -162,7 +164,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal) {
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
-  Call call(Fn::cuDeviceGetName);
+  Call call(Fn::cuDeviceGetName, {device});
   if (call.status != CUDA_SUCCESS) return call.status;
   if (!name || length <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -171,7 +173,7 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
 }
 
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
-  Call call(Fn::cuDeviceGetUuid);
+  Call call(Fn::cuDeviceGetUuid, {device});
   if (call.status != CUDA_SUCCESS) return call.status;
   if (!uuid) return CUDA_ERROR_INVALID_VALUE;
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -181,7 +183,7 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
-  Call call(Fn::cuDeviceGetAttribute);
+  Call call(Fn::cuDeviceGetAttribute, {device});
   if (call.status != CUDA_SUCCESS) return call.status;
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   const int known = device_attribute(attribute, device);
@@ -191,7 +193,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 }
 
 CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
-  Call call(Fn::cuDeviceTotalMem);
+  Call call(Fn::cuDeviceTotalMem, {device});
   if (call.status != CUDA_SUCCESS) return call.status;
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -200,18 +202,18 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
 }
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
-  Call call(Fn::cuDeviceCanAccessPeer);
+  Call call(Fn::cuDeviceCanAccessPeer, {device});
   if (call.status != CUDA_SUCCESS) return call.status;
   if (!can) return CUDA_ERROR_INVALID_VALUE;
   if (!is_device(device) || !is_device(peer)) return CUDA_ERROR_INVALID_DEVICE;
-  *can = device != peer;
+  *can = device != peer && settings().peers;
   return CUDA_SUCCESS;
 }
 
 /* ---- contexts ---- */
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
-  Call call(Fn::cuDevicePrimaryCtxRetain);
+  Call call(Fn::cuDevicePrimaryCtxRetain, {device});
   if (call.status != CUDA_SUCCESS) return call.status;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -222,7 +224,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-  Call call(Fn::cuDevicePrimaryCtxRelease);
+  Call call(Fn::cuDevicePrimaryCtxRelease, {device});
   if (call.refused()) return call.status;
   if (!is_device(device)) return call.after_release(CUDA_ERROR_INVALID_DEVICE);
   Device &d = driver().devices[static_cast<size_t>(device)];
@@ -232,7 +234,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
 }
 
 CUresult cuCtxPushCurrent(CUcontext handle) {
-  Call call(Fn::cuCtxPushCurrent);
+  Call call(Fn::cuCtxPushCurrent, {-1, handle});
   if (call.status != CUDA_SUCCESS) return call.status;
   if (!driver().contexts.find(handle)) return CUDA_ERROR_INVALID_CONTEXT;
   context_stack().push_back(handle);
@@ -288,5 +290,16 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer_handle, unsigned flags) {
   const std::shared_ptr<Context> peer = driver().contexts.find(peer_handle);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!peer || peer->device == call.context->device) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!settings().peers) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   return call.context->peers.insert(peer->device).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+/* Of a peer whose context died meanwhile, too. */
+CUresult cuCtxDisablePeerAccess(CUcontext peer_handle) {
+  Call call(Fn::cuCtxDisablePeerAccess);
+  if (call.refused()) return call.status;
+  const std::shared_ptr<Context> peer = driver().contexts.find(peer_handle);
+  if (!peer) return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
+  return call.after_release(call.context->peers.erase(peer->device) ? CUDA_SUCCESS
+                                                                    : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
 }

@@ -36,13 +36,17 @@ enum fake_cuda_count {
   FAKE_CUDA_BLOCKS,          /* blocks that ran */
   FAKE_CUDA_BYTES_UP,        /* copied host to device */
   FAKE_CUDA_BYTES_DOWN,      /* copied device to host */
-  FAKE_CUDA_PEAK_BYTES       /* the most that ALLOCATED_BYTES has been */
+  FAKE_CUDA_BYTES_PEER, /* copied device to device, of which one may reach the other; else it counts as down, then up */
+  FAKE_CUDA_PEAK_BYTES  /* the most that ALLOCATED_BYTES has been */
 };
 uint64_t fake_cuda_get(enum fake_cuda_count what);
 
 /* Calls of a driver function since the start or the last reset, refused ones included. 0 for an unknown name. */
 uint64_t fake_cuda_calls(const char *function);
 void fake_cuda_reset_calls(void);
+
+/* Calls of a driver function about one device since the start. */
+uint64_t fake_cuda_calls_on(int device, const char *function);
 
 /* Name number i of the functions that the fake has, or NULL after the last. */
 const char *fake_cuda_function(size_t i);
@@ -61,6 +65,12 @@ enum fake_cuda_fail_flags {
  * Returns 0, or -1 when the function is unknown, the code is 0, or FAKE_CUDA_ASYNC does not apply to it.
  */
 int fake_cuda_fail(const char *function, unsigned long nth, int code, unsigned flags);
+
+/* The same for calls about one device: with a context of it current, or given its number or its context. They alone
+ * count for nth; with FAKE_CUDA_STICKY, they alone fail from then on. */
+#define FAKE_CUDA_ANY_DEVICE (-1)
+int fake_cuda_fail_on(int device, const char *function, unsigned long nth, int code, unsigned flags);
+
 /* Forgets pending failures and heals what is sticky. A context that broke stays broken until its last release. */
 void fake_cuda_clear_failures(void);
 

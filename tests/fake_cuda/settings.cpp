@@ -97,11 +97,13 @@ __attribute__((constructor)) static void read_failures() {
 static Settings read_settings() {
   Settings s;
   s.devices = static_cast<int>(number("FAKE_CUDA_DEVICES", 1));
+  if (s.devices > DEVICES_MAX) bad_value("FAKE_CUDA_DEVICES", getenv("FAKE_CUDA_DEVICES"));
   s.memory_bytes = number("FAKE_CUDA_MEMORY", 1ull << 30);
   s.multiprocessors = static_cast<int>(number("FAKE_CUDA_SMS", 132));
   s.shared_memory_bytes = number("FAKE_CUDA_SHARED_MEMORY", 227 * 1024);
   s.registers_per_thread = static_cast<int>(number("FAKE_CUDA_REGISTERS", 128));
   s.abort_on_misuse = read_misuse();
+  s.peers = number("FAKE_CUDA_PEERS", 1) != 0;
   s.compute_major = 9;
   s.compute_minor = 0;
   read_compute_capability(s);

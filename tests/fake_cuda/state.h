@@ -25,6 +25,8 @@
 
 namespace fake {
 
+constexpr int DEVICES_MAX = 16;
+
 struct Context;
 struct Stream;
 
@@ -92,13 +94,16 @@ struct StreamPosition {
   uint64_t position;
 };
 
+/* What a failure takes with it beside the context. */
+enum class Loss { NONE, DEVICE, ALL };
+
 struct Operation {
   /* Does the work; with `half`, only some of it, as hardware does that breaks midway. */
   std::function<CUresult(bool half)> run;
   std::vector<Range> uses;           /* memory that must stay until it ran */
   std::vector<StreamPosition> after; /* what must have run before, beside the older operations of its stream */
   CUresult fail_with = CUDA_SUCCESS;
-  bool fail_sticky = false;
+  Loss fail_loss = Loss::NONE;
 };
 
 struct Stream {
@@ -148,6 +153,7 @@ struct Device {
   size_t memory_bytes, used_bytes;
   unsigned references; /* to the primary context */
   std::shared_ptr<Context> primary;
+  CUresult lost = CUDA_SUCCESS; /* once set, what every call about it gives */
 };
 
 struct Driver {

@@ -38,10 +38,11 @@ void order_with_default_stream(const std::shared_ptr<Stream> &stream, Operation 
   }
 }
 
-void break_context(Context &context, CUresult code, bool sticky) {
+void break_context(Context &context, CUresult code, Loss loss) {
   context.error = code;
   drop_queues(context);
-  if (sticky) lose_device(code);
+  if (loss == Loss::ALL) lose_devices(code);
+  if (loss == Loss::DEVICE) lose_device(context.device, code);
 }
 
 /* Runs the oldest operation of the stream. */
@@ -52,9 +53,9 @@ void run_front(Stream &stream) {
   const CUresult result = operation.run(operation.fail_with != CUDA_SUCCESS);
   if (operation.fail_with != CUDA_SUCCESS) {
     driver().happened[FAKE_CUDA_FAILURES]++;
-    break_context(*stream.context, operation.fail_with, operation.fail_sticky);
+    break_context(*stream.context, operation.fail_with, operation.fail_loss);
   } else if (result != CUDA_SUCCESS) {
-    break_context(*stream.context, result, false);
+    break_context(*stream.context, result, Loss::NONE);
   }
 }
 
@@ -101,7 +102,7 @@ std::shared_ptr<Stream> new_stream(Context &context, bool blocking) {
 
 void enqueue(const Call &call, const std::shared_ptr<Stream> &stream, Operation operation) {
   operation.fail_with = call.fail_later;
-  operation.fail_sticky = call.fail_later_sticky;
+  operation.fail_loss = call.fail_later_loss;
   order_with_default_stream(stream, operation);
   stream->queue.push_back(std::move(operation));
   stream->enqueued++;

@@ -36,10 +36,10 @@ void tst_library_close(struct tst_library *library) {
   exit(1);
 }
 
-/* With TST_PIECES_LIMIT: two blocks of three chunks of k; two tiles in a block; a k with several chunks at once. */
-static const struct { int64_t m, n, k; } shapes[] = {{130, 20, 520}, {1100, 3, 5}, {20, 20, 600}};
+/* With TST_PIECES_LIMIT: two blocks of three chunks of k; two blocks of two tiles; a k with several chunks of sums. */
+static const struct { int64_t m, n, k; } shapes[] = {{130, 20, 520}, {2000, 40, 2}, {20, 20, 600}};
 
-static bool call(const struct tst_library *library, struct tst_problem p, uint64_t seed) {
+bool tst_call_exactly(const struct tst_library *library, struct tst_problem p, uint64_t seed) {
   const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
   struct tst_operands x;
   struct tst_expected e;
@@ -64,11 +64,12 @@ bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed) {
                                 .m = shapes[seed % 3].m,
                                 .n = shapes[seed % 3].n,
                                 .k = shapes[seed % 3].k};
-  return call(library, p, seed);
+  return tst_call_exactly(library, p, seed);
 }
 
 bool tst_call_with_large_tiles(const struct tst_library *library) {
-  return call(library, (struct tst_problem){.trans_a = 'N', .trans_b = 'N', .m = 4480, .n = 1000, .k = 1}, 1);
+  return tst_call_exactly(library, (struct tst_problem){.trans_a = 'N', .trans_b = 'N', .m = 4480, .n = 1000, .k = 1},
+                          1);
 }
 
 bool tst_nothing_left(const struct tst_fake *fake, bool context_died) {

@@ -23,10 +23,13 @@ void tst_library_open(struct tst_library *library);
 /* Closes it, and exits with 1 if it stays in the process. */
 void tst_library_close(struct tst_library *library);
 
+/* One product with beta = 2 and whole numbers: committing twice, not at all, or to the wrong place gives other numbers.
+ * Prints what is wrong and returns false. */
+bool tst_call_exactly(const struct tst_library *library, struct tst_problem problem, uint64_t seed);
+
 /*
- * One product of a shape that the seed picks, three in turn, with beta = 2 and whole numbers: committing twice, not at
- * all, or to the wrong place gives other numbers. With the memory limit below, the shapes take several blocks, tiles
- * and chunks of k. Prints what is wrong and returns false.
+ * One product of a shape that the seed picks, three in turn. With the memory limit below, the shapes take several
+ * blocks, tiles and chunks of k.
  */
 #define TST_PIECES_LIMIT "178K"
 bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed);

@@ -67,7 +67,7 @@ static void no_device_allowed(void **state) {
 static void no_memory(void **state) {
   (void)state;
   expect_cpu("TILEBLAS_MEMORY_LIMIT=1", 1, "not enough GPU memory");
-  if (on_fake()) expect_cpu("FAKE_CUDA_MEMORY=500", 1, "not enough GPU memory");
+  if (on_fake()) expect_cpu("FAKE_CUDA_MEMORY=300", 1, "not enough GPU memory");
 }
 
 int main(void) {

@@ -18,6 +18,7 @@ const struct tst_fake *tst_fake(void) {
   if (find(library, "fake_cuda_get", &fake.get) && find(library, "fake_cuda_calls", &fake.calls) &&
       find(library, "fake_cuda_reset_calls", &fake.reset_calls) &&
       find(library, "fake_cuda_function", &fake.function) && find(library, "fake_cuda_fail", &fake.inject) &&
+      find(library, "fake_cuda_calls_on", &fake.calls_on) && find(library, "fake_cuda_fail_on", &fake.inject_on) &&
       find(library, "fake_cuda_clear_failures", &fake.clear_failures) &&
       find(library, "fake_cuda_set_order", &fake.set_order) &&
       find(library, "fake_cuda_set_shuffle", &fake.set_shuffle))

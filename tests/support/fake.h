@@ -12,6 +12,8 @@ struct tst_fake {
   __typeof__(fake_cuda_reset_calls) *reset_calls;
   __typeof__(fake_cuda_function) *function;
   __typeof__(fake_cuda_fail) *inject; /* `fail` is a macro of cmocka */
+  __typeof__(fake_cuda_calls_on) *calls_on;
+  __typeof__(fake_cuda_fail_on) *inject_on;
   __typeof__(fake_cuda_clear_failures) *clear_failures;
   __typeof__(fake_cuda_set_order) *set_order;
   __typeof__(fake_cuda_set_shuffle) *set_shuffle;

@@ -35,6 +35,11 @@ static void count_run(void *context, int index) {
   atomic_fetch_add(&runs[index], 1);
 }
 
+static void expect_runs(int count) {
+  for (int i = 0; i < TB_POOL_TASKS_MAX; i++)
+    if (atomic_load(&runs[i]) != (i < count)) fail_msg("task %d of %d ran %d times", i, count, atomic_load(&runs[i]));
+}
+
 static void every_task_once(void **state) {
   (void)state;
   const int threads[] = {0, 1, 2, 3, 8};
@@ -42,14 +47,45 @@ static void every_task_once(void **state) {
   for (int t = 0; t < 5; t++) {
     struct tb_pool *pool = tb_pool_open(threads[t]);
     assert_in_range(tb_pool_threads(pool), 1, threads[t] > 1 ? threads[t] : 1);
-    for (int loop = 0; loop < 3000; loop++) {
+    for (int loop = 0; loop < 2000; loop++) {
       int count = 1 + (int)tst_random_below(&rng, loop % 100 ? 12 : TB_POOL_TASKS_MAX);
       for (int i = 0; i < TB_POOL_TASKS_MAX; i++) atomic_store_explicit(&runs[i], 0, memory_order_relaxed);
-      tb_pool_run(pool, count_run, NULL, count);
-      for (int i = 0; i < TB_POOL_TASKS_MAX; i++)
-        if (atomic_load(&runs[i]) != (i < count))
-          fail_msg("task %d of %d ran %d times", i, count, atomic_load(&runs[i]));
+      tb_pool_wait(pool, tb_pool_start(pool, count_run, NULL, count));
+      expect_runs(count);
       if (loop % 500 == 0) usleep(2000); /* long enough for the threads to fall asleep */
+    }
+    tb_pool_close(pool);
+  }
+}
+
+#define SUMS (3 * TB_POOL_JOBS_MAX)
+static atomic_int sums[SUMS];
+
+static void add_index(void *context, int index) { atomic_fetch_add((atomic_int *)context, index + 1); }
+
+/* More jobs than there are places for, begun before any is waited for; done when they say so, whatever the order of the
+ * questions, and long after. */
+static void many_jobs_at_once(void **state) {
+  (void)state;
+  uint64_t rng = 3, job[SUMS];
+  for (int threads = 1; threads <= 4; threads++) {
+    struct tb_pool *pool = tb_pool_open(threads);
+    for (int loop = 0; loop < 300; loop++) {
+      int count[SUMS];
+      for (int i = 0; i < SUMS; i++) {
+        count[i] = 1 + (int)tst_random_below(&rng, 9);
+        atomic_store(&sums[i], 0);
+        job[i] = tb_pool_start(pool, add_index, &sums[i], count[i]);
+        if (tst_random_below(&rng, 3) == 0) tb_pool_help(pool);
+      }
+      for (int j = 0; j < SUMS; j++) {
+        const int i = j * 5 % SUMS;
+        if (j % 2) tb_pool_wait(pool, job[i]);
+        while (!tb_pool_done(pool, job[i])) tb_pool_help(pool);
+        assert_int_equal(atomic_load(&sums[i]), count[i] * (count[i] + 1) / 2);
+      }
+      assert_false(tb_pool_help(pool));
+      if (loop % 100 == 0) usleep(2000);
     }
     tb_pool_close(pool);
   }
@@ -79,7 +115,7 @@ static void threads_take_no_signals(void **state) {
   (void)state;
   const uint64_t before = blocked_signals(tst_format("%d", getpid()));
   struct tb_pool *pool = tb_pool_open(SIGNAL_THREADS);
-  tb_pool_run(pool, meet, NULL, SIGNAL_THREADS);
+  tb_pool_wait(pool, tb_pool_start(pool, meet, NULL, SIGNAL_THREADS));
   DIR *tasks = opendir("/proc/self/task");
   assert_non_null(tasks);
   int others = 0;
@@ -106,8 +142,9 @@ static int64_t random_rows(uint64_t *rng) {
 /* What the copy must make of an element. */
 static float expected(float from, float beta, float before) { return beta == 0 ? from : from + beta * before; }
 
-/* One copy between fenced matrices. `commit`: with beta, into a C that may hold NaN when beta is 0; else tb_copy_in. */
-static void check_copy(struct tb_pool *pool, bool commit, uint64_t *rng) {
+/* One copy between fenced matrices. A commit: with beta, into a C that may hold NaN when beta is 0. */
+static void check_copy(struct tb_pool *pool, enum tb_copy_kind kind, uint64_t *rng) {
+  const bool commit = kind == TB_COPY_COMMIT;
   const int64_t rows = random_rows(rng), columns = 1 + tst_random_below(rng, rows > 100 ? 90 : 300);
   const float betas[] = {0, 1, -2.5f};
   const float beta = betas[tst_random_below(rng, 3)];
@@ -118,10 +155,17 @@ static void check_copy(struct tb_pool *pool, bool commit, uint64_t *rng) {
   tst_matrix_fill(&to, beta == 0 ? TST_NAN : TST_INTEGERS, rng);
   tst_matrix_remember(&from);
   tst_matrix_remember(&to);
-  if (commit)
-    tb_copy_commit(pool, to.data, to.ld, beta, from.data, from.ld, rows, columns);
-  else
-    tb_copy_in(pool, to.data, to.ld, from.data, from.ld, rows, columns);
+  struct tb_copy copy = {.kind = kind,
+                         .beta = beta,
+                         .to = to.data,
+                         .from = from.data,
+                         .to_ld = to.ld,
+                         .from_ld = from.ld,
+                         .rows = rows,
+                         .columns = columns};
+  tb_copy_start(pool, &copy);
+  tb_copy_wait(pool, &copy);
+  assert_true(tb_copy_done(pool, &copy));
 
   int64_t where;
   assert_true(tst_matrix_unchanged(&from, true, &where));
@@ -142,7 +186,7 @@ static void copies(void **state) {
   uint64_t rng = 5;
   for (int threads = 1; threads <= 4; threads++) {
     struct tb_pool *pool = tb_pool_open(threads);
-    for (int i = 0; i < 150; i++) check_copy(pool, i % 2, &rng);
+    for (int i = 0; i < 150; i++) check_copy(pool, (enum tb_copy_kind)(i % 3), &rng);
     tb_pool_close(pool);
   }
 }
@@ -150,6 +194,7 @@ static void copies(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_task_once),
+      cmocka_unit_test(many_jobs_at_once),
       cmocka_unit_test(threads_take_no_signals),
       cmocka_unit_test(copies),
   };

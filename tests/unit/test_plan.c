@@ -31,7 +31,7 @@ static struct tb_gemm random_call(uint64_t *rng) {
 
 /* Room that `rows` x `columns` floats take when each stored column starts on a padded multiple. */
 static int64_t padded_bytes(int64_t rows, int64_t columns) {
-  return tb_padded(rows) * columns * (int64_t)sizeof(float);
+  return tb_leading(rows) * columns * (int64_t)sizeof(float);
 }
 
 static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int64_t budget) {
@@ -40,6 +40,7 @@ static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int6
   assert_true(p->tile_m >= 1 && p->tile_m <= p->block_m && p->tile_n >= 1 && p->tile_n <= p->block_n);
   assert_true(tb_ceil_div(p->block_m, p->tile_m) <= TB_TILES_MAX && tb_ceil_div(p->block_n, p->tile_n) <= TB_TILES_MAX);
   assert_true(p->chunk_k == call->k || (p->chunk_k < call->k && p->chunk_k % TB_SGEMM_GROUP_K == 0));
+  assert_true(p->slice_k == p->chunk_k || (p->slice_k < p->chunk_k && p->slice_k % TB_SGEMM_GROUP_K == 0));
   assert_true(tb_padded(p->tile_m) <= TB_SLOT_ELEMS);
 
   /* Every panel and tile has its room, and the three parts of the arena follow each other. */
@@ -58,7 +59,7 @@ static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int6
   assert_true(p->arena_bytes >= p->workspace_offset_bytes + rows * columns * p->workspace_bytes);
   int64_t sum = 4 * tb_padded(p->tile_m * p->tile_n);
   assert_true(p->workspace_bytes == 0 || p->workspace_bytes >= 2 * sum);
-  assert_true(p->workspace_bytes <= tb_ceil_div(p->chunk_k, TB_SGEMM_CHUNK_K) * sum);
+  assert_true(p->workspace_bytes <= tb_ceil_div(p->slice_k, TB_SGEMM_CHUNK_K) * sum);
   assert_true(rows * columns * p->workspace_bytes <= 256 << 20);
   assert_int_equal(p->workspace_offset_bytes % 128 + p->workspace_bytes % 128, 0);
 }
@@ -104,7 +105,7 @@ static void in_place_takes_no_room(void **state) {
     assert_int_equal(p.b_panel_elems == 0, ways.b == TB_IN_PLACE);
     assert_int_equal(p.tile_elems == 0, !wants_d);
     if (at_once) assert_true(p.tile_m == call.m && p.tile_n == call.n);
-    if (at_once) assert_int_equal(p.workspace_offset_bytes, wants_d ? 4 * tb_padded(tb_padded(call.m) * call.n) : 0);
+    if (at_once) assert_int_equal(p.workspace_offset_bytes, wants_d ? 4 * tb_padded(tb_leading(call.m) * call.n) : 0);
     /* A k whose panels take no room is never cut. */
     if (p.arena_bytes > 0 && tb_plan_make(&cut, &call, ways, p.arena_bytes / 3) && ways.a == TB_IN_PLACE &&
         ways.b == TB_IN_PLACE)
@@ -160,13 +161,35 @@ static void more_memory_larger_pieces(void **state) {
   assert_true(before == call.m * call.n * call.k);
 }
 
-/* With memory enough, a long k can be split at every chunk; a large C, whose tiles occupy a GPU anyhow, has no room. */
+static void check_square(int64_t n, int64_t tile, int64_t slice_k) {
+  struct tb_gemm call = {.m = n, .n = n, .k = n, .alpha = 1};
+  struct tb_plan plan;
+  assert_true(tb_plan_make(&plan, &call, staged, INT64_MAX));
+  assert_true(plan.tile_m == tile && plan.tile_n == tile);
+  assert_int_equal(plan.slice_k, slice_k);
+  assert_int_equal(plan.one_slot, tile == n);
+}
+
+/* What bench/overlap_model.py says is best, and the largest square that is not cut. */
+static void squares(void **state) {
+  (void)state;
+  check_square(512, 512, 512);
+  check_square(513, 384, 513);
+  check_square(1024, 512, 512);
+  check_square(2048, 768, 1024);
+  check_square(4096, 1024, 1536);
+  check_square(8192, 1024, 3072);
+  check_square(16384, 2048, 5632);
+}
+
+/* With memory enough, a slice of a long k can be split at every chunk; a large C, whose tiles occupy a GPU anyhow, has
+ * no room. */
 static void room_for_a_split_of_k(void **state) {
   (void)state;
   struct tb_gemm longest = {.m = 200, .n = 100, .k = 1 << 16, .alpha = 1}, large = {.m = 10000, .n = 10000, .k = 5000};
   struct tb_plan plan;
   assert_true(tb_plan_make(&plan, &longest, staged, INT64_MAX));
-  assert_true(plan.workspace_bytes >= (1 << 16) / TB_SGEMM_CHUNK_K * 4 * 200 * 100);
+  assert_true(plan.slice_k < longest.k && plan.workspace_bytes >= plan.slice_k / TB_SGEMM_CHUNK_K * 4 * 200 * 100);
   int64_t needed = plan.workspace_offset_bytes;
   assert_true(tb_plan_make(&plan, &longest, staged, needed + 4 * 200 * 100 * 2)); /* two sums and no more */
   assert_true(plan.chunk_k == longest.k && plan.workspace_bytes / (4 * 200 * 100) == 2);
@@ -180,7 +203,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_shape_any_budget),  cmocka_unit_test(in_place_takes_no_room),
       cmocka_unit_test(ways_by_place),         cmocka_unit_test(more_memory_larger_pieces),
-      cmocka_unit_test(room_for_a_split_of_k),
+      cmocka_unit_test(room_for_a_split_of_k), cmocka_unit_test(squares),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -259,7 +259,7 @@ static int nothing_to_multiply(void *route) {
   return right && clean() ? 0 : 1;
 }
 
-/* Of two GPUs the first computes; what lies on the second gets there and back by the host's memory. */
+/* What lies on the second of two GPUs is computed there, or by the CPU from copies. */
 static int another_gpu(void *route) {
   setenv("FAKE_CUDA_DEVICES", "2", 1);
   tst_cuda_begin(1);

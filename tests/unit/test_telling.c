@@ -162,23 +162,55 @@ static void report_appended_to_a_file(void **state) {
   free(text);
 }
 
-/* ---- which GPU ---- */
+/* ---- which GPUs ---- */
 
-static int call_with_devices(void *devices) {
+/* The environment of a call on a machine with three, and what its verbose line and the report's have of it. */
+struct choice {
+  const char *environment[4]; /* "NAME=value" */
+  const char *line, *report;
+};
+
+static int call_with_choice(void *argument) {
+  const struct choice *choice = argument;
+  /* Three pieces by columns; TILEBLAS_SHARE decides whether one GPU computes it. */
+  const struct telling wide = {"cblas_sgemm", {false, 'N', 'N', 2, 300, 3, 1, 2, 3, 1, 2}, "gpu", NULL, NULL};
   setenv("FAKE_CUDA_DEVICES", "3", 1);
-  setenv("TILEBLAS_DEVICES", devices, 1);
-  return one_call((void *)&tellings[0]);
+  setenv("TILEBLAS_REPORT", "1", 1);
+  for (const char *const *e = choice->environment; *e; e++) putenv((char *)*e);
+  setenv("TILEBLAS_ROUTE", "gpu", 1);
+  setenv("TILEBLAS_VERBOSE", "1", 1);
+  static float a[6], b[900], c[600];
+  const struct tst_symbol *symbol = tst_find_symbol(wide.symbol);
+  tst_call(symbol, tst_resolve(symbol), &wide.problem, a, b, c);
+  return 0;
 }
 
-static void devices(void **state) {
+static void choices(void **state) {
   (void)state;
-  static const char *const cases[][2] = {
-      {"", "-> gpu0 "}, {"2", "-> gpu2 "}, {"2,0", "-> gpu2 "}, {"7,1", "-> gpu1 "}, {" 1 , 2", "-> gpu1 "}};
+  static const struct choice cases[] = {
+      {{"TILEBLAS_DEVICES="}, "-> gpu0 ", "gpu: GPU 0, [^;]*\n"},
+      {{"TILEBLAS_DEVICES=2"}, "-> gpu2 ", "gpu: GPU 2, [^;]*\n"},
+      {{"TILEBLAS_DEVICES=2,0"}, "-> gpu2 ", "gpu: GPU 2, [^;]*\n"},
+      {{"TILEBLAS_DEVICES=7,1"}, "-> gpu1 ", "gpu: GPU 1, [^;]*\n"},
+      {{"TILEBLAS_DEVICES= 1 , 2"}, "-> gpu1 ", "gpu: GPU 1, [^;]*\n"},
+      {{"TILEBLAS_DEVICES=7"}, "-> cpu ", "gpu: no GPU that may be used: TILEBLAS_DEVICES=7 names none of the 3 GPUs"},
+      {{"TILEBLAS_SHARE=always"}, "-> gpu0\\+1\\+2 ", "gpu: GPU 0, [^;]*; GPU 1, [^;]*; GPU 2, [^;]*\n"},
+      {{"TILEBLAS_SHARE=always", "TILEBLAS_DEVICES=2,0"}, "-> gpu2\\+0 ", "gpu: GPU 2, [^;]*; GPU 0, [^;]*\n"},
+      {{"TILEBLAS_SHARE=always", "TILEBLAS_DEVICES=1"}, "-> gpu1 ", "gpu: GPU 1, [^;]*\n"},
+      {{"TILEBLAS_SHARE=never"}, "-> gpu0 ", "gpu: GPU 0, [^;]*\n"},
+      /* Under MPI each process has its own. */
+      {{"TILEBLAS_SHARE=always", "OMPI_COMM_WORLD_LOCAL_RANK=1"},
+       "-> gpu1 ",
+       "gpu: GPU 1, [^;]*, taken as local rank 1 \\(OMPI_COMM_WORLD_LOCAL_RANK\\)\n"},
+      {{"SLURM_LOCALID=5"}, "-> gpu2 ", "gpu: GPU 2, [^;]*, taken as local rank 5 \\(SLURM_LOCALID\\)\n"},
+      {{"SLURM_LOCALID=1", "TILEBLAS_DEVICES=0"}, "-> gpu0 ", "gpu: GPU 0, [^;]*CUDA [0-9.]+\n"},
+  };
   if (!expect_gpu() || tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') return; /* nothing to choose from */
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     struct tst_output o;
-    tst_fork(&o, call_with_devices, (void *)cases[i][0]);
-    if (!strstr(o.err, cases[i][1])) fail_msg("TILEBLAS_DEVICES=%s: %s", cases[i][0], o.err);
+    tst_fork(&o, call_with_choice, (void *)&cases[i]);
+    expect_line(o.err, cases[i].line);
+    expect_line(o.err, cases[i].report);
     tst_output_destroy(&o);
   }
 }
@@ -188,7 +220,7 @@ int main(void) {
       cmocka_unit_test(verbose_lines),
       cmocka_unit_test(report_on_stderr),
       cmocka_unit_test(report_appended_to_a_file),
-      cmocka_unit_test(devices),
+      cmocka_unit_test(choices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Threads of the library's own in somebody else's process. Thread-safe. */
+#ifndef TB_BACKGROUND_H
+#define TB_BACKGROUND_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+/* Starts a thread that takes no signals but faults: the program's signals are for the program's threads, but a fault in
+ * its memory, which a collector or a page manager may have provoked on purpose, is for its handler in whatever thread
+ * it happens. False: there is no thread to be had. */
+bool tb_background_start(pthread_t *thread, void *(*thread_main)(void *), void *context);
+
+/* Threads of this process that can run at once: the cores that it may use, or the cgroup's share of their time if that
+ * is less. At least 1. */
+int tb_background_cores(void);
+
+/* ---- something to be done when nothing has happened for a while ---- */
+
+struct tb_idle;
+
+/* action() is called, in a thread of its own, once `seconds` have passed since the latest tb_idle_touch; and again when
+ * they have passed after a later one. That thread sleeps all the time. NULL: there is no thread to be had. */
+struct tb_idle *tb_idle_open(double seconds, void (*action)(void));
+
+/* Something happened. NULL is allowed. */
+void tb_idle_touch(struct tb_idle *idle);
+
+/* Waits for the thread to end. An action that is under way finishes, so it must not wait for the caller. */
+void tb_idle_close(struct tb_idle *idle);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "pipeline_parts.h"
+
+/* A call's last pieces are small, so that little is left to commit behind the link: each is at most half of what is
+ * still to come, down to 256 KiB. */
+#define LAST_PIECE_ELEMS ((int64_t)64 << 10)
+#define PIECES_OF_REST 2
+
+static struct tb_down_entry *entry_of(struct tb_down *down, uint64_t number) { return &down->entry[number % TB_SLOTS]; }
+
+static int slot_of(uint64_t number) { return (int)(number % TB_SLOTS); }
+
+void tb_down_enter_block(struct tb_pipeline *p) {
+  p->down.complete = p->down.fetched = p->down.fetched_columns = 0;
+  memset(p->progress->committed_columns, 0, (size_t)(p->layout.rows * p->layout.columns) * sizeof(int64_t));
+}
+
+CUresult tb_down_add(struct tb_pipeline *p, int64_t tile, CUstream stream) {
+  CUevent done;
+  TB_TRY(tb_device_tile_event(p->d, tile, &done));
+  TB_TRY(tb_cuda.cuEventRecord(done, stream));
+  p->down.order[p->down.complete++] = (int16_t)tile;
+  return CUDA_SUCCESS;
+}
+
+void tb_down_count(struct tb_pipeline *p, int64_t tile, int64_t columns) {
+  p->progress->committed_columns[tile] += columns;
+  p->progress->committed = true;
+}
+
+/* ---- asking ---- */
+
+/* Down waits for the tile's last launch. */
+static CUresult await_tile(struct tb_pipeline *p, int64_t tile) {
+  CUevent done;
+  TB_TRY(tb_device_tile_event(p->d, tile, &done));
+  TB_TRY(tb_cuda.cuStreamWaitEvent(p->d->down, done, 0));
+  if (p->timed && !p->marked_down) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[TB_DOWN_BEGIN], p->d->down));
+  p->marked_down = true;
+  return CUDA_SUCCESS;
+}
+
+/* A whole tile, into a pinned C that nobody needs any more. */
+static CUresult fetch_direct(struct tb_pipeline *p, int64_t tile) {
+  struct tb_block t = tb_layout_tile(&p->layout, tile);
+  struct tb_matrix d = tb_layout_d(&p->layout, tile);
+  TB_TRY(tb_download_direct(p->d, d.address, d.ld, tb_layout_c(&p->layout, tile), p->layout.call->ldc, t.m, t.n));
+  p->progress->down_bytes += (double)(t.m * t.n) * sizeof(float);
+  p->down.fetched_columns = t.n;
+  return CUDA_SUCCESS;
+}
+
+/* The next run of columns, into a slot. Its commit is prepared, to be started when it has arrived. */
+static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
+  struct tb_down *down = &p->down;
+  const struct tb_gemm *call = p->layout.call;
+  const struct tb_matrix d = tb_layout_d(&p->layout, tile);
+  const struct tb_block t = tb_layout_tile(&p->layout, tile);
+  const int slot = slot_of(down->asked);
+  const int64_t most = tb_min(TB_SLOT_ELEMS, tb_max(LAST_PIECE_ELEMS, down->rest_elems / PIECES_OF_REST));
+  const int64_t columns = tb_min(tb_download_columns(d.ld, most), t.n - down->fetched_columns);
+  const int64_t floats = (columns - 1) * d.ld + t.m;
+  struct tb_down_entry *e = entry_of(down, down->asked);
+  *e = (struct tb_down_entry){.tile = tile, .columns = columns, .elems = floats};
+  e->copy = (struct tb_copy){.kind = TB_COPY_COMMIT, .beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
+  e->copy.from = p->d->down_ring.slot[slot];
+  e->copy.to = tb_layout_c(&p->layout, tile) + down->fetched_columns * call->ldc;
+  e->copy.rows = t.m;
+  e->copy.columns = columns;
+  TB_TRY(tb_download_start(p->d, slot, tb_float_address(d.address, down->fetched_columns * d.ld), floats));
+  down->asked++;
+  down->fetched_columns += columns;
+  down->rest_elems -= t.m * columns;
+  return CUDA_SUCCESS;
+}
+
+/* Asks for the next columns of the oldest tile that is complete and not wholly fetched. */
+static CUresult fetch(struct tb_pipeline *p) {
+  struct tb_down *down = &p->down;
+  const int64_t tile = down->order[down->fetched];
+  if (down->fetched_columns == 0) TB_TRY(await_tile(p, tile));
+  TB_TRY(p->layout.plan->ways.c == TB_DIRECT ? fetch_direct(p, tile) : fetch_staged(p, tile));
+  if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[TB_DOWN_END], p->d->down));
+  if (down->fetched_columns < tb_layout_tile(&p->layout, tile).n) return CUDA_SUCCESS;
+  down->fetched++;
+  down->fetched_columns = 0;
+  return CUDA_SUCCESS;
+}
+
+/* ---- committing ---- */
+
+static void count_oldest(struct tb_pipeline *p) {
+  const struct tb_down_entry *e = entry_of(&p->down, p->down.committed);
+  tb_down_count(p, e->tile, e->columns);
+  p->progress->down_bytes += (double)e->elems * sizeof(float);
+  p->down.committed++;
+}
+
+static bool oldest_is_committed(struct tb_pipeline *p) {
+  return p->down.committed < p->down.arrived && tb_copy_done(p->d->pool, &entry_of(&p->down, p->down.committed)->copy);
+}
+
+/* ---- turns ---- */
+
+CUresult tb_down_turn(struct tb_pipeline *p, enum tb_turn *turn) {
+  struct tb_down *down = &p->down;
+  while (oldest_is_committed(p)) {
+    count_oldest(p);
+    *turn = TB_SOMETHING;
+  }
+  while (down->arrived < down->asked) {
+    const CUresult result = tb_download_arrived(p->d, slot_of(down->arrived));
+    if (result == CUDA_ERROR_NOT_READY) break;
+    TB_TRY(result);
+    tb_copy_start(p->d->pool, &entry_of(down, down->arrived)->copy);
+    down->arrived++;
+    *turn = TB_SOMETHING;
+  }
+  while (down->asked - down->committed < TB_SLOTS && down->fetched < down->complete) {
+    TB_TRY(fetch(p));
+    *turn = TB_SOMETHING;
+  }
+  return CUDA_SUCCESS;
+}
+
+bool tb_down_is_over(const struct tb_pipeline *p) {
+  return p->down.fetched == p->down.complete && p->down.committed == p->down.asked;
+}
+
+void tb_down_abandon(struct tb_pipeline *p) {
+  while (p->down.committed < p->down.arrived) {
+    tb_copy_wait(p->d->pool, &entry_of(&p->down, p->down.committed)->copy);
+    count_oldest(p);
+  }
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pipeline_parts.h"
+
+/* Questions to the driver, some microseconds each, before the thread is laid to sleep until the GPU is done: waking it
+ * would take a good part of what such a call takes. */
+#define QUESTIONS 500
+
+static CUresult mark(struct tb_pipeline *p, enum tb_mark which) {
+  if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[which], p->streams[0]));
+  return CUDA_SUCCESS;
+}
+
+/* Both operands into one slot, each where it lies in the arena. */
+static void pack(struct tb_pipeline *p) {
+  float *slot = p->d->up_ring.slot[0];
+  struct tb_copy copies[2];
+  for (int b = 0; b < 2; b++) {
+    const struct tb_step step = {.of_b = b};
+    struct tb_upload u;
+    struct tb_piece piece;
+    tb_up_of_step(p, &step, &u);
+    float *to = slot + (b ? p->layout.plan->b_offset_bytes / (int64_t)sizeof(float) : 0);
+    tb_upload_cut(&u, TB_SLOT_ELEMS, to, &copies[b], &piece);
+    copies[b].kind = TB_COPY_IN;
+    tb_copy_start(p->d->pool, &copies[b]);
+    p->progress->up_bytes += (double)(u.rows * u.columns) * sizeof(float);
+  }
+  for (int b = 0; b < 2; b++) tb_copy_wait(p->d->pool, &copies[b]);
+}
+
+static CUresult settle(CUstream stream) {
+  for (int i = 0; i < QUESTIONS; i++) {
+    const CUresult result = tb_cuda.cuStreamQuery(stream);
+    if (result == CUDA_SUCCESS) return result;
+    if (result == CUDA_ERROR_NOT_READY) continue;
+    tb_cuda_failed_call = "cuStreamQuery";
+    return result;
+  }
+  TB_TRY(tb_cuda.cuStreamSynchronize(stream));
+  return CUDA_SUCCESS;
+}
+
+static void commit(struct tb_pipeline *p, const float *arrived) {
+  const struct tb_gemm *call = p->layout.call;
+  struct tb_copy copy = {.kind = TB_COPY_COMMIT, .beta = call->beta, .to = call->c, .to_ld = call->ldc};
+  copy.from = arrived;
+  copy.from_ld = tb_leading(call->m);
+  copy.rows = call->m;
+  copy.columns = call->n;
+  tb_copy_start(p->d->pool, &copy);
+  tb_copy_wait(p->d->pool, &copy);
+  tb_down_count(p, 0, call->n);
+}
+
+CUresult tb_one_slot_run(struct tb_pipeline *p) {
+  struct tb_device *d = p->d;
+  const CUstream stream = p->streams[0];
+  const size_t bytes_up = (size_t)p->layout.plan->d_offset_bytes;
+  const struct tb_matrix result = tb_layout_d(&p->layout, 0);
+  const size_t bytes_down = (size_t)((p->layout.call->n - 1) * result.ld + p->layout.call->m) * sizeof(float);
+  float *arrived = d->down_ring.slot[0];
+  pack(p);
+  TB_TRY(mark(p, TB_UP_BEGIN));
+  TB_TRY(tb_cuda.cuMemcpyHtoDAsync(p->layout.arena, d->up_ring.slot[0], bytes_up, stream));
+  TB_TRY(mark(p, TB_UP_END));
+  TB_TRY(tb_compute_launch(p, 0, 0, p->layout.chunk));
+  TB_TRY(mark(p, TB_DOWN_BEGIN));
+  TB_TRY(tb_cuda.cuMemcpyDtoHAsync(arrived, result.address, bytes_down, stream));
+  TB_TRY(mark(p, TB_DOWN_END));
+  TB_TRY(settle(stream));
+  commit(p, arrived);
+  p->progress->down_bytes += (double)bytes_down;
+  return CUDA_SUCCESS;
+}

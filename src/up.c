@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "pipeline_parts.h"
+
+/* A call's first pieces are small, so that the link starts soon: 256 KiB take the threads and the link some
+ * microseconds each. Each later one is at most as large as all before it. */
+#define FIRST_PIECE_ELEMS ((int64_t)64 << 10)
+
+static struct tb_up_entry *entry_of(struct tb_up *up, uint64_t number) { return &up->entry[number % TB_SLOTS]; }
+
+static bool needs_slot(const struct tb_up_entry *e) { return e->way == TB_STAGED && !e->from_other; }
+
+void tb_up_enter_chunk(struct tb_pipeline *p) {
+  struct tb_up *up = &p->up;
+  const struct tb_plan *plan = p->layout.plan;
+  const bool whole_k = plan->chunk_k == p->layout.call->k;
+  up->a_there = plan->ways.a == TB_IN_PLACE || (whole_k && p->a_resident == p->layout.block.i);
+  up->b_there = plan->ways.b == TB_IN_PLACE || (whole_k && p->b_resident == p->layout.block.j);
+  up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout)};
+  up->begun_steps = up->ended_steps = 0;
+  up->must_hold = p->layout.chunk.start > 0;
+  memset(p->a_slices, 0, sizeof p->a_slices);
+  memset(p->b_slices, 0, sizeof p->b_slices);
+}
+
+/* ---- beginning ---- */
+
+enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *step, struct tb_upload *u) {
+  const struct tb_layout *l = &p->layout;
+  if (step->of_b ? p->up.b_there : p->up.a_there) return TB_IN_PLACE;
+  const struct tb_extent k = tb_layout_slice(l, step->slice);
+  const struct tb_view x = step->of_b ? tb_layout_b_view(l, step->index, k) : tb_layout_a_view(l, step->index, k);
+  const struct tb_matrix to = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
+  const int64_t across = step->of_b ? tb_layout_columns(l, step->index).size : tb_layout_rows(l, step->index).size;
+  const bool along = step->of_b != x.transposed; /* stored columns run along k */
+  *u = (struct tb_upload){.source = x.data, .source_ld = x.ld, .target = to.address, .target_ld = to.ld};
+  u->rows = along ? k.size : across;
+  u->columns = along ? across : k.size;
+  return step->of_b ? l->plan->ways.b : l->plan->ways.a;
+}
+
+static enum tb_operand operand_of(const struct tb_step *step) { return step->of_b ? TB_OPERAND_B : TB_OPERAND_A; }
+
+/* The step that is next, each GPU beginning with its own panels of an operand that is shared. */
+static struct tb_step next_step(const struct tb_pipeline *p) {
+  struct tb_step step = tb_schedule_step(&p->up.schedule, p->up.begun_steps);
+  step.index = tb_pass_turn(p->pass, operand_of(&step), step.index);
+  return step;
+}
+
+/* Of a step that begins: where it comes from. False: another GPU has the panel in hand, and has not offered it yet. */
+static bool find_source(struct tb_pipeline *p, struct tb_up_entry *e) {
+  e->way = tb_up_of_step(p, &e->step, &p->up.upload);
+  e->whole = p->up.upload;
+  e->from_other = false;
+  if (e->way == TB_IN_PLACE || tb_pass_is_own(p->pass, operand_of(&e->step), e->step.index)) return true;
+  const enum tb_panel_state state = tb_pass_look(p->pass, e->step.index);
+  e->from_other = state == TB_PANEL_OFFERED;
+  return state != TB_PANEL_AWAITED;
+}
+
+/* False: there is something to wait for first. */
+static bool begin_piece(struct tb_pipeline *p) {
+  struct tb_up *up = &p->up;
+  struct tb_up_entry *e = entry_of(up, up->begun);
+  e->step = next_step(p);
+  e->way = TB_STAGED;
+  e->from_other = false;
+  if (!up->within_step && !find_source(p, e)) return false;
+  e->last = true;
+  if (needs_slot(e)) {
+    const int64_t most = tb_min(TB_SLOT_ELEMS, tb_max(FIRST_PIECE_ELEMS, up->begun_elems));
+    e->last = tb_upload_cut(&up->upload, most, p->d->up_ring.slot[up->begun % TB_SLOTS], &e->copy, &e->piece);
+    tb_copy_start(p->d->pool, &e->copy);
+    up->begun_elems += e->copy.rows * e->copy.columns;
+  }
+  up->within_step = !e->last;
+  if (e->last) up->begun_steps++;
+  up->begun++;
+  return true;
+}
+
+/* ---- sending ---- */
+
+static CUresult mark(struct tb_pipeline *p, enum tb_mark which) {
+  if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[which], p->d->up));
+  return CUDA_SUCCESS;
+}
+
+/* An own panel of an operand that is shared is under way: others will want it. */
+static CUresult announce(struct tb_pipeline *p, const struct tb_step *step) {
+  if (p->pass == NULL || p->pass->operand != operand_of(step) ||
+      !tb_pass_is_own(p->pass, operand_of(step), step->index))
+    return CUDA_SUCCESS;
+  const struct tb_layout *l = &p->layout;
+  const struct tb_matrix at =
+      step->of_b ? tb_layout_b(l, step->index, l->chunk) : tb_layout_a(l, step->index, l->chunk);
+  return tb_pass_sent(p->pass, step->index, at.address);
+}
+
+static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_entry *e) {
+  if (!p->marked_up) TB_TRY(mark(p, TB_UP_BEGIN));
+  p->marked_up = true;
+  TB_TRY(e->way == TB_DIRECT ? tb_upload_direct(p->d, &e->whole) : tb_upload_send(p->d, slot, &e->piece));
+  const int64_t elems = e->way == TB_DIRECT ? e->whole.rows * e->whole.columns : e->copy.rows * e->copy.columns;
+  p->progress->up_bytes += (double)elems * sizeof(float);
+  if (!e->last) return CUDA_SUCCESS;
+  p->uploaded = e->way == TB_DIRECT ? p->d->uploaded : p->d->up_ring.moved[slot];
+  if (e->way == TB_DIRECT) TB_TRY(tb_cuda.cuEventRecord(p->uploaded, p->d->up));
+  TB_TRY(announce(p, &e->step));
+  return mark(p, TB_UP_END);
+}
+
+static CUresult fetch_panel(struct tb_pipeline *p, const struct tb_up_entry *e) {
+  const int64_t floats = (e->whole.columns - 1) * e->whole.target_ld + e->whole.rows;
+  return tb_pass_fetch(p->pass, e->step.index, e->whole.target, floats);
+}
+
+static CUresult send_oldest(struct tb_pipeline *p) {
+  struct tb_up *up = &p->up;
+  const struct tb_up_entry *e = entry_of(up, up->sent);
+  if (e->way != TB_IN_PLACE && up->must_hold) {
+    TB_TRY(tb_compute_hold_uploads(p));
+    up->must_hold = false;
+  }
+  if (e->from_other)
+    TB_TRY(fetch_panel(p, e));
+  else if (e->way != TB_IN_PLACE)
+    TB_TRY(send_piece(p, (int)(up->sent % TB_SLOTS), e));
+  up->sent++;
+  if (!e->last) return CUDA_SUCCESS;
+  up->ended_steps++;
+  return tb_compute_step(p, &e->step);
+}
+
+/* ---- turns ---- */
+
+/* Makes room for another piece, if there is none and the GPU is done with the oldest. */
+static CUresult free_oldest(struct tb_pipeline *p) {
+  struct tb_up *up = &p->up;
+  if (up->begun - up->freed < TB_SLOTS || up->freed == up->sent) return CUDA_SUCCESS;
+  if (needs_slot(entry_of(up, up->freed))) {
+    const CUresult result = tb_upload_sent(p->d, (int)(up->freed % TB_SLOTS));
+    if (result == CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
+    TB_TRY(result);
+  }
+  up->freed++;
+  return CUDA_SUCCESS;
+}
+
+static bool is_copied(const struct tb_pipeline *p, const struct tb_up_entry *e) {
+  return !needs_slot(e) || tb_copy_done(p->d->pool, &e->copy);
+}
+
+CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
+  struct tb_up *up = &p->up;
+  while (up->sent < up->begun && is_copied(p, entry_of(up, up->sent))) {
+    TB_TRY(send_oldest(p));
+    *turn = TB_SOMETHING;
+  }
+  if (up->begun_steps == tb_schedule_steps(&up->schedule)) return CUDA_SUCCESS;
+  TB_TRY(free_oldest(p));
+  if (up->begun - up->freed == TB_SLOTS) return CUDA_SUCCESS;
+  if (begin_piece(p)) *turn = TB_SOMETHING;
+  return CUDA_SUCCESS;
+}
+
+bool tb_up_is_over(const struct tb_pipeline *p) { return p->up.ended_steps == tb_schedule_steps(&p->up.schedule); }
+
+void tb_up_abandon(struct tb_pipeline *p) {
+  for (uint64_t number = p->up.sent; number < p->up.begun; number++) {
+    const struct tb_up_entry *e = entry_of(&p->up, number);
+    if (needs_slot(e)) tb_copy_wait(p->d->pool, &e->copy);
+  }
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The copying threads and the thread that waits for idleness, compiled with ThreadSanitizer: it sees every pair of
+ * accesses to the same memory that no lock, atomic or join puts in order, whether or not it did harm this time.
+ *
+ * Seen to fail when: a job's task is written after its ticket; tb_pool_done looks at the count without the tasks'
+ * writes; the idle thread's flag is no atomic.
+ */
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "background.h"
+#include "copy.h"
+
+#define ROWS 700
+#define COLUMNS 300
+#define COPIES 6
+
+static float source[COPIES][ROWS * COLUMNS], target[COPIES][ROWS * COLUMNS];
+static int wrong;
+
+static void expect(int ok, const char *what) {
+  if (ok) return;
+  printf("%s\n", what);
+  wrong = 1;
+}
+
+/* As the pipeline does it: copies begun one after another, waited for in their order, their memory used at once again.
+ */
+static void copies_in_flight(struct tb_pool *pool, int round) {
+  struct tb_copy copy[COPIES];
+  for (int i = 0; i < COPIES; i++) {
+    for (int j = 0; j < ROWS * COLUMNS; j++) source[i][j] = (float)(round + i + j % 7);
+    copy[i] = (struct tb_copy){.kind = (enum tb_copy_kind)(i % 3), .to = target[i], .from = source[i]};
+    copy[i].to_ld = copy[i].from_ld = copy[i].rows = ROWS;
+    copy[i].columns = COLUMNS;
+    tb_copy_start(pool, &copy[i]);
+    if (i % 2) tb_pool_help(pool);
+  }
+  for (int i = 0; i < COPIES; i++) {
+    if (round % 2) tb_copy_wait(pool, &copy[i]);
+    while (!tb_copy_done(pool, &copy[i])) tb_pool_help(pool);
+    expect(memcmp(target[i], source[i], sizeof target[i]) == 0, "a copy is not what it was copied from");
+    memset(source[i], 0, sizeof source[i]);
+  }
+}
+
+static atomic_int actions;
+static int touched; /* no atomic: written before a touch, read by the action behind it */
+
+static void act(void) {
+  if (touched > 0) atomic_fetch_add(&actions, 1);
+}
+
+static void idleness(void) {
+  struct tb_idle *idle = tb_idle_open(0.02, act);
+  expect(idle != NULL, "no thread");
+  usleep(60000);
+  expect(atomic_load(&actions) == 0, "idle before anything happened");
+  touched = 1;
+  for (int i = 0; i < 50; i++) tb_idle_touch(idle);
+  for (int i = 0; atomic_load(&actions) == 0 && i < 1000; i++) usleep(10000);
+  usleep(60000);
+  expect(atomic_load(&actions) == 1, "one idle time is one action");
+  tb_idle_touch(idle);
+  for (int i = 0; atomic_load(&actions) == 1 && i < 1000; i++) usleep(10000);
+  expect(atomic_load(&actions) == 2, "the second idle time was not noticed");
+  tb_idle_touch(idle);
+  tb_idle_close(idle);
+  idle = tb_idle_open(100, act);
+  tb_idle_touch(idle);
+  tb_idle_close(idle); /* while it sleeps */
+  expect(atomic_load(&actions) == 2, "an action that nobody waited for");
+}
+
+int main(void) {
+  alarm(100);
+  for (int threads = 2; threads <= 5; threads++) {
+    struct tb_pool *pool = tb_pool_open(threads);
+    for (int round = 0; round < 20; round++) {
+      copies_in_flight(pool, round);
+      if (round % 8 == 0) usleep(1000); /* they fall asleep */
+    }
+    tb_pool_close(pool);
+  }
+  idleness();
+  return wrong;
+}
