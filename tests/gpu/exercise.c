@@ -4,7 +4,7 @@
  * verifies every element. Small on purpose: compute-sanitizer, which slows a kernel a hundredfold, watches it on a real
  * GPU.
  *
- *   exercise [--quick]        --quick: three shapes a tile, most by that tile alone
+ *   exercise [--quick [TILE]]     --quick: three shapes a tile, most by that tile alone; of one tile, if it is named
  *
  * Status 0: all right; 1: not; 77: no GPU.
  *
@@ -299,35 +299,47 @@ static void run_shapes(struct context *ctx, const struct tb_tile *t, int ta, int
 
 /*
  * The same edges with as little work as will meet them, for the CPU that plays the GPU takes its time: a long k in
- * every way, by all tiles where the largest has its edge; the tile's edges in both directions; and a k of less than a
+ * every way, once by all tiles, unless only one is wanted; the tile's edges in both directions; and a k of less than a
  * step.
  */
-static void run_shapes_quickly(struct context *ctx, const struct tb_tile *t, int ta, int tb) {
+static void run_shapes_quickly(struct context *ctx, const struct tb_tile *t, int ta, int tb, int one_tile) {
   const int chunk = TB_SGEMM_CHUNK_K, tile = (int)(t - tb_tiles);
   const int groups_k = (ta == tb ? 2 : 1) * TB_SGEMM_GROUP_K; /* from three groups on their order shows */
-  const int all_ways[3] = {t->block_m + 1, 5, groups_k + chunk + t->block_k + 5};
+  const int all_ways[3] = {37, 5, groups_k + chunk + t->block_k + 5};
   const int edges[3] = {2 * t->block_m + 3, t->block_n + 1, chunk + 1};
   const int short_k[3] = {5, t->block_n + 5, t->block_k - 1};
-  run_shape(ctx, all_ways, ta, tb, tile == 0 ? -1 : tile);
+  run_shape(ctx, all_ways, ta, tb, one_tile < 0 && tile == 0 ? -1 : tile);
   run_shape(ctx, edges, ta, tb, tile);
   run_shape(ctx, short_k, ta, tb, tile);
 }
 
+/* Of the tile that is named; -1: there is none of that name. */
+static int tile_number(const char *name) {
+  int tile = TB_TILE_COUNT - 1;
+  while (tile >= 0 && strcmp(tb_tiles[tile].name, name) != 0) tile--;
+  return tile;
+}
+
 int main(int argc, char **argv) {
-  int quick = argc == 2 && strcmp(argv[1], "--quick") == 0;
-  if (argc != 1 && !quick) {
-    fprintf(stderr, "usage: exercise [--quick]\n");
+  const int quick = argc >= 2 && strcmp(argv[1], "--quick") == 0;
+  const int one_tile = argc == 3 && quick ? tile_number(argv[2]) : -1;
+  if (argc > 3 || (argc >= 2 && !quick) || (argc == 3 && one_tile < 0)) {
+    fprintf(stderr, "usage: exercise [--quick [TILE]]\n");
     return 2;
   }
   struct context ctx = {.gpu = tb_gpu_open(0)};
   tb_gpu_check(tb_kernels_load(&ctx.kernels, ctx.gpu.device), "tb_kernels_load", __FILE__, __LINE__);
   ctx.kernels.device.sm_count = 1;
   printf("%s\n", ctx.gpu.name);
-  for (int variant = 0; variant < 4; variant++) run_zeros(&ctx, variant >> 1, variant & 1);
+  for (int variant = 0; variant < 4 && one_tile < 0; variant++) run_zeros(&ctx, variant >> 1, variant & 1);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
+    if (one_tile >= 0 && tile != one_tile) continue;
     if (ctx.kernels.device.blocks_per_sm[tile] == 0) printf("tile %s: this GPU cannot run it\n", tb_tiles[tile].name);
     for (int variant = 0; variant < 4; variant++)
-      (quick ? run_shapes_quickly : run_shapes)(&ctx, &tb_tiles[tile], variant >> 1, variant & 1);
+      if (quick)
+        run_shapes_quickly(&ctx, &tb_tiles[tile], variant >> 1, variant & 1, one_tile);
+      else
+        run_shapes(&ctx, &tb_tiles[tile], variant >> 1, variant & 1);
   }
   tb_kernels_unload(&ctx.kernels);
   tb_gpu_close(&ctx.gpu);
