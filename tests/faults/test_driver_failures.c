@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every driver function that the library calls, failed once at every position at which it is called: the answer is
+ * Every driver function that the library calls, failed once at every position at which it is called (many positions
+ * are sampled, see tst_next_position): the answer is
  * right, C is committed exactly once, at most one line of warning is printed (exactly one when a GPU that was open
  * failed), nothing is left behind in the driver, and the next call is right too.
  *
@@ -159,7 +160,7 @@ static void every_function_at_every_position(void **state) {
     if ((mode_flags & FAKE_CUDA_ASYNC) && !is_asynchronous(functions[i])) continue;
     /* The first question comes before anybody has called cuInit, and is refused for that whatever else may fail. */
     const unsigned long first = strcmp(functions[i], "cuPointerGetAttributes") == 0 ? 2 : 1;
-    for (unsigned long nth = first; nth <= counts[i]; nth++, cases++) {
+    for (unsigned long nth = first; nth <= counts[i]; nth = tst_next_position(nth, counts[i]), cases++) {
       const struct failure f = {functions[i], nth, mode_flags};
       run_case(&f);
     }

@@ -17,7 +17,7 @@
 #include "fit.h"
 #include "rng.h"
 
-enum { SAMPLES_MAX = 4096, PRODUCTS = 120 };
+enum { SAMPLES_MAX = 4096, PRODUCTS = 60 };
 static struct tb_sample sample[SAMPLES_MAX];
 
 static struct tb_select_device device_of_the_tests(void) {
