@@ -2,6 +2,8 @@
 #include "offload.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the GPUs and everything below */
 static struct tb_idle *idle;
+static atomic_bool giving_back; /* its thread may have the lock */
 
 enum tb_status tb_offload_status(void) { return tb_gpus_status(); }
 
@@ -28,15 +31,22 @@ void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size)
 
 /* A call that is under way touches `idle` when it ends, so then nothing is lost by not waiting for it. */
 static void give_back(void) {
-  if (pthread_mutex_trylock(&lock) != 0) return;
-  tb_gpus_give_back();
-  pthread_mutex_unlock(&lock);
+  atomic_store(&giving_back, true);
+  if (pthread_mutex_trylock(&lock) == 0) {
+    tb_gpus_give_back();
+    pthread_mutex_unlock(&lock);
+  }
+  atomic_store(&giving_back, false);
 }
 
 /* Registered after the driver's own exit handlers, so it runs before them, and also when the library is unloaded. A GPU
- * that another thread still uses is left to the end of the process. */
+ * that another thread still uses is left to the end of the process; but not by the thread that gives memory back, which
+ * is ours, and soon done. */
 static void close_at_exit(void) {
-  if (pthread_mutex_trylock(&lock) != 0) return;
+  while (pthread_mutex_trylock(&lock) != 0) {
+    if (!atomic_load(&giving_back)) return;
+    sched_yield();
+  }
   tb_idle_close(idle);
   idle = NULL;
   if (tb_gpus_are_open()) tb_gpus_close(TB_STATUS_ending); /* in the child of a fork they are the parent's */
@@ -52,6 +62,7 @@ static void register_closing(void) {
 void tb_offload_after_fork(void) {
   pthread_mutex_init(&lock, NULL);
   idle = NULL; /* its thread is the parent's */
+  atomic_store(&giving_back, false);
   tb_gpus_after_fork();
 }
 
