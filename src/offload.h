@@ -39,7 +39,7 @@ bool tb_offload_is_open(void);
 
 /* The open GPU, as far as measurements hold for it alone. */
 struct tb_gpu_identity {
-  char text[256];          /* name, SMs, place on the bus, driver; one line */
+  char text[256];          /* name, SMs, place on the bus, driver, our speed; one line */
   double peak_flops_per_s; /* nominal */
   double open_seconds;     /* that opening it took; 0: it was not timed */
 };
@@ -47,8 +47,8 @@ struct tb_gpu_identity {
 /* Opens a GPU if none is open. False: there is none; tb_offload_status says why. */
 bool tb_offload_open(struct tb_gpu_identity *identity);
 
-/* Bytes a second between pinned memory and the GPU that is open, up and down, by copies of 4 MiB. False: it failed, and
- * is given up. */
+/* Bytes a second between pinned memory and the GPU that is open, up and down, by copies of a slot's size. False: it
+ * failed, and is given up. */
 bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s);
 
 /*
