@@ -4,8 +4,8 @@
  * it saves in the multiplication. The contract and the bits are sgemm_args.h's. Part of sgemm.cu's fat binary; from
  * compute capability 9.0 on.
  *
- *   tb_sgemm_pack     op(A) and op(B), stored in whatever way, into panels
- *   tb_sgemm_packed   D from the panels; of its arguments, a and b are packed, and lda = ldb the panels' rows
+ *   tb_sgemm_pack          op(A) and op(B), stored in whatever way, into panels
+ *   tb_sgemm_packed<tile>  D from the panels; of its arguments, a and b are packed, and lda = ldb the panels' rows
  *
  * A panel holds TB_SGEMM_PANEL rows of op(A), or columns of op(B): word (side, k) is panel[k * TB_SGEMM_PANEL + side].
  * Sides and k are filled up with zeros, to whole pairs of panels and whole steps.
@@ -17,8 +17,9 @@
  *     |  panel 1     |
  *
  * So transposes, leading dimensions, alignment and edges are the pack's alone, which waits for the memory anyway, and
- * the multiplying threads do nothing but multiply: for a step, one of them starts two copies, and each asks once
- * whether the next step's are there. The rest is as in sgemm.cu: 8 x 8 accumulators a thread, fragments read a k ahead.
+ * the multiplying threads do nothing but multiply: for a step, the first lanes of a few warps start a copy
+ * each, and every thread asks once whether the next step is there. The rest is as in sgemm.cu: 8 x 8 accumulators a
+ * thread, fragments read a k ahead.
  */
 #include "sgemm_parts.cuh"
 

@@ -34,7 +34,7 @@ struct tb_sgemm_args {
   float alpha;             /* applied by the launch with `last` set */
   int32_t first;  /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
   int32_t last;   /* 1: multiply by alpha when storing; 0: store the bare sums */
-  int32_t beside; /* tb_sgemm_packed: 1: the kernel ahead computes another part of D from the same panels, and need not
+  int32_t beside; /* packed tiles: 1: the kernel ahead computes another part of D from the same panels, and need not
                      have ended before this one starts */
   int32_t padded; /* for the launcher: m and n may be read up to the next multiple of four, into what stands there */
 };

@@ -5,16 +5,12 @@
 
 void tb_exchange_open(struct tb_exchange *x, int members, bool on) {
   *x = (struct tb_exchange){.members = members, .on = on};
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_mutex_init(&x->lock, NULL);
-  pthread_cond_init(&x->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  pthread_cond_init(&x->all_arrived, NULL);
 }
 
 void tb_exchange_close(struct tb_exchange *x) {
-  pthread_cond_destroy(&x->changed);
+  pthread_cond_destroy(&x->all_arrived);
   pthread_mutex_destroy(&x->lock);
 }
 
@@ -23,7 +19,7 @@ static void arrive(struct tb_exchange *x, struct tb_panels panels) {
   if (x->arrived == 0) x->panels = panels;
   if (panels.count < 2 || panels.count != x->panels.count || panels.across != x->panels.across) x->on = false;
   x->arrived++;
-  pthread_cond_broadcast(&x->changed);
+  pthread_cond_broadcast(&x->all_arrived);
 }
 
 struct tb_pass tb_pass_of(struct tb_exchange *x, int member, struct tb_device *device, enum tb_operand operand) {
@@ -34,7 +30,7 @@ void tb_pass_join(struct tb_pass *pass, struct tb_panels panels) {
   struct tb_exchange *x = pass->exchange;
   pthread_mutex_lock(&x->lock);
   arrive(x, panels);
-  while (x->arrived < x->members) pthread_cond_wait(&x->changed, &x->lock);
+  while (x->arrived < x->members) pthread_cond_wait(&x->all_arrived, &x->lock);
   if (!x->on) pass->operand = TB_NO_OPERAND;
   pthread_mutex_unlock(&x->lock);
   pass->joined = true;
@@ -46,7 +42,6 @@ void tb_pass_leave(struct tb_pass *pass) {
   if (!pass->joined) arrive(x, (struct tb_panels){0, 0});
   for (int64_t panel = pass->member; panel < TB_TILES_MAX; panel += x->members)
     if (x->panel[panel].state == TB_PANEL_AWAITED) x->panel[panel].state = TB_PANEL_NEVER;
-  pthread_cond_broadcast(&x->changed);
   pthread_mutex_unlock(&x->lock);
 }
 
@@ -85,7 +80,6 @@ CUresult tb_pass_sent(struct tb_pass *pass, int64_t panel, CUdeviceptr address) 
 static void offer(struct tb_exchange *x, int64_t panel) {
   pthread_mutex_lock(&x->lock);
   x->panel[panel].state = TB_PANEL_OFFERED;
-  pthread_cond_broadcast(&x->changed);
   pthread_mutex_unlock(&x->lock);
 }
 

@@ -38,7 +38,7 @@ struct tb_panels {
 
 struct tb_exchange {
   pthread_mutex_t lock;
-  pthread_cond_t changed; /* on the monotonic clock */
+  pthread_cond_t all_arrived; /* signalled by each who does; panels are asked for in turns, not waited for */
   int members;
   int arrived;             /* members that have said what their panels are, or will not */
   bool on;                 /* panels are passed */

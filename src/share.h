@@ -23,8 +23,9 @@
 /* The largest kernel's block of C: cut there, no device has a block of it more to compute than is its share. */
 #define TB_SHARE_PIECE_ELEMS 128
 
-/* A product is shared if one GPU needs at least so long for it: the threads that drive the others take 0.1 ms to wake,
- * and a part has an up and a down of its own that nothing overlaps. */
+/* With TILEBLAS_SHARE=auto a product is shared if one GPU needs at least so long for it: the threads that drive the
+ * others have to wake, and a part has an up and a down of its own that nothing overlaps. An assumption, not measured on
+ * several GPUs yet; and so are the other figures here. */
 #define TB_SHARE_SECONDS 0.004
 
 /* What one GPU of this nominal peak may take: by 7/10 of the peak (what the fp32 kernels reach on large products,

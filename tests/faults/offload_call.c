@@ -92,3 +92,9 @@ bool tst_nothing_left(const struct tst_fake *fake, bool context_died) {
   }
   return clean;
 }
+
+bool tst_is_listed(const char *name, const char *const *list, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(name, list[i]) == 0) return true;
+  return false;
+}

@@ -52,4 +52,7 @@ static inline unsigned long tst_next_position(unsigned long nth, unsigned long c
   return next > count && nth < count ? count : next;
 }
 
+/* Whether `name` is one of the list's `count`. */
+bool tst_is_listed(const char *name, const char *const *list, size_t count);
+
 #endif

@@ -83,22 +83,17 @@ static int life(void *argument) {
   return right && tst_nothing_left(fake, context_died) ? 0 : 1;
 }
 
-static unsigned long long number_after(const char *text, const char *key) {
-  const char *hit = strstr(text, key);
-  return hit ? strtoull(hit + strlen(key), NULL, 10) : 0;
-}
-
 /* NULL when everything about a case is as it must be. */
 static const char *judge(const struct failure *f, const struct tst_output *o) {
-  unsigned long long failed = number_after(o->out, "failures="), gpu = number_after(o->out, "gpu=");
-  unsigned long long cpu = number_after(o->out, " cpu=");
+  unsigned long long failed = tst_number_after(o->out, "failures="), gpu = tst_number_after(o->out, "gpu=");
+  unsigned long long cpu = tst_number_after(o->out, " cpu=");
   size_t warnings = tst_count_lines(o->err, "tileblas: warning: ");
   if (o->status != 0) return "wrong answer, crash or leak";
   if (gpu + cpu != CALLS) return "a call was counted twice or not at all";
   if (tst_count_lines(o->err, " -> ") != CALLS) return "not one verbose line a call";
   if (tst_count_lines(o->err, "\n") != warnings + CALLS) return "something else was printed";
   if (!f->function) return failed == 0 && gpu == CALLS && warnings == 0 ? NULL : "a failure without a cause";
-  if (number_after(o->out, "injected=") == 0) return "the failure did not come to pass";
+  if (tst_number_after(o->out, "injected=") == 0) return "the failure did not come to pass";
   if (failed > 1) return "the GPU failed twice";
   if (warnings != failed) return "not one warning for one failure";
   /* The warning comes before the verbose line of its call; after that line the GPU is left alone. */
@@ -132,21 +127,15 @@ static void learn(unsigned long counts[FUNCTIONS]) {
   for (size_t i = 0; i < FUNCTIONS; i++) {
     char key[96];
     snprintf(key, sizeof key, "calls %s ", functions[i]);
-    counts[i] = number_after(o.out, key);
+    counts[i] = tst_number_after(o.out, key);
   }
   tst_output_destroy(&o);
-}
-
-static bool is_listed(const char *name, const char *const *list, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (strcmp(name, list[i]) == 0) return true;
-  return false;
 }
 
 /* The functions whose work is done later, so that it can fail later. */
 static bool is_asynchronous(const char *name) {
   static const char *const list[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel", "cuLaunchKernelEx"};
-  return is_listed(name, list, sizeof list / sizeof list[0]);
+  return tst_is_listed(name, list, sizeof list / sizeof list[0]);
 }
 
 static void every_function_at_every_position(void **state) {
@@ -154,8 +143,8 @@ static void every_function_at_every_position(void **state) {
   unsigned long counts[FUNCTIONS], cases = 0;
   learn(counts);
   for (size_t i = 0; i < FUNCTIONS; i++) {
-    if (counts[i] == 0 && !is_listed(functions[i], only_after_failure, 1) &&
-        !is_listed(functions[i], called_elsewhere, sizeof called_elsewhere / sizeof called_elsewhere[0]))
+    if (counts[i] == 0 && !tst_is_listed(functions[i], only_after_failure, 1) &&
+        !tst_is_listed(functions[i], called_elsewhere, sizeof called_elsewhere / sizeof called_elsewhere[0]))
       fail_msg("%s is never called: nothing here tests it", functions[i]);
     if ((mode_flags & FAKE_CUDA_ASYNC) && !is_asynchronous(functions[i])) continue;
     /* The first question comes before anybody has called cuInit, and is refused for that whatever else may fail. */

@@ -116,11 +116,6 @@ static int life(void *argument) {
   return right && tst_nothing_left(fake, context_died) ? 0 : 1;
 }
 
-static unsigned long long number_after(const char *text, const char *key) {
-  const char *hit = strstr(text, key);
-  return hit ? strtoull(hit + strlen(key), NULL, 10) : 0;
-}
-
 static unsigned failures;
 
 static void run_case(const struct failure *f, unsigned long counts[FUNCTIONS]) {
@@ -131,7 +126,7 @@ static void run_case(const struct failure *f, unsigned long counts[FUNCTIONS]) {
   if (o.status != 0) what = "wrong answer, crash or leak";
   if (!what && lines != warnings) what = "something else was printed";
   if (!what && !f->function && lines > 0) what = "a warning without a cause";
-  if (!what && f->function && number_after(o.out, "injected=") == 0) what = "the failure did not come to pass";
+  if (!what && f->function && tst_number_after(o.out, "injected=") == 0) what = "the failure did not come to pass";
   if (!what && !copies_fail && warnings > 1) what = "more than one warning for one failure";
   if (what) {
     print_error("%s number %lu: %s (status %d)\n%s%s", f->function ? f->function : "nothing", f->nth, what, o.status,
@@ -141,7 +136,7 @@ static void run_case(const struct failure *f, unsigned long counts[FUNCTIONS]) {
   for (size_t i = 0; counts && i < FUNCTIONS; i++) {
     char key[96];
     snprintf(key, sizeof key, "calls %s ", functions[i]);
-    counts[i] = number_after(o.out, key);
+    counts[i] = tst_number_after(o.out, key);
   }
   tst_output_destroy(&o);
 }

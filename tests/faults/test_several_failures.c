@@ -95,17 +95,14 @@ static int life(void *argument) {
   return right && tst_nothing_left(fake, context_died) ? 0 : 1;
 }
 
-static unsigned long long number_after(const char *text, const char *key) {
-  const char *hit = strstr(text, key);
-  return hit ? strtoull(hit + strlen(key), NULL, 10) : 0;
-}
-
 /* NULL when everything about a case is as it must be. */
 static const char *judge(const struct tst_output *o) {
-  const unsigned long long failed = number_after(o->out, "failures="), injected = number_after(o->out, "injected=");
+  const unsigned long long failed = tst_number_after(o->out, "failures="),
+                           injected = tst_number_after(o->out, "injected=");
   const size_t warnings = tst_count_lines(o->err, "tileblas: warning: ");
   if (o->status != 0) return "wrong answer, crash or leak";
-  if (number_after(o->out, "gpu=") != CALLS || number_after(o->out, " cpu=") != 0) return "the CPU answered a call";
+  if (tst_number_after(o->out, "gpu=") != CALLS || tst_number_after(o->out, " cpu=") != 0)
+    return "the CPU answered a call";
   if (tst_count_lines(o->err, " -> ") != CALLS) return "not one verbose line a call";
   if (strstr(o->err, "completed by the cpu")) return "the CPU completed a call";
   if (tst_count_lines(o->err, "completed by another gpu") != failed) return "a failure without a rescue";
@@ -114,7 +111,7 @@ static const char *judge(const struct tst_output *o) {
   /* One that fails at the end, or while it is closed, fails in no call. */
   if (warnings != failed) return "not one warning for one failure";
   if (failed > injected) return "a failure without a cause";
-  if (number_after(o->out, "again=")) return "the GPU was used again";
+  if (tst_number_after(o->out, "again=")) return "the GPU was used again";
   return NULL;
 }
 
@@ -129,7 +126,7 @@ static void run_case(const struct failure *f) {
                 o.status, o.out, o.err);
     failures++;
   }
-  missed += number_after(o.out, "injected=") == 0;
+  missed += tst_number_after(o.out, "injected=") == 0;
   tst_output_destroy(&o);
 }
 
@@ -142,21 +139,15 @@ static void learn(unsigned long counts[FUNCTIONS]) {
   for (size_t i = 0; i < FUNCTIONS; i++) {
     char key[96];
     snprintf(key, sizeof key, "calls %s ", functions[i]);
-    counts[i] = number_after(o.out, key);
+    counts[i] = tst_number_after(o.out, key);
   }
   tst_output_destroy(&o);
-}
-
-static bool is_listed(const char *name, const char *const *list, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (strcmp(name, list[i]) == 0) return true;
-  return false;
 }
 
 static bool is_asynchronous(const char *name) {
   static const char *const list[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyPeerAsync", "cuLaunchKernel",
                                      "cuLaunchKernelEx"};
-  return is_listed(name, list, sizeof list / sizeof list[0]);
+  return tst_is_listed(name, list, sizeof list / sizeof list[0]);
 }
 
 static void every_function_at_every_position(void **state) {
@@ -166,8 +157,8 @@ static void every_function_at_every_position(void **state) {
   unsigned long counts[FUNCTIONS], cases = 0;
   learn(counts);
   for (size_t i = 0; i < FUNCTIONS; i++) {
-    const bool must_be_called =
-        is_asynchronous(functions[i]) || is_listed(functions[i], of_several, sizeof of_several / sizeof of_several[0]);
+    const bool must_be_called = is_asynchronous(functions[i]) ||
+                                tst_is_listed(functions[i], of_several, sizeof of_several / sizeof of_several[0]);
     if (counts[i] == 0 && must_be_called && strcmp(functions[i], "cuLaunchKernelEx") != 0) /* of a split k alone */
       fail_msg("%s is never called: nothing here tests it", functions[i]);
     if ((mode_flags & FAKE_CUDA_ASYNC) && !is_asynchronous(functions[i])) continue;

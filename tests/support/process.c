@@ -119,6 +119,11 @@ static void remove_temporary(void) {
   if (getpid() == temporary_owner) unlink(temporary);
 }
 
+unsigned long long tst_number_after(const char *text, const char *key) {
+  const char *hit = strstr(text, key);
+  return hit ? strtoull(hit + strlen(key), NULL, 10) : 0;
+}
+
 const char *tst_temporary_file(void) {
   if (temporary[0])
     remove_temporary();

@@ -28,6 +28,9 @@ void tst_output_destroy(struct tst_output *o);
 /* Lines of `text` that contain `part`. */
 size_t tst_count_lines(const char *text, const char *part);
 
+/* The number that stands behind `key` in `text`; 0: the key does not stand there. */
+unsigned long long tst_number_after(const char *text, const char *key);
+
 /* A new empty file for the test's use, removed at exit. The path is in static memory until the next call. */
 const char *tst_temporary_file(void);
 
