@@ -18,6 +18,7 @@
  *   barrier_init(b, arrivals)          by one thread; then barriers_ready(), and a __syncthreads
  *   barrier_expect(b, bytes)           arrives, and has the phase wait for so many bytes
  *   bulk_copy(dst, src, bytes, b)      they count for b
+ *   barrier_arrive(b)                  arrives; what this thread has read or written is done before
  *   barrier_wait(b, parity)            until the phase of this parity is over; this thread sees the data then
  * Who has them written over must know that what was read there has arrived in registers, which no barrier says: the
  * loads of shared memory and these copies do not wait for each other.
@@ -30,6 +31,7 @@
  * Words that nobody writes during the kernel. These stay where they stand among the other instructions of this file.
  *   load_word(p)            one; its sector stays in the L1, for neighbours may want the rest
  *   load_word_if(p, there)  the same, or without reading zero
+ *   load_words4(p)          four; their sectors stay in the L1
  *   load_once4(p)           four that this block reads once; they leave the L1 to others
  */
 #ifndef TB_PTX_CUH
@@ -100,6 +102,7 @@ template <int N> __device__ __forceinline__ void async_wait() {}
 __device__ __forceinline__ void barrier_init(uint64_t *b, unsigned arrivals) { tb_cpu_mbarrier_init(b, arrivals); }
 __device__ __forceinline__ void barriers_ready() {}
 __device__ __forceinline__ void barrier_expect(uint64_t *b, unsigned bytes) { tb_cpu_mbarrier_expect(b, bytes); }
+__device__ __forceinline__ void barrier_arrive(uint64_t *b) { tb_cpu_mbarrier_arrive(b); }
 __device__ __forceinline__ void barrier_wait(uint64_t *b, unsigned parity) { tb_cpu_mbarrier_wait(b, parity); }
 __device__ __forceinline__ void bulk_copy(void *dst, const void *src, unsigned bytes, uint64_t *b) {
   tb_cpu_bulk_copy(dst, src, bytes, b);
@@ -122,6 +125,9 @@ __device__ __forceinline__ void barriers_ready() {
 __device__ __forceinline__ void barrier_expect(uint64_t *b, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
                : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint64_t *b) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
 __device__ __forceinline__ void barrier_wait(uint64_t *b, unsigned parity) {
   asm volatile("{ .reg .pred over;\n"
@@ -168,7 +174,26 @@ __device__ __forceinline__ float load_word_if(const float *p, bool there) {
 #endif
 }
 
+/* A word that other blocks write meanwhile, or read; there is no order among several of them. */
+__device__ __forceinline__ uint32_t load_now(const uint32_t *p) { return *static_cast<const volatile uint32_t *>(p); }
+__device__ __forceinline__ void store_now(uint32_t *p, uint32_t word) { *static_cast<volatile uint32_t *>(p) = word; }
+
+/* Some 200 ns in which others may have the SM. And whether blocks run side by side at all, so that one can wait for
+ * another: not where the CPU plays the GPU. */
+#if defined(TB_ON_CPU)
+constexpr bool kBlocksMeet = false;
+__device__ __forceinline__ void pause() {}
+#else
+constexpr bool kBlocksMeet = true;
+__device__ __forceinline__ void pause() {
+#if defined(__CUDA_ARCH__)
+  __nanosleep(200);
+#endif
+}
+#endif
+
 /* Four neighbouring words; p is aligned to 16 bytes. */
+__device__ __forceinline__ float4 load_words4(const float *p) { return __ldg(reinterpret_cast<const float4 *>(p)); }
 __device__ __forceinline__ float4 load_once4(const float *p) {
 #if defined(TB_ON_CPU) || !defined(__CUDA_ARCH__)
   return *reinterpret_cast<const float4 *>(p);

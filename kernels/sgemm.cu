@@ -39,6 +39,7 @@
 #include "gather.cu"
 #include "packed.cu"
 #include "sgemm_parts.cuh"
+#include "split_args.h"
 
 namespace {
 
@@ -174,12 +175,13 @@ private:
 
 /* ---- a block ---- */
 
-template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(const tb_sgemm_args &args) {
+/* `tile`: its number, as locate() counts. */
+template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(const tb_sgemm_args &args, unsigned tile) {
   TB_DYNAMIC_SHARED(float, stages);
   constexpr int K = G::block_k;
   let_next_start();
   int row, column;
-  locate<G>(args, blockIdx.x, row, column);
+  locate<G>(args, tile, row, column);
   const Share share(args);
   const int thread = static_cast<int>(threadIdx.x);
   int chunk = static_cast<int>(share.first / TB_SGEMM_CHUNK_K), unit_first = chunk;
@@ -253,13 +255,36 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
   }
 }
 
+/* Of a product on the tensor cores a tile that is marked, in parts. */
+template <class G, Run RunA, Run RunB>
+__device__ __forceinline__ void again(const tb_sgemm_args &args, const tb_split_again &which) {
+  constexpr int rows = TB_SPLIT_TILE_M, columns = TB_SPLIT_TILE_N;
+  static_assert(rows % G::block_m == 0 && columns % G::block_n == 0 && G::threads == TB_SPLIT_AGAIN_THREADS, "parts");
+  wait_for_earlier_kernels();
+  bool left = false;
+  for (int i = static_cast<int>(threadIdx.x); i < which.left_words; i += G::threads) left = left || which.left[i] != 0;
+  if (!__syncthreads_or(left) || which.marks[blockIdx.x] == 0) return;
+  const int64_t down = (args.m + rows - 1) / rows;
+  const int64_t row = blockIdx.x % down * rows, column = blockIdx.x / down * columns;
+  tb_sgemm_args part = args;
+  part.a += RunA == kAlongK ? row * args.lda : row;
+  part.b += RunB == kAlongK ? column * args.ldb : column;
+  part.d += row + column * args.ldd;
+  part.m = smaller(args.m - row, rows), part.n = smaller(args.n - column, columns);
+  const int tiles = static_cast<int>((part.m + G::block_m - 1) / G::block_m * ((part.n + G::block_n - 1) / G::block_n));
+  for (int tile = 0; tile < tiles; tile++) {
+    sgemm<G, RunA, RunB>(part, static_cast<unsigned>(tile));
+    __syncthreads(); /* before the next one's words come to the stages */
+  }
+}
+
 } // namespace
 
 /* Stored column-major, A runs along its rows unless it is transposed, and B along k unless it is. */
 #define TB_SGEMM_KERNEL(name, variant, run_a, run_b, ...)                                                            \
   extern "C" __global__ void __launch_bounds__(Geometry<__VA_ARGS__>::threads, Geometry<__VA_ARGS__>::blocks_per_sm) \
       tb_sgemm_##name##_##variant(const tb_sgemm_args args) {                                                        \
-    sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args);                                                                \
+    sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args, blockIdx.x);                                                    \
   }
 #define TB_SGEMM_TILE(name, bm, bn, bk, stages, rows, columns, blocks)                                       \
   TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, bm, bn, bk, stages, rows, columns, blocks)           \
@@ -271,3 +296,21 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
   TB_SGEMM_KERNEL(name, tt_any, kAlongK, kAlongSide, bm, bn, bk, stages, rows, columns, blocks)
 #define TB_SGEMM_PACKED_TILE(name, ...) /* packed.cu */
 #include "registry.def"
+
+/* Behind a product on the tensor cores: its tiles that are marked, from the operands themselves. */
+#define TB_SGEMM_AGAIN_GEOMETRY \
+  Geometry<TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_DEPTH, TB_SPLIT_AGAIN_STAGES, 8, 4, 4>
+#if defined(TB_BULK_COPIES)
+#define TB_SGEMM_AGAIN_BODY(run_a, run_b) again<TB_SGEMM_AGAIN_GEOMETRY, run_a, run_b>(args, which)
+#else /* the host does not launch them */
+#define TB_SGEMM_AGAIN_BODY(run_a, run_b)
+#endif
+#define TB_SGEMM_AGAIN(variant, run_a, run_b)                                          \
+  extern "C" __global__ void __launch_bounds__(TB_SPLIT_AGAIN_THREADS, 4)              \
+      tb_sgemm_again_##variant(const tb_sgemm_args args, const tb_split_again which) { \
+    TB_SGEMM_AGAIN_BODY(run_a, run_b);                                                 \
+  }
+TB_SGEMM_AGAIN(nn, kAlongSide, kAlongK)
+TB_SGEMM_AGAIN(nt, kAlongSide, kAlongSide)
+TB_SGEMM_AGAIN(tn, kAlongK, kAlongK)
+TB_SGEMM_AGAIN(tt, kAlongK, kAlongSide)

@@ -86,6 +86,17 @@ unsigned tb_cpu_lane();
 void *tb_cpu_dynamic_shared();
 
 #define __syncthreads tb_cpu_barrier
+/* One block runs at a time, one thread at a time. */
+inline int tb_cpu_vote = 0;
+static inline int __syncthreads_or(int predicate) {
+  if (predicate) tb_cpu_vote = 1;
+  tb_cpu_barrier();
+  const int any = tb_cpu_vote;
+  tb_cpu_barrier();
+  if (threadIdx.x == 0) tb_cpu_vote = 0;
+  tb_cpu_barrier();
+  return any;
+}
 static inline void __syncwarp(unsigned mask = 0xffffffffu) { tb_cpu_warp_barrier(mask); }
 
 template <class T> static inline T tb_cpu_shuffle(unsigned mask, T value, unsigned from_lane) {
@@ -173,6 +184,41 @@ static inline float __int_as_float(int bits) {
   std::memcpy(&x, &bits, sizeof x);
   return x;
 }
+/* ---- 16-bit words (IEEE 754's binary16, and the upper half of a float), rounded to the nearest, ties to even ---- */
+
+static __forceinline__ float tb_cpu_float_of_bfloat(uint16_t bits) {
+  return __builtin_bit_cast(float, (uint32_t)bits << 16);
+}
+static inline uint16_t tb_cpu_bfloat_of(float x) {
+  const uint32_t bits = (uint32_t)__float_as_int(x);
+  if (x != x) return (uint16_t)(bits >> 16 | 0x40); /* quiet */
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+static __forceinline__ float tb_cpu_float_of_half(uint16_t bits) {
+  /* The factor adds to the exponent what the biases differ by, subnormals included; Inf and NaN get their own. */
+  const float size = __builtin_bit_cast(float, (bits & 0x7fffu) << 13) * 0x1p112f;
+  const uint32_t special = (bits & 0x7c00u) == 0x7c00 ? 0x7f800000 : 0;
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, size) | special | (bits & 0x8000u) << 16);
+}
+static inline uint16_t tb_cpu_half_of(float x) {
+  const uint16_t sign = (uint16_t)((uint32_t)__float_as_int(x) >> 16 & 0x8000);
+  const float size = std::fabs(x);
+  if (size != size) return (uint16_t)(sign | 0x7e00);
+  if (size >= 65520.0f) return (uint16_t)(sign | 0x7c00);
+  int exponent;
+  std::frexp(size, &exponent); /* size < 2^exponent */
+  if (exponent < -13) exponent = -13;
+  const int steps = (int)std::nearbyint(std::ldexp(size, 11 - exponent)); /* of the last place; 2048 carries over */
+  return (uint16_t)(sign | (size == 0 ? 0 : ((exponent + 13) << 10) + steps));
+}
+/* As the tensor cores leave a sum: what a float has no room for is cut off. */
+static __forceinline__ float tb_cpu_toward_zero(double exact) {
+  const float x = (float)exact;
+  const bool longer = __builtin_fabs((double)x) > __builtin_fabs(exact);
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, x) - longer);
+}
+
+static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline size_t __cvta_generic_to_shared(const void *p) { return reinterpret_cast<size_t>(p); }
 

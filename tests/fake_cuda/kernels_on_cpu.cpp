@@ -9,6 +9,7 @@
 
 /* sgemm.cu leaves its TB_SGEMM_TILE behind, for the table below. */
 #include "sgemm.cu"
+#include "split.cu"
 #include "teaching/ladder.cu"
 #include "thin.cu"
 #include "test_kernels.cu"
@@ -26,6 +27,10 @@ static const Kernel kernels[] = {
 #undef TB_SGEMM_TILE
 #undef TB_SGEMM_PACKED_TILE
     FAKE_CUDA_KERNEL(tb_sgemm_pack) FAKE_CUDA_KERNEL(tb_sgemm_gather) FAKE_CUDA_KERNEL(tb_sgemm_commit)
+        FAKE_CUDA_KERNEL(tb_sgemm_again_nn) FAKE_CUDA_KERNEL(tb_sgemm_again_nt) FAKE_CUDA_KERNEL(tb_sgemm_again_tn)
+            FAKE_CUDA_KERNEL(tb_sgemm_again_tt) FAKE_CUDA_KERNEL(tb_split_gather) FAKE_CUDA_KERNEL(tb_split_pack_half)
+                FAKE_CUDA_KERNEL(tb_split_pack_bfloat) FAKE_CUDA_KERNEL(tb_split_multiply_half)
+                    FAKE_CUDA_KERNEL(tb_split_multiply_bfloat)
 
 #define TB_THIN(columns, ...)                    \
   FAKE_CUDA_KERNEL(tb_thin_side_##columns)       \
@@ -39,7 +44,7 @@ static const Kernel kernels[] = {
 #undef TB_LADDER_STEP
 
 #define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
-        FAKE_CUDA_TEST_KERNELS
+                        FAKE_CUDA_TEST_KERNELS
 #undef FAKE_CUDA_TEST_KERNEL
 };
 
