@@ -6,6 +6,7 @@ Python's standard library only. A build comes either from build/release or, on a
 a kit (tests/gpu/make_kit), whose folders `build`, `lib` and `netlib` stand in for the build folder and the system's.
 """
 
+import csv
 import datetime
 import glob
 import os
@@ -149,6 +150,11 @@ class Log:
         with self.lock:
             self.file.write(text)
             self.file.flush()
+
+
+def read_csv(path):
+    with open(path, newline="", encoding="utf-8") as f:
+        return list(csv.DictReader(f))
 
 
 def markdown(header, rows):

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@
 #include <unistd.h>
 
 static const double pi = 3.14159265358979323846;
-static const double u = 1.0 / 16777216; /* 2^-24 */
+static const double u = 1.0 / 16777216;       /* 2^-24 */
+static const double smallest_unit = 0x1p-150; /* half the smallest subnormal */
 
 const char *const tb_data_kind_name[TB_DATA_KIND_COUNT] = {
 #define TB_KIND(id, name) name,
@@ -27,21 +29,61 @@ static uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/* position is where along k the element stands, from 0 to 1; only graded data depends on it. */
-static float value(enum tb_data_kind kind, enum tb_operand which, uint64_t seed, uint64_t index, double position) {
+/* Where an element stands: in which row of A or column of B, and at which of how many steps along k. */
+struct spot {
+  uint64_t side, p, depth;
+};
+
+static double normal(double first, double second) { return sqrt(-2 * log(first + 0.5 * u)) * cos(2 * pi * second); }
+
+/* Of each row of A the one element of TB_HUGE that is huge: at some multiple of huge_step, which B knows, too. */
+static const uint64_t huge_step = 64;
+static double huge_or_normal(enum tb_operand which, struct spot at, double x) {
+  const uint64_t steps = at.depth < huge_step ? 1 : at.depth / huge_step;
+  if (which == TB_OPERAND_A) return at.p == mix(at.side) % steps * huge_step ? 0x1p40 * x : x;
+  return at.side % 2 && at.p % huge_step == 0 ? 0 : x;
+}
+
+/*
+ * One operand's integers go to 2^11, the other's as far as the sum over k of |a||b| has room below 2^24: at least to 1,
+ * with zeros between where even that is too much (k > 2^13). They take turns. Even rows and columns have no signs, so
+ * that their sums grow.
+ */
+static double integer(enum tb_operand which, struct spot at, double first, double second) {
+  const uint64_t large = 1 << 11, room = (1 << 24) / large;
+  const uint64_t small = at.depth < room ? room / at.depth : 1;
+  const uint64_t stride = (at.depth + room - 1) / room;
+  const bool is_large = (at.p / stride % 2 == 0) == (which == TB_OPERAND_A);
+  const uint64_t most = is_large ? large : at.p % stride == 0 ? small : 0;
+  const double size = floor(first * (double)(most + 1));
+  return at.side % 2 && second < 0.5 ? -size : size;
+}
+
+static float value(enum tb_data_kind kind, enum tb_operand which, uint64_t seed, uint64_t index, struct spot at) {
   uint64_t bits = mix(index + (seed << 40));
   double first = (double)(bits >> 40) * u, second = (double)(bits & 0xffffff) * u; /* in [0, 1) */
+  double position = at.depth > 1 ? (double)at.p / (double)(at.depth - 1) : 0;      /* from 0 to 1 along k */
   switch (kind) {
     case TB_UNIFORM01:
       return (float)first;
     case TB_UNIFORM:
       return (float)(first - 0.5);
     case TB_NORMAL:
-      return (float)(sqrt(-2 * log(first + 0.5 * u)) * cos(2 * pi * second));
+      return (float)normal(first, second);
     case TB_WIDE:
       return (float)((second < 0.5 ? -1 : 1) * exp2(40 * first - 20));
+    case TB_WIDER:
+      return (float)((second < 0.5 ? -1 : 1) * exp2(120 * first - 60));
     case TB_GRADED:
       return (float)((first - 0.5) * exp2((which == TB_OPERAND_A ? 1 : -1) * (20 - 40 * position)));
+    case TB_HUGE:
+      return (float)huge_or_normal(which, at, normal(first, second));
+    case TB_SUBNORMAL: /* |a| < 2^-125 */
+      return (float)((first - 0.5) * (which == TB_OPERAND_A ? 0x1p-124 : 0x1p100));
+    case TB_SUBNORMAL_C: /* |a| < 2^-131 */
+      return (float)((first - 0.5) * (which == TB_OPERAND_A ? 0x1p-130 : 1));
+    case TB_INTEGER:
+      return (float)integer(which, at, first, second);
     case TB_DATA_KIND_COUNT:
       break;
   }
@@ -88,10 +130,10 @@ struct fill {
 
 static void fill_part(void *ctx, size_t begin, size_t end) {
   const struct fill *f = ctx;
-  size_t depth = f->which == TB_OPERAND_A ? f->cols : f->rows;
   for (size_t i = begin; i < end; i++) {
-    size_t p = f->kind != TB_GRADED ? 0 : f->which == TB_OPERAND_A ? i / f->rows : i % f->rows;
-    f->x[i] = value(f->kind, f->which, f->seed, i, depth > 1 ? (double)p / (double)(depth - 1) : 0);
+    size_t row = i % f->rows, col = i / f->rows;
+    struct spot at = f->which == TB_OPERAND_A ? (struct spot){row, col, f->cols} : (struct spot){col, row, f->rows};
+    f->x[i] = value(f->kind, f->which, f->seed, i, at);
   }
 }
 
@@ -117,7 +159,8 @@ struct sums {
 };
 
 static void add(struct sums *s, double c, double exact, double magnitude) {
-  double error = c == exact ? 0 : (c - exact) / (magnitude * u);        /* 1/0 is infinity, as it should be */
+  double unit = magnitude > 0 ? fmax(magnitude * u, smallest_unit) : 0;
+  double error = c == exact ? 0 : (c - exact) / unit;                   /* 1/0 is infinity, as it should be */
   if (!(fabs(error) <= s->max) && !isnan(s->max)) s->max = fabs(error); /* once NaN, always NaN */
   s->mean += fabs(error);
   s->bias += exact < 0 ? -error : error;

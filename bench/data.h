@@ -11,13 +11,19 @@
 
 #include <stddef.h>
 
-/* TB_KIND(id, "name"): the five kinds of data on which accuracy is judged. */
-#define TB_DATA_KINDS(TB_KIND)                                                        \
-  TB_KIND(TB_UNIFORM01, "uniform(0,1)")  /* one sign: shows an accumulator's drift */ \
-  TB_KIND(TB_UNIFORM, "uniform(-.5,.5)") /* zero mean: hides it */                    \
-  TB_KIND(TB_NORMAL, "normal")                                                        \
-  TB_KIND(TB_WIDE, "wide exponents") /* +-2^e, e uniform in [-20, 20] */              \
-  TB_KIND(TB_GRADED, "graded")       /* A falls by 2^40 along k and B rises: small entries matter */
+/* TB_KIND(id, "name"): the kinds of data on which accuracy is judged. The first three are ordinary data. */
+#define TB_DATA_KINDS(TB_KIND)                                                                                     \
+  TB_KIND(TB_UNIFORM01, "uniform(0,1)")  /* one sign: shows an accumulator's drift */                              \
+  TB_KIND(TB_UNIFORM, "uniform(-.5,.5)") /* zero mean: hides it */                                                 \
+  TB_KIND(TB_NORMAL, "normal")                                                                                     \
+  TB_KIND(TB_WIDE, "log-uniform 2^+-20")    /* +-2^e, e uniform in [-20, 20] */                                    \
+  TB_KIND(TB_WIDER, "log-uniform 2^+-60")   /* and in [-60, 60] */                                                 \
+  TB_KIND(TB_GRADED, "graded")              /* A falls by 2^40 along k and B rises: small entries matter */        \
+  TB_KIND(TB_HUGE, "huge elements")         /* normal; one element of a row of A is 2^40 times larger, and meets   \
+                                               zeros in every other column of B: there the small entries matter */ \
+  TB_KIND(TB_SUBNORMAL, "subnormal A")      /* uniform; half of A's words below 2^-126, B of 2^100: ordinary C */  \
+  TB_KIND(TB_SUBNORMAL_C, "subnormal A, C") /* uniform; all of A's words below 2^-126, B of 1: C is no larger */   \
+  TB_KIND(TB_INTEGER, "integers")           /* up to 2^11, |A||B| at most 2^24: every fp32 product is exact */
 
 enum tb_data_kind {
 #define TB_KIND(id, name) id,
@@ -42,6 +48,7 @@ struct tb_pool_view {
   int transposed;
 };
 
+/* A unit is 2^-24 |A||B|, but at least 2^-150: half the distance of neighbours, which does not shrink below 2^-126. */
 struct tb_error {
   double max_u, mean_u; /* of |error|; NaN or infinity when C is not finite or an element is wrong where |A||B| is 0 */
   double bias_u;        /* mean of the error's component away from zero: negative when results are too small */

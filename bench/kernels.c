@@ -2,15 +2,16 @@
 /*
  * Speed of the production kernels on resident data, beside cuBLAS in the same run, shape by shape.
  *
- *   kernels [--csv FILE] [--tile auto|each|NAME[/SPLITS]] [--short] [--shape NN:MxNxK]... [--budget SECONDS]
- *           [--rotate MIB] [--pad N] [--peers auto|none] [--accuracy N]
+ *   kernels [--csv FILE] [--precision ieee|fp32|fast|both] [--tile auto|each|NAME[/SPLITS]] [--short]
+ *           [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB] [--pad N] [--peers auto|none] [--accuracy N]
  *
+ * --precision both: ieee and fp32, a row each; cuBLAS is measured once, and so is what both compute in the same way.
  * --pad N: leading dimensions are N longer than need be, for cuBLAS as well.
  *
  * Operands are random; each launch takes other copies of them, `rotate` MiB in all, so that the L2 cache starts cold.
  * Times are medians of CUDA-event times over batches (gpu.h). Each result is checked against fp64 on a sample of rows
- * and columns, and a wrong one ends the program with status 1. With --accuracy the five kinds of data are multiplied
- * for N x N results instead, and the errors written down beside cuBLAS's and OpenBLAS's.
+ * and columns, and a wrong one ends the program with status 1. With --accuracy all kinds of data are multiplied
+ * for N x N results instead, and the errors written down beside cuBLAS's and OpenBLAS's; --short: small k alone.
  */
 #include "kernels_bench.h"
 
@@ -19,8 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { BOTH = -1, PRECISIONS = 3 };
+static const char *const precision_name[PRECISIONS] = {
+    [TB_PRECISION_IEEE] = "ieee", [TB_PRECISION_FP32] = "fp32", [TB_PRECISION_FAST] = "fast"};
+
 struct options {
   const char *csv, *tile, *peers;
+  int precision; /* enum tb_precision, or BOTH */
   struct tb_shape shape[TB_SHAPES_MAX];
   int shapes, short_list, accuracy, pad;
   double budget_s;
@@ -28,8 +34,26 @@ struct options {
 };
 
 struct row {
+  enum tb_precision precision;
   double us, peer_us[TB_PEER_COUNT]; /* 0: not measured */
   struct tb_error error;
+};
+
+/* One way to compute the shape at hand. */
+struct measured {
+  struct tb_choice way;
+  double us; /* 0: the result was wrong */
+  struct tb_error error;
+};
+
+struct session {
+  const struct options *o;
+  FILE *csv;
+  struct tb_work work;
+  struct measured measured[2 * TB_CANDIDATES_MAX];
+  int measured_count;
+  double peer_us[TB_SHAPES_MAX];             /* cuBLAS fp32; 0: not measured */
+  double best_us[PRECISIONS][TB_SHAPES_MAX]; /* 0: not measured */
 };
 
 static double fp32_peer_us(const struct row *r) {
@@ -48,14 +72,15 @@ static void print_row(FILE *csv, const struct tb_work *w, const struct row *r) {
   double tflops = 2e-6 * s->m * s->n * s->k / r->us, peer = fp32_peer_us(r), gb_s = 1e-3 * moved_bytes(s) / r->us;
   char way[64];
   tb_choice_describe(&w->choice, way, sizeof way);
-  printf("%c%c %6d %6d %6d  %-13s %10.1f us %7.2f TFLOP/s", "NT"[s->ta], "NT"[s->tb], s -> m, s -> n, s -> k, way,
-         r -> us, tflops);
+  printf("%s %c%c %6d %6d %6d  %-17s %10.1f us %7.2f TFLOP/s", precision_name[r->precision], "NT"[s->ta], "NT"[s->tb],
+         s -> m, s -> n, s -> k, way, r -> us, tflops);
   if (is_thin(s)) printf(" %5.0f GB/s", gb_s);
   if (peer > 0) printf("  cuBLAS %10.1f us  ratio %.3f", peer, peer / r->us);
   printf("  error %.2f u\n", r->error.max_u);
   fflush(stdout);
   if (!csv) return;
-  fprintf(csv, "ieee,%c,%c,%d,%d,%d,%.2f,%.3f,", "NT"[s->ta], "NT"[s->tb], s -> m, s -> n, s -> k, r -> us, tflops);
+  fprintf(csv, "%s,%c,%c,%d,%d,%d,%.2f,%.3f,", precision_name[r->precision], "NT"[s->ta], "NT"[s->tb], s -> m, s -> n,
+          s -> k, r -> us, tflops);
   if (peer > 0)
     fprintf(csv, "%.2f,%.4f,", peer, peer / r->us);
   else
@@ -80,64 +105,114 @@ static void measure_peers(struct tb_work *w, struct row *r, double budget_s) {
   w->by_cublas = false;
 }
 
-/* Ratios summed up as the geometric mean and the worst. */
-static void print_summary(const double *ratio, int count) {
-  double log_sum = 0, worst = INFINITY;
-  for (int i = 0; i < count; i++) {
-    log_sum += log(ratio[i]);
-    worst = fmin(worst, ratio[i]);
-  }
-  if (count)
-    printf("cuBLAS fp32 time over ours: geometric mean %.3f, worst %.3f, of %d\n", exp(log_sum / count), worst, count);
-}
-
-/* Forced to be split between groups, or between chunks where there are too few groups. */
-static int fits_workspace(const struct tb_work *w, struct tb_choice *way) {
-  const struct tb_shape *s = &w->shape;
-  if (tb_split_of(s->k, way).splits < way->splits) way->unit_k = TB_SGEMM_CHUNK_K;
-  return tb_workspace_bytes(s->m, s->n, s->k, way) <= w->bench->workspace_bytes;
-}
-
 /* The ways in which a product is to be measured: as the library chooses, as forced, or every one there is. */
 static int list_ways(const struct tb_work *w, const struct options *o, struct tb_choice way[TB_CANDIDATES_MAX]) {
-  if (strcmp(o->tile, "each") == 0) {
-    struct tb_product product = tb_work_product(w);
-    return tb_select_candidates(&w->bench->kernels.device, &product, way);
-  }
+  struct tb_product product = tb_work_product(w);
+  if (strcmp(o->tile, "each") == 0) return tb_select_candidates(&w->bench->kernels.device, &product, way);
   way[0] = w->choice;
   if (strcmp(o->tile, "auto") == 0) return 1;
   way[0] = tb_bench_parse_choice(o->tile);
-  bool thin = way[0].family == TB_FAMILY_THIN;
-  struct tb_product product = tb_work_product(w);
-  if (!thin) way[0].pack_k = tb_select_pack_k(&product, way[0].tile);
-  return thin ? is_thin(&w->shape) : fits_workspace(w, &way[0]);
+  return tb_bench_complete(w->bench, &product, &way[0]);
+}
+
+/* The tensor cores are a way of some precisions only, so no two precisions share it. */
+static bool same_way(const struct tb_choice *x, const struct tb_choice *y) {
+  return x->family == y->family && x->family != TB_FAMILY_SPLIT && x->tile == y->tile && x->splits == y->splits &&
+         x->unit_k == y->unit_k && x->pack_k == y->pack_k && x->whole_rows == y->whole_rows &&
+         x->whole_columns == y->whole_columns;
+}
+
+/* Checks and times the shape at hand by this way, unless that was done for another precision. */
+static const struct measured *measure(struct session *s, const struct tb_choice *way) {
+  struct tb_work *w = &s->work;
+  for (int i = 0; i < s->measured_count; i++) {
+    if (same_way(&s->measured[i].way, way)) return &s->measured[i];
+  }
+  struct measured *m = &s->measured[s->measured_count++];
+  *m = (struct measured){.way = *way};
+  w->choice = *way;
+  if (tb_work_check(w, &m->error)) m->us = tb_work_median_us(w, s->o->budget_s);
+  return m;
+}
+
+/* Returns 0 when a result was wrong. */
+static int measure_precision(struct session *s, int shape, struct row *r) {
+  struct tb_choice way[TB_CANDIDATES_MAX];
+  int all_right = 1;
+  tb_work_set_precision(&s->work, r->precision);
+  int ways = list_ways(&s->work, s->o, way);
+  double *best_us = &s->best_us[r->precision][shape];
+  for (int i = 0; i < ways; i++) {
+    const struct measured *m = measure(s, &way[i]);
+    if (m->us == 0) {
+      all_right = 0;
+      continue;
+    }
+    s->work.choice = way[i];
+    r->us = m->us, r->error = m->error;
+    print_row(s->csv, &s->work, r);
+    if (*best_us == 0 || m->us < *best_us) *best_us = m->us;
+  }
+  return all_right;
+}
+
+/* How `over` compares with `under`, shape by shape, where both were measured. */
+static void print_ratios(const struct session *s, const char *what, const double *over, const double *under,
+                         double bar) {
+  double log_sum = 0, worst = INFINITY;
+  int count = 0, below = 0, worst_at = 0;
+  for (int i = 0; i < s->o->shapes; i++) {
+    if (over[i] == 0 || under[i] == 0) continue;
+    double ratio = over[i] / under[i];
+    log_sum += log(ratio);
+    count++;
+    below += ratio < bar;
+    if (ratio < worst) worst = ratio, worst_at = i;
+  }
+  if (!count) return;
+  const struct tb_shape *x = &s->o->shape[worst_at];
+  printf("%s: geometric mean %.3f, worst %.3f (%c%c:%dx%dx%d), %d of %d below %.2f\n", what, exp(log_sum / count),
+         worst, "NT"[x->ta], "NT"[x->tb], x -> m, x -> n, x -> k, below, count, bar);
+}
+
+/* The last lines, which bench/run takes into its tables. */
+static void print_summary(const struct session *s) {
+  const double cublas_bar = 0.95, ieee_bar = 0.97;
+  for (int p = 0; p < PRECISIONS; p++) {
+    char what[64];
+    snprintf(what, sizeof what, "%s: cuBLAS fp32 time over ours", precision_name[p]);
+    print_ratios(s, what, s->peer_us, s->best_us[p], cublas_bar);
+  }
+  print_ratios(s, "fp32: ieee time over fp32 time", s->best_us[TB_PRECISION_IEEE], s->best_us[TB_PRECISION_FP32],
+               ieee_bar);
 }
 
 static int bench_speed(const struct tb_bench *bench, const struct options *o, FILE *csv) {
-  struct tb_work w;
-  int all_right = 1, ratios = 0;
-  double ratio[TB_SHAPES_MAX];
-  tb_work_open(&w, bench, o->shape, o->shapes, o->rotate_bytes, o->pad);
+  struct session *s = calloc(1, sizeof *s);
+  if (!s) {
+    perror("kernels");
+    exit(EXIT_FAILURE);
+  }
+  s->o = o, s->csv = csv;
+  int all_right = 1;
+  tb_work_open(&s->work, bench, o->shape, o->shapes, o->rotate_bytes, o->pad);
   for (int i = 0; i < o->shapes; i++) {
     struct row r = {0};
-    double best_us = INFINITY;
-    tb_work_set(&w, o->shape[i]);
-    if (bench->cublas) measure_peers(&w, &r, o->budget_s);
-    struct tb_choice way[TB_CANDIDATES_MAX];
-    int ways = list_ways(&w, o, way);
-    for (int j = 0; j < ways; j++) {
-      w.choice = way[j];
-      int right = tb_work_check(&w, &r.error);
-      all_right &= right;
-      if (!right) continue;
-      r.us = tb_work_median_us(&w, o->budget_s);
-      print_row(csv, &w, &r);
-      best_us = fmin(best_us, r.us);
+    s->measured_count = 0;
+    tb_work_set(&s->work, o->shape[i]);
+    if (bench->cublas) {
+      measure_peers(&s->work, &r, o->budget_s);
+      s->peer_us[i] = fp32_peer_us(&r);
     }
-    if (bench->cublas && best_us < INFINITY) ratio[ratios++] = fp32_peer_us(&r) / best_us;
+    for (int p = 0; p < PRECISIONS; p++) {
+      bool wanted = o->precision == BOTH ? p != TB_PRECISION_FAST : p == o->precision;
+      r.precision = (enum tb_precision)p;
+      if (wanted) all_right &= measure_precision(s, i, &r);
+    }
   }
-  print_summary(ratio, ratios);
-  tb_work_close(&w);
+  print_summary(s);
+  tb_work_close(&s->work);
+  free(s);
   return all_right;
 }
 
@@ -146,6 +221,8 @@ struct tb_choice tb_bench_parse_choice(const char *text) {
   int splits = text[name_len] ? atoi(text + name_len + 1) : 1;
   struct tb_choice c = {.family = TB_FAMILY_THIN, .splits = splits, .unit_k = TB_SGEMM_GROUP_K};
   if (splits == 1 && strcmp(text, "thin") == 0) return c;
+  c.family = TB_FAMILY_SPLIT;
+  if (splits >= 1 && name_len == strlen("split") && strncmp(text, "split", name_len) == 0) return c;
   for (c.tile = 0; splits >= 1 && c.tile < TB_TILE_COUNT; c.tile++) {
     c.family = TB_FAMILY_TILE;
     if (strlen(tb_tiles[c.tile].name) == name_len && strncmp(tb_tiles[c.tile].name, text, name_len) == 0) return c;
@@ -154,17 +231,27 @@ struct tb_choice tb_bench_parse_choice(const char *text) {
 }
 
 static _Noreturn void usage(void) {
-  fprintf(stderr, "usage: kernels [--csv FILE] [--tile auto|each|NAME[/SPLITS]] [--short] [--shape NN:MxNxK]... "
-                  "[--budget SECONDS]\n"
-                  "               [--rotate MIB] [--pad N] [--peers auto|none] [--accuracy N]\n");
+  fprintf(stderr, "usage: kernels [--csv FILE] [--precision ieee|fp32|fast|both] [--tile auto|each|NAME[/SPLITS]]\n"
+                  "               [--short] [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB] [--pad N] [--peers "
+                  "auto|none] [--accuracy N]\n");
   exit(2);
+}
+
+static bool parse_precision(const char *text, int *precision) {
+  *precision = BOTH;
+  for (int p = 0; p < PRECISIONS; p++) {
+    if (strcmp(text, precision_name[p]) == 0) *precision = p;
+  }
+  return *precision != BOTH || strcmp(text, "both") == 0;
 }
 
 static void parse(struct options *o, int argc, char **argv) {
   static const struct option option[] = {
-      {"csv", 1, 0, 'c'},    {"tile", 1, 0, 't'},  {"short", 0, 0, 's'},    {"shape", 1, 0, 'S'}, {"budget", 1, 0, 'b'},
-      {"rotate", 1, 0, 'r'}, {"peers", 1, 0, 'p'}, {"accuracy", 1, 0, 'a'}, {"pad", 1, 0, 'P'},   {0, 0, 0, 0}};
-  *o = (struct options){.tile = "auto", .peers = "auto", .budget_s = 0.1, .rotate_bytes = (size_t)256 << 20};
+      {"csv", 1, 0, 'c'},    {"tile", 1, 0, 't'},      {"short", 0, 0, 's'}, {"shape", 1, 0, 'S'},
+      {"budget", 1, 0, 'b'}, {"rotate", 1, 0, 'r'},    {"peers", 1, 0, 'p'}, {"accuracy", 1, 0, 'a'},
+      {"pad", 1, 0, 'P'},    {"precision", 1, 0, 'i'}, {0, 0, 0, 0}};
+  *o = (struct options){
+      .tile = "auto", .peers = "auto", .precision = BOTH, .budget_s = 0.1, .rotate_bytes = (size_t)256 << 20};
   for (int c; (c = getopt_long(argc, argv, "", option, NULL)) != -1;) {
     if (c == 'c')
       o->csv = optarg;
@@ -182,6 +269,8 @@ static void parse(struct options *o, int argc, char **argv) {
       o->pad = atoi(optarg);
     else if (c == 'a')
       o->accuracy = atoi(optarg);
+    else if (c == 'i' && parse_precision(optarg, &o->precision))
+      continue;
     else if (c != 'S' || o->shapes == TB_SHAPES_MAX || !tb_shape_parse(optarg, &o->shape[o->shapes++]))
       usage();
   }
@@ -208,7 +297,7 @@ static FILE *open_csv(const struct options *o) {
     perror(o->csv);
     exit(EXIT_FAILURE);
   }
-  fputs(o->accuracy ? "kind,n,k,who,max_err_u,mean_err_u,bias_u\n"
+  fputs(o->accuracy ? "kind,n,k,who,way,tiles_as_ieee,tiles_as_fast,max_err_u,mean_err_u,bias_u\n"
                     : "precision,ta,tb,m,n,k,us,tflops,cublas_us,ratio,max_err_u,mean_err_u,bias_u,tile,gb_s,"
                       "cublas_pedantic_us,cublas_default_us,cublas_tf32_us\n",
         f);
@@ -225,7 +314,8 @@ int main(int argc, char **argv) {
   tb_bench_open(&bench, peers);
   FILE *csv = open_csv(&o);
   printf("%s, %d SMs\n", bench.gpu.name, bench.gpu.sm_count);
-  int all_right = o.accuracy ? tb_bench_accuracy(&bench, o.accuracy, &forced, csv) : bench_speed(&bench, &o, csv);
+  int all_right =
+      o.accuracy ? tb_bench_accuracy(&bench, o.accuracy, o.short_list, &forced, csv) : bench_speed(&bench, &o, csv);
   if (csv && fclose(csv)) {
     perror(o.csv);
     return EXIT_FAILURE;

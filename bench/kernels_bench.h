@@ -7,12 +7,13 @@
 
 #include <stdio.h>
 
-/* "128x128" or "128x128/4", as tb_choice_describe writes it; TB_FAMILY_NONE: no kernel is called so. */
+/* "128x128", "128x128/4" or "split/2", as tb_choice_describe writes it; TB_FAMILY_NONE: no kernel is called so. The
+ * rest of such a choice is the product's: tb_bench_complete. */
 struct tb_choice tb_bench_parse_choice(const char *text);
 
-/* The error of C on the five kinds of data for n x n results and several k, beside cuBLAS and OpenBLAS; returns 0 when
- * a result of ours was wrong. `forced`: computed in this way; TB_FAMILY_NONE: as the library chooses. csv may be NULL.
- */
-int tb_bench_accuracy(const struct tb_bench *bench, int n, const struct tb_choice *forced, FILE *csv);
+/* The error of C on all kinds of data for n x n results and several k (short_list: the two smallest), beside cuBLAS and
+ * OpenBLAS; returns 0 when a result of ours was wrong. `forced`: ours computed in this way, where it can be;
+ * TB_FAMILY_NONE: see accuracy.c. csv may be NULL. */
+int tb_bench_accuracy(const struct tb_bench *bench, int n, bool short_list, const struct tb_choice *forced, FILE *csv);
 
 #endif

@@ -1,24 +1,29 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a call from ordinary memory may take, by a model of its overlap: bench/overlap_model.py [N...]
+"""What a call from ordinary memory may take, by a model of its overlap: bench/overlap_model.py [--split] [N...]
 
 Four servers, each of which does one thing after another but all of which work at once: the copying threads, the link up,
 the link down, and the GPU, whose launches share it. Their figures are one H200 host's, with 16 cores (see below). For each
 N cubed, and for kernels of 46, 50 and 200 TFLOP/s, the lines give the share of the floor, max(A and B up, C down, the
 product), that a choice of tiles, slices of k and leading panels reaches; the first line is what src/plan.c and
-src/schedule.c choose. What it leaves out: driver calls, waking of threads, the kernels' own start and end. It is for
+src/schedule.c choose. With --split for the kernels on the tensor cores, at 100 and 200 TFLOP/s, which want all of k at
+once: a choice of tiles and streams; what a launch takes beside its products is assumed there. What it leaves out: driver calls, waking of threads, the kernels' own start and end. It is for
 comparing choices, not for predicting times.
 """
 
 import sys
+from collections import namedtuple
 
 LINK = 55.5e9  # bytes/s, one way alone
 LINK_BOTH = 50.8e9  # each way, both at once
 GAP = 1.5e-6  # seconds between two copies of the link
 COPY_IN, COMMIT = 78e9, 54e9  # bytes/s of all copying threads
 SLOTS, SLOT, LEAST = 8, 2 << 20, 256 << 10  # per direction; bytes; of the first and last pieces
-STREAMS = 8
 SM, BLOCK, ALONE = 132, 128, 0.62  # two blocks an SM; an SM with one reaches this share of its rate
+SPLIT_M, SPLIT_N = 128, 192  # on the tensor cores: one block an SM
+SPLIT_LAUNCH = 14e-6  # seconds: packing the panel that completed a tile, and launches that find nothing to do
+
+Way = namedtuple("Way", "tile_m tile_n slice_k lead streams split")
 
 
 def ceil_div(a, b):
@@ -29,28 +34,37 @@ def round_up(a, b):
     return ceil_div(a, b) * b
 
 
+def tile_of(n, piece, least, wish, most, enough):
+    tile = min(max(round_up(ceil_div(n, 3), piece), least), wish)
+    tile = max(tile, min(round_up(ceil_div(n, enough), piece), most))
+    return min(round_up(ceil_div(n, ceil_div(n, tile)), piece), n)
+
+
 def chosen(n):
-    """As plan.c and schedule.c: tile, slice of k, leading panels of each side."""
-    tile = min(max(round_up(ceil_div(n, 3), 128), 512), 1024)
-    tile = max(tile, min(round_up(ceil_div(n, 8), 128), 2048))
-    tile = min(round_up(ceil_div(n, ceil_div(n, tile)), 128), n)
-    return tile, min(n, round_up(ceil_div(n, 3), 512)), min(ceil_div(n, tile) // 2 + 1, 3)
+    """As plan.c and schedule.c."""
+    tile = tile_of(n, 128, 512, 1024, 2048, 8)
+    return Way(tile, tile, min(n, round_up(ceil_div(n, 3), 512)), min(ceil_div(n, tile) // 2 + 1, 3), 8, False)
 
 
-def schedule(panels, slices, lead):
+def chosen_split(n):
+    return Way(tile_of(n, SPLIT_M, 512, 1024, 2048, 16), tile_of(n, SPLIT_N, 576, 1152, 2304, 16), n, 0, 8, True)
+
+
+def schedule(rows, columns, slices, lead):
     steps = [(op, p, s) for s in range(slices) for p in range(lead) for op in "AB"]
-    return steps + [(op, p, s) for p in range(lead, panels) for op in "AB" for s in range(slices)]
+    rest = [(op, p) for p in range(lead, max(rows, columns)) for op in "AB" if p < (rows if op == "A" else columns)]
+    return steps + [(op, p, s) for op, p in rest for s in range(slices)]
 
 
 def parts(side, step):
     return [min(step, side - i) for i in range(0, side, step)]
 
 
-def pieces_up(steps, sides, ks):
+def pieces_up(steps, rows, columns, ks):
     """[bytes, the step that it ends or None]"""
     pieces, sent = [], 0
     for step in steps:
-        rest = 4 * sides[step[1]] * ks[step[2]]
+        rest = 4 * (rows if step[0] == "A" else columns)[step[1]] * ks[step[2]]
         while rest:
             size = min(rest, SLOT, max(LEAST, sent))
             rest -= size
@@ -64,13 +78,23 @@ def share_of_gpu(m, n):
     return ALONE * blocks / SM if blocks <= SM else min(1.0, ALONE + (1 - ALONE) * (blocks - SM) / SM)
 
 
+def split_work(m, n, k, rate):
+    """Flops that a launch takes the time of, and its share of the GPU. Half of a last round that is not full is filled
+    by other launches."""
+    blocks = ceil_div(m, SPLIT_M) * ceil_div(n, SPLIT_N)
+    share = min(1.0, blocks / SM)
+    rounds = max(1.0, (1 + ceil_div(blocks, SM) * SM / blocks) / 2) if blocks > SM else 1.0
+    return 2.0 * blocks * SPLIT_M * SPLIT_N * k * rounds + SPLIT_LAUNCH * rate * share, share
+
+
 class Call:
-    def __init__(self, n, rate, tile, slice_k, lead):
-        self.n, self.rate = n, rate
-        self.sides, self.ks = parts(n, tile), parts(n, slice_k)
-        self.up = pieces_up(schedule(len(self.sides), len(self.ks), lead), self.sides, self.ks)
+    def __init__(self, n, rate, way):
+        self.n, self.rate, self.split = n, rate, way.split
+        self.rows, self.columns, self.ks = parts(n, way.tile_m), parts(n, way.tile_n), parts(n, way.slice_k)
+        steps = schedule(len(self.rows), len(self.columns), len(self.ks), way.lead)
+        self.up = pieces_up(steps, self.rows, self.columns, self.ks)
         self.threads, self.link_up, self.link_down = [], [], []  # queues: [work left, what]
-        self.streams = [[] for _ in range(STREAMS)]  # [flops left, share of the GPU, bytes of a complete tile]
+        self.streams = [[] for _ in range(way.streams)]  # [flops left, share of the GPU, bytes of a complete tile]
         self.there, self.launched, self.tiles_down = set(), {}, []
         self.slots_up, self.slots_down, self.begun = SLOTS, SLOTS, 0
         self.to_fetch, self.to_commit = 4 * n * n, 4 * n * n
@@ -79,14 +103,17 @@ class Call:
         """A slice of a panel is there: the launches for which it was the last thing missing."""
         self.there.add(step)
         op, p, s = step
-        for other in range(len(self.sides)):
+        for other in range(len(self.columns if op == "A" else self.rows)):
             if ("B" if op == "A" else "A", other, s) not in self.there:
                 continue
             i, j = (p, other) if op == "A" else (other, p)
-            m, n = self.sides[i], self.sides[j]
+            m, n = self.rows[i], self.columns[j]
             self.launched[i, j] = self.launched.get((i, j), 0) + 1
             last = self.launched[i, j] == len(self.ks)
-            self.streams[(3 * i + j) % STREAMS].append([2.0 * m * n * self.ks[s], share_of_gpu(m, n), 4 * m * n * last])
+            flops, share = 2.0 * m * n * self.ks[s], share_of_gpu(m, n)
+            if self.split:
+                flops, share = split_work(m, n, self.ks[s], self.rate)
+            self.streams[(3 * i + j) % len(self.streams)].append([flops, share, 4 * m * n * last])
 
     def ask(self):
         while self.begun < len(self.up) and self.slots_up:
@@ -143,7 +170,7 @@ class Call:
 
     def seconds(self):
         floor = floor_seconds(self.n, self.rate)
-        dt, steps = max(1e-6, floor / 3000), 0
+        dt, steps = min(2e-6, max(1e-6, floor / 3000)), 0  # a slot takes the link 38 us
         while self.to_commit > 0:
             self.step(dt)
             steps += 1
@@ -154,19 +181,32 @@ def floor_seconds(n, rate):
     return max(8.0 * n * n / LINK, 2.0 * n**3 / rate)
 
 
+def tried(n):
+    way = chosen(n)
+    tile = way.tile_m
+    return [way, way._replace(slice_k=n, lead=0), way._replace(lead=ceil_div(n, tile)),
+            way._replace(tile_m=min(n, 2 * tile), tile_n=min(n, 2 * tile)),
+            way._replace(tile_m=max(256, tile // 2), tile_n=max(256, tile // 2))]
+
+
+def tried_split(n):
+    way = chosen_split(n)
+    tiles = [(512, 576), (768, 768), (1408, 1344), (2048, 2112)]
+    return [way._replace(streams=streams) for streams in (8, 4, 2)] + [
+        way._replace(tile_m=m, tile_n=n) for m, n in tiles if (m, n) != (way.tile_m, way.tile_n)]
+
+
 def main():
-    for n in [int(word) for word in sys.argv[1:]] or [1024, 2048, 4096, 8192, 16384]:
-        tile, slice_k, lead = chosen(n)
-        panels = ceil_div(n, tile)
-        tried = [(tile, slice_k, lead), (tile, n, 0), (tile, slice_k, panels), (min(n, 2 * tile), slice_k, lead),
-                 (max(256, tile // 2), slice_k, lead)]
-        for tile, slice_k, lead in tried:
-            lead = min(lead, ceil_div(n, tile))
+    split = "--split" in sys.argv
+    for n in [int(word) for word in sys.argv[1:] if word != "--split"] or [1024, 2048, 4096, 8192, 16384]:
+        for way in tried_split(n) if split else tried(n):
+            way = way._replace(lead=min(way.lead, ceil_div(n, way.tile_m)))
             row = []
-            for rate in (46e12, 50e12, 200e12):
-                seconds = Call(n, rate, tile, slice_k, lead).seconds()
+            for rate in (100e12, 200e12) if split else (46e12, 50e12, 200e12):
+                seconds = Call(n, rate, way).seconds()
                 row.append(f"{floor_seconds(n, rate) / seconds:5.2f} ({seconds * 1e3:.2f} ms)")
-            print(f"{n:6d}  tile {tile:5d}  slice {slice_k:6d}  leading {lead:2d} ", " ".join(row), flush=True)
+            print(f"{n:6d}  tile {way.tile_m:5d} x {way.tile_n:5d}  slice {way.slice_k:6d}  leading {way.lead:2d} "
+                  f" streams {way.streams} ", " ".join(row), flush=True)
 
 
 if __name__ == "__main__":

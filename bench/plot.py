@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draws what `bench/run` measured: bench/plot.py calls.csv calls.svg, or bench/plot.py ladder.csv ladder.svg
+"""Draws what `bench/run` measured: bench/plot.py calls.csv calls.svg, and so ladder.csv and accuracy.csv
 
 calls.csv: whole-call TFLOP/s over n. Settings of one peer (NVBLAS's tiles, cuBLASXt's blocks) become one line, the best
-at each n. ladder.csv: TFLOP/s by step, with the roofline and cuBLAS as lines. Needs Matplotlib.
+at each n. ladder.csv: TFLOP/s by step, with the roofline and cuBLAS as lines. accuracy.csv: largest and mean error over k, one
+panel for each kind of data. Needs Matplotlib.
 """
 
 import csv
@@ -84,16 +85,67 @@ def draw_ladder(figure, axes, rows):
     figure.legend(fontsize=8, loc="outside lower center")
 
 
+# Who in accuracy.csv, legend, colour, marker.
+ERRORS = [
+    ("TileBLAS fp32", "TileBLAS fp32, tensor cores", "#0072b2", "o"),
+    ("TileBLAS fast", "TileBLAS fast, tensor cores", "#56b4e9", "^"),
+    ("TileBLAS ieee", "TileBLAS ieee", "#009e73", "s"),
+    ("cuBLAS fp32", "cuBLAS fp32", "#e69f00", "v"),
+    ("OpenBLAS sgemm", "OpenBLAS", "#555555", "x"),
+]
+PANELS_ACROSS = 5
+
+
+def draw_errors(axes, rows, kind, depths):
+    of_kind = [row for row in rows if row["kind"] == kind]
+    for who, legend, colour, marker in ERRORS:
+        for column, style in (("max_err_u", "-"), ("mean_err_u", ":")):
+            line = [(int(r["k"]), float(r[column])) for r in of_kind if r["who"] == who and float(r[column]) > 0]
+            if line:
+                axes.plot(*zip(*sorted(line)), color=colour, linestyle=style, marker=marker, markersize=3, linewidth=1,
+                          label=legend if style == "-" else None)
+    if all(float(row["max_err_u"]) == 0 for row in of_kind):
+        axes.text(0.5, 0.5, "no errors", transform=axes.transAxes, ha="center")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlim(depths[0] / 1.5, depths[-1] * 1.5)
+    axes.set_xticks(depths, [str(k) for k in depths], fontsize=6)
+    axes.tick_params(axis="y", labelsize=6)
+    axes.minorticks_off()
+    axes.set_title(kind, fontsize=8)
+    axes.grid(True, alpha=0.3)
+
+
+def draw_accuracy(figure, rows):
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    down = -(-len(kinds) // PANELS_ACROSS)
+    figure.set_size_inches(11, 0.7 + 2.4 * down)
+    panels = figure.subplots(down, PANELS_ACROSS, sharey=True, squeeze=False).ravel()
+    depths = sorted({int(row["k"]) for row in rows})
+    for kind, axes in zip(kinds, panels):
+        draw_errors(axes, rows, kind, depths)
+    # A fast product of data that fp16 does not suit leaves by the top; the others' differences are to be seen.
+    shown = [float(row["max_err_u"]) for row in rows if row["who"] in [who for who, *_ in ERRORS] and "fast" not in row["who"]]
+    panels[0].set_ylim(top=2 * max(shown))
+    for axes in panels[len(kinds):]:
+        axes.set_visible(False)
+    figure.supylabel("error over |A||B| in units of 2^-24, by k: largest (solid), mean (dotted)", fontsize=8)
+    handles = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), fontsize=8, ncols=len(ERRORS), loc="outside lower center")
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     with open(sys.argv[1], newline="", encoding="utf-8") as f:
         rows = list(csv.DictReader(f))
-    figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
-    if "roofline_tflops" in rows[0]:
-        draw_ladder(figure, axes, rows)
+    figure = plt.figure(figsize=(7.2, 4.4), layout="constrained")
+    if "mean_err_u" in rows[0] and "kind" in rows[0]:
+        draw_accuracy(figure, rows)
+    elif "roofline_tflops" in rows[0]:
+        draw_ladder(figure, figure.subplots(), rows)
     else:
-        draw_calls(axes, rows)
+        draw_calls(figure.subplots(), rows)
     figure.savefig(sys.argv[2], metadata={"Date": None})
 
 

@@ -8,8 +8,7 @@
  *
  * grid: sides and depths in steps, all transposes; list: the shapes of `kernels`. Ways that are predicted to take
  * FACTOR times as long as the best are left out; with 0 none is. The library's own choice is checked against fp64 for
- * every shape (the others have the same bits, which tests/gpu/exercise sees to). Status 1: a wrong result or a failure;
- * 77: no GPU.
+ * every shape (the others are tests/gpu's). Status 1: a wrong result or a failure; 77: no GPU.
  */
 #include "fit.h"
 #include "work.h"
@@ -79,6 +78,7 @@ static int measure_shape(struct tb_work *w, const struct options *o, struct samp
   struct tb_product p = tb_work_product(w);
   product.m = p.m, product.n = p.n, product.k = p.k, product.workspace_bytes = p.workspace_bytes;
   product.transpose_a = p.transpose_a, product.transpose_b = p.transpose_b, product.vectors = p.vectors;
+  product.split = p.split;
   struct tb_error error;
   if (!tb_work_check(w, &error)) return 0;
   double least_us = predicted_us(w->bench, &p, &chosen);
@@ -103,6 +103,7 @@ static struct samples measure(const struct tb_bench *bench, const struct options
   if (!all.sample) exit(EXIT_FAILURE);
   struct tb_work w;
   tb_work_open(&w, bench, o->shape, o->shapes, o->rotate_bytes, 0);
+  w.precision = TB_PRECISION_FP32; /* which may be computed in every way there is */
   for (int i = 0; i < o->shapes; i++) {
     tb_work_set(&w, o->shape[i]);
     *all_right &= measure_shape(&w, o, &all, csv);

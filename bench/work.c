@@ -14,8 +14,8 @@ void tb_bench_open(struct tb_bench *bench, bool cublas) {
   tb_gpu_check(tb_kernels_load(&bench->kernels, bench->gpu.device), "tb_kernels_load", __FILE__, __LINE__);
   size_t free_bytes, all_bytes;
   TB_GPU(cuMemGetInfo(&free_bytes, &all_bytes));
-  const size_t quarter = free_bytes / 4, most = TB_BENCH_WORKSPACE_BYTES_MAX;
-  bench->workspace_bytes = (int64_t)(quarter < most ? quarter : most);
+  const int64_t quarter = (int64_t)(free_bytes / 4), most = TB_BENCH_WORKSPACE_BYTES_MAX;
+  bench->workspace_bytes = quarter < most ? quarter : most;
   bench->workspace = tb_gpu_alloc((size_t)bench->workspace_bytes);
   if (cublas && tb_nvidia_load()) {
     TB_NV(cublasCreate_v2(&bench->cublas));
@@ -28,6 +28,42 @@ void tb_bench_close(struct tb_bench *bench) {
   tb_gpu_free(bench->workspace);
   tb_kernels_unload(&bench->kernels);
   tb_gpu_close(&bench->gpu);
+}
+
+struct tb_product tb_bench_product(const struct tb_bench *bench, bool transpose_a, bool transpose_b,
+                                   const struct tb_sgemm_args *args, enum tb_precision precision) {
+  return (struct tb_product){.m = args->m,
+                             .n = args->n,
+                             .k = args->k,
+                             .transpose_a = transpose_a,
+                             .transpose_b = transpose_b,
+                             .vectors = tb_kernels_vectors(transpose_a, transpose_b, args),
+                             .split = precision != TB_PRECISION_IEEE,
+                             .fast = precision == TB_PRECISION_FAST,
+                             .workspace_bytes = bench->workspace_bytes};
+}
+
+/* A way of this family that the selector would consider, for it knows what else such a choice holds. */
+static bool is_candidate(const struct tb_bench *bench, const struct tb_product *p, struct tb_choice *way) {
+  struct tb_choice candidate[TB_CANDIDATES_MAX];
+  const int count = tb_select_candidates(&bench->kernels.device, p, candidate);
+  for (int i = 0; i < count; i++) {
+    if (candidate[i].family != way->family || candidate[i].splits != way->splits) continue;
+    *way = candidate[i];
+    return true;
+  }
+  return false;
+}
+
+bool tb_bench_complete(const struct tb_bench *bench, const struct tb_product *p, struct tb_choice *way) {
+  if (way->family == TB_FAMILY_SPLIT) return is_candidate(bench, p, way);
+  if (way->family == TB_FAMILY_THIN) return tb_thin_takes(p->m, p->n);
+  way->pack_k = tb_select_pack_k(p, way->tile);
+  if (tb_tiles[way->tile].packed && way->pack_k == 0) return false;
+  way->unit_k = TB_SGEMM_GROUP_K;
+  /* Split between groups, or between chunks where there are too few groups. */
+  if (tb_split_of(p->k, way).splits < way->splits) way->unit_k = TB_SGEMM_CHUNK_K;
+  return tb_workspace_bytes(p->m, p->n, p->k, way) <= bench->workspace_bytes;
 }
 
 static size_t round_up(size_t x) { return (x + 63) / 64 * 64; /* every copy starts as aligned as the first */ }
@@ -100,20 +136,20 @@ static struct tb_sgemm_args arguments(const struct tb_work *w, size_t copy) {
 
 void tb_work_set(struct tb_work *w, struct tb_shape shape) {
   lay_out(w, shape);
-  struct tb_sgemm_args args = arguments(w, 0);
   w->by_cublas = false;
-  w->choice = tb_kernels_choose(&w->bench->kernels, shape.ta, shape.tb, &args, w->bench->workspace_bytes);
+  tb_work_set_precision(w, w->precision);
+}
+
+void tb_work_set_precision(struct tb_work *w, enum tb_precision precision) {
+  struct tb_sgemm_args args = arguments(w, 0);
+  w->precision = precision;
+  w->choice =
+      tb_kernels_choose(&w->bench->kernels, w->shape.ta, w->shape.tb, &args, w->bench->workspace_bytes, precision);
 }
 
 struct tb_product tb_work_product(const struct tb_work *w) {
   struct tb_sgemm_args args = arguments(w, 0);
-  return (struct tb_product){.m = args.m,
-                             .n = args.n,
-                             .k = args.k,
-                             .transpose_a = w->shape.ta,
-                             .transpose_b = w->shape.tb,
-                             .vectors = tb_kernels_vectors(w->shape.ta, w->shape.tb, &args),
-                             .workspace_bytes = w->bench->workspace_bytes};
+  return tb_bench_product(w->bench, w->shape.ta, w->shape.tb, &args, w->precision);
 }
 
 static void enqueue(void *ctx, long i) {

@@ -7,6 +7,7 @@
 #include "data.h"
 #include "gpu.h"
 #include "kernels.h"
+#include "options.h"
 #include "peers/nvidia.h"
 #include "shapes.h"
 
@@ -17,7 +18,7 @@ extern const char *const tb_peer_name[TB_PEER_COUNT];
 
 /* Device memory for packed operands and for the partial sums of a split k: as much as the library takes for them at
  * most, where there is that much. */
-enum { TB_BENCH_WORKSPACE_BYTES_MAX = 1 << 30 };
+#define TB_BENCH_WORKSPACE_BYTES_MAX ((int64_t)8 << 30)
 
 struct tb_bench {
   struct tb_gpu gpu;
@@ -26,6 +27,13 @@ struct tb_bench {
   int64_t workspace_bytes;
   tb_cublas_handle cublas; /* NULL: peer missing */
 };
+
+/* A product as the selector sees it, in a precision of the library's. */
+struct tb_product tb_bench_product(const struct tb_bench *bench, bool transpose_a, bool transpose_b,
+                                   const struct tb_sgemm_args *args, enum tb_precision precision);
+
+/* Completes a way of which only family, tile and splits are given. False: this product cannot be computed so. */
+bool tb_bench_complete(const struct tb_bench *bench, const struct tb_product *product, struct tb_choice *way);
 
 /* Opens GPU 0 with the production kernels; and cuBLAS, if wanted and installed. */
 void tb_bench_open(struct tb_bench *bench, bool cublas);
@@ -43,7 +51,8 @@ struct tb_work {
   struct tb_arena a, b;
   CUdeviceptr c;
   size_t rotate_bytes;
-  int pad; /* elements by which leading dimensions are longer than need be */
+  int pad;                     /* elements by which leading dimensions are longer than need be */
+  enum tb_precision precision; /* TB_PRECISION_IEEE when opened */
   /* The product at hand. */
   struct tb_shape shape;
   bool by_cublas;                /* in its current mode; else as chosen */
@@ -57,8 +66,9 @@ void tb_work_open(struct tb_work *work, const struct tb_bench *bench, const stru
                   size_t rotate_bytes, int pad);
 void tb_work_close(struct tb_work *work);
 
-/* The product at hand is now this one, computed as the library chooses. */
+/* The product at hand is now this one, computed as the library chooses in this precision. */
 void tb_work_set(struct tb_work *work, struct tb_shape shape);
+void tb_work_set_precision(struct tb_work *work, enum tb_precision precision);
 struct tb_product tb_work_product(const struct tb_work *work);
 
 /* Compares a sample of one result, C poisoned before, with fp64. False: wrong, which stands on stderr. */

@@ -2,9 +2,14 @@
 #include "commit.h"
 #include "pipeline_parts.h"
 
-/* Neighbours of a tile in its row and in its column are launched together: they get different streams. */
+/* Neighbours of a tile in its row and in its column are launched together: they get different streams. A tile's
+ * launches follow each other in one. */
+static int64_t stream_number(const struct tb_pipeline *p, int64_t row, int64_t column) {
+  return (3 * row + column) % p->stream_count;
+}
+
 static CUstream stream_of(const struct tb_pipeline *p, int64_t row, int64_t column) {
-  return p->streams[(3 * row + column) % p->stream_count]; /* a tile's launches follow each other in one stream */
+  return p->streams[stream_number(p, row, column)];
 }
 
 CUresult tb_compute_hold_uploads(struct tb_pipeline *p) {
@@ -59,18 +64,69 @@ static struct tb_sgemm_args args_of(const struct tb_pipeline *p, int64_t row, in
   };
 }
 
+static CUresult mark_begin(struct tb_pipeline *p, CUstream stream) {
+  if (p->timed && !p->marked_compute) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[TB_COMPUTE_BEGIN], stream));
+  p->marked_compute = true;
+  return CUDA_SUCCESS;
+}
+
+/* From packed panels. */
+static CUresult multiply(struct tb_pipeline *p, int64_t row, int64_t column, const struct tb_sgemm_args *args) {
+  const struct tb_layout *l = &p->layout;
+  const int64_t number = stream_number(p, row, column);
+  return tb_split_multiply(&p->d->kernels.split, l->call->a.transposed, l->call->b.transposed, args,
+                           tb_layout_packed_a(l, row), tb_layout_packed_b(l, column), tb_layout_workspace(l, number),
+                           &l->plan->way, p->streams[number]);
+}
+
 CUresult tb_compute_launch(struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k) {
   struct tb_device *d = p->d;
   const struct tb_gemm *call = p->layout.call;
   const int64_t tile = row * p->layout.columns + column;
   const struct tb_sgemm_args args = args_of(p, row, column, k);
   const CUstream stream = stream_of(p, row, column);
-  if (p->timed && !p->marked_compute) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_BEGIN], stream));
-  p->marked_compute = true;
-  TB_TRY(tb_kernels_launch(&d->kernels, p->choice, call->a.transposed, call->b.transposed, &args,
-                           tb_layout_workspace(&p->layout, tile), stream));
+  TB_TRY(mark_begin(p, stream));
+  if (tb_plan_packs(p->layout.plan))
+    TB_TRY(multiply(p, row, column, &args));
+  else
+    TB_TRY(tb_kernels_launch(&d->kernels, p->choice, call->a.transposed, call->b.transposed, &args,
+                             tb_layout_workspace(&p->layout, tile), stream));
   if (args.last) TB_TRY(deliver(p, tile, stream));
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_END], stream));
+  return CUDA_SUCCESS;
+}
+
+/* Has `stream` wait for the latest panel that went up, and for the latest that came from another GPU. */
+static CUresult await_panels(struct tb_pipeline *p, CUstream stream) {
+  if (p->uploaded != NULL) TB_TRY(tb_cuda.cuStreamWaitEvent(stream, p->uploaded, 0));
+  if (p->pass != NULL && p->pass->fetched) TB_TRY(tb_cuda.cuStreamWaitEvent(stream, p->d->fetched, 0));
+  return CUDA_SUCCESS;
+}
+
+/* A panel that is there, for the tensor cores. In a stream of its own: the GPU may have no multiprocessor free for it
+ * yet, and neither the link nor launches from other panels need wait for that. */
+static CUresult pack(struct tb_pipeline *p, const struct tb_step *step) {
+  const struct tb_layout *l = &p->layout;
+  const struct tb_matrix x = step->of_b ? tb_layout_b(l, step->index, l->chunk) : tb_layout_a(l, step->index, l->chunk);
+  const struct tb_split_operand operand = {.from = (const float *)x.address,
+                                           .ld = x.ld,
+                                           .sides = step->of_b ? tb_layout_columns(l, step->index).size
+                                                               : tb_layout_rows(l, step->index).size,
+                                           .of_b = step->of_b,
+                                           .along_k = step->of_b ? !l->call->b.transposed : l->call->a.transposed};
+  const CUdeviceptr to = step->of_b ? tb_layout_packed_b(l, step->index) : tb_layout_packed_a(l, step->index);
+  TB_TRY(await_panels(p, p->packing));
+  TB_TRY(mark_begin(p, p->packing));
+  TB_TRY(tb_split_pack(&p->d->kernels.split, &operand, to, NULL, 0, l->chunk.size, p->packing));
+  TB_TRY(tb_cuda.cuEventRecord(p->d->packed, p->packing));
+  p->packed = true;
+  return CUDA_SUCCESS;
+}
+
+/* What the launches of a step want to have happened. */
+static CUresult await_step(struct tb_pipeline *p, CUstream stream) {
+  if (!tb_plan_packs(p->layout.plan)) return await_panels(p, stream);
+  if (p->packed && stream != p->packing) TB_TRY(tb_cuda.cuStreamWaitEvent(stream, p->d->packed, 0));
   return CUDA_SUCCESS;
 }
 
@@ -78,13 +134,12 @@ CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step) {
   const struct tb_extent k = tb_layout_slice(&p->layout, step->slice);
   const int64_t others = step->of_b ? p->layout.rows : p->layout.columns;
   const int64_t *other_slices = step->of_b ? p->a_slices : p->b_slices;
+  if (!(step->of_b ? p->up.b_packed : p->up.a_packed)) TB_TRY(pack(p, step));
   (step->of_b ? p->b_slices : p->a_slices)[step->index] = step->slice + 1;
   for (int64_t other = 0; other < others; other++) {
     if (other_slices[other] <= step->slice) continue;
     const int64_t row = step->of_b ? other : step->index, column = step->of_b ? step->index : other;
-    if (p->uploaded != NULL) TB_TRY(tb_cuda.cuStreamWaitEvent(stream_of(p, row, column), p->uploaded, 0));
-    if (p->pass != NULL && p->pass->fetched)
-      TB_TRY(tb_cuda.cuStreamWaitEvent(stream_of(p, row, column), p->d->fetched, 0));
+    TB_TRY(await_step(p, stream_of(p, row, column)));
     TB_TRY(tb_compute_launch(p, row, column, k));
   }
   return CUDA_SUCCESS;

@@ -19,8 +19,10 @@ static CUresult open_ring(struct tb_ring *ring) {
 static CUresult open_streams(struct tb_device *d) {
   TB_TRY(tb_cuda.cuStreamCreate(&d->up, CU_STREAM_NON_BLOCKING));
   TB_TRY(tb_cuda.cuStreamCreate(&d->down, CU_STREAM_NON_BLOCKING));
+  TB_TRY(tb_cuda.cuStreamCreate(&d->packing, CU_STREAM_NON_BLOCKING));
   TB_TRY(tb_cuda.cuStreamCreate(&d->ordered, CU_STREAM_DEFAULT));
   TB_TRY(tb_cuda.cuEventCreate(&d->uploaded, CU_EVENT_DISABLE_TIMING));
+  TB_TRY(tb_cuda.cuEventCreate(&d->packed, CU_EVENT_DISABLE_TIMING));
   for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
     TB_TRY(tb_cuda.cuStreamCreate(&d->compute[i], CU_STREAM_NON_BLOCKING));
     TB_TRY(tb_cuda.cuEventCreate(&d->drained[i], CU_EVENT_DISABLE_TIMING));
@@ -111,8 +113,10 @@ void tb_device_close(struct tb_device *d) {
     close_stream(&d->compute[i]);
   }
   close_event(&d->uploaded);
+  close_event(&d->packed);
   close_event(&d->fetched);
   close_stream(&d->fetching);
+  close_stream(&d->packing);
   close_stream(&d->up);
   close_stream(&d->down);
   close_stream(&d->ordered);
@@ -137,6 +141,7 @@ void tb_device_leave(void) {
 CUresult tb_device_free_bytes(struct tb_device *d, int64_t *bytes) {
   size_t free_bytes = 0, total_bytes = 0;
   TB_TRY(tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes));
+  d->memory_bytes = (int64_t)total_bytes;
   *bytes = (int64_t)free_bytes + d->arena_bytes;
   return CUDA_SUCCESS;
 }
@@ -167,6 +172,7 @@ void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {
 void tb_device_settle(struct tb_device *d) {
   if (d->up != NULL) tb_cuda.cuStreamSynchronize(d->up);
   if (d->fetching != NULL) tb_cuda.cuStreamSynchronize(d->fetching);
+  if (d->packing != NULL) tb_cuda.cuStreamSynchronize(d->packing);
   for (int i = 0; i < TB_COMPUTE_STREAMS; i++)
     if (d->compute[i] != NULL) tb_cuda.cuStreamSynchronize(d->compute[i]);
   if (d->ordered != NULL) tb_cuda.cuStreamSynchronize(d->ordered);

@@ -14,9 +14,6 @@
 #include "pool.h"
 #include "status.h"
 
-/* Launches alternate between this many streams, so that the tail of one tile's blocks overlaps the next tile's head. */
-#define TB_COMPUTE_STREAMS 8
-
 /* Pinned staging: a few slots keep the link busy while the CPU fills the next. */
 #define TB_SLOT_BYTES ((size_t)TB_SLOT_ELEMS * sizeof(float))
 #define TB_SLOTS 8
@@ -37,10 +34,12 @@ struct tb_device {
   struct tb_kernels kernels;
   CUfunction commit;
   CUstream up, down, compute[TB_COMPUTE_STREAMS];
+  CUstream packing; /* packs panels that are up, for the tensor cores */
   CUstream ordered; /* computes when operands are in place: ordered with the program's work in the default stream */
   struct tb_ring up_ring, down_ring;
   struct tb_pool *pool;                           /* copies between the program's memory and the rings; gpus.c's */
   CUevent uploaded;                               /* behind a panel that was copied directly */
+  CUevent packed;                                 /* behind the latest panel that was packed */
   CUevent drained[TB_COMPUTE_STREAMS];            /* behind the launches that read the operands' buffers */
   CUevent tile_done[TB_TILES_MAX * TB_TILES_MAX]; /* behind each tile's last launch; made when first needed */
   CUevent marks[TB_MARK_COUNT];                   /* with timing, for the verbose line */
@@ -50,6 +49,7 @@ struct tb_device {
   CUevent sent[TB_TILES_MAX]; /* behind the upload of each panel that others will fetch */
   CUdeviceptr arena;
   int64_t arena_bytes;
+  int64_t memory_bytes; /* all that the device has; 0 before it was asked for */
 };
 
 /* Nominal, of fp32. */

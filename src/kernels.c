@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "embed.h"
+#include "launch.h"
 
 TB_EMBED(tb_sgemm_fatbin, TB_SGEMM_FATBIN); /* kernels/sgemm.cu */
 
@@ -83,6 +84,17 @@ static CUresult load_packed_tiles(struct tb_kernels *kernels) {
   return CUDA_SUCCESS;
 }
 
+static CUresult load_split(struct tb_kernels *kernels, CUdevice device) {
+  static const char *const names[2][2] = {{"tb_sgemm_again_nn", "tb_sgemm_again_nt"},
+                                          {"tb_sgemm_again_tn", "tb_sgemm_again_tt"}};
+  CUfunction again[2][2];
+  for (int ta = 0; ta < 2; ta++)
+    for (int tb = 0; tb < 2; tb++) TB_TRY(tb_cuda.cuModuleGetFunction(&again[ta][tb], kernels->module, names[ta][tb]));
+  if (kernels->early) TB_TRY(tb_split_load(&kernels->split, device, again));
+  kernels->device.split = kernels->split.there;
+  return CUDA_SUCCESS;
+}
+
 static CUresult load_modules(struct tb_kernels *kernels, CUdevice device) {
   TB_TRY(tb_cuda.cuModuleLoadData(&kernels->module, tb_sgemm_fatbin));
   TB_TRY(load_tiles(kernels));
@@ -90,7 +102,7 @@ static CUresult load_modules(struct tb_kernels *kernels, CUdevice device) {
   TB_TRY(load_packed_tiles(kernels));
   TB_TRY(tb_thin_load(&kernels->thin, device, &kernels->thin_module));
   kernels->device.thin = true;
-  return CUDA_SUCCESS;
+  return load_split(kernels, device);
 }
 
 CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
@@ -105,6 +117,7 @@ void tb_kernels_unload(struct tb_kernels *kernels) {
   if (kernels->module != NULL) tb_cuda.cuModuleUnload(kernels->module);
   if (kernels->thin_module != NULL) tb_cuda.cuModuleUnload(kernels->thin_module);
   kernels->module = kernels->thin_module = NULL;
+  tb_split_unload(&kernels->split);
 }
 
 /* ---- choosing ---- */
@@ -120,13 +133,16 @@ bool tb_kernels_vectors(bool transpose_a, bool transpose_b, const struct tb_sgem
 }
 
 struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transpose_a, bool transpose_b,
-                                   const struct tb_sgemm_args *args, int64_t workspace_bytes) {
+                                   const struct tb_sgemm_args *args, int64_t workspace_bytes,
+                                   enum tb_precision precision) {
   struct tb_product product = {.m = args->m,
                                .n = args->n,
                                .k = args->k,
                                .transpose_a = transpose_a,
                                .transpose_b = transpose_b,
                                .vectors = tb_kernels_vectors(transpose_a, transpose_b, args),
+                               .split = precision != TB_PRECISION_IEEE && args->first && args->last,
+                               .fast = precision == TB_PRECISION_FAST,
                                .workspace_bytes = workspace_bytes};
   return tb_select(&kernels->device, &product);
 }
@@ -139,41 +155,11 @@ struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transp
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-struct grid {
-  int64_t x, y;
-  int threads, shared_bytes;
-};
-
-/* Behind a kernel that lets it start early where that can be (kernels/ptx.cuh): its blocks are there and waiting when
- * the other one ends. */
-static CUresult launch_behind(const struct tb_kernels *kernels, CUfunction function, struct grid g, void *argument,
-                              CUstream stream) {
-  void *parameters[] = {argument};
-  if (!kernels->early) {
-    TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)g.x, (unsigned)g.y, 1, (unsigned)g.threads, 1, 1,
-                                  (unsigned)g.shared_bytes, stream, parameters, NULL));
-    return CUDA_SUCCESS;
-  }
-  CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                             .value.programmaticStreamSerializationAllowed = 1};
-  CUlaunchConfig config = {.gridDimX = (unsigned)g.x,
-                           .gridDimY = (unsigned)g.y,
-                           .gridDimZ = 1,
-                           .blockDimX = (unsigned)g.threads,
-                           .blockDimY = 1,
-                           .blockDimZ = 1,
-                           .sharedMemBytes = (unsigned)g.shared_bytes,
-                           .hStream = stream,
-                           .attrs = &early,
-                           .numAttrs = 1};
-  TB_TRY(tb_cuda.cuLaunchKernelEx(&config, function, parameters, NULL));
-  return CUDA_SUCCESS;
-}
-
 static CUresult gather(const struct tb_kernels *kernels, struct tb_sgemm_args *args, CUstream stream) {
   int64_t blocks = (args->m * args->n + GATHER_THREADS - 1) / GATHER_THREADS;
   blocks = smaller(blocks, (int64_t)kernels->device.sm_count * GATHER_BLOCKS_PER_SM);
-  return launch_behind(kernels, kernels->gather, (struct grid){blocks, 1, GATHER_THREADS, 0}, args, stream);
+  return tb_launch_behind(kernels->early, kernels->gather, (struct tb_grid){blocks, 1, GATHER_THREADS, 0}, args, NULL,
+                          stream);
 }
 
 static CUresult launch_thin(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
@@ -190,7 +176,7 @@ static CUresult launch_thin(const struct tb_kernels *kernels, const struct tb_ch
 }
 
 /* The blocks of each part of a split k, and their partial sums. */
-static struct grid grid_of(const struct tb_choice *choice, struct tb_sgemm_args *args, CUdeviceptr partials) {
+static struct tb_grid grid_of(const struct tb_choice *choice, struct tb_sgemm_args *args, CUdeviceptr partials) {
   const struct tb_tile *t = &tb_tiles[choice->tile];
   const struct tb_split split = tb_split_of(args->k, choice);
   if (split.splits > 1) {
@@ -198,12 +184,12 @@ static struct grid grid_of(const struct tb_choice *choice, struct tb_sgemm_args 
     args->unit_k = choice->unit_k;
     args->units_per_split = (int32_t)split.per_split;
   }
-  return (struct grid){tb_tile_count(t, args->m, args->n), split.splits, t->threads, t->shared_bytes};
+  return (struct tb_grid){tb_tile_count(t, args->m, args->n), split.splits, t->threads, t->shared_bytes};
 }
 
 static CUresult launch_tiles(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
                              bool transpose_b, struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream) {
-  const struct grid g = grid_of(choice, args, workspace);
+  const struct tb_grid g = grid_of(choice, args, workspace);
   const bool any = !tb_kernels_vectors(transpose_a, transpose_b, args);
   CUfunction function = kernels->function[choice->tile][transpose_a][transpose_b][any];
   void *parameters[] = {args};
@@ -255,13 +241,13 @@ static CUresult multiply_packed(const struct tb_kernels *kernels, const struct t
     const struct tb_rest ahead = {0, 0, rest.first_row > 0 ? rest.first_row : args->m,
                                   rest.first_column > 0 ? rest.first_column : args->n};
     struct tb_sgemm_args part = part_of(args, ahead);
-    TB_TRY(launch_behind(kernels, function, grid_of(&whole, &part, 0), &part, stream));
+    TB_TRY(tb_launch_behind(kernels->early, function, grid_of(&whole, &part, 0), &part, NULL, stream));
   }
   if (rest.m == 0 || rest.n == 0) return CUDA_SUCCESS;
   struct tb_sgemm_args part = part_of(args, rest);
   part.beside = rest.first_row + rest.first_column > 0;
-  const struct grid g = grid_of(choice, &part, partials);
-  TB_TRY(launch_behind(kernels, function, g, &part, stream));
+  const struct tb_grid g = grid_of(choice, &part, partials);
+  TB_TRY(tb_launch_behind(kernels->early, function, g, &part, NULL, stream));
   return g.y > 1 ? gather(kernels, &part, stream) : CUDA_SUCCESS;
 }
 
@@ -283,6 +269,19 @@ static CUresult launch_packed(const struct tb_kernels *kernels, const struct tb_
   return CUDA_SUCCESS;
 }
 
+/* The operands' planes come first in the workspace. */
+static CUresult launch_split(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
+                             bool transpose_b, const struct tb_sgemm_args *args, CUdeviceptr workspace,
+                             CUstream stream) {
+  const struct tb_split_operand a = {args->a, args->lda, args->m, false, transpose_a};
+  const struct tb_split_operand b = {args->b, args->ldb, args->n, true, !transpose_b};
+  const struct tb_split_way way = {choice->splits, choice->whole_rows, choice->fast};
+  const CUdeviceptr b_at = workspace + (CUdeviceptr)tb_split_packed_bytes(false, args->m, args->k);
+  const CUdeviceptr rest_at = b_at + (CUdeviceptr)tb_split_packed_bytes(true, args->n, args->k);
+  TB_TRY(tb_split_pack(&kernels->split, &a, workspace, &b, b_at, args->k, stream));
+  return tb_split_multiply(&kernels->split, transpose_a, transpose_b, args, workspace, b_at, rest_at, &way, stream);
+}
+
 CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
                            bool transpose_b, const struct tb_sgemm_args *product, CUdeviceptr workspace,
                            CUstream stream) {
@@ -290,6 +289,8 @@ CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_cho
   switch (choice->family) {
     case TB_FAMILY_THIN:
       return launch_thin(kernels, choice, transpose_a, transpose_b, &args, workspace, stream);
+    case TB_FAMILY_SPLIT:
+      return launch_split(kernels, choice, transpose_a, transpose_b, product, workspace, stream);
     case TB_FAMILY_TILE:
       if (choice->pack_k > 0)
         return launch_packed(kernels, choice, transpose_a, transpose_b, product, workspace, stream);

@@ -5,7 +5,9 @@
 #define TB_KERNELS_H
 
 #include "cuda_driver.h"
+#include "options.h"
 #include "select.h"
+#include "split.h"
 #include "thin.h"
 
 struct tb_kernels {
@@ -14,6 +16,7 @@ struct tb_kernels {
   CUfunction pack;                             /* packs operands for the tiles that want them packed */
   bool early;                                  /* kernels may be launched before the one ahead of them has ended */
   struct tb_thin thin;
+  struct tb_split_kernels split;
   struct tb_select_device device;
   CUmodule module, thin_module;
 };
@@ -29,13 +32,14 @@ bool tb_kernels_vectors(bool transpose_a, bool transpose_b, const struct tb_sgem
 
 /* tb_select for a product as it will be launched. Of args the sizes, operands and leading dimensions are looked at. */
 struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transpose_a, bool transpose_b,
-                                   const struct tb_sgemm_args *args, int64_t workspace_bytes);
+                                   const struct tb_sgemm_args *args, int64_t workspace_bytes,
+                                   enum tb_precision precision);
 
 /*
  * Enqueues a product in the way that was chosen, for the same sizes or smaller ones: one launch, one more for each time
- * that operands are packed, and one with a split k. `workspace`, aligned to 128 bytes, has room for tb_workspace_bytes;
- * it is in use until the stream has come past.
- * Allocates nothing.
+ * that operands are packed, and one with a split k; on the tensor cores five, and one with a split k. `workspace`,
+ * aligned to 128 bytes, has room for tb_workspace_bytes; it is in use until the stream has come past. Allocates
+ * nothing.
  */
 CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
                            bool transpose_b, const struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream);

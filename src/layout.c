@@ -68,8 +68,8 @@ struct tb_matrix tb_layout_d(const struct tb_layout *l, int64_t tile) {
   return (struct tb_matrix){tb_float_address(base, tile * l->plan->tile_elems), tb_leading(tb_layout_tile(l, tile).m)};
 }
 
-uint64_t tb_layout_workspace(const struct tb_layout *l, int64_t tile) {
-  return l->arena + (uint64_t)(l->plan->workspace_offset_bytes + tile * l->plan->workspace_bytes);
+uint64_t tb_layout_workspace(const struct tb_layout *l, int64_t tile_or_stream) {
+  return l->arena + (uint64_t)(l->plan->workspace_offset_bytes + tile_or_stream * l->plan->workspace_bytes);
 }
 
 /* ---- panels ---- */
@@ -100,4 +100,13 @@ struct tb_matrix tb_layout_b(const struct tb_layout *l, int64_t column, struct t
   if (l->plan->ways.b == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
   uint64_t base = l->arena + (uint64_t)l->plan->b_offset_bytes;
   return slice_of_panel(l, base, column * l->plan->b_panel_elems, tb_layout_columns(l, column).size, !x.transposed, k);
+}
+
+uint64_t tb_layout_packed_a(const struct tb_layout *l, int64_t row) {
+  return l->arena + (uint64_t)(l->plan->packed_offset_bytes + row * l->plan->a_packed_bytes);
+}
+
+uint64_t tb_layout_packed_b(const struct tb_layout *l, int64_t column) {
+  const int64_t behind_a = tb_ceil_div(l->plan->block_m, l->plan->tile_m) * l->plan->a_packed_bytes;
+  return l->arena + (uint64_t)(l->plan->packed_offset_bytes + behind_a + column * l->plan->b_packed_bytes);
 }

@@ -68,8 +68,13 @@ struct tb_matrix tb_layout_d(const struct tb_layout *layout, int64_t tile);
 /* A tile of the program's own C. */
 float *tb_layout_c(const struct tb_layout *layout, int64_t tile);
 
-/* For a tile's partial sums. Each tile has its own, because launches of several run at the same time. */
-uint64_t tb_layout_workspace(const struct tb_layout *layout, int64_t tile);
+/* For a tile's partial sums. Each tile has its own, because launches of several run at the same time. In a plan for the
+ * tensor cores, for what the launches of a stream need one after another. */
+uint64_t tb_layout_workspace(const struct tb_layout *layout, int64_t tile_or_stream);
+
+/* Where a panel lies packed for the tensor cores. */
+uint64_t tb_layout_packed_a(const struct tb_layout *layout, int64_t row);
+uint64_t tb_layout_packed_b(const struct tb_layout *layout, int64_t column);
 
 /* The address so many floats behind another. */
 static inline uint64_t tb_float_address(uint64_t base, int64_t elems) { return base + (uint64_t)elems * sizeof(float); }

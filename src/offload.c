@@ -137,9 +137,11 @@ static bool run_shared(struct job *job) {
 }
 
 static void run_alone(struct job *job, struct tb_device *device) {
+  const struct tb_ways ways = tb_plan_ways(job->call, job->places);
+  const struct tb_choice whole = tb_part_choose(device, job->call, ways);
   job->parts = &job->one;
   job->count = job->sharing = 1;
-  tb_part_run(&job->one, device, job->call, tb_plan_ways(job->call, job->places), job->timed, NULL);
+  tb_part_run(&job->one, device, job->call, ways, &whole, job->timed, NULL);
 }
 
 /* ---- when it goes wrong ---- */
@@ -197,8 +199,9 @@ static void rescue(struct job *job) {
     while (is_unfinished(&job->parts[i]) && (d = survivor(job)) != NULL && grow(job) &&
            tb_part_take_rest(&job->parts[i], &rest)) {
       const struct tb_gemm call = tb_gemm_part(&job->parts[i].call, rest.i, rest.m, rest.j, rest.n);
+      const struct tb_choice whole = job->parts[i].whole;
       struct tb_part *part = &job->parts[job->count];
-      tb_part_run(part, d, &call, tb_plan_ways(&call, job->places), false, NULL);
+      tb_part_run(part, d, &call, tb_plan_ways(&call, job->places), &whole, false, NULL);
       job->rescued = job->rescued || part->progress.committed;
       if (!is_unfinished(part)) {
         job->rescued_bytes += part->progress.up_bytes + part->progress.down_bytes;
@@ -314,7 +317,7 @@ static void driver_text(char *text, size_t size) {
 }
 
 /* Kept figures are for kernels and staging as they were: to be raised when calls take another time than before. */
-#define SPEED_VERSION 2
+#define SPEED_VERSION 3
 
 /* Not CUDA's ordinal, which the environment changes, but the place on the bus: the link is part of what is measured. */
 static void identify(const struct tb_device *d, struct tb_gpu_identity *identity) {

@@ -5,8 +5,10 @@
 
 #include "options.h"
 
-/* Device memory that stays with us between calls; a larger arena is given back when its call is over. */
+/* Device memory that stays with us between calls, or this part of all there is, if that is more; a larger arena is
+ * given back when its call is over. On a GPU with 140 GiB 16384 cubed on the tensor cores keeps its 7. */
 #define ARENA_KEEP_BYTES ((int64_t)2 << 30)
+#define ARENA_KEEP_FRACTION 16
 /* Of the free memory, the part that we leave to others: one tenth. */
 #define SPARE_FRACTION 10
 /* An arena that cannot be had is asked for again at half the size, so often. */
@@ -14,18 +16,27 @@
 
 /* ---- memory ---- */
 
+/* For the tensor cores when the whole product is theirs, unless there is too little memory for that. */
+static bool plan_for(const struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
+                     const struct tb_choice *whole, int64_t budget, struct tb_plan *plan) {
+  const bool split = whole->family == TB_FAMILY_SPLIT && d->kernels.device.split;
+  const struct tb_split_way way = {whole->splits, whole->whole_rows, whole->fast};
+  return (split && tb_plan_make_split(plan, call, ways, &way, budget)) || tb_plan_make(plan, call, ways, budget);
+}
+
 /* Cuts the call for the memory there is, and has the arena ready. CUDA_ERROR_OUT_OF_MEMORY: it cannot be done. */
-static CUresult prepare(struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways, struct tb_plan *plan) {
+static CUresult prepare(struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
+                        const struct tb_choice *whole, struct tb_plan *plan) {
   int64_t limit = tb_option_number(TB_OPTION_memory_limit);
   int64_t budget = limit > 0 ? limit : INT64_MAX;
   tb_device_trim(d, budget); /* the limit may be younger than the arena */
-  if (!tb_plan_make(plan, call, ways, budget)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!plan_for(d, call, ways, whole, budget, plan)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (plan->arena_bytes <= d->arena_bytes) return CUDA_SUCCESS;
   int64_t free_bytes;
   TB_TRY(tb_device_free_bytes(d, &free_bytes));
   budget = tb_min(budget, free_bytes - free_bytes / SPARE_FRACTION);
   for (int attempt = 0; attempt < RESERVE_TRIES; attempt++) {
-    if (!tb_plan_make(plan, call, ways, budget)) break;
+    if (!plan_for(d, call, ways, whole, budget, plan)) break;
     CUresult reserved = tb_device_reserve(d, plan->arena_bytes);
     if (reserved != CUDA_ERROR_OUT_OF_MEMORY) return reserved;
     tb_cuda_failed_call = NULL;     /* no failure yet: there is another try */
@@ -35,8 +46,9 @@ static CUresult prepare(struct tb_device *d, const struct tb_gemm *call, struct 
 }
 
 void tb_part_tidy(struct tb_device *d) {
-  if (d->arena_bytes <= ARENA_KEEP_BYTES || tb_device_enter(d) != CUDA_SUCCESS) return;
-  tb_device_trim(d, ARENA_KEEP_BYTES);
+  const int64_t keep_bytes = tb_max(ARENA_KEEP_BYTES, d->memory_bytes / ARENA_KEEP_FRACTION);
+  if (d->arena_bytes <= keep_bytes || tb_device_enter(d) != CUDA_SUCCESS) return;
+  tb_device_trim(d, keep_bytes);
   tb_device_leave();
 }
 
@@ -57,9 +69,33 @@ static bool tiles_are_vectors(const struct tb_gemm *call, const struct tb_plan *
   return tb_kernels_vectors(call->a.transposed, call->b.transposed, &args);
 }
 
+/* Alignment does not count: the same numbers elsewhere in memory shall give the same bits. */
+struct tb_choice tb_part_choose(const struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways) {
+  const int64_t precision = tb_option_number(TB_OPTION_precision);
+  const struct tb_product product = {.m = call->m,
+                                     .n = call->n,
+                                     .k = call->k,
+                                     .transpose_a = call->a.transposed,
+                                     .transpose_b = call->b.transposed,
+                                     .vectors = true,
+                                     .split = true,
+                                     .fast = precision == TB_PRECISION_FAST,
+                                     .workspace_bytes = INT64_MAX};
+  if (precision == TB_PRECISION_IEEE || tb_gemm_is_trivial(call) || tb_plan_fits_one_slot(call, ways))
+    return (struct tb_choice){.family = TB_FAMILY_NONE};
+  return tb_select(&d->kernels.device, &product);
+}
+
 /* A panel that arrives makes a row or a column of tiles ready at the same time, so what is chosen is chosen for a slice
  * of a row of them; its share of the workspace is the tiles', in the measure of its elements. */
-static struct tb_choice choose(const struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan) {
+static struct tb_choice choose(const struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan,
+                               const struct tb_choice *whole) {
+  if (plan->split) {
+    struct tb_choice choice = *whole;
+    choice.splits = plan->way.splits;
+    choice.whole_rows = plan->way.whole;
+    return choice;
+  }
   struct tb_product product = {.m = plan->tile_m,
                                .n = tb_min(call->n, plan->block_n),
                                .k = plan->slice_k,
@@ -85,7 +121,7 @@ static struct tb_panels panels_of(const struct tb_gemm *call, const struct tb_pl
 static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, struct tb_pass *pass) {
   /* Panels are passed on as a whole. */
   if (pass != NULL && pass->operand != TB_NO_OPERAND) part->plan.slice_k = part->plan.chunk_k;
-  struct tb_choice choice = choose(d, &part->call, &part->plan);
+  struct tb_choice choice = choose(d, &part->call, &part->plan, &part->whole);
   if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   part->kernel = tb_choice_name(&choice);
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
@@ -104,12 +140,14 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
   }
-  CUresult result = prepare(d, &part->call, ways, &part->plan);
+  CUresult result = prepare(d, &part->call, ways, &part->whole, &part->plan);
   return result == CUDA_SUCCESS ? compute(part, d, timed, pass) : result;
 }
 
-static void begin(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call) {
+static void begin(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call,
+                  const struct tb_choice *whole) {
   part->call = *call;
+  part->whole = *whole;
   part->device = d;
   part->plan = (struct tb_plan){
       .block_m = call->m, .block_n = call->n, .chunk_k = call->k, .tile_m = call->m, .tile_n = call->n};
@@ -123,9 +161,9 @@ static void begin(struct tb_part *part, struct tb_device *d, const struct tb_gem
   part->handed_out = false;
 }
 
-void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways, bool timed,
-                 struct tb_pass *pass) {
-  begin(part, d, call);
+void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
+                 const struct tb_choice *whole, bool timed, struct tb_pass *pass) {
+  begin(part, d, call, whole);
   tb_cuda_failed_call = NULL;
   CUresult result = tb_device_enter(d);
   if (result == CUDA_SUCCESS) {

@@ -12,6 +12,7 @@
 struct tb_part {
   struct tb_gemm call;
   struct tb_device *device;
+  struct tb_choice whole; /* as it was given */
   struct tb_plan plan;
   struct tb_progress progress;
   enum tb_status why;                /* TB_STATUS_gpu_sooner: it is complete; else why it is not */
@@ -21,10 +22,16 @@ struct tb_part {
   bool handed_out;                   /* all of the rest was */
 };
 
-/* Computes `call` on the device as far as that goes, with panels from and for other GPUs if `pass` is not NULL. Nothing
- * is under way on return, but for what other GPUs fetch. */
+/* Whether a product is for the tensor cores, and how: TB_FAMILY_SPLIT if so, when this device has the whole of it, and
+ * as much memory as it likes; anything else if not. That goes for all its parts: the bits of the result shall not
+ * depend on how it is shared. */
+struct tb_choice tb_part_choose(const struct tb_device *device, const struct tb_gemm *call, struct tb_ways ways);
+
+/* Computes `call` on the device as far as that goes, with panels from and for other GPUs if `pass` is not NULL.
+ * `whole`: of the product that it is, or is a part of, what tb_part_choose said. Nothing is under way on return, but
+ * for what other GPUs fetch. */
 void tb_part_run(struct tb_part *part, struct tb_device *device, const struct tb_gemm *call, struct tb_ways ways,
-                 bool timed, struct tb_pass *pass);
+                 const struct tb_choice *whole, bool timed, struct tb_pass *pass);
 
 /* Hands out what C does not have yet, a rectangle at a time, to be computed by others: false when there is no more. */
 bool tb_part_take_rest(struct tb_part *part, struct tb_block *rest);

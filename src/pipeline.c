@@ -85,13 +85,15 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, c
                           .timed = timed,
                           .progress = progress,
                           .streams = device->compute,
-                          .stream_count = TB_COMPUTE_STREAMS,
+                          .stream_count = plan->split ? plan->streams : TB_COMPUTE_STREAMS,
+                          .packing = device->packing,
                           .a_resident = -1,
                           .b_resident = -1};
   p.down.rest_elems = call->m * call->n;
   if (reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) {
     p.streams = &device->ordered;
     p.stream_count = 1;
+    p.packing = device->ordered;
   }
   const CUresult result = run_blocks(&p, tb_layout_blocks(call, plan));
   if (result != CUDA_SUCCESS) {

@@ -33,6 +33,7 @@ struct tb_up_entry {
 struct tb_up {
   struct tb_schedule schedule; /* of the current chunk */
   bool a_there, b_there;       /* the operand's panels need not go up */
+  bool a_packed, b_packed;     /* they need not be packed: for the tensor cores and not there yet, they must */
   int64_t begun_steps, ended_steps;
   bool must_hold; /* the chunk's first piece replaces panels of the chunk before */
   bool within_step;
@@ -69,6 +70,8 @@ struct tb_pipeline {
   struct tb_progress *progress;
   const CUstream *streams; /* the launches are spread over these */
   int stream_count;
+  CUstream packing;               /* panels are packed here for the tensor cores */
+  bool packed;                    /* one was: d->packed is recorded */
   CUevent uploaded;               /* behind the latest slice of a panel; NULL: nothing has gone up */
   struct tb_layout layout;        /* of the current block */
   int64_t a_resident, b_resident; /* first row, first column of the operands' parts on the device; -1: none */

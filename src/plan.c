@@ -9,10 +9,17 @@
 /* Tiles of C: a third of the block's side, large enough that a launch fills a good part of a GPU, small enough that the
  * first one can start and the last one come down soon. Of large blocks an eighth: more tiles do not help. */
 #define TILES_WISH 3
-#define TILE_MIN_ELEMS 512
-#define TILE_WISH_ELEMS 1024
-#define TILES_ENOUGH 8
-#define TILE_MAX_ELEMS 2048
+struct tiling {
+  int64_t piece; /* tiles are multiples of it: the largest kernel's block of C */
+  int64_t least, wish, most, enough;
+};
+static const struct tiling present = {128, 512, 1024, 2048, 8};
+/* For the tensor cores, four times as fast, twice as many. */
+static const struct tiling split_rows = {TB_SPLIT_TILE_M, 512, 1024, 2048, 16};
+static const struct tiling split_columns = {TB_SPLIT_TILE_N, 576, 1152, 2304, 16};
+/* In one stream each launch must fill the GPU alone: 11 x 12 of their tiles are an H200's 132 multiprocessors. */
+static const struct tiling split_rows_in_order = {TB_SPLIT_TILE_M, 1408, 1408, 2816, 16};
+static const struct tiling split_columns_in_order = {TB_SPLIT_TILE_N, 2304, 2304, 4608, 16};
 /* Slices of a chunk of k; of a single tile, for which nothing else makes the kernels start early, more. None of a panel
  * that is this small: it is up in some 20 microseconds. */
 #define SLICES 3
@@ -47,12 +54,12 @@
 
 static int64_t round_up(int64_t n, int64_t multiple) { return tb_ceil_div(n, multiple) * multiple; }
 
-static int64_t tile_of(int64_t block) {
-  int64_t tile = tb_min(tb_max(round_up(tb_ceil_div(block, TILES_WISH), PIECE_ELEMS), TILE_MIN_ELEMS), TILE_WISH_ELEMS);
-  tile = tb_max(tile, tb_min(round_up(tb_ceil_div(block, TILES_ENOUGH), PIECE_ELEMS), TILE_MAX_ELEMS));
-  tile = tb_max(tile, round_up(tb_ceil_div(block, TB_TILES_MAX), PIECE_ELEMS));
+static int64_t tile_of(int64_t block, const struct tiling *t) {
+  int64_t tile = tb_min(tb_max(round_up(tb_ceil_div(block, TILES_WISH), t->piece), t->least), t->wish);
+  tile = tb_max(tile, tb_min(round_up(tb_ceil_div(block, t->enough), t->piece), t->most));
+  tile = tb_max(tile, round_up(tb_ceil_div(block, TB_TILES_MAX), t->piece));
   /* Even them out: 1100 becomes 640 + 460, not 1024 + 76. */
-  tile = round_up(tb_ceil_div(block, tb_ceil_div(block, tile)), PIECE_ELEMS);
+  tile = round_up(tb_ceil_div(block, tb_ceil_div(block, tile)), t->piece);
   return tb_min(tile, block);
 }
 
@@ -121,19 +128,28 @@ static int64_t slice_of(const struct tb_plan *plan, int64_t tiles) {
   return tb_min(plan->chunk_k, slice);
 }
 
-static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
-  const struct tb_ways *ways = &plan->ways;
-  /* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. */
-  plan->at_once = ways->a == TB_IN_PLACE && ways->b == TB_IN_PLACE && ways->c == TB_IN_PLACE;
-  size_panels(plan, call, plan->block_m, plan->block_n);
-  plan->one_slot = fits_one_slot(plan, call);
-  if (!plan->at_once && !plan->one_slot) size_panels(plan, call, tile_of(plan->block_m), tile_of(plan->block_n));
-  int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
-  plan->slice_k = plan->at_once || plan->one_slot ? plan->chunk_k : slice_of(plan, rows * columns);
+/* Where the tiles of C start in the arena, and where they end. */
+static void place_panels(struct tb_plan *plan, int64_t rows, int64_t columns) {
   const int64_t size = sizeof(float);
   plan->b_offset_bytes = rows * plan->a_panel_elems * size;
   plan->d_offset_bytes = plan->b_offset_bytes + columns * plan->b_panel_elems * size;
   plan->arena_bytes = plan->d_offset_bytes + rows * columns * plan->tile_elems * size;
+}
+
+/* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. */
+static bool is_at_once(const struct tb_ways *ways) {
+  return ways->a == TB_IN_PLACE && ways->b == TB_IN_PLACE && ways->c == TB_IN_PLACE;
+}
+
+static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
+  plan->at_once = is_at_once(&plan->ways);
+  size_panels(plan, call, plan->block_m, plan->block_n);
+  plan->one_slot = fits_one_slot(plan, call);
+  if (!plan->at_once && !plan->one_slot)
+    size_panels(plan, call, tile_of(plan->block_m, &present), tile_of(plan->block_n, &present));
+  int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
+  plan->slice_k = plan->at_once || plan->one_slot ? plan->chunk_k : slice_of(plan, rows * columns);
+  place_panels(plan, rows, columns);
 }
 
 /* Halves one of the three sizes: k while it dominates, else the longer side of the block. False: all are at their
@@ -175,12 +191,16 @@ static void add_workspace(struct tb_plan *plan, int64_t budget_bytes) {
   plan->arena_bytes += tiles * plan->workspace_bytes;
 }
 
+/* The operands lie in memory, so no product of sizes below comes near 2^63. */
+static struct tb_plan uncut(const struct tb_gemm *call, struct tb_ways ways) {
+  return (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX),
+                          .block_n = call->n,
+                          .chunk_k = tb_min(call->k, CHUNK_K_MAX),
+                          .ways = ways};
+}
+
 bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways, int64_t budget_bytes) {
-  /* The operands lie in memory, so no product of sizes below comes near 2^63. */
-  *plan = (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX),
-                           .block_n = call->n,
-                           .chunk_k = tb_min(call->k, CHUNK_K_MAX),
-                           .ways = ways};
+  *plan = uncut(call, ways);
   for (;;) {
     lay_out(plan, call);
     if (plan->arena_bytes <= budget_bytes) break;
@@ -188,4 +208,90 @@ bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_wa
   }
   add_workspace(plan, budget_bytes);
   return true;
+}
+
+bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
+  struct tb_plan plan = uncut(call, ways);
+  size_panels(&plan, call, plan.block_m, plan.block_n);
+  return fits_one_slot(&plan, call);
+}
+
+/* ---- for the tensor cores ---- */
+
+/* Blocks of a C that is cut are no shorter. An operand's panels go up once for each block of the other side: at 55 GB/s
+ * that takes as long as the product by the other kernels, at 50 TFLOP/s, where a block has 1818 rows or columns. */
+#define SPLIT_BLOCK_MIN 2048
+
+/* Most memory for packed operands, and for packing them again, when they are in place, and of what there is at most
+ * such a part: the program may want it. 16384 cubed is not cut for that; to pack a panel once more takes little beside
+ * its products with so many others. */
+#define SPLIT_AT_ONCE_BYTES_MAX ((int64_t)6 << 30)
+#define SPLIT_AT_ONCE_SHARE 2
+
+/* Operands and a C in place are the business of one stream, for the program's own must wait for it. */
+static bool in_one_stream(const struct tb_ways *ways) {
+  return ways->a == TB_IN_PLACE || ways->b == TB_IN_PLACE || ways->c == TB_IN_PLACE;
+}
+
+/* As many as there are tiles to run, at most. */
+static int streams_for(const struct tb_ways *ways, int64_t tiles) {
+  int streams = in_one_stream(ways) ? 1 : TB_COMPUTE_STREAMS;
+  while (streams > 1 && streams / 2 >= tiles) streams /= 2;
+  return streams;
+}
+
+/* k is split where a product has fewer tiles than the GPU has room for, and then by the launch of every tile of ours.
+ * When it would be split for the last tiles alone, so it is by a launch that has all of them, or, of a part of the
+ * product, more than those before. */
+static struct tb_split_way launch_way(const struct tb_plan *plan, const struct tb_gemm *call,
+                                      const struct tb_split_way *whole) {
+  const bool uncut = plan->tile_m == call->m && plan->tile_n == call->n;
+  if (whole->whole == 0 || (uncut && tb_split_tiles(plan->tile_m, plan->tile_n) > whole->whole)) return *whole;
+  return (struct tb_split_way){.splits = 1, .fast = whole->fast};
+}
+
+static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole) {
+  const bool in_order = in_one_stream(&plan->ways);
+  plan->split = true;
+  plan->at_once = is_at_once(&plan->ways);
+  plan->slice_k = plan->chunk_k;
+  size_panels(plan, call, plan->block_m, plan->block_n);
+  if (!plan->at_once)
+    size_panels(plan, call, tile_of(plan->block_m, in_order ? &split_rows_in_order : &split_rows),
+                tile_of(plan->block_n, in_order ? &split_columns_in_order : &split_columns));
+  const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
+  place_panels(plan, rows, columns);
+  const int64_t a_bytes = tb_split_packed_bytes(false, plan->tile_m, plan->chunk_k);
+  const int64_t b_bytes = tb_split_packed_bytes(true, plan->tile_n, plan->chunk_k);
+  plan->packed_offset_bytes = plan->arena_bytes;
+  plan->a_packed_bytes = plan->at_once ? 0 : a_bytes;
+  plan->b_packed_bytes = plan->at_once ? 0 : b_bytes;
+  plan->workspace_offset_bytes =
+      plan->packed_offset_bytes + rows * plan->a_packed_bytes + columns * plan->b_packed_bytes;
+  plan->way = launch_way(plan, call, whole);
+  plan->workspace_bytes = tb_split_workspace_bytes(plan->tile_m, plan->tile_n, plan->chunk_k, &plan->way);
+  if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;
+  plan->streams = streams_for(&plan->ways, rows * columns);
+  plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
+}
+
+/* Halves the longer side of the block, if that leaves enough of it. */
+static bool halve_block(struct tb_plan *plan) {
+  const bool rows = plan->block_m >= plan->block_n;
+  int64_t *side = rows ? &plan->block_m : &plan->block_n;
+  *side = round_up(tb_ceil_div(*side, 2), rows ? TB_SPLIT_TILE_M : TB_SPLIT_TILE_N);
+  return *side >= SPLIT_BLOCK_MIN;
+}
+
+bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways,
+                        const struct tb_split_way *whole, int64_t budget_bytes) {
+  *plan = uncut(call, ways);
+  if (plan->chunk_k < call->k) return false;
+  for (;;) {
+    lay_out_split(plan, call, whole);
+    const int64_t most = tb_min(SPLIT_AT_ONCE_BYTES_MAX, budget_bytes / SPLIT_AT_ONCE_SHARE);
+    const bool too_much = plan->at_once && plan->workspace_bytes > most;
+    if (plan->arena_bytes <= budget_bytes && !too_much) return true;
+    if (!halve_block(plan)) return false;
+  }
 }

@@ -15,16 +15,30 @@
  * reach 0.75 and 0.72 of the floor; tiles of 2048 finish too late (0.65, 0.67), launches of 512 x 512 do not fill a GPU
  * (0.50, 0.78). A product whose operands fit into one slot together is not cut at all: it goes up by one copy, packed
  * as in the arena.
+ *
+ * For the tensor cores (split.h) there is one chunk and one slice, all of k: a panel that is up is packed once, and a
+ * tile is one launch from two packed panels. Blocks and tiles start at multiples of the tensor cores' own tiles of C,
+ * because a result's bits depend on where those lie. The arena then is
+ *
+ *      A's panels | B's panels | tiles of C | A's panels packed | B's panels packed | a workspace for each stream
+ *
+ * By the same model (--split), kernels of 200 TFLOP/s: tiles of 768 x 768 reach 0.71 of the floor at 2048 cubed, of
+ * 1024 x 1152 0.77, 0.76 and 0.76 at 4096, 8192 and 16384. More than 0.84 no order of whole panels can at 16384, where
+ * up and product take about as long: after x of all panels x * x of C can be computed, and not x.
  */
 #ifndef TB_PLAN_H
 #define TB_PLAN_H
 
 #include "place.h"
+#include "split_plan.h"
 
 /* Device buffers: panels and tiles start on lines of 128 bytes, and so do columns of this length and more. */
 #define TB_LD_ELEMS 32
 /* Most tiles along one side of a block. */
 #define TB_TILES_MAX 32
+/* Launches alternate between at most so many streams, so that the tail of one tile's blocks overlaps the next tile's
+ * head. A power of two. */
+#define TB_COMPUTE_STREAMS 8
 /* Floats of one pinned staging slot: 2 MiB. One after another they reach 48 of the link's 55 GB/s, and a larger one
  * would keep the link waiting while it is filled. */
 #define TB_SLOT_ELEMS ((int64_t)1 << 19)
@@ -50,16 +64,32 @@ struct tb_plan {
   int64_t a_panel_elems, b_panel_elems, tile_elems; /* room for one panel or tile, padding included */
   int64_t b_offset_bytes, d_offset_bytes;           /* in the arena: A's panels, then B's, then the result's tiles */
   int64_t workspace_offset_bytes;                   /* and last, where there is room, for what kernels note down */
-  int64_t workspace_bytes;                          /* for each tile of the block; may be 0 */
+  int64_t workspace_bytes;                          /* for each tile of the block; may be 0. split: for each stream */
   int64_t arena_bytes;
-  bool at_once;  /* everything is in place: one launch computes a block */
-  bool one_slot; /* one tile, and A's and B's panels fit into one slot together, C into another */
+  bool at_once;            /* everything is in place: one launch computes a block */
+  bool one_slot;           /* one tile, and A's and B's panels fit into one slot together, C into another */
+  bool split;              /* for the tensor cores */
+  struct tb_split_way way; /* split: of every launch */
+  int streams;             /* split: that the launches alternate between, a power of two */
+  int64_t a_packed_bytes, b_packed_bytes; /* split: for one panel; 0 when at once, for then a launch packs both */
+  int64_t packed_offset_bytes;            /* split: of A's packed panels, then B's */
   struct tb_ways
       ways; /* what is in place has no room in the arena; a C with beta does: the product, before its commit */
 };
 
 /* Cuts `call` (m, n, k >= 1) for at most budget_bytes of device memory. False: not even the smallest pieces fit. */
 bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways, int64_t budget_bytes);
+
+/* The same for the tensor cores, and never for one slot. `whole`: how the product would be computed as a whole. False:
+ * it does not fit, or only in pieces so small that the other kernels in larger ones are sooner. */
+bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways,
+                        const struct tb_split_way *whole, int64_t budget_bytes);
+
+/* Whether a call goes by one slot when there is memory for it. */
+bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways);
+
+/* Whether panels are packed for the tensor cores one by one. */
+static inline bool tb_plan_packs(const struct tb_plan *plan) { return plan->split && !plan->at_once; }
 
 /* n rounded up to a multiple of TB_LD_ELEMS. */
 static inline int64_t tb_padded(int64_t n) { return (n + TB_LD_ELEMS - 1) / TB_LD_ELEMS * TB_LD_ELEMS; }

@@ -13,6 +13,8 @@
  *      A1   1   1   3       done behind:                                      1          2          3
  *      A2   2   2   3
  *
+ * For the tensor cores, which want all of k, there is one slice: panels of A and of B in turn.
+ *
  * All slices of everything first would feed the kernels best and leave all of C to the end; whole panels only, the
  * other way round. By bench/overlap_model.py this order reaches 0.75 of the floor at 4096 cubed with kernels of 50
  * TFLOP/s and 0.72 with 200, whole panels 0.66 and 0.76, slices of everything 0.70 and 0.69.

@@ -90,7 +90,15 @@ int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
   return pairs * 2 * TB_SGEMM_PANEL * rows * (int64_t)sizeof(float);
 }
 
+static struct tb_split_way way_of(const struct tb_choice *choice) {
+  return (struct tb_split_way){choice->splits, choice->whole_rows, choice->fast};
+}
+
 int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
+  if (choice->family == TB_FAMILY_SPLIT) {
+    const struct tb_split_way way = way_of(choice);
+    return tb_split_bytes(m, n, k, &way);
+  }
   struct tb_split s = tb_split_of(k, choice);
   struct tb_rest rest = tb_rest_of(m, n, choice);
   int64_t bytes = s.splits > 1 ? s.units * rest.m * rest.n * (int64_t)sizeof(float) : 0;
@@ -168,7 +176,8 @@ static inline bool next_split(struct splitter *s, struct tb_split *split) {
 }
 
 static struct tb_choice tile_choice(int tile, int64_t splits, int unit_k, int64_t pack_k) {
-  return (struct tb_choice){TB_FAMILY_TILE, tile, (int)splits, unit_k, pack_k, 0, 0};
+  return (struct tb_choice){
+      .family = TB_FAMILY_TILE, .tile = tile, .splits = (int)splits, .unit_k = unit_k, .pack_k = pack_k};
 }
 
 /*
@@ -203,6 +212,14 @@ static bool is_thin(const struct tb_select_device *device, const struct tb_produ
   return device->thin && tb_thin_takes(p->m, p->n);
 }
 
+static struct tb_choice split_choice(const struct tb_split_way *way) {
+  return (struct tb_choice){.family = TB_FAMILY_SPLIT,
+                            .fast = way->fast,
+                            .splits = way->splits,
+                            .unit_k = TB_SPLIT_GROUP_K,
+                            .whole_rows = way->whole};
+}
+
 /* Ways that compute whole rounds with k whole, and split it for what is left: one with k split as `next` says, for each
  * of its splits. */
 struct rest_splitter {
@@ -231,6 +248,9 @@ static bool next_rest(struct rest_splitter *rest, struct tb_split *split) {
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *p,
                          struct tb_choice candidate[TB_CANDIDATES_MAX]) {
   int count = 0;
+  struct tb_split_way way[TB_SPLIT_WAYS_MAX];
+  const int ways = tb_split_ways(device, p, way);
+  while (count < ways) candidate[count] = split_choice(&way[count]), count++;
   if (is_thin(device, p)) candidate[count++] = thin_choice(p);
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     const int64_t pack_k = tb_select_pack_k(p, tile);
@@ -391,6 +411,10 @@ static double thin_us(const struct product_costs *c) {
 double tb_select_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,
                             const struct tb_product *p, const struct tb_choice *choice) {
   const struct product_costs product = costs_of_product(table, device, p);
+  if (choice->family == TB_FAMILY_SPLIT) {
+    const struct tb_split_way way = way_of(choice);
+    return tb_split_predict_us(table, device, p, &way);
+  }
   if (choice->family == TB_FAMILY_THIN) return thin_us(&product);
   const struct tile_costs tile =
       costs_of_tile(&product, choice->tile, tb_tile_count(&tb_tiles[choice->tile], p->m, p->n));
@@ -408,7 +432,7 @@ struct best {
 
 /* Of equals the tile that stands first in the registry, and of its ways the one that is compared first. */
 static void compare(struct best *best, const struct tb_choice *choice, double us) {
-  const bool first = us == best->us && choice->tile < best->choice.tile && best->choice.family != TB_FAMILY_THIN;
+  const bool first = us == best->us && choice->tile < best->choice.tile && best->choice.family == TB_FAMILY_TILE;
   if (best->choice.family == TB_FAMILY_NONE || us < best->us || first) *best = (struct best){*choice, us};
 }
 
@@ -420,7 +444,7 @@ static void compare_splits(struct best *best, const struct tile_costs *t, int ti
   while (s.next < BLOCKS_WANTED && !(least_us(t, blocks_wanted[s.next], c->sums_us[unit]) < best->us)) s.next++;
   for (struct tb_split split; next_split(&s, &split);) {
     const double us = split_us(t, split, split_k[unit], blocks_wanted[s.next - 1]) + c->sums_us[unit];
-    if (us < best->us || (us == best->us && tile < best->choice.tile))
+    if (us < best->us || (us == best->us && best->choice.family == TB_FAMILY_TILE && tile < best->choice.tile))
       *best = (struct best){tile_choice(tile, split.splits, split_k[unit], t->pack_k), us};
   }
 }
@@ -461,6 +485,12 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
     const struct tb_choice choice = thin_choice(product);
     compare(&best, &choice, thin_us(&costs));
   }
+  struct tb_split_way way[TB_SPLIT_WAYS_MAX];
+  const int ways = tb_split_ways(device, product, way);
+  for (int i = 0; i < ways; i++) {
+    const struct tb_choice choice = split_choice(&way[i]);
+    compare(&best, &choice, tb_split_predict_us(&tb_select_table, device, product, &way[i]));
+  }
   struct tile_costs tile_costs[TB_TILE_COUNT];
   int64_t tiles[TB_TILE_COUNT];
   count_tiles(product->m, product->n, tiles);
@@ -478,6 +508,7 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
 
 const char *tb_choice_name(const struct tb_choice *choice) {
   if (choice->family == TB_FAMILY_NONE) return "none";
+  if (choice->family == TB_FAMILY_SPLIT) return choice->fast ? "split-fast" : "split";
   return choice->family == TB_FAMILY_THIN ? "thin" : tb_tiles[choice->tile].name;
 }
 

@@ -5,7 +5,7 @@
  * of 2023; thread-safe.
  *
  * Every candidate's time is predicted, and the shortest wins; of equals the one that stands first in the registry,
- * which is the larger tile. The bits of the result do not depend on the choice.
+ * which is the larger tile. The bits of the result do not depend on the choice, but for whether it is TB_FAMILY_SPLIT.
  */
 #ifndef TB_SELECT_H
 #define TB_SELECT_H
@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "split_plan.h"
 #include "thin_plan.h"
 
 /* The tiles in the registry's order: TB_TILE_128x128 and so on. */
@@ -27,7 +28,8 @@ enum {
 enum tb_family {
   TB_FAMILY_NONE, /* the device runs none of our kernels */
   TB_FAMILY_TILE, /* every device; a grid of one block a tile */
-  TB_FAMILY_THIN  /* one short side, limited by memory (thin_plan.h); has no tile */
+  TB_FAMILY_THIN, /* one short side, limited by memory (thin_plan.h); has no tile */
+  TB_FAMILY_SPLIT /* the tensor cores (split_plan.h); has one tile, its own */
 };
 
 /* One row of kernels/registry.def. */
@@ -41,19 +43,20 @@ extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
 struct tb_choice {
   enum tb_family family;
   int tile;       /* index in tb_tiles */
+  bool fast;      /* TB_FAMILY_SPLIT: fp16 planes even where bf16 ones would be more accurate */
   int splits;     /* parts of k that different blocks compute; 1: k is not split. TB_FAMILY_THIN: at most so many */
-  int unit_k;     /* of a split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K */
+  int unit_k;     /* of a split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K; TB_FAMILY_SPLIT: TB_SPLIT_GROUP_K */
   int64_t pack_k; /* of packed operands: products along k that are packed, and multiplied, at once; a k that is split is
                      all packed at once. 0: the operands are taken as they are */
   int32_t whole_rows, whole_columns; /* of a packed tile with k split: so many rows or columns of tiles, the first ones,
                                         are computed with k whole, as many as fill the GPU a few times over; the split
-                                        is for the others. One of both is 0 */
+                                        is for the others. One of both is 0. TB_FAMILY_SPLIT: whole_rows counts tiles */
 };
 
 struct tb_select_device {
   int sm_count;
   int blocks_per_sm[TB_TILE_COUNT]; /* that an SM holds at once; 0: the device cannot run this tile */
-  bool thin;                        /* the thin kernels are there */
+  bool thin, split;                 /* the thin kernels are there; those for the tensor cores */
   double fma_per_us;                /* one SM's peak */
   double bytes_per_us;              /* the memory's nominal bandwidth */
 };
@@ -63,6 +66,8 @@ struct tb_product {
   bool transpose_a, transpose_b;
   bool vectors;   /* alignment and shape allow 16-byte copies of the operands that run along m or n */
   bool as_stored; /* the operands are not to be packed: other products with the same ones would pack them again */
+  bool split;     /* the tensor cores may be used: fp32 need not be computed by fp32 FMA (TILEBLAS_PRECISION) */
+  bool fast;      /* and may be looser than fp32 */
   int64_t workspace_bytes; /* device memory for packed operands and partial sums */
 };
 
@@ -85,8 +90,8 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
 /* ---- what the selector is made of, for tests and for bench/tune ---- */
 
 /* No product has more: for each tile k whole, and six times two splits of it, and those for a part of its tiles; and
- * the thin kernels. */
-#define TB_CANDIDATES_MAX (TB_TILE_COUNT * (1 + 2 * 2 * 6) + 1)
+ * the thin kernels, and those on the tensor cores. */
+#define TB_CANDIDATES_MAX (TB_TILE_COUNT * (1 + 2 * 2 * 6) + 1 + TB_SPLIT_WAYS_MAX)
 
 /* Writes every candidate, in the order of preference among equals; returns how many. */
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *product,
@@ -118,7 +123,7 @@ int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choi
 /* Tiles of an m x n result. */
 int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n);
 
-/* "128x128", "thin"; "none" for TB_FAMILY_NONE. */
+/* "128x128", "thin", "split"; "none" for TB_FAMILY_NONE. */
 const char *tb_choice_name(const struct tb_choice *choice);
 
 /* The name, and with k split in four "128x128/4"; "packed/4+" when that is for a part of the tiles only. */

@@ -37,8 +37,8 @@ void tb_share_weigh(const struct tb_pace *const pace[], int count, double weight
   }
 }
 
-void tb_share_cut(int64_t side, const double weight[], int count, int64_t run[]) {
-  const int64_t pieces = (side + TB_SHARE_PIECE_ELEMS - 1) / TB_SHARE_PIECE_ELEMS;
+void tb_share_cut(int64_t side, int64_t piece, const double weight[], int count, int64_t run[]) {
+  const int64_t pieces = (side + piece - 1) / piece;
   double all = 0, so_far = 0;
   int last = 0; /* of those that get anything; it takes what is left, however the sums were rounded */
   for (int i = 0; i < count; i++) {
@@ -48,7 +48,7 @@ void tb_share_cut(int64_t side, const double weight[], int count, int64_t run[])
   int64_t begin = 0;
   for (int i = 0; i < count; i++) {
     so_far += weight[i];
-    int64_t end = nearest((double)pieces * (so_far / all)) * TB_SHARE_PIECE_ELEMS;
+    int64_t end = nearest((double)pieces * (so_far / all)) * piece;
     if (end > side || i >= last) end = side;
     run[i] = end - begin;
     begin = end;

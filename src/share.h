@@ -4,9 +4,9 @@
  *
  *          device 0   device 1
  *      +------------+---------+      C is cut along its longer side, one run of columns or rows a device, in whole
- *      |            |         |      pieces of TB_SHARE_PIECE_ELEMS. Each run is a product of its own, of all of one
- *    m |            |         |      operand and a part of the other; what a run's elements are does not depend on the
- *      |            |         |      cut, for they are sums over k in the kernels' order.
+ *      |            |         |      pieces. Each run is a product of its own, of all of one operand and a part of the
+ *    m |            |         |      other; what a run's elements are does not depend on the cut, for they are sums
+ *      |            |         |      over k in the kernels' order, and on the tensor cores pieces are whole tiles.
  *      +------------+---------+
  *                 n
  *
@@ -57,8 +57,9 @@ struct tb_pace {
 /* What each of `count` devices should get, in any unit; 0: nothing. At least one is greater than 0. */
 void tb_share_weigh(const struct tb_pace *const pace[], int count, double weight[]);
 
-/* Cuts `side` into runs proportional to the weights, whole pieces but for the last. Some may be empty. */
-void tb_share_cut(int64_t side, const double weight[], int count, int64_t run[]);
+/* Cuts `side` into runs proportional to the weights, whole pieces of so many elements but for the last. Some may be
+ * empty. */
+void tb_share_cut(int64_t side, int64_t piece, const double weight[], int count, int64_t run[]);
 
 /* After a call: device i did flops[i] in seconds[i]. 0: it had no share, or did not finish it. */
 void tb_share_learn(struct tb_pace *const pace[], int count, const double flops[], const double seconds[]);

@@ -12,6 +12,7 @@ struct work {
   struct tb_exchange exchange;
   enum tb_operand shared;
   const struct tb_places *places;
+  struct tb_choice whole;
   bool timed;
 };
 
@@ -30,7 +31,7 @@ static void drive(void *context, int member) {
   struct tb_pass pass = tb_pass_of(&w->exchange, member, d, w->shared);
   const double begun = tb_clock_seconds();
   const struct tb_gemm *call = &w->call[member];
-  tb_part_run(&w->parts[member], d, call, ways_of(call, w->places), w->timed, &pass);
+  tb_part_run(&w->parts[member], d, call, ways_of(call, w->places), &w->whole, w->timed, &pass);
   w->seconds[member] = tb_clock_seconds() - begun;
 }
 
@@ -45,16 +46,31 @@ static void learn(const struct work *w, const struct tb_gpus_team *team, const i
   tb_share_learn(team->pace, team->count, flops, seconds);
 }
 
+/* For the tensor cores if all would have the whole of it there. */
+static struct tb_choice choose(const struct tb_gpus_team *team, const struct tb_gemm *call, struct tb_ways ways) {
+  struct tb_choice choice = tb_part_choose(team->device[0], call, ways);
+  for (int i = 1; i < team->count && choice.family == TB_FAMILY_SPLIT; i++)
+    choice = tb_part_choose(team->device[i], call, ways);
+  return choice;
+}
+
+/* Where the pieces start the bits do not show: on the tensor cores at the edges of their tiles. */
+static int64_t piece_of(const struct tb_choice *whole, bool by_columns) {
+  if (whole->family != TB_FAMILY_SPLIT) return TB_SHARE_PIECE_ELEMS;
+  return by_columns ? TB_SPLIT_TILE_N : TB_SPLIT_TILE_M;
+}
+
 int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_gemm *call,
                 const struct tb_places *places, bool timed) {
   const bool by_columns = tb_share_by_columns(call);
   struct work w = {
       .parts = parts, .shared = by_columns ? TB_OPERAND_A : TB_OPERAND_B, .places = places, .timed = timed};
+  w.whole = choose(team, call, ways_of(call, places));
   double weight[TB_GPUS_MAX];
   int64_t run[TB_GPUS_MAX], begin = 0;
   int who[TB_GPUS_MAX], members = 0;
   tb_share_weigh((const struct tb_pace *const *)team->pace, team->count, weight);
-  tb_share_cut(by_columns ? call->n : call->m, weight, team->count, run);
+  tb_share_cut(by_columns ? call->n : call->m, piece_of(&w.whole, by_columns), weight, team->count, run);
   for (int i = 0; i < team->count; begin += run[i++]) {
     who[i] = run[i] > 0 ? members : -1;
     if (run[i] == 0) continue;

@@ -15,8 +15,12 @@ void tb_up_enter_chunk(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
   const struct tb_plan *plan = p->layout.plan;
   const bool whole_k = plan->chunk_k == p->layout.call->k;
-  up->a_there = plan->ways.a == TB_IN_PLACE || (whole_k && p->a_resident == p->layout.block.i);
-  up->b_there = plan->ways.b == TB_IN_PLACE || (whole_k && p->b_resident == p->layout.block.j);
+  const bool a_resident = whole_k && p->a_resident == p->layout.block.i;
+  const bool b_resident = whole_k && p->b_resident == p->layout.block.j;
+  up->a_there = plan->ways.a == TB_IN_PLACE || a_resident;
+  up->b_there = plan->ways.b == TB_IN_PLACE || b_resident;
+  up->a_packed = !tb_plan_packs(plan) || a_resident;
+  up->b_packed = !tb_plan_packs(plan) || b_resident;
   up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout)};
   up->begun_steps = up->ended_steps = 0;
   up->must_hold = p->layout.chunk.start > 0;

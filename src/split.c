@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "split.h"
+
+#include "embed.h"
+#include "launch.h"
+
+TB_EMBED(tb_split_fatbin, TB_SPLIT_FATBIN); /* kernels/split.cu */
+
+/* Blocks of the packing kernel on an SM, by its registers. */
+#define PACK_BLOCKS_PER_SM 2
+
+/* From this k on, blocks gain by keeping in step: with it 8192 cubed takes 6.15 ms instead of 6.5, 4096 cubed, of which
+ * the L2 keeps all that a round of blocks reads, as long as before (H200, 2026-11-22). */
+#define IN_STEP_K 8192
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- loading ---- */
+
+static CUresult load_functions(struct tb_split_kernels *s) {
+  const struct {
+    CUfunction *function;
+    const char *name;
+    int shared_bytes;
+  } all[] = {{&s->pack_half, "tb_split_pack_half", 0},
+             {&s->pack_bfloat, "tb_split_pack_bfloat", 0},
+             {&s->gather, "tb_split_gather", 0},
+             {&s->multiply_half, "tb_split_multiply_half", TB_SPLIT_SHARED_BYTES(TB_SPLIT_HALF_PLANES)},
+             {&s->multiply_bfloat, "tb_split_multiply_bfloat", TB_SPLIT_SHARED_BYTES(TB_SPLIT_BFLOAT_PLANES)}};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    TB_TRY(tb_cuda.cuModuleGetFunction(all[i].function, s->module, all[i].name));
+    if (all[i].shared_bytes > 0)
+      TB_TRY(tb_cuda.cuFuncSetAttribute(*all[i].function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                        all[i].shared_bytes));
+  }
+  return CUDA_SUCCESS;
+}
+
+/* Code for 9.0 with its own instructions (sm_90a) runs on nothing else. */
+CUresult tb_split_load(struct tb_split_kernels *split, CUdevice device, const CUfunction again[2][2]) {
+  int major, minor;
+  *split = (struct tb_split_kernels){0};
+  for (int variant = 0; variant < 4; variant++)
+    split->again[variant >> 1][variant & 1] = again[variant >> 1][variant & 1];
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&split->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+  if (major != 9 || minor != 0) return CUDA_SUCCESS;
+  TB_TRY(tb_cuda.cuModuleLoadData(&split->module, tb_split_fatbin));
+  CUresult result = load_functions(split);
+  if (result != CUDA_SUCCESS) tb_split_unload(split);
+  split->there = result == CUDA_SUCCESS;
+  return result;
+}
+
+void tb_split_unload(struct tb_split_kernels *split) {
+  if (split->module != NULL) tb_cuda.cuModuleUnload(split->module);
+  split->module = NULL;
+  split->there = false;
+}
+
+/* ---- packing ---- */
+
+static struct tb_split_packed packed_at(CUdeviceptr at, const struct tb_split_room *r) {
+  return (struct tb_split_packed){(void *)at, (float *)(at + (CUdeviceptr)r->planes_bytes),
+                                  (uint32_t *)(at + (CUdeviceptr)(r->planes_bytes + r->scale_bytes))};
+}
+
+static struct tb_split_pack_operand pack_operand(const struct tb_split_operand *x, int planes, int64_t k,
+                                                 CUdeviceptr to) {
+  const struct tb_split_room r = tb_split_room_for(planes, x->of_b, x->sides, k);
+  return (struct tb_split_pack_operand){.from = x->from,
+                                        .to = packed_at(to, &r),
+                                        .ld = x->ld,
+                                        .sides = x->sides,
+                                        .padded_sides = tb_split_padded_sides(x->of_b, x->sides),
+                                        .along_k = x->along_k,
+                                        .vectors = x->along_k && (uintptr_t)x->from % 16 == 0 && x->ld % 4 == 0};
+}
+
+static CUresult launch_pack(CUfunction function, struct tb_split_pack_args *args, int64_t most_blocks,
+                            CUstream stream) {
+  const int64_t sides = args->x[0].padded_sides + args->x[1].padded_sides;
+  const int64_t blocks = smaller(sides / TB_SPLIT_PACK_SIDES * tb_split_groups(args->k), most_blocks);
+  return tb_launch_behind(true, function, (struct tb_grid){blocks, 1, TB_SPLIT_PACK_THREADS, 0}, args, NULL, stream);
+}
+
+CUresult tb_split_pack(const struct tb_split_kernels *split, const struct tb_split_operand *a, CUdeviceptr packed_a,
+                       const struct tb_split_operand *b, CUdeviceptr packed_b, int64_t k, CUstream stream) {
+  struct tb_split_pack_args args = {.k = k};
+  args.x[0] = pack_operand(a, TB_SPLIT_HALF_PLANES, k, packed_a);
+  if (b != NULL) args.x[1] = pack_operand(b, TB_SPLIT_HALF_PLANES, k, packed_b);
+  return launch_pack(split->pack_half, &args, INT32_MAX, stream);
+}
+
+/* ---- multiplying ---- */
+
+/* bf16 planes of both operands, if any tile is left. */
+static CUresult pack_rest(const struct tb_split_kernels *split, bool transpose_a, bool transpose_b,
+                          const struct tb_sgemm_args *args, const struct tb_split_args *half, CUdeviceptr a,
+                          CUdeviceptr b, CUstream stream) {
+  const struct tb_split_operand x = {args->a, args->lda, args->m, false, transpose_a};
+  const struct tb_split_operand y = {args->b, args->ldb, args->n, true, !transpose_b};
+  struct tb_split_pack_args p = {.k = args->k, .left = half->left, .left_words = half->left_words};
+  p.x[0] = pack_operand(&x, TB_SPLIT_BFLOAT_PLANES, args->k, a);
+  p.x[1] = pack_operand(&y, TB_SPLIT_BFLOAT_PLANES, args->k, b);
+  return launch_pack(split->pack_bfloat, &p, (int64_t)split->sm_count * PACK_BLOCKS_PER_SM, stream);
+}
+
+static CUresult launch_multiply(CUfunction function, int planes, struct tb_split_args *args, CUstream stream) {
+  static uint32_t launches;
+  args->launch = ++launches << TB_SPLIT_POSITION_BITS;
+  const struct tb_grid grid = {args->left_words, 1, TB_SPLIT_THREADS, TB_SPLIT_SHARED_BYTES(planes)};
+  return tb_launch_behind(true, function, grid, args, NULL, stream);
+}
+
+/* Plain fp32 for the tiles that are marked. */
+static CUresult compute_again(CUfunction function, const struct tb_sgemm_args *product,
+                              const struct tb_split_args *multiplied, CUstream stream) {
+  struct tb_sgemm_args args = *product;
+  struct tb_split_again again = {multiplied->left, multiplied->again, multiplied->left_words};
+  const struct tb_grid grid = {tb_split_tiles(args.m, args.n), 1, TB_SPLIT_AGAIN_THREADS, TB_SPLIT_AGAIN_SHARED_BYTES};
+  return tb_launch_behind(true, function, grid, &args, &again, stream);
+}
+
+/* Where everything stands in the workspace, and who does what. */
+static struct tb_split_args args_of(const struct tb_split_kernels *split, const struct tb_sgemm_args *args,
+                                    const struct tb_split_workspace *w, CUdeviceptr workspace,
+                                    const struct tb_split_way *way) {
+  const int64_t tiles = tb_split_tiles(args->m, args->n), groups = tb_split_groups(args->k);
+  const CUdeviceptr left_at = workspace + (CUdeviceptr)(w->a.bytes + w->b.bytes);
+  const CUdeviceptr progress_at = left_at + (CUdeviceptr)w->left_bytes;
+  const CUdeviceptr again_at = progress_at + (CUdeviceptr)w->progress_bytes,
+                    sums_at = again_at + (CUdeviceptr)w->again_bytes;
+  struct tb_split_args p = {.left = (uint32_t *)left_at,
+                            .progress = (uint32_t *)progress_at,
+                            .again = (uint32_t *)again_at,
+                            .d = args->d,
+                            .sums = (float *)sums_at,
+                            .partials = (float *)(sums_at + (CUdeviceptr)w->sums_bytes),
+                            .ldd = args->ldd,
+                            .m = args->m,
+                            .n = args->n,
+                            .k = args->k,
+                            .alpha = args->alpha,
+                            .fast = way->fast};
+  p.whole = (int32_t)(way->splits > 1 ? way->whole : tiles);
+  p.groups_per_split = (int32_t)ceil_div(groups, way->splits);
+  p.splits = (int32_t)ceil_div(groups, p.groups_per_split);
+  const int64_t items = p.whole + (tiles - p.whole) * p.splits;
+  p.left_words = (int32_t)smaller(items, smaller(split->sm_count, TB_SPLIT_BLOCKS_MAX));
+  p.in_step = items > p.left_words && args->k >= IN_STEP_K;
+  return p;
+}
+
+CUresult tb_split_multiply(const struct tb_split_kernels *split, bool transpose_a, bool transpose_b,
+                           const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
+                           CUdeviceptr workspace, const struct tb_split_way *way, CUstream stream) {
+  const struct tb_split_room half_a = tb_split_room_for(TB_SPLIT_HALF_PLANES, false, args->m, args->k);
+  const struct tb_split_room half_b = tb_split_room_for(TB_SPLIT_HALF_PLANES, true, args->n, args->k);
+  const struct tb_split_workspace w = tb_split_workspace_for(args->m, args->n, args->k, way);
+  const CUdeviceptr b_at = workspace + (CUdeviceptr)w.a.bytes;
+  struct tb_split_args p = args_of(split, args, &w, workspace, way);
+  p.a = packed_at(packed_a, &half_a), p.b = packed_at(packed_b, &half_b);
+  p.seen_a = p.a.seen, p.seen_b = p.b.seen;
+  TB_TRY(launch_multiply(split->multiply_half, TB_SPLIT_HALF_PLANES, &p, stream));
+  TB_TRY(pack_rest(split, transpose_a, transpose_b, args, &p, workspace, b_at, stream));
+  p.a = packed_at(workspace, &w.a), p.b = packed_at(b_at, &w.b);
+  TB_TRY(launch_multiply(split->multiply_bfloat, TB_SPLIT_BFLOAT_PLANES, &p, stream));
+  const int64_t split_tiles = tb_split_tiles(args->m, args->n) - p.whole;
+  const struct tb_grid grid = {TB_SPLIT_GATHER_BLOCKS * split_tiles, 1, TB_SPLIT_GATHER_THREADS, 0};
+  if (split_tiles > 0) TB_TRY(tb_launch_behind(true, split->gather, grid, &p, NULL, stream));
+  return compute_again(split->again[transpose_a][transpose_b], args, &p, stream);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * fp32 products on the tensor cores (kernels/split_args.h) in numbers: what device memory they take, into how many
+ * parts their k is best split, and how long they take. Pure arithmetic; knows no CUDA; thread-safe.
+ *
+ * Packed operands and workspaces start at multiples of TB_SPLIT_ALIGNMENT_BYTES, and their sizes are such multiples.
+ */
+#ifndef TB_SPLIT_PLAN_H
+#define TB_SPLIT_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "split_args.h"
+
+#define TB_SPLIT_ALIGNMENT_BYTES 128
+/* Planes of a word: of fp16, of bf16. */
+#define TB_SPLIT_HALF_PLANES 2
+#define TB_SPLIT_BFLOAT_PLANES 3
+/* Most blocks that multiply at a time, however many SMs there are: each has room for the sums of a tile. */
+#define TB_SPLIT_BLOCKS_MAX 160
+
+struct tb_product;
+struct tb_select_device;
+struct tb_select_table;
+
+int64_t tb_split_padded_sides(bool of_b, int64_t sides);
+int64_t tb_split_groups(int64_t k);
+int64_t tb_split_tiles(int64_t m, int64_t n);
+
+/* A packed operand's planes, scales, and what was seen in it, one behind the other. */
+struct tb_split_room {
+  int64_t planes_bytes, scale_bytes, seen_words, bytes;
+};
+struct tb_split_room tb_split_room_for(int planes, bool of_b, int64_t sides, int64_t k);
+
+/* Device memory for op(A), or op(B) (of_b), with so many sides, its rows or columns, in fp16 planes. */
+int64_t tb_split_packed_bytes(bool of_b, int64_t sides, int64_t k);
+
+/* How a product is computed: its first `whole` tiles with k whole, and with k in so many parts, of whole groups, the
+ * others; where splits is 1, k is whole for all. fast: by fp16 planes even where they make the error larger than that
+ * of fp32, but for what does not fit into them. */
+struct tb_split_way {
+  int splits, whole;
+  bool fast;
+};
+
+/* What a product needs beside its packed operands while it is under way, one behind the other: the operands in bf16
+ * planes, marks of blocks and of tiles, the groups' sums of the tile that each block is at, and those of the tiles
+ * whose k is split. */
+struct tb_split_workspace {
+  struct tb_split_room a, b;
+  int64_t left_bytes, progress_bytes, again_bytes, sums_bytes, partials_bytes, bytes;
+};
+struct tb_split_workspace tb_split_workspace_for(int64_t m, int64_t n, int64_t k, const struct tb_split_way *way);
+int64_t tb_split_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_split_way *way);
+
+/* Both packed operands and the workspace. */
+int64_t tb_split_bytes(int64_t m, int64_t n, int64_t k, const struct tb_split_way *way);
+
+/* ---- for the selector ---- */
+
+/* The ways that a product may gain from and that there is room for, the first of them with k whole; returns how many,
+ * none if there is no room or the device or the product forbids it. */
+#define TB_SPLIT_WAYS_MAX 4
+/* Of fewer products along k, what the planes leave out and what the tensor cores cut off does not average out: the mean
+ * error would be larger than that of a chain of fp32 (PRECISION.md). */
+#define TB_SPLIT_K_MIN 128
+int tb_split_ways(const struct tb_select_device *device, const struct tb_product *product,
+                  struct tb_split_way way[TB_SPLIT_WAYS_MAX]);
+
+/* Microseconds from launch to result, for data that fp16 planes are enough for. */
+double tb_split_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,
+                           const struct tb_product *product, const struct tb_split_way *way);
+
+#endif
