@@ -17,6 +17,7 @@
 #include "plan.h"
 #include "rng.h"
 #include "sgemm_args.h"
+#include "split_plan.h"
 
 static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED};
 
@@ -199,11 +200,115 @@ static void room_for_a_split_of_k(void **state) {
   assert_int_equal(plan.workspace_bytes, 0);
 }
 
+/* ---- for the tensor cores ---- */
+
+static const struct tb_split_way unsplit = {1, 0, false};
+
+static int64_t rows_of(const struct tb_plan *p) { return tb_ceil_div(p->block_m, p->tile_m); }
+static int64_t columns_of(const struct tb_plan *p) { return tb_ceil_div(p->block_n, p->tile_n); }
+
+static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p, const struct tb_split_way *whole,
+                             int64_t budget) {
+  assert_true(p->split && !p->one_slot && p->arena_bytes <= budget);
+  assert_true(p->chunk_k == call->k && p->slice_k == call->k);
+  /* Blocks and tiles start where the tensor cores' own tiles start, and blocks are not cut small. */
+  assert_true(p->block_m == call->m || (p->block_m % TB_SPLIT_TILE_M == 0 && p->block_m >= 2048));
+  assert_true(p->block_n == call->n || (p->block_n % TB_SPLIT_TILE_N == 0 && p->block_n >= 2048));
+  assert_true(p->tile_m == p->block_m || p->tile_m % TB_SPLIT_TILE_M == 0);
+  assert_true(p->tile_n == p->block_n || p->tile_n % TB_SPLIT_TILE_N == 0);
+  assert_true(rows_of(p) <= TB_TILES_MAX && columns_of(p) <= TB_TILES_MAX && tb_padded(p->tile_m) <= TB_SLOT_ELEMS);
+  assert_true(p->streams >= 1 && p->streams <= TB_COMPUTE_STREAMS && (p->streams & (p->streams - 1)) == 0);
+  /* A launch has k split for all of its tiles; or has all of the call's, and some of them behind those that are whole.
+   */
+  const bool behind = p->tile_m == call->m && p->tile_n == call->n && tb_split_tiles(call->m, call->n) > whole->whole;
+  assert_int_equal(p->way.splits, behind || whole->whole == 0 ? whole->splits : 1);
+  assert_int_equal(p->way.whole, behind ? whole->whole : 0);
+  /* Room for what is packed, and for each stream; all of it in the arena. */
+  const int64_t a = tb_split_packed_bytes(false, p->tile_m, call->k);
+  const int64_t b = tb_split_packed_bytes(true, p->tile_n, call->k);
+  int64_t workspace = tb_split_workspace_bytes(p->tile_m, p->tile_n, call->k, &p->way);
+  if (p->at_once) workspace += a + b;
+  assert_true(p->at_once || (p->a_packed_bytes >= a && p->b_packed_bytes >= b));
+  assert_true(p->workspace_bytes >= workspace);
+  const int64_t d_bytes = rows_of(p) * columns_of(p) * p->tile_elems * 4;
+  assert_true(p->packed_offset_bytes >= p->d_offset_bytes + d_bytes);
+  assert_true(p->workspace_offset_bytes >=
+              p->packed_offset_bytes + rows_of(p) * p->a_packed_bytes + columns_of(p) * p->b_packed_bytes);
+  assert_true(p->arena_bytes >= p->workspace_offset_bytes + p->streams * p->workspace_bytes);
+}
+
+static void any_shape_for_the_tensor_cores(void **state) {
+  (void)state;
+  uint64_t rng = 3;
+  int cut = 0, refused = 0;
+  for (int i = 0; i < 20000; i++) {
+    struct tb_gemm call = random_call(&rng);
+    const struct tb_ways ways = {(enum tb_way)tst_random_below(&rng, 3), (enum tb_way)tst_random_below(&rng, 3),
+                                 (enum tb_way)tst_random_below(&rng, 3)};
+    const struct tb_split_way way = {1 + (int)tst_random_below(&rng, 3), (int)tst_random_below(&rng, 2), false};
+    struct tb_plan plan, whole;
+    call.beta = (float)tst_random_below(&rng, 2);
+    if (!tb_plan_make_split(&whole, &call, ways, &way, INT64_MAX)) continue;
+    check_split_plan(&call, &whole, &way, INT64_MAX);
+    const int64_t budget = 1 + whole.arena_bytes / (1 + tst_random_below(&rng, 8));
+    if (!tb_plan_make_split(&plan, &call, ways, &way, budget)) {
+      refused++;
+      continue;
+    }
+    check_split_plan(&call, &plan, &way, budget);
+    cut += plan.block_m < call.m || plan.block_n < call.n;
+  }
+  assert_true(cut > 1000 && refused > 1000);
+}
+
+static void check_split_square(int64_t n, int64_t tile_m, int64_t tile_n) {
+  struct tb_gemm call = {.m = n, .n = n, .k = n, .alpha = 1};
+  struct tb_plan plan;
+  assert_true(tb_plan_make_split(&plan, &call, staged, &unsplit, INT64_MAX));
+  assert_int_equal(plan.tile_m, tile_m);
+  assert_int_equal(plan.tile_n, tile_n);
+  assert_int_equal(plan.streams, 8);
+}
+
+/* What bench/overlap_model.py says is best. What is in place is packed at once, unless that takes 6 GiB. */
+static void squares_for_the_tensor_cores(void **state) {
+  (void)state;
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE};
+  struct tb_gemm call = {.m = 16384, .n = 16384, .k = 16384, .alpha = 1};
+  struct tb_plan plan;
+  check_split_square(2048, 768, 768);
+  check_split_square(4096, 1024, 1152);
+  check_split_square(8192, 1024, 1152);
+  check_split_square(16384, 1024, 1152);
+  assert_true(tb_plan_make_split(&plan, &call, in_place, &unsplit, INT64_MAX));
+  assert_true(plan.at_once && plan.block_m == call.m && plan.block_n == call.n);
+  call.m = call.n = call.k = 32768;
+  assert_true(tb_plan_make_split(&plan, &call, in_place, &unsplit, INT64_MAX));
+  assert_true(plan.at_once && plan.workspace_bytes <= (int64_t)6 << 30);
+}
+
+/* As a slot is 2 MiB, and the least tiles are 512 x 512. */
+static void what_fits_into_a_slot(void **state) {
+  (void)state;
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_STAGED, TB_STAGED};
+  struct tb_gemm call = {.m = 512, .n = 512, .k = 512, .alpha = 1};
+  assert_true(tb_plan_fits_one_slot(&call, staged));
+  assert_false(tb_plan_fits_one_slot(&call, in_place));
+  call.k = 513;
+  assert_false(tb_plan_fits_one_slot(&call, staged));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(any_shape_any_budget),  cmocka_unit_test(in_place_takes_no_room),
-      cmocka_unit_test(ways_by_place),         cmocka_unit_test(more_memory_larger_pieces),
-      cmocka_unit_test(room_for_a_split_of_k), cmocka_unit_test(squares),
+      cmocka_unit_test(any_shape_any_budget),
+      cmocka_unit_test(in_place_takes_no_room),
+      cmocka_unit_test(ways_by_place),
+      cmocka_unit_test(more_memory_larger_pieces),
+      cmocka_unit_test(room_for_a_split_of_k),
+      cmocka_unit_test(squares),
+      cmocka_unit_test(any_shape_for_the_tensor_cores),
+      cmocka_unit_test(squares_for_the_tensor_cores),
+      cmocka_unit_test(what_fits_into_a_slot),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,7 @@
 #include "rng.h"
 #include "schedule.h"
 #include "sgemm_args.h"
+#include "split_plan.h"
 
 #define SLICES_MAX 8
 
@@ -74,7 +75,7 @@ static int by_begin(const void *x, const void *y) {
   return a->begin < b->begin ? -1 : a->begin > b->begin;
 }
 
-#define REGIONS_MAX (2 * TB_TILES_MAX * SLICES_MAX + 2 * TB_TILES_MAX * TB_TILES_MAX)
+#define REGIONS_MAX (2 * TB_TILES_MAX * (SLICES_MAX + 1) + 2 * TB_TILES_MAX * TB_TILES_MAX)
 static struct region regions[REGIONS_MAX];
 static size_t region_count;
 
@@ -107,6 +108,19 @@ static void occupy_panels(const struct tb_layout *l) {
   }
 }
 
+static void occupy_bytes(uint64_t begin, int64_t bytes) {
+  assert_int_equal(begin % 128, 0);
+  if (bytes > 0) regions[region_count++] = (struct region){begin, begin + (uint64_t)bytes};
+}
+
+static void occupy_packed(const struct tb_layout *l) {
+  for (int64_t row = 0; row < l->rows; row++)
+    occupy_bytes(tb_layout_packed_a(l, row), tb_split_packed_bytes(false, tb_layout_rows(l, row).size, l->chunk.size));
+  for (int64_t column = 0; column < l->columns; column++)
+    occupy_bytes(tb_layout_packed_b(l, column),
+                 tb_split_packed_bytes(true, tb_layout_columns(l, column).size, l->chunk.size));
+}
+
 static void check_block(struct tb_layout *l, int64_t number) {
   tb_layout_enter(l, number);
   int64_t next = 0;
@@ -119,23 +133,26 @@ static void check_block(struct tb_layout *l, int64_t number) {
     }
     region_count = 0;
     occupy_panels(l);
-    for (int64_t tile = 0; tile < l->rows * l->columns; tile++) {
+    const int64_t tiles = l->rows * l->columns;
+    for (int64_t tile = 0; tile < tiles; tile++) {
       const struct tb_block t = tb_layout_tile(l, tile);
       occupy(tb_layout_d(l, tile), t.m, t.n);
-      const uint64_t workspace = tb_layout_workspace(l, tile);
-      if (l->plan->workspace_bytes > 0)
-        regions[region_count++] = (struct region){workspace, workspace + (uint64_t)l->plan->workspace_bytes};
     }
+    for (int64_t number = 0; number < (l->plan->split ? l->plan->streams : tiles); number++)
+      occupy_bytes(tb_layout_workspace(l, number), l->plan->workspace_bytes);
+    if (l->plan->split) occupy_packed(l);
     expect_apart(l);
     more = tb_layout_next_chunk(l);
   }
   assert_true(next == l->call->k);
 }
 
-static void check_layout(const struct tb_gemm *call, int64_t budget, uint64_t *rng) {
+static void check_layout(const struct tb_gemm *call, int splits, int64_t budget, uint64_t *rng) {
   static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED};
+  const struct tb_split_way way = {.splits = splits};
   struct tb_plan plan;
-  if (!tb_plan_make(&plan, call, staged, budget)) return;
+  if (splits > 0 && !tb_plan_make_split(&plan, call, staged, &way, budget)) return;
+  if (splits == 0 && !tb_plan_make(&plan, call, staged, budget)) return;
   assert_true(tb_ceil_div(tb_min(call->k, plan.chunk_k), plan.slice_k) <= SLICES_MAX);
   struct tb_layout l = {.call = call, .plan = &plan, .arena = (uint64_t)1 << 40};
   const int64_t blocks = tb_layout_blocks(call, &plan);
@@ -159,7 +176,8 @@ static void nothing_overlaps(void **state) {
     call.a.ld = call.b.ld = call.ldc = (int64_t)1 << 32;
     int64_t budget = huge ? INT64_MAX : (int64_t)1 << (20 + tst_random_below(&rng, 12));
     if (i % 6 == 0) budget = (int64_t)1 << (28 + tst_random_below(&rng, 8));
-    check_layout(&call, budget, &rng);
+    check_layout(&call, 0, budget, &rng);
+    check_layout(&call, 1 + i % 2, budget, &rng); /* for the tensor cores */
   }
 }
 

@@ -14,7 +14,6 @@
 
 #include <cmocka.h>
 #include <math.h>
-#include <string.h>
 
 #include "rng.h"
 #include "select.h"
@@ -35,6 +34,13 @@ static struct tb_product product(int64_t m, int64_t n, int64_t k) {
 static struct tb_choice chosen(const struct tb_select_device *d, int64_t m, int64_t n, int64_t k) {
   struct tb_product p = product(m, n, k);
   return tb_select(d, &p);
+}
+
+/* Of all members: what lies between them has no value. */
+static bool are_same(const struct tb_choice *a, const struct tb_choice *b) {
+  return a->family == b->family && a->tile == b->tile && a->fast == b->fast && a->splits == b->splits &&
+         a->unit_k == b->unit_k && a->pack_k == b->pack_k && a->whole_rows == b->whole_rows &&
+         a->whole_columns == b->whole_columns;
 }
 
 static bool is_large(const struct tb_choice *c) { return tb_tiles[c->tile].block_m >= 128; }
@@ -69,7 +75,7 @@ static void large_products_are_packed(void **state) {
     struct tb_choice c = tb_select(&d, &p);
     assert_int_equal(c.pack_k, 8192);
     if (variant == 0) first = c;
-    assert_memory_equal(&c, &first, sizeof c);
+    assert_true(are_same(&c, &first));
     p.workspace_bytes = 256 * MIB;
     p.k = 1 << 20;
     c = tb_select(&d, &p); /* part by part */
@@ -169,6 +175,119 @@ static void thin_products(void **state) {
   assert_true(chosen(&d, 4096, TB_THIN_COLUMNS_MAX + 1, 4096).family != TB_FAMILY_THIN);
 }
 
+/* ---- the tensor cores ---- */
+
+/* Written out: a change in src/split_plan.h must fail a test. */
+enum { SPLIT_K_MIN = 128 };
+
+static struct tb_select_device with_tensor_cores(void) {
+  struct tb_select_device d = h200();
+  d.split = true;
+  return d;
+}
+
+static struct tb_product split_product(int64_t m, int64_t n, int64_t k) {
+  struct tb_product p = product(m, n, k);
+  p.split = true, p.workspace_bytes = 16 * 1024 * MIB;
+  return p;
+}
+
+/* How many candidates are for the tensor cores; the first of them, which is the first of all, has k whole. */
+static int split_candidates(const struct tb_select_device *d, const struct tb_product *p,
+                            struct tb_choice candidate[TB_CANDIDATES_MAX]) {
+  const int count = tb_select_candidates(d, p, candidate);
+  int split = 0;
+  for (int c = 0; c < count; c++) {
+    if (candidate[c].family != TB_FAMILY_SPLIT) continue;
+    assert_int_equal(c, split);
+    assert_true((candidate[c].splits == 1) == (c == 0));
+    split++;
+  }
+  return split;
+}
+
+static bool may_split(const struct tb_select_device *d, const struct tb_product *p) {
+  struct tb_choice candidate[TB_CANDIDATES_MAX];
+  const int count = split_candidates(d, p, candidate);
+  if (count == 0) assert_true(tb_select(d, p).family != TB_FAMILY_SPLIT);
+  return count > 0;
+}
+
+/* Large products take the tensor cores, whatever their layout, and small ones do not: they would wait for five
+ * launches.
+ */
+static void large_products_take_tensor_cores(void **state) {
+  (void)state;
+  const struct tb_select_device d = with_tensor_cores();
+  for (int variant = 0; variant < 16; variant++) {
+    struct tb_product p = split_product(4096, 4096, 4096);
+    p.transpose_a = variant & 1, p.transpose_b = variant & 2, p.vectors = variant & 4, p.fast = variant & 8;
+    const struct tb_choice c = tb_select(&d, &p);
+    assert_true(c.family == TB_FAMILY_SPLIT && c.fast == p.fast);
+    assert_string_equal(tb_choice_name(&c), p.fast ? "split-fast" : "split");
+  }
+  const struct tb_product small = split_product(128, 192, 256);
+  assert_true(may_split(&d, &small) && tb_select(&d, &small).family == TB_FAMILY_TILE);
+}
+
+/* Not where plain fp32 was asked for, nor on a GPU without such kernels, nor for a short k. */
+static void tensor_cores_that_may_not_be_used(void **state) {
+  (void)state;
+  const struct tb_select_device d = with_tensor_cores(), without = h200();
+  const int64_t depths[] = {1, 32, SPLIT_K_MIN - 1, SPLIT_K_MIN, 20000};
+  for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
+    struct tb_product p = split_product(8192, 8192, depths[i]);
+    assert_int_equal(may_split(&d, &p), depths[i] >= SPLIT_K_MIN);
+    assert_false(may_split(&without, &p));
+    p.split = false;
+    assert_false(may_split(&d, &p));
+    p.fast = true;
+    assert_false(may_split(&d, &p));
+  }
+}
+
+/* Each way to the byte. */
+static void tensor_cores_want_workspace(void **state) {
+  (void)state;
+  const struct tb_select_device d = with_tensor_cores();
+  struct tb_product p = split_product(4096, 4096, 4096);
+  struct tb_choice all[TB_CANDIDATES_MAX], some[TB_CANDIDATES_MAX];
+  const int count = split_candidates(&d, &p, all);
+  assert_true(count > 2);
+  for (int c = 0; c < count; c++) {
+    p.workspace_bytes = tb_workspace_bytes(p.m, p.n, p.k, &all[c]);
+    assert_true(split_candidates(&d, &p, some) > c && are_same(&some[c], &all[c]));
+    p.workspace_bytes--;
+    const int fewer = split_candidates(&d, &p, some);
+    for (int i = 0; i < fewer; i++) assert_false(are_same(&some[i], &all[c]));
+    if (c == 0) assert_false(may_split(&d, &p));
+  }
+}
+
+/* 32 x 22 tiles are five rounds of 132 and 44 more: only those have k split, into parts that give each SM one, or two.
+ */
+static void rest_tiles_have_k_split(void **state) {
+  (void)state;
+  const struct tb_select_device d = with_tensor_cores();
+  struct tb_choice c[TB_CANDIDATES_MAX];
+  struct tb_product p = split_product(4096, 4096, 6 * 1024);
+  assert_int_equal(split_candidates(&d, &p, c), 3);
+  assert_true(c[1].splits == 3 && c[1].whole_rows == 660 && c[2].splits == 6 && c[2].whole_rows == 660);
+  char text[32];
+  tb_choice_describe(&c[1], text, sizeof text);
+  assert_string_equal(text, "split/3+");
+  p = split_product(300, 500, 6 * 1024); /* no whole round: all tiles */
+  assert_int_equal(split_candidates(&d, &p, c), 2);
+  assert_true(c[1].splits == 6 && c[1].whole_rows == 0);
+  assert_true(tb_select(&d, &p).splits > 1);
+  p.k = 1024; /* one group is never split */
+  assert_int_equal(split_candidates(&d, &p, c), 1);
+  p = split_product(12 * 128, 11 * 192, 6 * 1024); /* one round, and nothing left */
+  assert_int_equal(split_candidates(&d, &p, c), 1);
+}
+
+/* ---- what holds of all ---- */
+
 static int64_t random_size(uint64_t *rng) { return 1 + tst_random_below(rng, (int64_t)1 << tst_random_below(rng, 17)); }
 
 static struct tb_product random_product(uint64_t *rng) {
@@ -176,6 +295,8 @@ static struct tb_product random_product(uint64_t *rng) {
   p.transpose_a = tst_random_below(rng, 2), p.transpose_b = tst_random_below(rng, 2);
   p.vectors = tst_random_below(rng, 2);
   p.workspace_bytes = tst_random_below(rng, 3) * tst_random_below(rng, 64 * MIB);
+  p.split = tst_random_below(rng, 2), p.fast = tst_random_below(rng, 2);
+  if (p.split) p.workspace_bytes *= 16; /* the operands are packed twice */
   return p;
 }
 
@@ -184,14 +305,35 @@ static struct tb_select_device random_device(uint64_t *rng) {
   d.sm_count = (int)(1 + tst_random_below(rng, 200));
   for (int t = 0; t < TB_TILE_COUNT; t++) d.blocks_per_sm[t] = (int)tst_random_below(rng, 9);
   d.blocks_per_sm[tst_random_below(rng, TB_TILE_packed128x128)] = 1; /* one that wants no workspace */
-  d.thin = tst_random_below(rng, 2);
+  d.thin = tst_random_below(rng, 2), d.split = tst_random_below(rng, 2);
   return d;
+}
+
+/* On the tensor cores: only where both sides allow it, in the workspace there is; no block without work, and k split
+ * for the tiles of the last round alone. */
+static void check_split_candidate(const struct tb_select_device *d, const struct tb_product *p,
+                                  const struct tb_choice *c) {
+  const int64_t tiles = (p->m + 127) / 128 * ((p->n + 191) / 192), groups = (p->k + 1023) / 1024;
+  assert_true(d->split && p->split && p->k >= SPLIT_K_MIN && c->fast == p->fast);
+  assert_true(tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
+  assert_true(c->pack_k == 0 && c->whole_columns == 0 && c->unit_k == TB_SPLIT_GROUP_K);
+  if (c->splits == 1) {
+    assert_int_equal(c->whole_rows, 0);
+    return;
+  }
+  const int64_t per_split = (groups + c->splits - 1) / c->splits, at_once = d->sm_count < 160 ? d->sm_count : 160;
+  assert_true(c->splits > 1 && per_split * (c->splits - 1) < groups);
+  assert_true(c->whole_rows < tiles && c->whole_rows % at_once == 0 && tiles - c->whole_rows < at_once);
 }
 
 static void check_candidate(const struct tb_select_device *d, const struct tb_product *p, const struct tb_choice *c) {
   if (c->family == TB_FAMILY_THIN) {
     assert_true(d->thin && tb_thin_takes(p->m, p->n));
     assert_true(c->splits == 1 || tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
+    return;
+  }
+  if (c->family == TB_FAMILY_SPLIT) {
+    check_split_candidate(d, p, c);
     return;
   }
   assert_true(d->blocks_per_sm[c->tile] > 0 && c->family == TB_FAMILY_TILE);
@@ -213,12 +355,12 @@ static void check_candidate(const struct tb_select_device *d, const struct tb_pr
 static void any_product_any_device(void **state) {
   (void)state;
   uint64_t rng = 1;
-  int split = 0, most = 0;
+  int split = 0, most = 0, tensor_cores = 0;
   for (int i = 0; i < 20000; i++) {
     struct tb_product p = random_product(&rng);
     struct tb_select_device d = random_device(&rng);
     struct tb_choice candidate[TB_CANDIDATES_MAX], choice = tb_select(&d, &p);
-    int count = tb_select_candidates(&d, &p, candidate);
+    const int count = tb_select_candidates(&d, &p, candidate);
     assert_in_range(count, 1, TB_CANDIDATES_MAX);
     double best_us = INFINITY;
     int best = 0;
@@ -227,16 +369,15 @@ static void any_product_any_device(void **state) {
       double us = tb_select_predict_us(&tb_select_table, &d, &p, &candidate[c]);
       assert_true(us > 0);
       if (us < best_us) best_us = us, best = c;
-      for (int before = 0; before < c; before++)
-        assert_true(memcmp(&candidate[before], &candidate[c], sizeof choice) != 0);
+      for (int before = 0; before < c; before++) assert_false(are_same(&candidate[before], &candidate[c]));
     }
-    assert_memory_equal(&choice, &candidate[best], sizeof choice);
+    assert_true(are_same(&choice, &candidate[best]));
     struct tb_choice again = tb_select(&d, &p);
-    assert_memory_equal(&choice, &again, sizeof choice);
-    split += choice.splits > 1;
+    assert_true(are_same(&choice, &again));
+    split += choice.splits > 1, tensor_cores += choice.family == TB_FAMILY_SPLIT;
     most = count > most ? count : most;
   }
-  assert_true(split > 1000 && most > 2 * TB_TILE_COUNT); /* there was something to choose from */
+  assert_true(split > 1000 && tensor_cores > 100 && most > 2 * TB_TILE_COUNT); /* there was something to choose from */
 }
 
 /* More work never takes less time, nor do fewer SMs make it shorter; with a larger workspace nothing gets slower. */
@@ -277,6 +418,10 @@ int main(void) {
       cmocka_unit_test(without_workspace_no_split),
       cmocka_unit_test(devices_that_lack_kernels),
       cmocka_unit_test(thin_products),
+      cmocka_unit_test(large_products_take_tensor_cores),
+      cmocka_unit_test(tensor_cores_that_may_not_be_used),
+      cmocka_unit_test(tensor_cores_want_workspace),
+      cmocka_unit_test(rest_tiles_have_k_split),
       cmocka_unit_test(any_product_any_device),
       cmocka_unit_test(predictions_are_monotone),
   };

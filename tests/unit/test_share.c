@@ -28,15 +28,16 @@ static void runs_cover_the_side(void **state) {
     int64_t run[DEVICES_MAX], begin = 0;
     for (int d = 0; d < count; d++) all += weight[d] = (double)tst_random_below(&rng, 4) * tst_random_unit(&rng);
     if (!(all > 0)) continue;
-    tb_share_cut(side, weight, count, run);
+    const int64_t piece = i % 2 ? TB_SHARE_PIECE_ELEMS : 192;
+    tb_share_cut(side, piece, weight, count, run);
     for (int d = 0; d < count; d++) {
       assert_true(run[d] >= 0);
       assert_true(run[d] == 0 || weight[d] > 0);
-      assert_int_equal(run[d] > 0 ? begin % TB_SHARE_PIECE_ELEMS : 0, 0);
+      assert_int_equal(run[d] > 0 ? begin % piece : 0, 0);
       begin += run[d];
       /* Within a piece at either end of what is due. */
       const double off = (double)run[d] - (double)side * (weight[d] / all);
-      assert_true(off <= 2 * TB_SHARE_PIECE_ELEMS && off >= -2 * TB_SHARE_PIECE_ELEMS);
+      assert_true(off <= 2 * (double)piece && off >= -2 * (double)piece);
     }
     assert_int_equal(begin, side);
   }
@@ -46,9 +47,9 @@ static void equal_devices_get_equal_runs(void **state) {
   (void)state;
   const double weight[] = {3, 3, 3, 3};
   int64_t run[4];
-  tb_share_cut(32768, weight, 4, run);
+  tb_share_cut(32768, TB_SHARE_PIECE_ELEMS, weight, 4, run);
   for (int d = 0; d < 4; d++) assert_int_equal(run[d], 8192);
-  tb_share_cut(300, weight, 2, run);
+  tb_share_cut(300, TB_SHARE_PIECE_ELEMS, weight, 2, run);
   assert_int_equal(run[0], 256); /* three pieces */
   assert_int_equal(run[1], 44);
 }
@@ -76,7 +77,7 @@ static double call(struct team *t, int64_t n, const double speed[], double flops
   double weight[DEVICES_MAX], flops[DEVICES_MAX], seconds[DEVICES_MAX], longest = 0, all = 0;
   int64_t run[DEVICES_MAX];
   tb_share_weigh(t->read, t->count, weight);
-  tb_share_cut(n, weight, t->count, run);
+  tb_share_cut(n, TB_SHARE_PIECE_ELEMS, weight, t->count, run);
   for (int d = 0; d < t->count; d++) {
     flops[d] = (double)run[d] * flops_per_column;
     seconds[d] = flops[d] / speed[d];
