@@ -11,7 +11,8 @@
  * What a product needs is launched one after another, whatever the data. The packing of fp16 planes notes down what it
  * saw; tb_split_multiply_half computes those tiles of D for which fp16 planes are enough. If any is left, bf16 planes
  * are packed, and tb_split_multiply_bfloat computes what is left; and marks the tiles that need plain fp32 (Inf, NaN,
- * sums near the end of the range), which tb_sgemm_again_* computes (sgemm.cu). Kernels without work end at once.
+ * words far apart, sums that leave the range), which tb_sgemm_again_* computes (sgemm.cu). Kernels without work end at
+ * once.
  *
  * A block that multiplies has an SM for itself, and takes tile after tile:
  *
