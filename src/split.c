@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "split.h"
 
+#include <stdatomic.h>
+
 #include "embed.h"
 #include "launch.h"
 
@@ -109,8 +111,9 @@ static CUresult pack_rest(const struct tb_split_kernels *split, bool transpose_a
 }
 
 static CUresult launch_multiply(CUfunction function, int planes, struct tb_split_args *args, CUstream stream) {
-  static uint32_t launches;
-  args->launch = ++launches << TB_SPLIT_POSITION_BITS;
+  static atomic_uint launches; /* several GPUs' threads launch at the same time */
+  args->launch = (uint32_t)(atomic_fetch_add_explicit(&launches, 1, memory_order_relaxed) + 1)
+                 << TB_SPLIT_POSITION_BITS;
   const struct tb_grid grid = {args->left_words, 1, TB_SPLIT_THREADS, TB_SPLIT_SHARED_BYTES(planes)};
   return tb_launch_behind(true, function, grid, args, NULL, stream);
 }
