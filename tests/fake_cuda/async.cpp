@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "poison.h"
+#include "tensor_map.h"
 
 namespace fake {
 namespace {
@@ -25,7 +26,7 @@ static_assert(MBARRIER_MARK != POISON, "what nobody wrote is no barrier");
 struct BulkCopy {
   void *dst;
   const void *src;
-  unsigned bytes;
+  uint64_t bytes, zero_bytes; /* of src; and behind them */
 };
 
 /* Copies that count for a barrier's phase, and the bytes that it waits for beyond them: fewer than none while copies
@@ -68,22 +69,45 @@ void finish_copy(const AsyncCopy &c) {
 /* What is wrong with the place; null when a barrier may stand there. */
 const char *wrong_place(const uint64_t *barrier) {
   if (reinterpret_cast<uintptr_t>(barrier) % sizeof *barrier != 0) return "a misaligned barrier";
-  return shared_memory().holds(barrier, sizeof *barrier) ? nullptr : "a barrier that is not in shared memory";
+  return shared_memory(*self().block).holds(barrier, sizeof *barrier) ? nullptr
+                                                                      : "a barrier that is not in shared memory";
 }
 
-Mbarrier load_mbarrier(const uint64_t *barrier) {
-  Mbarrier b = {};
-  if (const char *wrong = wrong_place(barrier)) {
-    fail_launch(wrong);
-    return b;
-  }
+/* Of any block. */
+Mbarrier read_mbarrier(const uint64_t *barrier) {
+  Mbarrier b;
   std::memcpy(&b, barrier, sizeof b);
   if (b.mark != MBARRIER_MARK) fail_launch("a barrier in shared memory that was not initialised");
   return b;
 }
 
-bool is_waited_for(const uint64_t *barrier) {
-  for (unsigned i = 0; i < thread_count; ++i)
+Mbarrier load_mbarrier(const uint64_t *barrier) {
+  if (const char *wrong = wrong_place(barrier)) fail_launch(wrong);
+  return read_mbarrier(barrier);
+}
+
+/*
+ * What stands in the cluster's block `rank` where `here` points to in the running thread's. Fails the launch where a
+ * GPU would write to who knows whose memory.
+ */
+template <class T> T *in_block(unsigned rank, T *here, size_t bytes) {
+  const Block &mine = *self().block;
+  const SharedMemory shared = shared_memory(mine);
+  if (rank >= block_count) fail_launch("an arrival at or a copy to a block that the cluster does not have");
+  if (!shared.dynamic.holds(here, bytes))
+    fail_launch(shared.fixed.holds(here, bytes) ? "an arrival at or a copy to static shared memory of another block"
+                                                : "an arrival at or a copy to what is not in shared memory");
+  const Block &other = blocks[rank];
+  if (other.live == 0) fail_launch("an arrival at or a copy to a block that has ended");
+  if (rank != mine.rank && !cluster_has_met())
+    fail_launch("an arrival at or a copy to a block that may not have begun");
+  const std::ptrdiff_t offset = reinterpret_cast<const char *>(here) - shared.dynamic.start;
+  return reinterpret_cast<T *>(static_cast<char *>(other.dynamic_shared) + offset);
+}
+
+/* Only threads of its own block can wait for it. */
+bool is_waited_for(const uint64_t *barrier, const Block &block) {
+  for (unsigned i = block.first; i < block.first + block.size; ++i)
     if (states[i] == State::AT_MBARRIER && threads[i].waits_for == barrier) return true;
   return false;
 }
@@ -92,18 +116,46 @@ bool is_waited_for(const uint64_t *barrier) {
  * Ends the phase when everybody has arrived and every byte is accounted for. Bulk copies take their time: a phase with
  * some ends, and they are done, not before somebody waits for it.
  */
-void end_phase(uint64_t *barrier, bool waited_for) {
-  Mbarrier b = load_mbarrier(barrier);
+void end_phase(uint64_t *barrier, const Block &block, bool waited_for) {
+  Mbarrier b = read_mbarrier(barrier);
   Transfers &transfers = transfers_of(barrier);
   if (b.left != 0 || transfers.missing_bytes != 0) return;
-  if (!transfers.copies.empty() && !waited_for && !is_waited_for(barrier)) return;
-  for (const BulkCopy &c : transfers.copies) std::memcpy(c.dst, c.src, c.bytes);
+  if (!transfers.copies.empty() && !waited_for && !is_waited_for(barrier, block)) return;
+  for (const BulkCopy &c : transfers.copies) {
+    std::memcpy(c.dst, c.src, c.bytes);
+    std::memset(static_cast<char *>(c.dst) + c.bytes, 0, c.zero_bytes);
+  }
   transfers.copies.clear();
   b.left = b.arrivals;
   b.phase++;
   std::memcpy(barrier, &b, sizeof b);
-  for (unsigned i = 0; i < thread_count; ++i)
+  for (unsigned i = block.first; i < block.first + block.size; ++i)
     if (states[i] == State::AT_MBARRIER && threads[i].waits_for == barrier) states[i] = State::RUNNABLE;
+}
+
+void arrive(uint64_t *barrier, const Block &block) {
+  Mbarrier b = read_mbarrier(barrier);
+  if (b.left == 0) return fail_launch("an arrival at a barrier for a phase that all have arrived for");
+  b.left--;
+  std::memcpy(barrier, &b, sizeof b);
+  end_phase(barrier, block, false);
+}
+
+/* Nothing is there yet. */
+void poison_target(void *dst, uint64_t bytes) {
+  for (uint64_t at = 0; at < bytes; at += sizeof POISON)
+    std::memcpy(static_cast<char *>(dst) + at, &POISON, sizeof POISON);
+}
+
+/* Notes down the copies of a box's rows. */
+void note_box(const TensorMap &map, char *dst, int64_t row, std::vector<BulkCopy> &copies) {
+  const uint64_t there = std::min(map.row_bytes, map.box_row_bytes), beyond = map.box_row_bytes - there;
+  for (uint64_t i = 0; i < map.box_rows; ++i, ++row, dst += map.box_row_bytes) {
+    const bool exists = static_cast<uint64_t>(row) < map.rows; /* below 0 it is larger than any */
+    const uint64_t from = map.address + (exists ? static_cast<uint64_t>(row) * map.stride_bytes : 0);
+    copies.push_back(
+        {dst, reinterpret_cast<const void *>(from), exists ? there : 0, exists ? beyond : map.box_row_bytes});
+  }
 }
 
 } // namespace
@@ -115,13 +167,21 @@ void forget_async_copies() {
   }
 }
 
+bool awaits_copies(const Block &block) {
+  const SharedMemory shared = shared_memory(block);
+  for (const Transfers &t : all_transfers)
+    if (!t.copies.empty() && shared.holds(t.barrier, sizeof *t.barrier)) return true;
+  return false;
+}
+
 std::string describe_wait(const Thread &t) {
-  const SharedMemory shared = shared_memory();
+  const SharedMemory shared = shared_memory(*t.block);
   const bool dynamic = shared.dynamic.holds(t.waits_for, sizeof *t.waits_for);
   const char *const start = dynamic ? shared.dynamic.start : shared.fixed.start;
   Mbarrier b;
   std::memcpy(&b, t.waits_for, sizeof b);
-  return "; thread " + std::to_string(t.number) + " waits at byte " +
+  return "; thread " + std::to_string(t.number - t.block->first) +
+         (block_count > 1 ? " of the cluster's block " + std::to_string(t.block->rank) : "") + " waits at byte " +
          std::to_string(reinterpret_cast<const char *>(t.waits_for) - start) +
          (dynamic ? " of the dynamic" : " of the static") + " shared memory, whose phase " + std::to_string(b.phase) +
          " lacks " + std::to_string(b.left) + " of " + std::to_string(b.arrivals) + " arrivals and " +
@@ -137,7 +197,7 @@ void tb_cpu_cp_async(void *dst_shared, const void *src_global, unsigned bytes, u
   if ((bytes != 4 && bytes != 8 && bytes != 16) || src_bytes_valid > bytes)
     return fail_launch("cp.async of a size that does not exist");
   if (addresses & (bytes - 1)) return fail_launch("cp.async with a misaligned address");
-  if (!shared_memory().holds(dst_shared, bytes))
+  if (!shared_memory(*self().block).holds(dst_shared, bytes))
     return fail_launch("cp.async to an address that is not in shared memory");
   static constexpr uint64_t nothing_yet[2] = {POISON * 0x0001000100010001u, POISON * 0x0001000100010001u};
   copy_small(dst_shared, nothing_yet, bytes);
@@ -166,11 +226,13 @@ void tb_cpu_mbarrier_init(uint64_t *barrier, unsigned arrivals) {
 }
 
 void tb_cpu_mbarrier_arrive(uint64_t *barrier) {
-  Mbarrier b = load_mbarrier(barrier);
-  if (b.left == 0) return fail_launch("an arrival at a barrier for a phase that all have arrived for");
-  b.left--;
-  std::memcpy(barrier, &b, sizeof b);
-  end_phase(barrier, false);
+  load_mbarrier(barrier);
+  arrive(barrier, *self().block);
+}
+
+void tb_cpu_mbarrier_arrive_at(uint64_t *barrier, unsigned rank) {
+  if (const char *wrong = wrong_place(barrier)) return fail_launch(wrong);
+  arrive(in_block(rank, barrier, sizeof *barrier), blocks[rank]);
 }
 
 void tb_cpu_mbarrier_expect(uint64_t *barrier, unsigned bytes) {
@@ -183,20 +245,41 @@ void tb_cpu_bulk_copy(void *dst_shared, const void *src_global, unsigned bytes, 
   const uintptr_t addresses = reinterpret_cast<uintptr_t>(dst_shared) | reinterpret_cast<uintptr_t>(src_global);
   if (bytes % 16 != 0) return fail_launch("a bulk copy of what is no multiple of 16 bytes");
   if (addresses % 16 != 0) return fail_launch("a bulk copy with a misaligned address");
-  if (!shared_memory().holds(dst_shared, bytes))
+  if (!shared_memory(*self().block).holds(dst_shared, bytes))
     return fail_launch("a bulk copy to an address that is not in shared memory");
   load_mbarrier(barrier);
-  for (unsigned at = 0; at < bytes; at += sizeof POISON)
-    std::memcpy(static_cast<char *>(dst_shared) + at, &POISON, sizeof POISON);
+  poison_target(dst_shared, bytes);
   Transfers &transfers = transfers_of(barrier);
-  transfers.copies.push_back({dst_shared, src_global, bytes});
+  transfers.copies.push_back({dst_shared, src_global, bytes, 0});
   transfers.missing_bytes -= bytes;
-  end_phase(barrier, false);
+  end_phase(barrier, *self().block, false);
+}
+
+void tb_cpu_box_copy(void *dst_shared, const void *map_at, int row, uint64_t *barrier, unsigned ranks) {
+  if (reinterpret_cast<uintptr_t>(map_at) % TENSOR_MAP_ALIGNMENT != 0) return fail_launch("a misaligned tensor map");
+  TensorMap map;
+  std::memcpy(&map, map_at, sizeof map);
+  if (!is_tensor_map(map)) return fail_launch("a tensor map that cuTensorMapEncodeTiled did not make");
+  if (reinterpret_cast<uintptr_t>(dst_shared) % 128 != 0) return fail_launch("a copy of a box to a misaligned address");
+  if (ranks == 0) return fail_launch("a copy of a box to no block");
+  if (const char *wrong = wrong_place(barrier)) return fail_launch(wrong);
+  const uint64_t bytes = map.box_rows * map.box_row_bytes;
+  for (unsigned rank = 0; ranks >> rank != 0; ++rank) {
+    if (!(ranks >> rank & 1)) continue;
+    char *const dst = in_block(rank, static_cast<char *>(dst_shared), bytes);
+    uint64_t *const counts = in_block(rank, barrier, sizeof *barrier);
+    poison_target(dst, bytes);
+    Transfers &transfers = transfers_of(counts);
+    note_box(map, dst, row, transfers.copies);
+    transfers.missing_bytes -= static_cast<int64_t>(bytes);
+    end_phase(counts, blocks[rank], false);
+  }
 }
 
 void tb_cpu_mbarrier_wait(uint64_t *barrier, unsigned parity) {
   if (parity > 1) return fail_launch("a wait for a parity other than 0 and 1");
-  end_phase(barrier, true);
+  load_mbarrier(barrier);
+  end_phase(barrier, *self().block, true);
   const uint16_t phase = load_mbarrier(barrier).phase;
   if ((phase & 1u) != parity) return;
   state_of(self()) = State::AT_MBARRIER;

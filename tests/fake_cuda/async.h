@@ -12,6 +12,9 @@ namespace fake {
 /* A block begins, and has none of the copies that the one before left unfinished. */
 void forget_async_copies();
 
+/* Whether bulk copies are on their way to the block that nothing in it has waited for. */
+bool awaits_copies(const Block &block);
+
 /* Where a thread in State::AT_MBARRIER waits and how much is missing there, to follow in a sentence. */
 std::string describe_wait(const Thread &t);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A block while it runs, as the files see it that answer its kernels: grid.cpp, which owns it, and async.cpp. One OS
- * thread at a time.
+ * A block while it runs, or the blocks of a cluster, as the files see them that answer their kernels: grid.cpp, which
+ * owns them, and async.cpp. One OS thread at a time.
  */
 #ifndef FAKE_CUDA_BLOCK_H
 #define FAKE_CUDA_BLOCK_H
@@ -15,9 +15,9 @@
 
 namespace fake {
 
-constexpr unsigned LANES = 32, MOST_THREADS = 1024;
+constexpr unsigned LANES = 32, MOST_BLOCKS = 8, MOST_THREADS = 1024 * MOST_BLOCKS; /* that run side by side */
 
-enum class State : unsigned char { UNSTARTED, RUNNABLE, AT_BARRIER, AT_WARP_BARRIER, AT_MBARRIER, DONE };
+enum class State : unsigned char { UNSTARTED, RUNNABLE, AT_BARRIER, AT_WARP_BARRIER, AT_MBARRIER, AT_MEETING, DONE };
 
 struct AsyncCopy {
   void *dst;
@@ -25,8 +25,19 @@ struct AsyncCopy {
   unsigned bytes, valid_bytes, group;
 };
 
+/* Its threads have the numbers from `first` on, a multiple of LANES. */
+struct Block {
+  uint3 index;          /* in the grid */
+  unsigned rank;        /* in its cluster */
+  unsigned first, size; /* its threads */
+  unsigned live, at_barrier;
+  int vote, verdict; /* of the threads at a barrier, and of those that were at the last one */
+  void *dynamic_shared;
+};
+
 struct Thread : tb_cpu_thread {
-  unsigned number; /* in the block */
+  Block *block;
+  unsigned number; /* among all that run side by side */
   Fiber *fiber;
   unsigned warp_mask;            /* of the warp barrier it waits at */
   std::vector<AsyncCopy> copies; /* not done yet, oldest first */
@@ -35,10 +46,12 @@ struct Thread : tb_cpu_thread {
   bool waited_for_kernels;       /* for those ahead of its own */
 };
 
-/* The block's threads, and by their numbers their states, which stand apart because barriers walk over all of them. */
+/* The blocks that run side by side, their threads, and by the threads' numbers their states, which stand apart because
+ * barriers walk over all of them. */
+extern Block blocks[MOST_BLOCKS];
+extern unsigned block_count;
 extern Thread *const threads;
 extern State states[MOST_THREADS];
-extern unsigned thread_count;
 
 /* The thread that runs. */
 inline Thread &self() { return *static_cast<Thread *>(tb_cpu_current); }
@@ -47,10 +60,15 @@ inline State &state_of(const Thread &t) { return states[t.number]; }
 /* Lets others run; returns when the running thread's state is RUNNABLE again and its turn has come. */
 void give_way();
 
-/* The running thread did what a GPU would not forgive: the block ends here, and the launch fails. Does not return. */
+/* The running thread did what a GPU would not forgive: its block and those beside it end here, and the launch fails.
+ * Does not return. */
 void fail_launch(const char *why);
 
-/* The two parts of the block's shared memory. */
+/* Whether all threads of the cluster have waited for each other once, so that each block is known to have begun. */
+bool cluster_has_met();
+
+/* The two parts of a block's shared memory. The static one is the same for all blocks of a cluster, which therefore
+ * must not use it: each would see what the others wrote. */
 struct SharedMemory {
   struct Part {
     char *start;
@@ -62,7 +80,7 @@ struct SharedMemory {
   } fixed, dynamic;
   bool holds(const void *p, size_t size) const { return dynamic.holds(p, size) || fixed.holds(p, size); }
 };
-SharedMemory shared_memory();
+SharedMemory shared_memory(const Block &block);
 
 } // namespace fake
 

@@ -3,13 +3,16 @@
  * CUDA C for g++: what a kernel source of ours may use, so that the same source runs on the CPU, under sanitizers too.
  *
  * Included by kernels/device.cuh when TB_ON_CPU is defined, in place of what nvcc knows by itself. One block runs at a
- * time and its threads are fibers (grid.cpp), so a kernel needs no locks and a read of threadIdx is a read of a global.
+ * time, or the blocks of one cluster, and their threads are fibers (grid.cpp), so a kernel needs no locks and a read of
+ * threadIdx is a read of a global.
  *
  * What differs from a GPU, on purpose, so that mistakes show:
  *   shared memory    is filled with NaN at the start of each block (POISON in poison.h)
  *   a thread         runs on until it needs the others, so a missing barrier reads what was not written yet
  *   tb_cpu_cp_async, tb_cpu_bulk_copy
  *                    copy at the wait that guarantees the copy, never before; until then the destination is NaN
+ *   __shared__       variables exist once, so a launch in clusters fails if its kernel writes there: it has
+ *                    TB_DYNAMIC_SHARED, which each block has for itself
  *
  * Must not include anything of the driver, nor know any kernel.
  */
@@ -86,17 +89,9 @@ unsigned tb_cpu_lane();
 void *tb_cpu_dynamic_shared();
 
 #define __syncthreads tb_cpu_barrier
-/* One block runs at a time, one thread at a time. */
-inline int tb_cpu_vote = 0;
-static inline int __syncthreads_or(int predicate) {
-  if (predicate) tb_cpu_vote = 1;
-  tb_cpu_barrier();
-  const int any = tb_cpu_vote;
-  tb_cpu_barrier();
-  if (threadIdx.x == 0) tb_cpu_vote = 0;
-  tb_cpu_barrier();
-  return any;
-}
+/* The same, and gives whether the predicate of any thread was true. */
+int tb_cpu_barrier_or(int predicate);
+#define __syncthreads_or tb_cpu_barrier_or
 static inline void __syncwarp(unsigned mask = 0xffffffffu) { tb_cpu_warp_barrier(mask); }
 
 template <class T> static inline T tb_cpu_shuffle(unsigned mask, T value, unsigned from_lane) {
@@ -148,6 +143,36 @@ void tb_cpu_mbarrier_expect(uint64_t *barrier, unsigned bytes);
 void tb_cpu_bulk_copy(void *dst_shared, const void *src_global, unsigned bytes, uint64_t *barrier);
 /* Returns when the phase of that parity has ended. */
 void tb_cpu_mbarrier_wait(uint64_t *barrier, unsigned parity);
+
+/* ---- clusters ---- */
+
+/* 0 in a launch without clusters. */
+unsigned tb_cpu_cluster_rank();
+/* Waits for every thread of the cluster that has not ended. */
+void tb_cpu_cluster_barrier();
+/* At the barrier that stands at the same offset in the shared memory of the cluster's block `rank`, which must not have
+ * ended, and must be known to have begun: by a tb_cpu_cluster_barrier. */
+void tb_cpu_mbarrier_arrive_at(uint64_t *barrier, unsigned rank);
+/* The box of the map (cuTensorMapEncodeTiled) whose first row that is, to the same offset in each block whose bit is
+ * set in `ranks`, as tb_cpu_bulk_copy; in each it counts for the barrier at the same offset. What lies outside of the
+ * map's rows and columns becomes zero. */
+void tb_cpu_box_copy(void *dst_shared, const void *map, int row, uint64_t *barrier, unsigned ranks);
+
+/* ---- words of global memory that several blocks change ---- */
+
+/* One thread runs at a time. */
+template <class T> static inline T atomicAdd(T *p, T x) {
+  const T before = *p;
+  *p += x;
+  return before;
+}
+template <class T> static inline T atomicCAS(T *p, T expected, T x) {
+  const T before = *p;
+  if (before == expected) *p = x;
+  return before;
+}
+/* Nobody else's turn comes of it: to wait for another block in a loop is to wait for ever. */
+static inline void __nanosleep(unsigned) {}
 
 /* ---- kernels that start early (programmatic stream serialisation) ---- */
 

@@ -3,7 +3,7 @@
  * Runs a grid of a kernel on the CPU, see grid.h, and answers what kernels ask of their block (cuda_on_cpu.h).
  *
  * Everything here is global: the kernels read threadIdx and the like from globals, static shared memory is static
- * variables, and one block runs at a time.
+ * variables, and one block runs at a time, or the blocks of one cluster.
  */
 #include "grid.h"
 
@@ -26,9 +26,10 @@ extern "C" char fake_cuda_shared_start[], fake_cuda_shared_end[];
 namespace fake {
 
 /* Objects with destructors are never destroyed: another thread may be here while the process ends. */
+Block blocks[MOST_BLOCKS];
+unsigned block_count;
 Thread *const threads = new Thread[MOST_THREADS];
 State states[MOST_THREADS];
-unsigned thread_count;
 
 namespace {
 
@@ -44,9 +45,9 @@ FiberPool &pool = *new FiberPool;
 Fiber os_thread;
 Thread *order[MOST_THREADS];
 Warp warps[MOST_THREADS / LANES];
-unsigned live, at_barrier, cursor;
+unsigned thread_count, live, at_meeting, cursor; /* of all blocks together */
+bool has_met;
 const Grid *running;
-void *dynamic_shared;
 size_t dynamic_shared_bytes;
 std::string &failure = *new std::string;
 uint64_t blocks_done, shuffle_seed, random_state;
@@ -71,6 +72,11 @@ Thread *next_runnable() {
 
 void thread_main();
 
+void make_current(Thread &t) {
+  tb_cpu_current = &t;
+  if (block_count > 1) tb_cpu_block_index = t.block->index;
+}
+
 /* Leaves `from` for the thread `t`, or for run_block when there is none to run. */
 void leave(Fiber &from, Thread *t, bool last) {
   if (t && state_of(*t) == State::UNSTARTED) {
@@ -82,63 +88,8 @@ void leave(Fiber &from, Thread *t, bool last) {
       state_of(*t) = State::RUNNABLE;
     }
   }
-  if (t) tb_cpu_current = t;
+  if (t) make_current(*t);
   fiber_switch(from, t ? *t->fiber : os_thread, last);
-}
-
-/* A fiber runs one thread after another as long as the next one has not begun: most kernels' tails need no switch. */
-void thread_main() {
-  fiber_entered();
-  for (;;) {
-    running->kernel->invoke(running->parameters);
-    Thread &me = self();
-    if (running->early && !me.waited_for_kernels && failure.empty())
-      failure = "a thread of a kernel that may start early ended without waiting for the kernels ahead";
-    Fiber *fiber = me.fiber;
-    state_of(me) = State::DONE;
-    me.fiber = nullptr;
-    live--;
-    Thread *next = next_runnable();
-    if (next && state_of(*next) == State::UNSTARTED) {
-      state_of(*next) = State::RUNNABLE;
-      next->fiber = fiber;
-      tb_cpu_current = next;
-      continue;
-    }
-    pool.recycle(fiber, false);
-    leave(*fiber, next, true);
-  }
-}
-
-/* ---- a block ---- */
-
-void prepare_threads(Extent size) {
-  thread_count = live = static_cast<unsigned>(size.count());
-  at_barrier = cursor = 0;
-  forget_async_copies();
-  std::fill_n(states, thread_count, State::UNSTARTED);
-  for (Warp &w : warps) w.present = w.arrived = w.last_mask = 0;
-  unsigned i = 0;
-  for (unsigned z = 0; z < size.z; ++z)
-    for (unsigned y = 0; y < size.y; ++y)
-      for (unsigned x = 0; x < size.x; ++x, ++i) {
-        Thread &t = threads[i];
-        t.index = {x, y, z};
-        t.number = i;
-        t.fiber = nullptr;
-        t.copies.clear();
-        t.groups = 0;
-        t.waited_for_kernels = false;
-        order[i] = &t;
-        warps[i / LANES].present |= 1u << i % LANES;
-      }
-  if (shuffle_seed)
-    for (unsigned last = thread_count; last > 1; --last) std::swap(order[last - 1], order[random_bits() % last]);
-}
-
-void prepare_shared_memory() {
-  fill_with_poison(fake_cuda_shared_start, static_cast<size_t>(fake_cuda_shared_end - fake_cuda_shared_start));
-  fill_with_poison(dynamic_shared, dynamic_shared_bytes);
 }
 
 std::string where() {
@@ -146,41 +97,141 @@ std::string where() {
          std::to_string(tb_cpu_block_index.z) + ") of " + running->kernel->name;
 }
 
-void explain_standstill() {
-  unsigned waiting = 0, warp_waiting = 0, mbarrier_waiting = 0;
-  std::string first;
-  for (unsigned i = 0; i < thread_count; ++i) {
-    waiting += states[i] == State::AT_BARRIER;
-    warp_waiting += states[i] == State::AT_WARP_BARRIER;
-    mbarrier_waiting += states[i] == State::AT_MBARRIER;
-    if (states[i] == State::AT_MBARRIER && first.empty()) first = describe_wait(threads[i]);
-  }
-  failure = std::to_string(waiting) + " threads wait at __syncthreads, " + std::to_string(warp_waiting) +
-            " at a warp barrier and " + std::to_string(mbarrier_waiting) +
-            " at one in shared memory for threads that never come (" + std::to_string(thread_count - live) +
-            " have returned" + first + ")";
+void fail_here(const std::string &why) {
+  if (failure.empty()) failure = why + where();
 }
 
-bool run_block() {
+/* Lets everybody go who waits for the cluster, when nobody is left who might still come. */
+void end_meeting() {
+  if (at_meeting < live) return;
+  at_meeting = 0;
+  has_met = true;
+  for (unsigned i = 0; i < thread_count; ++i)
+    if (state_of(*order[i]) == State::AT_MEETING) state_of(*order[i]) = State::RUNNABLE;
+}
+
+/* What ends with the running thread. */
+void thread_ends() {
+  Thread &me = self();
+  if (running->early && !me.waited_for_kernels)
+    fail_here("a thread of a kernel that may start early ended without waiting for the kernels ahead");
+  state_of(me) = State::DONE;
+  me.fiber = nullptr;
+  live--;
+  if (--me.block->live == 0 && awaits_copies(*me.block))
+    fail_here("a block ended while bulk copies to it were on their way");
+  if (at_meeting > 0) end_meeting();
+}
+
+/* A fiber runs one thread after another as long as the next one has not begun: most kernels' tails need no switch. */
+void thread_main() {
+  fiber_entered();
+  for (;;) {
+    running->kernel->invoke(running->parameters);
+    Fiber *fiber = self().fiber;
+    thread_ends();
+    Thread *next = next_runnable();
+    if (next && state_of(*next) == State::UNSTARTED) {
+      state_of(*next) = State::RUNNABLE;
+      next->fiber = fiber;
+      make_current(*next);
+      continue;
+    }
+    pool.recycle(fiber, false);
+    leave(*fiber, next, true);
+  }
+}
+
+/* ---- a block, or the blocks of a cluster ---- */
+
+void prepare_thread(Thread &t, Block &block, uint3 index, unsigned number) {
+  t.index = index;
+  t.block = &block;
+  t.number = number;
+  t.fiber = nullptr;
+  t.copies.clear();
+  t.groups = 0;
+  t.waited_for_kernels = false;
+  warps[number / LANES].present |= 1u << number % LANES;
+  order[thread_count++] = &t;
+}
+
+void prepare_threads(Extent size) {
+  const unsigned in_block = static_cast<unsigned>(size.count()), apart = (in_block + LANES - 1) / LANES * LANES;
+  thread_count = at_meeting = cursor = 0;
+  has_met = false;
+  forget_async_copies();
+  std::fill_n(states, block_count * apart, State::UNSTARTED);
+  for (unsigned i = 0; i < block_count * apart / LANES; ++i)
+    warps[i].present = warps[i].arrived = warps[i].last_mask = 0;
+  for (unsigned rank = 0; rank < block_count; ++rank) {
+    Block &block = blocks[rank];
+    unsigned number = block.first = rank * apart;
+    block.rank = rank;
+    block.size = block.live = in_block;
+    block.at_barrier = 0;
+    block.vote = block.verdict = 0;
+    for (unsigned z = 0; z < size.z; ++z)
+      for (unsigned y = 0; y < size.y; ++y)
+        for (unsigned x = 0; x < size.x; ++x, ++number) prepare_thread(threads[number], block, {x, y, z}, number);
+  }
+  live = thread_count;
+  if (shuffle_seed)
+    for (unsigned last = thread_count; last > 1; --last) std::swap(order[last - 1], order[random_bits() % last]);
+}
+
+size_t static_shared_bytes() { return static_cast<size_t>(fake_cuda_shared_end - fake_cuda_shared_start); }
+
+void prepare_shared_memory() {
+  fill_with_poison(fake_cuda_shared_start, static_shared_bytes());
+  for (unsigned rank = 0; rank < block_count; ++rank)
+    fill_with_poison(blocks[rank].dynamic_shared, dynamic_shared_bytes);
+}
+
+/* Who waits, and of each block what one of those lacks that wait in shared memory. */
+void explain_standstill() {
+  unsigned in_state[static_cast<size_t>(State::DONE) + 1] = {};
+  std::string lacking;
+  const Block *explained = nullptr;
+  for (unsigned rank = 0; rank < block_count; ++rank)
+    for (unsigned i = blocks[rank].first; i < blocks[rank].first + blocks[rank].size; ++i) {
+      in_state[static_cast<size_t>(states[i])]++;
+      if (states[i] != State::AT_MBARRIER || explained == &blocks[rank]) continue;
+      lacking += describe_wait(threads[i]);
+      explained = &blocks[rank];
+    }
+  const auto count = [&in_state](State state) { return std::to_string(in_state[static_cast<size_t>(state)]); };
+  tb_cpu_block_index = blocks[0].index;
+  fail_here(count(State::AT_BARRIER) + " threads wait at __syncthreads, " + count(State::AT_WARP_BARRIER) +
+            " at a warp barrier" + (block_count > 1 ? ", " + count(State::AT_MEETING) + " for their cluster" : "") +
+            " and " + count(State::AT_MBARRIER) + " at one in shared memory for threads that never come (" +
+            count(State::DONE) + " have returned" + lacking + ")");
+}
+
+/* Runs what `blocks` names. */
+bool run_blocks() {
   prepare_threads(running->threads);
   prepare_shared_memory();
   leave(os_thread, next_runnable(), false);
   if (failure.empty() && live > 0) explain_standstill();
+  if (block_count > 1 && !is_all_poison(fake_cuda_shared_start, static_shared_bytes()))
+    fail_here("static shared memory is written, which the blocks of a cluster have together here");
   if (failure.empty()) return true;
-  failure += where();
   for (unsigned i = 0; i < thread_count; ++i)
-    if (threads[i].fiber) pool.recycle(threads[i].fiber, true);
+    if (order[i]->fiber) pool.recycle(order[i]->fiber, true);
   return false;
 }
 
-/* Its own allocation of exactly that size, so that a sanitizer sees the end. Equal launches share it. */
+/* Each block's is an allocation of exactly that size, so that a sanitizer sees the end. Equal launches share it. */
 bool prepare_dynamic_shared(size_t bytes) {
-  if (dynamic_shared && bytes == dynamic_shared_bytes) return true;
-  free(dynamic_shared);
+  for (Block &block : blocks)
+    if (bytes != dynamic_shared_bytes) free(block.dynamic_shared), block.dynamic_shared = nullptr;
   dynamic_shared_bytes = bytes;
-  if (posix_memalign(&dynamic_shared, 1024, bytes) == 0) return true;
-  dynamic_shared = nullptr;
-  return false;
+  for (unsigned rank = 0; rank < block_count; ++rank) {
+    void *&at = blocks[rank].dynamic_shared;
+    if (!at && posix_memalign(&at, 1024, bytes) != 0) return at = nullptr, false;
+  }
+  return true;
 }
 
 /* Visits 0 .. count-1 in an order without pattern for a kernel: steps of a length that has no divisor with count. */
@@ -207,29 +258,44 @@ void give_way() {
 }
 
 void fail_launch(const char *why) {
-  failure = why;
+  fail_here(why);
   leave(*self().fiber, nullptr, false);
 }
 
-SharedMemory shared_memory() {
-  return {{fake_cuda_shared_start, static_cast<size_t>(fake_cuda_shared_end - fake_cuda_shared_start)},
-          {static_cast<char *>(dynamic_shared), dynamic_shared_bytes}};
+bool cluster_has_met() { return has_met; }
+
+SharedMemory shared_memory(const Block &block) {
+  return {{fake_cuda_shared_start, static_shared_bytes()},
+          {static_cast<char *>(block.dynamic_shared), dynamic_shared_bytes}};
+}
+
+/* The `number`th of an extent. */
+static uint3 place_in(const Extent &extent, uint64_t number) {
+  const uint64_t layer = uint64_t{extent.x} * extent.y;
+  return {static_cast<unsigned>(number % extent.x), static_cast<unsigned>(number % layer / extent.x),
+          static_cast<unsigned>(number / layer)};
 }
 
 std::string run_grid(const Grid &grid) {
   failure.clear();
+  const Extent &each = grid.cluster;
+  const Extent clusters = {grid.blocks.x / each.x, grid.blocks.y / each.y, grid.blocks.z / each.z};
+  block_count = static_cast<unsigned>(each.count());
   if (!prepare_dynamic_shared(grid.dynamic_shared_bytes)) return "no memory for dynamic shared memory";
   running = &grid;
   tb_cpu_grid_dim = dim3(grid.blocks.x, grid.blocks.y, grid.blocks.z);
   tb_cpu_block_dim = dim3(grid.threads.x, grid.threads.y, grid.threads.z);
-  BlockOrder block_order(grid.blocks.count());
-  const uint64_t blocks = std::min(grid.blocks.count(), grid.most_blocks);
-  for (uint64_t i = 0; i < blocks; ++i) {
-    const uint64_t block = block_order.next(), layer = uint64_t{grid.blocks.x} * grid.blocks.y;
-    tb_cpu_block_index = {static_cast<unsigned>(block % grid.blocks.x),
-                          static_cast<unsigned>(block % layer / grid.blocks.x), static_cast<unsigned>(block / layer)};
-    blocks_done++;
-    if (!run_block()) break;
+  BlockOrder cluster_order(clusters.count());
+  const uint64_t wanted = std::min(clusters.count(), grid.most_blocks / block_count);
+  for (uint64_t i = 0; i < wanted; ++i) {
+    const uint3 cluster = place_in(clusters, cluster_order.next());
+    for (unsigned rank = 0; rank < block_count; ++rank) {
+      const uint3 at = place_in(each, rank);
+      blocks[rank].index = {cluster.x * each.x + at.x, cluster.y * each.y + at.y, cluster.z * each.z + at.z};
+    }
+    tb_cpu_block_index = blocks[0].index;
+    blocks_done += block_count;
+    if (!run_blocks()) break;
   }
   return failure;
 }
@@ -245,14 +311,33 @@ uint64_t blocks_run() { return blocks_done; }
 using namespace fake;
 
 void tb_cpu_barrier() {
-  if (++at_barrier < thread_count) {
+  Block &block = *self().block;
+  if (++block.at_barrier < block.size) {
     state_of(self()) = State::AT_BARRIER;
     give_way();
     return;
   }
-  at_barrier = 0;
-  std::fill_n(states, thread_count, State::RUNNABLE);
+  block.at_barrier = 0;
+  block.verdict = block.vote;
+  block.vote = 0;
+  std::fill_n(states + block.first, block.size, State::RUNNABLE);
 }
+
+int tb_cpu_barrier_or(int predicate) {
+  Block &block = *self().block;
+  block.vote |= predicate != 0;
+  tb_cpu_barrier();
+  return block.verdict; /* the next barrier does not end before this thread has come to it */
+}
+
+void tb_cpu_cluster_barrier() {
+  state_of(self()) = State::AT_MEETING;
+  at_meeting++;
+  end_meeting();
+  if (state_of(self()) == State::AT_MEETING) give_way();
+}
+
+unsigned tb_cpu_cluster_rank() { return self().block->rank; }
 
 void tb_cpu_warp_barrier(unsigned mask) {
   Thread &me = self();
@@ -285,4 +370,4 @@ unsigned tb_cpu_lane() { return self().number % LANES; }
 
 void *tb_cpu_lane_slot(unsigned lane) { return warps[self().number / LANES].slots[lane]; }
 
-void *tb_cpu_dynamic_shared() { return dynamic_shared; }
+void *tb_cpu_dynamic_shared() { return self().block->dynamic_shared; }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs a grid of a kernel on the CPU: blocks one after another, a block's threads as fibers.
+ * Runs a grid of a kernel on the CPU: blocks, or clusters of them, one after another, their threads as fibers.
  * One OS thread at a time; the driver's lock sees to it.
  */
 #ifndef FAKE_CUDA_GRID_H
@@ -21,7 +21,7 @@ struct Extent {
 
 struct Grid {
   const Kernel *kernel;
-  Extent blocks, threads;
+  Extent blocks, threads, cluster; /* of so many blocks, which divides `blocks`; at most MOST_BLOCKS in all */
   size_t dynamic_shared_bytes;
   void *const *parameters;
   bool early;           /* launched so that it may start early, and every thread has to wait for the kernels ahead */

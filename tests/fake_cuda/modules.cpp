@@ -10,28 +10,34 @@
 #include "fatbin.h"
 #include "grid.h"
 #include "streams.h"
+#include "tensor_map.h"
 
 namespace fake {
 namespace {
 
 constexpr size_t DEFAULT_SHARED_BYTES = 48 * 1024, MULTIPROCESSOR_THREADS = 2048, MULTIPROCESSOR_BLOCKS = 32;
 constexpr size_t MULTIPROCESSOR_REGISTERS = 65536, RESERVED_SHARED_BYTES = 1024;
+constexpr size_t MOST_BLOCKS_OF_A_CLUSTER = 8; /* of what every device that has clusters can run */
 constexpr size_t MOST_THREADS = 1024, MOST_BLOCKS_X = 2147483647, MOST_BLOCKS_YZ = 65535, MOST_THREADS_Z = 64;
 
-/* Virtual architecture from which on there is an instruction to wait for earlier kernels. */
-constexpr int FIRST_TO_WAIT = 90;
+/* Virtual architecture from which on there are an instruction to wait for earlier kernels, and clusters. */
+constexpr int FIRST_TO_WAIT = 90, FIRST_WITH_CLUSTERS = 90;
 
 /* A launch's own copy of its parameters, as the driver takes one at the call. */
 struct Parameters {
-  std::vector<std::vector<char>> values;
+  struct alignas(TENSOR_MAP_ALIGNMENT) Unit {
+    char bytes[TENSOR_MAP_ALIGNMENT];
+  };
+  std::vector<std::vector<Unit>> values;
   std::vector<void *> pointers;
 
   Parameters(const Kernel &kernel, void **from) {
     for (size_t i = 0; i < kernel.parameter_count; ++i) {
-      const char *value = static_cast<const char *>(from[i]);
-      values.emplace_back(value, value + kernel.parameters[i].bytes);
+      const size_t bytes = kernel.parameters[i].bytes;
+      values.emplace_back((bytes + sizeof(Unit) - 1) / sizeof(Unit));
+      memcpy(static_cast<void *>(values.back().data()), from[i], bytes);
+      pointers.push_back(values.back().data());
     }
-    for (std::vector<char> &value : values) pointers.push_back(value.data());
   }
 };
 
@@ -40,6 +46,11 @@ bool sizes_are_possible(const Extent &blocks, const Extent &threads) {
          blocks.z <= MOST_BLOCKS_YZ && threads.x >= 1 && threads.y >= 1 && threads.z >= 1 &&
          threads.x <= MOST_THREADS && threads.y <= MOST_THREADS && threads.z <= MOST_THREADS_Z &&
          threads.count() <= MOST_THREADS;
+}
+
+bool cluster_is_possible(const Extent &blocks, const Extent &cluster) {
+  return cluster.count() >= 1 && cluster.count() <= MOST_BLOCKS_OF_A_CLUSTER && blocks.x % cluster.x == 0 &&
+         blocks.y % cluster.y == 0 && blocks.z % cluster.z == 0;
 }
 
 bool may_touch(const Context &context, const Allocation &allocation) {
@@ -53,10 +64,10 @@ bool may_touch(const Context &context, const Allocation &allocation) {
  */
 bool find_uses(const Context &context, const Kernel &kernel, const Parameters &parameters, std::vector<Range> &uses) {
   for (size_t i = 0; i < kernel.parameter_count; ++i) {
-    const std::vector<char> &value = parameters.values[i];
-    for (size_t at = 0; at + sizeof(uintptr_t) <= value.size(); at += sizeof(uintptr_t)) {
+    const char *const value = static_cast<const char *>(parameters.pointers[i]);
+    for (size_t at = 0; at + sizeof(uintptr_t) <= kernel.parameters[i].bytes; at += sizeof(uintptr_t)) {
       uintptr_t word;
-      memcpy(&word, value.data() + at, sizeof word);
+      memcpy(&word, value + at, sizeof word);
       const Allocation *allocation = find_memory(word, 0);
       if (allocation && may_touch(context, *allocation))
         uses.push_back({allocation->start, allocation->bytes});
@@ -69,7 +80,7 @@ bool find_uses(const Context &context, const Kernel &kernel, const Parameters &p
 
 /* How a kernel is to be launched. */
 struct Shape {
-  Extent blocks, threads;
+  Extent blocks, threads, cluster;
   size_t shared_bytes;
   bool early; /* before the kernels ahead have ended */
 };
@@ -84,7 +95,7 @@ Operation make_launch(const Kernel *kernel, const Shape &shape, std::shared_ptr<
       return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     const uint64_t most_blocks = half ? shape.blocks.count() / 2 : shape.blocks.count();
-    const std::string failure = run_grid({kernel, shape.blocks, shape.threads, shape.shared_bytes,
+    const std::string failure = run_grid({kernel, shape.blocks, shape.threads, shape.cluster, shape.shared_bytes,
                                           parameters->pointers.data(), shape.early, most_blocks});
     if (!failure.empty()) {
       misuse("%s", failure.c_str());
@@ -105,6 +116,11 @@ CUresult enqueue_launch(Call &call, CUfunction handle, const Shape &shape, CUstr
   if (!sizes_are_possible(shape.blocks, shape.threads) || shape.shared_bytes > function->dynamic_shared_limit ||
       extra || (!parameters && function->kernel->parameter_count > 0))
     return CUDA_ERROR_INVALID_VALUE;
+  if (!cluster_is_possible(shape.blocks, shape.cluster)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  if (shape.cluster.count() > 1 && function->compiled_for < FIRST_WITH_CLUSTERS) {
+    misuse("%s is compiled for %d and knows of no clusters", function->kernel->name, function->compiled_for);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (shape.early && function->compiled_for < FIRST_TO_WAIT) {
     misuse("%s is compiled for %d and cannot wait for the kernels ahead of it", function->kernel->name,
            function->compiled_for);
@@ -225,7 +241,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks_x, unsigned blocks_
                         unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
                         CUstream stream, void **parameters, void **extra) {
   Call call(Fn::cuLaunchKernel);
-  const Shape shape = {{blocks_x, blocks_y, blocks_z}, {threads_x, threads_y, threads_z}, shared_bytes, false};
+  const Shape shape = {
+      {blocks_x, blocks_y, blocks_z}, {threads_x, threads_y, threads_z}, {1, 1, 1}, shared_bytes, false};
   return enqueue_launch(call, function, shape, stream, parameters, extra);
 }
 
@@ -235,11 +252,17 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
   if (!config || (config->numAttrs > 0 && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
   Shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                  {config->blockDimX, config->blockDimY, config->blockDimZ},
+                 {1, 1, 1},
                  config->sharedMemBytes,
                  false};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
-    if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) return CUDA_ERROR_NOT_SUPPORTED;
-    shape.early = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+    const CUlaunchAttributeValue &value = config->attrs[i].value;
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      shape.early = value.programmaticStreamSerializationAllowed != 0;
+    else if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      shape.cluster = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z};
+    else
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
   return enqueue_launch(call, function, shape, config->hStream, parameters, extra);
 }

@@ -2,6 +2,10 @@
 /* What the fake driver's tests share, see test_context.h. */
 #include "test_context.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 const struct test_image image = {0xba55ed50, 1, 16, 32, 1, 0x101, 32, 0, 1, {0, 0}, 75};
 
 CUcontext context;
@@ -86,4 +90,31 @@ CUresult run_on_ramp(const char *name, float *result) {
   void *parameters[] = {&data};
   OK(launch(name, 1, THREADS, THREADS * sizeof(float), NULL, parameters));
   return cuMemcpyDtoH(result, data, THREADS * sizeof(float));
+}
+
+/* Runs what is enqueued and gives what the driver says to it on stderr; NULL when all goes well. */
+static const char *complaint(void) {
+  static char text[1024];
+  int pipe_ends[2];
+  const int standard_error = dup(STDERR_FILENO);
+  assert_int_equal(pipe(pipe_ends), 0);
+  fflush(stderr);
+  dup2(pipe_ends[1], STDERR_FILENO);
+  const CUresult result = cuCtxSynchronize();
+  fflush(stderr);
+  dup2(standard_error, STDERR_FILENO);
+  close(standard_error), close(pipe_ends[1]);
+  const ssize_t length = read(pipe_ends[0], text, sizeof text - 1);
+  close(pipe_ends[0]);
+  text[length > 0 ? length : 0] = '\0';
+  if (result == CUDA_SUCCESS && length == 0) return NULL;
+  assert_int_equal(result, CUDA_ERROR_LAUNCH_FAILED);
+  return text;
+}
+
+void expect_complaint(const char *words) {
+  const char *said = complaint();
+  if (!words != !said || (said && !strstr(said, words)))
+    fail_msg("said: %s, expected: %s", said ? said : "nothing", words ? words : "nothing");
+  if (said) renew_context();
 }

@@ -57,5 +57,8 @@ CUresult launch(const char *name, unsigned blocks, unsigned threads, unsigned sh
                 void **parameters);
 CUresult launch_scale(CUdeviceptr from, CUdeviceptr to, int count, float factor, CUstream stream);
 CUresult run_on_ramp(const char *name, float *result);
+/* What is enqueued runs; well when `words` is NULL, else it fails the launch, they are said on stderr, and the context
+ * is a new one. */
+void expect_complaint(const char *words);
 
 #endif

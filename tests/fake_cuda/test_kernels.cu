@@ -24,7 +24,12 @@
   FAKE_CUDA_TEST_KERNEL(test_ring)                    \
   FAKE_CUDA_TEST_KERNEL(test_bulk_copies)             \
   FAKE_CUDA_TEST_KERNEL(test_barrier_counts)          \
-  FAKE_CUDA_TEST_KERNEL(test_barrier_misused)
+  FAKE_CUDA_TEST_KERNEL(test_barrier_misused)         \
+  FAKE_CUDA_TEST_KERNEL(test_votes)                   \
+  FAKE_CUDA_TEST_KERNEL(test_cluster_indices)         \
+  FAKE_CUDA_TEST_KERNEL(test_cluster_barriers)        \
+  FAKE_CUDA_TEST_KERNEL(test_boxes)                   \
+  FAKE_CUDA_TEST_KERNEL(test_cluster_misused)
 
 struct test_scale_args {
   const float *from;
@@ -234,5 +239,110 @@ extern "C" __global__ void test_barrier_misused(uint64_t *global, int mistake) {
   if (mistake == 12) tb_cpu_bulk_copy(tile, global, 16, barriers + 1);
   if (mistake == 13 && threadIdx.x == 0) tb_cpu_mbarrier_expect(barriers, 16); /* and no copy comes */
   if (mistake == 13) tb_cpu_mbarrier_wait(barriers, 0);
+  if (mistake == 14 && threadIdx.x == 0) tb_cpu_bulk_copy(tile, global, 16, barriers); /* and nobody waits */
   tb_cpu_mbarrier_wait(barriers, 1);
+}
+
+/* Whether any thread of the block has a number below `below`, for two values of it one after the other. */
+extern "C" __global__ void test_votes(int *to, unsigned below, unsigned then) {
+  const unsigned number = blockIdx.x * blockDim.x + threadIdx.x;
+  to[2 * number] = __syncthreads_or(number < below);
+  to[2 * number + 1] = __syncthreads_or(number < then);
+}
+
+/* Each thread writes the rank that its warp's first one knows before others have run, and its own number, to the place
+ * of the block that it asks for afterwards. */
+extern "C" __global__ void test_cluster_indices(unsigned *to) {
+  const unsigned rank = __shfl_sync(~0u, tb_cpu_cluster_rank(), 0);
+  tb_cpu_cluster_barrier();
+  const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  to[block * blockDim.x + threadIdx.x] = rank << 16 | threadIdx.x;
+}
+
+/*
+ * Rounds in which each block waits for one arrival of every block of its cluster: the thread with its rank, of each.
+ * The other threads end at once. Each of these counts its rounds, and finds those of the threads that it has waited
+ * for.
+ */
+extern "C" __global__ void test_cluster_barriers(unsigned blocks, int rounds, int *counts) {
+  TB_DYNAMIC_SHARED(uint64_t, barrier);
+  if (threadIdx.x == 0) tb_cpu_mbarrier_init(barrier, blocks);
+  __syncthreads();
+  if (threadIdx.x >= blocks) return;
+  const unsigned rank = tb_cpu_cluster_rank(), first = (blockIdx.x - rank) * blocks;
+  int *const mine = counts + blockIdx.x * blocks + threadIdx.x;
+  tb_cpu_cluster_barrier();
+  for (int round = 0; round < rounds; round++) {
+    ++*mine;
+    tb_cpu_mbarrier_arrive_at(barrier, threadIdx.x);
+    tb_cpu_mbarrier_wait(barrier, (unsigned)round % 2);
+    for (unsigned other = 0; other < blocks; other++)
+      if (counts[first + other * blocks + rank] <= round) *mine = -rounds;
+    tb_cpu_cluster_barrier();
+  }
+}
+
+struct test_map {
+  __align__(64) uint64_t words[16];
+};
+
+/*
+ * Each block of a cluster has the box that begins at row `first` + its rank copied to every block: as the rank-th in
+ * each. All look at what they have before they wait, to[..], and afterwards, to[words ..]. A box has a word for each of
+ * the block's threads.
+ */
+extern "C" __global__ void test_boxes(const __grid_constant__ test_map map, int first, unsigned blocks, unsigned *to) {
+  TB_DYNAMIC_SHARED(unsigned, boxes);
+  uint64_t *const barrier = reinterpret_cast<uint64_t *>(boxes + blocks * blockDim.x);
+  const unsigned words = blocks * blockDim.x, rank = tb_cpu_cluster_rank();
+  unsigned *const mine = to + blockIdx.x * 2 * words;
+  for (unsigned i = threadIdx.x; i < words; i += blockDim.x) boxes[i] = 1;
+  if (threadIdx.x == 0) tb_cpu_mbarrier_init(barrier, 1);
+  tb_cpu_cluster_barrier();
+  if (threadIdx.x == 0) tb_cpu_mbarrier_expect(barrier, words * sizeof *boxes);
+  if (threadIdx.x == 0)
+    tb_cpu_box_copy(boxes + rank * blockDim.x, &map, first + (int)rank, barrier, (1u << blocks) - 1);
+  tb_cpu_cluster_barrier();
+  for (unsigned i = threadIdx.x; i < words; i += blockDim.x) mine[i] = boxes[i];
+  tb_cpu_cluster_barrier();
+  tb_cpu_mbarrier_wait(barrier, 0);
+  for (unsigned i = threadIdx.x; i < words; i += blockDim.x) mine[words + i] = boxes[i];
+}
+
+/* One thing done wrong in a cluster of two blocks, see test_clusters.c; none with 0. A box has 512 bytes. */
+extern "C" __global__ void test_cluster_misused(const __grid_constant__ test_map map, uint64_t *global, int mistake) {
+  TB_DYNAMIC_SHARED(uint64_t, barriers); /* 16 */
+  __shared__ uint64_t fixed[2];
+  unsigned char *const box = reinterpret_cast<unsigned char *>(barriers + 16);
+  const unsigned rank = tb_cpu_cluster_rank();
+  const bool first = threadIdx.x == 0 && rank == 0;
+  if (threadIdx.x == 0) tb_cpu_mbarrier_init(barriers, 1);
+  if (mistake == 1 && first) tb_cpu_mbarrier_arrive_at(barriers, 1);
+  if (mistake == 2 && first) tb_cpu_box_copy(box, &map, 0, barriers, 2);
+  tb_cpu_cluster_barrier();
+  if (mistake == 3 && first) tb_cpu_mbarrier_arrive_at(barriers, 2);
+  if (mistake == 4 && first) tb_cpu_mbarrier_arrive_at(barriers + 1, 1);
+  if (mistake == 5 && first) tb_cpu_mbarrier_arrive_at(global, 1);
+  if (mistake == 6 && first) tb_cpu_mbarrier_arrive_at(fixed, 1);
+  if (mistake == 7 && first) fixed[1] = 0;
+  if (mistake == 8 && first) tb_cpu_mbarrier_arrive_at(reinterpret_cast<uint64_t *>(box + 4), 1);
+  if (mistake == 9 && first) tb_cpu_box_copy(box, &map, 0, barriers, 4);
+  if (mistake == 10 && first) tb_cpu_box_copy(box, &map, 0, barriers, 0);
+  if (mistake == 11 && first) tb_cpu_box_copy(box + 64, &map, 0, barriers, 1);
+  if (mistake == 12 && first) tb_cpu_box_copy(box + 128, &map, 0, barriers, 2);
+  if (mistake == 13 && first) tb_cpu_box_copy(global, &map, 0, barriers, 1);
+  if (mistake == 14 && first) tb_cpu_box_copy(box, &map, 0, barriers + 1, 3);
+  if (mistake == 15 && first) tb_cpu_box_copy(box, &map, 0, global, 3);
+  if (mistake == 16 && first) tb_cpu_box_copy(box, &map.words[1], 0, barriers, 3);
+  test_map other = map;
+  other.words[mistake == 17 ? 0 : 15]++;
+  if ((mistake == 17 || mistake == 18) && first) tb_cpu_box_copy(box, &other, 0, barriers, 3);
+  if (mistake == 19 && first) tb_cpu_box_copy(box, &map, 0, barriers, 2); /* and nobody waits */
+  if (mistake == 20 && threadIdx.x == 0) tb_cpu_mbarrier_wait(barriers, 0);
+  if (mistake > 20 && rank == 1) return;
+  if (mistake > 20) tb_cpu_cluster_barrier(); /* the other block has ended */
+  if (mistake == 21 && first) tb_cpu_mbarrier_arrive_at(barriers, 1);
+  if (mistake == 22 && first) tb_cpu_box_copy(box, &map, 0, barriers, 2);
+  if (mistake == 23 && first) tb_cpu_mbarrier_wait(barriers, 0);
+  if (mistake == 23) tb_cpu_cluster_barrier();
 }

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Clusters: blocks side by side, each with its own shared memory, which others reach; boxes of a tensor map, copied to
+ * several of them; and what is said of both used wrongly. */
+#include "test_context.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { SEEDS = 6, POISON = 0x7ff57ff5 };
+
+/* Clusters exist in code for 9.0 and later. */
+static CUfunction find_for_clusters(const char *name) {
+  struct test_image newest = image;
+  newest.architecture = 90;
+  CUmodule able;
+  CUfunction function;
+  OK(cuModuleLoadData(&able, &newest));
+  OK(cuModuleGetFunction(&function, able, name));
+  return function;
+}
+
+struct shape {
+  unsigned grid[3], cluster[3];
+};
+
+static CUresult launch_clusters(CUfunction function, struct shape s, unsigned threads, unsigned shared_bytes,
+                                void **parameters) {
+  CUlaunchAttribute clusters = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                .value.clusterDim = {s.cluster[0], s.cluster[1], s.cluster[2]}};
+  CUlaunchConfig config = {.gridDimX = s.grid[0],
+                           .gridDimY = s.grid[1],
+                           .gridDimZ = s.grid[2],
+                           .blockDimX = threads,
+                           .blockDimY = 1,
+                           .blockDimZ = 1,
+                           .sharedMemBytes = shared_bytes,
+                           .attrs = &clusters,
+                           .numAttrs = 1};
+  return cuLaunchKernelEx(&config, function, parameters, NULL);
+}
+
+/* So many clusters of so many blocks, in a row. */
+static struct shape in_a_row(unsigned clusters, unsigned blocks) {
+  return (struct shape){{clusters * blocks, 1, 1}, {blocks, 1, 1}};
+}
+
+static void every_block_knows_its_place(void **state) {
+  (void)state;
+  static const struct shape shapes[] = {{{3, 2, 2}, {1, 1, 1}},
+                                        {{6, 1, 1}, {2, 1, 1}},
+                                        {{4, 6, 2}, {2, 3, 1}},
+                                        {{2, 2, 4}, {1, 2, 4}},
+                                        {{8, 1, 2}, {8, 1, 1}}};
+  enum { WORDS = 48 * 40 };
+  static unsigned places[WORDS];
+  CUfunction function = find_for_clusters("test_cluster_indices");
+  CUdeviceptr to = new_memory(sizeof places);
+  void *parameters[] = {&to};
+  for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+      const struct shape s = shapes[i];
+      const unsigned *const c = s.cluster;
+      const unsigned threads = i % 2 ? 40 : 32; /* whole warps, or not */
+      fake_cuda_set_shuffle(seed);
+      OK(launch_clusters(function, s, threads, 0, parameters));
+      OK(cuMemcpyDtoH(places, to, sizeof places));
+      for (unsigned at = 0; at < s.grid[0] * s.grid[1] * s.grid[2] * threads; at++) {
+        const unsigned block = at / threads, x = block % s.grid[0], y = block / s.grid[0] % s.grid[1];
+        const unsigned rank = x % c[0] + (y % c[1] + block / s.grid[0] / s.grid[1] % c[2] * c[1]) * c[0];
+        assert_int_equal(places[at], rank << 16 | at % threads);
+      }
+    }
+}
+
+static void blocks_wait_for_each_other(void **state) {
+  (void)state;
+  enum { CLUSTERS = 3, MOST = 8 };
+  int rounds = 5;
+  CUfunction function = find_for_clusters("test_cluster_barriers");
+  for (unsigned blocks = 1; blocks <= MOST; blocks *= 2)
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+      int counts[CLUSTERS * MOST * MOST] = {0};
+      CUdeviceptr to = new_memory(sizeof counts);
+      OK(cuMemcpyHtoD(to, counts, sizeof counts));
+      void *parameters[] = {&blocks, &rounds, &to};
+      fake_cuda_set_shuffle(seed);
+      OK(launch_clusters(function, in_a_row(CLUSTERS, blocks), 48, sizeof(uint64_t), parameters));
+      OK(cuMemcpyDtoH(counts, to, sizeof counts));
+      for (unsigned i = 0; i < CLUSTERS * blocks * blocks; i++) assert_int_equal(counts[i], rounds);
+      OK(cuMemFree(to));
+    }
+}
+
+static void votes_are_a_blocks_own(void **state) {
+  (void)state;
+  enum { THREADS_EACH = 40, BLOCKS = 4 };
+  int votes[BLOCKS * THREADS_EACH][2];
+  CUfunction function = find_for_clusters("test_votes");
+  CUdeviceptr to = new_memory(sizeof votes);
+  for (unsigned below = 0; below <= BLOCKS * THREADS_EACH; below += THREADS_EACH / 2)
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+      unsigned then = BLOCKS * THREADS_EACH - below;
+      void *parameters[] = {&to, &below, &then};
+      fake_cuda_set_shuffle(seed);
+      OK(launch_clusters(function, in_a_row(2, BLOCKS / 2), THREADS_EACH, 0, parameters));
+      OK(cuMemcpyDtoH(votes, to, sizeof votes));
+      for (unsigned i = 0; i < BLOCKS * THREADS_EACH; i++) {
+        assert_int_equal(votes[i][0], i / THREADS_EACH * THREADS_EACH < below);
+        assert_int_equal(votes[i][1], i / THREADS_EACH * THREADS_EACH < then);
+      }
+    }
+}
+
+/* ---- boxes ---- */
+
+enum { BOX = 64, COLUMNS = 60, STRIDE = 80, ROWS = 5 }; /* words; the map's last columns are not there */
+
+/* What cuTensorMapEncodeTiled is given. */
+struct map_request {
+  size_t offset_bytes; /* of the map's own address */
+  uintptr_t address;
+  CUtensorMapDataType type;
+  cuuint32_t dimensions;
+  cuuint64_t size[6], strides[5];
+  cuuint32_t box[6], steps[6];
+  CUtensorMapInterleave interleave;
+  CUtensorMapSwizzle swizzle;
+  CUtensorMapFloatOOBfill fill;
+};
+
+static struct map_request rows_at(CUdeviceptr address) {
+  return (struct map_request){
+      .address = (uintptr_t)address,
+      .type = CU_TENSOR_MAP_DATA_TYPE_UINT32,
+      .dimensions = 2,
+      .size = {COLUMNS, ROWS, 1, 1, 1, 1},
+      .strides = {STRIDE * 4, ROWS * STRIDE * 4, ROWS * STRIDE * 4, ROWS * STRIDE * 4, ROWS * STRIDE * 4},
+      .box = {BOX, 1, 1, 1, 1, 1},
+      .steps = {1, 1, 1, 1, 1, 1}};
+}
+
+static CUresult encode(const struct map_request *r, CUtensorMap *map) {
+  CUtensorMap maps[2];
+  CUtensorMap *const at = (void *)((char *)maps + r->offset_bytes);
+  const CUresult result =
+      cuTensorMapEncodeTiled(at, r->type, r->dimensions, (void *)r->address, r->size, r->strides, r->box, r->steps,
+                             r->interleave, r->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, r->fill);
+  if (result == CUDA_SUCCESS) memcpy(map, at, sizeof *map);
+  return result;
+}
+
+/* Rows of words that tell where they are, and a map of them. */
+static CUdeviceptr new_rows(CUtensorMap *map) {
+  static unsigned words[ROWS][STRIDE];
+  for (unsigned row = 0; row < ROWS; row++)
+    for (unsigned column = 0; column < STRIDE; column++) words[row][column] = 1000 * (row + 1) + column;
+  CUdeviceptr from = new_memory(sizeof words);
+  OK(cuMemcpyHtoD(from, words, sizeof words));
+  const struct map_request request = rows_at(from);
+  OK(encode(&request, map));
+  return from;
+}
+
+static unsigned word_of_box(int row, int column) {
+  return row >= 0 && row < ROWS && column < COLUMNS ? (unsigned)(1000 * (row + 1) + column) : 0;
+}
+
+static unsigned boxes_shared_bytes(unsigned blocks) { return blocks * BOX * 4 + 8; }
+
+static void boxes_reach_every_block_when_they_are_waited_for(void **state) {
+  (void)state;
+  enum { CLUSTERS = 2, MOST = 4 };
+  static unsigned words[CLUSTERS * MOST * 2 * MOST * BOX];
+  CUtensorMap map;
+  new_rows(&map);
+  CUdeviceptr to = new_memory(sizeof words);
+  CUfunction function = find_for_clusters("test_boxes");
+  for (unsigned blocks = 1; blocks <= MOST; blocks *= 2)
+    for (int first = -2; first <= ROWS; first++)
+      for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        void *parameters[] = {&map, &first, &blocks, &to};
+        fake_cuda_set_shuffle(seed);
+        OK(launch_clusters(function, in_a_row(CLUSTERS, blocks), BOX, boxes_shared_bytes(blocks), parameters));
+        OK(cuMemcpyDtoH(words, to, sizeof words));
+        for (unsigned i = 0; i < CLUSTERS * blocks * 2 * blocks * BOX; i++) {
+          const bool waited = i / (blocks * BOX) % 2;
+          const int rank = (int)(i / BOX % blocks);
+          assert_int_equal(words[i], waited ? word_of_box(first + rank, (int)(i % BOX)) : POISON);
+        }
+      }
+}
+
+/* A launch is known to use what its parameter, a map, points to. */
+static void memory_of_a_map_is_in_use(void **state) {
+  (void)state;
+  CUtensorMap map;
+  CUdeviceptr from = new_rows(&map), to = new_memory(2 * BOX * 4);
+  int first = 0;
+  unsigned blocks = 1;
+  void *parameters[] = {&map, &first, &blocks, &to};
+  const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+  OK(launch_clusters(find_for_clusters("test_boxes"), in_a_row(1, 1), BOX, boxes_shared_bytes(1), parameters));
+  cuMemFree(from);
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES), misuses + 1);
+  renew_context();
+}
+
+static void maps_are_as_the_driver_wants_them(void **state) {
+  (void)state;
+  static unsigned char memory[64];
+  const uintptr_t aligned = ((uintptr_t)memory + 15) / 16 * 16;
+  const struct map_request good = rows_at(aligned);
+  struct map_request r[48];
+  CUresult expected[48];
+  int count = 0;
+#define CASE(result, change) r[count] = good, r[count].change, expected[count++] = CUDA_##result
+  CASE(SUCCESS, offset_bytes = 64);
+  CASE(ERROR_INVALID_VALUE, offset_bytes = 32);
+  CASE(ERROR_INVALID_VALUE, address = aligned + 8);
+  CASE(ERROR_INVALID_VALUE, dimensions = 0);
+  CASE(ERROR_INVALID_VALUE, dimensions = 6);
+  CASE(ERROR_INVALID_VALUE, size[0] = 0);
+  CASE(ERROR_INVALID_VALUE, size[1] = 0);
+  CASE(SUCCESS, size[1] = 1ull << 32);
+  CASE(ERROR_INVALID_VALUE, size[1] = (1ull << 32) + 1);
+  CASE(SUCCESS, strides[0] = (1ull << 40) - 16);
+  CASE(ERROR_INVALID_VALUE, strides[0] = 1ull << 40);
+  CASE(ERROR_INVALID_VALUE, strides[0] = STRIDE * 4 + 8);
+  CASE(SUCCESS, strides[0] = COLUMNS * 4);
+  CASE(ERROR_INVALID_VALUE, strides[0] = COLUMNS * 4 - 16);
+  CASE(ERROR_INVALID_VALUE, box[0] = 0);
+  CASE(ERROR_INVALID_VALUE, box[1] = 0);
+  CASE(ERROR_INVALID_VALUE, box[0] = BOX + 2);
+  CASE(SUCCESS, box[0] = 256);
+  CASE(ERROR_INVALID_VALUE, box[0] = 260);
+  CASE(SUCCESS, box[1] = 256);
+  CASE(ERROR_INVALID_VALUE, box[1] = 257);
+  CASE(SUCCESS, steps[0] = 8);
+  CASE(ERROR_INVALID_VALUE, steps[1] = 0);
+  CASE(ERROR_INVALID_VALUE, steps[1] = 9);
+  CASE(ERROR_INVALID_VALUE, fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA);
+  const int known = count; /* from here on what a driver can and the fake cannot */
+  CASE(ERROR_NOT_SUPPORTED, steps[1] = 2);
+  CASE(ERROR_NOT_SUPPORTED, dimensions = 1);
+  CASE(ERROR_NOT_SUPPORTED, dimensions = 3);
+  CASE(ERROR_NOT_SUPPORTED, type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32);
+  CASE(ERROR_NOT_SUPPORTED, type = CU_TENSOR_MAP_DATA_TYPE_UINT8);
+  CASE(ERROR_NOT_SUPPORTED, interleave = CU_TENSOR_MAP_INTERLEAVE_16B);
+  CASE(ERROR_NOT_SUPPORTED, swizzle = CU_TENSOR_MAP_SWIZZLE_128B);
+#undef CASE
+  CUtensorMap map;
+  for (int i = 0; i < count; i++) {
+    const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+    const CUresult result = encode(&r[i], &map);
+    if (result != expected[i]) fail_msg("request %d: %d, not %d", i, result, expected[i]);
+    assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES) - misuses, i >= known);
+  }
+}
+
+/* ---- mistakes ---- */
+
+static void impossible_clusters_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    struct shape shape;
+    CUresult expected;
+  } cases[] = {
+      {{{4, 4, 4}, {2, 2, 2}}, CUDA_SUCCESS},
+      {{{8, 1, 1}, {8, 1, 1}}, CUDA_SUCCESS},
+      {{{16, 1, 1}, {16, 1, 1}}, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+      {{{4, 4, 4}, {2, 2, 4}}, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+      {{{3, 2, 2}, {2, 1, 1}}, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+      {{{2, 3, 2}, {1, 2, 1}}, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+      {{{2, 2, 3}, {1, 1, 2}}, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+      {{{2, 1, 1}, {0, 1, 1}}, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+      {{{2, 1, 1}, {4, 1, 1}}, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+  };
+  CUdeviceptr to = new_memory(64 * sizeof(unsigned));
+  void *parameters[] = {&to};
+  CUfunction function = find_for_clusters("test_cluster_indices"), older = find("test_cluster_indices");
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    assert_int_equal(launch_clusters(function, cases[i].shape, 1, 0, parameters), cases[i].expected);
+  const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+  OK(launch_clusters(older, in_a_row(1, 1), 1, 0, parameters));
+  assert_int_equal(launch_clusters(older, in_a_row(1, 2), 1, 0, parameters), CUDA_ERROR_NOT_SUPPORTED);
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES), misuses + 1);
+  OK(cuCtxSynchronize());
+}
+
+static void a_launch_that_fails_midway_leaves_whole_clusters(void **state) {
+  (void)state;
+  CUdeviceptr to = new_memory(64 * sizeof(unsigned));
+  void *parameters[] = {&to};
+  CUfunction function = find_for_clusters("test_cluster_indices");
+  const uint64_t before = fake_cuda_get(FAKE_CUDA_BLOCKS);
+  assert_int_equal(fake_cuda_fail("cuLaunchKernelEx", 1, CUDA_ERROR_LAUNCH_FAILED, FAKE_CUDA_ASYNC), 0);
+  OK(launch_clusters(function, in_a_row(5, 2), 1, 0, parameters));
+  assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_BLOCKS) - before, 4);
+  renew_context();
+}
+
+static void misuse_fails_the_launch(void **state) {
+  (void)state;
+  static const char *const words[] = {
+      NULL,
+      "a block that may not have begun",
+      "a block that may not have begun",
+      "a block that the cluster does not have",
+      "not initialised",
+      "a barrier that is not in shared memory",
+      "static shared memory of another block",
+      "static shared memory is written",
+      "a misaligned barrier",
+      "a block that the cluster does not have",
+      "a copy of a box to no block",
+      "a copy of a box to a misaligned address",
+      "a copy to what is not in shared memory",
+      "a copy to what is not in shared memory",
+      "not initialised",
+      "a barrier that is not in shared memory",
+      "a misaligned tensor map",
+      "a tensor map that cuTensorMapEncodeTiled did not make",
+      "a tensor map that cuTensorMapEncodeTiled did not make",
+      "a block ended while bulk copies to it were on their way",
+      "0 threads wait at __syncthreads, 0 at a warp barrier, 0 for their cluster and 2 at one in shared memory for "
+      "threads that never come (62 have returned; thread 0 of the cluster's block 0 waits at byte 0 of the dynamic "
+      "shared memory, whose phase 0 lacks 1 of 1 arrivals and 0 bytes; thread 0 of the cluster's block 1 waits at",
+      "a block that has ended",
+      "a block that has ended",
+      "31 for their cluster and 1 at one in shared memory for threads that never come (32 have returned; thread 0 of",
+  };
+  for (int mistake = 0; mistake < (int)(sizeof words / sizeof words[0]); mistake++)
+    for (uint64_t seed = 0; seed < 3; seed++) {
+      CUdeviceptr global = new_memory(1024);
+      CUtensorMap map;
+      struct map_request request = rows_at(global);
+      request.box[0] = 128;
+      OK(encode(&request, &map));
+      void *parameters[] = {&map, &global, &mistake};
+      fake_cuda_set_shuffle(seed);
+      OK(launch_clusters(find_for_clusters("test_cluster_misused"), in_a_row(1, 2), 32, 16 * 8 + 512, parameters));
+      expect_complaint(words[mistake]);
+      if (!words[mistake]) OK(cuMemFree(global)); /* else it went with the context */
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(every_block_knows_its_place),     TEST(blocks_wait_for_each_other),
+      TEST(votes_are_a_blocks_own),          TEST(boxes_reach_every_block_when_they_are_waited_for),
+      TEST(memory_of_a_map_is_in_use),       TEST(maps_are_as_the_driver_wants_them),
+      TEST(impossible_clusters_are_refused), TEST(a_launch_that_fails_midway_leaves_whole_clusters),
+      TEST(misuse_fails_the_launch),
+  };
+  return cmocka_run_group_tests_name("fake_cuda_clusters", tests, NULL, NULL);
+}
