@@ -23,6 +23,22 @@
  * Who has them written over must know that what was read there has arrived in registers, which no barrier says: the
  * loads of shared memory and these copies do not wait for each other.
  *
+ * Clusters (PTX ISA, barrier.cluster, mapa, cp.async.bulk.tensor; where TB_BULK_COPIES is defined): blocks that run at
+ * the same time, on SMs that are near each other, and reach each other's shared memory. A kernel that is launched in
+ * clusters has its shared memory at the same offsets in every block.
+ *   cluster_rank()                     the block's place in its cluster; 0 where there are none
+ *   cluster_meet()                     waits for all threads of the cluster that have not ended; what they wrote in
+ *                                      shared memory is seen. Before the first arrival at, or copy to, another block,
+ *                                      which must have begun and made its barriers; and after the last, for a block
+ *                                      must not end while others still write there
+ *   barrier_arrive_at(b, rank)         arrives at the barrier that stands where b does, in the cluster's block `rank`;
+ *                                      what this thread has read there or written is done before
+ *   box_copy(dst, map, row, b, ranks)  a bulk copy of the box of a tensor map (CUtensorMap, two dimensions, a kernel's
+ *                                      parameter) that begins at column 0 and at `row`, to where dst is, in every block
+ *                                      whose bit is set in `ranks`, the own one's too or not; in each its bytes count
+ *                                      for the barrier that stands where b does. What the map has no row for becomes
+ *                                      zero. dst is aligned to 128 bytes
+ *
  * A kernel that is launched with programmatic stream serialisation may start before the one ahead of it has ended:
  *   let_next_start()            the kernel ahead: once all its blocks have called this (or ended), the next may start
  *   wait_for_earlier_kernels()  the next: until those ahead have ended, and all that they wrote is seen
@@ -107,6 +123,12 @@ __device__ __forceinline__ void barrier_wait(uint64_t *b, unsigned parity) { tb_
 __device__ __forceinline__ void bulk_copy(void *dst, const void *src, unsigned bytes, uint64_t *b) {
   tb_cpu_bulk_copy(dst, src, bytes, b);
 }
+__device__ __forceinline__ unsigned cluster_rank() { return tb_cpu_cluster_rank(); }
+__device__ __forceinline__ void cluster_meet() { tb_cpu_cluster_barrier(); }
+__device__ __forceinline__ void barrier_arrive_at(uint64_t *b, unsigned rank) { tb_cpu_mbarrier_arrive_at(b, rank); }
+__device__ __forceinline__ void box_copy(void *dst, const void *map, int row, uint64_t *b, unsigned ranks) {
+  tb_cpu_box_copy(dst, map, row, b, ranks);
+}
 
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
@@ -144,6 +166,28 @@ __device__ __forceinline__ void bulk_copy(void *dst, const void *src, unsigned b
                "l"(src), "r"(bytes), "r"(shared_address(b))
                : "memory");
 }
+__device__ __forceinline__ unsigned cluster_rank() {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+  asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive_at(uint64_t *b, unsigned rank) {
+  asm volatile("{ .reg .b32 there;\n"
+               "mapa.shared::cluster.u32 there, %0, %1;\n"
+               "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(shared_address(b)),
+               "r"(rank)
+               : "memory");
+}
+__device__ __forceinline__ void box_copy(void *dst, const void *map, int row, uint64_t *b, unsigned ranks) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+               "[%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(dst)),
+               "l"(map), "r"(0), "r"(row), "r"(shared_address(b)), "h"(static_cast<unsigned short>(ranks))
+               : "memory");
+}
 
 #endif
 
@@ -175,19 +219,28 @@ __device__ __forceinline__ float load_word_if(const float *p, bool there) {
 }
 
 /* A word that other blocks write meanwhile, or read; there is no order among several of them. */
-__device__ __forceinline__ uint32_t load_now(const uint32_t *p) { return *static_cast<const volatile uint32_t *>(p); }
-__device__ __forceinline__ void store_now(uint32_t *p, uint32_t word) { *static_cast<volatile uint32_t *>(p) = word; }
+__device__ __forceinline__ uint64_t load_now(const uint64_t *p) { return *static_cast<const volatile uint64_t *>(p); }
+__device__ __forceinline__ void add_now(uint64_t *p, uint64_t n) {
+  atomicAdd(reinterpret_cast<unsigned long long *>(p), static_cast<unsigned long long>(n));
+}
+/* Unless it is no longer `before`. */
+__device__ __forceinline__ void replace_now(uint64_t *p, uint64_t before, uint64_t after) {
+  atomicCAS(reinterpret_cast<unsigned long long *>(p), static_cast<unsigned long long>(before),
+            static_cast<unsigned long long>(after));
+}
 
-/* Some 200 ns in which others may have the SM. And whether blocks run side by side at all, so that one can wait for
- * another: not where the CPU plays the GPU. */
+/* Some `ns` nanoseconds in which others may have the SM. And whether blocks run side by side at all, so that one can
+ * wait for another: not where the CPU plays the GPU. */
 #if defined(TB_ON_CPU)
 constexpr bool kBlocksMeet = false;
-__device__ __forceinline__ void pause() {}
+__device__ __forceinline__ void pause(unsigned) {}
 #else
 constexpr bool kBlocksMeet = true;
-__device__ __forceinline__ void pause() {
+__device__ __forceinline__ void pause(unsigned ns) {
 #if defined(__CUDA_ARCH__)
-  __nanosleep(200);
+  __nanosleep(ns);
+#else
+  (void)ns;
 #endif
 }
 #endif

@@ -16,12 +16,13 @@
  *
  * A block that multiplies has an SM for itself, and takes tile after tile:
  *
- *                                    a step of 16 k, all planes
+ *                                   a chunk of 32 k (bf16: a step of 16), all planes
  *     memory --- two threads --> [stage][stage] ... [stage] ---> warpgroup 0: rows 0 to 63 of the tile
  *                bulk copies        ring in shared memory   \--> warpgroup 1: rows 64 to 127
  *
- * A warpgroup has two sums for each element, of the current chunk and of the current group of chunks. While
- * one warpgroup adds the former to the latter, the other one multiplies.
+ * Two blocks, a cluster, have tiles above each other, whose columns each has half of copied to both. A warpgroup has
+ * two sums for each element, of the current chunk and of the current group of chunks. While one warpgroup adds the
+ * former to the latter, the other one multiplies.
  */
 #include "split_pack.cuh"
 #include "split_ring.cuh"
@@ -33,42 +34,42 @@ namespace {
 
 #if defined(TB_TENSOR_CORES)
 
-/* The products of a chunk, whose two steps stand in these stages, low planes first; `rows` is where the warpgroup's
- * rows of A start. */
+/* A chunk's operands, of its two steps, planes side by side. */
+struct Operands {
+  WgmmaOperand rows[2], columns[2];
+};
 template <class Word, int PlaneA, int PlaneB>
-__device__ __forceinline__ void multiply_planes(float (&d)[kWgmmaWords], const unsigned char *const (&stage)[2],
-                                                int rows, bool add) {
-  using R = Ring<Word>;
+__device__ __forceinline__ void multiply_planes(float (&d)[kWgmmaWords], const Operands &x, bool add) {
 #pragma unroll
-  for (int s = 0; s < 2; s++) {
-    multiply<Word>(d, operand<R::rows_bytes>(stage[s] + rows + PlaneA * 2 * kWgmmaCore),
-                   operand<R::rows_bytes>(stage[s] + R::a_bytes + PlaneB * 2 * kWgmmaCore), add || s > 0);
-  }
+  for (int s = 0; s < 2; s++)
+    multiply<Word>(d, behind(x.rows[s], PlaneA * 2 * kWgmmaCore), behind(x.columns[s], PlaneB * 2 * kWgmmaCore),
+                   add || s > 0);
 }
-/* Each of a chunk's sums by tensor cores. Of bf16 planes there are two: where one product is larger than all others,
- * the high planes' sum is exact, and only the low ones', far smaller, are cut off. */
-template <int Sum>
-__device__ __forceinline__ void multiply_chunk(Half, float (&d)[kWgmmaWords], const unsigned char *const (&stage)[2],
-                                               int rows) {
-  multiply_planes<Half, 1, 0>(d, stage, rows, false);
-  multiply_planes<Half, 0, 1>(d, stage, rows, true);
-  multiply_planes<Half, 0, 0>(d, stage, rows, true);
+/* Each of a chunk's sums by tensor cores, low planes first. Of bf16 planes there are two: where one product is larger
+ * than all others, the high planes' sum is exact, and only the low ones', far smaller, are cut off. */
+template <int Sum> __device__ __forceinline__ void multiply_chunk(Half, float (&d)[kWgmmaWords], const Operands &x) {
+  multiply_planes<Half, 1, 0>(d, x, false);
+  multiply_planes<Half, 0, 1>(d, x, true);
+  multiply_planes<Half, 0, 0>(d, x, true);
 }
-template <int Sum>
-__device__ __forceinline__ void multiply_chunk(Bfloat, float (&d)[kWgmmaWords], const unsigned char *const (&stage)[2],
-                                               int rows) {
-  if (Sum == 1) return multiply_planes<Bfloat, 0, 0>(d, stage, rows, false);
-  multiply_planes<Bfloat, 2, 0>(d, stage, rows, false);
-  multiply_planes<Bfloat, 0, 2>(d, stage, rows, true);
-  multiply_planes<Bfloat, 1, 1>(d, stage, rows, true);
-  multiply_planes<Bfloat, 1, 0>(d, stage, rows, true);
-  multiply_planes<Bfloat, 0, 1>(d, stage, rows, true);
+template <int Sum> __device__ __forceinline__ void multiply_chunk(Bfloat, float (&d)[kWgmmaWords], const Operands &x) {
+  if (Sum == 1) return multiply_planes<Bfloat, 0, 0>(d, x, false);
+  multiply_planes<Bfloat, 2, 0>(d, x, false);
+  multiply_planes<Bfloat, 0, 2>(d, x, true);
+  multiply_planes<Bfloat, 1, 1>(d, x, true);
+  multiply_planes<Bfloat, 1, 0>(d, x, true);
+  multiply_planes<Bfloat, 0, 1>(d, x, true);
 }
 
-/* sum += one of the chunk's. */
-__device__ __forceinline__ void add(float (&sum)[kWgmmaWords], const float (&chunk)[kWgmmaWords]) {
+/* sum += factor times one of the chunk's, rounded once. */
+__device__ __forceinline__ void add(float (&sum)[kWgmmaWords], const float (&chunk)[kWgmmaWords], float factor) {
 #pragma unroll
-  for (int i = 0; i < kWgmmaWords; i++) sum[i] += chunk[i];
+  for (int i = 0; i < kWgmmaWords; i++) sum[i] = __fmaf_rn(chunk[i], factor, sum[i]);
+}
+/* What the tensor cores cut off makes a chunk's sum too small by some 1.4 of 2^-24 of itself (PRECISION.md). Five of
+ * eight chunks are made larger by 2^-23, unless words are the sums of their planes: there the sum may be exact. */
+__device__ __forceinline__ float correction(int number, int steps_left) {
+  return number & kLossy && steps_left / 2 % 8 < 5 ? 1 + 0x1p-23f : 1;
 }
 
 /* Where a thread's elements stand: 8 j + column and one more, of rows `row` and row + 8. */
@@ -79,10 +80,8 @@ struct Elements {
 };
 
 /* Sums times the scales of their rows and columns, which came with the stage. */
-template <class Word>
-__device__ __forceinline__ void unscale(float (&sum)[kWgmmaWords], const unsigned char *stage, const Elements &at) {
-  const float *const rows = reinterpret_cast<const float *>(stage + Ring<Word>::a_bytes + Ring<Word>::b_bytes);
-  const float *const columns = rows + kTileM;
+__device__ __forceinline__ void unscale(float (&sum)[kWgmmaWords], const float *rows, const float *columns,
+                                        const Elements &at) {
   const float upper = rows[at.row], lower = rows[at.row + 8];
 #pragma unroll
   for (int j = 0; j < kTileN / 8; j++) {
@@ -139,7 +138,8 @@ template <class Word> __device__ __forceinline__ void consume(const tb_split_arg
   const int thread = static_cast<int>(threadIdx.x) % kWgmmaThreads, lane = thread % 32;
   const Items items(args);
   const Elements at(thread + warpgroup * kWgmmaThreads);
-  const int rows = warpgroup * (kWgmmaM / 8) * R::rows_bytes;
+  const WgmmaOperand first_rows = operand<R::rows_bytes>(ring.first + warpgroup * (kWgmmaM / 8) * R::rows_bytes);
+  const WgmmaOperand first_columns = operand<R::rows_bytes>(ring.first + R::a_bytes);
   float *const kept =
       args.sums + (static_cast<int64_t>(blockIdx.x) * 2 + warpgroup) * (kWgmmaWords * kWgmmaThreads) + thread * 4;
   Turn<R::stages> stage;
@@ -150,39 +150,46 @@ template <class Word> __device__ __forceinline__ void consume(const tb_split_arg
     __syncwarp();
     if (lane == 0) barrier_arrive(&ring.item_empty[slot.at]);
     if (number < 0) break;
-    const Item item = items.at(args, number);
+    Item item = items.at(args, number >> kItemFlags, static_cast<int>(cluster_rank()));
+    if (!(number & kOurs)) item.part_of = Item::nowhere;
     bool again = false;
     for (int g = 0; g < item.groups; g++) {
 #pragma unroll
       for (int i = 0; i < kWgmmaWords; i++) sum[i] = 0;
       for (int left = steps_of(args, item.first_group + g); left > 0; left -= 2) {
-        const unsigned char *step[2];
-        uint64_t *empty[2];
+        Operands x;
+        Turn<R::stages> used[2 / R::steps];
 #pragma unroll
-        for (int s = 0; s < 2; s++, stage.next()) {
-          barrier_wait(&ring.full[stage.at], stage.parity);
-          step[s] = ring.stage_at + stage.at * R::stage_bytes;
-          empty[s] = &ring.empty[stage.at];
+        for (int s = 0; s < 2; s++) {
+          if (s % R::steps == 0) {
+            barrier_wait(&ring.full[stage.at], stage.parity);
+            used[s / R::steps] = stage;
+          }
+          const int offset = stage.at * R::stage_bytes + s % R::steps * R::step_bytes;
+          x.rows[s] = behind(first_rows, offset), x.columns[s] = behind(first_columns, offset);
+          if (s % R::steps == R::steps - 1) stage.next();
         }
         begin_products();
-        multiply_chunk<0>(Word(), chunk, step, rows);
+        multiply_chunk<0>(Word(), chunk, x);
         end_products();
         wait_for_products(chunk);
         if (Word::planes == Bfloat::planes) {
-          add(sum, chunk);
+          add(sum, chunk, 1);
           begin_products();
-          multiply_chunk<1>(Word(), chunk, step, rows);
+          multiply_chunk<1>(Word(), chunk, x);
           end_products();
           wait_for_products(chunk);
         }
-        if (left > 2 && lane == 0) barrier_arrive(empty[0]), barrier_arrive(empty[1]);
-        add(sum, chunk);
+        if (left > 2) ring.release(used, lane);
+        add(sum, chunk, Word::planes == Half::planes ? correction(number, left) : 1);
         if (left > 2) continue;
-        unscale<Word>(sum, step[1], at);
+        unsigned char *const last = ring.stage_at(used[2 / R::steps - 1]);
+        unscale(sum, ring.scales_at(last, false), ring.scales_at(last, true), at);
         __syncwarp();
-        if (lane == 0) barrier_arrive(empty[0]), barrier_arrive(empty[1]);
+        ring.release(used, lane);
       }
       if (Word::planes == Bfloat::planes) again = again || left_the_range(sum);
+      if (item.part_of == Item::nowhere) continue;
       if (item.part_of >= 0) {
         const int64_t unit = static_cast<int64_t>(item.part_of) * items.groups + item.first_group + g;
         keep(args.partials + words_at(unit, warpgroup, thread), sum);
@@ -191,8 +198,9 @@ template <class Word> __device__ __forceinline__ void consume(const tb_split_arg
       if (g > 0) add_kept(sum, kept);
       if (g + 1 < item.groups) keep(kept, sum);
     }
-    if (again) args.again[item.row + static_cast<int64_t>(item.column) * items.down] = 1;
-    if (item.part_of < 0) store(args, item, at, sum);
+    if (again && item.part_of != Item::nowhere)
+      args.again[item.row + static_cast<int64_t>(item.column) * items.down] = 1;
+    if (item.part_of == Item::whole) store(args, item, at, sum);
   }
 }
 
@@ -203,7 +211,8 @@ static_assert((2 * kConsumeRegisters + kSupplyRegisters) * kWgmmaThreads <=
                   65536 / TB_SPLIT_THREADS / 8 * 8 * TB_SPLIT_THREADS,
               "or the block waits for ever");
 
-template <class Word> __device__ __forceinline__ void multiply_tiles(const tb_split_args &args) {
+template <class Word>
+__device__ __forceinline__ void multiply_tiles(const tb_split_args &args, const tb_split_map &map) {
   constexpr int consumers = 2 * kWgmmaThreads;
   TB_DYNAMIC_SHARED(unsigned char, shared);
   const Ring<Word> ring(shared);
@@ -215,26 +224,28 @@ template <class Word> __device__ __forceinline__ void multiply_tiles(const tb_sp
   if (threadIdx.x == 0) {
     for (int s = 0; s < Ring<Word>::stages; s++) {
       barrier_init(&ring.full[s], 2);
-      barrier_init(&ring.empty[s], consumers / 32);
+      barrier_init(&ring.empty[s], TB_SPLIT_CLUSTER * consumers / 32);
     }
     for (int i = 0; i < 2; i++) {
       barrier_init(&ring.item_full[i], 1);
       barrier_init(&ring.item_empty[i], consumers / 32 + 1);
     }
-    pace.begin(in_step);
+    if (in_step) pace.begin(args);
     barriers_ready();
   }
   __syncthreads();
+  cluster_meet();
   if (threadIdx.x >= consumers) {
     registers_leave<kSupplyRegisters>();
     const int warp = static_cast<int>(threadIdx.x - consumers) / 32;
-    if (warp == 0) supply<Word>(args, ring, pace);
-    if (warp == 2 && threadIdx.x % 32 == 0) supply_columns<Word>(args, ring);
-    if (warp == 1 && in_step) pace.watch(args, static_cast<int>(threadIdx.x) % 32);
+    if (warp == 0) supply<Word>(args, ring, pace, in_step);
+    if (warp == 2 && threadIdx.x % 32 == 0) supply_columns<Word>(args, &map, ring);
+    if (warp == 1 && in_step && threadIdx.x % 32 == 0) pace.watch(args);
   } else {
     registers_take<kConsumeRegisters>();
     consume<Word>(args, ring);
   }
+  cluster_meet(); /* not to end while the other one writes here */
 }
 
 /* A tile whose k was split: the sums of its groups in their order. A block has a warpgroup's rows and some columns. */
@@ -248,7 +259,7 @@ __device__ __forceinline__ void gather(const tb_split_args &args) {
   const int warpgroup = static_cast<int>(blockIdx.x % 2), part = static_cast<int>(blockIdx.x / 2 % parts);
   const int thread = static_cast<int>(threadIdx.x);
   Item item;
-  items.locate(args.whole + split_tile, item.row, item.column);
+  items.locate(args.whole + split_tile, item, true);
   if (args.again[item.row + static_cast<int64_t>(item.column) * items.down] != 0) return; /* not all are there */
   const int64_t first = static_cast<int64_t>(split_tile) * items.groups;
   float sum[words] = {};
@@ -270,14 +281,14 @@ __device__ __forceinline__ void gather(const tb_split_args &args) {
 #else /* the host does not launch them */
 #define TB_SPLIT(...)
 #endif
-#define TB_SPLIT_KERNELS(word, Word)                                     \
-  extern "C" __global__ void __launch_bounds__(TB_SPLIT_PACK_THREADS, 2) \
-      tb_split_pack_##word(const tb_split_pack_args args) {              \
-    TB_SPLIT(split::pack<Word>(args));                                   \
-  }                                                                      \
-  extern "C" __global__ void __launch_bounds__(TB_SPLIT_THREADS, 1)      \
-      tb_split_multiply_##word(const tb_split_args args) {               \
-    TB_SPLIT(split::multiply_tiles<Word>(args));                         \
+#define TB_SPLIT_KERNELS(word, Word)                                                                 \
+  extern "C" __global__ void __launch_bounds__(TB_SPLIT_PACK_THREADS, 2)                             \
+      tb_split_pack_##word(const tb_split_pack_args args) {                                          \
+    TB_SPLIT(split::pack<Word>(args));                                                               \
+  }                                                                                                  \
+  extern "C" __global__ void __launch_bounds__(TB_SPLIT_THREADS, 1)                                  \
+      tb_split_multiply_##word(const tb_split_args args, const __grid_constant__ tb_split_map map) { \
+    TB_SPLIT(split::multiply_tiles<Word>(args, map));                                                \
   }
 TB_SPLIT_KERNELS(half, Half)
 TB_SPLIT_KERNELS(bfloat, Bfloat)

@@ -11,8 +11,8 @@
  * Order of summation, the same on any grid: a chunk is TB_SPLIT_CHUNK_K of k, summed up by the tensor cores, which
  * round toward zero, products of low planes first; chunks are added in order in fp32, which gives a group's sum; the
  * groups' sums are added in order, to 0; alpha multiplies last. Whether a tile of D is computed from fp16 or from bf16
- * planes depends on its own rows of op(A) and columns of op(B) alone; so the bits are the same wherever C is cut
- * between tiles.
+ * planes depends on its own rows of op(A) and columns of op(B) alone, and so does whether the sums from fp16 planes are
+ * corrected for what is cut off; so the bits are the same wherever C is cut between tiles.
  *
  * A packed operand has a word for each side (row of op(A), column of op(B)) and k, sides filled up with zeros to whole
  * tiles, k to whole chunks:
@@ -30,6 +30,10 @@
 
 #include "sgemm_args.h"
 
+#if defined(__cplusplus)
+#define _Alignas alignas
+#endif
+
 /* The tile of D of a block of threads; C is cut at multiples of these. */
 #define TB_SPLIT_TILE_M 128
 #define TB_SPLIT_TILE_N 192
@@ -42,13 +46,17 @@
 #define TB_SPLIT_THREADS 384
 #define TB_SPLIT_PACK_THREADS 256
 #define TB_SPLIT_PACK_SIDES 8
+/* Blocks that multiply together: neighbouring tiles, whose columns are copied once where they are the same. */
+#define TB_SPLIT_CLUSTER 2
 
-/* Bytes of a step's words of eight sides; of a stage of the ring in shared memory, with the scales of a tile's rows and
- * columns; how many there are; and all that a block has of it, with two barriers for each stage, and four and four
- * words for what is to be done and when. */
+/* Bytes of a step's words of eight sides; steps of a stage of the ring in shared memory, and its bytes, with the scales
+ * of a tile's rows and columns; how many there are; and all that a block has of it, with two barriers for each stage,
+ * and four and four words for what is to be done and when. */
 #define TB_SPLIT_ROWS_BYTES(planes) ((planes)*256)
-#define TB_SPLIT_STAGE_BYTES(planes) ((TB_SPLIT_TILE_M + TB_SPLIT_TILE_N) * (TB_SPLIT_ROWS_BYTES(planes) / 8 + 4))
-#define TB_SPLIT_STAGES(planes) ((planes) == 2 ? 10 : 7)
+#define TB_SPLIT_STAGE_STEPS(planes) ((planes) == 2 ? 2 : 1)
+#define TB_SPLIT_STAGE_BYTES(planes) \
+  ((TB_SPLIT_TILE_M + TB_SPLIT_TILE_N) * (TB_SPLIT_STAGE_STEPS(planes) * TB_SPLIT_ROWS_BYTES(planes) / 8 + 4))
+#define TB_SPLIT_STAGES(planes) ((planes) == 2 ? 5 : 7)
 #define TB_SPLIT_SHARED_BYTES(planes) (TB_SPLIT_STAGES(planes) * (TB_SPLIT_STAGE_BYTES(planes) + 16) + 64)
 
 /* What was seen in the words of TB_SPLIT_PACK_SIDES sides and a group of k: in 1024ths, the most small ones that a side
@@ -90,8 +98,8 @@ struct tb_split_args {
   struct tb_split_packed a, b;     /* in the planes of this kernel */
   const uint32_t *seen_a, *seen_b; /* in fp16 planes: they decide which kernel a tile is for */
   uint32_t *left;                  /* [block of tb_split_multiply_half]: 1 if it has left a tile to the other kernel */
-  uint32_t *progress;              /* [block]: for blocks that keep in step, of this launch how far they are */
-  uint32_t *again;                 /* [tile of D]: 1 if it is to be computed from the operands themselves */
+  uint64_t *progress; /* how far blocks that keep in step are, together: the launch's number, and a count */
+  uint32_t *again;    /* [tile of D]: 1 if it is to be computed from the operands themselves */
   float *d;
   float *sums;     /* k of several groups: room for a tile for each block */
   float *partials; /* split k: [split tile][group] a tile's words, which tb_split_gather adds up */
@@ -101,11 +109,19 @@ struct tb_split_args {
   int32_t whole;                    /* so many tiles, the first ones, have k whole */
   int32_t splits, groups_per_split; /* parts of k, of the others, that different blocks compute */
   float alpha;
-  uint32_t launch; /* a number of its own, in the bits above these */
-#define TB_SPLIT_POSITION_BITS 20
+  uint32_t launch; /* a number of its own */
   int32_t in_step; /* 1: blocks keep in step */
   int32_t fast;    /* 1: fp16 planes for all tiles that have room in them */
 };
+
+/* The other parameter of the kernels that multiply, a CUtensorMap: b's planes as rows of so many bytes, and boxes of so
+ * many rows, half of what a tile has of a step. */
+struct tb_split_map {
+  _Alignas(64) uint64_t words[16];
+};
+#define TB_SPLIT_MAP_BYTES 1024
+#define TB_SPLIT_MAP_ROWS(planes) (TB_SPLIT_TILE_N / 8 * TB_SPLIT_ROWS_BYTES(planes) / 2 / TB_SPLIT_MAP_BYTES)
+
 #define TB_SPLIT_GATHER_THREADS 128
 #define TB_SPLIT_GATHER_BLOCKS 16 /* for each split tile */
 

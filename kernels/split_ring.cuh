@@ -16,11 +16,15 @@ namespace {
 /* Rows of tiles that are computed together, column by column: their part of A stays in the L2. */
 constexpr int kBandTiles = 12;
 
-/* A block's work: a tile, and all of k or a part of it. */
+/* A block's work: a tile, and all of k or a part of it. Two blocks, a pair, have items of one number, with neighbouring
+ * tiles. */
 struct Item {
   int row, column; /* the tile's number down and across */
   int first_group, groups;
-  int part_of; /* k is split: which of the tiles of which it is; else -1 */
+  int part_of;                                   /* k is split: which of the tiles of which it is; or one of these */
+  static constexpr int whole = -1, nowhere = -2; /* nowhere: the sums are not for this kernel */
+  bool same_column;                              /* both blocks' tiles are in one */
+  bool repeated;                                 /* there is no second tile: the first one once more, for nothing */
 };
 
 struct Items {
@@ -30,29 +34,44 @@ struct Items {
         across(static_cast<int>((args.n + kTileN - 1) / kTileN)),
         groups(static_cast<int>((args.k + kGroupK - 1) / kGroupK)) {}
 
-  /* Of tiles, which go down a band's columns, one after another. */
-  __device__ __forceinline__ void locate(int tile, int &row, int &column) const {
+  /* A tile, by its number: they go down a band's columns, one after another. In same_column, whether that also holds
+   * its neighbour in a pair, the next tile or the one before. */
+  __device__ __forceinline__ void locate(int tile, Item &item, bool first_of_pair) const {
     const int band = tile / (kBandTiles * across) * kBandTiles, within = tile - band * across;
-    const int rows = down - band < kBandTiles ? down - band : kBandTiles;
-    row = band + within % rows, column = within / rows;
+    const int rows = down - band < kBandTiles ? down - band : kBandTiles, below = within % rows;
+    item.row = band + below, item.column = within / rows;
+    item.same_column = first_of_pair ? below + 1 < rows : below > 0;
   }
 
   /* The first `whole` tiles have all of their k computed at once, and of the others a part at a time. */
-  __device__ __forceinline__ int count(const tb_split_args &args) const {
-    return args.whole + (down * across - args.whole) * args.splits;
+  static_assert(TB_SPLIT_CLUSTER == 2, "a pair");
+  __device__ __forceinline__ int pairs_whole(const tb_split_args &args) const { return (args.whole + 1) / 2; }
+  __device__ __forceinline__ int pairs_split(const tb_split_args &args) const {
+    return (down * across - args.whole + 1) / 2;
   }
-  __device__ __forceinline__ Item at(const tb_split_args &args, int number) const {
+  __device__ __forceinline__ int count(const tb_split_args &args) const {
+    return pairs_whole(args) + pairs_split(args) * args.splits;
+  }
+  /* Of the pair's `rank`th block. */
+  __device__ __forceinline__ Item at(const tb_split_args &args, int number, int rank) const {
     Item item;
-    if (number < args.whole) {
-      locate(number, item.row, item.column);
-      item.first_group = 0, item.groups = groups, item.part_of = -1;
-      return item;
+    const int whole = pairs_whole(args);
+    int first, end;
+    if (number < whole) {
+      first = 2 * number, end = args.whole;
+      item.first_group = 0, item.groups = groups;
+    } else {
+      const int pairs = pairs_split(args), split = (number - whole) / pairs;
+      first = args.whole + 2 * ((number - whole) % pairs), end = down * across;
+      item.first_group = split * args.groups_per_split;
+      item.groups = min(args.groups_per_split, groups - item.first_group);
     }
-    const int split_tiles = down * across - args.whole, split = (number - args.whole) / split_tiles;
-    item.part_of = (number - args.whole) % split_tiles;
-    locate(args.whole + item.part_of, item.row, item.column);
-    item.first_group = split * args.groups_per_split;
-    item.groups = min(args.groups_per_split, groups - item.first_group);
+    const bool alone = first + 1 == end;
+    item.repeated = alone && rank > 0;
+    if (alone) rank = 0;
+    locate(first + rank, item, rank == 0);
+    item.same_column = item.same_column || alone;
+    item.part_of = number < whole ? Item::whole : first - args.whole + rank;
     return item;
   }
 };
@@ -79,21 +98,23 @@ template <int N> struct Turn {
   }
 };
 
-/* The ring, its stages first. A group's last stage has the scales of the tile's rows and columns, too. */
+/* The ring, its stages first. A stage has one step or two, of each the rows' words and the columns', and behind them
+ * room for the scales of the tile's rows and columns, which come with a group's last one. */
 template <class Word> struct Ring {
   static constexpr int stages = TB_SPLIT_STAGES(Word::planes), rows_bytes = TB_SPLIT_ROWS_BYTES(Word::planes);
+  static constexpr int steps = TB_SPLIT_STAGE_STEPS(Word::planes);
   static constexpr int a_bytes = kTileM / 8 * rows_bytes, b_bytes = kTileN / 8 * rows_bytes;
-  static constexpr int scale_bytes = (kTileM + kTileN) * static_cast<int>(sizeof(float));
-  static constexpr int stage_bytes = a_bytes + b_bytes + scale_bytes;
+  static constexpr int step_bytes = a_bytes + b_bytes, scale_bytes = static_cast<int>(sizeof(float));
+  static constexpr int stage_bytes = steps * step_bytes + (kTileM + kTileN) * scale_bytes;
   static_assert(TB_SPLIT_SHARED_BYTES(Word::planes) == stages * (stage_bytes + 16) + 64, "the host asks for it");
 
-  unsigned char *const stage_at;
+  unsigned char *const first;
   uint64_t *const full, *const empty;           /* a stage's words are there; are no longer needed */
   uint64_t *const item_full, *const item_empty; /* two, for the items */
   int *const item;
 
   __device__ __forceinline__ explicit Ring(unsigned char *shared)
-      : stage_at(shared), full(reinterpret_cast<uint64_t *>(shared + stages * stage_bytes)), empty(full + stages),
+      : first(shared), full(reinterpret_cast<uint64_t *>(shared + stages * stage_bytes)), empty(full + stages),
         item_full(empty + stages), item_empty(item_full + 2), item(reinterpret_cast<int *>(item_empty + 2)) {}
 
   /* The next item; -1: there is none. */
@@ -102,97 +123,112 @@ template <class Word> struct Ring {
     return item[slot.at];
   }
 
-  /* One thread, when the stage is free: `bytes` of a step's words to `offset` in the stage, and at a group's end so
-   * many scales to the `scale`th. */
-  __device__ __forceinline__ void copy(const Turn<stages> &stage, int offset, const unsigned char *from, int bytes,
-                                       int scale, const float *scales, int scale_count) const {
-    unsigned char *const to = stage_at + stage.at * stage_bytes;
-    uint64_t *const barrier = &full[stage.at];
+  __device__ __forceinline__ unsigned char *stage_at(const Turn<stages> &stage) const {
+    return first + stage.at * stage_bytes;
+  }
+  /* Of a stage's columns if `of_b`, else of its rows. */
+  __device__ __forceinline__ float *scales_at(unsigned char *stage, bool of_b) const {
+    return reinterpret_cast<float *>(stage + steps * step_bytes) + (of_b ? kTileM : 0);
+  }
+  /* A warp of either block: a chunk's stages are no longer needed, which both blocks are told, for the columns. */
+  __device__ __forceinline__ void release(const Turn<stages> (&used)[2 / steps], int lane) const {
+    if (lane < 4 / steps)
+      barrier_arrive_at(&empty[lane < 2 ? used[0].at : used[2 / steps - 1].at], static_cast<unsigned>(lane % 2));
+  }
+  /* One thread: waits until the stage is free, and has it wait for so many bytes. */
+  __device__ __forceinline__ unsigned char *open(const Turn<stages> &stage, int bytes) const {
     barrier_wait(&empty[stage.at], stage.parity ^ 1);
-    barrier_expect(barrier, static_cast<unsigned>(bytes + scale_count * static_cast<int>(sizeof(float))));
-    bulk_copy(to + offset, from, static_cast<unsigned>(bytes), barrier);
-    if (scale_count > 0)
-      bulk_copy(to + a_bytes + b_bytes + scale * static_cast<int>(sizeof(float)), scales,
-                static_cast<unsigned>(scale_count * static_cast<int>(sizeof(float))), barrier);
+    barrier_expect(&full[stage.at], static_cast<unsigned>(bytes));
+    return stage_at(stage);
   }
 };
 
-/* Whether the tile is for this kernel. A warp. */
+/* What consumers are told of an item, in the lowest bits of its number: that its tile is for this kernel; and that some
+ * words are not the sums of their planes, so that there is no exact result that a correction could spoil. */
+constexpr unsigned kOurs = 1, kLossy = 2;
+constexpr int kItemFlags = 2;
+
+/* A warp. */
 template <class Word>
-__device__ __forceinline__ bool is_ours(const tb_split_args &args, const Items &items, const Item &item, int lane) {
+__device__ __forceinline__ unsigned look_at(const tb_split_args &args, const Items &items, const Item &item, int lane) {
   constexpr int words_a = kTileM / kPackSides, words_b = kTileN / kPackSides;
   const int64_t at_a = static_cast<int64_t>(item.row) * words_a, at_b = static_cast<int64_t>(item.column) * words_b;
   const int64_t apart_a = static_cast<int64_t>(items.down) * words_a;
   const int64_t apart_b = static_cast<int64_t>(items.across) * words_b;
+  if (item.repeated) return 0;
   const uint32_t a = seen_in(args.seen_a + at_a, words_a, items.groups, apart_a, lane);
   const uint32_t b = seen_in(args.seen_b + at_b, words_b, items.groups, apart_b, lane);
   const bool enough = half_is_enough(a, b, args.fast);
   uint32_t *const again = args.again + item.row + static_cast<int64_t>(item.column) * items.down;
   if (Word::planes == Half::planes) {
     if (lane == 0 && item.first_group == 0) *again = 0;
-    return enough;
+    return (enough ? kOurs : 0) | ((a | b) & TB_SPLIT_LOSSY ? kLossy : 0);
   }
-  if (enough) return false;
+  if (enough) return 0;
   const uint32_t planes_a = seen_in(args.a.seen + at_a, words_a, items.groups, apart_a, lane);
   const uint32_t planes_b = seen_in(args.b.seen + at_b, words_b, items.groups, apart_b, lane);
-  if (!((planes_a | planes_b) & TB_SPLIT_WILD)) return true;
+  if (!((planes_a | planes_b) & TB_SPLIT_WILD)) return kOurs;
   if (lane == 0) *again = 1;
-  return false;
+  return 0;
 }
 
 /*
  * Blocks side by side read the same rows and columns, which come from the L2 only while all are at about the same k: of
  * large products, a round's rows and columns are several times what the L2 holds. Left to themselves blocks drift apart
- * (at 16384 cubed, nine times as much came from memory as with all in step). So none starts a group of k before all
- * have started the one kSlack ahead of it. One warp looks where the others are, another one supplies. When nothing has
- * moved for long, some block has no SM yet, and then there is no waiting any more.
+ * (at 16384 cubed, nine times as much came from memory as with all in step), and what is read from memory costs power,
+ * which bounds the clock. So each block counts the stretches of k that it starts, and waits while it is more than
+ * kSlack of them ahead of the mean. One thread looks at the sum, another one supplies. When nothing has moved for long,
+ * some block has no SM yet, and then there is no waiting any more.
  */
 class Pace {
   static constexpr int slack = 2, most_looks = 1000; /* each of about a microsecond */
-  static constexpr int position_bits = TB_SPLIT_POSITION_BITS, at_end = (1 << position_bits) - 1;
+  static constexpr unsigned at_end = 1u << 24;       /* of one block; more than the others ever start */
   volatile int *const allowed, *const over;
 
-  /* The highest bits of a word tell the launch: what an earlier one has left does not count, and if the bits are the
-   * same all the same, it says at_end. */
-  __device__ __forceinline__ void tell(const tb_split_args &args, int position) const {
-    store_now(&args.progress[blockIdx.x], args.launch | static_cast<uint32_t>(position));
-  }
-
 public:
+  static constexpr int steps = 8; /* of a stretch */
+  static_assert(kGroupK / TB_SPLIT_STEP_K % steps == 0, "a group is so many stretches");
+
   /* `shared`: two words. */
   __device__ __forceinline__ explicit Pace(int *shared) : allowed(shared), over(shared + 1) {}
 
-  /* One thread, before the others come. */
-  __device__ __forceinline__ void begin(bool in_step) const { *allowed = in_step ? slack : at_end, *over = 0; }
+  /* How many an item has; of a group's end that is shorter, none is counted. */
+  static __device__ __forceinline__ int stretches(const tb_split_args &args, const Item &item) {
+    const int last = steps_of(args, item.first_group + item.groups - 1);
+    return (item.groups - 1) * (kGroupK / TB_SPLIT_STEP_K / steps) + last / steps;
+  }
 
-  /* One thread: this block wants to start a group; the `position`th. */
+  /* One thread, before the others come. The word's upper half is the launch: another one's count is none. */
+  __device__ __forceinline__ void begin(const tb_split_args &args) const {
+    const uint64_t none = static_cast<uint64_t>(args.launch) << 32, before = load_now(args.progress);
+    *allowed = slack, *over = 0;
+    if (before >> 32 != args.launch) replace_now(args.progress, before, none);
+  }
+
+  /* One thread: this block starts so many, or leaves them out. */
+  __device__ __forceinline__ void count(const tb_split_args &args, int stretches) const {
+    add_now(args.progress, static_cast<uint64_t>(stretches));
+  }
+  /* One thread: until the block's `position`th may start. */
   __device__ __forceinline__ void reach(const tb_split_args &args, int position) const {
-    tell(args, position);
-    while (*allowed < position) continue;
+    count(args, 1);
+    while (*allowed < position) pause(20);
   }
   __device__ __forceinline__ void end(const tb_split_args &args) const {
-    tell(args, at_end);
+    count(args, at_end);
     *over = 1;
   }
 
-  /* A warp, until this block ends. */
-  __device__ __forceinline__ void watch(const tb_split_args &args, int lane) const {
-    int last = 0;
-    for (int look = 0; look < most_looks && *over == 0; look++, pause()) {
-      int least = at_end;
-#pragma unroll 1
-      for (unsigned i = static_cast<unsigned>(lane); i < gridDim.x; i += 32) {
-        const uint32_t word = load_now(&args.progress[i]);
-        if ((word ^ args.launch) >> position_bits == 0) least = min(least, static_cast<int>(word & at_end));
-      }
-#pragma unroll
-      for (int lanes = 16; lanes > 0; lanes /= 2) least = min(least, __shfl_xor_sync(~0u, least, lanes));
-      if (least != last) look = 0;
-      last = least;
-      if (lane == 0) *allowed = least + slack;
-      __syncwarp();
+  /* One thread, until this block ends. */
+  __device__ __forceinline__ void watch(const tb_split_args &args) const {
+    unsigned last = 0;
+    for (int look = 0; look < most_looks && *over == 0; look++, pause(200)) {
+      const unsigned sum = static_cast<unsigned>(load_now(args.progress));
+      if (sum != last) look = 0;
+      last = sum;
+      *allowed = static_cast<int>(sum / gridDim.x) + slack;
     }
-    if (lane == 0) *allowed = at_end;
+    *allowed = at_end;
   }
 };
 
@@ -200,7 +236,7 @@ public:
  * do for a step than there is time while the step before is multiplied. */
 template <class Word>
 __device__ __forceinline__ void supply_rows(const tb_split_args &args, const Ring<Word> &ring, const Items &items,
-                                            const Item &item, const Pace &pace, int position,
+                                            const Item &item, const Pace &pace, bool in_step, int position,
                                             Turn<Ring<Word>::stages> &stage) {
   using R = Ring<Word>;
   const int64_t step_bytes = static_cast<int64_t>(items.down) * R::a_bytes;
@@ -209,16 +245,24 @@ __device__ __forceinline__ void supply_rows(const tb_split_args &args, const Rin
                               static_cast<int64_t>(item.row) * R::a_bytes;
   for (int group = item.first_group; group < item.first_group + item.groups; group++) {
     const float *const scales = args.a.scale + (static_cast<int64_t>(group) * items.down + item.row) * kTileM;
-    pace.reach(args, position++);
 #pragma unroll 1
-    for (int left = steps_of(args, group); left > 0; left--, from += step_bytes, stage.next())
-      ring.copy(stage, 0, from, R::a_bytes, 0, scales, left == 1 ? kTileM : 0);
+    for (int left = steps_of(args, group); left > 0; left -= R::steps, stage.next()) {
+      if (in_step && left % Pace::steps == 0) pace.reach(args, position++);
+      const int scale_bytes = left == R::steps ? kTileM * R::scale_bytes : 0;
+      unsigned char *const to = ring.open(stage, R::steps * R::a_bytes + scale_bytes);
+      uint64_t *const there = &ring.full[stage.at];
+#pragma unroll
+      for (int s = 0; s < R::steps; s++, from += step_bytes) bulk_copy(to + s * R::step_bytes, from, R::a_bytes, there);
+      if (scale_bytes > 0) bulk_copy(ring.scales_at(to, false), scales, static_cast<unsigned>(scale_bytes), there);
+    }
   }
 }
 
 template <class Word>
-__device__ __forceinline__ void supply_columns(const tb_split_args &args, const Ring<Word> &ring) {
+__device__ __forceinline__ void supply_columns(const tb_split_args &args, const void *map, const Ring<Word> &ring) {
   using R = Ring<Word>;
+  constexpr int map_rows = TB_SPLIT_MAP_ROWS(Word::planes);
+  const int rank = static_cast<int>(cluster_rank());
   const Items items(args);
   const int64_t step_bytes = static_cast<int64_t>(items.across) * R::b_bytes;
   Turn<R::stages> stage;
@@ -226,50 +270,74 @@ __device__ __forceinline__ void supply_columns(const tb_split_args &args, const 
     const int number = ring.next_item(slot);
     barrier_arrive(&ring.item_empty[slot.at]);
     if (number < 0) break;
-    const Item item = items.at(args, number);
+    const Item item = items.at(args, number >> kItemFlags, rank);
+    int map_row =
+        (item.first_group * (kGroupK / TB_SPLIT_STEP_K) * items.across + item.column) * 2 * map_rows + rank * map_rows;
     const unsigned char *from = static_cast<const unsigned char *>(args.b.planes) +
                                 item.first_group * (kGroupK / TB_SPLIT_STEP_K) * step_bytes +
                                 static_cast<int64_t>(item.column) * R::b_bytes;
     for (int group = item.first_group; group < item.first_group + item.groups; group++) {
       const float *const scales = args.b.scale + (static_cast<int64_t>(group) * items.across + item.column) * kTileN;
 #pragma unroll 1
-      for (int left = steps_of(args, group); left > 0; left--, from += step_bytes, stage.next())
-        ring.copy(stage, R::a_bytes, from, R::b_bytes, kTileM, scales, left == 1 ? kTileN : 0);
+      for (int left = steps_of(args, group); left > 0; left -= R::steps, stage.next()) {
+        const int scale_bytes = left == R::steps ? kTileN * R::scale_bytes : 0;
+        unsigned char *const to = ring.open(stage, R::steps * R::b_bytes + scale_bytes) + R::a_bytes;
+        uint64_t *const there = &ring.full[stage.at];
+#pragma unroll
+        for (int s = 0; s < R::steps; s++, from += step_bytes, map_row += items.across * 2 * map_rows) {
+          if (item.same_column)
+            box_copy(to + s * R::step_bytes + rank * (R::b_bytes / 2), map, map_row, there, 3);
+          else
+            bulk_copy(to + s * R::step_bytes, from, R::b_bytes, there);
+        }
+        if (scale_bytes > 0)
+          bulk_copy(ring.scales_at(to - R::a_bytes, true), scales, static_cast<unsigned>(scale_bytes), there);
+      }
     }
   }
 }
 
-/* One warp: finds the items that are this block's, and has their rows copied. */
+/* One warp: finds the items that are this pair's, and has this block's rows copied. If only the other block's tile is
+ * for this kernel, both have the columns copied all the same, and this block multiplies for nothing. */
 template <class Word>
-__device__ __forceinline__ void supply(const tb_split_args &args, const Ring<Word> &ring, const Pace &pace) {
+__device__ __forceinline__ void supply(const tb_split_args &args, const Ring<Word> &ring, const Pace &pace,
+                                       bool in_step) {
   using R = Ring<Word>;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32, rank = static_cast<int>(cluster_rank());
   const Items items(args);
   Turn<R::stages> stage;
   Turn<2> slot;
   uint32_t left = 0;
-  int round = 0;
-  for (int number = static_cast<int>(blockIdx.x); number < items.count(args);
-       number += static_cast<int>(gridDim.x), round++) {
-    const Item item = items.at(args, number);
-    if (!is_ours<Word>(args, items, item, lane)) {
-      left = 1;
+  int position = 0;
+  for (int number = static_cast<int>(blockIdx.x / TB_SPLIT_CLUSTER); number < items.count(args);
+       number += static_cast<int>(gridDim.x / TB_SPLIT_CLUSTER)) {
+    unsigned both = 0;
+#pragma unroll 1
+    for (int r = 0; r < 2; r++) both |= look_at<Word>(args, items, items.at(args, number, r), lane) << r * kItemFlags;
+    const unsigned flags = both >> rank * kItemFlags & ((1u << kItemFlags) - 1);
+    const Item item = items.at(args, number, rank);
+    if (!(flags & kOurs) && !item.repeated) left = 1;
+    const int stretches = Pace::stretches(args, item);
+    if (!(both & (kOurs | kOurs << kItemFlags))) {
+      if (in_step && lane == 0) pace.count(args, stretches);
+      position += stretches;
       continue;
     }
     barrier_wait(&ring.item_empty[slot.at], slot.parity ^ 1);
     if (lane == 0) {
-      ring.item[slot.at] = number;
+      ring.item[slot.at] = number << kItemFlags | static_cast<int>(flags);
       barrier_arrive(&ring.item_full[slot.at]);
+      supply_rows(args, ring, items, item, pace, in_step, position, stage);
     }
-    if (lane == 0) supply_rows(args, ring, items, item, pace, round * items.groups, stage);
     __syncwarp();
+    position += stretches;
     slot.next();
   }
   barrier_wait(&ring.item_empty[slot.at], slot.parity ^ 1);
   if (lane == 0) {
     ring.item[slot.at] = -1;
     barrier_arrive(&ring.item_full[slot.at]);
-    pace.end(args);
+    if (in_step) pace.end(args);
     if (Word::planes == Half::planes) args.left[blockIdx.x] = left;
   }
 }

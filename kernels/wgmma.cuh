@@ -54,9 +54,11 @@ struct WgmmaOperand {
 template <int Apart> __device__ __forceinline__ WgmmaOperand operand(const void *p) {
   return {static_cast<const unsigned char *>(p), Apart};
 }
+__device__ __forceinline__ WgmmaOperand behind(const WgmmaOperand &x, int bytes) { return {x.at + bytes, x.apart}; }
 __device__ __forceinline__ void begin_products() {}
 __device__ __forceinline__ void end_products() {}
-__device__ __forceinline__ void wait_for_products(float (&)[kWgmmaWords]) {}
+/* The warp's threads multiply one after another here, but none may go on while others still read the operands. */
+__device__ __forceinline__ void wait_for_products(float (&)[kWgmmaWords]) { __syncwarp(); }
 template <int N> __device__ __forceinline__ void registers_take() {}
 template <int N> __device__ __forceinline__ void registers_leave() {}
 
@@ -138,6 +140,10 @@ template <int Apart> __device__ __forceinline__ WgmmaOperand operand(const void 
   constexpr uint64_t along_k = kWgmmaCore / 16, along_rows = Apart / 16;
   /* Shared memory has less than 2^18 bytes; above them stands the block's rank in its cluster. */
   return (shared_address(p) & 0x3ffff) / 16 | along_k << 16 | along_rows << 32;
+}
+/* The same so many bytes further, in the same shared memory. */
+__device__ __forceinline__ WgmmaOperand behind(WgmmaOperand x, int bytes) {
+  return (x & ~static_cast<uint64_t>(~0u)) | (static_cast<unsigned>(x) + static_cast<unsigned>(bytes / 16));
 }
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

@@ -158,8 +158,8 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static CUresult gather(const struct tb_kernels *kernels, struct tb_sgemm_args *args, CUstream stream) {
   int64_t blocks = (args->m * args->n + GATHER_THREADS - 1) / GATHER_THREADS;
   blocks = smaller(blocks, (int64_t)kernels->device.sm_count * GATHER_BLOCKS_PER_SM);
-  return tb_launch_behind(kernels->early, kernels->gather, (struct tb_grid){blocks, 1, GATHER_THREADS, 0}, args, NULL,
-                          stream);
+  return tb_launch_behind(kernels->early, kernels->gather, (struct tb_grid){blocks, 1, GATHER_THREADS, 0, 1}, args,
+                          NULL, stream);
 }
 
 static CUresult launch_thin(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
@@ -184,7 +184,7 @@ static struct tb_grid grid_of(const struct tb_choice *choice, struct tb_sgemm_ar
     args->unit_k = choice->unit_k;
     args->units_per_split = (int32_t)split.per_split;
   }
-  return (struct tb_grid){tb_tile_count(t, args->m, args->n), split.splits, t->threads, t->shared_bytes};
+  return (struct tb_grid){tb_tile_count(t, args->m, args->n), split.splits, t->threads, t->shared_bytes, 1};
 }
 
 static CUresult launch_tiles(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,

@@ -9,8 +9,9 @@ CUresult tb_launch_behind(bool early, CUfunction function, struct tb_grid g, voi
                                   (unsigned)g.shared_bytes, stream, parameters, NULL));
     return CUDA_SUCCESS;
   }
-  CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                                 .value.programmaticStreamSerializationAllowed = 1};
+  CUlaunchAttribute attributes[] = {
+      {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.programmaticStreamSerializationAllowed = 1},
+      {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {(unsigned)g.cluster, 1, 1}}};
   CUlaunchConfig config = {.gridDimX = (unsigned)g.x,
                            .gridDimY = (unsigned)g.y,
                            .gridDimZ = 1,
@@ -19,8 +20,8 @@ CUresult tb_launch_behind(bool early, CUfunction function, struct tb_grid g, voi
                            .blockDimZ = 1,
                            .sharedMemBytes = (unsigned)g.shared_bytes,
                            .hStream = stream,
-                           .attrs = &attribute,
-                           .numAttrs = 1};
+                           .attrs = attributes,
+                           .numAttrs = g.cluster > 1 ? 2 : 1};
   TB_TRY(tb_cuda.cuLaunchKernelEx(&config, function, parameters, NULL));
   return CUDA_SUCCESS;
 }

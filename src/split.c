@@ -11,9 +11,8 @@ TB_EMBED(tb_split_fatbin, TB_SPLIT_FATBIN); /* kernels/split.cu */
 /* Blocks of the packing kernel on an SM, by its registers. */
 #define PACK_BLOCKS_PER_SM 2
 
-/* From this k on, blocks gain by keeping in step: with it 8192 cubed takes 6.15 ms instead of 6.5, 4096 cubed, of which
- * the L2 keeps all that a round of blocks reads, as long as before (H200, 2026-11-22). */
-#define IN_STEP_K 8192
+/* From this k on, blocks gain by keeping in step (H200, 2026-11-22). */
+#define IN_STEP_K 2048
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -39,7 +38,7 @@ static CUresult load_functions(struct tb_split_kernels *s) {
   return CUDA_SUCCESS;
 }
 
-/* Code for 9.0 with its own instructions (sm_90a) runs on nothing else. */
+/* Code for 9.0 with its own instructions (sm_90a) runs on nothing else; tensor maps came with CUDA 12. */
 CUresult tb_split_load(struct tb_split_kernels *split, CUdevice device, const CUfunction again[2][2]) {
   int major, minor;
   *split = (struct tb_split_kernels){0};
@@ -48,7 +47,7 @@ CUresult tb_split_load(struct tb_split_kernels *split, CUdevice device, const CU
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&split->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
-  if (major != 9 || minor != 0) return CUDA_SUCCESS;
+  if (major != 9 || minor != 0 || tb_cuda.cuTensorMapEncodeTiled == NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&split->module, tb_split_fatbin));
   CUresult result = load_functions(split);
   if (result != CUDA_SUCCESS) tb_split_unload(split);
@@ -85,7 +84,7 @@ static CUresult launch_pack(CUfunction function, struct tb_split_pack_args *args
                             CUstream stream) {
   const int64_t sides = args->x[0].padded_sides + args->x[1].padded_sides;
   const int64_t blocks = smaller(sides / TB_SPLIT_PACK_SIDES * tb_split_groups(args->k), most_blocks);
-  return tb_launch_behind(true, function, (struct tb_grid){blocks, 1, TB_SPLIT_PACK_THREADS, 0}, args, NULL, stream);
+  return tb_launch_behind(true, function, (struct tb_grid){blocks, 1, TB_SPLIT_PACK_THREADS, 0, 1}, args, NULL, stream);
 }
 
 CUresult tb_split_pack(const struct tb_split_kernels *split, const struct tb_split_operand *a, CUdeviceptr packed_a,
@@ -110,12 +109,26 @@ static CUresult pack_rest(const struct tb_split_kernels *split, bool transpose_a
   return launch_pack(split->pack_bfloat, &p, (int64_t)split->sm_count * PACK_BLOCKS_PER_SM, stream);
 }
 
+/* op(B)'s planes as the boxes that a pair of blocks shares. */
+static CUresult map_columns(int planes, const struct tb_split_args *args, CUtensorMap *map) {
+  const struct tb_split_room r = tb_split_room_for(planes, true, args->n, args->k);
+  const cuuint64_t size[2] = {TB_SPLIT_MAP_BYTES / sizeof(uint32_t), (cuuint64_t)r.planes_bytes / TB_SPLIT_MAP_BYTES};
+  const cuuint64_t stride = TB_SPLIT_MAP_BYTES;
+  const cuuint32_t box[2] = {TB_SPLIT_MAP_BYTES / sizeof(uint32_t), (cuuint32_t)TB_SPLIT_MAP_ROWS(planes)};
+  const cuuint32_t step[2] = {1, 1};
+  TB_TRY(tb_cuda.cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 2, args->b.planes, size, &stride, box,
+                                        step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  return CUDA_SUCCESS;
+}
+
 static CUresult launch_multiply(CUfunction function, int planes, struct tb_split_args *args, CUstream stream) {
+  CUtensorMap map;
+  TB_TRY(map_columns(planes, args, &map));
   static atomic_uint launches; /* several GPUs' threads launch at the same time */
-  args->launch = (uint32_t)(atomic_fetch_add_explicit(&launches, 1, memory_order_relaxed) + 1)
-                 << TB_SPLIT_POSITION_BITS;
-  const struct tb_grid grid = {args->left_words, 1, TB_SPLIT_THREADS, TB_SPLIT_SHARED_BYTES(planes)};
-  return tb_launch_behind(true, function, grid, args, NULL, stream);
+  args->launch = (uint32_t)atomic_fetch_add_explicit(&launches, 1, memory_order_relaxed) + 1;
+  const struct tb_grid grid = {args->left_words, 1, TB_SPLIT_THREADS, TB_SPLIT_SHARED_BYTES(planes), TB_SPLIT_CLUSTER};
+  return tb_launch_behind(true, function, grid, args, &map, stream);
 }
 
 /* Plain fp32 for the tiles that are marked. */
@@ -123,7 +136,8 @@ static CUresult compute_again(CUfunction function, const struct tb_sgemm_args *p
                               const struct tb_split_args *multiplied, CUstream stream) {
   struct tb_sgemm_args args = *product;
   struct tb_split_again again = {multiplied->left, multiplied->again, multiplied->left_words};
-  const struct tb_grid grid = {tb_split_tiles(args.m, args.n), 1, TB_SPLIT_AGAIN_THREADS, TB_SPLIT_AGAIN_SHARED_BYTES};
+  const struct tb_grid grid = {tb_split_tiles(args.m, args.n), 1, TB_SPLIT_AGAIN_THREADS, TB_SPLIT_AGAIN_SHARED_BYTES,
+                               1};
   return tb_launch_behind(true, function, grid, &args, &again, stream);
 }
 
@@ -137,7 +151,7 @@ static struct tb_split_args args_of(const struct tb_split_kernels *split, const 
   const CUdeviceptr again_at = progress_at + (CUdeviceptr)w->progress_bytes,
                     sums_at = again_at + (CUdeviceptr)w->again_bytes;
   struct tb_split_args p = {.left = (uint32_t *)left_at,
-                            .progress = (uint32_t *)progress_at,
+                            .progress = (uint64_t *)progress_at,
                             .again = (uint32_t *)again_at,
                             .d = args->d,
                             .sums = (float *)sums_at,
@@ -151,8 +165,9 @@ static struct tb_split_args args_of(const struct tb_split_kernels *split, const 
   p.whole = (int32_t)(way->splits > 1 ? way->whole : tiles);
   p.groups_per_split = (int32_t)ceil_div(groups, way->splits);
   p.splits = (int32_t)ceil_div(groups, p.groups_per_split);
-  const int64_t items = p.whole + (tiles - p.whole) * p.splits;
-  p.left_words = (int32_t)smaller(items, smaller(split->sm_count, TB_SPLIT_BLOCKS_MAX));
+  const int64_t pairs = ceil_div(p.whole, TB_SPLIT_CLUSTER) + ceil_div(tiles - p.whole, TB_SPLIT_CLUSTER) * p.splits;
+  const int64_t items = TB_SPLIT_CLUSTER * pairs;
+  p.left_words = (int32_t)smaller(items, tb_split_blocks(split->sm_count));
   p.in_step = items > p.left_words && args->k >= IN_STEP_K;
   return p;
 }
@@ -172,7 +187,7 @@ CUresult tb_split_multiply(const struct tb_split_kernels *split, bool transpose_
   p.a = packed_at(workspace, &w.a), p.b = packed_at(b_at, &w.b);
   TB_TRY(launch_multiply(split->multiply_bfloat, TB_SPLIT_BFLOAT_PLANES, &p, stream));
   const int64_t split_tiles = tb_split_tiles(args->m, args->n) - p.whole;
-  const struct tb_grid grid = {TB_SPLIT_GATHER_BLOCKS * split_tiles, 1, TB_SPLIT_GATHER_THREADS, 0};
+  const struct tb_grid grid = {TB_SPLIT_GATHER_BLOCKS * split_tiles, 1, TB_SPLIT_GATHER_THREADS, 0, 1};
   if (split_tiles > 0) TB_TRY(tb_launch_behind(true, split->gather, grid, &p, NULL, stream));
   return compute_again(split->again[transpose_a][transpose_b], args, &p, stream);
 }

@@ -45,9 +45,9 @@ struct tb_split_workspace tb_split_workspace_for(int64_t m, int64_t n, int64_t k
       .a = tb_split_room_for(TB_SPLIT_BFLOAT_PLANES, false, m, k),
       .b = tb_split_room_for(TB_SPLIT_BFLOAT_PLANES, true, n, k),
       .left_bytes = aligned(TB_SPLIT_BLOCKS_MAX * mark_bytes),
-      .progress_bytes = aligned(TB_SPLIT_BLOCKS_MAX * mark_bytes),
+      .progress_bytes = aligned((int64_t)sizeof(uint64_t)),
       .again_bytes = aligned(tiles * mark_bytes),
-      .sums_bytes = groups > 1 ? smaller(tiles, TB_SPLIT_BLOCKS_MAX) * tile_bytes : 0,
+      .sums_bytes = groups > 1 ? smaller(round_up(tiles, TB_SPLIT_CLUSTER), TB_SPLIT_BLOCKS_MAX) * tile_bytes : 0,
       .partials_bytes = split_tiles(tiles, way) * groups * tile_bytes,
   };
   w.bytes = w.a.bytes + w.b.bytes + w.left_bytes + w.progress_bytes + w.again_bytes + w.sums_bytes + w.partials_bytes;
@@ -65,8 +65,11 @@ int64_t tb_split_bytes(int64_t m, int64_t n, int64_t k, const struct tb_split_wa
 
 /* ---- time ---- */
 
-/* Blocks that multiply at a time: one for each SM. */
-static int64_t held(const struct tb_select_device *device) { return smaller(device->sm_count, TB_SPLIT_BLOCKS_MAX); }
+int64_t tb_split_blocks(int sm_count) {
+  return smaller(sm_count, TB_SPLIT_BLOCKS_MAX) / TB_SPLIT_CLUSTER * TB_SPLIT_CLUSTER;
+}
+
+static int64_t held(const struct tb_select_device *device) { return tb_split_blocks(device->sm_count); }
 
 /* Tiles come in rounds of as many as are computed at a time, and a last one that may have few; for those, k is split.
  */
@@ -74,7 +77,7 @@ int tb_split_ways(const struct tb_select_device *device, const struct tb_product
                   struct tb_split_way way[TB_SPLIT_WAYS_MAX]) {
   const int64_t tiles = tb_split_tiles(p->m, p->n), groups = tb_split_groups(p->k);
   const struct tb_split_way whole = {1, 0, p->fast};
-  if (!device->split || !p->split || p->k < TB_SPLIT_K_MIN) return 0;
+  if (!device->split || !p->split || p->k < TB_SPLIT_K_MIN || held(device) == 0) return 0;
   if (tb_split_bytes(p->m, p->n, p->k, &whole) > p->workspace_bytes) return 0;
   int count = 0;
   way[count++] = whole;

@@ -20,6 +20,9 @@
 /* Most blocks that multiply at a time, however many SMs there are: each has room for the sums of a tile. */
 #define TB_SPLIT_BLOCKS_MAX 160
 
+/* Blocks that multiply at a time, in pairs, each with an SM for itself. */
+int64_t tb_split_blocks(int sm_count);
+
 struct tb_product;
 struct tb_select_device;
 struct tb_select_table;

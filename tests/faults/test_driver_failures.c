@@ -40,10 +40,11 @@ static const char *const functions[] = {
 /* Called only to say what went wrong. */
 static const char *const only_after_failure[] = {"cuGetErrorName"};
 
-/* Called for memory that the program got from CUDA: test_resident_failures.c. And for several GPUs:
- * test_several_failures.c. */
-static const char *const called_elsewhere[] = {"cuMemcpy2DAsync", "cuMemcpyPeerAsync", "cuDeviceCanAccessPeer",
-                                               "cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess"};
+/* Called for memory that the program got from CUDA: test_resident_failures.c. For several GPUs:
+ * test_several_failures.c. And for the tensor cores: test_split_calls.c. */
+static const char *const called_elsewhere[] = {"cuMemcpy2DAsync",        "cuMemcpyPeerAsync",
+                                               "cuDeviceCanAccessPeer",  "cuCtxEnablePeerAccess",
+                                               "cuCtxDisablePeerAccess", "cuTensorMapEncodeTiled"};
 
 #define CUDA_ERROR_UNKNOWN 999
 #define CALLS 3

@@ -145,6 +145,17 @@ static int64_t marks_at(CUdeviceptr at, int64_t count) {
   return set;
 }
 
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* One for each tile of a pair, whether there is a second one or not, and for each part of its k. */
+static int64_t blocks_that_multiply(int64_t tiles, int64_t k, const struct tb_split_way *way) {
+  const int64_t groups = tb_split_groups(k), split_tiles = way->splits > 1 ? tiles - way->whole : 0;
+  const int64_t splits = ceil_div(groups, ceil_div(groups, way->splits));
+  const int64_t pairs =
+      ceil_div(tiles - split_tiles, TB_SPLIT_CLUSTER) + ceil_div(split_tiles, TB_SPLIT_CLUSTER) * splits;
+  return smaller(TB_SPLIT_CLUSTER * pairs, tb_split_blocks(kernels.split.sm_count));
+}
+
 static void multiply(const struct tst_split_product *t, const struct panels *a, const struct panels *b, int row,
                      int column, float *d, int64_t ldd) {
   const struct tst_split_problem *p = &t->problem;
@@ -169,8 +180,7 @@ static void multiply(const struct tst_split_product *t, const struct panels *a, 
   OK(tb_cuda.cuStreamSynchronize(NULL));
   const struct tb_split_workspace w = tb_split_workspace_for(args.m, args.n, args.k, &way);
   const CUdeviceptr left = workspace + (CUdeviceptr)(w.a.bytes + w.b.bytes);
-  const int64_t items = tiles + (tiles - way.whole) * (way.splits - 1);
-  ways_taken.bfloat = marks_at(left, smaller(items, smaller(kernels.split.sm_count, TB_SPLIT_BLOCKS_MAX))) > 0;
+  ways_taken.bfloat = marks_at(left, blocks_that_multiply(tiles, args.k, &way)) > 0;
   ways_taken.again = marks_at(left + (CUdeviceptr)(w.left_bytes + w.progress_bytes), tiles);
   OK(tb_cuda.cuMemFree(workspace));
 }

@@ -321,7 +321,8 @@ static void check_split_candidate(const struct tb_select_device *d, const struct
     assert_int_equal(c->whole_rows, 0);
     return;
   }
-  const int64_t per_split = (groups + c->splits - 1) / c->splits, at_once = d->sm_count < 160 ? d->sm_count : 160;
+  const int64_t per_split = (groups + c->splits - 1) / c->splits, most = d->sm_count < 160 ? d->sm_count : 160,
+                at_once = most / 2 * 2; /* pairs of blocks */
   assert_true(c->splits > 1 && per_split * (c->splits - 1) < groups);
   assert_true(c->whole_rows < tiles && c->whole_rows % at_once == 0 && tiles - c->whole_rows < at_once);
 }

@@ -200,7 +200,7 @@ static void pieces_have_the_bits_of_the_whole(void **state) {
 
 static void splits_have_the_bits_of_the_whole(void **state) {
   (void)state;
-  struct tst_split_problem p = {.m = 60, .n = 70, .k = 2060, .alpha = 1.3f, .splits = 1};
+  struct tst_split_problem p = {.m = 60, .n = 70, .k = 3080, .alpha = 1.3f, .splits = 1};
   check_same(&p, signed_unit, NULL, 0, 3);
   p.k = 1040, p.transpose_b = true;
   check_same(&p, wide, NULL, 0, 2);

@@ -2,9 +2,10 @@
 /*
  * TILEBLAS_PRECISION over whole calls: ieee gives the bits of kernels/sgemm_args.h's order, wherever the operands lie
  * and whatever the GPU is; fp32 takes the tensor cores for a product that is large enough for the GPU, with every
- * transpose, layout and beta, and is as good as a chain of fp32; a GPU without such tensor cores computes as ieee does.
+ * transpose, layout and beta, and is as good as a chain of fp32, also when the driver fails; a GPU without such tensor
+ * cores computes as ieee does.
  *
- * The GPU is one with a single multiprocessor (FAKE_CUDA_SMS), for which a product that this machine computes in a
+ * The GPU is one with a pair of multiprocessors (FAKE_CUDA_SMS), for which a product that this machine computes in a
  * second is a large one. Each case is a process of its own.
  */
 #include <setjmp.h>
@@ -22,6 +23,8 @@
 #include "placed.h"
 #include "process.h"
 #include "tileblas.h"
+
+#define CUDA_ERROR_UNKNOWN 999
 
 /* Launches of a product on the tensor cores. */
 #define SPLIT_LAUNCHES 5
@@ -167,21 +170,50 @@ static int another_gpu(void *capability) {
   return right && clean() ? 0 : 1;
 }
 
-static void expect_success(int (*body)(void *), void *argument) {
+struct failure {
+  const char *function;
+  unsigned long nth;
+};
+
+/* One call to the driver fails, and the CPU has the answer. */
+static int driver_fails(void *failure) {
+  const struct failure *f = failure;
+  bool right = begin();
+  struct tst_problem p = problem(1, 2);
+  p.alpha = -2;
+  uint64_t launches;
+  right &= tst_fake()->inject(f->function, f->nth, CUDA_ERROR_UNKNOWN, 0) == 0;
+  float *c = compute("fp32", p, TST_DEVICE, TST_INTEGERS, &launches);
+  right &= c && tst_fake()->get(FAKE_CUDA_FAILURES) == 1;
+  free(c);
+  tst_cuda_end(0);
+  return right && tst_fake()->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 1;
+}
+
+static void expect(size_t warnings, int (*body)(void *), void *argument) {
   if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') skip(); /* a real GPU has more multiprocessors */
   struct tst_output o;
-  setenv("FAKE_CUDA_SMS", "1", 1);
+  setenv("FAKE_CUDA_SMS", "2", 1);
   tst_fork(&o, body, argument);
-  const bool well = o.status == 0 && o.err[0] == '\0';
+  const bool well = o.status == 0 && tst_count_lines(o.err, "tileblas: warning: ") == warnings &&
+                    tst_count_lines(o.err, "\n") == warnings;
   if (!well) print_error("status %d\n%s%s", o.status, o.out, o.err);
   tst_output_destroy(&o);
   assert_true(well);
 }
 
-#define CASE(name, body, argument)            \
-  static void name(void **state) {            \
-    (void)state;                              \
-    expect_success(body, (void *)(argument)); \
+static void a_driver_that_fails(void **state) {
+  (void)state;
+  static struct failure failures[] = {
+      {"cuTensorMapEncodeTiled", 1}, {"cuTensorMapEncodeTiled", 2}, {"cuLaunchKernelEx", 1}, {"cuLaunchKernelEx", 2},
+      {"cuLaunchKernelEx", 3},       {"cuLaunchKernelEx", 4},       {"cuLaunchKernelEx", 5}};
+  for (size_t i = 0; i < sizeof failures / sizeof failures[0]; i++) expect(1, driver_fails, &failures[i]);
+}
+
+#define CASE(name, body, argument)       \
+  static void name(void **state) {       \
+    (void)state;                         \
+    expect(0, body, (void *)(argument)); \
   }
 CASE(ieee, ieee_is_the_order, NULL)
 CASE(fp32, fp32_takes_the_tensor_cores, "fp32")
@@ -201,6 +233,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(whole_numbers_in_fp32),
       cmocka_unit_test(specials_in_fp32),
       cmocka_unit_test(specials_in_fast),
+      cmocka_unit_test(a_driver_that_fails),
       cmocka_unit_test(small_products),
       cmocka_unit_test(an_older_gpu),
       cmocka_unit_test(a_newer_gpu),
