@@ -42,7 +42,7 @@ static const char *const functions[] = {
 #ifdef __SANITIZE_ADDRESS__
 #define POSITIONS_MOST 1
 #else
-#define POSITIONS_MOST 6
+#define POSITIONS_MOST 4
 #endif
 
 struct failure {

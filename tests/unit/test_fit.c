@@ -59,7 +59,7 @@ static int make_samples(const struct tb_select_table *table, const struct tb_sel
 static void finds_the_table_again(void **state) {
   (void)state;
   struct tb_select_device d = device_of_the_tests();
-  for (uint64_t seed = 1; seed <= 3; seed++) {
+  for (uint64_t seed = 1; seed <= 2; seed++) {
     uint64_t rng = seed;
     struct tb_select_table truth = other_table(&rng), fitted = tb_select_table;
     int count = make_samples(&truth, &d, &rng);
