@@ -42,7 +42,7 @@ static const char *const functions[] = {
 #ifdef __SANITIZE_ADDRESS__
 #define POSITIONS_MOST 1
 #else
-#define POSITIONS_MOST 4
+#define POSITIONS_MOST 3
 #endif
 
 struct failure {
