@@ -27,10 +27,11 @@
  * the same time, on SMs that are near each other, and reach each other's shared memory. A kernel that is launched in
  * clusters has its shared memory at the same offsets in every block.
  *   cluster_rank()                     the block's place in its cluster; 0 where there are none
- *   cluster_meet()                     waits for all threads of the cluster that have not ended; what they wrote in
- *                                      shared memory is seen. Before the first arrival at, or copy to, another block,
- *                                      which must have begun and made its barriers; and after the last, for a block
- *                                      must not end while others still write there
+ *   cluster_meet()                     waits for all threads of the cluster that have not ended. Before the first
+ *                                      arrival at, or copy to, another block, which must have begun and made its
+ *                                      barriers (barriers_ready() shows them to the others; what else was written is
+ *                                      not: that would wait for all that was ever stored); and after the last, for a
+ *                                      block must not end while others still write there
  *   barrier_arrive_at(b, rank)         arrives at the barrier that stands where b does, in the cluster's block `rank`;
  *                                      what this thread has read there or written is done before
  *   box_copy(dst, map, row, b, ranks)  a bulk copy of the box of a tensor map (CUtensorMap, two dimensions, a kernel's
