@@ -177,8 +177,8 @@ __device__ __forceinline__ unsigned look_at(const tb_split_args &args, const Ite
  * large products, a round's rows and columns are several times what the L2 holds. Left to themselves blocks drift apart
  * (at 16384 cubed, nine times as much came from memory as with all in step), and what is read from memory costs power,
  * which bounds the clock. So each block counts the stretches of k that it starts, and waits while it is more than
- * kSlack of them ahead of the mean. One thread looks at the sum, another one supplies. When nothing has moved for long,
- * some block has no SM yet, and then there is no waiting any more.
+ * `slack` of them ahead of the mean. One thread looks at the sum, another one supplies. When nothing has moved for
+ * long, some block has no SM yet, and then there is no waiting any more.
  */
 class Pace {
   static constexpr int slack = 2, most_looks = 1000; /* each of about a microsecond */
