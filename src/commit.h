@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The commit of a C that lies where the GPU computes: tb_copy_commit's arithmetic as a kernel. Under offload.c's lock.
+/* The commit of a C that lies where the GPU computes: copy.c's arithmetic as a kernel. Under offload.c's lock.
  */
 #ifndef TB_COMMIT_H
 #define TB_COMMIT_H

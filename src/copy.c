@@ -28,24 +28,26 @@ static void stream(float *to, const float *from, int64_t n) {
 #endif
 }
 
-/* Streaming stores are weakly ordered; the GPU is told to read only after this. */
+/* Streaming stores are weakly ordered: other threads and the GPU are told to read only after this. */
 static void end_stream(void) {
 #if defined(__SSE2__)
   _mm_sfence();
 #endif
 }
 
-static void commit_column(float *c, float beta, const float *from, int64_t n) {
-  if (beta == 0) {
-    memcpy(c, from, (size_t)n * sizeof(float));
+static void copy_column(const struct tb_copy *c, float *to, const float *from) {
+  if (c->beta != 0) {
+    for (int64_t i = 0; i < c->rows; i++) to[i] = from[i] + c->beta * to[i];
+  } else if (c->streams) {
+    stream(to, from, c->rows);
   } else {
-    for (int64_t i = 0; i < n; i++) c[i] = from[i] + beta * c[i];
+    memcpy(to, from, (size_t)c->rows * sizeof(float));
   }
 }
 
 /* A task's share: some of the columns, or of all columns some rows when there are fewer columns than tasks. */
 static struct tb_copy share(const struct tb_copy *c, int index) {
-  struct tb_copy s = {.kind = c->kind, .beta = c->beta, .to = c->to, .from = c->from, .to_ld = c->to_ld};
+  struct tb_copy s = {.beta = c->beta, .streams = c->streams, .to = c->to, .from = c->from, .to_ld = c->to_ld};
   s.from_ld = c->from_ld, s.rows = c->rows, s.columns = c->columns;
   if (c->columns >= c->tasks) {
     int64_t first = c->columns * index / c->tasks, end = c->columns * (index + 1) / c->tasks;
@@ -61,22 +63,14 @@ static struct tb_copy share(const struct tb_copy *c, int index) {
   return s;
 }
 
-static void copy_column(enum tb_copy_kind kind, float beta, float *to, const float *from, int64_t n) {
-  if (kind == TB_COPY_IN)
-    stream(to, from, n);
-  else
-    commit_column(to, kind == TB_COPY_COMMIT ? beta : 0, from, n);
-}
-
 static void copy_task(void *context, int index) {
   struct tb_copy s = share(context, index);
   if (s.to_ld == s.rows && s.from_ld == s.rows) {
     s.rows *= s.columns; /* one long column */
     s.columns = 1;
   }
-  for (int64_t j = 0; j < s.columns; j++)
-    copy_column(s.kind, s.beta, s.to + j * s.to_ld, s.from + j * s.from_ld, s.rows);
-  if (s.kind == TB_COPY_IN) end_stream();
+  for (int64_t j = 0; j < s.columns; j++) copy_column(&s, s.to + j * s.to_ld, s.from + j * s.from_ld);
+  if (s.streams) end_stream();
 }
 
 void tb_copy_start(struct tb_pool *pool, struct tb_copy *c) {

@@ -11,17 +11,13 @@
 
 #define TB_COPY_ALONE_ELEMS ((int64_t)64 << 10)
 
-/* How the words get to where they go. */
-enum tb_copy_kind {
-  TB_COPY_IN,    /* by stores that pass the caches, for pinned memory that only the GPU will read */
-  TB_COPY_COMMIT /* to[i + j to_ld] = from[i + j from_ld] + beta to[i + j to_ld]; with beta = 0, `to` is not read */
-};
-
-/* rows x columns; both leading dimensions are at least rows. The caller fills it and leaves it alone until it is done.
+/*
+ * to[i + j to_ld] = from[i + j from_ld] + beta to[i + j to_ld], rows x columns, where `to` is not read if beta = 0.
+ * Both leading dimensions are at least rows. The caller fills it and leaves it alone until it is done.
  */
 struct tb_copy {
-  enum tb_copy_kind kind;
-  float beta; /* of a commit */
+  float beta;
+  bool streams; /* with beta = 0: by stores that pass the caches, for what the CPU will not read soon */
   float *to;
   const float *from;
   int64_t to_ld, from_ld, rows, columns;

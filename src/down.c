@@ -8,6 +8,11 @@
 #define LAST_PIECE_ELEMS ((int64_t)64 << 10)
 #define PIECES_OF_REST 2
 
+/* A C of which little would be left in the caches when the program comes to read it is written past them: ordinary
+ * stores would first read it. (H200, 16 cores, cache of 300 MiB: 8192 cubed 14.8 instead of 16.1 ms, 4096 cubed 4.1
+ * instead of 3.8.) */
+#define STREAMED_C_ELEMS ((int64_t)32 << 20)
+
 static struct tb_down_entry *entry_of(struct tb_down *down, uint64_t number) { return &down->entry[number % TB_SLOTS]; }
 
 static int slot_of(uint64_t number) { return (int)(number % TB_SLOTS); }
@@ -64,7 +69,8 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   const int64_t floats = (columns - 1) * d.ld + t.m;
   struct tb_down_entry *e = entry_of(down, down->asked);
   *e = (struct tb_down_entry){.tile = tile, .columns = columns, .elems = floats};
-  e->copy = (struct tb_copy){.kind = TB_COPY_COMMIT, .beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
+  e->copy = (struct tb_copy){.beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
+  e->copy.streams = call->m * call->n >= STREAMED_C_ELEMS;
   e->copy.from = p->d->down_ring.slot[slot];
   e->copy.to = tb_layout_c(&p->layout, tile) + down->fetched_columns * call->ldc;
   e->copy.rows = t.m;

@@ -12,8 +12,8 @@
 #include "options.h"
 #include "place.h"
 
-/* Eight threads with streaming stores reach the link's rate up, ten to twelve down, each alone (measured on 16 cores,
- * PCIe gen5); both ways at once take all of them. */
+/* Eight threads reach the link's rate one way, ten to twelve both ways at once; sixteen are slower (measured on 16
+ * cores, PCIe gen5). */
 #define COPYING_THREADS_MAX 12
 
 /* One that may be used. */

@@ -21,7 +21,7 @@ static void pack(struct tb_pipeline *p) {
     tb_up_of_step(p, &step, &u);
     float *to = slot + (b ? p->layout.plan->b_offset_bytes / (int64_t)sizeof(float) : 0);
     tb_upload_cut(&u, TB_SLOT_ELEMS, to, &copies[b], &piece);
-    copies[b].kind = TB_COPY_IN;
+    copies[b].streams = true;
     tb_copy_start(p->d->pool, &copies[b]);
     p->progress->up_bytes += (double)(u.rows * u.columns) * sizeof(float);
   }
@@ -42,7 +42,7 @@ static CUresult settle(CUstream stream) {
 
 static void commit(struct tb_pipeline *p, const float *arrived) {
   const struct tb_gemm *call = p->layout.call;
-  struct tb_copy copy = {.kind = TB_COPY_COMMIT, .beta = call->beta, .to = call->c, .to_ld = call->ldc};
+  struct tb_copy copy = {.beta = call->beta, .to = call->c, .to_ld = call->ldc};
   copy.from = arrived;
   copy.from_ld = tb_leading(call->m);
   copy.rows = call->m;

@@ -5,7 +5,7 @@ bool tb_upload_cut(struct tb_upload *u, int64_t most, float *slot, struct tb_cop
   const bool whole_columns = u->target_ld <= TB_SLOT_ELEMS;
   const int64_t columns = whole_columns ? tb_min(tb_max(most / u->target_ld, 1), u->columns - u->column) : 1;
   const int64_t rows = whole_columns ? u->rows : tb_min(most, u->rows - u->row);
-  *copy = (struct tb_copy){.kind = TB_COPY_IN, .to = slot, .to_ld = u->target_ld, .from_ld = u->source_ld};
+  *copy = (struct tb_copy){.to = slot, .to_ld = u->target_ld, .from_ld = u->source_ld};
   copy->from = u->source + u->row + u->column * u->source_ld;
   copy->rows = rows;
   copy->columns = columns;
