@@ -120,7 +120,8 @@ static bool should_share(const struct job *job, const struct tb_device *first) {
   if (mode == TB_SHARE_NEVER || tb_gpus_usable() < 2) return false;
   if (tb_gemm_is_trivial(job->call) || uses_gpu_memory(job->places) || tb_share_pieces(job->call) < 2) return false;
   if (mode == TB_SHARE_ALWAYS) return true;
-  const double seconds = tb_share_alone_seconds(job->call, tb_device_peak_flops_per_s(first));
+  const struct tb_choice whole = tb_part_choose(first, job->call, tb_plan_ways(job->call, job->places));
+  const double seconds = tb_share_alone_seconds(job->call, tb_part_flops_per_s(first, &whole));
   const double open_seconds = tb_gpus_must_open_more() ? tb_gpus_open_seconds() : 0;
   return tb_share_pays(seconds, tb_gpus_usable(), open_seconds, &saved_seconds);
 }

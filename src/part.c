@@ -87,6 +87,14 @@ struct tb_choice tb_part_choose(const struct tb_device *d, const struct tb_gemm 
   return tb_select(&d->kernels.device, &product);
 }
 
+/* Of the nominal peak of fp32, what the kernels reach that compute by it. */
+#define PEAK_SHARE 0.7
+
+double tb_part_flops_per_s(const struct tb_device *d, const struct tb_choice *whole) {
+  const double of_peak = whole->family == TB_FAMILY_SPLIT ? tb_select_table.split / 100 : PEAK_SHARE;
+  return of_peak * tb_device_peak_flops_per_s(d);
+}
+
 /* A panel that arrives makes a row or a column of tiles ready at the same time, so what is chosen is chosen for a slice
  * of a row of them; its share of the workspace is the tiles', in the measure of its elements. */
 static struct tb_choice choose(const struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan,

@@ -27,6 +27,9 @@ struct tb_part {
  * depend on how it is shared. */
 struct tb_choice tb_part_choose(const struct tb_device *device, const struct tb_gemm *call, struct tb_ways ways);
 
+/* What the kernels of such a choice reach on large products, roughly. */
+double tb_part_flops_per_s(const struct tb_device *device, const struct tb_choice *whole);
+
 /* Computes `call` on the device as far as that goes, with panels from and for other GPUs if `pass` is not NULL.
  * `whole`: of the product that it is, or is a part of, what tb_part_choose said. Nothing is under way on return, but
  * for what other GPUs fetch. */

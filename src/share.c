@@ -5,20 +5,19 @@
 static double larger(double a, double b) { return a > b ? a : b; }
 static int64_t nearest(double x) { return (int64_t)(x + 0.5); }
 
-#define PEAK_SHARE 0.7
 #define LINK_BYTES_PER_S 45e9
 
-double tb_share_alone_seconds(const struct tb_gemm *call, double peak_flops_per_s) {
+double tb_share_alone_seconds(const struct tb_gemm *call, double flops_per_s) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double up = 4 * (m * k + k * n) / LINK_BYTES_PER_S, down = 4 * m * n / LINK_BYTES_PER_S;
-  const double compute = tb_gemm_flops(call) / (PEAK_SHARE * peak_flops_per_s);
+  const double compute = tb_gemm_flops(call) / flops_per_s;
   return larger(compute, larger(up, down));
 }
 
 bool tb_share_pays(double alone_seconds, int gpus, double open_seconds, double *saved_seconds) {
   if (gpus < 2 || !(alone_seconds >= TB_SHARE_SECONDS)) return false;
   if (!(open_seconds > 0)) return true;
-  *saved_seconds += alone_seconds * (1 - 1.0 / gpus);
+  *saved_seconds += alone_seconds * TB_SHARE_SAVES;
   return *saved_seconds >= open_seconds;
 }
 

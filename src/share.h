@@ -24,14 +24,17 @@
 #define TB_SHARE_PIECE_ELEMS 128
 
 /* With TILEBLAS_SHARE=auto a product is shared if one GPU needs at least so long for it: the threads that drive the
- * others have to wake, and a part has an up and a down of its own that nothing overlaps. Two H200 are 1.33 times as
- * fast as one at 2048 cubed already, which takes one 1.3 ms, and 1.25 times at 4096 cubed, 4.6 ms (2026-11-22, commit
- * ea6ca77, bench/run scaling). */
-#define TB_SHARE_SECONDS 0.004
+ * others have to wake, and a part has an up and a down of its own that nothing overlaps. Two H200 are 1.27 times as
+ * fast as one at 4096 cubed, for which one needs 3.8 ms, and four 1.11 times (2026-11-22, bench/run scaling). */
+#define TB_SHARE_SECONDS 0.002
 
-/* What one GPU of this nominal peak may take: by 7/10 of the peak (what the fp32 kernels reach on large products,
- * rounded down), or at 45 GB/s over the link, whichever is longer. */
-double tb_share_alone_seconds(const struct tb_gemm *call, double peak_flops_per_s);
+/* The part of that time that sharing saves, at least: what all GPUs of a host have in common, the cores and the memory
+ * that the operands lie in, bounds them together (0.2 at 4096 and 8192 cubed, 0.3 at 16384, 0.5 to 0.6 at 32768). */
+#define TB_SHARE_SAVES 0.2
+
+/* What one GPU may take whose kernels reach this rate on large products: by that, or at 45 GB/s over the link,
+ * whichever is longer. */
+double tb_share_alone_seconds(const struct tb_gemm *call, double flops_per_s);
 
 /* Whether to share a product for which one GPU needs so long. While the others are not open (open_seconds > 0: what
  * opening the first took), what they would have saved is put by, and they are opened when it makes up for that: at
