@@ -8,7 +8,9 @@
  * Linked with OpenBLAS and run with TileBLAS preloaded. One process: the GPU is opened and both sides are measured
  * before the first shape (that is what `calls` and the first line here show). Then, for each shape, some calls are left
  * to the router so that it can learn, and after them the four ways take turns, so that no drift of clocks favours one.
- * Forced calls teach the router nothing. Operands are plain malloc'd memory; results of the router's and the GPU's
+ * A turn is some calls in a row, as programs make them, and begins with some that are not timed: what the threads of
+ * the way before do for some milliseconds more, and whether this one's are awake, is none of a way's doing. Forced
+ * calls teach the router nothing. Operands are plain malloc'd memory; results of the router's and the GPU's
  * calls are checked. Status 1: a wrong result or a failure; 77: no GPU answers.
  */
 #include "data.h"
@@ -29,7 +31,7 @@ enum way { OPENBLAS, AUTO, CPU, GPU, WAYS };
 static const char *const route_of_way[WAYS] = {NULL, "auto", "cpu", "gpu"};
 
 enum { LEAST_SIDE = 8, LEARNING_CALLS = 40, ROUNDS_MIN = 3, ROUNDS_MAX = 25, SKIPPED = 77 };
-static const double sample_seconds = 50e-6; /* shorter calls are timed several at once */
+static const double sample_seconds = 1e-3; /* shorter calls are timed several at once */
 
 static struct {
   sgemm *ours, *openblas;
@@ -84,8 +86,9 @@ static uint64_t gpu_calls(void) {
   return stats.gpu_calls;
 }
 
-/* So many calls are a sample. */
+/* So many calls are a sample; and so many come before it. */
 static int times_for(double seconds) { return seconds >= sample_seconds ? 1 : (int)ceil(sample_seconds / seconds); }
+static int times_before(int times) { return (times + 1) / 2; }
 
 static struct result measure(const struct problem *p, double budget_s) {
   static double took[WAYS][ROUNDS_MAX];
@@ -102,6 +105,7 @@ static struct result measure(const struct problem *p, double budget_s) {
   while (r.rounds < ROUNDS_MIN || (r.rounds < ROUNDS_MAX && tb_now_s() < deadline)) {
     for (int turn = 0; turn < WAYS; turn++) {
       const enum way way = (enum way)((turn + r.rounds) % WAYS);
+      time_way(p, way, times_before(times[way]));
       before = gpu_calls();
       took[way][r.rounds] = time_way(p, way, times[way]);
       if (way != AUTO) continue;
@@ -194,7 +198,7 @@ int main(int argc, char **argv) {
       {"csv", 1, 0, 'c'}, {"shapes", 1, 0, 's'}, {"most", 1, 0, 'm'}, {"budget", 1, 0, 'b'}, {0, 0, 0, 0}};
   const char *path = NULL;
   int shapes = 200, most = 8192;
-  double budget_s = 0.2;
+  double budget_s = 0.3;
   for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
     if (o == '?') return 2;
     if (o == 'c') path = optarg;
