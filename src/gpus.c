@@ -144,7 +144,7 @@ static struct tb_device *open_alone(struct gpu *g) {
 }
 
 static struct tb_device *alone(struct tb_device *d) {
-  if (copying == NULL) copying = tb_pool_open(copying_threads(1));
+  if (copying == NULL) copying = tb_pool_open(copying_threads(1), true);
   d->pool = copying;
   return d;
 }
@@ -220,13 +220,14 @@ static void disconnect(struct gpu *from, int to) {
 }
 
 static void open_rest(void) {
-  if (drivers == NULL) drivers = tb_pool_open(gpu_count);
+  if (drivers == NULL) drivers = tb_pool_open(gpu_count, false);
   tb_pool_run(drivers, open_untried, NULL, gpu_count);
   publish(TB_STATUS_no_device);
   connect_all();
   const int sharing = count_in_state(OPEN);
   for (int i = 0; i < gpu_count; i++)
-    if (gpus[i].state == OPEN && gpus[i].copying == NULL) gpus[i].copying = tb_pool_open(copying_threads(sharing));
+    if (gpus[i].state == OPEN && gpus[i].copying == NULL)
+      gpus[i].copying = tb_pool_open(copying_threads(sharing), true);
 }
 
 void tb_gpus_assemble(struct tb_gpus_team *team) {

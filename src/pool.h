@@ -22,8 +22,9 @@ struct tb_pool;
  * (512 cubed: 0.23 ms with 50 us, 0.16 with 300, on an H200's host). */
 #define TB_POOL_SPIN_SECONDS 300e-6
 
-/* Starts `threads` - 1 threads; the caller is the last one. NULL when there are none to start. */
-struct tb_pool *tb_pool_open(int threads);
+/* Starts `threads` - 1 threads; the caller is the last one. NULL when there are none to start. keep_cores: the threads
+ * keep to cores apart from each other (cores.h), for tasks of well below a millisecond. */
+struct tb_pool *tb_pool_open(int threads, bool keep_cores);
 
 /* Ends the threads and waits for them. No job may be under way. */
 void tb_pool_close(struct tb_pool *pool);

@@ -2,10 +2,11 @@
 /*
  * The pool of threads and the copies that it shares out: every task runs once, however many threads and loops; the
  * copies are those of plain loops, for every alignment and padding, and touch nothing else; the threads leave the
- * program's signals alone.
+ * program's signals alone; they keep to cores apart from each other, and one that was held up takes another.
  *
  * Seen to fail when: a late thread takes a task of the next loop; the last elements behind the vectors are left out;
- * beta = 0 reads C; a thread is started before signals are blocked.
+ * beta = 0 reads C; a thread is started before signals are blocked; a core is not marked as taken, or not as free; the
+ * time of a task is not looked at.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -16,6 +17,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <math.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -45,7 +47,7 @@ static void every_task_once(void **state) {
   const int threads[] = {0, 1, 2, 3, 8};
   uint64_t rng = 1;
   for (int t = 0; t < 5; t++) {
-    struct tb_pool *pool = tb_pool_open(threads[t]);
+    struct tb_pool *pool = tb_pool_open(threads[t], true);
     assert_in_range(tb_pool_threads(pool), 1, threads[t] > 1 ? threads[t] : 1);
     for (int loop = 0; loop < 2000; loop++) {
       int count = 1 + (int)tst_random_below(&rng, loop % 100 ? 12 : TB_POOL_TASKS_MAX);
@@ -69,7 +71,7 @@ static void many_jobs_at_once(void **state) {
   (void)state;
   uint64_t rng = 3, job[SUMS];
   for (int threads = 1; threads <= 4; threads++) {
-    struct tb_pool *pool = tb_pool_open(threads);
+    struct tb_pool *pool = tb_pool_open(threads, true);
     for (int loop = 0; loop < 300; loop++) {
       int count[SUMS];
       for (int i = 0; i < SUMS; i++) {
@@ -114,7 +116,7 @@ static void meet(void *context, int index) {
 static void threads_take_no_signals(void **state) {
   (void)state;
   const uint64_t before = blocked_signals(tst_format("%d", getpid()));
-  struct tb_pool *pool = tb_pool_open(SIGNAL_THREADS);
+  struct tb_pool *pool = tb_pool_open(SIGNAL_THREADS, true);
   tb_pool_wait(pool, tb_pool_start(pool, meet, NULL, SIGNAL_THREADS));
   DIR *tasks = opendir("/proc/self/task");
   assert_non_null(tasks);
@@ -133,6 +135,72 @@ static void threads_take_no_signals(void **state) {
   assert_int_equal(others, SIGNAL_THREADS - 1);
   tb_pool_close(pool);
   assert_true(blocked_signals(tst_format("%d", getpid())) == before); /* the caller's own are as they were */
+}
+
+#define CORES_MAX 4
+
+/* The threads of this process but the caller's; how many there are. One that was joined may be seen for a moment. */
+static int other_threads(pid_t thread[CORES_MAX]) {
+  DIR *tasks = opendir("/proc/self/task");
+  assert_non_null(tasks);
+  int count = 0;
+  for (struct dirent *entry = readdir(tasks); entry; entry = readdir(tasks)) {
+    if (entry->d_name[0] == '.' || atoi(entry->d_name) == getpid()) continue;
+    if (count < CORES_MAX) thread[count] = atoi(entry->d_name);
+    count++;
+  }
+  closedir(tasks);
+  return count;
+}
+
+/* The cores that they keep to. */
+static void cores_of_others(int core[CORES_MAX], int count) {
+  pid_t thread[CORES_MAX];
+  for (int wait = 0; other_threads(thread) != count && wait < 5000; wait++) usleep(1000);
+  assert_int_equal(other_threads(thread), count);
+  for (int i = 0; i < count; i++) {
+    cpu_set_t mask;
+    assert_int_equal(sched_getaffinity(thread[i], sizeof mask, &mask), 0);
+    if (CPU_COUNT(&mask) != 1) fail_msg("a thread may use %d cores", CPU_COUNT(&mask));
+    for (core[i] = 0; !CPU_ISSET(core[i], &mask);) core[i]++;
+    for (int j = 0; j < i; j++) assert_int_not_equal(core[j], core[i]);
+  }
+}
+
+static void hold_up(void *context, int index) {
+  (void)context;
+  if (index == 0) usleep(3000);
+}
+
+static void threads_keep_to_cores(void **state) {
+  (void)state;
+  cpu_set_t before, after;
+  int core[CORES_MAX], moved[CORES_MAX];
+  assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+  if (CPU_COUNT(&before) < 2) skip();
+  const int most = CPU_COUNT(&before) < CORES_MAX ? CPU_COUNT(&before) : CORES_MAX;
+  for (int loop = 0; loop < 3; loop++) { /* a core that was not given back would be missing */
+    struct tb_pool *pool = tb_pool_open(most + 1, true);
+    atomic_store(&arrived, SIGNAL_THREADS - most - 1);
+    tb_pool_run(pool, meet, NULL, most + 1);
+    cores_of_others(core, most);
+    tb_pool_close(pool);
+  }
+  struct tb_pool *pool = tb_pool_open(2, true);
+  atomic_store(&arrived, SIGNAL_THREADS - 2);
+  tb_pool_run(pool, meet, NULL, 2);
+  cores_of_others(core, 1);
+  const uint64_t job = tb_pool_start(pool, hold_up, NULL, 2);
+  while (!tb_pool_done(pool, job)) usleep(1000); /* the other thread has both tasks */
+  for (int wait = 0; wait < 5000; wait++) {
+    cores_of_others(moved, 1);
+    if (moved[0] != core[0]) break;
+    usleep(1000);
+  }
+  assert_int_not_equal(moved[0], core[0]);
+  tb_pool_close(pool);
+  assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+  assert_true(CPU_EQUAL(&before, &after)); /* the caller's own */
 }
 
 static int64_t random_rows(uint64_t *rng) {
@@ -184,7 +252,7 @@ static void copies(void **state) {
   (void)state;
   uint64_t rng = 5;
   for (int threads = 1; threads <= 4; threads++) {
-    struct tb_pool *pool = tb_pool_open(threads);
+    struct tb_pool *pool = tb_pool_open(threads, true);
     for (int i = 0; i < 150; i++) check_copy(pool, i % 2 == 0, &rng);
     tb_pool_close(pool);
   }
@@ -195,6 +263,7 @@ int main(void) {
       cmocka_unit_test(every_task_once),
       cmocka_unit_test(many_jobs_at_once),
       cmocka_unit_test(threads_take_no_signals),
+      cmocka_unit_test(threads_keep_to_cores),
       cmocka_unit_test(copies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

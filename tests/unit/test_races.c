@@ -80,7 +80,7 @@ static void idleness(void) {
 int main(void) {
   alarm(100);
   for (int threads = 2; threads <= 5; threads++) {
-    struct tb_pool *pool = tb_pool_open(threads);
+    struct tb_pool *pool = tb_pool_open(threads, true);
     for (int round = 0; round < 20; round++) {
       copies_in_flight(pool, round);
       if (round % 8 == 0) usleep(1000); /* they fall asleep */

@@ -47,7 +47,7 @@ static int open_all(void **state) {
   int count;
   assert_int_equal(tb_device_count(&count, detail, sizeof detail), TB_STATUS_gpu_sooner);
   assert_int_equal(count, GPUS);
-  for (int i = 0; i < GPUS; i++) pool[i] = tb_pool_open(COPYING_THREADS), open_gpu(i);
+  for (int i = 0; i < GPUS; i++) pool[i] = tb_pool_open(COPYING_THREADS, true), open_gpu(i);
   return 0;
 }
 
