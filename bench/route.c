@@ -14,9 +14,8 @@
  * calls are checked. Status 1: a wrong result or a failure; 77: no GPU answers.
  */
 #include "data.h"
-#include "tileblas.h"
+#include "sides.h"
 
-#include <dlfcn.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdint.h>
@@ -24,20 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef void sgemm(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
-                   const int *, const float *, const int *, const float *, float *, const int *);
-
 enum way { OPENBLAS, AUTO, CPU, GPU, WAYS };
 static const char *const route_of_way[WAYS] = {NULL, "auto", "cpu", "gpu"};
 
 enum { LEAST_SIDE = 8, LEARNING_CALLS = 40, ROUNDS_MIN = 3, ROUNDS_MAX = 25, SKIPPED = 77 };
 static const double sample_seconds = 1e-3; /* shorter calls are timed several at once */
-
-static struct {
-  sgemm *ours, *openblas;
-  __typeof__(tileblas_option_set) *option_set;
-  __typeof__(tileblas_stats_get) *stats_get;
-} blas;
 
 struct problem {
   int ta, tb, m, n, k;
@@ -50,26 +40,15 @@ struct result {
   double gpu_share; /* of the router's calls once it had learned */
 };
 
-static void find_functions(void) {
-  void *library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_NOLOAD);
-  *(void **)&blas.ours = dlsym(RTLD_DEFAULT, "sgemm_");
-  *(void **)&blas.openblas = library ? dlsym(library, "sgemm_") : NULL;
-  *(void **)&blas.option_set = dlsym(RTLD_DEFAULT, "tileblas_option_set");
-  *(void **)&blas.stats_get = dlsym(RTLD_DEFAULT, "tileblas_stats_get");
-  if (blas.ours && blas.openblas && blas.option_set && blas.stats_get && blas.ours != blas.openblas) return;
-  fprintf(stderr, "route: run with libtileblas.so.0 preloaded, over OpenBLAS\n");
-  exit(EXIT_FAILURE);
-}
-
 static void call(const struct problem *p, enum way way) {
   const float one = 1, zero = 0;
   const int lda = p->ta ? p->k : p->m, ldb = p->tb ? p->n : p->k;
-  (way == OPENBLAS ? blas.openblas : blas.ours)(p->ta ? "T" : "N", p->tb ? "T" : "N", &p->m, &p->n, &p->k, &one, p->a,
-                                                &lda, p->b, &ldb, &zero, p->c, &p->m);
+  (way == OPENBLAS ? tb_openblas : tb_ours)(p->ta ? "T" : "N", p->tb ? "T" : "N", &p->m, &p->n, &p->k, &one, p->a, &lda,
+                                            p->b, &ldb, &zero, p->c, &p->m);
 }
 
 static void take_way(enum way way) {
-  if (way != OPENBLAS) blas.option_set("TILEBLAS_ROUTE", route_of_way[way]);
+  if (way != OPENBLAS) tb_sides_route(route_of_way[way]);
 }
 
 /* Seconds of one call, from `times` of them. */
@@ -80,12 +59,6 @@ static double time_way(const struct problem *p, enum way way, int times) {
   return (tb_now_s() - begun) / times;
 }
 
-static uint64_t gpu_calls(void) {
-  tileblas_stats stats;
-  blas.stats_get(&stats);
-  return stats.gpu_calls;
-}
-
 /* So many calls are a sample; and so many come before it. */
 static int times_for(double seconds) { return seconds >= sample_seconds ? 1 : (int)ceil(sample_seconds / seconds); }
 static int times_before(int times) { return (times + 1) / 2; }
@@ -93,9 +66,9 @@ static int times_before(int times) { return (times + 1) / 2; }
 static struct result measure(const struct problem *p, double budget_s) {
   static double took[WAYS][ROUNDS_MAX];
   struct result r = {.first_gpu = 0};
-  uint64_t before = gpu_calls();
+  uint64_t before = tb_sides_gpu_calls();
   time_way(p, AUTO, 1);
-  r.first_gpu = gpu_calls() > before;
+  r.first_gpu = tb_sides_gpu_calls() > before;
   double deadline = tb_now_s() + budget_s;
   for (int i = 1; i < LEARNING_CALLS && (i < ROUNDS_MIN || tb_now_s() < deadline); i++) time_way(p, AUTO, 1);
   int times[WAYS];
@@ -106,11 +79,11 @@ static struct result measure(const struct problem *p, double budget_s) {
     for (int turn = 0; turn < WAYS; turn++) {
       const enum way way = (enum way)((turn + r.rounds) % WAYS);
       time_way(p, way, times_before(times[way]));
-      before = gpu_calls();
+      before = tb_sides_gpu_calls();
       took[way][r.rounds] = time_way(p, way, times[way]);
       if (way != AUTO) continue;
       router_calls += (uint64_t)times[way];
-      router_gpu_calls += gpu_calls() - before;
+      router_gpu_calls += tb_sides_gpu_calls() - before;
     }
     r.rounds++;
   }
@@ -184,13 +157,13 @@ static int open_gpu(int most) {
   memset(p.c, 0, sizeof(float) * side * side);
   int calls = 0;
   double seconds = 0;
-  while (gpu_calls() == 0 && calls < CALLS_MAX) seconds = time_way(&p, AUTO, 1), calls++;
-  if (gpu_calls() > 0)
+  while (tb_sides_gpu_calls() == 0 && calls < CALLS_MAX) seconds = time_way(&p, AUTO, 1), calls++;
+  if (tb_sides_gpu_calls() > 0)
     printf("call %d of %d cubed opened the GPU, measured both sides and computed in %.3f s\n", calls, p.m, seconds);
   else
     printf("no call of %d cubed was sent to the GPU: forced, it took %.3f s\n", p.m, time_way(&p, GPU, 1));
   free_problem(&p);
-  return gpu_calls() > 0;
+  return tb_sides_gpu_calls() > 0;
 }
 
 int main(int argc, char **argv) {
@@ -206,7 +179,7 @@ int main(int argc, char **argv) {
     if (o == 'm') most = atoi(optarg);
     if (o == 'b') budget_s = atof(optarg);
   }
-  find_functions();
+  tb_sides_find();
   FILE *csv = path ? fopen(path, "w") : NULL;
   if (path && !csv) return perror(path), EXIT_FAILURE;
   if (csv) fprintf(csv, "ta,tb,m,n,k,rounds,openblas_s,auto_s,cpu_s,gpu_s,gpu_share,first_gpu\n");
