@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "commit.h"
 
+#include "integers.h"
+
 /* A grid has at most this many blocks along y. */
 #define GRID_Y_MAX 65535
-
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 CUresult tb_commit_load(CUfunction *commit, CUmodule module) {
   TB_TRY(tb_cuda.cuModuleGetFunction(commit, module, "tb_sgemm_commit"));
@@ -12,7 +12,7 @@ CUresult tb_commit_load(CUfunction *commit, CUmodule module) {
 }
 
 CUresult tb_commit_launch(CUfunction commit, struct tb_commit_args *args, CUstream stream) {
-  int64_t rows = ceil_div(args->m, TB_COMMIT_THREADS_M), columns = ceil_div(args->n, TB_COMMIT_THREADS_N);
+  int64_t rows = tb_ceil_div(args->m, TB_COMMIT_THREADS_M), columns = tb_ceil_div(args->n, TB_COMMIT_THREADS_N);
   void *parameters[] = {args};
   TB_TRY(tb_cuda.cuLaunchKernel(commit, (unsigned)rows, (unsigned)(columns < GRID_Y_MAX ? columns : GRID_Y_MAX), 1,
                                 TB_COMMIT_THREADS_M, TB_COMMIT_THREADS_N, 1, 0, stream, parameters, NULL));

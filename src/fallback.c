@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "integers.h"
 #include "log.h"
 #include "options.h"
 #include "reference.h"
@@ -237,8 +238,6 @@ static void call_gemm(const struct target *t, const struct tb_gemm *g) {
   tb_thread.cpu_depth--;
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Sizes beyond 32 bits in pieces that a 32-bit BLAS can express; leading dimensions beyond them by the plain loops. */
 static void call_in_pieces(const struct target *t, const struct tb_gemm *g) {
   const int64_t step = (int64_t)1 << 30;
@@ -248,10 +247,10 @@ static void call_in_pieces(const struct target *t, const struct tb_gemm *g) {
   }
   for (int64_t j = 0; j < g->n; j += step) {
     for (int64_t i = 0; i < g->m; i += step) {
-      struct tb_gemm part = tb_gemm_part(g, i, smaller(step, g->m - i), j, smaller(step, g->n - j));
+      struct tb_gemm part = tb_gemm_part(g, i, tb_min(step, g->m - i), j, tb_min(step, g->n - j));
       for (int64_t l = 0; l == 0 || l < g->k; l += step) {
         struct tb_gemm piece = part;
-        piece.k = smaller(step, g->k - l);
+        piece.k = tb_min(step, g->k - l);
         piece.a = tb_view_at(part.a, 0, l);
         piece.b = tb_view_at(part.b, l, 0);
         piece.beta = l == 0 ? g->beta : 1;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "embed.h"
+#include "integers.h"
 #include "launch.h"
 
 TB_EMBED(tb_sgemm_fatbin, TB_SGEMM_FATBIN); /* kernels/sgemm.cu */
@@ -153,11 +154,9 @@ struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transp
 #define GATHER_THREADS 256
 #define GATHER_BLOCKS_PER_SM 4
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static CUresult gather(const struct tb_kernels *kernels, struct tb_sgemm_args *args, CUstream stream) {
   int64_t blocks = (args->m * args->n + GATHER_THREADS - 1) / GATHER_THREADS;
-  blocks = smaller(blocks, (int64_t)kernels->device.sm_count * GATHER_BLOCKS_PER_SM);
+  blocks = tb_min(blocks, (int64_t)kernels->device.sm_count * GATHER_BLOCKS_PER_SM);
   return tb_launch_behind(kernels->early, kernels->gather, (struct tb_grid){blocks, 1, GATHER_THREADS, 0, 1}, args,
                           NULL, stream);
 }
@@ -259,7 +258,7 @@ static CUresult launch_packed(const struct tb_kernels *kernels, const struct tb_
     struct tb_sgemm_args args = *product;
     args.a += transpose_a ? start : start * args.lda;
     args.b += transpose_b ? start * args.ldb : start;
-    args.k = smaller(choice->pack_k, product->k - start);
+    args.k = tb_min(choice->pack_k, product->k - start);
     args.first = product->first && start == 0;
     args.last = product->last && start + args.k == product->k;
     TB_TRY(pack(kernels, transpose_a, transpose_b, &args, workspace, stream));

@@ -52,14 +52,12 @@ static const struct tiling split_columns_in_order = {TB_SPLIT_TILE_N, 2304, 2304
 #define DIRECT_ROWS_MIN 256
 #define DIRECT_LD_MAX (INT32_MAX / (int64_t)sizeof(float) - TB_LD_ELEMS)
 
-static int64_t round_up(int64_t n, int64_t multiple) { return tb_ceil_div(n, multiple) * multiple; }
-
 static int64_t tile_of(int64_t block, const struct tiling *t) {
-  int64_t tile = tb_min(tb_max(round_up(tb_ceil_div(block, TILES_WISH), t->piece), t->least), t->wish);
-  tile = tb_max(tile, tb_min(round_up(tb_ceil_div(block, t->enough), t->piece), t->most));
-  tile = tb_max(tile, round_up(tb_ceil_div(block, TB_TILES_MAX), t->piece));
+  int64_t tile = tb_min(tb_max(tb_round_up(tb_ceil_div(block, TILES_WISH), t->piece), t->least), t->wish);
+  tile = tb_max(tile, tb_min(tb_round_up(tb_ceil_div(block, t->enough), t->piece), t->most));
+  tile = tb_max(tile, tb_round_up(tb_ceil_div(block, TB_TILES_MAX), t->piece));
   /* Even them out: 1100 becomes 640 + 460, not 1024 + 76. */
-  tile = round_up(tb_ceil_div(block, tb_ceil_div(block, tile)), t->piece);
+  tile = tb_round_up(tb_ceil_div(block, tb_ceil_div(block, tile)), t->piece);
   return tb_min(tile, block);
 }
 
@@ -122,7 +120,7 @@ static int64_t slice_of(const struct tb_plan *plan, int64_t tiles) {
   const int64_t slices = tiles == 1 ? SLICES_OF_ONE_TILE : SLICES;
   const int64_t elems_of_k = (plan->a_panel_elems + plan->b_panel_elems) / plan->chunk_k + 1;
   const int64_t least = tb_ceil_div(SLICE_ELEMS_MIN, elems_of_k);
-  int64_t slice = round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), TB_SGEMM_GROUP_K);
+  int64_t slice = tb_round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), TB_SGEMM_GROUP_K);
   /* A launch for the few k that are left over costs as much as one for many. */
   while (slice < plan->chunk_k && (plan->chunk_k - 1) % slice < SLICE_K_MIN) slice += TB_SGEMM_GROUP_K;
   return tb_min(plan->chunk_k, slice);
@@ -159,13 +157,13 @@ static bool cut(struct tb_plan *plan) {
   int64_t piece = side > PIECE_ELEMS ? PIECE_ELEMS : PIECE_ELEMS_MIN;
   bool k_counts = plan->ways.a != TB_IN_PLACE || plan->ways.b != TB_IN_PLACE;
   if (k_counts && plan->chunk_k > CHUNK_K_WISH && plan->chunk_k >= side)
-    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), TB_SGEMM_GROUP_K);
+    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), TB_SGEMM_GROUP_K);
   else if (plan->block_m == side && side > piece)
-    plan->block_m = round_up(tb_ceil_div(side, 2), piece);
+    plan->block_m = tb_round_up(tb_ceil_div(side, 2), piece);
   else if (side > piece)
-    plan->block_n = round_up(tb_ceil_div(side, 2), piece);
+    plan->block_n = tb_round_up(tb_ceil_div(side, 2), piece);
   else if (k_counts && plan->chunk_k > TB_SGEMM_GROUP_K)
-    plan->chunk_k = round_up(tb_ceil_div(plan->chunk_k, 2), TB_SGEMM_GROUP_K);
+    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), TB_SGEMM_GROUP_K);
   else
     return false;
   return true;
@@ -279,7 +277,7 @@ static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, cons
 static bool halve_block(struct tb_plan *plan) {
   const bool rows = plan->block_m >= plan->block_n;
   int64_t *side = rows ? &plan->block_m : &plan->block_n;
-  *side = round_up(tb_ceil_div(*side, 2), rows ? TB_SPLIT_TILE_M : TB_SPLIT_TILE_N);
+  *side = tb_round_up(tb_ceil_div(*side, 2), rows ? TB_SPLIT_TILE_M : TB_SPLIT_TILE_N);
   return *side >= SPLIT_BLOCK_MIN;
 }
 

@@ -29,6 +29,7 @@
 #ifndef TB_PLAN_H
 #define TB_PLAN_H
 
+#include "integers.h"
 #include "place.h"
 #include "split_plan.h"
 
@@ -97,11 +98,5 @@ static inline int64_t tb_padded(int64_t n) { return (n + TB_LD_ELEMS - 1) / TB_L
 /* The leading dimension of stored columns of n floats: short ones share a line, and none straddles two; four words are
  * what the kernels load at once. */
 static inline int64_t tb_leading(int64_t n) { return n > 16 ? tb_padded(n) : n > 8 ? 16 : n > 4 ? 8 : 4; }
-
-static inline int64_t tb_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-static inline int64_t tb_min(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static inline int64_t tb_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "schedule.h"
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+#include "integers.h"
 
 /* Most panels of a side that go up in turn, slice by slice. */
 #define LEADING_MAX 3
 
 /* Of `side` panels those that do. */
-static int64_t leading(int64_t longer, int64_t side) { return smaller(side, smaller(longer / 2 + 1, LEADING_MAX)); }
+static int64_t leading(int64_t longer, int64_t side) { return tb_min(side, tb_min(longer / 2 + 1, LEADING_MAX)); }
 
 int64_t tb_schedule_steps(const struct tb_schedule *s) { return (s->rows + s->columns) * s->slices; }
 
 /* Panel `number` of an A and a B in turn, while there are both. */
 static struct tb_step in_turn(int64_t number, int64_t rows, int64_t columns) {
-  const int64_t both = smaller(rows, columns);
+  const int64_t both = tb_min(rows, columns);
   if (number < 2 * both) return (struct tb_step){.of_b = number % 2 == 1, .index = number / 2};
   return (struct tb_step){.of_b = columns > rows, .index = number - both};
 }

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "embed.h"
+#include "integers.h"
 #include "launch.h"
 
 TB_EMBED(tb_split_fatbin, TB_SPLIT_FATBIN); /* kernels/split.cu */
@@ -13,9 +14,6 @@ TB_EMBED(tb_split_fatbin, TB_SPLIT_FATBIN); /* kernels/split.cu */
 
 /* From this k on, blocks gain by keeping in step (H200, 2026-11-22). */
 #define IN_STEP_K 2048
-
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- loading ---- */
 
@@ -83,7 +81,7 @@ static struct tb_split_pack_operand pack_operand(const struct tb_split_operand *
 static CUresult launch_pack(CUfunction function, struct tb_split_pack_args *args, int64_t most_blocks,
                             CUstream stream) {
   const int64_t sides = args->x[0].padded_sides + args->x[1].padded_sides;
-  const int64_t blocks = smaller(sides / TB_SPLIT_PACK_SIDES * tb_split_groups(args->k), most_blocks);
+  const int64_t blocks = tb_min(sides / TB_SPLIT_PACK_SIDES * tb_split_groups(args->k), most_blocks);
   return tb_launch_behind(true, function, (struct tb_grid){blocks, 1, TB_SPLIT_PACK_THREADS, 0, 1}, args, NULL, stream);
 }
 
@@ -163,11 +161,12 @@ static struct tb_split_args args_of(const struct tb_split_kernels *split, const 
                             .alpha = args->alpha,
                             .fast = way->fast};
   p.whole = (int32_t)(way->splits > 1 ? way->whole : tiles);
-  p.groups_per_split = (int32_t)ceil_div(groups, way->splits);
-  p.splits = (int32_t)ceil_div(groups, p.groups_per_split);
-  const int64_t pairs = ceil_div(p.whole, TB_SPLIT_CLUSTER) + ceil_div(tiles - p.whole, TB_SPLIT_CLUSTER) * p.splits;
+  p.groups_per_split = (int32_t)tb_ceil_div(groups, way->splits);
+  p.splits = (int32_t)tb_ceil_div(groups, p.groups_per_split);
+  const int64_t pairs =
+      tb_ceil_div(p.whole, TB_SPLIT_CLUSTER) + tb_ceil_div(tiles - p.whole, TB_SPLIT_CLUSTER) * p.splits;
   const int64_t items = TB_SPLIT_CLUSTER * pairs;
-  p.left_words = (int32_t)smaller(items, tb_split_blocks(split->sm_count));
+  p.left_words = (int32_t)tb_min(items, tb_split_blocks(split->sm_count));
   p.in_step = items > p.left_words && args->k >= IN_STEP_K;
   return p;
 }

@@ -3,26 +3,27 @@
 
 #include <stddef.h>
 
+#include "integers.h"
 #include "select.h"
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t aligned(int64_t bytes) { return round_up(bytes, TB_SPLIT_ALIGNMENT_BYTES); }
+static int64_t aligned(int64_t bytes) { return tb_round_up(bytes, TB_SPLIT_ALIGNMENT_BYTES); }
 
 /* ---- memory ---- */
 
 int64_t tb_split_padded_sides(bool of_b, int64_t sides) {
-  return round_up(sides, of_b ? TB_SPLIT_TILE_N : TB_SPLIT_TILE_M);
+  return tb_round_up(sides, of_b ? TB_SPLIT_TILE_N : TB_SPLIT_TILE_M);
 }
 
-int64_t tb_split_groups(int64_t k) { return ceil_div(k, TB_SPLIT_GROUP_K); }
+int64_t tb_split_groups(int64_t k) { return tb_ceil_div(k, TB_SPLIT_GROUP_K); }
 
-int64_t tb_split_tiles(int64_t m, int64_t n) { return ceil_div(m, TB_SPLIT_TILE_M) * ceil_div(n, TB_SPLIT_TILE_N); }
+int64_t tb_split_tiles(int64_t m, int64_t n) {
+  return tb_ceil_div(m, TB_SPLIT_TILE_M) * tb_ceil_div(n, TB_SPLIT_TILE_N);
+}
 
 struct tb_split_room tb_split_room_for(int planes, bool of_b, int64_t sides, int64_t k) {
   const int64_t padded = tb_split_padded_sides(of_b, sides), groups = tb_split_groups(k);
-  struct tb_split_room r = {.planes_bytes = padded * round_up(k, TB_SPLIT_CHUNK_K) * planes * (int64_t)sizeof(uint16_t),
+  struct tb_split_room r = {.planes_bytes =
+                                padded * tb_round_up(k, TB_SPLIT_CHUNK_K) * planes * (int64_t)sizeof(uint16_t),
                             .scale_bytes = aligned(padded * groups * (int64_t)sizeof(float)),
                             .seen_words = padded / TB_SPLIT_PACK_SIDES * groups};
   r.bytes = r.planes_bytes + r.scale_bytes + aligned(r.seen_words * (int64_t)sizeof(uint32_t));
@@ -47,7 +48,7 @@ struct tb_split_workspace tb_split_workspace_for(int64_t m, int64_t n, int64_t k
       .left_bytes = aligned(TB_SPLIT_BLOCKS_MAX * mark_bytes),
       .progress_bytes = aligned((int64_t)sizeof(uint64_t)),
       .again_bytes = aligned(tiles * mark_bytes),
-      .sums_bytes = groups > 1 ? smaller(round_up(tiles, TB_SPLIT_CLUSTER), TB_SPLIT_BLOCKS_MAX) * tile_bytes : 0,
+      .sums_bytes = groups > 1 ? tb_min(tb_round_up(tiles, TB_SPLIT_CLUSTER), TB_SPLIT_BLOCKS_MAX) * tile_bytes : 0,
       .partials_bytes = split_tiles(tiles, way) * groups * tile_bytes,
   };
   w.bytes = w.a.bytes + w.b.bytes + w.left_bytes + w.progress_bytes + w.again_bytes + w.sums_bytes + w.partials_bytes;
@@ -66,7 +67,7 @@ int64_t tb_split_bytes(int64_t m, int64_t n, int64_t k, const struct tb_split_wa
 /* ---- time ---- */
 
 int64_t tb_split_blocks(int sm_count) {
-  return smaller(sm_count, TB_SPLIT_BLOCKS_MAX) / TB_SPLIT_CLUSTER * TB_SPLIT_CLUSTER;
+  return tb_min(sm_count, TB_SPLIT_BLOCKS_MAX) / TB_SPLIT_CLUSTER * TB_SPLIT_CLUSTER;
 }
 
 static int64_t held(const struct tb_select_device *device) { return tb_split_blocks(device->sm_count); }
@@ -84,9 +85,9 @@ int tb_split_ways(const struct tb_select_device *device, const struct tb_product
   const int64_t in_rounds = tiles / held(device) * held(device), rest = tiles - in_rounds;
   /* As many parts as give every block one, two or three of them. */
   for (int64_t rounds = 1; rounds < TB_SPLIT_WAYS_MAX && rest > 0; rounds++) {
-    const int64_t wanted = smaller(rounds * held(device) / rest, groups);
+    const int64_t wanted = tb_min(rounds * held(device) / rest, groups);
     if (wanted < 2) continue;
-    struct tb_split_way split = {(int)ceil_div(groups, ceil_div(groups, wanted)), (int)in_rounds, p->fast};
+    struct tb_split_way split = {(int)tb_ceil_div(groups, tb_ceil_div(groups, wanted)), (int)in_rounds, p->fast};
     if (split.splits != way[count - 1].splits && tb_split_bytes(p->m, p->n, p->k, &split) <= p->workspace_bytes)
       way[count++] = split;
   }
@@ -101,11 +102,11 @@ double tb_split_predict_us(const struct tb_select_table *table, const struct tb_
   const double k_us = TB_SPLIT_TILE_M * TB_SPLIT_TILE_N / (device->fma_per_us / 100 * table->split) +
                       table->split_group_us / TB_SPLIT_GROUP_K;
   const int64_t tiles = tb_split_tiles(p->m, p->n), parts = split_tiles(tiles, way), groups = tb_split_groups(p->k);
-  const int64_t part_k = ceil_div(groups, way->splits) * TB_SPLIT_GROUP_K;
+  const int64_t part_k = tb_ceil_div(groups, way->splits) * TB_SPLIT_GROUP_K;
   double us = table->split_us + moved_bytes / (memory * table->split_pack);
-  us += (double)ceil_div(tiles - parts, held(device)) * ((double)p->k * k_us + table->split_tile_us);
+  us += (double)tb_ceil_div(tiles - parts, held(device)) * ((double)p->k * k_us + table->split_tile_us);
   if (parts == 0) return us;
-  us += (double)ceil_div(parts * way->splits, held(device)) * ((double)part_k * k_us + table->split_tile_us);
+  us += (double)tb_ceil_div(parts * way->splits, held(device)) * ((double)part_k * k_us + table->split_tile_us);
   return us + table->gather_us +
          (double)(parts * groups * TB_SPLIT_TILE_M * TB_SPLIT_TILE_N) * 2 * sizeof(float) / (memory * table->partials);
 }

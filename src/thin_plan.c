@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "integers.h"
+
 const struct tb_thin_row tb_thin_rows[TB_THIN_ROW_COUNT] = {
 #define TB_THIN(columns, rows, batch, side_threads, k_threads, stages) \
   {columns, rows, batch, side_threads, k_threads, stages},
@@ -35,8 +37,6 @@ int tb_thin_thread_rows(const struct tb_thin_plan *p) {
   return !p->along_k && p->vectors ? TB_THIN_SIDE_ROWS : tb_thin_rows[p->row].rows;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The widest block that is balanced over its rounds of the split's groups and fits with `panels` panels of Y, or one
@@ -46,8 +46,8 @@ static bool shape_block(struct tb_thin_plan *p, const struct tb_thin_limits *lim
   const int rows = p->block_rows / tb_thin_thread_rows(p); /* threads of one chunk */
   const int most = (p->along_k ? row->k_threads : row->side_threads) / (rows * TB_THIN_GROUP_CHUNKS);
   for (int64_t at_once = least(most, p->groups_per_split); at_once >= 1; at_once--) {
-    const int64_t rounds = ceil_div(p->groups_per_split, at_once);
-    p->block_chunks = (int)ceil_div(p->groups_per_split, rounds) * TB_THIN_GROUP_CHUNKS;
+    const int64_t rounds = tb_ceil_div(p->groups_per_split, at_once);
+    p->block_chunks = (int)tb_ceil_div(p->groups_per_split, rounds) * TB_THIN_GROUP_CHUNKS;
     p->buffers = rounds > 1 ? panels : 1;
     p->threads = rows * p->block_chunks;
     const int64_t words = (p->along_k ? TB_THIN_RING_WORDS(p->block_rows, p->block_chunks, row->stages) : 0) +
@@ -72,7 +72,7 @@ static int64_t blocks_per_sm(const struct tb_thin_plan *p, const struct tb_thin_
 static double cost(const struct tb_thin_plan *p, const struct tb_thin_limits *limits) {
   const struct tb_thin_row *row = &tb_thin_rows[p->row];
   const int64_t blocks = p->blocks * p->splits, resident = blocks_per_sm(p, limits);
-  const int64_t mine = ceil_div(blocks, limits->sm_count), waves = ceil_div(mine, resident);
+  const int64_t mine = tb_ceil_div(blocks, limits->sm_count), waves = tb_ceil_div(mine, resident);
   const double k = (double)least(p->k, (int64_t)p->groups_per_split * TB_SGEMM_GROUP_K);
   const double words = sizeof(float);
   const double segment = SEGMENT_BYTES / (p->block_rows * words);
@@ -85,7 +85,7 @@ static double cost(const struct tb_thin_plan *p, const struct tb_thin_limits *li
   const double flight = ahead * tb_thin_thread_rows(p) * p->threads * words * (double)least(mine, resident);
   const double slow = flight < FLIGHT_BYTES ? FLIGHT_BYTES / flight : 1;
   /* With one panel every round starts anew. */
-  const int64_t starts = p->buffers > 1 ? 1 : ceil_div(p->groups_per_split * TB_THIN_GROUP_CHUNKS, p->block_chunks);
+  const int64_t starts = p->buffers > 1 ? 1 : tb_ceil_div(p->groups_per_split * TB_THIN_GROUP_CHUNKS, p->block_chunks);
   return (double)mine * (x * slow + y + d) + (double)(waves * starts) * START_BYTES +
          (p->splits > 1 ? GATHER_BYTES + 2.0 * (double)tb_thin_partials_bytes(p) / limits->sm_count : 0);
 }
@@ -93,8 +93,8 @@ static double cost(const struct tb_thin_plan *p, const struct tb_thin_limits *li
 /* Takes `p`, with its rows of a block and its splits, if it can be and is quicker than what `best` has. */
 static void consider(struct tb_thin_plan *p, const struct tb_thin_limits *limits, int64_t splits, int64_t groups,
                      struct tb_thin_plan *best) {
-  p->groups_per_split = (int)ceil_div(groups, splits);
-  p->splits = (int)ceil_div(groups, p->groups_per_split);
+  p->groups_per_split = (int)tb_ceil_div(groups, splits);
+  p->splits = (int)tb_ceil_div(groups, p->groups_per_split);
   if (!shape_block(p, limits, 2) && !shape_block(p, limits, 1)) return;
   p->sm_bytes = cost(p, limits);
   if (best->blocks == 0 || p->sm_bytes < best->sm_bytes) *best = *p;
@@ -106,7 +106,7 @@ static void consider_rows(struct tb_thin_plan *p, const struct tb_thin_limits *l
   static const int units[] = {16, 12, 8, 6, 5, 4, 3, 2, 1}; /* of TB_THIN_ROWS */
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     p->block_rows = units[i] * TB_THIN_ROWS;
-    p->blocks = ceil_div(p->x_rows, p->block_rows);
+    p->blocks = tb_ceil_div(p->x_rows, p->block_rows);
     consider(p, limits, 1, groups, best);
     const int64_t idle = limits->sm_count / p->blocks;
     if (may_split && idle > 1 && groups > 1) consider(p, limits, least(least(idle, groups), SPLITS_MAX), groups, best);
@@ -121,7 +121,7 @@ bool tb_thin_plan_make(struct tb_thin_plan *plan, const struct tb_thin_limits *l
   p.columns = (int)(p.exchanged ? m : n);
   p.along_k = p.exchanged ? !tb : ta;
   while (tb_thin_rows[p.row].columns < p.columns) p.row++;
-  const int64_t groups = ceil_div(k, TB_SGEMM_GROUP_K);
+  const int64_t groups = tb_ceil_div(k, TB_SGEMM_GROUP_K);
   const bool may_split = partials_bytes / (int64_t)sizeof(float) / (m * n) >= groups;
 
   struct tb_thin_plan best = {.blocks = 0};
