@@ -216,9 +216,17 @@ bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
 
 /* ---- for the tensor cores ---- */
 
-/* Blocks of a C that is cut are no shorter. An operand's panels go up once for each block of the other side: at 55 GB/s
- * that takes as long as the product by the other kernels, at 50 TFLOP/s, where a block has 1818 rows or columns. */
-#define SPLIT_BLOCK_MIN 2048
+/* Sides of the blocks of a C that is cut, at least: shorter ones do not fill a GPU. */
+#define SPLIT_BLOCK_M_MIN 2048
+#define SPLIT_BLOCK_N_MIN 1152
+/* And streams, at least: with half of TB_COMPUTE_STREAMS 16384 cubed takes as long as with all, with a quarter 1.3
+ * times as long (bench/overlap_model.py), and each wants room for operands in bf16 planes. */
+#define SPLIT_STREAMS_MIN 4
+/* What is computed while the link brings up a byte, at 45 GB/s: on the tensor cores by a GPU that is full, with tiles
+ * on all of an H200's multiprocessors; and by the other kernels. */
+#define SPLIT_FLOPS_PER_BYTE 4100.0
+#define SPLIT_TILES_OF_GPU 132
+#define OTHER_FLOPS_PER_BYTE 1050.0
 
 /* Most memory for packed operands, and for packing them again, when they are in place, and of what there is at most
  * such a part: the program may want it. 16384 cubed is not cut for that; to pack a panel once more takes little beside
@@ -248,7 +256,8 @@ static struct tb_split_way launch_way(const struct tb_plan *plan, const struct t
   return (struct tb_split_way){.splits = 1, .fast = whole->fast};
 }
 
-static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole) {
+static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
+                          int streams_most) {
   const bool in_order = in_one_stream(&plan->ways);
   plan->split = true;
   plan->at_once = is_at_once(&plan->ways);
@@ -269,27 +278,71 @@ static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, cons
   plan->way = launch_way(plan, call, whole);
   plan->workspace_bytes = tb_split_workspace_bytes(plan->tile_m, plan->tile_n, plan->chunk_k, &plan->way);
   if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;
-  plan->streams = streams_for(&plan->ways, rows * columns);
+  plan->streams = (int)tb_min(streams_for(&plan->ways, rows * columns), streams_most);
   plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
 }
 
-/* Halves the longer side of the block, if that leaves enough of it. */
-static bool halve_block(struct tb_plan *plan) {
-  const bool rows = plan->block_m >= plan->block_n;
-  int64_t *side = rows ? &plan->block_m : &plan->block_n;
-  *side = tb_round_up(tb_ceil_div(*side, 2), rows ? TB_SPLIT_TILE_M : TB_SPLIT_TILE_N);
-  return *side >= SPLIT_BLOCK_MIN;
+static bool fits(const struct tb_plan *plan, int64_t budget_bytes) {
+  const int64_t most = tb_min(SPLIT_AT_ONCE_BYTES_MAX, budget_bytes / SPLIT_AT_ONCE_SHARE);
+  return plan->arena_bytes <= budget_bytes && !(plan->at_once && plan->workspace_bytes > most);
+}
+
+/*
+ * How long a product takes that is cut, in bytes that the link brings up meanwhile. Blocks come row by row: A's part
+ * stays while they are in its row, and of B all goes up for each row, but for the block at which it turns. Nothing of a
+ * block overlaps with the one before; within one, of bringing B up and multiplying, the shorter does with the longer,
+ * but for a panel.
+ */
+static double cost(const struct tb_plan *plan, const struct tb_gemm *call) {
+  const double rows = (double)tb_ceil_div(call->m, plan->block_m),
+               columns = (double)tb_ceil_div(call->n, plan->block_n);
+  const double m = (double)call->m / rows, n = (double)call->n / columns, k = (double)call->k; /* of a block */
+  const double a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
+  const double b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
+  const double full = (double)(plan->streams * tb_split_tiles(plan->tile_m, plan->tile_n)) / SPLIT_TILES_OF_GPU;
+  const double product = 2 * m * n * k / SPLIT_FLOPS_PER_BYTE / (full < 1 ? full : 1);
+  const double panels = (double)tb_ceil_div(plan->block_n, plan->tile_n), turns = rows - 1;
+  const double block = b > product ? b + product / panels : product + b / panels;
+  return rows * a + (rows * columns - turns) * block + turns * product;
+}
+
+/* A side in so many pieces of a power of two, of whole tiles; 0: they would be too short. */
+static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least) {
+  const int64_t block = halvings == 0 ? side : tb_round_up(tb_ceil_div(side, (int64_t)1 << halvings), tile);
+  return halvings == 0 || block >= least ? block : 0;
+}
+
+/* What the other kernels take at best, in the same measure. */
+static double cost_of_others(const struct tb_gemm *call, const struct tb_ways *ways) {
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  const double a = ways->a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
+  const double b = ways->b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
+  return a + b + tb_gemm_flops(call) / OTHER_FLOPS_PER_BYTE;
+}
+
+/* The best of all cuts that fit. False: there is none, or the other kernels are sooner. */
+static bool cut_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
+                      int64_t budget_bytes) {
+  const int64_t m = plan->block_m, n = plan->block_n;
+  struct tb_plan p = *plan;
+  double least = cost_of_others(call, &plan->ways);
+  bool found = false;
+  for (int i = 0; (p.block_m = block_of(m, i, TB_SPLIT_TILE_M, SPLIT_BLOCK_M_MIN)) > 0; i++)
+    for (int j = 0; (p.block_n = block_of(n, j, TB_SPLIT_TILE_N, SPLIT_BLOCK_N_MIN)) > 0; j++)
+      for (int streams = TB_COMPUTE_STREAMS; streams >= SPLIT_STREAMS_MIN; streams /= 2) {
+        lay_out_split(&p, call, whole, streams);
+        if (!fits(&p, budget_bytes) || cost(&p, call) >= least) continue;
+        least = cost(&p, call);
+        *plan = p;
+        found = true;
+      }
+  return found;
 }
 
 bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways,
                         const struct tb_split_way *whole, int64_t budget_bytes) {
   *plan = uncut(call, ways);
   if (plan->chunk_k < call->k) return false;
-  for (;;) {
-    lay_out_split(plan, call, whole);
-    const int64_t most = tb_min(SPLIT_AT_ONCE_BYTES_MAX, budget_bytes / SPLIT_AT_ONCE_SHARE);
-    const bool too_much = plan->at_once && plan->workspace_bytes > most;
-    if (plan->arena_bytes <= budget_bytes && !too_much) return true;
-    if (!halve_block(plan)) return false;
-  }
+  lay_out_split(plan, call, whole, TB_COMPUTE_STREAMS);
+  return fits(plan, budget_bytes) || cut_split(plan, call, whole, budget_bytes);
 }

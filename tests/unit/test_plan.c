@@ -213,7 +213,7 @@ static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p
   assert_true(p->chunk_k == call->k && p->slice_k == call->k);
   /* Blocks and tiles start where the tensor cores' own tiles start, and blocks are not cut small. */
   assert_true(p->block_m == call->m || (p->block_m % TB_SPLIT_TILE_M == 0 && p->block_m >= 2048));
-  assert_true(p->block_n == call->n || (p->block_n % TB_SPLIT_TILE_N == 0 && p->block_n >= 2048));
+  assert_true(p->block_n == call->n || (p->block_n % TB_SPLIT_TILE_N == 0 && p->block_n >= 1152));
   assert_true(p->tile_m == p->block_m || p->tile_m % TB_SPLIT_TILE_M == 0);
   assert_true(p->tile_n == p->block_n || p->tile_n % TB_SPLIT_TILE_N == 0);
   assert_true(rows_of(p) <= TB_TILES_MAX && columns_of(p) <= TB_TILES_MAX && tb_padded(p->tile_m) <= TB_SLOT_ELEMS);
@@ -287,6 +287,23 @@ static void squares_for_the_tensor_cores(void **state) {
   assert_true(plan.at_once && plan.workspace_bytes <= (int64_t)6 << 30);
 }
 
+/* With less memory: first fewer streams; then cuts by which B goes up twice at most, down to a third of what it all
+ * takes; none where the other kernels are sooner. */
+static void less_memory_for_the_tensor_cores(void **state) {
+  (void)state;
+  const struct tb_gemm call = {.m = 16384, .n = 16384, .k = 16384, .alpha = 1};
+  const int64_t gib = (int64_t)1 << 30;
+  struct tb_plan whole, plan;
+  assert_true(tb_plan_make_split(&whole, &call, staged, &unsplit, INT64_MAX));
+  assert_true(tb_plan_make_split(&plan, &call, staged, &unsplit, whole.arena_bytes - 1));
+  assert_true(plan.streams == 4 && plan.block_m == call.m && plan.block_n == call.n);
+  for (int64_t budget = 2 * gib; budget < whole.arena_bytes; budget += gib) {
+    assert_true(tb_plan_make_split(&plan, &call, staged, &unsplit, budget));
+    assert_true(plan.arena_bytes <= budget && plan.block_m >= call.m / 2);
+  }
+  assert_false(tb_plan_make_split(&plan, &call, staged, &unsplit, gib));
+}
+
 /* As a slot is 2 MiB, and the least tiles are 512 x 512. */
 static void what_fits_into_a_slot(void **state) {
   (void)state;
@@ -308,6 +325,7 @@ int main(void) {
       cmocka_unit_test(squares),
       cmocka_unit_test(any_shape_for_the_tensor_cores),
       cmocka_unit_test(squares_for_the_tensor_cores),
+      cmocka_unit_test(less_memory_for_the_tensor_cores),
       cmocka_unit_test(what_fits_into_a_slot),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -225,11 +225,12 @@ static void blocks_of_c(void **state) {
   (void)state;
   fake->set_order(FAKE_CUDA_RANDOM, 1);
   for (int by_rows = 0; by_rows < 2; by_rows++) {
-    struct product p = by_rows ? make(0, 4099, 7, 3, 2, WHOLE) : make(3, 7, 4099, 3, 2, WHOLE);
+    struct product p = by_rows ? make(0, 4099, 300, 30, 2, WHOLE) : make(3, 300, 4099, 30, 2, WHOLE);
     const struct tb_split_way way = {.splits = 1};
     struct tb_plan plan;
     assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, INT64_MAX));
-    atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], plan.arena_bytes - 1);
+    const int64_t of_other_streams = plan.streams > 4 ? (plan.streams - 4) * plan.workspace_bytes : 0;
+    atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], plan.arena_bytes - of_other_streams - 1);
     run(0, &p.call, staged, 1, NULL);
     expect_split(0);
     assert_int_equal(tb_layout_blocks(&p.call, &part[0].plan), 2);
