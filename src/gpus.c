@@ -83,6 +83,12 @@ static int copying_threads(int sharing) {
   return each < COPYING_THREADS_MAX ? each : COPYING_THREADS_MAX;
 }
 
+/* Of two threads one is the caller's, and the other has nobody to keep apart from. */
+static struct tb_pool *open_copying(int sharing) {
+  const int threads = copying_threads(sharing);
+  return tb_pool_open(threads, threads > 2);
+}
+
 /* ---- opening ---- */
 
 static void describe_open(struct gpu *g) {
@@ -144,7 +150,7 @@ static struct tb_device *open_alone(struct gpu *g) {
 }
 
 static struct tb_device *alone(struct tb_device *d) {
-  if (copying == NULL) copying = tb_pool_open(copying_threads(1), true);
+  if (copying == NULL) copying = open_copying(1);
   d->pool = copying;
   return d;
 }
@@ -226,8 +232,7 @@ static void open_rest(void) {
   connect_all();
   const int sharing = count_in_state(OPEN);
   for (int i = 0; i < gpu_count; i++)
-    if (gpus[i].state == OPEN && gpus[i].copying == NULL)
-      gpus[i].copying = tb_pool_open(copying_threads(sharing), true);
+    if (gpus[i].state == OPEN && gpus[i].copying == NULL) gpus[i].copying = open_copying(sharing);
 }
 
 void tb_gpus_assemble(struct tb_gpus_team *team) {

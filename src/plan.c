@@ -219,13 +219,14 @@ bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
 /* Sides of the blocks of a C that is cut, at least: shorter ones do not fill a GPU. */
 #define SPLIT_BLOCK_M_MIN 2048
 #define SPLIT_BLOCK_N_MIN 1152
-/* And streams, at least: with half of TB_COMPUTE_STREAMS 16384 cubed takes as long as with all, with a quarter 1.3
- * times as long (bench/overlap_model.py), and each wants room for operands in bf16 planes. */
+/* And streams, of which each wants room for operands in bf16 planes. */
 #define SPLIT_STREAMS_MIN 4
-/* What is computed while the link brings up a byte, at 45 GB/s: on the tensor cores by a GPU that is full, with tiles
- * on all of an H200's multiprocessors; and by the other kernels. */
+/* What is computed while the link brings up a byte, at 45 GB/s: on the tensor cores, where all streams' launches
+ * together have two tiles for each of an H200's multiprocessors; and by the other kernels. With these, what `cost` says
+ * of 16384 cubed in 2, 3, 4 and 6 GiB and without a limit is within a tenth of what such cuts took: 175, 107, 99, 84
+ * and 66 ms (H200, commit eee7e96, which had one tile here and so chose other cuts). */
 #define SPLIT_FLOPS_PER_BYTE 4100.0
-#define SPLIT_TILES_OF_GPU 132
+#define SPLIT_TILES_OF_GPU (2 * 132)
 #define OTHER_FLOPS_PER_BYTE 1050.0
 
 /* Most memory for packed operands, and for packing them again, when they are in place, and of what there is at most

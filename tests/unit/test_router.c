@@ -75,6 +75,11 @@ static bool small_calls_know(void) {
   return terms > TB_SMALL_TERMS_AT_FIRST && tb_small.terms == (unsigned long long)terms;
 }
 
+/* Where other work on the machine stops two of three calls of a size for long, the CPU measures as slow as the fake GPU
+ * at that size, and fewer calls are small; so a process that finds that is followed by others, which measure again. */
+#define NOT_KNOWN_TO_SMALL_CALLS 3
+#define PROCESSES_MOST 4
+
 /* Exit status 0: the CPU, weighed, and errno untouched. Says how often it launched a kernel, and how long it took. */
 static int decides_for_the_cpu(void *option) {
   alarm(60);
@@ -86,13 +91,17 @@ static int decides_for_the_cpu(void *option) {
   const struct tb_decision d = decide_large();
   printf("launches=%d seconds=%g\n", (int)fake->calls("cuLaunchKernel"), tb_clock_seconds() - begun);
   if (errno != 12345) return 2;
-  if (!small_calls_know()) return 3;
+  if (!small_calls_know()) return NOT_KNOWN_TO_SMALL_CALLS;
   return d.where == TB_CPU && d.why == TB_STATUS_cpu_sooner && d.gpu_seconds > d.cpu_seconds ? 0 : 1;
 }
 
 static void expect(int (*body)(void *), void *argument, const char *says) {
   struct tst_output o;
   tst_fork(&o, body, argument);
+  for (int more = PROCESSES_MOST - 1; !says && o.status == NOT_KNOWN_TO_SMALL_CALLS && more > 0; more--) {
+    tst_output_destroy(&o);
+    tst_fork(&o, body, "again");
+  }
   if (o.status != 0 || o.err[0] || (says && !strstr(o.out, says))) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
   const char *seconds = strstr(o.out, "seconds=");
   /* Opening, loading and measuring, on a busy machine and under a sanitizer. */
