@@ -25,7 +25,7 @@
 
 /* With TILEBLAS_SHARE=auto a product is shared if one GPU needs at least so long for it: the threads that drive the
  * others have to wake, and a part has an up and a down of its own that nothing overlaps. Two H200 are 1.27 times as
- * fast as one at 4096 cubed, for which one needs 3.8 ms, and four 1.11 times (2026-11-22, bench/run scaling). */
+ * fast as one at 4096 cubed, for which one needs 3.8 ms, and four 1.11 times (2026-11-22, commit 33a5989). */
 #define TB_SHARE_SECONDS 0.002
 
 /* The part of that time that sharing saves, at least: what all GPUs of a host have in common, the cores and the memory

@@ -225,7 +225,7 @@ static void blocks_of_c(void **state) {
   (void)state;
   fake->set_order(FAKE_CUDA_RANDOM, 1);
   for (int by_rows = 0; by_rows < 2; by_rows++) {
-    struct product p = by_rows ? make(0, 4099, 300, 30, 2, WHOLE) : make(3, 300, 4099, 30, 2, WHOLE);
+    struct product p = by_rows ? make(0, 4099, 600, 10, 2, WHOLE) : make(3, 600, 4099, 10, 2, WHOLE);
     const struct tb_split_way way = {.splits = 1};
     struct tb_plan plan;
     assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, INT64_MAX));
@@ -236,7 +236,7 @@ static void blocks_of_c(void **state) {
     assert_int_equal(tb_layout_blocks(&p.call, &part[0].plan), 2);
     expect_right(&p);
     memcpy(p.c, p.before, (size_t)(p.call.ldc * p.call.n) * sizeof *p.c);
-    atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], 200 << 10);
+    atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], 1 << 20);
     run(0, &p.call, staged, 1, NULL);
     assert_int_equal(part[0].why, TB_STATUS_gpu_sooner);
     assert_false(part[0].plan.split);
