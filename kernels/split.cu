@@ -105,10 +105,10 @@ __device__ __forceinline__ void keep(float *kept, const float (&x)[kWgmmaWords])
     *reinterpret_cast<float4 *>(kept + i * kWgmmaThreads) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
 }
 
-/* D = alpha (0 + x), where it has such elements: to 0, so that a sum of -0 becomes 0. */
-template <int Words>
-__device__ __forceinline__ void store(const tb_split_args &args, const Item &item, const Elements &in_tile,
-                                      const float (&x)[Words]) {
+/* Calls `visit` with the place in D of each of a thread's elements that D has, and the number of its word. */
+template <int Words, class Visit>
+__device__ __forceinline__ void visit_elements(const tb_split_args &args, const Item &item, const Elements &in_tile,
+                                               Visit visit) {
   const int64_t row = static_cast<int64_t>(item.row) * kTileM + in_tile.row;
   int64_t column = static_cast<int64_t>(item.column) * kTileN + in_tile.column;
   float *at = args.d + row + column * args.ldd;
@@ -116,11 +116,21 @@ __device__ __forceinline__ void store(const tb_split_args &args, const Item &ite
   for (int j = 0; j < Words / 4; j++) {
 #pragma unroll
     for (int e = 0; e < 4; e++) {
-      if (row + e / 2 * 8 < args.m && column + e % 2 < args.n)
-        at[e / 2 * 8 + e % 2 * args.ldd] = args.alpha * (0.0f + x[4 * j + e]);
+      if (row + e / 2 * 8 < args.m && column + e % 2 < args.n) visit(at + (e / 2 * 8 + e % 2 * args.ldd), 4 * j + e);
     }
     at += 8 * args.ldd, column += 8;
   }
+}
+
+/* D = alpha ([D or 0] + x): to 0, so that a sum of -0 becomes 0. All of D's words are asked for before the first one
+ * is waited for. */
+template <int Words>
+__device__ __forceinline__ void store(const tb_split_args &args, const Item &item, const Elements &in_tile,
+                                      const float (&x)[Words]) {
+  const float scale = args.last ? args.alpha : 1;
+  float before[Words] = {};
+  if (!args.first) visit_elements<Words>(args, item, in_tile, [&](const float *at, int word) { before[word] = *at; });
+  visit_elements<Words>(args, item, in_tile, [&](float *at, int word) { *at = scale * (before[word] + x[word]); });
 }
 
 /* Whether a group's sums have left the range, or were NaN: plain fp32 is to say what comes of it. */
@@ -144,6 +154,7 @@ template <class Word> __device__ __forceinline__ void consume(const tb_split_arg
       args.sums + (static_cast<int64_t>(blockIdx.x) * 2 + warpgroup) * (kWgmmaWords * kWgmmaThreads) + thread * 4;
   Turn<R::stages> stage;
   Turn<2> slot;
+  Turn<1> meeting;
   float chunk[kWgmmaWords], sum[kWgmmaWords];
   for (;; slot.next()) {
     const int number = ring.next_item(slot);
@@ -200,7 +211,9 @@ template <class Word> __device__ __forceinline__ void consume(const tb_split_arg
     }
     if (again && item.part_of != Item::nowhere)
       args.again[item.row + static_cast<int64_t>(item.column) * items.down] = 1;
-    if (item.part_of == Item::whole) store(args, item, at, sum);
+    /* A tile that is to be computed again finds D as it was. */
+    if (Word::planes == Bfloat::planes) again = ring.any(again, number, slot, meeting, lane);
+    if (item.part_of == Item::whole && !again) store(args, item, at, sum);
   }
 }
 
@@ -216,7 +229,7 @@ __device__ __forceinline__ void multiply_tiles(const tb_split_args &args, const 
   constexpr int consumers = 2 * kWgmmaThreads;
   TB_DYNAMIC_SHARED(unsigned char, shared);
   const Ring<Word> ring(shared);
-  const Pace pace(ring.item + 2);
+  const Pace pace(ring.pace);
   const bool in_step = kBlocksMeet && args.in_step;
   wait_for_earlier_kernels();
   let_next_start();
@@ -230,6 +243,8 @@ __device__ __forceinline__ void multiply_tiles(const tb_split_args &args, const 
       barrier_init(&ring.item_full[i], 1);
       barrier_init(&ring.item_empty[i], consumers / 32 + 1);
     }
+    barrier_init(ring.met, consumers / 32);
+    ring.found[0] = ring.found[1] = -1;
     if (in_step) pace.begin(args);
     barriers_ready();
   }

@@ -3,16 +3,18 @@
  * The argument blocks of the kernels that compute fp32 products on the tensor cores (split.cu), and how their operands
  * are packed; shared by host C and CUDA C.
  *
- *   D = alpha * op(A) op(B)       column-major, as in sgemm_args.h, but always all of k
+ *   D = alpha * ([D +] op(A) op(B))       column-major, as in sgemm_args.h
  *
  * Every operand word becomes the sum of two fp16 numbers, or of three bf16 ones, its planes, and a product of words the
  * sum of three, or six, products of planes. PRECISION.md derives what is left out, and when fp16 is enough.
  *
  * Order of summation, the same on any grid: a chunk is TB_SPLIT_CHUNK_K of k, summed up by the tensor cores, which
  * round toward zero, products of low planes first; chunks are added in order in fp32, which gives a group's sum; the
- * groups' sums are added in order, to 0; alpha multiplies last. Whether a tile of D is computed from fp16 or from bf16
- * planes depends on its own rows of op(A) and columns of op(B) alone, and so does whether the sums from fp16 planes are
- * corrected for what is cut off; so the bits are the same wherever C is cut between tiles.
+ * groups' sums of a span are added in order, to 0; the spans' sums are added in order; alpha multiplies last. A span is
+ * what one product of packed operands has of k: all of it, or equal parts of a long one (split_plan.h). Whether a tile
+ * of D is computed from fp16 or from bf16 planes depends on its own rows of op(A) and columns of op(B) in the span
+ * alone, and so does whether the sums from fp16 planes are corrected for what is cut off; so the bits are the same
+ * wherever C is cut between tiles, and k between spans.
  *
  * A packed operand has a word for each side (row of op(A), column of op(B)) and k, sides filled up with zeros to whole
  * tiles, k to whole chunks:
@@ -51,7 +53,7 @@
 
 /* Bytes of a step's words of eight sides; steps of a stage of the ring in shared memory, and its bytes, with the scales
  * of a tile's rows and columns; how many there are; and all that a block has of it, with two barriers for each stage,
- * and four and four words for what is to be done and when. */
+ * five, and six words for what is to be done and when. */
 #define TB_SPLIT_ROWS_BYTES(planes) ((planes)*256)
 #define TB_SPLIT_STAGE_STEPS(planes) ((planes) == 2 ? 2 : 1)
 #define TB_SPLIT_STAGE_BYTES(planes) \
@@ -108,7 +110,9 @@ struct tb_split_args {
   int32_t left_words;               /* tb_split_multiply_half's blocks */
   int32_t whole;                    /* so many tiles, the first ones, have k whole */
   int32_t splits, groups_per_split; /* parts of k, of the others, that different blocks compute */
-  float alpha;
+  float alpha;                      /* applied by the launch with `last` set */
+  int32_t first;   /* 1: the sum starts here (D is not read); 0: it continues from the earlier spans' in D */
+  int32_t last;    /* 1: multiply by alpha when storing; 0: store the bare sums */
   uint32_t launch; /* a number of its own */
   int32_t in_step; /* 1: blocks keep in step */
   int32_t fast;    /* 1: fp16 planes for all tiles that have room in them */

@@ -111,11 +111,14 @@ template <class Word> struct Ring {
   unsigned char *const first;
   uint64_t *const full, *const empty;           /* a stage's words are there; are no longer needed */
   uint64_t *const item_full, *const item_empty; /* two, for the items */
-  int *const item;
+  int *const item, *const pace;                 /* the items' numbers; two words for the pace */
+  uint64_t *const met;                          /* the warps that multiply have met at an item's end */
+  volatile int *const found; /* two, for the items: the number of one in which they found something */
 
   __device__ __forceinline__ explicit Ring(unsigned char *shared)
       : first(shared), full(reinterpret_cast<uint64_t *>(shared + stages * stage_bytes)), empty(full + stages),
-        item_full(empty + stages), item_empty(item_full + 2), item(reinterpret_cast<int *>(item_empty + 2)) {}
+        item_full(empty + stages), item_empty(item_full + 2), item(reinterpret_cast<int *>(item_empty + 2)),
+        pace(item + 2), met(reinterpret_cast<uint64_t *>(pace + 2)), found(reinterpret_cast<int *>(met + 1)) {}
 
   /* The next item; -1: there is none. */
   __device__ __forceinline__ int next_item(const Turn<2> &slot) const {
@@ -134,6 +137,20 @@ template <class Word> struct Ring {
   __device__ __forceinline__ void release(const Turn<stages> (&used)[2 / steps], int lane) const {
     if (lane < 4 / steps)
       barrier_arrive_at(&empty[lane < 2 ? used[0].at : used[2 / steps - 1].at], static_cast<unsigned>(lane % 2));
+  }
+  /* All warps that multiply, at an item's end: whether one of their threads has found something in it. A slot's word is
+   * written anew two meetings later, when all have read it. */
+  __device__ __forceinline__ bool any(bool mine, int number, const Turn<2> &slot, Turn<1> &meeting, int lane) const {
+    int some = mine;
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) some |= __shfl_xor_sync(~0u, some, lanes);
+    if (lane == 0) {
+      if (some) found[slot.at] = number;
+      barrier_arrive(met);
+    }
+    barrier_wait(met, meeting.parity);
+    meeting.next();
+    return found[slot.at] == number;
   }
   /* One thread: waits until the stage is free, and has it wait for so many bytes. */
   __device__ __forceinline__ unsigned char *open(const Turn<stages> &stage, int bytes) const {

@@ -70,13 +70,20 @@ static CUresult mark_begin(struct tb_pipeline *p, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-/* From packed panels. */
-static CUresult multiply(struct tb_pipeline *p, int64_t row, int64_t column, const struct tb_sgemm_args *args) {
+/* From packed panels, span after span of the k that starts there. */
+static CUresult multiply(struct tb_pipeline *p, int64_t row, int64_t column, int64_t k_start,
+                         const struct tb_sgemm_args *args) {
   const struct tb_layout *l = &p->layout;
-  const int64_t number = stream_number(p, row, column);
-  return tb_split_multiply(&p->d->kernels.split, l->call->a.transposed, l->call->b.transposed, args,
-                           tb_layout_packed_a(l, row), tb_layout_packed_b(l, column), tb_layout_workspace(l, number),
-                           &l->plan->way, p->streams[number]);
+  const bool transpose_a = l->call->a.transposed, transpose_b = l->call->b.transposed;
+  const int64_t number = stream_number(p, row, column), span_k = l->plan->span_k;
+  for (int64_t start = 0; start < args->k; start += span_k) {
+    const struct tb_sgemm_args span = tb_kernels_part_of_k(args, transpose_a, transpose_b, start, span_k);
+    TB_TRY(tb_split_multiply(&p->d->kernels.split, transpose_a, transpose_b, &span,
+                             tb_layout_packed_a(l, row, k_start + start),
+                             tb_layout_packed_b(l, column, k_start + start), tb_layout_workspace(l, number),
+                             &l->plan->way, p->streams[number]));
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult tb_compute_launch(struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k) {
@@ -87,7 +94,7 @@ CUresult tb_compute_launch(struct tb_pipeline *p, int64_t row, int64_t column, s
   const CUstream stream = stream_of(p, row, column);
   TB_TRY(mark_begin(p, stream));
   if (tb_plan_packs(p->layout.plan))
-    TB_TRY(multiply(p, row, column, &args));
+    TB_TRY(multiply(p, row, column, k.start, &args));
   else
     TB_TRY(tb_kernels_launch(&d->kernels, p->choice, call->a.transposed, call->b.transposed, &args,
                              tb_layout_workspace(&p->layout, tile), stream));
@@ -103,21 +110,27 @@ static CUresult await_panels(struct tb_pipeline *p, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-/* A panel that is there, for the tensor cores. In a stream of its own: the GPU may have no multiprocessor free for it
- * yet, and neither the link nor launches from other panels need wait for that. */
+/* A panel that is there, for the tensor cores, span after span. In a stream of its own: the GPU may have no
+ * multiprocessor free for it yet, and neither the link nor launches from other panels need wait for that. */
 static CUresult pack(struct tb_pipeline *p, const struct tb_step *step) {
   const struct tb_layout *l = &p->layout;
-  const struct tb_matrix x = step->of_b ? tb_layout_b(l, step->index, l->chunk) : tb_layout_a(l, step->index, l->chunk);
-  const struct tb_split_operand operand = {.from = (const float *)x.address,
-                                           .ld = x.ld,
-                                           .sides = step->of_b ? tb_layout_columns(l, step->index).size
-                                                               : tb_layout_rows(l, step->index).size,
-                                           .of_b = step->of_b,
-                                           .along_k = step->of_b ? !l->call->b.transposed : l->call->a.transposed};
-  const CUdeviceptr to = step->of_b ? tb_layout_packed_b(l, step->index) : tb_layout_packed_a(l, step->index);
+  const struct tb_extent k = l->chunk;
+  const struct tb_matrix x = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
+  struct tb_split_operand operand = {.from = (const float *)x.address,
+                                     .ld = x.ld,
+                                     .sides = step->of_b ? tb_layout_columns(l, step->index).size
+                                                         : tb_layout_rows(l, step->index).size,
+                                     .of_b = step->of_b,
+                                     .along_k = step->of_b ? !l->call->b.transposed : l->call->a.transposed};
   TB_TRY(await_panels(p, p->packing));
   TB_TRY(mark_begin(p, p->packing));
-  TB_TRY(tb_split_pack(&p->d->kernels.split, &operand, to, NULL, 0, l->chunk.size, p->packing));
+  for (int64_t start = 0; start < k.size; start += l->plan->span_k) {
+    const CUdeviceptr to = step->of_b ? tb_layout_packed_b(l, step->index, k.start + start)
+                                      : tb_layout_packed_a(l, step->index, k.start + start);
+    const int64_t span_k = tb_min(l->plan->span_k, k.size - start);
+    TB_TRY(tb_split_pack(&p->d->kernels.split, &operand, to, NULL, 0, span_k, p->packing));
+    operand.from += operand.along_k ? span_k : span_k * operand.ld;
+  }
   TB_TRY(tb_cuda.cuEventRecord(p->d->packed, p->packing));
   p->packed = true;
   return CUDA_SUCCESS;

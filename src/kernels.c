@@ -250,17 +250,23 @@ static CUresult multiply_packed(const struct tb_kernels *kernels, const struct t
   return g.y > 1 ? gather(kernels, &part, stream) : CUDA_SUCCESS;
 }
 
+struct tb_sgemm_args tb_kernels_part_of_k(const struct tb_sgemm_args *product, bool transpose_a, bool transpose_b,
+                                          int64_t start, int64_t size) {
+  struct tb_sgemm_args args = *product;
+  args.a += transpose_a ? start : start * args.lda;
+  args.b += transpose_b ? start * args.ldb : start;
+  args.k = tb_min(size, product->k - start);
+  args.first = product->first && start == 0;
+  args.last = product->last && start + args.k == product->k;
+  return args;
+}
+
 /* Part of k after part of k, each packed and multiplied. */
 static CUresult launch_packed(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
                               bool transpose_b, const struct tb_sgemm_args *product, CUdeviceptr workspace,
                               CUstream stream) {
   for (int64_t start = 0; start < product->k; start += choice->pack_k) {
-    struct tb_sgemm_args args = *product;
-    args.a += transpose_a ? start : start * args.lda;
-    args.b += transpose_b ? start * args.ldb : start;
-    args.k = tb_min(choice->pack_k, product->k - start);
-    args.first = product->first && start == 0;
-    args.last = product->last && start + args.k == product->k;
+    struct tb_sgemm_args args = tb_kernels_part_of_k(product, transpose_a, transpose_b, start, choice->pack_k);
     TB_TRY(pack(kernels, transpose_a, transpose_b, &args, workspace, stream));
     const CUdeviceptr partials = workspace + (CUdeviceptr)tb_packed_bytes(args.m, args.n, args.k);
     TB_TRY(multiply_packed(kernels, choice, &args, partials, stream));
@@ -268,17 +274,22 @@ static CUresult launch_packed(const struct tb_kernels *kernels, const struct tb_
   return CUDA_SUCCESS;
 }
 
-/* The operands' planes come first in the workspace. */
+/* Span after span of k, each packed and multiplied. The operands' planes come first in the workspace. */
 static CUresult launch_split(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
-                             bool transpose_b, const struct tb_sgemm_args *args, CUdeviceptr workspace,
+                             bool transpose_b, const struct tb_sgemm_args *product, CUdeviceptr workspace,
                              CUstream stream) {
-  const struct tb_split_operand a = {args->a, args->lda, args->m, false, transpose_a};
-  const struct tb_split_operand b = {args->b, args->ldb, args->n, true, !transpose_b};
-  const struct tb_split_way way = {choice->splits, choice->whole_rows, choice->fast};
-  const CUdeviceptr b_at = workspace + (CUdeviceptr)tb_split_packed_bytes(false, args->m, args->k);
-  const CUdeviceptr rest_at = b_at + (CUdeviceptr)tb_split_packed_bytes(true, args->n, args->k);
-  TB_TRY(tb_split_pack(&kernels->split, &a, workspace, &b, b_at, args->k, stream));
-  return tb_split_multiply(&kernels->split, transpose_a, transpose_b, args, workspace, b_at, rest_at, &way, stream);
+  const struct tb_split_way way = {choice->splits, choice->whole_rows, choice->fast, choice->pack_k};
+  const int64_t span_k = tb_split_first_span(&way, product->k);
+  const CUdeviceptr b_at = workspace + (CUdeviceptr)tb_split_packed_bytes(false, product->m, span_k);
+  const CUdeviceptr rest_at = b_at + (CUdeviceptr)tb_split_packed_bytes(true, product->n, span_k);
+  for (int64_t start = 0; start < product->k; start += span_k) {
+    const struct tb_sgemm_args args = tb_kernels_part_of_k(product, transpose_a, transpose_b, start, span_k);
+    const struct tb_split_operand a = {args.a, args.lda, args.m, false, transpose_a};
+    const struct tb_split_operand b = {args.b, args.ldb, args.n, true, !transpose_b};
+    TB_TRY(tb_split_pack(&kernels->split, &a, workspace, &b, b_at, args.k, stream));
+    TB_TRY(tb_split_multiply(&kernels->split, transpose_a, transpose_b, &args, workspace, b_at, rest_at, &way, stream));
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,

@@ -35,11 +35,15 @@ struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transp
                                    const struct tb_sgemm_args *args, int64_t workspace_bytes,
                                    enum tb_precision precision);
 
+/* Of a product, that of at most `size` along k from `start` on; it starts or continues the sum in D. */
+struct tb_sgemm_args tb_kernels_part_of_k(const struct tb_sgemm_args *product, bool transpose_a, bool transpose_b,
+                                          int64_t start, int64_t size);
+
 /*
  * Enqueues a product in the way that was chosen, for the same sizes or smaller ones: one launch, one more for each time
- * that operands are packed, and one with a split k; on the tensor cores five, and one with a split k. `workspace`,
- * aligned to 128 bytes, has room for tb_workspace_bytes; it is in use until the stream has come past. Allocates
- * nothing.
+ * that operands are packed, and one with a split k; on the tensor cores five for each span, and one with a split k.
+ * `workspace`, aligned to 128 bytes, has room for tb_workspace_bytes; it is in use until the stream has come past.
+ * Allocates nothing.
  */
 CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
                            bool transpose_b, const struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream);

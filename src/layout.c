@@ -102,11 +102,18 @@ struct tb_matrix tb_layout_b(const struct tb_layout *l, int64_t column, struct t
   return slice_of_panel(l, base, column * l->plan->b_panel_elems, tb_layout_columns(l, column).size, !x.transposed, k);
 }
 
-uint64_t tb_layout_packed_a(const struct tb_layout *l, int64_t row) {
-  return l->arena + (uint64_t)(l->plan->packed_offset_bytes + row * l->plan->a_packed_bytes);
+/* Of a panel, which has room for all spans of a chunk, one behind the other. */
+static int64_t packed_span(const struct tb_layout *l, int64_t panel, int64_t k_start) {
+  return panel * tb_plan_spans(l->plan) + (k_start - l->chunk.start) / l->plan->span_k;
 }
 
-uint64_t tb_layout_packed_b(const struct tb_layout *l, int64_t column) {
-  const int64_t behind_a = tb_ceil_div(l->plan->block_m, l->plan->tile_m) * l->plan->a_packed_bytes;
-  return l->arena + (uint64_t)(l->plan->packed_offset_bytes + behind_a + column * l->plan->b_packed_bytes);
+uint64_t tb_layout_packed_a(const struct tb_layout *l, int64_t row, int64_t k_start) {
+  return l->arena + (uint64_t)(l->plan->packed_offset_bytes + packed_span(l, row, k_start) * l->plan->a_packed_bytes);
+}
+
+uint64_t tb_layout_packed_b(const struct tb_layout *l, int64_t column, int64_t k_start) {
+  const int64_t rows = tb_ceil_div(l->plan->block_m, l->plan->tile_m);
+  const int64_t behind_a = rows * tb_plan_spans(l->plan) * l->plan->a_packed_bytes;
+  return l->arena + (uint64_t)(l->plan->packed_offset_bytes + behind_a +
+                               packed_span(l, column, k_start) * l->plan->b_packed_bytes);
 }

@@ -72,9 +72,9 @@ float *tb_layout_c(const struct tb_layout *layout, int64_t tile);
  * tensor cores, for what the launches of a stream need one after another. */
 uint64_t tb_layout_workspace(const struct tb_layout *layout, int64_t tile_or_stream);
 
-/* Where a panel lies packed for the tensor cores. */
-uint64_t tb_layout_packed_a(const struct tb_layout *layout, int64_t row);
-uint64_t tb_layout_packed_b(const struct tb_layout *layout, int64_t column);
+/* Where a panel lies packed for the tensor cores, the span of it that starts at this k. */
+uint64_t tb_layout_packed_a(const struct tb_layout *layout, int64_t row, int64_t k_start);
+uint64_t tb_layout_packed_b(const struct tb_layout *layout, int64_t column, int64_t k_start);
 
 /* The address so many floats behind another. */
 static inline uint64_t tb_float_address(uint64_t base, int64_t elems) { return base + (uint64_t)elems * sizeof(float); }

@@ -21,7 +21,7 @@
 static bool plan_for(const struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
                      const struct tb_choice *whole, int64_t budget, struct tb_plan *plan) {
   const bool split = whole->family == TB_FAMILY_SPLIT && d->kernels.device.split;
-  const struct tb_split_way way = {whole->splits, whole->whole_rows, whole->fast};
+  const struct tb_split_way way = {whole->splits, whole->whole_rows, whole->fast, whole->pack_k};
   return (split && tb_plan_make_split(plan, call, ways, &way, budget)) || tb_plan_make(plan, call, ways, budget);
 }
 

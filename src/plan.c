@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plan.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #include "select.h"
@@ -14,9 +15,13 @@ struct tiling {
   int64_t least, wish, most, enough;
 };
 static const struct tiling present = {128, 512, 1024, 2048, 8};
-/* For the tensor cores, four times as fast, twice as many. */
-static const struct tiling split_rows = {TB_SPLIT_TILE_M, 512, 1024, 2048, 16};
-static const struct tiling split_columns = {TB_SPLIT_TILE_N, 576, 1152, 2304, 16};
+/* For the tensor cores, four times as fast, a few more. With several spans of k larger ones, for each launch drags four
+ * more along that find nothing to do, and the thread that launches is late for the link: by 11 x 11 tiles of a side of
+ * 1152 12288 cubed took 39 ms, by 12 x 11 of one span 33; 16384 cubed 73 by 16 x 15, 67 by 11 x 11 (H200). */
+static const struct tiling split_rows = {TB_SPLIT_TILE_M, 512, 1024, 3072, 11};
+static const struct tiling split_columns = {TB_SPLIT_TILE_N, 576, 1152, 3072, 11};
+static const struct tiling split_rows_of_spans = {TB_SPLIT_TILE_M, 512, 1536, 3072, 11};
+static const struct tiling split_columns_of_spans = {TB_SPLIT_TILE_N, 576, 1536, 3072, 11};
 /* In one stream each launch must fill the GPU alone: 11 x 12 of their tiles are an H200's 132 multiprocessors. */
 static const struct tiling split_rows_in_order = {TB_SPLIT_TILE_M, 1408, 1408, 2816, 16};
 static const struct tiling split_columns_in_order = {TB_SPLIT_TILE_N, 2304, 2304, 4608, 16};
@@ -52,13 +57,17 @@ static const struct tiling split_columns_in_order = {TB_SPLIT_TILE_N, 2304, 2304
 #define DIRECT_ROWS_MIN 256
 #define DIRECT_LD_MAX (INT32_MAX / (int64_t)sizeof(float) - TB_LD_ELEMS)
 
-static int64_t tile_of(int64_t block, const struct tiling *t) {
+/* Even tiles, of which so many more cover the block than need be. */
+static int64_t even_tile(int64_t block, int64_t tile, int64_t piece, int more) {
+  const int64_t tiles = tb_min(tb_ceil_div(block, tile) + more, TB_TILES_MAX);
+  return tb_min(tb_round_up(tb_ceil_div(block, tiles), piece), block); /* 1100: 640 + 460, not 1024 + 76 */
+}
+
+static int64_t tile_of(int64_t block, const struct tiling *t, int more) {
   int64_t tile = tb_min(tb_max(tb_round_up(tb_ceil_div(block, TILES_WISH), t->piece), t->least), t->wish);
   tile = tb_max(tile, tb_min(tb_round_up(tb_ceil_div(block, t->enough), t->piece), t->most));
   tile = tb_max(tile, tb_round_up(tb_ceil_div(block, TB_TILES_MAX), t->piece));
-  /* Even them out: 1100 becomes 640 + 460, not 1024 + 76. */
-  tile = tb_round_up(tb_ceil_div(block, tb_ceil_div(block, tile)), t->piece);
-  return tb_min(tile, block);
+  return even_tile(block, tile, t->piece, more);
 }
 
 /* Elements of a stored panel: op(X) has `across` rows (A) or columns (B) and `k` along the product. `along` is true
@@ -144,7 +153,7 @@ static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
   size_panels(plan, call, plan->block_m, plan->block_n);
   plan->one_slot = fits_one_slot(plan, call);
   if (!plan->at_once && !plan->one_slot)
-    size_panels(plan, call, tile_of(plan->block_m, &present), tile_of(plan->block_n, &present));
+    size_panels(plan, call, tile_of(plan->block_m, &present, 0), tile_of(plan->block_n, &present, 0));
   int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   plan->slice_k = plan->at_once || plan->one_slot ? plan->chunk_k : slice_of(plan, rows * columns);
   place_panels(plan, rows, columns);
@@ -222,12 +231,14 @@ bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
 /* And streams, of which each wants room for operands in bf16 planes. */
 #define SPLIT_STREAMS_MIN 4
 /* What is computed while the link brings up a byte, at 45 GB/s: on the tensor cores, where all streams' launches
- * together have two tiles for each of an H200's multiprocessors; and by the other kernels. With these, what `cost` says
- * of 16384 cubed in 2, 3, 4 and 6 GiB and without a limit is within a tenth of what such cuts took: 175, 107, 99, 84
- * and 66 ms (H200, commit eee7e96, which had one tile here and so chose other cuts). */
+ * together have a tile and a half for each of an H200's multiprocessors; and by the other kernels. What `cost` makes of
+ * these is within a sixth of what the cuts took that were chosen by it: 16384 cubed 140 ms in 1 GiB (136), 99 in 2
+ * (100), 83 in 3 (74), 73 in 4 (72); 8192 cubed 28 ms in 768 MiB (32), 32768 cubed 598 in 4 GiB (504). */
 #define SPLIT_FLOPS_PER_BYTE 4100.0
-#define SPLIT_TILES_OF_GPU (2 * 132)
+#define SPLIT_TILES_OF_GPU (3 * 132 / 2)
 #define OTHER_FLOPS_PER_BYTE 1050.0
+/* And a millisecond: for a block or a chunk, behind the one before. */
+#define WAIT_BYTES 45e6
 
 /* Most memory for packed operands, and for packing them again, when they are in place, and of what there is at most
  * such a part: the program may want it. 16384 cubed is not cut for that; to pack a panel once more takes little beside
@@ -254,30 +265,37 @@ static struct tb_split_way launch_way(const struct tb_plan *plan, const struct t
                                       const struct tb_split_way *whole) {
   const bool uncut = plan->tile_m == call->m && plan->tile_n == call->n;
   if (whole->whole == 0 || (uncut && tb_split_tiles(plan->tile_m, plan->tile_n) > whole->whole)) return *whole;
-  return (struct tb_split_way){.splits = 1, .fast = whole->fast};
+  return (struct tb_split_way){.splits = 1, .fast = whole->fast, .span_k = whole->span_k};
 }
 
+/* more_columns: of tiles, than are best for a block that need not be cut; they may fill its side better. */
 static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
-                          int streams_most) {
+                          int streams_most, int more_columns) {
   const bool in_order = in_one_stream(&plan->ways);
+  const struct tiling *rows_tiling = &split_rows, *columns_tiling = &split_columns;
   plan->split = true;
   plan->at_once = is_at_once(&plan->ways);
+  plan->span_k = tb_split_first_span(whole, call->k);
   plan->slice_k = plan->chunk_k;
+  if (in_order)
+    rows_tiling = &split_rows_in_order, columns_tiling = &split_columns_in_order;
+  else if (tb_plan_spans(plan) > 1)
+    rows_tiling = &split_rows_of_spans, columns_tiling = &split_columns_of_spans;
   size_panels(plan, call, plan->block_m, plan->block_n);
   if (!plan->at_once)
-    size_panels(plan, call, tile_of(plan->block_m, in_order ? &split_rows_in_order : &split_rows),
-                tile_of(plan->block_n, in_order ? &split_columns_in_order : &split_columns));
+    size_panels(plan, call, tile_of(plan->block_m, rows_tiling, 0),
+                tile_of(plan->block_n, columns_tiling, more_columns));
   const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   place_panels(plan, rows, columns);
-  const int64_t a_bytes = tb_split_packed_bytes(false, plan->tile_m, plan->chunk_k);
-  const int64_t b_bytes = tb_split_packed_bytes(true, plan->tile_n, plan->chunk_k);
+  const int64_t a_bytes = tb_split_packed_bytes(false, plan->tile_m, plan->span_k);
+  const int64_t b_bytes = tb_split_packed_bytes(true, plan->tile_n, plan->span_k);
   plan->packed_offset_bytes = plan->arena_bytes;
   plan->a_packed_bytes = plan->at_once ? 0 : a_bytes;
   plan->b_packed_bytes = plan->at_once ? 0 : b_bytes;
   plan->workspace_offset_bytes =
-      plan->packed_offset_bytes + rows * plan->a_packed_bytes + columns * plan->b_packed_bytes;
+      plan->packed_offset_bytes + tb_plan_spans(plan) * (rows * plan->a_packed_bytes + columns * plan->b_packed_bytes);
   plan->way = launch_way(plan, call, whole);
-  plan->workspace_bytes = tb_split_workspace_bytes(plan->tile_m, plan->tile_n, plan->chunk_k, &plan->way);
+  plan->workspace_bytes = tb_split_workspace_bytes(plan->tile_m, plan->tile_n, call->k, &plan->way);
   if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;
   plan->streams = (int)tb_min(streams_for(&plan->ways, rows * columns), streams_most);
   plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
@@ -289,12 +307,15 @@ static bool fits(const struct tb_plan *plan, int64_t budget_bytes) {
 }
 
 /*
- * How long a product takes that is cut, in bytes that the link brings up meanwhile. Blocks come row by row: A's part
- * stays while they are in its row, and of B all goes up for each row, but for the block at which it turns. Nothing of a
- * block overlaps with the one before; within one, of bringing B up and multiplying, the shorter does with the longer,
- * but for a panel.
+ * How long a product takes that is cut, but for waits, in bytes that the link brings up meanwhile. Blocks come row by
+ * row: A's part stays while they are in its row, and of B all goes up for each row, but for the block at which it
+ * turns. Nothing of a block overlaps with the one before, and half of its C comes down behind all else; of bringing B
+ * up and multiplying, the shorter overlaps with the longer, but for a panel. Where k is cut, all of both goes up for
+ * each block, chunk after chunk, each of which waits for the one before, and three quarters of C come down behind the
+ * last.
  */
-static double cost(const struct tb_plan *plan, const struct tb_gemm *call) {
+static double overlapped(double x, double y, double panels) { return x > y ? x + y / panels : y + x / panels; }
+static double work(const struct tb_plan *plan, const struct tb_gemm *call) {
   const double rows = (double)tb_ceil_div(call->m, plan->block_m),
                columns = (double)tb_ceil_div(call->n, plan->block_n);
   const double m = (double)call->m / rows, n = (double)call->n / columns, k = (double)call->k; /* of a block */
@@ -303,8 +324,17 @@ static double cost(const struct tb_plan *plan, const struct tb_gemm *call) {
   const double full = (double)(plan->streams * tb_split_tiles(plan->tile_m, plan->tile_n)) / SPLIT_TILES_OF_GPU;
   const double product = 2 * m * n * k / SPLIT_FLOPS_PER_BYTE / (full < 1 ? full : 1);
   const double panels = (double)tb_ceil_div(plan->block_n, plan->tile_n), turns = rows - 1;
-  const double block = b > product ? b + product / panels : product + b / panels;
+  const double down = m * n * sizeof(float);
+  if (plan->chunk_k < call->k) return rows * columns * (overlapped(a + b, product, panels) + 0.75 * down);
+  const double block = overlapped(b, product, panels) + 0.5 * down;
   return rows * a + (rows * columns - turns) * block + turns * product;
+}
+
+/* And with those for blocks and chunks that come before. */
+static double cost(const struct tb_plan *plan, const struct tb_gemm *call) {
+  return work(plan, call) + (double)(tb_ceil_div(call->m, plan->block_m) * tb_ceil_div(call->n, plan->block_n) *
+                                     tb_ceil_div(call->k, plan->chunk_k)) *
+                                WAIT_BYTES;
 }
 
 /* A side in so many pieces of a power of two, of whole tiles; 0: they would be too short. */
@@ -313,37 +343,47 @@ static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least)
   return halvings == 0 || block >= least ? block : 0;
 }
 
-/* What the other kernels take at best, in the same measure. */
-static double cost_of_others(const struct tb_gemm *call, const struct tb_ways *ways) {
+/* What the other kernels take at best, in the same measure. They are cut, and wait, about as often. */
+static double work_of_others(const struct tb_gemm *call, const struct tb_ways *ways) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double a = ways->a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
   const double b = ways->b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
-  return a + b + tb_gemm_flops(call) / OTHER_FLOPS_PER_BYTE;
+  const double full =
+      (double)(2 * tb_split_tiles(call->m, call->n)) / SPLIT_TILES_OF_GPU; /* theirs are half as large */
+  return a + b + tb_gemm_flops(call) / OTHER_FLOPS_PER_BYTE / (full < 1 ? full : 1) + 0.5 * m * n * sizeof(float);
 }
 
-/* The best of all cuts that fit. False: there is none, or the other kernels are sooner. */
-static bool cut_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
-                      int64_t budget_bytes) {
-  const int64_t m = plan->block_m, n = plan->block_n;
-  struct tb_plan p = *plan;
-  double least = cost_of_others(call, &plan->ways);
-  bool found = false;
+/* The best cut of C that fits, with this chunk of k, if it is better than one that takes `least`, by more than the
+ * estimate is worth. */
+static void cut_block(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
+                      int64_t chunk_k, int64_t budget_bytes, double *least) {
+  struct tb_plan p = uncut(call, plan->ways);
+  const int64_t m = p.block_m, n = p.block_n;
+  p.chunk_k = chunk_k;
   for (int i = 0; (p.block_m = block_of(m, i, TB_SPLIT_TILE_M, SPLIT_BLOCK_M_MIN)) > 0; i++)
     for (int j = 0; (p.block_n = block_of(n, j, TB_SPLIT_TILE_N, SPLIT_BLOCK_N_MIN)) > 0; j++)
-      for (int streams = TB_COMPUTE_STREAMS; streams >= SPLIT_STREAMS_MIN; streams /= 2) {
-        lay_out_split(&p, call, whole, streams);
-        if (!fits(&p, budget_bytes) || cost(&p, call) >= least) continue;
-        least = cost(&p, call);
+      for (int way = 0; way < 4; way++) {
+        lay_out_split(&p, call, whole, way < 2 ? TB_COMPUTE_STREAMS : SPLIT_STREAMS_MIN, way % 2);
+        if (!fits(&p, budget_bytes) || cost(&p, call) >= 0.98 * *least) continue;
+        *least = cost(&p, call);
         *plan = p;
-        found = true;
       }
-  return found;
+}
+
+/* The best of all cuts that fit, of C and of k. False: there is none, or the other kernels are sooner. */
+static bool cut_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
+                      int64_t budget_bytes) {
+  const int64_t span_k = plan->span_k;
+  double least = INFINITY;
+  for (int64_t spans = tb_ceil_div(call->k, span_k), last = 0; spans != last; last = spans, spans = (spans + 1) / 2)
+    cut_block(plan, call, whole, tb_min(call->k, spans * span_k), budget_bytes, &least);
+  return least < INFINITY && work(plan, call) < work_of_others(call, &plan->ways);
 }
 
 bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways,
                         const struct tb_split_way *whole, int64_t budget_bytes) {
   *plan = uncut(call, ways);
   if (plan->chunk_k < call->k) return false;
-  lay_out_split(plan, call, whole, TB_COMPUTE_STREAMS);
+  lay_out_split(plan, call, whole, TB_COMPUTE_STREAMS, 0);
   return fits(plan, budget_bytes) || cut_split(plan, call, whole, budget_bytes);
 }

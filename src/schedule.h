@@ -13,7 +13,7 @@
  *      A1   1   1   3       done behind:                                      1          2          3
  *      A2   2   2   3
  *
- * For the tensor cores, which want all of k, there is one slice: panels of A and of B in turn.
+ * For the tensor cores, which want whole spans of k, there is one slice: panels of A and of B in turn.
  *
  * All slices of everything first would feed the kernels best and leave all of C to the end; whole panels only, the
  * other way round. By bench/overlap_model.py this order reaches 0.75 of the floor at 4096 cubed with kernels of 50

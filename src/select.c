@@ -91,7 +91,7 @@ int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
 }
 
 static struct tb_split_way way_of(const struct tb_choice *choice) {
-  return (struct tb_split_way){choice->splits, choice->whole_rows, choice->fast};
+  return (struct tb_split_way){choice->splits, choice->whole_rows, choice->fast, choice->pack_k};
 }
 
 int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
@@ -217,6 +217,7 @@ static struct tb_choice split_choice(const struct tb_split_way *way) {
                             .fast = way->fast,
                             .splits = way->splits,
                             .unit_k = TB_SPLIT_GROUP_K,
+                            .pack_k = way->span_k,
                             .whole_rows = way->whole};
 }
 

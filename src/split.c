@@ -159,6 +159,8 @@ static struct tb_split_args args_of(const struct tb_split_kernels *split, const 
                             .n = args->n,
                             .k = args->k,
                             .alpha = args->alpha,
+                            .first = args->first,
+                            .last = args->last,
                             .fast = way->fast};
   p.whole = (int32_t)(way->splits > 1 ? way->whole : tiles);
   p.groups_per_split = (int32_t)tb_ceil_div(groups, way->splits);

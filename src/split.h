@@ -44,8 +44,8 @@ struct tb_split_operand {
 CUresult tb_split_pack(const struct tb_split_kernels *split, const struct tb_split_operand *a, CUdeviceptr packed_a,
                        const struct tb_split_operand *b, CUdeviceptr packed_b, int64_t k, CUstream stream);
 
-/* D = alpha op(A) op(B) from packed operands, which are `args`' own operands; args->first and args->last are set, for k
- * is never cut. The workspace has room for tb_split_workspace_bytes. */
+/* D = alpha ([D +] op(A) op(B)) from packed operands, which are `args`' own operands, a span of k. The workspace has
+ * room for tb_split_workspace_bytes. */
 CUresult tb_split_multiply(const struct tb_split_kernels *split, bool transpose_a, bool transpose_b,
                            const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
                            CUdeviceptr workspace, const struct tb_split_way *way, CUstream stream);

@@ -40,16 +40,33 @@ struct tb_split_room tb_split_room_for(int planes, bool of_b, int64_t sides, int
 /* Device memory for op(A), or op(B) (of_b), with so many sides, its rows or columns, in fp16 planes. */
 int64_t tb_split_packed_bytes(bool of_b, int64_t sides, int64_t k);
 
-/* How a product is computed: its first `whole` tiles with k whole, and with k in so many parts, of whole groups, the
+/*
+ * How a product is computed: its first `whole` tiles with k whole, and with k in so many parts, of whole groups, the
  * others; where splits is 1, k is whole for all. fast: by fp16 planes even where they make the error larger than that
- * of fp32, but for what does not fit into them. */
+ * of fp32, but for what does not fit into them. All of that is for one span of k: so many products along it, whole
+ * groups, are packed and multiplied, and then the next; 0: all at once.
+ */
 struct tb_split_way {
   int splits, whole;
   bool fast;
+  int64_t span_k;
 };
 
-/* What a product needs beside its packed operands while it is under way, one behind the other: the operands in bf16
- * planes, marks of blocks and of tiles, the groups' sums of the tile that each block is at, and those of the tiles
+/*
+ * The spans of a product. A large one with a long k has several: they need less memory, panels of a part of k can be
+ * multiplied while others are on their way, and a k that is cut between them does not show in the result, for which
+ * planes are chosen span by span. So they must not depend on the machine. Of C, each span reads and writes all: at
+ * 16384 cubed 2 GB for each but the first one, 0.4 ms.
+ */
+#define TB_SPLIT_SPAN_K 4096
+#define TB_SPLIT_SPAN_TILES_MIN 512
+int64_t tb_split_span_k(int64_t m, int64_t n, int64_t k);
+static inline int64_t tb_split_first_span(const struct tb_split_way *way, int64_t k) {
+  return way->span_k > 0 && way->span_k < k ? way->span_k : k;
+}
+
+/* What a span's product needs beside its packed operands while it is under way, one behind the other: the operands in
+ * bf16 planes, marks of blocks and of tiles, the groups' sums of the tile that each block is at, and those of the tiles
  * whose k is split. */
 struct tb_split_workspace {
   struct tb_split_room a, b;
@@ -58,7 +75,7 @@ struct tb_split_workspace {
 struct tb_split_workspace tb_split_workspace_for(int64_t m, int64_t n, int64_t k, const struct tb_split_way *way);
 int64_t tb_split_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_split_way *way);
 
-/* Both packed operands and the workspace. */
+/* Both packed operands and the workspace, of one span. */
 int64_t tb_split_bytes(int64_t m, int64_t n, int64_t k, const struct tb_split_way *way);
 
 /* ---- for the selector ---- */

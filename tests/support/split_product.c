@@ -99,34 +99,47 @@ struct panels {
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static struct panels make_panels(const struct tst_split_matrix *x, bool of_b, int64_t piece) {
+/* Each with room for a span. */
+static struct panels make_panels(const struct tst_split_matrix *x, bool of_b, int64_t piece, int64_t span_k) {
   struct panels panels = {.piece = piece > 0 ? piece : x->sides};
   for (int64_t first = 0; first < x->sides; first += panels.piece) {
     assert_true(panels.count < 8);
     const int64_t sides = smaller(panels.piece, x->sides - first);
-    panels.packed[panels.count++] = allocate_on_device(tb_split_packed_bytes(of_b, sides, x->k));
+    panels.packed[panels.count++] = allocate_on_device(tb_split_packed_bytes(of_b, sides, span_k));
   }
   return panels;
 }
 
-static void pack_panels(const struct tst_split_matrix *x, bool of_b, const struct panels *panels) {
+/* Of k. */
+struct span {
+  int64_t start, size;
+};
+
+static struct tb_split_operand span_of(const struct tst_split_matrix *x, bool of_b, int64_t first_side, int64_t sides,
+                                       struct span span) {
+  struct tb_split_operand from = tst_split_operand(x, of_b, first_side, sides);
+  from.from += x->along_k ? span.start : span.start * x->ld;
+  return from;
+}
+
+static void pack_panels(const struct tst_split_matrix *x, bool of_b, const struct panels *panels, struct span span) {
   for (int i = 0; i < panels->count; i++) {
     const int64_t first = i * panels->piece, sides = smaller(panels->piece, x->sides - first);
-    const struct tb_split_operand from = tst_split_operand(x, of_b, first, sides);
-    OK(tb_split_pack(&kernels.split, &from, panels->packed[i], NULL, 0, x->k, NULL));
+    const struct tb_split_operand from = span_of(x, of_b, first, sides, span);
+    OK(tb_split_pack(&kernels.split, &from, panels->packed[i], NULL, 0, span.size, NULL));
   }
 }
 
 /* Panels that are whole operands are packed by one launch. */
-static void pack(const struct tst_split_product *t, const struct panels *a, const struct panels *b) {
+static void pack(const struct tst_split_product *t, const struct panels *a, const struct panels *b, struct span span) {
   if (a->count > 1 || b->count > 1) {
-    pack_panels(&t->a, false, a);
-    pack_panels(&t->b, true, b);
+    pack_panels(&t->a, false, a, span);
+    pack_panels(&t->b, true, b, span);
     return;
   }
-  const struct tb_split_operand from_a = tst_split_operand(&t->a, false, 0, t->a.sides);
-  const struct tb_split_operand from_b = tst_split_operand(&t->b, true, 0, t->b.sides);
-  OK(tb_split_pack(&kernels.split, &from_a, a->packed[0], &from_b, b->packed[0], t->problem.k, NULL));
+  const struct tb_split_operand from_a = span_of(&t->a, false, 0, t->a.sides, span);
+  const struct tb_split_operand from_b = span_of(&t->b, true, 0, t->b.sides, span);
+  OK(tb_split_pack(&kernels.split, &from_a, a->packed[0], &from_b, b->packed[0], span.size, NULL));
 }
 
 static struct tst_split_ways ways_taken;
@@ -157,31 +170,31 @@ static int64_t blocks_that_multiply(int64_t tiles, int64_t k, const struct tb_sp
 }
 
 static void multiply(const struct tst_split_product *t, const struct panels *a, const struct panels *b, int row,
-                     int column, float *d, int64_t ldd) {
+                     int column, float *d, int64_t ldd, struct span span) {
   const struct tst_split_problem *p = &t->problem;
   const int64_t i = row * a->piece, j = column * b->piece;
-  const struct tb_sgemm_args args = {.a = tst_split_operand(&t->a, false, i, 0).from,
-                                     .b = tst_split_operand(&t->b, true, j, 0).from,
+  const struct tb_sgemm_args args = {.a = span_of(&t->a, false, i, 0, span).from,
+                                     .b = span_of(&t->b, true, j, 0, span).from,
                                      .d = d + i + j * ldd,
                                      .lda = t->a.ld,
                                      .ldb = t->b.ld,
                                      .ldd = ldd,
                                      .m = smaller(a->piece, p->m - i),
                                      .n = smaller(b->piece, p->n - j),
-                                     .k = p->k,
+                                     .k = span.size,
                                      .alpha = p->alpha,
-                                     .first = 1,
-                                     .last = 1};
+                                     .first = span.start == 0,
+                                     .last = span.start + span.size == p->k};
   const int64_t tiles = tb_split_tiles(args.m, args.n);
-  const struct tb_split_way way = {p->splits, (int)smaller(p->whole, tiles - 1), p->fast};
+  const struct tb_split_way way = {p->splits, (int)smaller(p->whole, tiles - 1), p->fast, 0};
   const CUdeviceptr workspace = allocate_on_device(tb_split_workspace_bytes(args.m, args.n, args.k, &way));
   OK(tb_split_multiply(&kernels.split, p->transpose_a, p->transpose_b, &args, a->packed[row], b->packed[column],
                        workspace, &way, NULL));
   OK(tb_cuda.cuStreamSynchronize(NULL));
   const struct tb_split_workspace w = tb_split_workspace_for(args.m, args.n, args.k, &way);
   const CUdeviceptr left = workspace + (CUdeviceptr)(w.a.bytes + w.b.bytes);
-  ways_taken.bfloat = marks_at(left, blocks_that_multiply(tiles, args.k, &way)) > 0;
-  ways_taken.again = marks_at(left + (CUdeviceptr)(w.left_bytes + w.progress_bytes), tiles);
+  ways_taken.bfloat |= marks_at(left, blocks_that_multiply(tiles, args.k, &way)) > 0;
+  ways_taken.again += marks_at(left + (CUdeviceptr)(w.left_bytes + w.progress_bytes), tiles);
   OK(tb_cuda.cuMemFree(workspace));
 }
 
@@ -211,10 +224,17 @@ float *tst_split_compute(const struct tst_split_product *t, int64_t piece_m, int
   OK(tb_cuda.cuMemcpyHtoDAsync(device, memory, words * sizeof *memory, NULL));
   tst_split_upload(&t->a);
   tst_split_upload(&t->b);
-  const struct panels a = make_panels(&t->a, false, piece_m), b = make_panels(&t->b, true, piece_n);
-  pack(t, &a, &b);
-  for (int column = 0; column < b.count; column++)
-    for (int row = 0; row < a.count; row++) multiply(t, &a, &b, row, column, (float *)(uintptr_t)device + p->skip, ldd);
+  const int64_t span_k = p->span_k > 0 ? p->span_k : p->k;
+  const struct panels a = make_panels(&t->a, false, piece_m, smaller(span_k, p->k));
+  const struct panels b = make_panels(&t->b, true, piece_n, smaller(span_k, p->k));
+  ways_taken = (struct tst_split_ways){0};
+  for (struct span span = {0, 0}; span.start < p->k; span.start += span.size) {
+    span.size = smaller(span_k, p->k - span.start);
+    pack(t, &a, &b, span);
+    for (int column = 0; column < b.count; column++)
+      for (int row = 0; row < a.count; row++)
+        multiply(t, &a, &b, row, column, (float *)(uintptr_t)device + p->skip, ldd, span);
+  }
   OK(tb_cuda.cuMemcpyDtoHAsync(memory, device, words * sizeof *memory, NULL));
   OK(tb_cuda.cuStreamSynchronize(NULL));
   for (int i = 0; i < a.count; i++) OK(tb_cuda.cuMemFree(a.packed[i]));

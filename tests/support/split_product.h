@@ -10,13 +10,15 @@
 #include "first_gpu.h"
 #include "split.h"
 
-/* D = alpha op(A) op(B), k in `splits` parts but for the first `whole` tiles (of a piece that has more). */
+/* D = alpha op(A) op(B), span of k after span (0: all at once), each in `splits` parts but for the first `whole` tiles
+ * (of a piece that has more). */
 struct tst_split_problem {
   bool transpose_a, transpose_b;
   int64_t m, n, k;
   float alpha;
   int splits, whole;
   bool fast;
+  int64_t span_k;
   int64_t pad;  /* words between the lines of every matrix */
   int64_t skip; /* words before the first one, behind an address that is aligned */
 };
@@ -60,8 +62,8 @@ void tst_split_destroy(struct tst_split_product *t);
  */
 float *tst_split_compute(const struct tst_split_product *t, int64_t piece_m, int64_t piece_n);
 
-/* Which kernels had something to do in the last product, or piece of one: those for bf16 planes; those for plain fp32,
- * and for how many tiles. */
+/* Which kernels had something to do in the last product: those for bf16 planes; those for plain fp32, and for how many
+ * tiles, counted in each span. */
 struct tst_split_ways {
   bool bfloat;
   int64_t again;

@@ -202,7 +202,7 @@ static void room_for_a_split_of_k(void **state) {
 
 /* ---- for the tensor cores ---- */
 
-static const struct tb_split_way unsplit = {1, 0, false};
+static const struct tb_split_way unsplit = {1, 0, false, 0};
 
 static int64_t rows_of(const struct tb_plan *p) { return tb_ceil_div(p->block_m, p->tile_m); }
 static int64_t columns_of(const struct tb_plan *p) { return tb_ceil_div(p->block_n, p->tile_n); }
@@ -210,7 +210,10 @@ static int64_t columns_of(const struct tb_plan *p) { return tb_ceil_div(p->block
 static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p, const struct tb_split_way *whole,
                              int64_t budget) {
   assert_true(p->split && !p->one_slot && p->arena_bytes <= budget);
-  assert_true(p->chunk_k == call->k && p->slice_k == call->k);
+  /* k is cut between spans only. */
+  assert_int_equal(p->span_k, whole->span_k > 0 && whole->span_k < call->k ? whole->span_k : call->k);
+  assert_true(p->chunk_k == call->k || p->chunk_k % p->span_k == 0);
+  assert_int_equal(p->slice_k, p->chunk_k);
   /* Blocks and tiles start where the tensor cores' own tiles start, and blocks are not cut small. */
   assert_true(p->block_m == call->m || (p->block_m % TB_SPLIT_TILE_M == 0 && p->block_m >= 2048));
   assert_true(p->block_n == call->n || (p->block_n % TB_SPLIT_TILE_N == 0 && p->block_n >= 1152));
@@ -224,28 +227,30 @@ static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p
   assert_int_equal(p->way.splits, behind || whole->whole == 0 ? whole->splits : 1);
   assert_int_equal(p->way.whole, behind ? whole->whole : 0);
   /* Room for what is packed, and for each stream; all of it in the arena. */
-  const int64_t a = tb_split_packed_bytes(false, p->tile_m, call->k);
-  const int64_t b = tb_split_packed_bytes(true, p->tile_n, call->k);
-  int64_t workspace = tb_split_workspace_bytes(p->tile_m, p->tile_n, call->k, &p->way);
+  const int64_t a = tb_split_packed_bytes(false, p->tile_m, p->span_k);
+  const int64_t b = tb_split_packed_bytes(true, p->tile_n, p->span_k);
+  const int64_t spans = tb_ceil_div(p->chunk_k, p->span_k);
+  int64_t workspace = tb_split_workspace_bytes(p->tile_m, p->tile_n, p->span_k, &p->way);
   if (p->at_once) workspace += a + b;
   assert_true(p->at_once || (p->a_packed_bytes >= a && p->b_packed_bytes >= b));
   assert_true(p->workspace_bytes >= workspace);
   const int64_t d_bytes = rows_of(p) * columns_of(p) * p->tile_elems * 4;
   assert_true(p->packed_offset_bytes >= p->d_offset_bytes + d_bytes);
   assert_true(p->workspace_offset_bytes >=
-              p->packed_offset_bytes + rows_of(p) * p->a_packed_bytes + columns_of(p) * p->b_packed_bytes);
+              p->packed_offset_bytes + spans * (rows_of(p) * p->a_packed_bytes + columns_of(p) * p->b_packed_bytes));
   assert_true(p->arena_bytes >= p->workspace_offset_bytes + p->streams * p->workspace_bytes);
 }
 
 static void any_shape_for_the_tensor_cores(void **state) {
   (void)state;
   uint64_t rng = 3;
-  int cut = 0, refused = 0;
+  int cut = 0, cut_k = 0, refused = 0;
   for (int i = 0; i < 20000; i++) {
     struct tb_gemm call = random_call(&rng);
     const struct tb_ways ways = {(enum tb_way)tst_random_below(&rng, 3), (enum tb_way)tst_random_below(&rng, 3),
                                  (enum tb_way)tst_random_below(&rng, 3)};
-    const struct tb_split_way way = {1 + (int)tst_random_below(&rng, 3), (int)tst_random_below(&rng, 2), false};
+    const struct tb_split_way way = {1 + (int)tst_random_below(&rng, 3), (int)tst_random_below(&rng, 2), false,
+                                     tst_random_below(&rng, 3) * TB_SPLIT_GROUP_K};
     struct tb_plan plan, whole;
     call.beta = (float)tst_random_below(&rng, 2);
     if (!tb_plan_make_split(&whole, &call, ways, &way, INT64_MAX)) continue;
@@ -257,8 +262,9 @@ static void any_shape_for_the_tensor_cores(void **state) {
     }
     check_split_plan(&call, &plan, &way, budget);
     cut += plan.block_m < call.m || plan.block_n < call.n;
+    cut_k += plan.chunk_k < call.k;
   }
-  assert_true(cut > 1000 && refused > 1000);
+  assert_true(cut > 1000 && cut_k > 1000 && refused > 1000);
 }
 
 static void check_split_square(int64_t n, int64_t tile_m, int64_t tile_n) {
@@ -270,7 +276,8 @@ static void check_split_square(int64_t n, int64_t tile_m, int64_t tile_n) {
   assert_int_equal(plan.streams, 8);
 }
 
-/* What bench/overlap_model.py says is best. What is in place is packed at once, unless that takes 6 GiB. */
+/* What bench/overlap_model.py says is best; of the largest, what was measured. What is in place is packed at once,
+ * unless that takes 6 GiB. */
 static void squares_for_the_tensor_cores(void **state) {
   (void)state;
   const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE};
@@ -279,7 +286,7 @@ static void squares_for_the_tensor_cores(void **state) {
   check_split_square(2048, 768, 768);
   check_split_square(4096, 1024, 1152);
   check_split_square(8192, 1024, 1152);
-  check_split_square(16384, 1024, 1152);
+  check_split_square(16384, 1536, 1536);
   assert_true(tb_plan_make_split(&plan, &call, in_place, &unsplit, INT64_MAX));
   assert_true(plan.at_once && plan.block_m == call.m && plan.block_n == call.n);
   call.m = call.n = call.k = 32768;
@@ -300,6 +307,22 @@ static void less_memory_for_the_tensor_cores(void **state) {
     assert_true(plan.arena_bytes <= budget && plan.block_m >= (budget == 2 * gib ? call.m / 4 : call.m / 2));
   }
   assert_false(tb_plan_make_split(&plan, &call, staged, &unsplit, gib));
+  /* In chunks of a span a quarter of C finds room where none would. */
+  const struct tb_split_way spans = {.splits = 1, .span_k = tb_split_span_k(call.m, call.n, call.k)};
+  assert_true(tb_plan_make_split(&plan, &call, staged, &spans, gib));
+  assert_true(plan.block_m >= call.m / 2 && plan.block_n >= call.n / 2 && plan.chunk_k == spans.span_k);
+}
+
+/* All of a short k and of a small C; else equal parts of about the same length, of whole groups. */
+static void spans_of_k(void **state) {
+  (void)state;
+  assert_int_equal(tb_split_span_k(100000, 100000, 8192), 8192);
+  assert_int_equal(tb_split_span_k(1024, 1024, 100000), 100000);
+  for (int64_t k = 8193; k < 40000; k += 97) {
+    const int64_t span_k = tb_split_span_k(16384, 16384, k), spans = tb_ceil_div(k, span_k);
+    assert_true(span_k % TB_SPLIT_GROUP_K == 0 && span_k <= TB_SPLIT_SPAN_K && span_k > TB_SPLIT_SPAN_K / 2);
+    assert_true(k - (spans - 1) * span_k > span_k - spans * TB_SPLIT_GROUP_K);
+  }
 }
 
 /* As a slot is 2 MiB, and the least tiles are 512 x 512. */
@@ -321,6 +344,7 @@ int main(void) {
       cmocka_unit_test(more_memory_larger_pieces),
       cmocka_unit_test(room_for_a_split_of_k),
       cmocka_unit_test(squares),
+      cmocka_unit_test(spans_of_k),
       cmocka_unit_test(any_shape_for_the_tensor_cores),
       cmocka_unit_test(squares_for_the_tensor_cores),
       cmocka_unit_test(less_memory_for_the_tensor_cores),

@@ -114,11 +114,14 @@ static void occupy_bytes(uint64_t begin, int64_t bytes) {
 }
 
 static void occupy_packed(const struct tb_layout *l) {
-  for (int64_t row = 0; row < l->rows; row++)
-    occupy_bytes(tb_layout_packed_a(l, row), tb_split_packed_bytes(false, tb_layout_rows(l, row).size, l->chunk.size));
-  for (int64_t column = 0; column < l->columns; column++)
-    occupy_bytes(tb_layout_packed_b(l, column),
-                 tb_split_packed_bytes(true, tb_layout_columns(l, column).size, l->chunk.size));
+  for (int64_t k = 0; k < l->chunk.size; k += l->plan->span_k) {
+    const int64_t start = l->chunk.start + k, size = tb_min(l->plan->span_k, l->chunk.size - k);
+    for (int64_t row = 0; row < l->rows; row++)
+      occupy_bytes(tb_layout_packed_a(l, row, start), tb_split_packed_bytes(false, tb_layout_rows(l, row).size, size));
+    for (int64_t column = 0; column < l->columns; column++)
+      occupy_bytes(tb_layout_packed_b(l, column, start),
+                   tb_split_packed_bytes(true, tb_layout_columns(l, column).size, size));
+  }
 }
 
 static void check_block(struct tb_layout *l, int64_t number) {
@@ -149,7 +152,7 @@ static void check_block(struct tb_layout *l, int64_t number) {
 
 static void check_layout(const struct tb_gemm *call, int splits, int64_t budget, uint64_t *rng) {
   static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED};
-  const struct tb_split_way way = {.splits = splits};
+  const struct tb_split_way way = {.splits = splits, .span_k = tst_random_below(rng, 4) * 8 * TB_SPLIT_GROUP_K};
   struct tb_plan plan;
   if (splits > 0 && !tb_plan_make_split(&plan, call, staged, &way, budget)) return;
   if (splits == 0 && !tb_plan_make(&plan, call, staged, budget)) return;

@@ -313,10 +313,11 @@ static struct tb_select_device random_device(uint64_t *rng) {
  * for the tiles of the last round alone. */
 static void check_split_candidate(const struct tb_select_device *d, const struct tb_product *p,
                                   const struct tb_choice *c) {
-  const int64_t tiles = (p->m + 127) / 128 * ((p->n + 191) / 192), groups = (p->k + 1023) / 1024;
+  const int64_t span_k = tb_split_span_k(p->m, p->n, p->k);
+  const int64_t tiles = (p->m + 127) / 128 * ((p->n + 191) / 192), groups = (span_k + 1023) / 1024;
   assert_true(d->split && p->split && p->k >= SPLIT_K_MIN && c->fast == p->fast);
   assert_true(tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
-  assert_true(c->pack_k == 0 && c->whole_columns == 0 && c->unit_k == TB_SPLIT_GROUP_K);
+  assert_true(c->pack_k == span_k && c->whole_columns == 0 && c->unit_k == TB_SPLIT_GROUP_K);
   if (c->splits == 1) {
     assert_int_equal(c->whole_rows, 0);
     return;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Products by the tensor cores' kernels, as src/split.h enqueues them: whole numbers, whose sums leave nothing to
- * round, in every transpose, at the edges of tiles, chunks and groups, with k whole and split, with alpha; and that the
- * bits of an element do not depend on how C or k is cut, whatever the data. Operands are allocated to the element, what
- * stands in padding is NaN, and D's padding must keep its bits.
+ * round, in every transpose, at the edges of tiles, chunks, groups and spans, with k whole and split, with alpha; and
+ * that the bits of an element do not depend on how C or k is cut, whatever the data. Operands are allocated to the
+ * element, what stands in padding is NaN, and D's padding must keep its bits.
  */
 #include "split_product.h"
 
@@ -134,6 +134,23 @@ static void several_groups(void **state) {
                 whole, (uint64_t)i);
 }
 
+/* Spans of a group and of two, whole and in parts; alpha is the last one's. */
+static void spans(void **state) {
+  (void)state;
+  for (int i = 0; i < 4; i++)
+    check_exact(&(struct tst_split_problem){.transpose_a = i & 1,
+                                            .transpose_b = i & 2,
+                                            .m = 19,
+                                            .n = 21,
+                                            .k = i < 2 ? 2100 : 2048 + 1025,
+                                            .alpha = -2.5f,
+                                            .splits = 1 + i / 2,
+                                            .span_k = i < 2 ? 1024 : 2048,
+                                            .pad = i,
+                                            .skip = 1},
+                whole, (uint64_t)i);
+}
+
 /* With k split alpha is the gathering kernel's. */
 static void alphas(void **state) {
   (void)state;
@@ -208,17 +225,27 @@ static void splits_have_the_bits_of_the_whole(void **state) {
   check_same(&p, any_kind, NULL, 0, 2);
 }
 
+/* Tiles of every kind, of which some continue in D from what other planes have left there. */
+static void pieces_of_spans(void **state) {
+  (void)state;
+  static const int64_t pieces[][2] = {{128, 192}};
+  check_same(&(struct tst_split_problem){.m = 140, .n = 200, .k = 1040, .alpha = 1.3f, .splits = 1, .span_k = 1024},
+             any_kind, pieces, 1, 1);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_transpose),
       cmocka_unit_test(edges),
       cmocka_unit_test(aligned_and_not),
       cmocka_unit_test(several_groups),
+      cmocka_unit_test(spans),
       cmocka_unit_test(alphas),
       cmocka_unit_test(long_words),
       cmocka_unit_test(identity_gives_the_words),
       cmocka_unit_test(pieces_have_the_bits_of_the_whole),
       cmocka_unit_test(splits_have_the_bits_of_the_whole),
+      cmocka_unit_test(pieces_of_spans),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   tst_split_open();

@@ -34,6 +34,7 @@ static const struct tst_fake *fake;
 static struct tb_device gpu[GPUS];
 static struct tb_pool *pool[GPUS];
 static struct tb_part part[GPUS];
+static int64_t span_k; /* of all products; 0: they are not cut into spans */
 
 static void open_gpu(int number) {
   char detail[200];
@@ -126,7 +127,8 @@ static void expect_right(const struct product *p) {
 }
 
 static void run(int number, const struct tb_gemm *call, struct tb_ways ways, int splits, struct tb_pass *pass) {
-  const struct tb_choice whole = {.family = TB_FAMILY_SPLIT, .splits = splits, .unit_k = TB_SPLIT_GROUP_K};
+  const struct tb_choice whole = {
+      .family = TB_FAMILY_SPLIT, .splits = splits, .unit_k = TB_SPLIT_GROUP_K, .pack_k = span_k};
   tb_part_run(&part[number], &gpu[number], call, ways, &whole, true, pass);
 }
 
@@ -166,6 +168,31 @@ static void many_streams(void **state) {
   assert_true(part[0].plan.streams == TB_COMPUTE_STREAMS);
   fake->set_order(FAKE_CUDA_RANDOM, 3);
   check(3, 1090, 1160, 5, 0, 1);
+}
+
+/* Several tiles of spans; and chunks of one or two, when there is no memory for all. */
+static void spans(void **state) {
+  (void)state;
+  const int64_t memory[] = {0, 1, 2};
+  fake->set_order(FAKE_CUDA_RANDOM, 7);
+  span_k = TB_SPLIT_GROUP_K;
+  check(2, 515, 9, 1060, 3, 1);
+  for (int i = 0; i < 3; i++) {
+    struct product p = make(i, 20, 30, 3100, 1, WHOLE);
+    const struct tb_split_way way = {.splits = 1, .span_k = span_k};
+    struct tb_plan plan;
+    assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, INT64_MAX));
+    for (int64_t cuts = 0; cuts < memory[i]; cuts++)
+      assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, plan.arena_bytes - 1));
+    atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], plan.arena_bytes);
+    run(0, &p.call, staged, 1, NULL);
+    atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], 0);
+    expect_split(0);
+    assert_true(part[0].plan.chunk_k == (i == 0 ? p.call.k : i == 1 ? 2 * span_k : span_k));
+    expect_right(&p);
+    destroy(&p);
+  }
+  span_k = 0;
 }
 
 /* ---- other places ---- */
@@ -283,11 +310,10 @@ static void run_on_two(const struct tb_gemm *call, int64_t columns) {
 }
 
 /* All at once, in place; in tiles of panels; by two GPUs, of which each fetches the other's panel of A. */
-static void the_bits_of_any_cut(void **state) {
-  (void)state;
+static void check_bits(int64_t m, int64_t n, int64_t k) {
   const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE};
   fake->set_order(FAKE_CUDA_RANDOM, 2);
-  struct product whole = make(0, 517, 579, 40, 0.5f, GRADED), p = make(0, 517, 579, 40, 0.5f, GRADED);
+  struct product whole = make(0, m, n, k, 0.5f, GRADED), p = make(0, m, n, k, 0.5f, GRADED);
   compute_in_place(&whole, in_place);
   run(0, &p.call, staged, 1, NULL);
   expect_split(0);
@@ -299,6 +325,14 @@ static void the_bits_of_any_cut(void **state) {
   assert_int_equal(fake->calls("cuMemcpyPeerAsync") - before, 2);
   expect_bits(&p, whole.c);
   destroy(&p), destroy(&whole);
+}
+
+static void the_bits_of_any_cut(void **state) {
+  (void)state;
+  check_bits(517, 579, 40);
+  span_k = TB_SPLIT_GROUP_K;
+  check_bits(517, 400, span_k + 40);
+  span_k = 0;
 }
 
 /* ---- failures ---- */
@@ -354,8 +388,9 @@ int main(int argc, char **argv) {
   fake = tst_fake();
   if (fake == NULL) return 77;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_transpose), cmocka_unit_test(many_streams),        cmocka_unit_test(some_in_place),
-      cmocka_unit_test(blocks_of_c),     cmocka_unit_test(the_bits_of_any_cut), cmocka_unit_test(a_call_that_fails),
+      cmocka_unit_test(every_transpose),   cmocka_unit_test(many_streams), cmocka_unit_test(spans),
+      cmocka_unit_test(some_in_place),     cmocka_unit_test(blocks_of_c),  cmocka_unit_test(the_bits_of_any_cut),
+      cmocka_unit_test(a_call_that_fails),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, open_all, close_all);

@@ -108,6 +108,12 @@ static float overflowing(uint64_t *rng, bool of_b, int64_t side, int64_t l) {
   return ldexpf(side % 2 ? -x : x, 100);
 }
 
+/* The same, but ordinary sums before the last span. */
+static float overflowing_at_last(uint64_t *rng, bool of_b, int64_t side, int64_t l) {
+  const float x = overflowing(rng, of_b, side, l);
+  return l < TB_SPLIT_GROUP_K ? ldexpf(x, -20) : x;
+}
+
 /* The largest numbers, once in a sum. */
 static float one_term(uint64_t *rng, bool of_b, int64_t side, int64_t l) {
   static const float ends[] = {FLT_MAX, -FLT_MAX, 0x1p127f, 0x1.000002p126f};
@@ -135,6 +141,10 @@ static float with_specials(uint64_t *rng, bool of_b, int64_t side, int64_t l) {
         return 0;
     }
   return 2 * tst_random_unit(rng) - 1;
+}
+
+static float with_specials_at_last(uint64_t *rng, bool of_b, int64_t side, int64_t l) {
+  return l < TB_SPLIT_GROUP_K ? of_either_sign(rng, of_b, side, l) : with_specials(rng, of_b, side, l);
 }
 
 static struct tst_split_problem problem(int64_t m, int64_t n, int64_t k) {
@@ -250,6 +260,15 @@ static void results_that_overflow(void **state) {
   assert_true(tst_split_ways_taken().again > 0);
 }
 
+/* Where some of a tile's sums leave the range, all of them are computed again, and D is as it was before. */
+static void a_span_that_overflows(void **state) {
+  (void)state;
+  struct tst_split_problem p = problem(135, 200, TB_SPLIT_GROUP_K + 64);
+  p.span_k = TB_SPLIT_GROUP_K;
+  check(&p, overflowing_at_last, 1, false);
+  assert_true(tst_split_ways_taken().again > 0);
+}
+
 static void results_that_do_not_quite(void **state) {
   (void)state;
   struct tst_split_problem p = problem(135, 50, 70);
@@ -334,12 +353,13 @@ static void a_side_concerns_its_tiles_alone(void **state) {
 /* Inf and NaN in several places of both operands, where they meet each other and zeros. */
 static void infinities_meet(void **state) {
   (void)state;
-  for (int splits = 1; splits <= 2; splits++) {
-    struct tst_split_problem p = problem(150, 210, splits == 1 ? 40 : 1050);
-    p.splits = splits;
+  for (int way = 0; way < 3; way++) {
+    struct tst_split_problem p = problem(150, 210, way == 0 ? 40 : 1050);
+    p.splits = way == 1 ? 2 : 1;
+    p.span_k = way == 2 ? TB_SPLIT_GROUP_K : 0;
     struct tst_split_product t;
     struct tst_split_expected e;
-    tst_split_create(&t, &p, with_specials, 3);
+    tst_split_create(&t, &p, way == 2 ? with_specials_at_last : with_specials, 3);
     tst_split_expect(&e, &t);
     float *d = tst_split_compute(&t, 0, 0);
     tst_split_assert_bounded(&t, &e, d);
@@ -360,6 +380,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(products_that_underflow),
       cmocka_unit_test(zeros),
       cmocka_unit_test(results_that_overflow),
+      cmocka_unit_test(a_span_that_overflows),
       cmocka_unit_test(results_that_do_not_quite),
       cmocka_unit_test(a_side_concerns_its_tiles_alone),
       cmocka_unit_test(infinities_meet),
