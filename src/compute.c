@@ -20,6 +20,16 @@ CUresult tb_compute_hold_uploads(struct tb_pipeline *p) {
   return CUDA_SUCCESS;
 }
 
+CUresult tb_compute_mark(struct tb_pipeline *p) {
+  for (int s = 0; s < p->stream_count; s++) TB_TRY(tb_cuda.cuEventRecord(p->d->half[s], p->streams[s]));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_compute_hold_until_mark(struct tb_pipeline *p) {
+  for (int s = 0; s < p->stream_count; s++) TB_TRY(tb_cuda.cuStreamWaitEvent(p->d->up, p->d->half[s], 0));
+  return CUDA_SUCCESS;
+}
+
 /* C = D + beta C, behind the tile's last launch. */
 static CUresult enqueue_commit(struct tb_pipeline *p, int64_t tile, CUstream stream) {
   struct tb_block t = tb_layout_tile(&p->layout, tile);

@@ -26,6 +26,7 @@ static CUresult open_streams(struct tb_device *d) {
   for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
     TB_TRY(tb_cuda.cuStreamCreate(&d->compute[i], CU_STREAM_NON_BLOCKING));
     TB_TRY(tb_cuda.cuEventCreate(&d->drained[i], CU_EVENT_DISABLE_TIMING));
+    TB_TRY(tb_cuda.cuEventCreate(&d->half[i], CU_EVENT_DISABLE_TIMING));
   }
   for (int i = 0; i < TB_MARK_COUNT; i++) TB_TRY(tb_cuda.cuEventCreate(&d->marks[i], CU_EVENT_DEFAULT));
   TB_TRY(open_ring(&d->up_ring));
@@ -110,6 +111,7 @@ void tb_device_close(struct tb_device *d) {
   for (int i = 0; i < TB_MARK_COUNT; i++) close_event(&d->marks[i]);
   for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
     close_event(&d->drained[i]);
+    close_event(&d->half[i]);
     close_stream(&d->compute[i]);
   }
   close_event(&d->uploaded);

@@ -41,6 +41,7 @@ struct tb_device {
   CUevent uploaded;                               /* behind a panel that was copied directly */
   CUevent packed;                                 /* behind the latest panel that was packed */
   CUevent drained[TB_COMPUTE_STREAMS];            /* behind the launches that read the operands' buffers */
+  CUevent half[TB_COMPUTE_STREAMS];               /* behind those of the first half of a chunk's panels */
   CUevent tile_done[TB_TILES_MAX * TB_TILES_MAX]; /* behind each tile's last launch; made when first needed */
   CUevent marks[TB_MARK_COUNT];                   /* with timing, for the verbose line */
   /* For panels that are passed between GPUs (exchange.h), made when first needed. */

@@ -18,6 +18,7 @@ static struct tb_down_entry *entry_of(struct tb_down *down, uint64_t number) { r
 static int slot_of(uint64_t number) { return (int)(number % TB_SLOTS); }
 
 void tb_down_enter_block(struct tb_pipeline *p) {
+  p->down.layout = p->layout;
   p->down.complete = p->down.fetched = p->down.fetched_columns = 0;
   memset(p->progress->committed_columns, 0, (size_t)(p->layout.rows * p->layout.columns) * sizeof(int64_t));
 }
@@ -49,9 +50,10 @@ static CUresult await_tile(struct tb_pipeline *p, int64_t tile) {
 
 /* A whole tile, into a pinned C that nobody needs any more. */
 static CUresult fetch_direct(struct tb_pipeline *p, int64_t tile) {
-  struct tb_block t = tb_layout_tile(&p->layout, tile);
-  struct tb_matrix d = tb_layout_d(&p->layout, tile);
-  TB_TRY(tb_download_direct(p->d, d.address, d.ld, tb_layout_c(&p->layout, tile), p->layout.call->ldc, t.m, t.n));
+  struct tb_block t = tb_layout_tile(&p->down.layout, tile);
+  struct tb_matrix d = tb_layout_d(&p->down.layout, tile);
+  TB_TRY(tb_download_direct(p->d, d.address, d.ld, tb_layout_c(&p->down.layout, tile), p->down.layout.call->ldc, t.m,
+                            t.n));
   p->progress->down_bytes += (double)(t.m * t.n) * sizeof(float);
   p->down.fetched_columns = t.n;
   return CUDA_SUCCESS;
@@ -60,9 +62,9 @@ static CUresult fetch_direct(struct tb_pipeline *p, int64_t tile) {
 /* The next run of columns, into a slot. Its commit is prepared, to be started when it has arrived. */
 static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   struct tb_down *down = &p->down;
-  const struct tb_gemm *call = p->layout.call;
-  const struct tb_matrix d = tb_layout_d(&p->layout, tile);
-  const struct tb_block t = tb_layout_tile(&p->layout, tile);
+  const struct tb_gemm *call = p->down.layout.call;
+  const struct tb_matrix d = tb_layout_d(&p->down.layout, tile);
+  const struct tb_block t = tb_layout_tile(&p->down.layout, tile);
   const int slot = slot_of(down->asked);
   const int64_t most = tb_min(TB_SLOT_ELEMS, tb_max(LAST_PIECE_ELEMS, down->rest_elems / PIECES_OF_REST));
   const int64_t columns = tb_min(tb_download_columns(d.ld, most), t.n - down->fetched_columns);
@@ -72,7 +74,7 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   e->copy = (struct tb_copy){.beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
   e->copy.streams = call->m * call->n >= STREAMED_C_ELEMS;
   e->copy.from = p->d->down_ring.slot[slot];
-  e->copy.to = tb_layout_c(&p->layout, tile) + down->fetched_columns * call->ldc;
+  e->copy.to = tb_layout_c(&p->down.layout, tile) + down->fetched_columns * call->ldc;
   e->copy.rows = t.m;
   e->copy.columns = columns;
   TB_TRY(tb_download_start(p->d, slot, tb_float_address(d.address, down->fetched_columns * d.ld), floats));
@@ -87,9 +89,9 @@ static CUresult fetch(struct tb_pipeline *p) {
   struct tb_down *down = &p->down;
   const int64_t tile = down->order[down->fetched];
   if (down->fetched_columns == 0) TB_TRY(await_tile(p, tile));
-  TB_TRY(p->layout.plan->ways.c == TB_DIRECT ? fetch_direct(p, tile) : fetch_staged(p, tile));
+  TB_TRY(p->down.layout.plan->ways.c == TB_DIRECT ? fetch_direct(p, tile) : fetch_staged(p, tile));
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[TB_DOWN_END], p->d->down));
-  if (down->fetched_columns < tb_layout_tile(&p->layout, tile).n) return CUDA_SUCCESS;
+  if (down->fetched_columns < tb_layout_tile(&p->down.layout, tile).n) return CUDA_SUCCESS;
   down->fetched++;
   down->fetched_columns = 0;
   return CUDA_SUCCESS;

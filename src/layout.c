@@ -22,6 +22,7 @@ struct tb_block tb_layout_block(const struct tb_gemm *call, const struct tb_plan
 
 void tb_layout_enter(struct tb_layout *l, int64_t number) {
   l->block = tb_layout_block(l->call, l->plan, number);
+  l->is_last = number + 1 == tb_layout_blocks(l->call, l->plan);
   l->rows = tb_ceil_div(l->block.m, l->plan->tile_m);
   l->columns = tb_ceil_div(l->block.n, l->plan->tile_n);
   l->chunk = piece(l->call->k, l->plan->chunk_k, 0);

@@ -32,6 +32,7 @@ struct tb_layout {
   const struct tb_plan *plan;
   uint64_t arena; /* plan->arena_bytes of device memory */
   struct tb_block block;
+  bool is_last;           /* of all blocks */
   int64_t rows, columns;  /* tiles along the block's sides; they are counted along its rows */
   struct tb_extent chunk; /* of k, whose panels are in the arena */
 };

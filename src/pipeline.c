@@ -15,6 +15,12 @@ static bool reads_in_place(const struct tb_plan *plan) {
 
 /* ---- one block ---- */
 
+/* What is on the device of the operands is there for the next block, too. */
+static void leave_block(struct tb_pipeline *p) {
+  p->a_resident = p->layout.block.i;
+  p->b_resident = p->layout.block.j;
+}
+
 /* Nothing could be done: takes part in the copying, or lets a moment pass. The GPU is asked again and again instead of
  * waited for: no single event is the next to come, and the driver's own wait asks as often, unless the program has told
  * it to sleep, of which it would wake too late for a slot. */
@@ -22,17 +28,29 @@ static void idle(struct tb_pipeline *p, int *turns) {
   if (!tb_pool_help(p->d->pool) && ++*turns >= TURNS_BEFORE_YIELD) sched_yield();
 }
 
+/* While the rest of a block comes down, panels of the next one go up. Its launches wait, for they write to the tiles
+ * that come down; so this is for a C of which the host knows when those are free. */
+static void go_ahead(struct tb_pipeline *p, int64_t next) {
+  if (p->pass != NULL || p->layout.plan->ways.c != TB_STAGED || p->layout.is_last) return;
+  leave_block(p);
+  tb_layout_enter(&p->layout, next);
+  tb_up_enter_chunk(p, true);
+}
+
 /* All chunks of k, until every launch is enqueued and all that is to come down by slots is committed. */
-static CUresult go_round(struct tb_pipeline *p) {
+static CUresult go_round(struct tb_pipeline *p, int64_t number) {
   int turns = 0;
   for (bool more = true; more || !tb_down_is_over(p);) {
     enum tb_turn turn = TB_NOTHING;
     if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, false));
-    if (more) TB_TRY(tb_up_turn(p, &turn));
+    if (more || p->up.ahead) TB_TRY(tb_up_turn(p, &turn));
     TB_TRY(tb_down_turn(p, &turn));
     if (more && tb_up_is_over(p)) {
       more = tb_layout_next_chunk(&p->layout);
-      if (more) tb_up_enter_chunk(p);
+      if (more)
+        tb_up_enter_chunk(p, false);
+      else
+        go_ahead(p, number + 1);
     } else if (turn == TB_NOTHING) {
       idle(p, &turns);
     } else {
@@ -44,26 +62,29 @@ static CUresult go_round(struct tb_pipeline *p) {
 
 /* Until C has all of the block, and nothing of it is under way. */
 static CUresult finish(struct tb_pipeline *p) {
-  const enum tb_way way = p->layout.plan->ways.c;
+  const struct tb_layout *l = &p->down.layout;
+  const enum tb_way way = l->plan->ways.c;
   if (way == TB_DIRECT) TB_TRY(tb_cuda.cuStreamSynchronize(p->d->down));
   for (int s = 0; way == TB_IN_PLACE && s < p->stream_count; s++) TB_TRY(tb_cuda.cuStreamSynchronize(p->streams[s]));
-  bool counted = way == TB_STAGED || (way == TB_IN_PLACE && p->layout.call->beta != 0);
+  bool counted = way == TB_STAGED || (way == TB_IN_PLACE && l->call->beta != 0);
   /* What a failure before this point left in C is overwritten by the CPU. */
-  for (int64_t tile = 0; !counted && tile < p->layout.rows * p->layout.columns; tile++)
-    tb_down_count(p, tile, tb_layout_tile(&p->layout, tile).n);
+  for (int64_t tile = 0; !counted && tile < l->rows * l->columns; tile++)
+    tb_down_count(p, tile, tb_layout_tile(l, tile).n);
   return CUDA_SUCCESS;
 }
 
 static CUresult run_block(struct tb_pipeline *p, int64_t number) {
-  tb_layout_enter(&p->layout, number);
+  if (!p->up.ahead) {
+    tb_layout_enter(&p->layout, number);
+    tb_up_enter_chunk(p, false);
+  }
   tb_down_enter_block(p);
-  tb_up_enter_chunk(p);
   if (p->layout.plan->one_slot) return tb_one_slot_run(p);
-  TB_TRY(go_round(p));
+  TB_TRY(tb_up_catch_up(p));
+  TB_TRY(go_round(p, number));
   if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, true));
-  p->a_resident = p->layout.block.i;
-  p->b_resident = p->layout.block.j;
-  /* Nothing of this block is under way when the next one overwrites its panels and tiles. */
+  if (!p->up.ahead) leave_block(p);
+  /* Nothing of this block is under way when the next one overwrites its tiles. */
   return finish(p);
 }
 

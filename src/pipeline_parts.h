@@ -34,8 +34,13 @@ struct tb_up {
   struct tb_schedule schedule; /* of the current chunk */
   bool a_there, b_there;       /* the operand's panels need not go up */
   bool a_packed, b_packed;     /* they need not be packed: for the tensor cores and not there yet, they must */
-  int64_t begun_steps, ended_steps;
-  bool must_hold; /* the chunk's first piece replaces panels of the chunk before */
+  int64_t begun_steps, ended_steps, computed_steps;
+  bool ahead;     /* of a block that is not the one which comes down: nothing is computed yet */
+  bool must_hold; /* pieces replace panels that launches may still read */
+  /* Where one operand goes up first: panels of it that the latest launches have nothing to do with, from d->half on;
+   * and those of the chunk that is computed, so far. */
+  int64_t free_panels, freed_panels;
+  bool awaited_half;
   bool within_step;
   struct tb_upload upload; /* of the step within which it is */
   struct tb_up_entry entry[TB_SLOTS];
@@ -54,6 +59,7 @@ struct tb_down_entry {
 };
 
 struct tb_down {
+  struct tb_layout layout;                    /* of the block that comes down */
   int16_t order[TB_TILES_MAX * TB_TILES_MAX]; /* tiles in the order of their last launch */
   int64_t complete, fetched;                  /* how many have had it; how many are wholly asked for */
   int64_t fetched_columns;                    /* of tile order[fetched] */
@@ -73,7 +79,7 @@ struct tb_pipeline {
   CUstream packing;               /* panels are packed here for the tensor cores */
   bool packed;                    /* one was: d->packed is recorded */
   CUevent uploaded;               /* behind the latest slice of a panel; NULL: nothing has gone up */
-  struct tb_layout layout;        /* of the current block */
+  struct tb_layout layout;        /* of the block that goes up and is computed */
   int64_t a_resident, b_resident; /* first row, first column of the operands' parts on the device; -1: none */
   struct tb_up up;
   struct tb_down down;
@@ -85,8 +91,10 @@ enum tb_turn { TB_NOTHING, TB_SOMETHING };
 
 /* ---- up.c ---- */
 
-/* Gets ready for the chunk that the layout is at. */
-void tb_up_enter_chunk(struct tb_pipeline *p);
+/* Gets ready for the chunk that the layout is at; ahead: its panels may go up, but nothing is computed before
+ * tb_up_catch_up. */
+void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead);
+CUresult tb_up_catch_up(struct tb_pipeline *p);
 
 /* What a step has to bring up, and how; nothing if it is in place. */
 enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *step, struct tb_upload *upload);
@@ -107,8 +115,11 @@ CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step);
 /* The launch of a tile for a slice of k. */
 CUresult tb_compute_launch(struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k);
 
-/* Has the copies up wait until no launch reads the panels that they are going to replace. */
+/* Has the copies up wait until no launch reads the panels that they are going to replace: for all launches so far, or
+ * for those up to the latest mark. */
 CUresult tb_compute_hold_uploads(struct tb_pipeline *p);
+CUresult tb_compute_mark(struct tb_pipeline *p);
+CUresult tb_compute_hold_until_mark(struct tb_pipeline *p);
 
 /* ---- down.c ---- */
 

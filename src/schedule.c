@@ -19,6 +19,10 @@ static struct tb_step in_turn(int64_t number, int64_t rows, int64_t columns) {
 }
 
 struct tb_step tb_schedule_step(const struct tb_schedule *s, int64_t number) {
+  const int64_t first = tb_schedule_first(s);
+  if (first > 0)
+    return number < first ? (struct tb_step){.of_b = s->order == TB_B_FIRST, .index = number}
+                          : (struct tb_step){.of_b = s->order == TB_A_FIRST, .index = number - first};
   const int64_t longer = s->rows > s->columns ? s->rows : s->columns;
   const int64_t rows = leading(longer, s->rows), columns = leading(longer, s->columns);
   const int64_t lead = rows + columns;

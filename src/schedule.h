@@ -13,7 +13,9 @@
  *      A1   1   1   3       done behind:                                      1          2          3
  *      A2   2   2   3
  *
- * For the tensor cores, which want whole spans of k, there is one slice: panels of A and of B in turn.
+ * For the tensor cores, which want whole spans of k, there is one slice: panels of A and of B in turn. Where k is cut,
+ * all panels of one operand first, and in the next chunk all of the other one: its first panels are then no longer
+ * needed, so that they go up while the chunk before is still computed; but in turn in a call's last chunk.
  *
  * All slices of everything first would feed the kernels best and leave all of C to the end; whole panels only, the
  * other way round. By bench/overlap_model.py this order reaches 0.75 of the floor at 4096 cubed with kernels of 50
@@ -28,6 +30,7 @@
 /* Rows and columns of tiles, and slices of k, of a chunk of a block. */
 struct tb_schedule {
   int64_t rows, columns, slices;
+  enum tb_schedule_order { TB_IN_TURN, TB_A_FIRST, TB_B_FIRST } order; /* in turn but for one slice */
 };
 
 /* A slice of a panel: of row `index` of tiles of A, or of column `index` of B. */
@@ -37,6 +40,11 @@ struct tb_step {
 };
 
 int64_t tb_schedule_steps(const struct tb_schedule *schedule);
+
+/* Panels of the operand that goes up first; in turn: 0. */
+static inline int64_t tb_schedule_first(const struct tb_schedule *s) {
+  return s->order == TB_IN_TURN ? 0 : s->order == TB_A_FIRST ? s->rows : s->columns;
+}
 
 /* Step `number`, 0 <= number < steps. The slices of a panel come in their order. */
 struct tb_step tb_schedule_step(const struct tb_schedule *schedule, int64_t number);

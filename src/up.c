@@ -20,7 +20,16 @@ static struct tb_up_entry *entry_of(struct tb_up *up, uint64_t number) { return 
 
 static bool needs_slot(const struct tb_up_entry *e) { return e->way == TB_STAGED && !e->from_other; }
 
-void tb_up_enter_chunk(struct tb_pipeline *p) {
+/* Whether the panels of one operand go up before the other's. Not in the end, when tiles should be complete one after
+ * another, for nothing but C is left to move. */
+static bool has_order(const struct tb_pipeline *p) {
+  const struct tb_layout *l = &p->layout;
+  const bool at_end = l->is_last && l->chunk.start + l->chunk.size == l->call->k;
+  return tb_plan_packs(l->plan) && l->plan->chunk_k < l->call->k && l->plan->ways.a != TB_IN_PLACE &&
+         l->plan->ways.b != TB_IN_PLACE && !at_end;
+}
+
+void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
   struct tb_up *up = &p->up;
   const struct tb_plan *plan = p->layout.plan;
   const bool whole_k = plan->chunk_k == p->layout.call->k;
@@ -30,9 +39,15 @@ void tb_up_enter_chunk(struct tb_pipeline *p) {
   up->b_there = plan->ways.b == TB_IN_PLACE || b_resident;
   up->a_packed = !tb_plan_packs(plan) || a_resident;
   up->b_packed = !tb_plan_packs(plan) || b_resident;
-  up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout)};
-  up->begun_steps = up->ended_steps = 0;
-  up->must_hold = p->layout.chunk.start > 0;
+  enum tb_schedule_order order = TB_IN_TURN;
+  if (has_order(p)) order = up->schedule.order == TB_A_FIRST ? TB_B_FIRST : TB_A_FIRST;
+  up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout), order};
+  up->begun_steps = up->ended_steps = up->computed_steps = 0;
+  up->ahead = ahead;
+  up->must_hold = ahead || p->layout.chunk.start > 0;
+  up->free_panels = up->freed_panels;
+  up->freed_panels = 0;
+  up->awaited_half = false;
   memset(p->a_slices, 0, sizeof p->a_slices);
   memset(p->b_slices, 0, sizeof p->b_slices);
 }
@@ -55,9 +70,9 @@ enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *ste
 
 static enum tb_operand operand_of(const struct tb_step *step) { return step->of_b ? TB_OPERAND_B : TB_OPERAND_A; }
 
-/* The step that is next, each GPU beginning with its own panels of an operand that is shared. */
-static struct tb_step next_step(const struct tb_pipeline *p) {
-  struct tb_step step = tb_schedule_step(&p->up.schedule, p->up.begun_steps);
+/* A step, each GPU beginning with its own panels of an operand that is shared. */
+static struct tb_step step_at(const struct tb_pipeline *p, int64_t number) {
+  struct tb_step step = tb_schedule_step(&p->up.schedule, number);
   step.index = tb_pass_turn(p->pass, operand_of(&step), step.index);
   return step;
 }
@@ -77,7 +92,7 @@ static bool find_source(struct tb_pipeline *p, struct tb_up_entry *e) {
 static bool begin_piece(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
   struct tb_up_entry *e = entry_of(up, up->begun);
-  e->step = next_step(p);
+  e->step = step_at(p, up->begun_steps);
   e->way = TB_STAGED;
   e->from_other = false;
   if (!up->within_step && !find_source(p, e)) return false;
@@ -131,13 +146,41 @@ static CUresult fetch_panel(struct tb_pipeline *p, const struct tb_up_entry *e) 
   return tb_pass_fetch(p->pass, e->step.index, e->whole.target, floats);
 }
 
+/* Before a piece of the step that goes up: no launch may need what it replaces. */
+static CUresult hold(struct tb_pipeline *p) {
+  struct tb_up *up = &p->up;
+  if (up->ended_steps < tb_min(up->free_panels, tb_schedule_first(&up->schedule))) {
+    if (!up->awaited_half) TB_TRY(tb_compute_hold_until_mark(p));
+    up->awaited_half = true;
+    return CUDA_SUCCESS;
+  }
+  up->must_hold = false;
+  return tb_compute_hold_uploads(p);
+}
+
+/* The launches of steps that have ended. When half of the panels that go up last are computed, they are free. */
+static CUresult compute_steps(struct tb_pipeline *p) {
+  struct tb_up *up = &p->up;
+  const int64_t first = tb_schedule_first(&up->schedule), last = tb_schedule_steps(&up->schedule) - first;
+  while (!up->ahead && up->computed_steps < up->ended_steps) {
+    const struct tb_step step = step_at(p, up->computed_steps++);
+    TB_TRY(tb_compute_step(p, &step));
+    if (first == 0 || last < 2 || up->computed_steps != first + last / 2) continue;
+    TB_TRY(tb_compute_mark(p));
+    up->freed_panels = last / 2;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_up_catch_up(struct tb_pipeline *p) {
+  p->up.ahead = false;
+  return compute_steps(p);
+}
+
 static CUresult send_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
   const struct tb_up_entry *e = entry_of(up, up->sent);
-  if (e->way != TB_IN_PLACE && up->must_hold) {
-    TB_TRY(tb_compute_hold_uploads(p));
-    up->must_hold = false;
-  }
+  if (e->way != TB_IN_PLACE && up->must_hold) TB_TRY(hold(p));
   if (e->from_other)
     TB_TRY(fetch_panel(p, e));
   else if (e->way != TB_IN_PLACE)
@@ -145,7 +188,7 @@ static CUresult send_oldest(struct tb_pipeline *p) {
   up->sent++;
   if (!e->last) return CUDA_SUCCESS;
   up->ended_steps++;
-  return tb_compute_step(p, &e->step);
+  return compute_steps(p);
 }
 
 /* ---- turns ---- */

@@ -30,13 +30,15 @@ static void every_slice_of_every_panel_once(void **state) {
   uint64_t rng = 1;
   for (int i = 0; i < 3000; i++) {
     const struct tb_schedule s = {1 + tst_random_below(&rng, TB_TILES_MAX), 1 + tst_random_below(&rng, TB_TILES_MAX),
-                                  1 + tst_random_below(&rng, SLICES_MAX)};
+                                  i % 3 == 0 ? 1 + tst_random_below(&rng, SLICES_MAX) : 1,
+                                  (enum tb_schedule_order)(i % 3)};
     int64_t a_slices[TB_TILES_MAX] = {0}, b_slices[TB_TILES_MAX] = {0}, tile[TB_TILES_MAX][TB_TILES_MAX] = {{0}};
     const int64_t steps = tb_schedule_steps(&s);
     assert_int_equal(steps, (s.rows + s.columns) * s.slices);
     for (int64_t number = 0; number < steps; number++) {
       const struct tb_step step = tb_schedule_step(&s, number);
       int64_t *slices = step.of_b ? b_slices : a_slices, *others = step.of_b ? a_slices : b_slices;
+      if (number < tb_schedule_first(&s)) assert_true(step.of_b == (s.order == TB_B_FIRST));
       assert_in_range(step.index, 0, (step.of_b ? s.columns : s.rows) - 1);
       assert_int_equal(step.slice, slices[step.index]++); /* each once, and in order */
       for (int64_t other = 0; other < (step.of_b ? s.rows : s.columns); other++) {
@@ -54,7 +56,7 @@ static void every_slice_of_every_panel_once(void **state) {
 static void leading_slices_then_whole_panels(void **state) {
   (void)state;
   static const char *const expected = "A00 B00 A10 B10 A01 B01 A11 B11 A20 A21 B20 B21 ";
-  const struct tb_schedule s = {3, 3, 2};
+  const struct tb_schedule s = {3, 3, 2, TB_IN_TURN};
   char text[64] = "";
   for (int64_t number = 0; number < tb_schedule_steps(&s); number++) {
     const struct tb_step step = tb_schedule_step(&s, number);

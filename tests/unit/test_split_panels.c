@@ -5,7 +5,8 @@
  * parts of k, and order in which the driver works; on two GPUs that pass panels on; after failures, by the GPU and
  * plain loops together. And the bits do not depend on how C is cut, even where tiles are computed in different ways.
  *
- * Seen to fail when: a launch does not wait for the packing of its panels; the packed panels of a block stay for the
+ * Seen to fail when: a launch does not wait for the packing of its panels; the panels of a chunk are replaced while the
+ * one before is computed, or the tiles of a block while they come down; the packed panels of a block stay for the
  * next, whose panels are others; tiles start elsewhere than the tensor cores' own. That streams do not share a
  * workspace is seen in test_schedule.c: this driver runs one kernel after another.
  */
@@ -195,6 +196,28 @@ static void spans(void **state) {
   span_k = 0;
 }
 
+/* Panels go up while the launches of the chunk before still read the others, first all of one operand. */
+static void chunks_that_overlap(void **state) {
+  (void)state;
+  span_k = TB_SPLIT_GROUP_K;
+  for (int by_rows = 0; by_rows < 2; by_rows++) {
+    struct product p = by_rows ? make(2, 515, 9, 4100, 0, WHOLE) : make(1, 9, 580, 4100, 0, WHOLE);
+    const struct tb_split_way way = {.splits = 1, .span_k = span_k};
+    struct tb_plan plan;
+    assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, INT64_MAX));
+    while (plan.chunk_k > span_k) assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, plan.arena_bytes - 1));
+    atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], plan.arena_bytes);
+    fake->set_order(FAKE_CUDA_LAZY, 0);
+    run(0, &p.call, staged, 1, NULL);
+    atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], 0);
+    expect_split(0);
+    assert_true(part[0].plan.tile_m < 515 && part[0].plan.tile_n < 580 && part[0].plan.chunk_k == span_k);
+    expect_right(&p);
+    destroy(&p);
+  }
+  span_k = 0;
+}
+
 /* ---- other places ---- */
 
 /* An operand in memory of its own on the device. */
@@ -335,6 +358,28 @@ static void the_bits_of_any_cut(void **state) {
   span_k = 0;
 }
 
+/* Both operands' panels of the next block go up while launches of this one are still to run, some of which read them as
+ * they came. */
+static void blocks_that_go_up_ahead(void **state) {
+  (void)state;
+  span_k = TB_SPLIT_GROUP_K;
+  struct product p = make(0, 100, 2400, span_k + 16, 1, GRADED), whole = make(0, 100, 2400, span_k + 16, 1, GRADED);
+  const struct tb_split_way way = {.splits = 1, .span_k = span_k};
+  struct tb_plan plan = {.arena_bytes = INT64_MAX};
+  do assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, plan.arena_bytes - 1));
+  while (plan.block_n == p.call.n || plan.chunk_k == p.call.k);
+  fake->set_order(FAKE_CUDA_RANDOM, 4);
+  run(0, &whole.call, staged, 1, NULL);
+  atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], plan.arena_bytes);
+  run(0, &p.call, staged, 1, NULL);
+  atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], 0);
+  expect_split(0);
+  assert_true(part[0].plan.block_n < p.call.n && part[0].plan.chunk_k < p.call.k);
+  expect_bits(&p, whole.c);
+  destroy(&p), destroy(&whole);
+  span_k = 0;
+}
+
 /* ---- failures ---- */
 
 /* What the GPU left, by plain loops. */
@@ -388,8 +433,14 @@ int main(int argc, char **argv) {
   fake = tst_fake();
   if (fake == NULL) return 77;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_transpose),   cmocka_unit_test(many_streams), cmocka_unit_test(spans),
-      cmocka_unit_test(some_in_place),     cmocka_unit_test(blocks_of_c),  cmocka_unit_test(the_bits_of_any_cut),
+      cmocka_unit_test(every_transpose),
+      cmocka_unit_test(many_streams),
+      cmocka_unit_test(spans),
+      cmocka_unit_test(chunks_that_overlap),
+      cmocka_unit_test(some_in_place),
+      cmocka_unit_test(blocks_of_c),
+      cmocka_unit_test(blocks_that_go_up_ahead),
+      cmocka_unit_test(the_bits_of_any_cut),
       cmocka_unit_test(a_call_that_fails),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
