@@ -7,10 +7,11 @@
  *
  * Status 0: all right; 1: not; 77: no GPU, or none with these kernels.
  *
- * Each problem is computed whole and with k split into every number of parts, for all tiles or all but the first, whose
- * bits must be the same, and is compared with fp64. Data that fp16 planes hold, data that needs bf16 planes, and data
- * for which some tiles have to be computed in plain fp32: there, Inf and NaN must stand where the operands put them.
- * Operands are allocated to the byte; padding holds NaN, which must neither enter a result nor be overwritten.
+ * Each problem is computed with k in one span and in several, and each span of it whole and split into every number of
+ * parts, for all tiles or all but the first, whose bits must be the same; and is compared with fp64. Data that fp16
+ * planes hold, data that needs bf16 planes, and data for which some tiles have to be computed in plain fp32: there, Inf
+ * and NaN must stand where the operands put them. Operands are allocated to the byte; padding holds NaN, which must
+ * neither enter a result nor be overwritten.
  */
 #include "../../bench/gpu.h"
 #include "kernels.h"
@@ -90,12 +91,12 @@ static float word(const struct matrix *x, int along_k, int side, int k) {
   return x->host[along_k ? (size_t)side * x->ld + (size_t)k : (size_t)k * x->ld + (size_t)side];
 }
 
-static void compute(const struct problem *p, int splits, int whole, const struct matrix *a, const struct matrix *b,
-                    struct matrix *d) {
+static void compute(const struct problem *p, int span_k, int splits, int whole, const struct matrix *a,
+                    const struct matrix *b, struct matrix *d) {
   memset(d->host, 0xff, d->len * sizeof(float));
   tb_gpu_upload(&gpu, d->gpu, d->host, d->len * sizeof(float));
   const struct tb_choice choice = {
-      .family = TB_FAMILY_SPLIT, .splits = splits, .unit_k = TB_SPLIT_GROUP_K, .whole_rows = whole};
+      .family = TB_FAMILY_SPLIT, .splits = splits, .unit_k = TB_SPLIT_GROUP_K, .pack_k = span_k, .whole_rows = whole};
   const struct tb_sgemm_args args = {.a = (const float *)a->gpu,
                                      .b = (const float *)b->gpu,
                                      .d = (float *)d->gpu,
@@ -143,7 +144,8 @@ static int is_right(const struct problem *p, const struct matrix *a, const struc
   return error <= 8 + sqrt((double)p->k) / 4 + 0x1p-126 / size;
 }
 
-static int verify(const struct problem *p, const struct matrix *a, const struct matrix *b, const struct matrix *d) {
+static int verify(const struct problem *p, int span_k, const struct matrix *a, const struct matrix *b,
+                  const struct matrix *d) {
   double worst = 0;
   long wrong = 0;
   for (int j = 0; j < p->n; j++)
@@ -154,9 +156,26 @@ static int verify(const struct problem *p, const struct matrix *a, const struct 
       }
   for (int j = 0; j + 1 < p->n; j++)
     for (size_t i = (size_t)p->m; i < d->ld; i++) wrong += !is_nan_bits(d->host[(size_t)j * d->ld + i]);
-  printf("%c%c %4d %4d %5d %-8s worst error %.3g%s\n", p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->m, p->n, p->k,
-         data_name[p->data], worst, wrong > 0 ? "  WRONG" : "");
+  printf("%c%c %4d %4d %5d in spans of %5d %-8s worst error %.3g%s\n", p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->m, p->n,
+         p->k, span_k, data_name[p->data], worst, wrong > 0 ? "  WRONG" : "");
   return wrong == 0;
+}
+
+static int run_in_spans(const struct problem *p, int span_k, const struct matrix *a, const struct matrix *b,
+                        struct matrix *d) {
+  float *const whole = malloc(d->len * sizeof(float));
+  if (whole == NULL) exit(1);
+  compute(p, span_k, 1, 0, a, b, d);
+  int right = verify(p, span_k, a, b, d);
+  memcpy(whole, d->host, d->len * sizeof(float));
+  for (int splits = 2; splits <= (span_k + TB_SPLIT_GROUP_K - 1) / TB_SPLIT_GROUP_K; splits++) {
+    compute(p, span_k, splits, p->m > TB_SPLIT_TILE_M, a, b, d);
+    if (memcmp(whole, d->host, d->len * sizeof(float)) == 0) continue;
+    printf("  k in %d parts: other bits\n", splits);
+    right = 0;
+  }
+  free(whole);
+  return right;
 }
 
 static int run(const struct problem *p) {
@@ -165,19 +184,12 @@ static int run(const struct problem *p) {
   struct matrix d = {.rows = (size_t)p->m, .cols = (size_t)p->n, .ld = (size_t)p->m + 3};
   d.len = d.ld * (d.cols - 1) + d.rows;
   d.host = malloc(d.len * sizeof(float));
-  float *const whole = malloc(d.len * sizeof(float));
-  if (d.host == NULL || whole == NULL) exit(1);
+  if (d.host == NULL) exit(1);
   d.gpu = tb_gpu_alloc(d.len * sizeof(float));
-  compute(p, 1, 0, &a, &b, &d);
-  int right = verify(p, &a, &b, &d);
-  memcpy(whole, d.host, d.len * sizeof(float));
-  for (int splits = 2; splits <= (p->k + TB_SPLIT_GROUP_K - 1) / TB_SPLIT_GROUP_K; splits++) {
-    compute(p, splits, p->m > TB_SPLIT_TILE_M, &a, &b, &d);
-    if (memcmp(whole, d.host, d.len * sizeof(float)) == 0) continue;
-    printf("  k in %d parts: other bits\n", splits);
-    right = 0;
-  }
-  free(whole);
+  int right = 1;
+  for (int spans = 1; spans <= (p->k + TB_SPLIT_GROUP_K - 1) / TB_SPLIT_GROUP_K; spans *= 2)
+    right &= run_in_spans(p, spans == 1 ? p->k : ((p->k - 1) / (spans * TB_SPLIT_GROUP_K) + 1) * TB_SPLIT_GROUP_K, &a,
+                          &b, &d);
   destroy(&a), destroy(&b), destroy(&d);
   return right;
 }

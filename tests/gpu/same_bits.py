@@ -22,9 +22,9 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 from scaling import check_report, counts_up_to, gpu_count  # noqa: E402
 
 COLUMN_MAJOR, TRANSPOSE = 102, {"N": 111, "T": 112}
-# op(A) and op(B), m, n, k, alpha, beta. Each is long enough to be shared, and longer along m or n.
+# op(A) and op(B), m, n, k, alpha, beta. Each is long enough to be shared, and longer along m or n; the last has spans of k.
 CASES = [("N", "N", 6000, 5000, 2000, 1, 0), ("T", "N", 3003, 6001, 1511, -0.5, 2), ("N", "T", 2000, 7345, 1030, 1, 1),
-         ("T", "T", 4001, 3999, 2099, 2, 0)]
+         ("T", "T", 4001, 3999, 2099, 2, 0), ("N", "N", 4001, 3999, 8300, 1, 1)]
 # Precision, and a memory limit for each GPU.
 SETTINGS = [("fp32", None), ("ieee", None), ("fp32", "100M")]
 SIGNED = bytes(0x3f if i % 2 else 0xbf for i in range(256))  # upper bytes of a float
