@@ -17,12 +17,15 @@
 
 /* ---- memory ---- */
 
-/* For the tensor cores when the whole product is theirs, unless there is too little memory for that. */
-static bool plan_for(const struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
-                     const struct tb_choice *whole, int64_t budget, struct tb_plan *plan) {
-  const bool split = whole->family == TB_FAMILY_SPLIT && d->kernels.device.split;
-  const struct tb_split_way way = {whole->splits, whole->whole_rows, whole->fast, whole->pack_k};
-  return (split && tb_plan_make_split(plan, call, ways, &way, budget)) || tb_plan_make(plan, call, ways, budget);
+static struct tb_split_way way_of(const struct tb_choice *whole) {
+  return (struct tb_split_way){whole->splits, whole->whole_rows, whole->fast, whole->pack_k};
+}
+
+static bool plan_split(const struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
+                       const struct tb_choice *whole, int64_t budget, struct tb_plan *plan) {
+  const struct tb_split_way way = way_of(whole);
+  return whole->family == TB_FAMILY_SPLIT && d->kernels.device.split &&
+         tb_plan_make_split(plan, call, ways, &way, budget);
 }
 
 /* Cuts the call for the memory there is, and has the arena ready. CUDA_ERROR_OUT_OF_MEMORY: it cannot be done. */
@@ -31,13 +34,17 @@ static CUresult prepare(struct tb_device *d, const struct tb_gemm *call, struct 
   int64_t limit = tb_option_number(TB_OPTION_memory_limit);
   int64_t budget = limit > 0 ? limit : INT64_MAX;
   tb_device_trim(d, budget); /* the limit may be younger than the arena */
-  if (!plan_for(d, call, ways, whole, budget, plan)) return CUDA_ERROR_OUT_OF_MEMORY;
+  /* For the tensor cores when the whole product is theirs, unless somebody else has taken the memory for that. */
+  if (!plan_split(d, call, ways, whole, budget, plan) && !tb_plan_make(plan, call, ways, budget))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   if (plan->arena_bytes <= d->arena_bytes) return CUDA_SUCCESS;
   int64_t free_bytes;
   TB_TRY(tb_device_free_bytes(d, &free_bytes));
   budget = tb_min(budget, free_bytes - free_bytes / SPARE_FRACTION);
   for (int attempt = 0; attempt < RESERVE_TRIES; attempt++) {
-    if (!plan_for(d, call, ways, whole, budget, plan)) break;
+    const bool split = plan_split(d, call, ways, whole, budget, plan) &&
+                       (budget == limit || tb_plan_split_pays(plan, call)); /* within the limit it was chosen */
+    if (!split && !tb_plan_make(plan, call, ways, budget)) break;
     CUresult reserved = tb_device_reserve(d, plan->arena_bytes);
     if (reserved != CUDA_ERROR_OUT_OF_MEMORY) return reserved;
     tb_cuda_failed_call = NULL;     /* no failure yet: there is another try */
@@ -70,7 +77,8 @@ static bool tiles_are_vectors(const struct tb_gemm *call, const struct tb_plan *
   return tb_kernels_vectors(call->a.transposed, call->b.transposed, &args);
 }
 
-/* Alignment does not count: the same numbers elsewhere in memory shall give the same bits. */
+/* Alignment does not count: the same numbers elsewhere in memory shall give the same bits. Nor does how many GPUs have
+ * a part of the product, each within the limit of memory: the product as a whole counts. */
 struct tb_choice tb_part_choose(const struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways) {
   const int64_t precision = tb_option_number(TB_OPTION_precision);
   const struct tb_product product = {.m = call->m,
@@ -84,7 +92,12 @@ struct tb_choice tb_part_choose(const struct tb_device *d, const struct tb_gemm 
                                      .workspace_bytes = INT64_MAX};
   if (precision == TB_PRECISION_IEEE || tb_gemm_is_trivial(call) || tb_plan_fits_one_slot(call, ways))
     return (struct tb_choice){.family = TB_FAMILY_NONE};
-  return tb_select(&d->kernels.device, &product);
+  const struct tb_choice choice = tb_select(&d->kernels.device, &product);
+  const int64_t limit = tb_option_number(TB_OPTION_memory_limit);
+  struct tb_plan plan;
+  if (choice.family != TB_FAMILY_SPLIT || limit == 0) return choice;
+  if (plan_split(d, call, ways, &choice, limit, &plan) && tb_plan_split_pays(&plan, call)) return choice;
+  return (struct tb_choice){.family = TB_FAMILY_NONE};
 }
 
 /* Of the nominal peak of fp32, what the kernels reach that compute by it. */

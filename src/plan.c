@@ -370,14 +370,14 @@ static void cut_block(struct tb_plan *plan, const struct tb_gemm *call, const st
       }
 }
 
-/* The best of all cuts that fit, of C and of k. False: there is none, or the other kernels are sooner. */
+/* The best of all cuts that fit, of C and of k. False: there is none. */
 static bool cut_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
                       int64_t budget_bytes) {
   const int64_t span_k = plan->span_k;
   double least = INFINITY;
   for (int64_t spans = tb_ceil_div(call->k, span_k), last = 0; spans != last; last = spans, spans = (spans + 1) / 2)
     cut_block(plan, call, whole, tb_min(call->k, spans * span_k), budget_bytes, &least);
-  return least < INFINITY && work(plan, call) < work_of_others(call, &plan->ways);
+  return least < INFINITY;
 }
 
 bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways,
@@ -386,4 +386,9 @@ bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct
   if (plan->chunk_k < call->k) return false;
   lay_out_split(plan, call, whole, TB_COMPUTE_STREAMS, 0);
   return fits(plan, budget_bytes) || cut_split(plan, call, whole, budget_bytes);
+}
+
+bool tb_plan_split_pays(const struct tb_plan *plan, const struct tb_gemm *call) {
+  const bool cut = plan->block_m < call->m || plan->block_n < call->n || plan->chunk_k < call->k;
+  return !cut || work(plan, call) < work_of_others(call, &plan->ways);
 }

@@ -83,10 +83,12 @@ struct tb_plan {
 /* Cuts `call` (m, n, k >= 1) for at most budget_bytes of device memory. False: not even the smallest pieces fit. */
 bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways, int64_t budget_bytes);
 
-/* The same for the tensor cores, and never for one slot. `whole`: how the product would be computed as a whole. False:
- * it does not fit, or only in pieces so small that the other kernels in larger ones are sooner. */
+/* The same for the tensor cores, and never for one slot. `whole`: how the product would be computed as a whole. */
 bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways,
                         const struct tb_split_way *whole, int64_t budget_bytes);
+
+/* Whether such a plan's pieces are not so small that the other kernels in larger ones would be sooner. */
+bool tb_plan_split_pays(const struct tb_plan *plan, const struct tb_gemm *call);
 
 /* Whether a call goes by one slot when there is memory for it. */
 bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways);

@@ -306,10 +306,10 @@ static void less_memory_for_the_tensor_cores(void **state) {
     assert_true(tb_plan_make_split(&plan, &call, staged, &unsplit, budget));
     assert_true(plan.arena_bytes <= budget && plan.block_m >= (budget == 2 * gib ? call.m / 4 : call.m / 2));
   }
-  assert_false(tb_plan_make_split(&plan, &call, staged, &unsplit, gib));
+  assert_false(tb_plan_make_split(&plan, &call, staged, &unsplit, gib) && tb_plan_split_pays(&plan, &call));
   /* In chunks of a span a quarter of C finds room where none would. */
   const struct tb_split_way spans = {.splits = 1, .span_k = tb_split_span_k(call.m, call.n, call.k)};
-  assert_true(tb_plan_make_split(&plan, &call, staged, &spans, gib));
+  assert_true(tb_plan_make_split(&plan, &call, staged, &spans, gib) && tb_plan_split_pays(&plan, &call));
   assert_true(plan.block_m >= call.m / 2 && plan.block_n >= call.n / 2 && plan.chunk_k == spans.span_k);
 }
 
