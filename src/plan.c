@@ -22,6 +22,10 @@ static const struct tiling split_rows = {TB_SPLIT_TILE_M, 512, 1024, 3072, 11};
 static const struct tiling split_columns = {TB_SPLIT_TILE_N, 576, 1152, 3072, 11};
 static const struct tiling split_rows_of_spans = {TB_SPLIT_TILE_M, 512, 1536, 3072, 11};
 static const struct tiling split_columns_of_spans = {TB_SPLIT_TILE_N, 576, 1536, 3072, 11};
+/* Not so large along a side that is much the longer one, as it is of the parts that several GPUs have: of the operand
+ * that all of them want each has a share to bring up. (32768 cubed by two H200 221 ms instead of 239.) */
+static const struct tiling split_rows_of_long_side = {TB_SPLIT_TILE_M, 512, 1536, 2048, 16};
+static const struct tiling split_columns_of_long_side = {TB_SPLIT_TILE_N, 576, 1536, 2304, 16};
 /* In one stream each launch must fill the GPU alone: 11 x 12 of their tiles are an H200's 132 multiprocessors. */
 static const struct tiling split_rows_in_order = {TB_SPLIT_TILE_M, 1408, 1408, 2816, 16};
 static const struct tiling split_columns_in_order = {TB_SPLIT_TILE_N, 2304, 2304, 4608, 16};
@@ -280,7 +284,8 @@ static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, cons
   if (in_order)
     rows_tiling = &split_rows_in_order, columns_tiling = &split_columns_in_order;
   else if (tb_plan_spans(plan) > 1)
-    rows_tiling = &split_rows_of_spans, columns_tiling = &split_columns_of_spans;
+    rows_tiling = plan->block_m > plan->block_n * 3 / 2 ? &split_rows_of_long_side : &split_rows_of_spans,
+    columns_tiling = plan->block_n > plan->block_m * 3 / 2 ? &split_columns_of_long_side : &split_columns_of_spans;
   size_panels(plan, call, plan->block_m, plan->block_n);
   if (!plan->at_once)
     size_panels(plan, call, tile_of(plan->block_m, rows_tiling, 0),
