@@ -179,7 +179,7 @@ static void spans(void **state) {
   span_k = TB_SPLIT_GROUP_K;
   check(2, 515, 9, 1060, 3, 1);
   for (int i = 0; i < 3; i++) {
-    struct product p = make(i, 20, 30, 3100, 1, WHOLE);
+    struct product p = make(i, 20, 30, 2100, 1, WHOLE);
     const struct tb_split_way way = {.splits = 1, .span_k = span_k};
     struct tb_plan plan;
     assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, INT64_MAX));
@@ -201,7 +201,7 @@ static void chunks_that_overlap(void **state) {
   (void)state;
   span_k = TB_SPLIT_GROUP_K;
   for (int by_rows = 0; by_rows < 2; by_rows++) {
-    struct product p = by_rows ? make(2, 515, 9, 4100, 0, WHOLE) : make(1, 9, 580, 4100, 0, WHOLE);
+    struct product p = by_rows ? make(2, 515, 9, 3100, 0, WHOLE) : make(1, 9, 580, 2100, 0, WHOLE);
     const struct tb_split_way way = {.splits = 1, .span_k = span_k};
     struct tb_plan plan;
     assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, INT64_MAX));
@@ -333,7 +333,7 @@ static void run_on_two(const struct tb_gemm *call, int64_t columns) {
 }
 
 /* All at once, in place; in tiles of panels; by two GPUs, of which each fetches the other's panel of A. */
-static void check_bits(int64_t m, int64_t n, int64_t k) {
+static void check_bits(int64_t m, int64_t n, int64_t k, int64_t columns) {
   const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE};
   fake->set_order(FAKE_CUDA_RANDOM, 2);
   struct product whole = make(0, m, n, k, 0.5f, GRADED), p = make(0, m, n, k, 0.5f, GRADED);
@@ -343,7 +343,7 @@ static void check_bits(int64_t m, int64_t n, int64_t k) {
   expect_bits(&p, whole.c);
   memcpy(p.c, p.before, (size_t)(p.call.ldc * p.call.n) * sizeof *p.c);
   const uint64_t before = fake->calls("cuMemcpyPeerAsync");
-  run_on_two(&p.call, (int64_t)2 * TB_SPLIT_TILE_N);
+  run_on_two(&p.call, columns);
   expect_split(0), expect_split(1);
   assert_int_equal(fake->calls("cuMemcpyPeerAsync") - before, 2);
   expect_bits(&p, whole.c);
@@ -352,9 +352,9 @@ static void check_bits(int64_t m, int64_t n, int64_t k) {
 
 static void the_bits_of_any_cut(void **state) {
   (void)state;
-  check_bits(517, 579, 40);
+  check_bits(517, 579, 40, (int64_t)2 * TB_SPLIT_TILE_N);
   span_k = TB_SPLIT_GROUP_K;
-  check_bits(517, 400, span_k + 40);
+  check_bits(517, 200, span_k + 40, TB_SPLIT_TILE_N);
   span_k = 0;
 }
 
