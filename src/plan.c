@@ -26,6 +26,10 @@ static const struct tiling split_columns_of_spans = {TB_SPLIT_TILE_N, 576, 1536,
  * that all of them want each has a share to bring up. (32768 cubed by two H200 221 ms instead of 239.) */
 static const struct tiling split_rows_of_long_side = {TB_SPLIT_TILE_M, 512, 1536, 2048, 16};
 static const struct tiling split_columns_of_long_side = {TB_SPLIT_TILE_N, 576, 1536, 2304, 16};
+/* Where both C and k are cut, a tile has a launch of all kernels in every chunk, and fewer streams leave more memory to
+ * C: by 2048 x 2112 and two streams 16384 cubed takes 109 ms in 1 GiB, by 1024 x 960 and four 122 (H200). */
+static const struct tiling split_rows_of_chunks = {TB_SPLIT_TILE_M, 512, 2048, 3072, 8};
+static const struct tiling split_columns_of_chunks = {TB_SPLIT_TILE_N, 576, 2112, 3072, 8};
 /* In one stream each launch must fill the GPU alone: 11 x 12 of their tiles are an H200's 132 multiprocessors. */
 static const struct tiling split_rows_in_order = {TB_SPLIT_TILE_M, 1408, 1408, 2816, 16};
 static const struct tiling split_columns_in_order = {TB_SPLIT_TILE_N, 2304, 2304, 4608, 16};
@@ -233,7 +237,7 @@ bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
 #define SPLIT_BLOCK_M_MIN 2048
 #define SPLIT_BLOCK_N_MIN 1152
 /* And streams, of which each wants room for operands in bf16 planes. */
-#define SPLIT_STREAMS_MIN 4
+#define SPLIT_STREAMS_MIN 2
 /* What is computed while the link brings up a byte, at 45 GB/s: on the tensor cores, where all streams' launches
  * together have a tile and a half for each of an H200's multiprocessors; and by the other kernels. What `cost` makes of
  * these is within a sixth of what the cuts took that were chosen by it: 16384 cubed 140 ms in 1 GiB (136), 99 in 2
@@ -283,6 +287,8 @@ static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, cons
   plan->slice_k = plan->chunk_k;
   if (in_order)
     rows_tiling = &split_rows_in_order, columns_tiling = &split_columns_in_order;
+  else if (plan->chunk_k < call->k && (plan->block_m < call->m || plan->block_n < call->n))
+    rows_tiling = &split_rows_of_chunks, columns_tiling = &split_columns_of_chunks;
   else if (tb_plan_spans(plan) > 1)
     rows_tiling = plan->block_m > plan->block_n * 3 / 2 ? &split_rows_of_long_side : &split_rows_of_spans,
     columns_tiling = plan->block_n > plan->block_m * 3 / 2 ? &split_columns_of_long_side : &split_columns_of_spans;
@@ -367,8 +373,8 @@ static void cut_block(struct tb_plan *plan, const struct tb_gemm *call, const st
   p.chunk_k = chunk_k;
   for (int i = 0; (p.block_m = block_of(m, i, TB_SPLIT_TILE_M, SPLIT_BLOCK_M_MIN)) > 0; i++)
     for (int j = 0; (p.block_n = block_of(n, j, TB_SPLIT_TILE_N, SPLIT_BLOCK_N_MIN)) > 0; j++)
-      for (int way = 0; way < 4; way++) {
-        lay_out_split(&p, call, whole, way < 2 ? TB_COMPUTE_STREAMS : SPLIT_STREAMS_MIN, way % 2);
+      for (int way = 0; way < 6; way++) {
+        lay_out_split(&p, call, whole, TB_COMPUTE_STREAMS >> way / 2, way % 2);
         if (!fits(&p, budget_bytes) || cost(&p, call) >= 0.98 * *least) continue;
         *least = cost(&p, call);
         *plan = p;

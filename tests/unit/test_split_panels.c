@@ -279,7 +279,7 @@ static void blocks_of_c(void **state) {
     const struct tb_split_way way = {.splits = 1};
     struct tb_plan plan;
     assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, INT64_MAX));
-    const int64_t of_other_streams = plan.streams > 4 ? (plan.streams - 4) * plan.workspace_bytes : 0;
+    const int64_t of_other_streams = plan.streams > 2 ? (plan.streams - 2) * plan.workspace_bytes : 0;
     atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], plan.arena_bytes - of_other_streams - 1);
     run(0, &p.call, staged, 1, NULL);
     expect_split(0);
