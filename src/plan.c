@@ -240,8 +240,8 @@ bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
 #define SPLIT_STREAMS_MIN 2
 /* What is computed while the link brings up a byte, at 45 GB/s: on the tensor cores, where all streams' launches
  * together have a tile and a half for each of an H200's multiprocessors; and by the other kernels. What `cost` makes of
- * these is within a sixth of what the cuts took that were chosen by it: 16384 cubed 140 ms in 1 GiB (136), 99 in 2
- * (100), 83 in 3 (74), 73 in 4 (72); 8192 cubed 28 ms in 768 MiB (32), 32768 cubed 598 in 4 GiB (504). */
+ * these, beside what the cuts took that were chosen by it: 16384 cubed in 1 GiB 141 ms (109), in 1.5 107 (102), in 2
+ * 100 (100), in 3 74 (84), in 4 72 (76); 8192 cubed in 768 MiB 32 (25), 32768 cubed in 4 GiB 493 (550). */
 #define SPLIT_FLOPS_PER_BYTE 4100.0
 #define SPLIT_TILES_OF_GPU (3 * 132 / 2)
 #define OTHER_FLOPS_PER_BYTE 1050.0
