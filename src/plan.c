@@ -373,7 +373,7 @@ static void cut_block(struct tb_plan *plan, const struct tb_gemm *call, const st
   p.chunk_k = chunk_k;
   for (int i = 0; (p.block_m = block_of(m, i, TB_SPLIT_TILE_M, SPLIT_BLOCK_M_MIN)) > 0; i++)
     for (int j = 0; (p.block_n = block_of(n, j, TB_SPLIT_TILE_N, SPLIT_BLOCK_N_MIN)) > 0; j++)
-      for (int way = 0; way < 6; way++) {
+      for (int way = 0; TB_COMPUTE_STREAMS >> way / 2 >= SPLIT_STREAMS_MIN; way++) {
         lay_out_split(&p, call, whole, TB_COMPUTE_STREAMS >> way / 2, way % 2);
         if (!fits(&p, budget_bytes) || cost(&p, call) >= 0.98 * *least) continue;
         *least = cost(&p, call);
