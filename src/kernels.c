@@ -278,7 +278,7 @@ static CUresult launch_packed(const struct tb_kernels *kernels, const struct tb_
 static CUresult launch_split(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
                              bool transpose_b, const struct tb_sgemm_args *product, CUdeviceptr workspace,
                              CUstream stream) {
-  const struct tb_split_way way = {choice->splits, choice->whole_rows, choice->fast, choice->pack_k};
+  const struct tb_split_way way = tb_choice_way(choice);
   const int64_t span_k = tb_split_first_span(&way, product->k);
   const CUdeviceptr b_at = workspace + (CUdeviceptr)tb_split_packed_bytes(false, product->m, span_k);
   const CUdeviceptr rest_at = b_at + (CUdeviceptr)tb_split_packed_bytes(true, product->n, span_k);

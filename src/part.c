@@ -17,13 +17,9 @@
 
 /* ---- memory ---- */
 
-static struct tb_split_way way_of(const struct tb_choice *whole) {
-  return (struct tb_split_way){whole->splits, whole->whole_rows, whole->fast, whole->pack_k};
-}
-
 static bool plan_split(const struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
                        const struct tb_choice *whole, int64_t budget, struct tb_plan *plan) {
-  const struct tb_split_way way = way_of(whole);
+  const struct tb_split_way way = tb_choice_way(whole);
   return whole->family == TB_FAMILY_SPLIT && d->kernels.device.split &&
          tb_plan_make_split(plan, call, ways, &way, budget);
 }

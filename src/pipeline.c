@@ -30,15 +30,15 @@ static void idle(struct tb_pipeline *p, int *turns) {
 
 /* While the rest of a block comes down, panels of the next one go up. Its launches wait, for they write to the tiles
  * that come down; so this is for a C of which the host knows when those are free. */
-static void go_ahead(struct tb_pipeline *p, int64_t next) {
+static void go_ahead(struct tb_pipeline *p) {
   if (p->pass != NULL || p->layout.plan->ways.c != TB_STAGED || p->layout.is_last) return;
   leave_block(p);
-  tb_layout_enter(&p->layout, next);
+  tb_layout_enter(&p->layout, p->progress->block + 1);
   tb_up_enter_chunk(p, true);
 }
 
 /* All chunks of k, until every launch is enqueued and all that is to come down by slots is committed. */
-static CUresult go_round(struct tb_pipeline *p, int64_t number) {
+static CUresult go_round(struct tb_pipeline *p) {
   int turns = 0;
   for (bool more = true; more || !tb_down_is_over(p);) {
     enum tb_turn turn = TB_NOTHING;
@@ -50,7 +50,7 @@ static CUresult go_round(struct tb_pipeline *p, int64_t number) {
       if (more)
         tb_up_enter_chunk(p, false);
       else
-        go_ahead(p, number + 1);
+        go_ahead(p);
     } else if (turn == TB_NOTHING) {
       idle(p, &turns);
     } else {
@@ -81,7 +81,7 @@ static CUresult run_block(struct tb_pipeline *p, int64_t number) {
   tb_down_enter_block(p);
   if (p->layout.plan->one_slot) return tb_one_slot_run(p);
   TB_TRY(tb_up_catch_up(p));
-  TB_TRY(go_round(p, number));
+  TB_TRY(go_round(p));
   if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, true));
   if (!p->up.ahead) leave_block(p);
   /* Nothing of this block is under way when the next one overwrites its tiles. */

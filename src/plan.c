@@ -276,26 +276,31 @@ static struct tb_split_way launch_way(const struct tb_plan *plan, const struct t
   return (struct tb_split_way){.splits = 1, .fast = whole->fast, .span_k = whole->span_k};
 }
 
+struct tilings {
+  const struct tiling *rows, *columns;
+};
+static struct tilings tilings_for(const struct tb_plan *plan, const struct tb_gemm *call) {
+  if (in_one_stream(&plan->ways)) return (struct tilings){&split_rows_in_order, &split_columns_in_order};
+  if (plan->chunk_k < call->k && (plan->block_m < call->m || plan->block_n < call->n))
+    return (struct tilings){&split_rows_of_chunks, &split_columns_of_chunks};
+  if (tb_plan_spans(plan) == 1) return (struct tilings){&split_rows, &split_columns};
+  const bool long_m = plan->block_m > plan->block_n * 3 / 2, long_n = plan->block_n > plan->block_m * 3 / 2;
+  return (struct tilings){long_m ? &split_rows_of_long_side : &split_rows_of_spans,
+                          long_n ? &split_columns_of_long_side : &split_columns_of_spans};
+}
+
 /* more_columns: of tiles, than are best for a block that need not be cut; they may fill its side better. */
 static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
                           int streams_most, int more_columns) {
-  const bool in_order = in_one_stream(&plan->ways);
-  const struct tiling *rows_tiling = &split_rows, *columns_tiling = &split_columns;
   plan->split = true;
   plan->at_once = is_at_once(&plan->ways);
   plan->span_k = tb_split_first_span(whole, call->k);
   plan->slice_k = plan->chunk_k;
-  if (in_order)
-    rows_tiling = &split_rows_in_order, columns_tiling = &split_columns_in_order;
-  else if (plan->chunk_k < call->k && (plan->block_m < call->m || plan->block_n < call->n))
-    rows_tiling = &split_rows_of_chunks, columns_tiling = &split_columns_of_chunks;
-  else if (tb_plan_spans(plan) > 1)
-    rows_tiling = plan->block_m > plan->block_n * 3 / 2 ? &split_rows_of_long_side : &split_rows_of_spans,
-    columns_tiling = plan->block_n > plan->block_m * 3 / 2 ? &split_columns_of_long_side : &split_columns_of_spans;
+  const struct tilings tilings = tilings_for(plan, call);
   size_panels(plan, call, plan->block_m, plan->block_n);
   if (!plan->at_once)
-    size_panels(plan, call, tile_of(plan->block_m, rows_tiling, 0),
-                tile_of(plan->block_n, columns_tiling, more_columns));
+    size_panels(plan, call, tile_of(plan->block_m, tilings.rows, 0),
+                tile_of(plan->block_n, tilings.columns, more_columns));
   const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   place_panels(plan, rows, columns);
   const int64_t a_bytes = tb_split_packed_bytes(false, plan->tile_m, plan->span_k);
@@ -317,15 +322,16 @@ static bool fits(const struct tb_plan *plan, int64_t budget_bytes) {
   return plan->arena_bytes <= budget_bytes && !(plan->at_once && plan->workspace_bytes > most);
 }
 
+/* Of two things that go on at once, the shorter does with the longer, but for a panel. */
+static double overlapped(double x, double y, double panels) { return x > y ? x + y / panels : y + x / panels; }
+
 /*
  * How long a product takes that is cut, but for waits, in bytes that the link brings up meanwhile. Blocks come row by
  * row: A's part stays while they are in its row, and of B all goes up for each row, but for the block at which it
- * turns. Nothing of a block overlaps with the one before, and half of its C comes down behind all else; of bringing B
- * up and multiplying, the shorter overlaps with the longer, but for a panel. Where k is cut, all of both goes up for
- * each block, chunk after chunk, each of which waits for the one before, and three quarters of C come down behind the
- * last.
+ * turns. Bringing B up and multiplying overlap. Where k is cut, all of both goes up for each block. What a block has
+ * left of C when its launches are over is taken for half of it, and for three quarters where k is cut: panels of the
+ * next block go up meanwhile, over the same memory.
  */
-static double overlapped(double x, double y, double panels) { return x > y ? x + y / panels : y + x / panels; }
 static double work(const struct tb_plan *plan, const struct tb_gemm *call) {
   const double rows = (double)tb_ceil_div(call->m, plan->block_m),
                columns = (double)tb_ceil_div(call->n, plan->block_n);

@@ -90,13 +90,9 @@ int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
   return pairs * 2 * TB_SGEMM_PANEL * rows * (int64_t)sizeof(float);
 }
 
-static struct tb_split_way way_of(const struct tb_choice *choice) {
-  return (struct tb_split_way){choice->splits, choice->whole_rows, choice->fast, choice->pack_k};
-}
-
 int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
   if (choice->family == TB_FAMILY_SPLIT) {
-    const struct tb_split_way way = way_of(choice);
+    const struct tb_split_way way = tb_choice_way(choice);
     return tb_split_bytes(m, n, k, &way);
   }
   struct tb_split s = tb_split_of(k, choice);
@@ -413,7 +409,7 @@ double tb_select_predict_us(const struct tb_select_table *table, const struct tb
                             const struct tb_product *p, const struct tb_choice *choice) {
   const struct product_costs product = costs_of_product(table, device, p);
   if (choice->family == TB_FAMILY_SPLIT) {
-    const struct tb_split_way way = way_of(choice);
+    const struct tb_split_way way = tb_choice_way(choice);
     return tb_split_predict_us(table, device, p, &way);
   }
   if (choice->family == TB_FAMILY_THIN) return thin_us(&product);

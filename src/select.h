@@ -53,6 +53,11 @@ struct tb_choice {
                                         is for the others. One of both is 0. TB_FAMILY_SPLIT: whole_rows counts tiles */
 };
 
+/* TB_FAMILY_SPLIT: the way that was chosen. */
+static inline struct tb_split_way tb_choice_way(const struct tb_choice *choice) {
+  return (struct tb_split_way){choice->splits, choice->whole_rows, choice->fast, choice->pack_k};
+}
+
 struct tb_select_device {
   int sm_count;
   int blocks_per_sm[TB_TILE_COUNT]; /* that an SM holds at once; 0: the device cannot run this tile */
