@@ -3,10 +3,12 @@
  * Speed of the production kernels on resident data, beside cuBLAS in the same run, shape by shape.
  *
  *   kernels [--csv FILE] [--precision ieee|fp32|fast|both] [--tile auto|each|NAME[/SPLITS]] [--short]
- *           [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB] [--pad N] [--peers auto|none] [--accuracy N]
+ *           [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB] [--pad N] [--data KIND] [--peers auto|none]
+ *           [--accuracy N]
  *
  * --precision both: ieee and fp32, a row each; cuBLAS is measured once, and so is what both compute in the same way.
- * --pad N: leading dimensions are N longer than need be, for cuBLAS as well.
+ * --pad N: leading dimensions are N longer than need be, for cuBLAS as well. --data KIND: instead of uniform(-.5,.5),
+ * one of data.h's kinds whose words do not depend on where they stand.
  *
  * Operands are random; each launch takes other copies of them, `rotate` MiB in all, so that the L2 cache starts cold.
  * Times are medians of CUDA-event times over batches (gpu.h). Each result is checked against fp64 on a sample of rows
@@ -27,6 +29,7 @@ static const char *const precision_name[PRECISIONS] = {
 struct options {
   const char *csv, *tile, *peers;
   int precision; /* enum tb_precision, or BOTH */
+  enum tb_data_kind kind;
   struct tb_shape shape[TB_SHAPES_MAX];
   int shapes, short_list, accuracy, pad;
   double budget_s;
@@ -195,7 +198,7 @@ static int bench_speed(const struct tb_bench *bench, const struct options *o, FI
   }
   s->o = o, s->csv = csv;
   int all_right = 1;
-  tb_work_open(&s->work, bench, o->shape, o->shapes, o->rotate_bytes, o->pad);
+  tb_work_open(&s->work, bench, o->shape, o->shapes, o->kind, o->rotate_bytes, o->pad);
   for (int i = 0; i < o->shapes; i++) {
     struct row r = {0};
     s->measured_count = 0;
@@ -231,9 +234,10 @@ struct tb_choice tb_bench_parse_choice(const char *text) {
 }
 
 static _Noreturn void usage(void) {
-  fprintf(stderr, "usage: kernels [--csv FILE] [--precision ieee|fp32|fast|both] [--tile auto|each|NAME[/SPLITS]]\n"
-                  "               [--short] [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB] [--pad N] [--peers "
-                  "auto|none] [--accuracy N]\n");
+  fprintf(stderr,
+          "usage: kernels [--csv FILE] [--precision ieee|fp32|fast|both] [--tile auto|each|NAME[/SPLITS]]\n"
+          "               [--short] [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB] [--pad N] [--data KIND]\n"
+          "               [--peers auto|none] [--accuracy N]\n");
   exit(2);
 }
 
@@ -245,13 +249,27 @@ static bool parse_precision(const char *text, int *precision) {
   return *precision != BOTH || strcmp(text, "both") == 0;
 }
 
+/* Kinds whose words depend on where they stand want whole matrices, not a pool of words. */
+static bool parse_kind(const char *text, enum tb_data_kind *kind) {
+  static const enum tb_data_kind kinds[] = {TB_UNIFORM01, TB_UNIFORM, TB_NORMAL, TB_WIDE, TB_WIDER};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    *kind = kinds[i];
+    if (strcmp(text, tb_data_kind_name[*kind]) == 0) return true;
+  }
+  return false;
+}
+
 static void parse(struct options *o, int argc, char **argv) {
-  static const struct option option[] = {
-      {"csv", 1, 0, 'c'},    {"tile", 1, 0, 't'},      {"short", 0, 0, 's'}, {"shape", 1, 0, 'S'},
-      {"budget", 1, 0, 'b'}, {"rotate", 1, 0, 'r'},    {"peers", 1, 0, 'p'}, {"accuracy", 1, 0, 'a'},
-      {"pad", 1, 0, 'P'},    {"precision", 1, 0, 'i'}, {0, 0, 0, 0}};
-  *o = (struct options){
-      .tile = "auto", .peers = "auto", .precision = BOTH, .budget_s = 0.1, .rotate_bytes = (size_t)256 << 20};
+  static const struct option option[] = {{"csv", 1, 0, 'c'},       {"tile", 1, 0, 't'},     {"short", 0, 0, 's'},
+                                         {"shape", 1, 0, 'S'},     {"budget", 1, 0, 'b'},   {"rotate", 1, 0, 'r'},
+                                         {"peers", 1, 0, 'p'},     {"accuracy", 1, 0, 'a'}, {"pad", 1, 0, 'P'},
+                                         {"precision", 1, 0, 'i'}, {"data", 1, 0, 'd'},     {0, 0, 0, 0}};
+  *o = (struct options){.tile = "auto",
+                        .peers = "auto",
+                        .precision = BOTH,
+                        .kind = TB_UNIFORM,
+                        .budget_s = 0.1,
+                        .rotate_bytes = (size_t)256 << 20};
   for (int c; (c = getopt_long(argc, argv, "", option, NULL)) != -1;) {
     if (c == 'c')
       o->csv = optarg;
@@ -269,7 +287,7 @@ static void parse(struct options *o, int argc, char **argv) {
       o->pad = atoi(optarg);
     else if (c == 'a')
       o->accuracy = atoi(optarg);
-    else if (c == 'i' && parse_precision(optarg, &o->precision))
+    else if ((c == 'i' && parse_precision(optarg, &o->precision)) || (c == 'd' && parse_kind(optarg, &o->kind)))
       continue;
     else if (c != 'S' || o->shapes == TB_SHAPES_MAX || !tb_shape_parse(optarg, &o->shape[o->shapes++]))
       usage();

@@ -281,7 +281,7 @@ static int run_production(const struct bench *b, const struct options *o, double
   int all_right = 1;
   struct tb_shape shape = {0, 0, o->m, o->n, o->k};
   struct tb_work w;
-  tb_work_open(&w, &b->production, &shape, 1, 0, 0);
+  tb_work_open(&w, &b->production, &shape, 1, TB_UNIFORM, 0, 0);
   tb_work_set(&w, shape);
   for (int tile = TB_TILE_COUNT - 1; tile >= 0; tile--) {
     const struct tb_tile *t = &tb_tiles[tile];

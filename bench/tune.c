@@ -102,7 +102,7 @@ static struct samples measure(const struct tb_bench *bench, const struct options
   struct samples all = {malloc((size_t)o->shapes * TB_CANDIDATES_MAX * sizeof(struct tb_sample)), 0};
   if (!all.sample) exit(EXIT_FAILURE);
   struct tb_work w;
-  tb_work_open(&w, bench, o->shape, o->shapes, o->rotate_bytes, 0);
+  tb_work_open(&w, bench, o->shape, o->shapes, TB_UNIFORM, o->rotate_bytes, 0);
   w.precision = TB_PRECISION_FP32; /* which may be computed in every way there is */
   for (int i = 0; i < o->shapes; i++) {
     tb_work_set(&w, o->shape[i]);

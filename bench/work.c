@@ -81,11 +81,11 @@ static void lay_out(struct tb_work *w, struct tb_shape s) {
   w->copies = (long)(w->rotate_bytes / copy_bytes) + 1;
 }
 
-static struct tb_arena fill_arena(const struct tb_gpu *gpu, size_t len, unsigned seed) {
+static struct tb_arena fill_arena(const struct tb_gpu *gpu, size_t len, enum tb_data_kind kind, unsigned seed) {
   enum { POOL = 16777213 }; /* 64 MiB, and a prime, so that no row of a matrix repeats another */
   struct tb_arena x = {tb_gpu_alloc(len * sizeof(float)), NULL, len < POOL ? len : POOL, len};
   x.pool = tb_alloc(x.pool_len);
-  tb_data_fill(x.pool, x.pool_len, 1, TB_UNIFORM, TB_OPERAND_A, seed);
+  tb_data_fill(x.pool, x.pool_len, 1, kind, TB_OPERAND_A, seed);
   for (size_t at = 0; at < len; at += x.pool_len) {
     size_t part = len - at < x.pool_len ? len - at : x.pool_len;
     tb_gpu_upload(gpu, x.gpu + at * sizeof(float), x.pool, part * sizeof(float));
@@ -96,7 +96,7 @@ static struct tb_arena fill_arena(const struct tb_gpu *gpu, size_t len, unsigned
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 void tb_work_open(struct tb_work *w, const struct tb_bench *bench, const struct tb_shape *shape, int shapes,
-                  size_t rotate_bytes, int pad) {
+                  enum tb_data_kind kind, size_t rotate_bytes, int pad) {
   *w = (struct tb_work){.bench = bench, .rotate_bytes = rotate_bytes, .pad = pad};
   size_t a_len = 0, b_len = 0, c_len = 0;
   for (int i = 0; i < shapes; i++) {
@@ -105,8 +105,8 @@ void tb_work_open(struct tb_work *w, const struct tb_bench *bench, const struct 
     b_len = larger(b_len, w->b_step * (size_t)w->copies);
     c_len = larger(c_len, w->c_step * (size_t)w->copies);
   }
-  w->a = fill_arena(&bench->gpu, a_len, 1);
-  w->b = fill_arena(&bench->gpu, b_len, 2);
+  w->a = fill_arena(&bench->gpu, a_len, kind, 1);
+  w->b = fill_arena(&bench->gpu, b_len, kind, 2);
   w->c = tb_gpu_alloc(c_len * sizeof(float));
 }
 

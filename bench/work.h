@@ -61,9 +61,10 @@ struct tb_work {
   long copies;
 };
 
-/* Buffers for any of the shapes, `rotate_bytes` of copies of the operands and more; 0: one copy. */
+/* Buffers for any of the shapes, `rotate_bytes` of copies of the operands and more, of this kind of data; 0: one copy.
+ */
 void tb_work_open(struct tb_work *work, const struct tb_bench *bench, const struct tb_shape *shape, int shapes,
-                  size_t rotate_bytes, int pad);
+                  enum tb_data_kind kind, size_t rotate_bytes, int pad);
 void tb_work_close(struct tb_work *work);
 
 /* The product at hand is now this one, computed as the library chooses in this precision. */

@@ -11,8 +11,8 @@
  * What a product needs is launched one after another, whatever the data. The packing of fp16 planes notes down what it
  * saw; tb_split_multiply_half computes those tiles of D for which fp16 planes are enough. If any is left, bf16 planes
  * are packed, and tb_split_multiply_bfloat computes what is left; and marks the tiles that need plain fp32 (Inf, NaN,
- * words far apart, sums that leave the range), which tb_sgemm_again_* computes (sgemm.cu). Kernels without work end at
- * once.
+ * words too far apart, sums that leave the range), which tb_sgemm_again_* computes (sgemm.cu). Kernels without work end
+ * at once.
  *
  * A block that multiplies has an SM for itself, and takes tile after tile:
  *
@@ -22,7 +22,7 @@
  *
  * Two blocks, a cluster, have tiles above each other, whose columns each has half of copied to both. A warpgroup has
  * two sums for each element, of the current chunk and of the current group of chunks. While one warpgroup adds the
- * former to the latter, the other one multiplies.
+ * former to the latter, the other one multiplies. (bf16: and what that rounds away, the next chunk begins with.)
  */
 #include "split_pack.cuh"
 #include "split_ring.cuh"
@@ -45,31 +45,71 @@ __device__ __forceinline__ void multiply_planes(float (&d)[kWgmmaWords], const O
     multiply<Word>(d, behind(x.rows[s], PlaneA * 2 * kWgmmaCore), behind(x.columns[s], PlaneB * 2 * kWgmmaCore),
                    add || s > 0);
 }
-/* Each of a chunk's sums by tensor cores, low planes first. Of bf16 planes there are two: where one product is larger
- * than all others, the high planes' sum is exact, and only the low ones', far smaller, are cut off. */
-template <int Sum> __device__ __forceinline__ void multiply_chunk(Half, float (&d)[kWgmmaWords], const Operands &x) {
-  multiply_planes<Half, 1, 0>(d, x, false);
-  multiply_planes<Half, 0, 1>(d, x, true);
-  multiply_planes<Half, 0, 0>(d, x, true);
-}
-template <int Sum> __device__ __forceinline__ void multiply_chunk(Bfloat, float (&d)[kWgmmaWords], const Operands &x) {
-  if (Sum == 1) return multiply_planes<Bfloat, 0, 0>(d, x, false);
-  multiply_planes<Bfloat, 2, 0>(d, x, false);
-  multiply_planes<Bfloat, 0, 2>(d, x, true);
-  multiply_planes<Bfloat, 1, 1>(d, x, true);
-  multiply_planes<Bfloat, 1, 0>(d, x, true);
-  multiply_planes<Bfloat, 0, 1>(d, x, true);
-}
-
-/* sum += factor times one of the chunk's, rounded once. */
+/* sum += factor times the chunk's, rounded once. */
 __device__ __forceinline__ void add(float (&sum)[kWgmmaWords], const float (&chunk)[kWgmmaWords], float factor) {
 #pragma unroll
   for (int i = 0; i < kWgmmaWords; i++) sum[i] = __fmaf_rn(chunk[i], factor, sum[i]);
+}
+/* sum += the chunk's, which becomes what that has rounded away (Dekker): all of it where the chunk's was the smaller
+ * one, else up to a rounding of its own. */
+__device__ __forceinline__ void add_and_carry(float (&sum)[kWgmmaWords], float (&chunk)[kWgmmaWords]) {
+#pragma unroll
+  for (int i = 0; i < kWgmmaWords; i++) {
+    const float added = (sum[i] + chunk[i]) - sum[i];
+    chunk[i] -= added, sum[i] += added;
+  }
 }
 /* What the tensor cores cut off makes a chunk's sum too small by some 1.4 of 2^-24 of itself (PRECISION.md). Five of
  * eight chunks are made larger by 2^-23, unless words are the sums of their planes: there the sum may be exact. */
 __device__ __forceinline__ float correction(int number, int steps_left) {
   return number & kLossy && steps_left / 2 % 8 < 5 ? 1 + 0x1p-23f : 1;
+}
+
+/* sum += a chunk's sum by tensor cores, low planes first. `release` is called when they have read the operands. */
+template <class Release>
+__device__ __forceinline__ void add_chunk(Half, float (&sum)[kWgmmaWords], float (&chunk)[kWgmmaWords],
+                                          const Operands &x, int number, int steps_left, Release release) {
+  begin_products();
+  multiply_planes<Half, 1, 0>(chunk, x, false);
+  multiply_planes<Half, 0, 1>(chunk, x, true);
+  multiply_planes<Half, 0, 0>(chunk, x, true);
+  end_products();
+  wait_for_products(chunk);
+  release();
+  add(sum, chunk, correction(number, steps_left));
+}
+__device__ __forceinline__ void multiply_low_planes(float (&chunk)[kWgmmaWords], const Operands &x) {
+  multiply_planes<Bfloat, 2, 0>(chunk, x, true);
+  multiply_planes<Bfloat, 0, 2>(chunk, x, true);
+  multiply_planes<Bfloat, 1, 1>(chunk, x, true);
+  multiply_planes<Bfloat, 1, 0>(chunk, x, true);
+  multiply_planes<Bfloat, 0, 1>(chunk, x, true);
+}
+/* bf16: a chunk begins with what rounding took from the sum before. Where few words of a side are large, one product
+ * may be far larger than all others: then the high planes' sum alone is exact, and only that of the low ones, which is
+ * far smaller, is cut off. */
+template <class Release>
+__device__ __forceinline__ void add_chunk(Bfloat, float (&sum)[kWgmmaWords], float (&chunk)[kWgmmaWords],
+                                          const Operands &x, int number, int, Release release) {
+  if (number & kFewLarge) {
+    begin_products();
+    multiply_low_planes(chunk, x);
+    end_products();
+    wait_for_products(chunk);
+    add(sum, chunk, 1);
+    begin_products();
+    multiply_planes<Bfloat, 0, 0>(chunk, x, false);
+    end_products();
+    wait_for_products(chunk);
+  } else {
+    begin_products();
+    multiply_low_planes(chunk, x);
+    multiply_planes<Bfloat, 0, 0>(chunk, x, true);
+    end_products();
+    wait_for_products(chunk);
+  }
+  release();
+  add_and_carry(sum, chunk);
 }
 
 /* Where a thread's elements stand: 8 j + column and one more, of rows `row` and row + 8. */
@@ -166,7 +206,7 @@ template <class Word> __device__ __forceinline__ void consume(const tb_split_arg
     bool again = false;
     for (int g = 0; g < item.groups; g++) {
 #pragma unroll
-      for (int i = 0; i < kWgmmaWords; i++) sum[i] = 0;
+      for (int i = 0; i < kWgmmaWords; i++) sum[i] = chunk[i] = 0;
       for (int left = steps_of(args, item.first_group + g); left > 0; left -= 2) {
         Operands x;
         Turn<R::stages> used[2 / R::steps];
@@ -180,19 +220,9 @@ template <class Word> __device__ __forceinline__ void consume(const tb_split_arg
           x.rows[s] = behind(first_rows, offset), x.columns[s] = behind(first_columns, offset);
           if (s % R::steps == R::steps - 1) stage.next();
         }
-        begin_products();
-        multiply_chunk<0>(Word(), chunk, x);
-        end_products();
-        wait_for_products(chunk);
-        if (Word::planes == Bfloat::planes) {
-          add(sum, chunk, 1);
-          begin_products();
-          multiply_chunk<1>(Word(), chunk, x);
-          end_products();
-          wait_for_products(chunk);
-        }
-        if (left > 2) ring.release(used, lane);
-        add(sum, chunk, Word::planes == Half::planes ? correction(number, left) : 1);
+        add_chunk(Word(), sum, chunk, x, number, left, [&] {
+          if (left > 2) ring.release(used, lane);
+        });
         if (left > 2) continue;
         unsigned char *const last = ring.stage_at(used[2 / R::steps - 1]);
         unscale(sum, ring.scales_at(last, false), ring.scales_at(last, true), at);

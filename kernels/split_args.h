@@ -9,12 +9,13 @@
  * sum of three, or six, products of planes. PRECISION.md derives what is left out, and when fp16 is enough.
  *
  * Order of summation, the same on any grid: a chunk is TB_SPLIT_CHUNK_K of k, summed up by the tensor cores, which
- * round toward zero, products of low planes first; chunks are added in order in fp32, which gives a group's sum; the
- * groups' sums of a span are added in order, to 0; the spans' sums are added in order; alpha multiplies last. A span is
- * what one product of packed operands has of k: all of it, or equal parts of a long one (split_plan.h). Whether a tile
- * of D is computed from fp16 or from bf16 planes depends on its own rows of op(A) and columns of op(B) in the span
- * alone, and so does whether the sums from fp16 planes are corrected for what is cut off; so the bits are the same
- * wherever C is cut between tiles, and k between spans.
+ * round toward zero, products of low planes first; chunks are added in order in fp32, which gives a group's sum (bf16:
+ * and what rounding takes from that is added to the next chunk's low planes; products of high planes are added apart
+ * where some side of the tile has few large words); the groups' sums of a span are added in order, to 0; the spans' sums
+ * are added in order; alpha multiplies last. A span is what one product of packed operands has of k: all of it, or equal
+ * parts of a long one (split_plan.h). Whether a tile of D is computed from fp16 or from bf16 planes depends on its own
+ * rows of op(A) and columns of op(B) in the span alone, and so does all else that depends on words; so the bits are the
+ * same wherever C is cut between tiles, and k between spans.
  *
  * A packed operand has a word for each side (row of op(A), column of op(B)) and k, sides filled up with zeros to whole
  * tiles, k to whole chunks:
@@ -64,12 +65,16 @@
 /* What was seen in the words of TB_SPLIT_PACK_SIDES sides and a group of k: in 1024ths, the most small ones that a side
  * has (below 2^-5 to 2^-4 of its largest); and in the highest bits, */
 #define TB_SPLIT_SMALL_MASK 0x7ffu
+#define TB_SPLIT_FEW_LARGE (1u << 28) /* bf16: few of some side's words are not small */
 #define TB_SPLIT_LOW (1u << 29)   /* fp16: some word has a low plane, and two such words a product that is left out */
 #define TB_SPLIT_LOSSY (1u << 30) /* fp16: some word is not the sum of its planes */
 #define TB_SPLIT_WILD (1u << 31)  /* some word has no place in such planes: too large, too small, Inf or NaN */
-/* bf16: a side's words that are more binades apart than this, and more of which are small than TB_SPLIT_SMALL_MAX, are
- * wild, too. */
+/* Few words are fewer than one of so many. */
+#define TB_SPLIT_MANY_OF 128
+/* bf16: a side's words that are more binades apart than TB_SPLIT_NEAR, and more of which are small than
+ * TB_SPLIT_SMALL_MAX, but not all but a few, are wild, too, if k is shorter than TB_SPLIT_FAR_K. */
 #define TB_SPLIT_NEAR 32
+#define TB_SPLIT_FAR_K 512
 /* Of a row and a column of a product together, most small words with which lossy ones do no harm. */
 #define TB_SPLIT_SMALL_MAX 896u
 

@@ -140,7 +140,7 @@ __device__ __forceinline__ int exponent_of(uint32_t size) {
 struct Scale {
   int exponent; /* words are multiplied by this power of two */
   bool wild;    /* whatever else is seen */
-  bool far;     /* wild if most words are small */
+  bool far;     /* wild if most words are small and k is short */
 };
 
 /* fp16: the largest word of a side comes to lie in [2^14, 2^15). Beyond these sizes, products of two sides might leave
@@ -157,10 +157,8 @@ __device__ __forceinline__ Scale scale_for(Half, uint32_t largest, uint32_t) {
  * Where it was moved down, nor for its products with the other side's smallest, which it takes along: they are at least
  * 2^-120, and all that a chunk's instructions cut off at 2^-149 is half a unit of them.
  *
- * Where words are far apart and most of them small, few products make up a sum. A chain of fp32 then rounds no more
- * often than the tensor cores cut off, which loses up to twice as much: the error would be larger (on an H200,
- * log-uniform over 2^-20 to 2^20, k = 1024: at most 11.5 and 0.77 in the mean, cuBLAS's chain 7.0 and 0.64;
- * PRECISION.md).
+ * Where words are far apart and most of them small, few products make up a sum. With a short k, a chain of fp32 then
+ * rounds less than the tensor cores cut off (PRECISION.md).
  */
 __device__ __forceinline__ Scale scale_for(Bfloat, uint32_t largest, uint32_t smallest) {
   constexpr int low = -30, high = 60, smallest_exponent = -109, smallest_moved_down = -120 - smallest_exponent;
@@ -172,6 +170,9 @@ __device__ __forceinline__ Scale scale_for(Bfloat, uint32_t largest, uint32_t sm
   const bool too_small = least + move < (move < 0 ? smallest_moved_down : smallest_exponent);
   return {move, too_small, exponent - least > TB_SPLIT_NEAR};
 }
+
+/* Of a side's words, whether so few are not small that one product may be far larger than all others. */
+__device__ __forceinline__ bool has_few_large(int large, int existing) { return large * TB_SPLIT_MANY_OF < existing; }
 
 /* Eight words of each plane, as they go to memory. */
 struct __align__(16) Packed {
@@ -268,8 +269,11 @@ __device__ __forceinline__ void pack_part(const tb_split_pack_operand &x, int64_
   });
   const uint32_t share =
       ((of_side & TB_SPLIT_SMALL_MASK) * 1024 + static_cast<uint32_t>(k_end) - 1) / static_cast<uint32_t>(k_end);
-  const bool wild = scale.wild || (scale.far && share > TB_SPLIT_SMALL_MAX);
-  uint32_t seen = wild ? TB_SPLIT_WILD : largest == 0 ? 0 : (of_side & (TB_SPLIT_LOSSY | TB_SPLIT_LOW)) | share;
+  const bool few_large =
+      Word::planes == Bfloat::planes && has_few_large(k_end - static_cast<int>(of_side & TB_SPLIT_SMALL_MASK), k_end);
+  const bool wild = scale.wild || (scale.far && share > TB_SPLIT_SMALL_MAX && !few_large && k < TB_SPLIT_FAR_K);
+  uint32_t seen = (of_side & (TB_SPLIT_LOSSY | TB_SPLIT_LOW)) | (few_large ? TB_SPLIT_FEW_LARGE : 0) | share;
+  if (wild || largest == 0) seen = wild ? TB_SPLIT_WILD : 0;
   const uint32_t all = meet(meeting, place, seen, seen_together);
   if (place.run == 0) {
     x.to.scale[part.group * x.padded_sides + side] = power_of_two(-scale.exponent);

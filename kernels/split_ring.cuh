@@ -162,7 +162,7 @@ template <class Word> struct Ring {
 
 /* What consumers are told of an item, in the lowest bits of its number: that its tile is for this kernel; and that some
  * words are not the sums of their planes, so that there is no exact result that a correction could spoil. */
-constexpr unsigned kOurs = 1, kLossy = 2;
+constexpr unsigned kOurs = 1, kLossy = 2, kFewLarge = 2;
 constexpr int kItemFlags = 2;
 
 /* A warp. */
@@ -184,7 +184,8 @@ __device__ __forceinline__ unsigned look_at(const tb_split_args &args, const Ite
   if (enough) return 0;
   const uint32_t planes_a = seen_in(args.a.seen + at_a, words_a, items.groups, apart_a, lane);
   const uint32_t planes_b = seen_in(args.b.seen + at_b, words_b, items.groups, apart_b, lane);
-  if (!((planes_a | planes_b) & TB_SPLIT_WILD)) return kOurs;
+  if (!((planes_a | planes_b) & TB_SPLIT_WILD))
+    return kOurs | ((planes_a | planes_b) & TB_SPLIT_FEW_LARGE ? kFewLarge : 0);
   if (lane == 0) *again = 1;
   return 0;
 }

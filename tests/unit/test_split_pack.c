@@ -160,24 +160,35 @@ static int bfloat_move(float largest) {
   return exponent > 60 ? 60 - exponent : exponent < -30 ? -30 - exponent : 0;
 }
 
-/* In 1024ths, up: how many words of a side are small beside its largest. */
-static uint32_t small_of(const struct tst_split_matrix *x, int64_t side, int64_t group) {
+/* How many words of a side are small beside its largest; and in 1024ths, up. */
+static int64_t small_count(const struct tst_split_matrix *x, int64_t side, int64_t group) {
   const float largest = largest_of(x, side, group), bound = ldexpf(1, ilogbf(largest) - 4);
-  int64_t existing = 0, count = 0;
-  for (int64_t l = group * GROUP_K; l < (group + 1) * GROUP_K && l < x->k; l++, existing++)
+  int64_t count = 0;
+  for (int64_t l = group * GROUP_K; l < (group + 1) * GROUP_K && l < x->k; l++)
     count += largest >= 0x1p-122f && fabsf(word_of(x, side, l)) < bound; /* no bound is subnormal */
-  return (uint32_t)((count * 1024 + existing - 1) / existing);
+  return count;
+}
+static uint32_t small_of(const struct tst_split_matrix *x, int64_t side, int64_t group) {
+  const int64_t left = x->k - group * GROUP_K, existing = left < GROUP_K ? left : GROUP_K;
+  return (uint32_t)((small_count(x, side, group) * 1024 + existing - 1) / existing);
+}
+
+/* Whether fewer than one of 128 of a side's words are not small. */
+static bool has_few_large(const struct tst_split_matrix *x, int64_t side, int64_t group) {
+  const int64_t left = x->k - group * GROUP_K, existing = left < GROUP_K ? left : GROUP_K;
+  return (existing - small_count(x, side, group)) * 128 < existing;
 }
 
 /* Whether such planes are not for a side: fp16, by its largest word; bf16, by its smallest, once moved, above all down,
- * or because most are small and the smallest is far from the largest. */
+ * or because k is short, most words are small, but not all but a few, and the smallest is far from the largest. */
 static bool is_wild(const struct tst_split_matrix *x, int planes, int64_t side, int64_t group) {
   const float largest = largest_of(x, side, group);
   if (largest == 0) return false;
   if (!isfinite(largest)) return true;
   if (planes == HALF) return !(largest >= 0x1p-48f && largest < 0x1p53f);
   const int least = ilogbf(smallest_of(x, side, group)), move = bfloat_move(largest);
-  return least + move < (move < 0 ? -11 : -109) || (ilogbf(largest) - least > 32 && small_of(x, side, group) > 896);
+  const bool far = ilogbf(largest) - least > 32 && small_of(x, side, group) > 896;
+  return least + move < (move < 0 ? -11 : -109) || (far && !has_few_large(x, side, group) && x->k < 512);
 }
 
 /* What must have been seen of a side and a group, in the contract's words. */
@@ -185,7 +196,7 @@ static uint32_t seen_of_side(const struct tst_split_matrix *x, const struct pack
   const float largest = largest_of(x, side, group);
   if (is_wild(x, p->planes, side, group)) return 1u << 31;
   if (largest == 0) return 0;
-  uint32_t flags = 0;
+  uint32_t flags = p->planes == BFLOAT && has_few_large(x, side, group) ? 1u << 28 : 0;
   for (int64_t l = group * GROUP_K; l < (group + 1) * GROUP_K && l < x->k; l++) {
     if (unpacked(p, side, l) != (double)word_of(x, side, l)) flags |= 1u << 30;
     if (value_of(p->planes, *plane_at(p, side, l, 1)) != 0) flags |= 1u << 29; /* has a low plane */
@@ -197,7 +208,7 @@ static uint32_t seen_of_strip(const struct tst_split_matrix *x, const struct pac
   uint32_t flags = 0, small = 0;
   for (int64_t side = strip * STRIP; side < (strip + 1) * STRIP; side++) {
     const uint32_t seen = seen_of_side(x, p, side, group);
-    flags |= seen & 7u << 29;
+    flags |= seen & 15u << 28;
     small = (seen & 0x7ff) > small ? seen & 0x7ff : small;
   }
   return flags | small;
@@ -415,6 +426,44 @@ static void few_words_far_from_others(void **state) {
   }
 }
 
+/* Whether the group of which so many words, of `existing`, are not small is said to have few large ones. */
+static bool is_seen_with_few(int64_t large, int64_t existing) {
+  struct tst_split_matrix x;
+  tst_split_matrix_create(&x, 1, existing, large & 1, 0, 0);
+  for (int64_t l = 0; l < x.k; l++)
+    *tst_split_at(&x, 0, l) = l * 37 % existing < large ? -0x1.8p3f : l % 2 ? 0 : 0x1p-2f;
+  struct packed p = pack_one(&x, BFLOAT);
+  const bool few = p.seen[0] >> 28 & 1;
+  destroy_packed(&p);
+  check(&x);
+  tst_split_matrix_destroy(&x);
+  return few;
+}
+
+static void few_large_words(void **state) {
+  (void)state;
+  assert_true(is_seen_with_few(7, 1024) && !is_seen_with_few(8, 1024));
+  assert_true(is_seen_with_few(1, 129) && !is_seen_with_few(1, 128));
+  assert_true(is_seen_with_few(4, 513) && !is_seen_with_few(5, 640));
+}
+
+/* Far apart and mostly small is left to plain fp32 only where k, all of it, is short and more than a few are large. */
+static void far_and_long(void **state) {
+  (void)state;
+  static const struct {
+    int64_t k, large;
+    bool wild;
+  } rows[] = {{511, 4, true}, {511, 3, false}, {512, 4, false}, {1100, 60, false}, {100, 1, true}, {200, 1, false}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct tst_split_matrix x;
+    tst_split_matrix_create(&x, 1, rows[i].k, i & 1, 0, 0);
+    for (int64_t l = 0; l < x.k; l++) *tst_split_at(&x, 0, l) = l < rows[i].large ? 1.5f : 0x1p-40f;
+    assert_int_equal(is_wild(&x, BFLOAT, 0, 0), rows[i].wild);
+    check(&x);
+    tst_split_matrix_destroy(&x);
+  }
+}
+
 /* ---- when bf16 planes are packed ---- */
 
 static bool is_packed(int left) {
@@ -443,6 +492,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(every_group),       cmocka_unit_test(two_at_once),
       cmocka_unit_test(single_words),      cmocka_unit_test(whole_sides),
       cmocka_unit_test(whole_range),       cmocka_unit_test(few_words_far_from_others),
+      cmocka_unit_test(few_large_words),   cmocka_unit_test(far_and_long),
       cmocka_unit_test(only_where_needed),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);

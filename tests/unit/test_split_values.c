@@ -77,6 +77,12 @@ static float one_huge(uint64_t *rng, bool of_b, int64_t side, int64_t l) {
   return l == (side * 7 + (of_b ? 3 : 0)) % depth ? ldexpf(x, 30) : x;
 }
 
+/* The same of op(A) alone: one product is far larger than all others. */
+static float one_huge_row(uint64_t *rng, bool of_b, int64_t side, int64_t l) {
+  const float x = 2 * tst_random_unit(rng) - 1;
+  return !of_b && l == side * 7 % depth ? ldexpf(x, 40) : x;
+}
+
 /* op(A) subnormal, op(B) so large that the products are ordinary. */
 static float subnormal_a(uint64_t *rng, bool of_b, int64_t side, int64_t l) {
   (void)side, (void)l;
@@ -200,6 +206,19 @@ static void wide(void **state) {
   }
 }
 
+/* Far apart, but not with a short k: bf16 planes, and what rounding takes from a sum goes on to the next chunk. By the
+ * same chunks without that the mean errors would be half a chain's, with it a third. */
+static void wide_and_deep(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    span = i ? 20 : 54;
+    const struct tst_split_problem p = problem(100, 110, i ? 1100 : 512);
+    const struct tst_split_errors ours = check(&p, log_uniform, (uint64_t)i, false);
+    assert_true(tst_split_ways_taken().bfloat && tst_split_ways_taken().again == 0);
+    if (span == 20 && !(ours.mean < 0.5)) fail_msg("k=%ld: mean %.3f", (long)p.k, ours.mean);
+  }
+}
+
 static void graded_against_graded(void **state) {
   (void)state;
   static const int spans[] = {3, 9, 16, 40, 60, 125};
@@ -223,6 +242,10 @@ static void huge_elements(void **state) {
   (void)state;
   const struct tst_split_problem p = problem(140, 100, 256);
   check(&p, one_huge, 1, false);
+  /* One product makes most of a sum, whose high planes are added apart from the low ones: else -0.3. */
+  const double bias = check(&p, one_huge_row, 2, false).bias;
+  if (!(fabs(bias) < 0.1)) fail_msg("bias %.3f", bias);
+  assert_true(tst_split_ways_taken().bfloat && tst_split_ways_taken().again == 0);
 }
 
 static void subnormals(void **state) {
@@ -373,6 +396,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ordinary),
       cmocka_unit_test(wide),
+      cmocka_unit_test(wide_and_deep),
       cmocka_unit_test(graded_against_graded),
       cmocka_unit_test(sides_of_all_sizes),
       cmocka_unit_test(huge_elements),
