@@ -16,7 +16,12 @@ struct gains {
 };
 static const struct gains shape_gains = {0.3, 0.6}, class_gains = {0.1, 0.3};
 
-#define IDLE_TRUST 0.25
+/* Of a call that is not one of a row on its side. */
+#define COLD_TRUST 0.25
+
+/* Less than any call counts: the side's time is known no longer, and the next call of a row there replaces it. */
+#define LEFT_SEEN 0.01
+
 #define SEEN_MOST 8.0
 
 static double bounded(double x, double least, double most) { return x < least ? least : x > most ? most : x; }
@@ -93,29 +98,42 @@ static struct tb_shape_memory *memory_of(struct tb_model *model, const struct tb
 }
 
 /* What was put by for trying, after one more call. */
-static void put_by(double *seconds, double share, const struct tb_observation *o) {
+static void put_by(double *seconds, double share, const struct tb_observation *o, bool of_trial) {
   const double lost = o->seconds - o->best_predicted_seconds;
-  if (!o->probe)
+  if (!of_trial)
     *seconds += share * o->seconds;
   else if (lost > 0)
     *seconds -= lost;
   if (*seconds > TB_PROBE_MOST_SECONDS) *seconds = TB_PROBE_MOST_SECONDS;
 }
 
-/* A shape that was never seen on this side starts from its class. */
-static void observe_shape(struct tb_model *model, const struct tb_gemm *call, const struct tb_observation *o,
-                          double class_seconds, double trust, double now) {
-  struct tb_shape_memory *s = memory_of(model, call);
-  struct tb_follower *f = &s->seconds[o->where];
-  double *seen = &s->seen[o->where];
+/* A shape that was never seen on this side starts from its class; what cold calls made of that, the first one of a row
+ * replaces. */
+static void follow(struct tb_follower *f, double *seen, double seconds, double class_seconds, double trust) {
   if (!(*seen > 0)) *f = (struct tb_follower){.value = class_seconds};
-  f->value *= step(f, o->seconds / f->value, shape_gains, trust);
+  if (trust == 1 && *seen > 0 && *seen < 1)
+    *f = (struct tb_follower){.value = seconds};
+  else
+    f->value *= step(f, seconds / f->value, shape_gains, trust);
   const double most = 2 * TB_LEARNED_MOST;
   f->value = bounded(f->value, class_seconds / most, class_seconds * most);
-  f->at = s->used = now;
   *seen = bounded(*seen + trust, 0, SEEN_MOST);
-  put_by(&s->probe_seconds, TB_SHAPE_PROBE_SHARE, o);
-  if (o->probe) return;
+}
+
+static void observe_shape(struct tb_model *model, const struct tb_gemm *call, const struct tb_observation *o,
+                          double class_seconds, double trust, bool of_trial, double now) {
+  struct tb_shape_memory *s = memory_of(model, call);
+  follow(&s->seconds[o->where], &s->seen[o->where], o->seconds, class_seconds, trust);
+  s->seconds[o->where].at = s->used = now;
+  put_by(&s->probe_seconds, TB_SHAPE_PROBE_SHARE, o, of_trial);
+  if (o->probe) {
+    model->trial_calls = s == model->trying ? model->trial_calls + 1 : 1;
+    model->trying = s;
+    return;
+  }
+  model->trying = NULL;
+  /* A streak of slow calls may be all that spoke against the side that is left. */
+  if (s->decided && s->last != o->where) s->seen[s->last] = bounded(s->seen[s->last], 0, LEFT_SEEN);
   s->decided = true;
   s->last = o->where;
 }
@@ -126,17 +144,19 @@ void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const 
                       const struct tb_observation *o, double now) {
   const double class_seconds = tb_model_class_seconds(model, o->where, call, places, now);
   if (!(o->seconds > 0) || !(class_seconds > 0)) return;
-  const double begun = now - o->seconds;
-  const bool idle = o->where == TB_GPU && !(model->gpu_used > 0 && begun - model->gpu_used < TB_IDLE_SECONDS);
-  const double trust = idle ? IDLE_TRUST : 1, off = o->seconds / class_seconds;
-  if (o->where == TB_GPU) model->gpu_used = now;
-  put_by(&model->probe_seconds, TB_PROBE_SHARE, o);
+  const bool in_a_row = o->where == model->latest && now - o->seconds - model->ended < TB_ROW_SECONDS;
+  const bool of_trial = o->probe || model->trying != NULL; /* the call behind a trial finds its own side cold */
+  const double trust = in_a_row ? 1 : COLD_TRUST, off = o->seconds / class_seconds;
+  model->latest = o->where;
+  model->ended = now;
+  put_by(&model->probe_seconds, TB_PROBE_SHARE, o, of_trial);
   if (places == NULL) {
     observe_class(model, o->where, call, off, trust, now);
-    observe_shape(model, call, o, class_seconds, trust, now);
-  } else if (o->where == TB_GPU) {
-    move(&model->placed, step(&model->placed, off, class_gains, trust), now);
+    observe_shape(model, call, o, class_seconds, trust, of_trial, now);
+    return;
   }
+  model->trying = NULL;
+  if (o->where == TB_GPU) move(&model->placed, step(&model->placed, off, class_gains, trust), now);
 }
 
 bool tb_model_set_threads(struct tb_model *model, int threads) {

@@ -7,15 +7,20 @@
  *   - an observation far off the estimate moves it by a few per cent; only a second one in the same direction is
  *     believed, and then at most a factor of four at once;
  *   - a factor stays within TB_LEARNED_MOST of what was measured, a shape's time within twice that;
- *   - the first call on a GPU that was idle (its clocks are down) counts a quarter;
+ *   - a call that is not one of a row counts a quarter: behind one of the other side, or some time after any, threads
+ *     that sleep are woken (OpenBLAS's, our copying ones) and a GPU's clocks are down, which can double what it takes;
  *   - what is not confirmed fades: half of it is gone after the times below.
  *
  * Nor can the side that is not taken be lost for good by an estimate that is too high. What was learned of it fades
- * back to what was measured; and when a shape's other side has no recent time of its own, one call goes there as soon
- * as the loss that is predicted for it has been put by: TB_SHAPE_PROBE_SHARE of the time of this shape's calls, and
- * TB_PROBE_SHARE of the time of all. Trying costs no more than that, and TB_PROBE_MOST_SECONDS at once; a shape that is
- * called only once or twice pays nothing. Not tried is a side that is predicted to take more than TB_PROBE_MOST_TIMES
- * the other's time: measurements that are wrong by so much are replaced with the file that holds them, when it is old.
+ * back to what was measured; and when a shape's other side has no recent time of its own, TB_PROBE_CALLS calls in a row
+ * go there as soon as the loss that is predicted for them has been put by: TB_SHAPE_PROBE_SHARE of the time of this
+ * shape's calls, and TB_PROBE_SHARE of the time of all. The first of them is cold; the second replaces what the class
+ * and cold calls said. They lose what they lose, and so does the call behind them, which finds its own side cold: all
+ * of that is paid before the next trial, so that in the long run trying costs no more than those shares, and
+ * TB_PROBE_MOST_SECONDS are put by at most; a shape that is called only once or twice pays next to nothing. A side that
+ * was left is to be tried again once: a few slow calls may have been all that spoke against it. Not tried is a side
+ * that is predicted to take more than TB_PROBE_MOST_TIMES the other's time: measurements that are wrong by so much are
+ * replaced with the file that holds them, when it is old.
  */
 #ifndef TB_LEARN_H
 #define TB_LEARN_H
@@ -31,13 +36,16 @@
 /* Observations of a shape from which on its time is known. */
 #define TB_SHAPE_SEEN_ENOUGH 1.5
 
-/* A GPU that did nothing for so long has lowered its clocks. */
-#define TB_IDLE_SECONDS 1.0
+/* A call that begins later than this after the one before is not one of a row: threads sleep by then. */
+#define TB_ROW_SECONDS 0.001
 
 #define TB_PROBE_SHARE 0.01
 #define TB_SHAPE_PROBE_SHARE 0.05
 #define TB_PROBE_MOST_SECONDS 0.1
 #define TB_PROBE_MOST_TIMES 8.0
+
+/* A trial is so many calls in a row: one that wakes that side, and two that count in full. */
+#define TB_PROBE_CALLS 3
 
 /* A timed call of mode "auto", and why it was sent there. */
 struct tb_observation {

@@ -119,6 +119,7 @@ static void forget(struct tb_model *model) {
     for (int node = 0; node < TB_NODES; node++) model->learned[where][node] = (struct tb_follower){.value = 1};
   model->placed = (struct tb_follower){.value = 1};
   memset(model->shape, 0, sizeof model->shape);
+  model->trying = NULL;
   model->probe_seconds = 0;
 }
 
@@ -261,6 +262,7 @@ void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, 
   if (p->decided) p->last = shape->last;
   if (shape != NULL)
     p->probe_seconds = shape->probe_seconds < model->probe_seconds ? shape->probe_seconds : model->probe_seconds;
+  if (shape != NULL && shape == model->trying) p->trying[model->latest] = model->trial_calls < TB_PROBE_CALLS;
   for (int where = 0; where < TB_WHERE_COUNT; where++) {
     const double seconds = tb_model_class_seconds(model, (enum tb_where)where, call, places, now);
     p->seconds[where] = seconds;

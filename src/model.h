@@ -81,16 +81,20 @@ struct tb_model {
   struct tb_follower learned[TB_WHERE_COUNT][TB_NODES]; /* factors */
   struct tb_follower placed;                            /* factor of GPU calls with operands that are not pageable */
   struct tb_shape_memory shape[TB_SHAPES_REMEMBERED];
-  int measured_threads, threads; /* of the CPU BLAS: when it was measured, now; 0: unknown */
-  double probe_seconds;          /* the same for all shapes together */
-  double gpu_used;               /* when a call on the GPU last ended; 0: never */
+  int measured_threads, threads;        /* of the CPU BLAS: when it was measured, now; 0: unknown */
+  double probe_seconds;                 /* the same for all shapes together */
+  enum tb_where latest;                 /* the side of the latest call, */
+  double ended;                         /* when that ended, */
+  const struct tb_shape_memory *trying; /* and the shape that it tried there; NULL: it was no trial */
+  int trial_calls;                      /* that this trial has had */
 };
 
 struct tb_prediction {
   double seconds[TB_WHERE_COUNT];
-  bool known[TB_WHERE_COUNT]; /* calls of this very shape took this long, lately */
-  double probe_seconds;       /* that may be lost by trying the side that is thought to be slower */
-  bool decided;               /* `last` says how a call of this shape was last decided */
+  bool known[TB_WHERE_COUNT];  /* calls of this very shape took this long, lately */
+  bool trying[TB_WHERE_COUNT]; /* the call before this one tried this shape there, and the trial is not over */
+  double probe_seconds;        /* that may be lost by trying the side that is thought to be slower */
+  bool decided;                /* `last` says how a call of this shape was last decided */
   enum tb_where last;
 };
 

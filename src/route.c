@@ -5,8 +5,10 @@
 
 #include "learn.h"
 
-/* The side that was taken for a shape before is left when the other is sooner by this share: less is noise. */
-#define CLEARLY_SOONER 0.95
+/* The side that was taken for a shape before is left when the other is sooner by this share: less is noise. Less is
+ * needed to go back to the CPU, which the program would have without us. */
+#define GPU_CLEARLY_SOONER 0.95
+#define CPU_CLEARLY_SOONER 0.97
 
 atomic_llong tb_route_small_terms = TB_SMALL_TERMS_AT_FIRST;
 
@@ -40,15 +42,16 @@ bool tb_route_settled(const struct tb_gemm *call, enum tb_route_mode mode, struc
 static bool gpu_is_sooner(const struct tb_prediction *p) {
   const double cpu = p->seconds[TB_CPU], gpu = p->seconds[TB_GPU];
   if (!p->decided) return gpu < cpu;
-  return p->last == TB_GPU ? CLEARLY_SOONER * gpu <= cpu : gpu < CLEARLY_SOONER * cpu;
+  return p->last == TB_GPU ? CPU_CLEARLY_SOONER * gpu <= cpu : gpu < GPU_CLEARLY_SOONER * cpu;
 }
 
-/* Whether the side that is thought to be slower should be tried: its own time is not known, and the loss that is
- * predicted has been put by (learn.h). */
+/* Whether the side that is thought to be slower should be tried: a trial has begun, or its own time is not known, and
+ * the loss that is predicted for a trial has been put by (learn.h). */
 static bool should_try_other(const struct tb_prediction *p, enum tb_where sooner) {
   const enum tb_where other = sooner == TB_GPU ? TB_CPU : TB_GPU;
   const double here = p->seconds[sooner], there = p->seconds[other];
-  return !p->known[other] && there - here < p->probe_seconds && there < TB_PROBE_MOST_TIMES * here;
+  if (!(there < TB_PROBE_MOST_TIMES * here)) return false;
+  return p->trying[other] || (!p->known[other] && TB_PROBE_CALLS * (there - here) < p->probe_seconds);
 }
 
 static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_places *places,

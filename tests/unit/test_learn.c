@@ -140,7 +140,8 @@ static void threads_change(void **state) {
   setup_model();
   const struct tb_gemm call = product(500, 500, 500);
   const double cpu = predicted(TB_CPU, &call), gpu = predicted(TB_GPU, &call);
-  for (int i = 0; i < 20; i++) observe(TB_CPU, &call, 2 * cpu), observe(TB_GPU, &call, 2 * gpu);
+  for (int i = 0; i < 20; i++) observe(TB_CPU, &call, 2 * cpu);
+  for (int i = 0; i < 20; i++) observe(TB_GPU, &call, 2 * gpu);
   assert_false(tb_model_set_threads(&model, 16));
   assert_float_equal(predicted(TB_CPU, &call) / cpu, 2, 0.1);
   assert_true(tb_model_set_threads(&model, 1));

@@ -222,6 +222,10 @@ static void sides_are_kept(void **state) {
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
   remember(&call, 0.090, 0.100, TB_GPU);
   expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
+  remember(&call, 0.096, 0.100, TB_GPU); /* back to the CPU by less than away from it */
+  expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
+  remember(&call, 0.100, 0.096, TB_CPU);
+  expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
 }
 
 /* The other side is tried when its time is not known and the loss is put by, on a GPU that is open. */
@@ -230,14 +234,23 @@ static void other_side_is_tried(void **state) {
   const struct tb_gemm call = cube(1000);
   struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
   struct tb_shape_memory *shape = remember(&call, 0.2, 0.1, TB_GPU);
-  model.probe_seconds = 0.11;
+  model.probe_seconds = TB_PROBE_CALLS * 0.11;
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
   shape->seen[TB_CPU] = 1;
   expect(&call, &machine, TB_CPU, TB_STATUS_tried);
-  model.probe_seconds = 0.09;
+  model.probe_seconds = TB_PROBE_CALLS * 0.09;
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
-  model.probe_seconds = 0.11;
-  shape->probe_seconds = 0.09; /* this shape's own means */
+  model.trying = shape; /* a trial that has begun needs no more means */
+  model.latest = TB_CPU;
+  model.trial_calls = TB_PROBE_CALLS - 1;
+  expect(&call, &machine, TB_CPU, TB_STATUS_tried);
+  model.trial_calls = TB_PROBE_CALLS; /* it is over */
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  model.trial_calls = 1, model.latest = TB_GPU; /* it tries the side that is the sooner one by now */
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  model.trying = NULL;
+  model.probe_seconds = TB_PROBE_CALLS * 0.11;
+  shape->probe_seconds = TB_PROBE_CALLS * 0.09; /* this shape's own means */
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
   shape->probe_seconds = 1;
   shape->seconds[TB_CPU].surprise = 1; /* the latest time was not the one that is believed */
