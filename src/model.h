@@ -112,8 +112,9 @@ void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, 
 /* Products with fewer operations than this the CPU finishes sooner whatever their shape, with the threads it has. */
 double tb_model_small_flops(const struct tb_model *model);
 
-/* The least and the most that tb_model_small_flops says. */
-#define TB_SMALL_FLOPS_LEAST (2.0 * 80 * 80 * 80)
+/* The least and the most that tb_model_small_flops says. The least is what OpenBLAS still computes with one thread, in
+ * less time than a call on a GPU takes; soon after, waking its other threads takes as long as such a call. */
+#define TB_SMALL_FLOPS_LEAST (2.0 * 64 * 64 * 64)
 #define TB_SMALL_FLOPS_MOST (2.0 * 320 * 320 * 320)
 
 /* ---- what learn.c shares with it ---- */
