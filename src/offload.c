@@ -27,6 +27,8 @@ enum tb_status tb_offload_status(void) { return tb_gpus_status(); }
 
 bool tb_offload_is_open(void) { return tb_gpus_are_open(); }
 
+void tb_offload_rest(void) { tb_pool_rest(); }
+
 void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size); }
 
 /* A call that is under way touches `idle` when it ends, so then nothing is lost by not waiting for it. */

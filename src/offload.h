@@ -37,6 +37,9 @@ enum tb_status tb_offload_status(void);
 /* True once a GPU is open, so that no call has to pay for that any more. Lock-free. */
 bool tb_offload_is_open(void);
 
+/* A call of the CPU BLAS is about to be timed: no thread of ours is to look for work meanwhile. Lock-free. */
+void tb_offload_rest(void);
+
 /* The open GPU, as far as measurements hold for it alone. */
 struct tb_gpu_identity {
   char text[256];          /* name, SMs, place on the bus, driver, our speed; one line */

@@ -9,6 +9,8 @@ enum tb_status tb_offload_status(void) { return TB_STATUS_no_kernels; }
 
 bool tb_offload_is_open(void) { return false; }
 
+void tb_offload_rest(void) {}
+
 bool tb_offload_open(struct tb_gpu_identity *identity) {
   (void)identity;
   return false;

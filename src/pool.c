@@ -59,6 +59,8 @@ struct tb_pool {
   pthread_t thread[];
 };
 
+static atomic_bool resting;
+
 static inline void pause_briefly(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -160,7 +162,7 @@ static void *thread_main(void *opaque) {
      * longer without this (OpenBLAS 0.3.21, 16 cores). */
     if (!worked) sched_yield();
     const double now = tb_clock_seconds();
-    if (!worked && now - idle_since < TB_POOL_SPIN_SECONDS) continue;
+    if (!worked && now - idle_since < TB_POOL_SPIN_SECONDS && !atomic_load(&resting)) continue;
     if (!worked) sleep_until_work(pool);
     idle_since = now;
   }
@@ -201,6 +203,8 @@ int tb_pool_threads(const struct tb_pool *pool) { return pool == NULL ? 1 : pool
 
 /* ---- jobs ---- */
 
+void tb_pool_rest(void) { atomic_store(&resting, true); }
+
 uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
   if (pool == NULL || count <= 1) {
     for (int i = 0; i < count; i++) task(context, i);
@@ -217,6 +221,7 @@ uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int ind
   atomic_store(&job->done, 0);
   atomic_store(&job->ticket, TICKET(number, count, 0));
   atomic_store(&pool->begun, number);
+  if (atomic_load(&resting)) atomic_store(&resting, false);
   wake_some(pool, WAKES_BY_CALLER);
   return number;
 }

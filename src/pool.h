@@ -26,6 +26,9 @@ struct tb_pool;
  * keep to cores apart from each other (cores.h), for tasks of well below a millisecond. */
 struct tb_pool *tb_pool_open(int threads, bool keep_cores);
 
+/* Threads of all pools that look for work sleep now, and so does who would, until the next job. Lock-free. */
+void tb_pool_rest(void);
+
 /* Ends the threads and waits for them. No job may be under way. */
 void tb_pool_close(struct tb_pool *pool);
 

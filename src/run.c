@@ -162,6 +162,7 @@ bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
     run_hosted(call, places, cpu->decision.why);
     return true;
   }
+  if (cpu->decision.why == TB_STATUS_tried) tb_offload_rest();
   /* Small calls are timed only when somebody looks: two clock readings are a good part of the smallest. */
   cpu->started = tb_gemm_flops(call) >= tb_route_small_flops() || observed() ? tb_clock_seconds() : 0;
   return false;

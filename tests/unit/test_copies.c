@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "copy.h"
@@ -79,6 +80,7 @@ static void many_jobs_at_once(void **state) {
         atomic_store(&sums[i], 0);
         job[i] = tb_pool_start(pool, add_index, &sums[i], count[i]);
         if (tst_random_below(&rng, 3) == 0) tb_pool_help(pool);
+        if (tst_random_below(&rng, 40) == 0) tb_pool_rest();
       }
       for (int j = 0; j < SUMS; j++) {
         const int i = j * 5 % SUMS;
@@ -103,21 +105,21 @@ static uint64_t blocked_signals(const char *thread) {
   return blocked;
 }
 
-#define SIGNAL_THREADS 4
+#define MEETING_THREADS 4
 static atomic_int arrived;
 
 /* Returns when every thread of the pool is in it: only then do they all have the mask that they will keep. */
 static void meet(void *context, int index) {
   (void)context, (void)index;
   atomic_fetch_add(&arrived, 1);
-  while (atomic_load(&arrived) < SIGNAL_THREADS) usleep(100);
+  while (atomic_load(&arrived) < MEETING_THREADS) usleep(100);
 }
 
 static void threads_take_no_signals(void **state) {
   (void)state;
   const uint64_t before = blocked_signals(tst_format("%d", getpid()));
-  struct tb_pool *pool = tb_pool_open(SIGNAL_THREADS, true);
-  tb_pool_wait(pool, tb_pool_start(pool, meet, NULL, SIGNAL_THREADS));
+  struct tb_pool *pool = tb_pool_open(MEETING_THREADS, true);
+  tb_pool_wait(pool, tb_pool_start(pool, meet, NULL, MEETING_THREADS));
   DIR *tasks = opendir("/proc/self/task");
   assert_non_null(tasks);
   int others = 0;
@@ -132,7 +134,7 @@ static void threads_take_no_signals(void **state) {
     others++;
   }
   closedir(tasks);
-  assert_int_equal(others, SIGNAL_THREADS - 1);
+  assert_int_equal(others, MEETING_THREADS - 1);
   tb_pool_close(pool);
   assert_true(blocked_signals(tst_format("%d", getpid())) == before); /* the caller's own are as they were */
 }
@@ -181,13 +183,13 @@ static void threads_keep_to_cores(void **state) {
   const int most = CPU_COUNT(&before) < CORES_MAX ? CPU_COUNT(&before) : CORES_MAX;
   for (int loop = 0; loop < 3; loop++) { /* a core that was not given back would be missing */
     struct tb_pool *pool = tb_pool_open(most + 1, true);
-    atomic_store(&arrived, SIGNAL_THREADS - most - 1);
+    atomic_store(&arrived, MEETING_THREADS - most - 1);
     tb_pool_run(pool, meet, NULL, most + 1);
     cores_of_others(core, most);
     tb_pool_close(pool);
   }
   struct tb_pool *pool = tb_pool_open(2, true);
-  atomic_store(&arrived, SIGNAL_THREADS - 2);
+  atomic_store(&arrived, MEETING_THREADS - 2);
   tb_pool_run(pool, meet, NULL, 2);
   cores_of_others(core, 1);
   /* On a busy machine the meeting may have held it up, too, and of two cores it may have come back to the first. */
@@ -259,12 +261,44 @@ static void copies(void **state) {
   }
 }
 
+static double cpu_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Processor's time that the threads take in the milliseconds behind a job; the least of some, for others may disturb.
+ */
+static double seconds_behind_job(struct tb_pool *pool, bool rest) {
+  double least = 1;
+  for (int i = 0; i < 20; i++) {
+    atomic_store(&arrived, 0);
+    tb_pool_run(pool, meet, NULL, MEETING_THREADS);
+    if (rest) tb_pool_rest();
+    const double before = cpu_seconds();
+    usleep(5000);
+    const double took = cpu_seconds() - before;
+    if (took < least) least = took;
+  }
+  return least;
+}
+
+/* Told to rest, threads without work do not look for any. */
+static void threads_rest(void **state) {
+  (void)state;
+  struct tb_pool *pool = tb_pool_open(MEETING_THREADS, true);
+  const double looking = seconds_behind_job(pool, false), resting = seconds_behind_job(pool, true);
+  if (!(resting < 0.5 * looking)) fail_msg("%.0f us at rest, %.0f looking for work", resting * 1e6, looking * 1e6);
+  tb_pool_close(pool);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_task_once),
       cmocka_unit_test(many_jobs_at_once),
       cmocka_unit_test(threads_take_no_signals),
       cmocka_unit_test(threads_keep_to_cores),
+      cmocka_unit_test(threads_rest),
       cmocka_unit_test(copies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
