@@ -11,11 +11,11 @@
  * Order of summation, the same on any grid: a chunk is TB_SPLIT_CHUNK_K of k, summed up by the tensor cores, which
  * round toward zero, products of low planes first; chunks are added in order in fp32, which gives a group's sum (bf16:
  * and what rounding takes from that is added to the next chunk's low planes; products of high planes are added apart
- * where some side of the tile has few large words); the groups' sums of a span are added in order, to 0; the spans' sums
- * are added in order; alpha multiplies last. A span is what one product of packed operands has of k: all of it, or equal
- * parts of a long one (split_plan.h). Whether a tile of D is computed from fp16 or from bf16 planes depends on its own
- * rows of op(A) and columns of op(B) in the span alone, and so does all else that depends on words; so the bits are the
- * same wherever C is cut between tiles, and k between spans.
+ * where some side of the tile has few large words); the groups' sums of a span are added in order, to 0; the spans'
+ * sums are added in order; alpha multiplies last. A span is what one product of packed operands has of k: all of it, or
+ * equal parts of a long one (split_plan.h). Whether a tile of D is computed from fp16 or from bf16 planes depends on
+ * its own rows of op(A) and columns of op(B) in the span alone, and so does all else that depends on words; so the bits
+ * are the same wherever C is cut between tiles, and k between spans.
  *
  * A packed operand has a word for each side (row of op(A), column of op(B)) and k, sides filled up with zeros to whole
  * tiles, k to whole chunks:
