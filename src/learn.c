@@ -2,11 +2,16 @@
 #include "learn.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 /* An observation off by more than this factor surprises: the noise of calls on a shared machine is less. */
 #define SURPRISE 1.5
-/* The first surprise moves the estimate as if it had been this far off; a second one, at most so far. */
+/* So many in a row are believed; each before them moves the estimate as if it had been so far off. A machine's other
+ * work holds up two calls running often enough: with two believed, one such pair in a thousand calls of a millisecond
+ * sent a shape to the slower side for its next hundred. */
+#define SURPRISES_BELIEVED 3
 #define SURPRISE_HEARD 1.15
+/* And those move it at most as if it had been so far off. */
 #define SURPRISE_BELIEVED 4.0
 
 /* Share of the way that an estimate goes, by ordinary observations and by surprises. A shape's own time is the same
@@ -29,11 +34,15 @@ static double bounded(double x, double least, double most) { return x < least ? 
 /* The factor by which an estimate has to move after an observation that was `off` times it. */
 static double step(struct tb_follower *f, double off, struct gains gains, double trust) {
   const int surprise = off > SURPRISE ? 1 : off < 1 / SURPRISE ? -1 : 0;
-  const bool again = surprise == f->surprise;
-  f->surprise = surprise;
-  if (surprise == 0) return 1 + trust * gains.ordinary * (off - 1);
-  const double most = again ? SURPRISE_BELIEVED : SURPRISE_HEARD;
-  return 1 + trust * gains.surprised * (bounded(off, 1 / most, most) - 1);
+  if (surprise == 0) {
+    f->surprises = 0;
+    return 1 + trust * gains.ordinary * (off - 1);
+  }
+  if (surprise * f->surprises <= 0) f->surprises = 0, f->agreed = off;
+  f->surprises += surprise;
+  if (surprise > 0 ? off < f->agreed : off > f->agreed) f->agreed = off;
+  const double most = abs(f->surprises) < SURPRISES_BELIEVED ? SURPRISE_HEARD : SURPRISE_BELIEVED;
+  return 1 + trust * gains.surprised * (bounded(f->agreed, 1 / most, most) - 1);
 }
 
 static void fade(struct tb_follower *f, double now) {

@@ -4,8 +4,8 @@
  *
  * Two estimates follow each timed call. The factors at the nodes around it move a little, for all calls of about its
  * size; and its own shape's time moves much. Both are robust and bounded:
- *   - an observation far off the estimate moves it by a few per cent; only a second one in the same direction is
- *     believed, and then at most a factor of four at once;
+ *   - an observation far off the estimate moves it by a few per cent; only the third in a row in one direction is
+ *     believed, and then what all three agree on, and at most a factor of four at once;
  *   - a factor stays within TB_LEARNED_MOST of what was measured, a shape's time within twice that;
  *   - a call that is not one of a row counts a quarter: behind one of the other side, or some time after any, threads
  *     that sleep are woken (OpenBLAS's, our copying ones) and a GPU's clocks are down, which can double what it takes;

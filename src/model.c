@@ -269,7 +269,7 @@ void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, 
     if (shape == NULL || !(shape->seen[where] > 0)) continue;
     const double age = now - shape->seconds[where].at, share = tb_faded(age, TB_SHAPE_HALF_SECONDS);
     p->seconds[where] = share * shape->seconds[where].value + (1 - share) * seconds;
-    p->known[where] = shape->seen[where] >= TB_SHAPE_SEEN_ENOUGH && shape->seconds[where].surprise == 0 &&
+    p->known[where] = shape->seen[where] >= TB_SHAPE_SEEN_ENOUGH && shape->seconds[where].surprises == 0 &&
                       age < TB_SHAPE_HALF_SECONDS;
   }
 }

@@ -57,8 +57,9 @@ struct tb_rates {
 /* An estimate that follows what is observed. */
 struct tb_follower {
   double value;
-  double at;    /* when it was last moved, in seconds */
-  int surprise; /* the latest observation was far above (1) or below (-1) it */
+  double at;     /* when it was last moved, in seconds */
+  int surprises; /* the latest so many observations were far above it; negative: below */
+  double agreed; /* by how much at least: the factor of the nearest */
 };
 
 /* A shape that was called lately, and its own times. */

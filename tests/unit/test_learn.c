@@ -101,6 +101,27 @@ static void one_outlier(void **state) {
   }
 }
 
+/* Two in a row are heard like one; three are believed, as far as the nearest of them goes. */
+static void outliers_in_a_row(void **state) {
+  (void)state;
+  for (int where = 0; where < TB_WHERE_COUNT; where++) {
+    for (int up = 0; up < 2; up++) {
+      const double far = up ? 50 : 0.02, near = up ? 1.8 : 1 / 1.8;
+      setup_model();
+      const struct tb_gemm call = product(500, 500, 500);
+      const double true_seconds = predicted((enum tb_where)where, &call);
+      for (int i = 0; i < 10; i++) observe((enum tb_where)where, &call, true_seconds);
+      for (int i = 0; i < 2; i++) observe((enum tb_where)where, &call, (i ? far : 2 * far) * true_seconds);
+      assert_float_equal(predicted((enum tb_where)where, &call) / true_seconds, 1, 0.25);
+      observe((enum tb_where)where, &call, near * true_seconds);
+      const double moved = predicted((enum tb_where)where, &call) / true_seconds;
+      if (!(up ? moved > 1.3 && moved < 1.8 : moved < 0.8 && moved > 1 / 1.8))
+        fail_msg("up %d: moved by %g", up, moved);
+      now = 1000;
+    }
+  }
+}
+
 /* A program that calls once in a while finds the GPU with its clocks down each time; in between come calls in a row. */
 static void idle_gpu(void **state) {
   (void)state;
@@ -316,17 +337,10 @@ static void regret_over_random_shapes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(converges),
-      cmocka_unit_test(one_outlier),
-      cmocka_unit_test(idle_gpu),
-      cmocka_unit_test(bounds),
-      cmocka_unit_test(threads_change),
-      cmocka_unit_test(many_shapes),
-      cmocka_unit_test(machine_changes),
-      cmocka_unit_test(no_oscillation),
-      cmocka_unit_test(never_stuck),
-      cmocka_unit_test(trying_is_cheap),
-      cmocka_unit_test(regret_over_random_shapes),
+      cmocka_unit_test(converges),   cmocka_unit_test(one_outlier),     cmocka_unit_test(outliers_in_a_row),
+      cmocka_unit_test(idle_gpu),    cmocka_unit_test(bounds),          cmocka_unit_test(threads_change),
+      cmocka_unit_test(many_shapes), cmocka_unit_test(machine_changes), cmocka_unit_test(no_oscillation),
+      cmocka_unit_test(never_stuck), cmocka_unit_test(trying_is_cheap), cmocka_unit_test(regret_over_random_shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

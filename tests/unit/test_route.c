@@ -253,10 +253,10 @@ static void other_side_is_tried(void **state) {
   shape->probe_seconds = TB_PROBE_CALLS * 0.09; /* this shape's own means */
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
   shape->probe_seconds = 1;
-  shape->seconds[TB_CPU].surprise = 1; /* the latest time was not the one that is believed */
+  shape->seconds[TB_CPU].surprises = 1; /* the latest time was not the one that is believed */
   shape->seen[TB_CPU] = 8;
   expect(&call, &machine, TB_CPU, TB_STATUS_tried);
-  shape->seconds[TB_CPU].surprise = 0;
+  shape->seconds[TB_CPU].surprises = 0;
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
   machine.now = 2 * TB_SHAPE_HALF_SECONDS; /* what is known grows old */
   shape->seconds[TB_GPU].at = machine.now;
