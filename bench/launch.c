@@ -7,11 +7,13 @@
  *
  * resident  cblas_sgemm from its entry to the moment at which it starts to wait for the GPU: everything is launched by
  *           then. The library's driver table is ours here, and its wait is replaced by one that looks at the clock
- * first. pointers  the part of it that the three questions about pointers take launches  the part of it inside
- * cuLaunchKernel host      where three pointers to ordinary memory lie, before any driver is loaded and with one
+ * first pointers  the part of it that the three questions about pointers take, and launches  the part of it inside
+ * cuLaunchKernel: of calls of their own, for looking at the clock takes time as well host      where three pointers to
+ * ordinary memory lie, before any driver is loaded and with one
  *
  * Medians and the longest tenth's start. Status 77: no GPU; the first line is printed even then.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +78,11 @@ static void measure_host(const char *what, int calls) {
   free(us);
 }
 
+static void time_parts(bool on) {
+  tb_cuda.cuLaunchKernel = on ? timed_launch : launch;
+  tb_cuda.cuPointerGetAttributes = on ? timed_ask : ask;
+}
+
 static void measure_resident(const char *what, float beta, int calls) {
   CUdeviceptr p[3];
   const size_t bytes = sizeof(float) * SIDE * SIDE;
@@ -85,15 +92,15 @@ static void measure_resident(const char *what, float beta, int calls) {
   }
   double *all = malloc(3 * (size_t)calls * sizeof *all), *pointers = all + calls, *launches = pointers + calls;
   if (!all) exit(EXIT_FAILURE);
-  for (int i = -WARM_CALLS; i < calls; i++) {
+  for (int i = -WARM_CALLS; i < 2 * calls; i++) {
+    time_parts(i >= calls);
     launching_s = asking_s = 0;
     double start = tb_now_s();
     cblas_sgemm(COL_MAJOR, NO_TRANS, NO_TRANS, SIDE, SIDE, SIDE, 1, (const float *)p[0], SIDE, (const float *)p[1],
                 SIDE, beta, (float *)p[2], SIDE);
     if (i < 0) continue;
-    all[i] = (waited_s - start) * 1e6;
-    pointers[i] = asking_s * 1e6;
-    launches[i] = launching_s * 1e6;
+    if (i < calls) all[i] = (waited_s - start) * 1e6;
+    if (i >= calls) pointers[i - calls] = asking_s * 1e6, launches[i - calls] = launching_s * 1e6;
   }
   char name[64];
   print_row(what, all, calls);
@@ -117,8 +124,7 @@ int main(int argc, char **argv) {
   struct tb_gpu gpu = tb_gpu_open(0);
   measure_host("host with driver", calls);
   wait_for = tb_cuda.cuStreamSynchronize, tb_cuda.cuStreamSynchronize = timed_wait;
-  launch = tb_cuda.cuLaunchKernel, tb_cuda.cuLaunchKernel = timed_launch;
-  ask = tb_cuda.cuPointerGetAttributes, tb_cuda.cuPointerGetAttributes = timed_ask;
+  launch = tb_cuda.cuLaunchKernel, ask = tb_cuda.cuPointerGetAttributes;
   measure_resident("resident beta=0", 0, calls);
   measure_resident("resident beta=1", 1, calls);
   tileblas_stats stats;

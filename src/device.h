@@ -25,6 +25,13 @@ struct tb_ring {
 
 enum tb_mark { TB_UP_BEGIN, TB_UP_END, TB_COMPUTE_BEGIN, TB_COMPUTE_END, TB_DOWN_BEGIN, TB_DOWN_END, TB_MARK_COUNT };
 
+/* The latest product that kernels were selected for: a call's, and a tile's of it. */
+enum tb_selected_for { TB_SELECTED_FOR_CALL, TB_SELECTED_FOR_TILE, TB_SELECTED_COUNT };
+struct tb_selected {
+  struct tb_product product; /* m = 0: none yet */
+  struct tb_choice choice;
+};
+
 struct tb_device {
   int ordinal; /* CUDA's number */
   char name[96];
@@ -50,7 +57,8 @@ struct tb_device {
   CUevent sent[TB_TILES_MAX]; /* behind the upload of each panel that others will fetch */
   CUdeviceptr arena;
   int64_t arena_bytes;
-  int64_t memory_bytes; /* all that the device has; 0 before it was asked for */
+  struct tb_selected selected[TB_SELECTED_COUNT]; /* part.c's */
+  int64_t memory_bytes;                           /* all that the device has; 0 before it was asked for */
 };
 
 /* Nominal, of fp32. */

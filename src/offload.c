@@ -116,7 +116,7 @@ static struct tb_device *find_device(const struct tb_places *p, enum tb_status *
 }
 
 /* Whether several GPUs should share it. */
-static bool should_share(const struct job *job, const struct tb_device *first) {
+static bool should_share(const struct job *job, struct tb_device *first) {
   static double saved_seconds;
   const int64_t mode = tb_option_number(TB_OPTION_share);
   if (mode == TB_SHARE_NEVER || tb_gpus_usable() < 2) return false;

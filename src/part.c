@@ -73,9 +73,18 @@ static bool tiles_are_vectors(const struct tb_gemm *call, const struct tb_plan *
   return tb_kernels_vectors(call->a.transposed, call->b.transposed, &args);
 }
 
+/* tb_select, unless it is the same product again, as in most programs' loops: a selection takes half a microsecond, of
+ * five that a call takes the host whose operands are on the GPU. */
+static struct tb_choice selected(struct tb_device *d, enum tb_selected_for what, const struct tb_product *product) {
+  struct tb_selected *latest = &d->selected[what];
+  if (!tb_product_is(&latest->product, product))
+    *latest = (struct tb_selected){*product, tb_select(&d->kernels.device, product)};
+  return latest->choice;
+}
+
 /* Alignment does not count: the same numbers elsewhere in memory shall give the same bits. Nor does how many GPUs have
  * a part of the product, each within the limit of memory: the product as a whole counts. */
-struct tb_choice tb_part_choose(const struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways) {
+struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways) {
   const int64_t precision = tb_option_number(TB_OPTION_precision);
   const struct tb_product product = {.m = call->m,
                                      .n = call->n,
@@ -88,7 +97,7 @@ struct tb_choice tb_part_choose(const struct tb_device *d, const struct tb_gemm 
                                      .workspace_bytes = INT64_MAX};
   if (precision == TB_PRECISION_IEEE || tb_gemm_is_trivial(call) || tb_plan_fits_one_slot(call, ways))
     return (struct tb_choice){.family = TB_FAMILY_NONE};
-  const struct tb_choice choice = tb_select(&d->kernels.device, &product);
+  const struct tb_choice choice = selected(d, TB_SELECTED_FOR_CALL, &product);
   const int64_t limit = tb_option_number(TB_OPTION_memory_limit);
   struct tb_plan plan;
   if (choice.family != TB_FAMILY_SPLIT || limit == 0) return choice;
@@ -106,7 +115,7 @@ double tb_part_flops_per_s(const struct tb_device *d, const struct tb_choice *wh
 
 /* A panel that arrives makes a row or a column of tiles ready at the same time, so what is chosen is chosen for a slice
  * of a row of them; its share of the workspace is the tiles', in the measure of its elements. */
-static struct tb_choice choose(const struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan,
+static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan,
                                const struct tb_choice *whole) {
   if (plan->split) {
     struct tb_choice choice = *whole;
@@ -124,7 +133,7 @@ static struct tb_choice choose(const struct tb_device *d, const struct tb_gemm *
   int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * (int64_t)sizeof(float));
   product.workspace_bytes =
       product.as_stored ? sums * product.m * product.n * (int64_t)sizeof(float) : plan->workspace_bytes;
-  return tb_select(&d->kernels.device, &product);
+  return selected(d, TB_SELECTED_FOR_TILE, &product);
 }
 
 /* Panels of an operand that is on the device as a whole, from its first use to the end of the call; else none. */

@@ -25,7 +25,7 @@ struct tb_part {
 /* Whether a product is for the tensor cores, and how: TB_FAMILY_SPLIT if so, when this device has the whole of it, and
  * as much memory as it likes; anything else if not. That goes for all its parts: the bits of the result shall not
  * depend on how it is shared. */
-struct tb_choice tb_part_choose(const struct tb_device *device, const struct tb_gemm *call, struct tb_ways ways);
+struct tb_choice tb_part_choose(struct tb_device *device, const struct tb_gemm *call, struct tb_ways ways);
 
 /* What the kernels of such a choice reach on large products, roughly. */
 double tb_part_flops_per_s(const struct tb_device *device, const struct tb_choice *whole);

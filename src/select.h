@@ -76,6 +76,13 @@ struct tb_product {
   int64_t workspace_bytes; /* device memory for packed operands and partial sums */
 };
 
+/* Whether they are the same in all of that. */
+static inline bool tb_product_is(const struct tb_product *x, const struct tb_product *y) {
+  return x->m == y->m && x->n == y->n && x->k == y->k && x->transpose_a == y->transpose_a &&
+         x->transpose_b == y->transpose_b && x->vectors == y->vectors && x->as_stored == y->as_stored &&
+         x->split == y->split && x->fast == y->fast && x->workspace_bytes == y->workspace_bytes;
+}
+
 /* The table, as numbers that bench/tune can change. */
 struct tb_tile_rate {
   double full, alone, by_words, block_us;

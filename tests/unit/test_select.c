@@ -352,6 +352,20 @@ static void check_candidate(const struct tb_select_device *d, const struct tb_pr
   assert_true(tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes || (c->splits == 1 && c->pack_k == 0));
 }
 
+/* Products are the same when all is the same that a choice can depend on. */
+static void products_that_are_the_same(void **state) {
+  (void)state;
+  const struct tb_product p = {.m = 5, .n = 6, .k = 7, .vectors = true, .split = true, .workspace_bytes = 8};
+  struct tb_product other[10];
+  for (int i = 0; i < 10; i++) other[i] = p;
+  other[0].m++, other[1].n++, other[2].k++, other[3].workspace_bytes++;
+  other[4].transpose_a = other[5].transpose_b = other[6].as_stored = other[7].fast = true;
+  other[8].vectors = other[9].split = false;
+  for (int i = 0; i < 10; i++) assert_false(tb_product_is(&p, &other[i]) || tb_product_is(&other[i], &p));
+  other[0] = p;
+  assert_true(tb_product_is(&p, &other[0]));
+}
+
 /* Every candidate can be launched, none is there twice, and of those that are predicted to be fastest the first is
  * chosen: what the selector leaves out to save time it may leave out. */
 static void any_product_any_device(void **state) {
@@ -424,6 +438,7 @@ int main(void) {
       cmocka_unit_test(tensor_cores_that_may_not_be_used),
       cmocka_unit_test(tensor_cores_want_workspace),
       cmocka_unit_test(rest_tiles_have_k_split),
+      cmocka_unit_test(products_that_are_the_same),
       cmocka_unit_test(any_product_any_device),
       cmocka_unit_test(predictions_are_monotone),
   };
