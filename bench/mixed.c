@@ -20,39 +20,18 @@
 
 enum { ROUNDS_MAX = 101, SKIPPED = 77, LATER_US = 50000 };
 
-struct problem {
-  int m, n, k;
-  float *a, *b, *c;
-};
-
 /* What comes before the call that is timed. */
 enum before { ANOTHER, OTHER_SIDE, OTHER_SIDE_EARLIER, BEFORE_COUNT };
 
-static struct problem problem(int m, int n, int k) {
-  struct problem p = {m, n, k, NULL, NULL, NULL};
-  p.a = tb_alloc((size_t)m * (size_t)k), p.b = tb_alloc((size_t)k * (size_t)n), p.c = tb_alloc((size_t)m * (size_t)n);
-  tb_data_fill(p.a, (size_t)m, (size_t)k, TB_UNIFORM, TB_OPERAND_A, 1);
-  tb_data_fill(p.b, (size_t)k, (size_t)n, TB_UNIFORM, TB_OPERAND_B, 2);
-  memset(p.c, 0xff, sizeof(float) * (size_t)m * (size_t)n); /* NaN */
-  return p;
-}
-
-static void free_problem(const struct problem *p) {
-  free(p->a);
-  free(p->b);
-  free(p->c);
-}
-
-static double seconds_of(tb_sgemm *side, const struct problem *p) {
-  const float one = 1, zero = 0;
+static double seconds_of(tb_sgemm *side, const struct tb_problem *p) {
   const double begun = tb_now_s();
-  side("N", "N", &p->m, &p->n, &p->k, &one, p->a, &p->m, p->b, &p->k, &zero, p->c, &p->m);
+  tb_problem_compute(p, side);
   return tb_now_s() - begun;
 }
 
 /* The median of calls of `side`, each with this before it. */
-static double median(tb_sgemm *side, const struct problem *p, enum before before, tb_sgemm *other,
-                     const struct problem *of, int rounds) {
+static double median(tb_sgemm *side, const struct tb_problem *p, enum before before, tb_sgemm *other,
+                     const struct tb_problem *of, int rounds) {
   double took[ROUNDS_MAX];
   for (int round = 0; round < rounds; round++) {
     if (before == ANOTHER) seconds_of(side, p);
@@ -63,24 +42,14 @@ static double median(tb_sgemm *side, const struct problem *p, enum before before
   return tb_median(took, rounds);
 }
 
-static int is_right(const struct problem *p) {
-  size_t row[TB_SAMPLE_MAX], col[TB_SAMPLE_MAX];
-  const int rows = tb_sample((size_t)p->m, 1, row), cols = tb_sample((size_t)p->n, 2, col);
-  float picked[TB_SAMPLE_MAX * TB_SAMPLE_MAX];
-  for (int j = 0; j < cols; j++)
-    for (int i = 0; i < rows; i++) picked[i + j * rows] = p->c[row[i] + col[j] * (size_t)p->m];
-  const struct tb_pool_view a = {p->a, 0, 0, (size_t)p->m, 0}, b = {p->b, 0, 0, (size_t)p->k, 0};
-  return tb_sample_error(a, b, (size_t)p->k, row, rows, col, cols, picked).max_u <= tb_error_bound_u((size_t)p->k);
-}
-
 static int measure(FILE *csv, const char *name, tb_sgemm *side, int m, int n, int k, tb_sgemm *other,
-                   const struct problem *of, int rounds) {
-  const struct problem p = problem(m, n, k);
+                   const struct tb_problem *of, int rounds) {
+  const struct tb_problem p = tb_problem_make(0, 0, m, n, k);
   double us[BEFORE_COUNT];
   for (int before = 0; before < BEFORE_COUNT; before++)
     us[before] = median(side, &p, (enum before)before, other, of, rounds) * 1e6;
-  const int right = is_right(&p);
-  free_problem(&p);
+  const int right = tb_problem_is_right(&p);
+  tb_problem_free(&p);
   if (!right) return fprintf(stderr, "%dx%dx%d: WRONG RESULT\n", m, n, k), 0;
   printf("%s %5d %5d %5d  behind its like %9.1f us  behind the other side %9.1f us  50 ms behind it %9.1f us\n", name,
          m, n, k, us[ANOTHER], us[OTHER_SIDE], us[OTHER_SIDE_EARLIER]);
@@ -104,7 +73,8 @@ int main(int argc, char **argv) {
   if (rounds < 1 || rounds > ROUNDS_MAX) return 2;
   tb_sides_find();
   tb_sides_route("gpu");
-  const struct problem of_cpu = problem(1024, 1024, 1024), of_gpu = problem(1024, 1024, 1024);
+  const struct tb_problem of_cpu = tb_problem_make(0, 0, 1024, 1024, 1024);
+  const struct tb_problem of_gpu = tb_problem_make(0, 0, 1024, 1024, 1024);
   seconds_of(tb_ours, &of_gpu);
   if (tb_sides_gpu_calls() == 0) return puts("no GPU answers"), SKIPPED;
   FILE *csv = path ? fopen(path, "w") : NULL;
@@ -115,8 +85,8 @@ int main(int argc, char **argv) {
     right &= measure(csv, "gpu", tb_ours, on_gpu[i][0], on_gpu[i][1], on_gpu[i][2], tb_openblas, &of_cpu, rounds);
   for (size_t i = 0; i < sizeof on_cpu / sizeof *on_cpu; i++)
     right &= measure(csv, "cpu", tb_openblas, on_cpu[i], on_cpu[i], on_cpu[i], tb_ours, &of_gpu, rounds);
-  free_problem(&of_cpu);
-  free_problem(&of_gpu);
+  tb_problem_free(&of_cpu);
+  tb_problem_free(&of_gpu);
   if (csv && fclose(csv) != 0) return perror(path), EXIT_FAILURE;
   return right ? EXIT_SUCCESS : EXIT_FAILURE;
 }

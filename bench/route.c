@@ -29,33 +29,21 @@ static const char *const route_of_way[WAYS] = {NULL, "auto", "cpu", "gpu"};
 enum { LEAST_SIDE = 8, LEARNING_CALLS = 40, ROUNDS_MIN = 3, ROUNDS_MAX = 25, SKIPPED = 77 };
 static const double sample_seconds = 1e-3; /* shorter calls are timed several at once */
 
-struct problem {
-  int ta, tb, m, n, k;
-  float *a, *b, *c;
-};
-
 struct result {
   double seconds[WAYS]; /* medians */
   int rounds, first_gpu;
   double gpu_share; /* of the router's calls once it had learned */
 };
 
-static void call(const struct problem *p, enum way way) {
-  const float one = 1, zero = 0;
-  const int lda = p->ta ? p->k : p->m, ldb = p->tb ? p->n : p->k;
-  (way == OPENBLAS ? tb_openblas : tb_ours)(p->ta ? "T" : "N", p->tb ? "T" : "N", &p->m, &p->n, &p->k, &one, p->a, &lda,
-                                            p->b, &ldb, &zero, p->c, &p->m);
-}
-
 static void take_way(enum way way) {
   if (way != OPENBLAS) tb_sides_route(route_of_way[way]);
 }
 
 /* Seconds of one call, from `times` of them. */
-static double time_way(const struct problem *p, enum way way, int times) {
+static double time_way(const struct tb_problem *p, enum way way, int times) {
   take_way(way);
   const double begun = tb_now_s();
-  for (int i = 0; i < times; i++) call(p, way);
+  for (int i = 0; i < times; i++) tb_problem_compute(p, way == OPENBLAS ? tb_openblas : tb_ours);
   return (tb_now_s() - begun) / times;
 }
 
@@ -63,7 +51,7 @@ static double time_way(const struct problem *p, enum way way, int times) {
 static int times_for(double seconds) { return seconds >= sample_seconds ? 1 : (int)ceil(sample_seconds / seconds); }
 static int times_before(int times) { return (times + 1) / 2; }
 
-static struct result measure(const struct problem *p, double budget_s) {
+static struct result measure(const struct tb_problem *p, double budget_s) {
   static double took[WAYS][ROUNDS_MAX];
   struct result r = {.first_gpu = 0};
   uint64_t before = tb_sides_gpu_calls();
@@ -92,19 +80,10 @@ static struct result measure(const struct problem *p, double budget_s) {
   return r;
 }
 
-static int is_right(const struct problem *p, enum way way) {
-  size_t row[TB_SAMPLE_MAX], col[TB_SAMPLE_MAX];
-  const int rows = tb_sample((size_t)p->m, 1, row), cols = tb_sample((size_t)p->n, 2, col);
-  float picked[TB_SAMPLE_MAX * TB_SAMPLE_MAX];
-  memset(p->c, 0xff, sizeof(float) * (size_t)p->m * (size_t)p->n); /* NaN */
+static int is_right(const struct tb_problem *p, enum way way) {
+  tb_problem_spoil(p);
   time_way(p, way, 1);
-  for (int j = 0; j < cols; j++)
-    for (int i = 0; i < rows; i++) picked[i + j * rows] = p->c[row[i] + col[j] * (size_t)p->m];
-  for (size_t i = 0; i < (size_t)p->m * (size_t)p->n; i++)
-    if (isnan(p->c[i])) return 0;
-  const struct tb_pool_view a = {p->a, 0, 0, (size_t)(p->ta ? p->k : p->m), p->ta};
-  const struct tb_pool_view b = {p->b, 0, 0, (size_t)(p->tb ? p->n : p->k), p->tb};
-  return tb_sample_error(a, b, (size_t)p->k, row, rows, col, cols, picked).max_u <= tb_error_bound_u((size_t)p->k);
+  return tb_problem_is_right(p);
 }
 
 /* Log-uniform in [LEAST_SIDE, most], from the high bits of a 64-bit linear congruential generator (Knuth's MMIX
@@ -115,24 +94,12 @@ static int next_side(uint64_t *state, int most) {
   return (int)lround(LEAST_SIDE * exp2(unit * log2((double)most / LEAST_SIDE)));
 }
 
-static struct problem make_problem(int number, uint64_t *state, int most) {
-  struct problem p = {.ta = number & 1, .tb = number >> 1 & 1}; /* all four pairs in turn */
-  p.m = next_side(state, most), p.n = next_side(state, most), p.k = next_side(state, most);
-  p.a = tb_alloc((size_t)p.m * (size_t)p.k), p.b = tb_alloc((size_t)p.k * (size_t)p.n);
-  p.c = tb_alloc((size_t)p.m * (size_t)p.n);
-  tb_data_fill(p.a, (size_t)p.m, (size_t)p.k, TB_UNIFORM, TB_OPERAND_A, 1);
-  tb_data_fill(p.b, (size_t)p.k, (size_t)p.n, TB_UNIFORM, TB_OPERAND_B, 2);
-  memset(p.c, 0, sizeof(float) * (size_t)p.m * (size_t)p.n);
-  return p;
+static struct tb_problem make_problem(int number, uint64_t *state, int most) {
+  const int m = next_side(state, most), n = next_side(state, most), k = next_side(state, most);
+  return tb_problem_make(number & 1, number >> 1 & 1, m, n, k); /* all four pairs in turn */
 }
 
-static void free_problem(struct problem *p) {
-  free(p->a);
-  free(p->b);
-  free(p->c);
-}
-
-static void write_row(FILE *csv, const struct problem *p, const struct result *r) {
+static void write_row(FILE *csv, const struct tb_problem *p, const struct result *r) {
   const double best = fmin(r->seconds[CPU], r->seconds[GPU]);
   printf("%c%c %5d %5d %5d  openblas %9.1f  auto %9.1f  cpu %9.1f  gpu %9.1f us  to the gpu %3.0f %%  regret %6.3f\n",
          "NT"[p->ta], "NT"[p->tb], p -> m, p -> n, p -> k, r -> seconds[OPENBLAS] * 1e6, r -> seconds[AUTO] * 1e6,
@@ -149,12 +116,8 @@ static void write_row(FILE *csv, const struct problem *p, const struct result *r
  * router that does not want it all the same gets it forced upon it. False: no GPU answers. */
 static int open_gpu(int most) {
   enum { CALLS_MAX = 20 };
-  const size_t side = (size_t)(most < 4096 ? most : 4096);
-  struct problem p = {.m = (int)side, .n = (int)side, .k = (int)side};
-  p.a = tb_alloc(side * side), p.b = tb_alloc(side * side), p.c = tb_alloc(side * side);
-  tb_data_fill(p.a, side, side, TB_UNIFORM, TB_OPERAND_A, 1);
-  tb_data_fill(p.b, side, side, TB_UNIFORM, TB_OPERAND_B, 2);
-  memset(p.c, 0, sizeof(float) * side * side);
+  const int side = most < 4096 ? most : 4096;
+  const struct tb_problem p = tb_problem_make(0, 0, side, side, side);
   int calls = 0;
   double seconds = 0;
   while (tb_sides_gpu_calls() == 0 && calls < CALLS_MAX) seconds = time_way(&p, AUTO, 1), calls++;
@@ -162,7 +125,7 @@ static int open_gpu(int most) {
     printf("call %d of %d cubed opened the GPU, measured both sides and computed in %.3f s\n", calls, p.m, seconds);
   else
     printf("no call of %d cubed was sent to the GPU: forced, it took %.3f s\n", p.m, time_way(&p, GPU, 1));
-  free_problem(&p);
+  tb_problem_free(&p);
   return tb_sides_gpu_calls() > 0;
 }
 
@@ -187,12 +150,12 @@ int main(int argc, char **argv) {
   uint64_t state = 20261121;
   int wrong = 0;
   for (int i = 0; i < shapes; i++) {
-    struct problem p = make_problem(i, &state, most);
+    const struct tb_problem p = make_problem(i, &state, most);
     const struct result r = measure(&p, budget_s);
     const int right = is_right(&p, AUTO) && is_right(&p, GPU);
     if (right) write_row(csv, &p, &r);
     if (!right) fprintf(stderr, "%dx%dx%d: WRONG RESULT\n", p.m, p.n, p.k), wrong++;
-    free_problem(&p);
+    tb_problem_free(&p);
   }
   if (csv && fclose(csv) != 0) return perror(path), EXIT_FAILURE;
   return wrong ? EXIT_FAILURE : EXIT_SUCCESS;
