@@ -6,10 +6,13 @@
 
 /* An observation off by more than this factor surprises: the noise of calls on a shared machine is less. */
 #define SURPRISE 1.5
-/* So many in a row are believed; each before them moves the estimate as if it had been so far off. A machine's other
- * work holds up two calls running often enough: with two believed, one such pair in a thousand calls of a millisecond
+/* How many in a row are believed. Of what was only assumed, the first. A machine's other work holds up two calls
+ * running often enough, by some milliseconds: with two believed, one such pair in a thousand calls of a millisecond
  * sent a shape to the slower side for its next hundred. */
-#define SURPRISES_BELIEVED 3
+static int surprises_believed(const struct tb_model *model, double predicted_seconds) {
+  return model->assumed ? 1 : predicted_seconds > TB_LONG_SECONDS ? 2 : 3;
+}
+/* Each before them moves the estimate as if it had been so far off. */
 #define SURPRISE_HEARD 1.15
 /* And those move it at most as if it had been so far off. */
 #define SURPRISE_BELIEVED 4.0
@@ -32,7 +35,7 @@ static const struct gains shape_gains = {0.3, 0.6}, class_gains = {0.1, 0.3};
 static double bounded(double x, double least, double most) { return x < least ? least : x > most ? most : x; }
 
 /* The factor by which an estimate has to move after an observation that was `off` times it. */
-static double step(struct tb_follower *f, double off, struct gains gains, double trust) {
+static double step(struct tb_follower *f, double off, struct gains gains, double trust, int believed) {
   const int surprise = off > SURPRISE ? 1 : off < 1 / SURPRISE ? -1 : 0;
   if (surprise == 0) {
     f->surprises = 0;
@@ -41,7 +44,7 @@ static double step(struct tb_follower *f, double off, struct gains gains, double
   if (surprise * f->surprises <= 0) f->surprises = 0, f->agreed = off;
   f->surprises += surprise;
   if (surprise > 0 ? off < f->agreed : off > f->agreed) f->agreed = off;
-  const double most = abs(f->surprises) < SURPRISES_BELIEVED ? SURPRISE_HEARD : SURPRISE_BELIEVED;
+  const double most = abs(f->surprises) < believed ? SURPRISE_HEARD : SURPRISE_BELIEVED;
   return 1 + trust * gains.surprised * (bounded(f->agreed, 1 / most, most) - 1);
 }
 
@@ -57,7 +60,7 @@ static void move(struct tb_follower *f, double factor, double now) {
 
 /* The nodes around the call, each by its weight, so that the prediction goes the whole step. */
 static void observe_class(struct tb_model *model, enum tb_where where, const struct tb_gemm *call, double off,
-                          double trust, double now) {
+                          double trust, int believed, double now) {
   const struct tb_cell cell = tb_model_cell(call);
   int nearest = 0;
   double squares = 0;
@@ -65,7 +68,7 @@ static void observe_class(struct tb_model *model, enum tb_where where, const str
     squares += cell.weight[i] * cell.weight[i];
     if (cell.weight[i] > cell.weight[nearest]) nearest = i;
   }
-  const double change = step(&model->learned[where][cell.node[nearest]], off, class_gains, trust) - 1;
+  const double change = step(&model->learned[where][cell.node[nearest]], off, class_gains, trust, believed) - 1;
   for (int i = 0; i < 8; i++)
     if (cell.weight[i] > 0)
       move(&model->learned[where][cell.node[i]], 1 + bounded(change * cell.weight[i] / squares, -0.9, 3), now);
@@ -118,12 +121,18 @@ static void put_by(double *seconds, double share, const struct tb_observation *o
 
 /* A shape that was never seen on this side starts from its class; what cold calls made of that, the first one of a row
  * replaces. */
-static void follow(struct tb_follower *f, double *seen, double seconds, double class_seconds, double trust) {
+static void follow(struct tb_shape_memory *s, const struct tb_observation *o, double class_seconds, double trust,
+                   int believed) {
+  struct tb_follower *f = &s->seconds[o->where];
+  double *seen = &s->seen[o->where];
   if (!(*seen > 0)) *f = (struct tb_follower){.value = class_seconds};
-  if (trust == 1 && *seen > 0 && *seen < 1)
-    *f = (struct tb_follower){.value = seconds};
+  const bool known = *seen >= 1, replaces = trust == 1 && *seen > 0 && !known;
+  if (replaces)
+    *f = (struct tb_follower){.value = o->seconds};
+  else if (o->probe && o->where == TB_CPU && known)
+    *f = (struct tb_follower){.value = o->seconds < f->value ? o->seconds : f->value};
   else
-    f->value *= step(f, seconds / f->value, shape_gains, trust);
+    f->value *= step(f, o->seconds / f->value, shape_gains, trust, believed);
   const double most = 2 * TB_LEARNED_MOST;
   f->value = bounded(f->value, class_seconds / most, class_seconds * most);
   *seen = bounded(*seen + trust, 0, SEEN_MOST);
@@ -132,7 +141,7 @@ static void follow(struct tb_follower *f, double *seen, double seconds, double c
 static void observe_shape(struct tb_model *model, const struct tb_gemm *call, const struct tb_observation *o,
                           double class_seconds, double trust, bool of_trial, double now) {
   struct tb_shape_memory *s = memory_of(model, call);
-  follow(&s->seconds[o->where], &s->seen[o->where], o->seconds, class_seconds, trust);
+  follow(s, o, class_seconds, trust, surprises_believed(model, class_seconds));
   s->seconds[o->where].at = s->used = now;
   put_by(&s->probe_seconds, TB_SHAPE_PROBE_SHARE, o, of_trial);
   if (o->probe) {
@@ -153,19 +162,21 @@ void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const 
                       const struct tb_observation *o, double now) {
   const double class_seconds = tb_model_class_seconds(model, o->where, call, places, now);
   if (!(o->seconds > 0) || !(class_seconds > 0)) return;
-  const bool in_a_row = o->where == model->latest && now - o->seconds - model->ended < TB_ROW_SECONDS;
+  const bool in_a_row = (o->where == model->latest && now - o->seconds - model->ended < TB_ROW_SECONDS) ||
+                        (o->where == TB_CPU && class_seconds > TB_LONG_SECONDS);
+  const int believed = surprises_believed(model, class_seconds);
   const bool of_trial = o->probe || model->trying != NULL; /* the call behind a trial finds its own side cold */
   const double trust = in_a_row ? 1 : COLD_TRUST, off = o->seconds / class_seconds;
   model->latest = o->where;
   model->ended = now;
   put_by(&model->probe_seconds, TB_PROBE_SHARE, o, of_trial);
   if (places == NULL) {
-    observe_class(model, o->where, call, off, trust, now);
+    observe_class(model, o->where, call, off, trust, believed, now);
     observe_shape(model, call, o, class_seconds, trust, of_trial, now);
     return;
   }
   model->trying = NULL;
-  if (o->where == TB_GPU) move(&model->placed, step(&model->placed, off, class_gains, trust), now);
+  if (o->where == TB_GPU) move(&model->placed, step(&model->placed, off, class_gains, trust, believed), now);
 }
 
 bool tb_model_set_threads(struct tb_model *model, int threads) {

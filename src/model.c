@@ -125,7 +125,8 @@ static void forget(struct tb_model *model) {
 
 void tb_model_assume(struct tb_model *model, int cores) {
   const int copying = cores < ASSUMED_BYTES_CORES_MAX ? cores : ASSUMED_BYTES_CORES_MAX;
-  *model = (struct tb_model){.rates = {.cpu_call_seconds = ASSUMED_CPU_CALL_S,
+  *model = (struct tb_model){.assumed = true,
+                             .rates = {.cpu_call_seconds = ASSUMED_CPU_CALL_S,
                                        .cpu_flops_per_s = ASSUMED_CORE_FLOPS_PER_S * cores,
                                        .cpu_bytes_per_s = ASSUMED_CORE_BYTES_PER_S * copying,
                                        .gpu_latency_seconds = ASSUMED_GPU_LATENCY_S,
@@ -216,6 +217,7 @@ static void fit_base(struct tb_model *model, enum tb_where where, const double s
 
 void tb_model_fit(struct tb_model *model, const struct tb_calibration *measured, int cores) {
   tb_model_assume(model, cores);
+  model->assumed = false;
   struct tb_rates *r = &model->rates;
   if (measured->open_seconds > 0) r->open_seconds = measured->open_seconds;
   if (measured->link_up_bytes_per_s > 0) r->link_up_bytes_per_s = measured->link_up_bytes_per_s;

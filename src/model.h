@@ -82,6 +82,7 @@ struct tb_model {
   struct tb_follower learned[TB_WHERE_COUNT][TB_NODES]; /* factors */
   struct tb_follower placed;                            /* factor of GPU calls with operands that are not pageable */
   struct tb_shape_memory shape[TB_SHAPES_REMEMBERED];
+  bool assumed;                         /* nothing was measured */
   int measured_threads, threads;        /* of the CPU BLAS: when it was measured, now; 0: unknown */
   double probe_seconds;                 /* the same for all shapes together */
   enum tb_where latest;                 /* the side of the latest call, */

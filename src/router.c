@@ -167,6 +167,6 @@ void tb_router_learn(const struct tb_gemm *call, const struct tb_places *places,
                                                  d->cpu_seconds < d->gpu_seconds ? d->cpu_seconds : d->gpu_seconds};
   pthread_mutex_lock(&lock);
   tb_model_observe(&model, call, places, &observation, tb_clock_seconds());
-  if (d->why == TB_STATUS_not_yet) saved_seconds += d->cpu_seconds - d->gpu_seconds;
+  if (d->why == TB_STATUS_not_yet) saved_seconds += seconds - d->gpu_seconds;
   pthread_mutex_unlock(&lock);
 }

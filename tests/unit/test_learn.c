@@ -122,6 +122,27 @@ static void outliers_in_a_row(void **state) {
   }
 }
 
+/* Of a call of a fifth of a second two outliers are believed, cold or not; and where nothing was measured, the first.
+ */
+static void outliers_of_long_calls(void **state) {
+  (void)state;
+  const struct tb_gemm call = product(6000, 6000, 6000);
+  setup_model();
+  now += 10;
+  const double true_seconds = predicted(TB_CPU, &call);
+  assert_true(true_seconds > TB_LONG_SECONDS);
+  observe(TB_CPU, &call, 3 * true_seconds);
+  assert_true(predicted(TB_CPU, &call) < 1.2 * true_seconds);
+  now += 10;
+  observe(TB_CPU, &call, 3 * true_seconds);
+  assert_true(predicted(TB_CPU, &call) > 1.8 * true_seconds);
+
+  tb_model_assume(&model, 16);
+  const double assumed_seconds = predicted(TB_CPU, &call);
+  observe(TB_CPU, &call, 8 * assumed_seconds);
+  assert_true(predicted(TB_CPU, &call) > 2 * assumed_seconds);
+}
+
 /* A program that calls once in a while finds the GPU with its clocks down each time; in between come calls in a row. */
 static void idle_gpu(void **state) {
   (void)state;
@@ -337,10 +358,19 @@ static void regret_over_random_shapes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(converges),   cmocka_unit_test(one_outlier),     cmocka_unit_test(outliers_in_a_row),
-      cmocka_unit_test(idle_gpu),    cmocka_unit_test(bounds),          cmocka_unit_test(threads_change),
-      cmocka_unit_test(many_shapes), cmocka_unit_test(machine_changes), cmocka_unit_test(no_oscillation),
-      cmocka_unit_test(never_stuck), cmocka_unit_test(trying_is_cheap), cmocka_unit_test(regret_over_random_shapes),
+      cmocka_unit_test(converges),
+      cmocka_unit_test(one_outlier),
+      cmocka_unit_test(outliers_in_a_row),
+      cmocka_unit_test(outliers_of_long_calls),
+      cmocka_unit_test(idle_gpu),
+      cmocka_unit_test(bounds),
+      cmocka_unit_test(threads_change),
+      cmocka_unit_test(many_shapes),
+      cmocka_unit_test(machine_changes),
+      cmocka_unit_test(no_oscillation),
+      cmocka_unit_test(never_stuck),
+      cmocka_unit_test(trying_is_cheap),
+      cmocka_unit_test(regret_over_random_shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,8 @@
  * is a process of its own.
  *
  * Seen to fail when: a broken file is believed or left; a process without a home prints or stops; two threads measure;
- * a failing GPU is measured on; the short way of small calls does not hear of the model.
+ * a failing GPU is measured on; what calls took does not count towards a GPU's opening; the short way of small calls
+ * does not hear of the model.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -174,6 +175,25 @@ static void switched_off(void **state) {
   assert_null(kept_file());
 }
 
+/* A call that is thought to be short, and takes the CPU half a second: a GPU would have made up for its opening by the
+ * next. */
+static int opens_for_what_calls_took(void *unused) {
+  (void)unused;
+  const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 1500, .n = 1500, .k = 1500, .alpha = 1};
+  setenv("TILEBLAS_CALIBRATION", "off", 1);
+  tst_fake();
+  tb_run_initialise();
+  const struct tb_decision first = tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
+  if (first.where != TB_CPU || first.why != TB_STATUS_not_yet || !(first.cpu_seconds < 0.1)) return 1;
+  tb_router_learn(&call, NULL, &first, TB_CPU, 0.5);
+  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO).where == TB_GPU ? 0 : 2;
+}
+
+static void price_of_opening(void **state) {
+  (void)state;
+  expect(opens_for_what_calls_took, NULL, NULL);
+}
+
 /* ---- at the same time ---- */
 
 static pthread_barrier_t together;
@@ -328,6 +348,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(broken_files, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(no_home, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(switched_off, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(price_of_opening, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(threads_and_processes, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(forked, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),

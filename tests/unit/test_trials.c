@@ -24,9 +24,10 @@
 static struct tb_model model;
 static double now;
 
-/* A machine's threads: when a call of either side last ended, and which was the latest. */
+/* A machine's threads: when a call of either side last ended, which was the latest, and how many of that in a row. */
 static double ended[TB_WHERE_COUNT];
 static enum tb_where latest;
+static int in_row;
 
 static void setup_model(void) {
   const struct tb_calibration c = tst_synthetic_calibration(&tst_synthetic, TB_NODES);
@@ -51,6 +52,7 @@ static struct tb_decision live(const struct tb_gemm *call, const double seconds[
                                    fmin(d.cpu_seconds, d.gpu_seconds)};
   now += seconds[d.where];
   tb_model_observe(&model, call, NULL, &o, now);
+  in_row = latest == d.where ? in_row + 1 : 1;
   latest = d.where;
   ended[latest] = now;
   return d;
@@ -187,16 +189,22 @@ static double between(double least, double most) { return least + (most - least)
 /*
  * What a call takes now. Behind one of the other side: on the GPU some microseconds more, or 50 and more if our copying
  * threads have slept meanwhile; on the CPU up to a quarter and some microseconds more, or 15 and more if OpenBLAS's
- * threads have (bench/mixed). Some per cent of noise; one call in a hundred takes up to three times as long.
+ * threads have (bench/mixed); and the next three some per cent more. Some per cent of noise; one call in six takes a
+ * tenth to a third longer, in streaks, for behind such a one half are; and one in a hundred up to three times as long.
+ * (As the calls of bench/run route on an H200's host, 2026-11-22.)
  */
+static bool slowed;
 static void take(int row, double seconds[TB_WHERE_COUNT]) {
+  slowed = tst_random_unit(&rng) < (slowed ? 0.5f : 0.1f);
   for (int where = 0; where < TB_WHERE_COUNT; where++) {
     const bool asleep = now - ended[where] > (where == TB_GPU ? 0.3e-3 : 5e-3),
                cold = asleep || latest != (enum tb_where)where;
     double us = rows[row].us[where];
     if (cold && where == TB_GPU) us += asleep ? between(50, 110) : between(2, 10);
     if (cold && where == TB_CPU) us += (asleep ? between(15, 30) : between(3, 10)) + between(0, 0.25) * us;
+    if (!cold && in_row < 4) us *= between(1, 1.15);
     us *= between(1, 1.05);
+    if (slowed) us *= between(1.1, 1.35);
     if (tst_random_unit(&rng) < 0.01f) us *= between(1.3, 3);
     seconds[where] = us * 1e-6;
   }
@@ -240,13 +248,13 @@ static double auto_median(int row) {
   return took[ROUNDS / 2];
 }
 
-/* The bars of bench/route: 3 % in the mean, 20 % at worst, and 5 % over the CPU, which not one case in a thousand may
+/* The bars of bench/route: 3 % in the mean, 20 % at worst, and 5 % over the CPU, which not one case in a hundred may
  * miss, for calls that take three times as long come in trials too. */
 static void near_shapes(void **state) {
   (void)state;
   double log_sum = 0, worst = 0, worst_over_cpu = 0;
   int missed = 0;
-  const double noise = 1.025; /* what take() adds to a call in a row, in the mean */
+  const double noise = 1.025 * (1 + 0.225 / 6); /* what take() adds to a call in a row, in the mean */
   tb_route_small_terms = 0;
   rng = 20261122;
   for (int i = 0; i < SEEDS * ROWS; i++) {
@@ -262,7 +270,7 @@ static void near_shapes(void **state) {
   print_message("regret: mean %.4f, worst %.3f; over the CPU at worst %.3f; beyond the bars %d of %d\n", mean, worst,
                 worst_over_cpu, missed, SEEDS * ROWS);
   assert_true(mean <= 0.03);
-  assert_true(missed <= SEEDS * ROWS / 1000);
+  assert_true(missed <= SEEDS * ROWS / 100);
 }
 
 int main(void) {
