@@ -179,7 +179,7 @@ static void switched_off(void **state) {
  * next. */
 static int opens_for_what_calls_took(void *unused) {
   (void)unused;
-  const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 1500, .n = 1500, .k = 1500, .alpha = 1};
+  const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 1000, .n = 1000, .k = 1000, .alpha = 1};
   setenv("TILEBLAS_CALIBRATION", "off", 1);
   tst_fake();
   tb_run_initialise();
