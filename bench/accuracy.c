@@ -123,8 +123,8 @@ static bool same_tile(const struct judge *j, const float *other, size_t row, siz
   return true;
 }
 
-/* From what the tensor cores' kernels have computed each tile: the operands themselves, as ieee does; fp16 planes, as
- * fast does; else bf16 planes. Where all are exact it cannot be told. */
+/* From what the tensor cores' kernels have computed each tile: the operands themselves, as ieee does; what fast
+ * takes, fp16 planes where words have room in them; else bf16 planes. Where all are exact it cannot be told. */
 static struct tiles compare_tiles(const struct judge *j) {
   struct tiles tiles = {0, 0, 0};
   for (size_t col = 0; col < (size_t)j->n; col += TB_SPLIT_TILE_N) {

@@ -22,7 +22,8 @@ MEASURES = {"max_err_u": "max", "mean_err_u": "mean"}
 N = 768  # six by four of the tensor cores' tiles
 TEXT = ("Error over |A||B| in units of 2^-24: largest, mean (mean away from zero); |A||B| counts as 2^-126 at least. fp32 and "
         "fast are the tensor cores', also where the library would take the other kernels, whose errors are those of ieee. The "
-        "last column: the planes that fp32's tiles come from; fp32: from none, but from the operands themselves.")
+        "last column: the planes that fp32's tiles come from; as fast: those that fast takes, fp16 where words have room in "
+        "them, else bf16; fp32: from none, but from the operands themselves.")
 
 
 def cells(rows):
@@ -46,7 +47,7 @@ def planes(row):
     if float(row["max_err_u"]) == 0:
         return "any: exact"
     plain, half = float(row["tiles_as_ieee"]), float(row["tiles_as_fast"])
-    parts = {"fp16": half, "bf16": 1 - plain - half, "fp32": plain}
+    parts = {"as fast": half, "bf16": 1 - plain - half, "fp32": plain}
     return ", ".join(what if share > 0.999 else f"{what} {share:.0%}" for what, share in parts.items() if share > 0.0005)
 
 
