@@ -120,7 +120,7 @@ static void put_by(double *seconds, double share, const struct tb_observation *o
 }
 
 /* A shape that was never seen on this side starts from its class; what cold calls made of that, the first one of a row
- * replaces. */
+ * replaces. Of a trial of the CPU the shortest call counts from there on. */
 static void follow(struct tb_shape_memory *s, const struct tb_observation *o, double class_seconds, double trust,
                    int believed) {
   struct tb_follower *f = &s->seconds[o->where];
