@@ -114,9 +114,10 @@ void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, 
 /* Products with fewer operations than this the CPU finishes sooner whatever their shape, with the threads it has. */
 double tb_model_small_flops(const struct tb_model *model);
 
-/* The least and the most that tb_model_small_flops says. The least is what OpenBLAS still computes with one thread, in
- * less time than a call on a GPU takes; soon after, waking its other threads takes as long as such a call. */
-#define TB_SMALL_FLOPS_LEAST (2.0 * 64 * 64 * 64)
+/* The least and the most that tb_model_small_flops says. The least: below it no GPU of bench/run route was sooner by
+ * what the long way takes, 1.5 us of some 25; soon after, waking OpenBLAS's threads takes as long as a call on a GPU.
+ */
+#define TB_SMALL_FLOPS_LEAST (2.0 * 72 * 72 * 72)
 #define TB_SMALL_FLOPS_MOST (2.0 * 320 * 320 * 320)
 
 /* ---- what learn.c shares with it ---- */
