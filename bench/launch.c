@@ -5,11 +5,14 @@
  *
  *   launch [--calls N]
  *
- * resident  cblas_sgemm from its entry to the moment at which it starts to wait for the GPU: everything is launched by
- *           then. The library's driver table is ours here, and its wait is replaced by one that looks at the clock
- * first pointers  the part of it that the three questions about pointers take, and launches  the part of it inside
- * cuLaunchKernel: of calls of their own, for looking at the clock takes time as well host      where three pointers to
- * ordinary memory lie, before any driver is loaded and with one
+ * resident   cblas_sgemm from its entry to the moment at which it starts to wait for the GPU: everything is launched by
+ *            then. The library's driver table is ours here, and its wait one that looks at the clock first
+ *
+ * pointers   the part of it that the three questions about pointers take
+ *
+ * launches   the part of it inside cuLaunchKernel; both of calls of their own, for looking at the clock takes time, too
+ *
+ * host       where three pointers to ordinary memory lie, before any driver is loaded and with one
  *
  * Medians and the longest tenth's start. Status 77: no GPU; the first line is printed even then.
  */

@@ -87,7 +87,7 @@ __device__ __forceinline__ void multiply_low_planes(float (&chunk)[kWgmmaWords],
 }
 /* bf16: a chunk begins with what rounding took from the sum before. Where few words of a side are large, one product
  * may be far larger than all others: then the high planes' sum alone is exact, and only that of the low ones, which is
- * far smaller, is cut off. */
+ * far smaller, is cut off. Two whole branches: with the low planes' products in front of them ptxas spills. */
 template <class Release>
 __device__ __forceinline__ void add_chunk(Bfloat, float (&sum)[kWgmmaWords], float (&chunk)[kWgmmaWords],
                                           const Operands &x, int number, int, Release release) {

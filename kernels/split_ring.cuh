@@ -160,8 +160,9 @@ template <class Word> struct Ring {
   }
 };
 
-/* What consumers are told of an item, in the lowest bits of its number: that its tile is for this kernel; and that some
- * words are not the sums of their planes, so that there is no exact result that a correction could spoil. */
+/* What consumers are told of an item, in the lowest bits of its number: that its tile is for this kernel; fp16: that
+ * some words are not the sums of their planes, so that there is no exact result that a correction could spoil; bf16, in
+ * the same bit: that some side has few large words. */
 constexpr unsigned kOurs = 1, kLossy = 2, kFewLarge = 2;
 constexpr int kItemFlags = 2;
 

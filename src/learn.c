@@ -32,20 +32,27 @@ static const struct gains shape_gains = {0.3, 0.6}, class_gains = {0.1, 0.3};
 
 #define SEEN_MOST 8.0
 
+/* How much a call counts: the part of the gains that it moves estimates by, and how many surprises in a row are
+ * believed. */
+struct weight {
+  double trust;
+  int believed;
+};
+
 static double bounded(double x, double least, double most) { return x < least ? least : x > most ? most : x; }
 
 /* The factor by which an estimate has to move after an observation that was `off` times it. */
-static double step(struct tb_follower *f, double off, struct gains gains, double trust, int believed) {
+static double step(struct tb_follower *f, double off, struct gains gains, struct weight weight) {
   const int surprise = off > SURPRISE ? 1 : off < 1 / SURPRISE ? -1 : 0;
   if (surprise == 0) {
     f->surprises = 0;
-    return 1 + trust * gains.ordinary * (off - 1);
+    return 1 + weight.trust * gains.ordinary * (off - 1);
   }
   if (surprise * f->surprises <= 0) f->surprises = 0, f->agreed = off;
   f->surprises += surprise;
   if (surprise > 0 ? off < f->agreed : off > f->agreed) f->agreed = off;
-  const double most = abs(f->surprises) < believed ? SURPRISE_HEARD : SURPRISE_BELIEVED;
-  return 1 + trust * gains.surprised * (bounded(f->agreed, 1 / most, most) - 1);
+  const double most = abs(f->surprises) < weight.believed ? SURPRISE_HEARD : SURPRISE_BELIEVED;
+  return 1 + weight.trust * gains.surprised * (bounded(f->agreed, 1 / most, most) - 1);
 }
 
 static void fade(struct tb_follower *f, double now) {
@@ -60,7 +67,7 @@ static void move(struct tb_follower *f, double factor, double now) {
 
 /* The nodes around the call, each by its weight, so that the prediction goes the whole step. */
 static void observe_class(struct tb_model *model, enum tb_where where, const struct tb_gemm *call, double off,
-                          double trust, int believed, double now) {
+                          struct weight weight, double now) {
   const struct tb_cell cell = tb_model_cell(call);
   int nearest = 0;
   double squares = 0;
@@ -68,7 +75,7 @@ static void observe_class(struct tb_model *model, enum tb_where where, const str
     squares += cell.weight[i] * cell.weight[i];
     if (cell.weight[i] > cell.weight[nearest]) nearest = i;
   }
-  const double change = step(&model->learned[where][cell.node[nearest]], off, class_gains, trust, believed) - 1;
+  const double change = step(&model->learned[where][cell.node[nearest]], off, class_gains, weight) - 1;
   for (int i = 0; i < 8; i++)
     if (cell.weight[i] > 0)
       move(&model->learned[where][cell.node[i]], 1 + bounded(change * cell.weight[i] / squares, -0.9, 3), now);
@@ -121,27 +128,27 @@ static void put_by(double *seconds, double share, const struct tb_observation *o
 
 /* A shape that was never seen on this side starts from its class; what cold calls made of that, the first one of a row
  * replaces. Of a trial of the CPU the shortest call counts from there on. */
-static void follow(struct tb_shape_memory *s, const struct tb_observation *o, double class_seconds, double trust,
-                   int believed) {
+static void follow(struct tb_shape_memory *s, const struct tb_observation *o, double class_seconds,
+                   struct weight weight) {
   struct tb_follower *f = &s->seconds[o->where];
   double *seen = &s->seen[o->where];
   if (!(*seen > 0)) *f = (struct tb_follower){.value = class_seconds};
-  const bool known = *seen >= 1, replaces = trust == 1 && *seen > 0 && !known;
+  const bool known = *seen >= 1, replaces = weight.trust == 1 && *seen > 0 && !known;
   if (replaces)
     *f = (struct tb_follower){.value = o->seconds};
   else if (o->probe && o->where == TB_CPU && known)
     *f = (struct tb_follower){.value = o->seconds < f->value ? o->seconds : f->value};
   else
-    f->value *= step(f, o->seconds / f->value, shape_gains, trust, believed);
+    f->value *= step(f, o->seconds / f->value, shape_gains, weight);
   const double most = 2 * TB_LEARNED_MOST;
   f->value = bounded(f->value, class_seconds / most, class_seconds * most);
-  *seen = bounded(*seen + trust, 0, SEEN_MOST);
+  *seen = bounded(*seen + weight.trust, 0, SEEN_MOST);
 }
 
 static void observe_shape(struct tb_model *model, const struct tb_gemm *call, const struct tb_observation *o,
-                          double class_seconds, double trust, bool of_trial, double now) {
+                          double class_seconds, struct weight weight, bool of_trial, double now) {
   struct tb_shape_memory *s = memory_of(model, call);
-  follow(s, o, class_seconds, trust, surprises_believed(model, class_seconds));
+  follow(s, o, class_seconds, weight);
   s->seconds[o->where].at = s->used = now;
   put_by(&s->probe_seconds, TB_SHAPE_PROBE_SHARE, o, of_trial);
   if (o->probe) {
@@ -164,19 +171,19 @@ void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const 
   if (!(o->seconds > 0) || !(class_seconds > 0)) return;
   const bool in_a_row = (o->where == model->latest && now - o->seconds - model->ended < TB_ROW_SECONDS) ||
                         (o->where == TB_CPU && class_seconds > TB_LONG_SECONDS);
-  const int believed = surprises_believed(model, class_seconds);
   const bool of_trial = o->probe || model->trying != NULL; /* the call behind a trial finds its own side cold */
-  const double trust = in_a_row ? 1 : COLD_TRUST, off = o->seconds / class_seconds;
+  const struct weight weight = {in_a_row ? 1 : COLD_TRUST, surprises_believed(model, class_seconds)};
+  const double off = o->seconds / class_seconds;
   model->latest = o->where;
   model->ended = now;
   put_by(&model->probe_seconds, TB_PROBE_SHARE, o, of_trial);
   if (places == NULL) {
-    observe_class(model, o->where, call, off, trust, believed, now);
-    observe_shape(model, call, o, class_seconds, trust, of_trial, now);
+    observe_class(model, o->where, call, off, weight, now);
+    observe_shape(model, call, o, class_seconds, weight, of_trial, now);
     return;
   }
   model->trying = NULL;
-  if (o->where == TB_GPU) move(&model->placed, step(&model->placed, off, class_gains, trust, believed), now);
+  if (o->where == TB_GPU) move(&model->placed, step(&model->placed, off, class_gains, weight), now);
 }
 
 bool tb_model_set_threads(struct tb_model *model, int threads) {

@@ -87,7 +87,7 @@ struct tb_model {
   double probe_seconds;                 /* the same for all shapes together */
   enum tb_where latest;                 /* the side of the latest call, */
   double ended;                         /* when that ended, */
-  const struct tb_shape_memory *trying; /* and the shape that it tried there; NULL: it was no trial */
+  const struct tb_shape_memory *trying; /* and the shape above that it tried there; NULL: it was no trial */
   int trial_calls;                      /* that this trial has had */
 };
 

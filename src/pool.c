@@ -59,6 +59,7 @@ struct tb_pool {
   pthread_t thread[];
 };
 
+/* Who finds no work sleeps at once: from tb_pool_rest to the next job. */
 static atomic_bool resting;
 
 static inline void pause_briefly(void) {
@@ -199,11 +200,11 @@ void tb_pool_close(struct tb_pool *pool) {
   free(pool);
 }
 
+void tb_pool_rest(void) { atomic_store(&resting, true); }
+
 int tb_pool_threads(const struct tb_pool *pool) { return pool == NULL ? 1 : pool->threads + 1; }
 
 /* ---- jobs ---- */
-
-void tb_pool_rest(void) { atomic_store(&resting, true); }
 
 uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
   if (pool == NULL || count <= 1) {
