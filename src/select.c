@@ -2,17 +2,6 @@
 #include "select.h"
 
 #include <math.h>
-#include <stdio.h>
-
-const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
-#define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
-  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages), false},
-#define TB_SGEMM_PACKED_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
-  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_PACKED_SHARED_BYTES(bm, bn, bk, stages), true},
-#include "registry.def"
-#undef TB_SGEMM_TILE
-#undef TB_SGEMM_PACKED_TILE
-};
 
 const struct tb_select_table tb_select_table = {
 #define TB_SELECT_TILE(name, full, alone, by_words, block_us) .tile[TB_TILE_##name] = {full, alone, by_words, block_us},
@@ -43,63 +32,11 @@ _Static_assert(TB_TILE_COUNT *(1 + 4 * BLOCKS_WANTED) < TB_CANDIDATES_MAX, "room
 /* Bytes of a partial sum that are moved: written, and read again. */
 #define PARTIAL_MOVED_BYTES (2 * sizeof(float))
 
-/* Both are small numbers almost always, and processors divide those several times as fast. */
-static int64_t quotient(int64_t a, int64_t b) {
-  if (((uint64_t)a | (uint64_t)b) >> 32 == 0) return (uint32_t)a / (uint32_t)b;
-  return a / b;
-}
-
-static int64_t ceil_div(int64_t a, int64_t b) { return quotient(a + b - 1, b); }
-
-int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n) {
-  return ceil_div(m, tile->block_m) * ceil_div(n, tile->block_n);
-}
-
 /* Of all tiles, without a division: the compiler knows what divides. */
 static void count_tiles(int64_t m, int64_t n, int64_t tiles[TB_TILE_COUNT]) {
-#define TB_SGEMM_TILE(name, bm, bn, ...) tiles[TB_TILE_##name] = ceil_div(m, bm) * ceil_div(n, bn);
+#define TB_SGEMM_TILE(name, bm, bn, ...) tiles[TB_TILE_##name] = tb_ceil_div(m, bm) * tb_ceil_div(n, bn);
 #include "registry.def"
 #undef TB_SGEMM_TILE
-}
-
-static const struct tb_split whole = {1, 1, 1};
-
-/* Into at most `splits` parts of whole units. */
-static struct tb_split split_units(int64_t units, int64_t splits) {
-  struct tb_split s = {.units = units, .per_split = ceil_div(units, splits)};
-  s.splits = ceil_div(units, s.per_split);
-  return s;
-}
-
-struct tb_split tb_split_of(int64_t k, const struct tb_choice *choice) {
-  return choice->splits <= 1 ? whole : split_units(ceil_div(k, choice->unit_k), choice->splits);
-}
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-struct tb_rest tb_rest_of(int64_t m, int64_t n, const struct tb_choice *choice) {
-  const struct tb_tile *t = &tb_tiles[choice->tile];
-  const int64_t row = least(m, (int64_t)choice->whole_rows * t->block_m);
-  const int64_t column = least(n, (int64_t)choice->whole_columns * t->block_n);
-  return (struct tb_rest){row, column, m - row, n - column};
-}
-
-int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
-  const int64_t pairs = ceil_div(m, 2 * TB_SGEMM_PANEL) + ceil_div(n, 2 * TB_SGEMM_PANEL);
-  const int64_t rows = ceil_div(k, TB_SGEMM_PACKED_K) * TB_SGEMM_PACKED_K;
-  return pairs * 2 * TB_SGEMM_PANEL * rows * (int64_t)sizeof(float);
-}
-
-int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
-  if (choice->family == TB_FAMILY_SPLIT) {
-    const struct tb_split_way way = tb_choice_way(choice);
-    return tb_split_bytes(m, n, k, &way);
-  }
-  struct tb_split s = tb_split_of(k, choice);
-  struct tb_rest rest = tb_rest_of(m, n, choice);
-  int64_t bytes = s.splits > 1 ? s.units * rest.m * rest.n * (int64_t)sizeof(float) : 0;
-  if (choice->pack_k > 0) bytes += tb_packed_bytes(m, n, choice->pack_k < k ? choice->pack_k : k);
-  return bytes;
 }
 
 /* ---- the candidates ---- */
@@ -159,11 +96,11 @@ static struct splitter splits_of(const struct tb_select_device *device, int64_t 
  * more of the same work on the busiest of them; with fewer, others would be idle. False: there is none. */
 static inline bool next_split(struct splitter *s, struct tb_split *split) {
   while (s->next < BLOCKS_WANTED && s->asked < s->units && blocks_wanted[s->next] <= s->most) {
-    int64_t splits = quotient((int64_t)blocks_wanted[s->next++] * s->sm_count, s->tiles);
+    int64_t splits = tb_quotient((int64_t)blocks_wanted[s->next++] * s->sm_count, s->tiles);
     if (splits <= s->asked) continue;
     s->asked = splits = splits < s->units ? splits : s->units;
     if (split_k[s->unit] == TB_SGEMM_CHUNK_K && s->units >= splits * EVEN_CHUNKS) continue;
-    *split = split_units(s->units, splits);
+    *split = tb_split_units(s->units, splits);
     if (split->splits == s->got) continue;
     s->got = split->splits;
     return true;
@@ -183,10 +120,10 @@ static struct tb_choice tile_choice(int tile, int64_t splits, int unit_k, int64_
  */
 static bool whole_part(const struct tb_select_device *device, const struct tb_product *p, int tile,
                        struct tb_choice *choice) {
-  const int64_t down = ceil_div(p->m, tb_tiles[tile].block_m), across = ceil_div(p->n, tb_tiles[tile].block_n);
+  const int64_t down = tb_ceil_div(p->m, tb_tiles[tile].block_m), across = tb_ceil_div(p->n, tb_tiles[tile].block_n);
   const int64_t held = (int64_t)device->sm_count * device->blocks_per_sm[tile];
-  const int64_t in_rounds = quotient(down * across, held) * held;
-  const int64_t rows = quotient(in_rounds, across), columns = quotient(in_rounds, down);
+  const int64_t in_rounds = tb_quotient(down * across, held) * held;
+  const int64_t rows = tb_quotient(in_rounds, across), columns = tb_quotient(in_rounds, down);
   *choice = tile_choice(tile, 1, TB_SGEMM_GROUP_K, p->k);
   if (columns * down >= rows * across)
     choice->whole_columns = (int32_t)columns;
@@ -199,7 +136,7 @@ static bool whole_part(const struct tb_select_device *device, const struct tb_pr
 /* How many parts of k are best thin_plan.c knows; here, whether there is room for the groups' sums. */
 static struct tb_choice thin_choice(const struct tb_product *p) {
   struct tb_choice c = {.family = TB_FAMILY_THIN, .splits = 1, .unit_k = TB_SGEMM_GROUP_K};
-  int64_t groups = ceil_div(p->k, TB_SGEMM_GROUP_K);
+  int64_t groups = tb_ceil_div(p->k, TB_SGEMM_GROUP_K);
   if (have_room(p, groups, 0)) c.splits = (int)groups;
   return c;
 }
@@ -229,7 +166,7 @@ static bool rest_splits_of(const struct tb_select_device *device, const struct t
                            int unit, struct rest_splitter *rest) {
   if (pack_k < p->k || !whole_part(device, p, tile, &rest->choice)) return false;
   const struct tb_rest r = tb_rest_of(p->m, p->n, &rest->choice);
-  const int64_t units = ceil_div(p->k, split_k[unit]);
+  const int64_t units = tb_ceil_div(p->k, split_k[unit]);
   const int64_t sums_bytes = units * r.m * r.n * (int64_t)sizeof(float);
   rest->choice.unit_k = split_k[unit];
   rest->splitter = splits_of(device, units, unit, tile, tb_tile_count(&tb_tiles[tile], r.m, r.n));
@@ -260,7 +197,7 @@ int tb_select_candidates(const struct tb_select_device *device, const struct tb_
       struct rest_splitter rest;
       if (rest_splits_of(device, p, tile, pack_k, u, &rest))
         while (next_rest(&rest, &split)) candidate[count++] = rest.choice;
-      const int64_t units = ceil_div(p->k, split_k[u]);
+      const int64_t units = tb_ceil_div(p->k, split_k[u]);
       if (!have_room(p, units, packed_bytes_of_split(p, pack_k))) continue;
       struct splitter s = splits_of(device, units, u, tile, tiles);
       while (next_split(&s, &split)) candidate[count++] = tile_choice(tile, split.splits, split_k[u], pack_k);
@@ -319,7 +256,7 @@ static struct product_costs costs_of_product(const struct tb_select_table *table
   c.memory_us = c.operands_bytes / bytes_per_us(device, table->memory);
   c.unit_us = m * n * PARTIAL_MOVED_BYTES / bytes_per_us(device, table->partials);
   for (int u = 0; u < UNITS; u++) {
-    c.units[u] = ceil_div(p->k, split_k[u]);
+    c.units[u] = tb_ceil_div(p->k, split_k[u]);
     c.sums_us[u] = c.units[u] > 1 && have_room(p, c.units[u], 0) ? partials_us(&c, c.units[u]) : INFINITY;
   }
   return c;
@@ -360,8 +297,8 @@ static double rounds_us(const struct tile_costs *t, int64_t rounds, int64_t rest
 static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k) {
   const struct product_costs *c = t->product;
   const int64_t block_k = s.splits > 1 ? s.per_split * unit_k : c->product->k;
-  const int64_t blocks = ceil_div(t->tiles * s.splits, c->device->sm_count);
-  const int64_t rounds = quotient(blocks, t->held);
+  const int64_t blocks = tb_ceil_div(t->tiles * s.splits, c->device->sm_count);
+  const int64_t rounds = tb_quotient(blocks, t->held);
   const double us = rounds_us(t, rounds, blocks - rounds * t->held, block_k);
   return s.splits > 1 ? us + partials_us(c, s.units) : us;
 }
@@ -375,7 +312,7 @@ static double rest_us(const struct tile_costs *t, struct tb_split s, const struc
   const struct tb_product *p = c->product;
   const struct tb_rest rest = tb_rest_of(p->m, p->n, choice);
   const int64_t left = tb_tile_count(&tb_tiles[choice->tile], rest.m, rest.n);
-  const int64_t at_once = (int64_t)t->held * c->device->sm_count, rounds = ceil_div(t->tiles - left, at_once);
+  const int64_t at_once = (int64_t)t->held * c->device->sm_count, rounds = tb_ceil_div(t->tiles - left, at_once);
   const double round_us = t->held_peak_blocks * (double)p->k * t->k_us + t->rate->block_us;
   const double part_us = t->held_peak_blocks * (double)(s.per_split * choice->unit_k) * t->k_us + t->rate->block_us;
   const double share_us = (double)t->tiles / (double)at_once * round_us + part_us;
@@ -495,24 +432,10 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
     tile_costs[tile] = costs_of_tile(&costs, tile, tiles[tile]);
     if (tile_costs[tile].held == 0) continue;
     const struct tb_choice choice = tile_choice(tile, 1, TB_SGEMM_GROUP_K, tile_costs[tile].pack_k);
-    compare(&best, &choice, tile_us(&tile_costs[tile], whole, choice.unit_k));
+    compare(&best, &choice, tile_us(&tile_costs[tile], tb_whole_k, choice.unit_k));
     if (!thin && tb_tiles[tile].packed) compare_rests(&best, &tile_costs[tile], tile);
   }
   const double least_sums_us = sooner(costs.sums_us[0], costs.sums_us[1]);
   if (!thin && least_sums_us < best.us) compare_all_splits(&best, tile_costs, least_sums_us);
   return best.choice;
-}
-
-const char *tb_choice_name(const struct tb_choice *choice) {
-  if (choice->family == TB_FAMILY_NONE) return "none";
-  if (choice->family == TB_FAMILY_SPLIT) return choice->fast ? "split-fast" : "split";
-  return choice->family == TB_FAMILY_THIN ? "thin" : tb_tiles[choice->tile].name;
-}
-
-void tb_choice_describe(const struct tb_choice *choice, char *text, size_t size) {
-  if (choice->splits > 1 && choice->family != TB_FAMILY_THIN)
-    snprintf(text, size, "%s/%d%s", tb_choice_name(choice), choice->splits,
-             choice->whole_rows + choice->whole_columns > 0 ? "+" : "");
-  else
-    snprintf(text, size, "%s", tb_choice_name(choice));
 }

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "choice.h"
+
+#include <stdio.h>
+
+const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
+#define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
+  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages), false},
+#define TB_SGEMM_PACKED_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
+  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_PACKED_SHARED_BYTES(bm, bn, bk, stages), true},
+#include "registry.def"
+#undef TB_SGEMM_TILE
+#undef TB_SGEMM_PACKED_TILE
+};
+
+int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n) {
+  return tb_ceil_div(m, tile->block_m) * tb_ceil_div(n, tile->block_n);
+}
+
+struct tb_split tb_split_of(int64_t k, const struct tb_choice *choice) {
+  return choice->splits <= 1 ? tb_whole_k : tb_split_units(tb_ceil_div(k, choice->unit_k), choice->splits);
+}
+
+struct tb_rest tb_rest_of(int64_t m, int64_t n, const struct tb_choice *choice) {
+  const struct tb_tile *t = &tb_tiles[choice->tile];
+  const int64_t row = tb_min(m, (int64_t)choice->whole_rows * t->block_m);
+  const int64_t column = tb_min(n, (int64_t)choice->whole_columns * t->block_n);
+  return (struct tb_rest){row, column, m - row, n - column};
+}
+
+int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
+  const int64_t pairs = tb_ceil_div(m, 2 * TB_SGEMM_PANEL) + tb_ceil_div(n, 2 * TB_SGEMM_PANEL);
+  const int64_t rows = tb_ceil_div(k, TB_SGEMM_PACKED_K) * TB_SGEMM_PACKED_K;
+  return pairs * 2 * TB_SGEMM_PANEL * rows * (int64_t)sizeof(float);
+}
+
+int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
+  if (choice->family == TB_FAMILY_SPLIT) {
+    const struct tb_split_way way = tb_choice_way(choice);
+    return tb_split_bytes(m, n, k, &way);
+  }
+  struct tb_split s = tb_split_of(k, choice);
+  struct tb_rest rest = tb_rest_of(m, n, choice);
+  int64_t bytes = s.splits > 1 ? s.units * rest.m * rest.n * (int64_t)sizeof(float) : 0;
+  if (choice->pack_k > 0) bytes += tb_packed_bytes(m, n, choice->pack_k < k ? choice->pack_k : k);
+  return bytes;
+}
+
+const char *tb_choice_name(const struct tb_choice *choice) {
+  if (choice->family == TB_FAMILY_NONE) return "none";
+  if (choice->family == TB_FAMILY_SPLIT) return choice->fast ? "split-fast" : "split";
+  return choice->family == TB_FAMILY_THIN ? "thin" : tb_tiles[choice->tile].name;
+}
+
+void tb_choice_describe(const struct tb_choice *choice, char *text, size_t size) {
+  if (choice->splits > 1 && choice->family != TB_FAMILY_THIN)
+    snprintf(text, size, "%s/%d%s", tb_choice_name(choice), choice->splits,
+             choice->whole_rows + choice->whole_columns > 0 ? "+" : "");
+  else
+    snprintf(text, size, "%s", tb_choice_name(choice));
+}

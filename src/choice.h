@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A way to compute a product: the kernels there are, which of them, and how its operands are packed and its k is split;
+ * and what follows from that, parts, memory and a name. select.h chooses. Pure arithmetic; thread-safe.
+ */
+#ifndef TB_CHOICE_H
+#define TB_CHOICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "integers.h"
+#include "split_plan.h"
+#include "thin_plan.h"
+
+/* The tiles in the registry's order: TB_TILE_128x128 and so on. */
+enum {
+#define TB_SGEMM_TILE(name, ...) TB_TILE_##name,
+#include "registry.def"
+#undef TB_SGEMM_TILE
+  TB_TILE_COUNT
+};
+
+enum tb_family {
+  TB_FAMILY_NONE, /* the device runs none of our kernels */
+  TB_FAMILY_TILE, /* every device; a grid of one block a tile */
+  TB_FAMILY_THIN, /* one short side, limited by memory (thin_plan.h); has no tile */
+  TB_FAMILY_SPLIT /* the tensor cores (split_plan.h); has one tile, its own */
+};
+
+/* One row of kernels/registry.def. */
+struct tb_tile {
+  const char *name; /* the kernels are called tb_sgemm_<name>... */
+  int block_m, block_n, block_k, threads, shared_bytes;
+  bool packed; /* its operands are packed first (kernels/packed.cu) */
+};
+extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
+
+struct tb_choice {
+  enum tb_family family;
+  int tile;       /* index in tb_tiles */
+  bool fast;      /* TB_FAMILY_SPLIT: fp16 planes even where bf16 ones would be more accurate */
+  int splits;     /* parts of k that different blocks compute; 1: k is not split. TB_FAMILY_THIN: at most so many */
+  int unit_k;     /* of a split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K; TB_FAMILY_SPLIT: TB_SPLIT_GROUP_K */
+  int64_t pack_k; /* of packed operands: products along k that are packed, and multiplied, at once; a k that is split is
+                     all packed at once. 0: the operands are taken as they are. TB_FAMILY_SPLIT: a span */
+  int32_t whole_rows, whole_columns; /* of a packed tile with k split: so many rows or columns of tiles, the first ones,
+                                        are computed with k whole, as many as fill the GPU a few times over; the split
+                                        is for the others. One of both is 0. TB_FAMILY_SPLIT: whole_rows counts tiles */
+};
+
+/* TB_FAMILY_SPLIT: the way that was chosen. */
+static inline struct tb_split_way tb_choice_way(const struct tb_choice *choice) {
+  return (struct tb_split_way){choice->splits, choice->whole_rows, choice->fast, choice->pack_k};
+}
+
+/* The part of an m x n result whose tiles are computed with k split: all that lies behind the whole ones. */
+struct tb_rest {
+  int64_t first_row, first_column, m, n;
+};
+struct tb_rest tb_rest_of(int64_t m, int64_t n, const struct tb_choice *choice);
+
+/* How k is split: `units` sums of unit_k products each, `per_split` of them to a block, `splits` blocks. */
+struct tb_split {
+  int64_t units, per_split, splits;
+};
+struct tb_split tb_split_of(int64_t k, const struct tb_choice *choice);
+static const struct tb_split tb_whole_k = {1, 1, 1}; /* it is not */
+
+/* Into at most `splits` parts of whole units. */
+static inline struct tb_split tb_split_units(int64_t units, int64_t splits) {
+  struct tb_split s = {.units = units, .per_split = tb_ceil_div(units, splits)};
+  s.splits = tb_ceil_div(units, s.per_split);
+  return s;
+}
+
+/* Device memory for the packed operands of an m x n x k product, and behind them for the partial sums of a split k. */
+int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k);
+int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice);
+
+/* Tiles of an m x n result. */
+int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n);
+
+/* "128x128", "thin", "split"; "none" for TB_FAMILY_NONE. */
+const char *tb_choice_name(const struct tb_choice *choice);
+
+/* The name, and with k split in four "128x128/4"; "packed/4+" when that is for a part of the tiles only. */
+void tb_choice_describe(const struct tb_choice *choice, char *text, size_t size);
+
+#endif
