@@ -13,25 +13,8 @@ const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
 #undef TB_SGEMM_PACKED_TILE
 };
 
-int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n) {
-  return tb_ceil_div(m, tile->block_m) * tb_ceil_div(n, tile->block_n);
-}
-
 struct tb_split tb_split_of(int64_t k, const struct tb_choice *choice) {
   return choice->splits <= 1 ? tb_whole_k : tb_split_units(tb_ceil_div(k, choice->unit_k), choice->splits);
-}
-
-struct tb_rest tb_rest_of(int64_t m, int64_t n, const struct tb_choice *choice) {
-  const struct tb_tile *t = &tb_tiles[choice->tile];
-  const int64_t row = tb_min(m, (int64_t)choice->whole_rows * t->block_m);
-  const int64_t column = tb_min(n, (int64_t)choice->whole_columns * t->block_n);
-  return (struct tb_rest){row, column, m - row, n - column};
-}
-
-int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
-  const int64_t pairs = tb_ceil_div(m, 2 * TB_SGEMM_PANEL) + tb_ceil_div(n, 2 * TB_SGEMM_PANEL);
-  const int64_t rows = tb_ceil_div(k, TB_SGEMM_PACKED_K) * TB_SGEMM_PACKED_K;
-  return pairs * 2 * TB_SGEMM_PANEL * rows * (int64_t)sizeof(float);
 }
 
 int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A way to compute a product: the kernels there are, which of them, and how its operands are packed and its k is split;
- * and what follows from that, parts, memory and a name. select.h chooses. Pure arithmetic; thread-safe.
+ * and what follows from that, parts, memory and a name. select.h chooses. Pure arithmetic; thread-safe. Inline is what
+ * the selector asks of each candidate: calls of it made a selection a fifth longer.
  */
 #ifndef TB_CHOICE_H
 #define TB_CHOICE_H
@@ -11,6 +12,7 @@
 #include <stdint.h>
 
 #include "integers.h"
+#include "sgemm_args.h"
 #include "split_plan.h"
 #include "thin_plan.h"
 
@@ -59,7 +61,12 @@ static inline struct tb_split_way tb_choice_way(const struct tb_choice *choice) 
 struct tb_rest {
   int64_t first_row, first_column, m, n;
 };
-struct tb_rest tb_rest_of(int64_t m, int64_t n, const struct tb_choice *choice);
+static inline struct tb_rest tb_rest_of(int64_t m, int64_t n, const struct tb_choice *choice) {
+  const struct tb_tile *t = &tb_tiles[choice->tile];
+  const int64_t row = tb_min(m, (int64_t)choice->whole_rows * t->block_m);
+  const int64_t column = tb_min(n, (int64_t)choice->whole_columns * t->block_n);
+  return (struct tb_rest){row, column, m - row, n - column};
+}
 
 /* How k is split: `units` sums of unit_k products each, `per_split` of them to a block, `splits` blocks. */
 struct tb_split {
@@ -76,11 +83,17 @@ static inline struct tb_split tb_split_units(int64_t units, int64_t splits) {
 }
 
 /* Device memory for the packed operands of an m x n x k product, and behind them for the partial sums of a split k. */
-int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k);
+static inline int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
+  const int64_t pairs = tb_ceil_div(m, 2 * TB_SGEMM_PANEL) + tb_ceil_div(n, 2 * TB_SGEMM_PANEL);
+  const int64_t rows = tb_ceil_div(k, TB_SGEMM_PACKED_K) * TB_SGEMM_PACKED_K;
+  return pairs * 2 * TB_SGEMM_PANEL * rows * (int64_t)sizeof(float);
+}
 int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice);
 
 /* Tiles of an m x n result. */
-int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n);
+static inline int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n) {
+  return tb_ceil_div(m, tile->block_m) * tb_ceil_div(n, tile->block_n);
+}
 
 /* "128x128", "thin", "split"; "none" for TB_FAMILY_NONE. */
 const char *tb_choice_name(const struct tb_choice *choice);
