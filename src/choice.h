@@ -2,7 +2,7 @@
 /*
  * A way to compute a product: the kernels there are, which of them, and how its operands are packed and its k is split;
  * and what follows from that, parts, memory and a name. select.h chooses. Pure arithmetic; thread-safe. Inline is what
- * the selector asks of each candidate: calls of it made a selection a fifth longer.
+ * the selector asks of each candidate: calls of it made a selection a fourth longer.
  */
 #ifndef TB_CHOICE_H
 #define TB_CHOICE_H
