@@ -30,7 +30,7 @@ template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct
   static constexpr int block_m = BM, block_n = BN, block_k = BK, stages = Stages, thread_m = TM, thread_n = TN;
   static constexpr int threads_m = BM / TM, threads_n = BN / TN, threads = threads_m * threads_n;
   static constexpr int blocks_per_sm = Blocks;
-  static constexpr bool columns_inside = true;
+  static constexpr bool columns_inside = true, lanes_along_m = true;
   static constexpr int groups_m = TM / kVector, groups_n = TN / kVector;
   static constexpr int warps_m = threads_m / 8, warp_m = 8 * kVector, warp_n = 4 * kVector;
   static constexpr int group_m = BM / groups_m, group_n = BN / groups_n;

@@ -48,7 +48,9 @@ constexpr int kPad = TB_SGEMM_PAD;
 /* Words of a side, where memory runs along k, that neighbouring lanes load together: a sector of 32 bytes. */
 constexpr int kSector = 8;
 
-template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct Geometry {
+/* CopiesWords: words that run along k are copied asynchronously, not by way of registers. Small tiles gain by that. */
+template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks, bool CopiesWords = BM *BN <= 64 * 64>
+struct Geometry {
   static constexpr int block_m = BM, block_n = BN, block_k = BK, stages = Stages, thread_m = TM, thread_n = TN;
   static constexpr int threads_m = BM / TM, threads_n = BN / TN, threads = threads_m * threads_n;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900 /* shared memory holds half as many there, or fewer */
@@ -56,7 +58,8 @@ template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct
 #else
   static constexpr int blocks_per_sm = Blocks;
 #endif
-  static constexpr bool columns_inside = TM > TN;
+  static constexpr bool columns_inside = TM > TN, lanes_along_m = BM * BN >= 128 * 128;
+  static constexpr bool copies_words = CopiesWords;
   static constexpr int groups_m = TM / kVector, groups_n = TN / kVector;
   static constexpr int warps_m = threads_m / 8, warp_m = 8 * kVector, warp_n = 4 * kVector;
   static constexpr int group_m = BM / groups_m, group_n = BN / groups_n;
@@ -85,14 +88,14 @@ template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct
  * Vectors along side are copied asynchronously. The others go through registers, word by word into their stage without
  * bank conflicts: asynchronous copies of words that go to different rows would be taken apart.
  */
-template <int Side, int BlockK, int Threads, Run R> class Panels {
+template <int Side, int BlockK, int Threads, Run R, bool CopiesWords> class Panels {
 public:
-  static constexpr bool by_registers = R != kAlongSideVectors;
+  static constexpr bool by_registers = R == kAlongSide || (R == kAlongK && !CopiesWords);
   static constexpr int words = Side * BlockK / Threads; /* a thread's */
 
 private:
   static constexpr int row_words = Side + kPad, sectors = BlockK / kSector;
-  static constexpr int rows = Threads * (by_registers ? 1 : kVector) / Side;
+  static constexpr int rows = Threads * (R == kAlongSideVectors ? kVector : 1) / Side;
   static constexpr int strip = Threads / kSector; /* sides */
   static_assert(R == kAlongK ? Side % strip == 0 && BlockK % kSector == 0 : rows > 0 && BlockK % rows == 0,
                 "passes cover the panel, no more");
@@ -118,7 +121,7 @@ public:
       apart = strip * ld * 4;
       next = bytes(operand + (first + min(side, last)) * ld + k_first + k);
     } else {
-      constexpr int width = by_registers ? 1 : kVector;
+      constexpr int width = R == kAlongSideVectors ? kVector : 1;
       side = thread * width % Side;
       k = thread * width / Side;
       apart = rows * ld * 4;
@@ -148,8 +151,14 @@ public:
 #pragma unroll
       for (int i = 0; i < words; i++) {
         const int sector = i % sectors;
-        word[i] = Whole ? load_word(words_at(from) + sector * kSector)
-                        : load_word_if(words_at(from) + sector * kSector, k + sector * kSector < k_left);
+        const float *const word_from = words_at(from) + sector * kSector;
+        const bool there = Whole || k + sector * kSector < k_left;
+        if (by_registers)
+          word[i] = Whole ? load_word(word_from) : load_word_if(word_from, there);
+        else if (Whole)
+          async_copy<4>(stage + place(i), word_from);
+        else
+          async_copy<4>(stage + place(i), word_from, there ? 4 : 0);
         if (sector == sectors - 1 && i / sectors + 1 < strips) from += apart;
       }
       next += BlockK * 4;
@@ -162,13 +171,17 @@ public:
     if (R == kAlongSide) {
 #pragma unroll
       for (int i = 0; i < words; i++) to[i * rows * row_words] = word[i];
-    } else if (R == kAlongK) {
+    } else if (R == kAlongK && by_registers) {
 #pragma unroll
-      for (int i = 0; i < words; i++) to[i % sectors * kSector * row_words + i / sectors * strip] = word[i];
+      for (int i = 0; i < words; i++) stage[place(i)] = word[i];
     }
   }
 
 private:
+  /* Where a stage has a thread's words that run along k. */
+  __device__ __forceinline__ int place(int i) const {
+    return offset + i % sectors * kSector * row_words + i / sectors * strip;
+  }
   static __device__ __forceinline__ const char *bytes(const float *p) { return reinterpret_cast<const char *>(p); }
   static __device__ __forceinline__ const float *words_at(const char *p) { return reinterpret_cast<const float *>(p); }
 };
@@ -191,8 +204,8 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
    * that there are none to spare of. */
   constexpr bool predicated =
       RunA == kAlongSideVectors && RunB == kAlongSideVectors && G::threads * G::blocks_per_sm * 128 >= 65536;
-  Panels<G::block_m, K, G::threads, RunA> a(args.a, args.lda, row, args.m, share.first, thread);
-  Panels<G::block_n, K, G::threads, RunB> b(args.b, args.ldb, column, args.n, share.first, thread);
+  Panels<G::block_m, K, G::threads, RunA, G::copies_words> a(args.a, args.lda, row, args.m, share.first, thread);
+  Panels<G::block_n, K, G::threads, RunB, G::copies_words> b(args.b, args.ldb, column, args.n, share.first, thread);
   auto load = [&](float *stage) {
     if (!predicated && k_left >= K) {
       a.template load<true>(stage, k_left);
@@ -299,7 +312,7 @@ __device__ __forceinline__ void again(const tb_sgemm_args &args, const tb_split_
 
 /* Behind a product on the tensor cores: its tiles that are marked, from the operands themselves. */
 #define TB_SGEMM_AGAIN_GEOMETRY \
-  Geometry<TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_DEPTH, TB_SPLIT_AGAIN_STAGES, 8, 4, 4>
+  Geometry<TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_DEPTH, TB_SPLIT_AGAIN_STAGES, 8, 4, 4, false>
 #if defined(TB_BULK_COPIES)
 #define TB_SGEMM_AGAIN_BODY(run_a, run_b) again<TB_SGEMM_AGAIN_GEOMETRY, run_a, run_b>(args, which)
 #else /* the host does not launch them */

@@ -63,20 +63,45 @@ __device__ __forceinline__ void read_fragment(float (&fa)[G::thread_m], float (&
 }
 
 /*
- * Where a thread's first groups start within the tile. A warp is 8 threads along m and 4 along n; neighbouring lanes
- * stand along m, so that the lanes which shared memory serves at once read 8 neighbouring float4s of A, or one of B.
+ * Where a thread's first groups start within the tile, and the place of its float4s among its warp's in the group's
+ * sums. A warp is 8 threads along m and 4 along n.
+ *
+ *   lane                  bit 4  bit 3  bit 2  bit 1  bit 0
+ *   row                   bit 2  bit 1                bit 0
+ *   column                              bit 1  bit 0
+ *   with lanes_along_m
+ *     row                               bit 2  bit 1  bit 0
+ *     column              bit 1  bit 0
+ *
+ * Shared memory serves a float4 of every lane in four turns, or in two if the lanes that differ in bit 0 of their
+ * number read the same one, or those that differ in bit 1 (measured: kernels/README.md). So either fragment is read in
+ * two turns; with lanes_along_m those of A take four, which the tiles with 8 x 8 accumulators a thread have the time
+ * for, and some of them stores that run better.
  */
 template <class G> struct Lanes {
   static __device__ __forceinline__ int row(int thread) {
-    return thread / 32 % G::warps_m * G::warp_m + thread % 8 * kVector;
+    return thread / 32 % G::warps_m * G::warp_m + warp_row(thread % 32) * kVector;
   }
   static __device__ __forceinline__ int column(int thread) {
-    return thread / 32 / G::warps_m * G::warp_n + thread / 8 % 4 * kVector;
+    return thread / 32 / G::warps_m * G::warp_n + warp_column(thread % 32) * kVector;
   }
+  static __device__ __forceinline__ int slot(int thread) {
+    return thread / 32 * 32 + slot_in_warp(warp_row(thread % 32), warp_column(thread % 32));
+  }
+  /* Eight lanes one behind the other, and the eight threads of a column, find all 32 banks. */
+  static __device__ __forceinline__ int slot_in_warp(int row, int column) {
+    return (G::lanes_along_m ? row : row ^ column * 2) + column * 8;
+  }
+
+private:
+  static __device__ __forceinline__ int warp_row(int lane) {
+    return G::lanes_along_m ? lane % 8 : lane % 2 + lane / 8 * 2;
+  }
+  static __device__ __forceinline__ int warp_column(int lane) { return G::lanes_along_m ? lane / 8 : lane / 2 % 4; }
 };
 
 /*
- * One thread's accumulators, and its part of the group's sums in shared memory: float4s, neighbouring threads' side by
+ * One thread's accumulators, and its part of the group's sums in shared memory: float4s, those of a warp side by
  * side. A float4 holds two pairs of rows, each exchanged: float4s are loaded into four registers from a multiple of
  * four on, so an accumulator's register gets the other parity than that of its word of A, and an FMA does not ask one
  * of the register file's two banks for both. With columns_inside it is pairs of columns, and the words of B.
@@ -92,17 +117,19 @@ template <class G> struct Accumulators {
 
   /* Adds this chunk's sums to those of the group's chunks before it. */
   __device__ __forceinline__ void add(const float *sums, int thread) {
+    const int slot = Lanes<G>::slot(thread);
 #pragma unroll
     for (int at = 0; at < G::thread_m * G::thread_n; at += kVector) {
-      const float4 before = read4(sums + at * G::threads + kVector * thread);
+      const float4 before = read4(sums + at * G::threads + kVector * slot);
       of<0>(at) = before.x + of<0>(at), of<1>(at) = before.y + of<1>(at);
       of<2>(at) = before.z + of<2>(at), of<3>(at) = before.w + of<3>(at);
     }
   }
   __device__ __forceinline__ void keep(float *sums, int thread) {
+    const int slot = Lanes<G>::slot(thread);
 #pragma unroll
     for (int at = 0; at < G::thread_m * G::thread_n; at += kVector)
-      write4(sums + at * G::threads + kVector * thread, make_float4(of<0>(at), of<1>(at), of<2>(at), of<3>(at)));
+      write4(sums + at * G::threads + kVector * slot, make_float4(of<0>(at), of<1>(at), of<2>(at), of<3>(at)));
   }
 
   /*
@@ -236,14 +263,15 @@ template <unsigned WarpApart, unsigned GroupApart> __device__ __forceinline__ Pl
  */
 template <class G> __device__ __forceinline__ unsigned sums_word(unsigned row, unsigned column) {
   const Place r = place_of<G::warp_m, G::group_m>(row), c = place_of<G::warp_n, G::group_n>(column);
-  const unsigned thread = (c.warp * G::warps_m + r.warp) * 32 + c.within / kVector * 8 + r.within / kVector;
+  const unsigned slot =
+      (c.warp * G::warps_m + r.warp) * 32 + Lanes<G>::slot_in_warp(r.within / kVector, c.within / kVector);
   const unsigned i = r.group * kVector + r.within % kVector, j = c.group * kVector + c.within % kVector;
   if (G::columns_inside) {
     const unsigned at = i * (G::thread_n / kVector) + j / kVector;
-    return (at * G::threads + thread) * kVector + (j % kVector ^ 1 ^ (i & 2));
+    return (at * G::threads + slot) * kVector + (j % kVector ^ 1 ^ (i & 2));
   }
   const unsigned at = j * G::groups_m + i / kVector;
-  return (at * G::threads + thread) * kVector + (i % kVector ^ 1);
+  return (at * G::threads + slot) * kVector + (i % kVector ^ 1);
 }
 
 /* Words of D that a thread asks for before it adds to the first of them: the wait for the memory is then paid once for
