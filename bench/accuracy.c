@@ -7,6 +7,7 @@
  * other kernels quicker. What it then answers is either this row or that of ieee, whatever the shape.
  */
 #include "kernels_bench.h"
+#include "order.h"
 #include "split_args.h"
 
 #include <dlfcn.h>
@@ -167,6 +168,7 @@ static int judge_ours(struct judge *j, const struct method *method) {
                                .m = j->n,
                                .n = j->n,
                                .k = j->k,
+                               .group_k = (int32_t)tb_group_k(j->n, j->n, j->k),
                                .alpha = 1,
                                .first = 1,
                                .last = 1};

@@ -293,7 +293,7 @@ static int run_production(const struct bench *b, const struct options *o, double
     w.choice = (struct tb_choice){.family = TB_FAMILY_TILE,
                                   .tile = tile,
                                   .splits = 1,
-                                  .unit_k = TB_SGEMM_GROUP_K,
+                                  .unit_k = (int)product.group_k,
                                   .pack_k = tb_select_pack_k(&product, tile)};
     double intensity = 2.0 * t->block_m * t->block_n / (4.0 * (t->block_m + t->block_n)); /* as tb_ladder_intensity */
     all_right &= run_work(b, &w, (struct result){.title = title, .name = name, .intensity = intensity}, &before);

@@ -4,11 +4,12 @@
  * beside the best ones, and proposes the table (src/select.def) that fits this machine.
  *
  *   tune [--csv FILE] [--def FILE] [--shapes grid|list] [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB]
- *        [--slack FACTOR]
+ *        [--slack FACTOR] [--precision ieee|fp32]
  *
  * grid: sides and depths in steps, all transposes; list: the shapes of `kernels`. Ways that are predicted to take
- * FACTOR times as long as the best are left out; with 0 none is. The library's own choice is checked against fp64 for
- * every shape (the others are tests/gpu's). Status 1: a wrong result or a failure; 77: no GPU.
+ * FACTOR times as long as the best are left out; with 0 none is. fp32, unless ieee is asked for, may be computed in
+ * every way there is, and large products' best ways leave those of plain FMAs out. The library's own choice is checked
+ * against fp64 for every shape (the others are tests/gpu's). Status 1: a wrong result or a failure; 77: no GPU.
  */
 #include "fit.h"
 #include "work.h"
@@ -23,6 +24,7 @@ struct options {
   const char *csv, *def;
   struct tb_shape shape[TB_SHAPES_MAX];
   int shapes;
+  enum tb_precision precision;
   double budget_s, slack;
   size_t rotate_bytes;
 };
@@ -76,7 +78,8 @@ static int measure_shape(struct tb_work *w, const struct options *o, struct samp
   struct tb_product product;
   memset(&product, 0, sizeof product); /* products are compared with their padding */
   struct tb_product p = tb_work_product(w);
-  product.m = p.m, product.n = p.n, product.k = p.k, product.workspace_bytes = p.workspace_bytes;
+  product.m = p.m, product.n = p.n, product.k = p.k, product.group_k = p.group_k,
+  product.workspace_bytes = p.workspace_bytes;
   product.transpose_a = p.transpose_a, product.transpose_b = p.transpose_b, product.vectors = p.vectors;
   product.split = p.split;
   struct tb_error error;
@@ -103,7 +106,7 @@ static struct samples measure(const struct tb_bench *bench, const struct options
   if (!all.sample) exit(EXIT_FAILURE);
   struct tb_work w;
   tb_work_open(&w, bench, o->shape, o->shapes, TB_UNIFORM, o->rotate_bytes, 0);
-  w.precision = TB_PRECISION_FP32; /* which may be computed in every way there is */
+  w.precision = o->precision;
   for (int i = 0; i < o->shapes; i++) {
     tb_work_set(&w, o->shape[i]);
     *all_right &= measure_shape(&w, o, &all, csv);
@@ -129,8 +132,8 @@ static void print_regret(const char *what, const struct tb_select_table *table, 
 
 static void print_table(FILE *to, const struct tb_select_table *t) {
   for (int i = 0; i < TB_TILE_COUNT; i++)
-    fprintf(to, "TB_SELECT_TILE(%s, %.3g, %.3g, %.2g, %.2g)\n", tb_tiles[i].name, t->tile[i].full, t->tile[i].alone,
-            t->tile[i].by_words, t->tile[i].block_us);
+    fprintf(to, "TB_SELECT_TILE(%s, %.3g, %.3g, %.2g, %.2g, %.2g)\n", tb_tiles[i].name, t->tile[i].full,
+            t->tile[i].alone, t->tile[i].along_k, t->tile[i].by_words, t->tile[i].block_us);
   fprintf(to, "\n");
 #define TB_SELECT_TILE(...)
 #define TB_SELECT_COST(name, value) fprintf(to, "TB_SELECT_COST(%s, %.3g)\n", #name, t->name);
@@ -159,16 +162,17 @@ static int propose(const struct tb_bench *bench, const struct options *o, const 
 static _Noreturn void usage(void) {
   fprintf(stderr,
           "usage: tune [--csv FILE] [--def FILE] [--shapes grid|list] [--shape NN:MxNxK]... [--budget SECONDS]\n"
-          "            [--rotate MIB] [--slack FACTOR]\n");
+          "            [--rotate MIB] [--slack FACTOR] [--precision ieee|fp32]\n");
   exit(2);
 }
 
 static void parse(struct options *o, int argc, char **argv) {
-  static const struct option option[] = {{"csv", 1, 0, 'c'},   {"def", 1, 0, 'd'},    {"shapes", 1, 0, 'l'},
-                                         {"shape", 1, 0, 'S'}, {"budget", 1, 0, 'b'}, {"rotate", 1, 0, 'r'},
-                                         {"slack", 1, 0, 's'}, {0, 0, 0, 0}};
+  static const struct option option[] = {{"csv", 1, 0, 'c'},   {"def", 1, 0, 'd'},       {"shapes", 1, 0, 'l'},
+                                         {"shape", 1, 0, 'S'}, {"budget", 1, 0, 'b'},    {"rotate", 1, 0, 'r'},
+                                         {"slack", 1, 0, 's'}, {"precision", 1, 0, 'p'}, {0, 0, 0, 0}};
   const char *list = "grid";
-  *o = (struct options){.budget_s = 0.02, .slack = 3, .rotate_bytes = (size_t)256 << 20};
+  *o =
+      (struct options){.precision = TB_PRECISION_FP32, .budget_s = 0.02, .slack = 3, .rotate_bytes = (size_t)256 << 20};
   for (int c; (c = getopt_long(argc, argv, "", option, NULL)) != -1;) {
     if (c == 'c')
       o->csv = optarg;
@@ -182,6 +186,8 @@ static void parse(struct options *o, int argc, char **argv) {
       o->rotate_bytes = (size_t)atol(optarg) << 20;
     else if (c == 's')
       o->slack = atof(optarg);
+    else if (c == 'p' && (strcmp(optarg, "ieee") == 0 || strcmp(optarg, "fp32") == 0))
+      o->precision = strcmp(optarg, "ieee") == 0 ? TB_PRECISION_IEEE : TB_PRECISION_FP32;
     else if (c != 'S' || o->shapes == TB_SHAPES_MAX || !tb_shape_parse(optarg, &o->shape[o->shapes++]))
       usage();
   }

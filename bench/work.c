@@ -2,6 +2,8 @@
 /* One product on rotating operands; see work.h. */
 #include "work.h"
 
+#include "order.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,7 @@ struct tb_product tb_bench_product(const struct tb_bench *bench, bool transpose_
   return (struct tb_product){.m = args->m,
                              .n = args->n,
                              .k = args->k,
+                             .group_k = args->group_k,
                              .transpose_a = transpose_a,
                              .transpose_b = transpose_b,
                              .vectors = tb_kernels_vectors(transpose_a, transpose_b, args),
@@ -60,7 +63,7 @@ bool tb_bench_complete(const struct tb_bench *bench, const struct tb_product *p,
   if (way->family == TB_FAMILY_THIN) return tb_thin_takes(p->m, p->n);
   way->pack_k = tb_select_pack_k(p, way->tile);
   if (tb_tiles[way->tile].packed && way->pack_k == 0) return false;
-  way->unit_k = TB_SGEMM_GROUP_K;
+  way->unit_k = (int)p->group_k;
   /* Split between groups, or between chunks where there are too few groups. */
   if (tb_split_of(p->k, way).splits < way->splits) way->unit_k = TB_SGEMM_CHUNK_K;
   return tb_workspace_bytes(p->m, p->n, p->k, way) <= bench->workspace_bytes;
@@ -129,6 +132,7 @@ static struct tb_sgemm_args arguments(const struct tb_work *w, size_t copy) {
                                 .m = s->m,
                                 .n = s->n,
                                 .k = s->k,
+                                .group_k = (int32_t)tb_group_k(s->m, s->n, s->k),
                                 .alpha = 1,
                                 .first = 1,
                                 .last = 1};

@@ -14,6 +14,12 @@ namespace gather {
 namespace {
 
 constexpr int kThreads = 256;
+/* Blocks that an SM is to hold; with four the code for compute capability 8.0 lacks a register. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kBlocks = 3;
+#else
+constexpr int kBlocks = 4;
+#endif
 /* Units of an element or of four on their way to a thread. */
 constexpr int kWordsAtOnce = 16, kVectorsAtOnce = 8;
 
@@ -43,11 +49,16 @@ template <int Width> __device__ __forceinline__ void add(Elements<Width> &sum, c
   for (int w = 0; w < Width; w++) sum.word[w] += next.word[w];
 }
 
-/* The elements' sum continues with `units` units, the first of them at `unit`, `apart` words from one to the next. */
-template <bool ByChunk, int Width>
-__device__ __forceinline__ void add_units(Elements<Width> &sum, const float *unit, int64_t apart, int units) {
+/*
+ * The elements' sum continues with `units` units, the first of them at `unit`, `apart` words from one to the next. Each
+ * so many of them, a group's, have a sum of their own.
+ */
+template <int Width>
+__device__ __forceinline__ void add_units(Elements<Width> &sum, const float *unit, int64_t apart, int units,
+                                          int group_units) {
   constexpr int Count = Width == kVector ? kVectorsAtOnce : kWordsAtOnce;
-  static_assert(Count % kGroupChunks == 0, "whole groups are asked for at once");
+  Elements<Width> group = {};
+  int of_group = 0; /* units that are in it */
   for (; units > 0; units -= Count) {
     Elements<Width> value[Count] = {};
 #pragma unroll
@@ -56,12 +67,15 @@ __device__ __forceinline__ void add_units(Elements<Width> &sum, const float *uni
       unit += apart;
     }
 #pragma unroll
-    for (int i = 0; i < Count; i += ByChunk ? kGroupChunks : 1) {
+    for (int i = 0; i < Count; i++) {
       if (i >= units) break;
-#pragma unroll
-      for (int c = 1; c < (ByChunk ? kGroupChunks : 1); c++)
-        if (i + c < units) add(value[i], value[i + c]);
-      add(sum, value[i]);
+      if (of_group == 0)
+        group = value[i];
+      else
+        add(group, value[i]);
+      if (++of_group < group_units && i + 1 < units) continue;
+      add(sum, group);
+      of_group = 0;
     }
   }
 }
@@ -82,10 +96,7 @@ template <int Width> __device__ __forceinline__ void add_all(const tb_sgemm_args
     const float *const unit = args.partials + row * static_cast<int64_t>(Width) + column * args.m;
     Elements<Width> sum = {};
     if (!args.first) sum = read<Width>(d);
-    if (args.unit_k == TB_SGEMM_CHUNK_K)
-      add_units<true>(sum, unit, apart, units);
-    else
-      add_units<false>(sum, unit, apart, units);
+    add_units(sum, unit, apart, units, args.group_k / args.unit_k);
 #pragma unroll
     for (int w = 0; w < Width; w++) sum.word[w] = args.last ? args.alpha * sum.word[w] : sum.word[w];
     write(d, sum);
@@ -108,6 +119,7 @@ __device__ __forceinline__ void gather(const tb_sgemm_args &args) {
 } // namespace gather
 
 /* Any grid of fewer than 2^23 blocks, each of 256 threads. */
-extern "C" __global__ void __launch_bounds__(gather::kThreads, 4) tb_sgemm_gather(const tb_sgemm_args args) {
+extern "C" __global__ void __launch_bounds__(gather::kThreads, gather::kBlocks)
+    tb_sgemm_gather(const tb_sgemm_args args) {
   gather::gather(args);
 }

@@ -280,6 +280,7 @@ __device__ __forceinline__ void again(const tb_sgemm_args &args, const tb_split_
   const int64_t down = (args.m + rows - 1) / rows;
   const int64_t row = blockIdx.x % down * rows, column = blockIdx.x / down * columns;
   tb_sgemm_args part = args;
+  part.group_k = TB_SGEMM_GROUP_K;
   part.a += RunA == kAlongK ? row * args.lda : row;
   part.b += RunB == kAlongK ? column * args.ldb : column;
   part.d += row + column * args.ldd;

@@ -8,10 +8,11 @@
  * shapes is read or written; A, B and D must not overlap. beta is not here: the host adds beta * C when it commits.
  *
  * Order of summation, the same for every kernel, tile and split: a chunk is TB_SGEMM_CHUNK_K products, one chain of
- * FMAs that starts at zero, k ascending; the chunks of TB_SGEMM_GROUP_K are added in order, which gives the group's
- * sum; the groups' sums are added in order, to 0; alpha multiplies last. All chains are short, and so are the errors:
- * with N products of either sign the variance is about N (128 + 4 + N / 512) / 2 roundings, where one chain has
- * N N / 2.
+ * FMAs that starts at zero, k ascending; the chunks of a group are added in order, which gives the group's sum; the
+ * groups' sums are added in order, to 0; alpha multiplies last. A group is `group_k` products, of the whole product and
+ * of all its parts, and nothing but the product's shape decides how many (src/order.h). All chains are short, and so
+ * are the errors: with N products of either sign the variance is about N (128 + group_k / 128 + N / group_k) / 2
+ * roundings, where one chain has N N / 2.
  *
  * To 0, because products may underflow to -0, and a kernel may fill k up with zeros, as many as suit it, which turn a
  * chain of only such products from -0 into 0. Behind the 0 that starts the groups' sums nobody can tell: among the
@@ -29,7 +30,8 @@ struct tb_sgemm_args {
   int64_t lda, ldb, ldd; /* elements between stored columns */
   int64_t m, n, k;       /* each from 1 to 2^31 - 1024 */
   float *partials; /* split k: room for ceil(k / unit_k) sums of m x n, dense; tb_sgemm_gather adds them. Else NULL */
-  int32_t unit_k;  /* split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K: the products in one sum of `partials` */
+  int32_t group_k; /* products of a group, a multiple of TB_SGEMM_CHUNK_K */
+  int32_t unit_k;  /* split k: TB_SGEMM_CHUNK_K or group_k: the products in one sum of `partials` */
   int32_t units_per_split; /* split k: how many of them one block computes; blockIdx.y counts the splits */
   float alpha;             /* applied by the launch with `last` set */
   int32_t first;  /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
@@ -39,7 +41,8 @@ struct tb_sgemm_args {
   int32_t padded; /* for the launcher: m and n may be read up to the next multiple of four, into what stands there */
 };
 
-/* Products of one chain, and of one sum of chains. A k that is cut to fit the memory is cut between groups. */
+/* Products of one chain, and of a group in the thin kernels, which have no others, and where a tile of a product on the
+ * tensor cores is computed again. A k that is cut to fit the memory is cut between groups. */
 #define TB_SGEMM_CHUNK_K 128
 #define TB_SGEMM_GROUP_K 512
 

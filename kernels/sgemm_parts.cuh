@@ -21,8 +21,6 @@ namespace {
 
 /* Words that one vector access moves. */
 constexpr int kVector = 4;
-/* Chunks of a group. */
-constexpr int kGroupChunks = TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K;
 /* Tile columns that are computed together, so that the L2 still holds their panels of B for the next tile row. */
 constexpr int kGroupColumns = 8;
 
@@ -190,7 +188,7 @@ struct Share {
 
 /* Chunks whose sums are added up in shared memory before they go to D or the partial sums: a unit. */
 __device__ __forceinline__ int unit_chunks(const tb_sgemm_args &args) {
-  return args.partials != nullptr && args.unit_k == TB_SGEMM_CHUNK_K ? 1 : kGroupChunks;
+  return (args.partials != nullptr ? args.unit_k : args.group_k) / TB_SGEMM_CHUNK_K;
 }
 
 /* Where a unit's sums go: d = scale * ([d +] sums), for the elements that exist. */

@@ -26,7 +26,8 @@ struct tb_gemm {
   struct tb_view a, b;
   float *c;
   int64_t ldc;
-  bool row_major; /* the program's call was; kept so that the verbose line can speak of the call as it was made */
+  int64_t group_k; /* of a part of a product: the whole's, in which its elements are added (order.h). 0: not a part */
+  bool row_major;  /* the program's call was; kept so that the verbose line can speak of the call as it was made */
 };
 
 /* CBLAS's values, repeated here because the library builds without anybody's cblas.h. */

@@ -44,7 +44,7 @@ struct tb_choice {
   int tile;       /* index in tb_tiles */
   bool fast;      /* TB_FAMILY_SPLIT: fp16 planes even where bf16 ones would be more accurate */
   int splits;     /* parts of k that different blocks compute; 1: k is not split. TB_FAMILY_THIN: at most so many */
-  int unit_k;     /* of a split k: TB_SGEMM_CHUNK_K or TB_SGEMM_GROUP_K; TB_FAMILY_SPLIT: TB_SPLIT_GROUP_K */
+  int unit_k;     /* of a split k: TB_SGEMM_CHUNK_K or the product's group_k; TB_FAMILY_SPLIT: TB_SPLIT_GROUP_K */
   int64_t pack_k; /* of packed operands: products along k that are packed, and multiplied, at once; a k that is split is
                      all packed at once. 0: the operands are taken as they are. TB_FAMILY_SPLIT: a span */
   int32_t whole_rows, whole_columns; /* of a packed tile with k split: so many rows or columns of tiles, the first ones,

@@ -67,6 +67,7 @@ static struct tb_sgemm_args args_of(const struct tb_pipeline *p, int64_t row, in
       .m = tb_layout_rows(l, row).size,
       .n = tb_layout_columns(l, column).size,
       .k = k.size,
+      .group_k = (int32_t)l->plan->group_k,
       .alpha = l->call->alpha,
       .first = k.start == 0,
       .last = k.start + k.size == l->call->k,

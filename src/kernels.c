@@ -139,6 +139,7 @@ struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transp
   struct tb_product product = {.m = args->m,
                                .n = args->n,
                                .k = args->k,
+                               .group_k = args->group_k,
                                .transpose_a = transpose_a,
                                .transpose_b = transpose_b,
                                .vectors = tb_kernels_vectors(transpose_a, transpose_b, args),
@@ -169,7 +170,7 @@ static CUresult launch_thin(const struct tb_kernels *kernels, const struct tb_ch
                          tb_thin_vectors(transpose_a, transpose_b, args), room))
     return CUDA_ERROR_INVALID_VALUE;
   args->partials = plan.splits > 1 ? (float *)workspace : NULL;
-  args->unit_k = TB_SGEMM_GROUP_K;
+  args->unit_k = args->group_k = TB_SGEMM_GROUP_K;
   TB_TRY(tb_thin_launch(&kernels->thin, &plan, transpose_a, transpose_b, args, stream));
   return plan.splits > 1 ? gather(kernels, args, stream) : CUDA_SUCCESS;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "order.h"
 
 /* Device memory that stays with us from call to call, or this part of all there is, if that is more; a larger arena is
  * given back when its call is over, and any when no other follows soon (offload.c). To have one of 28 GiB and give it
@@ -89,6 +90,7 @@ struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_gemm *call,
   const struct tb_product product = {.m = call->m,
                                      .n = call->n,
                                      .k = call->k,
+                                     .group_k = tb_gemm_group_k(call),
                                      .transpose_a = call->a.transposed,
                                      .transpose_b = call->b.transposed,
                                      .vectors = true,
@@ -126,6 +128,7 @@ static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, 
   struct tb_product product = {.m = plan->tile_m,
                                .n = tb_min(call->n, plan->block_n),
                                .k = plan->slice_k,
+                               .group_k = plan->group_k,
                                .transpose_a = call->a.transposed,
                                .transpose_b = call->b.transposed,
                                .vectors = tiles_are_vectors(call, plan),

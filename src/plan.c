@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "order.h"
 #include "select.h"
 #include "sgemm_args.h"
 
@@ -137,9 +138,9 @@ static int64_t slice_of(const struct tb_plan *plan, int64_t tiles) {
   const int64_t slices = tiles == 1 ? SLICES_OF_ONE_TILE : SLICES;
   const int64_t elems_of_k = (plan->a_panel_elems + plan->b_panel_elems) / plan->chunk_k + 1;
   const int64_t least = tb_ceil_div(SLICE_ELEMS_MIN, elems_of_k);
-  int64_t slice = tb_round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), TB_SGEMM_GROUP_K);
+  int64_t slice = tb_round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), plan->group_k);
   /* A launch for the few k that are left over costs as much as one for many. */
-  while (slice < plan->chunk_k && (plan->chunk_k - 1) % slice < SLICE_K_MIN) slice += TB_SGEMM_GROUP_K;
+  while (slice < plan->chunk_k && (plan->chunk_k - 1) % slice < SLICE_K_MIN) slice += plan->group_k;
   return tb_min(plan->chunk_k, slice);
 }
 
@@ -173,14 +174,14 @@ static bool cut(struct tb_plan *plan) {
   int64_t side = tb_max(plan->block_m, plan->block_n);
   int64_t piece = side > PIECE_ELEMS ? PIECE_ELEMS : PIECE_ELEMS_MIN;
   bool k_counts = plan->ways.a != TB_IN_PLACE || plan->ways.b != TB_IN_PLACE;
-  if (k_counts && plan->chunk_k > CHUNK_K_WISH && plan->chunk_k >= side)
-    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), TB_SGEMM_GROUP_K);
+  if (k_counts && plan->chunk_k > tb_max(CHUNK_K_WISH, plan->group_k) && plan->chunk_k >= side)
+    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), plan->group_k);
   else if (plan->block_m == side && side > piece)
     plan->block_m = tb_round_up(tb_ceil_div(side, 2), piece);
   else if (side > piece)
     plan->block_n = tb_round_up(tb_ceil_div(side, 2), piece);
-  else if (k_counts && plan->chunk_k > TB_SGEMM_GROUP_K)
-    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), TB_SGEMM_GROUP_K);
+  else if (k_counts && plan->chunk_k > plan->group_k)
+    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), plan->group_k);
   else
     return false;
   return true;
@@ -208,9 +209,11 @@ static void add_workspace(struct tb_plan *plan, int64_t budget_bytes) {
 
 /* The operands lie in memory, so no product of sizes below comes near 2^63. */
 static struct tb_plan uncut(const struct tb_gemm *call, struct tb_ways ways) {
+  const int64_t group_k = tb_gemm_group_k(call);
   return (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX),
                           .block_n = call->n,
-                          .chunk_k = tb_min(call->k, CHUNK_K_MAX),
+                          .chunk_k = call->k > CHUNK_K_MAX ? CHUNK_K_MAX / group_k * group_k : call->k,
+                          .group_k = group_k,
                           .ways = ways};
 }
 

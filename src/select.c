@@ -4,7 +4,8 @@
 #include <math.h>
 
 const struct tb_select_table tb_select_table = {
-#define TB_SELECT_TILE(name, full, alone, by_words, block_us) .tile[TB_TILE_##name] = {full, alone, by_words, block_us},
+#define TB_SELECT_TILE(name, full, alone, along_k, by_words, block_us) \
+  .tile[TB_TILE_##name] = {full, alone, along_k, by_words, block_us},
 #define TB_SELECT_COST(name, value) .name = value,
 #include "select.def"
 #undef TB_SELECT_TILE
@@ -26,8 +27,8 @@ static const int blocks_wanted[] = {1, 2, 3, 4, 6, 8};
 enum { BLOCKS_WANTED = sizeof blocks_wanted / sizeof blocks_wanted[0] };
 _Static_assert(TB_TILE_COUNT *(1 + 4 * BLOCKS_WANTED) < TB_CANDIDATES_MAX, "room for one more, the thin kernels");
 
-/* Chunks in a part from which on parts of whole groups are even enough: one group more or less is at most a sixth. */
-#define EVEN_CHUNKS (6 * TB_SGEMM_GROUP_K / TB_SGEMM_CHUNK_K)
+/* Groups in a part from which on parts of whole groups are even enough: one group more or less is at most a sixth. */
+#define EVEN_GROUPS 6
 
 /* Bytes of a partial sum that are moved: written, and read again. */
 #define PARTIAL_MOVED_BYTES (2 * sizeof(float))
@@ -47,13 +48,13 @@ static bool have_room(const struct tb_product *p, int64_t units, int64_t packed_
 }
 
 /* Shorter parts would have D read and written too often beside their products. */
-#define PACK_K_MIN (4 * TB_SGEMM_GROUP_K)
+#define PACK_K_MIN 2048
 
 int64_t tb_select_pack_k(const struct tb_product *p, int tile) {
   if (!tb_tiles[tile].packed || p->as_stored) return 0;
   if (tb_packed_bytes(p->m, p->n, p->k) <= p->workspace_bytes) return p->k;
-  const int64_t groups = p->workspace_bytes / tb_packed_bytes(p->m, p->n, TB_SGEMM_GROUP_K);
-  return groups * TB_SGEMM_GROUP_K < PACK_K_MIN ? 0 : groups * TB_SGEMM_GROUP_K;
+  const int64_t groups = p->workspace_bytes / tb_packed_bytes(p->m, p->n, p->group_k);
+  return groups * p->group_k < PACK_K_MIN ? 0 : groups * p->group_k;
 }
 
 /* Whether this device can compute this product by this tile, for which it would pack so much of k at once. */
@@ -68,24 +69,25 @@ static int64_t packed_bytes_of_split(const struct tb_product *p, int64_t pack_k)
 }
 
 /* What k is split into: groups; and where there are not enough of them to give the blocks about the same share, chunks,
- * which are four times as many sums to store and to add. */
-static const int split_k[] = {TB_SGEMM_GROUP_K, TB_SGEMM_CHUNK_K};
-enum { UNITS = sizeof split_k / sizeof split_k[0] };
+ * which are many more sums to store and to add. */
+enum { GROUPS, CHUNKS, UNITS };
+static int unit_k(const struct tb_product *p, int unit) { return unit == GROUPS ? (int)p->group_k : TB_SGEMM_CHUNK_K; }
 
 /* Splits of k for one tile, from few parts to many. */
 struct splitter {
   int64_t units, tiles;
-  int unit, sm_count, most; /* which of split_k; SMs, and most blocks on one */
-  int next;                 /* of blocks_wanted */
-  int64_t asked, got;       /* parts, by the last of these: asked for, and made of whole units */
+  int sm_count, most; /* SMs, and most blocks on one */
+  int64_t even;       /* units in a part: with as many, larger ones will do; 0: there are none */
+  int next;           /* of blocks_wanted */
+  int64_t asked, got; /* parts, by the last of these: asked for, and made of whole units */
 };
 
-/* Of k, which has so many units, for a tile of which so many make up the result. */
-static struct splitter splits_of(const struct tb_select_device *device, int64_t units, int unit, int tile,
+/* Of k into such units, for a tile of which so many make up the result. */
+static struct splitter splits_of(const struct tb_select_device *device, const struct tb_product *p, int unit, int tile,
                                  int64_t tiles) {
-  return (struct splitter){.units = units,
+  return (struct splitter){.units = tb_ceil_div(p->k, unit_k(p, unit)),
                            .tiles = tiles,
-                           .unit = unit,
+                           .even = unit == CHUNKS ? EVEN_GROUPS * p->group_k / TB_SGEMM_CHUNK_K : 0,
                            .sm_count = device->sm_count,
                            .most = 2 * device->blocks_per_sm[tile], /* two rounds: more would gain little */
                            .asked = 1,
@@ -99,7 +101,7 @@ static inline bool next_split(struct splitter *s, struct tb_split *split) {
     int64_t splits = tb_quotient((int64_t)blocks_wanted[s->next++] * s->sm_count, s->tiles);
     if (splits <= s->asked) continue;
     s->asked = splits = splits < s->units ? splits : s->units;
-    if (split_k[s->unit] == TB_SGEMM_CHUNK_K && s->units >= splits * EVEN_CHUNKS) continue;
+    if (s->even > 0 && s->units >= splits * s->even) continue;
     *split = tb_split_units(s->units, splits);
     if (split->splits == s->got) continue;
     s->got = split->splits;
@@ -124,7 +126,7 @@ static bool whole_part(const struct tb_select_device *device, const struct tb_pr
   const int64_t held = (int64_t)device->sm_count * device->blocks_per_sm[tile];
   const int64_t in_rounds = tb_quotient(down * across, held) * held;
   const int64_t rows = tb_quotient(in_rounds, across), columns = tb_quotient(in_rounds, down);
-  *choice = tile_choice(tile, 1, TB_SGEMM_GROUP_K, p->k);
+  *choice = tile_choice(tile, 1, unit_k(p, GROUPS), p->k);
   if (columns * down >= rows * across)
     choice->whole_columns = (int32_t)columns;
   else
@@ -142,7 +144,7 @@ static struct tb_choice thin_choice(const struct tb_product *p) {
 }
 
 static bool is_thin(const struct tb_select_device *device, const struct tb_product *p) {
-  return device->thin && tb_thin_takes(p->m, p->n);
+  return device->thin && tb_thin_takes(p->m, p->n) && p->group_k == TB_SGEMM_GROUP_K; /* they know no other groups */
 }
 
 static struct tb_choice split_choice(const struct tb_split_way *way) {
@@ -166,10 +168,9 @@ static bool rest_splits_of(const struct tb_select_device *device, const struct t
                            int unit, struct rest_splitter *rest) {
   if (pack_k < p->k || !whole_part(device, p, tile, &rest->choice)) return false;
   const struct tb_rest r = tb_rest_of(p->m, p->n, &rest->choice);
-  const int64_t units = tb_ceil_div(p->k, split_k[unit]);
-  const int64_t sums_bytes = units * r.m * r.n * (int64_t)sizeof(float);
-  rest->choice.unit_k = split_k[unit];
-  rest->splitter = splits_of(device, units, unit, tile, tb_tile_count(&tb_tiles[tile], r.m, r.n));
+  rest->choice.unit_k = unit_k(p, unit);
+  rest->splitter = splits_of(device, p, unit, tile, tb_tile_count(&tb_tiles[tile], r.m, r.n));
+  const int64_t sums_bytes = rest->splitter.units * r.m * r.n * (int64_t)sizeof(float);
   return sums_bytes <= p->workspace_bytes - tb_packed_bytes(p->m, p->n, p->k);
 }
 
@@ -189,7 +190,7 @@ int tb_select_candidates(const struct tb_select_device *device, const struct tb_
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     const int64_t pack_k = tb_select_pack_k(p, tile);
     if (!can_run(device, tile, pack_k)) continue;
-    candidate[count++] = tile_choice(tile, 1, TB_SGEMM_GROUP_K, pack_k);
+    candidate[count++] = tile_choice(tile, 1, unit_k(p, GROUPS), pack_k);
     if (is_thin(device, p)) continue;
     const int64_t tiles = tb_tile_count(&tb_tiles[tile], p->m, p->n);
     for (int u = 0; u < UNITS; u++) {
@@ -197,10 +198,9 @@ int tb_select_candidates(const struct tb_select_device *device, const struct tb_
       struct rest_splitter rest;
       if (rest_splits_of(device, p, tile, pack_k, u, &rest))
         while (next_rest(&rest, &split)) candidate[count++] = rest.choice;
-      const int64_t units = tb_ceil_div(p->k, split_k[u]);
-      if (!have_room(p, units, packed_bytes_of_split(p, pack_k))) continue;
-      struct splitter s = splits_of(device, units, u, tile, tiles);
-      while (next_split(&s, &split)) candidate[count++] = tile_choice(tile, split.splits, split_k[u], pack_k);
+      struct splitter s = splits_of(device, p, u, tile, tiles);
+      if (!have_room(p, s.units, packed_bytes_of_split(p, pack_k))) continue;
+      while (next_split(&s, &split)) candidate[count++] = tile_choice(tile, split.splits, unit_k(p, u), pack_k);
     }
   }
   return count;
@@ -216,6 +216,7 @@ struct product_costs {
   double operands_bytes, memory_us;
   double packed_moved_bytes; /* of the operands, read and written again */
   double unit_us;            /* to move one partial sum of each element */
+  double more_groups_us;     /* of a round of blocks that have k whole: the sums of D that they read and write again */
   int64_t units[UNITS];      /* that k has */
   double sums_us[UNITS];     /* that a split into them takes beside its products; infinite: there is no such split */
 };
@@ -254,9 +255,10 @@ static struct product_costs costs_of_product(const struct tb_select_table *table
   c.operands_bytes = sizeof(float) * (m * k + k * n + m * n);
   c.packed_moved_bytes = 2 * sizeof(float) * k * (m + n);
   c.memory_us = c.operands_bytes / bytes_per_us(device, table->memory);
+  c.more_groups_us = (double)(tb_ceil_div(p->k, p->group_k) - 1) * table->group_us;
   c.unit_us = m * n * PARTIAL_MOVED_BYTES / bytes_per_us(device, table->partials);
   for (int u = 0; u < UNITS; u++) {
-    c.units[u] = tb_ceil_div(p->k, split_k[u]);
+    c.units[u] = tb_ceil_div(p->k, unit_k(p, u));
     c.sums_us[u] = c.units[u] > 1 && have_room(p, c.units[u], 0) ? partials_us(&c, c.units[u]) : INFINITY;
   }
   return c;
@@ -271,8 +273,9 @@ static inline struct tile_costs costs_of_tile(const struct product_costs *c, int
     costs.pack_us = c->table->pack_us + c->packed_moved_bytes / bytes_per_us(c->device, c->table->pack);
     costs.k_us = (double)t->block_m * t->block_n / c->device->fma_per_us;
   } else {
-    const int by_words = (p->transpose_a || !p->vectors) + (!p->transpose_b || !p->vectors);
-    costs.k_us = (double)t->block_m * t->block_n * (1 + by_words * costs.rate->by_words / 100) / c->device->fma_per_us;
+    const int along_k = p->transpose_a + !p->transpose_b, by_words = p->vectors ? 0 : 2 - along_k;
+    const double more = (along_k * costs.rate->along_k + by_words * costs.rate->by_words) / 100;
+    costs.k_us = (double)t->block_m * t->block_n * (1 + more) / c->device->fma_per_us;
   }
   costs.held = can_run(c->device, tile, costs.pack_k) ? c->device->blocks_per_sm[tile] : 0;
   costs.held_peak_blocks = peak_blocks(costs.rate, costs.held);
@@ -285,12 +288,12 @@ static double sooner(double a_us, double b_us) { return a_us < b_us ? a_us : b_u
 
 /* The busiest SM computes its blocks in rounds of as many as it holds. The last round may have fewer, the rest, and
  * then the SM is slower than it could be. */
-static double rounds_us(const struct tile_costs *t, int64_t rounds, int64_t rest, int64_t block_k) {
+static double rounds_us(const struct tile_costs *t, int64_t rounds, int64_t rest, int64_t block_k, double more_us) {
   const struct product_costs *c = t->product;
   double work = (double)rounds * t->held_peak_blocks;
   if (rest > 0) work += peak_blocks(t->rate, rest);
   double compute_us = work * (double)block_k * t->k_us;
-  compute_us += (double)(rounds + (rest > 0)) * t->rate->block_us;
+  compute_us += (double)(rounds + (rest > 0)) * (t->rate->block_us + more_us);
   return c->table->launch_us + t->pack_us + later(compute_us, c->memory_us);
 }
 
@@ -299,7 +302,8 @@ static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k)
   const int64_t block_k = s.splits > 1 ? s.per_split * unit_k : c->product->k;
   const int64_t blocks = tb_ceil_div(t->tiles * s.splits, c->device->sm_count);
   const int64_t rounds = tb_quotient(blocks, t->held);
-  const double us = rounds_us(t, rounds, blocks - rounds * t->held, block_k);
+  const double more_us = s.splits > 1 ? 0 : c->more_groups_us;
+  const double us = rounds_us(t, rounds, blocks - rounds * t->held, block_k, more_us);
   return s.splits > 1 ? us + partials_us(c, s.units) : us;
 }
 
@@ -313,7 +317,7 @@ static double rest_us(const struct tile_costs *t, struct tb_split s, const struc
   const struct tb_rest rest = tb_rest_of(p->m, p->n, choice);
   const int64_t left = tb_tile_count(&tb_tiles[choice->tile], rest.m, rest.n);
   const int64_t at_once = (int64_t)t->held * c->device->sm_count, rounds = tb_ceil_div(t->tiles - left, at_once);
-  const double round_us = t->held_peak_blocks * (double)p->k * t->k_us + t->rate->block_us;
+  const double round_us = t->held_peak_blocks * (double)p->k * t->k_us + t->rate->block_us + c->more_groups_us;
   const double part_us = t->held_peak_blocks * (double)(s.per_split * choice->unit_k) * t->k_us + t->rate->block_us;
   const double share_us = (double)t->tiles / (double)at_once * round_us + part_us;
   const double sums = (double)(rest.m * rest.n) / ((double)p->m * (double)p->n) * (double)s.units;
@@ -326,7 +330,7 @@ static double rest_us(const struct tile_costs *t, struct tb_split s, const struc
 static inline double split_us(const struct tile_costs *t, struct tb_split s, int unit_k, int blocks) {
   while ((int64_t)(blocks - 1) * t->product->device->sm_count >= t->tiles * s.splits) blocks--;
   const int rounds = (blocks >= t->held) + (blocks >= 2 * t->held);
-  return rounds_us(t, rounds, blocks - rounds * t->held, s.per_split * unit_k);
+  return rounds_us(t, rounds, blocks - rounds * t->held, s.per_split * unit_k, 0);
 }
 
 /* No split of k that gives an SM at most so many blocks takes less: each multiplies all the time at the rate of as many
@@ -372,14 +376,14 @@ static void compare(struct best *best, const struct tb_choice *choice, double us
 
 static void compare_splits(struct best *best, const struct tile_costs *t, int tile, int unit) {
   const struct product_costs *c = t->product;
-  struct splitter s = splits_of(c->device, c->units[unit], unit, tile, t->tiles);
+  struct splitter s = splits_of(c->device, c->product, unit, tile, t->tiles);
   if (t->pack_k > 0 && !have_room(c->product, c->units[unit], packed_bytes_of_split(c->product, t->pack_k))) return;
   if (!(least_us(t, s.most, c->sums_us[unit]) < best->us)) return;
   while (s.next < BLOCKS_WANTED && !(least_us(t, blocks_wanted[s.next], c->sums_us[unit]) < best->us)) s.next++;
   for (struct tb_split split; next_split(&s, &split);) {
-    const double us = split_us(t, split, split_k[unit], blocks_wanted[s.next - 1]) + c->sums_us[unit];
+    const double us = split_us(t, split, unit_k(c->product, unit), blocks_wanted[s.next - 1]) + c->sums_us[unit];
     if (us < best->us || (us == best->us && best->choice.family == TB_FAMILY_TILE && tile < best->choice.tile))
-      *best = (struct best){tile_choice(tile, split.splits, split_k[unit], t->pack_k), us};
+      *best = (struct best){tile_choice(tile, split.splits, unit_k(c->product, unit), t->pack_k), us};
   }
 }
 
@@ -431,7 +435,7 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     tile_costs[tile] = costs_of_tile(&costs, tile, tiles[tile]);
     if (tile_costs[tile].held == 0) continue;
-    const struct tb_choice choice = tile_choice(tile, 1, TB_SGEMM_GROUP_K, tile_costs[tile].pack_k);
+    const struct tb_choice choice = tile_choice(tile, 1, unit_k(product, GROUPS), tile_costs[tile].pack_k);
     compare(&best, &choice, tile_us(&tile_costs[tile], tb_whole_k, choice.unit_k));
     if (!thin && tb_tiles[tile].packed) compare_rests(&best, &tile_costs[tile], tile);
   }

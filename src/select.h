@@ -25,6 +25,7 @@ struct tb_select_device {
 
 struct tb_product {
   int64_t m, n, k;
+  int64_t group_k; /* of the whole that it may be a part of (order.h) */
   bool transpose_a, transpose_b;
   bool vectors;   /* alignment and shape allow 16-byte copies of the operands that run along m or n */
   bool as_stored; /* the operands are not to be packed: other products with the same ones would pack them again */
@@ -35,14 +36,14 @@ struct tb_product {
 
 /* Whether they are the same in all of that. */
 static inline bool tb_product_is(const struct tb_product *x, const struct tb_product *y) {
-  return x->m == y->m && x->n == y->n && x->k == y->k && x->transpose_a == y->transpose_a &&
+  return x->m == y->m && x->n == y->n && x->k == y->k && x->group_k == y->group_k && x->transpose_a == y->transpose_a &&
          x->transpose_b == y->transpose_b && x->vectors == y->vectors && x->as_stored == y->as_stored &&
          x->split == y->split && x->fast == y->fast && x->workspace_bytes == y->workspace_bytes;
 }
 
 /* The table, as numbers that bench/tune can change. */
 struct tb_tile_rate {
-  double full, alone, by_words, block_us;
+  double full, alone, along_k, by_words, block_us;
 };
 struct tb_select_table {
   struct tb_tile_rate tile[TB_TILE_COUNT];

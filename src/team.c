@@ -2,6 +2,7 @@
 #include "team.h"
 
 #include "clock.h"
+#include "order.h"
 
 /* What the members' threads need. */
 struct work {
@@ -75,8 +76,9 @@ int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const st
     who[i] = run[i] > 0 ? members : -1;
     if (run[i] == 0) continue;
     w.device[members] = team->device[i];
-    w.call[members++] =
-        by_columns ? tb_gemm_part(call, 0, call->m, begin, run[i]) : tb_gemm_part(call, begin, run[i], 0, call->n);
+    struct tb_gemm *const part = &w.call[members++];
+    *part = by_columns ? tb_gemm_part(call, 0, call->m, begin, run[i]) : tb_gemm_part(call, begin, run[i], 0, call->n);
+    part->group_k = tb_gemm_group_k(call); /* as one GPU would add them */
   }
   tb_exchange_open(&w.exchange, members, team->connected && members > 1);
   tb_pool_run(tb_gpus_drivers(), drive, &w, members);

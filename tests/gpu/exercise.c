@@ -11,12 +11,13 @@
  * Sizes stand below, at and above each tile's edges, for each pair of transposes, with operands that take the vector
  * loads and operands that must take the scalar ones. Each problem is computed in every way there is: by each tile, with
  * k in one launch or in several (the flags `first` and `last`), and with k split over blocks. The first answer is
- * compared with fp64, the others with its bits, for the order of summation is the same for all; one whose products all
- * underflow to -0 has a sum of 0, whoever computes it. Operands are allocated to the byte; padding holds NaN, which
- * must neither enter a result nor be overwritten.
+ * compared with fp64 and with plain loops in the order of summation that sgemm_args.h promises, the others with its
+ * bits, for that order is the same for all; one whose products all underflow to -0 has a sum of 0, whoever computes it.
+ * Operands are allocated to the byte; padding holds NaN, which must neither enter a result nor be overwritten.
  */
 #include "../../bench/data.h"
 #include "../../bench/gpu.h"
+#include "../support/contract_order.h"
 #include "kernels.h"
 
 #include <math.h>
@@ -87,11 +88,18 @@ static float at(const struct matrix *x, int transposed, size_t i, size_t j) {
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/* Products of a group: what the thin kernels have, where they may compute it; else less or more, to have many of them
+ * in a short k, and one that is no power of two. */
+static int group_of(const struct problem *p) {
+  if (tb_thin_takes(p->m, p->n)) return TB_SGEMM_GROUP_K;
+  return (p->m % 2 ? 2 : 5) * TB_SGEMM_CHUNK_K;
+}
+
 /* The launches that make up one product. */
 static void launch(const struct context *ctx, const struct problem *p, const struct way *way, const struct matrix *a,
                    const struct matrix *b, const struct matrix *d) {
   for (int part = 0; part < way->parts; part++) {
-    int begin = part * TB_SGEMM_GROUP_K, end = part == way->parts - 1 ? p->k : begin + TB_SGEMM_GROUP_K;
+    int begin = part * group_of(p), end = part == way->parts - 1 ? p->k : begin + group_of(p);
     size_t a_at = a->skip + (size_t)begin * (p->ta ? 1 : a->ld), b_at = b->skip + (size_t)begin * (p->tb ? b->ld : 1);
     struct tb_sgemm_args args = {.a = (const float *)a->gpu + a_at,
                                  .b = (const float *)b->gpu + b_at,
@@ -102,6 +110,7 @@ static void launch(const struct context *ctx, const struct problem *p, const str
                                  .m = p->m,
                                  .n = p->n,
                                  .k = end - begin,
+                                 .group_k = group_of(p),
                                  .alpha = alpha,
                                  .first = part == 0,
                                  .last = part == way->parts - 1};
@@ -161,6 +170,31 @@ static struct tb_error judge(const struct problem *p, const struct matrix *a, co
   return e;
 }
 
+/* Whether every stored element has the bits of those loops. */
+static int in_order(const struct problem *p, const struct matrix *a, const struct matrix *b, const struct matrix *d) {
+  float *c = tb_alloc((size_t)p->m * (size_t)p->n);
+  const struct tst_contract product = {.transpose_a = p->ta,
+                                       .transpose_b = p->tb,
+                                       .m = p->m,
+                                       .n = p->n,
+                                       .k = p->k,
+                                       .alpha = alpha,
+                                       .a = a->host + a->skip,
+                                       .b = b->host + b->skip,
+                                       .lda = (int64_t)a->ld,
+                                       .ldb = (int64_t)b->ld,
+                                       .ldd = p->m,
+                                       .group_k = group_of(p),
+                                       .first = true,
+                                       .last = true};
+  tst_contract_product(&product, c);
+  int same = 1;
+  for (size_t j = 0; j < d->cols; j++)
+    same = same && memcmp(d->host + d->skip + j * d->ld, c + j * d->rows, d->rows * sizeof *c) == 0;
+  free(c);
+  return same;
+}
+
 static void fail(struct context *ctx, const struct problem *p, const struct way *way, const char *what) {
   char choice[64];
   tb_choice_describe(&way->choice, choice, sizeof choice);
@@ -172,12 +206,12 @@ static void fail(struct context *ctx, const struct problem *p, const struct way 
 enum { WAYS_MAX = 12 };
 
 /* What a packed tile has besides: k packed part by part, and split for what lies behind its first tiles only. */
-static int list_packed_ways(struct tb_choice kernel, int k, struct way *way) {
+static int list_packed_ways(struct tb_choice kernel, int k, int group, struct way *way) {
   int ways = 0;
-  kernel.splits = 1, kernel.unit_k = TB_SGEMM_GROUP_K;
-  if (k > TB_SGEMM_GROUP_K) {
+  kernel.splits = 1, kernel.unit_k = group;
+  if (k > group) {
     way[ways++] = (struct way){kernel, 1};
-    way[0].choice.pack_k = TB_SGEMM_GROUP_K;
+    way[0].choice.pack_k = group;
   }
   for (int lines = 0; lines < 2 && k > TB_SGEMM_CHUNK_K; lines++) {
     struct tb_choice c = kernel;
@@ -189,9 +223,9 @@ static int list_packed_ways(struct tb_choice kernel, int k, struct way *way) {
 }
 
 /* The ways that one kernel has for this k; returns how many. The thin kernels know themselves how often to split. */
-static int list_ways(struct tb_choice kernel, int k, struct way way[WAYS_MAX]) {
-  enum { CHUNK = TB_SGEMM_CHUNK_K, GROUP = TB_SGEMM_GROUP_K, MANY = 1000 };
-  static const int splits[][2] = {{1, GROUP}, {2, GROUP}, {3, CHUNK}, {MANY, CHUNK}, {MANY, GROUP}};
+static int list_ways(struct tb_choice kernel, int k, int group, struct way way[WAYS_MAX]) {
+  enum { CHUNK = TB_SGEMM_CHUNK_K, MANY = 1000 };
+  const int splits[][2] = {{1, group}, {2, group}, {3, CHUNK}, {MANY, CHUNK}, {MANY, group}};
   const int kinds = kernel.family == TB_FAMILY_THIN ? 2 : sizeof splits / sizeof splits[0];
   int ways = 0;
   for (int s = 0; s < kinds; s++) {
@@ -199,10 +233,10 @@ static int list_ways(struct tb_choice kernel, int k, struct way way[WAYS_MAX]) {
     c.splits = splits[s][0], c.unit_k = splits[s][1];
     if (c.splits > 1 && ceil_div(k, c.unit_k) < 2) continue;
     way[ways++] = (struct way){c, 1};
-    for (int parts = 2; parts <= 4 - c.splits && parts <= ceil_div(k, GROUP); parts++)
+    for (int parts = 2; parts <= 4 - c.splits && parts <= ceil_div(k, group); parts++)
       way[ways++] = (struct way){c, parts};
   }
-  return kernel.pack_k > 0 ? ways + list_packed_ways(kernel, k, way + ways) : ways;
+  return kernel.pack_k > 0 ? ways + list_packed_ways(kernel, k, group, way + ways) : ways;
 }
 
 /* The first way is compared with fp64, the others with the first: each has the same bits. */
@@ -221,6 +255,7 @@ static void run_way(struct context *ctx, const struct problem *p, const struct w
     char what[128];
     snprintf(what, sizeof what, "error %g u, at most %g is right", e.max_u, tb_error_bound_u((size_t)p->k));
     if (!(e.max_u <= tb_error_bound_u((size_t)p->k))) fail(ctx, p, way, what);
+    if (!in_order(p, a, b, d)) fail(ctx, p, way, "other bits than the order of summation gives");
   }
   *first = tb_alloc(d->len);
   memcpy(*first, d->host, d->len * sizeof(float));
@@ -239,7 +274,7 @@ static void run_ways(struct context *ctx, const struct problem *p, const struct 
       continue;
     }
     struct way way[WAYS_MAX];
-    int ways = list_ways(kernel, p->k, way);
+    int ways = list_ways(kernel, p->k, group_of(p), way);
     for (int w = 0; w < ways; w++) run_way(ctx, p, &way[w], a, b, d, &first);
   }
   free(first);
@@ -305,10 +340,12 @@ static void run_shapes(struct context *ctx, const struct tb_tile *t, int ta, int
 static void run_shapes_quickly(struct context *ctx, const struct tb_tile *t, int ta, int tb, int one_tile) {
   const int chunk = TB_SGEMM_CHUNK_K, tile = (int)(t - tb_tiles);
   const int groups_k = (ta == tb ? 2 : 1) * TB_SGEMM_GROUP_K; /* from three groups on their order shows */
-  const int all_ways[3] = {37, 5, groups_k + chunk + t->block_k + 5};
+  /* By all the thin kernels' groups; by one tile more and shorter ones. */
+  const bool by_all = one_tile < 0 && tile == 0;
+  const int all_ways[3] = {37, by_all ? 5 : 9, by_all ? groups_k + chunk + t->block_k + 5 : 4 * chunk + t->block_k + 5};
   const int edges[3] = {2 * t->block_m + 3, t->block_n + 1, chunk + 1};
   const int short_k[3] = {5, t->block_n + 5, t->block_k - 1};
-  run_shape(ctx, all_ways, ta, tb, one_tile < 0 && tile == 0 ? -1 : tile);
+  run_shape(ctx, all_ways, ta, tb, by_all ? -1 : tile);
   run_shape(ctx, edges, ta, tb, tile);
   run_shape(ctx, short_k, ta, tb, tile);
 }

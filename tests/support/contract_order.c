@@ -24,10 +24,11 @@ static float group_sum(const struct tst_contract *p, int64_t i, int64_t j, int64
 }
 
 void tst_contract_product(const struct tst_contract *p, float *d) {
+  const int64_t group_k = p->group_k > 0 ? p->group_k : GROUP_K;
   for (int64_t j = 0; j < p->n; j++)
     for (int64_t i = 0; i < p->m; i++) {
       float *at = &d[i + j * p->ldd], sum = p->first ? 0 : *at;
-      for (int64_t l = 0; l < p->k; l += GROUP_K) sum += group_sum(p, i, j, l, smaller(l + GROUP_K, p->k));
+      for (int64_t l = 0; l < p->k; l += group_k) sum += group_sum(p, i, j, l, smaller(l + group_k, p->k));
       *at = p->last ? p->alpha * sum : sum;
     }
 }

@@ -16,6 +16,7 @@ struct tst_contract {
   float alpha;
   const float *a, *b;
   int64_t lda, ldb, ldd;
+  int64_t group_k;  /* 0: the thin kernels' */
   bool first, last; /* without `first`, D's sums are continued; without `last`, they are not multiplied by alpha */
 };
 

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "fit.h"
+#include "order.h"
 #include "rng.h"
 
 enum { SAMPLES_MAX = 4096, PRODUCTS = 60 };
@@ -47,6 +48,7 @@ static int make_samples(const struct tb_select_table *table, const struct tb_sel
     struct tb_product p;
     memset(&p, 0, sizeof p); /* products are compared with their padding */
     p.m = size_up_to(rng, 4 + i % 10), p.n = size_up_to(rng, 4 + i / 10), p.k = size_up_to(rng, 6 + i % 11);
+    p.group_k = tb_group_k(p.m, p.n, p.k);
     p.transpose_a = i & 1, p.transpose_b = i >> 1 & 1, p.vectors = i >> 2 & 1, p.workspace_bytes = 64 << 20;
     struct tb_choice candidate[TB_CANDIDATES_MAX];
     int candidates = tb_select_candidates(d, &p, candidate);

@@ -37,7 +37,7 @@ static int open_device(void **state) {
 
 struct problem {
   int64_t m, n, units;
-  int unit_k;
+  int group_k, unit_k;
   int64_t ldd, skip; /* D starts `skip` words behind an address that is aligned */
   bool first, last;
   unsigned blocks;
@@ -45,12 +45,9 @@ struct problem {
 
 static const float alpha = -1.7f;
 
-/* The contract's number, written out: a change in kernels/sgemm_args.h must fail a test. */
-enum { GROUP_K = 512 };
-
 /* The contract's order, element by element. d has what stood there before. */
 static float expected_element(const struct problem *p, const float *partials, int64_t element, float d) {
-  const int64_t elements = p->m * p->n, group_units = GROUP_K / p->unit_k;
+  const int64_t elements = p->m * p->n, group_units = p->group_k / p->unit_k;
   float sum = p->first ? 0 : d;
   for (int64_t first = 0; first < p->units; first += group_units) {
     float group = partials[first * elements + element];
@@ -91,6 +88,7 @@ static void check(const struct problem *p, uint64_t seed) {
                                .n = p->n,
                                .k = (p->units - 1) * p->unit_k + 1 + tst_random_below(&rng, p->unit_k),
                                .partials = (float *)(uintptr_t)device_partials,
+                               .group_k = p->group_k,
                                .unit_k = p->unit_k,
                                .alpha = alpha,
                                .first = p->first,
@@ -105,9 +103,10 @@ static void check(const struct problem *p, uint64_t seed) {
   }
   for (size_t i = 0; i < words; i++)
     if (memcmp(&got[i], &d[i], sizeof *d) != 0)
-      fail_msg("%ld x %ld, %ld units of %d, ldd %ld, skip %ld, first %d, last %d, %u blocks: word %zu is %a, not %a",
-               (long)p->m, (long)p->n, (long)p->units, p->unit_k, (long)p->ldd, (long)p->skip, p->first, p->last,
-               p->blocks, i, (double)got[i], (double)d[i]);
+      fail_msg("%ld x %ld, %ld units of %d in groups of %d, ldd %ld, skip %ld, first %d, last %d, %u blocks: word %zu "
+               "is %a, not %a",
+               (long)p->m, (long)p->n, (long)p->units, p->unit_k, p->group_k, (long)p->ldd, (long)p->skip, p->first,
+               p->last, p->blocks, i, (double)got[i], (double)d[i]);
   OK(tb_cuda.cuMemFree(device_partials));
   OK(tb_cuda.cuMemFree(device_d));
   free(partials);
@@ -126,6 +125,7 @@ static void check_layouts(struct problem p, uint64_t seed) {
 
 static void any_number_of_units(void **state) {
   (void)state;
+  static const int group_k[] = {512, 256, 1920}; /* of four chunks, of two, and of more than are asked for at once */
   static const int64_t units[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 25, 63, 64, 70};
   for (size_t i = 0; i < sizeof units / sizeof *units; i += step)
     for (int variant = 0; variant < 16; variant++) {
@@ -133,7 +133,8 @@ static void any_number_of_units(void **state) {
       check_layouts((struct problem){.m = vectors ? 36 : 7,
                                      .n = vectors ? 9 : 5,
                                      .units = units[i],
-                                     .unit_k = variant & 1 ? TB_SGEMM_CHUNK_K : TB_SGEMM_GROUP_K,
+                                     .group_k = group_k[i % 3],
+                                     .unit_k = variant & 1 ? TB_SGEMM_CHUNK_K : group_k[i % 3],
                                      .first = variant & 2,
                                      .last = variant & 4,
                                      .blocks = 1},
@@ -153,6 +154,7 @@ static void any_shape(void **state) {
       check_layouts((struct problem){.m = m,
                                      .n = n,
                                      .units = 3,
+                                     .group_k = TB_SGEMM_GROUP_K,
                                      .unit_k = i % 2 ? TB_SGEMM_CHUNK_K : TB_SGEMM_GROUP_K,
                                      .first = true,
                                      .last = true,

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "order.h"
 #include "plan.h"
 #include "rng.h"
 #include "sgemm_args.h"
@@ -40,8 +41,9 @@ static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int6
   assert_true(p->block_m >= 1 && p->block_m <= call->m && p->block_n >= 1 && p->block_n <= call->n);
   assert_true(p->tile_m >= 1 && p->tile_m <= p->block_m && p->tile_n >= 1 && p->tile_n <= p->block_n);
   assert_true(tb_ceil_div(p->block_m, p->tile_m) <= TB_TILES_MAX && tb_ceil_div(p->block_n, p->tile_n) <= TB_TILES_MAX);
-  assert_true(p->chunk_k == call->k || (p->chunk_k < call->k && p->chunk_k % TB_SGEMM_GROUP_K == 0));
-  assert_true(p->slice_k == p->chunk_k || (p->slice_k < p->chunk_k && p->slice_k % TB_SGEMM_GROUP_K == 0));
+  assert_true(p->chunk_k == call->k || (p->chunk_k < call->k && p->chunk_k % p->group_k == 0));
+  assert_true(p->slice_k == p->chunk_k || (p->slice_k < p->chunk_k && p->slice_k % p->group_k == 0));
+  assert_int_equal(p->group_k, tb_group_k(call->m, call->n, call->k));
   assert_true(tb_padded(p->tile_m) <= TB_SLOT_ELEMS);
 
   /* Every panel and tile has its room, and the three parts of the arena follow each other. */
@@ -78,7 +80,7 @@ static void any_shape_any_budget(void **state) {
     int64_t budget = 1 + whole.arena_bytes / (1 + tst_random_below(&rng, 100));
     if (!tb_plan_make(&plan, &call, staged, budget)) {
       refused++; /* then not even 128 x 128 of C and one chunk of k fit */
-      int64_t least = padded_bytes(128, 128) + 2 * 128 * 4 * tb_padded(tb_min(TB_SGEMM_GROUP_K, call.k)) + 4096;
+      int64_t least = padded_bytes(128, 128) + 2 * 128 * 4 * tb_padded(tb_min(whole.group_k, call.k)) + 4096;
       if (budget >= least)
         fail_msg("budget %ld refused for m=%ld n=%ld k=%ld", (long)budget, (long)call.m, (long)call.n, (long)call.k);
       continue;
@@ -180,7 +182,7 @@ static void squares(void **state) {
   check_square(2048, 768, 1024);
   check_square(4096, 1024, 1536);
   check_square(8192, 1024, 3072);
-  check_square(16384, 2048, 5632);
+  check_square(16384, 2048, 6144);
 }
 
 /* With memory enough, a slice of a long k can be split at every chunk; a large C, whose tiles occupy a GPU anyhow, has

@@ -133,7 +133,8 @@ static void check_block(struct tb_layout *l, int64_t number) {
   while (more) {
     for (int64_t slice = 0; slice < tb_layout_slices(l); slice++) {
       const struct tb_extent k = tb_layout_slice(l, slice);
-      assert_true(k.start == next && k.size > 0 && k.start % TB_SGEMM_GROUP_K == 0);
+      assert_true(k.start == next && k.size > 0 &&
+                  k.start % (l->plan->split ? TB_SPLIT_GROUP_K : l->plan->group_k) == 0);
       next = k.start + k.size;
     }
     region_count = 0;

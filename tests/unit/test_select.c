@@ -15,6 +15,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "order.h"
 #include "rng.h"
 #include "select.h"
 
@@ -28,7 +29,8 @@ static struct tb_select_device h200(void) {
 }
 
 static struct tb_product product(int64_t m, int64_t n, int64_t k) {
-  return (struct tb_product){.m = m, .n = n, .k = k, .vectors = true, .workspace_bytes = 64 * MIB};
+  return (struct tb_product){
+      .m = m, .n = n, .k = k, .group_k = tb_group_k(m, n, k), .vectors = true, .workspace_bytes = 64 * MIB};
 }
 
 static struct tb_choice chosen(const struct tb_select_device *d, int64_t m, int64_t n, int64_t k) {
@@ -79,7 +81,7 @@ static void large_products_are_packed(void **state) {
     p.workspace_bytes = 256 * MIB;
     p.k = 1 << 20;
     c = tb_select(&d, &p); /* part by part */
-    assert_true(c.pack_k > 0 && c.pack_k < p.k && c.pack_k % TB_SGEMM_GROUP_K == 0);
+    assert_true(c.pack_k > 0 && c.pack_k < p.k && c.pack_k % p.group_k == 0);
     p.workspace_bytes = 1 * MIB;
     assert_int_equal(tb_select(&d, &p).pack_k, 0);
   }
@@ -142,7 +144,7 @@ static void without_workspace_no_split(void **state) {
   struct tb_product p = product(256, 256, 65536);
   p.workspace_bytes = 0;
   assert_int_equal(tb_select(&d, &p).splits, 1);
-  p.workspace_bytes = 4 * 256 * 256 * (65536 / TB_SGEMM_GROUP_K); /* each group's sum, to the byte */
+  p.workspace_bytes = 4 * 256 * 256 * (65536 / p.group_k); /* each group's sum, to the byte */
   assert_true(tb_select(&d, &p).splits > 1);
   p.workspace_bytes--;
   assert_int_equal(tb_select(&d, &p).splits, 1);
@@ -294,6 +296,7 @@ static struct tb_product random_product(uint64_t *rng) {
   struct tb_product p = product(random_size(rng), random_size(rng), random_size(rng));
   p.transpose_a = tst_random_below(rng, 2), p.transpose_b = tst_random_below(rng, 2);
   p.vectors = tst_random_below(rng, 2);
+  if (tst_random_below(rng, 2)) p.group_k = TB_SGEMM_CHUNK_K * (2 + tst_random_below(rng, 15)); /* a part's */
   p.workspace_bytes = tst_random_below(rng, 3) * tst_random_below(rng, 64 * MIB);
   p.split = tst_random_below(rng, 2), p.fast = tst_random_below(rng, 2);
   if (p.split) p.workspace_bytes *= 16; /* the operands are packed twice */
@@ -330,7 +333,7 @@ static void check_split_candidate(const struct tb_select_device *d, const struct
 
 static void check_candidate(const struct tb_select_device *d, const struct tb_product *p, const struct tb_choice *c) {
   if (c->family == TB_FAMILY_THIN) {
-    assert_true(d->thin && tb_thin_takes(p->m, p->n));
+    assert_true(d->thin && tb_thin_takes(p->m, p->n) && p->group_k == TB_SGEMM_GROUP_K);
     assert_true(c->splits == 1 || tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
     return;
   }
@@ -341,27 +344,29 @@ static void check_candidate(const struct tb_select_device *d, const struct tb_pr
   assert_true(d->blocks_per_sm[c->tile] > 0 && c->family == TB_FAMILY_TILE);
   struct tb_split s = tb_split_of(p->k, c);
   assert_int_equal(s.splits, c->splits); /* nobody is without work */
-  if (c->splits > 1) assert_true(c->unit_k == TB_SGEMM_CHUNK_K || c->unit_k == TB_SGEMM_GROUP_K);
+  if (c->splits > 1) assert_true(c->unit_k == TB_SGEMM_CHUNK_K || c->unit_k == p->group_k);
   assert_true(s.units <= s.per_split * s.splits && s.units > s.per_split * (s.splits - 1));
   assert_true(c->splits == 1 || s.units * c->unit_k >= p->k);
   assert_int_equal(c->pack_k > 0, tb_tiles[c->tile].packed);
   const struct tb_rest rest = tb_rest_of(p->m, p->n, c);
   assert_true(rest.m > 0 && rest.n > 0 && (c->whole_rows == 0 || c->whole_columns == 0));
   assert_true(c->whole_rows + c->whole_columns == 0 || (c->splits > 1 && c->pack_k == p->k));
-  assert_true(c->pack_k == 0 || c->pack_k == p->k || (c->pack_k % TB_SGEMM_GROUP_K == 0 && c->splits == 1));
+  assert_true(c->pack_k == 0 || c->pack_k == p->k || (c->pack_k % p->group_k == 0 && c->splits == 1));
   assert_true(tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes || (c->splits == 1 && c->pack_k == 0));
 }
 
 /* Products are the same when all is the same that a choice can depend on. */
 static void products_that_are_the_same(void **state) {
   (void)state;
-  const struct tb_product p = {.m = 5, .n = 6, .k = 7, .vectors = true, .split = true, .workspace_bytes = 8};
-  struct tb_product other[10];
-  for (int i = 0; i < 10; i++) other[i] = p;
+  const struct tb_product p = {
+      .m = 5, .n = 6, .k = 7, .group_k = 512, .vectors = true, .split = true, .workspace_bytes = 8};
+  struct tb_product other[11];
+  for (int i = 0; i < 11; i++) other[i] = p;
   other[0].m++, other[1].n++, other[2].k++, other[3].workspace_bytes++;
   other[4].transpose_a = other[5].transpose_b = other[6].as_stored = other[7].fast = true;
   other[8].vectors = other[9].split = false;
-  for (int i = 0; i < 10; i++) assert_false(tb_product_is(&p, &other[i]) || tb_product_is(&other[i], &p));
+  other[10].group_k *= 2;
+  for (int i = 0; i < 11; i++) assert_false(tb_product_is(&p, &other[i]) || tb_product_is(&other[i], &p));
   other[0] = p;
   assert_true(tb_product_is(&p, &other[0]));
 }
@@ -407,7 +412,7 @@ static void predictions_are_monotone(void **state) {
     struct tb_choice whole = {.family = TB_FAMILY_TILE,
                               .tile = (int)tst_random_below(&rng, TB_TILE_COUNT),
                               .splits = 1,
-                              .unit_k = TB_SGEMM_GROUP_K};
+                              .unit_k = (int)p.group_k};
 
     if (d.blocks_per_sm[whole.tile] == 0) continue;
     more.m += random_size(&rng), more.k += random_size(&rng);

@@ -67,7 +67,7 @@ static float *in_order(const struct tst_problem *p, enum tst_values values) {
   tst_operands_create(&x, p, values, &rng);
   float *d = malloc(sizeof *d * (size_t)(p->m * p->n));
   const struct tst_contract product = {false,    false,  p->m,   p->n, p->k, p->alpha, x.a.data,
-                                       x.b.data, p->lda, p->ldb, p->m, true, true};
+                                       x.b.data, p->lda, p->ldb, p->m, 0,    true,     true};
   if (d) tst_contract_product(&product, d);
   tst_operands_destroy(&x);
   return d;

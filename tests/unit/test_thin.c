@@ -132,6 +132,7 @@ static void launch(const struct operands *x, const struct problem *part, int64_t
                                .m = part->m,
                                .n = part->n,
                                .k = part->k,
+                               .group_k = TB_SGEMM_GROUP_K,
                                .unit_k = TB_SGEMM_GROUP_K,
                                .alpha = factor,
                                .first = from == 0,
@@ -313,7 +314,7 @@ static void order_shows(void **state) {
   for (int64_t i = 0; i < p.m; i++) x.a.host[1030 * x.a.ld + i] = -0x1p24f;
   upload(&x.a);
   float expected[8];
-  struct tst_contract product = {false, false, p.m, p.n, p.k, 1, x.a.host, x.b.host, x.a.ld, x.b.ld, 8, true, true};
+  struct tst_contract product = {false, false, p.m, p.n, p.k, 1, x.a.host, x.b.host, x.a.ld, x.b.ld, 8, 0, true, true};
   tst_contract_product(&product, expected);
   for (int64_t i = 0; i < p.m; i++) { /* one chain of all products is something else */
     float sum = 0;
