@@ -49,8 +49,8 @@ static double mean_square(const struct tb_select_table *table, const struct tb_s
 /* A rate is a share of the peak, and one block alone is no faster than several. */
 static int is_sensible(const struct tb_select_table *table) {
   for (int t = 0; t < TB_TILE_COUNT; t++)
-    if (table->tile[t].full > 100 || table->tile[t].alone > table->tile[t].full) return 0;
-  return 1;
+    if (table->tile[t].full > 100 || table->tile[t].alone > table->tile[t].full || table->tile[t].knee >= 100) return 0;
+  return table->overlap <= 100;
 }
 
 double tb_fit(struct tb_select_table *table, const struct tb_select_device *device, const struct tb_sample *sample,

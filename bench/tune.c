@@ -132,8 +132,8 @@ static void print_regret(const char *what, const struct tb_select_table *table, 
 
 static void print_table(FILE *to, const struct tb_select_table *t) {
   for (int i = 0; i < TB_TILE_COUNT; i++)
-    fprintf(to, "TB_SELECT_TILE(%s, %.3g, %.3g, %.2g, %.2g, %.2g)\n", tb_tiles[i].name, t->tile[i].full,
-            t->tile[i].alone, t->tile[i].along_k, t->tile[i].by_words, t->tile[i].block_us);
+    fprintf(to, "TB_SELECT_TILE(%s, %.3g, %.3g, %.2g, %.2g, %.2g, %.2g)\n", tb_tiles[i].name, t->tile[i].full,
+            t->tile[i].alone, t->tile[i].knee, t->tile[i].along_k, t->tile[i].by_words, t->tile[i].block_us);
   fprintf(to, "\n");
 #define TB_SELECT_TILE(...)
 #define TB_SELECT_COST(name, value) fprintf(to, "TB_SELECT_COST(%s, %.3g)\n", #name, t->name);

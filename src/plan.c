@@ -140,7 +140,7 @@ static int64_t slice_of(const struct tb_plan *plan, int64_t tiles) {
   const int64_t least = tb_ceil_div(SLICE_ELEMS_MIN, elems_of_k);
   int64_t slice = tb_round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), plan->group_k);
   /* A launch for the few k that are left over costs as much as one for many. */
-  while (slice < plan->chunk_k && (plan->chunk_k - 1) % slice < SLICE_K_MIN) slice += plan->group_k;
+  while (slice < plan->chunk_k && (plan->chunk_k - 1) % slice + 1 < SLICE_K_MIN) slice += plan->group_k;
   return tb_min(plan->chunk_k, slice);
 }
 

@@ -4,8 +4,8 @@
 #include <math.h>
 
 const struct tb_select_table tb_select_table = {
-#define TB_SELECT_TILE(name, full, alone, along_k, by_words, block_us) \
-  .tile[TB_TILE_##name] = {full, alone, along_k, by_words, block_us},
+#define TB_SELECT_TILE(name, full, alone, knee, along_k, by_words, block_us) \
+  .tile[TB_TILE_##name] = {full, alone, knee, along_k, by_words, block_us},
 #define TB_SELECT_COST(name, value) .name = value,
 #include "select.def"
 #undef TB_SELECT_TILE
@@ -30,6 +30,9 @@ _Static_assert(TB_TILE_COUNT *(1 + 4 * BLOCKS_WANTED) < TB_CANDIDATES_MAX, "room
 /* Groups in a part from which on parts of whole groups are even enough: one group more or less is at most a sixth. */
 #define EVEN_GROUPS 6
 
+/* Elements of a large tile's blocks on an SM. */
+#define SUMS_OF_SM (2 * 128.0 * 128)
+
 /* Bytes of a partial sum that are moved: written, and read again. */
 #define PARTIAL_MOVED_BYTES (2 * sizeof(float))
 
@@ -48,7 +51,7 @@ static bool have_room(const struct tb_product *p, int64_t units, int64_t packed_
 }
 
 /* Shorter parts would have D read and written too often beside their products. */
-#define PACK_K_MIN 2048
+#define PACK_K_MIN 1536
 
 int64_t tb_select_pack_k(const struct tb_product *p, int tile) {
   if (!tb_tiles[tile].packed || p->as_stored) return 0;
@@ -216,7 +219,7 @@ struct product_costs {
   double operands_bytes, memory_us;
   double packed_moved_bytes; /* of the operands, read and written again */
   double unit_us;            /* to move one partial sum of each element */
-  double more_groups_us;     /* of a round of blocks that have k whole: the sums of D that they read and write again */
+  int64_t groups;            /* that k has */
   int64_t units[UNITS];      /* that k has */
   double sums_us[UNITS];     /* that a split into them takes beside its products; infinite: there is no such split */
 };
@@ -230,6 +233,7 @@ struct tile_costs {
   int64_t pack_k;          /* what is packed at once; 0: nothing */
   double pack_us;          /* that packing takes */
   double held_peak_blocks; /* peak_blocks of as many */
+  double sums_us;          /* of a round of blocks for a sum that each stores */
   double k_us;             /* of a block for each product along k, with the SM's peak for itself */
   double peak_us;          /* of all blocks, with one per cent of the peak of all SMs */
 };
@@ -240,8 +244,10 @@ static double bytes_per_us(const struct tb_select_device *device, double per_cen
 
 /* Time in which an SM computes this many blocks at once, in blocks that take the whole of its peak. */
 static double peak_blocks(const struct tb_tile_rate *rate, int64_t blocks) {
-  double together = rate->alone * (double)blocks;
-  return (double)blocks * 100 / (together < rate->full ? together : rate->full);
+  const double knee = rate->knee / 100, share = rate->alone * (double)blocks / rate->full, over = share - (1 - knee);
+  double of_full = share < 1 ? share : 1;
+  if (over > 0 && over < 2 * knee) of_full = share - over * over / (4 * knee);
+  return (double)blocks * 100 / (of_full * rate->full);
 }
 
 static double partials_us(const struct product_costs *c, int64_t units) {
@@ -255,7 +261,7 @@ static struct product_costs costs_of_product(const struct tb_select_table *table
   c.operands_bytes = sizeof(float) * (m * k + k * n + m * n);
   c.packed_moved_bytes = 2 * sizeof(float) * k * (m + n);
   c.memory_us = c.operands_bytes / bytes_per_us(device, table->memory);
-  c.more_groups_us = (double)(tb_ceil_div(p->k, p->group_k) - 1) * table->group_us;
+  c.groups = tb_ceil_div(p->k, p->group_k);
   c.unit_us = m * n * PARTIAL_MOVED_BYTES / bytes_per_us(device, table->partials);
   for (int u = 0; u < UNITS; u++) {
     c.units[u] = tb_ceil_div(p->k, unit_k(p, u));
@@ -278,20 +284,33 @@ static inline struct tile_costs costs_of_tile(const struct product_costs *c, int
     costs.k_us = (double)t->block_m * t->block_n * (1 + more) / c->device->fma_per_us;
   }
   costs.held = can_run(c->device, tile, costs.pack_k) ? c->device->blocks_per_sm[tile] : 0;
+  costs.sums_us = c->table->group_us * costs.held * (double)(t->block_m * t->block_n) / SUMS_OF_SM;
   costs.held_peak_blocks = peak_blocks(costs.rate, costs.held);
   costs.peak_us = (double)tiles * (double)p->k * costs.k_us * 100 / c->device->sm_count;
   return costs;
 }
 
+/* What a round of blocks takes to store so many sums, beside the last one's store. */
+static double more_sums_us(const struct tile_costs *t, int64_t sums) { return (double)(sums - 1) * t->sums_us; }
+
 static double later(double a_us, double b_us) { return a_us > b_us ? a_us : b_us; }
 static double sooner(double a_us, double b_us) { return a_us < b_us ? a_us : b_us; }
+
+/* The same for those that are left when it has computed rounds of all that it holds. They begin one by one, as blocks
+ * of the last round end, and so some of their work is done at the rate of a full SM. */
+static double rest_peak_blocks(const struct tile_costs *t, int64_t rounds, int64_t rest) {
+  const double alone = peak_blocks(t->rate, rest);
+  if (rounds == 0) return alone;
+  const double among_others = (double)rest * t->held_peak_blocks / t->held;
+  return alone + (among_others - alone) * t->product->table->overlap / 100;
+}
 
 /* The busiest SM computes its blocks in rounds of as many as it holds. The last round may have fewer, the rest, and
  * then the SM is slower than it could be. */
 static double rounds_us(const struct tile_costs *t, int64_t rounds, int64_t rest, int64_t block_k, double more_us) {
   const struct product_costs *c = t->product;
   double work = (double)rounds * t->held_peak_blocks;
-  if (rest > 0) work += peak_blocks(t->rate, rest);
+  if (rest > 0) work += rest_peak_blocks(t, rounds, rest);
   double compute_us = work * (double)block_k * t->k_us;
   compute_us += (double)(rounds + (rest > 0)) * (t->rate->block_us + more_us);
   return c->table->launch_us + t->pack_us + later(compute_us, c->memory_us);
@@ -302,7 +321,7 @@ static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k)
   const int64_t block_k = s.splits > 1 ? s.per_split * unit_k : c->product->k;
   const int64_t blocks = tb_ceil_div(t->tiles * s.splits, c->device->sm_count);
   const int64_t rounds = tb_quotient(blocks, t->held);
-  const double more_us = s.splits > 1 ? 0 : c->more_groups_us;
+  const double more_us = more_sums_us(t, s.splits > 1 ? s.per_split : c->groups);
   const double us = rounds_us(t, rounds, blocks - rounds * t->held, block_k, more_us);
   return s.splits > 1 ? us + partials_us(c, s.units) : us;
 }
@@ -317,8 +336,9 @@ static double rest_us(const struct tile_costs *t, struct tb_split s, const struc
   const struct tb_rest rest = tb_rest_of(p->m, p->n, choice);
   const int64_t left = tb_tile_count(&tb_tiles[choice->tile], rest.m, rest.n);
   const int64_t at_once = (int64_t)t->held * c->device->sm_count, rounds = tb_ceil_div(t->tiles - left, at_once);
-  const double round_us = t->held_peak_blocks * (double)p->k * t->k_us + t->rate->block_us + c->more_groups_us;
-  const double part_us = t->held_peak_blocks * (double)(s.per_split * choice->unit_k) * t->k_us + t->rate->block_us;
+  const double round_us = t->held_peak_blocks * (double)p->k * t->k_us + t->rate->block_us + more_sums_us(t, c->groups);
+  const double part_us = t->held_peak_blocks * (double)(s.per_split * choice->unit_k) * t->k_us + t->rate->block_us +
+                         more_sums_us(t, s.per_split);
   const double share_us = (double)t->tiles / (double)at_once * round_us + part_us;
   const double sums = (double)(rest.m * rest.n) / ((double)p->m * (double)p->n) * (double)s.units;
   return 2 * c->table->launch_us + t->pack_us + later(later((double)rounds * round_us, share_us), c->memory_us) +
@@ -330,7 +350,8 @@ static double rest_us(const struct tile_costs *t, struct tb_split s, const struc
 static inline double split_us(const struct tile_costs *t, struct tb_split s, int unit_k, int blocks) {
   while ((int64_t)(blocks - 1) * t->product->device->sm_count >= t->tiles * s.splits) blocks--;
   const int rounds = (blocks >= t->held) + (blocks >= 2 * t->held);
-  return rounds_us(t, rounds, blocks - rounds * t->held, s.per_split * unit_k, 0);
+  const double more_us = more_sums_us(t, s.per_split);
+  return rounds_us(t, rounds, blocks - rounds * t->held, s.per_split * unit_k, more_us);
 }
 
 /* No split of k that gives an SM at most so many blocks takes less: each multiplies all the time at the rate of as many

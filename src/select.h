@@ -43,7 +43,7 @@ static inline bool tb_product_is(const struct tb_product *x, const struct tb_pro
 
 /* The table, as numbers that bench/tune can change. */
 struct tb_tile_rate {
-  double full, alone, along_k, by_words, block_us;
+  double full, alone, knee, along_k, by_words, block_us;
 };
 struct tb_select_table {
   struct tb_tile_rate tile[TB_TILE_COUNT];
