@@ -14,8 +14,9 @@ struct tb_sample {
 
 /*
  * Changes the table until its predictions are as near to the samples as they get: the least mean square of the
- * logarithm of their ratio, each sample weighing as much as it is near to its product's best, by descent along one
- * number after another. Numbers that no sample depends on stay. Returns the root of that mean: 0.05 is about 5 %.
+ * logarithm of their ratio, each sample weighing as much as it is near to its product's best, and the least cost of
+ * what is chosen by them, by descent along one number after another. Numbers that no sample depends on stay. Returns
+ * the root of that mean: 0.05 is about 5 %.
  */
 double tb_fit(struct tb_select_table *table, const struct tb_select_device *device, const struct tb_sample *sample,
               int count);

@@ -35,7 +35,9 @@ static struct tb_select_table other_table(uint64_t *rng) {
   for (int i = 0; i < TB_TILE_COUNT; i++) {
     if (t.tile[i].full > 100) t.tile[i].full = 100;
     if (t.tile[i].alone > t.tile[i].full) t.tile[i].alone = t.tile[i].full;
+    if (t.tile[i].knee > 99) t.tile[i].knee = 99;
   }
+  if (t.overlap > 100) t.overlap = 100;
   return t;
 }
 

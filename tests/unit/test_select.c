@@ -64,8 +64,8 @@ static void large_products(void **state) {
   }
 }
 
-/* Large products have their operands packed, whatever their layout, and then all layouts take the same time; not where
- * there is no room for the panels, nor where there is little to multiply. */
+/* Large products have their operands packed, whatever their layout, and then all layouts take the same time; but for
+ * that of which all loads are vectors anyway, nor where there is no room for the panels, or little to multiply. */
 static void large_products_are_packed(void **state) {
   (void)state;
   struct tb_select_device d = h200();
@@ -75,6 +75,7 @@ static void large_products_are_packed(void **state) {
     p.transpose_a = variant & 1, p.transpose_b = variant & 2, p.vectors = variant & 4;
     p.workspace_bytes = 16 * 64 * MIB;
     struct tb_choice c = tb_select(&d, &p);
+    if (!p.transpose_a && p.transpose_b && p.vectors) continue;
     assert_int_equal(c.pack_k, 8192);
     if (variant == 0) first = c;
     assert_true(are_same(&c, &first));
@@ -420,7 +421,8 @@ static void predictions_are_monotone(void **state) {
     if (tb_tiles[whole.tile].packed && (whole.pack_k == 0 || tb_select_pack_k(&more, whole.tile) == 0)) continue;
     double us = tb_select_predict_us(&tb_select_table, &d, &p, &whole);
     assert_true(us <= tb_select_predict_us(&tb_select_table, &d, &more, &whole));
-    assert_true(us <= tb_select_predict_us(&tb_select_table, &fewer, &p, &whole));
+    const double rounding = 1 + 1e-12; /* blocks that do not get into each other's way take as long as one */
+    assert_true(us <= tb_select_predict_us(&tb_select_table, &fewer, &p, &whole) * rounding);
     struct tb_product roomy = p;
     roomy.workspace_bytes += 8 * MIB;
     struct tb_choice best = tb_select(&d, &p), with_room = tb_select(&d, &roomy);
