@@ -242,12 +242,17 @@ static double bytes_per_us(const struct tb_select_device *device, double per_cen
   return device->bytes_per_us * per_cent / 100;
 }
 
+/* The rate that an SM's blocks reach together, in per cent of its peak. */
+static inline double rate_of(const struct tb_tile_rate *rate, int64_t blocks) {
+  const double together = rate->alone * (double)blocks, bend = rate->full * rate->knee / 100;
+  const double over = together - (rate->full - bend);
+  if (over <= 0) return together;
+  return over < 2 * bend ? together - over * over / (4 * bend) : rate->full;
+}
+
 /* Time in which an SM computes this many blocks at once, in blocks that take the whole of its peak. */
-static double peak_blocks(const struct tb_tile_rate *rate, int64_t blocks) {
-  const double knee = rate->knee / 100, share = rate->alone * (double)blocks / rate->full, over = share - (1 - knee);
-  double of_full = share < 1 ? share : 1;
-  if (over > 0 && over < 2 * knee) of_full = share - over * over / (4 * knee);
-  return (double)blocks * 100 / (of_full * rate->full);
+static inline double peak_blocks(const struct tb_tile_rate *rate, int64_t blocks) {
+  return (double)blocks * 100 / rate_of(rate, blocks);
 }
 
 static double partials_us(const struct product_costs *c, int64_t units) {
@@ -358,8 +363,7 @@ static inline double split_us(const struct tile_costs *t, struct tb_split s, int
  * blocks. A little is taken off for what rounding does in the prediction itself. */
 static double least_us(const struct tile_costs *t, int blocks, double sums_us) {
   const struct product_costs *c = t->product;
-  const double together = t->rate->alone * blocks, rate = together < t->rate->full ? together : t->rate->full;
-  const double compute_us = t->peak_us / rate + t->rate->block_us;
+  const double compute_us = t->peak_us / rate_of(t->rate, blocks) + t->rate->block_us;
   return (c->table->launch_us + t->pack_us + later(compute_us, c->memory_us) + sums_us) * (1 - 1e-9);
 }
 
