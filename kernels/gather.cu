@@ -46,8 +46,7 @@ template <int Width> __device__ __forceinline__ void write(float *p, const Eleme
 
 /*
  * The elements' sum continues with `units` units, the first of them at `unit`, `apart` words from one to the next. Each
- * so many of them, a group's, have a sum of their own. Choices instead of branches: these took 0.3 us of 8 at 256
- * cubed.
+ * so many of them, a group's, have a sum of their own.
  */
 template <int Width>
 __device__ __forceinline__ void add_units(Elements<Width> &sum, const float *unit, int64_t apart, int units,
@@ -85,13 +84,14 @@ template <int Width> __device__ __forceinline__ void add_all(const tb_sgemm_args
   const unsigned step_rows = step % run, step_columns = step / run;
   const int units = static_cast<int>((args.k + args.unit_k - 1) / args.unit_k);
   const int64_t apart = args.m * args.n;
+  const int group_units = args.group_k / args.unit_k;
   wait_for_earlier_kernels();
   while (column < args.n) {
     float *const d = args.d + row * static_cast<int64_t>(Width) + column * args.ldd;
     const float *const unit = args.partials + row * static_cast<int64_t>(Width) + column * args.m;
     Elements<Width> sum = {};
     if (!args.first) sum = read<Width>(d);
-    add_units(sum, unit, apart, units, args.group_k / args.unit_k);
+    add_units(sum, unit, apart, units, group_units);
 #pragma unroll
     for (int w = 0; w < Width; w++) sum.word[w] = args.last ? args.alpha * sum.word[w] : sum.word[w];
     write(d, sum);

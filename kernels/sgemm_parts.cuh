@@ -207,7 +207,9 @@ struct Target {
 /* Of the unit that starts at chunk number `chunk`, counted from the start of k, of the tile at (row, column). */
 __device__ __forceinline__ Target target_of(const tb_sgemm_args &args, int row, int column, int chunk, bool at_end) {
   const bool split = args.partials != nullptr;
-  float *const d = split ? args.partials + chunk / unit_chunks(args) * (args.m * args.n) : args.d;
+  const int unit =
+      unit_chunks(args) == 1 ? chunk : chunk / unit_chunks(args); /* a division takes a small product's time */
+  float *const d = split ? args.partials + unit * (args.m * args.n) : args.d;
   Target t;
   t.ld = split ? args.m : args.ldd;
   t.d = d + row + column * t.ld;
