@@ -8,7 +8,7 @@
  * While one step is multiplied, the copies of the steps ahead are under way.
  *
  *   load      (before a step) a later step's panels: vectors from global memory to their stage, asynchronously;
- *             words to registers. Zeros beyond the last k
+ *             words to registers, or in small tiles, along k, to their stage as well. Zeros beyond the last k
  *   fragment  the next k's words of this thread, stage -> registers
  *   multiply  this k's outer product into the accumulators
  *   advance   (last k of a step) put the words that were loaded into their stage, wait for the next step's copies,
@@ -85,8 +85,9 @@ struct Geometry {
  *   kAlongK             one word of k, eight lanes a sector of 32 bytes; `strip` sides to the next pass, after the
  * sectors
  *
- * Vectors along side are copied asynchronously. The others go through registers, word by word into their stage without
- * bank conflicts: asynchronous copies of words that go to different rows would be taken apart.
+ * Vectors along side are copied asynchronously, and words along k where CopiesWords says so, although copies that go to
+ * different rows are taken apart. The others go through registers, word by word into their stage without bank
+ * conflicts.
  */
 template <int Side, int BlockK, int Threads, Run R, bool CopiesWords> class Panels {
 public:
