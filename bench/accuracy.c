@@ -41,7 +41,7 @@ struct judge {
   blas_dgemm *dgemm;
   int n, k;
   enum tb_data_kind kind;
-  float *a, *b, *c, *fast, *ieee; /* the last two: C in that precision */
+  float *a, *b, *c, *fast, *ieee; /* the last two: C in that precision, ieee by groups of TB_SGEMM_GROUP_K */
   double *wide_a, *wide_b, *exact, *magnitude;
   CUdeviceptr gpu_a, gpu_b, gpu_c;
 };
@@ -156,8 +156,8 @@ static bool is_right(const struct judge *j, enum tb_precision precision, double 
   return max_u <= tb_error_bound_u((size_t)j->k);
 }
 
-/* Ours; returns 0 when the result is wrong. */
-static int judge_ours(struct judge *j, const struct method *method) {
+/* C in this precision, by groups of so many products where FMAs compute it. Returns how. */
+static struct tb_choice compute(struct judge *j, enum tb_precision precision, int64_t group_k) {
   const struct tb_gpu *gpu = &j->bench->gpu;
   struct tb_sgemm_args args = {.a = (const float *)j->gpu_a,
                                .b = (const float *)j->gpu_b,
@@ -168,26 +168,33 @@ static int judge_ours(struct judge *j, const struct method *method) {
                                .m = j->n,
                                .n = j->n,
                                .k = j->k,
-                               .group_k = (int32_t)tb_group_k(j->n, j->n, j->k),
+                               .group_k = (int32_t)group_k,
                                .alpha = 1,
                                .first = 1,
                                .last = 1};
-  struct tb_choice choice = choose_way(j, &args, method->precision);
+  const struct tb_choice choice = choose_way(j, &args, precision);
   poison(j, 1);
   tb_gpu_check(tb_kernels_launch(&j->bench->kernels, &choice, false, false, &args, j->bench->workspace, gpu->stream),
                "tb_kernels_launch", __FILE__, __LINE__);
   tb_gpu_download(gpu, j->c, j->gpu_c, result_bytes(j));
+  return choice;
+}
+
+/* Ours; returns 0 when the result is wrong. */
+static int judge_ours(struct judge *j, const struct method *method) {
+  const struct tb_choice choice = compute(j, method->precision, tb_group_k(j->n, j->n, j->k));
   char way[64];
   tb_choice_describe(&choice, way, sizeof way);
   struct tiles tiles = unknown;
-  if (method->precision == TB_PRECISION_FP32) {
-    if (choice.family == TB_FAMILY_SPLIT) tiles = compare_tiles(j);
-  } else {
-    memcpy(method->precision == TB_PRECISION_FAST ? j->fast : j->ieee, j->c, result_bytes(j));
-  }
+  if (method->precision == TB_PRECISION_FP32 && choice.family == TB_FAMILY_SPLIT) tiles = compare_tiles(j);
   double max = report(j, method->name, way, tiles);
   bool right = is_right(j, method->precision, max);
   if (!right) fprintf(stderr, "WRONG RESULT: %s by %s: error %g u\n", method->name, way, max);
+  if (method->precision == TB_PRECISION_FAST) memcpy(j->fast, j->c, result_bytes(j));
+  if (method->precision == TB_PRECISION_IEEE) { /* in the groups of tiles that are computed again */
+    compute(j, TB_PRECISION_IEEE, TB_SGEMM_GROUP_K);
+    memcpy(j->ieee, j->c, result_bytes(j));
+  }
   return right;
 }
 

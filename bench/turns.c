@@ -11,8 +11,9 @@
 #include <stdlib.h>
 
 #include "gpu.h"
+#include "turns.h"
 
-enum { THREADS = 512, LOADS = 32, ROUNDS = 64, LANES = 32, PATTERNS = 7 };
+enum { LANES = 32, PATTERNS = 7 };
 
 /* Bits of the lane's number that say which float4 it reads, the lowest first. */
 static const struct pattern {
@@ -35,16 +36,16 @@ static double cycles_of(const struct tb_gpu *gpu, CUfunction turns, const struct
   long long cycles = 0;
   tb_gpu_upload(gpu, memory, place, sizeof place);
   for (int run = 0; run < 2; run++) /* the first one fetches the code */
-    TB_GPU(cuLaunchKernel(turns, 1, 1, 1, THREADS, 1, 1, 0, gpu->stream, parameters, NULL));
+    TB_GPU(cuLaunchKernel(turns, 1, 1, 1, TB_TURNS_THREADS, 1, 1, 0, gpu->stream, parameters, NULL));
   tb_gpu_download(gpu, &cycles, cycles_at, sizeof cycles);
-  return (double)cycles / ((double)ROUNDS * LOADS * THREADS / LANES);
+  return (double)cycles / ((double)TB_TURNS_ROUNDS * TB_TURNS_LOADS * TB_TURNS_THREADS / LANES);
 }
 
 int main(int argc, char **argv) {
   struct tb_gpu gpu = tb_gpu_open(0);
   CUmodule module = tb_gpu_load(argc > 1 ? argv[1] : TB_TURNS_FATBIN);
   CUfunction turns = tb_gpu_function(module, "tb_turns");
-  CUdeviceptr memory = tb_gpu_alloc(sizeof(int) * LANES + sizeof(long long) + sizeof(float) * THREADS);
+  CUdeviceptr memory = tb_gpu_alloc(sizeof(int) * LANES + sizeof(long long) + sizeof(float) * TB_TURNS_THREADS);
   printf("%s\n", gpu.name);
   for (int p = 0; p < PATTERNS; p++)
     printf("%-40s %.2f cycles\n", patterns[p].what, cycles_of(&gpu, turns, &patterns[p], memory));

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One block of TB_TURNS_THREADS reads a float4 a lane from shared memory, again and again; see turns.c. */
-#define TB_TURNS_THREADS 512
-#define TB_TURNS_LOADS 32
-#define TB_TURNS_ROUNDS 64
+#include "turns.h"
 
 /* place[lane]: the float4 that a lane reads. cycles: of the whole block. sink: so that nothing is left out. */
 extern "C" __global__ void __launch_bounds__(TB_TURNS_THREADS)

@@ -74,7 +74,9 @@ static int64_t packed_bytes_of_split(const struct tb_product *p, int64_t pack_k)
 /* What k is split into: groups; and where there are not enough of them to give the blocks about the same share, chunks,
  * which are many more sums to store and to add. */
 enum { GROUPS, CHUNKS, UNITS };
-static int unit_k(const struct tb_product *p, int unit) { return unit == GROUPS ? (int)p->group_k : TB_SGEMM_CHUNK_K; }
+static int products_of(const struct tb_product *p, int unit) {
+  return unit == GROUPS ? (int)p->group_k : TB_SGEMM_CHUNK_K;
+}
 
 /* Splits of k for one tile, from few parts to many. */
 struct splitter {
@@ -88,7 +90,7 @@ struct splitter {
 /* Of k into such units, for a tile of which so many make up the result. */
 static struct splitter splits_of(const struct tb_select_device *device, const struct tb_product *p, int unit, int tile,
                                  int64_t tiles) {
-  return (struct splitter){.units = tb_ceil_div(p->k, unit_k(p, unit)),
+  return (struct splitter){.units = tb_ceil_div(p->k, products_of(p, unit)),
                            .tiles = tiles,
                            .even = unit == CHUNKS ? EVEN_GROUPS * p->group_k / TB_SGEMM_CHUNK_K : 0,
                            .sm_count = device->sm_count,
@@ -129,7 +131,7 @@ static bool whole_part(const struct tb_select_device *device, const struct tb_pr
   const int64_t held = (int64_t)device->sm_count * device->blocks_per_sm[tile];
   const int64_t in_rounds = tb_quotient(down * across, held) * held;
   const int64_t rows = tb_quotient(in_rounds, across), columns = tb_quotient(in_rounds, down);
-  *choice = tile_choice(tile, 1, unit_k(p, GROUPS), p->k);
+  *choice = tile_choice(tile, 1, products_of(p, GROUPS), p->k);
   if (columns * down >= rows * across)
     choice->whole_columns = (int32_t)columns;
   else
@@ -171,7 +173,7 @@ static bool rest_splits_of(const struct tb_select_device *device, const struct t
                            int unit, struct rest_splitter *rest) {
   if (pack_k < p->k || !whole_part(device, p, tile, &rest->choice)) return false;
   const struct tb_rest r = tb_rest_of(p->m, p->n, &rest->choice);
-  rest->choice.unit_k = unit_k(p, unit);
+  rest->choice.unit_k = products_of(p, unit);
   rest->splitter = splits_of(device, p, unit, tile, tb_tile_count(&tb_tiles[tile], r.m, r.n));
   const int64_t sums_bytes = rest->splitter.units * r.m * r.n * (int64_t)sizeof(float);
   return sums_bytes <= p->workspace_bytes - tb_packed_bytes(p->m, p->n, p->k);
@@ -193,7 +195,7 @@ int tb_select_candidates(const struct tb_select_device *device, const struct tb_
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     const int64_t pack_k = tb_select_pack_k(p, tile);
     if (!can_run(device, tile, pack_k)) continue;
-    candidate[count++] = tile_choice(tile, 1, unit_k(p, GROUPS), pack_k);
+    candidate[count++] = tile_choice(tile, 1, products_of(p, GROUPS), pack_k);
     if (is_thin(device, p)) continue;
     const int64_t tiles = tb_tile_count(&tb_tiles[tile], p->m, p->n);
     for (int u = 0; u < UNITS; u++) {
@@ -203,7 +205,7 @@ int tb_select_candidates(const struct tb_select_device *device, const struct tb_
         while (next_rest(&rest, &split)) candidate[count++] = rest.choice;
       struct splitter s = splits_of(device, p, u, tile, tiles);
       if (!have_room(p, s.units, packed_bytes_of_split(p, pack_k))) continue;
-      while (next_split(&s, &split)) candidate[count++] = tile_choice(tile, split.splits, unit_k(p, u), pack_k);
+      while (next_split(&s, &split)) candidate[count++] = tile_choice(tile, split.splits, products_of(p, u), pack_k);
     }
   }
   return count;
@@ -219,7 +221,6 @@ struct product_costs {
   double operands_bytes, memory_us;
   double packed_moved_bytes; /* of the operands, read and written again */
   double unit_us;            /* to move one partial sum of each element */
-  int64_t groups;            /* that k has */
   int64_t units[UNITS];      /* that k has */
   double sums_us[UNITS];     /* that a split into them takes beside its products; infinite: there is no such split */
 };
@@ -233,7 +234,7 @@ struct tile_costs {
   int64_t pack_k;          /* what is packed at once; 0: nothing */
   double pack_us;          /* that packing takes */
   double held_peak_blocks; /* peak_blocks of as many */
-  double sums_us;          /* of a round of blocks for a sum that each stores */
+  double sum_us;           /* of a round of blocks for a sum that each stores */
   double k_us;             /* of a block for each product along k, with the SM's peak for itself */
   double peak_us;          /* of all blocks, with one per cent of the peak of all SMs */
 };
@@ -266,10 +267,9 @@ static struct product_costs costs_of_product(const struct tb_select_table *table
   c.operands_bytes = sizeof(float) * (m * k + k * n + m * n);
   c.packed_moved_bytes = 2 * sizeof(float) * k * (m + n);
   c.memory_us = c.operands_bytes / bytes_per_us(device, table->memory);
-  c.groups = tb_ceil_div(p->k, p->group_k);
   c.unit_us = m * n * PARTIAL_MOVED_BYTES / bytes_per_us(device, table->partials);
   for (int u = 0; u < UNITS; u++) {
-    c.units[u] = tb_ceil_div(p->k, unit_k(p, u));
+    c.units[u] = tb_ceil_div(p->k, products_of(p, u));
     c.sums_us[u] = c.units[u] > 1 && have_room(p, c.units[u], 0) ? partials_us(&c, c.units[u]) : INFINITY;
   }
   return c;
@@ -289,20 +289,20 @@ static inline struct tile_costs costs_of_tile(const struct product_costs *c, int
     costs.k_us = (double)t->block_m * t->block_n * (1 + more) / c->device->fma_per_us;
   }
   costs.held = can_run(c->device, tile, costs.pack_k) ? c->device->blocks_per_sm[tile] : 0;
-  costs.sums_us = c->table->group_us * costs.held * (double)(t->block_m * t->block_n) / SUMS_OF_SM;
+  costs.sum_us = c->table->group_us * costs.held * (double)(t->block_m * t->block_n) / SUMS_OF_SM;
   costs.held_peak_blocks = peak_blocks(costs.rate, costs.held);
   costs.peak_us = (double)tiles * (double)p->k * costs.k_us * 100 / c->device->sm_count;
   return costs;
 }
 
 /* What a round of blocks takes to store so many sums, beside the last one's store. */
-static double more_sums_us(const struct tile_costs *t, int64_t sums) { return (double)(sums - 1) * t->sums_us; }
+static double more_sums_us(const struct tile_costs *t, int64_t sums) { return (double)(sums - 1) * t->sum_us; }
 
 static double later(double a_us, double b_us) { return a_us > b_us ? a_us : b_us; }
 static double sooner(double a_us, double b_us) { return a_us < b_us ? a_us : b_us; }
 
-/* The same for those that are left when it has computed rounds of all that it holds. They begin one by one, as blocks
- * of the last round end, and so some of their work is done at the rate of a full SM. */
+/* peak_blocks of those that are left when an SM has computed rounds of all that it holds. They begin one by one, as
+ * blocks of the last round end, and so some of their work is done at the rate of a full SM. */
 static double rest_peak_blocks(const struct tile_costs *t, int64_t rounds, int64_t rest) {
   const double alone = peak_blocks(t->rate, rest);
   if (rounds == 0) return alone;
@@ -326,7 +326,7 @@ static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k)
   const int64_t block_k = s.splits > 1 ? s.per_split * unit_k : c->product->k;
   const int64_t blocks = tb_ceil_div(t->tiles * s.splits, c->device->sm_count);
   const int64_t rounds = tb_quotient(blocks, t->held);
-  const double more_us = more_sums_us(t, s.splits > 1 ? s.per_split : c->groups);
+  const double more_us = more_sums_us(t, s.splits > 1 ? s.per_split : c->units[GROUPS]);
   const double us = rounds_us(t, rounds, blocks - rounds * t->held, block_k, more_us);
   return s.splits > 1 ? us + partials_us(c, s.units) : us;
 }
@@ -341,7 +341,8 @@ static double rest_us(const struct tile_costs *t, struct tb_split s, const struc
   const struct tb_rest rest = tb_rest_of(p->m, p->n, choice);
   const int64_t left = tb_tile_count(&tb_tiles[choice->tile], rest.m, rest.n);
   const int64_t at_once = (int64_t)t->held * c->device->sm_count, rounds = tb_ceil_div(t->tiles - left, at_once);
-  const double round_us = t->held_peak_blocks * (double)p->k * t->k_us + t->rate->block_us + more_sums_us(t, c->groups);
+  const double round_us =
+      t->held_peak_blocks * (double)p->k * t->k_us + t->rate->block_us + more_sums_us(t, c->units[GROUPS]);
   const double part_us = t->held_peak_blocks * (double)(s.per_split * choice->unit_k) * t->k_us + t->rate->block_us +
                          more_sums_us(t, s.per_split);
   const double share_us = (double)t->tiles / (double)at_once * round_us + part_us;
@@ -406,9 +407,9 @@ static void compare_splits(struct best *best, const struct tile_costs *t, int ti
   if (!(least_us(t, s.most, c->sums_us[unit]) < best->us)) return;
   while (s.next < BLOCKS_WANTED && !(least_us(t, blocks_wanted[s.next], c->sums_us[unit]) < best->us)) s.next++;
   for (struct tb_split split; next_split(&s, &split);) {
-    const double us = split_us(t, split, unit_k(c->product, unit), blocks_wanted[s.next - 1]) + c->sums_us[unit];
+    const double us = split_us(t, split, products_of(c->product, unit), blocks_wanted[s.next - 1]) + c->sums_us[unit];
     if (us < best->us || (us == best->us && best->choice.family == TB_FAMILY_TILE && tile < best->choice.tile))
-      *best = (struct best){tile_choice(tile, split.splits, unit_k(c->product, unit), t->pack_k), us};
+      *best = (struct best){tile_choice(tile, split.splits, products_of(c->product, unit), t->pack_k), us};
   }
 }
 
@@ -460,7 +461,7 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     tile_costs[tile] = costs_of_tile(&costs, tile, tiles[tile]);
     if (tile_costs[tile].held == 0) continue;
-    const struct tb_choice choice = tile_choice(tile, 1, unit_k(product, GROUPS), tile_costs[tile].pack_k);
+    const struct tb_choice choice = tile_choice(tile, 1, products_of(product, GROUPS), tile_costs[tile].pack_k);
     compare(&best, &choice, tile_us(&tile_costs[tile], tb_whole_k, choice.unit_k));
     if (!thin && tb_tiles[tile].packed) compare_rests(&best, &tile_costs[tile], tile);
   }
