@@ -15,7 +15,7 @@ static const double steps[] = {1.5, 1.2, 1.1, 1.05, 1.02, 1.01, 1.003};
  */
 enum { STEPS = sizeof steps / sizeof steps[0], SWEEPS_MAX = 30, DESCENTS = 4 };
 /* No rate or cost is smaller, so that a factor can still change it. */
-static const double number_min = 0.05;
+static const double number_min = 0.01;
 
 int tb_fit_next_product(const struct tb_sample *sample, int count, int at) {
   int next = at + 1;
@@ -87,7 +87,7 @@ static double length(struct distance d, double choice_weight) { return d.mean_sq
 static int is_sensible(const struct tb_select_table *table) {
   for (int t = 0; t < TB_TILE_COUNT; t++)
     if (table->tile[t].full > 100 || table->tile[t].alone > table->tile[t].full || table->tile[t].knee > 99) return 0;
-  return table->overlap <= 100;
+  return table->overlap >= 20 && table->overlap <= 100;
 }
 
 double tb_fit(struct tb_select_table *table, const struct tb_select_device *device, const struct tb_sample *sample,

@@ -43,7 +43,7 @@ def tile_of(n, piece, least, wish, most, enough):
 def chosen(n):
     """As plan.c and schedule.c; slices end where groups do, by src/order.c for squares from 2048 on."""
     tile = tile_of(n, 128, 512, 1024, 2048, 8)
-    return Way(tile, tile, min(n, round_up(ceil_div(n, 3), 768 if n > 3968 else 512)), min(ceil_div(n, tile) // 2 + 1, 3), 8, False)
+    return Way(tile, tile, min(n, round_up(ceil_div(n, 3), 1408 if n > 2816 else 1024)), min(ceil_div(n, tile) // 2 + 1, 3), 8, False)
 
 
 def chosen_split(n):

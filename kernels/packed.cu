@@ -42,7 +42,8 @@ template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct
   static constexpr int a_apart = panels_m > 1 ? panel_words : group_m, b_apart = panels_n > 1 ? panel_words : group_n;
   static_assert(panels_m == 1 || (panels_m == 2 && panels_m == groups_m), "a tile has a panel or a pair of them");
   static_assert(panels_n == 1 || (panels_n == 2 && panels_n == groups_n), "a tile has a panel or a pair of them");
-  static_assert(BK == TB_SGEMM_PACKED_K && TB_SGEMM_CHUNK_K % BK == 0, "panels have whole steps, chunks too");
+  static_assert(BK == TB_SGEMM_PACKED_K && TB_SGEMM_CHUNK_K % BK == 0 && TB_SGEMM_GROUP_STEP_K % BK == 0,
+                "panels have whole steps, chunks too");
   static_assert(TB_SGEMM_PACKED_SHARED_BYTES(BM, BN, BK, Stages) == 4 * (Stages * stage_words + BM * BN) + 8 * Stages,
                 "the host asks for what is used");
 };
@@ -190,7 +191,7 @@ template <class G> __device__ __forceinline__ void sgemm(const tb_sgemm_args &ar
   locate<G>(args, blockIdx.x, row, column);
   const Share share(args);
   const int thread = static_cast<int>(threadIdx.x);
-  int chunk = static_cast<int>(share.first / TB_SGEMM_CHUNK_K), unit_first = chunk, k_todo = share.count;
+  int k_todo = share.count;
   float *const sums = stages + G::stages * G::stage_words;
   Ring<G> ring(stages, reinterpret_cast<uint64_t *>(sums + G::block_m * G::block_n),
                args.a + row * args.lda + share.first * TB_SGEMM_PANEL,
@@ -200,10 +201,11 @@ template <class G> __device__ __forceinline__ void sgemm(const tb_sgemm_args &ar
                                                                    stages + G::a_words + Lanes<G>::column(thread);
   float fa[2][G::thread_m], fb[2][G::thread_n];
   Accumulators<G> accumulators;
-  read_fragment<G>(fa[0], fb[0], a_words, b_words);
-  for (; k_todo > 0; k_todo -= TB_SGEMM_CHUNK_K, chunk++) {
+  read_fragment<G, G::a_apart, G::b_apart>(fa[0], fb[0], a_words, b_words);
+  Unit unit(args, share);
+  while (k_todo > 0) {
     accumulators.clear();
-    const int k_end = k_todo > TB_SGEMM_CHUNK_K ? TB_SGEMM_CHUNK_K : k_todo;
+    const int k_end = unit.chunk_k(k_todo);
 #pragma unroll 1
     for (int k_step = 0; k_step < k_end; k_step += K) {
 #pragma unroll
@@ -216,16 +218,16 @@ template <class G> __device__ __forceinline__ void sgemm(const tb_sgemm_args &ar
         }
         if (k == K - 1) ring.advance();
         const int next = ring.offset() + (k + 1) % K * TB_SGEMM_PANEL;
-        read_fragment<G>(fa[(k + 1) % 2], fb[(k + 1) % 2], a_words + next, b_words + next);
+        read_fragment<G, G::a_apart, G::b_apart>(fa[(k + 1) % 2], fb[(k + 1) % 2], a_words + next, b_words + next);
         accumulators.multiply(fa[k % 2], fb[k % 2]);
       }
     }
-    if (chunk > unit_first) accumulators.add(sums, thread);
-    const bool at_end = k_todo <= TB_SGEMM_CHUNK_K;
-    if (at_end || chunk + 1 - unit_first == unit_chunks(args)) {
-      const Target target = target_of(args, opaque(row), opaque(column), unit_first, at_end);
+    k_todo -= k_end;
+    if (unit.has_sums()) accumulators.add(sums, thread);
+    if (unit.ends_with(k_end, k_todo)) {
+      const Target target = target_of(args, opaque(row), opaque(column), unit.number, k_todo == 0);
       store(accumulators, sums, target, opaque(thread));
-      unit_first = chunk + 1;
+      unit.next();
     } else {
       accumulators.keep(sums, thread);
     }

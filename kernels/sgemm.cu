@@ -48,9 +48,7 @@ constexpr int kPad = TB_SGEMM_PAD;
 /* Words of a side, where memory runs along k, that neighbouring lanes load together: a sector of 32 bytes. */
 constexpr int kSector = 8;
 
-/* CopiesWords: words that run along k are copied asynchronously, not by way of registers. Small tiles gain by that. */
-template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks, bool CopiesWords = BM *BN <= 64 * 64>
-struct Geometry {
+template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct Geometry {
   static constexpr int block_m = BM, block_n = BN, block_k = BK, stages = Stages, thread_m = TM, thread_n = TN;
   static constexpr int threads_m = BM / TM, threads_n = BN / TN, threads = threads_m * threads_n;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900 /* shared memory holds half as many there, or fewer */
@@ -59,132 +57,111 @@ struct Geometry {
   static constexpr int blocks_per_sm = Blocks;
 #endif
   static constexpr bool columns_inside = TM > TN, lanes_along_m = BM * BN >= 128 * 128;
-  static constexpr bool copies_words = CopiesWords;
   static constexpr int groups_m = TM / kVector, groups_n = TN / kVector;
   static constexpr int warps_m = threads_m / 8, warp_m = 8 * kVector, warp_n = 4 * kVector;
   static constexpr int group_m = BM / groups_m, group_n = BN / groups_n;
-  static constexpr int a_apart = group_m, b_apart = group_n; /* words of a stage, from one group to the next */
-  static constexpr int a_words = BK * (BM + kPad), b_words = BK * (BN + kPad);
-  static constexpr int stage_words = a_words + b_words;
   static_assert(TM % kVector == 0 && TN % kVector == 0, "fragments are read as float4");
   static_assert(threads_m % 8 == 0 && threads_n % 4 == 0, "a warp is 8 x 4 threads");
-  static_assert(TB_SGEMM_CHUNK_K % BK == 0, "a chunk ends where a step ends");
-  static_assert(TB_SGEMM_SHARED_BYTES(BM, BN, BK, Stages) == 4 * (Stages * stage_words + BM * BN),
-                "the host asks for what is used");
+  static_assert(TB_SGEMM_CHUNK_K % BK == 0 && TB_SGEMM_GROUP_STEP_K % BK == 0, "a chunk ends where a step ends");
 };
 
 /* ---- load: one operand's panels, global memory -> shared memory ---- */
 
 /*
- * The panels of one operand for one block: Side x BlockK words a step, in `passes` loads of each of the block's
- * threads. Element (side, k) is operand[k + side * ld] with kAlongK, else operand[side + k * ld]. Which words a thread
- * has:
+ * The panels of one operand for one block: Side x BlockK words a step, copied asynchronously, past the registers.
+ * Element (side, k) is operand[k + side * ld] with kAlongK, else operand[side + k * ld]. What a thread copies of it,
+ * and how a stage holds it:
  *
- *   kAlongSideVectors   four sides of a row; neighbouring lanes along side; `rows` of k from one pass to the next
- *   kAlongSide          one side, likewise
- *   kAlongK             one word of k, eight lanes a sector of 32 bytes; `strip` sides to the next pass, after the
- * sectors
+ *   kAlongSideVectors   four sides of a row of k; neighbouring lanes along side     rows of k, kPad words longer
+ *   kAlongSide          a side, and those 32, 64 and 96 behind it, of a row that    the same
+ *                       is its warp's
+ *   kAlongK             a word of k; eight lanes a sector of 32 bytes, of four      four sides by all k of the step,
+ *                       sides; then the next sector, and the next strip of sides    kPad words longer
  *
- * Vectors along side are copied asynchronously, and words along k where CopiesWords says so, although copies that go to
- * different rows are taken apart. The others go through registers, word by word into their stage without bank
- * conflicts.
+ * A copy takes a turn for each line of shared memory that a warp's words go to: 32 words along k lie side by side. The
+ * padding has the float4s of neighbouring sides in different banks, in either layout. A row or a strip costs one
+ * address, and its other copies a constant: with an address for each, copies of words took a fifth longer.
  */
-template <int Side, int BlockK, int Threads, Run R, bool CopiesWords> class Panels {
-public:
-  static constexpr bool by_registers = R == kAlongSide || (R == kAlongK && !CopiesWords);
-  static constexpr int words = Side * BlockK / Threads; /* a thread's */
-
-private:
-  static constexpr int row_words = Side + kPad, sectors = BlockK / kSector;
-  static constexpr int rows = Threads * (R == kAlongSideVectors ? kVector : 1) / Side;
-  static constexpr int strip = Threads / kSector; /* sides */
-  static_assert(R == kAlongK ? Side % strip == 0 && BlockK % kSector == 0 : rows > 0 && BlockK % rows == 0,
-                "passes cover the panel, no more");
-  static_assert(row_words % 8 == 4, "lanes of four rows of k and eight, and as many words, find 32 banks");
+template <int Side, int BlockK, int Threads, Run R> class Panels {
+  static constexpr bool along_k = R == kAlongK, vectors = R == kAlongSideVectors;
+  static constexpr int row_words = along_k ? kVector : Side + kPad;              /* from k to k */
+  static constexpr int quad_words = along_k ? BlockK * kVector + kPad : kVector; /* from four sides to the next */
+  static constexpr int sectors = BlockK / kSector, strip = Threads / kSector;    /* along k; strip: sides */
+  static constexpr int rows = vectors ? Threads * kVector / Side : Threads / 32; /* along side: at a time */
+  static constexpr int lines = vectors ? 1 : Side / 32;                          /* of a row: copies of a warp */
+  static_assert(!along_k || (Side % strip == 0 && strip % kVector == 0 && BlockK % kSector == 0), "whole strips");
+  static_assert(along_k || (rows > 0 && BlockK % rows == 0 && Side % 32 == 0), "whole rows");
+  static_assert((along_k ? quad_words : row_words) % 8 == 4, "neighbouring float4s are in different banks");
 
   const char *next; /* this thread's first word of the next step */
-  int64_t apart;    /* bytes of memory: along side, to the next pass; along k, to the next strip */
-  int offset, k;    /* of this thread's first word: in a stage; along k */
-  int strips;       /* along k: strips with sides that exist; later ones are loaded like the last of these */
-  float word[by_registers ? words : 1];
+  int64_t apart;    /* bytes of memory to the next row or strip */
+  int offset;       /* in a stage, of this thread's first word */
 
 public:
-  /* `first` is the block's first side, of `sides` in all; the first step starts at k_first. Sides that do not exist are
-   * loaded from one that does, which only reaches sums that are not stored; so only k needs zeros. */
+  static constexpr int words = along_k ? Side / kVector * quad_words : BlockK * row_words; /* of a stage */
+
+  /* `first` is the block's first side, of `sides` in all; the first step starts at k_first. */
   __device__ __forceinline__ Panels(const float *operand, int64_t ld, int first, int64_t sides, int64_t k_first,
                                     int thread) {
-    const int last = static_cast<int>(smaller(sides - first, Side)) - 1;
-    int side;
-    if (R == kAlongK) {
-      side = thread / kSector;
-      k = thread % kSector;
-      strips = side > last ? 1 : (last - side) / strip + 1;
-      apart = strip * ld * 4;
-      next = bytes(operand + (first + min(side, last)) * ld + k_first + k);
-    } else {
-      constexpr int width = R == kAlongSideVectors ? kVector : 1;
-      side = thread * width % Side;
-      k = thread * width / Side;
-      apart = rows * ld * 4;
-      next = bytes(operand + first + min(side, last / width * width) + (k_first + k) * ld);
-    }
-    offset = k * row_words + side;
+    const int side = side_of(thread), k = k_of(thread);
+    offset = at_side(side) + side % kVector + at_k(k);
+    apart = (along_k ? strip : rows) * ld * 4;
+    int from = first + side;
+    /* Vectors of sides that do not exist are copied from some that do, which only reaches sums that are not stored. */
+    if (vectors) from = first + min(side, static_cast<int>(smaller(sides - first, Side) - 1) / kVector * kVector);
+    next = reinterpret_cast<const char *>(along_k ? operand + from * ld + k_first + k
+                                                  : operand + from + (k_first + k) * ld);
   }
 
-  /* Starts to load the next step. Whole: it has all its k; else k_left of them, or none. */
-  template <bool Whole> __device__ __forceinline__ void load(float *stage, int k_left) {
+  /* Where a stage has the float4 of four sides, from a multiple of four on, and how far behind it that of a later k is.
+   */
+  static __device__ __forceinline__ constexpr int at_side(int side) { return side / kVector * quad_words; }
+  static __device__ __forceinline__ constexpr int at_k(int later) { return later * row_words; }
+
+  /* Whether a block that starts at `first` has all its sides, or need not ask. */
+  static __device__ __forceinline__ bool has_sides(int first, int64_t sides) {
+    return vectors || sides - first >= Side;
+  }
+
+  /* Starts to copy the next step. Whole: it has all its words, else k_left of k, or none, and so many sides from the
+   * first on; the others become zeros. */
+  template <bool Whole> __device__ __forceinline__ void load(float *stage, int thread, int k_left, int64_t sides) {
+    const int k = k_of(thread), sides_left = static_cast<int>(smaller(sides, Side)) - side_of(thread);
     const char *from = next;
-    if (R == kAlongSideVectors) {
+    if (along_k) {
 #pragma unroll
-      for (int i = 0; i < words / kVector; i++, from += apart) {
-        if (Whole)
-          async_copy<16>(stage + offset + i * rows * row_words, from);
-        else
-          async_copy<16>(stage + offset + i * rows * row_words, from, k + i * rows < k_left ? 16 : 0);
-      }
-      next = from;
-    } else if (R == kAlongSide) {
+      for (int i = 0; i < Side / strip; i++, from += apart)
 #pragma unroll
-      for (int i = 0; i < words; i++, from += apart)
-        word[i] = Whole ? load_word(words_at(from)) : load_word_if(words_at(from), k + i * rows < k_left);
-      next = from;
+        for (int s = 0; s < sectors; s++)
+          copy<Whole, 4>(stage + offset + at_side(i * strip) + at_k(s * kSector), from + 4 * s * kSector,
+                         k + s * kSector < k_left && i * strip < sides_left);
+      next += BlockK * 4;
     } else {
 #pragma unroll
-      for (int i = 0; i < words; i++) {
-        const int sector = i % sectors;
-        const float *const word_from = words_at(from) + sector * kSector;
-        const bool there = Whole || k + sector * kSector < k_left;
-        if (by_registers)
-          word[i] = Whole ? load_word(word_from) : load_word_if(word_from, there);
-        else if (Whole)
-          async_copy<4>(stage + place(i), word_from);
-        else
-          async_copy<4>(stage + place(i), word_from, there ? 4 : 0);
-        if (sector == sectors - 1 && i / sectors + 1 < strips) from += apart;
-      }
-      next += BlockK * 4;
-    }
-  }
-
-  /* The words that went into registers, into the step's stage. */
-  __device__ __forceinline__ void put(float *stage) const {
-    float *const to = stage + offset;
-    if (R == kAlongSide) {
+      for (int i = 0; i < BlockK / rows; i++, from += apart)
 #pragma unroll
-      for (int i = 0; i < words; i++) to[i * rows * row_words] = word[i];
-    } else if (R == kAlongK && by_registers) {
-#pragma unroll
-      for (int i = 0; i < words; i++) stage[place(i)] = word[i];
+        for (int j = 0; j < lines; j++)
+          copy<Whole, vectors ? 16 : 4>(stage + offset + at_k(i * rows) + 32 * j, from + 4 * 32 * j,
+                                        k + i * rows < k_left && (vectors || 32 * j < sides_left));
+      next = from;
     }
   }
 
 private:
-  /* Where a stage has a thread's words that run along k. */
-  __device__ __forceinline__ int place(int i) const {
-    return offset + i % sectors * kSector * row_words + i / sectors * strip;
+  /* A thread's first word. */
+  static __device__ __forceinline__ int side_of(int thread) {
+    return along_k ? thread / kSector : vectors ? thread * kVector % Side : thread % 32;
   }
-  static __device__ __forceinline__ const char *bytes(const float *p) { return reinterpret_cast<const char *>(p); }
-  static __device__ __forceinline__ const float *words_at(const char *p) { return reinterpret_cast<const float *>(p); }
+  static __device__ __forceinline__ int k_of(int thread) {
+    return along_k ? thread % kSector : vectors ? thread * kVector / Side : thread / 32;
+  }
+  template <bool Whole, int Bytes>
+  static __device__ __forceinline__ void copy(float *to, const char *from, bool there) {
+    if (Whole)
+      async_copy<Bytes>(to, from);
+    else
+      async_copy<Bytes>(to, from, there ? Bytes : 0);
+  }
 };
 
 /* ---- a block ---- */
@@ -198,71 +175,76 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
   locate<G>(args, tile, row, column);
   const Share share(args);
   const int thread = static_cast<int>(threadIdx.x);
-  int chunk = static_cast<int>(share.first / TB_SGEMM_CHUNK_K), unit_first = chunk;
   int k_todo = share.count, k_left = k_todo; /* to be multiplied, to be loaded */
 
   /* Whole steps have code of their own, without questions; but not where two lists of addresses would cost registers
    * that there are none to spare of. */
   constexpr bool predicated =
       RunA == kAlongSideVectors && RunB == kAlongSideVectors && G::threads * G::blocks_per_sm * 128 >= 65536;
-  Panels<G::block_m, K, G::threads, RunA, G::copies_words> a(args.a, args.lda, row, args.m, share.first, thread);
-  Panels<G::block_n, K, G::threads, RunB, G::copies_words> b(args.b, args.ldb, column, args.n, share.first, thread);
+  using PanelsA = Panels<G::block_m, K, G::threads, RunA>;
+  using PanelsB = Panels<G::block_n, K, G::threads, RunB>;
+  constexpr int stage_words = PanelsA::words + PanelsB::words;
+  static_assert(4 * (G::stages * stage_words + G::block_m * G::block_n) <=
+                    TB_SGEMM_SHARED_BYTES(G::block_m, G::block_n, K, G::stages),
+                "the host asks for what is used");
+  PanelsA a(args.a, args.lda, row, args.m, share.first, thread);
+  PanelsB b(args.b, args.ldb, column, args.n, share.first, thread);
+  const bool whole = !predicated && PanelsA::has_sides(row, args.m) && PanelsB::has_sides(column, args.n);
   auto load = [&](float *stage) {
-    if (!predicated && k_left >= K) {
-      a.template load<true>(stage, k_left);
-      b.template load<true>(stage + G::a_words, k_left);
+    if (whole && k_left >= K) {
+      a.template load<true>(stage, thread, k_left, args.m - row);
+      b.template load<true>(stage + PanelsA::words, thread, k_left, args.n - column);
     } else {
-      a.template load<false>(stage, k_left);
-      b.template load<false>(stage + G::a_words, k_left);
+      const int t = opaque(thread); /* nothing that only this way wants is to be kept in registers */
+      a.template load<false>(stage, t, k_left, args.m - row);
+      b.template load<false>(stage + PanelsA::words, t, k_left, args.n - column);
     }
     k_left -= K;
   };
-  auto put = [&](float *stage) {
-    a.put(stage);
-    b.put(stage + G::a_words);
-    async_commit();
-  };
 
   for (int stage = 0; stage < G::stages - 1; stage++) {
-    load(stages + stage * G::stage_words);
-    put(stages + stage * G::stage_words);
+    load(stages + stage * stage_words);
+    async_commit();
   }
   async_wait<G::stages - 2>();
   __syncthreads();
-  int read = 0, write = (G::stages - 1) * G::stage_words; /* stages, as offsets in words */
-  const float *const a_words = stages + Lanes<G>::row(thread), *const b_words =
-                                                                   stages + G::a_words + Lanes<G>::column(thread);
+  int read = 0, write = (G::stages - 1) * stage_words; /* stages, as offsets in words */
+  const float *const a_words = stages + PanelsA::at_side(Lanes<G>::row(thread));
+  const float *const b_words = stages + PanelsA::words + PanelsB::at_side(Lanes<G>::column(thread));
+  constexpr int a_apart = PanelsA::at_side(G::group_m), b_apart = PanelsB::at_side(G::group_n);
   float fa[2][G::thread_m], fb[2][G::thread_n];
   Accumulators<G> accumulators;
-  read_fragment<G>(fa[0], fb[0], a_words, b_words);
+  read_fragment<G, a_apart, b_apart>(fa[0], fb[0], a_words, b_words);
 
-  float *const sums = stages + G::stages * G::stage_words;
-  for (; k_todo > 0; k_todo -= TB_SGEMM_CHUNK_K, chunk++) {
+  float *const sums = stages + G::stages * stage_words;
+  Unit unit(args, share);
+  while (k_todo > 0) {
     accumulators.clear();
-    const int k_end = k_todo > TB_SGEMM_CHUNK_K ? TB_SGEMM_CHUNK_K : k_todo;
+    const int k_end = unit.chunk_k(k_todo);
     for (int k_step = 0; k_step < k_end; k_step += K) {
       load(stages + write); /* for the stage that was read in the last step */
 #pragma unroll
       for (int k = 0; k < K; k++) {
         if (k ==
             K - 1) { /* advance: everybody has read this stage's last row, and the next stage's copies have landed */
-          put(stages + write);
+          async_commit();
           write = read;
-          read = read + G::stage_words == G::stages * G::stage_words ? 0 : read + G::stage_words;
+          read = read + stage_words == G::stages * stage_words ? 0 : read + stage_words;
           async_wait<G::stages - 2>();
           __syncthreads();
         }
-        read_fragment<G>(fa[(k + 1) % 2], fb[(k + 1) % 2], a_words + read + (k + 1) % K * (G::block_m + kPad),
-                         b_words + read + (k + 1) % K * (G::block_n + kPad));
+        read_fragment<G, a_apart, b_apart>(fa[(k + 1) % 2], fb[(k + 1) % 2],
+                                           a_words + read + PanelsA::at_k((k + 1) % K),
+                                           b_words + read + PanelsB::at_k((k + 1) % K));
         accumulators.multiply(fa[k % 2], fb[k % 2]);
       }
     }
-    if (chunk > unit_first) accumulators.add(sums, thread);
-    const bool at_end = k_todo <= TB_SGEMM_CHUNK_K;
-    if (at_end || chunk + 1 - unit_first == unit_chunks(args)) {
-      const Target target = target_of(args, opaque(row), opaque(column), unit_first, at_end);
+    k_todo -= k_end;
+    if (unit.has_sums()) accumulators.add(sums, thread);
+    if (unit.ends_with(k_end, k_todo)) {
+      const Target target = target_of(args, opaque(row), opaque(column), unit.number, k_todo == 0);
       store(accumulators, sums, target, opaque(thread));
-      unit_first = chunk + 1;
+      unit.next();
     } else {
       accumulators.keep(sums, thread);
     }
@@ -314,7 +296,7 @@ __device__ __forceinline__ void again(const tb_sgemm_args &args, const tb_split_
 
 /* Behind a product on the tensor cores: its tiles that are marked, from the operands themselves. */
 #define TB_SGEMM_AGAIN_GEOMETRY \
-  Geometry<TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_DEPTH, TB_SPLIT_AGAIN_STAGES, 8, 4, 4, false>
+  Geometry<TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_DEPTH, TB_SPLIT_AGAIN_STAGES, 8, 4, 4>
 #if defined(TB_BULK_COPIES)
 #define TB_SGEMM_AGAIN_BODY(run_a, run_b) again<TB_SGEMM_AGAIN_GEOMETRY, run_a, run_b>(args, which)
 #else /* the host does not launch them */

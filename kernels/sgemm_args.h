@@ -7,10 +7,11 @@
  * A is m x k after op, B is k x n after op, D is m x n. Leading dimensions are in elements. Nothing outside the stated
  * shapes is read or written; A, B and D must not overlap. beta is not here: the host adds beta * C when it commits.
  *
- * Order of summation, the same for every kernel, tile and split: a chunk is TB_SGEMM_CHUNK_K products, one chain of
- * FMAs that starts at zero, k ascending; the chunks of a group are added in order, which gives the group's sum; the
- * groups' sums are added in order, to 0; alpha multiplies last. A group is `group_k` products, of the whole product and
- * of all its parts, and nothing but the product's shape decides how many (src/order.h). All chains are short, and so
+ * Order of summation, the same for every kernel, tile and split: a chunk is TB_SGEMM_CHUNK_K products, or what is left
+ * of its group, one chain of FMAs that starts at zero, k ascending; the chunks of a group are added in order, which
+ * gives the group's sum; the groups' sums are added in order, to 0; alpha multiplies last. A group is `group_k`
+ * products, of the whole product and of all its parts, and nothing but the product's shape decides how many
+ * (src/order.h). All chains are short, and so
  * are the errors: with N products of either sign the variance is about N (128 + group_k / 128 + N / group_k) / 2
  * roundings, where one chain has N N / 2.
  *
@@ -30,8 +31,9 @@ struct tb_sgemm_args {
   int64_t lda, ldb, ldd; /* elements between stored columns */
   int64_t m, n, k;       /* each from 1 to 2^31 - 1024 */
   float *partials; /* split k: room for ceil(k / unit_k) sums of m x n, dense; tb_sgemm_gather adds them. Else NULL */
-  int32_t group_k; /* products of a group, a multiple of TB_SGEMM_CHUNK_K */
-  int32_t unit_k;  /* split k: TB_SGEMM_CHUNK_K or group_k: the products in one sum of `partials` */
+  int32_t group_k; /* products of a group, a multiple of TB_SGEMM_GROUP_STEP_K */
+  int32_t unit_k;  /* split k: group_k, or if that is a multiple of it, TB_SGEMM_CHUNK_K: the products in one sum of
+                      `partials` */
   int32_t units_per_split; /* split k: how many of them one block computes; blockIdx.y counts the splits */
   float alpha;             /* applied by the launch with `last` set */
   int32_t first;  /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
@@ -45,8 +47,10 @@ struct tb_sgemm_args {
  * tensor cores is computed again. A k that is cut to fit the memory is cut between groups. */
 #define TB_SGEMM_CHUNK_K 128
 #define TB_SGEMM_GROUP_K 512
+/* What a group is a multiple of, in all others: the depth in k of a tile's stage. */
+#define TB_SGEMM_GROUP_STEP_K 16
 
-/* Words by which a stage's rows are longer than the tile; sgemm.cu says why. */
+/* Words by which a stage's rows are longer than what they hold; sgemm.cu says why. */
 #define TB_SGEMM_PAD 4
 
 /* Packed operands (packed.cu): the width of their panels, of which there are whole pairs; and the depth of a step, of
@@ -70,9 +74,13 @@ struct tb_sgemm_pack_args {
 #define TB_SGEMM_PACK_K 32
 #define TB_SGEMM_PACK_THREADS 256
 
-/* Dynamic shared memory of a kernel, in bytes: the stages of both panels, and the sums of a group. */
-#define TB_SGEMM_SHARED_BYTES(block_m, block_n, block_k, stages) \
-  (4 * ((stages) * (block_k) * ((block_m) + (block_n) + 2 * TB_SGEMM_PAD) + (block_m) * (block_n)))
+/* Dynamic shared memory of a kernel, in bytes: the stages of both panels, in either layout, and the sums of a group. A
+ * panel has rows for each k, or for each four sides; of the latter there are more, or as many, in a stage of 16 k. */
+#define TB_SGEMM_PANEL_WORDS(sides, block_k) \
+  ((sides) * (block_k) + TB_SGEMM_PAD * ((block_k) > (sides) / 4 ? (block_k) : (sides) / 4))
+#define TB_SGEMM_SHARED_BYTES(block_m, block_n, block_k, stages)                                       \
+  (4 * ((stages) * (TB_SGEMM_PANEL_WORDS(block_m, block_k) + TB_SGEMM_PANEL_WORDS(block_n, block_k)) + \
+        (block_m) * (block_n)))
 
 /* And of one that takes packed operands: the stages, a group's sums, a barrier for each stage. */
 #define TB_SGEMM_PACKED_SHARED_BYTES(block_m, block_n, block_k, stages) \

@@ -53,11 +53,12 @@ __device__ __forceinline__ void read_row(float (&fragment)[Groups * kVector], co
   }
 }
 
-template <class G>
+/* ApartA, ApartB: words from one group to the next. */
+template <class G, int ApartA, int ApartB>
 __device__ __forceinline__ void read_fragment(float (&fa)[G::thread_m], float (&fb)[G::thread_n], const float *a,
                                               const float *b) {
-  read_row<G::groups_m, G::a_apart>(fa, a);
-  read_row<G::groups_n, G::b_apart>(fb, b);
+  read_row<G::groups_m, ApartA>(fa, a);
+  read_row<G::groups_n, ApartB>(fb, b);
 }
 
 /*
@@ -177,19 +178,35 @@ __device__ __forceinline__ void locate(const tb_sgemm_args &args, unsigned tile,
 /* This block's part of k, all of it unless k is split. */
 struct Share {
   int64_t first;
-  int count;
+  int first_unit, count;
   __device__ __forceinline__ explicit Share(const tb_sgemm_args &args) {
     const int64_t split_k = static_cast<int64_t>(args.units_per_split) * args.unit_k;
     const bool split = args.partials != nullptr;
     first = split ? blockIdx.y * split_k : 0;
+    first_unit = split ? static_cast<int>(blockIdx.y) * args.units_per_split : 0;
     count = static_cast<int>(split ? smaller(args.k - first, split_k) : args.k);
   }
 };
 
-/* Chunks whose sums are added up in shared memory before they go to D or the partial sums: a unit. */
-__device__ __forceinline__ int unit_chunks(const tb_sgemm_args &args) {
-  return (args.partials != nullptr ? args.unit_k : args.group_k) / TB_SGEMM_CHUNK_K;
-}
+/* Products whose chunks' sums are added up in shared memory before they go to D or the partial sums: a unit. This one
+ * is the one that a block computes now. */
+struct Unit {
+  const int size;
+  int number; /* counted from the start of k */
+  int done;   /* its products that are multiplied */
+  __device__ __forceinline__ Unit(const tb_sgemm_args &args, const Share &share)
+      : size(args.partials != nullptr ? args.unit_k : args.group_k), number(share.first_unit), done(0) {}
+
+  /* Products of its next chunk, of so many that the block still has. */
+  __device__ __forceinline__ int chunk_k(int k_todo) const { return min(min(size - done, k_todo), TB_SGEMM_CHUNK_K); }
+  __device__ __forceinline__ bool has_sums() const { return done > 0; }
+  /* A chunk of so many has been multiplied, behind which the block has k_todo left. */
+  __device__ __forceinline__ bool ends_with(int chunk, int k_todo) {
+    done += chunk;
+    return done == size || k_todo == 0;
+  }
+  __device__ __forceinline__ void next() { number++, done = 0; }
+};
 
 /* Where a unit's sums go: d = scale * ([d +] sums), for the elements that exist. */
 struct Target {
@@ -204,17 +221,15 @@ struct Target {
   }
 };
 
-/* Of the unit that starts at chunk number `chunk`, counted from the start of k, of the tile at (row, column). */
-__device__ __forceinline__ Target target_of(const tb_sgemm_args &args, int row, int column, int chunk, bool at_end) {
+/* Of a unit of the tile at (row, column). */
+__device__ __forceinline__ Target target_of(const tb_sgemm_args &args, int row, int column, int unit, bool at_end) {
   const bool split = args.partials != nullptr;
-  const int unit =
-      unit_chunks(args) == 1 ? chunk : chunk / unit_chunks(args); /* a division takes a small product's time */
   float *const d = split ? args.partials + unit * (args.m * args.n) : args.d;
   Target t;
   t.ld = split ? args.m : args.ldd;
   t.d = d + row + column * t.ld;
   t.rows = static_cast<int>(args.m) - row, t.columns = static_cast<int>(args.n) - column;
-  t.add = !split && (chunk > 0 || !args.first);
+  t.add = !split && (unit > 0 || !args.first);
   t.scale = !split && at_end && args.last ? args.alpha : 1.0f;
   return t;
 }

@@ -8,43 +8,105 @@
 #include "thin_plan.h"
 
 /*
- * A k that is split stores a sum for each group of each of its parts, so long groups are cheap, and a part should have
- * few; but k is split between groups, so there must be enough of them. These are the parts that a large GPU would
- * make of k: so many that its tiles of 128 x 128 are once as many as it holds at a time, or, where that leaves much
- * of it idle, twice. The numbers are an H200's, 132 multiprocessors with two tiles each. They belong to the order of
- * summation now, and stay as they are on other GPUs.
+ * A k that is split is split between groups, stores a sum for each, and takes the time of its longest part. So groups
+ * are as long as the parts that suit the shape, and all but the last alike: those of the split, or of the whole k, that
+ * takes an H200 the least time by the estimate below. Its numbers are like select.c's, but belong to the order of
+ * summation now: they stay as they are when kernels get faster, and on other GPUs.
+ *
+ * Everything is counted in FMAs of one multiprocessor at its peak, in whole numbers, so that every compiler and every
+ * processor comes to the same bits.
  */
-#define TILE 128
-#define TILES_AT_ONCE 264
-/* Chunks of a group at most, by the error of a sum of so many; and at least, by the sums of D, which blocks that have
- * several groups read and write for each, when k is not split after all. A short k is one group. */
-#define CHUNKS_MAX 16
-#define CHUNKS_MIN 2
-#define SHORT_K_CHUNKS_MIN 3
-#define SHORT_K_CHUNKS 8
-#define ONE_GROUP_CHUNKS 4
-/* Chunks of a group where k need not be split: but between groups k is split for a last round of tiles, and cut on its
- * way from ordinary memory, at 4096 cubed into thirds (plan.h). */
-#define CHUNKS_OF_WHOLE_K 4
-#define CHUNKS_OF_LONG_WHOLE_K 6
-#define LONG_K_CHUNKS 32
+#define MULTIPROCESSORS 132
+#define FMAS_PER_US 253440
+/* A group is no longer, by the error of a sum of so many chunks; nor, where k is whole, by the memory that a k takes
+ * which cannot be cut; nor shorter, unless k is. */
+#define GROUP_K_MAX (16 * TB_SGEMM_CHUNK_K)
+#define WHOLE_GROUP_K_MAX (11 * TB_SGEMM_CHUNK_K)
+#define GROUP_K_MIN 32
+/* The launch that adds the parts' sums; a thread's wait for one of them; to write and read one of one element. */
+#define GATHER_FMAS (FMAS_PER_US * 3 / 4)
+#define WAIT_FMAS (FMAS_PER_US / 20)
+#define SUMS_PER_FMA 4
+/* To add a whole k's group to D, for each element of a round's tiles on a multiprocessor. */
+#define GROUP_FMAS 43
+/* Of what a last round computes, the per cent that is done while blocks of the one before are there. */
+#define OVERLAP 90
 
-static int64_t group_chunks(int64_t tiles, int64_t chunks) {
-  const int64_t once = TILES_AT_ONCE / tiles, twice = 2 * TILES_AT_ONCE / tiles;
-  const bool idle = 4 * twice > 10 * once; /* by a quarter more of it is busy in two rounds than in one */
-  const int64_t parts = idle ? twice : once;
-  if (parts <= 1) return chunks >= LONG_K_CHUNKS ? CHUNKS_OF_LONG_WHOLE_K : CHUNKS_OF_WHOLE_K;
-  if (chunks <= ONE_GROUP_CHUNKS) return ONE_GROUP_CHUNKS;
-  const int64_t least = chunks <= SHORT_K_CHUNKS ? SHORT_K_CHUNKS_MIN : CHUNKS_MIN;
-  return tb_max(least, tb_ceil_div(chunks, tb_max(parts, tb_ceil_div(chunks, CHUNKS_MAX))));
+enum { HELD_MAX = 8, PARTS_MAX = 8 };
+static const struct order_tile {
+  int side_m, side_n, held; /* held: blocks that a multiprocessor has at once */
+  int round_us_10;          /* tenths of a microsecond that a round of blocks takes beside multiplying */
+  int rate[HELD_MAX];       /* per cent of the peak that so many blocks reach together */
+} order_tiles[] = {
+    {128, 128, 2, 72, {74, 80}},
+    {128, 64, 3, 70, {62, 77, 77}},
+    {64, 128, 3, 70, {62, 77, 77}},
+    {64, 64, 4, 32, {37, 60, 67, 67}},
+    {32, 32, 8, 27, {21, 35, 43, 46, 46, 46, 46, 46}},
+};
+enum { ORDER_TILES = sizeof order_tiles / sizeof *order_tiles };
+/* Blocks for each multiprocessor into which k is split; at most two rounds. */
+static const int blocks_wanted[] = {1, 2, 3, 4, 6, 8};
+enum { BLOCKS_WANTED = sizeof blocks_wanted / sizeof *blocks_wanted };
+/* So many of the largest tiles leave nothing to split for any of them. */
+#define TILES_ENOUGH (2 * HELD_MAX * MULTIPROCESSORS)
+
+/* Of k in so many parts; a whole k's are whole chunks, so that it can be split in other ways, too. */
+static int64_t group_of(int64_t k, int64_t parts) {
+  const int64_t most = parts == 1 ? WHOLE_GROUP_K_MAX : GROUP_K_MAX;
+  const int64_t groups = tb_ceil_div(tb_ceil_div(k, parts), most); /* of a part */
+  return tb_round_up(tb_ceil_div(k, parts * groups), parts == 1 ? TB_SGEMM_CHUNK_K : TB_SGEMM_GROUP_STEP_K);
 }
+
+static int64_t cost(const struct order_tile *t, int64_t tiles, int64_t elements, int64_t k, int64_t parts,
+                    int64_t group_k) {
+  const int64_t groups = tb_ceil_div(k, group_k), area = (int64_t)t->side_m * t->side_n;
+  const int64_t part_k = parts > 1 ? tb_round_up(tb_ceil_div(k, parts), group_k) : k;
+  const int64_t blocks = tb_ceil_div(tiles * parts, MULTIPROCESSORS);
+  const int64_t whole = tb_quotient(blocks, t->held), rest = blocks - whole * t->held, rounds = whole + (rest > 0);
+  const int64_t at_peak = area * part_k * 100;
+  int64_t fmas = tb_quotient(whole * t->held * at_peak, t->rate[t->held - 1]);
+  if (rest > 0) {
+    const int64_t alone = rest * at_peak / t->rate[rest - 1], among = rest * at_peak / t->rate[t->held - 1];
+    fmas += whole > 0 ? alone + (among - alone) * OVERLAP / 100 : alone;
+  }
+  fmas += rounds * t->round_us_10 * (FMAS_PER_US / 10);
+  return parts > 1 ? fmas + GATHER_FMAS + groups * WAIT_FMAS + groups * elements / SUMS_PER_FMA
+                   : fmas + (groups - 1) * rounds * t->held * area * GROUP_FMAS;
+}
+
+static int64_t best_group(int64_t m, int64_t n, int64_t k) {
+  int64_t best = group_of(k, 1), least = INT64_MAX;
+  for (int i = 0; i < ORDER_TILES; i++) {
+    const struct order_tile *t = &order_tiles[i];
+    const int64_t tiles = tb_ceil_div(m, t->side_m) * tb_ceil_div(n, t->side_n);
+    if (tiles > TILES_ENOUGH) continue;
+    int64_t last = 0;
+    for (int w = -1; w < BLOCKS_WANTED && (w < 0 || blocks_wanted[w] <= 2 * t->held); w++) {
+      const int64_t wanted = w < 0 ? 1 : tb_quotient((int64_t)blocks_wanted[w] * MULTIPROCESSORS, tiles);
+      const int64_t parts = tb_min(wanted, tb_ceil_div(k, GROUP_K_MIN));
+      if (parts <= last) continue;
+      last = parts;
+      const int64_t group_k = group_of(k, parts), fmas = cost(t, tiles, m * n, k, parts, group_k);
+      if (fmas < least || (fmas == least && group_k > best)) least = fmas, best = group_k;
+    }
+  }
+  return best;
+}
+
+/* The estimates take half a microsecond, and programs have loops of one shape. */
+static _Thread_local struct { int64_t m, n, k, group_k; } latest;
 
 int64_t tb_group_k(int64_t m, int64_t n, int64_t k) {
   if (tb_thin_takes(m, n)) return TB_SGEMM_GROUP_K;
-  const int64_t tiles = tb_ceil_div(m, TILE) * tb_ceil_div(n, TILE);
-  return group_chunks(tiles, tb_ceil_div(k, TB_SGEMM_CHUNK_K)) * TB_SGEMM_CHUNK_K;
+  if (latest.m != m || latest.n != n || latest.k != k) {
+    latest.group_k = best_group(m, n, k);
+    latest.m = m, latest.n = n, latest.k = k;
+  }
+  return latest.group_k;
 }
 
 int64_t tb_gemm_group_k(const struct tb_gemm *call) {
-  return call->group_k > 0 ? call->group_k : tb_group_k(call->m, call->n, call->k);
+  if (call->group_k > 0) return call->group_k;
+  return call->k > 0 ? tb_group_k(call->m, call->n, call->k) : TB_SGEMM_GROUP_K; /* nothing to add: any will do */
 }

@@ -11,7 +11,7 @@
 
 #include "blas_call.h"
 
-/* Of an m x n x k product, each at least 1: a multiple of TB_SGEMM_CHUNK_K. */
+/* Of an m x n x k product, each at least 1: a multiple of TB_SGEMM_GROUP_STEP_K. A thread's latest answer is kept. */
 int64_t tb_group_k(int64_t m, int64_t n, int64_t k);
 
 /* Of a call, or of the whole that it is a part of. */

@@ -138,9 +138,9 @@ static int64_t slice_of(const struct tb_plan *plan, int64_t tiles) {
   const int64_t slices = tiles == 1 ? SLICES_OF_ONE_TILE : SLICES;
   const int64_t elems_of_k = (plan->a_panel_elems + plan->b_panel_elems) / plan->chunk_k + 1;
   const int64_t least = tb_ceil_div(SLICE_ELEMS_MIN, elems_of_k);
-  int64_t slice = tb_round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), plan->group_k);
+  int64_t slice = tb_round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), plan->cut_k);
   /* A launch for the few k that are left over costs as much as one for many. */
-  while (slice < plan->chunk_k && (plan->chunk_k - 1) % slice + 1 < SLICE_K_MIN) slice += plan->group_k;
+  while (slice < plan->chunk_k && (plan->chunk_k - 1) % slice + 1 < SLICE_K_MIN) slice += plan->cut_k;
   return tb_min(plan->chunk_k, slice);
 }
 
@@ -174,14 +174,14 @@ static bool cut(struct tb_plan *plan) {
   int64_t side = tb_max(plan->block_m, plan->block_n);
   int64_t piece = side > PIECE_ELEMS ? PIECE_ELEMS : PIECE_ELEMS_MIN;
   bool k_counts = plan->ways.a != TB_IN_PLACE || plan->ways.b != TB_IN_PLACE;
-  if (k_counts && plan->chunk_k > tb_max(CHUNK_K_WISH, plan->group_k) && plan->chunk_k >= side)
-    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), plan->group_k);
+  if (k_counts && plan->chunk_k > tb_max(CHUNK_K_WISH, plan->cut_k) && plan->chunk_k >= side)
+    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), plan->cut_k);
   else if (plan->block_m == side && side > piece)
     plan->block_m = tb_round_up(tb_ceil_div(side, 2), piece);
   else if (side > piece)
     plan->block_n = tb_round_up(tb_ceil_div(side, 2), piece);
-  else if (k_counts && plan->chunk_k > plan->group_k)
-    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), plan->group_k);
+  else if (k_counts && plan->chunk_k > plan->cut_k)
+    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), plan->cut_k);
   else
     return false;
   return true;
@@ -189,14 +189,15 @@ static bool cut(struct tb_plan *plan) {
 
 /*
  * Memory for partial sums behind the rest, as far as it fits: as many as a split k can have, one for every chunk of the
- * kernels' sums. None where not even two would fit, for then there is nothing to split. And for packed operands, where
- * one launch has them all.
+ * kernels' sums, or every group if that is less. None where not even two would fit, for then there is nothing to split.
+ * And for packed operands, where one launch has them all.
  */
 static void add_workspace(struct tb_plan *plan, int64_t budget_bytes) {
   int64_t tiles = tb_ceil_div(plan->block_m, plan->tile_m) * tb_ceil_div(plan->block_n, plan->tile_n);
   int64_t sum_bytes = tb_padded(plan->tile_m * plan->tile_n) * (int64_t)sizeof(float); /* each tile's start on a line */
   int64_t room = tb_min(WORKSPACE_BYTES_MAX, budget_bytes - plan->arena_bytes) / tiles;
-  int64_t sums = tb_min(tb_ceil_div(plan->slice_k, TB_SGEMM_CHUNK_K), room / sum_bytes);
+  const int64_t unit_k = tb_min(TB_SGEMM_CHUNK_K, plan->group_k);
+  int64_t sums = tb_min(tb_ceil_div(plan->slice_k, unit_k), room / sum_bytes);
   plan->workspace_offset_bytes = plan->arena_bytes;
   plan->workspace_bytes = sums < 2 ? 0 : sums * sum_bytes;
   if (plan->at_once) {
@@ -209,11 +210,12 @@ static void add_workspace(struct tb_plan *plan, int64_t budget_bytes) {
 
 /* The operands lie in memory, so no product of sizes below comes near 2^63. */
 static struct tb_plan uncut(const struct tb_gemm *call, struct tb_ways ways) {
-  const int64_t group_k = tb_gemm_group_k(call);
+  const int64_t group_k = tb_gemm_group_k(call), cut_k = group_k % TB_LD_ELEMS == 0 ? group_k : 2 * group_k;
   return (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX),
                           .block_n = call->n,
-                          .chunk_k = call->k > CHUNK_K_MAX ? CHUNK_K_MAX / group_k * group_k : call->k,
+                          .chunk_k = call->k > CHUNK_K_MAX ? CHUNK_K_MAX / cut_k * cut_k : call->k,
                           .group_k = group_k,
+                          .cut_k = cut_k,
                           .ways = ways};
 }
 

@@ -63,9 +63,10 @@ struct tb_ways {
 struct tb_ways tb_plan_ways(const struct tb_gemm *call, const struct tb_places *places);
 
 struct tb_plan {
-  int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of group_k */
+  int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of cut_k */
   int64_t group_k;                   /* of the product: between groups cuts of k do not show in the result (order.h) */
-  int64_t slice_k;                   /* chunk_k, or a multiple of group_k */
+  int64_t cut_k;                     /* whole groups that fill lines of the arena */
+  int64_t slice_k;                   /* chunk_k, or a multiple of cut_k */
   int64_t tile_m, tile_n;
   int64_t a_panel_elems, b_panel_elems, tile_elems; /* room for one panel or tile, padding included */
   int64_t b_offset_bytes, d_offset_bytes;           /* in the arena: A's panels, then B's, then the result's tiles */

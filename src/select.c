@@ -51,7 +51,7 @@ static bool have_room(const struct tb_product *p, int64_t units, int64_t packed_
 }
 
 /* Shorter parts would have D read and written too often beside their products. */
-#define PACK_K_MIN 1536
+#define PACK_K_MIN 1280
 
 int64_t tb_select_pack_k(const struct tb_product *p, int tile) {
   if (!tb_tiles[tile].packed || p->as_stored) return 0;
@@ -72,10 +72,14 @@ static int64_t packed_bytes_of_split(const struct tb_product *p, int64_t pack_k)
 }
 
 /* What k is split into: groups; and where there are not enough of them to give the blocks about the same share, chunks,
- * which are many more sums to store and to add. */
+ * which are many more sums to store and to add, if groups are whole ones. */
 enum { GROUPS, CHUNKS, UNITS };
 static int products_of(const struct tb_product *p, int unit) {
   return unit == GROUPS ? (int)p->group_k : TB_SGEMM_CHUNK_K;
+}
+static int64_t units_of(const struct tb_product *p, int unit) {
+  const bool whole_chunks = p->group_k > TB_SGEMM_CHUNK_K && p->group_k % TB_SGEMM_CHUNK_K == 0;
+  return unit == CHUNKS && !whole_chunks ? 1 : tb_ceil_div(p->k, products_of(p, unit));
 }
 
 /* Splits of k for one tile, from few parts to many. */
@@ -90,7 +94,7 @@ struct splitter {
 /* Of k into such units, for a tile of which so many make up the result. */
 static struct splitter splits_of(const struct tb_select_device *device, const struct tb_product *p, int unit, int tile,
                                  int64_t tiles) {
-  return (struct splitter){.units = tb_ceil_div(p->k, products_of(p, unit)),
+  return (struct splitter){.units = units_of(p, unit),
                            .tiles = tiles,
                            .even = unit == CHUNKS ? EVEN_GROUPS * p->group_k / TB_SGEMM_CHUNK_K : 0,
                            .sm_count = device->sm_count,
@@ -257,7 +261,7 @@ static inline double peak_blocks(const struct tb_tile_rate *rate, int64_t blocks
 }
 
 static double partials_us(const struct product_costs *c, int64_t units) {
-  return c->table->gather_us + (double)units * c->unit_us;
+  return c->table->gather_us + (double)units * (c->table->wait_us + c->unit_us);
 }
 
 static struct product_costs costs_of_product(const struct tb_select_table *table, const struct tb_select_device *device,
@@ -269,7 +273,7 @@ static struct product_costs costs_of_product(const struct tb_select_table *table
   c.memory_us = c.operands_bytes / bytes_per_us(device, table->memory);
   c.unit_us = m * n * PARTIAL_MOVED_BYTES / bytes_per_us(device, table->partials);
   for (int u = 0; u < UNITS; u++) {
-    c.units[u] = tb_ceil_div(p->k, products_of(p, u));
+    c.units[u] = units_of(p, u);
     c.sums_us[u] = c.units[u] > 1 && have_room(p, c.units[u], 0) ? partials_us(&c, c.units[u]) : INFINITY;
   }
   return c;
@@ -348,7 +352,7 @@ static double rest_us(const struct tile_costs *t, struct tb_split s, const struc
   const double share_us = (double)t->tiles / (double)at_once * round_us + part_us;
   const double sums = (double)(rest.m * rest.n) / ((double)p->m * (double)p->n) * (double)s.units;
   return 2 * c->table->launch_us + t->pack_us + later(later((double)rounds * round_us, share_us), c->memory_us) +
-         c->table->gather_us + sums * c->unit_us;
+         c->table->gather_us + (double)s.units * c->table->wait_us + sums * c->unit_us;
 }
 
 /* The same for one of next_split's, without the partial sums: the busiest SM has at most so many blocks and two rounds,

@@ -89,10 +89,11 @@ static float at(const struct matrix *x, int transposed, size_t i, size_t j) {
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Products of a group: what the thin kernels have, where they may compute it; else less or more, to have many of them
- * in a short k, and one that is no power of two. */
+ * in a short k: whole chunks; a last one that is short; and a short one alone. */
 static int group_of(const struct problem *p) {
-  if (tb_thin_takes(p->m, p->n)) return TB_SGEMM_GROUP_K;
-  return (p->m % 2 ? 2 : 5) * TB_SGEMM_CHUNK_K;
+  static const int group_k[] = {2 * TB_SGEMM_CHUNK_K, 5 * TB_SGEMM_CHUNK_K,
+                                2 * TB_SGEMM_CHUNK_K + 3 * TB_SGEMM_GROUP_STEP_K, 3 * TB_SGEMM_GROUP_STEP_K};
+  return tb_thin_takes(p->m, p->n) ? TB_SGEMM_GROUP_K : group_k[(p->m + p->k) % 4];
 }
 
 /* The launches that make up one product. */
@@ -213,9 +214,10 @@ static int list_packed_ways(struct tb_choice kernel, int k, int group, struct wa
     way[ways++] = (struct way){kernel, 1};
     way[0].choice.pack_k = group;
   }
-  for (int lines = 0; lines < 2 && k > TB_SGEMM_CHUNK_K; lines++) {
+  const int unit = group % TB_SGEMM_CHUNK_K == 0 ? TB_SGEMM_CHUNK_K : group;
+  for (int lines = 0; lines < 2 && k > unit; lines++) {
     struct tb_choice c = kernel;
-    c.splits = 2, c.unit_k = TB_SGEMM_CHUNK_K;
+    c.splits = 2, c.unit_k = unit;
     c.whole_rows = lines, c.whole_columns = !lines;
     way[ways++] = (struct way){c, 1};
   }
@@ -231,7 +233,7 @@ static int list_ways(struct tb_choice kernel, int k, int group, struct way way[W
   for (int s = 0; s < kinds; s++) {
     struct tb_choice c = kernel;
     c.splits = splits[s][0], c.unit_k = splits[s][1];
-    if (c.splits > 1 && ceil_div(k, c.unit_k) < 2) continue;
+    if (group % c.unit_k != 0 || (c.splits > 1 && ceil_div(k, c.unit_k) < 2)) continue;
     way[ways++] = (struct way){c, 1};
     for (int parts = 2; parts <= 4 - c.splits && parts <= ceil_div(k, group); parts++)
       way[ways++] = (struct way){c, parts};

@@ -18,18 +18,40 @@
 static void groups_are_those(void **state) {
   (void)state;
   static const int64_t known[][4] = {
-      {4096, 4096, 4096, 768}, {4096, 4096, 3968, 512},  {8192, 8192, 128, 512},  {16384, 16384, 16384, 768},
-      {2048, 2048, 2048, 512}, {1337, 3769, 3234, 512},  {4096, 1, 4096, 512},    {8, 9, 10000, 512},
-      {9, 9, 10000, 256},      {9, 9, 1, 512},           {9, 9, 600, 384},        {256, 256, 65536, 1024},
-      {1009, 1009, 1009, 384}, {1366, 1551, 3449, 1152}, {893, 1570, 6961, 1792}, {443, 3948, 5459, 1920},
-      {3072, 768, 3072, 1024}, {64, 16384, 4096, 2048},  {263, 1043, 555, 384},
+      {4096, 4096, 4096, 1408}, {4096, 4096, 3968, 1408}, {8192, 8192, 128, 128},  {16384, 16384, 16384, 1408},
+      {2048, 2048, 2048, 1024}, {1337, 3769, 3234, 1152}, {4096, 1, 4096, 512},    {8, 9, 10000, 512},
+      {9, 9, 10000, 80},        {9, 9, 1, 128},           {9, 9, 600, 32},         {256, 256, 65536, 1008},
+      {1009, 1009, 1009, 512},  {1366, 1551, 3449, 1728}, {893, 1570, 6961, 1168}, {443, 3948, 5459, 1824},
+      {3072, 768, 3072, 1536},  {64, 16384, 4096, 2048},  {263, 1043, 555, 96},    {256, 256, 256, 64},
+      {1024, 1024, 1024, 512},  {2781, 216, 977, 336},
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     assert_int_equal(tb_group_k(known[i][0], known[i][1], known[i][2]), known[i][3]);
 }
 
-/* Whole chunks, of which a sum of FMAs and a sum in shared memory stay short; and a product's transpose has its bits.
- */
+/* The parts of a k that is split are alike: at most a step longer than they have to be. */
+static void parts_are_alike(void **state) {
+  (void)state;
+  static const struct {
+    int64_t m, n, k, parts;
+  } split[] = {{2781, 216, 977, 3}, {226, 6569, 975, 1}, {5390, 114, 558, 3}, {443, 3948, 5459, 3}};
+  for (size_t i = 0; i < sizeof split / sizeof *split; i++) {
+    const int64_t group_k = tb_group_k(split[i].m, split[i].n, split[i].k), shortest = split[i].k / split[i].parts;
+    assert_true(group_k >= shortest && (split[i].parts == 1 || group_k <= shortest + 16));
+  }
+}
+
+/* A thread's latest answer is kept, which must not show. */
+static void repeated(void **state) {
+  (void)state;
+  const int64_t first = tb_group_k(2781, 216, 977);
+  assert_int_not_equal(tb_group_k(2781, 216, 6000), first);
+  assert_int_not_equal(tb_group_k(2048, 2048, 977), first);
+  for (int i = 0; i < 2; i++) assert_int_equal(tb_group_k(2781, 216, 977), first);
+}
+
+/* Whole steps of the kernels' stages, of which a sum of FMAs and a sum in shared memory stay short; and a product's
+ * transpose has its bits. */
 static void any_shape(void **state) {
   (void)state;
   uint64_t rng = 1;
@@ -37,7 +59,7 @@ static void any_shape(void **state) {
     int64_t size[3];
     for (int s = 0; s < 3; s++) size[s] = 1 + tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 31));
     const int64_t group_k = tb_group_k(size[0], size[1], size[2]);
-    assert_true(group_k % 128 == 0 && group_k >= 2 * 128 && group_k <= 16 * 128);
+    assert_true(group_k % 16 == 0 && group_k >= 32 && group_k <= 16 * 128);
     assert_int_equal(group_k, tb_group_k(size[1], size[0], size[2]));
     if (size[0] <= 8 || size[1] <= 8) assert_int_equal(group_k, 512);
   }
@@ -55,6 +77,7 @@ static void a_part_has_the_groups_of_the_whole(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(groups_are_those), cmocka_unit_test(any_shape),
+                                     cmocka_unit_test(parts_are_alike), cmocka_unit_test(repeated),
                                      cmocka_unit_test(a_part_has_the_groups_of_the_whole)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
