@@ -7,12 +7,11 @@
  * A block computes a tile of D, block_m x block_n, in steps of block_k along k, from a ring of stages in shared memory.
  * While one step is multiplied, the copies of the steps ahead are under way.
  *
- *   load      (before a step) a later step's panels: vectors from global memory to their stage, asynchronously;
- *             words to registers, or in small tiles, along k, to their stage as well. Zeros beyond the last k
+ *   load      (before a step) a later step's panels, from global memory to their stage, asynchronously; zeros beyond
+ *             the last k
  *   fragment  the next k's words of this thread, stage -> registers
  *   multiply  this k's outer product into the accumulators
- *   advance   (last k of a step) put the words that were loaded into their stage, wait for the next step's copies,
- *             one barrier, next stage
+ *   advance   (last k of a step) wait for the next step's copies, one barrier, next stage
  *   store     (at a unit's end) accumulators -> sums in shared memory -> D or the partial sums
  *
  *                    block_n
@@ -25,15 +24,14 @@
  *      +----+  +------------------+
  *
  * Transposes are index math: a panel element is (side, k), with side = row of op(A) or column of op(B), and memory runs
- * either along side or along k. Both kinds arrive in the same layout, stage[k][side], so one multiply serves all four
- * products. Panels that run along side are copied 16 bytes at a time by the kernels for aligned operands, word by word
- * by those for any; panels that run along k always word by word, a warp taking a sector of 8 words along k of 4 sides.
- * A stage's rows are 4 words longer than the tile: those 32 words then fall into 32 different banks, and rows still
- * start on 16 bytes.
+ * either along side or along k. Panels that run along side are copied 16 bytes at a time by the kernels for aligned
+ * operands, word by word by those for any; panels that run along k always word by word. In a stage four sides of a k
+ * are a float4, whichever way they came, and one multiply serves all four products; how far it is to the next k and to
+ * the next four sides, Panels says.
  *
  * Three boundary conditions, each where the access is: a load of A needs row < m and k-index < k, a load of B k-index <
  * k and column < n, a store of D row < m and column < n. Beyond the last k the stage gets zeros, which add nothing to a
- * sum; beyond the last row or column stand those of one that exists, which reach only sums that are never stored.
+ * sum; what stands beyond the last row or column reaches only sums that are never stored.
  */
 #include "commit.cu"
 #include "gather.cu"

@@ -11,8 +11,8 @@
  *      |     |     |
  *      +-----+-----+
  *
- * Sizes, by bench/overlap_model.py: at 4096 cubed, kernels of 50 and of 200 TFLOP/s, tiles of 1024 and slices of 1536
- * reach 0.75 and 0.72 of the floor; tiles of 2048 finish too late (0.65, 0.67), launches of 512 x 512 do not fill a GPU
+ * Sizes, by bench/overlap_model.py: at 4096 cubed, kernels of 50 and of 200 TFLOP/s, tiles of 1024 and slices of 1408
+ * reach 0.74 and 0.72 of the floor; tiles of 2048 finish too late (0.65, 0.67), launches of 512 x 512 do not fill a GPU
  * (0.50, 0.78). A product whose operands fit into one slot together is not cut at all: it goes up by one copy, packed
  * as in the arena.
  *
