@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "order.h"
 
-#include <stdbool.h>
-
 #include "integers.h"
 #include "sgemm_args.h"
 #include "thin_plan.h"
@@ -32,7 +30,7 @@
 /* Of what a last round computes, the per cent that is done while blocks of the one before are there. */
 #define OVERLAP 90
 
-enum { HELD_MAX = 8, PARTS_MAX = 8 };
+enum { HELD_MAX = 8 };
 static const struct order_tile {
   int side_m, side_n, held; /* held: blocks that a multiprocessor has at once */
   int round_us_10;          /* tenths of a microsecond that a round of blocks takes beside multiplying */

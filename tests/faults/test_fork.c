@@ -2,7 +2,7 @@
 /*
  * fork: the child of a process that used the GPU gets right answers from the CPU and does not touch the driver, whose
  * state is its parent's; a child of a process that did not use it may use it; and a fork while other threads are inside
- * calls leaves no lock behind that the child would wait for (each child has a time limit).
+ * calls leaves no lock of ours behind that the child would wait for (each child has a time limit).
  *
  * Seen to fail when: the fork handler is not registered; a lock is not reset in the child; the child closes what the
  * parent opened.
@@ -107,9 +107,21 @@ static void after_use(void **state) {
 static atomic_bool stop;
 static atomic_int wrong_calls;
 
+/* OpenBLAS has a lock of its own inside cblas_sgemm, which a child finds as the parent's thread held it, with TileBLAS
+ * or without (seen in blas_memory_alloc of 0.3.21, in one of fifty runs of this test). So where it answers, the
+ * thread's calls are of no rows: OpenBLAS returns before that lock. */
+static bool empty_call_is_right(void) {
+  void (*sgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+  const float ones[1] = {1};
+  float c[1] = {3};
+  *(void **)&sgemm = tst_resolve(tst_find_symbol("cblas_sgemm"));
+  sgemm(102, 111, 111, 0, 1, 1, 1, ones, 1, ones, 1, 0, c, 1); /* column-major, no transposes */
+  return c[0] == 3;
+}
+
 static void *call_on_and_on(void *seed) {
   while (!stop)
-    if (!call_is_right((uint64_t)(uintptr_t)seed, gpu)) wrong_calls++;
+    if (!(gpu ? call_is_right((uint64_t)(uintptr_t)seed, true) : empty_call_is_right())) wrong_calls++;
   return NULL;
 }
 
