@@ -47,7 +47,7 @@ struct tb_sgemm_args {
  * tensor cores is computed again. A k that is cut to fit the memory is cut between groups. */
 #define TB_SGEMM_CHUNK_K 128
 #define TB_SGEMM_GROUP_K 512
-/* What a group is a multiple of, in all others: the depth in k of a tile's stage. */
+/* What a group is a multiple of in all others: whole steps of every tile. */
 #define TB_SGEMM_GROUP_STEP_K 16
 
 /* Words by which a stage's rows are longer than what they hold; sgemm.cu says why. */
@@ -74,8 +74,8 @@ struct tb_sgemm_pack_args {
 #define TB_SGEMM_PACK_K 32
 #define TB_SGEMM_PACK_THREADS 256
 
-/* Dynamic shared memory of a kernel, in bytes: the stages of both panels, in either layout, and the sums of a group. A
- * panel has rows for each k, or for each four sides; of the latter there are more, or as many, in a stage of 16 k. */
+/* Dynamic shared memory of a kernel, in bytes: the stages of both panels, and the sums of a group. A
+ * panel has a row, and its padding, for each k or for each four sides: room for whichever are more. */
 #define TB_SGEMM_PANEL_WORDS(sides, block_k) \
   ((sides) * (block_k) + TB_SGEMM_PAD * ((block_k) > (sides) / 4 ? (block_k) : (sides) / 4))
 #define TB_SGEMM_SHARED_BYTES(block_m, block_n, block_k, stages)                                       \

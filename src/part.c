@@ -74,8 +74,8 @@ static bool tiles_are_vectors(const struct tb_gemm *call, const struct tb_plan *
   return tb_kernels_vectors(call->a.transposed, call->b.transposed, &args);
 }
 
-/* tb_select, unless it is the same product again, as in most programs' loops: a selection takes half a microsecond, of
- * five that a call takes the host whose operands are on the GPU. */
+/* tb_select, unless it is the same product again, as in most programs' loops: a selection takes most of a microsecond,
+ * of five that a call takes the host whose operands are on the GPU. */
 static struct tb_choice selected(struct tb_device *d, enum tb_selected_for what, const struct tb_product *product) {
   struct tb_selected *latest = &d->selected[what];
   if (!tb_product_is(&latest->product, product))
