@@ -83,7 +83,8 @@ static struct distance distance_of(const struct tb_select_table *table, const st
 
 static double length(struct distance d, double choice_weight) { return d.mean_square + choice_weight * d.choices; }
 
-/* A rate is a share of the peak, and one block alone is no faster than several. */
+/* A rate is a share of the peak, and one block alone is no faster than several. Some of a last round always overlaps
+ * with the one before: from near 0 on, factors would not bring the descent back. */
 static int is_sensible(const struct tb_select_table *table) {
   for (int t = 0; t < TB_TILE_COUNT; t++)
     if (table->tile[t].full > 100 || table->tile[t].alone > table->tile[t].full || table->tile[t].knee > 99) return 0;

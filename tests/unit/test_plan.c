@@ -43,6 +43,7 @@ static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int6
   assert_true(tb_ceil_div(p->block_m, p->tile_m) <= TB_TILES_MAX && tb_ceil_div(p->block_n, p->tile_n) <= TB_TILES_MAX);
   assert_true(p->chunk_k == call->k || (p->chunk_k < call->k && p->chunk_k % p->group_k == 0));
   assert_true(p->slice_k == p->chunk_k || (p->slice_k < p->chunk_k && p->slice_k % p->group_k == 0));
+  assert_true(p->slice_k == p->chunk_k || p->slice_k % TB_LD_ELEMS == 0); /* each starts on a line of the arena */
   assert_int_equal(p->group_k, tb_group_k(call->m, call->n, call->k));
   assert_true(tb_padded(p->tile_m) <= TB_SLOT_ELEMS);
 
