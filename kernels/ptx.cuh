@@ -5,6 +5,8 @@
  * Asynchronous copies (PTX ISA, cp.async): global -> shared memory without a register, in groups. Up to `bytes` bytes,
  * of which the first `valid` are read and the rest become zero. Both addresses are aligned to `bytes`.
  *   async_copy<Bytes>(dst, src, valid)   joins the thread's open group
+ *   async_copy_if<Bytes>(dst, src, bits, bit)   the same, of all bytes if `bits` has this bit, else of none. The
+ *                                        compiler moves seven bits at a time to predicates
  *   async_commit()                       closes the group
  *   async_wait<N>()                      until at most N of the thread's newest groups are unfinished; this thread sees
  *                                        the data then, and the block behind a __syncthreads
@@ -70,6 +72,10 @@ constexpr bool kRegisterBanks = true;
 template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned valid) {
   tb_cpu_cp_async(dst, src, Bytes, valid);
 }
+template <int Bytes>
+__device__ __forceinline__ void async_copy_if(void *dst, const void *src, unsigned bits, unsigned bit) {
+  async_copy<Bytes>(dst, src, (bits & bit) != 0 ? Bytes : 0);
+}
 __device__ __forceinline__ void async_commit() { tb_cpu_cp_async_commit(); }
 template <int N> __device__ __forceinline__ void async_wait() { tb_cpu_cp_async_wait(N); }
 
@@ -91,6 +97,18 @@ template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target), "l"(src));
 }
+template <int Bytes>
+__device__ __forceinline__ void async_copy_if(void *dst, const void *src, unsigned bits, unsigned bit) {
+  unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(dst));
+  if (Bytes == 16)
+    asm volatile("{ .reg .pred no; .reg .b32 there; and.b32 there, %2, %3; setp.eq.u32 no, there, 0;\n\t"
+                 "cp.async.cg.shared.global [%0], [%1], 16, no; }" ::"r"(target),
+                 "l"(src), "r"(bits), "r"(bit));
+  else
+    asm volatile("{ .reg .pred no; .reg .b32 there; and.b32 there, %2, %3; setp.eq.u32 no, there, 0;\n\t"
+                 "cp.async.ca.shared.global [%0], [%1], 4, no; }" ::"r"(target),
+                 "l"(src), "r"(bits), "r"(bit));
+}
 __device__ __forceinline__ void async_commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ __forceinline__ void async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
@@ -107,6 +125,10 @@ template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const
 #pragma unroll
     for (unsigned w = 0; w < Bytes / 4; w++) to[w] = w < valid / 4 ? from[w] : 0.0f;
   }
+}
+template <int Bytes>
+__device__ __forceinline__ void async_copy_if(void *dst, const void *src, unsigned bits, unsigned bit) {
+  async_copy<Bytes>(dst, src, (bits & bit) != 0 ? Bytes : 0);
 }
 __device__ __forceinline__ void async_commit() {}
 template <int N> __device__ __forceinline__ void async_wait() {}
@@ -279,7 +301,13 @@ __device__ __forceinline__ int opaque(int x) {
 #endif
   return x;
 }
-template <class T> __device__ __forceinline__ const T *opaque(const T *p) {
+__device__ __forceinline__ float opaque(float x) {
+#if !defined(TB_ON_CPU)
+  asm volatile("" : "+f"(x));
+#endif
+  return x;
+}
+template <class T> __device__ __forceinline__ T *opaque(T *p) {
 #if !defined(TB_ON_CPU)
   asm volatile("" : "+l"(p));
 #endif

@@ -7,8 +7,8 @@
  * A block computes a tile of D, block_m x block_n, in steps of block_k along k, from a ring of stages in shared memory.
  * While one step is multiplied, the copies of the steps ahead are under way.
  *
- *   load      (before a step) a later step's panels, from global memory to their stage, asynchronously; zeros beyond
- *             the last k
+ *   load      (A's as a step begins, B's half-way) a later step's panels, from global memory to their stage,
+ *             asynchronously; zeros beyond the last k
  *   fragment  the next k's words of this thread, stage -> registers
  *   multiply  this k's outer product into the accumulators
  *   advance   (last k of a step) wait for the next step's copies, one barrier, next stage
@@ -79,21 +79,28 @@ template <int BM, int BN, int BK, int Stages, int TM, int TN, int Blocks> struct
  * A copy takes a turn for each line of shared memory that a warp's words go to: 32 words along k lie side by side. The
  * padding has the float4s of neighbouring sides in different banks, in either layout. A row or a strip costs one
  * address, and its other copies a constant: with an address for each, copies of words took a fifth longer.
+ *
+ * Which of a step's copies have something to copy is a bit for each, worked out ahead of the steps, and once more for
+ * the last one. So every step loads in the same way, and its copies can stand between its FMAs.
  */
 template <int Side, int BlockK, int Threads, Run R> class Panels {
   static constexpr bool along_k = R == kAlongK, vectors = R == kAlongSideVectors;
   static constexpr int row_words = along_k ? kVector : Side + kPad;              /* from k to k */
   static constexpr int quad_words = along_k ? BlockK * kVector + kPad : kVector; /* from four sides to the next */
-  static constexpr int sectors = BlockK / kSector, strip = Threads / kSector;    /* along k; strip: sides */
+  static constexpr int strip = Threads / kSector;                                /* of sides, along k */
   static constexpr int rows = vectors ? Threads * kVector / Side : Threads / 32; /* along side: at a time */
-  static constexpr int lines = vectors ? 1 : Side / 32;                          /* of a row: copies of a warp */
+  static constexpr int together = along_k ? BlockK / kSector : vectors ? 1 : Side / 32; /* copies from one address */
+  static constexpr int copies = along_k ? Side / strip * together : BlockK / rows * together;
+  static constexpr int bytes = vectors ? 16 : 4; /* of a copy */
   static_assert(!along_k || (Side % strip == 0 && strip % kVector == 0 && BlockK % kSector == 0), "whole strips");
   static_assert(along_k || (rows > 0 && BlockK % rows == 0 && Side % 32 == 0), "whole rows");
+  static_assert(copies < 32, "a bit for each");
   static_assert((along_k ? quad_words : row_words) % 8 == 4, "neighbouring float4s are in different banks");
 
   const char *next; /* this thread's first word of the next step */
   int64_t apart;    /* bytes of memory to the next row or strip */
   int offset;       /* in a stage, of this thread's first word */
+  unsigned there;   /* bit c: copy c of the next step has a word, or vector, to copy */
 
 public:
   static constexpr int words = along_k ? Side / kVector * quad_words : BlockK * row_words; /* of a stage */
@@ -109,6 +116,10 @@ public:
     if (vectors) from = first + min(side, static_cast<int>(smaller(sides - first, Side) - 1) / kVector * kVector);
     next = reinterpret_cast<const char *>(along_k ? operand + from * ld + k_first + k
                                                   : operand + from + (k_first + k) * ld);
+    there = 0;
+#pragma unroll
+    for (int c = 0; c < copies; c++)
+      if (vectors || first + side + side_behind(c) < sides) there |= 1u << c;
   }
 
   /* Where a stage has the float4 of four sides, from a multiple of four on, and how far behind it that of a later k is.
@@ -116,33 +127,30 @@ public:
   static __device__ __forceinline__ constexpr int at_side(int side) { return side / kVector * quad_words; }
   static __device__ __forceinline__ constexpr int at_k(int later) { return later * row_words; }
 
-  /* Whether a block that starts at `first` has all its sides, or need not ask. */
-  static __device__ __forceinline__ bool has_sides(int first, int64_t sides) {
-    return vectors || sides - first >= Side;
+  /* Of the next step only k_left products are left, and of those behind it none: the others become zeros. */
+  __device__ __forceinline__ void end(int thread, int k_left) {
+    const int left = k_left - k_of(thread);
+    if (along_k) {
+      constexpr unsigned every = ((1u << copies) - 1) / ((1u << together) - 1); /* bit 0 of each strip's */
+#pragma unroll
+      for (int s = 0; s < together; s++)
+        if (s * kSector >= left) there &= ~(every << s);
+    } else {
+      const int rows_left = (max(left, 0) + rows - 1) / rows;
+      there &= (1u << rows_left * together) - 1;
+    }
   }
 
-  /* Starts to copy the next step. Whole: it has all its words, else k_left of k, or none, and so many sides from the
-   * first on; the others become zeros. */
-  template <bool Whole> __device__ __forceinline__ void load(float *stage, int thread, int k_left, int64_t sides) {
-    const int k = k_of(thread), sides_left = static_cast<int>(smaller(sides, Side)) - side_of(thread);
+  /* Starts to copy the next step. */
+  __device__ __forceinline__ void load(float *stage) {
     const char *from = next;
-    if (along_k) {
 #pragma unroll
-      for (int i = 0; i < Side / strip; i++, from += apart)
-#pragma unroll
-        for (int s = 0; s < sectors; s++)
-          copy<Whole, 4>(stage + offset + at_side(i * strip) + at_k(s * kSector), from + 4 * s * kSector,
-                         k + s * kSector < k_left && i * strip < sides_left);
-      next += BlockK * 4;
-    } else {
-#pragma unroll
-      for (int i = 0; i < BlockK / rows; i++, from += apart)
-#pragma unroll
-        for (int j = 0; j < lines; j++)
-          copy<Whole, vectors ? 16 : 4>(stage + offset + at_k(i * rows) + 32 * j, from + 4 * 32 * j,
-                                        k + i * rows < k_left && (vectors || 32 * j < sides_left));
-      next = from;
+    for (int c = 0; c < copies; c++) {
+      if (c > 0 && c % together == 0) from += apart;
+      const int at = along_k ? at_side(side_behind(c)) + at_k(k_behind(c)) : at_k(k_behind(c)) + side_behind(c);
+      async_copy_if<bytes>(stage + offset + at, from + 4 * (along_k ? k_behind(c) : side_behind(c)), there, 1u << c);
     }
+    next = along_k ? next + BlockK * 4 : from + apart;
   }
 
 private:
@@ -153,12 +161,12 @@ private:
   static __device__ __forceinline__ int k_of(int thread) {
     return along_k ? thread % kSector : vectors ? thread * kVector / Side : thread / 32;
   }
-  template <bool Whole, int Bytes>
-  static __device__ __forceinline__ void copy(float *to, const char *from, bool there) {
-    if (Whole)
-      async_copy<Bytes>(to, from);
-    else
-      async_copy<Bytes>(to, from, there ? Bytes : 0);
+  /* How far behind its first word a thread's copy c is: in k, and in sides. */
+  static __device__ __forceinline__ constexpr int k_behind(int c) {
+    return along_k ? c % together * kSector : c / together * rows;
+  }
+  static __device__ __forceinline__ constexpr int side_behind(int c) {
+    return along_k ? c / together * strip : vectors ? 0 : c % together * 32;
   }
 };
 
@@ -175,10 +183,6 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
   const int thread = static_cast<int>(threadIdx.x);
   int k_todo = share.count, k_left = k_todo; /* to be multiplied, to be loaded */
 
-  /* Whole steps have code of their own, without questions; but not where two lists of addresses would cost registers
-   * that there are none to spare of. */
-  constexpr bool predicated =
-      RunA == kAlongSideVectors && RunB == kAlongSideVectors && G::threads * G::blocks_per_sm * 128 >= 65536;
   using PanelsA = Panels<G::block_m, K, G::threads, RunA>;
   using PanelsB = Panels<G::block_n, K, G::threads, RunB>;
   constexpr int stage_words = PanelsA::words + PanelsB::words;
@@ -187,21 +191,20 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
                 "the host asks for what is used");
   PanelsA a(args.a, args.lda, row, args.m, share.first, thread);
   PanelsB b(args.b, args.ldb, column, args.n, share.first, thread);
-  const bool whole = !predicated && PanelsA::has_sides(row, args.m) && PanelsB::has_sides(column, args.n);
-  auto load = [&](float *stage) {
-    if (whole && k_left >= K) {
-      a.template load<true>(stage, thread, k_left, args.m - row);
-      b.template load<true>(stage + PanelsA::words, thread, k_left, args.n - column);
-    } else {
-      const int t = opaque(thread); /* nothing that only this way wants is to be kept in registers */
-      a.template load<false>(stage, t, k_left, args.m - row);
-      b.template load<false>(stage + PanelsA::words, t, k_left, args.n - column);
-    }
+  auto end_panels = [&] {
+    if (k_left < K) a.end(opaque(thread), k_left), b.end(opaque(thread), k_left);
+  };
+  /* The question whether it was the last whole one stands behind its copies, which FMAs can then stand between. */
+  auto step_is_asked_for = [&] {
     k_left -= K;
+    end_panels();
   };
 
+  end_panels();
   for (int stage = 0; stage < G::stages - 1; stage++) {
-    load(stages + stage * stage_words);
+    a.load(stages + stage * stage_words);
+    b.load(stages + stage * stage_words + PanelsA::words);
+    step_is_asked_for();
     async_commit();
   }
   async_wait<G::stages - 2>();
@@ -220,7 +223,6 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
     accumulators.clear();
     const int k_end = unit.chunk_k(k_todo);
     for (int k_step = 0; k_step < k_end; k_step += K) {
-      load(stages + write); /* for the stage that was read in the last step */
 #pragma unroll
       for (int k = 0; k < K; k++) {
         if (k ==
@@ -234,6 +236,9 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
         read_fragment<G, a_apart, b_apart>(fa[(k + 1) % 2], fb[(k + 1) % 2],
                                            a_words + read + PanelsA::at_k((k + 1) % K),
                                            b_words + read + PanelsB::at_k((k + 1) % K));
+        /* To the stage that was read in the last step. In two parts: fragments queue behind copies. */
+        if (k == 0) a.load(stages + write);
+        if (k == K / 2) b.load(stages + write + PanelsA::words), step_is_asked_for();
         accumulators.multiply(fa[k % 2], fb[k % 2]);
       }
     }
@@ -253,7 +258,8 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
 template <class G, Run RunA, Run RunB>
 __device__ __forceinline__ void again(const tb_sgemm_args &args, const tb_split_again &which) {
   constexpr int rows = TB_SPLIT_TILE_M, columns = TB_SPLIT_TILE_N;
-  static_assert(rows % G::block_m == 0 && columns % G::block_n == 0 && G::threads == TB_SPLIT_AGAIN_THREADS, "parts");
+  static_assert(rows % G::block_m == 0 && columns % G::block_n == 0, "whole parts");
+  static_assert(G::threads == TB_SPLIT_AGAIN_THREADS && G::blocks_per_sm > 0, "as it is launched");
   wait_for_earlier_kernels();
   bool left = false;
   for (int i = static_cast<int>(threadIdx.x); i < which.left_words; i += G::threads) left = left || which.left[i] != 0;
@@ -293,17 +299,19 @@ __device__ __forceinline__ void again(const tb_sgemm_args &args, const tb_split_
 #include "registry.def"
 
 /* Behind a product on the tensor cores: its tiles that are marked, from the operands themselves. */
-#define TB_SGEMM_AGAIN_GEOMETRY \
-  Geometry<TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_DEPTH, TB_SPLIT_AGAIN_STAGES, 8, 4, 4>
+#define TB_SGEMM_AGAIN_BLOCKS 3
+#define TB_SGEMM_AGAIN_GEOMETRY                                                                         \
+  Geometry<TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_TILE, TB_SPLIT_AGAIN_DEPTH, TB_SPLIT_AGAIN_STAGES, 8, 4, \
+           TB_SGEMM_AGAIN_BLOCKS>
 #if defined(TB_BULK_COPIES)
 #define TB_SGEMM_AGAIN_BODY(run_a, run_b) again<TB_SGEMM_AGAIN_GEOMETRY, run_a, run_b>(args, which)
 #else /* the host does not launch them */
 #define TB_SGEMM_AGAIN_BODY(run_a, run_b)
 #endif
-#define TB_SGEMM_AGAIN(variant, run_a, run_b)                                          \
-  extern "C" __global__ void __launch_bounds__(TB_SPLIT_AGAIN_THREADS, 4)              \
-      tb_sgemm_again_##variant(const tb_sgemm_args args, const tb_split_again which) { \
-    TB_SGEMM_AGAIN_BODY(run_a, run_b);                                                 \
+#define TB_SGEMM_AGAIN(variant, run_a, run_b)                                                 \
+  extern "C" __global__ void __launch_bounds__(TB_SPLIT_AGAIN_THREADS, TB_SGEMM_AGAIN_BLOCKS) \
+      tb_sgemm_again_##variant(const tb_sgemm_args args, const tb_split_again which) {        \
+    TB_SGEMM_AGAIN_BODY(run_a, run_b);                                                        \
   }
 TB_SGEMM_AGAIN(nn, kAlongSide, kAlongK)
 TB_SGEMM_AGAIN(nt, kAlongSide, kAlongSide)

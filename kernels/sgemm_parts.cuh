@@ -296,31 +296,41 @@ constexpr int kStoreBatch = 32;
 /*
  * Where not all of that is so: Threads threads store the columns [first, first + Count) of a tile, `thread` counted
  * among them: a thread one row of Count / (Threads / block_m) columns, neighbouring lanes neighbouring rows, whatever
- * D's alignment.
+ * D's alignment. A batch of columns is all of a warp's, or two warps', so the places of its sums are those of four
+ * columns, each the first of a float4, and constants behind them.
  */
 template <class G, int Threads, int Count>
 __device__ __forceinline__ void store_columns(const float *sums, const Target &t, int first, int thread) {
   constexpr int parts = Threads / G::block_m, columns = Count / parts,
                 batch = columns < kStoreBatch ? columns : kStoreBatch;
-  static_assert(parts > 0 && columns % batch == 0 && batch % kVector == 0, "whole groups of columns");
+  static_assert(parts > 0 && columns % batch == 0, "whole batches of columns");
+  static_assert(batch % G::warp_n == 0 && G::group_n % batch == 0, "whole warps of columns, of one group");
   const int row = thread % G::block_m, start = first + thread / G::block_m * columns;
-  const int there = row < t.rows ? t.columns - start : 0;
+  int there = row < t.rows ? t.columns - start : 0;
   float *d = t.d + row + start * t.ld;
 #pragma unroll 1
-  for (int c = 0; c < columns; c += batch) {
+  for (int c = 0; c < columns; c += batch, there -= batch) {
     float v[batch] = {};
     if (t.add) {
       const float *before = opaque(d); /* the stores compute their addresses anew: two lists of them are too many */
 #pragma unroll
       for (int j = 0; j < batch; j++, before += t.ld)
-        if (c + j < there) v[j] = *before;
+        if (j < there) v[j] = *before;
+    }
+    unsigned quads[G::warp_n / kVector];
+#pragma unroll
+    for (int q = 0; q < G::warp_n / kVector; q++)
+      quads[q] = sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(start + c + q * kVector));
+#pragma unroll
+    for (int j = 0; j < batch; j++) {
+      const unsigned quad = quads[j % G::warp_n / kVector] + j / G::warp_n * (G::warps_m * 32 * kVector);
+      const unsigned word =
+          G::columns_inside ? quad ^ j % kVector : quad + j % kVector * (G::groups_m * G::threads * kVector);
+      v[j] = opaque(t.scale * (v[j] + sums[word])); /* not behind the question whether it is stored */
     }
 #pragma unroll
-    for (int j = 0; j < batch; j++, d += t.ld) {
-      const unsigned word = sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(start + c + j));
-      v[j] = t.scale * (v[j] + sums[word]);
-      if (c + j < there) *d = v[j];
-    }
+    for (int j = 0; j < batch; j++, d = opaque(d + t.ld))
+      if (j < there) *d = v[j];
   }
 }
 
