@@ -46,7 +46,9 @@ static bool are_same(const struct tb_choice *a, const struct tb_choice *b) {
          a->whole_columns == b->whole_columns;
 }
 
-static bool is_large(const struct tb_choice *c) { return tb_tiles[c->tile].block_m >= 128; }
+static bool is_large(const struct tb_choice *c) {
+  return tb_tiles[c->tile].block_m * tb_tiles[c->tile].block_n >= 128 * 64;
+}
 
 static int64_t blocks(const struct tb_choice *c, int64_t m, int64_t n, int64_t k) {
   return tb_tile_count(&tb_tiles[c->tile], m, n) * tb_split_of(k, c).splits;
