@@ -289,6 +289,13 @@ template <class G> __device__ __forceinline__ unsigned sums_word(unsigned row, u
   return (at * G::threads + slot) * kVector + (i % kVector ^ 1);
 }
 
+/* That of the element `columns` behind it in the same four columns, `warps` warps behind, of the same row and group,
+ * where `first` is the word of the first of four columns. */
+template <class G> __device__ __forceinline__ unsigned sums_word_behind(unsigned first, int warps, int columns) {
+  const unsigned four = first + warps * G::warps_m * 32 * kVector;
+  return G::columns_inside ? four ^ columns : four + columns * G::groups_m * G::threads * kVector;
+}
+
 /* Words of D that a thread asks for before it adds to the first of them: the wait for the memory is then paid once for
  * each so many. */
 constexpr int kStoreBatch = 32;
@@ -296,8 +303,8 @@ constexpr int kStoreBatch = 32;
 /*
  * Where not all of that is so: Threads threads store the columns [first, first + Count) of a tile, `thread` counted
  * among them: a thread one row of Count / (Threads / block_m) columns, neighbouring lanes neighbouring rows, whatever
- * D's alignment. A batch of columns is all of a warp's, or two warps', so the places of its sums are those of four
- * columns, each the first of a float4, and constants behind them.
+ * D's alignment. A batch of columns is all of a warp's, or two warps', so the places of its sums are those of each
+ * first of four columns, and constants behind them.
  */
 template <class G, int Threads, int Count>
 __device__ __forceinline__ void store_columns(const float *sums, const Target &t, int first, int thread) {
@@ -317,17 +324,16 @@ __device__ __forceinline__ void store_columns(const float *sums, const Target &t
       for (int j = 0; j < batch; j++, before += t.ld)
         if (j < there) v[j] = *before;
     }
-    unsigned quads[G::warp_n / kVector];
+    unsigned fours[G::warp_n / kVector];
 #pragma unroll
-    for (int q = 0; q < G::warp_n / kVector; q++)
-      quads[q] = sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(start + c + q * kVector));
+    for (int f = 0; f < G::warp_n / kVector; f++)
+      fours[f] = sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(start + c + f * kVector));
 #pragma unroll
     for (int j = 0; j < batch; j++) {
-      const unsigned quad = quads[j % G::warp_n / kVector] + j / G::warp_n * (G::warps_m * 32 * kVector);
-      const unsigned word =
-          G::columns_inside ? quad ^ j % kVector : quad + j % kVector * (G::groups_m * G::threads * kVector);
-      v[j] = opaque(t.scale * (v[j] + sums[word])); /* not behind the question whether it is stored */
+      const float sum = sums[sums_word_behind<G>(fours[j % G::warp_n / kVector], j / G::warp_n, j % kVector)];
+      v[j] = opaque(t.scale * (v[j] + sum)); /* read now, and not behind the question whether it is stored */
     }
+    /* One address after the other: as a product of its own each would take three instructions. */
 #pragma unroll
     for (int j = 0; j < batch; j++, d = opaque(d + t.ld))
       if (j < there) *d = v[j];
