@@ -72,10 +72,6 @@ constexpr bool kRegisterBanks = true;
 template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned valid) {
   tb_cpu_cp_async(dst, src, Bytes, valid);
 }
-template <int Bytes>
-__device__ __forceinline__ void async_copy_if(void *dst, const void *src, unsigned bits, unsigned bit) {
-  async_copy<Bytes>(dst, src, (bits & bit) != 0 ? Bytes : 0);
-}
 __device__ __forceinline__ void async_commit() { tb_cpu_cp_async_commit(); }
 template <int N> __device__ __forceinline__ void async_wait() { tb_cpu_cp_async_wait(N); }
 
@@ -126,13 +122,16 @@ template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const
     for (unsigned w = 0; w < Bytes / 4; w++) to[w] = w < valid / 4 ? from[w] : 0.0f;
   }
 }
+__device__ __forceinline__ void async_commit() {}
+template <int N> __device__ __forceinline__ void async_wait() {}
+
+#endif
+
+#if defined(TB_ON_CPU) || !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
 template <int Bytes>
 __device__ __forceinline__ void async_copy_if(void *dst, const void *src, unsigned bits, unsigned bit) {
   async_copy<Bytes>(dst, src, (bits & bit) != 0 ? Bytes : 0);
 }
-__device__ __forceinline__ void async_commit() {}
-template <int N> __device__ __forceinline__ void async_wait() {}
-
 #endif
 
 #if defined(TB_ON_CPU)

@@ -301,18 +301,16 @@ template <class G> __device__ __forceinline__ unsigned sums_word_behind(unsigned
 constexpr int kStoreBatch = 32;
 
 /*
- * Where not all of that is so: Threads threads store the columns [first, first + Count) of a tile, `thread` counted
- * among them: a thread one row of Count / (Threads / block_m) columns, neighbouring lanes neighbouring rows, whatever
- * D's alignment. A batch of columns is all of a warp's, or two warps', so the places of its sums are those of each
- * first of four columns, and constants behind them.
+ * Where not all of that is so: a thread stores one row of some neighbouring columns, neighbouring lanes neighbouring
+ * rows, whatever D's alignment. A batch of columns is all of a warp's, or two warps', so the places of its sums are
+ * those of each first of four columns, and constants behind them.
  */
-template <class G, int Threads, int Count>
-__device__ __forceinline__ void store_columns(const float *sums, const Target &t, int first, int thread) {
-  constexpr int parts = Threads / G::block_m, columns = Count / parts,
+template <class G> __device__ __forceinline__ void store_columns(const float *sums, const Target &t, int thread) {
+  constexpr int parts = G::threads / G::block_m, columns = G::block_n / parts,
                 batch = columns < kStoreBatch ? columns : kStoreBatch;
   static_assert(parts > 0 && columns % batch == 0, "whole batches of columns");
   static_assert(batch % G::warp_n == 0 && G::group_n % batch == 0, "whole warps of columns, of one group");
-  const int row = thread % G::block_m, start = first + thread / G::block_m * columns;
+  const int row = thread % G::block_m, start = thread / G::block_m * columns;
   int there = row < t.rows ? t.columns - start : 0;
   float *d = t.d + row + start * t.ld;
 #pragma unroll 1
@@ -353,7 +351,7 @@ __device__ __forceinline__ void store(Accumulators<G> &accumulators, float *sums
   } else {
     accumulators.keep(sums, thread);
     __syncthreads();
-    store_columns<G, G::threads, G::block_n>(sums, target, 0, thread);
+    store_columns<G>(sums, target, thread);
   }
 }
 
