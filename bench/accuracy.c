@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The error of C on all kinds of data and for growing k: ours, cuBLAS's and OpenBLAS's beside each other. The exact
- * product and |A||B| come from OpenBLAS's dgemm. See kernels_bench.h.
+ * The error of C on all kinds of data and for growing k: ours, cuBLAS's and OpenBLAS's beside each other, over the same
+ * draws. The exact product and |A||B| come from OpenBLAS's dgemm. See kernels_bench.h.
  *
  * Ours are: ieee, as the library chooses; and fp32 and fast on the tensor cores, also where the library would find the
  * other kernels quicker. What it then answers is either this row or that of ieee, whatever the shape.
@@ -17,6 +17,8 @@
 
 static const int depths[] = {64, 256, 1024, 4096, 16384};
 enum { DEPTHS = sizeof depths / sizeof depths[0], DEPTHS_SHORT = 2 };
+/* Of each kind of data and depth so many A and B are drawn: the largest error of one draw is a matter of chance. */
+enum { DRAWS = 8, DRAWS_SHORT = 1 };
 enum { COL_MAJOR = 102, NO_TRANS = 111 }; /* as cblas.h numbers them */
 
 typedef void blas_sgemm(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *,
@@ -33,6 +35,21 @@ static const struct method methods[] = {
     {"TileBLAS fast", TB_PRECISION_FAST}, {"TileBLAS ieee", TB_PRECISION_IEEE}, {"TileBLAS fp32", TB_PRECISION_FP32}};
 enum { METHODS = sizeof methods / sizeof methods[0] };
 
+/* Of an fp32 answer's tiles: how many have the bits of ieee, and how many others those of fast; total 0: not known. */
+struct tiles {
+  int as_ieee, as_fast, total;
+};
+
+/* Errors of one way to compute C, over the draws so far. */
+struct tally {
+  const char *who;
+  char way[64];
+  int draws;
+  struct tb_error sum; /* but for max_u, the largest */
+  struct tiles tiles;
+};
+enum { TALLIES = METHODS + TB_PEER_COUNT + 1 };
+
 struct judge {
   const struct tb_bench *bench;
   const struct tb_choice *forced;
@@ -44,6 +61,7 @@ struct judge {
   float *a, *b, *c, *fast, *ieee; /* the last two: C in that precision, ieee by groups of TB_SGEMM_GROUP_K */
   double *wide_a, *wide_b, *exact, *magnitude;
   CUdeviceptr gpu_a, gpu_b, gpu_c;
+  struct tally tally[TALLIES];
 };
 
 static void open_openblas(struct judge *j) {
@@ -73,11 +91,11 @@ static void widen(double *to, const float *from, size_t count, bool magnitude) {
 }
 
 /* Draws A and B, computes the exact product and |A||B|, and puts A and B on the GPU. */
-static void prepare(struct judge *j) {
+static void prepare(struct judge *j, unsigned draw) {
   int n = j->n, k = j->k;
   size_t operand = (size_t)n * (size_t)k;
-  tb_data_fill(j->a, (size_t)n, (size_t)k, j->kind, TB_OPERAND_A, 11);
-  tb_data_fill(j->b, (size_t)k, (size_t)n, j->kind, TB_OPERAND_B, 12);
+  tb_data_fill(j->a, (size_t)n, (size_t)k, j->kind, TB_OPERAND_A, 11 + 2 * draw);
+  tb_data_fill(j->b, (size_t)k, (size_t)n, j->kind, TB_OPERAND_B, 12 + 2 * draw);
   for (int magnitude = 0; magnitude < 2; magnitude++) {
     widen(j->wide_a, j->a, operand, magnitude == 1);
     widen(j->wide_b, j->b, operand, magnitude == 1);
@@ -95,25 +113,36 @@ static void poison(struct judge *j, int on_gpu) {
   if (on_gpu) tb_gpu_upload(&j->bench->gpu, j->gpu_c, j->c, result_bytes(j));
 }
 
-/* Of an fp32 answer's tiles: how many have the bits of ieee, and how many others those of fast; total 0: not known. */
-struct tiles {
-  int as_ieee, as_fast, total;
-};
 static const struct tiles unknown = {0, 0, 0};
 
-static double report(struct judge *j, const char *who, const char *way, struct tiles tiles) {
-  struct tb_error e = tb_full_error(j->c, j->exact, j->magnitude, (size_t)j->n * (size_t)j->n);
-  char share[32] = ",";
-  if (tiles.total > 0)
-    snprintf(share, sizeof share, "%.3f,%.3f", (double)tiles.as_ieee / tiles.total,
-             (double)tiles.as_fast / tiles.total);
-  printf("%-18s k=%-6d %-20s %-12s %-11s max %9.3f  mean %8.4f  bias %+8.4f u\n", tb_data_kind_name[j->kind], j->k, who,
-         way, tiles.total > 0 ? share : "", e.max_u, e.mean_u, e.bias_u);
-  if (j->csv) {
-    fprintf(j->csv, "\"%s\",%d,%d,%s,%s,%s,%.3f,%.4f,%.4f\n", tb_data_kind_name[j->kind], j->n, j->k, who, way, share,
-            e.max_u, e.mean_u, e.bias_u);
-  }
+/* Adds the error of C to a tally; returns it. */
+static double note(struct judge *j, int at, const char *who, const char *way, struct tiles tiles) {
+  const struct tb_error e = tb_full_error(j->c, j->exact, j->magnitude, (size_t)j->n * (size_t)j->n);
+  struct tally *t = &j->tally[at];
+  t->who = who;
+  snprintf(t->way, sizeof t->way, "%s", way);
+  t->draws++;
+  t->sum.max_u = e.max_u > t->sum.max_u || isnan(e.max_u) ? e.max_u : t->sum.max_u;
+  t->sum.mean_u += e.mean_u, t->sum.bias_u += e.bias_u;
+  t->tiles.as_ieee += tiles.as_ieee, t->tiles.as_fast += tiles.as_fast, t->tiles.total += tiles.total;
   return e.max_u;
+}
+
+static void report(const struct judge *j) {
+  for (const struct tally *t = j->tally; t < j->tally + TALLIES; t++) {
+    if (t->draws == 0) continue;
+    const double mean_u = t->sum.mean_u / t->draws, bias_u = t->sum.bias_u / t->draws;
+    char share[32] = ",";
+    if (t->tiles.total > 0)
+      snprintf(share, sizeof share, "%.3f,%.3f", (double)t->tiles.as_ieee / t->tiles.total,
+               (double)t->tiles.as_fast / t->tiles.total);
+    printf("%-18s k=%-6d %-20s %-12s %-11s max %9.3f  mean %8.4f  bias %+8.4f u\n", tb_data_kind_name[j->kind], j->k,
+           t->who, t->way, t->tiles.total > 0 ? share : "", t->sum.max_u, mean_u, bias_u);
+    if (j->csv) {
+      fprintf(j->csv, "\"%s\",%d,%d,%s,%s,%s,%.3f,%.4f,%.4f\n", tb_data_kind_name[j->kind], j->n, j->k, t->who, t->way,
+              share, t->sum.max_u, mean_u, bias_u);
+    }
+  }
 }
 
 static bool same_tile(const struct judge *j, const float *other, size_t row, size_t col) {
@@ -181,13 +210,14 @@ static struct tb_choice compute(struct judge *j, enum tb_precision precision, in
 }
 
 /* Ours; returns 0 when the result is wrong. */
-static int judge_ours(struct judge *j, const struct method *method) {
+static int judge_ours(struct judge *j, int at) {
+  const struct method *method = &methods[at];
   const struct tb_choice choice = compute(j, method->precision, tb_group_k(j->n, j->n, j->k));
   char way[64];
   tb_choice_describe(&choice, way, sizeof way);
   struct tiles tiles = unknown;
   if (method->precision == TB_PRECISION_FP32 && choice.family == TB_FAMILY_SPLIT) tiles = compare_tiles(j);
-  double max = report(j, method->name, way, tiles);
+  double max = note(j, at, method->name, way, tiles);
   bool right = is_right(j, method->precision, max);
   if (!right) fprintf(stderr, "WRONG RESULT: %s by %s: error %g u\n", method->name, way, max);
   if (method->precision == TB_PRECISION_FAST) memcpy(j->fast, j->c, result_bytes(j));
@@ -206,11 +236,11 @@ static void judge_peers(struct judge *j) {
     TB_NV(cublasSgemm_v2(j->bench->cublas, TB_OP_N, TB_OP_N, j->n, j->n, j->k, &one, (const float *)j->gpu_a, j->n,
                          (const float *)j->gpu_b, j->k, &zero, (float *)j->gpu_c, j->n));
     tb_gpu_download(&j->bench->gpu, j->c, j->gpu_c, result_bytes(j));
-    report(j, tb_peer_name[p], "", unknown);
+    note(j, METHODS + p, tb_peer_name[p], "", unknown);
   }
   poison(j, 0);
   j->sgemm(COL_MAJOR, NO_TRANS, NO_TRANS, j->n, j->n, j->k, 1, j->a, j->n, j->b, j->k, 0, j->c, j->n);
-  report(j, "OpenBLAS sgemm", "", unknown);
+  note(j, METHODS + TB_PEER_COUNT, "OpenBLAS sgemm", "", unknown);
 }
 
 static double *fp64(size_t count) { return (double *)tb_alloc(2 * count); }
@@ -231,9 +261,13 @@ int tb_bench_accuracy(const struct tb_bench *bench, int n, bool short_list, cons
     for (int d = 0; d < last; d++) {
       j.kind = (enum tb_data_kind)kind;
       j.k = depths[d];
-      prepare(&j);
-      for (int m = 0; m < METHODS; m++) all_right &= judge_ours(&j, &methods[m]);
-      judge_peers(&j);
+      memset(j.tally, 0, sizeof j.tally);
+      for (unsigned draw = 0; draw < (short_list ? DRAWS_SHORT : DRAWS); draw++) {
+        prepare(&j, draw);
+        for (int m = 0; m < METHODS; m++) all_right &= judge_ours(&j, m);
+        judge_peers(&j);
+      }
+      report(&j);
     }
   }
   tb_gpu_free(j.gpu_a);
