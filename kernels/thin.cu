@@ -102,15 +102,20 @@ template <int N, int R, int U, bool Vectors> __device__ __forceinline__ void alo
   int left = static_cast<int>(share.k_end - share.k) - chunk * kChunk, left_ahead = left;
   const int skip = (args.block_chunks - 1) * kChunk; /* from the end of a chunk to the thread's next */
 
+  load_y<N>(panels, args, share.k, share.k_end); /* first: nothing is multiplied, nor loaded again, without it */
+  async_commit();
   Batch<U, R, Vectors> batch[TB_THIN_BATCHES];
 #pragma unroll
   for (int b = 0; b < TB_THIN_BATCHES; b++, left_ahead -= U) batch[b].load(x, beside, args.x_ld, left_ahead);
-  load_y_now<N>(panels, args, share.k, share.k_end);
 
   const int k_round = args.block_chunks * kChunk;
   int buffer = 0;
   for (int64_t k = share.k; k < share.k_end; k += k_round, buffer = args.buffers - 1 - buffer) {
     const bool more = k + k_round < share.k_end, ahead = more && args.buffers > 1;
+    /* For Y. Here, where the loop begins, and not ahead of it: there the compiler puts the first loads of X behind it.
+     */
+    async_wait<0>();
+    __syncthreads();
     if (ahead) load_y<N>(panels + (buffer ^ 1) * panel_words, args, k + k_round, share.k_end);
     async_commit();
     const float *y = panels + buffer * panel_words + chunk * TB_THIN_CHUNK_WORDS(N);
@@ -130,10 +135,12 @@ template <int N, int R, int U, bool Vectors> __device__ __forceinline__ void alo
     }
     left -= skip;
     chains.template store<Vectors>(sums + buffer * sum_words, chunk, row, apart, args.block_rows);
-    async_wait<0>();
     __syncthreads();
     fold<N>(args, share, sums + buffer * sum_words, totals, k);
-    if (more && !ahead) load_y_now<N>(panels, args, k + k_round, share.k_end);
+    if (more && !ahead) {
+      load_y<N>(panels, args, k + k_round, share.k_end);
+      async_commit();
+    }
   }
 }
 
@@ -248,11 +255,14 @@ template <int N, int R, int Stages, bool Vectors> __device__ __forceinline__ voi
   /* A warp whose rows do not exist copies the last row there is. */
   WarpRing x(args, smaller(share.row + warp_row, args.rows - 1), share.k + warp_chunk * kChunk,
              static_cast<int>(share.k_end - share.k) - warp_chunk * kChunk);
+  load_y<N>(panels, args, share.k, share.k_end); /* first: nothing is multiplied, nor loaded again, without it */
+  async_commit();
   for (int stage = 0; stage < Stages - 1; stage++) {
     x.load(ring + stage * WarpRing::stage_words, skip);
     async_commit();
   }
-  load_y_now<N>(panels, args, share.k, share.k_end);
+  async_wait<Stages - 1>();
+  __syncthreads();
 
   int buffer = 0, slot = 0;
   for (int64_t k = share.k; k < share.k_end; k += k_round, buffer = args.buffers - 1 - buffer) {

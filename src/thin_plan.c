@@ -14,13 +14,14 @@ const struct tb_thin_row tb_thin_rows[TB_THIN_ROW_COUNT] = {
 
 /* Fixed costs, in bytes that an SM moves meanwhile: an H200's has 36 kB a microsecond of its memory's 4.8 TB/s. */
 #define START_BYTES 40e3  /* until a block's first words are there, and from its last to the end */
-#define GATHER_BYTES 25e3 /* the second launch that a split k needs, started early (kernels/gather.cu) */
+#define GATHER_BYTES 44e3 /* the second launch that a split k needs, started early (kernels/gather.cu) */
 /* On the way to an SM at once for the memory to be busy: its share of the bandwidth times 0.8 us. */
 #define FLIGHT_BYTES 29e3
 
 /* Where X runs along its side, its columns are read in segments of a block's rows, and short ones leave bandwidth
- * unused: on an H200 16 % with 64 bytes, 4 % with 128, 1 % with 256. */
-#define SEGMENT_BYTES 26.0
+ * unused: on an H200 28 % with 64 bytes, 7 % with 128, 2 % with 256. That is by the kernels' times; a program that only
+ * reads loses 17 % with 64 bytes, and next to nothing with 128. */
+#define SEGMENT_BYTES 34.0
 
 #define SECTOR_BYTES 32
 /* CUDA keeps this much of an SM's shared memory for itself for each block. */
