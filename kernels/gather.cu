@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What follows a split k: D = alpha * ([D +] the partial sums), in the order of sgemm_args.h. Part of sgemm.cu's fat
- * binary.
+ * What follows a split k whose parts are no clusters that add their sums themselves (sgemm_parts.cuh): D = alpha * ([D
+ * +] the partial sums), in the order of sgemm_args.h. Part of sgemm.cu's fat binary.
  *
  * The partial sums come from the L2 or the memory, and a thread asks for several before it adds the first: eight units
- * of four elements, or where there are fewer elements than threads, 16 units of one.
+ * of four elements, or where four neighbours cannot be read at once or there are fewer elements than threads, 16 units
+ * of one; and where k has fewer units, those of two or four elements.
  *
  * Launched early (ptx.cuh), its blocks may be there before the partial sums are, and find out where they stand.
  */
@@ -44,38 +45,50 @@ template <int Width> __device__ __forceinline__ void write(float *p, const Eleme
     *p = e.word[0];
 }
 
-/*
- * The elements' sum continues with `units` units, the first of them at `unit`, `apart` words from one to the next. Each
- * so many of them, a group's, have a sum of their own.
- */
-template <int Width>
-__device__ __forceinline__ void add_units(Elements<Width> &sum, const float *unit, int64_t apart, int units,
-                                          int group_units) {
-  constexpr int Count = Width == kVector ? kVectorsAtOnce : kWordsAtOnce;
-  Elements<Width> group = {};
-  int of_group = 0; /* units that are in it */
-  for (; units > 0; units -= Count) {
-    Elements<Width> value[Count] = {};
+/* A thread's elements, or fours of them, that it adds up side by side, and their units. */
+template <int Width, int Many> struct Columns {
+  static constexpr int count = (Width == kVector ? kVectorsAtOnce : kWordsAtOnce) / Many; /* of each at once */
+  Elements<Width> sum[Many];
+  const float *unit[Many]; /* the next */
+  float *d[Many];
+  bool there[Many];
+
+  /*
+   * The sums continue with `units` units, `apart` words from one to the next. Each so many of them, a group's, have a
+   * sum of their own.
+   */
+  __device__ __forceinline__ void add(int64_t apart, int units, int group_units) {
+    Elements<Width> group[Many] = {};
+    int of_group = 0; /* units that are in it */
+    for (; units > 0; units -= count) {
+      Elements<Width> value[Many][count] = {};
 #pragma unroll
-    for (int i = 0; i < Count; i++) {
-      if (i < units) value[i] = read<Width>(unit);
-      unit += apart;
-    }
+      for (int i = 0; i < count; i++)
 #pragma unroll
-    for (int i = 0; i < Count; i++) {
-      const bool starts = of_group++ == 0, ends = i < units && (of_group == group_units || i + 1 == units);
+        for (int e = 0; e < Many; e++) {
+          if (i < units && there[e]) value[e][i] = read<Width>(unit[e]);
+          unit[e] += apart;
+        }
 #pragma unroll
-      for (int w = 0; w < Width; w++) {
-        group.word[w] = starts ? value[i].word[w] : group.word[w] + value[i].word[w];
-        sum.word[w] = ends ? sum.word[w] + group.word[w] : sum.word[w];
+      for (int i = 0; i < count; i++) {
+        const bool starts = of_group++ == 0, ends = i < units && (of_group == group_units || i + 1 == units);
+#pragma unroll
+        for (int e = 0; e < Many; e++)
+#pragma unroll
+          for (int w = 0; w < Width; w++) {
+            float &of = group[e].word[w], &to = sum[e].word[w];
+            of = starts ? value[e][i].word[w] : of + value[e][i].word[w];
+            to = ends ? to + of : to;
+          }
+        of_group = ends ? 0 : of_group;
       }
-      of_group = ends ? 0 : of_group;
     }
   }
-}
+};
 
-/* Every thread of the grid takes Width elements, and then those as many behind as the grid has threads for. */
-template <int Width> __device__ __forceinline__ void add_all(const tb_sgemm_args &args) {
+/* Every thread of the grid takes Width elements, and then those as many behind as the grid has threads for, Many of
+ * these at a time. */
+template <int Width, int Many> __device__ __forceinline__ void add_all(const tb_sgemm_args &args) {
   /* In 32 bits: threads of a grid times Width stay below 2^32, and rows, too. */
   const unsigned run = static_cast<unsigned>(args.m) / Width; /* of a column */
   const unsigned at = blockIdx.x * kThreads + threadIdx.x, step = gridDim.x * kThreads;
@@ -87,18 +100,39 @@ template <int Width> __device__ __forceinline__ void add_all(const tb_sgemm_args
   const int group_units = args.group_k / args.unit_k;
   wait_for_earlier_kernels();
   while (column < args.n) {
-    float *const d = args.d + row * static_cast<int64_t>(Width) + column * args.ldd;
-    const float *const unit = args.partials + row * static_cast<int64_t>(Width) + column * args.m;
-    Elements<Width> sum = {};
-    if (!args.first) sum = read<Width>(d);
-    add_units(sum, unit, apart, units, group_units);
+    Columns<Width, Many> these;
 #pragma unroll
-    for (int w = 0; w < Width; w++) sum.word[w] = args.last ? args.alpha * sum.word[w] : sum.word[w];
-    write(d, sum);
-    row += step_rows;
-    column += step_columns;
-    if (row >= run) row -= run, column++;
+    for (int e = 0; e < Many; e++) {
+      const int64_t first = row * static_cast<int64_t>(Width);
+      these.there[e] = column < args.n;
+      these.d[e] = args.d + first + column * args.ldd;
+      these.unit[e] = args.partials + first + column * args.m;
+      these.sum[e] = {};
+      if (!args.first && these.there[e]) these.sum[e] = read<Width>(these.d[e]);
+      row += step_rows;
+      column += step_columns;
+      if (row >= run) row -= run, column++;
+    }
+    these.add(apart, units, group_units);
+#pragma unroll
+    for (int e = 0; e < Many; e++) {
+#pragma unroll
+      for (int w = 0; w < Width; w++)
+        these.sum[e].word[w] = args.last ? args.alpha * these.sum[e].word[w] : these.sum[e].word[w];
+      if (these.there[e]) write(these.d[e], these.sum[e]);
+    }
   }
+}
+
+/* With few units a thread asks for those of several elements, so that it always waits for about as many. */
+template <int Width> __device__ __forceinline__ void add_all(const tb_sgemm_args &args) {
+  const int64_t units = (args.k + args.unit_k - 1) / args.unit_k;
+  if (Width == 1 && units <= Columns<Width, 4>::count) /* for four vectors each there are too few registers */
+    add_all<Width, Width == 1 ? 4 : 2>(args);
+  else if (units <= Columns<Width, 2>::count)
+    add_all<Width, 2>(args);
+  else
+    add_all<Width, 1>(args);
 }
 
 __device__ __forceinline__ void gather(const tb_sgemm_args &args) {
