@@ -188,8 +188,9 @@ template <class G> __device__ __forceinline__ void sgemm(const tb_sgemm_args &ar
   if (!args.beside) wait_for_earlier_kernels();
   let_next_start(); /* now, so that a kernel beside this one finds the panels, too */
   int row, column;
-  locate<G>(args, blockIdx.x, row, column);
-  const Share share(args);
+  const Job job(args);
+  locate<G>(args, job.tile, row, column);
+  const Share share(args, job.part);
   const int thread = static_cast<int>(threadIdx.x);
   int k_todo = share.count;
   float *const sums = stages + G::stages * G::stage_words;
@@ -226,7 +227,7 @@ template <class G> __device__ __forceinline__ void sgemm(const tb_sgemm_args &ar
     if (unit.has_sums()) accumulators.add(sums, thread);
     if (unit.ends_with(k_end, k_todo)) {
       const Target target = target_of(args, opaque(row), opaque(column), unit.number, k_todo == 0);
-      store(accumulators, sums, target, opaque(thread));
+      store_unit(accumulators, sums, target, opaque(thread), args.together);
       unit.next();
     } else {
       accumulators.keep(sums, thread);

@@ -34,6 +34,8 @@
  *                                      barriers (barriers_ready() shows them to the others; what else was written is
  *                                      not: that would wait for all that was ever stored); and after the last, for a
  *                                      block must not end while others still write there
+ *   cluster_share()                    waits, too, and behind it all see what any has written to shared memory before
+ *   ClusterWords(p, rank)[i]           word i behind the one that stands where p does, in the cluster's block `rank`
  *   barrier_arrive_at(b, rank)         arrives at the barrier that stands where b does, in the cluster's block `rank`;
  *                                      what this thread has read there or written is done before
  *   box_copy(dst, map, row, b, ranks)  a bulk copy of the box of a tensor map (CUtensorMap, two dimensions, a kernel's
@@ -147,6 +149,15 @@ __device__ __forceinline__ void bulk_copy(void *dst, const void *src, unsigned b
 }
 __device__ __forceinline__ unsigned cluster_rank() { return tb_cpu_cluster_rank(); }
 __device__ __forceinline__ void cluster_meet() { tb_cpu_cluster_barrier(); }
+__device__ __forceinline__ void cluster_share() { tb_cpu_cluster_barrier(); }
+class ClusterWords {
+  const float *const first;
+  const unsigned rank;
+
+public:
+  ClusterWords(const float *p, unsigned rank_) : first(p), rank(rank_) {}
+  float operator[](unsigned word) const { return *tb_cpu_word_at(first + word, rank); }
+};
 __device__ __forceinline__ void barrier_arrive_at(uint64_t *b, unsigned rank) { tb_cpu_mbarrier_arrive_at(b, rank); }
 __device__ __forceinline__ void box_copy(void *dst, const void *map, int row, uint64_t *b, unsigned ranks) {
   tb_cpu_box_copy(dst, map, row, b, ranks);
@@ -197,6 +208,23 @@ __device__ __forceinline__ void cluster_meet() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
   asm volatile("barrier.cluster.wait;" ::: "memory");
 }
+__device__ __forceinline__ void cluster_share() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+class ClusterWords {
+  unsigned first;
+
+public:
+  __device__ __forceinline__ ClusterWords(const float *p, unsigned rank) {
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(first) : "r"(shared_address(p)), "r"(rank));
+  }
+  __device__ __forceinline__ float operator[](unsigned word) const {
+    float there;
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(there) : "r"(first + 4 * word));
+    return there;
+  }
+};
 __device__ __forceinline__ void barrier_arrive_at(uint64_t *b, unsigned rank) {
   asm volatile("{ .reg .b32 there;\n"
                "mapa.shared::cluster.u32 there, %0, %1;\n"

@@ -12,7 +12,8 @@
  *   fragment  the next k's words of this thread, stage -> registers
  *   multiply  this k's outer product into the accumulators
  *   advance   (last k of a step) wait for the next step's copies, one barrier, next stage
- *   store     (at a unit's end) accumulators -> sums in shared memory -> D or the partial sums
+ *   store     (at a unit's end) accumulators -> sums in shared memory -> D or the partial sums; of a split k whose
+ * parts are a cluster, the sums of all its blocks -> D
  *
  *                    block_n
  *              +------------------+
@@ -172,14 +173,13 @@ private:
 
 /* ---- a block ---- */
 
-/* `tile`: its number, as locate() counts. */
-template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(const tb_sgemm_args &args, unsigned tile) {
+template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(const tb_sgemm_args &args, Job job) {
   TB_DYNAMIC_SHARED(float, stages);
   constexpr int K = G::block_k;
   let_next_start();
   int row, column;
-  locate<G>(args, tile, row, column);
-  const Share share(args);
+  locate<G>(args, job.tile, row, column);
+  const Share share(args, job.part);
   const int thread = static_cast<int>(threadIdx.x);
   int k_todo = share.count, k_left = k_todo; /* to be multiplied, to be loaded */
 
@@ -246,7 +246,7 @@ template <class G, Run RunA, Run RunB> __device__ __forceinline__ void sgemm(con
     if (unit.has_sums()) accumulators.add(sums, thread);
     if (unit.ends_with(k_end, k_todo)) {
       const Target target = target_of(args, opaque(row), opaque(column), unit.number, k_todo == 0);
-      store(accumulators, sums, target, opaque(thread));
+      store_unit(accumulators, sums, target, opaque(thread), args.together);
       unit.next();
     } else {
       accumulators.keep(sums, thread);
@@ -274,7 +274,7 @@ __device__ __forceinline__ void again(const tb_sgemm_args &args, const tb_split_
   part.m = smaller(args.m - row, rows), part.n = smaller(args.n - column, columns);
   const int tiles = static_cast<int>((part.m + G::block_m - 1) / G::block_m * ((part.n + G::block_n - 1) / G::block_n));
   for (int tile = 0; tile < tiles; tile++) {
-    sgemm<G, RunA, RunB>(part, static_cast<unsigned>(tile));
+    sgemm<G, RunA, RunB>(part, Job(static_cast<unsigned>(tile), 0));
     __syncthreads(); /* before the next one's words come to the stages */
   }
 }
@@ -285,7 +285,7 @@ __device__ __forceinline__ void again(const tb_sgemm_args &args, const tb_split_
 #define TB_SGEMM_KERNEL(name, variant, run_a, run_b, ...)                                                            \
   extern "C" __global__ void __launch_bounds__(Geometry<__VA_ARGS__>::threads, Geometry<__VA_ARGS__>::blocks_per_sm) \
       tb_sgemm_##name##_##variant(const tb_sgemm_args args) {                                                        \
-    sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args, blockIdx.x);                                                    \
+    sgemm<Geometry<__VA_ARGS__>, run_a, run_b>(args, Job(args));                                                     \
   }
 #define TB_SGEMM_TILE(name, bm, bn, bk, stages, rows, columns, blocks)                                       \
   TB_SGEMM_KERNEL(name, nn, kAlongSideVectors, kAlongK, bm, bn, bk, stages, rows, columns, blocks)           \

@@ -36,11 +36,14 @@ struct tb_sgemm_args {
                       `partials` */
   int32_t units_per_split; /* split k: how many of them one block computes; blockIdx.y counts the splits */
   float alpha;             /* applied by the launch with `last` set */
-  int32_t first;  /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
-  int32_t last;   /* 1: multiply by alpha when storing; 0: store the bare sums */
-  int32_t beside; /* packed tiles: 1: the kernel ahead computes another part of D from the same panels, and need not
-                     have ended before this one starts */
-  int32_t padded; /* for the launcher: m and n may be read up to the next multiple of four, into what stands there */
+  int32_t first;    /* 1: the sum starts here (D is not read); 0: it continues from the sums of earlier chunks in D */
+  int32_t last;     /* 1: multiply by alpha when storing; 0: store the bare sums */
+  int32_t beside;   /* packed tiles: 1: the kernel ahead computes another part of D from the same panels, and need not
+                       have ended before this one starts */
+  int32_t together; /* split k: not 0: so many parts of one group each, TB_SGEMM_TOGETHER_MAX at most, those of a tile a
+                       cluster; units_per_split is 1, unit_k is group_k, and there are no partials: the cluster adds
+                       them itself. blockIdx.x counts the parts of a tile, and then the tiles */
+  int32_t padded;   /* for the launcher: m and n may be read up to the next multiple of four, into what stands there */
 };
 
 /* Products of one chain, and of a group in the thin kernels, which have no others, and where a tile of a product on the
@@ -49,6 +52,9 @@ struct tb_sgemm_args {
 #define TB_SGEMM_GROUP_K 512
 /* What a group is a multiple of in all others: whole steps of every tile. */
 #define TB_SGEMM_GROUP_STEP_K 16
+
+/* Blocks of a cluster, as many as all devices that have clusters can run. */
+#define TB_SGEMM_TOGETHER_MAX 8
 
 /* Words by which a stage's rows are longer than what they hold; sgemm.cu says why. */
 #define TB_SGEMM_PAD 4

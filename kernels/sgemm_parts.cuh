@@ -175,15 +175,24 @@ __device__ __forceinline__ void locate(const tb_sgemm_args &args, unsigned tile,
 
 /* ---- a unit's sums, shared memory -> D or the partial sums ---- */
 
-/* This block's part of k, all of it unless k is split. */
+/* What a block computes: a tile, or of a split k a part of one. */
+struct Job {
+  unsigned tile, part;
+  __device__ __forceinline__ explicit Job(const tb_sgemm_args &args) : tile(blockIdx.x), part(blockIdx.y) {
+    if (args.together > 0) tile = blockIdx.x / args.together, part = blockIdx.x % args.together;
+  }
+  __device__ __forceinline__ Job(unsigned tile_, unsigned part_) : tile(tile_), part(part_) {}
+};
+
+/* That part of k, all of it unless k is split. */
 struct Share {
   int64_t first;
   int first_unit, count;
-  __device__ __forceinline__ explicit Share(const tb_sgemm_args &args) {
+  __device__ __forceinline__ Share(const tb_sgemm_args &args, unsigned part) {
     const int64_t split_k = static_cast<int64_t>(args.units_per_split) * args.unit_k;
-    const bool split = args.partials != nullptr;
-    first = split ? blockIdx.y * split_k : 0;
-    first_unit = split ? static_cast<int>(blockIdx.y) * args.units_per_split : 0;
+    const bool to_partials = args.partials != nullptr, split = to_partials || args.together > 0;
+    first = split ? part * split_k : 0;
+    first_unit = to_partials ? static_cast<int>(part) * args.units_per_split : 0;
     count = static_cast<int>(split ? smaller(args.k - first, split_k) : args.k);
   }
 };
@@ -353,6 +362,60 @@ __device__ __forceinline__ void store(Accumulators<G> &accumulators, float *sums
     __syncthreads();
     store_columns<G>(sums, target, thread);
   }
+}
+
+#if defined(TB_BULK_COPIES)
+/*
+ * The sums of a tile whose parts of k are a cluster's blocks: they stay in shared memory, and each block adds all
+ * blocks' for its share of the tile, in the order of the parts. A thread takes a row's words of four columns, and then
+ * those behind what the cluster's threads take together; neighbouring lanes have neighbouring rows.
+ */
+template <class G>
+__device__ __forceinline__ void store_together(Accumulators<G> &accumulators, float *sums, const Target &t, int thread,
+                                               int parts) {
+  constexpr int fours = G::block_m * G::block_n / kVector;
+  accumulators.keep(sums, thread);
+  cluster_share();
+#pragma unroll 1
+  for (int four = static_cast<int>(cluster_rank()) * G::threads + thread; four < fours; four += parts * G::threads) {
+    const int row = four % G::block_m, column = four / G::block_m * kVector;
+    const unsigned first = sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(column));
+    const int there = row < t.rows ? t.columns - column : 0;
+    float *const d = t.d + row + column * t.ld;
+    float part[TB_SGEMM_TOGETHER_MAX][kVector] = {}, sum[kVector] = {};
+#pragma unroll
+    for (int p = 0; p < TB_SGEMM_TOGETHER_MAX; p++) {
+      if (p >= parts) continue;
+      const ClusterWords words(sums, static_cast<unsigned>(p));
+#pragma unroll
+      for (int j = 0; j < kVector; j++) part[p][j] = words[sums_word_behind<G>(first, 0, j)];
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; j++)
+      if (t.add && j < there) sum[j] = d[j * t.ld];
+#pragma unroll
+    for (int p = 0; p < TB_SGEMM_TOGETHER_MAX; p++)
+#pragma unroll
+      for (int j = 0; j < kVector; j++) sum[j] = p < parts ? sum[j] + part[p][j] : sum[j];
+#pragma unroll
+    for (int j = 0; j < kVector; j++)
+      if (j < there) d[j * t.ld] = t.scale * sum[j];
+  }
+  cluster_meet(); /* no block ends while another reads its sums */
+}
+#endif
+
+/* `together`: of tb_sgemm_args. */
+template <class G>
+__device__ __forceinline__ void store_unit(Accumulators<G> &accumulators, float *sums, const Target &target, int thread,
+                                           int together) {
+#if defined(TB_BULK_COPIES)
+  if (together > 0) {
+    store_together(accumulators, sums, target, thread, together);
+    return;
+  }
+#endif
+  store(accumulators, sums, target, thread);
 }
 
 } // namespace

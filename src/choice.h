@@ -82,6 +82,30 @@ static inline struct tb_split tb_split_units(int64_t units, int64_t splits) {
   return s;
 }
 
+/*
+ * Clusters of blocks, which run at the same time on neighbouring SMs: at_once[size][held] so many of so many blocks
+ * when an SM holds at most `held`. Fewer blocks than the SMs would hold without: what is left of a group of neighbours
+ * stays idle. All 0: the device has no clusters.
+ */
+#define TB_CLUSTERS_HELD_MAX 8
+struct tb_clusters {
+  int at_once[TB_SGEMM_TOGETHER_MAX + 1][TB_CLUSTERS_HELD_MAX + 1];
+};
+
+/*
+ * Whether the parts of a tile are a cluster, which adds its sums by itself; else tb_sgemm_gather does. They are of one
+ * group each, few, and do not wait for room longer than without: all clusters run at once when an SM holds no more
+ * blocks than it has to, which is the answer. Pairs fit anyway. 0: they are not. `held`: blocks that an SM can hold.
+ */
+static inline int tb_split_together(const struct tb_split *split, const struct tb_clusters *clusters, bool whole_groups,
+                                    int64_t tiles, int sm_count, int held) {
+  if (!whole_groups || split->per_split > 1 || split->splits == 1 || split->splits > TB_SGEMM_TOGETHER_MAX) return 0;
+  const int *at_once = clusters->at_once[split->splits];
+  const int64_t blocks = tb_ceil_div(tiles * split->splits, sm_count);
+  if (split->splits == 2 && at_once[1] > 0) return (int)tb_min(blocks, held);
+  return blocks <= tb_min(held, TB_CLUSTERS_HELD_MAX) && tiles <= at_once[blocks] ? (int)blocks : 0;
+}
+
 /* Device memory for the packed operands of an m x n x k product, and behind them for the partial sums of a split k. */
 static inline int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
   const int64_t pairs = tb_ceil_div(m, 2 * TB_SGEMM_PANEL) + tb_ceil_div(n, 2 * TB_SGEMM_PANEL);

@@ -40,6 +40,9 @@ static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int t
     TB_TRY(fits);
   bool seen_first = ta + tb + any == 0;
   if (seen_first || blocks < *least) *least = blocks;
+  if (blocks > 0) /* more than it wants keeps others off its SM: see shared_bytes_to_hold */
+    TB_TRY(tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      (int)kernels->block_shared_bytes));
   return CUDA_SUCCESS;
 }
 
@@ -54,15 +57,19 @@ static CUresult load_tiles(struct tb_kernels *kernels) {
  * compute capabilities). */
 static int cores_per_sm(int major, int minor) { return major == 7 || (major == 8 && minor == 0) ? 64 : 128; }
 
-/* What the selector asks of a device: its peaks. */
-static CUresult look_at(struct tb_select_device *d, CUdevice device) {
-  int major, minor, clock_khz, memory_khz, bus_bits;
+/* What the selector asks of a device, its peaks; and its shared memory. */
+static CUresult look_at(struct tb_kernels *kernels, CUdevice device) {
+  struct tb_select_device *d = &kernels->device;
+  int major, minor, clock_khz, memory_khz, bus_bits, block_bytes, sm_bytes;
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&d->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&clock_khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&memory_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&block_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&sm_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device));
+  kernels->block_shared_bytes = block_bytes, kernels->sm_shared_bytes = sm_bytes;
   d->fma_per_us = cores_per_sm(major, minor) * (clock_khz * 1e-3);
   d->bytes_per_us = 2 * (memory_khz * 1e-3) * (bus_bits / 8.0); /* two transfers a cycle */
   return CUDA_SUCCESS;
@@ -85,6 +92,39 @@ static CUresult load_packed_tiles(struct tb_kernels *kernels) {
   return CUDA_SUCCESS;
 }
 
+/* Of dynamic shared memory, for a block that wants `own`, so that an SM holds `held` of them and no more. CUDA keeps 1
+ * KiB of an SM's for each block. */
+static int shared_bytes_to_hold(const struct tb_kernels *kernels, int held, int own) {
+  const int reserved = 1024, unit = 128, too_many = (int)(kernels->sm_shared_bytes / (held + 1)) - reserved;
+  const int bytes = (int)tb_round_up(too_many + 1, unit);
+  return bytes > own && bytes <= kernels->block_shared_bytes ? bytes : own;
+}
+
+/* Asked of the smallest tile's kernel, of which an SM holds the most: what counts are the SMs beside each other. */
+static CUresult look_at_clusters(struct tb_kernels *kernels) {
+  const struct tb_tile *t = &tb_tiles[TB_TILE_32x32];
+  const int most = (int)tb_min(kernels->device.blocks_per_sm[TB_TILE_32x32], TB_CLUSTERS_HELD_MAX);
+  if (!kernels->early || tb_cuda.cuOccupancyMaxActiveClusters == NULL) return CUDA_SUCCESS;
+  for (int size = 2; size <= TB_SGEMM_TOGETHER_MAX; size++) {
+    for (int held = 1; held <= most; held++) {
+      CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                   .value.clusterDim = {(unsigned)size, 1, 1}};
+      const CUlaunchConfig config = {.gridDimX = (unsigned)size,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = (unsigned)t->threads,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1,
+                                     .sharedMemBytes = (unsigned)shared_bytes_to_hold(kernels, held, t->shared_bytes),
+                                     .attrs = &cluster,
+                                     .numAttrs = 1};
+      TB_TRY(tb_cuda.cuOccupancyMaxActiveClusters(&kernels->device.clusters.at_once[size][held],
+                                                  kernels->function[TB_TILE_32x32][0][0][0], &config));
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
 static CUresult load_split(struct tb_kernels *kernels, CUdevice device) {
   static const char *const names[2][2] = {{"tb_sgemm_again_nn", "tb_sgemm_again_nt"},
                                           {"tb_sgemm_again_tn", "tb_sgemm_again_tt"}};
@@ -101,6 +141,7 @@ static CUresult load_modules(struct tb_kernels *kernels, CUdevice device) {
   TB_TRY(load_tiles(kernels));
   TB_TRY(load_helpers(kernels));
   TB_TRY(load_packed_tiles(kernels));
+  TB_TRY(look_at_clusters(kernels));
   TB_TRY(tb_thin_load(&kernels->thin, device, &kernels->thin_module));
   kernels->device.thin = true;
   return load_split(kernels, device);
@@ -108,7 +149,7 @@ static CUresult load_modules(struct tb_kernels *kernels, CUdevice device) {
 
 CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
   *kernels = (struct tb_kernels){0};
-  TB_TRY(look_at(&kernels->device, device));
+  TB_TRY(look_at(kernels, device));
   CUresult result = load_modules(kernels, device);
   if (result != CUDA_SUCCESS) tb_kernels_unload(kernels);
   return result;
@@ -175,26 +216,39 @@ static CUresult launch_thin(const struct tb_kernels *kernels, const struct tb_ch
   return plan.splits > 1 ? gather(kernels, args, stream) : CUDA_SUCCESS;
 }
 
-/* The blocks of each part of a split k, and their partial sums. */
-static struct tb_grid grid_of(const struct tb_choice *choice, struct tb_sgemm_args *args, CUdeviceptr partials) {
+/* The blocks of each part of a split k, and their partial sums, or those of a cluster for each tile. */
+static struct tb_grid grid_of(const struct tb_kernels *kernels, const struct tb_choice *choice,
+                              struct tb_sgemm_args *args, CUdeviceptr partials) {
   const struct tb_tile *t = &tb_tiles[choice->tile];
   const struct tb_split split = tb_split_of(args->k, choice);
-  if (split.splits > 1) {
+  const int64_t tiles = tb_tile_count(t, args->m, args->n);
+  struct tb_grid grid = {tiles, 1, t->threads, t->shared_bytes, 1};
+  if (split.splits == 1) return grid;
+  args->unit_k = choice->unit_k;
+  args->units_per_split = (int32_t)split.per_split;
+  /* Beside another kernel's last blocks they would wait for SMs that are free at the same time. */
+  const int held = args->beside
+                       ? 0
+                       : tb_split_together(&split, &kernels->device.clusters, choice->unit_k == args->group_k, tiles,
+                                           kernels->device.sm_count, kernels->device.blocks_per_sm[choice->tile]);
+  if (held > 0) {
+    args->together = grid.cluster = (int32_t)split.splits;
+    grid.x *= split.splits;
+    if (held < kernels->device.blocks_per_sm[choice->tile])
+      grid.shared_bytes = shared_bytes_to_hold(kernels, held, t->shared_bytes);
+  } else {
     args->partials = (float *)partials;
-    args->unit_k = choice->unit_k;
-    args->units_per_split = (int32_t)split.per_split;
+    grid.y = split.splits;
   }
-  return (struct tb_grid){tb_tile_count(t, args->m, args->n), split.splits, t->threads, t->shared_bytes, 1};
+  return grid;
 }
 
 static CUresult launch_tiles(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
                              bool transpose_b, struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream) {
-  const struct tb_grid g = grid_of(choice, args, workspace);
+  const struct tb_grid g = grid_of(kernels, choice, args, workspace);
   const bool any = !tb_kernels_vectors(transpose_a, transpose_b, args);
   CUfunction function = kernels->function[choice->tile][transpose_a][transpose_b][any];
-  void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)g.x, (unsigned)g.y, 1, (unsigned)g.threads, 1, 1,
-                                (unsigned)g.shared_bytes, stream, parameters, NULL));
+  TB_TRY(tb_launch_behind(false, function, g, args, NULL, stream));
   return g.y > 1 ? gather(kernels, args, stream) : CUDA_SUCCESS;
 }
 
@@ -241,12 +295,12 @@ static CUresult multiply_packed(const struct tb_kernels *kernels, const struct t
     const struct tb_rest ahead = {0, 0, rest.first_row > 0 ? rest.first_row : args->m,
                                   rest.first_column > 0 ? rest.first_column : args->n};
     struct tb_sgemm_args part = part_of(args, ahead);
-    TB_TRY(tb_launch_behind(kernels->early, function, grid_of(&whole, &part, 0), &part, NULL, stream));
+    TB_TRY(tb_launch_behind(kernels->early, function, grid_of(kernels, &whole, &part, 0), &part, NULL, stream));
   }
   if (rest.m == 0 || rest.n == 0) return CUDA_SUCCESS;
   struct tb_sgemm_args part = part_of(args, rest);
   part.beside = rest.first_row + rest.first_column > 0;
-  const struct tb_grid g = grid_of(choice, &part, partials);
+  const struct tb_grid g = grid_of(kernels, choice, &part, partials);
   TB_TRY(tb_launch_behind(kernels->early, function, g, &part, NULL, stream));
   return g.y > 1 ? gather(kernels, &part, stream) : CUDA_SUCCESS;
 }

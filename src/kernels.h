@@ -18,6 +18,7 @@ struct tb_kernels {
   struct tb_thin thin;
   struct tb_split_kernels split;
   struct tb_select_device device;
+  int64_t block_shared_bytes, sm_shared_bytes; /* that a block may have, that an SM has */
   CUmodule module, thin_module;
 };
 

@@ -88,19 +88,20 @@ Mbarrier load_mbarrier(const uint64_t *barrier) {
 
 /*
  * What stands in the cluster's block `rank` where `here` points to in the running thread's. Fails the launch where a
- * GPU would write to who knows whose memory.
+ * GPU would reach who knows whose memory.
  */
 template <class T> T *in_block(unsigned rank, T *here, size_t bytes) {
   const Block &mine = *self().block;
   const SharedMemory shared = shared_memory(mine);
-  if (rank >= block_count) fail_launch("an arrival at or a copy to a block that the cluster does not have");
+  if (rank >= block_count) fail_launch("an arrival at, a copy to or a read of a block that the cluster does not have");
   if (!shared.dynamic.holds(here, bytes))
-    fail_launch(shared.fixed.holds(here, bytes) ? "an arrival at or a copy to static shared memory of another block"
-                                                : "an arrival at or a copy to what is not in shared memory");
+    fail_launch(shared.fixed.holds(here, bytes)
+                    ? "an arrival at, a copy to or a read of static shared memory of another block"
+                    : "an arrival at, a copy to or a read of what is not in shared memory");
   const Block &other = blocks[rank];
-  if (other.live == 0) fail_launch("an arrival at or a copy to a block that has ended");
+  if (other.live == 0) fail_launch("an arrival at, a copy to or a read of a block that has ended");
   if (rank != mine.rank && !cluster_has_met())
-    fail_launch("an arrival at or a copy to a block that may not have begun");
+    fail_launch("an arrival at, a copy to or a read of a block that may not have begun");
   const std::ptrdiff_t offset = reinterpret_cast<const char *>(here) - shared.dynamic.start;
   return reinterpret_cast<T *>(static_cast<char *>(other.dynamic_shared) + offset);
 }
@@ -233,6 +234,10 @@ void tb_cpu_mbarrier_arrive(uint64_t *barrier) {
 void tb_cpu_mbarrier_arrive_at(uint64_t *barrier, unsigned rank) {
   if (const char *wrong = wrong_place(barrier)) return fail_launch(wrong);
   arrive(in_block(rank, barrier, sizeof *barrier), blocks[rank]);
+}
+
+const float *tb_cpu_word_at(const float *here_shared, unsigned rank) {
+  return in_block(rank, here_shared, sizeof *here_shared);
 }
 
 void tb_cpu_mbarrier_expect(uint64_t *barrier, unsigned bytes) {

@@ -150,6 +150,9 @@ void tb_cpu_mbarrier_wait(uint64_t *barrier, unsigned parity);
 unsigned tb_cpu_cluster_rank();
 /* Waits for every thread of the cluster that has not ended. */
 void tb_cpu_cluster_barrier();
+/* The word at the same offset in the shared memory of the cluster's block `rank`, which must not have ended, and must
+ * be known to have begun: by a tb_cpu_cluster_barrier. */
+const float *tb_cpu_word_at(const float *here_shared, unsigned rank);
 /* At the barrier that stands at the same offset in the shared memory of the cluster's block `rank`, which must not have
  * ended, and must be known to have begun: by a tb_cpu_cluster_barrier. */
 void tb_cpu_mbarrier_arrive_at(uint64_t *barrier, unsigned rank);

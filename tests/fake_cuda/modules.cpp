@@ -220,20 +220,42 @@ CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction
   }
 }
 
+namespace {
+int blocks_of_a_multiprocessor(const Function &function, size_t threads, size_t shared_bytes) {
+  const size_t in_whole_warps = (threads + 31) / 32 * 32;
+  const size_t by_registers = MULTIPROCESSOR_REGISTERS / (in_whole_warps * settings().registers_per_thread);
+  const size_t by_shared =
+      (settings().shared_memory_bytes + RESERVED_SHARED_BYTES) / (shared_bytes + RESERVED_SHARED_BYTES);
+  if (in_whole_warps > MOST_THREADS || shared_bytes > function.dynamic_shared_limit) return 0;
+  return static_cast<int>(
+      std::min({MULTIPROCESSOR_BLOCKS, MULTIPROCESSOR_THREADS / in_whole_warps, by_registers, by_shared}));
+}
+} // namespace
+
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, CUfunction handle, int threads, size_t shared_bytes) {
   Call call(Fn::cuOccupancyMaxActiveBlocksPerMultiprocessor);
   if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Function> function = driver().functions.find(handle);
   if (!function || function->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
   if (!out || threads < 1) return CUDA_ERROR_INVALID_VALUE;
-  const size_t in_whole_warps = (static_cast<size_t>(threads) + 31) / 32 * 32;
-  const size_t by_registers = MULTIPROCESSOR_REGISTERS / (in_whole_warps * settings().registers_per_thread);
-  const size_t by_shared =
-      (settings().shared_memory_bytes + RESERVED_SHARED_BYTES) / (shared_bytes + RESERVED_SHARED_BYTES);
-  const bool possible = in_whole_warps <= MOST_THREADS && shared_bytes <= function->dynamic_shared_limit;
-  *out = possible ? static_cast<int>(std::min(
-                        {MULTIPROCESSOR_BLOCKS, MULTIPROCESSOR_THREADS / in_whole_warps, by_registers, by_shared}))
-                  : 0;
+  *out = blocks_of_a_multiprocessor(*function, static_cast<size_t>(threads), shared_bytes);
+  return CUDA_SUCCESS;
+}
+
+/* A device whose SMs are all beside each other. */
+CUresult cuOccupancyMaxActiveClusters(int *out, CUfunction handle, const CUlaunchConfig *config) {
+  Call call(Fn::cuOccupancyMaxActiveClusters);
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!out || !config || config->numAttrs != 1 || !config->attrs) return CUDA_ERROR_INVALID_VALUE;
+  if (config->attrs[0].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) return CUDA_ERROR_INVALID_VALUE;
+  const std::shared_ptr<Function> function = driver().functions.find(handle);
+  if (!function || function->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
+  const auto &size = config->attrs[0].value.clusterDim;
+  const Extent blocks = {config->gridDimX, config->gridDimY, config->gridDimZ}, cluster = {size.x, size.y, size.z};
+  if (!cluster_is_possible(blocks, cluster)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  const size_t threads = static_cast<size_t>(config->blockDimX) * config->blockDimY * config->blockDimZ;
+  *out = blocks_of_a_multiprocessor(*function, threads, config->sharedMemBytes) * settings().multiprocessors /
+         static_cast<int>(cluster.count());
   return CUDA_SUCCESS;
 }
 

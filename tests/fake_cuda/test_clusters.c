@@ -91,6 +91,48 @@ static void blocks_wait_for_each_other(void **state) {
     }
 }
 
+static void words_of_other_blocks(void **state) {
+  (void)state;
+  enum { CLUSTERS = 3, MOST = 8, THREADS = 40 };
+  CUfunction function = find_for_clusters("test_cluster_words");
+  for (unsigned blocks = 1; blocks <= MOST; blocks++)
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+      float words[CLUSTERS * MOST * THREADS];
+      CUdeviceptr to = new_memory(sizeof words);
+      void *parameters[] = {&blocks, &to};
+      fake_cuda_set_shuffle(seed);
+      OK(launch_clusters(function, in_a_row(CLUSTERS, blocks), THREADS, THREADS * sizeof(float), parameters));
+      OK(cuMemcpyDtoH(words, to, sizeof words));
+      for (unsigned i = 0; i < CLUSTERS * blocks * THREADS; i++)
+        assert_true(words[i] == (float)(i / THREADS * 1000 + i % THREADS));
+      OK(cuMemFree(to));
+    }
+}
+
+/* On a device whose SMs are all beside each other. */
+static void as_many_clusters_at_once(void **state) {
+  (void)state;
+  CUfunction function = find_for_clusters("test_cluster_words"), other = (CUfunction)&function;
+  CUlaunchAttribute size = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {3, 1, 1}};
+  CUlaunchConfig config = {.gridDimX = 6,
+                           .gridDimY = 1,
+                           .gridDimZ = 1,
+                           .blockDimX = 64,
+                           .blockDimY = 1,
+                           .blockDimZ = 1,
+                           .attrs = &size,
+                           .numAttrs = 1};
+  int held = 0, multiprocessors = 0, clusters = 0;
+  OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&held, function, 64, 0));
+  OK(cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+  OK(cuOccupancyMaxActiveClusters(&clusters, function, &config));
+  assert_true(held > 0 && clusters == held * multiprocessors / 3);
+  assert_int_equal(cuOccupancyMaxActiveClusters(&clusters, other, &config), CUDA_ERROR_INVALID_HANDLE);
+  assert_int_equal(cuOccupancyMaxActiveClusters(NULL, function, &config), CUDA_ERROR_INVALID_VALUE);
+  config.gridDimX = 5;
+  assert_int_equal(cuOccupancyMaxActiveClusters(&clusters, function, &config), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+}
+
 static void votes_are_a_blocks_own(void **state) {
   (void)state;
   enum { THREADS_EACH = 40, BLOCKS = 4 };
@@ -315,8 +357,8 @@ static void misuse_fails_the_launch(void **state) {
       "a block that the cluster does not have",
       "a copy of a box to no block",
       "a copy of a box to a misaligned address",
-      "a copy to what is not in shared memory",
-      "a copy to what is not in shared memory",
+      "a read of what is not in shared memory",
+      "a read of what is not in shared memory",
       "not initialised",
       "a barrier that is not in shared memory",
       "a misaligned tensor map",
@@ -329,6 +371,10 @@ static void misuse_fails_the_launch(void **state) {
       "a block that has ended",
       "a block that has ended",
       "31 for their cluster and 1 at one in shared memory for threads that never come (32 have returned; thread 0 of",
+      "a read of a block that has ended",
+      "a read of a block that may not have begun",
+      "a read of a block that the cluster does not have",
+      "a read of what is not in shared memory",
   };
   for (int mistake = 0; mistake < (int)(sizeof words / sizeof words[0]); mistake++)
     for (uint64_t seed = 0; seed < 3; seed++) {
@@ -348,6 +394,7 @@ static void misuse_fails_the_launch(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(every_block_knows_its_place),     TEST(blocks_wait_for_each_other),
+      TEST(words_of_other_blocks),           TEST(as_many_clusters_at_once),
       TEST(votes_are_a_blocks_own),          TEST(boxes_reach_every_block_when_they_are_waited_for),
       TEST(memory_of_a_map_is_in_use),       TEST(maps_are_as_the_driver_wants_them),
       TEST(impossible_clusters_are_refused), TEST(a_launch_that_fails_midway_leaves_whole_clusters),

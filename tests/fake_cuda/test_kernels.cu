@@ -28,6 +28,7 @@
   FAKE_CUDA_TEST_KERNEL(test_votes)                   \
   FAKE_CUDA_TEST_KERNEL(test_cluster_indices)         \
   FAKE_CUDA_TEST_KERNEL(test_cluster_barriers)        \
+  FAKE_CUDA_TEST_KERNEL(test_cluster_words)           \
   FAKE_CUDA_TEST_KERNEL(test_boxes)                   \
   FAKE_CUDA_TEST_KERNEL(test_cluster_misused)
 
@@ -282,6 +283,18 @@ extern "C" __global__ void test_cluster_barriers(unsigned blocks, int rounds, in
   }
 }
 
+/* Every thread of every block has a word in shared memory, and the last of a cluster's blocks writes down what it reads
+ * of them, the block's own number times 1000 and the thread's. */
+extern "C" __global__ void test_cluster_words(unsigned blocks, float *to) {
+  TB_DYNAMIC_SHARED(float, words);
+  words[threadIdx.x] = (float)(blockIdx.x * 1000 + threadIdx.x);
+  tb_cpu_cluster_barrier();
+  if (tb_cpu_cluster_rank() + 1 == blocks)
+    for (unsigned rank = 0; rank < blocks; rank++)
+      to[(blockIdx.x + 1 - blocks + rank) * blockDim.x + threadIdx.x] = *tb_cpu_word_at(words + threadIdx.x, rank);
+  tb_cpu_cluster_barrier();
+}
+
 struct test_map {
   __align__(64) uint64_t words[16];
 };
@@ -319,7 +332,12 @@ extern "C" __global__ void test_cluster_misused(const __grid_constant__ test_map
   if (threadIdx.x == 0) tb_cpu_mbarrier_init(barriers, 1);
   if (mistake == 1 && first) tb_cpu_mbarrier_arrive_at(barriers, 1);
   if (mistake == 2 && first) tb_cpu_box_copy(box, &map, 0, barriers, 2);
+  const float *const word = reinterpret_cast<const float *>(barriers);
+  float read = 0;
+  if (mistake == 25 && first) read = *tb_cpu_word_at(word, 1);
   tb_cpu_cluster_barrier();
+  if (mistake == 26 && first) read = *tb_cpu_word_at(word, 2);
+  if (mistake == 27 && first) read = *tb_cpu_word_at(reinterpret_cast<const float *>(global), 1);
   if (mistake == 3 && first) tb_cpu_mbarrier_arrive_at(barriers, 2);
   if (mistake == 4 && first) tb_cpu_mbarrier_arrive_at(barriers + 1, 1);
   if (mistake == 5 && first) tb_cpu_mbarrier_arrive_at(global, 1);
@@ -339,10 +357,13 @@ extern "C" __global__ void test_cluster_misused(const __grid_constant__ test_map
   if ((mistake == 17 || mistake == 18) && first) tb_cpu_box_copy(box, &other, 0, barriers, 3);
   if (mistake == 19 && first) tb_cpu_box_copy(box, &map, 0, barriers, 2); /* and nobody waits */
   if (mistake == 20 && threadIdx.x == 0) tb_cpu_mbarrier_wait(barriers, 0);
-  if (mistake > 20 && rank == 1) return;
-  if (mistake > 20) tb_cpu_cluster_barrier(); /* the other block has ended */
+  const bool other_ends = mistake > 20 && mistake < 25;
+  if (other_ends && rank == 1) return;
+  if (other_ends) tb_cpu_cluster_barrier();
   if (mistake == 21 && first) tb_cpu_mbarrier_arrive_at(barriers, 1);
   if (mistake == 22 && first) tb_cpu_box_copy(box, &map, 0, barriers, 2);
   if (mistake == 23 && first) tb_cpu_mbarrier_wait(barriers, 0);
   if (mistake == 23) tb_cpu_cluster_barrier();
+  if (mistake == 24 && first) read = *tb_cpu_word_at(word, 1);
+  if (read != 0) global[0] = 1;
 }
