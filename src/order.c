@@ -21,7 +21,9 @@
 #define GROUP_K_MAX (16 * TB_SGEMM_CHUNK_K)
 #define WHOLE_GROUP_K_MAX (11 * TB_SGEMM_CHUNK_K)
 #define GROUP_K_MIN 32
-/* The launch that adds the parts' sums; a thread's wait for one of them; to write and read one of one element. */
+/* Two parts, a cluster that adds its sums itself; else the launch that adds the parts' sums; a thread's wait for one of
+ * them; to write and read one of one element. */
+#define TOGETHER_FMAS (FMAS_PER_US * 9 / 10)
 #define GATHER_FMAS (FMAS_PER_US * 3 / 4)
 #define WAIT_FMAS (FMAS_PER_US / 20)
 #define SUMS_PER_FMA 4
@@ -43,9 +45,13 @@ static const struct order_tile {
     {32, 32, 8, 27, {21, 35, 43, 46, 46, 46, 46, 46}},
 };
 enum { ORDER_TILES = sizeof order_tiles / sizeof *order_tiles };
-/* Blocks for each multiprocessor into which k is split; at most two rounds. */
-static const int blocks_wanted[] = {1, 2, 3, 4, 6, 8};
+/* Blocks for each multiprocessor into which k is split; 0: k whole. */
+static const int blocks_wanted[] = {0, 1, 2, 3, 4, 6, 8, 10, 12, 16};
 enum { BLOCKS_WANTED = sizeof blocks_wanted / sizeof *blocks_wanted };
+/* Rounds of blocks: two; and where a split was best, more, for many parts even out what is left behind whole rounds.
+ * Where k was best whole it stays so, for this estimate does not know that whole rounds of packed tiles can have k
+ * whole while it is split for the rest alone. */
+enum { ROUNDS = 2, ROUNDS_OF_SPLITS = 6 };
 /* So many of the largest tiles leave nothing to split for any of them. */
 #define TILES_ENOUGH (2 * HELD_MAX * MULTIPROCESSORS)
 
@@ -69,27 +75,40 @@ static int64_t cost(const struct order_tile *t, int64_t tiles, int64_t elements,
     fmas += whole > 0 ? alone + (among - alone) * OVERLAP / 100 : alone;
   }
   fmas += rounds * t->round_us_10 * (FMAS_PER_US / 10);
+  if (parts == 2 && groups == 2) return fmas + TOGETHER_FMAS;
   return parts > 1 ? fmas + GATHER_FMAS + groups * WAIT_FMAS + groups * elements / SUMS_PER_FMA
                    : fmas + (groups - 1) * rounds * t->held * area * GROUP_FMAS;
 }
 
-static int64_t best_group(int64_t m, int64_t n, int64_t k) {
-  int64_t best = group_of(k, 1), least = INT64_MAX;
+struct order_best {
+  int64_t group_k, fmas, parts;
+};
+
+/* Takes what is quicker than `best`, of every tile, in more than `beyond` rounds and at most so many. */
+static void consider(struct order_best *best, int64_t m, int64_t n, int64_t k, int beyond, int rounds) {
   for (int i = 0; i < ORDER_TILES; i++) {
     const struct order_tile *t = &order_tiles[i];
     const int64_t tiles = tb_ceil_div(m, t->side_m) * tb_ceil_div(n, t->side_n);
     if (tiles > TILES_ENOUGH) continue;
     int64_t last = 0;
-    for (int w = -1; w < BLOCKS_WANTED && (w < 0 || blocks_wanted[w] <= 2 * t->held); w++) {
-      const int64_t wanted = w < 0 ? 1 : tb_quotient((int64_t)blocks_wanted[w] * MULTIPROCESSORS, tiles);
+    for (int w = 0; w < BLOCKS_WANTED && blocks_wanted[w] <= rounds * t->held; w++) {
+      if (blocks_wanted[w] <= beyond * t->held) continue;
+      const int64_t wanted = w == 0 ? 1 : tb_quotient((int64_t)blocks_wanted[w] * MULTIPROCESSORS, tiles);
       const int64_t parts = tb_min(wanted, tb_ceil_div(k, GROUP_K_MIN));
       if (parts <= last) continue;
       last = parts;
       const int64_t group_k = group_of(k, parts), fmas = cost(t, tiles, m * n, k, parts, group_k);
-      if (fmas < least || (fmas == least && group_k > best)) least = fmas, best = group_k;
+      if (fmas < best->fmas || (fmas == best->fmas && group_k > best->group_k))
+        *best = (struct order_best){.group_k = group_k, .fmas = fmas, .parts = parts};
     }
   }
-  return best;
+}
+
+static int64_t best_group(int64_t m, int64_t n, int64_t k) {
+  struct order_best best = {.group_k = group_of(k, 1), .fmas = INT64_MAX, .parts = 1};
+  consider(&best, m, n, k, -1, ROUNDS);
+  if (best.parts > 1) consider(&best, m, n, k, ROUNDS, ROUNDS_OF_SPLITS);
+  return best.group_k;
 }
 
 /* The estimates take half a microsecond, and programs have loops of one shape. */

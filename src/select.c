@@ -23,8 +23,10 @@ enum {
 _Static_assert((int)RATED_TILES == (int)TB_TILE_COUNT, "select.def has one row for each of kernels/registry.def");
 
 /* Blocks that a split of k gives each SM: few, so that each has much of k, or more, so that no SM is idle for long. */
-static const int blocks_wanted[] = {1, 2, 3, 4, 6, 8};
+static const int blocks_wanted[] = {1, 2, 3, 4, 6, 8, 10, 12, 16};
 enum { BLOCKS_WANTED = sizeof blocks_wanted / sizeof blocks_wanted[0] };
+/* And at most so many rounds of them, as in order.c, whose parts are to be found here. */
+enum { ROUNDS_OF_SPLITS = 6 };
 _Static_assert(TB_TILE_COUNT *(1 + 4 * BLOCKS_WANTED) < TB_CANDIDATES_MAX, "room for one more, the thin kernels");
 
 /* Groups in a part from which on parts of whole groups are even enough: one group more or less is at most a sixth. */
@@ -98,7 +100,7 @@ static struct splitter splits_of(const struct tb_select_device *device, const st
                            .tiles = tiles,
                            .even = unit == CHUNKS ? EVEN_GROUPS * p->group_k / TB_SGEMM_CHUNK_K : 0,
                            .sm_count = device->sm_count,
-                           .most = 2 * device->blocks_per_sm[tile], /* two rounds: more would gain little */
+                           .most = ROUNDS_OF_SPLITS * device->blocks_per_sm[tile],
                            .asked = 1,
                            .got = 1};
 }
@@ -226,7 +228,7 @@ struct product_costs {
   double packed_moved_bytes; /* of the operands, read and written again */
   double unit_us;            /* to move one partial sum of each element */
   int64_t units[UNITS];      /* that k has */
-  double sums_us[UNITS];     /* that a split into them takes beside its products; infinite: there is no such split */
+  double sums_us[UNITS];     /* that a split into them takes at least beside its products; infinite: there is none */
 };
 
 /* And for all ways of one tile. */
@@ -264,6 +266,14 @@ static double partials_us(const struct product_costs *c, int64_t units) {
   return c->table->gather_us + (double)units * (c->table->wait_us + c->unit_us);
 }
 
+/* What a split of a tile's takes beside its products. */
+static inline double split_sums_us(const struct tile_costs *t, struct tb_split s, int unit_k) {
+  const struct product_costs *c = t->product;
+  const int together = tb_split_together(&s, &c->device->clusters, unit_k == c->product->group_k, t->tiles,
+                                         c->device->sm_count, t->held);
+  return together > 0 ? c->table->together_us : partials_us(c, s.units);
+}
+
 static struct product_costs costs_of_product(const struct tb_select_table *table, const struct tb_select_device *device,
                                              const struct tb_product *p) {
   const double m = (double)p->m, n = (double)p->n, k = (double)p->k;
@@ -275,6 +285,7 @@ static struct product_costs costs_of_product(const struct tb_select_table *table
   for (int u = 0; u < UNITS; u++) {
     c.units[u] = units_of(p, u);
     c.sums_us[u] = c.units[u] > 1 && have_room(p, c.units[u], 0) ? partials_us(&c, c.units[u]) : INFINITY;
+    if (c.sums_us[u] > table->together_us && c.sums_us[u] < INFINITY) c.sums_us[u] = table->together_us;
   }
   return c;
 }
@@ -332,7 +343,7 @@ static double tile_us(const struct tile_costs *t, struct tb_split s, int unit_k)
   const int64_t rounds = tb_quotient(blocks, t->held);
   const double more_us = more_sums_us(t, s.splits > 1 ? s.per_split : c->units[GROUPS]);
   const double us = rounds_us(t, rounds, blocks - rounds * t->held, block_k, more_us);
-  return s.splits > 1 ? us + partials_us(c, s.units) : us;
+  return s.splits > 1 ? us + split_sums_us(t, s, unit_k) : us;
 }
 
 /*
@@ -355,11 +366,10 @@ static double rest_us(const struct tile_costs *t, struct tb_split s, const struc
          c->table->gather_us + (double)s.units * c->table->wait_us + sums * c->unit_us;
 }
 
-/* The same for one of next_split's, without the partial sums: the busiest SM has at most so many blocks and two rounds,
- * and nothing need be divided. */
+/* The same for one of next_split's, without the partial sums: the busiest SM has at most so many blocks. */
 static inline double split_us(const struct tile_costs *t, struct tb_split s, int unit_k, int blocks) {
   while ((int64_t)(blocks - 1) * t->product->device->sm_count >= t->tiles * s.splits) blocks--;
-  const int rounds = (blocks >= t->held) + (blocks >= 2 * t->held);
+  const int64_t rounds = tb_quotient(blocks, t->held);
   const double more_us = more_sums_us(t, s.per_split);
   return rounds_us(t, rounds, blocks - rounds * t->held, s.per_split * unit_k, more_us);
 }
@@ -411,9 +421,10 @@ static void compare_splits(struct best *best, const struct tile_costs *t, int ti
   if (!(least_us(t, s.most, c->sums_us[unit]) < best->us)) return;
   while (s.next < BLOCKS_WANTED && !(least_us(t, blocks_wanted[s.next], c->sums_us[unit]) < best->us)) s.next++;
   for (struct tb_split split; next_split(&s, &split);) {
-    const double us = split_us(t, split, products_of(c->product, unit), blocks_wanted[s.next - 1]) + c->sums_us[unit];
+    const int unit_k = products_of(c->product, unit);
+    const double us = split_us(t, split, unit_k, blocks_wanted[s.next - 1]) + split_sums_us(t, split, unit_k);
     if (us < best->us || (us == best->us && best->choice.family == TB_FAMILY_TILE && tile < best->choice.tile))
-      *best = (struct best){tile_choice(tile, split.splits, products_of(c->product, unit), t->pack_k), us};
+      *best = (struct best){tile_choice(tile, split.splits, unit_k, t->pack_k), us};
   }
 }
 

@@ -18,9 +18,10 @@
 struct tb_select_device {
   int sm_count;
   int blocks_per_sm[TB_TILE_COUNT]; /* that an SM holds at once; 0: the device cannot run this tile */
-  bool thin, split;                 /* the thin kernels are there; those for the tensor cores */
-  double fma_per_us;                /* one SM's peak */
-  double bytes_per_us;              /* the memory's nominal bandwidth */
+  struct tb_clusters clusters;
+  bool thin, split;    /* the thin kernels are there; those for the tensor cores */
+  double fma_per_us;   /* one SM's peak */
+  double bytes_per_us; /* the memory's nominal bandwidth */
 };
 
 struct tb_product {
@@ -59,9 +60,9 @@ struct tb_choice tb_select(const struct tb_select_device *device, const struct t
 
 /* ---- what the selector is made of, for tests and for bench/tune ---- */
 
-/* No product has more: for each tile k whole, and six times two splits of it, and those for a part of its tiles; and
+/* No product has more: for each tile k whole, and nine times two splits of it, and those for a part of its tiles; and
  * the thin kernels, and those on the tensor cores. */
-#define TB_CANDIDATES_MAX (TB_TILE_COUNT * (1 + 2 * 2 * 6) + 1 + TB_SPLIT_WAYS_MAX)
+#define TB_CANDIDATES_MAX (TB_TILE_COUNT * (1 + 2 * 2 * 9) + 1 + TB_SPLIT_WAYS_MAX)
 
 /* Writes every candidate, in the order of preference among equals; returns how many. */
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *product,

@@ -4,8 +4,8 @@
  * random shapes and devices, what must hold of every choice.
  *
  * Seen to fail when: a candidate is left out of the comparison, or of equals the later one is taken; the partial sums
- * are counted without the workspace's limit; rounds of blocks are rounded down; a device without a kernel is offered
- * it.
+ * are counted without the workspace's limit; rounds of blocks are rounded down; clusters have more blocks than fit; a
+ * device without a kernel is offered it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,9 +22,19 @@
 
 #define MIB ((int64_t)1 << 20)
 
+/* Clusters of SMs that come in eight groups of 16 or 18. */
+static struct tb_clusters clusters_of_groups(void) {
+  struct tb_clusters c = {0};
+  for (int size = 2; size <= TB_SGEMM_TOGETHER_MAX; size++)
+    for (int held = 1; held <= TB_CLUSTERS_HELD_MAX; held++)
+      c.at_once[size][held] = 6 * (16 * held / size) + 2 * (18 * held / size);
+  return c;
+}
+
 /* An H200 as the driver describes it. */
 static struct tb_select_device h200(void) {
   struct tb_select_device d = {.sm_count = 132, .fma_per_us = 128 * 1980.0, .bytes_per_us = 4.9e6};
+  d.clusters = clusters_of_groups();
   for (int t = 0; t < TB_TILE_COUNT; t++) d.blocks_per_sm[t] = 512 / tb_tiles[t].threads;
   return d;
 }
@@ -313,6 +323,7 @@ static struct tb_select_device random_device(uint64_t *rng) {
   for (int t = 0; t < TB_TILE_COUNT; t++) d.blocks_per_sm[t] = (int)tst_random_below(rng, 9);
   d.blocks_per_sm[tst_random_below(rng, TB_TILE_packed128x128)] = 1; /* one that wants no workspace */
   d.thin = tst_random_below(rng, 2), d.split = tst_random_below(rng, 2);
+  if (tst_random_below(rng, 2)) d.clusters = (struct tb_clusters){0};
   return d;
 }
 
@@ -434,8 +445,30 @@ static void predictions_are_monotone(void **state) {
   }
 }
 
+/* They are, where no cluster waits for room that its blocks would find one by one. */
+static void parts_are_together(void **state) {
+  (void)state;
+  const struct tb_clusters clusters = clusters_of_groups(), none = {0};
+  static const struct {
+    int splits, per_split, tiles, held, expected;
+  } cases[] = {
+      {2, 1, 1000, 3, 3},                   /* pairs, in several rounds */
+      {2, 1, 66, 3, 1},   {3, 1, 84, 3, 2}, /* 252 blocks of 264, and no cluster more */
+      {3, 1, 86, 3, 0},   {4, 1, 93, 4, 3}, {7, 1, 16, 4, 1}, {7, 1, 18, 4, 0},   {8, 1, 16, 8, 1},
+      {9, 1, 1, 8, 0},    {2, 2, 66, 3, 0}, {1, 1, 66, 3, 0}, {4, 1, 1000, 4, 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const struct tb_split split = {(int64_t)cases[i].splits * cases[i].per_split, cases[i].per_split, cases[i].splits};
+    const int64_t tiles = cases[i].tiles;
+    assert_int_equal(tb_split_together(&split, &clusters, true, tiles, 132, cases[i].held), cases[i].expected);
+    assert_int_equal(tb_split_together(&split, &clusters, false, tiles, 132, cases[i].held), 0);
+    assert_int_equal(tb_split_together(&split, &none, true, tiles, 132, cases[i].held), 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(parts_are_together),
       cmocka_unit_test(large_products),
       cmocka_unit_test(large_products_are_packed),
       cmocka_unit_test(a_last_round_is_split),
