@@ -18,7 +18,7 @@
 static const int depths[] = {64, 256, 1024, 4096, 16384};
 enum { DEPTHS = sizeof depths / sizeof depths[0], DEPTHS_SHORT = 2 };
 /* Of each kind of data and depth so many A and B are drawn: the largest error of one draw is a matter of chance. */
-enum { DRAWS = 8, DRAWS_SHORT = 1 };
+enum { DRAWS = 4, DRAWS_SHORT = 1 };
 enum { COL_MAJOR = 102, NO_TRANS = 111 }; /* as cblas.h numbers them */
 
 typedef void blas_sgemm(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *,
