@@ -111,7 +111,7 @@ static int64_t best_group(int64_t m, int64_t n, int64_t k) {
   return best.group_k;
 }
 
-/* The estimates take half a microsecond, and programs have loops of one shape. */
+/* The estimates take a microsecond, and programs have loops of one shape. */
 static _Thread_local struct { int64_t m, n, k, group_k; } latest;
 
 int64_t tb_group_k(int64_t m, int64_t n, int64_t k) {
