@@ -45,8 +45,8 @@ template <int Width> __device__ __forceinline__ void write(float *p, const Eleme
     *p = e.word[0];
 }
 
-/* A thread's elements, or fours of them, that it adds up side by side, and their units. */
-template <int Width, int Many> struct Columns {
+/* What a thread adds up side by side: elements, or fours of them, and their units. */
+template <int Width, int Many> struct Batch {
   static constexpr int count = (Width == kVector ? kVectorsAtOnce : kWordsAtOnce) / Many; /* of each at once */
   Elements<Width> sum[Many];
   const float *unit[Many]; /* the next */
@@ -100,7 +100,7 @@ template <int Width, int Many> __device__ __forceinline__ void add_all(const tb_
   const int group_units = args.group_k / args.unit_k;
   wait_for_earlier_kernels();
   while (column < args.n) {
-    Columns<Width, Many> these;
+    Batch<Width, Many> these;
 #pragma unroll
     for (int e = 0; e < Many; e++) {
       const int64_t first = row * static_cast<int64_t>(Width);
@@ -126,10 +126,11 @@ template <int Width, int Many> __device__ __forceinline__ void add_all(const tb_
 
 /* With few units a thread asks for those of several elements, so that it always waits for about as many. */
 template <int Width> __device__ __forceinline__ void add_all(const tb_sgemm_args &args) {
+  constexpr int kMost = Width == kVector ? 2 : 4; /* for four vectors there are too few registers */
   const int64_t units = (args.k + args.unit_k - 1) / args.unit_k;
-  if (Width == 1 && units <= Columns<Width, 4>::count) /* for four vectors each there are too few registers */
-    add_all<Width, Width == 1 ? 4 : 2>(args);
-  else if (units <= Columns<Width, 2>::count)
+  if (units <= Batch<Width, kMost>::count)
+    add_all<Width, kMost>(args);
+  else if (units <= Batch<Width, 2>::count)
     add_all<Width, 2>(args);
   else
     add_all<Width, 1>(args);

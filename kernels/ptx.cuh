@@ -33,7 +33,7 @@
  *                                      arrival at, or copy to, another block, which must have begun and made its
  *                                      barriers (barriers_ready() shows them to the others; what else was written is
  *                                      not: that would wait for all that was ever stored); and after the last, for a
- *                                      block must not end while others still write there
+ *                                      block must not end while others still write or read there
  *   cluster_share()                    waits, too, and behind it all see what any has written to shared memory before
  *   ClusterWords(p, rank)[i]           word i behind the one that stands where p does, in the cluster's block `rank`
  *   barrier_arrive_at(b, rank)         arrives at the barrier that stands where b does, in the cluster's block `rank`;

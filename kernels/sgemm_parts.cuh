@@ -397,9 +397,12 @@ __device__ __forceinline__ void store_together(Accumulators<G> &accumulators, fl
     for (int p = 0; p < TB_SGEMM_TOGETHER_MAX; p++)
 #pragma unroll
       for (int j = 0; j < kVector; j++) sum[j] = p < parts ? sum[j] + part[p][j] : sum[j];
+        /* Whether they are stored or not, so that nothing is read any more behind the cluster's last meeting. */
+#pragma unroll
+    for (int j = 0; j < kVector; j++) sum[j] = opaque(t.scale * sum[j]);
 #pragma unroll
     for (int j = 0; j < kVector; j++)
-      if (j < there) d[j * t.ld] = t.scale * sum[j];
+      if (j < there) d[j * t.ld] = sum[j];
   }
   cluster_meet(); /* no block ends while another reads its sums */
 }

@@ -22,27 +22,23 @@ static void function_name(char *name, size_t size, const struct tb_tile *t, int 
     snprintf(name, size, "tb_sgemm_%s_%c%c%s", t->name, letter[ta], letter[tb], any && loads_vectors ? "_any" : "");
 }
 
-/* Kernels may have more shared memory than CUDA gives unasked; a device with less of it than a tile wants goes without.
- */
+/* Kernels may have all the shared memory that a block can have: more than a tile wants keeps others off its SM, see
+ * shared_bytes_to_hold. A device with less of it than a tile wants goes without. */
 static CUresult load_function(struct tb_kernels *kernels, CUmodule module, int tile, int ta, int tb, bool any) {
   const struct tb_tile *t = &tb_tiles[tile];
   char name[64];
   function_name(name, sizeof name, t, ta, tb, any);
   CUfunction *function = &kernels->function[tile][ta][tb][any];
   TB_TRY(tb_cuda.cuModuleGetFunction(function, module, name));
-  CUresult fits =
-      tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, t->shared_bytes);
+  const int64_t most_bytes = kernels->thin.limits.block_shared_bytes;
   int blocks = 0, *least = &kernels->device.blocks_per_sm[tile];
-  if (fits == CUDA_SUCCESS)
+  if (t->shared_bytes <= most_bytes) {
+    TB_TRY(tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)most_bytes));
     TB_TRY(
         tb_cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, *function, t->threads, (size_t)t->shared_bytes));
-  else if (fits != CUDA_ERROR_INVALID_VALUE)
-    TB_TRY(fits);
+  }
   bool seen_first = ta + tb + any == 0;
   if (seen_first || blocks < *least) *least = blocks;
-  if (blocks > 0) /* more than it wants keeps others off its SM: see shared_bytes_to_hold */
-    TB_TRY(tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                      (int)kernels->block_shared_bytes));
   return CUDA_SUCCESS;
 }
 
@@ -57,19 +53,15 @@ static CUresult load_tiles(struct tb_kernels *kernels) {
  * compute capabilities). */
 static int cores_per_sm(int major, int minor) { return major == 7 || (major == 8 && minor == 0) ? 64 : 128; }
 
-/* What the selector asks of a device, its peaks; and its shared memory. */
-static CUresult look_at(struct tb_kernels *kernels, CUdevice device) {
-  struct tb_select_device *d = &kernels->device;
-  int major, minor, clock_khz, memory_khz, bus_bits, block_bytes, sm_bytes;
+/* What the selector asks of a device: its peaks. */
+static CUresult look_at(struct tb_select_device *d, CUdevice device) {
+  int major, minor, clock_khz, memory_khz, bus_bits;
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&d->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&clock_khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&memory_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device));
-  TB_TRY(tb_cuda.cuDeviceGetAttribute(&block_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device));
-  TB_TRY(tb_cuda.cuDeviceGetAttribute(&sm_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device));
-  kernels->block_shared_bytes = block_bytes, kernels->sm_shared_bytes = sm_bytes;
   d->fma_per_us = cores_per_sm(major, minor) * (clock_khz * 1e-3);
   d->bytes_per_us = 2 * (memory_khz * 1e-3) * (bus_bits / 8.0); /* two transfers a cycle */
   return CUDA_SUCCESS;
@@ -95,9 +87,10 @@ static CUresult load_packed_tiles(struct tb_kernels *kernels) {
 /* Of dynamic shared memory, for a block that wants `own`, so that an SM holds `held` of them and no more. CUDA keeps 1
  * KiB of an SM's for each block. */
 static int shared_bytes_to_hold(const struct tb_kernels *kernels, int held, int own) {
-  const int reserved = 1024, unit = 128, too_many = (int)(kernels->sm_shared_bytes / (held + 1)) - reserved;
+  const struct tb_thin_limits *limits = &kernels->thin.limits;
+  const int reserved = 1024, unit = 128, too_many = (int)(limits->sm_shared_bytes / (held + 1)) - reserved;
   const int bytes = (int)tb_round_up(too_many + 1, unit);
-  return bytes > own && bytes <= kernels->block_shared_bytes ? bytes : own;
+  return bytes > own && bytes <= limits->block_shared_bytes ? bytes : own;
 }
 
 /* Asked of the smallest tile's kernel, of which an SM holds the most: what counts are the SMs beside each other. */
@@ -137,19 +130,19 @@ static CUresult load_split(struct tb_kernels *kernels, CUdevice device) {
 }
 
 static CUresult load_modules(struct tb_kernels *kernels, CUdevice device) {
+  TB_TRY(tb_thin_load(&kernels->thin, device, &kernels->thin_module)); /* first: all ask for its limits */
+  kernels->device.thin = true;
   TB_TRY(tb_cuda.cuModuleLoadData(&kernels->module, tb_sgemm_fatbin));
   TB_TRY(load_tiles(kernels));
   TB_TRY(load_helpers(kernels));
   TB_TRY(load_packed_tiles(kernels));
   TB_TRY(look_at_clusters(kernels));
-  TB_TRY(tb_thin_load(&kernels->thin, device, &kernels->thin_module));
-  kernels->device.thin = true;
   return load_split(kernels, device);
 }
 
 CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
   *kernels = (struct tb_kernels){0};
-  TB_TRY(look_at(kernels, device));
+  TB_TRY(look_at(&kernels->device, device));
   CUresult result = load_modules(kernels, device);
   if (result != CUDA_SUCCESS) tb_kernels_unload(kernels);
   return result;

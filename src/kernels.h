@@ -18,7 +18,6 @@ struct tb_kernels {
   struct tb_thin thin;
   struct tb_split_kernels split;
   struct tb_select_device device;
-  int64_t block_shared_bytes, sm_shared_bytes; /* that a block may have, that an SM has */
   CUmodule module, thin_module;
 };
 
@@ -42,9 +41,9 @@ struct tb_sgemm_args tb_kernels_part_of_k(const struct tb_sgemm_args *product, b
 
 /*
  * Enqueues a product in the way that was chosen, for the same sizes or smaller ones: one launch, one more for each time
- * that operands are packed, and one with a split k; on the tensor cores five for each span, and one with a split k.
- * `workspace`, aligned to 128 bytes, has room for tb_workspace_bytes; it is in use until the stream has come past.
- * Allocates nothing.
+ * that operands are packed, and one with a split k whose parts are no clusters (choice.h); on the tensor cores five for
+ * each span, and one with a split k. `workspace`, aligned to 128 bytes, has room for tb_workspace_bytes; it is in use
+ * until the stream has come past. Allocates nothing.
  */
 CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
                            bool transpose_b, const struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream);

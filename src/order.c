@@ -84,7 +84,8 @@ struct order_best {
   int64_t group_k, fmas, parts;
 };
 
-/* Takes what is quicker than `best`, of every tile, in more than `beyond` rounds and at most so many. */
+/* Takes what is quicker than `best`, of every tile, in more than `beyond` rounds and at most so many. -1: k whole,
+ * too. */
 static void consider(struct order_best *best, int64_t m, int64_t n, int64_t k, int beyond, int rounds) {
   for (int i = 0; i < ORDER_TILES; i++) {
     const struct order_tile *t = &order_tiles[i];

@@ -18,10 +18,10 @@
 struct tb_select_device {
   int sm_count;
   int blocks_per_sm[TB_TILE_COUNT]; /* that an SM holds at once; 0: the device cannot run this tile */
-  struct tb_clusters clusters;
-  bool thin, split;    /* the thin kernels are there; those for the tensor cores */
-  double fma_per_us;   /* one SM's peak */
-  double bytes_per_us; /* the memory's nominal bandwidth */
+  struct tb_clusters clusters;      /* that it runs at once, of parts of a split k */
+  bool thin, split;                 /* the thin kernels are there; those for the tensor cores */
+  double fma_per_us;                /* one SM's peak */
+  double bytes_per_us;              /* the memory's nominal bandwidth */
 };
 
 struct tb_product {
