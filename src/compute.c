@@ -121,11 +121,11 @@ static CUresult await_panels(struct tb_pipeline *p, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-/* A panel that is there, for the tensor cores, span after span. In a stream of its own: the GPU may have no
+/* A slice of a panel that is there, for the tensor cores, span after span. In a stream of its own: the GPU may have no
  * multiprocessor free for it yet, and neither the link nor launches from other panels need wait for that. */
 static CUresult pack(struct tb_pipeline *p, const struct tb_step *step) {
   const struct tb_layout *l = &p->layout;
-  const struct tb_extent k = l->chunk;
+  const struct tb_extent k = tb_layout_slice(l, step->slice);
   const struct tb_matrix x = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
   struct tb_split_operand operand = {.from = (const float *)x.address,
                                      .ld = x.ld,

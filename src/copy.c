@@ -6,8 +6,10 @@
 #include <emmintrin.h>
 #endif
 
-/* Words that a task should copy at least: some 5 microseconds. */
+/* Words that a task should copy at least: some 5 microseconds; and one of many, for which fewer threads need meet at
+ * the same word of the pool (H200, 16 cores: 8192 cubed 14.0 ms instead of 14.2, 16384 cubed 61.6 instead of 62.8). */
 #define TASK_ELEMS_MIN ((int64_t)16 << 10)
+#define TASK_ELEMS_OF_MANY ((int64_t)64 << 10)
 
 /* Ordinary stores would first read the lines that they overwrite, and push the program's data out of the caches. */
 static void stream(float *to, const float *from, int64_t n) {
@@ -76,7 +78,7 @@ static void copy_task(void *context, int index) {
 void tb_copy_start(struct tb_pool *pool, struct tb_copy *c) {
   const int64_t elems = c->rows * c->columns;
   /* Two tasks a thread, so that one which came late does not keep the others waiting. */
-  const int64_t worth = elems / TASK_ELEMS_MIN, most = 2 * tb_pool_threads(pool);
+  const int64_t worth = elems / (c->of_many ? TASK_ELEMS_OF_MANY : TASK_ELEMS_MIN), most = 2 * tb_pool_threads(pool);
   c->tasks = elems < TB_COPY_ALONE_ELEMS ? 1 : worth < most ? (int)worth : (int)most;
   c->job = tb_pool_start(pool, copy_task, c, c->tasks);
 }

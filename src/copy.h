@@ -18,6 +18,7 @@
 struct tb_copy {
   float beta;
   bool streams; /* with beta = 0: by stores that pass the caches, for what the CPU will not read soon */
+  bool of_many; /* others are under way: threads that find none of its tasks left have theirs to do */
   float *to;
   const float *from;
   int64_t to_ld, from_ld, rows, columns;

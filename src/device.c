@@ -8,12 +8,22 @@
 
 /* ---- opening ---- */
 
-static CUresult open_ring(struct tb_ring *ring) {
-  for (int i = 0; i < TB_SLOTS; i++) {
-    TB_TRY(tb_cuda.cuMemHostAlloc(&ring->slot[i], TB_SLOT_BYTES, 0));
-    TB_TRY(tb_cuda.cuEventCreate(&ring->moved[i], CU_EVENT_DISABLE_TIMING));
-  }
+/* Of slots that there are not yet: at once, because the driver takes 2 ms for each allocation. */
+static CUresult add_slots(struct tb_ring *ring, int end) {
+  void *memory;
+  TB_TRY(tb_cuda.cuMemHostAlloc(&memory, (size_t)(end - ring->slots) * TB_SLOT_BYTES, 0));
+  for (int i = ring->slots; i < end; i++) ring->slot[i] = (char *)memory + (size_t)(i - ring->slots) * TB_SLOT_BYTES;
+  ring->slots = end;
   return CUDA_SUCCESS;
+}
+
+static CUresult open_ring(struct tb_ring *ring) {
+  for (int i = 0; i < TB_SLOTS; i++) TB_TRY(tb_cuda.cuEventCreate(&ring->moved[i], CU_EVENT_DISABLE_TIMING));
+  return add_slots(ring, TB_SLOTS_FIRST);
+}
+
+void tb_device_widen_ring(struct tb_ring *ring) {
+  if (ring->slots < TB_SLOTS) (void)add_slots(ring, TB_SLOTS);
 }
 
 static CUresult open_streams(struct tb_device *d) {
@@ -92,11 +102,10 @@ static void close_stream(CUstream *stream) {
 }
 
 static void close_ring(struct tb_ring *ring) {
-  for (int i = 0; i < TB_SLOTS; i++) {
-    close_event(&ring->moved[i]);
-    if (ring->slot[i] != NULL) tb_cuda.cuMemFreeHost(ring->slot[i]);
-    ring->slot[i] = NULL;
-  }
+  for (int i = 0; i < TB_SLOTS; i++) close_event(&ring->moved[i]);
+  if (ring->slots > 0) tb_cuda.cuMemFreeHost(ring->slot[0]);
+  if (ring->slots > TB_SLOTS_FIRST) tb_cuda.cuMemFreeHost(ring->slot[TB_SLOTS_FIRST]);
+  ring->slots = 0;
 }
 
 void tb_device_close(struct tb_device *d) {
@@ -107,7 +116,7 @@ void tb_device_close(struct tb_device *d) {
   close_ring(&d->up_ring);
   close_ring(&d->down_ring);
   for (int i = 0; i < TB_TILES_MAX * TB_TILES_MAX; i++) close_event(&d->tile_done[i]);
-  for (int i = 0; i < TB_TILES_MAX; i++) close_event(&d->sent[i]);
+  for (int i = 0; i < TB_SENT_SLICES_MAX * TB_TILES_MAX; i++) close_event(&d->sent[i]);
   for (int i = 0; i < TB_MARK_COUNT; i++) close_event(&d->marks[i]);
   for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
     close_event(&d->drained[i]);
@@ -191,8 +200,8 @@ CUresult tb_device_tile_event(struct tb_device *d, int64_t tile, CUevent *event)
   return get_event(&d->tile_done[tile], event);
 }
 
-CUresult tb_device_panel_event(struct tb_device *d, int64_t panel, CUevent *event) {
-  return get_event(&d->sent[panel], event);
+CUresult tb_device_panel_event(struct tb_device *d, int64_t panel, int64_t slice, CUevent *event) {
+  return get_event(&d->sent[slice * TB_TILES_MAX + panel], event);
 }
 
 CUresult tb_device_open_fetching(struct tb_device *d) {

@@ -16,12 +16,24 @@
 
 /* Pinned staging: a few slots keep the link busy while the CPU fills the next. */
 #define TB_SLOT_BYTES ((size_t)TB_SLOT_ELEMS * sizeof(float))
-#define TB_SLOTS 8
+/* Of a direction. What the threads write stays in their cores' own caches, from which the GPU reads at 20 GB/s, until
+ * what they write later drives it out: with so many slots between, 16384 cubed comes up at 44 GB/s, with half as many
+ * at 39 (H200, 16 cores of 2 MiB; twice as many gain nothing). To pin memory takes time, so a ring has only some of
+ * them before a call that has use for all. */
+#define TB_SLOTS 16
+#define TB_SLOTS_FIRST 8
 
 struct tb_ring {
-  void *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each */
+  int slots;               /* that there are: TB_SLOTS_FIRST or TB_SLOTS */
+  double staged_bytes;     /* in all calls, by which the others are earned */
+  char *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each; the first ones in one allocation, the others in another */
   CUevent moved[TB_SLOTS]; /* recorded behind the copy that uses the slot */
 };
+
+static inline float *tb_slot(const struct tb_ring *ring, int number) { return (float *)ring->slot[number]; }
+
+/* Slices of a panel whose ends have events. */
+#define TB_SENT_SLICES_MAX 2
 
 enum tb_mark { TB_UP_BEGIN, TB_UP_END, TB_COMPUTE_BEGIN, TB_COMPUTE_END, TB_DOWN_BEGIN, TB_DOWN_END, TB_MARK_COUNT };
 
@@ -52,9 +64,10 @@ struct tb_device {
   CUevent tile_done[TB_TILES_MAX * TB_TILES_MAX]; /* behind each tile's last launch; made when first needed */
   CUevent marks[TB_MARK_COUNT];                   /* with timing, for the verbose line */
   /* For panels that are passed between GPUs (exchange.h), made when first needed. */
-  CUstream fetching;          /* copies from other GPUs */
-  CUevent fetched;            /* behind the latest of them */
-  CUevent sent[TB_TILES_MAX]; /* behind the upload of each panel that others will fetch */
+  CUstream fetching; /* copies from other GPUs */
+  CUevent fetched;   /* behind the latest of them */
+  /* behind the upload of each slice of a panel that others will fetch */
+  CUevent sent[TB_SENT_SLICES_MAX * TB_TILES_MAX];
   CUdeviceptr arena;
   int64_t arena_bytes;
   struct tb_selected selected[TB_SELECTED_COUNT]; /* part.c's */
@@ -86,6 +99,9 @@ CUresult tb_device_free_bytes(struct tb_device *device, int64_t *bytes);
 /* Makes the arena at least `bytes` large. On failure there is no arena. */
 CUresult tb_device_reserve(struct tb_device *device, int64_t bytes);
 
+/* Has a ring all of its slots; without the memory for them it keeps those that it has. */
+void tb_device_widen_ring(struct tb_ring *ring);
+
 /* Gives the arena back if it is larger than keep_bytes. */
 void tb_device_trim(struct tb_device *device, int64_t keep_bytes);
 
@@ -95,8 +111,8 @@ void tb_device_settle(struct tb_device *device);
 /* The event behind tile number `tile`, made when first needed. */
 CUresult tb_device_tile_event(struct tb_device *device, int64_t tile, CUevent *event);
 
-/* The same behind the upload of a panel. */
-CUresult tb_device_panel_event(struct tb_device *device, int64_t panel, CUevent *event);
+/* The same behind the upload of a slice of a panel. */
+CUresult tb_device_panel_event(struct tb_device *device, int64_t panel, int64_t slice, CUevent *event);
 
 /* Has device->fetching and device->fetched made. */
 CUresult tb_device_open_fetching(struct tb_device *device);

@@ -13,9 +13,13 @@
  * instead of 3.8.) */
 #define STREAMED_C_ELEMS ((int64_t)32 << 20)
 
-static struct tb_down_entry *entry_of(struct tb_down *down, uint64_t number) { return &down->entry[number % TB_SLOTS]; }
+static uint64_t slots_of(const struct tb_pipeline *p) { return (uint64_t)p->d->down_ring.slots; }
 
-static int slot_of(uint64_t number) { return (int)(number % TB_SLOTS); }
+static int slot_of(const struct tb_pipeline *p, uint64_t number) { return (int)(number % slots_of(p)); }
+
+static struct tb_down_entry *entry_of(struct tb_pipeline *p, uint64_t number) {
+  return &p->down.entry[slot_of(p, number)];
+}
 
 void tb_down_enter_block(struct tb_pipeline *p) {
   p->down.layout = p->layout;
@@ -65,15 +69,16 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   const struct tb_gemm *call = p->down.layout.call;
   const struct tb_matrix d = tb_layout_d(&p->down.layout, tile);
   const struct tb_block t = tb_layout_tile(&p->down.layout, tile);
-  const int slot = slot_of(down->asked);
+  const int slot = slot_of(p, down->asked);
   const int64_t most = tb_min(TB_SLOT_ELEMS, tb_max(LAST_PIECE_ELEMS, down->rest_elems / PIECES_OF_REST));
   const int64_t columns = tb_min(tb_download_columns(d.ld, most), t.n - down->fetched_columns);
   const int64_t floats = (columns - 1) * d.ld + t.m;
-  struct tb_down_entry *e = entry_of(down, down->asked);
+  struct tb_down_entry *e = entry_of(p, down->asked);
   *e = (struct tb_down_entry){.tile = tile, .columns = columns, .elems = floats};
   e->copy = (struct tb_copy){.beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
   e->copy.streams = call->m * call->n >= STREAMED_C_ELEMS;
-  e->copy.from = p->d->down_ring.slot[slot];
+  e->copy.of_many = most == TB_SLOT_ELEMS;
+  e->copy.from = tb_slot(&p->d->down_ring, slot);
   e->copy.to = tb_layout_c(&p->down.layout, tile) + down->fetched_columns * call->ldc;
   e->copy.rows = t.m;
   e->copy.columns = columns;
@@ -100,14 +105,14 @@ static CUresult fetch(struct tb_pipeline *p) {
 /* ---- committing ---- */
 
 static void count_oldest(struct tb_pipeline *p) {
-  const struct tb_down_entry *e = entry_of(&p->down, p->down.committed);
+  const struct tb_down_entry *e = entry_of(p, p->down.committed);
   tb_down_count(p, e->tile, e->columns);
   p->progress->down_bytes += (double)e->elems * sizeof(float);
   p->down.committed++;
 }
 
 static bool oldest_is_committed(struct tb_pipeline *p) {
-  return p->down.committed < p->down.arrived && tb_copy_done(p->d->pool, &entry_of(&p->down, p->down.committed)->copy);
+  return p->down.committed < p->down.arrived && tb_copy_done(p->d->pool, &entry_of(p, p->down.committed)->copy);
 }
 
 /* ---- turns ---- */
@@ -119,14 +124,14 @@ CUresult tb_down_turn(struct tb_pipeline *p, enum tb_turn *turn) {
     *turn = TB_SOMETHING;
   }
   while (down->arrived < down->asked) {
-    const CUresult result = tb_download_arrived(p->d, slot_of(down->arrived));
+    const CUresult result = tb_download_arrived(p->d, slot_of(p, down->arrived));
     if (result == CUDA_ERROR_NOT_READY) break;
     TB_TRY(result);
-    tb_copy_start(p->d->pool, &entry_of(down, down->arrived)->copy);
+    tb_copy_start(p->d->pool, &entry_of(p, down->arrived)->copy);
     down->arrived++;
     *turn = TB_SOMETHING;
   }
-  while (down->asked - down->committed < TB_SLOTS && down->fetched < down->complete) {
+  while (down->asked - down->committed < slots_of(p) && down->fetched < down->complete) {
     TB_TRY(fetch(p));
     *turn = TB_SOMETHING;
   }
@@ -139,7 +144,7 @@ bool tb_down_is_over(const struct tb_pipeline *p) {
 
 void tb_down_abandon(struct tb_pipeline *p) {
   while (p->down.committed < p->down.arrived) {
-    tb_copy_wait(p->d->pool, &entry_of(&p->down, p->down.committed)->copy);
+    tb_copy_wait(p->d->pool, &entry_of(p, p->down.committed)->copy);
     count_oldest(p);
   }
 }

@@ -18,6 +18,7 @@ void tb_exchange_close(struct tb_exchange *x) {
 static void arrive(struct tb_exchange *x, struct tb_panels panels) {
   if (x->arrived == 0) x->panels = panels;
   if (panels.count < 2 || panels.count != x->panels.count || panels.across != x->panels.across) x->on = false;
+  x->panels.slices = tb_min(x->panels.slices, panels.slices);
   x->arrived++;
   pthread_cond_broadcast(&x->all_arrived);
 }
@@ -32,6 +33,7 @@ void tb_pass_join(struct tb_pass *pass, struct tb_panels panels) {
   arrive(x, panels);
   while (x->arrived < x->members) pthread_cond_wait(&x->all_arrived, &x->lock);
   if (!x->on) pass->operand = TB_NO_OPERAND;
+  pass->slices = x->panels.slices;
   pthread_mutex_unlock(&x->lock);
   pass->joined = true;
 }
@@ -39,9 +41,10 @@ void tb_pass_join(struct tb_pass *pass, struct tb_panels panels) {
 void tb_pass_leave(struct tb_pass *pass) {
   struct tb_exchange *x = pass->exchange;
   pthread_mutex_lock(&x->lock);
-  if (!pass->joined) arrive(x, (struct tb_panels){0, 0});
-  for (int64_t panel = pass->member; panel < TB_TILES_MAX; panel += x->members)
-    if (x->panel[panel].state == TB_PANEL_AWAITED) x->panel[panel].state = TB_PANEL_NEVER;
+  if (!pass->joined) arrive(x, (struct tb_panels){0, 0, 0});
+  for (int64_t slice = 0; slice < TB_PASSED_SLICES_MAX; slice++)
+    for (int64_t panel = pass->member; panel < TB_TILES_MAX; panel += x->members)
+      if (x->panel[slice][panel].state == TB_PANEL_AWAITED) x->panel[slice][panel].state = TB_PANEL_NEVER;
   pthread_mutex_unlock(&x->lock);
 }
 
@@ -63,53 +66,52 @@ bool tb_pass_is_own(const struct tb_pass *pass, enum tb_operand operand, int64_t
 
 /* ---- on the way ---- */
 
-static int64_t own_panel(const struct tb_pass *pass, int64_t number) {
-  return number * pass->exchange->members + pass->member;
-}
-
-CUresult tb_pass_sent(struct tb_pass *pass, int64_t panel, CUdeviceptr address) {
+CUresult tb_pass_sent(struct tb_pass *pass, int64_t panel, int64_t slice, CUdeviceptr address) {
   CUevent arrived;
-  TB_TRY(tb_device_panel_event(pass->device, panel, &arrived));
+  TB_TRY(tb_device_panel_event(pass->device, panel, slice, &arrived));
   TB_TRY(tb_cuda.cuEventRecord(arrived, pass->device->up));
-  pass->exchange->panel[panel].address = address; /* nobody reads it before it is offered */
-  pass->exchange->panel[panel].context = pass->device->context;
+  pass->exchange->panel[slice][panel].address = address; /* nobody reads it before it is offered */
+  pass->exchange->panel[slice][panel].context = pass->device->context;
   pass->sent++;
   return CUDA_SUCCESS;
 }
 
-static void offer(struct tb_exchange *x, int64_t panel) {
+static void offer(struct tb_exchange *x, int64_t panel, int64_t slice) {
   pthread_mutex_lock(&x->lock);
-  x->panel[panel].state = TB_PANEL_OFFERED;
+  x->panel[slice][panel].state = TB_PANEL_OFFERED;
   pthread_mutex_unlock(&x->lock);
 }
 
 CUresult tb_pass_offer(struct tb_pass *pass, bool wait) {
   if (wait && pass->offered < pass->sent) TB_TRY(tb_cuda.cuStreamSynchronize(pass->device->up));
   for (; pass->offered < pass->sent; pass->offered++) {
-    const int64_t panel = own_panel(pass, pass->offered);
+    const int64_t members = pass->exchange->members;
+    const int64_t own = tb_ceil_div(pass->exchange->panels.count - pass->member, members); /* panels */
+    const int64_t panel = pass->offered % own * members + pass->member, slice = pass->offered / own;
     CUevent arrived;
-    TB_TRY(tb_device_panel_event(pass->device, panel, &arrived));
+    TB_TRY(tb_device_panel_event(pass->device, panel, slice, &arrived));
     CUresult result = tb_cuda.cuEventQuery(arrived);
     if (result == CUDA_ERROR_NOT_READY) break;
     TB_TRY(result);
-    offer(pass->exchange, panel);
+    offer(pass->exchange, panel, slice);
   }
   return CUDA_SUCCESS;
 }
 
-enum tb_panel_state tb_pass_look(struct tb_pass *pass, int64_t panel) {
+enum tb_panel_state tb_pass_look(struct tb_pass *pass, int64_t panel, int64_t slice) {
   struct tb_exchange *x = pass->exchange;
   pthread_mutex_lock(&x->lock);
-  const enum tb_panel_state state = x->panel[panel].state;
+  const enum tb_panel_state state = x->panel[slice][panel].state;
   pthread_mutex_unlock(&x->lock);
   return state;
 }
 
-CUresult tb_pass_fetch(struct tb_pass *pass, int64_t panel, CUdeviceptr target, int64_t floats) {
+CUresult tb_pass_fetch(struct tb_pass *pass, int64_t panel, int64_t slice, CUdeviceptr target, int64_t floats) {
   struct tb_device *d = pass->device;
   TB_TRY(tb_device_open_fetching(d));
-  TB_TRY(tb_cuda.cuMemcpyPeerAsync(target, d->context, pass->exchange->panel[panel].address,
-                                   pass->exchange->panel[panel].context, (size_t)floats * sizeof(float), d->fetching));
+  TB_TRY(tb_cuda.cuMemcpyPeerAsync(target, d->context, pass->exchange->panel[slice][panel].address,
+                                   pass->exchange->panel[slice][panel].context, (size_t)floats * sizeof(float),
+                                   d->fetching));
   TB_TRY(tb_cuda.cuEventRecord(d->fetched, d->fetching));
   pass->fetched = true;
   return CUDA_SUCCESS;

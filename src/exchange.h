@@ -13,8 +13,9 @@
  *      member 3     2  3  4 [1]| 6  5
  *
  * so that the links share the operand, and nobody waits for anything that its owner does not have in hand: the owner of
- * a panel of some group has all earlier groups, and begins with this panel. An owner that fails, or whose panels are
- * others than the rest's, leaves its panels to everyone's own upload.
+ * a panel of some group has all earlier groups, and begins with this panel. Where panels go up in slices of k, all of
+ * them do for one slice after the other, and what is said here of panels is said of a slice of them. An owner that
+ * fails, or whose panels are others than the rest's, leaves its panels to everyone's own upload.
  *
  * A member never waits on the GPU for another member's: what is offered has arrived, so that no failure of one GPU can
  * hold up another, or send it anything but the panel.
@@ -31,9 +32,14 @@
 
 enum tb_operand { TB_NO_OPERAND, TB_OPERAND_A, TB_OPERAND_B };
 
-/* What an operand's panels must have in common to be passed on. */
+/* Most slices of panels that are passed on. */
+#define TB_PASSED_SLICES_MAX TB_SENT_SLICES_MAX
+
+/* What an operand's panels must have in common to be passed on; and slices, of which all have as many as he who has
+ * fewest. */
 struct tb_panels {
   int64_t count, across; /* how many; rows of op(A) or columns of op(B) in each but the last */
+  int64_t slices;        /* 1 to TB_PASSED_SLICES_MAX */
 };
 
 struct tb_exchange {
@@ -47,7 +53,7 @@ struct tb_exchange {
     enum tb_panel_state { TB_PANEL_AWAITED, TB_PANEL_OFFERED, TB_PANEL_NEVER } state;
     CUdeviceptr address;
     CUcontext context;
-  } panel[TB_TILES_MAX];
+  } panel[TB_PASSED_SLICES_MAX][TB_TILES_MAX];
 };
 
 /* Between one caller and the threads of the members. `on` false: nothing is passed. */
@@ -61,7 +67,8 @@ struct tb_pass {
   int member;
   enum tb_operand operand; /* that is passed; TB_NO_OPERAND: none is */
   bool joined;
-  int64_t sent, offered; /* of its own panels, in their order: on their way up; arrived and offered */
+  int64_t slices;        /* joined and passed: of each panel, of all members */
+  int64_t sent, offered; /* of its own panels' slices, in their order: on their way up; arrived and offered */
   bool fetched;          /* something was: device->fetched is recorded */
 };
 
@@ -82,16 +89,16 @@ int64_t tb_pass_turn(const struct tb_pass *pass, enum tb_operand operand, int64_
 /* Whether the panel is this member's to upload, for itself or for all. */
 bool tb_pass_is_own(const struct tb_pass *pass, enum tb_operand operand, int64_t panel);
 
-/* Remembers that the upload of an own panel, to `address`, is enqueued. */
-CUresult tb_pass_sent(struct tb_pass *pass, int64_t panel, CUdeviceptr address);
+/* Remembers that the upload of a slice of an own panel, to `address`, is enqueued. */
+CUresult tb_pass_sent(struct tb_pass *pass, int64_t panel, int64_t slice, CUdeviceptr address);
 
 /* Offers what has arrived; with `wait`, all that was sent. */
 CUresult tb_pass_offer(struct tb_pass *pass, bool wait);
 
 /* What became of another member's panel. */
-enum tb_panel_state tb_pass_look(struct tb_pass *pass, int64_t panel);
+enum tb_panel_state tb_pass_look(struct tb_pass *pass, int64_t panel, int64_t slice);
 
-/* Enqueues the copy of a panel that is offered; device->fetched is recorded behind it. */
-CUresult tb_pass_fetch(struct tb_pass *pass, int64_t panel, CUdeviceptr target, int64_t floats);
+/* Enqueues the copy of what is offered; device->fetched is recorded behind it. */
+CUresult tb_pass_fetch(struct tb_pass *pass, int64_t panel, int64_t slice, CUdeviceptr target, int64_t floats);
 
 #endif

@@ -12,9 +12,10 @@
 #include "options.h"
 #include "place.h"
 
-/* Eight threads reach the link's rate one way, ten to twelve both ways at once; sixteen are slower (measured on 16
- * cores, PCIe gen5). */
-#define COPYING_THREADS_MAX 12
+/* Eight threads reach the link's rate one way, ten to twelve both ways at once on a quiet host, and more where others
+ * use its memory, too: 16384 cubed 64 ms by twelve, 58 by fourteen. Sixteen of 16 cores are slower: none is left to the
+ * program (PCIe gen5). */
+#define COPYING_THREADS_MAX 14
 
 /* One that may be used. */
 struct gpu {

@@ -347,13 +347,15 @@ bool tb_offload_open(struct tb_gpu_identity *identity) {
   return device != NULL;
 }
 
-/* The slots are copied to the arena, one after another, and back. */
+/* Slots that are copied to the arena, one after another, and back. */
+#define SLOTS_TO_MEASURE TB_SLOTS_FIRST
+
 static CUresult measure_link(struct tb_device *d, double seconds[2]) {
-  TB_TRY(tb_device_reserve(d, (int64_t)(TB_SLOTS * TB_SLOT_BYTES)));
+  TB_TRY(tb_device_reserve(d, (int64_t)(SLOTS_TO_MEASURE * TB_SLOT_BYTES)));
   TB_TRY(tb_cuda.cuStreamSynchronize(d->up));
   for (int down = 0; down < 2; down++) {
     const double begun = tb_clock_seconds();
-    for (int slot = 0; slot < TB_SLOTS; slot++) {
+    for (int slot = 0; slot < SLOTS_TO_MEASURE; slot++) {
       const CUdeviceptr there = d->arena + (CUdeviceptr)slot * TB_SLOT_BYTES;
       if (down)
         TB_TRY(tb_cuda.cuMemcpyDtoHAsync(d->down_ring.slot[slot], there, TB_SLOT_BYTES, d->down));
@@ -390,7 +392,7 @@ bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
   pthread_mutex_unlock(&lock);
   pthread_setcancelstate(cancel_state, NULL);
   if (!measured) return false;
-  *up_bytes_per_s = TB_SLOTS * TB_SLOT_BYTES / seconds[0];
-  *down_bytes_per_s = TB_SLOTS * TB_SLOT_BYTES / seconds[1];
+  *up_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[0];
+  *down_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[1];
   return true;
 }

@@ -12,7 +12,7 @@ static CUresult mark(struct tb_pipeline *p, enum tb_mark which) {
 
 /* Both operands into one slot, each where it lies in the arena. */
 static void pack(struct tb_pipeline *p) {
-  float *slot = p->d->up_ring.slot[0];
+  float *slot = tb_slot(&p->d->up_ring, 0);
   struct tb_copy copies[2];
   for (int b = 0; b < 2; b++) {
     const struct tb_step step = {.of_b = b};
@@ -58,7 +58,7 @@ CUresult tb_one_slot_run(struct tb_pipeline *p) {
   const size_t bytes_up = (size_t)p->layout.plan->d_offset_bytes;
   const struct tb_matrix result = tb_layout_d(&p->layout, 0);
   const size_t bytes_down = (size_t)((p->layout.call->n - 1) * result.ld + p->layout.call->m) * sizeof(float);
-  float *arrived = d->down_ring.slot[0];
+  float *arrived = tb_slot(&d->down_ring, 0);
   pack(p);
   TB_TRY(mark(p, TB_UP_BEGIN));
   TB_TRY(tb_cuda.cuMemcpyHtoDAsync(p->layout.arena, d->up_ring.slot[0], bytes_up, stream));

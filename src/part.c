@@ -143,21 +143,23 @@ static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, 
 static struct tb_panels panels_of(const struct tb_gemm *call, const struct tb_plan *plan, enum tb_operand operand) {
   const bool a = operand == TB_OPERAND_A;
   const bool whole = plan->chunk_k == call->k && (a ? plan->block_m == call->m : plan->block_n == call->n);
-  if (!whole || (a ? plan->ways.a : plan->ways.b) == TB_IN_PLACE) return (struct tb_panels){0, 0};
-  return a ? (struct tb_panels){tb_ceil_div(call->m, plan->tile_m), plan->tile_m}
-           : (struct tb_panels){tb_ceil_div(call->n, plan->tile_n), plan->tile_n};
+  if (!whole || (a ? plan->ways.a : plan->ways.b) == TB_IN_PLACE) return (struct tb_panels){0, 0, 0};
+  const int64_t slices = tb_ceil_div(plan->chunk_k, plan->slice_k);
+  return a ? (struct tb_panels){tb_ceil_div(call->m, plan->tile_m), plan->tile_m, slices}
+           : (struct tb_panels){tb_ceil_div(call->n, plan->tile_n), plan->tile_n, slices};
 }
 
 /* What the verbose line says of fp16 planes whatever the data (kernels/PRECISION.md). */
 #define FAST_KERNEL "split-fast, each product within 2^-21 of itself and 2^-39 of its row's and column's largest,"
 
 static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, struct tb_pass *pass) {
-  /* Panels are passed on as a whole. */
-  if (pass != NULL && pass->operand != TB_NO_OPERAND) part->plan.slice_k = part->plan.chunk_k;
+  /* For the other kernels panels are passed on as a whole, for the tensor cores in slices if all have them. */
+  if (pass != NULL && pass->operand != TB_NO_OPERAND && !part->plan.split) part->plan.slice_k = part->plan.chunk_k;
   struct tb_choice choice = choose(d, &part->call, &part->plan, &part->whole);
   if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   part->kernel = choice.fast ? FAST_KERNEL : tb_choice_name(&choice);
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
+  if (pass != NULL && pass->operand != TB_NO_OPERAND && pass->slices == 1) part->plan.slice_k = part->plan.chunk_k;
   TB_TRY(tb_pipeline_run(d, &part->call, &part->plan, &choice, timed, pass, &part->progress));
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);

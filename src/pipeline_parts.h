@@ -13,8 +13,8 @@
 #include "staging.h"
 
 /*
- * One piece on its way up. Pieces are numbered as they are begun, and piece number n is entry[n % TB_SLOTS], in the
- * slot of that number:
+ * One piece on its way up. Pieces are numbered as they are begun, and piece number n is entry[n % slots], in the slot
+ * of that number, of as many as the ring has:
  *
  *      [freed]   GPU copies   [sent]   threads copy into slots   [begun]
  *
@@ -72,6 +72,7 @@ struct tb_pipeline {
   struct tb_device *d;
   const struct tb_choice *choice;
   struct tb_pass *pass; /* panels that other GPUs want, too; NULL: this one computes alone */
+  bool caller_copies;   /* when it has nothing else to do */
   bool timed, marked_up, marked_compute, marked_down;
   struct tb_progress *progress;
   const CUstream *streams; /* the launches are spread over these */

@@ -16,10 +16,9 @@
  * (0.50, 0.78). A product whose operands fit into one slot together is not cut at all: it goes up by one copy, packed
  * as in the arena.
  *
- * For the tensor cores (split.h) k is cut between spans only, and a chunk has one slice: a panel that is up is packed
- * once, and a tile is one launch for each span from two packed panels. (By slices of a span, 16384 cubed took 71 ms
- * instead of 67.) Blocks and tiles start at multiples of the tensor cores' own tiles of C, because a result's bits
- * depend on where those lie. The arena then is
+ * For the tensor cores (split.h) k is cut between spans only, and a chunk has one slice or two: what is up is packed
+ * once, and a tile is one launch for each span from two packed panels. Blocks and tiles start at multiples of the
+ * tensor cores' own tiles of C, because a result's bits depend on where those lie. The arena then is
  *
  *      A's panels | B's panels | tiles of C | A's panels packed | B's panels packed | a workspace for each stream
  *

@@ -16,7 +16,7 @@ struct tb_pool;
 
 /* Most tasks of one job, and most jobs that are not done; a further one waits for the oldest. */
 #define TB_POOL_TASKS_MAX 1024
-#define TB_POOL_JOBS_MAX 32
+#define TB_POOL_JOBS_MAX 64
 
 /* Longer than a small call takes from its copies in to those out: to be woken in between takes a third of such a call
  * (512 cubed: 0.23 ms with 50 us, 0.16 with 300, on an H200's host). */

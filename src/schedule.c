@@ -7,7 +7,10 @@
 #define LEADING_MAX 3
 
 /* Of `side` panels those that do. */
-static int64_t leading(int64_t longer, int64_t side) { return tb_min(side, tb_min(longer / 2 + 1, LEADING_MAX)); }
+static int64_t leading(const struct tb_schedule *s, int64_t side) {
+  const int64_t longer = s->rows > s->columns ? s->rows : s->columns;
+  return s->order == TB_BY_SLICES ? side : tb_min(side, tb_min(longer / 2 + 1, LEADING_MAX));
+}
 
 int64_t tb_schedule_steps(const struct tb_schedule *s) { return (s->rows + s->columns) * s->slices; }
 
@@ -23,8 +26,7 @@ struct tb_step tb_schedule_step(const struct tb_schedule *s, int64_t number) {
   if (first > 0)
     return number < first ? (struct tb_step){.of_b = s->order == TB_B_FIRST, .index = number}
                           : (struct tb_step){.of_b = s->order == TB_A_FIRST, .index = number - first};
-  const int64_t longer = s->rows > s->columns ? s->rows : s->columns;
-  const int64_t rows = leading(longer, s->rows), columns = leading(longer, s->columns);
+  const int64_t rows = leading(s, s->rows), columns = leading(s, s->columns);
   const int64_t lead = rows + columns;
   struct tb_step step;
   if (number < lead * s->slices) {

@@ -13,8 +13,11 @@
  *      A1   1   1   3       done behind:                                      1          2          3
  *      A2   2   2   3
  *
- * For the tensor cores, which want whole spans of k, there is one slice: panels of A and of B in turn. Where k is cut,
- * all panels of one operand first, and in the next chunk all of the other one: its first panels are then no longer
+ * For the tensor cores, which want whole spans of k, there is one slice: panels of A and of B in turn. Of a product
+ * that takes as long as its operands' way up there are two, and all panels go up by slices: after x of all panels of
+ * one slice x * x of C could be computed, so that the kernels would be late all along, by T + U * U / (4 T) in the end
+ * if up takes U and the product T; after x of two slices' they are ahead of x * x, and late by half as much. Where k is
+ * cut, all panels of one operand first, and in the next chunk all of the other one: its first panels are then no longer
  * needed, so that they go up while the chunk before is still computed; but in turn in a call's last chunk.
  *
  * All slices of everything first would feed the kernels best and leave all of C to the end; whole panels only, the
@@ -30,7 +33,12 @@
 /* Rows and columns of tiles, and slices of k, of a chunk of a block. */
 struct tb_schedule {
   int64_t rows, columns, slices;
-  enum tb_schedule_order { TB_IN_TURN, TB_A_FIRST, TB_B_FIRST } order; /* in turn but for one slice */
+  enum tb_schedule_order {
+    TB_IN_TURN,
+    TB_BY_SLICES, /* all panels in turn, slice by slice */
+    TB_A_FIRST,   /* of one slice: all panels of an operand before the other's */
+    TB_B_FIRST
+  } order;
 };
 
 /* A slice of a panel: of row `index` of tiles of A, or of column `index` of B. */
@@ -43,7 +51,7 @@ int64_t tb_schedule_steps(const struct tb_schedule *schedule);
 
 /* Panels of the operand that goes up first; in turn: 0. */
 static inline int64_t tb_schedule_first(const struct tb_schedule *s) {
-  return s->order == TB_IN_TURN ? 0 : s->order == TB_A_FIRST ? s->rows : s->columns;
+  return s->order == TB_A_FIRST ? s->rows : s->order == TB_B_FIRST ? s->columns : 0;
 }
 
 /* Step `number`, 0 <= number < steps. The slices of a panel come in their order. */

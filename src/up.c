@@ -16,7 +16,11 @@
  */
 #define STREAMED_ELEMS ((int64_t)2 << 20)
 
-static struct tb_up_entry *entry_of(struct tb_up *up, uint64_t number) { return &up->entry[number % TB_SLOTS]; }
+static uint64_t slots_of(const struct tb_pipeline *p) { return (uint64_t)p->d->up_ring.slots; }
+
+static int slot_of(const struct tb_pipeline *p, uint64_t number) { return (int)(number % slots_of(p)); }
+
+static struct tb_up_entry *entry_of(struct tb_pipeline *p, uint64_t number) { return &p->up.entry[slot_of(p, number)]; }
 
 static bool needs_slot(const struct tb_up_entry *e) { return e->way == TB_STAGED && !e->from_other; }
 
@@ -39,7 +43,7 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
   up->b_there = plan->ways.b == TB_IN_PLACE || b_resident;
   up->a_packed = !tb_plan_packs(plan) || a_resident;
   up->b_packed = !tb_plan_packs(plan) || b_resident;
-  enum tb_schedule_order order = TB_IN_TURN;
+  enum tb_schedule_order order = tb_plan_packs(plan) ? TB_BY_SLICES : TB_IN_TURN;
   if (has_order(p)) order = up->schedule.order == TB_A_FIRST ? TB_B_FIRST : TB_A_FIRST;
   up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout), order};
   up->begun_steps = up->ended_steps = up->computed_steps = 0;
@@ -83,7 +87,7 @@ static bool find_source(struct tb_pipeline *p, struct tb_up_entry *e) {
   e->whole = p->up.upload;
   e->from_other = false;
   if (e->way == TB_IN_PLACE || tb_pass_is_own(p->pass, operand_of(&e->step), e->step.index)) return true;
-  const enum tb_panel_state state = tb_pass_look(p->pass, e->step.index);
+  const enum tb_panel_state state = tb_pass_look(p->pass, e->step.index, e->step.slice);
   e->from_other = state == TB_PANEL_OFFERED;
   return state != TB_PANEL_AWAITED;
 }
@@ -91,7 +95,7 @@ static bool find_source(struct tb_pipeline *p, struct tb_up_entry *e) {
 /* False: there is something to wait for first. */
 static bool begin_piece(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
-  struct tb_up_entry *e = entry_of(up, up->begun);
+  struct tb_up_entry *e = entry_of(p, up->begun);
   e->step = step_at(p, up->begun_steps);
   e->way = TB_STAGED;
   e->from_other = false;
@@ -99,8 +103,9 @@ static bool begin_piece(struct tb_pipeline *p) {
   e->last = true;
   if (needs_slot(e)) {
     const int64_t most = tb_min(TB_SLOT_ELEMS, tb_max(FIRST_PIECE_ELEMS, up->begun_elems));
-    e->last = tb_upload_cut(&up->upload, most, p->d->up_ring.slot[up->begun % TB_SLOTS], &e->copy, &e->piece);
+    e->last = tb_upload_cut(&up->upload, most, tb_slot(&p->d->up_ring, slot_of(p, up->begun)), &e->copy, &e->piece);
     e->copy.streams = up->begun_elems < STREAMED_ELEMS;
+    e->copy.of_many = !e->copy.streams;
     tb_copy_start(p->d->pool, &e->copy);
     up->begun_elems += e->copy.rows * e->copy.columns;
   }
@@ -123,9 +128,9 @@ static CUresult announce(struct tb_pipeline *p, const struct tb_step *step) {
       !tb_pass_is_own(p->pass, operand_of(step), step->index))
     return CUDA_SUCCESS;
   const struct tb_layout *l = &p->layout;
-  const struct tb_matrix at =
-      step->of_b ? tb_layout_b(l, step->index, l->chunk) : tb_layout_a(l, step->index, l->chunk);
-  return tb_pass_sent(p->pass, step->index, at.address);
+  const struct tb_extent k = tb_layout_slice(l, step->slice);
+  const struct tb_matrix at = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
+  return tb_pass_sent(p->pass, step->index, step->slice, at.address);
 }
 
 static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_entry *e) {
@@ -143,7 +148,7 @@ static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_e
 
 static CUresult fetch_panel(struct tb_pipeline *p, const struct tb_up_entry *e) {
   const int64_t floats = (e->whole.columns - 1) * e->whole.target_ld + e->whole.rows;
-  return tb_pass_fetch(p->pass, e->step.index, e->whole.target, floats);
+  return tb_pass_fetch(p->pass, e->step.index, e->step.slice, e->whole.target, floats);
 }
 
 /* Before a piece of the step that goes up: no launch may need what it replaces. */
@@ -179,12 +184,12 @@ CUresult tb_up_catch_up(struct tb_pipeline *p) {
 
 static CUresult send_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
-  const struct tb_up_entry *e = entry_of(up, up->sent);
+  const struct tb_up_entry *e = entry_of(p, up->sent);
   if (e->way != TB_IN_PLACE && up->must_hold) TB_TRY(hold(p));
   if (e->from_other)
     TB_TRY(fetch_panel(p, e));
   else if (e->way != TB_IN_PLACE)
-    TB_TRY(send_piece(p, (int)(up->sent % TB_SLOTS), e));
+    TB_TRY(send_piece(p, slot_of(p, up->sent), e));
   up->sent++;
   if (!e->last) return CUDA_SUCCESS;
   up->ended_steps++;
@@ -196,9 +201,9 @@ static CUresult send_oldest(struct tb_pipeline *p) {
 /* Makes room for another piece, if there is none and the GPU is done with the oldest. */
 static CUresult free_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
-  if (up->begun - up->freed < TB_SLOTS || up->freed == up->sent) return CUDA_SUCCESS;
-  if (needs_slot(entry_of(up, up->freed))) {
-    const CUresult result = tb_upload_sent(p->d, (int)(up->freed % TB_SLOTS));
+  if (up->begun - up->freed < slots_of(p) || up->freed == up->sent) return CUDA_SUCCESS;
+  if (needs_slot(entry_of(p, up->freed))) {
+    const CUresult result = tb_upload_sent(p->d, slot_of(p, up->freed));
     if (result == CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
     TB_TRY(result);
   }
@@ -212,13 +217,13 @@ static bool is_copied(const struct tb_pipeline *p, const struct tb_up_entry *e) 
 
 CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
   struct tb_up *up = &p->up;
-  while (up->sent < up->begun && is_copied(p, entry_of(up, up->sent))) {
+  while (up->sent < up->begun && is_copied(p, entry_of(p, up->sent))) {
     TB_TRY(send_oldest(p));
     *turn = TB_SOMETHING;
   }
   if (up->begun_steps == tb_schedule_steps(&up->schedule)) return CUDA_SUCCESS;
   TB_TRY(free_oldest(p));
-  if (up->begun - up->freed == TB_SLOTS) return CUDA_SUCCESS;
+  if (up->begun - up->freed == slots_of(p)) return CUDA_SUCCESS;
   if (begin_piece(p)) *turn = TB_SOMETHING;
   return CUDA_SUCCESS;
 }
@@ -227,7 +232,7 @@ bool tb_up_is_over(const struct tb_pipeline *p) { return p->up.ended_steps == tb
 
 void tb_up_abandon(struct tb_pipeline *p) {
   for (uint64_t number = p->up.sent; number < p->up.begun; number++) {
-    const struct tb_up_entry *e = entry_of(&p->up, number);
+    const struct tb_up_entry *e = entry_of(p, number);
     if (needs_slot(e)) tb_copy_wait(p->d->pool, &e->copy);
   }
 }

@@ -216,7 +216,7 @@ static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p
   /* k is cut between spans only. */
   assert_int_equal(p->span_k, whole->span_k > 0 && whole->span_k < call->k ? whole->span_k : call->k);
   assert_true(p->chunk_k == call->k || p->chunk_k % p->span_k == 0);
-  assert_int_equal(p->slice_k, p->chunk_k);
+  assert_true(p->slice_k == p->chunk_k || (p->slice_k < p->chunk_k && p->slice_k % p->span_k == 0));
   /* Blocks and tiles start where the tensor cores' own tiles start, and blocks are not cut small. */
   assert_true(p->block_m == call->m || (p->block_m % TB_SPLIT_TILE_M == 0 && p->block_m >= 2048));
   assert_true(p->block_n == call->n || (p->block_n % TB_SPLIT_TILE_N == 0 && p->block_n >= 1152));
@@ -242,6 +242,33 @@ static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p
   assert_true(p->workspace_offset_bytes >=
               p->packed_offset_bytes + spans * (rows_of(p) * p->a_packed_bytes + columns_of(p) * p->b_packed_bytes));
   assert_true(p->arena_bytes >= p->workspace_offset_bytes + p->streams * p->workspace_bytes);
+}
+
+static int64_t slice_of(int64_t m, int64_t n, int64_t k, struct tb_ways ways, int64_t budget) {
+  const struct tb_gemm call = {.m = m, .n = n, .k = k, .a.ld = m, .b.ld = k, .ldc = m};
+  const struct tb_split_way way = {.splits = 1, .span_k = tb_split_span_k(m, n, k)};
+  struct tb_plan plan;
+  assert_true(tb_plan_make_split(&plan, &call, ways, &way, budget));
+  return plan.slice_k;
+}
+
+/* Where the product takes about as long as the way up, or longer, and C has time to come down. */
+static void two_slices_of_large_products(void **state) {
+  (void)state;
+  const int64_t all = INT64_MAX, n = 16384;
+  assert_int_equal(slice_of(n, n, n, staged, all), n / 2);
+  assert_int_equal(slice_of(2 * n, 2 * n, 2 * n, staged, all), n);
+  assert_int_equal(slice_of(20480, 20480, 20480, staged, all), 12288); /* five spans: three and two */
+  assert_int_equal(slice_of(12288, 12288, 12288, staged, all), 12288); /* three spans */
+  assert_int_equal(slice_of(8192, 8192, 8192, staged, all), 8192);
+  assert_int_equal(slice_of(4096, 4096, 4 * n, staged, all), 4 * n);   /* the way up takes longer */
+  assert_int_equal(slice_of(4 * n, 4 * n, 13312, staged, all), 13312); /* so does the way down, than half of it */
+  assert_int_equal(slice_of(n, n, n, staged, (int64_t)2 << 30), n);    /* C is cut, for want of memory */
+  for (int in_place = 0; in_place < 3; in_place++) {
+    struct tb_ways ways = staged;
+    *(in_place == 0 ? &ways.a : in_place == 1 ? &ways.b : &ways.c) = TB_IN_PLACE;
+    assert_int_equal(slice_of(n, n, n, ways, all), n);
+  }
 }
 
 static void any_shape_for_the_tensor_cores(void **state) {
@@ -348,6 +375,7 @@ int main(void) {
       cmocka_unit_test(room_for_a_split_of_k),
       cmocka_unit_test(squares),
       cmocka_unit_test(spans_of_k),
+      cmocka_unit_test(two_slices_of_large_products),
       cmocka_unit_test(any_shape_for_the_tensor_cores),
       cmocka_unit_test(squares_for_the_tensor_cores),
       cmocka_unit_test(less_memory_for_the_tensor_cores),

@@ -299,7 +299,7 @@ static int fails_meanwhile(void *argument) {
 
 static void failing_driver(void **state) {
   (void)state;
-  const struct failure failures[] = {{"cuInit", 1},         {"cuMemHostAlloc", 3},
+  const struct failure failures[] = {{"cuInit", 1},         {"cuMemHostAlloc", 2},
                                      {"cuMemAlloc", 1},     {"cuMemcpyHtoDAsync", 2},
                                      {"cuLaunchKernel", 5}, {"cuMemcpyDtoHAsync", 12}};
   for (size_t i = 0; i < sizeof failures / sizeof failures[0]; i++) {

@@ -30,8 +30,8 @@ static void every_slice_of_every_panel_once(void **state) {
   uint64_t rng = 1;
   for (int i = 0; i < 3000; i++) {
     const struct tb_schedule s = {1 + tst_random_below(&rng, TB_TILES_MAX), 1 + tst_random_below(&rng, TB_TILES_MAX),
-                                  i % 3 == 0 ? 1 + tst_random_below(&rng, SLICES_MAX) : 1,
-                                  (enum tb_schedule_order)(i % 3)};
+                                  i % 4 < 2 ? 1 + tst_random_below(&rng, SLICES_MAX) : 1,
+                                  (enum tb_schedule_order)(i % 4)};
     int64_t a_slices[TB_TILES_MAX] = {0}, b_slices[TB_TILES_MAX] = {0}, tile[TB_TILES_MAX][TB_TILES_MAX] = {{0}};
     const int64_t steps = tb_schedule_steps(&s);
     assert_int_equal(steps, (s.rows + s.columns) * s.slices);
@@ -52,18 +52,26 @@ static void every_slice_of_every_panel_once(void **state) {
   }
 }
 
-/* The picture in schedule.h. */
-static void leading_slices_then_whole_panels(void **state) {
-  (void)state;
-  static const char *const expected = "A00 B00 A10 B10 A01 B01 A11 B11 A20 A21 B20 B21 ";
-  const struct tb_schedule s = {3, 3, 2, TB_IN_TURN};
+static void expect_steps(const struct tb_schedule *s, const char *expected) {
   char text[64] = "";
-  for (int64_t number = 0; number < tb_schedule_steps(&s); number++) {
-    const struct tb_step step = tb_schedule_step(&s, number);
+  for (int64_t number = 0; number < tb_schedule_steps(s); number++) {
+    const struct tb_step step = tb_schedule_step(s, number);
     const char word[] = {step.of_b ? 'B' : 'A', (char)('0' + step.index), (char)('0' + step.slice), ' ', '\0'};
     strcat(text, word);
   }
   assert_string_equal(text, expected);
+}
+
+/* The picture in schedule.h. */
+static void leading_slices_then_whole_panels(void **state) {
+  (void)state;
+  expect_steps(&(struct tb_schedule){3, 3, 2, TB_IN_TURN}, "A00 B00 A10 B10 A01 B01 A11 B11 A20 A21 B20 B21 ");
+}
+
+static void all_panels_by_slices(void **state) {
+  (void)state;
+  expect_steps(&(struct tb_schedule){2, 4, 2, TB_BY_SLICES}, "A00 B00 A10 B10 B20 B30 A01 B01 A11 B11 B21 B31 ");
+  expect_steps(&(struct tb_schedule){3, 2, 1, TB_BY_SLICES}, "A00 B00 A10 B10 A20 ");
 }
 
 /* ---- where things lie ---- */
@@ -211,6 +219,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_slice_of_every_panel_once),
       cmocka_unit_test(leading_slices_then_whole_panels),
+      cmocka_unit_test(all_panels_by_slices),
       cmocka_unit_test(nothing_overlaps),
       cmocka_unit_test(addresses_beyond_32_bits),
   };

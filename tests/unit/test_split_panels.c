@@ -5,10 +5,10 @@
  * parts of k, and order in which the driver works; on two GPUs that pass panels on; after failures, by the GPU and
  * plain loops together. And the bits do not depend on how C is cut, even where tiles are computed in different ways.
  *
- * Seen to fail when: a launch does not wait for the packing of its panels; the panels of a chunk are replaced while the
- * one before is computed, or the tiles of a block while they come down; the packed panels of a block stay for the
- * next, whose panels are others; tiles start elsewhere than the tensor cores' own. That streams do not share a
- * workspace is seen in test_schedule.c: this driver runs one kernel after another.
+ * Seen to fail when: a launch does not wait for the packing of its panels; a slice is packed in another's place; the
+ * panels of a chunk are replaced while the one before is computed, or the tiles of a block while they come down; the
+ * packed panels of a block stay for the next, whose panels are others; tiles start elsewhere than the tensor cores'
+ * own. That streams do not share a workspace is seen in test_schedule.c: this driver runs one kernel after another.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -216,6 +216,103 @@ static void chunks_that_overlap(void **state) {
     destroy(&p);
   }
   span_k = 0;
+}
+
+/* ---- slices ---- */
+
+/* The library's own plans have slices from some 10^12 terms on (test_plan.c); these get them so. */
+static struct tb_plan sliced_plan(const struct tb_gemm *call, int64_t slice_k) {
+  const struct tb_split_way way = {.splits = 1, .span_k = TB_SPLIT_GROUP_K};
+  struct tb_plan plan;
+  assert_true(tb_plan_make_split(&plan, call, staged, &way, INT64_MAX));
+  assert_int_equal(plan.slice_k, call->k);
+  plan.slice_k = slice_k;
+  return plan;
+}
+
+static void run_sliced(int number, const struct tb_gemm *call, const struct tb_plan *plan, struct tb_pass *pass) {
+  const struct tb_choice choice = {.family = TB_FAMILY_SPLIT, .splits = 1, .unit_k = TB_SPLIT_GROUP_K};
+  struct tb_progress progress = {0};
+  OK(tb_device_enter(&gpu[number]));
+  OK(tb_device_reserve(&gpu[number], plan->arena_bytes));
+  OK(tb_pipeline_run(&gpu[number], call, plan, &choice, true, pass, &progress));
+  tb_device_leave();
+}
+
+/* All panels by slices of two spans, the last of which is shorter. */
+static void slices(void **state) {
+  (void)state;
+  for (int transposes = 1; transposes < 3; transposes++) {
+    const bool by_rows = transposes % 2 == 0;
+    struct product p = make(transposes, by_rows ? 515 : 9, by_rows ? 9 : 580, 3 * TB_SPLIT_GROUP_K - 50, 2.5f, WHOLE);
+    const struct tb_plan plan = sliced_plan(&p.call, 2 * TB_SPLIT_GROUP_K);
+    assert_true(by_rows ? plan.tile_m < p.call.m : plan.tile_n < p.call.n);
+    fake->set_order((enum fake_cuda_order)(transposes % 3), (uint64_t)transposes);
+    run_sliced(0, &p.call, &plan, NULL);
+    expect_right(&p);
+    destroy(&p);
+  }
+}
+
+struct sliced_member {
+  struct tb_exchange *exchange;
+  struct tb_gemm call;
+  int number;
+  int64_t slices; /* that it says it has */
+};
+
+static void *drive_sliced(void *argument) {
+  const struct sliced_member *m = argument;
+  struct tb_plan plan = sliced_plan(&m->call, TB_SPLIT_GROUP_K);
+  struct tb_pass pass = tb_pass_of(m->exchange, m->number, &gpu[m->number], TB_OPERAND_A);
+  tb_pass_join(&pass, (struct tb_panels){tb_ceil_div(m->call.m, plan.tile_m), plan.tile_m, m->slices});
+  if (pass.slices == 1) plan.slice_k = plan.chunk_k;
+  run_sliced(m->number, &m->call, &plan, &pass);
+  tb_pass_leave(&pass);
+  return NULL;
+}
+
+/* Slices of three panels passed on between two GPUs; and whole panels, when one of them has no slices. */
+static void slices_passed_on(void **state) {
+  (void)state;
+  fake->set_order(FAKE_CUDA_RANDOM, 5);
+  for (int64_t fewest = 1; fewest <= 2; fewest++) {
+    struct product p = make(1, 1030, 14, TB_SPLIT_GROUP_K + 20, 0.5f, WHOLE);
+    struct tb_exchange exchange;
+    struct sliced_member member[GPUS];
+    pthread_t thread[GPUS];
+    const uint64_t before = fake->calls("cuMemcpyPeerAsync");
+    tb_exchange_open(&exchange, GPUS, true);
+    for (int i = 0; i < GPUS; i++) {
+      member[i] = (struct sliced_member){&exchange, tb_gemm_part(&p.call, 0, 1030, 7 * i, 7), i, i == 0 ? 2 : fewest};
+      assert_int_equal(pthread_create(&thread[i], NULL, drive_sliced, &member[i]), 0);
+    }
+    for (int i = 0; i < GPUS; i++) pthread_join(thread[i], NULL);
+    tb_exchange_close(&exchange);
+    expect_right(&p);
+    assert_int_equal(fake->calls("cuMemcpyPeerAsync") - before, 3 * fewest); /* each panel goes over once */
+    destroy(&p);
+  }
+}
+
+/* ---- rings ---- */
+
+/* A ring gets the rest of its slots when it has moved enough; without the memory for them, it goes on without. */
+static void rings_that_grow(void **state) {
+  (void)state;
+  fake->set_order(FAKE_CUDA_RANDOM, 6);
+  for (int enough = 0; enough < 2; enough++) {
+    gpu[0].up_ring.staged_bytes = gpu[0].down_ring.staged_bytes = 1e9;
+    if (!enough) assert_int_equal(fake->inject("cuMemHostAlloc", 0, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
+    check(3, 300, 2900, 8, 1, 1);
+    assert_int_equal(gpu[0].up_ring.slots, TB_SLOTS_FIRST); /* 1e9 are not enough */
+    gpu[0].up_ring.staged_bytes = gpu[0].down_ring.staged_bytes = 1.1e9;
+    check(3, 300, 2900, 8, 1, 1);
+    fake->clear_failures();
+    assert_int_equal(gpu[0].up_ring.slots, enough ? TB_SLOTS : TB_SLOTS_FIRST);
+    assert_int_equal(gpu[0].down_ring.slots, enough ? TB_SLOTS : TB_SLOTS_FIRST);
+  }
+  check(0, 2900, 300, 8, 0, 1); /* by as many slots */
 }
 
 /* ---- other places ---- */
@@ -437,6 +534,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(many_streams),
       cmocka_unit_test(spans),
       cmocka_unit_test(chunks_that_overlap),
+      cmocka_unit_test(slices),
+      cmocka_unit_test(slices_passed_on),
+      cmocka_unit_test(rings_that_grow),
       cmocka_unit_test(some_in_place),
       cmocka_unit_test(blocks_of_c),
       cmocka_unit_test(blocks_that_go_up_ahead),
