@@ -6,19 +6,20 @@ Four servers, each of which does one thing after another but all of which work a
 the link down, and the GPU, whose launches share it. Their figures are one H200 host's, with 16 cores (see below). For each
 N cubed, and for kernels of 46, 50 and 200 TFLOP/s, the lines give the share of the floor, max(A and B up, C down, the
 product), that a choice of tiles, slices of k and leading panels reaches; the first line is what src/plan.c and
-src/schedule.c choose. With --split for the kernels on the tensor cores, at 100 and 200 TFLOP/s, which want all of k at
-once: a choice of tiles and streams; what a launch takes beside its products is assumed there. What it leaves out: driver calls, waking of threads, the kernels' own start and end. It is for
+src/schedule.c choose. With --split for the kernels on the tensor cores, at 100 and 190 TFLOP/s, which want whole spans of
+k: a choice of tiles, streams and slices; what a launch takes beside its products is assumed there. What it leaves out: driver calls, waking of threads, the kernels' own start and end. It is for
 comparing choices, not for predicting times.
 """
 
 import sys
 from collections import namedtuple
 
-LINK = 55.5e9  # bytes/s, one way alone
-LINK_BOTH = 50.8e9  # each way, both at once
+LINK = 55.5e9  # bytes/s, one way alone, for the floor
+LINK_ALONE, LINK_BOTH = 52e9, 46e9  # through slots, out of caches that threads write to; each way, when both are busy
 GAP = 1.5e-6  # seconds between two copies of the link
-COPY_IN, COMMIT = 78e9, 54e9  # bytes/s of all copying threads
-SLOTS, SLOT, LEAST = 8, 2 << 20, 256 << 10  # per direction; bytes; of the first and last pieces
+COPY_IN, COMMIT = 90e9, 90e9  # bytes/s of all copying threads
+SLOTS, SLOT, LEAST = 16, 2 << 20, 256 << 10  # per direction; bytes; of the first and last pieces
+SPAN, SLICED_SPANS = 4096, 4  # k of a span on the tensor cores; spans from which on there are two slices
 SM, BLOCK, ALONE = 132, 128, 0.62  # two blocks an SM; an SM with one reaches this share of its rate
 SPLIT_M, SPLIT_N = 128, 192  # on the tensor cores: one block an SM
 SPLIT_LAUNCH = 14e-6  # seconds: packing the panel that completed a tile, and launches that find nothing to do
@@ -47,11 +48,16 @@ def chosen(n):
 
 
 def chosen_split(n):
-    return Way(tile_of(n, SPLIT_M, 512, 1024, 2048, 16), tile_of(n, SPLIT_N, 576, 1152, 2304, 16), n, 0, 8, True)
+    spans = ceil_div(n, SPAN) if n > 2 * SPAN else 1
+    wish = 1024 if spans == 1 else 1536
+    slice_k = n if spans < SLICED_SPANS else ceil_div(spans, 2) * round_up(ceil_div(n, spans), 1024)
+    tile_m = tile_of(n, SPLIT_M, 512, wish, 3072, 11)
+    tile_n = tile_of(n, SPLIT_N, 576, 1152 if spans == 1 else wish, 3072, 11)
+    return Way(tile_m, tile_n, slice_k, ceil_div(n, min(tile_m, tile_n)), 8, True)
 
 
 def schedule(rows, columns, slices, lead):
-    steps = [(op, p, s) for s in range(slices) for p in range(lead) for op in "AB"]
+    steps = [(op, p, s) for s in range(slices) for p in range(lead) for op in "AB" if p < (rows if op == "A" else columns)]
     rest = [(op, p) for p in range(lead, max(rows, columns)) for op in "AB" if p < (rows if op == "A" else columns)]
     return steps + [(op, p, s) for op, p in rest for s in range(slices)]
 
@@ -79,12 +85,11 @@ def share_of_gpu(m, n):
 
 
 def split_work(m, n, k, rate):
-    """Flops that a launch takes the time of, and its share of the GPU. Half of a last round that is not full is filled
-    by other launches."""
+    """Flops that a launch takes the time of, and its share of the GPU. What is free in its last round other launches
+    fill."""
     blocks = ceil_div(m, SPLIT_M) * ceil_div(n, SPLIT_N)
     share = min(1.0, blocks / SM)
-    rounds = max(1.0, (1 + ceil_div(blocks, SM) * SM / blocks) / 2) if blocks > SM else 1.0
-    return 2.0 * blocks * SPLIT_M * SPLIT_N * k * rounds + SPLIT_LAUNCH * rate * share, share
+    return 2.0 * blocks * SPLIT_M * SPLIT_N * k + SPLIT_LAUNCH * rate * share, share
 
 
 class Call:
@@ -126,7 +131,7 @@ class Call:
             self.to_fetch -= size
             if not self.tiles_down[0]:
                 self.tiles_down.pop(0)
-            self.link_down.append([size + GAP * LINK, size])
+            self.link_down.append([size + GAP * LINK_ALONE, size])
             self.slots_down -= 1
 
     def step(self, dt):
@@ -141,11 +146,11 @@ class Call:
                 break
             self.threads.pop(0)
             if job[1] == "in":
-                self.link_up.append([job[2][0] + GAP * LINK, job[2][1]])
+                self.link_up.append([job[2][0] + GAP * LINK_ALONE, job[2][1]])
             else:
                 self.to_commit -= job[2]
                 self.slots_down += 1
-        rate = LINK_BOTH if self.link_up and self.link_down else LINK
+        rate = LINK_BOTH if self.link_up and self.link_down else LINK_ALONE
         for queue in (self.link_up, self.link_down):
             if not queue:
                 continue
@@ -191,8 +196,9 @@ def tried(n):
 
 def tried_split(n):
     way = chosen_split(n)
-    tiles = [(512, 576), (768, 768), (1408, 1344), (2048, 2112)]
+    tiles = [(512, 576), (768, 768), (1024, 1152), (1408, 1344), (2048, 2112)]
     return [way._replace(streams=streams) for streams in (8, 4, 2)] + [
+        way._replace(slice_k=slices * SPAN) for slices in (1, 2, 4) if n > 2 * SPAN and slices * SPAN != way.slice_k] + [
         way._replace(tile_m=m, tile_n=n) for m, n in tiles if (m, n) != (way.tile_m, way.tile_n)]
 
 
@@ -200,9 +206,10 @@ def main():
     split = "--split" in sys.argv
     for n in [int(word) for word in sys.argv[1:] if word != "--split"] or [1024, 2048, 4096, 8192, 16384]:
         for way in tried_split(n) if split else tried(n):
-            way = way._replace(lead=min(way.lead, ceil_div(n, way.tile_m)))
+            most = max(ceil_div(n, way.tile_m), ceil_div(n, way.tile_n))
+            way = way._replace(lead=most if split else min(way.lead, most))
             row = []
-            for rate in (100e12, 200e12) if split else (46e12, 50e12, 200e12):
+            for rate in (100e12, 190e12) if split else (46e12, 50e12, 200e12):
                 seconds = Call(n, rate, way).seconds()
                 row.append(f"{floor_seconds(n, rate) / seconds:5.2f} ({seconds * 1e3:.2f} ms)")
             print(f"{n:6d}  tile {way.tile_m:5d} x {way.tile_n:5d}  slice {way.slice_k:6d}  leading {way.lead:2d} "

@@ -77,7 +77,7 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   *e = (struct tb_down_entry){.tile = tile, .columns = columns, .elems = floats};
   e->copy = (struct tb_copy){.beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
   e->copy.streams = call->m * call->n >= STREAMED_C_ELEMS;
-  e->copy.of_many = most == TB_SLOT_ELEMS;
+  e->copy.of_many = p->is_large && most == TB_SLOT_ELEMS;
   e->copy.from = tb_slot(&p->d->down_ring, slot);
   e->copy.to = tb_layout_c(&p->down.layout, tile) + down->fetched_columns * call->ldc;
   e->copy.rows = t.m;

@@ -24,7 +24,7 @@ static void leave_block(struct tb_pipeline *p) {
 /* With so many threads the caller of a large product does not copy: it comes back late from each task, to a link that
  * has waited. (H200, 14 threads: 8192 cubed 14.5 ms with its help, 14.0 without, but 1024 cubed 0.38 and 0.41.) */
 #define THREADS_ENOUGH 8
-#define HELPED_BYTES 64e6 /* on their way up and down */
+#define LARGE_BYTES 64e6 /* on their way up and down */
 
 /* Nothing could be done: takes part in the copying, or lets a moment pass. The GPU is asked again and again instead of
  * waited for: no single event is the next to come, and the driver's own wait asks as often, unless the program has told
@@ -111,7 +111,8 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_gemm *call, c
   const double down = ways->c == TB_STAGED ? m * n * sizeof(float) : 0;
   count_staged(&p->d->up_ring, up);
   count_staged(&p->d->down_ring, down);
-  p->caller_copies = tb_pool_threads(p->d->pool) < THREADS_ENOUGH || up + down < HELPED_BYTES;
+  p->is_large = up + down >= LARGE_BYTES;
+  p->caller_copies = !p->is_large || tb_pool_threads(p->d->pool) < THREADS_ENOUGH;
 }
 
 static CUresult run_blocks(struct tb_pipeline *p, int64_t blocks) {

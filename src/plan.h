@@ -12,8 +12,8 @@
  *      +-----+-----+
  *
  * Sizes, by bench/overlap_model.py: at 4096 cubed, kernels of 50 and of 200 TFLOP/s, tiles of 1024 and slices of 1408
- * reach 0.74 and 0.72 of the floor; tiles of 2048 finish too late (0.65, 0.67), launches of 512 x 512 do not fill a GPU
- * (0.50, 0.78). A product whose operands fit into one slot together is not cut at all: it goes up by one copy, packed
+ * reach 0.73 and 0.74 of the floor; tiles of 2048 finish too late (0.68, 0.65), launches of 512 x 512 do not fill a GPU
+ * (0.50, 0.77). A product whose operands fit into one slot together is not cut at all: it goes up by one copy, packed
  * as in the arena.
  *
  * For the tensor cores (split.h) k is cut between spans only, and a chunk has one slice or two: what is up is packed
@@ -22,12 +22,10 @@
  *
  *      A's panels | B's panels | tiles of C | A's panels packed | B's panels packed | a workspace for each stream
  *
- * By the same model (--split), kernels of 200 TFLOP/s: tiles of 768 x 768 reach 0.71 of the floor at 2048 cubed, of
- * 1024 x 1152 0.77, 0.76 and 0.76 at 4096, 8192 and 16384. More than 0.84 no order of whole panels can at 16384, where
- * up and product take about as long: after x of all panels x * x of C can be computed, and not x. Last panels of half
- * the size, and half of that, so that less is left to compute and fetch behind the last one, gain nothing (H200: 4096
- * cubed 3.86 to 4.02 ms, and 3.82 to 3.98 without; 8192 cubed 14.4 to 16.2, and 14.9 to 15.4): copies are the limit
- * there, both ways together 54 GB/s.
+ * By the same model (--split), kernels of 190 TFLOP/s: 0.74, 0.75 and 0.84 of the floor at 4096, 8192 and 16384 cubed.
+ * Last panels of half the size, and half of that, so that less is left to compute and fetch behind the last one, gain
+ * nothing (H200, 2026-11-22: 4096 cubed 3.86 to 4.02 ms, and 3.82 to 3.98 without; 8192 cubed 14.4 to 16.2, and 14.9 to
+ * 15.4). Nor do smaller tiles: the thread that launches comes late to the link.
  */
 #ifndef TB_PLAN_H
 #define TB_PLAN_H

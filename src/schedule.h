@@ -21,8 +21,8 @@
  * needed, so that they go up while the chunk before is still computed; but in turn in a call's last chunk.
  *
  * All slices of everything first would feed the kernels best and leave all of C to the end; whole panels only, the
- * other way round. By bench/overlap_model.py this order reaches 0.75 of the floor at 4096 cubed with kernels of 50
- * TFLOP/s and 0.72 with 200, whole panels 0.66 and 0.76, slices of everything 0.70 and 0.69.
+ * other way round. By bench/overlap_model.py this order reaches 0.73 of the floor at 4096 cubed with kernels of 50
+ * TFLOP/s and 0.74 with 200, whole panels 0.65 and 0.72, slices of everything 0.70 and 0.67.
  */
 #ifndef TB_SCHEDULE_H
 #define TB_SCHEDULE_H

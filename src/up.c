@@ -105,7 +105,7 @@ static bool begin_piece(struct tb_pipeline *p) {
     const int64_t most = tb_min(TB_SLOT_ELEMS, tb_max(FIRST_PIECE_ELEMS, up->begun_elems));
     e->last = tb_upload_cut(&up->upload, most, tb_slot(&p->d->up_ring, slot_of(p, up->begun)), &e->copy, &e->piece);
     e->copy.streams = up->begun_elems < STREAMED_ELEMS;
-    e->copy.of_many = !e->copy.streams;
+    e->copy.of_many = p->is_large && !e->copy.streams;
     tb_copy_start(p->d->pool, &e->copy);
     up->begun_elems += e->copy.rows * e->copy.columns;
   }
