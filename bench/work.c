@@ -151,6 +151,10 @@ void tb_work_set_precision(struct tb_work *w, enum tb_precision precision) {
       tb_kernels_choose(&w->bench->kernels, w->shape.ta, w->shape.tb, &args, w->bench->workspace_bytes, precision);
 }
 
+struct tb_sgemm_args tb_work_arguments(const struct tb_work *w) {
+  return arguments(w, 0);
+}
+
 struct tb_product tb_work_product(const struct tb_work *w) {
   struct tb_sgemm_args args = arguments(w, 0);
   return tb_bench_product(w->bench, w->shape.ta, w->shape.tb, &args, w->precision);

@@ -72,6 +72,9 @@ void tb_work_set(struct tb_work *work, struct tb_shape shape);
 void tb_work_set_precision(struct tb_work *work, enum tb_precision precision);
 struct tb_product tb_work_product(const struct tb_work *work);
 
+/* Its first copy. */
+struct tb_sgemm_args tb_work_arguments(const struct tb_work *work);
+
 /* Compares a sample of one result, C poisoned before, with fp64. False: wrong, which stands on stderr. */
 bool tb_work_check(struct tb_work *work, struct tb_error *error);
 

@@ -20,32 +20,35 @@ typedef struct cublasContext *tb_cublas_handle;
 typedef struct cublasXtContext *tb_cublasxt_handle;
 
 /* TB_NVIDIA(library, name, parameters): every function used; all return a status, 0 for success. */
-#define TB_NVIDIA_FUNCTIONS(TB_NVIDIA)                                                                         \
-  TB_NVIDIA(cudart, cudaMalloc, (void **, size_t))                                                             \
-  TB_NVIDIA(cudart, cudaFree, (void *))                                                                        \
-  TB_NVIDIA(cudart, cudaMallocHost, (void **, size_t))                                                         \
-  TB_NVIDIA(cudart, cudaFreeHost, (void *))                                                                    \
-  TB_NVIDIA(cudart, cudaMemcpy, (void *, const void *, size_t, int))                                           \
-  TB_NVIDIA(cudart, cudaMemcpyAsync, (void *, const void *, size_t, int, void *))                              \
-  TB_NVIDIA(cudart, cudaStreamCreate, (void **))                                                               \
-  TB_NVIDIA(cudart, cudaStreamSynchronize, (void *))                                                           \
-  TB_NVIDIA(cudart, cudaStreamDestroy, (void *))                                                               \
-  TB_NVIDIA(cudart, cudaDeviceSynchronize, (void))                                                             \
-  TB_NVIDIA(cublas, cublasCreate_v2, (tb_cublas_handle *))                                                     \
-  TB_NVIDIA(cublas, cublasDestroy_v2, (tb_cublas_handle))                                                      \
-  TB_NVIDIA(cublas, cublasGetVersion_v2, (tb_cublas_handle, int *))                                            \
-  TB_NVIDIA(cublas, cublasSetStream_v2, (tb_cublas_handle, void *))                                            \
-  TB_NVIDIA(cublas, cublasSetMathMode, (tb_cublas_handle, int))                                                \
-  TB_NVIDIA(cublas, cublasSgemm_v2,                                                                            \
-            (tb_cublas_handle, int, int, int, int, int, const float *, const float *, int, const float *, int, \
-             const float *, float *, int))                                                                     \
-  TB_NVIDIA(cublas, cublasXtCreate, (tb_cublasxt_handle *))                                                    \
-  TB_NVIDIA(cublas, cublasXtDestroy, (tb_cublasxt_handle))                                                     \
-  TB_NVIDIA(cublas, cublasXtDeviceSelect, (tb_cublasxt_handle, int, int *))                                    \
-  TB_NVIDIA(cublas, cublasXtSetBlockDim, (tb_cublasxt_handle, int))                                            \
-  TB_NVIDIA(cublas, cublasXtSetPinningMemMode, (tb_cublasxt_handle, int))                                      \
-  TB_NVIDIA(cublas, cublasXtSgemm,                                                                             \
-            (tb_cublasxt_handle, int, int, size_t, size_t, size_t, const float *, const float *, size_t,       \
+#define TB_NVIDIA_FUNCTIONS(TB_NVIDIA)                                                                                \
+  TB_NVIDIA(cudart, cudaMalloc, (void **, size_t))                                                                    \
+  TB_NVIDIA(cudart, cudaFree, (void *))                                                                               \
+  TB_NVIDIA(cudart, cudaMallocHost, (void **, size_t))                                                                \
+  TB_NVIDIA(cudart, cudaFreeHost, (void *))                                                                           \
+  TB_NVIDIA(cudart, cudaMemcpy, (void *, const void *, size_t, int))                                                  \
+  TB_NVIDIA(cudart, cudaMemcpyAsync, (void *, const void *, size_t, int, void *))                                     \
+  TB_NVIDIA(cudart, cudaStreamCreate, (void **))                                                                      \
+  TB_NVIDIA(cudart, cudaStreamSynchronize, (void *))                                                                  \
+  TB_NVIDIA(cudart, cudaStreamDestroy, (void *))                                                                      \
+  TB_NVIDIA(cudart, cudaDeviceSynchronize, (void))                                                                    \
+  TB_NVIDIA(cublas, cublasCreate_v2, (tb_cublas_handle *))                                                            \
+  TB_NVIDIA(cublas, cublasDestroy_v2, (tb_cublas_handle))                                                             \
+  TB_NVIDIA(cublas, cublasGetVersion_v2, (tb_cublas_handle, int *))                                                   \
+  TB_NVIDIA(cublas, cublasSetStream_v2, (tb_cublas_handle, void *))                                                   \
+  TB_NVIDIA(cublas, cublasSetMathMode, (tb_cublas_handle, int))                                                       \
+  TB_NVIDIA(cublas, cublasSgemm_v2,                                                                                   \
+            (tb_cublas_handle, int, int, int, int, int, const float *, const float *, int, const float *, int,        \
+             const float *, float *, int))                                                                            \
+  TB_NVIDIA(cublas, cublasGemmEx,                                                                                     \
+            (tb_cublas_handle, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int, \
+             const void *, void *, int, int, int, int))                                                               \
+  TB_NVIDIA(cublas, cublasXtCreate, (tb_cublasxt_handle *))                                                           \
+  TB_NVIDIA(cublas, cublasXtDestroy, (tb_cublasxt_handle))                                                            \
+  TB_NVIDIA(cublas, cublasXtDeviceSelect, (tb_cublasxt_handle, int, int *))                                           \
+  TB_NVIDIA(cublas, cublasXtSetBlockDim, (tb_cublasxt_handle, int))                                                   \
+  TB_NVIDIA(cublas, cublasXtSetPinningMemMode, (tb_cublasxt_handle, int))                                             \
+  TB_NVIDIA(cublas, cublasXtSgemm,                                                                                    \
+            (tb_cublasxt_handle, int, int, size_t, size_t, size_t, const float *, const float *, size_t,              \
              const float *, size_t, const float *, float *, size_t))
 
 struct tb_nvidia_functions {
