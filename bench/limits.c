@@ -79,7 +79,7 @@ static void report(const struct session *s, const char *what, int n, int product
          products, tflops * products, x->sm_mhz, 1e-3 * x->milliwatts, x->reasons);
   fflush(stdout);
   if (s->csv != NULL)
-    fprintf(s->csv, "%s,%d,%.2f,%.3f,%d,%.2f,%u,%.0f,%#llx\n", what, n, us, tflops, products, tflops * products,
+    fprintf(s->csv, "\"%s\",%d,%.2f,%.3f,%d,%.2f,%u,%.0f,%#llx\n", what, n, us, tflops, products, tflops * products,
             x->sm_mhz, 1e-3 * x->milliwatts, x->reasons);
 }
 
