@@ -23,7 +23,9 @@ static CUresult open_ring(struct tb_ring *ring) {
 }
 
 void tb_device_widen_ring(struct tb_ring *ring) {
-  if (ring->slots < TB_SLOTS) (void)add_slots(ring, TB_SLOTS);
+  if (ring->slots == TB_SLOTS || add_slots(ring, TB_SLOTS) == CUDA_SUCCESS) return;
+  tb_cuda_failed_call = NULL; /* no failure of the call's */
+  ring->staged_bytes = 0;
 }
 
 static CUresult open_streams(struct tb_device *d) {

@@ -99,7 +99,7 @@ CUresult tb_device_free_bytes(struct tb_device *device, int64_t *bytes);
 /* Makes the arena at least `bytes` large. On failure there is no arena. */
 CUresult tb_device_reserve(struct tb_device *device, int64_t bytes);
 
-/* Has a ring all of its slots; without the memory for them it keeps those that it has. */
+/* Has a ring all of its slots. Without the memory for them it keeps those that it has, and earns the others anew. */
 void tb_device_widen_ring(struct tb_ring *ring);
 
 /* Gives the arena back if it is larger than keep_bytes. */

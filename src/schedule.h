@@ -13,12 +13,12 @@
  *      A1   1   1   3       done behind:                                      1          2          3
  *      A2   2   2   3
  *
- * For the tensor cores, which want whole spans of k, there is one slice: panels of A and of B in turn. Of a product
- * that takes as long as its operands' way up there are two, and all panels go up by slices: after x of all panels of
- * one slice x * x of C could be computed, so that the kernels would be late all along, by T + U * U / (4 T) in the end
- * if up takes U and the product T; after x of two slices' they are ahead of x * x, and late by half as much. Where k is
- * cut, all panels of one operand first, and in the next chunk all of the other one: its first panels are then no longer
- * needed, so that they go up while the chunk before is still computed; but in turn in a call's last chunk.
+ * For the tensor cores, which want whole spans of k, there is one slice: panels of A and of B in turn. After x of all
+ * panels x * x of C can be computed, so where the product takes T and the way up U, the kernels end at T + U * U / (4
+ * T) at best, if T is U / 2 or more. Such products have two slices, and all panels go up by slices: that is T + U * U /
+ * (8 T), and C comes down while the second one goes up. Where k is cut, all panels of one operand first, and in the
+ * next chunk all of the other one: its first panels are then no longer needed, so that they go up while the chunk
+ * before is still computed; but in turn in a call's last chunk.
  *
  * All slices of everything first would feed the kernels best and leave all of C to the end; whole panels only, the
  * other way round. By bench/overlap_model.py this order reaches 0.73 of the floor at 4096 cubed with kernels of 50

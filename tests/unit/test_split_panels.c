@@ -311,6 +311,7 @@ static void rings_that_grow(void **state) {
     fake->clear_failures();
     assert_int_equal(gpu[0].up_ring.slots, enough ? TB_SLOTS : TB_SLOTS_FIRST);
     assert_int_equal(gpu[0].down_ring.slots, enough ? TB_SLOTS : TB_SLOTS_FIRST);
+    if (!enough) assert_true(gpu[0].up_ring.staged_bytes == 0 && gpu[0].down_ring.staged_bytes == 0);
   }
   check(0, 2900, 300, 8, 0, 1); /* by as many slots */
 }
