@@ -21,9 +21,10 @@ static void leave_block(struct tb_pipeline *p) {
   p->b_resident = p->layout.block.j;
 }
 
-/* With so many threads the caller of a large product does not copy: it comes back late from each task, to a link that
- * has waited. (H200, 14 threads: 8192 cubed 14.5 ms with its help, 14.0 without, but 1024 cubed 0.38 and 0.41.) */
-#define THREADS_ENOUGH 8
+/* With so many threads, of which ten others fill the link both ways, the caller of a large product does not copy: it
+ * comes back late from each task, to a link that has waited. (H200, 14 threads: 8192 cubed 14.5 ms with its help, 14.0
+ * without, but 1024 cubed 0.38 and 0.41.) */
+#define THREADS_ENOUGH 11
 #define LARGE_BYTES 64e6 /* on their way up and down */
 
 /* Nothing could be done: takes part in the copying, or lets a moment pass. The GPU is asked again and again instead of
