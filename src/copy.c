@@ -7,7 +7,7 @@
 #endif
 
 /* Words that a task should copy at least: some 5 microseconds; and one of many, for which fewer threads need meet at
- * the same word of the pool. (H200, 16 cores: 8192 cubed 14.0 ms instead of 14.2, 16384 cubed 61.6 instead of 62.8; but
+ * the same word of the pool. (H200, 16 cores: 8192 cubed 14.0 ms instead of 14.2, 16384 cubed 65.5 instead of 66.4; but
  * where copies are few, at 2048 cubed, 1.35 instead of 1.29.) */
 #define TASK_ELEMS_MIN ((int64_t)16 << 10)
 #define TASK_ELEMS_OF_MANY ((int64_t)64 << 10)

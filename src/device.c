@@ -118,7 +118,7 @@ void tb_device_close(struct tb_device *d) {
   close_ring(&d->up_ring);
   close_ring(&d->down_ring);
   for (int i = 0; i < TB_TILES_MAX * TB_TILES_MAX; i++) close_event(&d->tile_done[i]);
-  for (int i = 0; i < TB_SENT_SLICES_MAX * TB_TILES_MAX; i++) close_event(&d->sent[i]);
+  for (int i = 0; i < TB_SPLIT_SLICES_MAX * TB_TILES_MAX; i++) close_event(&d->sent[i]);
   for (int i = 0; i < TB_MARK_COUNT; i++) close_event(&d->marks[i]);
   for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
     close_event(&d->drained[i]);

@@ -30,10 +30,12 @@ struct tb_ring {
   CUevent moved[TB_SLOTS]; /* recorded behind the copy that uses the slot */
 };
 
-static inline float *tb_slot(const struct tb_ring *ring, int number) { return (float *)ring->slot[number]; }
+static inline float *tb_slot(const struct tb_ring *ring, int slot) { return (float *)ring->slot[slot]; }
 
-/* Slices of a panel whose ends have events. */
-#define TB_SENT_SLICES_MAX 2
+/* Of the piece of this number, when pieces go round the ring. */
+static inline int tb_slot_of(const struct tb_ring *ring, uint64_t number) {
+  return (int)(number % (uint64_t)ring->slots);
+}
 
 enum tb_mark { TB_UP_BEGIN, TB_UP_END, TB_COMPUTE_BEGIN, TB_COMPUTE_END, TB_DOWN_BEGIN, TB_DOWN_END, TB_MARK_COUNT };
 
@@ -67,7 +69,7 @@ struct tb_device {
   CUstream fetching; /* copies from other GPUs */
   CUevent fetched;   /* behind the latest of them */
   /* behind the upload of each slice of a panel that others will fetch */
-  CUevent sent[TB_SENT_SLICES_MAX * TB_TILES_MAX];
+  CUevent sent[TB_SPLIT_SLICES_MAX * TB_TILES_MAX];
   CUdeviceptr arena;
   int64_t arena_bytes;
   struct tb_selected selected[TB_SELECTED_COUNT]; /* part.c's */

@@ -13,9 +13,7 @@
  * instead of 3.8.) */
 #define STREAMED_C_ELEMS ((int64_t)32 << 20)
 
-static uint64_t slots_of(const struct tb_pipeline *p) { return (uint64_t)p->d->down_ring.slots; }
-
-static int slot_of(const struct tb_pipeline *p, uint64_t number) { return (int)(number % slots_of(p)); }
+static int slot_of(const struct tb_pipeline *p, uint64_t number) { return tb_slot_of(&p->d->down_ring, number); }
 
 static struct tb_down_entry *entry_of(struct tb_pipeline *p, uint64_t number) {
   return &p->down.entry[slot_of(p, number)];
@@ -131,7 +129,7 @@ CUresult tb_down_turn(struct tb_pipeline *p, enum tb_turn *turn) {
     down->arrived++;
     *turn = TB_SOMETHING;
   }
-  while (down->asked - down->committed < slots_of(p) && down->fetched < down->complete) {
+  while (down->asked - down->committed < (uint64_t)p->d->down_ring.slots && down->fetched < down->complete) {
     TB_TRY(fetch(p));
     *turn = TB_SOMETHING;
   }

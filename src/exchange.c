@@ -33,7 +33,6 @@ void tb_pass_join(struct tb_pass *pass, struct tb_panels panels) {
   arrive(x, panels);
   while (x->arrived < x->members) pthread_cond_wait(&x->all_arrived, &x->lock);
   if (!x->on) pass->operand = TB_NO_OPERAND;
-  pass->slices = x->panels.slices;
   pthread_mutex_unlock(&x->lock);
   pass->joined = true;
 }
@@ -42,7 +41,7 @@ void tb_pass_leave(struct tb_pass *pass) {
   struct tb_exchange *x = pass->exchange;
   pthread_mutex_lock(&x->lock);
   if (!pass->joined) arrive(x, (struct tb_panels){0, 0, 0});
-  for (int64_t slice = 0; slice < TB_PASSED_SLICES_MAX; slice++)
+  for (int64_t slice = 0; slice < TB_SPLIT_SLICES_MAX; slice++)
     for (int64_t panel = pass->member; panel < TB_TILES_MAX; panel += x->members)
       if (x->panel[slice][panel].state == TB_PANEL_AWAITED) x->panel[slice][panel].state = TB_PANEL_NEVER;
   pthread_mutex_unlock(&x->lock);

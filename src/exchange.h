@@ -32,14 +32,11 @@
 
 enum tb_operand { TB_NO_OPERAND, TB_OPERAND_A, TB_OPERAND_B };
 
-/* Most slices of panels that are passed on. */
-#define TB_PASSED_SLICES_MAX TB_SENT_SLICES_MAX
-
 /* What an operand's panels must have in common to be passed on; and slices, of which all have as many as he who has
  * fewest. */
 struct tb_panels {
   int64_t count, across; /* how many; rows of op(A) or columns of op(B) in each but the last */
-  int64_t slices;        /* 1 to TB_PASSED_SLICES_MAX */
+  int64_t slices;        /* 1 to TB_SPLIT_SLICES_MAX */
 };
 
 struct tb_exchange {
@@ -53,7 +50,7 @@ struct tb_exchange {
     enum tb_panel_state { TB_PANEL_AWAITED, TB_PANEL_OFFERED, TB_PANEL_NEVER } state;
     CUdeviceptr address;
     CUcontext context;
-  } panel[TB_PASSED_SLICES_MAX][TB_TILES_MAX];
+  } panel[TB_SPLIT_SLICES_MAX][TB_TILES_MAX];
 };
 
 /* Between one caller and the threads of the members. `on` false: nothing is passed. */
@@ -67,7 +64,6 @@ struct tb_pass {
   int member;
   enum tb_operand operand; /* that is passed; TB_NO_OPERAND: none is */
   bool joined;
-  int64_t slices;        /* joined and passed: of each panel, of all members */
   int64_t sent, offered; /* of its own panels' slices, in their order: on their way up; arrived and offered */
   bool fetched;          /* something was: device->fetched is recorded */
 };

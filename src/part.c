@@ -152,14 +152,16 @@ static struct tb_panels panels_of(const struct tb_gemm *call, const struct tb_pl
 /* What the verbose line says of fp16 planes whatever the data (kernels/PRECISION.md). */
 #define FAST_KERNEL "split-fast, each product within 2^-21 of itself and 2^-39 of its row's and column's largest,"
 
+static bool passes(const struct tb_pass *pass) { return pass != NULL && pass->operand != TB_NO_OPERAND; }
+
 static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, struct tb_pass *pass) {
   /* For the other kernels panels are passed on as a whole, for the tensor cores in slices if all have them. */
-  if (pass != NULL && pass->operand != TB_NO_OPERAND && !part->plan.split) part->plan.slice_k = part->plan.chunk_k;
+  if (passes(pass) && !part->plan.split) part->plan.slice_k = part->plan.chunk_k;
   struct tb_choice choice = choose(d, &part->call, &part->plan, &part->whole);
   if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   part->kernel = choice.fast ? FAST_KERNEL : tb_choice_name(&choice);
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
-  if (pass != NULL && pass->operand != TB_NO_OPERAND && pass->slices == 1) part->plan.slice_k = part->plan.chunk_k;
+  if (passes(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
   TB_TRY(tb_pipeline_run(d, &part->call, &part->plan, &choice, timed, pass, &part->progress));
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);

@@ -22,8 +22,8 @@ static void leave_block(struct tb_pipeline *p) {
 }
 
 /* With so many threads, of which ten others fill the link both ways, the caller of a large product does not copy: it
- * comes back late from each task, to a link that has waited. (H200, 14 threads: 8192 cubed 14.5 ms with its help, 14.0
- * without, but 1024 cubed 0.38 and 0.41.) */
+ * comes back late from each task, to a link that has waited. (H200, 12 threads: 8192 cubed 14.5 ms with its help, 14.2
+ * without.) */
 #define THREADS_ENOUGH 11
 #define LARGE_BYTES 64e6 /* on their way up and down */
 
@@ -31,7 +31,8 @@ static void leave_block(struct tb_pipeline *p) {
  * waited for: no single event is the next to come, and the driver's own wait asks as often, unless the program has told
  * it to sleep, of which it would wake too late for a slot. */
 static void idle(struct tb_pipeline *p, int *turns) {
-  if ((!p->caller_copies || !tb_pool_help(p->d->pool)) && ++*turns >= TURNS_BEFORE_YIELD) sched_yield();
+  const bool minds_the_link = p->is_large && tb_pool_threads(p->d->pool) >= THREADS_ENOUGH;
+  if ((minds_the_link || !tb_pool_help(p->d->pool)) && ++*turns >= TURNS_BEFORE_YIELD) sched_yield();
 }
 
 /* While the rest of a block comes down, panels of the next one go up. Its launches wait, for they write to the tiles
@@ -96,8 +97,8 @@ static CUresult run_block(struct tb_pipeline *p, int64_t number) {
 
 /* ---- one call ---- */
 
-/* What a GPU has moved by a ring's slots when it gets the rest of them. To pin those takes some 6 ms, which they bring
- * in within 2 GB. */
+/* What a GPU has moved by a ring's slots when it gets the rest of them. To pin those takes 6 to 8 ms; with both rings
+ * whole 16384 cubed, of 3.2 GB, takes 3 to 5 ms less (H200). */
 #define WIDE_BYTES ((double)((int64_t)1 << 30))
 
 static void count_staged(struct tb_ring *ring, double bytes) {
@@ -113,7 +114,6 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_gemm *call, c
   count_staged(&p->d->up_ring, up);
   count_staged(&p->d->down_ring, down);
   p->is_large = up + down >= LARGE_BYTES;
-  p->caller_copies = !p->is_large || tb_pool_threads(p->d->pool) < THREADS_ENOUGH;
 }
 
 static CUresult run_blocks(struct tb_pipeline *p, int64_t blocks) {

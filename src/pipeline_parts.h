@@ -73,7 +73,6 @@ struct tb_pipeline {
   const struct tb_choice *choice;
   struct tb_pass *pass; /* panels that other GPUs want, too; NULL: this one computes alone */
   bool is_large;        /* in what goes by slots */
-  bool caller_copies;   /* when it has nothing else to do */
   bool timed, marked_up, marked_compute, marked_down;
   struct tb_progress *progress;
   const CUstream *streams; /* the launches are spread over these */

@@ -294,9 +294,10 @@ static struct tilings tilings_for(const struct tb_plan *plan, const struct tb_ge
                           long_n ? &split_columns_of_long_side : &split_columns_of_spans};
 }
 
-/* Two slices of a product that is not cut, where that has the kernels in time (schedule.h), H200: 16384 cubed 62 ms by
- * one, 57 by two, 66 by four. Not where upload takes much longer than the product; nor where C takes so long to come
- * down that the second slice, with which it begins, had better begin sooner: three spans cannot be halved. */
+/* Two slices of a product that is not cut, where that has the kernels in time (schedule.h): 16384 cubed 62 ms by one,
+ * 57 by two (H200, two runs); by bench/overlap_model.py 61 by one, 55 by two, and 63 by four. Not where upload takes
+ * much longer than the product; nor where C takes so long to come down that the second slice, with which it begins, had
+ * better begin sooner: three spans cannot be halved. */
 #define SLICED_SPANS_MIN 4
 #define SLICED_PRODUCT_SHARE 0.75 /* of upload, at least */
 
@@ -307,7 +308,7 @@ static int64_t slice_of_split(const struct tb_plan *plan, const struct tb_gemm *
   const bool whole = plan->block_m == call->m && plan->block_n == call->n && plan->chunk_k == call->k;
   const bool pays = product >= SLICED_PRODUCT_SHARE * up && 2 * down <= (product > up ? product : up);
   if (!whole || in_one_stream(&plan->ways) || tb_plan_spans(plan) < SLICED_SPANS_MIN || !pays) return plan->chunk_k;
-  return tb_ceil_div(tb_plan_spans(plan), 2) * plan->span_k;
+  return tb_ceil_div(tb_plan_spans(plan), TB_SPLIT_SLICES_MAX) * plan->span_k;
 }
 
 /* more_columns: of tiles, than are best for a block that need not be cut; they may fill its side better. */

@@ -25,7 +25,7 @@
  * By the same model (--split), kernels of 190 TFLOP/s: 0.74, 0.75 and 0.84 of the floor at 4096, 8192 and 16384 cubed.
  * Last panels of half the size, and half of that, so that less is left to compute and fetch behind the last one, gain
  * nothing (H200, 2026-11-22: 4096 cubed 3.86 to 4.02 ms, and 3.82 to 3.98 without; 8192 cubed 14.4 to 16.2, and 14.9 to
- * 15.4). Nor do smaller tiles: the thread that launches comes late to the link.
+ * 15.4). Nor do smaller tiles (8192 cubed by 768 x 768 15.6 to 16.0 ms, by these 13.9 to 15.5 in the same run).
  */
 #ifndef TB_PLAN_H
 #define TB_PLAN_H
@@ -38,6 +38,8 @@
 #define TB_LD_ELEMS 32
 /* Most tiles along one side of a block. */
 #define TB_TILES_MAX 32
+/* Slices of a plan for the tensor cores, at most; so many can be passed on to other GPUs (exchange.h). */
+#define TB_SPLIT_SLICES_MAX 2
 /* Launches alternate between at most so many streams, so that the tail of one tile's blocks overlaps the next tile's
  * head. A power of two. */
 #define TB_COMPUTE_STREAMS 8

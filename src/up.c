@@ -16,11 +16,11 @@
  */
 #define STREAMED_ELEMS ((int64_t)2 << 20)
 
-static uint64_t slots_of(const struct tb_pipeline *p) { return (uint64_t)p->d->up_ring.slots; }
-
-static int slot_of(const struct tb_pipeline *p, uint64_t number) { return (int)(number % slots_of(p)); }
+static int slot_of(const struct tb_pipeline *p, uint64_t number) { return tb_slot_of(&p->d->up_ring, number); }
 
 static struct tb_up_entry *entry_of(struct tb_pipeline *p, uint64_t number) { return &p->up.entry[slot_of(p, number)]; }
+
+static bool is_full(const struct tb_pipeline *p) { return p->up.begun - p->up.freed == (uint64_t)p->d->up_ring.slots; }
 
 static bool needs_slot(const struct tb_up_entry *e) { return e->way == TB_STAGED && !e->from_other; }
 
@@ -201,7 +201,7 @@ static CUresult send_oldest(struct tb_pipeline *p) {
 /* Makes room for another piece, if there is none and the GPU is done with the oldest. */
 static CUresult free_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
-  if (up->begun - up->freed < slots_of(p) || up->freed == up->sent) return CUDA_SUCCESS;
+  if (!is_full(p) || up->freed == up->sent) return CUDA_SUCCESS;
   if (needs_slot(entry_of(p, up->freed))) {
     const CUresult result = tb_upload_sent(p->d, slot_of(p, up->freed));
     if (result == CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
@@ -223,7 +223,7 @@ CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
   }
   if (up->begun_steps == tb_schedule_steps(&up->schedule)) return CUDA_SUCCESS;
   TB_TRY(free_oldest(p));
-  if (up->begun - up->freed == slots_of(p)) return CUDA_SUCCESS;
+  if (is_full(p)) return CUDA_SUCCESS;
   if (begin_piece(p)) *turn = TB_SOMETHING;
   return CUDA_SUCCESS;
 }

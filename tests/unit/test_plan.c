@@ -217,6 +217,7 @@ static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p
   assert_int_equal(p->span_k, whole->span_k > 0 && whole->span_k < call->k ? whole->span_k : call->k);
   assert_true(p->chunk_k == call->k || p->chunk_k % p->span_k == 0);
   assert_true(p->slice_k == p->chunk_k || (p->slice_k < p->chunk_k && p->slice_k % p->span_k == 0));
+  assert_true(tb_ceil_div(p->chunk_k, p->slice_k) <= TB_SPLIT_SLICES_MAX); /* however many spans */
   /* Blocks and tiles start where the tensor cores' own tiles start, and blocks are not cut small. */
   assert_true(p->block_m == call->m || (p->block_m % TB_SPLIT_TILE_M == 0 && p->block_m >= 2048));
   assert_true(p->block_n == call->n || (p->block_n % TB_SPLIT_TILE_N == 0 && p->block_n >= 1152));
