@@ -268,33 +268,6 @@ __device__ __forceinline__ float load_word_if(const float *p, bool there) {
 #endif
 }
 
-/* A word that other blocks write meanwhile, or read; there is no order among several of them. */
-__device__ __forceinline__ uint64_t load_now(const uint64_t *p) { return *static_cast<const volatile uint64_t *>(p); }
-__device__ __forceinline__ void add_now(uint64_t *p, uint64_t n) {
-  atomicAdd(reinterpret_cast<unsigned long long *>(p), static_cast<unsigned long long>(n));
-}
-/* Unless it is no longer `before`. */
-__device__ __forceinline__ void replace_now(uint64_t *p, uint64_t before, uint64_t after) {
-  atomicCAS(reinterpret_cast<unsigned long long *>(p), static_cast<unsigned long long>(before),
-            static_cast<unsigned long long>(after));
-}
-
-/* Some `ns` nanoseconds in which others may have the SM. And whether blocks run side by side at all, so that one can
- * wait for another: not where the CPU plays the GPU. */
-#if defined(TB_ON_CPU)
-constexpr bool kBlocksMeet = false;
-__device__ __forceinline__ void pause(unsigned) {}
-#else
-constexpr bool kBlocksMeet = true;
-__device__ __forceinline__ void pause(unsigned ns) {
-#if defined(__CUDA_ARCH__)
-  __nanosleep(ns);
-#else
-  (void)ns;
-#endif
-}
-#endif
-
 /* Four neighbouring words; p is aligned to 16 bytes. */
 __device__ __forceinline__ float4 load_words4(const float *p) { return __ldg(reinterpret_cast<const float4 *>(p)); }
 __device__ __forceinline__ float4 load_once4(const float *p) {

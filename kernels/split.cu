@@ -50,13 +50,22 @@ __device__ __forceinline__ void add(float (&sum)[kWgmmaWords], const float (&chu
 #pragma unroll
   for (int i = 0; i < kWgmmaWords; i++) sum[i] = __fmaf_rn(chunk[i], factor, sum[i]);
 }
-/* sum += the chunk's, which becomes what that has rounded away (Dekker): all of it where the chunk's was the smaller
- * one, else up to a rounding of its own. */
-__device__ __forceinline__ void add_and_carry(float (&sum)[kWgmmaWords], float (&chunk)[kWgmmaWords]) {
+/* to = from + the chunk's, which becomes what that has rounded away (Fast2Sum): all of it where the chunk's was the
+ * smaller one, else up to a rounding of its own. `from` is used up. A few elements go behind the others, upward or
+ * downward, so that those of `to` get the registers of former ones of `from`. */
+template <bool Upward>
+__device__ __forceinline__ void add_and_carry(float (&to)[kWgmmaWords], float (&from)[kWgmmaWords],
+                                              float (&chunk)[kWgmmaWords]) {
+  constexpr int few = 8;
 #pragma unroll
-  for (int i = 0; i < kWgmmaWords; i++) {
-    const float added = (sum[i] + chunk[i]) - sum[i];
-    chunk[i] -= added, sum[i] += added;
+  for (int n = 0; n < kWgmmaWords; n += few) {
+    const int first = Upward ? n : kWgmmaWords - few - n;
+#pragma unroll
+    for (int i = first; i < first + few; i++) to[i] = from[i] + chunk[i];
+#pragma unroll
+    for (int i = first; i < first + few; i++) from[i] -= to[i];
+#pragma unroll
+    for (int i = first; i < first + few; i++) chunk[i] += from[i];
   }
 }
 /* What the tensor cores cut off makes a chunk's sum too small by some 1.4 of 2^-24 of itself (PRECISION.md). Five of
@@ -65,19 +74,73 @@ __device__ __forceinline__ float correction(int number, int steps_left) {
   return number & kLossy && steps_left / 2 % 8 < 5 ? 1 + 0x1p-23f : 1;
 }
 
-/* sum += a chunk's sum by tensor cores, low planes first. `release` is called when they have read the operands. */
-template <class Release>
-__device__ __forceinline__ void add_chunk(Half, float (&sum)[kWgmmaWords], float (&chunk)[kWgmmaWords],
-                                          const Operands &x, int number, int steps_left, Release release) {
-  begin_products();
-  multiply_planes<Half, 1, 0>(chunk, x, false);
-  multiply_planes<Half, 0, 1>(chunk, x, true);
-  multiply_planes<Half, 0, 0>(chunk, x, true);
-  end_products();
-  wait_for_products(chunk);
-  release();
-  add(sum, chunk, correction(number, steps_left));
+/* What a warpgroup is supplied with, chunk by chunk: its rows, and all columns. */
+template <class Word> class Chunks {
+  using R = Ring<Word>;
+  static constexpr int count = 2 / R::steps; /* stages of a chunk */
+  const R &ring;
+  const WgmmaOperand first_rows, first_columns;
+  const int warpgroup, lane;
+  Turn<R::stages> stage, held[count];
+  unsigned turn;
+
+public:
+  __device__ __forceinline__ Chunks(const R &of, int warpgroup_, int lane_)
+      : ring(of), first_rows(operand<R::rows_bytes>(of.first + warpgroup_ * (kWgmmaM / 8) * R::rows_bytes)),
+        first_columns(operand<R::rows_bytes>(of.first + R::a_bytes)), warpgroup(warpgroup_), lane(lane_),
+        turn(warpgroup_ == 0) /* the first one begins */ {}
+
+  /* The next one, which is held until it is released. */
+  __device__ __forceinline__ Operands next() {
+    Operands x;
+#pragma unroll
+    for (int s = 0; s < 2; s++) {
+      if (s % R::steps == 0) {
+        barrier_wait(&ring.full[stage.at], stage.parity);
+        held[s / R::steps] = stage;
+      }
+      const int offset = stage.at * R::stage_bytes + s % R::steps * R::step_bytes;
+      x.rows[s] = behind(first_rows, offset), x.columns[s] = behind(first_columns, offset);
+      if (s % R::steps == R::steps - 1) stage.next();
+    }
+    return x;
+  }
+  __device__ __forceinline__ void release() const { ring.release(held, lane); }
+  /* What came with the one that is held, a group's last. */
+  __device__ __forceinline__ const float *scales(bool of_columns) const {
+    return ring.scales_at(ring.stage_at(held[count - 1]), of_columns);
+  }
+
+  /* One warpgroup's products are asked for behind the other's: await_turn() before, pass_turn() after. */
+  __device__ __forceinline__ void await_turn() {
+    barrier_wait(&ring.turn[warpgroup], turn);
+    turn ^= 1;
+  }
+  __device__ __forceinline__ void pass_turn() const {
+    if (lane == 0) barrier_arrive(&ring.turn[1 - warpgroup]);
+  }
+};
+
+/* A group's sum: its chunks' sums by the tensor cores, low planes' products first. The last chunk stays held. */
+__device__ __forceinline__ void sum_up(Half, float (&sum)[kWgmmaWords], Chunks<Half> &chunks, int number, int steps) {
+  float chunk[kWgmmaWords];
+#pragma unroll
+  for (int i = 0; i < kWgmmaWords; i++) sum[i] = 0;
+  for (int left = steps; left > 0; left -= 2) {
+    const Operands x = chunks.next();
+    chunks.await_turn();
+    begin_products();
+    multiply_planes<Half, 1, 0>(chunk, x, false);
+    multiply_planes<Half, 0, 1>(chunk, x, true);
+    multiply_planes<Half, 0, 0>(chunk, x, true);
+    end_products();
+    chunks.pass_turn();
+    wait_for_products(chunk);
+    if (left > 2) chunks.release();
+    add(sum, chunk, correction(number, left));
+  }
 }
+
 __device__ __forceinline__ void multiply_low_planes(float (&chunk)[kWgmmaWords], const Operands &x) {
   multiply_planes<Bfloat, 2, 0>(chunk, x, true);
   multiply_planes<Bfloat, 0, 2>(chunk, x, true);
@@ -87,29 +150,44 @@ __device__ __forceinline__ void multiply_low_planes(float (&chunk)[kWgmmaWords],
 }
 /* bf16: a chunk begins with what rounding took from the sum before. Where few words of a side are large, one product
  * may be far larger than all others: then the high planes' sum alone is exact, and only that of the low ones, which is
- * far smaller, is cut off. Two whole branches: with the low planes' products in front of them ptxas spills. */
-template <class Release>
-__device__ __forceinline__ void add_chunk(Bfloat, float (&sum)[kWgmmaWords], float (&chunk)[kWgmmaWords],
-                                          const Operands &x, int number, int, Release release) {
-  if (number & kFewLarge) {
-    begin_products();
-    multiply_low_planes(chunk, x);
+ * far smaller, is cut off; that goes to the group's sum at once. */
+template <bool FewLarge>
+__device__ __forceinline__ void multiply_chunk(float (&sum)[kWgmmaWords], float (&chunk)[kWgmmaWords],
+                                               Chunks<Bfloat> &chunks, bool last) {
+  const Operands x = chunks.next();
+  chunks.await_turn();
+  begin_products();
+  multiply_low_planes(chunk, x);
+  if (FewLarge) {
     end_products();
     wait_for_products(chunk);
     add(sum, chunk, 1);
     begin_products();
-    multiply_planes<Bfloat, 0, 0>(chunk, x, false);
-    end_products();
-    wait_for_products(chunk);
-  } else {
-    begin_products();
-    multiply_low_planes(chunk, x);
-    multiply_planes<Bfloat, 0, 0>(chunk, x, true);
-    end_products();
-    wait_for_products(chunk);
   }
-  release();
-  add_and_carry(sum, chunk);
+  multiply_planes<Bfloat, 0, 0>(chunk, x, !FewLarge);
+  end_products();
+  chunks.pass_turn();
+  wait_for_products(chunk);
+  if (!last) chunks.release();
+}
+template <bool FewLarge>
+__device__ __forceinline__ void sum_up(float (&sum)[kWgmmaWords], Chunks<Bfloat> &chunks, int steps) {
+  float chunk[kWgmmaWords], other[kWgmmaWords];
+#pragma unroll
+  for (int i = 0; i < kWgmmaWords; i++) sum[i] = chunk[i] = 0;
+  for (int left = steps; left > 0; left -= 4) {
+    multiply_chunk<FewLarge>(sum, chunk, chunks, left == 2);
+    add_and_carry<true>(other, sum, chunk);
+    if (left > 2) multiply_chunk<FewLarge>(other, chunk, chunks, left == 4);
+    add_and_carry<false>(sum, other, chunk);
+  }
+}
+__device__ __forceinline__ void sum_up(Bfloat, float (&sum)[kWgmmaWords], Chunks<Bfloat> &chunks, int number,
+                                       int steps) {
+  if (number & kFewLarge)
+    sum_up<true>(sum, chunks, steps);
+  else
+    sum_up<false>(sum, chunks, steps);
 }
 
 /* Where a thread's elements stand: 8 j + column and one more, of rows `row` and row + 8. */
@@ -125,19 +203,26 @@ __device__ __forceinline__ void unscale(float (&sum)[kWgmmaWords], const float *
   const float upper = rows[at.row], lower = rows[at.row + 8];
 #pragma unroll
   for (int j = 0; j < kTileN / 8; j++) {
-    const float left = columns[8 * j + at.column], right = columns[8 * j + at.column + 1];
-    sum[4 * j] *= upper * left, sum[4 * j + 1] *= upper * right;
-    sum[4 * j + 2] *= lower * left, sum[4 * j + 3] *= lower * right;
+    const float2 scale = *reinterpret_cast<const float2 *>(columns + 8 * j + at.column);
+    sum[4 * j] *= upper * scale.x, sum[4 * j + 1] *= upper * scale.y;
+    sum[4 * j + 2] *= lower * scale.x, sum[4 * j + 3] *= lower * scale.y;
   }
 }
 
-/* Groups' sums: x = kept + x, if there is any. The place of a block's thread in `kept` is its own. */
-template <int Words> __device__ __forceinline__ void add_kept(float (&x)[Words], const float *kept) {
+/* Groups' sums. The place of a block's thread in `kept` is its own. */
+template <int Words> __device__ __forceinline__ void load_kept(float (&x)[Words], const float *kept) {
 #pragma unroll
   for (int i = 0; i < Words; i += 4) {
     const float4 v = *reinterpret_cast<const float4 *>(kept + i * kWgmmaThreads);
-    x[i] += v.x, x[i + 1] += v.y, x[i + 2] += v.z, x[i + 3] += v.w;
+    x[i] = v.x, x[i + 1] = v.y, x[i + 2] = v.z, x[i + 3] = v.w;
   }
+}
+/* x = kept + x */
+template <int Words> __device__ __forceinline__ void add_kept(float (&x)[Words], const float *kept) {
+  float before[Words];
+  load_kept(before, kept);
+#pragma unroll
+  for (int i = 0; i < Words; i++) x[i] += before[i];
 }
 __device__ __forceinline__ void keep(float *kept, const float (&x)[kWgmmaWords]) {
 #pragma unroll
@@ -188,14 +273,12 @@ template <class Word> __device__ __forceinline__ void consume(const tb_split_arg
   const int thread = static_cast<int>(threadIdx.x) % kWgmmaThreads, lane = thread % 32;
   const Items items(args);
   const Elements at(thread + warpgroup * kWgmmaThreads);
-  const WgmmaOperand first_rows = operand<R::rows_bytes>(ring.first + warpgroup * (kWgmmaM / 8) * R::rows_bytes);
-  const WgmmaOperand first_columns = operand<R::rows_bytes>(ring.first + R::a_bytes);
-  float *const kept =
-      args.sums + (static_cast<int64_t>(blockIdx.x) * 2 + warpgroup) * (kWgmmaWords * kWgmmaThreads) + thread * 4;
-  Turn<R::stages> stage;
+  float *const all_kept = R::kept_bytes > 0 ? ring.kept : args.sums + static_cast<int64_t>(blockIdx.x) * kTileWords;
+  float *const kept = all_kept + warpgroup * (kWgmmaWords * kWgmmaThreads) + thread * 4;
+  Chunks<Word> chunks(ring, warpgroup, lane);
   Turn<2> slot;
   Turn<1> meeting;
-  float chunk[kWgmmaWords], sum[kWgmmaWords];
+  float sum[kWgmmaWords];
   for (;; slot.next()) {
     const int number = ring.next_item(slot);
     __syncwarp();
@@ -205,38 +288,27 @@ template <class Word> __device__ __forceinline__ void consume(const tb_split_arg
     if (!(number & kOurs)) item.part_of = Item::nowhere;
     bool again = false;
     for (int g = 0; g < item.groups; g++) {
-#pragma unroll
-      for (int i = 0; i < kWgmmaWords; i++) sum[i] = chunk[i] = 0;
-      for (int left = steps_of(args, item.first_group + g); left > 0; left -= 2) {
-        Operands x;
-        Turn<R::stages> used[2 / R::steps];
-#pragma unroll
-        for (int s = 0; s < 2; s++) {
-          if (s % R::steps == 0) {
-            barrier_wait(&ring.full[stage.at], stage.parity);
-            used[s / R::steps] = stage;
-          }
-          const int offset = stage.at * R::stage_bytes + s % R::steps * R::step_bytes;
-          x.rows[s] = behind(first_rows, offset), x.columns[s] = behind(first_columns, offset);
-          if (s % R::steps == R::steps - 1) stage.next();
-        }
-        add_chunk(Word(), sum, chunk, x, number, left, [&] {
-          if (left > 2) ring.release(used, lane);
-        });
-        if (left > 2) continue;
-        unsigned char *const last = ring.stage_at(used[2 / R::steps - 1]);
-        unscale(sum, ring.scales_at(last, false), ring.scales_at(last, true), at);
+      sum_up(Word(), sum, chunks, number, steps_of(args, item.first_group + g));
+      const auto end_group = [&] {
+        unscale(sum, chunks.scales(false), chunks.scales(true), at);
         __syncwarp();
-        ring.release(used, lane);
+        chunks.release();
+        if (Word::planes == Bfloat::planes) again = again || left_the_range(sum);
+      };
+      if (g > 0 && item.part_of == Item::whole) {
+        float before[kWgmmaWords];
+        load_kept(before, kept);
+        end_group();
+        add(sum, before, 1);
+      } else {
+        end_group();
       }
-      if (Word::planes == Bfloat::planes) again = again || left_the_range(sum);
       if (item.part_of == Item::nowhere) continue;
       if (item.part_of >= 0) {
         const int64_t unit = static_cast<int64_t>(item.part_of) * items.groups + item.first_group + g;
         keep(args.partials + words_at(unit, warpgroup, thread), sum);
         continue;
       }
-      if (g > 0) add_kept(sum, kept);
       if (g + 1 < item.groups) keep(kept, sum);
     }
     if (again && item.part_of != Item::nowhere)
@@ -259,8 +331,6 @@ __device__ __forceinline__ void multiply_tiles(const tb_split_args &args, const 
   constexpr int consumers = 2 * kWgmmaThreads;
   TB_DYNAMIC_SHARED(unsigned char, shared);
   const Ring<Word> ring(shared);
-  const Pace pace(ring.pace);
-  const bool in_step = kBlocksMeet && args.in_step;
   wait_for_earlier_kernels();
   let_next_start();
   if (Word::planes == Bfloat::planes && !any_left(args.left, args.left_words)) return;
@@ -271,11 +341,11 @@ __device__ __forceinline__ void multiply_tiles(const tb_split_args &args, const 
     }
     for (int i = 0; i < 2; i++) {
       barrier_init(&ring.item_full[i], 1);
-      barrier_init(&ring.item_empty[i], consumers / 32 + 1);
+      barrier_init(&ring.item_empty[i], consumers / 32 + 2);
     }
     barrier_init(ring.met, consumers / 32);
+    for (int w = 0; w < 2; w++) barrier_init(&ring.turn[w], kWgmmaThreads / 32);
     ring.found[0] = ring.found[1] = -1;
-    if (in_step) pace.begin(args);
     barriers_ready();
   }
   __syncthreads();
@@ -283,9 +353,11 @@ __device__ __forceinline__ void multiply_tiles(const tb_split_args &args, const 
   if (threadIdx.x >= consumers) {
     registers_leave<kSupplyRegisters>();
     const int warp = static_cast<int>(threadIdx.x - consumers) / 32;
-    if (warp == 0) supply<Word>(args, ring, pace, in_step);
-    if (warp == 2 && threadIdx.x % 32 == 0) supply_columns<Word>(args, &map, ring);
-    if (warp == 1 && in_step && threadIdx.x % 32 == 0) pace.watch(args);
+    if (warp == 0) find_items<Word>(args, ring);
+    if (threadIdx.x % 32 == 0) {
+      if (warp == 1) supply_rows<Word>(args, ring);
+      if (warp == 2) supply_columns<Word>(args, &map, ring);
+    }
   } else {
     registers_take<kConsumeRegisters>();
     consume<Word>(args, ring);

@@ -53,14 +53,17 @@
 #define TB_SPLIT_CLUSTER 2
 
 /* Bytes of a step's words of eight sides; steps of a stage of the ring in shared memory, and its bytes, with the scales
- * of a tile's rows and columns; how many there are; and all that a block has of it, with two barriers for each stage,
- * five, and six words for what is to be done and when. */
+ * of a tile's rows and columns; how many stages there are: those of three chunks, or of two and a half; bytes of a
+ * tile's sums of former groups, which stay there where there is room; and all that a block has of it, with two barriers
+ * for each stage, seven, and four words for what is to be done. */
 #define TB_SPLIT_ROWS_BYTES(planes) ((planes)*256)
 #define TB_SPLIT_STAGE_STEPS(planes) ((planes) == 2 ? 2 : 1)
 #define TB_SPLIT_STAGE_BYTES(planes) \
   ((TB_SPLIT_TILE_M + TB_SPLIT_TILE_N) * (TB_SPLIT_STAGE_STEPS(planes) * TB_SPLIT_ROWS_BYTES(planes) / 8 + 4))
-#define TB_SPLIT_STAGES(planes) ((planes) == 2 ? 5 : 7)
-#define TB_SPLIT_SHARED_BYTES(planes) (TB_SPLIT_STAGES(planes) * (TB_SPLIT_STAGE_BYTES(planes) + 16) + 64)
+#define TB_SPLIT_STAGES(planes) ((planes) == 2 ? 3 : 5)
+#define TB_SPLIT_KEPT_BYTES(planes) ((planes) == 2 ? TB_SPLIT_TILE_M * TB_SPLIT_TILE_N * 4 : 0)
+#define TB_SPLIT_SHARED_BYTES(planes) \
+  (TB_SPLIT_STAGES(planes) * (TB_SPLIT_STAGE_BYTES(planes) + 16) + TB_SPLIT_KEPT_BYTES(planes) + 72)
 
 /* What was seen in the words of TB_SPLIT_PACK_SIDES sides and a group of k: in 1024ths, the most small ones that a side
  * has (below 2^-5 to 2^-4 of its largest); and in the highest bits, */
@@ -105,10 +108,9 @@ struct tb_split_args {
   struct tb_split_packed a, b;     /* in the planes of this kernel */
   const uint32_t *seen_a, *seen_b; /* in fp16 planes: they decide which kernel a tile is for */
   uint32_t *left;                  /* [block of tb_split_multiply_half]: 1 if it has left a tile to the other kernel */
-  uint64_t *progress; /* how far blocks that keep in step are, together: the launch's number, and a count */
-  uint32_t *again;    /* [tile of D]: 1 if it is to be computed from the operands themselves */
+  uint32_t *again;                 /* [tile of D]: 1 if it is to be computed from the operands themselves */
   float *d;
-  float *sums;     /* k of several groups: room for a tile for each block */
+  float *sums;     /* tb_split_multiply_bfloat, k of several groups: room for a tile for each block */
   float *partials; /* split k: [split tile][group] a tile's words, which tb_split_gather adds up */
   int64_t ldd;
   int64_t m, n, k;
@@ -116,11 +118,9 @@ struct tb_split_args {
   int32_t whole;                    /* so many tiles, the first ones, have k whole */
   int32_t splits, groups_per_split; /* parts of k, of the others, that different blocks compute */
   float alpha;                      /* applied by the launch with `last` set */
-  int32_t first;   /* 1: the sum starts here (D is not read); 0: it continues from the earlier spans' in D */
-  int32_t last;    /* 1: multiply by alpha when storing; 0: store the bare sums */
-  uint32_t launch; /* a number of its own */
-  int32_t in_step; /* 1: blocks keep in step */
-  int32_t fast;    /* 1: fp16 planes for all tiles that have room in them */
+  int32_t first; /* 1: the sum starts here (D is not read); 0: it continues from the earlier spans' in D */
+  int32_t last;  /* 1: multiply by alpha when storing; 0: store the bare sums */
+  int32_t fast;  /* 1: fp16 planes for all tiles that have room in them */
 };
 
 /* The other parameter of the kernels that multiply, a CUtensorMap: b's planes as rows of so many bytes, and boxes of so

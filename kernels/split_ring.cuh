@@ -98,27 +98,33 @@ template <int N> struct Turn {
   }
 };
 
-/* The ring, its stages first. A stage has one step or two, of each the rows' words and the columns', and behind them
- * room for the scales of the tile's rows and columns, which come with a group's last one. */
+/* The ring, its stages first, and a tile's sums behind them. A stage has one step or two, of each the rows' words and
+ * the columns', and behind them room for the scales of the tile's rows and columns, which come with a group's last one.
+ */
 template <class Word> struct Ring {
   static constexpr int stages = TB_SPLIT_STAGES(Word::planes), rows_bytes = TB_SPLIT_ROWS_BYTES(Word::planes);
   static constexpr int steps = TB_SPLIT_STAGE_STEPS(Word::planes);
   static constexpr int a_bytes = kTileM / 8 * rows_bytes, b_bytes = kTileN / 8 * rows_bytes;
   static constexpr int step_bytes = a_bytes + b_bytes, scale_bytes = static_cast<int>(sizeof(float));
   static constexpr int stage_bytes = steps * step_bytes + (kTileM + kTileN) * scale_bytes;
-  static_assert(TB_SPLIT_SHARED_BYTES(Word::planes) == stages * (stage_bytes + 16) + 64, "the host asks for it");
+  static constexpr int all_stages_bytes = stages * stage_bytes, kept_bytes = TB_SPLIT_KEPT_BYTES(Word::planes);
+  static_assert(TB_SPLIT_SHARED_BYTES(Word::planes) == all_stages_bytes + kept_bytes + stages * 16 + 72,
+                "the host asks for it");
 
   unsigned char *const first;
+  float *const kept;                            /* former groups' sums, if there is room */
   uint64_t *const full, *const empty;           /* a stage's words are there; are no longer needed */
   uint64_t *const item_full, *const item_empty; /* two, for the items */
-  int *const item, *const pace;                 /* the items' numbers; two words for the pace */
+  int *const item;                              /* their numbers */
   uint64_t *const met;                          /* the warps that multiply have met at an item's end */
   volatile int *const found; /* two, for the items: the number of one in which they found something */
+  uint64_t *const turn;      /* one for each warpgroup: the other one has asked for its products */
 
   __device__ __forceinline__ explicit Ring(unsigned char *shared)
-      : first(shared), full(reinterpret_cast<uint64_t *>(shared + stages * stage_bytes)), empty(full + stages),
+      : first(shared), kept(reinterpret_cast<float *>(shared + all_stages_bytes)),
+        full(reinterpret_cast<uint64_t *>(shared + all_stages_bytes + kept_bytes)), empty(full + stages),
         item_full(empty + stages), item_empty(item_full + 2), item(reinterpret_cast<int *>(item_empty + 2)),
-        pace(item + 2), met(reinterpret_cast<uint64_t *>(pace + 2)), found(reinterpret_cast<int *>(met + 1)) {}
+        met(reinterpret_cast<uint64_t *>(item + 2)), found(reinterpret_cast<int *>(met + 1)), turn(met + 2) {}
 
   /* The next item; -1: there is none. */
   __device__ __forceinline__ int next_item(const Turn<2> &slot) const {
@@ -191,88 +197,34 @@ __device__ __forceinline__ unsigned look_at(const tb_split_args &args, const Ite
   return 0;
 }
 
-/*
- * Blocks side by side read the same rows and columns, which come from the L2 only while all are at about the same k: of
- * large products, a round's rows and columns are several times what the L2 holds. Left to themselves blocks drift apart
- * (at 16384 cubed, nine times as much came from memory as with all in step), and what is read from memory costs power,
- * which bounds the clock. So each block counts the stretches of k that it starts, and waits while it is more than
- * `slack` of them ahead of the mean. One thread looks at the sum, another one supplies. When nothing has moved for
- * long, some block has no SM yet, and then there is no waiting any more.
- */
-class Pace {
-  static constexpr int slack = 2, most_looks = 1000; /* each of about a microsecond */
-  static constexpr unsigned at_end = 1u << 24;       /* of one block; more than the others ever start */
-  volatile int *const allowed, *const over;
-
-public:
-  static constexpr int steps = 8; /* of a stretch */
-  static_assert(kGroupK / TB_SPLIT_STEP_K % steps == 0, "a group is so many stretches");
-
-  /* `shared`: two words. */
-  __device__ __forceinline__ explicit Pace(int *shared) : allowed(shared), over(shared + 1) {}
-
-  /* How many an item has; of a group's end that is shorter, none is counted. */
-  static __device__ __forceinline__ int stretches(const tb_split_args &args, const Item &item) {
-    const int last = steps_of(args, item.first_group + item.groups - 1);
-    return (item.groups - 1) * (kGroupK / TB_SPLIT_STEP_K / steps) + last / steps;
-  }
-
-  /* One thread, before the others come. The word's upper half is the launch: another one's count is none. */
-  __device__ __forceinline__ void begin(const tb_split_args &args) const {
-    const uint64_t none = static_cast<uint64_t>(args.launch) << 32, before = load_now(args.progress);
-    *allowed = slack, *over = 0;
-    if (before >> 32 != args.launch) replace_now(args.progress, before, none);
-  }
-
-  /* One thread: this block starts so many, or leaves them out. */
-  __device__ __forceinline__ void count(const tb_split_args &args, int stretches) const {
-    add_now(args.progress, static_cast<uint64_t>(stretches));
-  }
-  /* One thread: until the block's `position`th may start. */
-  __device__ __forceinline__ void reach(const tb_split_args &args, int position) const {
-    count(args, 1);
-    while (*allowed < position) pause(20);
-  }
-  __device__ __forceinline__ void end(const tb_split_args &args) const {
-    count(args, at_end);
-    *over = 1;
-  }
-
-  /* One thread, until this block ends. */
-  __device__ __forceinline__ void watch(const tb_split_args &args) const {
-    unsigned last = 0;
-    for (int look = 0; look < most_looks && *over == 0; look++, pause(200)) {
-      const unsigned sum = static_cast<unsigned>(load_now(args.progress));
-      if (sum != last) look = 0;
-      last = sum;
-      *allowed = static_cast<int>(sum / gridDim.x) + slack;
-    }
-    *allowed = at_end;
-  }
-};
-
-/* One thread: an item's steps, the words of the rows. Another one has those of the columns copied: each has no more to
+/* One thread: the items' steps, the words of the rows. Another one has those of the columns copied: each has no more to
  * do for a step than there is time while the step before is multiplied. */
-template <class Word>
-__device__ __forceinline__ void supply_rows(const tb_split_args &args, const Ring<Word> &ring, const Items &items,
-                                            const Item &item, const Pace &pace, bool in_step, int position,
-                                            Turn<Ring<Word>::stages> &stage) {
+template <class Word> __device__ __forceinline__ void supply_rows(const tb_split_args &args, const Ring<Word> &ring) {
   using R = Ring<Word>;
+  const int rank = static_cast<int>(cluster_rank());
+  const Items items(args);
   const int64_t step_bytes = static_cast<int64_t>(items.down) * R::a_bytes;
-  const unsigned char *from = static_cast<const unsigned char *>(args.a.planes) +
-                              item.first_group * (kGroupK / TB_SPLIT_STEP_K) * step_bytes +
-                              static_cast<int64_t>(item.row) * R::a_bytes;
-  for (int group = item.first_group; group < item.first_group + item.groups; group++) {
-    const float *const scales = args.a.scale + (static_cast<int64_t>(group) * items.down + item.row) * kTileM;
+  Turn<R::stages> stage;
+  for (Turn<2> slot;; slot.next()) {
+    const int number = ring.next_item(slot);
+    barrier_arrive(&ring.item_empty[slot.at]);
+    if (number < 0) break;
+    const Item item = items.at(args, number >> kItemFlags, rank);
+    const unsigned char *from = static_cast<const unsigned char *>(args.a.planes) +
+                                item.first_group * (kGroupK / TB_SPLIT_STEP_K) * step_bytes +
+                                static_cast<int64_t>(item.row) * R::a_bytes;
+    for (int group = item.first_group; group < item.first_group + item.groups; group++) {
+      const float *const scales = args.a.scale + (static_cast<int64_t>(group) * items.down + item.row) * kTileM;
 #pragma unroll 1
-    for (int left = steps_of(args, group); left > 0; left -= R::steps, stage.next()) {
-      if (in_step && left % Pace::steps == 0) pace.reach(args, position++);
-      const int scale_bytes = left == R::steps ? kTileM * R::scale_bytes : 0;
-      unsigned char *const to = ring.open(stage, R::steps * R::a_bytes + scale_bytes);
-      uint64_t *const there = &ring.full[stage.at];
+      for (int left = steps_of(args, group); left > 0; left -= R::steps, stage.next()) {
+        const int scale_bytes = left == R::steps ? kTileM * R::scale_bytes : 0;
+        unsigned char *const to = ring.open(stage, R::steps * R::a_bytes + scale_bytes);
+        uint64_t *const there = &ring.full[stage.at];
 #pragma unroll
-      for (int s = 0; s < R::steps; s++, from += step_bytes) bulk_copy(to + s * R::step_bytes, from, R::a_bytes, there);
-      if (scale_bytes > 0) bulk_copy(ring.scales_at(to, false), scales, static_cast<unsigned>(scale_bytes), there);
+        for (int s = 0; s < R::steps; s++, from += step_bytes)
+          bulk_copy(to + s * R::step_bytes, from, R::a_bytes, there);
+        if (scale_bytes > 0) bulk_copy(ring.scales_at(to, false), scales, static_cast<unsigned>(scale_bytes), there);
+      }
     }
   }
 }
@@ -316,18 +268,23 @@ __device__ __forceinline__ void supply_columns(const tb_split_args &args, const 
   }
 }
 
-/* One warp: finds the items that are this pair's, and has this block's rows copied. If only the other block's tile is
- * for this kernel, both have the columns copied all the same, and this block multiplies for nothing. */
-template <class Word>
-__device__ __forceinline__ void supply(const tb_split_args &args, const Ring<Word> &ring, const Pace &pace,
-                                       bool in_step) {
-  using R = Ring<Word>;
+/* One warp: finds the items that are this pair's, two ahead of those that are supplied, for it has to look at what was
+ * seen in their words. If only the other block's tile is for this kernel, both have the columns copied all the same,
+ * and this block multiplies for nothing. */
+template <class Word> __device__ __forceinline__ void find_items(const tb_split_args &args, const Ring<Word> &ring) {
   const int lane = static_cast<int>(threadIdx.x) % 32, rank = static_cast<int>(cluster_rank());
   const Items items(args);
-  Turn<R::stages> stage;
   Turn<2> slot;
   uint32_t left = 0;
-  int position = 0;
+  const auto tell = [&](int number) {
+    barrier_wait(&ring.item_empty[slot.at], slot.parity ^ 1);
+    if (lane == 0) {
+      ring.item[slot.at] = number;
+      barrier_arrive(&ring.item_full[slot.at]);
+    }
+    __syncwarp();
+    slot.next();
+  };
   for (int number = static_cast<int>(blockIdx.x / TB_SPLIT_CLUSTER); number < items.count(args);
        number += static_cast<int>(gridDim.x / TB_SPLIT_CLUSTER)) {
     unsigned both = 0;
@@ -336,29 +293,10 @@ __device__ __forceinline__ void supply(const tb_split_args &args, const Ring<Wor
     const unsigned flags = both >> rank * kItemFlags & ((1u << kItemFlags) - 1);
     const Item item = items.at(args, number, rank);
     if (!(flags & kOurs) && !item.repeated) left = 1;
-    const int stretches = Pace::stretches(args, item);
-    if (!(both & (kOurs | kOurs << kItemFlags))) {
-      if (in_step && lane == 0) pace.count(args, stretches);
-      position += stretches;
-      continue;
-    }
-    barrier_wait(&ring.item_empty[slot.at], slot.parity ^ 1);
-    if (lane == 0) {
-      ring.item[slot.at] = number << kItemFlags | static_cast<int>(flags);
-      barrier_arrive(&ring.item_full[slot.at]);
-      supply_rows(args, ring, items, item, pace, in_step, position, stage);
-    }
-    __syncwarp();
-    position += stretches;
-    slot.next();
+    if (both & (kOurs | kOurs << kItemFlags)) tell(number << kItemFlags | static_cast<int>(flags));
   }
-  barrier_wait(&ring.item_empty[slot.at], slot.parity ^ 1);
-  if (lane == 0) {
-    ring.item[slot.at] = -1;
-    barrier_arrive(&ring.item_full[slot.at]);
-    if (in_step) pace.end(args);
-    if (Word::planes == Half::planes) args.left[blockIdx.x] = left;
-  }
+  tell(-1);
+  if (Word::planes == Half::planes && lane == 0) args.left[blockIdx.x] = left;
 }
 
 } // namespace

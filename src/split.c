@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "split.h"
 
-#include <stdatomic.h>
-
 #include "embed.h"
 #include "integers.h"
 #include "launch.h"
@@ -11,9 +9,6 @@ TB_EMBED(tb_split_fatbin, TB_SPLIT_FATBIN); /* kernels/split.cu */
 
 /* Blocks of the packing kernel on an SM, by its registers. */
 #define PACK_BLOCKS_PER_SM 2
-
-/* From this k on, blocks gain by keeping in step (H200, 2026-11-22). */
-#define IN_STEP_K 2048
 
 /* ---- loading ---- */
 
@@ -123,8 +118,6 @@ static CUresult map_columns(int planes, const struct tb_split_args *args, CUtens
 static CUresult launch_multiply(CUfunction function, int planes, struct tb_split_args *args, CUstream stream) {
   CUtensorMap map;
   TB_TRY(map_columns(planes, args, &map));
-  static atomic_uint launches; /* several GPUs' threads launch at the same time */
-  args->launch = (uint32_t)atomic_fetch_add_explicit(&launches, 1, memory_order_relaxed) + 1;
   const struct tb_grid grid = {args->left_words, 1, TB_SPLIT_THREADS, TB_SPLIT_SHARED_BYTES(planes), TB_SPLIT_CLUSTER};
   return tb_launch_behind(true, function, grid, args, &map, stream);
 }
@@ -145,11 +138,8 @@ static struct tb_split_args args_of(const struct tb_split_kernels *split, const 
                                     const struct tb_split_way *way) {
   const int64_t tiles = tb_split_tiles(args->m, args->n), groups = tb_split_groups(args->k);
   const CUdeviceptr left_at = workspace + (CUdeviceptr)(w->a.bytes + w->b.bytes);
-  const CUdeviceptr progress_at = left_at + (CUdeviceptr)w->left_bytes;
-  const CUdeviceptr again_at = progress_at + (CUdeviceptr)w->progress_bytes,
-                    sums_at = again_at + (CUdeviceptr)w->again_bytes;
+  const CUdeviceptr again_at = left_at + (CUdeviceptr)w->left_bytes, sums_at = again_at + (CUdeviceptr)w->again_bytes;
   struct tb_split_args p = {.left = (uint32_t *)left_at,
-                            .progress = (uint64_t *)progress_at,
                             .again = (uint32_t *)again_at,
                             .d = args->d,
                             .sums = (float *)sums_at,
@@ -169,7 +159,6 @@ static struct tb_split_args args_of(const struct tb_split_kernels *split, const 
       tb_ceil_div(p.whole, TB_SPLIT_CLUSTER) + tb_ceil_div(tiles - p.whole, TB_SPLIT_CLUSTER) * p.splits;
   const int64_t items = TB_SPLIT_CLUSTER * pairs;
   p.left_words = (int32_t)tb_min(items, tb_split_blocks(split->sm_count));
-  p.in_step = items > p.left_words && args->k >= IN_STEP_K;
   return p;
 }
 

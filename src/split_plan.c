@@ -53,12 +53,11 @@ struct tb_split_workspace tb_split_workspace_for(int64_t m, int64_t n, int64_t k
       .a = tb_split_room_for(TB_SPLIT_BFLOAT_PLANES, false, m, k),
       .b = tb_split_room_for(TB_SPLIT_BFLOAT_PLANES, true, n, k),
       .left_bytes = aligned(TB_SPLIT_BLOCKS_MAX * mark_bytes),
-      .progress_bytes = aligned((int64_t)sizeof(uint64_t)),
       .again_bytes = aligned(tiles * mark_bytes),
       .sums_bytes = groups > 1 ? tb_min(tb_round_up(tiles, TB_SPLIT_CLUSTER), TB_SPLIT_BLOCKS_MAX) * tile_bytes : 0,
       .partials_bytes = split_tiles(tiles, way) * groups * tile_bytes,
   };
-  w.bytes = w.a.bytes + w.b.bytes + w.left_bytes + w.progress_bytes + w.again_bytes + w.sums_bytes + w.partials_bytes;
+  w.bytes = w.a.bytes + w.b.bytes + w.left_bytes + w.again_bytes + w.sums_bytes + w.partials_bytes;
   return w;
 }
 

@@ -70,7 +70,7 @@ static inline int64_t tb_split_first_span(const struct tb_split_way *way, int64_
  * whose k is split. */
 struct tb_split_workspace {
   struct tb_split_room a, b;
-  int64_t left_bytes, progress_bytes, again_bytes, sums_bytes, partials_bytes, bytes;
+  int64_t left_bytes, again_bytes, sums_bytes, partials_bytes, bytes;
 };
 struct tb_split_workspace tb_split_workspace_for(int64_t m, int64_t n, int64_t k, const struct tb_split_way *way);
 int64_t tb_split_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_split_way *way);

@@ -161,22 +161,6 @@ void tb_cpu_mbarrier_arrive_at(uint64_t *barrier, unsigned rank);
  * map's rows and columns becomes zero. */
 void tb_cpu_box_copy(void *dst_shared, const void *map, int row, uint64_t *barrier, unsigned ranks);
 
-/* ---- words of global memory that several blocks change ---- */
-
-/* One thread runs at a time. */
-template <class T> static inline T atomicAdd(T *p, T x) {
-  const T before = *p;
-  *p += x;
-  return before;
-}
-template <class T> static inline T atomicCAS(T *p, T expected, T x) {
-  const T before = *p;
-  if (before == expected) *p = x;
-  return before;
-}
-/* Nobody else's turn comes of it: to wait for another block in a loop is to wait for ever. */
-static inline void __nanosleep(unsigned) {}
-
 /* ---- kernels that start early (programmatic stream serialisation) ---- */
 
 /* Nothing but a duty: a thread of a kernel so launched that ends without it makes the launch fail. */

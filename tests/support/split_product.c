@@ -194,7 +194,7 @@ static void multiply(const struct tst_split_product *t, const struct panels *a, 
   const struct tb_split_workspace w = tb_split_workspace_for(args.m, args.n, args.k, &way);
   const CUdeviceptr left = workspace + (CUdeviceptr)(w.a.bytes + w.b.bytes);
   ways_taken.bfloat |= marks_at(left, blocks_that_multiply(tiles, args.k, &way)) > 0;
-  ways_taken.again += marks_at(left + (CUdeviceptr)(w.left_bytes + w.progress_bytes), tiles);
+  ways_taken.again += marks_at(left + (CUdeviceptr)w.left_bytes, tiles);
   OK(tb_cuda.cuMemFree(workspace));
 }
 
