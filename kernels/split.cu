@@ -399,7 +399,7 @@ __device__ __forceinline__ void gather(const tb_split_args &args) {
 #define TB_SPLIT(...)
 #endif
 #define TB_SPLIT_KERNELS(word, Word)                                                                 \
-  extern "C" __global__ void __launch_bounds__(TB_SPLIT_PACK_THREADS, 2)                             \
+  extern "C" __global__ void __launch_bounds__(TB_SPLIT_PACK_THREADS, TB_SPLIT_PACK_BLOCKS)          \
       tb_split_pack_##word(const tb_split_pack_args args) {                                          \
     TB_SPLIT(split::pack<Word>(args));                                                               \
   }                                                                                                  \

@@ -44,11 +44,12 @@
 #define TB_SPLIT_CHUNK_K 32
 #define TB_SPLIT_GROUP_K 1024
 
-/* Threads of a block that multiplies: two warpgroups, and one that copies; and of one that packs, and the sides that it
- * packs of a group of k. */
+/* Threads of a block that multiplies: two warpgroups, and one that copies; and of one that packs, the sides that it
+ * packs of a group of k, and how many such blocks an SM holds, by their registers. */
 #define TB_SPLIT_THREADS 384
 #define TB_SPLIT_PACK_THREADS 256
 #define TB_SPLIT_PACK_SIDES 8
+#define TB_SPLIT_PACK_BLOCKS 3
 /* Blocks that multiply together: neighbouring tiles, whose columns are copied once where they are the same. */
 #define TB_SPLIT_CLUSTER 2
 

@@ -104,7 +104,8 @@ __device__ __forceinline__ void load(Words &words, const tb_split_pack_operand &
   }
 }
 
-/* What the threads of a block know of their words, brought together for each side. */
+/* What the threads of a block know of their words, brought together for each side. One meeting after another has
+ * another of two, so that a thread may still look at the last one's result. */
 struct Meeting {
   uint32_t of_part[kPackSides][kRunStep + 1]; /* an odd row, so that neither way of access has conflicts */
   uint32_t of_side[kPackSides];
@@ -113,7 +114,6 @@ struct Meeting {
 /* Every thread: the result of `join` over the words of its own side. */
 template <class Join> __device__ __forceinline__ uint32_t meet(Meeting &m, const Place &p, uint32_t mine, Join join) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  __syncthreads(); /* the last meeting is over */
   m.of_part[p.side][p.run] = mine;
   __syncthreads();
   uint32_t all = m.of_part[warp][lane];
@@ -176,35 +176,46 @@ __device__ __forceinline__ bool has_few_large(int large, int existing) { return 
 
 /* Eight words of each plane, as they go to memory. */
 struct __align__(16) Packed {
-  uint16_t word[kRun];
+  uint32_t pair[kRun / 2];
 };
+
+__device__ __forceinline__ uint32_t bits_of(float x) { return static_cast<uint32_t>(__float_as_int(x)); }
 
 /* Splits a run, and gives back whether anything was lost, and whether there are low planes. */
 template <class Word>
 __device__ __forceinline__ uint32_t split_run(Packed (&plane)[Word::planes], const float (&x)[kRun], float scale) {
-  bool lossy = false, low = false;
+  uint32_t lost = 0, low = 0;
 #pragma unroll
-  for (int i = 0; i < kRun; i++) {
-    float rest = x[i] * scale;
-    lossy = lossy || (rest == 0 && x[i] != 0); /* too small to be scaled */
+  for (int i = 0; i < kRun; i += 2) {
+    float rest = x[i] * scale, next = x[i + 1] * scale;
 #pragma unroll
     for (int p = 0; p < Word::planes; p++) {
-      plane[p].word[i] = to_bits(Word(), rest);
-      rest -= from_bits(Word(), plane[p].word[i]);
+      const uint32_t pair = to_pair(Word(), rest, next);
+      plane[p].pair[i / 2] = pair;
+      rest -= from_bits(Word(), static_cast<uint16_t>(pair & 0xffff));
+      next -= from_bits(Word(), static_cast<uint16_t>(pair >> 16));
     }
-    lossy = lossy || rest != 0, low = low || (plane[1].word[i] & 0x7fff) != 0;
+    lost |= bits_of(rest) | bits_of(next), low |= plane[1].pair[i / 2];
   }
-  return (lossy ? TB_SPLIT_LOSSY : 0) | (low ? TB_SPLIT_LOW : 0);
+  bool lossy = lost << 1 != 0;
+  if (scale < 1) { /* some may be too small to be scaled */
+#pragma unroll
+    for (int i = 0; i < kRun; i++) lossy = lossy || (x[i] * scale == 0 && x[i] != 0);
+  }
+  return (lossy ? TB_SPLIT_LOSSY : 0) | (low & 0x7fff7fff ? TB_SPLIT_LOW : 0);
 }
 
-/* Of a run's words, those below 2^-4 of the power of two of the side's largest, which are small. */
+/* Of a run's words, those below 2^-4 of the power of two of the side's largest, which are small; of subnormal ones,
+ * none. Words that do not exist are zeros. */
 __device__ __forceinline__ uint32_t count_small(const float (&x)[kRun], uint32_t largest, int existing) {
   constexpr uint32_t binades = bits_of_power(4) - bits_of_power(0);
-  const uint32_t power = largest & kInfinity, bound = power > binades ? power - binades : 0; /* of subnormals: none */
-  uint32_t count = 0;
+  const uint32_t power = largest & kInfinity;
+  if (power <= binades) return 0;
+  const float bound = __int_as_float(static_cast<int>(power - binades));
+  int count = min(max(existing, 0), kRun) - kRun;
 #pragma unroll
-  for (int i = 0; i < kRun; i++) count += i < existing && magnitude(x[i]) < bound;
-  return count;
+  for (int i = 0; i < kRun; i++) count += fabsf(x[i]) < bound;
+  return static_cast<uint32_t>(count);
 }
 
 /* The part of an operand that a block packs at a time. */
@@ -218,7 +229,7 @@ __device__ __forceinline__ Part part_of(const tb_split_pack_operand &x, int numb
 }
 
 template <class Word>
-__device__ __forceinline__ void pack_part(const tb_split_pack_operand &x, int64_t k, Part part, Meeting &meeting) {
+__device__ __forceinline__ void pack_part(const tb_split_pack_operand &x, int64_t k, Part part, Meeting (&meeting)[2]) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const Place place = place_of(x.along_k, warp, lane);
   const int64_t first_k = static_cast<int64_t>(part.group) * kGroupK;
@@ -237,9 +248,9 @@ __device__ __forceinline__ void pack_part(const tb_split_pack_operand &x, int64_
       if (Word::planes == Bfloat::planes && size != 0) smallest = min(smallest, size);
     }
   }
-  largest = meet(meeting, place, largest, [](uint32_t a, uint32_t b) { return max(a, b); });
+  largest = meet(meeting[0], place, largest, [](uint32_t a, uint32_t b) { return max(a, b); });
   if (Word::planes == Bfloat::planes)
-    smallest = meet(meeting, place, smallest, [](uint32_t a, uint32_t b) { return min(a, b); });
+    smallest = meet(meeting[1], place, smallest, [](uint32_t a, uint32_t b) { return min(a, b); });
   const Scale scale = scale_for(Word(), largest, smallest);
   const float factor = scale.wild ? 0 : power_of_two(scale.exponent); /* planes without meaning, but numbers */
 
@@ -264,7 +275,8 @@ __device__ __forceinline__ void pack_part(const tb_split_pack_operand &x, int64_
   }
 
   /* A side's small words are counted in 1024ths, up; a sum of counts leaves the flags alone. */
-  const uint32_t of_side = meet(meeting, place, small | flags, [](uint32_t a, uint32_t b) {
+  constexpr int last = Word::planes == Bfloat::planes ? 0 : 1;
+  const uint32_t of_side = meet(meeting[last], place, small | flags, [](uint32_t a, uint32_t b) {
     return ((a | b) & (TB_SPLIT_LOSSY | TB_SPLIT_LOW)) | ((a + b) & TB_SPLIT_SMALL_MASK);
   });
   const uint32_t share =
@@ -274,32 +286,30 @@ __device__ __forceinline__ void pack_part(const tb_split_pack_operand &x, int64_
   const bool wild = scale.wild || (scale.far && share > TB_SPLIT_SMALL_MAX && !few_large && k < TB_SPLIT_FAR_K);
   uint32_t seen = (of_side & (TB_SPLIT_LOSSY | TB_SPLIT_LOW)) | (few_large ? TB_SPLIT_FEW_LARGE : 0) | share;
   if (wild || largest == 0) seen = wild ? TB_SPLIT_WILD : 0;
-  const uint32_t all = meet(meeting, place, seen, seen_together);
   if (place.run == 0) {
     x.to.scale[part.group * x.padded_sides + side] = power_of_two(-scale.exponent);
-    meeting.of_side[place.side] = all;
+    meeting[1 - last].of_side[place.side] = seen;
   }
   __syncthreads();
   if (warp == 0) {
-    seen = seen_by_warp(meeting.of_side[lane % kPackSides]);
+    seen = seen_by_warp(meeting[1 - last].of_side[lane % kPackSides]);
     if (lane == 0) x.to.seen[part.group * (x.padded_sides / kPackSides) + part.strip] = seen;
   }
 }
 
 template <class Word> __device__ __forceinline__ void pack(const tb_split_pack_args &args) {
-  __shared__ Meeting meeting;
+  __shared__ Meeting meeting[2];
   wait_for_earlier_kernels();
   let_next_start();
   if (Word::planes == Bfloat::planes && !any_left(args.left, args.left_words)) return;
   const int groups = static_cast<int>((args.k + kGroupK - 1) / kGroupK);
-  const int strips[] = {static_cast<int>(args.x[0].padded_sides / kPackSides),
-                        static_cast<int>(args.x[1].padded_sides / kPackSides)};
-  const int parts = (strips[0] + strips[1]) * groups;
+  const int parts_of_first = static_cast<int>(args.x[0].padded_sides / kPackSides) * groups;
+  const int parts = parts_of_first + static_cast<int>(args.x[1].padded_sides / kPackSides) * groups;
   for (int part = static_cast<int>(blockIdx.x); part < parts; part += static_cast<int>(gridDim.x)) {
-    if (part < strips[0] * groups)
-      pack_part<Word>(args.x[0], args.k, part_of(args.x[0], part, strips[0], groups), meeting);
-    else
-      pack_part<Word>(args.x[1], args.k, part_of(args.x[1], part - strips[0] * groups, strips[1], groups), meeting);
+    const bool second = part >= parts_of_first;
+    const tb_split_pack_operand &x = args.x[second];
+    const int number = part - (second ? parts_of_first : 0), strips = static_cast<int>(x.padded_sides / kPackSides);
+    pack_part<Word>(x, args.k, part_of(x, number, strips, groups), meeting);
     __syncthreads();
   }
 }

@@ -46,6 +46,9 @@ __device__ __forceinline__ uint16_t to_bits(Half, float x) { return tb_cpu_half_
 __device__ __forceinline__ float from_bits(Half, uint16_t bits) { return tb_cpu_float_of_half(bits); }
 __device__ __forceinline__ uint16_t to_bits(Bfloat, float x) { return tb_cpu_bfloat_of(x); }
 __device__ __forceinline__ float from_bits(Bfloat, uint16_t bits) { return tb_cpu_float_of_bfloat(bits); }
+template <class Word> __device__ __forceinline__ uint32_t to_pair(Word, float low, float high) {
+  return to_bits(Word(), low) | static_cast<uint32_t>(to_bits(Word(), high)) << 16;
+}
 
 struct WgmmaOperand {
   const unsigned char *at;
@@ -130,6 +133,17 @@ __device__ __forceinline__ float from_bits(Half, uint16_t bits) { return __half2
 __device__ __forceinline__ uint16_t to_bits(Bfloat, float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 __device__ __forceinline__ float from_bits(Bfloat, uint16_t bits) {
   return __bfloat162float(__ushort_as_bfloat16(bits));
+}
+
+/* Two words at once, which takes one instruction. */
+__device__ __forceinline__ uint32_t to_pair(Half, float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return static_cast<uint32_t>(__half_as_ushort(pair.x)) | static_cast<uint32_t>(__half_as_ushort(pair.y)) << 16;
+}
+__device__ __forceinline__ uint32_t to_pair(Bfloat, float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return static_cast<uint32_t>(__bfloat16_as_ushort(pair.x)) | static_cast<uint32_t>(__bfloat16_as_ushort(pair.y))
+                                                                   << 16;
 }
 
 /* The matrix descriptor, without swizzling: the address, and the bytes from one core matrix to the next along k and

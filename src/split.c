@@ -7,9 +7,6 @@
 
 TB_EMBED(tb_split_fatbin, TB_SPLIT_FATBIN); /* kernels/split.cu */
 
-/* Blocks of the packing kernel on an SM, by its registers. */
-#define PACK_BLOCKS_PER_SM 2
-
 /* ---- loading ---- */
 
 static CUresult load_functions(struct tb_split_kernels *s) {
@@ -99,7 +96,7 @@ static CUresult pack_rest(const struct tb_split_kernels *split, bool transpose_a
   struct tb_split_pack_args p = {.k = args->k, .left = half->left, .left_words = half->left_words};
   p.x[0] = pack_operand(&x, TB_SPLIT_BFLOAT_PLANES, args->k, a);
   p.x[1] = pack_operand(&y, TB_SPLIT_BFLOAT_PLANES, args->k, b);
-  return launch_pack(split->pack_bfloat, &p, (int64_t)split->sm_count * PACK_BLOCKS_PER_SM, stream);
+  return launch_pack(split->pack_bfloat, &p, (int64_t)split->sm_count * TB_SPLIT_PACK_BLOCKS, stream);
 }
 
 /* op(B)'s planes as the boxes that a pair of blocks shares. */
