@@ -21,8 +21,11 @@
  *                bulk copies        ring in shared memory   \--> warpgroup 1: rows 64 to 127
  *
  * Two blocks, a cluster, have tiles above each other, whose columns each has half of copied to both. A warpgroup has
- * two sums for each element, of the current chunk and of the current group of chunks. While one warpgroup adds the
- * former to the latter, the other one multiplies. (bf16: and what that rounds away, the next chunk begins with.)
+ * two sums for each element, of the current chunk and of the current group of chunks. The warpgroups ask for their
+ * products in turn, so that while one adds the former to the latter, the other one multiplies: if both asked at once,
+ * both would add at once, and go on like that. (bf16: and what an addition rounds away, the next chunk begins with.)
+ * Former groups' sums stay in shared memory (fp16), or go to device memory: bf16 chunks are larger, and a ring of less
+ * than two and a half is not filled in time.
  */
 #include "split_pack.cuh"
 #include "split_ring.cuh"
@@ -111,7 +114,7 @@ public:
     return ring.scales_at(ring.stage_at(held[count - 1]), of_columns);
   }
 
-  /* One warpgroup's products are asked for behind the other's: await_turn() before, pass_turn() after. */
+  /* Before a chunk's products are asked for, and after. */
   __device__ __forceinline__ void await_turn() {
     barrier_wait(&ring.turn[warpgroup], turn);
     turn ^= 1;
