@@ -6,7 +6,7 @@ Four servers, each of which does one thing after another but all of which work a
 the link down, and the GPU, whose launches share it. Their figures are one H200 host's, with 16 cores (see below). For each
 N cubed, and for kernels of 46, 50 and 200 TFLOP/s, the lines give the share of the floor, max(A and B up, C down, the
 product), that a choice of tiles, slices of k and leading panels reaches; the first line is what src/plan.c and
-src/schedule.c choose. With --split for the kernels on the tensor cores, at 100 and 190 TFLOP/s, which want whole spans of
+src/schedule.c choose. With --split for the kernels on the tensor cores, at 100 and 205 TFLOP/s, which want whole spans of
 k: a choice of tiles, streams and slices; what a launch takes beside its products is assumed there. What it leaves out: driver calls, waking of threads, the kernels' own start and end. It is for
 comparing choices, not for predicting times.
 """
@@ -209,7 +209,7 @@ def main():
             most = max(ceil_div(n, way.tile_m), ceil_div(n, way.tile_n))
             way = way._replace(lead=most if split else min(way.lead, most))
             row = []
-            for rate in (100e12, 190e12) if split else (46e12, 50e12, 200e12):
+            for rate in (100e12, 205e12) if split else (46e12, 50e12, 200e12):
                 seconds = Call(n, rate, way).seconds()
                 row.append(f"{floor_seconds(n, rate) / seconds:5.2f} ({seconds * 1e3:.2f} ms)")
             print(f"{n:6d}  tile {way.tile_m:5d} x {way.tile_n:5d}  slice {way.slice_k:6d}  leading {way.lead:2d} "
