@@ -22,7 +22,7 @@
  *
  *      A's panels | B's panels | tiles of C | A's panels packed | B's panels packed | a workspace for each stream
  *
- * By the same model (--split), kernels of 190 TFLOP/s: 0.74, 0.75 and 0.84 of the floor at 4096, 8192 and 16384 cubed.
+ * By the same model (--split), kernels of 205 TFLOP/s: 0.74, 0.76 and 0.80 of the floor at 4096, 8192 and 16384 cubed.
  * Last panels of half the size, and half of that, so that less is left to compute and fetch behind the last one, gain
  * nothing (H200, 2026-11-22: 4096 cubed 3.86 to 4.02 ms, and 3.82 to 3.98 without; 8192 cubed 14.4 to 16.2, and 14.9 to
  * 15.4). Nor do smaller tiles (8192 cubed by 768 x 768 15.6 to 16.0 ms, by these 13.9 to 15.5 in the same run).
