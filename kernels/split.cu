@@ -114,7 +114,8 @@ public:
     return ring.scales_at(ring.stage_at(held[count - 1]), of_columns);
   }
 
-  /* Before a chunk's products are asked for, and after. */
+  /* Before a chunk's products are asked for, and after: then all threads of the warp, which met when they asked, have
+   * seen that it was their turn. */
   __device__ __forceinline__ void await_turn() {
     barrier_wait(&ring.turn[warpgroup], turn);
     turn ^= 1;

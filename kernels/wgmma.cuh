@@ -10,7 +10,8 @@
  *   begin_products()           before the first product of a few: what other instructions did to D and to shared memory
  *                              is done
  *   multiply<Word>(d, a, b, add)   starts one; without `add` the former D does not count
- *   end_products()             after the last; wait_for_products(d) then waits until D is there
+ *   end_products()             after the last; wait_for_products(d) then waits until D is there. At each of these a
+ *                              warp's threads meet
  *
  * D of a thread: of warp w and lane l of the warpgroup, d[4 j + e] is row 16 w + l / 4 + e / 2 * 8 and column
  * 8 j + l % 4 * 2 + e % 2.
@@ -58,8 +59,9 @@ template <int Apart> __device__ __forceinline__ WgmmaOperand operand(const void 
   return {static_cast<const unsigned char *>(p), Apart};
 }
 __device__ __forceinline__ WgmmaOperand behind(const WgmmaOperand &x, int bytes) { return {x.at + bytes, x.apart}; }
-__device__ __forceinline__ void begin_products() {}
-__device__ __forceinline__ void end_products() {}
+/* `.sync`: threads of a warp wait for each other here. */
+__device__ __forceinline__ void begin_products() { __syncwarp(); }
+__device__ __forceinline__ void end_products() { __syncwarp(); }
 /* The warp's threads multiply one after another here, but none may go on while others still read the operands. */
 __device__ __forceinline__ void wait_for_products(float (&)[kWgmmaWords]) { __syncwarp(); }
 template <int N> __device__ __forceinline__ void registers_take() {}
