@@ -84,7 +84,7 @@ template <class Word> class Chunks {
   const R &ring;
   const WgmmaOperand first_rows, first_columns;
   const int warpgroup, lane;
-  Turn<R::stages> stage, held[count];
+  Cursor<R::stages> stage, held[count];
   unsigned turn;
 
 public:
@@ -175,7 +175,7 @@ __device__ __forceinline__ void multiply_chunk(float (&sum)[kWgmmaWords], float 
   if (!last) chunks.release();
 }
 template <bool FewLarge>
-__device__ __forceinline__ void sum_up(float (&sum)[kWgmmaWords], Chunks<Bfloat> &chunks, int steps) {
+__device__ __forceinline__ void sum_up_chunks(float (&sum)[kWgmmaWords], Chunks<Bfloat> &chunks, int steps) {
   float chunk[kWgmmaWords], other[kWgmmaWords];
 #pragma unroll
   for (int i = 0; i < kWgmmaWords; i++) sum[i] = chunk[i] = 0;
@@ -189,9 +189,9 @@ __device__ __forceinline__ void sum_up(float (&sum)[kWgmmaWords], Chunks<Bfloat>
 __device__ __forceinline__ void sum_up(Bfloat, float (&sum)[kWgmmaWords], Chunks<Bfloat> &chunks, int number,
                                        int steps) {
   if (number & kFewLarge)
-    sum_up<true>(sum, chunks, steps);
+    sum_up_chunks<true>(sum, chunks, steps);
   else
-    sum_up<false>(sum, chunks, steps);
+    sum_up_chunks<false>(sum, chunks, steps);
 }
 
 /* Where a thread's elements stand: 8 j + column and one more, of rows `row` and row + 8. */
@@ -280,8 +280,8 @@ template <class Word> __device__ __forceinline__ void consume(const tb_split_arg
   float *const all_kept = R::kept_bytes > 0 ? ring.kept : args.sums + static_cast<int64_t>(blockIdx.x) * kTileWords;
   float *const kept = all_kept + warpgroup * (kWgmmaWords * kWgmmaThreads) + thread * 4;
   Chunks<Word> chunks(ring, warpgroup, lane);
-  Turn<2> slot;
-  Turn<1> meeting;
+  Cursor<2> slot;
+  Cursor<1> meeting;
   float sum[kWgmmaWords];
   for (;; slot.next()) {
     const int number = ring.next_item(slot);

@@ -90,7 +90,7 @@ __device__ __forceinline__ int steps_of(const tb_split_args &args, int group) {
 }
 
 /* A place in a ring of N, and how often it has come round. */
-template <int N> struct Turn {
+template <int N> struct Cursor {
   int at = 0;
   unsigned parity = 0;
   __device__ __forceinline__ void next() {
@@ -108,7 +108,8 @@ template <class Word> struct Ring {
   static constexpr int step_bytes = a_bytes + b_bytes, scale_bytes = static_cast<int>(sizeof(float));
   static constexpr int stage_bytes = steps * step_bytes + (kTileM + kTileN) * scale_bytes;
   static constexpr int all_stages_bytes = stages * stage_bytes, kept_bytes = TB_SPLIT_KEPT_BYTES(Word::planes);
-  static_assert(TB_SPLIT_SHARED_BYTES(Word::planes) == all_stages_bytes + kept_bytes + stages * 16 + 72,
+  static constexpr int barriers = 2 * stages + 7, words = 4; /* as below */
+  static_assert(TB_SPLIT_SHARED_BYTES(Word::planes) == all_stages_bytes + kept_bytes + barriers * 8 + words * 4,
                 "the host asks for it");
 
   unsigned char *const first;
@@ -127,12 +128,19 @@ template <class Word> struct Ring {
         met(reinterpret_cast<uint64_t *>(item + 2)), found(reinterpret_cast<int *>(met + 1)), turn(met + 2) {}
 
   /* The next item; -1: there is none. */
-  __device__ __forceinline__ int next_item(const Turn<2> &slot) const {
+  __device__ __forceinline__ int next_item(const Cursor<2> &slot) const {
     barrier_wait(&item_full[slot.at], slot.parity);
     return item[slot.at];
   }
 
-  __device__ __forceinline__ unsigned char *stage_at(const Turn<stages> &stage) const {
+  /* The same for one thread that supplies, which needs the slot no longer. */
+  __device__ __forceinline__ int take_item(const Cursor<2> &slot) const {
+    const int number = next_item(slot);
+    barrier_arrive(&item_empty[slot.at]);
+    return number;
+  }
+
+  __device__ __forceinline__ unsigned char *stage_at(const Cursor<stages> &stage) const {
     return first + stage.at * stage_bytes;
   }
   /* Of a stage's columns if `of_b`, else of its rows. */
@@ -140,13 +148,14 @@ template <class Word> struct Ring {
     return reinterpret_cast<float *>(stage + steps * step_bytes) + (of_b ? kTileM : 0);
   }
   /* A warp of either block: a chunk's stages are no longer needed, which both blocks are told, for the columns. */
-  __device__ __forceinline__ void release(const Turn<stages> (&used)[2 / steps], int lane) const {
+  __device__ __forceinline__ void release(const Cursor<stages> (&used)[2 / steps], int lane) const {
     if (lane < 4 / steps)
       barrier_arrive_at(&empty[lane < 2 ? used[0].at : used[2 / steps - 1].at], static_cast<unsigned>(lane % 2));
   }
   /* All warps that multiply, at an item's end: whether one of their threads has found something in it. A slot's word is
    * written anew two meetings later, when all have read it. */
-  __device__ __forceinline__ bool any(bool mine, int number, const Turn<2> &slot, Turn<1> &meeting, int lane) const {
+  __device__ __forceinline__ bool any(bool mine, int number, const Cursor<2> &slot, Cursor<1> &meeting,
+                                      int lane) const {
     int some = mine;
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2) some |= __shfl_xor_sync(~0u, some, lanes);
@@ -159,7 +168,7 @@ template <class Word> struct Ring {
     return found[slot.at] == number;
   }
   /* One thread: waits until the stage is free, and has it wait for so many bytes. */
-  __device__ __forceinline__ unsigned char *open(const Turn<stages> &stage, int bytes) const {
+  __device__ __forceinline__ unsigned char *open(const Cursor<stages> &stage, int bytes) const {
     barrier_wait(&empty[stage.at], stage.parity ^ 1);
     barrier_expect(&full[stage.at], static_cast<unsigned>(bytes));
     return stage_at(stage);
@@ -204,10 +213,9 @@ template <class Word> __device__ __forceinline__ void supply_rows(const tb_split
   const int rank = static_cast<int>(cluster_rank());
   const Items items(args);
   const int64_t step_bytes = static_cast<int64_t>(items.down) * R::a_bytes;
-  Turn<R::stages> stage;
-  for (Turn<2> slot;; slot.next()) {
-    const int number = ring.next_item(slot);
-    barrier_arrive(&ring.item_empty[slot.at]);
+  Cursor<R::stages> stage;
+  for (Cursor<2> slot;; slot.next()) {
+    const int number = ring.take_item(slot);
     if (number < 0) break;
     const Item item = items.at(args, number >> kItemFlags, rank);
     const unsigned char *from = static_cast<const unsigned char *>(args.a.planes) +
@@ -236,10 +244,9 @@ __device__ __forceinline__ void supply_columns(const tb_split_args &args, const 
   const int rank = static_cast<int>(cluster_rank());
   const Items items(args);
   const int64_t step_bytes = static_cast<int64_t>(items.across) * R::b_bytes;
-  Turn<R::stages> stage;
-  for (Turn<2> slot;; slot.next()) {
-    const int number = ring.next_item(slot);
-    barrier_arrive(&ring.item_empty[slot.at]);
+  Cursor<R::stages> stage;
+  for (Cursor<2> slot;; slot.next()) {
+    const int number = ring.take_item(slot);
     if (number < 0) break;
     const Item item = items.at(args, number >> kItemFlags, rank);
     int map_row =
@@ -274,7 +281,7 @@ __device__ __forceinline__ void supply_columns(const tb_split_args &args, const 
 template <class Word> __device__ __forceinline__ void find_items(const tb_split_args &args, const Ring<Word> &ring) {
   const int lane = static_cast<int>(threadIdx.x) % 32, rank = static_cast<int>(cluster_rank());
   const Items items(args);
-  Turn<2> slot;
+  Cursor<2> slot;
   uint32_t left = 0;
   const auto tell = [&](int number) {
     barrier_wait(&ring.item_empty[slot.at], slot.parity ^ 1);

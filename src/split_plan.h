@@ -66,8 +66,8 @@ static inline int64_t tb_split_first_span(const struct tb_split_way *way, int64_
 }
 
 /* What a span's product needs beside its packed operands while it is under way, one behind the other: the operands in
- * bf16 planes, marks of blocks and of tiles, the groups' sums of the tile that each block is at, and those of the tiles
- * whose k is split. */
+ * bf16 planes, marks of blocks and of tiles, from bf16 planes the groups' sums of the tile that each block is at, and
+ * those of the tiles whose k is split. */
 struct tb_split_workspace {
   struct tb_split_room a, b;
   int64_t left_bytes, again_bytes, sums_bytes, partials_bytes, bytes;
