@@ -4,12 +4,14 @@
  * beside the best ones, and proposes the table (src/select.def) that fits this machine.
  *
  *   tune [--csv FILE] [--def FILE] [--shapes grid|list] [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB]
- *        [--slack FACTOR] [--precision ieee|fp32]
+ *        [--slack FACTOR] [--precision ieee|fp32] [--group K]
  *
  * grid: sides and depths in steps, all transposes; list: the shapes of `kernels`. Ways that are predicted to take
  * FACTOR times as long as the best are left out; with 0 none is. fp32, unless ieee is asked for, may be computed in
  * every way there is, and large products' best ways leave those of plain FMAs out. The library's own choice is checked
- * against fp64 for every shape (the others are tests/gpu's). Status 1: a wrong result or a failure; 77: no GPU.
+ * against fp64 for every shape (the others are tests/gpu's). --group: sums of so many products, a multiple of 16,
+ * instead of the library's own (src/order.c), whose choice can be judged so. Status 1: a wrong result or a failure; 77:
+ * no GPU.
  */
 #include "fit.h"
 #include "work.h"
@@ -24,6 +26,7 @@ struct options {
   const char *csv, *def;
   struct tb_shape shape[TB_SHAPES_MAX];
   int shapes;
+  int group_k; /* 0: the library's own */
   enum tb_precision precision;
   double budget_s, slack;
   size_t rotate_bytes;
@@ -95,8 +98,8 @@ static int measure_shape(struct tb_work *w, const struct options *o, struct samp
     if (!csv) continue;
     char way[64];
     tb_choice_describe(&candidate[c], way, sizeof way);
-    fprintf(csv, "%c,%c,%d,%d,%d,%s,%d,%.2f,%.2f,%d\n", "NT"[s->ta], "NT"[s->tb], s -> m, s -> n, s -> k, way,
-            candidate[c].unit_k, us, predicted, same_choice(&candidate[c], &chosen));
+    fprintf(csv, "%c,%c,%d,%d,%d,%d,%s,%d,%.2f,%.2f,%d\n", "NT"[s->ta], "NT"[s->tb], s -> m, s -> n, s -> k,
+            (int)product.group_k, way, candidate[c].unit_k, us, predicted, same_choice(&candidate[c], &chosen));
   }
   return 1;
 }
@@ -107,6 +110,7 @@ static struct samples measure(const struct tb_bench *bench, const struct options
   struct tb_work w;
   tb_work_open(&w, bench, o->shape, o->shapes, TB_UNIFORM, o->rotate_bytes, 0);
   w.precision = o->precision;
+  w.group_k = o->group_k;
   for (int i = 0; i < o->shapes; i++) {
     tb_work_set(&w, o->shape[i]);
     *all_right &= measure_shape(&w, o, &all, csv);
@@ -162,14 +166,15 @@ static int propose(const struct tb_bench *bench, const struct options *o, const 
 static _Noreturn void usage(void) {
   fprintf(stderr,
           "usage: tune [--csv FILE] [--def FILE] [--shapes grid|list] [--shape NN:MxNxK]... [--budget SECONDS]\n"
-          "            [--rotate MIB] [--slack FACTOR] [--precision ieee|fp32]\n");
+          "            [--rotate MIB] [--slack FACTOR] [--precision ieee|fp32] [--group K]\n");
   exit(2);
 }
 
 static void parse(struct options *o, int argc, char **argv) {
   static const struct option option[] = {{"csv", 1, 0, 'c'},   {"def", 1, 0, 'd'},       {"shapes", 1, 0, 'l'},
                                          {"shape", 1, 0, 'S'}, {"budget", 1, 0, 'b'},    {"rotate", 1, 0, 'r'},
-                                         {"slack", 1, 0, 's'}, {"precision", 1, 0, 'p'}, {0, 0, 0, 0}};
+                                         {"slack", 1, 0, 's'}, {"precision", 1, 0, 'p'}, {"group", 1, 0, 'g'},
+                                         {0, 0, 0, 0}};
   const char *list = "grid";
   *o =
       (struct options){.precision = TB_PRECISION_FP32, .budget_s = 0.02, .slack = 3, .rotate_bytes = (size_t)256 << 20};
@@ -184,6 +189,8 @@ static void parse(struct options *o, int argc, char **argv) {
       o->budget_s = atof(optarg);
     else if (c == 'r')
       o->rotate_bytes = (size_t)atol(optarg) << 20;
+    else if (c == 'g' && atoi(optarg) > 0 && atoi(optarg) % TB_SGEMM_GROUP_STEP_K == 0)
+      o->group_k = atoi(optarg);
     else if (c == 's')
       o->slack = atof(optarg);
     else if (c == 'p' && (strcmp(optarg, "ieee") == 0 || strcmp(optarg, "fp32") == 0))
@@ -205,7 +212,7 @@ int main(int argc, char **argv) {
     perror(o.csv);
     return EXIT_FAILURE;
   }
-  if (csv) fputs("ta,tb,m,n,k,way,unit_k,us,predicted_us,chosen\n", csv);
+  if (csv) fputs("ta,tb,m,n,k,group_k,way,unit_k,us,predicted_us,chosen\n", csv);
   printf("%s, %d SMs; %d shapes\n", bench.gpu.name, bench.gpu.sm_count, o.shapes);
   int all_right = 1;
   struct samples all = measure(&bench, &o, csv, &all_right);

@@ -132,7 +132,7 @@ static struct tb_sgemm_args arguments(const struct tb_work *w, size_t copy) {
                                 .m = s->m,
                                 .n = s->n,
                                 .k = s->k,
-                                .group_k = (int32_t)tb_group_k(s->m, s->n, s->k),
+                                .group_k = (int32_t)(w->group_k > 0 ? w->group_k : tb_group_k(s->m, s->n, s->k)),
                                 .alpha = 1,
                                 .first = 1,
                                 .last = 1};

@@ -52,6 +52,7 @@ struct tb_work {
   CUdeviceptr c;
   size_t rotate_bytes;
   int pad;                     /* elements by which leading dimensions are longer than need be */
+  int group_k;                 /* products of a sum, a multiple of 16 (order.h); 0: the library's own */
   enum tb_precision precision; /* TB_PRECISION_IEEE when opened */
   /* The product at hand. */
   struct tb_shape shape;
