@@ -4,9 +4,11 @@
  *
  * Two estimates follow each timed call. The factors at the nodes around it move a little, for all calls of about its
  * size; and its own shape's time moves much. Both are robust and bounded:
- *   - an observation far off the estimate moves it by a few per cent; only the third in a row in one direction is
- *     believed, and then what all three agree on, and at most a factor of four at once (of calls beyond TB_LONG_SECONDS
- *     the second, and the first where nothing was measured);
+ *   - an ordinary observation moves a shape's time by three per cent at most, so that it comes to be near the median of
+ *     what the calls take;
+ *   - one far off the estimate moves it by some per cent; only the third in a row in one direction is believed, and
+ * then what all three agree on, and at most a factor of four at once (of calls beyond TB_LONG_SECONDS the second, and
+ * the first where nothing was measured);
  *   - a factor stays within TB_LEARNED_MOST of what was measured, a shape's time within twice that;
  *   - a call that is not one of a row counts a quarter: behind one of the other side, or some time after any, threads
  *     that sleep are woken (OpenBLAS's, our copying ones) and a GPU's clocks are down, which can double what it takes,

@@ -6,7 +6,7 @@
  *
  * Seen to fail when: a trial has one call; a cold call counts like any; what a call was behind is not asked, or how
  * long ago that was; a side that was left counts as known; the first call of a row replaces nothing; the call behind a
- * trial costs nothing.
+ * trial costs nothing; an estimate follows the mean of a shape's times and not their median (a busy host).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -189,13 +189,20 @@ static double between(double least, double most) { return least + (most - least)
 /*
  * What a call takes now. Behind one of the other side: on the GPU some microseconds more, or 50 and more if our copying
  * threads have slept meanwhile; on the CPU up to a quarter and some microseconds more, or 15 and more if OpenBLAS's
- * threads have (bench/mixed); and the next three some per cent more. Some per cent of noise; one call in six takes a
- * tenth to a third longer, in streaks, for behind such a one half are; and one in a hundred up to three times as long.
- * (As the calls of bench/run route on an H200's host, 2026-11-22.)
+ * threads have (bench/mixed); and the next three some per cent more. Some per cent of noise; and calls that take
+ * longer because of what else the host does, in streaks.
  */
+static const struct noise {
+  const char *host;
+  float begins, lasts;                        /* chance that a streak of slow calls does */
+  double slow_most;                           /* what its calls take more, at most */
+  float far;                                  /* chance of a call that takes up to three times as long */
+} quiet = {"quiet", 0.1f, 0.5f, 1.35, 0.01f}, /* as calls of bench/run route on an H200's hosts, 2026-11-22 and 23 */
+    busy = {"busy", 0.2f, 0.6f, 1.5, 0.05f};  /* twice as much of it */
+static struct noise noise;
 static bool slowed;
 static void take(int row, double seconds[TB_WHERE_COUNT]) {
-  slowed = tst_random_unit(&rng) < (slowed ? 0.5f : 0.1f);
+  slowed = tst_random_unit(&rng) < (slowed ? noise.lasts : noise.begins);
   for (int where = 0; where < TB_WHERE_COUNT; where++) {
     const bool asleep = now - ended[where] > (where == TB_GPU ? 0.3e-3 : 5e-3),
                cold = asleep || latest != (enum tb_where)where;
@@ -204,8 +211,8 @@ static void take(int row, double seconds[TB_WHERE_COUNT]) {
     if (cold && where == TB_CPU) us += (asleep ? between(15, 30) : between(3, 10)) + between(0, 0.25) * us;
     if (!cold && in_row < 4) us *= between(1, 1.15);
     us *= between(1, 1.05);
-    if (slowed) us *= between(1.1, 1.35);
-    if (tst_random_unit(&rng) < 0.01f) us *= between(1.3, 3);
+    if (slowed) us *= between(1.1, noise.slow_most);
+    if (tst_random_unit(&rng) < noise.far) us *= between(1.3, 3);
     seconds[where] = us * 1e-6;
   }
 }
@@ -248,18 +255,40 @@ static double auto_median(int row) {
   return took[ROUNDS / 2];
 }
 
-/* The bars of bench/route: 3 % in the mean, 20 % at worst, and 5 % over the CPU, which not one case in a hundred may
- * miss, for calls that take three times as long come in trials too. */
-static void near_shapes(void **state) {
-  (void)state;
+/* And of turns of one side alone, each of which follows one of the other. */
+static double forced_median(int row, enum tb_where where) {
+  const int times = (int)ceil(1e-3 / (1e-6 * fmax(rows[row].us[TB_CPU], rows[row].us[TB_GPU])));
+  double took[ROUNDS];
+  for (int round = 0; round < ROUNDS; round++) {
+    double sum = 0;
+    latest = !where, in_row = 1;
+    for (int i = 0; i < (times + 1) / 2 + times; i++) {
+      double seconds[TB_WHERE_COUNT];
+      take(row, seconds);
+      now += seconds[where];
+      ended[where] = now;
+      in_row = latest == where ? in_row + 1 : 1;
+      latest = where;
+      if (i >= (times + 1) / 2) sum += seconds[where];
+    }
+    took[round] = sum / times;
+  }
+  qsort(took, ROUNDS, sizeof *took, compare);
+  return took[ROUNDS / 2];
+}
+
+/* The bars of bench/route: 3 % in the mean, 20 % at worst, and 5 % over the CPU, which some cases miss, for calls that
+ * take three times as long come in trials too. */
+static void near_shapes_on(const struct noise *host, double missed_most) {
   double log_sum = 0, worst = 0, worst_over_cpu = 0;
   int missed = 0;
-  const double noise = 1.025 * (1 + 0.225 / 6); /* what take() adds to a call in a row, in the mean */
   tb_route_small_terms = 0;
+  noise = *host;
   rng = 20261122;
   for (int i = 0; i < SEEDS * ROWS; i++) {
-    const double *us = rows[i % ROWS].us, took_us = 1e6 * auto_median(i % ROWS) / noise;
-    const double regret = took_us / fmin(us[TB_CPU], us[TB_GPU]) - 1, over_cpu = took_us / us[TB_CPU] - 1;
+    const int row = i % ROWS;
+    const double took = auto_median(row), cpu = forced_median(row, TB_CPU), gpu = forced_median(row, TB_GPU);
+    const double regret = took / fmin(cpu, gpu) - 1, over_cpu = took / cpu - 1;
     log_sum += log(1 + regret);
     worst = fmax(worst, regret);
     worst_over_cpu = fmax(worst_over_cpu, over_cpu);
@@ -267,10 +296,16 @@ static void near_shapes(void **state) {
   }
   tb_route_small_terms = TB_SMALL_TERMS_AT_FIRST;
   const double mean = exp(log_sum / (SEEDS * ROWS)) - 1;
-  print_message("regret: mean %.4f, worst %.3f; over the CPU at worst %.3f; beyond the bars %d of %d\n", mean, worst,
-                worst_over_cpu, missed, SEEDS * ROWS);
+  print_message("%s host, regret: mean %.4f, worst %.3f; over the CPU at worst %.3f; beyond the bars %d of %d\n",
+                host->host, mean, worst, worst_over_cpu, missed, SEEDS * ROWS);
   assert_true(mean <= 0.03);
-  assert_true(missed <= SEEDS * ROWS / 100);
+  assert_true(missed <= missed_most * SEEDS * ROWS);
+}
+
+static void near_shapes(void **state) {
+  (void)state;
+  near_shapes_on(&quiet, 0.003);
+  near_shapes_on(&busy, 0.065); /* the medians of one side alone vary by some per cent there */
 }
 
 int main(void) {
