@@ -4,16 +4,19 @@
  * beside the best ones, and proposes the table (src/select.def) that fits this machine.
  *
  *   tune [--csv FILE] [--def FILE] [--shapes grid|list] [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB]
- *        [--slack FACTOR] [--precision ieee|fp32] [--group K]
+ *        [--slack FACTOR] [--precision ieee|fp32] [--parts N]
  *
  * grid: sides and depths in steps, all transposes; list: the shapes of `kernels`. Ways that are predicted to take
  * FACTOR times as long as the best are left out; with 0 none is. fp32, unless ieee is asked for, may be computed in
  * every way there is, and large products' best ways leave those of plain FMAs out. The library's own choice is checked
- * against fp64 for every shape (the others are tests/gpu's). --group: sums of so many products, a multiple of 16,
- * instead of the library's own (src/order.c), whose choice can be judged so. Status 1: a wrong result or a failure; 77:
- * no GPU.
+ * against fp64 for every shape (the others are tests/gpu's). --parts: with sums as long as suit a k in 1 to N parts,
+ * too, instead of the library's own (src/order.c), whose choice can be judged so; of them only those by which the best
+ * way is predicted to take at most 1.2 times the time by the best; no table is proposed then. Status 1: a wrong result
+ * or a failure; 77: no GPU.
  */
 #include "fit.h"
+#include "order.h"
+#include "thin_plan.h"
 #include "work.h"
 
 #include <getopt.h>
@@ -26,11 +29,13 @@ struct options {
   const char *csv, *def;
   struct tb_shape shape[TB_SHAPES_MAX];
   int shapes;
-  int group_k; /* 0: the library's own */
+  int parts; /* of k, at most, whose sums are measured; 0: the library's own alone */
   enum tb_precision precision;
   double budget_s, slack;
   size_t rotate_bytes;
 };
+
+enum { GROUPS_MAX = 128 }; /* lengths of sums for a shape, one more than parts */
 
 /* What was measured. */
 struct samples {
@@ -104,16 +109,48 @@ static int measure_shape(struct tb_work *w, const struct options *o, struct samp
   return 1;
 }
 
+/* What the best way is predicted to take with such sums; 0: the library's own. */
+static double least_us(struct tb_work *w, struct tb_shape shape, int group_k) {
+  w->group_k = group_k;
+  tb_work_set(w, shape);
+  struct tb_product p = tb_work_product(w);
+  return predicted_us(w->bench, &p, &w->choice);
+}
+
+/* The lengths of sums to measure, the library's own (0) first. */
+static int groups_of(struct tb_work *w, struct tb_shape s, int parts, int group[GROUPS_MAX]) {
+  const double slack = 1.2;
+  double us[GROUPS_MAX], least = us[0] = least_us(w, s, 0);
+  int count = 1, kept = 1;
+  group[0] = 0;
+  if (tb_thin_takes(s.m, s.n)) return 1; /* whose kernels know one length alone */
+  const int own = (int)tb_group_k(s.m, s.n, s.k);
+  for (int p = 1; p <= parts && count < GROUPS_MAX; p++) {
+    const int length = (int)tb_group_of_parts(s.k, p);
+    if (length == own || length == group[count - 1]) continue;
+    us[count] = least_us(w, s, length);
+    if (us[count] < least) least = us[count];
+    group[count++] = length;
+  }
+  for (int i = 1; i < count; i++)
+    if (us[i] <= slack * least) group[kept++] = group[i];
+  return kept;
+}
+
 static struct samples measure(const struct tb_bench *bench, const struct options *o, FILE *csv, int *all_right) {
-  struct samples all = {malloc((size_t)o->shapes * TB_CANDIDATES_MAX * sizeof(struct tb_sample)), 0};
+  struct samples all = {malloc((size_t)o->shapes * (o->parts + 1) * TB_CANDIDATES_MAX * sizeof(struct tb_sample)), 0};
   if (!all.sample) exit(EXIT_FAILURE);
   struct tb_work w;
   tb_work_open(&w, bench, o->shape, o->shapes, TB_UNIFORM, o->rotate_bytes, 0);
   w.precision = o->precision;
-  w.group_k = o->group_k;
   for (int i = 0; i < o->shapes; i++) {
-    tb_work_set(&w, o->shape[i]);
-    *all_right &= measure_shape(&w, o, &all, csv);
+    int group[GROUPS_MAX];
+    const int groups = groups_of(&w, o->shape[i], o->parts, group);
+    for (int g = 0; g < groups; g++) {
+      w.group_k = group[g];
+      tb_work_set(&w, o->shape[i]);
+      *all_right &= measure_shape(&w, o, &all, csv);
+    }
   }
   tb_work_close(&w);
   return all;
@@ -132,6 +169,28 @@ static void print_regret(const char *what, const struct tb_select_table *table, 
   printf("%s: chosen over best, %d shapes: geometric mean %.3f, worst %.3f (%c%c %dx%dx%d: %s %.1f us, %s %.1f us)\n",
          what, r.products, r.mean, r.worst, "NT"[p->transpose_a], "NT"[p->transpose_b], (int)p -> m, (int)p -> n,
          (int)p -> k, way[0], chosen -> us, way[1], best -> us);
+}
+
+/* What the best ways by the library's own sums take, over those by the best of all that were measured. */
+static void print_order(const struct samples *all) {
+  double log_sum = 0, worst = 0;
+  int shapes = 0, worst_at = 0;
+  for (int at = 0, next; at < all->count; at = next) {
+    const struct tb_product *p = &all->sample[at].product, *q = p;
+    double own = INFINITY, best = INFINITY;
+    for (next = at; next < all->count && q->m == p->m && q->n == p->n && q->k == p->k;
+         q = &all->sample[++next].product) {
+      best = fmin(best, all->sample[next].us);
+      if (q->group_k == tb_group_k(q->m, q->n, q->k)) own = fmin(own, all->sample[next].us);
+    }
+    log_sum += log(own / best);
+    if (own / best > worst) worst = own / best, worst_at = at;
+    shapes++;
+  }
+  const struct tb_product *p = &all->sample[worst_at].product;
+  printf("the library's sums over the best, %d shapes: geometric mean %.3f, worst %.3f (%c%c %dx%dx%d)\n", shapes,
+         exp(log_sum / shapes), worst, "NT"[p->transpose_a], "NT"[p->transpose_b], (int)p -> m, (int)p -> n,
+         (int)p -> k);
 }
 
 static void print_table(FILE *to, const struct tb_select_table *t) {
@@ -166,14 +225,14 @@ static int propose(const struct tb_bench *bench, const struct options *o, const 
 static _Noreturn void usage(void) {
   fprintf(stderr,
           "usage: tune [--csv FILE] [--def FILE] [--shapes grid|list] [--shape NN:MxNxK]... [--budget SECONDS]\n"
-          "            [--rotate MIB] [--slack FACTOR] [--precision ieee|fp32] [--group K]\n");
+          "            [--rotate MIB] [--slack FACTOR] [--precision ieee|fp32] [--parts N]\n");
   exit(2);
 }
 
 static void parse(struct options *o, int argc, char **argv) {
   static const struct option option[] = {{"csv", 1, 0, 'c'},   {"def", 1, 0, 'd'},       {"shapes", 1, 0, 'l'},
                                          {"shape", 1, 0, 'S'}, {"budget", 1, 0, 'b'},    {"rotate", 1, 0, 'r'},
-                                         {"slack", 1, 0, 's'}, {"precision", 1, 0, 'p'}, {"group", 1, 0, 'g'},
+                                         {"slack", 1, 0, 's'}, {"precision", 1, 0, 'p'}, {"parts", 1, 0, 'P'},
                                          {0, 0, 0, 0}};
   const char *list = "grid";
   *o =
@@ -189,8 +248,8 @@ static void parse(struct options *o, int argc, char **argv) {
       o->budget_s = atof(optarg);
     else if (c == 'r')
       o->rotate_bytes = (size_t)atol(optarg) << 20;
-    else if (c == 'g' && atoi(optarg) > 0 && atoi(optarg) % TB_SGEMM_GROUP_STEP_K == 0)
-      o->group_k = atoi(optarg);
+    else if (c == 'P' && atoi(optarg) > 0 && atoi(optarg) < GROUPS_MAX)
+      o->parts = atoi(optarg);
     else if (c == 's')
       o->slack = atof(optarg);
     else if (c == 'p' && (strcmp(optarg, "ieee") == 0 || strcmp(optarg, "fp32") == 0))
@@ -220,7 +279,10 @@ int main(int argc, char **argv) {
     perror(o.csv);
     return EXIT_FAILURE;
   }
-  if (all.count > 0) all_right &= propose(&bench, &o, &all);
+  if (all.count > 0 && o.parts > 0)
+    print_order(&all);
+  else if (all.count > 0)
+    all_right &= propose(&bench, &o, &all);
   free(all.sample);
   tb_bench_close(&bench);
   return all_right ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -55,8 +55,8 @@ enum { ROUNDS = 2, ROUNDS_OF_SPLITS = 6 };
 /* So many of the largest tiles leave nothing to split for any of them. */
 #define TILES_ENOUGH (2 * HELD_MAX * MULTIPROCESSORS)
 
-/* Of k in so many parts; a whole k's are whole chunks, so that it can be split in other ways, too. */
-static int64_t group_of(int64_t k, int64_t parts) {
+/* A whole k's are whole chunks, so that it can be split in other ways, too. */
+int64_t tb_group_of_parts(int64_t k, int64_t parts) {
   const int64_t most = parts == 1 ? WHOLE_GROUP_K_MAX : GROUP_K_MAX;
   const int64_t groups = tb_ceil_div(tb_ceil_div(k, parts), most); /* of a part */
   return tb_round_up(tb_ceil_div(k, parts * groups), parts == 1 ? TB_SGEMM_CHUNK_K : TB_SGEMM_GROUP_STEP_K);
@@ -98,7 +98,7 @@ static void consider(struct order_best *best, int64_t m, int64_t n, int64_t k, i
       const int64_t parts = tb_min(wanted, tb_ceil_div(k, GROUP_K_MIN));
       if (parts <= last) continue;
       last = parts;
-      const int64_t group_k = group_of(k, parts), fmas = cost(t, tiles, m * n, k, parts, group_k);
+      const int64_t group_k = tb_group_of_parts(k, parts), fmas = cost(t, tiles, m * n, k, parts, group_k);
       if (fmas < best->fmas || (fmas == best->fmas && group_k > best->group_k))
         *best = (struct order_best){.group_k = group_k, .fmas = fmas, .parts = parts};
     }
@@ -106,7 +106,7 @@ static void consider(struct order_best *best, int64_t m, int64_t n, int64_t k, i
 }
 
 static int64_t best_group(int64_t m, int64_t n, int64_t k) {
-  struct order_best best = {.group_k = group_of(k, 1), .fmas = INT64_MAX, .parts = 1};
+  struct order_best best = {.group_k = tb_group_of_parts(k, 1), .fmas = INT64_MAX, .parts = 1};
   consider(&best, m, n, k, -1, ROUNDS);
   if (best.parts > 1) consider(&best, m, n, k, ROUNDS, ROUNDS_OF_SPLITS);
   return best.group_k;
