@@ -9,7 +9,10 @@
  * A k that is split is split between groups, stores a sum for each, and takes the time of its longest part. So groups
  * are as long as the parts that suit the shape, and all but the last alike: those of the split, or of the whole k, that
  * takes an H200 the least time by the estimate below. Its numbers are like select.c's, but belong to the order of
- * summation now: they stay as they are when kernels get faster, and on other GPUs.
+ * summation now: they stay as they are when kernels get faster, and on other GPUs. They were fitted to the best ways'
+ * times by bench/tune --parts 70 (2026-11-23, 198 shapes of at most 60 GFLOP): by these lengths of groups they take
+ * 1.1 % more than by the best ones, in the geometric mean, and 23 % at worst (120x213x427, 7 us instead of 6);
+ * before 2.1 %.
  *
  * Everything is counted in FMAs of one multiprocessor at its peak, in whole numbers, so that every compiler and every
  * processor comes to the same bits.
@@ -23,14 +26,14 @@
 #define GROUP_K_MIN 32
 /* Two parts, a cluster that adds its sums itself; else the launch that adds the parts' sums; a thread's wait for one of
  * them; to write and read one of one element. */
-#define TOGETHER_FMAS (FMAS_PER_US * 9 / 10)
-#define GATHER_FMAS (FMAS_PER_US * 3 / 4)
-#define WAIT_FMAS (FMAS_PER_US / 20)
-#define SUMS_PER_FMA 4
+#define TOGETHER_FMAS (FMAS_PER_US * 16 / 10)
+#define GATHER_FMAS (FMAS_PER_US * 85 / 100)
+#define WAIT_FMAS (FMAS_PER_US / 15)
+#define SUMS_PER_FMA 5
 /* To add a whole k's group to D, for each element of a round's tiles on a multiprocessor. */
-#define GROUP_FMAS 43
+#define GROUP_FMAS 38
 /* Of what a last round computes, the per cent that is done while blocks of the one before are there. */
-#define OVERLAP 90
+#define OVERLAP 60
 
 enum { HELD_MAX = 8 };
 static const struct order_tile {
@@ -38,11 +41,13 @@ static const struct order_tile {
   int round_us_10;          /* tenths of a microsecond that a round of blocks takes beside multiplying */
   int rate[HELD_MAX];       /* per cent of the peak that so many blocks reach together */
 } order_tiles[] = {
-    {128, 128, 2, 72, {74, 80}},
-    {128, 64, 3, 70, {62, 77, 77}},
-    {64, 128, 3, 70, {62, 77, 77}},
-    {64, 64, 4, 32, {37, 60, 67, 67}},
-    {32, 32, 8, 27, {21, 35, 43, 46, 46, 46, 46, 46}},
+    {128, 128, 2, 80, {80, 81}},
+    {128, 64, 3, 33, {51, 76, 77}},
+    {64, 128, 3, 33, {51, 76, 77}},
+    {64, 64, 4, 19, {34, 58, 66, 66}},
+    {64, 32, 6, 9, {40, 52, 52, 59, 59, 66}},
+    {32, 64, 6, 9, {40, 52, 52, 59, 59, 66}},
+    {32, 32, 8, 8, {23, 39, 41, 46, 47, 49, 54, 57}},
 };
 enum { ORDER_TILES = sizeof order_tiles / sizeof *order_tiles };
 /* Blocks for each multiprocessor into which k is split; 0: k whole. */
