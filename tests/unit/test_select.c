@@ -5,7 +5,7 @@
  *
  * Seen to fail when: a candidate is left out of the comparison, or of equals the later one is taken; the partial sums
  * are counted without the workspace's limit; rounds of blocks are rounded down; clusters have more blocks than fit; a
- * device without a kernel is offered it.
+ * device without a kernel is offered it; 64x64 has clusters.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <string.h>
 
 #include "integers.h"
 #include "order.h"
@@ -445,7 +446,7 @@ static void predictions_are_monotone(void **state) {
   }
 }
 
-/* They are, where no cluster waits for room that its blocks would find one by one. */
+/* They are, where no cluster waits for room that its blocks would find one by one; not in tiles that take longer so. */
 static void parts_are_together(void **state) {
   (void)state;
   const struct tb_clusters clusters = clusters_of_groups(), none = {0};
@@ -463,6 +464,24 @@ static void parts_are_together(void **state) {
     assert_int_equal(tb_split_together(&split, &clusters, true, tiles, 132, cases[i].held), cases[i].expected);
     assert_int_equal(tb_split_together(&split, &clusters, false, tiles, 132, cases[i].held), 0);
     assert_int_equal(tb_split_together(&split, &none, true, tiles, 132, cases[i].held), 0);
+  }
+  const struct tb_select_device with = h200();
+  struct tb_select_device without = with;
+  memset(&without.clusters, 0, sizeof without.clusters);
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
+    const struct tb_tile *t = &tb_tiles[tile];
+    const bool by_rows = strcmp(t->name, "64x64") == 0 || strcmp(t->name, "64x32") == 0 || t->packed;
+    const struct tb_product p = {.m = 2 * t->block_m,
+                                 .n = 2 * t->block_n,
+                                 .k = 560,
+                                 .group_k = 80,
+                                 .vectors = true,
+                                 .workspace_bytes = 64 * MIB}; /* four clusters of seven blocks always have room */
+    const struct tb_choice choice = {
+        .family = TB_FAMILY_TILE, .tile = tile, .splits = 7, .unit_k = 80, .pack_k = t->packed ? p.k : 0};
+    const double with_us = tb_select_predict_us(&tb_select_table, &with, &p, &choice);
+    const double without_us = tb_select_predict_us(&tb_select_table, &without, &p, &choice);
+    assert_true(by_rows ? with_us == without_us : with_us < without_us);
   }
 }
 
