@@ -18,9 +18,9 @@ static int surprises_believed(const struct tb_model *model, double predicted_sec
 #define SURPRISE_BELIEVED 4.0
 
 /* Share of the way that an estimate goes, by ordinary observations and by surprises. A shape's own time is the same
- * each time but for noise, which only ever adds: one call in five takes a tenth to a half longer on a busy host, in
- * streaks. So an ordinary observation counts as a tenth off at most, and the estimate comes to be near the median;
- * near the mean, it took shapes to the slower side and back. Calls of one class differ. */
+ * each time but for noise, which mostly adds: one call in six takes a tenth or more longer, in streaks (H200's hosts).
+ * So an ordinary observation counts as a tenth off at most, and the estimate comes to be near the median; near the
+ * mean, it took shapes to the slower side and back. Calls of one class differ. */
 struct gains {
   double ordinary, ordinary_most, surprised;
 };
