@@ -3,11 +3,12 @@
 """Draws what `bench/run` measured: bench/plot.py calls.csv calls.svg, and so ladder.csv and accuracy.csv
 
 calls.csv: whole-call TFLOP/s over n. Settings of one peer (NVBLAS's tiles, cuBLASXt's blocks) become one line, the best
-at each n. ladder.csv: TFLOP/s by step, with the roofline and cuBLAS as lines. accuracy.csv: largest and mean error over k, one
+at each n; with the floor, if floor.csv lies beside it, or the link's part of it from link.csv. ladder.csv: TFLOP/s by step, with the roofline and cuBLAS as lines. accuracy.csv: largest and mean error over k, one
 panel for each kind of data. Needs Matplotlib.
 """
 
 import csv
+import pathlib
 import sys
 
 import matplotlib
@@ -16,13 +17,14 @@ matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "tileblas"  # the same input gives the same file
 import matplotlib.pyplot as plt  # noqa: E402
 
-# Label prefix, legend, colour (Okabe and Ito's, distinguishable without colour vision), marker.
+# Label prefix, legend, colour (Okabe and Ito's, distinguishable without colour vision), marker, line.
 LINES = [
-    ("TileBLAS", "TileBLAS (preloaded, auto)", "#0072b2", "o"),
-    ("cuBLASXt", "cuBLASXt, best block", "#009e73", "s"),
-    ("copy-cuBLAS-copy", "copy, cuBLAS, copy", "#e69f00", "^"),
-    ("NVBLAS", "NVBLAS autopin, best tile", "#cc79a7", "v"),
-    ("OpenBLAS", "OpenBLAS, all cores", "#555555", "x"),
+    ("TileBLAS", "TileBLAS, a process's first calls", "#0072b2", "o", "-"),
+    ("TileBLAS forced", "TileBLAS, all on the GPU", "#0072b2", "o", ":"),
+    ("cuBLASXt", "cuBLASXt, best block", "#009e73", "s", "-"),
+    ("copy-cuBLAS-copy", "copy, cuBLAS, copy", "#e69f00", "^", "-"),
+    ("NVBLAS", "NVBLAS autopin, best tile", "#cc79a7", "v", "-"),
+    ("OpenBLAS", "OpenBLAS, all cores", "#555555", "x", "-"),
 ]
 
 
@@ -38,26 +40,46 @@ def best_tflops(rows, prefix):
     return best
 
 
-def draw_calls(axes, rows):
+def read_csv(path):
+    with open(path, newline="", encoding="utf-8") as f:
+        return list(csv.DictReader(f))
+
+
+def draw_floor(axes, folder, sizes):
+    """As TFLOP/s, which no call can pass."""
+    if (folder / "floor.csv").exists():
+        seconds = {int(row["n"]): float(row["floor_s"]) for row in read_csv(folder / "floor.csv")}
+        legend = "what link and kernels allow"
+    elif (folder / "link.csv").exists():
+        link = read_csv(folder / "link.csv")[0]
+        seconds = {n: max(8e-9 * n * n / float(link["up_gb_s"]), 4e-9 * n * n / float(link["down_gb_s"])) for n in sizes}
+        legend = "what the link allows"
+    else:
+        return
+    axes.plot(sizes, [2e-12 * n**3 / seconds[n] for n in sizes], color="black", linestyle="--", linewidth=1, label=legend)
+
+
+def draw_calls(axes, rows, folder):
     drawn = 0
-    for prefix, legend, colour, marker in LINES:
+    sizes = sorted({int(row["n"]) for row in rows if row["m"] == row["n"] == row["k"]})
+    for prefix, legend, colour, marker, line in LINES:
         best = sorted(best_tflops(rows, prefix).items())
         if best:
-            axes.plot(*zip(*best), color=colour, marker=marker, label=legend)
+            axes.plot(*zip(*best), color=colour, marker=marker, linestyle=line, label=legend)
             drawn += 1
     if not drawn:
         sys.exit(f"{sys.argv[1]} has no line that can be drawn")
-    sizes = sorted({int(row["n"]) for row in rows if row["m"] == row["n"] == row["k"]})
+    draw_floor(axes, folder, sizes)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(sizes, [str(n) for n in sizes])
     axes.minorticks_off()
-    axes.set_yticks([y for y in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100) if axes.get_ylim()[0] <= y <= axes.get_ylim()[1]])
+    axes.set_yticks([y for y in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300) if axes.get_ylim()[0] <= y <= axes.get_ylim()[1]])
     axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
     axes.set_xlabel("n (C = A B, n cubed, operands in plain host memory)")
     axes.set_ylabel("TFLOP/s of the whole call")
     axes.grid(True, alpha=0.3)
-    axes.legend()
+    axes.figure.legend(fontsize=8, ncols=3, loc="outside lower center")
 
 
 def draw_ladder(figure, axes, rows):
@@ -137,15 +159,14 @@ def draw_accuracy(figure, rows):
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    with open(sys.argv[1], newline="", encoding="utf-8") as f:
-        rows = list(csv.DictReader(f))
+    rows = read_csv(sys.argv[1])
     figure = plt.figure(figsize=(7.2, 4.4), layout="constrained")
     if "mean_err_u" in rows[0] and "kind" in rows[0]:
         draw_accuracy(figure, rows)
     elif "roofline_tflops" in rows[0]:
         draw_ladder(figure, figure.subplots(), rows)
     else:
-        draw_calls(figure.subplots(), rows)
+        draw_calls(figure.subplots(), rows, pathlib.Path(sys.argv[1]).parent)
     figure.savefig(sys.argv[2], metadata={"Date": None})
 
 
