@@ -157,6 +157,11 @@ def read_csv(path):
         return list(csv.DictReader(f))
 
 
+def link_seconds(link, n):
+    """Of n cubed, by a row of link.csv: A's and B's way up, and C's way down."""
+    return 8e-9 * n * n / float(link["up_gb_s"]), 4e-9 * n * n / float(link["down_gb_s"])
+
+
 def markdown(header, rows):
     """A Markdown table, padded so that it can be read as it is."""
     table = [header, *[[str(cell) for cell in row] for row in rows]]

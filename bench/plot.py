@@ -7,11 +7,12 @@ at each n; with the floor, if floor.csv lies beside it, or the link's part of it
 panel for each kind of data. Needs Matplotlib.
 """
 
-import csv
 import pathlib
 import sys
 
 import matplotlib
+
+from common import link_seconds, read_csv
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "tileblas"  # the same input gives the same file
@@ -40,11 +41,6 @@ def best_tflops(rows, prefix):
     return best
 
 
-def read_csv(path):
-    with open(path, newline="", encoding="utf-8") as f:
-        return list(csv.DictReader(f))
-
-
 def draw_floor(axes, folder, sizes):
     """As TFLOP/s, which no call can pass."""
     if (folder / "floor.csv").exists():
@@ -52,7 +48,7 @@ def draw_floor(axes, folder, sizes):
         legend = "what link and kernels allow"
     elif (folder / "link.csv").exists():
         link = read_csv(folder / "link.csv")[0]
-        seconds = {n: max(8e-9 * n * n / float(link["up_gb_s"]), 4e-9 * n * n / float(link["down_gb_s"])) for n in sizes}
+        seconds = {n: max(link_seconds(link, n)) for n in sizes}
         legend = "what the link allows"
     else:
         return

@@ -4,10 +4,10 @@
 #include <stdio.h>
 
 /*
- * A cluster's sums: not of tiles whose threads have them row by row in shared memory (columns_inside in the kernels),
- * where what a warp reads of another block's is in four lines for each one that it is in elsewhere. By 64x64, 64x32 and
- * the packed tiles clusters took 5 to 10 us more than predicted, up to 1.65 times as long as by a second launch (512
- * cubed, 7 parts of 64x64: 22.7 us instead of 14); by the others 2 to 8 % less (H200, 2026-11-23, 846 ways).
+ * Clusters are not for tiles whose sums in shared memory have a row's four columns together (columns_inside in the
+ * kernels), where what a warp reads of another block's is in four lines for each one that it is in elsewhere: they took
+ * 8 to 42 % longer than a second launch was predicted to, by tile and in the median, for 595 ways in three to eight
+ * parts; the other tiles' took 2 to 8 % less (H200, 2026-11-23; kernels/README.md).
  */
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
 #define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, ...) \

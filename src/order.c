@@ -11,7 +11,7 @@
  * takes an H200 the least time by the estimate below. Its numbers are like select.c's, but belong to the order of
  * summation now: they stay as they are when kernels get faster, and on other GPUs. They were fitted to the best ways'
  * times by bench/tune --parts 70 (2026-11-23, 198 shapes of at most 60 GFLOP): by these lengths of groups they take
- * 1.1 % more than by the best ones, in the geometric mean, and 23 % at worst (120x213x427, 7 us instead of 6);
+ * 1.2 % more than by the best ones, in the geometric mean, and 23 % at worst (120x213x427, 7 us instead of 6);
  * before 2.1 %.
  *
  * Everything is counted in FMAs of one multiprocessor at its peak, in whole numbers, so that every compiler and every
@@ -117,7 +117,7 @@ static int64_t best_group(int64_t m, int64_t n, int64_t k) {
   return best.group_k;
 }
 
-/* The estimates take a microsecond, and programs have loops of one shape. */
+/* The estimates take one and a half microseconds, and programs have loops of one shape. */
 static _Thread_local struct { int64_t m, n, k, group_k; } latest;
 
 int64_t tb_group_k(int64_t m, int64_t n, int64_t k) {

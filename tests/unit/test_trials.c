@@ -6,7 +6,7 @@
  *
  * Seen to fail when: a trial has one call; a cold call counts like any; what a call was behind is not asked, or how
  * long ago that was; a side that was left counts as known; the first call of a row replaces nothing; the call behind a
- * trial costs nothing; an estimate follows the mean of a shape's times and not their median (a busy host).
+ * trial costs nothing; an estimate follows the mean of a shape's times and not their median.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,6 +43,14 @@ static void set_class_seconds(enum tb_where where, const struct tb_gemm *call, d
   for (int node = 0; node < TB_NODES; node++) model.base[where][node] *= factor;
 }
 
+/* A call is computed on this side. */
+static void pass(enum tb_where where, double seconds) {
+  now += seconds;
+  in_row = latest == where ? in_row + 1 : 1;
+  latest = where;
+  ended[where] = now;
+}
+
 /* One call as the router does it: decided, computed on the machine, learned. */
 static struct tb_decision live(const struct tb_gemm *call, const double seconds[TB_WHERE_COUNT]) {
   const struct tb_machine machine = {
@@ -50,11 +58,8 @@ static struct tb_decision live(const struct tb_gemm *call, const double seconds[
   const struct tb_decision d = tb_route(call, NULL, &machine);
   const struct tb_observation o = {d.where, seconds[d.where], d.why == TB_STATUS_tried,
                                    fmin(d.cpu_seconds, d.gpu_seconds)};
-  now += seconds[d.where];
+  pass(d.where, seconds[d.where]);
   tb_model_observe(&model, call, NULL, &o, now);
-  in_row = latest == d.where ? in_row + 1 : 1;
-  latest = d.where;
-  ended[latest] = now;
   return d;
 }
 
@@ -233,11 +238,14 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Of a turn: a millisecond's, on the slower side. */
+static int calls_of_turn(int row) { return (int)ceil(1e3 / fmax(rows[row].us[TB_CPU], rows[row].us[TB_GPU])); }
+
 /* The median of the router's turns. Between them OpenBLAS and forced calls have theirs, which it does not see. */
 static double auto_median(int row) {
   const struct tb_gemm call = {.m = rows[row].m, .n = rows[row].n, .k = rows[row].k, .alpha = 1};
   const double slower = 1e-6 * fmax(rows[row].us[TB_CPU], rows[row].us[TB_GPU]);
-  const int times = (int)ceil(1e-3 / slower);
+  const int times = calls_of_turn(row);
   double took[ROUNDS];
   setup_model();
   for (int where = 0; where < TB_WHERE_COUNT; where++)
@@ -257,7 +265,7 @@ static double auto_median(int row) {
 
 /* And of turns of one side alone, each of which follows one of the other. */
 static double forced_median(int row, enum tb_where where) {
-  const int times = (int)ceil(1e-3 / (1e-6 * fmax(rows[row].us[TB_CPU], rows[row].us[TB_GPU])));
+  const int times = calls_of_turn(row);
   double took[ROUNDS];
   for (int round = 0; round < ROUNDS; round++) {
     double sum = 0;
@@ -265,10 +273,7 @@ static double forced_median(int row, enum tb_where where) {
     for (int i = 0; i < (times + 1) / 2 + times; i++) {
       double seconds[TB_WHERE_COUNT];
       take(row, seconds);
-      now += seconds[where];
-      ended[where] = now;
-      in_row = latest == where ? in_row + 1 : 1;
-      latest = where;
+      pass(where, seconds[where]);
       if (i >= (times + 1) / 2) sum += seconds[where];
     }
     took[round] = sum / times;
