@@ -36,6 +36,7 @@
  *                                      block must not end while others still write or read there
  *   cluster_share()                    waits, too, and behind it all see what any has written to shared memory before
  *   ClusterWords(p, rank)[i]           word i behind the one that stands where p does, in the cluster's block `rank`
+ *   ClusterWords(p, rank).four(i)      four of them from word i on, a multiple of four, if p is aligned to 16 bytes
  *   barrier_arrive_at(b, rank)         arrives at the barrier that stands where b does, in the cluster's block `rank`;
  *                                      what this thread has read there or written is done before
  *   box_copy(dst, map, row, b, ranks)  a bulk copy of the box of a tensor map (CUtensorMap, two dimensions, a kernel's
@@ -157,6 +158,10 @@ class ClusterWords {
 public:
   ClusterWords(const float *p, unsigned rank_) : first(p), rank(rank_) {}
   float operator[](unsigned word) const { return *tb_cpu_word_at(first + word, rank); }
+  float4 four(unsigned word) const {
+    const ClusterWords &w = *this;
+    return make_float4(w[word], w[word + 1], w[word + 2], w[word + 3]);
+  }
 };
 __device__ __forceinline__ void barrier_arrive_at(uint64_t *b, unsigned rank) { tb_cpu_mbarrier_arrive_at(b, rank); }
 __device__ __forceinline__ void box_copy(void *dst, const void *map, int row, uint64_t *b, unsigned ranks) {
@@ -222,6 +227,13 @@ public:
   __device__ __forceinline__ float operator[](unsigned word) const {
     float there;
     asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(there) : "r"(first + 4 * word));
+    return there;
+  }
+  __device__ __forceinline__ float4 four(unsigned word) const {
+    float4 there;
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(there.x), "=f"(there.y), "=f"(there.z), "=f"(there.w)
+                 : "r"(first + 4 * word));
     return there;
   }
 };

@@ -368,7 +368,11 @@ __device__ __forceinline__ void store(Accumulators<G> &accumulators, float *sums
 /*
  * The sums of a tile whose parts of k are a cluster's blocks: they stay in shared memory, and each block adds all
  * blocks' for its share of the tile, in the order of the parts. A thread takes a row's words of four columns, and then
- * those behind what the cluster's threads take together; neighbouring lanes have neighbouring rows.
+ * those behind what the cluster's threads take together.
+ *
+ * What a warp reads of another block at once is to be whole lines. With the rows of a column side by side neighbouring
+ * lanes have neighbouring rows, and read word by word. With columns_inside the four columns of a row are, in places
+ * that are exchanged (sums_word); a line has every fourth row, and so have eight neighbouring lanes.
  */
 template <class G>
 __device__ __forceinline__ void store_together(Accumulators<G> &accumulators, float *sums, const Target &t, int thread,
@@ -378,8 +382,11 @@ __device__ __forceinline__ void store_together(Accumulators<G> &accumulators, fl
   cluster_share();
 #pragma unroll 1
   for (int four = static_cast<int>(cluster_rank()) * G::threads + thread; four < fours; four += parts * G::threads) {
-    const int row = four % G::block_m, column = four / G::block_m * kVector;
+    const int side = four % G::block_m, column = four / G::block_m * kVector;
+    const int row = G::columns_inside ? side / 32 * 32 + side % 8 * 4 + side / 8 % 4 : side;
     const unsigned first = sums_word<G>(static_cast<unsigned>(row), static_cast<unsigned>(column));
+    const int exchanged =
+        G::columns_inside ? static_cast<int>(first % kVector) : 0; /* word w is column w ^ exchanged */
     const int there = row < t.rows ? t.columns - column : 0;
     float *const d = t.d + row + column * t.ld;
     float part[TB_SGEMM_TOGETHER_MAX][kVector] = {}, sum[kVector] = {};
@@ -387,22 +394,27 @@ __device__ __forceinline__ void store_together(Accumulators<G> &accumulators, fl
     for (int p = 0; p < TB_SGEMM_TOGETHER_MAX; p++) {
       if (p >= parts) continue;
       const ClusterWords words(sums, static_cast<unsigned>(p));
+      if constexpr (G::columns_inside) {
+        const float4 v = words.four(first / kVector * kVector);
+        part[p][0] = v.x, part[p][1] = v.y, part[p][2] = v.z, part[p][3] = v.w;
+      } else {
 #pragma unroll
-      for (int j = 0; j < kVector; j++) part[p][j] = words[sums_word_behind<G>(first, 0, j)];
+        for (int w = 0; w < kVector; w++) part[p][w] = words[sums_word_behind<G>(first, 0, w)];
+      }
     }
 #pragma unroll
-    for (int j = 0; j < kVector; j++)
-      if (t.add && j < there) sum[j] = d[j * t.ld];
+    for (int w = 0; w < kVector; w++)
+      if (t.add && (w ^ exchanged) < there) sum[w] = d[(w ^ exchanged) * t.ld];
 #pragma unroll
     for (int p = 0; p < TB_SGEMM_TOGETHER_MAX; p++)
 #pragma unroll
-      for (int j = 0; j < kVector; j++) sum[j] = p < parts ? sum[j] + part[p][j] : sum[j];
+      for (int w = 0; w < kVector; w++) sum[w] = p < parts ? sum[w] + part[p][w] : sum[w];
         /* Whether they are stored or not, so that nothing is read any more behind the cluster's last meeting. */
 #pragma unroll
-    for (int j = 0; j < kVector; j++) sum[j] = opaque(t.scale * sum[j]);
+    for (int w = 0; w < kVector; w++) sum[w] = opaque(t.scale * sum[w]);
 #pragma unroll
-    for (int j = 0; j < kVector; j++)
-      if (j < there) d[j * t.ld] = sum[j];
+    for (int w = 0; w < kVector; w++)
+      if ((w ^ exchanged) < there) d[(w ^ exchanged) * t.ld] = sum[w];
   }
   cluster_meet(); /* no block ends while another reads its sums */
 }

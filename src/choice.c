@@ -3,17 +3,11 @@
 
 #include <stdio.h>
 
-/*
- * Clusters are not for tiles whose sums in shared memory have a row's four columns together (columns_inside in the
- * kernels), where what a warp reads of another block's is in four lines for each one that it is in elsewhere: they took
- * 8 to 42 % longer than a second launch was predicted to, by tile and in the median, for 595 ways in three to eight
- * parts; the other tiles' took 2 to 8 % less (H200, 2026-11-23; kernels/README.md).
- */
 const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
 #define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
-  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages), false, tm <= tn},
+  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages), false},
 #define TB_SGEMM_PACKED_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
-  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_PACKED_SHARED_BYTES(bm, bn, bk, stages), true, false},
+  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_PACKED_SHARED_BYTES(bm, bn, bk, stages), true},
 #include "registry.def"
 #undef TB_SGEMM_TILE
 #undef TB_SGEMM_PACKED_TILE

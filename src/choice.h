@@ -35,8 +35,7 @@ enum tb_family {
 struct tb_tile {
   const char *name; /* the kernels are called tb_sgemm_<name>... */
   int block_m, block_n, block_k, threads, shared_bytes;
-  bool packed;   /* its operands are packed first (kernels/packed.cu) */
-  bool together; /* the parts of a split k may be a cluster */
+  bool packed; /* its operands are packed first (kernels/packed.cu) */
 };
 extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
 
@@ -96,12 +95,11 @@ struct tb_clusters {
 /*
  * Whether the parts of a tile are a cluster, which adds its sums by itself; else tb_sgemm_gather does. They are of one
  * group each, few, and do not wait for room longer than without: all clusters run at once when an SM holds no more
- * blocks than it has to, which is the answer. Pairs fit anyway. 0: they are not. `allowed`: for this tile, and parts
- * are of whole groups; `held`: blocks that an SM can hold.
+ * blocks than it has to, which is the answer. Pairs fit anyway. 0: they are not. `held`: blocks that an SM can hold.
  */
-static inline int tb_split_together(const struct tb_split *split, const struct tb_clusters *clusters, bool allowed,
+static inline int tb_split_together(const struct tb_split *split, const struct tb_clusters *clusters, bool whole_groups,
                                     int64_t tiles, int sm_count, int held) {
-  if (!allowed || split->per_split > 1 || split->splits == 1 || split->splits > TB_SGEMM_TOGETHER_MAX) return 0;
+  if (!whole_groups || split->per_split > 1 || split->splits == 1 || split->splits > TB_SGEMM_TOGETHER_MAX) return 0;
   const int *at_once = clusters->at_once[split->splits];
   const int64_t blocks = tb_ceil_div(tiles * split->splits, sm_count);
   if (split->splits == 2 && at_once[1] > 0) return (int)tb_min(blocks, held);

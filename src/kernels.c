@@ -220,11 +220,10 @@ static struct tb_grid grid_of(const struct tb_kernels *kernels, const struct tb_
   args->unit_k = choice->unit_k;
   args->units_per_split = (int32_t)split.per_split;
   /* Beside another kernel's last blocks they would wait for SMs that are free at the same time. */
-  const int held =
-      args->beside
-          ? 0
-          : tb_split_together(&split, &kernels->device.clusters, t->together && choice->unit_k == args->group_k, tiles,
-                              kernels->device.sm_count, kernels->device.blocks_per_sm[choice->tile]);
+  const int held = args->beside
+                       ? 0
+                       : tb_split_together(&split, &kernels->device.clusters, choice->unit_k == args->group_k, tiles,
+                                           kernels->device.sm_count, kernels->device.blocks_per_sm[choice->tile]);
   if (held > 0) {
     args->together = grid.cluster = (int32_t)split.splits;
     grid.x *= split.splits;

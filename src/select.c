@@ -236,7 +236,6 @@ struct tile_costs {
   const struct product_costs *product;
   const struct tb_tile_rate *rate;
   int64_t tiles;
-  bool together;           /* of tb_tiles */
   int held;                /* blocks that an SM holds; 0: this product is not for this tile */
   int64_t pack_k;          /* what is packed at once; 0: nothing */
   double pack_us;          /* that packing takes */
@@ -270,8 +269,8 @@ static double partials_us(const struct product_costs *c, int64_t units) {
 /* What a split of a tile's takes beside its products. */
 static inline double split_sums_us(const struct tile_costs *t, struct tb_split s, int unit_k) {
   const struct product_costs *c = t->product;
-  const int together = tb_split_together(&s, &c->device->clusters, t->together && unit_k == c->product->group_k,
-                                         t->tiles, c->device->sm_count, t->held);
+  const int together = tb_split_together(&s, &c->device->clusters, unit_k == c->product->group_k, t->tiles,
+                                         c->device->sm_count, t->held);
   return together > 0 ? c->table->together_us : partials_us(c, s.units);
 }
 
@@ -294,7 +293,7 @@ static struct product_costs costs_of_product(const struct tb_select_table *table
 static inline struct tile_costs costs_of_tile(const struct product_costs *c, int tile, int64_t tiles) {
   const struct tb_tile *t = &tb_tiles[tile];
   const struct tb_product *p = c->product;
-  struct tile_costs costs = {.product = c, .rate = &c->table->tile[tile], .tiles = tiles, .together = t->together};
+  struct tile_costs costs = {.product = c, .rate = &c->table->tile[tile], .tiles = tiles};
   if (t->packed) {
     costs.pack_k = tb_select_pack_k(p, tile);
     costs.pack_us = c->table->pack_us + c->packed_moved_bytes / bytes_per_us(c->device, c->table->pack);
