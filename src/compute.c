@@ -12,13 +12,16 @@ static CUstream stream_of(const struct tb_pipeline *p, int64_t row, int64_t colu
   return p->streams[stream_number(p, row, column)];
 }
 
-CUresult tb_compute_hold_uploads(struct tb_pipeline *p) {
+/* Has `stream` wait for all launches so far. */
+static CUresult hold(struct tb_pipeline *p, CUstream stream) {
   for (int s = 0; s < p->stream_count; s++) {
     TB_TRY(tb_cuda.cuEventRecord(p->d->drained[s], p->streams[s]));
-    TB_TRY(tb_cuda.cuStreamWaitEvent(p->d->up, p->d->drained[s], 0));
+    TB_TRY(tb_cuda.cuStreamWaitEvent(stream, p->d->drained[s], 0));
   }
   return CUDA_SUCCESS;
 }
+
+CUresult tb_compute_hold_uploads(struct tb_pipeline *p) { return hold(p, p->d->up); }
 
 CUresult tb_compute_mark(struct tb_pipeline *p) {
   for (int s = 0; s < p->stream_count; s++) TB_TRY(tb_cuda.cuEventRecord(p->d->half[s], p->streams[s]));
@@ -134,6 +137,8 @@ static CUresult pack(struct tb_pipeline *p, const struct tb_step *step) {
                                      .of_b = step->of_b,
                                      .along_k = step->of_b ? !l->call->b.transposed : l->call->a.transposed};
   TB_TRY(await_panels(p, p->packing));
+  if (p->up.must_hold_packing) TB_TRY(hold(p, p->packing));
+  p->up.must_hold_packing = false;
   TB_TRY(mark_begin(p, p->packing));
   for (int64_t start = 0; start < k.size; start += l->plan->span_k) {
     const CUdeviceptr to = step->of_b ? tb_layout_packed_b(l, step->index, k.start + start)

@@ -93,7 +93,8 @@ static struct tb_matrix slice_of_panel(const struct tb_layout *l, uint64_t base,
 struct tb_matrix tb_layout_a(const struct tb_layout *l, int64_t row, struct tb_extent k) {
   struct tb_view x = tb_layout_a_view(l, row, k);
   if (l->plan->ways.a == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
-  return slice_of_panel(l, l->arena, row * l->plan->a_panel_elems, tb_layout_rows(l, row).size, x.transposed, k);
+  const uint64_t base = l->arena + (uint64_t)(l->chunk.start > 0 ? l->plan->a_kept_bytes : 0);
+  return slice_of_panel(l, base, row * l->plan->a_panel_elems, tb_layout_rows(l, row).size, x.transposed, k);
 }
 
 struct tb_matrix tb_layout_b(const struct tb_layout *l, int64_t column, struct tb_extent k) {

@@ -37,6 +37,10 @@ struct tb_up {
   int64_t begun_steps, ended_steps, computed_steps;
   bool ahead;     /* of a block that is not the one which comes down: nothing is computed yet */
   bool must_hold; /* pieces replace panels that launches may still read */
+  /* What pieces replace may be free; but not what is packed of them: for once packing does not wait by waiting for
+   * them.
+   */
+  bool must_hold_packing;
   /* Where one operand goes up first: panels of it that the latest launches have nothing to do with, from d->half on;
    * and those of the chunk that is computed, so far. */
   int64_t free_panels, freed_panels;

@@ -114,16 +114,21 @@ static bool wants_d(const struct tb_ways *ways, const struct tb_gemm *call) {
   return ways->c != TB_IN_PLACE || call->beta != 0;
 }
 
+/* Panels and tiles start on 128-byte lines too. */
+static int64_t a_panel_elems(const struct tb_plan *plan, const struct tb_gemm *call, int64_t rows) {
+  return plan->ways.a == TB_IN_PLACE ? 0 : tb_padded(panel_elems(rows, plan->chunk_k, call->a.transposed));
+}
+
+static int64_t b_panel_elems(const struct tb_plan *plan, const struct tb_gemm *call, int64_t columns) {
+  return plan->ways.b == TB_IN_PLACE ? 0 : tb_padded(panel_elems(columns, plan->chunk_k, !call->b.transposed));
+}
+
 static void size_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_t tile_m, int64_t tile_n) {
-  const struct tb_ways *ways = &plan->ways;
   plan->tile_m = tile_m;
   plan->tile_n = tile_n;
-  plan->a_panel_elems = ways->a == TB_IN_PLACE ? 0 : panel_elems(tile_m, plan->chunk_k, call->a.transposed);
-  plan->b_panel_elems = ways->b == TB_IN_PLACE ? 0 : panel_elems(tile_n, plan->chunk_k, !call->b.transposed);
-  /* Panels and tiles start on 128-byte lines too. */
-  plan->a_panel_elems = tb_padded(plan->a_panel_elems);
-  plan->b_panel_elems = tb_padded(plan->b_panel_elems);
-  plan->tile_elems = wants_d(ways, call) ? tb_padded(tb_leading(tile_m) * tile_n) : 0;
+  plan->a_panel_elems = a_panel_elems(plan, call, tile_m);
+  plan->b_panel_elems = b_panel_elems(plan, call, tile_n);
+  plan->tile_elems = wants_d(&plan->ways, call) ? tb_padded(tb_leading(tile_m) * tile_n) : 0;
 }
 
 /* Whether a plan of one tile goes up and down by one copy each. */
@@ -144,11 +149,17 @@ static int64_t slice_of(const struct tb_plan *plan, int64_t tiles) {
   return tb_min(plan->chunk_k, slice);
 }
 
-/* Where the tiles of C start in the arena, and where they end. */
-static void place_panels(struct tb_plan *plan, int64_t rows, int64_t columns) {
-  const int64_t size = sizeof(float);
-  plan->b_offset_bytes = rows * plan->a_panel_elems * size;
-  plan->d_offset_bytes = plan->b_offset_bytes + columns * plan->b_panel_elems * size;
+/* Where B's panels and the tiles of C start in the arena, and where they end. The last panel of a side may be shorter.
+ * `keeps_a`: A's panels twice. */
+static void place_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_t rows, int64_t columns,
+                         bool keeps_a) {
+  const int64_t size = sizeof(float), last_m = plan->block_m - (rows - 1) * plan->tile_m;
+  const int64_t last_n = plan->block_n - (columns - 1) * plan->tile_n;
+  const int64_t a_elems = (rows - 1) * plan->a_panel_elems + a_panel_elems(plan, call, last_m);
+  const int64_t b_elems = (columns - 1) * plan->b_panel_elems + b_panel_elems(plan, call, last_n);
+  plan->a_kept_bytes = keeps_a ? a_elems * size : 0;
+  plan->b_offset_bytes = plan->a_kept_bytes + a_elems * size;
+  plan->d_offset_bytes = plan->b_offset_bytes + b_elems * size;
   plan->arena_bytes = plan->d_offset_bytes + rows * columns * plan->tile_elems * size;
 }
 
@@ -165,7 +176,7 @@ static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
     size_panels(plan, call, tile_of(plan->block_m, &present, 0), tile_of(plan->block_n, &present, 0));
   int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   plan->slice_k = plan->at_once || plan->one_slot ? plan->chunk_k : slice_of(plan, rows * columns);
-  place_panels(plan, rows, columns);
+  place_panels(plan, call, rows, columns, false);
 }
 
 /* Halves one of the three sizes: k while it dominates, else the longer side of the block. False: all are at their
@@ -241,14 +252,18 @@ bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
 /* Sides of the blocks of a C that is cut, at least: shorter ones do not fill a GPU. */
 #define SPLIT_BLOCK_M_MIN 2048
 #define SPLIT_BLOCK_N_MIN 1152
-/* And streams, of which each wants room for operands in bf16 planes. */
+/* And streams, of which each wants room for operands in bf16 planes. In one, of which each launch fills the GPU, the
+ * room is for A's panels of the first chunk, which stay: 16384 cubed takes 90 ms in 1 GiB, by two streams without them
+ * 97. With them two streams took 95 and four without 93 (1.25 GiB), and 32768 cubed in 2 GiB by four 639 and 625. */
 #define SPLIT_STREAMS_MIN 2
 /* What is computed while the link brings up a byte, at 45 GB/s: on the tensor cores, where all streams' launches
  * together have a tile and a half for each of an H200's multiprocessors; and by the other kernels. What `cost` makes of
- * these, beside what the cuts took that were chosen by it: 16384 cubed in 1 GiB 141 ms (109), in 1.5 107 (102), in 2
- * 100 (100), in 3 74 (84), in 4 72 (76); 8192 cubed in 768 MiB 32 (25), 32768 cubed in 4 GiB 493 (550). */
+ * these, beside what the cuts took that were chosen by it: 16384 cubed in 512 MiB 281 ms (160), in 1 GiB 136 (90), in
+ * 1.5 103 (87), in 2 100 (91), 32768 cubed in 2 GiB 756 (625) (2026-11-23; the day before 16384 in 3 GiB 74 (84), in 4
+ * 72 (76), 8192 cubed in 768 MiB 32 (25), 32768 in 4 GiB 493 (550)). */
 #define SPLIT_FLOPS_PER_BYTE 4100.0
-#define SPLIT_TILES_OF_GPU (3 * 132 / 2)
+#define SPLIT_TILES_AT_ONCE 132
+#define SPLIT_TILES_OF_GPU (3 * SPLIT_TILES_AT_ONCE / 2)
 #define OTHER_FLOPS_PER_BYTE 1050.0
 /* And a millisecond: for a block or a chunk, behind the one before. */
 #define WAIT_BYTES 45e6
@@ -284,8 +299,9 @@ static struct tb_split_way launch_way(const struct tb_plan *plan, const struct t
 struct tilings {
   const struct tiling *rows, *columns;
 };
-static struct tilings tilings_for(const struct tb_plan *plan, const struct tb_gemm *call) {
-  if (in_one_stream(&plan->ways)) return (struct tilings){&split_rows_in_order, &split_columns_in_order};
+static struct tilings tilings_for(const struct tb_plan *plan, const struct tb_gemm *call, int streams_most) {
+  if (in_one_stream(&plan->ways) || streams_most == 1)
+    return (struct tilings){&split_rows_in_order, &split_columns_in_order};
   if (plan->chunk_k < call->k && (plan->block_m < call->m || plan->block_n < call->n))
     return (struct tilings){&split_rows_of_chunks, &split_columns_of_chunks};
   if (tb_plan_spans(plan) == 1) return (struct tilings){&split_rows, &split_columns};
@@ -313,18 +329,18 @@ static int64_t slice_of_split(const struct tb_plan *plan, const struct tb_gemm *
 
 /* more_columns: of tiles, than are best for a block that need not be cut; they may fill its side better. */
 static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
-                          int streams_most, int more_columns) {
+                          int streams_most, int more_columns, bool keeps_a) {
   plan->split = true;
   plan->at_once = is_at_once(&plan->ways);
   plan->span_k = tb_split_first_span(whole, call->k);
   plan->slice_k = slice_of_split(plan, call);
-  const struct tilings tilings = tilings_for(plan, call);
+  const struct tilings tilings = tilings_for(plan, call, streams_most);
   size_panels(plan, call, plan->block_m, plan->block_n);
   if (!plan->at_once)
     size_panels(plan, call, tile_of(plan->block_m, tilings.rows, 0),
                 tile_of(plan->block_n, tilings.columns, more_columns));
   const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
-  place_panels(plan, rows, columns);
+  place_panels(plan, call, rows, columns, keeps_a);
   const int64_t a_bytes = tb_split_packed_bytes(false, plan->tile_m, plan->span_k);
   const int64_t b_bytes = tb_split_packed_bytes(true, plan->tile_n, plan->span_k);
   plan->packed_offset_bytes = plan->arena_bytes;
@@ -347,12 +363,20 @@ static bool fits(const struct tb_plan *plan, int64_t budget_bytes) {
 /* Of two things that go on at once, the shorter does with the longer, but for a panel. */
 static double overlapped(double x, double y, double panels) { return x > y ? x + y / panels : y + x / panels; }
 
+/* What the launches that run at the same time reach of the kernels' rate. */
+static double filling(const struct tb_plan *plan) {
+  const int64_t tiles = tb_split_tiles(plan->tile_m, plan->tile_n);
+  if (plan->streams == 1) return (double)tiles / (double)tb_round_up(tiles, SPLIT_TILES_AT_ONCE);
+  const double full = (double)(plan->streams * tiles) / SPLIT_TILES_OF_GPU;
+  return full < 1 ? full : 1;
+}
+
 /*
  * How long a product takes that is cut, but for waits, in bytes that the link brings up meanwhile. Blocks come row by
  * row: A's part stays while they are in its row, and of B all goes up for each row, but for the block at which it
- * turns. Bringing B up and multiplying overlap. Where k is cut, all of both goes up for each block. What a block has
- * left of C when its launches are over is taken for half of it, and for three quarters where k is cut: panels of the
- * next block go up meanwhile, over the same memory.
+ * turns. Bringing B up and multiplying overlap. Where k is cut, all of both goes up for each block, but for the first
+ * chunk of A, which may stay. What a block has left of C when its launches are over is taken for half of it, and for
+ * three quarters where k is cut: panels of the next block go up meanwhile, over the same memory.
  */
 static double work(const struct tb_plan *plan, const struct tb_gemm *call) {
   const double rows = (double)tb_ceil_div(call->m, plan->block_m),
@@ -360,11 +384,11 @@ static double work(const struct tb_plan *plan, const struct tb_gemm *call) {
   const double m = (double)call->m / rows, n = (double)call->n / columns, k = (double)call->k; /* of a block */
   const double a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
   const double b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
-  const double full = (double)(plan->streams * tb_split_tiles(plan->tile_m, plan->tile_n)) / SPLIT_TILES_OF_GPU;
-  const double product = 2 * m * n * k / SPLIT_FLOPS_PER_BYTE / (full < 1 ? full : 1);
+  const double product = 2 * m * n * k / SPLIT_FLOPS_PER_BYTE / filling(plan);
   const double panels = (double)tb_ceil_div(plan->block_n, plan->tile_n), turns = rows - 1;
   const double down = m * n * sizeof(float);
-  if (plan->chunk_k < call->k) return rows * columns * (overlapped(a + b, product, panels) + 0.75 * down);
+  const double kept = plan->a_kept_bytes > 0 ? a * (double)plan->chunk_k / k * (columns - 1) / columns : 0;
+  if (plan->chunk_k < call->k) return rows * columns * (overlapped(a + b - kept, product, panels) + 0.75 * down);
   const double block = overlapped(b, product, panels) + 0.5 * down;
   return rows * a + (rows * columns - turns) * block + turns * product;
 }
@@ -392,8 +416,22 @@ static double work_of_others(const struct tb_gemm *call, const struct tb_ways *w
   return a + b + tb_gemm_flops(call) / OTHER_FLOPS_PER_BYTE / (full < 1 ? full : 1) + 0.5 * m * n * sizeof(float);
 }
 
-/* The best cut of C that fits, with this chunk of k, if it is better than one that takes `least`, by more than the
- * estimate is worth. */
+/* Sets `plan` to this cut of C and k if it fits and is better than one that takes `least`, by more than the estimate is
+ * worth, in one of the ways to lay it out. */
+static void lay_out_best(struct tb_plan *plan, const struct tb_plan *cut, const struct tb_gemm *call,
+                         const struct tb_split_way *whole, int64_t budget_bytes, double *least) {
+  const bool may_keep = cut->chunk_k < call->k && cut->block_n < call->n && !in_one_stream(&cut->ways);
+  struct tb_plan p = *cut;
+  for (int streams = TB_COMPUTE_STREAMS; streams >= (may_keep ? 1 : SPLIT_STREAMS_MIN); streams /= 2)
+    for (int more_columns = 0; more_columns <= 1; more_columns++) {
+      lay_out_split(&p, call, whole, streams, more_columns, streams == 1);
+      if (!fits(&p, budget_bytes) || cost(&p, call) >= 0.98 * *least) continue;
+      *least = cost(&p, call);
+      *plan = p;
+    }
+}
+
+/* The best cut of C that fits, with this chunk of k, if it is better than one that takes `least`. */
 static void cut_block(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
                       int64_t chunk_k, int64_t budget_bytes, double *least) {
   struct tb_plan p = uncut(call, plan->ways);
@@ -401,12 +439,7 @@ static void cut_block(struct tb_plan *plan, const struct tb_gemm *call, const st
   p.chunk_k = chunk_k;
   for (int i = 0; (p.block_m = block_of(m, i, TB_SPLIT_TILE_M, SPLIT_BLOCK_M_MIN)) > 0; i++)
     for (int j = 0; (p.block_n = block_of(n, j, TB_SPLIT_TILE_N, SPLIT_BLOCK_N_MIN)) > 0; j++)
-      for (int way = 0; TB_COMPUTE_STREAMS >> way / 2 >= SPLIT_STREAMS_MIN; way++) {
-        lay_out_split(&p, call, whole, TB_COMPUTE_STREAMS >> way / 2, way % 2);
-        if (!fits(&p, budget_bytes) || cost(&p, call) >= 0.98 * *least) continue;
-        *least = cost(&p, call);
-        *plan = p;
-      }
+      lay_out_best(plan, &p, call, whole, budget_bytes, least);
 }
 
 /* The best of all cuts that fit, of C and of k. False: there is none. */
@@ -423,7 +456,7 @@ bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct
                         const struct tb_split_way *whole, int64_t budget_bytes) {
   *plan = uncut(call, ways);
   if (plan->chunk_k < call->k) return false;
-  lay_out_split(plan, call, whole, TB_COMPUTE_STREAMS, 0);
+  lay_out_split(plan, call, whole, TB_COMPUTE_STREAMS, 0, false);
   return fits(plan, budget_bytes) || cut_split(plan, call, whole, budget_bytes);
 }
 

@@ -22,6 +22,9 @@
  *
  *      A's panels | B's panels | tiles of C | A's panels packed | B's panels packed | a workspace for each stream
  *
+ * Where both C and k are cut, all of A and B goes up for each block; but where there is room for a chunk's panels of A
+ * twice, those of the first chunk stay for the other blocks of the row: ahead of A's panels, as many more.
+ *
  * By the same model (--split), kernels of 205 TFLOP/s: 0.74, 0.76 and 0.80 of the floor at 4096, 8192 and 16384 cubed.
  * Last panels of half the size, and half of that, so that less is left to compute and fetch behind the last one, gain
  * nothing (H200, 2026-11-22: 4096 cubed 3.86 to 4.02 ms, and 3.82 to 3.98 without; 8192 cubed 14.4 to 16.2, and 14.9 to
@@ -69,8 +72,9 @@ struct tb_plan {
   int64_t tile_m, tile_n;
   int64_t a_panel_elems, b_panel_elems, tile_elems; /* room for one panel or tile, padding included */
   int64_t b_offset_bytes, d_offset_bytes;           /* in the arena: A's panels, then B's, then the result's tiles */
-  int64_t workspace_offset_bytes;                   /* and last, where there is room, for what kernels note down */
-  int64_t workspace_bytes;                          /* for each tile of the block; may be 0. split: for each stream */
+  int64_t a_kept_bytes; /* split: of the first chunk's panels of A, ahead of the others'; 0: they are among them */
+  int64_t workspace_offset_bytes; /* and last, where there is room, for what kernels note down */
+  int64_t workspace_bytes;        /* for each tile of the block; may be 0. split: for each stream */
   int64_t arena_bytes;
   bool at_once;            /* everything is in place: one launch computes a block */
   bool one_slot;           /* one tile, and A's and B's panels fit into one slot together, C into another */

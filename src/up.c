@@ -33,23 +33,36 @@ static bool has_order(const struct tb_pipeline *p) {
          l->plan->ways.b != TB_IN_PLACE && !at_end;
 }
 
+/* Which operand that is, else: the one that did not in the chunk before. Of a block whose first chunk of A has panels
+ * of its own, A in the second chunk: it replaces nothing that the first one's launches read, of which there may be many
+ * to run, for of the first chunk only B went up. */
+static enum tb_schedule_order order_of(const struct tb_pipeline *p) {
+  const struct tb_layout *l = &p->layout;
+  if (!tb_plan_packs(l->plan)) return TB_IN_TURN;
+  if (!has_order(p)) return TB_BY_SLICES;
+  if (l->plan->a_kept_bytes > 0 && l->chunk.start <= l->plan->chunk_k)
+    return l->chunk.start == 0 ? TB_B_FIRST : TB_A_FIRST;
+  return p->up.schedule.order == TB_A_FIRST ? TB_B_FIRST : TB_A_FIRST;
+}
+
 void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
   struct tb_up *up = &p->up;
   const struct tb_plan *plan = p->layout.plan;
   const bool whole_k = plan->chunk_k == p->layout.call->k;
   const bool a_resident = whole_k && p->a_resident == p->layout.block.i;
   const bool b_resident = whole_k && p->b_resident == p->layout.block.j;
-  up->a_there = plan->ways.a == TB_IN_PLACE || a_resident;
+  const bool a_kept = plan->a_kept_bytes > 0 && p->layout.chunk.start == 0 && p->a_resident == p->layout.block.i;
+  up->a_there = plan->ways.a == TB_IN_PLACE || a_resident || a_kept;
   up->b_there = plan->ways.b == TB_IN_PLACE || b_resident;
-  up->a_packed = !tb_plan_packs(plan) || a_resident;
+  up->a_packed = !tb_plan_packs(plan) || a_resident; /* other chunks were packed where what is kept was */
   up->b_packed = !tb_plan_packs(plan) || b_resident;
-  enum tb_schedule_order order = tb_plan_packs(plan) ? TB_BY_SLICES : TB_IN_TURN;
-  if (has_order(p)) order = up->schedule.order == TB_A_FIRST ? TB_B_FIRST : TB_A_FIRST;
+  const enum tb_schedule_order before = up->schedule.order, order = order_of(p);
   up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout), order};
   up->begun_steps = up->ended_steps = up->computed_steps = 0;
   up->ahead = ahead;
   up->must_hold = ahead || p->layout.chunk.start > 0;
-  up->free_panels = up->freed_panels;
+  up->must_hold_packing = plan->a_kept_bytes > 0 && p->layout.chunk.start == plan->chunk_k;
+  up->free_panels = order != before ? up->freed_panels : 0; /* of the operand that goes up first now */
   up->freed_panels = 0;
   up->awaited_half = false;
   memset(p->a_slices, 0, sizeof p->a_slices);
@@ -151,9 +164,16 @@ static CUresult fetch_panel(struct tb_pipeline *p, const struct tb_up_entry *e) 
   return tb_pass_fetch(p->pass, e->step.index, e->step.slice, e->whole.target, floats);
 }
 
+/* A's panels of the first chunk and those of the second, where they do not share their room: all launches that read
+ * what they replace were over before the chunk's block began, or held up another panel. */
+static bool replaces_nothing(const struct tb_pipeline *p, const struct tb_step *step) {
+  return p->layout.plan->a_kept_bytes > 0 && !step->of_b && p->layout.chunk.start <= p->layout.plan->chunk_k;
+}
+
 /* Before a piece of the step that goes up: no launch may need what it replaces. */
-static CUresult hold(struct tb_pipeline *p) {
+static CUresult hold(struct tb_pipeline *p, const struct tb_step *step) {
   struct tb_up *up = &p->up;
+  if (replaces_nothing(p, step)) return CUDA_SUCCESS;
   if (up->ended_steps < tb_min(up->free_panels, tb_schedule_first(&up->schedule))) {
     if (!up->awaited_half) TB_TRY(tb_compute_hold_until_mark(p));
     up->awaited_half = true;
@@ -185,7 +205,7 @@ CUresult tb_up_catch_up(struct tb_pipeline *p) {
 static CUresult send_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
   const struct tb_up_entry *e = entry_of(p, up->sent);
-  if (e->way != TB_IN_PLACE && up->must_hold) TB_TRY(hold(p));
+  if (e->way != TB_IN_PLACE && up->must_hold) TB_TRY(hold(p, &e->step));
   if (e->from_other)
     TB_TRY(fetch_panel(p, e));
   else if (e->way != TB_IN_PLACE)

@@ -75,9 +75,12 @@ int fake_cuda_fail_on(int device, const char *function, unsigned long nth, int c
 void fake_cuda_clear_failures(void);
 
 enum fake_cuda_order {
-  FAKE_CUDA_LAZY,  /* an operation runs when something waits for it, and no sooner: a missing wait shows */
-  FAKE_CUDA_EAGER, /* an operation runs when it is enqueued: a buffer filled too soon shows */
-  FAKE_CUDA_RANDOM /* each call runs some of what is enqueued, by chance from the seed */
+  FAKE_CUDA_LAZY,   /* an operation runs when something waits for it, and no sooner: a missing wait shows */
+  FAKE_CUDA_EAGER,  /* an operation runs when it is enqueued: a buffer filled too soon shows */
+  FAKE_CUDA_RANDOM, /* each call runs some of what is enqueued, by chance from the seed */
+  /* A context's stream before which it had i is eager if the seed has bit i, and else lazy: what one stream does too
+   * soon shows, for another is as late as it may be. */
+  FAKE_CUDA_UNEVEN
 };
 void fake_cuda_set_order(enum fake_cuda_order order, uint64_t seed);
 /* 0: a block's threads and a grid's blocks run in order; else the seed of another order for each block. */

@@ -49,6 +49,8 @@ static void read_order() {
     driver().order = FAKE_CUDA_EAGER;
   else if (sscanf(value, "random:%llu%c", &seed, &rest) == 1)
     driver().order = FAKE_CUDA_RANDOM;
+  else if (sscanf(value, "uneven:%llu%c", &seed, &rest) == 1)
+    driver().order = FAKE_CUDA_UNEVEN;
   else
     bad_value("FAKE_CUDA_ORDER", value);
   driver().random_state = seed;

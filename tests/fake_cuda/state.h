@@ -108,7 +108,8 @@ struct Operation {
 
 struct Stream {
   Context *context;
-  bool blocking; /* ordered with the context's default stream */
+  bool blocking;   /* ordered with the context's default stream */
+  unsigned number; /* streams that its context had before it */
   std::deque<Operation> queue;
   uint64_t enqueued = 0, done = 0;
 };

@@ -70,6 +70,10 @@ void run_some(Context &context) {
     while (!stream->queue.empty() && by_chance()) run_through({stream, stream->done + 1});
 }
 
+bool is_eager_alone(const Stream &stream) {
+  return driver().order == FAKE_CUDA_UNEVEN && (driver().random_state >> stream.number % 64 & 1) != 0;
+}
+
 double milliseconds_now() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -96,6 +100,7 @@ std::shared_ptr<Stream> new_stream(Context &context, bool blocking) {
   auto stream = std::make_shared<Stream>();
   stream->context = &context;
   stream->blocking = blocking;
+  stream->number = static_cast<unsigned>(context.streams.size());
   context.streams.push_back(stream);
   return stream;
 }
@@ -106,7 +111,7 @@ void enqueue(const Call &call, const std::shared_ptr<Stream> &stream, Operation 
   order_with_default_stream(stream, operation);
   stream->queue.push_back(std::move(operation));
   stream->enqueued++;
-  if (driver().order == FAKE_CUDA_EAGER)
+  if (driver().order == FAKE_CUDA_EAGER || is_eager_alone(*stream))
     run_through(end_of(stream));
   else if (driver().order == FAKE_CUDA_RANDOM)
     run_some(*stream->context);

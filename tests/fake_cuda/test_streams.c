@@ -113,6 +113,30 @@ static void a_chance_order_ends_like_the_others(void **state) {
   }
 }
 
+/* Of two neighbours one is eager, the other lazy, and what the former waits for is done first. */
+static void uneven_streams(void **state) {
+  (void)state;
+  CUstream a = new_stream(), b = new_stream();
+  CUevent event = new_event();
+  CUdeviceptr x = new_memory(1);
+  for (int turn = 0; turn < 2; turn++) {
+    fake_cuda_set_order(FAKE_CUDA_UNEVEN, turn == 0 ? 0x5555555555555555u : 0xaaaaaaaaaaaaaaaau);
+    for (int i = 0; i < 2; i++) OK(cuMemsetD8Async(x, 1, 1, a));
+    for (int i = 0; i < 2; i++) OK(cuMemsetD8Async(x, 2, 1, b));
+    assert_int_equal(fake_cuda_get(FAKE_CUDA_QUEUED), 2);
+    const int a_is_lazy = cuStreamQuery(a) == CUDA_ERROR_NOT_READY; /* one of two is done */
+    CUstream lazy = a_is_lazy ? a : b, eager = a_is_lazy ? b : a;
+    OK(cuCtxSynchronize());
+    OK(cuMemsetD8Async(x, 3, 1, lazy));
+    OK(cuEventRecord(event, lazy));
+    OK(cuMemsetD8Async(x, 4, 1, lazy));
+    OK(cuStreamWaitEvent(eager, event, 0));
+    OK(cuMemsetD8Async(x, 5, 1, eager));
+    assert_int_equal(fake_cuda_get(FAKE_CUDA_QUEUED), 1);
+    OK(cuCtxSynchronize());
+  }
+}
+
 static void events_measure(void **state) {
   (void)state;
   CUevent start = new_event(), end = new_event(), silent;
@@ -137,6 +161,7 @@ int main(void) {
       TEST(the_default_stream_is_ordered_with_blocking_streams_only),
       TEST(asking_makes_progress),
       TEST(a_chance_order_ends_like_the_others),
+      TEST(uneven_streams),
       TEST(events_measure),
   };
   return cmocka_run_group_tests_name("fake_cuda_streams", tests, NULL, NULL);

@@ -86,7 +86,7 @@ static void random_limit(uint64_t *rng) {
 static void random_driver(uint64_t *rng) {
   if (!fake) return;
   fake->set_shuffle(tst_random_below(rng, 3) ? 0 : tst_random(rng));
-  fake->set_order((enum fake_cuda_order)tst_random_below(rng, 3), tst_random(rng));
+  fake->set_order((enum fake_cuda_order)tst_random_below(rng, 4), tst_random(rng));
 }
 
 static void random_calls(void **state) {

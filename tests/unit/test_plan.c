@@ -36,6 +36,21 @@ static int64_t padded_bytes(int64_t rows, int64_t columns) {
   return tb_leading(rows) * columns * (int64_t)sizeof(float);
 }
 
+/* That all panels of a block's side take, of `tile` rows or columns each but for the last; `along`: stored along k. */
+static int64_t panels_bytes(int64_t side, int64_t tile, int64_t k, bool along) {
+  const int64_t whole = (side - 1) / tile, last = side - whole * tile;
+  return along ? padded_bytes(k, tile) * whole + padded_bytes(k, last)
+               : padded_bytes(tile, k) * whole + padded_bytes(last, k);
+}
+
+static int64_t a_panels_bytes(const struct tb_gemm *call, const struct tb_plan *p) {
+  return p->ways.a == TB_IN_PLACE ? 0 : panels_bytes(p->block_m, p->tile_m, p->chunk_k, call->a.transposed);
+}
+
+static int64_t b_panels_bytes(const struct tb_gemm *call, const struct tb_plan *p) {
+  return p->ways.b == TB_IN_PLACE ? 0 : panels_bytes(p->block_n, p->tile_n, p->chunk_k, !call->b.transposed);
+}
+
 static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int64_t budget) {
   assert_true(p->arena_bytes <= budget);
   assert_true(p->block_m >= 1 && p->block_m <= call->m && p->block_n >= 1 && p->block_n <= call->n);
@@ -53,7 +68,8 @@ static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int6
   int64_t b = call->b.transposed ? padded_bytes(p->tile_n, p->chunk_k) : padded_bytes(p->chunk_k, p->tile_n);
   assert_true(4 * p->a_panel_elems >= a && 4 * p->b_panel_elems >= b);
   assert_true(4 * p->tile_elems >= padded_bytes(p->tile_m, p->tile_n));
-  assert_true(p->b_offset_bytes >= rows * a && p->d_offset_bytes >= p->b_offset_bytes + columns * b);
+  assert_true(p->a_kept_bytes == 0 && p->b_offset_bytes >= a_panels_bytes(call, p));
+  assert_true(p->d_offset_bytes >= p->b_offset_bytes + b_panels_bytes(call, p));
   assert_true(p->arena_bytes >= p->d_offset_bytes + rows * columns * padded_bytes(p->tile_m, p->tile_n));
   assert_int_equal(p->b_offset_bytes % 128, 0);
   assert_int_equal(p->d_offset_bytes % 128, 0);
@@ -230,6 +246,14 @@ static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p
   const bool behind = p->tile_m == call->m && p->tile_n == call->n && tb_split_tiles(call->m, call->n) > whole->whole;
   assert_int_equal(p->way.splits, behind || whole->whole == 0 ? whole->splits : 1);
   assert_int_equal(p->way.whole, behind ? whole->whole : 0);
+  /* Room for panels, twice for A's where those of the first chunk stay for the next block of a row. */
+  const int64_t a_panels = a_panels_bytes(call, p);
+  if (p->a_kept_bytes > 0) {
+    assert_true(p->chunk_k < call->k && p->block_n < call->n && p->ways.a != TB_IN_PLACE);
+    assert_true(p->a_kept_bytes >= a_panels && p->a_kept_bytes % 128 == 0);
+  }
+  assert_true(p->b_offset_bytes >= p->a_kept_bytes + a_panels && p->b_offset_bytes % 128 == 0);
+  assert_true(p->d_offset_bytes >= p->b_offset_bytes + b_panels_bytes(call, p) && p->d_offset_bytes % 128 == 0);
   /* Room for what is packed, and for each stream; all of it in the arena. */
   const int64_t a = tb_split_packed_bytes(false, p->tile_m, p->span_k);
   const int64_t b = tb_split_packed_bytes(true, p->tile_n, p->span_k);
@@ -275,7 +299,7 @@ static void two_slices_of_large_products(void **state) {
 static void any_shape_for_the_tensor_cores(void **state) {
   (void)state;
   uint64_t rng = 3;
-  int cut = 0, cut_k = 0, refused = 0;
+  int cut = 0, cut_k = 0, kept = 0, refused = 0;
   for (int i = 0; i < 20000; i++) {
     struct tb_gemm call = random_call(&rng);
     const struct tb_ways ways = {(enum tb_way)tst_random_below(&rng, 3), (enum tb_way)tst_random_below(&rng, 3),
@@ -294,8 +318,9 @@ static void any_shape_for_the_tensor_cores(void **state) {
     check_split_plan(&call, &plan, &way, budget);
     cut += plan.block_m < call.m || plan.block_n < call.n;
     cut_k += plan.chunk_k < call.k;
+    kept += plan.a_kept_bytes > 0;
   }
-  assert_true(cut > 1000 && cut_k > 1000 && refused > 1000);
+  assert_true(cut > 1000 && cut_k > 1000 && kept > 20 && refused > 1000);
 }
 
 static void check_split_square(int64_t n, int64_t tile_m, int64_t tile_n) {
@@ -342,6 +367,7 @@ static void less_memory_for_the_tensor_cores(void **state) {
   const struct tb_split_way spans = {.splits = 1, .span_k = tb_split_span_k(call.m, call.n, call.k)};
   assert_true(tb_plan_make_split(&plan, &call, staged, &spans, gib) && tb_plan_split_pays(&plan, &call));
   assert_true(plan.block_m >= call.m / 2 && plan.block_n >= call.n / 2 && plan.chunk_k == spans.span_k);
+  assert_true(plan.a_kept_bytes > 0 && plan.streams == 1); /* which need not go up again for the row's other block */
 }
 
 /* All of a short k and of a small C; else equal parts of about the same length, of whole groups. */

@@ -114,7 +114,7 @@ static int random_calls(void *machine) {
                                        1 + tst_random_below(&rng, seed % 4 ? 40 : 1200), 1, 2.5f);
     const char *limit = tst_format("%dK", 340 + (int)tst_random_below(&rng, 1500));
     tileblas_option_set("TILEBLAS_MEMORY_LIMIT", seed % 3 ? limit : "0");
-    fake->set_order((enum fake_cuda_order)tst_random_below(&rng, 3), seed);
+    fake->set_order((enum fake_cuda_order)tst_random_below(&rng, 4), seed);
     right &= check(&p, seed);
     if (!right) printf("seed %llu\n", (unsigned long long)seed);
   }

@@ -7,7 +7,8 @@
  *
  * Seen to fail when: a launch does not wait for the packing of its panels; a slice is packed in another's place; the
  * panels of a chunk are replaced while the one before is computed, or the tiles of a block while they come down; the
- * packed panels of a block stay for the next, whose panels are others; tiles start elsewhere than the tensor cores'
+ * packed panels of a block stay for the next, whose panels are others; panels that are kept are replaced by another
+ * chunk's, or taken for packed, or packed where launches still read; tiles start elsewhere than the tensor cores'
  * own. That streams do not share a workspace is seen in test_schedule.c: this driver runs one kernel after another.
  */
 #include <setjmp.h>
@@ -28,6 +29,8 @@
 
 #define OK(call) assert_int_equal(call, CUDA_SUCCESS)
 #define GPUS 2
+/* Streams of a device's context, behind the default one, that upload and pack (device.c): as bits of an order. */
+#define EARLY_PANELS (1u << 1 | 1u << 3)
 #define COPYING_THREADS 2
 
 static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED};
@@ -462,25 +465,42 @@ static void the_bits_of_any_cut(void **state) {
   span_k = 0;
 }
 
+/* C in two blocks, and k in chunks; of such plans the first, which has the most memory, or the first by which A's
+ * panels of the first chunk stay for the second block. */
+static void run_in_blocks(const struct product *p, bool keeps_a) {
+  const struct tb_split_way way = {.splits = 1, .span_k = span_k};
+  struct tb_plan plan = {.arena_bytes = INT64_MAX};
+  do assert_true(tb_plan_make_split(&plan, &p->call, staged, &way, plan.arena_bytes - 1));
+  while (plan.block_n == p->call.n || plan.chunk_k == p->call.k || (keeps_a && plan.a_kept_bytes == 0));
+  atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], plan.arena_bytes);
+  run(0, &p->call, staged, 1, NULL);
+  atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], 0);
+  expect_split(0);
+  const int64_t m = p->call.m, n = p->call.n, k = p->call.k, kept = keeps_a ? part[0].plan.chunk_k : 0;
+  assert_true(part[0].plan.chunk_k < k && (part[0].plan.a_kept_bytes > 0) == keeps_a);
+  assert_int_equal(tb_layout_blocks(&p->call, &part[0].plan), 2);
+  assert_true(part[0].progress.up_bytes == 4.0 * (double)(n * k + m * k + m * (k - kept)));
+}
+
 /* Both operands' panels of the next block go up while launches of this one are still to run, some of which read them as
- * they came. */
+ * they came; two chunks, and three, so that either operand is the first of a block to go up. */
 static void blocks_that_go_up_ahead(void **state) {
   (void)state;
   span_k = TB_SPLIT_GROUP_K;
   struct product p = make(0, 100, 2400, span_k + 16, 1, GRADED), whole = make(0, 100, 2400, span_k + 16, 1, GRADED);
-  const struct tb_split_way way = {.splits = 1, .span_k = span_k};
-  struct tb_plan plan = {.arena_bytes = INT64_MAX};
-  do assert_true(tb_plan_make_split(&plan, &p.call, staged, &way, plan.arena_bytes - 1));
-  while (plan.block_n == p.call.n || plan.chunk_k == p.call.k);
   fake->set_order(FAKE_CUDA_RANDOM, 4);
   run(0, &whole.call, staged, 1, NULL);
-  atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], plan.arena_bytes);
-  run(0, &p.call, staged, 1, NULL);
-  atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], 0);
-  expect_split(0);
-  assert_true(part[0].plan.block_n < p.call.n && part[0].plan.chunk_k < p.call.k);
+  run_in_blocks(&p, false);
+  expect_bits(&p, whole.c);
+  memcpy(p.c, p.before, (size_t)(p.call.ldc * p.call.n) * sizeof *p.c);
+  run_in_blocks(&p, true);
   expect_bits(&p, whole.c);
   destroy(&p), destroy(&whole);
+  p = make(1, 100, 2400, 2 * span_k + 16, 1, WHOLE);
+  fake->set_order(FAKE_CUDA_UNEVEN, EARLY_PANELS);
+  run_in_blocks(&p, true);
+  expect_right(&p);
+  destroy(&p);
   span_k = 0;
 }
 
