@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Products that several real GPUs compute together have the bits of one GPU's, and are right.
+"""Products that several real GPUs compute together have the bits of one GPU's, and are right; and those of one GPU in parts.
 
-    tests/gpu/same_bits.py libtileblas.so.0
+    tests/gpu/same_bits.py libtileblas.so.0             several GPUs, and one
+    tests/gpu/same_bits.py --limits libtileblas.so.0    less and less memory of one GPU, and all of it
 
-Status 0: they have; 1: not; 77: there are no two GPUs. Python's standard library only. Each set of GPUs has a process of
-its own; some elements of each result are compared with a sum in fp64.
+Status 0: they have; 1: not; 77: there are no two GPUs. Python's standard library only. Each set of GPUs, and each limit, has
+a process of its own; some elements of each result are compared with a sum in fp64.
 """
 
 import ctypes
 import hashlib
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -27,6 +29,9 @@ CASES = [("N", "N", 6000, 5000, 2000, 1, 0), ("T", "N", 3003, 6001, 1511, -0.5, 
          ("T", "T", 4001, 3999, 2099, 2, 0), ("N", "N", 4001, 3999, 8300, 1, 1)]
 # Precision, and a memory limit for each GPU.
 SETTINGS = [("fp32", None), ("ieee", None), ("fp32", "100M")]
+# For one GPU: C in two blocks, then in four, and k in chunks of a span; of the first chunk A's panels stay for a row's second block.
+LIMITED_CASES = [("N", "T", 5000, 5000, 10000, 1, 1)]
+LIMITS = ["440M", "300M"]
 SIGNED = bytes(0x3f if i % 2 else 0xbf for i in range(256))  # upper bytes of a float
 PROBES = 5
 
@@ -51,12 +56,12 @@ def expected(case, a, b, c, i, j):
     return sum(terms), sum(map(abs, terms))
 
 
-def compute(library):
+def compute(library, cases):
     """Prints a line for each case: a hash of C."""
     sgemm = ctypes.CDLL(library).cblas_sgemm
     f, i, p = ctypes.c_float, ctypes.c_int, ctypes.c_void_p
     sgemm.argtypes, sgemm.restype = [i, i, i, i, i, i, f, p, i, p, i, f, p, i], None
-    for number, case in enumerate(CASES):
+    for number, case in enumerate(cases):
         ta, tb, m, n, k, alpha, beta = case
         rng = random.Random(number)
         a, b, before = (random_floats(rng, count) for count in (m * k, k * n, m * n))
@@ -72,16 +77,34 @@ def compute(library):
         print(case, hashlib.sha256(c).hexdigest())
 
 
-def run(library, gpus, precision, limit):
+def run(library, gpus, precision, limit, what="--compute"):
+    """What the child printed, and its report."""
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as report:
         env = dict(os.environ, TILEBLAS_ROUTE="gpu", TILEBLAS_SHARE="always", TILEBLAS_REPORT=report.name, TILEBLAS_PRECISION=precision,
                    TILEBLAS_DEVICES=",".join(map(str, range(gpus))))
         if limit:
             env["TILEBLAS_MEMORY_LIMIT"] = limit
-        child = subprocess.run([sys.executable, __file__, "--compute", library], env=env, stdout=subprocess.PIPE, text=True,
+        child = subprocess.run([sys.executable, __file__, what, library], env=env, stdout=subprocess.PIPE, text=True,
                                check=True)
-        check_report(report.read(), gpus)
-    return child.stdout
+        said = report.read()
+        check_report(said, gpus)
+    return child.stdout, said
+
+
+def moved_megabytes(report):
+    return float(re.search(r"^tileblas: +gpu\S* +\S.*? {2,}\d+ +[\d.]+ +([\d.]+) ", report, re.M).group(1))
+
+
+def limits(library):
+    whole, report = run(library, 1, "fp32", None, "--compute-limited")
+    wrong, moved = 0, moved_megabytes(report)
+    for limit in LIMITS:
+        parts, report = run(library, 1, "fp32", limit, "--compute-limited")
+        same, more = parts == whole and len(whole.splitlines()) == len(LIMITED_CASES), moved_megabytes(report)
+        print(f"memory limit {limit}: {more:.0f} MB moved, {moved:.0f} with more: {'the same bits' if same else 'WRONG'}")
+        wrong += not same or more <= moved
+        moved = max(moved, more)
+    return 1 if wrong else 0
 
 
 def main(library):
@@ -91,9 +114,9 @@ def main(library):
         return 77
     wrong = 0
     for precision, limit in SETTINGS:
-        one = run(library, 1, precision, limit)
+        one, _ = run(library, 1, precision, limit)
         for gpus in counts_up_to(most)[1:]:
-            several = run(library, gpus, precision, limit)
+            several, _ = run(library, gpus, precision, limit)
             same = several == one and len(one.splitlines()) == len(CASES)
             print(f"{gpus} GPUs, {precision}, memory limit {limit}: {'the same bits' if same else 'WRONG'}")
             if not same:
@@ -103,7 +126,9 @@ def main(library):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] == "--compute":
-        compute(sys.argv[2])
+    if len(sys.argv) == 3 and sys.argv[1] in ("--compute", "--compute-limited"):
+        compute(sys.argv[2], CASES if sys.argv[1] == "--compute" else LIMITED_CASES)
+    elif len(sys.argv) == 3 and sys.argv[1] == "--limits":
+        sys.exit(limits(sys.argv[2]))
     else:
         sys.exit(main(sys.argv[1]) if len(sys.argv) == 2 else 2)
