@@ -68,19 +68,18 @@ static void move(struct tb_follower *f, double factor, double now) {
 }
 
 /* The nodes around the call, each by its weight, so that the prediction goes the whole step. */
-static void observe_class(struct tb_model *model, enum tb_where where, const struct tb_gemm *call, double off,
+static void observe_class(struct tb_model *model, enum tb_where where, const struct tb_cell *cell, double off,
                           struct weight weight, double now) {
-  const struct tb_cell cell = tb_model_cell(call);
   int nearest = 0;
   double squares = 0;
   for (int i = 0; i < 8; i++) {
-    squares += cell.weight[i] * cell.weight[i];
-    if (cell.weight[i] > cell.weight[nearest]) nearest = i;
+    squares += cell->weight[i] * cell->weight[i];
+    if (cell->weight[i] > cell->weight[nearest]) nearest = i;
   }
-  const double change = step(&model->learned[where][cell.node[nearest]], off, class_gains, weight) - 1;
+  const double change = step(&model->learned[where][cell->node[nearest]], off, class_gains, weight) - 1;
   for (int i = 0; i < 8; i++)
-    if (cell.weight[i] > 0)
-      move(&model->learned[where][cell.node[i]], 1 + bounded(change * cell.weight[i] / squares, -0.9, 3), now);
+    if (cell->weight[i] > 0)
+      move(&model->learned[where][cell->node[i]], 1 + bounded(change * cell->weight[i] / squares, -0.9, 3), now);
 }
 
 /* ---- shapes ---- */
@@ -169,7 +168,8 @@ static void observe_shape(struct tb_model *model, const struct tb_gemm *call, co
 
 void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
                       const struct tb_observation *o, double now) {
-  const double class_seconds = tb_model_class_seconds(model, o->where, call, places, now);
+  const struct tb_cell cell = tb_model_cell(call);
+  const double class_seconds = tb_model_class_seconds(model, o->where, call, &cell, places, now);
   if (!(o->seconds > 0) || !(class_seconds > 0)) return;
   const bool in_a_row = (o->where == model->latest && now - o->seconds - model->ended < TB_ROW_SECONDS) ||
                         (o->where == TB_CPU && class_seconds > TB_LONG_SECONDS);
@@ -180,7 +180,7 @@ void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const 
   model->ended = now;
   put_by(&model->probe_seconds, TB_PROBE_SHARE, o, of_trial);
   if (places == NULL) {
-    observe_class(model, o->where, call, off, weight, now);
+    observe_class(model, o->where, &cell, off, weight, now);
     observe_shape(model, call, o, class_seconds, weight, of_trial, now);
     return;
   }

@@ -37,6 +37,8 @@
 
 #define TB_CLASS_HALF_SECONDS 120.0
 #define TB_SHAPE_HALF_SECONDS 60.0
+/* What a shape took less than this ago is taken as it was, without a look at its class. */
+#define TB_SHAPE_FRESH_SECONDS 1.0
 
 /* Observations of a shape from which on its time is known. */
 #define TB_SHAPE_SEEN_ENOUGH 1.5

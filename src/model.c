@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "model.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "learn.h"
@@ -240,21 +241,16 @@ static double thread_factor(const struct tb_model *model, const struct tb_gemm *
   return (double)model->measured_threads / model->threads;
 }
 
-static double class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_gemm *call, double now) {
-  const struct tb_cell cell = tb_model_cell(call);
+double tb_model_class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_gemm *call,
+                              const struct tb_cell *cell, const struct tb_places *places, double now) {
+  if (where == TB_GPU && places != NULL)
+    return faded_factor(&model->placed, now) * tb_model_formula(&model->rates, where, call, places);
   double factor = 0;
   for (int i = 0; i < 8; i++)
     factor +=
-        cell.weight[i] * model->base[where][cell.node[i]] * faded_factor(&model->learned[where][cell.node[i]], now);
+        cell->weight[i] * model->base[where][cell->node[i]] * faded_factor(&model->learned[where][cell->node[i]], now);
   if (where == TB_CPU) factor *= thread_factor(model, call);
   return factor * tb_model_formula(&model->rates, where, call, NULL);
-}
-
-double tb_model_class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_gemm *call,
-                              const struct tb_places *places, double now) {
-  if (where == TB_GPU && places != NULL)
-    return faded_factor(&model->placed, now) * tb_model_formula(&model->rates, where, call, places);
-  return class_seconds(model, where, call, now);
 }
 
 void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
@@ -265,14 +261,19 @@ void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, 
   if (shape != NULL)
     p->probe_seconds = shape->probe_seconds < model->probe_seconds ? shape->probe_seconds : model->probe_seconds;
   if (shape != NULL && shape == model->trying) p->trying[model->latest] = model->trial_calls < TB_PROBE_CALLS;
+  struct tb_cell cell;
+  bool have_cell = false; /* calls of one shape in a row, which are the most, need none */
   for (int where = 0; where < TB_WHERE_COUNT; where++) {
-    const double seconds = tb_model_class_seconds(model, (enum tb_where)where, call, places, now);
-    p->seconds[where] = seconds;
-    if (shape == NULL || !(shape->seen[where] > 0)) continue;
-    const double age = now - shape->seconds[where].at, share = tb_faded(age, TB_SHAPE_HALF_SECONDS);
-    p->seconds[where] = share * shape->seconds[where].value + (1 - share) * seconds;
-    p->known[where] = shape->seen[where] >= TB_SHAPE_SEEN_ENOUGH && shape->seconds[where].surprises == 0 &&
+    const bool seen = shape != NULL && shape->seen[where] > 0;
+    const double age = seen ? now - shape->seconds[where].at : INFINITY;
+    const double share = age < TB_SHAPE_FRESH_SECONDS ? 1 : seen ? tb_faded(age, TB_SHAPE_HALF_SECONDS) : 0;
+    if (seen) p->seconds[where] = share * shape->seconds[where].value;
+    p->known[where] = seen && shape->seen[where] >= TB_SHAPE_SEEN_ENOUGH && shape->seconds[where].surprises == 0 &&
                       age < TB_SHAPE_HALF_SECONDS;
+    if (share == 1) continue;
+    if (!have_cell) cell = tb_model_cell(call);
+    have_cell = true;
+    p->seconds[where] += (1 - share) * tb_model_class_seconds(model, (enum tb_where)where, call, &cell, places, now);
   }
 }
 
@@ -283,8 +284,10 @@ double tb_model_small_flops(const struct tb_model *model) {
       for (int64_t k = SMALL_GRID_LEAST; k <= TB_GRID_MOST; k *= 2) {
         const struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1};
         if (!(tb_gemm_flops(&call) < least)) break;
-        const double cpu_seconds = class_seconds(model, TB_CPU, &call, 0);
-        if (class_seconds(model, TB_GPU, &call, 0) < cpu_seconds) least = tb_gemm_flops(&call);
+        const struct tb_cell cell = tb_model_cell(&call);
+        const double cpu_seconds = tb_model_class_seconds(model, TB_CPU, &call, &cell, NULL, 0);
+        const double gpu_seconds = tb_model_class_seconds(model, TB_GPU, &call, &cell, NULL, 0);
+        if (gpu_seconds < cpu_seconds) least = tb_gemm_flops(&call);
       }
   least *= SMALL_GRID_SHARE;
   return least > TB_SMALL_FLOPS_LEAST ? least : TB_SMALL_FLOPS_LEAST;

@@ -133,7 +133,7 @@ struct tb_cell tb_model_cell(const struct tb_gemm *call);
 double tb_model_formula(const struct tb_rates *rates, enum tb_where where, const struct tb_gemm *call,
                         const struct tb_places *places);
 double tb_model_class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_gemm *call,
-                              const struct tb_places *places, double now);
+                              const struct tb_cell *cell, const struct tb_places *places, double now);
 
 /* What is left at `age_seconds` of a factor or share that fades to a half in half_seconds. */
 static inline double tb_faded(double age_seconds, double half_seconds) {

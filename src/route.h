@@ -30,6 +30,7 @@ struct tb_decision {
   enum tb_where where;
   enum tb_status why;
   double cpu_seconds, gpu_seconds; /* predictions; 0 when none was needed */
+  double at;                       /* when they were made, by tb_clock_seconds; 0: nobody has looked */
 };
 
 /*

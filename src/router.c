@@ -144,6 +144,7 @@ static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_plac
   machine.saved_seconds = saved_seconds;
   struct tb_decision decision = tb_route(call, places, &machine);
   pthread_mutex_unlock(&lock);
+  decision.at = machine.now;
   return decision;
 }
 
@@ -158,7 +159,7 @@ struct tb_decision tb_router_decide(const struct tb_gemm *call, const struct tb_
 }
 
 void tb_router_learn(const struct tb_gemm *call, const struct tb_places *places, const struct tb_decision *d,
-                     enum tb_where where, double seconds) {
+                     enum tb_where where, double seconds, double now) {
   if (!(d->cpu_seconds > 0 && d->gpu_seconds > 0)) return;
   const struct tb_observation observation = {.where = where,
                                              .seconds = seconds,
@@ -166,7 +167,7 @@ void tb_router_learn(const struct tb_gemm *call, const struct tb_places *places,
                                              .best_predicted_seconds =
                                                  d->cpu_seconds < d->gpu_seconds ? d->cpu_seconds : d->gpu_seconds};
   pthread_mutex_lock(&lock);
-  tb_model_observe(&model, call, places, &observation, tb_clock_seconds());
+  tb_model_observe(&model, call, places, &observation, now);
   if (d->why == TB_STATUS_not_yet) saved_seconds += seconds - d->gpu_seconds;
   pthread_mutex_unlock(&lock);
 }

@@ -16,10 +16,10 @@
 struct tb_decision tb_router_decide(const struct tb_gemm *call, const struct tb_places *places,
                                     enum tb_route_mode mode);
 
-/* What a call took, on the side where it was answered. Only a call that was weighed teaches anything, not a forced one.
- */
+/* What a call took that is over `now`, on the side where it was answered. Only a call that was weighed teaches
+ * anything, not a forced one. */
 void tb_router_learn(const struct tb_gemm *call, const struct tb_places *places, const struct tb_decision *decision,
-                     enum tb_where where, double seconds);
+                     enum tb_where where, double seconds, double now);
 
 /* The child of a fork starts with what its parent knew. */
 void tb_router_after_fork(void);

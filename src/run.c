@@ -110,9 +110,14 @@ static void say_cpu(const struct tb_gemm *g, const struct tb_decision *d, double
 
 /* ---- one call ---- */
 
+/* Of a call that begins now. The clock need not be read again for one that has just been decided. */
+static double started_at(const struct tb_decision *decision) {
+  return decision->at > 0 ? decision->at : tb_clock_seconds();
+}
+
 static bool offload(const struct tb_gemm *call, const struct tb_places *places, struct tb_decision *decision) {
   struct tb_outcome outcome;
-  double started = tb_clock_seconds();
+  const double started = started_at(decision);
   if (!tb_offload_gemm(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
     *decision = (struct tb_decision){.where = TB_CPU, .why = outcome.why};
     return false;
@@ -124,7 +129,7 @@ static bool offload(const struct tb_gemm *call, const struct tb_places *places, 
   if (outcome.failed)
     tb_stats_add_failure();
   else if (outcome.gpu_count == 1) /* several are no measure of what one takes for the next call */
-    tb_router_learn(call, places, decision, TB_GPU, seconds); /* with the wait for other threads' calls */
+    tb_router_learn(call, places, decision, TB_GPU, seconds, started + seconds); /* with the wait for others' calls */
   if (tb_option_number(TB_OPTION_verbose)) {
     if (outcome.committed)
       say_gpu(call, places, decision, &outcome, seconds);
@@ -162,9 +167,12 @@ bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
     run_hosted(call, places, cpu->decision.why);
     return true;
   }
-  if (cpu->decision.why == TB_STATUS_tried) tb_offload_rest();
+  if (cpu->decision.why == TB_STATUS_tried) {
+    tb_offload_rest();
+    cpu->decision.at = 0; /* some time ago */
+  }
   /* Small calls are timed only when somebody looks: two clock readings are a good part of the smallest. */
-  cpu->started = tb_gemm_flops(call) >= tb_route_small_flops() || observed() ? tb_clock_seconds() : 0;
+  cpu->started = tb_gemm_flops(call) >= tb_route_small_flops() || observed() ? started_at(&cpu->decision) : 0;
   return false;
 }
 
@@ -173,7 +181,7 @@ void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu) 
   double flops = tb_gemm_is_trivial(call) ? 0 : tb_gemm_flops(call);
   double seconds = cpu->started > 0 ? tb_clock_seconds() - cpu->started : 0;
   tb_stats_add(call->symbol, TB_CPU, d->why, flops, 0, seconds);
-  if (seconds > 0) tb_router_learn(call, NULL, d, TB_CPU, seconds);
+  if (seconds > 0) tb_router_learn(call, NULL, d, TB_CPU, seconds, cpu->started + seconds);
   if (tb_option_number(TB_OPTION_verbose)) say_cpu(call, d, seconds);
 }
 

@@ -185,7 +185,7 @@ static int opens_for_what_calls_took(void *unused) {
   tb_run_initialise();
   const struct tb_decision first = tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
   if (first.where != TB_CPU || first.why != TB_STATUS_not_yet || !(first.cpu_seconds < 0.1)) return 1;
-  tb_router_learn(&call, NULL, &first, TB_CPU, 0.5);
+  tb_router_learn(&call, NULL, &first, TB_CPU, 0.5, tb_clock_seconds());
   return tb_router_decide(&call, NULL, TB_ROUTE_AUTO).where == TB_GPU ? 0 : 2;
 }
 

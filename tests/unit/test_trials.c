@@ -37,9 +37,14 @@ static void setup_model(void) {
   ended[TB_CPU] = ended[TB_GPU] = 0;
 }
 
+static double class_seconds(enum tb_where where, const struct tb_gemm *call, double at) {
+  const struct tb_cell cell = tb_model_cell(call);
+  return tb_model_class_seconds(&model, where, call, &cell, NULL, at);
+}
+
 /* As if the shape's class had been measured to take so long. */
 static void set_class_seconds(enum tb_where where, const struct tb_gemm *call, double seconds) {
-  const double factor = seconds / tb_model_class_seconds(&model, where, call, NULL, now);
+  const double factor = seconds / class_seconds(where, call, now);
   for (int node = 0; node < TB_NODES; node++) model.base[where][node] *= factor;
 }
 
@@ -135,7 +140,7 @@ static void calls_apart_count_less(void **state) {
     double moved[2];
     for (int apart = 0; apart < 2; apart++) {
       setup_model();
-      const double seconds = tb_model_class_seconds(&model, (enum tb_where)where, &shape, NULL, now);
+      const double seconds = class_seconds((enum tb_where)where, &shape, now);
       for (int i = 0; i < 8; i++) {
         const double took = (i < 7 ? 1 : 1.4) * seconds;
         const struct tb_observation o = {(enum tb_where)where, took, false, took};
