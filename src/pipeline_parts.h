@@ -35,12 +35,9 @@ struct tb_up {
   bool a_there, b_there;       /* the operand's panels need not go up */
   bool a_packed, b_packed;     /* they need not be packed: for the tensor cores and not there yet, they must */
   int64_t begun_steps, ended_steps, computed_steps;
-  bool ahead;     /* of a block that is not the one which comes down: nothing is computed yet */
-  bool must_hold; /* pieces replace panels that launches may still read */
-  /* What pieces replace may be free; but not what is packed of them: for once packing does not wait by waiting for
-   * them.
-   */
-  bool must_hold_packing;
+  bool ahead;             /* of a block that is not the one which comes down: nothing is computed yet */
+  bool must_hold;         /* pieces replace panels that launches may still read */
+  bool must_hold_packing; /* packing does, though uploads, for which it waits, need not be held up */
   /* Where one operand goes up first: panels of it that the latest launches have nothing to do with, from d->half on;
    * and those of the chunk that is computed, so far. */
   int64_t free_panels, freed_panels;

@@ -18,7 +18,8 @@
  * T) at best, if T is U / 2 or more. Such products have two slices, and all panels go up by slices: that is T + U * U /
  * (8 T), and C comes down while the second one goes up. Where k is cut, all panels of one operand first, and in the
  * next chunk all of the other one: its first panels are then no longer needed, so that they go up while the chunk
- * before is still computed; but in turn in a call's last chunk.
+ * before is still computed (of a block whose first chunk of A has room of its own, B in the first, then A); but in turn
+ * in a call's last chunk.
  *
  * All slices of everything first would feed the kernels best and leave all of C to the end; whole panels only, the
  * other way round. By bench/overlap_model.py this order reaches 0.73 of the floor at 4096 cubed with kernels of 50
