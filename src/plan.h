@@ -23,7 +23,8 @@
  *      A's panels | B's panels | tiles of C | A's panels packed | B's panels packed | a workspace for each stream
  *
  * Where both C and k are cut, all of A and B goes up for each block; but where there is room for a chunk's panels of A
- * twice, those of the first chunk stay for the other blocks of the row: ahead of A's panels, as many more.
+ * twice, those of the first chunk stay for the other blocks of the row: ahead of A's panels, as many more. Launches are
+ * of one stream then, whose workspace leaves the room.
  *
  * By the same model (--split), kernels of 205 TFLOP/s: 0.74, 0.76 and 0.80 of the floor at 4096, 8192 and 16384 cubed.
  * Last panels of half the size, and half of that, so that less is left to compute and fetch behind the last one, gain

@@ -33,9 +33,9 @@ static bool has_order(const struct tb_pipeline *p) {
          l->plan->ways.b != TB_IN_PLACE && !at_end;
 }
 
-/* Which operand that is, else: the one that did not in the chunk before. Of a block whose first chunk of A has panels
- * of its own, A in the second chunk: it replaces nothing that the first one's launches read, of which there may be many
- * to run, for of the first chunk only B went up. */
+/* Where one operand's panels go up first: those of the one whose panels did not in the chunk before. Where the first
+ * chunk of A has room of its own, A's in the second: they replace nothing that the first one's launches read, of which
+ * there may be many to run, for of that only B may have gone up. */
 static enum tb_schedule_order order_of(const struct tb_pipeline *p) {
   const struct tb_layout *l = &p->layout;
   if (!tb_plan_packs(l->plan)) return TB_IN_TURN;
