@@ -21,6 +21,7 @@ COPY_IN, COMMIT = 90e9, 90e9  # bytes/s of all copying threads
 SLOTS, SLOT, LEAST = 16, 2 << 20, 256 << 10  # per direction; bytes; of the first and last pieces
 SPAN, SLICED_SPANS = 4096, 4  # k of a span on the tensor cores; spans from which on there are two slices
 SM, BLOCK, ALONE = 132, 128, 0.62  # two blocks an SM; an SM with one reaches this share of its rate
+STRIPS_TIMES, FLOPS_PER_BYTE, SPLIT_FLOPS_PER_BYTE = 1.05, 1050.0, 4100.0  # where C is computed in strips
 SPLIT_M, SPLIT_N = 128, 192  # on the tensor cores: one block an SM
 SPLIT_LAUNCH = 14e-6  # seconds: packing the panel that completed a tile, and launches that find nothing to do
 
@@ -41,13 +42,22 @@ def tile_of(n, piece, least, wish, most, enough):
     return min(round_up(ceil_div(n, ceil_div(n, tile)), piece), n)
 
 
+def in_strips(n, flops_per_byte):
+    return 2.0 * n**3 / flops_per_byte <= STRIPS_TIMES * 4 * n * n
+
+
 def chosen(n):
     """As plan.c and schedule.c; slices end where groups do, by src/order.c for squares from 2048 on."""
+    if in_strips(n, FLOPS_PER_BYTE):
+        return Way(n, tile_of(n, 128, 256, 256, 2048, 32), n, 3, 8, False)
     tile = tile_of(n, 128, 512, 1024, 2048, 8)
     return Way(tile, tile, min(n, round_up(ceil_div(n, 3), 1408 if n > 2816 else 1024)), min(ceil_div(n, tile) // 2 + 1, 3), 8, False)
 
 
 def chosen_split(n):
+    if in_strips(n, SPLIT_FLOPS_PER_BYTE):
+        tile_n = tile_of(n, SPLIT_N, 384, 384, 3072, 32)
+        return Way(n, tile_n, n, ceil_div(n, tile_n), 8, True)
     spans = ceil_div(n, SPAN) if n > 2 * SPAN else 1
     wish = 1024 if spans == 1 else 1536
     slice_k = n if spans < SLICED_SPANS else ceil_div(spans, 2) * round_up(ceil_div(n, spans), 1024)
@@ -188,7 +198,7 @@ def floor_seconds(n, rate):
 
 def tried(n):
     way = chosen(n)
-    tile = way.tile_m
+    tile = way.tile_n
     return [way, way._replace(slice_k=n, lead=0), way._replace(lead=ceil_div(n, tile)),
             way._replace(tile_m=min(n, 2 * tile), tile_n=min(n, 2 * tile)),
             way._replace(tile_m=max(256, tile // 2), tile_n=max(256, tile // 2))]
@@ -196,7 +206,7 @@ def tried(n):
 
 def tried_split(n):
     way = chosen_split(n)
-    tiles = [(512, 576), (768, 768), (1024, 1152), (1408, 1344), (2048, 2112)]
+    tiles = [(n, 192), (n, 384), (n, 768), (512, 576), (768, 768), (1024, 1152), (1408, 1344), (2048, 2112)]
     return [way._replace(streams=streams) for streams in (8, 4, 2)] + [
         way._replace(slice_k=slices * SPAN) for slices in (1, 2, 4) if n > 2 * SPAN and slices * SPAN != way.slice_k] + [
         way._replace(tile_m=m, tile_n=n) for m, n in tiles if (m, n) != (way.tile_m, way.tile_n)]

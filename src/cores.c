@@ -8,11 +8,12 @@
 static atomic_bool taken[CPU_SETSIZE]; /* by one of our threads */
 
 /* The first free one from `first` on, round and round. */
-static int take_from(const cpu_set_t *allowed, int first) {
+static int take_from(const cpu_set_t *allowed, int first, int avoided) {
   for (int i = 0; i < CPU_SETSIZE; i++) {
     const int number = (first + i) % CPU_SETSIZE;
     bool expected = false;
-    if (CPU_ISSET(number, allowed) && atomic_compare_exchange_strong(&taken[number], &expected, true)) return number;
+    if (number == avoided || !CPU_ISSET(number, allowed)) continue;
+    if (atomic_compare_exchange_strong(&taken[number], &expected, true)) return number;
   }
   return TB_NO_CORE;
 }
@@ -27,15 +28,15 @@ static int first_choice(const struct tb_core *core) {
   return here < 0 ? 0 : here;
 }
 
-void tb_core_take(struct tb_core *core) {
-  if (core->number == TB_NO_CORE && sched_getaffinity(0, sizeof core->allowed, &core->allowed) != 0)
+void tb_core_take(struct tb_core *core, pthread_t thread, int avoided) {
+  if (core->number == TB_NO_CORE && pthread_getaffinity_np(thread, sizeof core->allowed, &core->allowed) != 0)
     return; /* more cores than a set has, or not allowed to ask */
-  const int number = take_from(&core->allowed, first_choice(core));
+  const int number = take_from(&core->allowed, first_choice(core), avoided);
   if (number == TB_NO_CORE) return;
   cpu_set_t mask;
   CPU_ZERO(&mask);
   CPU_SET(number, &mask);
-  if (sched_setaffinity(0, sizeof mask, &mask) != 0) {
+  if (pthread_setaffinity_np(thread, sizeof mask, &mask) != 0) {
     give_back(number);
     return;
   }

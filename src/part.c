@@ -97,7 +97,8 @@ struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_gemm *call,
                                      .split = true,
                                      .fast = precision == TB_PRECISION_FAST,
                                      .workspace_bytes = INT64_MAX};
-  if (precision == TB_PRECISION_IEEE || tb_gemm_is_trivial(call) || tb_plan_fits_one_slot(call, ways))
+  if (precision == TB_PRECISION_IEEE || tb_gemm_is_trivial(call) || tb_plan_fits_one_slot(call, ways) ||
+      tb_plan_is_hidden(call, ways))
     return (struct tb_choice){.family = TB_FAMILY_NONE};
   const struct tb_choice choice = selected(d, TB_SELECTED_FOR_CALL, &product);
   const int64_t limit = tb_option_number(TB_OPTION_memory_limit);
@@ -116,7 +117,8 @@ double tb_part_flops_per_s(const struct tb_device *d, const struct tb_choice *wh
 }
 
 /* A panel that arrives makes a row or a column of tiles ready at the same time, so what is chosen is chosen for a slice
- * of a row of them; its share of the workspace is the tiles', in the measure of its elements. */
+ * of a row of them, or of the one tile that a column is; its share of the workspace is the tiles', in the measure of
+ * its elements. */
 static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan,
                                const struct tb_choice *whole) {
   if (plan->split) {
@@ -125,8 +127,9 @@ static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, 
     choice.whole_rows = plan->way.whole;
     return choice;
   }
+  const bool one_row = plan->tile_m == plan->block_m;
   struct tb_product product = {.m = plan->tile_m,
-                               .n = tb_min(call->n, plan->block_n),
+                               .n = one_row ? plan->tile_n : tb_min(call->n, plan->block_n),
                                .k = plan->slice_k,
                                .group_k = plan->group_k,
                                .transpose_a = call->a.transposed,

@@ -34,6 +34,22 @@ static const struct tiling split_columns_of_chunks = {TB_SPLIT_TILE_N, 576, 2112
 /* In one stream each launch must fill the GPU alone: 11 x 12 of their tiles are an H200's 132 multiprocessors. */
 static const struct tiling split_rows_in_order = {TB_SPLIT_TILE_M, 1408, 1408, 2816, 16};
 static const struct tiling split_columns_in_order = {TB_SPLIT_TILE_N, 2304, 2304, 4608, 16};
+/* Of the strips' long sides alone. */
+static const struct tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_MAX};
+static const struct tiling split_strips_of_rows = {TB_SPLIT_TILE_M, 384, 384, 3072, TB_TILES_MAX};
+static const struct tiling split_strips_of_columns = {TB_SPLIT_TILE_N, 384, 384, 3072, TB_TILES_MAX};
+/* What is computed while the link brings up a byte, at 45 GB/s: by the tensor cores, and by the other kernels. */
+#define SPLIT_FLOPS_PER_BYTE 4100.0
+#define OTHER_FLOPS_PER_BYTE 1050.0
+/* A product that takes more than so many times as long as the larger operand's way up is not computed in strips: by
+ * bench/overlap_model.py, from 1.28 on it had better not be, and from 0.6 on where the data want bf16 planes, which
+ * take twice as long (8192 cubed 17.3 ms in strips, 15.3 by squares). And one that takes at most so many times as long
+ * need not be computed on the tensor cores, of which each launch is preceded by packing and is five: 1536 cubed takes
+ * 0.82 ms by them, 0.76 without, 2048 cubed 1.01 in strips by either (H200). */
+#define STRIPS_TIMES 1.05
+#define HIDDEN_TIMES 1.0
+/* A strip's panel goes up in slices of k, at most three, of so many elements or more. */
+#define STRIP_SLICE_ELEMS ((int64_t)4 << 20)
 /* Slices of a chunk of k; of a single tile, for which nothing else makes the kernels start early, more. None of a panel
  * that is this small: it is up in some 20 microseconds. */
 #define SLICES 3
@@ -65,6 +81,15 @@ static const struct tiling split_columns_in_order = {TB_SPLIT_TILE_N, 2304, 2304
 #define PINNED_IN_PLACE_BYTES ((int64_t)64 << 10)
 #define DIRECT_ROWS_MIN 256
 #define DIRECT_LD_MAX (INT32_MAX / (int64_t)sizeof(float) - TB_LD_ELEMS)
+
+/* Operands and a C in place are the business of one stream, for the program's own must wait for it. */
+static bool in_one_stream(const struct tb_ways *ways) {
+  return ways->a == TB_IN_PLACE || ways->b == TB_IN_PLACE || ways->c == TB_IN_PLACE;
+}
+
+static bool is_cut(const struct tb_plan *plan, const struct tb_gemm *call) {
+  return plan->block_m < call->m || plan->block_n < call->n || plan->chunk_k < call->k;
+}
 
 /* Even tiles, of which so many more cover the block than need be. */
 static int64_t even_tile(int64_t block, int64_t tile, int64_t piece, int more) {
@@ -100,7 +125,7 @@ static enum tb_way operand_way(enum tb_place place, struct tb_view x, int64_t ro
 }
 
 struct tb_ways tb_plan_ways(const struct tb_gemm *call, const struct tb_places *places) {
-  struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED};
+  struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false};
   if (places == NULL) return ways;
   ways.a = operand_way(places->a.place, call->a, call->m, call->k, call->n);
   ways.b = operand_way(places->b.place, call->b, call->k, call->n, call->m);
@@ -131,16 +156,55 @@ static void size_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_
   plan->tile_elems = wants_d(&plan->ways, call) ? tb_padded(tb_leading(tile_m) * tile_n) : 0;
 }
 
+/* ---- strips ---- */
+
+/* Of C, along which of its sides the strips follow each other. */
+enum strips { NO_STRIPS, STRIPS_OF_ROWS, STRIPS_OF_COLUMNS };
+
+/* Not where more comes down than goes up: then C's way must begin as soon as may be. */
+static enum strips strips_for(const struct tb_gemm *call, const struct tb_ways *ways, double flops_per_byte,
+                              double times) {
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  const double longer_side = m > n ? m : n;
+  if (in_one_stream(ways)) return NO_STRIPS;
+  if (tb_gemm_flops(call) / flops_per_byte > times * longer_side * k * sizeof(float)) return NO_STRIPS;
+  if (m * n > (m + n) * k) return NO_STRIPS;
+  return m > n ? STRIPS_OF_ROWS : STRIPS_OF_COLUMNS;
+}
+
+bool tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways) {
+  return strips_for(call, &ways, OTHER_FLOPS_PER_BYTE, HIDDEN_TIMES) != NO_STRIPS;
+}
+
+struct tilings {
+  const struct tiling *rows, *columns;
+};
+
+/* Of a product that is not cut and has several tiles, strips in their place. False: it has none. */
+static bool size_strips(struct tb_plan *plan, const struct tb_gemm *call, double flops_per_byte, struct tilings t) {
+  const enum strips which = strips_for(call, &plan->ways, flops_per_byte, STRIPS_TIMES);
+  const bool one_tile = plan->tile_m == plan->block_m && plan->tile_n == plan->block_n;
+  if (which == NO_STRIPS || plan->ways.passed || is_cut(plan, call) || one_tile) return false;
+  size_panels(plan, call, which == STRIPS_OF_ROWS ? tile_of(plan->block_m, t.rows, 0) : plan->block_m,
+              which == STRIPS_OF_COLUMNS ? tile_of(plan->block_n, t.columns, 0) : plan->block_n);
+  return true;
+}
+
+static int64_t slices_of_strip(const struct tb_plan *plan) {
+  const int64_t elems = plan->tile_m == plan->block_m ? plan->b_panel_elems : plan->a_panel_elems;
+  return tb_min(SLICES, tb_ceil_div(elems, STRIP_SLICE_ELEMS));
+}
+
+/* ---- for all kernels but the tensor cores' ---- */
+
 /* Whether a plan of one tile goes up and down by one copy each. */
 static bool fits_one_slot(const struct tb_plan *plan, const struct tb_gemm *call) {
-  const bool whole = plan->block_m == call->m && plan->block_n == call->n && plan->chunk_k == call->k;
   const bool staged = plan->ways.a == TB_STAGED && plan->ways.b == TB_STAGED && plan->ways.c == TB_STAGED;
-  return whole && staged && plan->a_panel_elems + plan->b_panel_elems <= TB_SLOT_ELEMS &&
+  return !is_cut(plan, call) && staged && plan->a_panel_elems + plan->b_panel_elems <= TB_SLOT_ELEMS &&
          plan->tile_elems <= TB_SLOT_ELEMS;
 }
 
-static int64_t slice_of(const struct tb_plan *plan, int64_t tiles) {
-  const int64_t slices = tiles == 1 ? SLICES_OF_ONE_TILE : SLICES;
+static int64_t slice_of(const struct tb_plan *plan, int64_t slices) {
   const int64_t elems_of_k = (plan->a_panel_elems + plan->b_panel_elems) / plan->chunk_k + 1;
   const int64_t least = tb_ceil_div(SLICE_ELEMS_MIN, elems_of_k);
   int64_t slice = tb_round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), plan->cut_k);
@@ -172,10 +236,15 @@ static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
   plan->at_once = is_at_once(&plan->ways);
   size_panels(plan, call, plan->block_m, plan->block_n);
   plan->one_slot = fits_one_slot(plan, call);
-  if (!plan->at_once && !plan->one_slot)
+  int64_t slices = 1;
+  if (!plan->at_once && !plan->one_slot) {
     size_panels(plan, call, tile_of(plan->block_m, &present, 0), tile_of(plan->block_n, &present, 0));
+    slices = plan->tile_m == plan->block_m && plan->tile_n == plan->block_n ? SLICES_OF_ONE_TILE : SLICES;
+    if (size_strips(plan, call, OTHER_FLOPS_PER_BYTE, (struct tilings){&strips_of_either, &strips_of_either}))
+      slices = slices_of_strip(plan);
+  }
   int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
-  plan->slice_k = plan->at_once || plan->one_slot ? plan->chunk_k : slice_of(plan, rows * columns);
+  plan->slice_k = slices == 1 ? plan->chunk_k : slice_of(plan, slices);
   place_panels(plan, call, rows, columns, false);
 }
 
@@ -256,15 +325,12 @@ bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
  * room is for A's panels of the first chunk, which stay: 16384 cubed takes 90 ms in 1 GiB, by two streams without them
  * 97. With them two streams took 95 and four without 93 (1.25 GiB), and 32768 cubed in 2 GiB by four 639 and 625. */
 #define SPLIT_STREAMS_MIN 2
-/* What is computed while the link brings up a byte, at 45 GB/s: on the tensor cores, where all streams' launches
- * together have a tile and a half for each of an H200's multiprocessors; and by the other kernels. What `cost` makes of
- * these, beside what the cuts took that were chosen by it: 16384 cubed in 512 MiB 281 ms (160), in 1 GiB 136 (90), in
- * 1.5 103 (87), in 2 100 (91), 32768 cubed in 2 GiB 756 (625) (2026-11-23; the day before 16384 in 3 GiB 74 (84), in 4
- * 72 (76), 8192 cubed in 768 MiB 32 (25), 32768 in 4 GiB 493 (550)). */
-#define SPLIT_FLOPS_PER_BYTE 4100.0
+/* The tensor cores reach that where all streams' launches together have a tile and a half for each of an H200's
+ * multiprocessors. What `cost` makes of it, beside what the cuts took that were chosen by it: 16384 cubed in 512 MiB
+ * 281 ms (160), in 1 GiB 136 (90), in 1.5 103 (87), in 2 100 (91), 32768 cubed in 2 GiB 756 (625) (2026-11-23; the day
+ * before 16384 in 3 GiB 74 (84), in 4 72 (76), 8192 cubed in 768 MiB 32 (25), 32768 in 4 GiB 493 (550)). */
 #define SPLIT_TILES_AT_ONCE 132
 #define SPLIT_TILES_OF_GPU (3 * SPLIT_TILES_AT_ONCE / 2)
-#define OTHER_FLOPS_PER_BYTE 1050.0
 /* And a millisecond: for a block or a chunk, behind the one before. */
 #define WAIT_BYTES 45e6
 
@@ -274,15 +340,19 @@ bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
 #define SPLIT_AT_ONCE_BYTES_MAX ((int64_t)6 << 30)
 #define SPLIT_AT_ONCE_SHARE 2
 
-/* Operands and a C in place are the business of one stream, for the program's own must wait for it. */
-static bool in_one_stream(const struct tb_ways *ways) {
-  return ways->a == TB_IN_PLACE || ways->b == TB_IN_PLACE || ways->c == TB_IN_PLACE;
-}
-
 /* As many as there are tiles to run, at most. */
 static int streams_for(const struct tb_ways *ways, int64_t tiles) {
   int streams = in_one_stream(ways) ? 1 : TB_COMPUTE_STREAMS;
   while (streams > 1 && streams / 2 >= tiles) streams /= 2;
+  return streams;
+}
+
+/* One more than fill the GPU together: room for the operands of a strip in bf16 planes is most of what a stream wants.
+ */
+static int streams_for_strips(const struct tb_plan *plan) {
+  const int64_t tiles = tb_split_tiles(plan->tile_m, plan->tile_n);
+  int streams = plan->streams;
+  while (streams > SPLIT_STREAMS_MIN && streams / 2 * tiles >= SPLIT_TILES_OF_GPU) streams /= 2;
   return streams;
 }
 
@@ -296,9 +366,6 @@ static struct tb_split_way launch_way(const struct tb_plan *plan, const struct t
   return (struct tb_split_way){.splits = 1, .fast = whole->fast, .span_k = whole->span_k};
 }
 
-struct tilings {
-  const struct tiling *rows, *columns;
-};
 static struct tilings tilings_for(const struct tb_plan *plan, const struct tb_gemm *call, int streams_most) {
   if (in_one_stream(&plan->ways) || streams_most == 1)
     return (struct tilings){&split_rows_in_order, &split_columns_in_order};
@@ -321,26 +388,35 @@ static int64_t slice_of_split(const struct tb_plan *plan, const struct tb_gemm *
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double product = 2 * m * n * k / SPLIT_FLOPS_PER_BYTE, up = (m + n) * k * sizeof(float);
   const double down = m * n * sizeof(float);
-  const bool whole = plan->block_m == call->m && plan->block_n == call->n && plan->chunk_k == call->k;
   const bool pays = product >= SLICED_PRODUCT_SHARE * up && 2 * down <= (product > up ? product : up);
-  if (!whole || in_one_stream(&plan->ways) || tb_plan_spans(plan) < SLICED_SPANS_MIN || !pays) return plan->chunk_k;
+  if (is_cut(plan, call) || in_one_stream(&plan->ways) || tb_plan_spans(plan) < SLICED_SPANS_MIN || !pays)
+    return plan->chunk_k;
   return tb_ceil_div(tb_plan_spans(plan), TB_SPLIT_SLICES_MAX) * plan->span_k;
 }
 
-/* more_columns: of tiles, than are best for a block that need not be cut; they may fill its side better. */
+/* Of the ways to lay out a plan. */
+struct layout {
+  int streams_most;
+  int more_columns; /* of tiles, than are best for a block that need not be cut; they may fill its side better */
+  bool keeps_a, strips;
+};
+
 static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_split_way *whole,
-                          int streams_most, int more_columns, bool keeps_a) {
+                          const struct layout *layout) {
+  static const struct tilings of_strips = {&split_strips_of_rows, &split_strips_of_columns};
   plan->split = true;
   plan->at_once = is_at_once(&plan->ways);
   plan->span_k = tb_split_first_span(whole, call->k);
   plan->slice_k = slice_of_split(plan, call);
-  const struct tilings tilings = tilings_for(plan, call, streams_most);
+  const struct tilings tilings = tilings_for(plan, call, layout->streams_most);
   size_panels(plan, call, plan->block_m, plan->block_n);
   if (!plan->at_once)
     size_panels(plan, call, tile_of(plan->block_m, tilings.rows, 0),
-                tile_of(plan->block_n, tilings.columns, more_columns));
+                tile_of(plan->block_n, tilings.columns, layout->more_columns));
+  const bool in_strips = layout->strips && size_strips(plan, call, SPLIT_FLOPS_PER_BYTE, of_strips);
+  if (in_strips) plan->slice_k = plan->chunk_k;
   const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
-  place_panels(plan, call, rows, columns, keeps_a);
+  place_panels(plan, call, rows, columns, layout->keeps_a);
   const int64_t a_bytes = tb_split_packed_bytes(false, plan->tile_m, plan->span_k);
   const int64_t b_bytes = tb_split_packed_bytes(true, plan->tile_n, plan->span_k);
   plan->packed_offset_bytes = plan->arena_bytes;
@@ -351,7 +427,8 @@ static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, cons
   plan->way = launch_way(plan, call, whole);
   plan->workspace_bytes = tb_split_workspace_bytes(plan->tile_m, plan->tile_n, call->k, &plan->way);
   if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;
-  plan->streams = (int)tb_min(streams_for(&plan->ways, rows * columns), streams_most);
+  plan->streams = (int)tb_min(streams_for(&plan->ways, rows * columns), layout->streams_most);
+  if (in_strips) plan->streams = streams_for_strips(plan);
   plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
 }
 
@@ -424,7 +501,9 @@ static void lay_out_best(struct tb_plan *plan, const struct tb_plan *cut, const 
   struct tb_plan p = *cut;
   for (int streams = TB_COMPUTE_STREAMS; streams >= (may_keep ? 1 : SPLIT_STREAMS_MIN); streams /= 2)
     for (int more_columns = 0; more_columns <= 1; more_columns++) {
-      lay_out_split(&p, call, whole, streams, more_columns, streams == 1);
+      const struct layout layout = {
+          .streams_most = streams, .more_columns = more_columns, .keeps_a = streams == 1, .strips = false};
+      lay_out_split(&p, call, whole, &layout);
       if (!fits(&p, budget_bytes) || cost(&p, call) >= 0.98 * *least) continue;
       *least = cost(&p, call);
       *plan = p;
@@ -456,11 +535,13 @@ bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct
                         const struct tb_split_way *whole, int64_t budget_bytes) {
   *plan = uncut(call, ways);
   if (plan->chunk_k < call->k) return false;
-  lay_out_split(plan, call, whole, TB_COMPUTE_STREAMS, 0, false);
-  return fits(plan, budget_bytes) || cut_split(plan, call, whole, budget_bytes);
+  for (int strips = 1; strips >= 0; strips--) {
+    lay_out_split(plan, call, whole, &(struct layout){.streams_most = TB_COMPUTE_STREAMS, .strips = strips});
+    if (fits(plan, budget_bytes)) return true;
+  }
+  return cut_split(plan, call, whole, budget_bytes);
 }
 
 bool tb_plan_split_pays(const struct tb_plan *plan, const struct tb_gemm *call) {
-  const bool cut = plan->block_m < call->m || plan->block_n < call->n || plan->chunk_k < call->k;
-  return !cut || work(plan, call) < work_of_others(call, &plan->ways);
+  return !is_cut(plan, call) || work(plan, call) < work_of_others(call, &plan->ways);
 }

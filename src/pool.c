@@ -2,8 +2,11 @@
 #define _GNU_SOURCE
 #include "pool.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #if defined(__SSE__)
@@ -20,10 +23,9 @@
 #define LOOKS_BEFORE_YIELD 2000
 /* A task, of some ten microseconds, that takes so long was not let to its core. */
 #define HELD_UP_SECONDS 1e-3
-/* Sleepers that the caller wakes with a job, and that each of them wakes in turn: waking one costs some microseconds.
- */
-#define WAKES_BY_CALLER 1
-#define WAKES_BY_WOKEN 2
+/* Sleepers that the caller wakes with a job, and that each of them wakes in turn: they take 15 to 40 microseconds to
+ * come, who wakes them 2 each (16 cores of a virtual machine). */
+#define WAKES 2
 
 /*
  * The ticket is the whole state of a job in one word: which job, how many tasks, and the next one. A task is taken by
@@ -44,19 +46,29 @@ struct job {
   unsigned float_mode; /* of the caller */
 };
 
+/* A thread, and where it sleeps. */
+struct member {
+  struct tb_pool *pool;
+  pthread_t thread, self; /* the same: what its starter knows, and what itself does */
+  struct tb_core core;    /* whose affair it is while the thread sleeps is its waker's */
+  sem_t told;             /* that there is work */
+  struct member *below;   /* on the stack of those that sleep */
+};
+
 struct tb_pool {
   struct job jobs[TB_POOL_JOBS_MAX]; /* job number n is jobs[n % TB_POOL_JOBS_MAX] */
   atomic_uint_fast64_t begun;        /* number of the latest job; they count from 1 */
   atomic_uint_fast64_t oldest;       /* no job before this one has a task left */
 
-  pthread_mutex_t lock; /* guards sleeping and waking */
-  pthread_cond_t wake;
-  atomic_int sleepers;
+  pthread_mutex_t lock;   /* guards the stack */
+  struct member *asleep;  /* the latest to lie down, whose caches are the warmest, gets up first */
+  atomic_int sleepers;    /* on the stack */
+  atomic_int caller_core; /* where the latest job was started */
   atomic_bool closing;
 
   bool keep_cores;
   int threads; /* started; the caller not counted */
-  pthread_t thread[];
+  struct member member[];
 };
 
 /* Who finds no work sleeps at once: from tb_pool_rest to the next job. */
@@ -128,28 +140,55 @@ static bool any_task(struct tb_pool *pool) {
 
 /* ---- threads ---- */
 
-/* A sleeper is counted before it looks for work a last time, and work is there before sleepers are counted: one of the
- * two sees the other. */
-static void wake_some(struct tb_pool *pool, int most) {
-  if (atomic_load(&pool->sleepers) == 0) return;
+static struct member *off_the_stack(struct tb_pool *pool) {
   pthread_mutex_lock(&pool->lock);
-  for (int i = 0; i < most; i++) pthread_cond_signal(&pool->wake);
+  struct member *m = pool->asleep;
+  if (m != NULL) {
+    pool->asleep = m->below;
+    atomic_fetch_sub(&pool->sleepers, 1);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  return m;
+}
+
+/* On the caller's core a thread would push the caller off it, or wait there until the caller is done. */
+static void leave_caller_alone(struct member *m) {
+  const int caller_core = atomic_load(&m->pool->caller_core);
+  if (m->core.number != TB_NO_CORE && m->core.number == caller_core) tb_core_take(&m->core, m->self, caller_core);
+}
+
+/* Wakes so many, or all that there are. Who lies down is counted before the last look for work, and work is there
+ * before sleepers are counted: one of the two sees the other. */
+static void wake(struct tb_pool *pool, int most) {
+  for (struct member *m; most > 0 && atomic_load(&pool->sleepers) > 0 && (m = off_the_stack(pool)) != NULL; most--) {
+    leave_caller_alone(m);
+    sem_post(&m->told);
+  }
+}
+
+static void lie_down(struct member *m) {
+  struct tb_pool *pool = m->pool;
+  pthread_mutex_lock(&pool->lock);
+  m->below = pool->asleep;
+  pool->asleep = m;
+  atomic_fetch_add(&pool->sleepers, 1);
   pthread_mutex_unlock(&pool->lock);
 }
 
-static void sleep_until_work(struct tb_pool *pool) {
-  pthread_mutex_lock(&pool->lock);
-  atomic_fetch_add(&pool->sleepers, 1);
-  while (!any_task(pool) && !atomic_load(&pool->closing)) pthread_cond_wait(&pool->wake, &pool->lock);
-  atomic_fetch_sub(&pool->sleepers, 1);
-  pthread_mutex_unlock(&pool->lock);
-  if (any_task(pool)) wake_some(pool, WAKES_BY_WOKEN);
+static void sleep_until_work(struct member *m) {
+  struct tb_pool *pool = m->pool;
+  lie_down(m);
+  /* If there is some by now somebody must get up, this one or another. */
+  if (any_task(pool) || atomic_load(&pool->closing)) wake(pool, 1);
+  while (sem_wait(&m->told) != 0 && errno == EINTR) continue;
+  if (any_task(pool)) wake(pool, WAKES);
 }
 
 static void *thread_main(void *opaque) {
-  struct tb_pool *pool = opaque;
-  struct tb_core core = {.number = TB_NO_CORE};
-  if (pool->keep_cores) tb_core_take(&core);
+  struct member *me = opaque;
+  struct tb_pool *pool = me->pool;
+  me->self = pthread_self();
+  if (pool->keep_cores) tb_core_take(&me->core, me->self, atomic_load(&pool->caller_core));
   double idle_since = tb_clock_seconds();
   while (!atomic_load(&pool->closing)) {
     bool worked = false;
@@ -158,29 +197,39 @@ static void *thread_main(void *opaque) {
       worked = work(pool, &seconds);
       if (!worked) pause_briefly();
     }
-    if (pool->keep_cores && seconds > HELD_UP_SECONDS) tb_core_take(&core);
+    leave_caller_alone(me);
+    if (pool->keep_cores && seconds > HELD_UP_SECONDS)
+      tb_core_take(&me->core, me->self, atomic_load(&pool->caller_core));
     /* Who only looks for work leaves the core to who has some: calls of the CPU BLAS behind one on the GPU took 0.2 ms
      * longer without this (OpenBLAS 0.3.21, 16 cores). */
     if (!worked) sched_yield();
     const double now = tb_clock_seconds();
     if (!worked && now - idle_since < TB_POOL_SPIN_SECONDS && !atomic_load(&resting)) continue;
-    if (!worked) sleep_until_work(pool);
+    if (!worked) sleep_until_work(me);
     idle_since = now;
   }
-  tb_core_leave(&core);
+  tb_core_leave(&me->core);
   return NULL;
 }
 
 struct tb_pool *tb_pool_open(int threads, bool keep_cores) {
   if (threads <= 1) return NULL;
-  struct tb_pool *pool = calloc(1, sizeof *pool + (size_t)(threads - 1) * sizeof pool->thread[0]);
+  struct tb_pool *pool = calloc(1, sizeof *pool + (size_t)(threads - 1) * sizeof pool->member[0]);
   if (pool == NULL) return NULL;
   pool->keep_cores = keep_cores;
   pthread_mutex_init(&pool->lock, NULL);
-  pthread_cond_init(&pool->wake, NULL);
   atomic_store(&pool->oldest, 1);
-  while (pool->threads < threads - 1 && tb_background_start(&pool->thread[pool->threads], thread_main, pool))
-    pool->threads++;
+  atomic_store(&pool->caller_core, sched_getcpu());
+  for (; pool->threads < threads - 1; pool->threads++) {
+    struct member *m = &pool->member[pool->threads];
+    m->pool = pool;
+    m->core.number = TB_NO_CORE;
+    sem_init(&m->told, 0, 0);
+    if (!tb_background_start(&m->thread, thread_main, m)) {
+      sem_destroy(&m->told);
+      break;
+    }
+  }
   if (pool->threads == 0) {
     tb_pool_close(pool);
     return NULL;
@@ -190,12 +239,10 @@ struct tb_pool *tb_pool_open(int threads, bool keep_cores) {
 
 void tb_pool_close(struct tb_pool *pool) {
   if (pool == NULL) return;
-  pthread_mutex_lock(&pool->lock);
   atomic_store(&pool->closing, true);
-  pthread_cond_broadcast(&pool->wake);
-  pthread_mutex_unlock(&pool->lock);
-  for (int i = 0; i < pool->threads; i++) pthread_join(pool->thread[i], NULL);
-  pthread_cond_destroy(&pool->wake);
+  wake(pool, INT_MAX);
+  for (int i = 0; i < pool->threads; i++) pthread_join(pool->member[i].thread, NULL);
+  for (int i = 0; i < pool->threads; i++) sem_destroy(&pool->member[i].told); /* no other posts to it any more */
   pthread_mutex_destroy(&pool->lock);
   free(pool);
 }
@@ -221,9 +268,10 @@ uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int ind
   job->float_mode = float_mode();
   atomic_store(&job->done, 0);
   atomic_store(&job->ticket, TICKET(number, count, 0));
+  atomic_store(&pool->caller_core, sched_getcpu());
   atomic_store(&pool->begun, number);
   if (atomic_load(&resting)) atomic_store(&resting, false);
-  wake_some(pool, WAKES_BY_CALLER);
+  wake(pool, WAKES);
   return number;
 }
 

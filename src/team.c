@@ -23,6 +23,7 @@ static struct tb_ways ways_of(const struct tb_gemm *call, const struct tb_places
   if (ways.a == TB_IN_PLACE) ways.a = TB_STAGED;
   if (ways.b == TB_IN_PLACE) ways.b = TB_STAGED;
   if (ways.c == TB_IN_PLACE) ways.c = TB_STAGED;
+  ways.passed = true;
   return ways;
 }
 
@@ -66,7 +67,7 @@ int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const st
   const bool by_columns = tb_share_by_columns(call);
   struct work w = {
       .parts = parts, .shared = by_columns ? TB_OPERAND_A : TB_OPERAND_B, .places = places, .timed = timed};
-  w.whole = choose(team, call, ways_of(call, places));
+  w.whole = choose(team, call, tb_plan_ways(call, places)); /* as one GPU would */
   double weight[TB_GPUS_MAX];
   int64_t run[TB_GPUS_MAX], begin = 0;
   int who[TB_GPUS_MAX], members = 0;

@@ -2,7 +2,7 @@
 /*
  * TileBLAS with another mind: every product that may go to the tensor cores does, however small, and by the way of the
  * large ones. The suites that others wrote multiply small matrices, for which the selector would take FMAs. Linked in
- * the place of the selector and of one question about staging by the linker's --wrap; all else is the library's.
+ * the place of the selector and of two questions about staging by the linker's --wrap; all else is the library's.
  */
 #include "plan.h"
 #include "select.h"
@@ -11,6 +11,7 @@
 struct tb_choice __real_tb_select(const struct tb_select_device *device, const struct tb_product *product);
 struct tb_choice __wrap_tb_select(const struct tb_select_device *device, const struct tb_product *product);
 bool __wrap_tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways);
+bool __wrap_tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways);
 
 struct tb_choice __wrap_tb_select(const struct tb_select_device *device, const struct tb_product *p) {
   const struct tb_split_way way = {1, 0, p->fast, tb_split_span_k(p->m, p->n, p->k)};
@@ -24,6 +25,11 @@ struct tb_choice __wrap_tb_select(const struct tb_select_device *device, const s
 }
 
 bool __wrap_tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
+  (void)call, (void)ways;
+  return false;
+}
+
+bool __wrap_tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways) {
   (void)call, (void)ways;
   return false;
 }

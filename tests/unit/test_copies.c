@@ -2,7 +2,8 @@
 /*
  * The pool of threads and the copies that it shares out: every task runs once, however many threads and loops; the
  * copies are those of plain loops, for every alignment and padding, and touch nothing else; the threads leave the
- * program's signals alone; they keep to cores apart from each other, and one that was held up takes another.
+ * program's signals alone; they keep to cores apart from each other and from the caller's, and one that was held up
+ * takes another.
  *
  * Seen to fail when: a late thread takes a task of the next loop; the last elements behind the vectors are left out;
  * beta = 0 reads C; a thread is started before signals are blocked; a core is not marked as taken, or not as free; the
@@ -27,6 +28,7 @@
 #include <unistd.h>
 
 #include "copy.h"
+#include "cores.h"
 #include "matrix.h"
 #include "process.h"
 #include "rng.h"
@@ -182,12 +184,13 @@ static void threads_keep_to_cores(void **state) {
   if (CPU_COUNT(&before) < 2) skip();
   const int most = CPU_COUNT(&before) < CORES_MAX ? CPU_COUNT(&before) : CORES_MAX;
   for (int loop = 0; loop < 3; loop++) { /* a core that was not given back would be missing */
-    struct tb_pool *pool = tb_pool_open(most + 1, true);
-    atomic_store(&arrived, MEETING_THREADS - most - 1);
-    tb_pool_run(pool, meet, NULL, most + 1);
-    cores_of_others(core, most);
+    struct tb_pool *pool = tb_pool_open(most, true);
+    atomic_store(&arrived, MEETING_THREADS - most);
+    tb_pool_run(pool, meet, NULL, most);
+    cores_of_others(core, most - 1);
     tb_pool_close(pool);
   }
+  if (CPU_COUNT(&before) < 3) return; /* the caller has the only other one */
   struct tb_pool *pool = tb_pool_open(2, true);
   atomic_store(&arrived, MEETING_THREADS - 2);
   tb_pool_run(pool, meet, NULL, 2);
@@ -204,6 +207,70 @@ static void threads_keep_to_cores(void **state) {
   tb_pool_close(pool);
   assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
   assert_true(CPU_EQUAL(&before, &after)); /* the caller's own */
+}
+
+static void keep_to(int core) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  CPU_SET(core, &mask);
+  assert_int_equal(sched_setaffinity(0, sizeof mask, &mask), 0);
+}
+
+/* Wherever the caller goes, the thread leaves it the core: awake, behind a job, and when it is woken for one. */
+static void threads_leave_the_callers_core(void **state) {
+  (void)state;
+  cpu_set_t before;
+  int core[CORES_MAX], moved[CORES_MAX];
+  assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+  if (CPU_COUNT(&before) < 2) skip();
+  struct tb_pool *pool = tb_pool_open(2, true);
+  atomic_store(&arrived, MEETING_THREADS - 2);
+  tb_pool_run(pool, meet, NULL, 2); /* it has a core by then */
+  for (int i = 0; i < 20; i++) {
+    cores_of_others(core, 1);
+    if (i % 2) usleep(3000); /* until it sleeps */
+    keep_to(core[0]);
+    atomic_store(&arrived, MEETING_THREADS - 2);
+    tb_pool_run(pool, meet, NULL, 2);
+    for (int wait = 0; wait < 1000; wait++) {
+      cores_of_others(moved, 1);
+      if (moved[0] != core[0]) break;
+      usleep(1000);
+    }
+    assert_int_not_equal(moved[0], core[0]);
+  }
+  tb_pool_close(pool);
+  assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+/* Another core each time, none that is taken, and not the one that is to be avoided. */
+static void cores_are_taken(void **state) {
+  (void)state;
+  cpu_set_t before;
+  assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+  if (CPU_COUNT(&before) < 2) skip();
+  struct tb_core one = {.number = TB_NO_CORE}, all[CPU_SETSIZE];
+  tb_core_take(&one, pthread_self(), TB_NO_CORE);
+  const int first = one.number;
+  assert_true(CPU_ISSET(first, &before) && sched_getcpu() == first);
+  tb_core_take(&one, pthread_self(), TB_NO_CORE);
+  assert_true(CPU_ISSET(one.number, &before) && one.number != first && sched_getcpu() == one.number);
+  const int second = one.number;
+  assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+  for (int i = 0; i < CPU_COUNT(&before); i++) { /* all others but the first one, and then there is none */
+    all[i].number = TB_NO_CORE;
+    tb_core_take(&all[i], pthread_self(), first);
+    assert_true(all[i].number != first && all[i].number != second);
+    assert_int_equal(all[i].number == TB_NO_CORE, i >= CPU_COUNT(&before) - 2);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+  }
+  tb_core_take(&one, pthread_self(), first);
+  assert_int_equal(one.number, second); /* stays */
+  tb_core_take(&one, pthread_self(), TB_NO_CORE);
+  assert_int_equal(one.number, first);
+  tb_core_leave(&one);
+  for (int i = 0; i < CPU_COUNT(&before); i++) tb_core_leave(&all[i]);
+  assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 static int64_t random_rows(uint64_t *rng) {
@@ -309,6 +376,8 @@ int main(void) {
       cmocka_unit_test(many_jobs_at_once),
       cmocka_unit_test(threads_take_no_signals),
       cmocka_unit_test(threads_keep_to_cores),
+      cmocka_unit_test(threads_leave_the_callers_core),
+      cmocka_unit_test(cores_are_taken),
       cmocka_unit_test(threads_rest),
       cmocka_unit_test(copies),
   };

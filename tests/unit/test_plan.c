@@ -20,7 +20,7 @@
 #include "sgemm_args.h"
 #include "split_plan.h"
 
-static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED};
+static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false};
 
 static int64_t random_size(uint64_t *rng) { return 1 + tst_random_below(rng, (int64_t)1 << tst_random_below(rng, 18)); }
 
@@ -115,7 +115,7 @@ static void in_place_takes_no_room(void **state) {
   for (int i = 0; i < 5000; i++) {
     struct tb_gemm call = random_call(&rng);
     const struct tb_ways ways = {(enum tb_way)tst_random_below(&rng, 3), (enum tb_way)tst_random_below(&rng, 3),
-                                 (enum tb_way)tst_random_below(&rng, 3)};
+                                 (enum tb_way)tst_random_below(&rng, 3), false};
     struct tb_plan p, cut;
     call.beta = (float)tst_random_below(&rng, 2);
     bool wants_d = ways.c != TB_IN_PLACE || call.beta != 0;
@@ -181,25 +181,69 @@ static void more_memory_larger_pieces(void **state) {
   assert_true(before == call.m * call.n * call.k);
 }
 
-static void check_square(int64_t n, int64_t tile, int64_t slice_k) {
+static void check_square(int64_t n, int64_t tile_m, int64_t tile_n, int64_t slice_k) {
   struct tb_gemm call = {.m = n, .n = n, .k = n, .alpha = 1};
   struct tb_plan plan;
   assert_true(tb_plan_make(&plan, &call, staged, INT64_MAX));
-  assert_true(plan.tile_m == tile && plan.tile_n == tile);
+  assert_int_equal(plan.tile_m, tile_m);
+  assert_int_equal(plan.tile_n, tile_n);
   assert_int_equal(plan.slice_k, slice_k);
-  assert_int_equal(plan.one_slot, tile == n);
+  assert_int_equal(plan.one_slot, tile_m == n && tile_n == n);
 }
 
 /* What bench/overlap_model.py says is best, and the largest square that is not cut. */
 static void squares(void **state) {
   (void)state;
-  check_square(512, 512, 512);
-  check_square(513, 384, 513);
-  check_square(1024, 512, 512);
-  check_square(2048, 768, 1024);
-  check_square(4096, 1024, 1408);
-  check_square(8192, 1024, 2816);
-  check_square(16384, 2048, 5632);
+  check_square(512, 512, 512, 512);
+  check_square(513, 513, 256, 513);
+  check_square(1024, 1024, 256, 1024);
+  check_square(2048, 2048, 256, 2048);
+  check_square(3072, 1024, 1024, 1024);
+  check_square(4096, 1024, 1024, 1408);
+  check_square(8192, 1024, 1024, 2816);
+  check_square(16384, 2048, 2048, 5632);
+}
+
+static struct tb_plan plan_of(int64_t m, int64_t n, int64_t k, struct tb_ways ways, int64_t budget) {
+  const struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1, .a.ld = m, .b.ld = k, .ldc = m};
+  struct tb_plan plan;
+  assert_true(tb_plan_make(&plan, &call, ways, budget));
+  return plan;
+}
+
+static bool is_hidden(int64_t m, int64_t n, int64_t k, struct tb_ways ways) {
+  const struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1};
+  return tb_plan_is_hidden(&call, ways);
+}
+
+/* The smaller operand is one panel, and the other one's panels are narrow; of a long k in slices, for those of the last
+ * one are what is waited for. */
+static void strips(void **state) {
+  (void)state;
+  struct tb_plan p = plan_of(1000, 8000, 1000, staged, INT64_MAX);
+  assert_true(p.tile_m == 1000 && p.tile_n == 256 && p.slice_k == 1000);
+  p = plan_of(8000, 1000, 1000, staged, INT64_MAX);
+  assert_true(p.tile_m == 256 && p.tile_n == 1000 && p.slice_k == 1000);
+  p = plan_of(1000, 8000, 1 << 17, staged, INT64_MAX);
+  assert_true(p.tile_m == 1000 && p.tile_n == 256 && p.slice_k < 1 << 16 && p.slice_k > 1 << 15);
+  assert_true(plan_of(300, 400, 1 << 17, staged, INT64_MAX).tile_n == 400); /* one tile is none */
+  /* None where the product takes longer than the larger operand's way up, or C than both; for what is in place; for
+   * several GPUs; nor of a product that is cut. */
+  assert_true(plan_of(3000, 8000, 3000, staged, INT64_MAX).tile_m < 3000);
+  assert_true(plan_of(1000, 8000, 300, staged, INT64_MAX).tile_m < 1000);
+  for (int i = 0; i < 4; i++) {
+    struct tb_ways ways = staged;
+    if (i < 3) *(i == 0 ? &ways.a : i == 1 ? &ways.b : &ways.c) = TB_IN_PLACE;
+    ways.passed = i == 3;
+    assert_true(plan_of(1000, 8000, 1000, ways, INT64_MAX).tile_m < 1000);
+    assert_true(is_hidden(1000, 8000, 1000, ways) == ways.passed); /* which is for how, not for what is computed */
+  }
+  p = plan_of(1000, 8000, 4000, staged, (int64_t)64 << 20);
+  assert_true(p.block_n < 8000 && p.tile_m < 1000);
+  /* The other kernels are enough where they take no longer than the larger operand's way up. */
+  assert_true(is_hidden(2048, 2048, 2048, staged) && is_hidden(2048, 8192, 10000, staged));
+  assert_false(is_hidden(2200, 2200, 2200, staged));
+  assert_false(is_hidden(2048, 2048, 1000, staged)); /* C takes longer */
 }
 
 /* With memory enough, a slice of a long k can be split at every chunk; a large C, whose tiles occupy a GPU anyhow, has
@@ -303,7 +347,7 @@ static void any_shape_for_the_tensor_cores(void **state) {
   for (int i = 0; i < 20000; i++) {
     struct tb_gemm call = random_call(&rng);
     const struct tb_ways ways = {(enum tb_way)tst_random_below(&rng, 3), (enum tb_way)tst_random_below(&rng, 3),
-                                 (enum tb_way)tst_random_below(&rng, 3)};
+                                 (enum tb_way)tst_random_below(&rng, 3), i % 2};
     const struct tb_split_way way = {1 + (int)tst_random_below(&rng, 3), (int)tst_random_below(&rng, 2), false,
                                      tst_random_below(&rng, 3) * TB_SPLIT_GROUP_K};
     struct tb_plan plan, whole;
@@ -323,31 +367,48 @@ static void any_shape_for_the_tensor_cores(void **state) {
   assert_true(cut > 1000 && cut_k > 1000 && kept > 20 && refused > 1000);
 }
 
-static void check_split_square(int64_t n, int64_t tile_m, int64_t tile_n) {
+static void check_split_square(int64_t n, int64_t tile_m, int64_t tile_n, int streams) {
   struct tb_gemm call = {.m = n, .n = n, .k = n, .alpha = 1};
   struct tb_plan plan;
   assert_true(tb_plan_make_split(&plan, &call, staged, &unsplit, INT64_MAX));
   assert_int_equal(plan.tile_m, tile_m);
   assert_int_equal(plan.tile_n, tile_n);
-  assert_int_equal(plan.streams, 8);
+  assert_int_equal(plan.streams, streams);
 }
 
 /* What bench/overlap_model.py says is best; of the largest, what was measured. What is in place is packed at once,
  * unless that takes 6 GiB. */
 static void squares_for_the_tensor_cores(void **state) {
   (void)state;
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false};
   struct tb_gemm call = {.m = 16384, .n = 16384, .k = 16384, .alpha = 1};
   struct tb_plan plan;
-  check_split_square(2048, 768, 768);
-  check_split_square(4096, 1024, 1152);
-  check_split_square(8192, 1024, 1152);
-  check_split_square(16384, 1536, 1536);
+  check_split_square(2048, 2048, 384, 8);
+  check_split_square(4096, 4096, 384, 4); /* strips: of four or two the launches fill a GPU */
+  check_split_square(8192, 8192, 384, 2);
+  check_split_square(9000, 1024, 1152, 8);
+  check_split_square(16384, 1536, 1536, 8);
   assert_true(tb_plan_make_split(&plan, &call, in_place, &unsplit, INT64_MAX));
   assert_true(plan.at_once && plan.block_m == call.m && plan.block_n == call.n);
   call.m = call.n = call.k = 32768;
   assert_true(tb_plan_make_split(&plan, &call, in_place, &unsplit, INT64_MAX));
   assert_true(plan.at_once && plan.workspace_bytes <= (int64_t)6 << 30);
+}
+
+/* Where there is no memory for strips, of which the streams want more, there may be for squares of the whole product.
+ */
+static void squares_where_strips_do_not_fit(void **state) {
+  (void)state;
+  const struct tb_gemm call = {.m = 3000, .n = 3000, .k = 3000, .alpha = 1};
+  struct tb_ways passed = staged;
+  passed.passed = true;
+  struct tb_plan in_strips, in_squares, plan;
+  assert_true(tb_plan_make_split(&in_strips, &call, staged, &unsplit, INT64_MAX));
+  assert_true(tb_plan_make_split(&in_squares, &call, passed, &unsplit, INT64_MAX));
+  assert_true(in_strips.tile_m == 3000 && in_squares.tile_m == 1024);
+  assert_true(in_squares.arena_bytes < in_strips.arena_bytes);
+  assert_true(tb_plan_make_split(&plan, &call, staged, &unsplit, in_strips.arena_bytes - 1));
+  assert_true(plan.tile_m == 1024 && plan.block_m == 3000 && plan.block_n == 3000 && plan.chunk_k == 3000);
 }
 
 /* With less memory: cuts by which B goes up twice at most, four times with a third of what it all takes; none where the
@@ -385,7 +446,7 @@ static void spans_of_k(void **state) {
 /* As a slot is 2 MiB, and the least tiles are 512 x 512. */
 static void what_fits_into_a_slot(void **state) {
   (void)state;
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_STAGED, TB_STAGED};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false};
   struct tb_gemm call = {.m = 512, .n = 512, .k = 512, .alpha = 1};
   assert_true(tb_plan_fits_one_slot(&call, staged));
   assert_false(tb_plan_fits_one_slot(&call, in_place));
@@ -401,10 +462,12 @@ int main(void) {
       cmocka_unit_test(more_memory_larger_pieces),
       cmocka_unit_test(room_for_a_split_of_k),
       cmocka_unit_test(squares),
+      cmocka_unit_test(strips),
       cmocka_unit_test(spans_of_k),
       cmocka_unit_test(two_slices_of_large_products),
       cmocka_unit_test(any_shape_for_the_tensor_cores),
       cmocka_unit_test(squares_for_the_tensor_cores),
+      cmocka_unit_test(squares_where_strips_do_not_fit),
       cmocka_unit_test(less_memory_for_the_tensor_cores),
       cmocka_unit_test(what_fits_into_a_slot),
   };

@@ -33,7 +33,7 @@
 #define EARLY_PANELS (1u << 1 | 1u << 3)
 #define COPYING_THREADS 2
 
-static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED};
+static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false};
 static const struct tst_fake *fake;
 static struct tb_device gpu[GPUS];
 static struct tb_pool *pool[GPUS];
@@ -365,7 +365,7 @@ static void some_in_place(void **state) {
   (void)state;
   for (int places = 1; places < 8; places++) {
     const struct tb_ways ways = {places & 1 ? TB_IN_PLACE : TB_STAGED, places & 2 ? TB_IN_PLACE : TB_STAGED,
-                                 places & 4 ? TB_IN_PLACE : TB_STAGED};
+                                 places & 4 ? TB_IN_PLACE : TB_STAGED, false};
     fake->set_order((enum fake_cuda_order)(places % 3), (uint64_t)places);
     struct product p = make(places % 4, 1413, 11, 9, places % 2 ? 2.5f : 0, WHOLE);
     compute_in_place(&p, ways);
@@ -441,7 +441,7 @@ static void run_on_two(const struct tb_gemm *call, int64_t columns) {
 
 /* All at once, in place; in tiles of panels; by two GPUs, of which each fetches the other's panel of A. */
 static void check_bits(int64_t m, int64_t n, int64_t k, int64_t columns) {
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false};
   fake->set_order(FAKE_CUDA_RANDOM, 2);
   struct product whole = make(0, m, n, k, 0.5f, GRADED), p = make(0, m, n, k, 0.5f, GRADED);
   compute_in_place(&whole, in_place);
