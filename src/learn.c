@@ -121,7 +121,7 @@ static struct tb_shape_memory *memory_of(struct tb_model *model, const struct tb
 static void put_by(double *seconds, double share, const struct tb_observation *o, bool of_trial) {
   const double lost = o->seconds - o->best_predicted_seconds;
   if (!of_trial)
-    *seconds += share * o->seconds;
+    *seconds += share * o->seconds * (1 + o->followers);
   else if (lost > 0)
     *seconds -= lost;
   if (*seconds > TB_PROBE_MOST_SECONDS) *seconds = TB_PROBE_MOST_SECONDS;

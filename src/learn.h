@@ -63,6 +63,7 @@ struct tb_observation {
   double seconds;                /* that it took */
   bool probe;                    /* it was sent there to be timed */
   double best_predicted_seconds; /* of the side that was thought to be sooner */
+  int followers;                 /* calls of its shape since the one before, that were not timed */
 };
 
 void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,

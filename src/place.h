@@ -26,6 +26,9 @@
 #include "blas_call.h"
 #include "thread.h"
 
+/* Of products of at most so many terms m n k, memory that is the process's own is not looked at any further. */
+#define TB_OWN_TERMS_MOST (160.0 * 160 * 160)
+
 enum tb_place {
   TB_PAGEABLE, /* ordinary memory: everything that CUDA does not know */
   TB_PINNED,   /* the host's, and the GPUs reach it by the same address */

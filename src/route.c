@@ -38,6 +38,9 @@ bool tb_route_settled(const struct tb_gemm *call, enum tb_route_mode mode, struc
   return true;
 }
 
+/* A call for which it is clear that it is the CPU's: the GPU takes so many times as long or more. */
+#define CLEAR_TIMES 1.25
+
 /* Whether the GPU is predicted to finish sooner. Numbers that are none leave the call to the CPU. */
 static bool gpu_is_sooner(const struct tb_prediction *p) {
   const double cpu = p->seconds[TB_CPU], gpu = p->seconds[TB_GPU];
@@ -63,8 +66,10 @@ static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_plac
   const double saving = d.cpu_seconds - d.gpu_seconds;
   d.where = gpu ? TB_GPU : TB_CPU;
   d.why = gpu ? TB_STATUS_gpu_sooner : TB_STATUS_cpu_sooner;
+  d.clear = !gpu && p.known[TB_CPU] && d.gpu_seconds > CLEAR_TIMES * d.cpu_seconds;
   if (machine->gpu_open) {
     if (places == NULL && should_try_other(&p, d.where)) {
+      d.clear = false;
       d.where = gpu ? TB_CPU : TB_GPU;
       d.why = TB_STATUS_tried;
     }

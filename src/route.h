@@ -31,6 +31,9 @@ struct tb_decision {
   enum tb_status why;
   double cpu_seconds, gpu_seconds; /* predictions; 0 when none was needed */
   double at;                       /* when they were made, by tb_clock_seconds; 0: nobody has looked */
+  bool clear;                      /* to the CPU, by times of calls of this shape, and the GPU is not nearly as soon */
+  bool follows;  /* a call of the same shape for which it was clear: not weighed, and not to be timed */
+  int followers; /* such calls since the latest one that was weighed */
 };
 
 /*

@@ -52,7 +52,7 @@ static struct tb_decision decide(const struct tb_gemm *call, const struct tb_pla
   enum tb_route_mode mode = (enum tb_route_mode)tb_option_number(TB_OPTION_route);
   struct tb_decision decision;
   if (tb_route_resident(call, places, mode, &decision) || tb_route_settled(call, mode, &decision)) return decision;
-  return tb_router_decide(call, places, mode);
+  return tb_router_decide(call, places, mode, observed());
 }
 
 /* ---- the verbose line ---- */
@@ -172,7 +172,8 @@ bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
     cpu->decision.at = 0; /* some time ago */
   }
   /* Small calls are timed only when somebody looks: two clock readings are a good part of the smallest. */
-  cpu->started = tb_gemm_flops(call) >= tb_route_small_flops() || observed() ? started_at(&cpu->decision) : 0;
+  const bool timed = (tb_gemm_flops(call) >= tb_route_small_flops() && !cpu->decision.follows) || observed();
+  cpu->started = timed ? started_at(&cpu->decision) : 0;
   return false;
 }
 

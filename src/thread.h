@@ -7,12 +7,21 @@
 #ifndef TB_THREAD_H
 #define TB_THREAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* A shape, and how many calls of it may follow the latest one that was weighed, and how many have. */
+struct tb_followed {
+  int64_t m, n, k;
+  bool transpose_a, transpose_b;
+  int may_follow, followers;
+};
 
 struct tb_thread {
   uint64_t looked_at_cycles;        /* place.h: when this thread last found no driver */
   struct tb_small_sums *small_sums; /* stats.h: one for TB_STATUS_small, one for TB_STATUS_forced_cpu; or NULL */
   int cpu_depth;                    /* fallback.h: more than 0 while inside the CPU BLAS on our behalf */
+  struct tb_followed followed;      /* router.c */
 };
 
 extern _Thread_local struct tb_thread tb_thread __attribute__((tls_model("initial-exec")));

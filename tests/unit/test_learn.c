@@ -42,7 +42,7 @@ static struct tb_prediction predict(const struct tb_gemm *call) {
 static double predicted(enum tb_where where, const struct tb_gemm *call) { return predict(call).seconds[where]; }
 
 static void observe(enum tb_where where, const struct tb_gemm *call, double seconds) {
-  const struct tb_observation o = {where, seconds, false, seconds};
+  const struct tb_observation o = {where, seconds, false, seconds, 0};
   now += seconds;
   tb_model_observe(&model, call, NULL, &o, now);
 }
@@ -53,7 +53,8 @@ static double live(const struct tb_gemm *call, const double truth[TB_WHERE_COUNT
       .mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_gpu_sooner, .gpu_open = true, .model = &model, .now = now};
   *d = tb_route(call, NULL, &machine);
   const double seconds = truth[d->where];
-  const struct tb_observation o = {d->where, seconds, d->why == TB_STATUS_tried, fmin(d->cpu_seconds, d->gpu_seconds)};
+  const struct tb_observation o = {d->where, seconds, d->why == TB_STATUS_tried, fmin(d->cpu_seconds, d->gpu_seconds),
+                                   0};
   now += seconds;
   if (d->cpu_seconds > 0) tb_model_observe(&model, call, NULL, &o, now);
   return seconds;
@@ -356,21 +357,31 @@ static void regret_over_random_shapes(void **state) {
   tb_route_small_terms = TB_SMALL_TERMS_AT_FIRST;
 }
 
+/* What is put by for trying is a share of the time of all calls, also of those that were not timed. */
+static void followers_count(void **state) {
+  (void)state;
+  const struct tb_gemm call = {.m = 100, .n = 100, .k = 100, .alpha = 1};
+  double put_by[2];
+  for (int i = 0; i < 2; i++) {
+    setup_model();
+    const struct tb_observation o = {TB_CPU, 50e-6, false, 50e-6, i == 0 ? 0 : 7};
+    tb_model_observe(&model, &call, NULL, &o, now);
+    put_by[i] = model.probe_seconds;
+    assert_float_equal(tb_model_recall(&model, &call)->probe_seconds / put_by[i], TB_SHAPE_PROBE_SHARE / TB_PROBE_SHARE,
+                       1e-9);
+  }
+  assert_float_equal(put_by[1] / put_by[0], 8, 1e-9);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(converges),
-      cmocka_unit_test(one_outlier),
-      cmocka_unit_test(outliers_in_a_row),
-      cmocka_unit_test(outliers_of_long_calls),
-      cmocka_unit_test(idle_gpu),
-      cmocka_unit_test(bounds),
-      cmocka_unit_test(threads_change),
-      cmocka_unit_test(many_shapes),
-      cmocka_unit_test(machine_changes),
-      cmocka_unit_test(no_oscillation),
-      cmocka_unit_test(never_stuck),
-      cmocka_unit_test(trying_is_cheap),
-      cmocka_unit_test(regret_over_random_shapes),
+      cmocka_unit_test(converges),         cmocka_unit_test(one_outlier),
+      cmocka_unit_test(outliers_in_a_row), cmocka_unit_test(outliers_of_long_calls),
+      cmocka_unit_test(idle_gpu),          cmocka_unit_test(bounds),
+      cmocka_unit_test(threads_change),    cmocka_unit_test(many_shapes),
+      cmocka_unit_test(machine_changes),   cmocka_unit_test(no_oscillation),
+      cmocka_unit_test(never_stuck),       cmocka_unit_test(trying_is_cheap),
+      cmocka_unit_test(followers_count),   cmocka_unit_test(regret_over_random_shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

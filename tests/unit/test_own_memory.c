@@ -3,7 +3,7 @@
  * Small products of a program that has CUDA open: which of them cost a question to the driver, and that none of those
  * that do not was one of CUDA's memory. In the heap, in variables and on the main thread's stack nobody is asked; all
  * other memory is the driver's to name, in every call, because what lay at an address says nothing of what lies there
- * now.
+ * now. Larger products of the heap, variables and stack, too, are looked at: pinned memory is of use to them.
  *
  * Each case is a process of its own. Seen to fail when: a range is too long or too short at either end; what the driver
  * said of a pointer is kept; a look for the driver counts for good; another thread's stack is taken for the main one's.
@@ -36,8 +36,10 @@
 
 static const struct tst_symbol *symbol;
 static const struct tst_fake *fake;
+#define FEW 160 /* sides of a product of as many terms as place.h has it */
 static const struct tst_problem small = {0, 'N', 'N', SIDE, SIDE, SIDE, 1, SIDE, SIDE, 0, SIDE};
 static float in_data[3 * SIDE * SIDE] = {1}, in_bss[3 * SIDE * SIDE];
+static float large_in_bss[3][(FEW + 1) * (FEW + 1)];
 
 static void begin(void) {
   symbol = tst_find_symbol("cblas_sgemm");
@@ -154,6 +156,31 @@ static int threads(void *unused) {
   return thread_right ? 0 : 1;
 }
 
+/* The same on the long way, which calls take that are not the smallest, and all calls that are reported; but of larger
+ * products the driver is asked, who knows what of the program's memory is pinned. */
+static int the_long_way(void *unused) {
+  (void)unused;
+  begin();
+  if (tileblas_option_set("TILEBLAS_REPORT", "/dev/null") != 0) return 2;
+  enum { B = SIDE * SIDE, C = 2 * SIDE * SIDE };
+  float on_stack[3 * SIDE * SIDE], *mapped = map();
+  bool right = true;
+  for (int again = 0; again < 2; again++) {
+    right &= asked("variables", 0, in_data, in_data + B, in_data + C);
+    right &= asked("variables and stack", 0, in_data, on_stack, in_bss);
+    right &= asked("A mapped", 3, mapped, in_data + B, in_data + C);
+    right &= asked("B mapped", 3, in_data, mapped, in_data + C);
+    right &= asked("C mapped", 3, in_data, in_data + B, mapped);
+  }
+  for (int side = FEW; side <= FEW + 1; side++) {
+    const struct tst_problem p = {0, 'N', 'N', side, side, side, 1, side, side, 0, side};
+    const uint64_t before = questions_so_far();
+    tst_call(symbol, tst_resolve(symbol), &p, large_in_bss[0], large_in_bss[1], large_in_bss[2]);
+    if (fake) right &= questions_so_far() - before == (side == FEW ? 0 : 3);
+  }
+  return right ? 0 : 1;
+}
+
 /* ---- nobody is fooled ---- */
 
 /* Where ordinary memory was that a call had used, the driver puts device memory: the next call is the GPU's. */
@@ -163,6 +190,8 @@ static int recycled_address(void *unused) {
   mallopt(M_MMAP_THRESHOLD, (int)MAPPED_BYTES * 4); /* nothing but the driver shall want what is unmapped here */
   bool right = true;
   int met = 0;
+  for (int i = 0; i < 300; i++) /* nor shall it find another gap, higher up */
+    if (mmap(NULL, MAPPED_BYTES / 2, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) return 2;
   for (int round = 0; round < 8; round++) {
     float *pages = map();
     for (int i = 0; i < 3; i++) right &= asked("pages", 3, pages, pages + SIDE * SIDE, pages + 2 * SIDE * SIDE);
@@ -220,6 +249,7 @@ static void expect_success(int (*body)(void *)) {
     expect_success(body);          \
   }
 CASE(nobody_is_asked_about_own_memory, own_memory)
+CASE(larger_products_are_looked_at, the_long_way)
 CASE(the_heap_ends_where_it_ends, a_heap_that_shrinks)
 CASE(of_stacks_only_the_main_threads, threads)
 CASE(an_address_says_nothing_of_the_past, recycled_address)
@@ -227,9 +257,9 @@ CASE(a_driver_that_appears_is_noticed, driver_appears)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nobody_is_asked_about_own_memory), cmocka_unit_test(the_heap_ends_where_it_ends),
-      cmocka_unit_test(of_stacks_only_the_main_threads),  cmocka_unit_test(an_address_says_nothing_of_the_past),
-      cmocka_unit_test(a_driver_that_appears_is_noticed),
+      cmocka_unit_test(nobody_is_asked_about_own_memory),    cmocka_unit_test(larger_products_are_looked_at),
+      cmocka_unit_test(the_heap_ends_where_it_ends),         cmocka_unit_test(of_stacks_only_the_main_threads),
+      cmocka_unit_test(an_address_says_nothing_of_the_past), cmocka_unit_test(a_driver_that_appears_is_noticed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
  *
  * Seen to fail when: a broken file is believed or left; a process without a home prints or stops; two threads measure;
  * a failing GPU is measured on; what calls took does not count towards a GPU's opening; the short way of small calls
- * does not hear of the model.
+ * does not hear of the model; a call follows one of another shape, or one that was not clear, or without end.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -41,7 +41,7 @@ static char cache[256], folder[300];
 /* One that any assumption sends to a GPU. */
 static struct tb_decision decide_large(void) {
   static const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 30000, .n = 30000, .k = 30000, .alpha = 1};
-  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
+  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO, false);
 }
 
 static int new_cache(void **state) {
@@ -183,15 +183,67 @@ static int opens_for_what_calls_took(void *unused) {
   setenv("TILEBLAS_CALIBRATION", "off", 1);
   tst_fake();
   tb_run_initialise();
-  const struct tb_decision first = tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
+  const struct tb_decision first = tb_router_decide(&call, NULL, TB_ROUTE_AUTO, false);
   if (first.where != TB_CPU || first.why != TB_STATUS_not_yet || !(first.cpu_seconds < 0.1)) return 1;
   tb_router_learn(&call, NULL, &first, TB_CPU, 0.5, tb_clock_seconds());
-  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO).where == TB_GPU ? 0 : 2;
+  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO, false).where == TB_GPU ? 0 : 2;
 }
 
 static void price_of_opening(void **state) {
   (void)state;
   expect(opens_for_what_calls_took, NULL, NULL);
+}
+
+/* ---- calls that follow ---- */
+
+#define FOLLOWERS 7 /* as router.c has it */
+
+static struct tb_decision decide_shape(int64_t side, bool transpose_a, bool observed) {
+  const struct tb_gemm call = {
+      .symbol = TB_SYMBOL_cblas_sgemm, .m = side, .n = side, .k = side, .a.transposed = transpose_a, .alpha = 1};
+  const struct tb_decision d = tb_router_decide(&call, NULL, TB_ROUTE_AUTO, observed);
+  /* As run.c does it: a call takes 30 us, unless nobody looks. */
+  if (!d.follows) tb_router_learn(&call, NULL, &d, TB_CPU, 30e-6, tb_clock_seconds());
+  return d;
+}
+
+static bool follows(const struct tb_decision *d) {
+  return d->follows && d->where == TB_CPU && d->why == TB_STATUS_cpu_sooner && d->cpu_seconds == 0 && d->at == 0;
+}
+
+/* A GPU of which nothing is known but that it takes 150 us for anything: a shape of 30 is clearly the CPU's once its
+ * time is known. Status 0: some calls of a row are weighed, and all others follow. */
+static int rows_of_calls(void *unused) {
+  (void)unused;
+  setenv("TILEBLAS_CALIBRATION", "off", 1);
+  tst_fake();
+  tb_run_initialise();
+  struct tb_decision d;
+  for (int i = 0; i < 50; i++) d = decide_shape(100, false, false);
+  for (int i = 0; i < 50 && d.follows; i++) d = decide_shape(100, false, false);
+  if (d.follows || !(d.cpu_seconds > 0 && d.at > 0 && d.clear && d.followers == FOLLOWERS)) return 1;
+  for (int row = 0; row < 3; row++) {
+    for (int i = 0; i < FOLLOWERS; i++) {
+      d = decide_shape(100, false, false);
+      if (!follows(&d)) return 2;
+    }
+    d = decide_shape(100, false, false);
+    if (d.follows || d.followers != FOLLOWERS) return 3;
+  }
+  /* Not when somebody looks, nor a call of another shape, nor the one behind that. */
+  d = decide_shape(100, false, true);
+  if (d.follows || d.followers != 0) return 4;
+  d = decide_shape(100, true, false);
+  if (d.follows || d.followers != 0) return 5;
+  d = decide_shape(100, false, false);
+  if (d.follows) return 6;
+  d = decide_shape(100, false, false);
+  return follows(&d) ? 0 : 7;
+}
+
+static void calls_that_follow(void **state) {
+  (void)state;
+  expect(rows_of_calls, NULL, NULL);
 }
 
 /* ---- at the same time ---- */
@@ -350,6 +402,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(switched_off, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(price_of_opening, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(threads_and_processes, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(calls_that_follow, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(forked, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),
   };
