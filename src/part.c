@@ -117,7 +117,7 @@ double tb_part_flops_per_s(const struct tb_device *d, const struct tb_choice *wh
 }
 
 /* A panel that arrives makes a row or a column of tiles ready at the same time, so what is chosen is chosen for a slice
- * of a row of them, or of the one tile that a column is; its share of the workspace is the tiles', in the measure of
+ * of a row of them, or of a strip; its share of the workspace is the tiles', in the measure of
  * its elements. */
 static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan,
                                const struct tb_choice *whole) {
@@ -127,9 +127,8 @@ static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, 
     choice.whole_rows = plan->way.whole;
     return choice;
   }
-  const bool one_row = plan->tile_m == plan->block_m;
   struct tb_product product = {.m = plan->tile_m,
-                               .n = one_row ? plan->tile_n : tb_min(call->n, plan->block_n),
+                               .n = plan->strips ? plan->tile_n : tb_min(call->n, plan->block_n),
                                .k = plan->slice_k,
                                .group_k = plan->group_k,
                                .transpose_a = call->a.transposed,

@@ -48,6 +48,14 @@ static const struct tiling split_strips_of_columns = {TB_SPLIT_TILE_N, 384, 384,
  * 0.82 ms by them, 0.76 without, 2048 cubed 1.01 in strips by either (H200). */
 #define STRIPS_TIMES 1.05
 #define HIDDEN_TIMES 1.0
+/* The operand that is not quite the larger one may be the one in strips. */
+#define STRIPS_SIDES 0.8
+/* Nor is one whose C is less than such a share of what goes up. */
+#define STRIPS_SHARE 0.2
+/* As many strips as this, or fewer whose panels have so many elements, or more that each fill a slot, or are as narrow
+ * as the tilings above have them. */
+#define STRIPS_WISH 8
+#define STRIP_ELEMS_MIN ((int64_t)256 << 10)
 /* A strip's panel goes up in slices of k, at most three, of so many elements or more. */
 #define STRIP_SLICE_ELEMS ((int64_t)4 << 20)
 /* Slices of a chunk of k; of a single tile, for which nothing else makes the kernels start early, more. None of a panel
@@ -161,15 +169,23 @@ static void size_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_
 /* Of C, along which of its sides the strips follow each other. */
 enum strips { NO_STRIPS, STRIPS_OF_ROWS, STRIPS_OF_COLUMNS };
 
-/* Not where more comes down than goes up: then C's way must begin as soon as may be. */
+/* Whether the operand's stored columns do. */
+static bool runs_along_k(const struct tb_gemm *call, bool a) { return a ? call->a.transposed : !call->b.transposed; }
+
+/* Not where more comes down than goes up: then C's way must begin as soon as may be. Nor where little comes down, and
+ * nothing is gained; nor where the panels of a strip are parts of stored columns, short pieces of memory far apart,
+ * from which the threads copy at half the speed (H200: 75 x 7743 x 7116 NT 10.4 ms, by tiles 5.0). */
 static enum strips strips_for(const struct tb_gemm *call, const struct tb_ways *ways, double flops_per_byte,
                               double times) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double longer_side = m > n ? m : n;
-  if (in_one_stream(ways)) return NO_STRIPS;
-  if (tb_gemm_flops(call) / flops_per_byte > times * longer_side * k * sizeof(float)) return NO_STRIPS;
-  if (m * n > (m + n) * k) return NO_STRIPS;
-  return m > n ? STRIPS_OF_ROWS : STRIPS_OF_COLUMNS;
+  bool of_rows = m > n;
+  const bool much_longer = (of_rows ? n : m) < STRIPS_SIDES * (of_rows ? m : n);
+  if (!runs_along_k(call, of_rows) && !much_longer) of_rows = !of_rows;
+  const double up = (m + n) * k, up_in_strips = (of_rows ? m : n) * k, down = m * n;
+  if (in_one_stream(ways) || !runs_along_k(call, of_rows)) return NO_STRIPS;
+  if (tb_gemm_flops(call) / flops_per_byte > times * up_in_strips * sizeof(float)) return NO_STRIPS;
+  if (down > up || down < STRIPS_SHARE * up) return NO_STRIPS;
+  return of_rows ? STRIPS_OF_ROWS : STRIPS_OF_COLUMNS;
 }
 
 bool tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways) {
@@ -180,14 +196,23 @@ struct tilings {
   const struct tiling *rows, *columns;
 };
 
-/* Of a product that is not cut and has several tiles, strips in their place. False: it has none. */
-static bool size_strips(struct tb_plan *plan, const struct tb_gemm *call, double flops_per_byte, struct tilings t) {
+/* The side of a strip's panel, for each of which the caller's thread has some 25 microseconds of work. */
+static int64_t strip_of(int64_t side, int64_t k, struct tiling t) {
+  const int64_t elems = tb_min(tb_max(side * k / STRIPS_WISH, STRIP_ELEMS_MIN), TB_SLOT_ELEMS);
+  t.least = t.wish = tb_max(t.wish, tb_round_up(tb_ceil_div(elems, k), t.piece));
+  return tile_of(side, &t, 0);
+}
+
+/* Of a product that is not cut, strips in the place of tiles, if there are several of either. */
+static void size_strips(struct tb_plan *plan, const struct tb_gemm *call, double flops_per_byte, struct tilings t) {
   const enum strips which = strips_for(call, &plan->ways, flops_per_byte, STRIPS_TIMES);
-  const bool one_tile = plan->tile_m == plan->block_m && plan->tile_n == plan->block_n;
-  if (which == NO_STRIPS || plan->ways.passed || is_cut(plan, call) || one_tile) return false;
-  size_panels(plan, call, which == STRIPS_OF_ROWS ? tile_of(plan->block_m, t.rows, 0) : plan->block_m,
-              which == STRIPS_OF_COLUMNS ? tile_of(plan->block_n, t.columns, 0) : plan->block_n);
-  return true;
+  const bool one_tile = plan->tile_m == call->m && plan->tile_n == call->n;
+  if (which == NO_STRIPS || plan->ways.passed || is_cut(plan, call) || one_tile) return;
+  const int64_t tile_m = which == STRIPS_OF_ROWS ? strip_of(call->m, call->k, *t.rows) : call->m;
+  const int64_t tile_n = which == STRIPS_OF_COLUMNS ? strip_of(call->n, call->k, *t.columns) : call->n;
+  if (tile_m == call->m && tile_n == call->n) return;
+  plan->strips = true;
+  size_panels(plan, call, tile_m, tile_n);
 }
 
 static int64_t slices_of_strip(const struct tb_plan *plan) {
@@ -233,6 +258,7 @@ static bool is_at_once(const struct tb_ways *ways) {
 }
 
 static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
+  plan->strips = false;
   plan->at_once = is_at_once(&plan->ways);
   size_panels(plan, call, plan->block_m, plan->block_n);
   plan->one_slot = fits_one_slot(plan, call);
@@ -240,8 +266,8 @@ static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
   if (!plan->at_once && !plan->one_slot) {
     size_panels(plan, call, tile_of(plan->block_m, &present, 0), tile_of(plan->block_n, &present, 0));
     slices = plan->tile_m == plan->block_m && plan->tile_n == plan->block_n ? SLICES_OF_ONE_TILE : SLICES;
-    if (size_strips(plan, call, OTHER_FLOPS_PER_BYTE, (struct tilings){&strips_of_either, &strips_of_either}))
-      slices = slices_of_strip(plan);
+    size_strips(plan, call, OTHER_FLOPS_PER_BYTE, (struct tilings){&strips_of_either, &strips_of_either});
+    if (plan->strips) slices = slices_of_strip(plan);
   }
   int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   plan->slice_k = slices == 1 ? plan->chunk_k : slice_of(plan, slices);
@@ -405,6 +431,7 @@ static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, cons
                           const struct layout *layout) {
   static const struct tilings of_strips = {&split_strips_of_rows, &split_strips_of_columns};
   plan->split = true;
+  plan->strips = false;
   plan->at_once = is_at_once(&plan->ways);
   plan->span_k = tb_split_first_span(whole, call->k);
   plan->slice_k = slice_of_split(plan, call);
@@ -413,8 +440,8 @@ static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, cons
   if (!plan->at_once)
     size_panels(plan, call, tile_of(plan->block_m, tilings.rows, 0),
                 tile_of(plan->block_n, tilings.columns, layout->more_columns));
-  const bool in_strips = layout->strips && size_strips(plan, call, SPLIT_FLOPS_PER_BYTE, of_strips);
-  if (in_strips) plan->slice_k = plan->chunk_k;
+  if (layout->strips) size_strips(plan, call, SPLIT_FLOPS_PER_BYTE, of_strips);
+  if (plan->strips) plan->slice_k = plan->chunk_k;
   const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   place_panels(plan, call, rows, columns, layout->keeps_a);
   const int64_t a_bytes = tb_split_packed_bytes(false, plan->tile_m, plan->span_k);
@@ -428,7 +455,7 @@ static void lay_out_split(struct tb_plan *plan, const struct tb_gemm *call, cons
   plan->workspace_bytes = tb_split_workspace_bytes(plan->tile_m, plan->tile_n, call->k, &plan->way);
   if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;
   plan->streams = (int)tb_min(streams_for(&plan->ways, rows * columns), layout->streams_most);
-  if (in_strips) plan->streams = streams_for_strips(plan);
+  if (plan->strips) plan->streams = streams_for_strips(plan);
   plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
 }
 

@@ -87,6 +87,7 @@ struct tb_plan {
   int64_t workspace_bytes;        /* for each tile of the block; may be 0. split: for each stream */
   int64_t arena_bytes;
   bool at_once;            /* everything is in place: one launch computes a block */
+  bool strips;             /* one operand is a single panel, and each panel of the other completes a tile */
   bool one_slot;           /* one tile, and A's and B's panels fit into one slot together, C into another */
   bool split;              /* for the tensor cores */
   struct tb_split_way way; /* split: of every launch */

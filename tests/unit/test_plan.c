@@ -195,7 +195,7 @@ static void check_square(int64_t n, int64_t tile_m, int64_t tile_n, int64_t slic
 static void squares(void **state) {
   (void)state;
   check_square(512, 512, 512, 512);
-  check_square(513, 513, 256, 513);
+  check_square(513, 513, 384, 513);
   check_square(1024, 1024, 256, 1024);
   check_square(2048, 2048, 256, 2048);
   check_square(3072, 1024, 1024, 1024);
@@ -204,44 +204,65 @@ static void squares(void **state) {
   check_square(16384, 2048, 2048, 5632);
 }
 
-static struct tb_plan plan_of(int64_t m, int64_t n, int64_t k, struct tb_ways ways, int64_t budget) {
-  const struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1, .a.ld = m, .b.ld = k, .ldc = m};
+static struct tb_gemm transposing(const char *transposes, int64_t m, int64_t n, int64_t k) {
+  struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1};
+  call.a.transposed = transposes[0] == 'T', call.b.transposed = transposes[1] == 'T';
+  call.a.ld = call.a.transposed ? k : m, call.b.ld = call.b.transposed ? n : k, call.ldc = m;
+  return call;
+}
+
+static struct tb_plan plan_of(const char *transposes, int64_t m, int64_t n, int64_t k, struct tb_ways ways) {
+  const struct tb_gemm call = transposing(transposes, m, n, k);
   struct tb_plan plan;
-  assert_true(tb_plan_make(&plan, &call, ways, budget));
+  assert_true(tb_plan_make(&plan, &call, ways, INT64_MAX));
+  assert_int_equal(plan.strips, (plan.tile_m == m) != (plan.tile_n == n)); /* of the shapes below */
   return plan;
 }
 
+static bool in_strips(const char *transposes, int64_t m, int64_t n, int64_t k) {
+  return plan_of(transposes, m, n, k, staged).strips;
+}
+
 static bool is_hidden(int64_t m, int64_t n, int64_t k, struct tb_ways ways) {
-  const struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1};
+  const struct tb_gemm call = transposing("NN", m, n, k);
   return tb_plan_is_hidden(&call, ways);
 }
 
-/* The smaller operand is one panel, and the other one's panels are narrow; of a long k in slices, for those of the last
- * one are what is waited for. */
+/* The smaller operand is one panel, and the other one's panels are narrow, but for each to fill a slot; of a long k
+ * they go up in slices, for those of the last one are what is waited for. */
 static void strips(void **state) {
   (void)state;
-  struct tb_plan p = plan_of(1000, 8000, 1000, staged, INT64_MAX);
-  assert_true(p.tile_m == 1000 && p.tile_n == 256 && p.slice_k == 1000);
-  p = plan_of(8000, 1000, 1000, staged, INT64_MAX);
-  assert_true(p.tile_m == 256 && p.tile_n == 1000 && p.slice_k == 1000);
-  p = plan_of(1000, 8000, 1 << 17, staged, INT64_MAX);
-  assert_true(p.tile_m == 1000 && p.tile_n == 256 && p.slice_k < 1 << 16 && p.slice_k > 1 << 15);
-  assert_true(plan_of(300, 400, 1 << 17, staged, INT64_MAX).tile_n == 400); /* one tile is none */
-  /* None where the product takes longer than the larger operand's way up, or C than both; for what is in place; for
-   * several GPUs; nor of a product that is cut. */
-  assert_true(plan_of(3000, 8000, 3000, staged, INT64_MAX).tile_m < 3000);
-  assert_true(plan_of(1000, 8000, 300, staged, INT64_MAX).tile_m < 1000);
+  struct tb_plan p = plan_of("NN", 1000, 8000, 1000, staged);
+  assert_true(p.tile_m == 1000 && p.tile_n == 640 && p.slice_k == 1000);
+  p = plan_of("TN", 8000, 1000, 1000, staged);
+  assert_true(p.tile_m == 640 && p.tile_n == 1000 && p.slice_k == 1000);
+  p = plan_of("NN", 2000, 60000, 9000, staged);
+  assert_true(p.tile_m == 2000 && p.tile_n == 1920 && p.slice_k < 4500 && p.slice_k >= 3000);
+  /* Panels are whole stored columns; of two operands of about the same size those of either. */
+  assert_true(in_strips("TN", 1000, 8000, 1000) && !in_strips("NT", 1000, 8000, 1000));
+  assert_true(!in_strips("TT", 1000, 8000, 1000) && in_strips("TT", 8000, 1000, 1000));
+  assert_true(plan_of("TT", 1000, 1200, 1000, staged).tile_n == 1200 && !in_strips("NT", 1000, 1200, 1000));
+  assert_true(plan_of("NN", 1200, 1000, 1000, staged).tile_m == 1200);
+  /* None where one would be all; where the product takes longer than the larger operand's way up; where C does, than
+   * both; or next to nothing. */
+  assert_false(in_strips("NN", 300, 400, 300));
+  assert_false(in_strips("NN", 600, 700, 400));
+  assert_false(in_strips("NN", 3000, 8000, 3000));
+  assert_false(in_strips("NN", 1000, 8000, 800));
+  assert_false(in_strips("NN", 1000, 8000, 5000));
+  /* Nor for what is in place; for several GPUs; or of a product that is cut. */
   for (int i = 0; i < 4; i++) {
     struct tb_ways ways = staged;
     if (i < 3) *(i == 0 ? &ways.a : i == 1 ? &ways.b : &ways.c) = TB_IN_PLACE;
     ways.passed = i == 3;
-    assert_true(plan_of(1000, 8000, 1000, ways, INT64_MAX).tile_m < 1000);
+    assert_false(plan_of("NN", 1000, 8000, 1000, ways).strips);
     assert_true(is_hidden(1000, 8000, 1000, ways) == ways.passed); /* which is for how, not for what is computed */
   }
-  p = plan_of(1000, 8000, 4000, staged, (int64_t)64 << 20);
-  assert_true(p.block_n < 8000 && p.tile_m < 1000);
+  const struct tb_gemm call = transposing("NN", 1000, 8000, 4000);
+  assert_true(tb_plan_make(&p, &call, staged, (int64_t)64 << 20));
+  assert_true(p.block_n < 8000 && !p.strips);
   /* The other kernels are enough where they take no longer than the larger operand's way up. */
-  assert_true(is_hidden(2048, 2048, 2048, staged) && is_hidden(2048, 8192, 10000, staged));
+  assert_true(is_hidden(2048, 2048, 2048, staged) && is_hidden(2048, 8192, 8000, staged));
   assert_false(is_hidden(2200, 2200, 2200, staged));
   assert_false(is_hidden(2048, 2048, 1000, staged)); /* C takes longer */
 }
