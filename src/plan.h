@@ -34,7 +34,8 @@
  * twice, those of the first chunk stay for the other blocks of the row: ahead of A's panels, as many more. Launches are
  * of one stream then, whose workspace leaves the room.
  *
- * By the same model (--split), kernels of 205 TFLOP/s: 0.74, 0.76 and 0.80 of the floor at 4096, 8192 and 16384 cubed.
+ * By the same model (--split), kernels of 205 TFLOP/s: 0.77, 0.80 and 0.80 of the floor at 4096, 8192 and 16384 cubed,
+ * the first two in strips; by squares 0.74 and 0.76.
  * Last panels of half the size, and half of that, so that less is left to compute and fetch behind the last one, gain
  * nothing (H200, 2026-11-22: 4096 cubed 3.86 to 4.02 ms, and 3.82 to 3.98 without; 8192 cubed 14.4 to 16.2, and 14.9 to
  * 15.4). Nor do smaller tiles (8192 cubed by 768 x 768 15.6 to 16.0 ms, by these 13.9 to 15.5 in the same run).
@@ -55,8 +56,8 @@
 /* Launches alternate between at most so many streams, so that the tail of one tile's blocks overlaps the next tile's
  * head. A power of two. */
 #define TB_COMPUTE_STREAMS 8
-/* Floats of one pinned staging slot: 2 MiB. One after another they reach 48 of the link's 55 GB/s, and a larger one
- * would keep the link waiting while it is filled. */
+/* Floats of one pinned staging slot: 2 MiB. One after another they reach 48 of the link's 55 GB/s, by several streams
+ * in turns no more, and a larger one would keep the link waiting while it is filled. */
 #define TB_SLOT_ELEMS ((int64_t)1 << 19)
 
 /* How an operand comes to the kernels, or C from them. */
