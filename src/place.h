@@ -18,7 +18,8 @@
  * that is in use. Not meant are what malloc maps apart, the arenas and stacks of other threads, and the variables of
  * libraries: those come and go. Nothing is remembered of any pointer, so no allocation at an old address is mistaken
  * for what was there. What the program pinned of its own memory is not recognised, but pinned memory alone keeps no
- * small product from the CPU.
+ * small product from the CPU; of products of more than TB_OWN_TERMS_MOST terms the driver is asked about own memory,
+ * too.
  */
 #ifndef TB_PLACE_H
 #define TB_PLACE_H

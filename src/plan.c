@@ -52,8 +52,9 @@ static const struct tiling split_strips_of_columns = {TB_SPLIT_TILE_N, 384, 384,
 #define STRIPS_SIDES 0.8
 /* Nor is one whose C is less than such a share of what goes up. */
 #define STRIPS_SHARE 0.2
-/* As many strips as this, or fewer whose panels have so many elements, or more that each fill a slot, or are as narrow
- * as the tilings above have them. */
+/* A strip's panel is such a part of its operand, but has so many elements at least, and no more than a slot; unless
+ * that were narrower than the tilings above have it. The caller's thread has some 25 microseconds of work with each:
+ * 160 x 6387 x 194 in 25 strips took 961 us, in 7 tiles 299 (two hosts). */
 #define STRIPS_WISH 8
 #define STRIP_ELEMS_MIN ((int64_t)256 << 10)
 /* A strip's panel goes up in slices of k, at most three, of so many elements or more. */
@@ -196,7 +197,6 @@ struct tilings {
   const struct tiling *rows, *columns;
 };
 
-/* The side of a strip's panel, for each of which the caller's thread has some 25 microseconds of work. */
 static int64_t strip_of(int64_t side, int64_t k, struct tiling t) {
   const int64_t elems = tb_min(tb_max(side * k / STRIPS_WISH, STRIP_ELEMS_MIN), TB_SLOT_ELEMS);
   t.least = t.wish = tb_max(t.wish, tb_round_up(tb_ceil_div(elems, k), t.piece));
@@ -373,8 +373,7 @@ static int streams_for(const struct tb_ways *ways, int64_t tiles) {
   return streams;
 }
 
-/* One more than fill the GPU together: room for the operands of a strip in bf16 planes is most of what a stream wants.
- */
+/* As many as fill the GPU together: room for a strip's operands in bf16 planes is most of what a stream wants. */
 static int streams_for_strips(const struct tb_plan *plan) {
   const int64_t tiles = tb_split_tiles(plan->tile_m, plan->tile_n);
   int streams = plan->streams;

@@ -211,7 +211,7 @@ static bool follows(const struct tb_decision *d) {
   return d->follows && d->where == TB_CPU && d->why == TB_STATUS_cpu_sooner && d->cpu_seconds == 0 && d->at == 0;
 }
 
-/* A GPU of which nothing is known but that it takes 150 us for anything: a shape of 30 is clearly the CPU's once its
+/* A GPU of which nothing is known but that it takes 150 us for anything: a shape of 30 us is clearly the CPU's once its
  * time is known. Status 0: some calls of a row are weighed, and all others follow. */
 static int rows_of_calls(void *unused) {
   (void)unused;
