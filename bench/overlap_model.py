@@ -46,17 +46,22 @@ def in_strips(n, flops_per_byte):
     return 2.0 * n**3 / flops_per_byte <= STRIPS_TIMES * 4 * n * n
 
 
+def strip_of(n, piece, wish):
+    wish = max(wish, round_up(ceil_div(min(max(n * n // 8, 256 << 10), SLOT // 4), n), piece))
+    return tile_of(n, piece, wish, wish, 3072, 32)
+
+
 def chosen(n):
     """As plan.c and schedule.c; slices end where groups do, by src/order.c for squares from 2048 on."""
     if in_strips(n, FLOPS_PER_BYTE):
-        return Way(n, tile_of(n, 128, 256, 256, 2048, 32), n, 3, 8, False)
+        return Way(n, strip_of(n, 128, 256), n, 3, 8, False)
     tile = tile_of(n, 128, 512, 1024, 2048, 8)
     return Way(tile, tile, min(n, round_up(ceil_div(n, 3), 1408 if n > 2816 else 1024)), min(ceil_div(n, tile) // 2 + 1, 3), 8, False)
 
 
 def chosen_split(n):
     if in_strips(n, SPLIT_FLOPS_PER_BYTE):
-        tile_n = tile_of(n, SPLIT_N, 384, 384, 3072, 32)
+        tile_n = strip_of(n, SPLIT_N, 384)
         return Way(n, tile_n, n, ceil_div(n, tile_n), 8, True)
     spans = ceil_div(n, SPAN) if n > 2 * SPAN else 1
     wish = 1024 if spans == 1 else 1536

@@ -117,8 +117,7 @@ double tb_part_flops_per_s(const struct tb_device *d, const struct tb_choice *wh
 }
 
 /* A panel that arrives makes a row or a column of tiles ready at the same time, so what is chosen is chosen for a slice
- * of a row of them, or of a strip; its share of the workspace is the tiles', in the measure of
- * its elements. */
+ * of a row of them, or of a strip; its share of the workspace is the tiles', in the measure of its elements. */
 static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan,
                                const struct tb_choice *whole) {
   if (plan->split) {

@@ -206,14 +206,12 @@ static struct tb_location view_location(struct tb_view x, int64_t rows, int64_t 
                       : matrix_location(x.data, rows, columns, x.ld, &initialised);
 }
 
-static bool is_own(const float *p, uintptr_t here) { return tb_is_in_heap_or_data(p) || tb_is_in_stack(p, here); }
-
 /* Whether what the driver could say of the operands, that they are pinned, would change next to nothing. */
 static bool are_own_and_few(const struct tb_gemm *call) {
   const char mark = 0;
   const uintptr_t here = (uintptr_t)&mark;
-  return (double)call->m * (double)call->n * (double)call->k <= TB_OWN_TERMS_MOST && is_own(call->a.data, here) &&
-         is_own(call->b.data, here) && is_own(call->c, here);
+  return (double)call->m * (double)call->n * (double)call->k <= TB_OWN_TERMS_MOST && tb_is_own(call->a.data, here) &&
+         tb_is_own(call->b.data, here) && tb_is_own(call->c, here);
 }
 
 bool tb_places_find(const struct tb_gemm *call, struct tb_places *places) {

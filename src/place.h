@@ -91,6 +91,11 @@ static inline uint64_t tb_cycles(void) {
 #endif
 }
 
+/* In memory that the process has and keeps; `here` as above. */
+static inline bool tb_is_own(const float *p, uintptr_t here) {
+  return tb_is_in_heap_or_data(p) || tb_is_in_stack(p, here);
+}
+
 /*
  * True when it is certain, without a question to the driver, that the CPU may touch all three and none is managed
  * memory: tb_places_find would find nothing that keeps a small product from the CPU. False: ask it.
@@ -100,8 +105,7 @@ static inline bool tb_places_are_harmless(const float *a, const float *b, const 
   if (tb_cycles() - tb_thread.looked_at_cycles < TB_LOOK_CYCLES) return true;
   const char mark = 0;
   const uintptr_t here = (uintptr_t)&mark;
-  return (tb_is_in_heap_or_data(a) || tb_is_in_stack(a, here)) &&
-         (tb_is_in_heap_or_data(b) || tb_is_in_stack(b, here)) && (tb_is_in_heap_or_data(c) || tb_is_in_stack(c, here));
+  return tb_is_own(a, here) && tb_is_own(b, here) && tb_is_own(c, here);
 }
 
 /* Whether the CPU cannot reach one of them. */

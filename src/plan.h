@@ -111,7 +111,7 @@ bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct
 bool tb_plan_split_pays(const struct tb_plan *plan, const struct tb_gemm *call);
 
 /* Whether all of a call's product is computed while its operands go up, also without the tensor cores. Where nothing is
- * read in place a function of its sizes alone, for the result's bits depend on it. */
+ * read in place a function of its sizes and transposes alone, for the result's bits depend on it. */
 bool tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways);
 
 /* Whether a call goes by one slot when there is memory for it. */

@@ -23,8 +23,8 @@
 #define LOOKS_BEFORE_YIELD 2000
 /* A task, of some ten microseconds, that takes so long was not let to its core. */
 #define HELD_UP_SECONDS 1e-3
-/* Sleepers that the caller wakes with a job, and that each of them wakes in turn: they take 15 to 40 microseconds to
- * come, who wakes them 2 each (16 cores of a virtual machine). */
+/* Sleepers that the caller wakes with a job, and that each of them wakes in turn: one comes after 15 to 40
+ * microseconds, and takes the waker 2 (16 cores of a virtual machine). */
 #define WAKES 2
 
 /*
@@ -50,7 +50,7 @@ struct job {
 struct member {
   struct tb_pool *pool;
   pthread_t thread, self; /* the same: what its starter knows, and what itself does */
-  struct tb_core core;    /* whose affair it is while the thread sleeps is its waker's */
+  struct tb_core core;    /* while the thread sleeps, its waker's to change */
   sem_t told;             /* that there is work */
   struct member *below;   /* on the stack of those that sleep */
 };
