@@ -19,6 +19,7 @@ LINK_ALONE, LINK_BOTH = 52e9, 46e9  # through slots, out of caches that threads 
 GAP = 1.5e-6  # seconds between two copies of the link
 COPY_IN, COMMIT = 90e9, 90e9  # bytes/s of all copying threads
 SLOTS, SLOT, LEAST = 16, 2 << 20, 256 << 10  # per direction; bytes; of the first and last pieces
+LARGE, PIECE_SLOTS = 64e6, 2  # bytes up and down of a call whose pieces have so many slots
 SPAN, SLICED_SPANS = 4096, 4  # k of a span on the tensor cores; spans from which on there are two slices
 SM, BLOCK, ALONE = 132, 128, 0.62  # two blocks an SM; an SM with one reaches this share of its rate
 STRIPS_TIMES, FLOPS_PER_BYTE, SPLIT_FLOPS_PER_BYTE = 1.05, 1050.0, 4100.0  # where C is computed in strips
@@ -81,13 +82,17 @@ def parts(side, step):
     return [min(step, side - i) for i in range(0, side, step)]
 
 
-def pieces_up(steps, rows, columns, ks):
+def piece_slots(n):
+    return PIECE_SLOTS if 12 * n * n >= LARGE else 1
+
+
+def pieces_up(steps, rows, columns, ks, most):
     """[bytes, the step that it ends or None]"""
     pieces, sent = [], 0
     for step in steps:
         rest = 4 * (rows if step[0] == "A" else columns)[step[1]] * ks[step[2]]
         while rest:
-            size = min(rest, SLOT, max(LEAST, sent))
+            size = min(rest, most, max(LEAST, sent))
             rest -= size
             sent += size
             pieces.append((size, None if rest else step))
@@ -112,11 +117,13 @@ class Call:
         self.n, self.rate, self.split = n, rate, way.split
         self.rows, self.columns, self.ks = parts(n, way.tile_m), parts(n, way.tile_n), parts(n, way.slice_k)
         steps = schedule(len(self.rows), len(self.columns), len(self.ks), way.lead)
-        self.up = pieces_up(steps, self.rows, self.columns, self.ks)
+        self.piece = SLOT * piece_slots(n)
+        self.up = pieces_up(steps, self.rows, self.columns, self.ks, self.piece)
         self.threads, self.link_up, self.link_down = [], [], []  # queues: [work left, what]
         self.streams = [[] for _ in range(way.streams)]  # [flops left, share of the GPU, bytes of a complete tile]
         self.there, self.launched, self.tiles_down = set(), {}, []
-        self.slots_up, self.slots_down, self.begun = SLOTS, SLOTS, 0
+        self.slots_up = self.slots_down = SLOTS // piece_slots(n)
+        self.begun = 0
         self.to_fetch, self.to_commit = 4 * n * n, 4 * n * n
 
     def arrive(self, step):
@@ -141,7 +148,7 @@ class Call:
             self.begun += 1
             self.slots_up -= 1
         while self.tiles_down and self.slots_down:
-            size = min(self.tiles_down[0], SLOT, max(LEAST, self.to_fetch // 2))
+            size = min(self.tiles_down[0], self.piece, max(LEAST, self.to_fetch // 2))
             self.tiles_down[0] -= size
             self.to_fetch -= size
             if not self.tiles_down[0]:

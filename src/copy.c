@@ -2,6 +2,10 @@
 #include "copy.h"
 
 #include <string.h>
+
+#include "integers.h"
+#include "lines.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -38,20 +42,33 @@ static void end_stream(void) {
 #endif
 }
 
-static void copy_column(const struct tb_copy *c, float *to, const float *from) {
+static void copy_words(const struct tb_copy *c, float *to, const float *from, int64_t n) {
   if (c->beta != 0) {
-    for (int64_t i = 0; i < c->rows; i++) to[i] = from[i] + c->beta * to[i];
-  } else if (c->streams) {
-    stream(to, from, c->rows);
+    for (int64_t i = 0; i < n; i++) to[i] = from[i] + c->beta * to[i];
+  } else if (c->stores == TB_STORES_STREAMED) {
+    stream(to, from, n);
   } else {
-    memcpy(to, from, (size_t)c->rows * sizeof(float));
+    memcpy(to, from, (size_t)n * sizeof(float));
+  }
+}
+
+/* Lines are sent away while they are still in the nearest cache. */
+#define RUN_ELEMS ((int64_t)1024)
+
+static void copy_column(const struct tb_copy *c, float *to, const float *from) {
+  const bool writes_back = c->stores == TB_STORES_WRITTEN_BACK, sends = writes_back || c->drops;
+  for (int64_t i = 0, n; i < c->rows; i += n) {
+    n = sends ? tb_min(c->rows - i, RUN_ELEMS) : c->rows;
+    copy_words(c, to + i, from + i, n);
+    if (writes_back) tb_lines_write_back(to + i, (size_t)n * sizeof(float));
+    if (c->drops) tb_lines_drop(from + i, (size_t)n * sizeof(float));
   }
 }
 
 /* A task's share: some of the columns, or of all columns some rows when there are fewer columns than tasks. */
 static struct tb_copy share(const struct tb_copy *c, int index) {
-  struct tb_copy s = {.beta = c->beta, .streams = c->streams, .to = c->to, .from = c->from, .to_ld = c->to_ld};
-  s.from_ld = c->from_ld, s.rows = c->rows, s.columns = c->columns;
+  struct tb_copy s = {.beta = c->beta, .stores = c->stores, .drops = c->drops, .to = c->to, .from = c->from};
+  s.to_ld = c->to_ld, s.from_ld = c->from_ld, s.rows = c->rows, s.columns = c->columns;
   if (c->columns >= c->tasks) {
     int64_t first = c->columns * index / c->tasks, end = c->columns * (index + 1) / c->tasks;
     s.to += first * c->to_ld;
@@ -73,7 +90,7 @@ static void copy_task(void *context, int index) {
     s.columns = 1;
   }
   for (int64_t j = 0; j < s.columns; j++) copy_column(&s, s.to + j * s.to_ld, s.from + j * s.from_ld);
-  if (s.streams) end_stream();
+  if (s.stores == TB_STORES_STREAMED) end_stream();
 }
 
 void tb_copy_start(struct tb_pool *pool, struct tb_copy *c) {

@@ -11,13 +11,21 @@
 
 #define TB_COPY_ALONE_ELEMS ((int64_t)64 << 10)
 
+/* What becomes of the lines that a copy writes. */
+enum tb_stores {
+  TB_STORES_CACHED,
+  TB_STORES_STREAMED,    /* with beta = 0: they pass the caches, for the CPU will not read them soon */
+  TB_STORES_WRITTEN_BACK /* they pass through the caches, and do not stay there changed: a GPU reads them at once */
+};
+
 /*
  * to[i + j to_ld] = from[i + j from_ld] + beta to[i + j to_ld], rows x columns, where `to` is not read if beta = 0.
  * Both leading dimensions are at least rows. The caller fills it and leaves it alone until it is done.
  */
 struct tb_copy {
   float beta;
-  bool streams; /* with beta = 0: by stores that pass the caches, for what the CPU will not read soon */
+  enum tb_stores stores;
+  bool drops;   /* what was read leaves the caches, for a GPU to write there next */
   bool of_many; /* others are under way: threads that find none of its tasks left have theirs to do */
   float *to;
   const float *from;

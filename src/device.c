@@ -18,6 +18,7 @@ static CUresult add_slots(struct tb_ring *ring, int end) {
 }
 
 static CUresult open_ring(struct tb_ring *ring) {
+  ring->piece_slots = 1;
   for (int i = 0; i < TB_SLOTS; i++) TB_TRY(tb_cuda.cuEventCreate(&ring->moved[i], CU_EVENT_DISABLE_TIMING));
   return add_slots(ring, TB_SLOTS_FIRST);
 }

@@ -18,23 +18,34 @@
 #define TB_SLOT_BYTES ((size_t)TB_SLOT_ELEMS * sizeof(float))
 /* Of a direction. What the threads write stays in their cores' own caches, from which the GPU reads at 20 GB/s, until
  * what they write later drives it out: with so many slots between, 16384 cubed comes up at 44 GB/s, with half as many
- * at 39 (H200, 16 cores of 2 MiB; twice as many gain nothing). To pin memory takes time, so a ring has only some of
- * them before a call that has use for all. */
+ * at 39 (H200, 16 cores of 2 MiB; with twice as many 8192 cubed takes 12.3 instead of 11.7 ms, 16384 54.5 instead of
+ * 55.5). To pin memory takes time, so a ring has only some of them before a call that has use for all. */
 #define TB_SLOTS 16
 #define TB_SLOTS_FIRST 8
+/*
+ * Slots of a piece in large calls: neighbours, which follow each other in memory. Between two copies the link waits
+ * some 3 us, so that of its 55.4 GB/s copies of 1, 2, 4 and 8 MiB one after another reach 49, 52, 53.5 and 54.4, and
+ * 42, 46, 48 and 49 each way when both ways are busy (H200; by several streams in turns no more). In smaller calls
+ * there would be too few of them: the link would wait for the first ones.
+ */
+#define TB_PIECE_SLOTS 2
 
 struct tb_ring {
   int slots;               /* that there are: TB_SLOTS_FIRST or TB_SLOTS */
+  int piece_slots;         /* of a piece of the call at hand: 1 or TB_PIECE_SLOTS */
   double staged_bytes;     /* in all calls, by which the others are earned */
   char *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each; the first ones in one allocation, the others in another */
-  CUevent moved[TB_SLOTS]; /* recorded behind the copy that uses the slot */
+  CUevent moved[TB_SLOTS]; /* recorded behind the copy that uses the slot, or it and those behind it */
 };
 
 static inline float *tb_slot(const struct tb_ring *ring, int slot) { return (float *)ring->slot[slot]; }
 
-/* Of the piece of this number, when pieces go round the ring. */
+/* Of a ring round which pieces go: how many there are at a time; the most floats of one; and the first slot of the
+ * piece of this number. */
+static inline int tb_ring_pieces(const struct tb_ring *ring) { return ring->slots / ring->piece_slots; }
+static inline int64_t tb_ring_piece_elems(const struct tb_ring *ring) { return ring->piece_slots * TB_SLOT_ELEMS; }
 static inline int tb_slot_of(const struct tb_ring *ring, uint64_t number) {
-  return (int)(number % (uint64_t)ring->slots);
+  return (int)(number % (uint64_t)tb_ring_pieces(ring)) * ring->piece_slots;
 }
 
 enum tb_mark { TB_UP_BEGIN, TB_UP_END, TB_COMPUTE_BEGIN, TB_COMPUTE_END, TB_DOWN_BEGIN, TB_DOWN_END, TB_MARK_COUNT };

@@ -21,7 +21,7 @@ static void pack(struct tb_pipeline *p) {
     tb_up_of_step(p, &step, &u);
     float *to = slot + (b ? p->layout.plan->b_offset_bytes / (int64_t)sizeof(float) : 0);
     tb_upload_cut(&u, TB_SLOT_ELEMS, to, &copies[b], &piece);
-    copies[b].streams = true;
+    copies[b].stores = TB_STORES_STREAMED;
     tb_copy_start(p->d->pool, &copies[b]);
     p->progress->up_bytes += (double)(u.rows * u.columns) * sizeof(float);
   }

@@ -73,7 +73,9 @@ struct tb_pipeline {
   struct tb_device *d;
   const struct tb_choice *choice;
   struct tb_pass *pass; /* panels that other GPUs want, too; NULL: this one computes alone */
-  bool is_large;        /* in what goes by slots */
+  int64_t staged_elems; /* of the operands, that go up by slots */
+  bool cleans_lines;    /* it is of a size by which lines leave the caches at once (lines.h) */
+  bool is_large;        /* in what goes by slots, up and down */
   bool timed, marked_up, marked_compute, marked_down;
   struct tb_progress *progress;
   const CUstream *streams; /* the launches are spread over these */

@@ -56,8 +56,7 @@
 /* Launches alternate between at most so many streams, so that the tail of one tile's blocks overlaps the next tile's
  * head. A power of two. */
 #define TB_COMPUTE_STREAMS 8
-/* Floats of one pinned staging slot: 2 MiB. One after another they reach 48 of the link's 55 GB/s, by several streams
- * in turns no more, and a larger one would keep the link waiting while it is filled. */
+/* Floats of one pinned staging slot: 2 MiB. */
 #define TB_SLOT_ELEMS ((int64_t)1 << 19)
 
 /* How an operand comes to the kernels, or C from them. */

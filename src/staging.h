@@ -27,10 +27,9 @@ struct tb_piece {
 };
 
 /*
- * Cuts the next piece off an upload that is not done: at most `most` floats (0 < most <= TB_SLOT_ELEMS), or one column
- * if that is longer and fits into a slot. Fills in *copy, which brings it into `slot`, and leaves it to be started; by
- * which stores, the caller says.
- * True when nothing of the upload is left.
+ * Cuts the next piece off an upload that is not done: at most `most` floats, which there is room for at `slot`, or one
+ * column if that is longer and fits into a slot. Fills in *copy, which brings it into `slot`, and leaves it to be
+ * started; by which stores, the caller says. True when nothing of the upload is left.
  */
 bool tb_upload_cut(struct tb_upload *upload, int64_t most, float *slot, struct tb_copy *copy, struct tb_piece *piece);
 

@@ -288,7 +288,7 @@ static int64_t random_rows(uint64_t *rng) {
 static float expected(float from, float beta, float before) { return beta == 0 ? from : from + beta * before; }
 
 /* One copy between fenced matrices; when beta is 0, into one that holds NaN. */
-static void check_copy(struct tb_pool *pool, bool streams, uint64_t *rng) {
+static void check_copy(struct tb_pool *pool, enum tb_stores stores, bool drops, uint64_t *rng) {
   const int64_t rows = random_rows(rng), columns = 1 + tst_random_below(rng, rows > 100 ? 90 : 300);
   const float betas[] = {0, 1, -2.5f};
   const float beta = betas[tst_random_below(rng, 3)];
@@ -300,7 +300,8 @@ static void check_copy(struct tb_pool *pool, bool streams, uint64_t *rng) {
   tst_matrix_remember(&from);
   tst_matrix_remember(&to);
   struct tb_copy copy = {.beta = beta,
-                         .streams = streams,
+                         .stores = stores,
+                         .drops = drops,
                          .to = to.data,
                          .from = from.data,
                          .to_ld = to.ld,
@@ -330,7 +331,7 @@ static void copies(void **state) {
   uint64_t rng = 5;
   for (int threads = 1; threads <= 4; threads++) {
     struct tb_pool *pool = tb_pool_open(threads, true);
-    for (int i = 0; i < 150; i++) check_copy(pool, i % 2 == 0, &rng);
+    for (int i = 0; i < 150; i++) check_copy(pool, (enum tb_stores)(i % 3), i % 2 == 0, &rng);
     tb_pool_close(pool);
   }
 }

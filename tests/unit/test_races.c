@@ -35,7 +35,8 @@ static void copies_in_flight(struct tb_pool *pool, int round) {
   struct tb_copy copy[COPIES];
   for (int i = 0; i < COPIES; i++) {
     for (int j = 0; j < ROWS * COLUMNS; j++) source[i][j] = (float)(round + i + j % 7);
-    copy[i] = (struct tb_copy){.streams = i % 2 == 0, .to = target[i], .from = source[i]};
+    copy[i] =
+        (struct tb_copy){.stores = (enum tb_stores)(i % 3), .drops = i % 2 == 0, .to = target[i], .from = source[i]};
     copy[i].to_ld = copy[i].from_ld = copy[i].rows = ROWS;
     copy[i].columns = COLUMNS;
     tb_copy_start(pool, &copy[i]);
