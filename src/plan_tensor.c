@@ -34,13 +34,10 @@ static const struct tb_tiling split_strips_of_columns = {TB_SPLIT_TILE_N, 384, 3
  * 97. With them two streams took 95 and four without 93 (1.25 GiB), and 32768 cubed in 2 GiB by four 639 and 625. */
 #define SPLIT_STREAMS_MIN 2
 /* The tensor cores reach TB_SPLIT_FLOPS_PER_BYTE where all streams' launches together have a tile and a half for each
- * of an H200's multiprocessors. What `cost` makes of it, beside what the cuts took that were chosen by it: 16384 cubed
- * in 512 MiB 281 ms (160), in 1 GiB 136 (90), in 1.5 103 (87), in 2 100 (91), 32768 cubed in 2 GiB 756 (625)
- * (2026-11-23; the day before 16384 in 3 GiB 74 (84), in 4 72 (76), 8192 cubed in 768 MiB 32 (25), 32768 in 4 GiB 493
- * (550)). */
+ * of an H200's multiprocessors. */
 #define SPLIT_TILES_AT_ONCE 132
 #define SPLIT_TILES_OF_GPU (3 * SPLIT_TILES_AT_ONCE / 2)
-/* And a millisecond: for a block or a chunk, behind the one before. */
+/* A millisecond: what a block takes behind the one before, and chunks of k a part of it. */
 #define WAIT_BYTES 45e6
 
 /* Most memory for packed operands, and for packing them again, when they are in place, and of what there is at most
@@ -150,24 +147,45 @@ static bool fits(const struct tb_plan *plan, int64_t budget_bytes) {
 /* Of two things that go on at once, the shorter does with the longer, but for a panel. */
 static double overlapped(double x, double y, double panels) { return x > y ? x + y / panels : y + x / panels; }
 
+/* Of two that hold each other up: the longer, and up to a sixth more, if the other takes as long. */
+static double together(double x, double y) {
+  const double longer = x > y ? x : y, share = (x > y ? y : x) / longer;
+  return longer * (1 + 0.15 * share * share * share * share);
+}
+
 /* What the launches that run at the same time reach of the kernels' rate. */
 static double filling(const struct tb_plan *plan) {
   const int64_t tiles = tb_split_tiles(plan->tile_m, plan->tile_n);
-  if (plan->streams == 1) return (double)tiles / (double)tb_round_up(tiles, SPLIT_TILES_AT_ONCE);
+  if (plan->streams == 1) return (double)tiles / (double)tb_round_up(tiles, SPLIT_TILES_AT_ONCE / 2);
   const double full = (double)(plan->streams * tiles) / SPLIT_TILES_OF_GPU;
   return full < 1 ? full : 1;
 }
 
 /*
- * How long a product takes that is cut, but for waits, in bytes that the link brings up meanwhile. Blocks come row by
- * row: A's part stays while they are in its row, and of B all goes up for each row, but for the block at which it
- * turns. Bringing B up and multiplying overlap. Where k is cut, all of both goes up for each block, but for the first
- * chunk of A, which may stay. What a block has left of C when its launches are over is taken for half of it, and for
- * three quarters where k is cut: panels of the next block go up meanwhile, over the same memory.
+ * How long a product takes that is cut, in bytes that the link brings up meanwhile. Blocks come row by row.
+ *
+ * Whole k: A's part stays while they are in its row, and of B all goes up for each row, but for the block at which it
+ * turns. Bringing B up and multiplying overlap. What a block has left of C when its launches are over is taken for half
+ * of it.
+ *
+ * Where k is cut, all of both goes up for each block, but for the first chunk of A, which may stay. By several streams
+ * that and multiplying hold each other up, for the next chunk's panels replace this one's; only the last block's C
+ * comes down behind all else. By one, what goes up waits for no launch, but launches do for C, so that the longer of
+ * two is what it takes: all that goes up; or the product, most of C, and what every chunk begins with.
+ *
+ * Beside what was measured (H200, 2026-11-23, 36 cuts of 16384 and 32768 cubed that took 70 to 722 ms): where k is cut
+ * 5 % off in the mean, 13 % at most; whole k takes 0.86 to 1.02 of this.
  */
-static double work(const struct tb_plan *plan, const struct tb_gemm *call) {
+#define IN_ORDER_DOWN_SHARE 0.75
+#define IN_ORDER_CHUNK_WAITS 1.2
+#define IN_ORDER_WAITS 4
+#define CHUNK_WAITS 0.8
+#define LAST_DOWN_SHARE 0.9
+
+static double cost(const struct tb_plan *plan, const struct tb_gemm *call) {
   const double rows = (double)tb_ceil_div(call->m, plan->block_m),
                columns = (double)tb_ceil_div(call->n, plan->block_n);
+  const double blocks = rows * columns, chunks = (double)tb_ceil_div(call->k, plan->chunk_k);
   const double m = (double)call->m / rows, n = (double)call->n / columns, k = (double)call->k; /* of a block */
   const double a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
   const double b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
@@ -175,16 +193,14 @@ static double work(const struct tb_plan *plan, const struct tb_gemm *call) {
   const double panels = (double)tb_ceil_div(plan->block_n, plan->tile_n), turns = rows - 1;
   const double down = m * n * sizeof(float);
   const double kept = plan->a_kept_bytes > 0 ? a * (double)plan->chunk_k / k * (columns - 1) / columns : 0;
-  if (plan->chunk_k < call->k) return rows * columns * (overlapped(a + b - kept, product, panels) + 0.75 * down);
-  const double block = overlapped(b, product, panels) + 0.5 * down;
-  return rows * a + (rows * columns - turns) * block + turns * product;
-}
-
-/* And with those for blocks and chunks that come before. */
-static double cost(const struct tb_plan *plan, const struct tb_gemm *call) {
-  return work(plan, call) + (double)(tb_ceil_div(call->m, plan->block_m) * tb_ceil_div(call->n, plan->block_n) *
-                                     tb_ceil_div(call->k, plan->chunk_k)) *
-                                WAIT_BYTES;
+  if (plan->chunk_k == call->k)
+    return rows * a + (blocks - turns) * (overlapped(b, product, panels) + 0.5 * down) + turns * product +
+           blocks * WAIT_BYTES;
+  if (plan->streams > 1)
+    return blocks * (together(a + b, product) + CHUNK_WAITS * chunks * WAIT_BYTES) + LAST_DOWN_SHARE * down;
+  const double up = blocks * (a + b - kept);
+  const double computed = blocks * (product + IN_ORDER_DOWN_SHARE * down + IN_ORDER_CHUNK_WAITS * chunks * WAIT_BYTES);
+  return (up > computed ? up : computed) + IN_ORDER_WAITS * WAIT_BYTES;
 }
 
 /* A side in so many pieces of a power of two, of whole tiles; 0: they would be too short. */
@@ -193,26 +209,31 @@ static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least)
   return halvings == 0 || block >= least ? block : 0;
 }
 
-/* What the other kernels take at best, in the same measure. They are cut, and wait, about as often. */
-static double work_of_others(const struct tb_gemm *call, const struct tb_ways *ways) {
+/* What the other kernels take at best, in the same measure. Cut and waiting they are, too, and less so than `plan`
+ * where that has k in chunks: 16384 cubed in 384 MiB takes 202 ms by them, of which this has 246, and by the tensor
+ * cores 222, of which `cost` has 249 (H200). */
+static double cost_of_others(const struct tb_plan *plan, const struct tb_gemm *call) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double a = ways->a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
-  const double b = ways->b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
+  const double a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
+  const double b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
   const double full =
       (double)(2 * tb_split_tiles(call->m, call->n)) / SPLIT_TILES_OF_GPU; /* theirs are half as large */
-  return a + b + tb_gemm_flops(call) / TB_OTHER_FLOPS_PER_BYTE / (full < 1 ? full : 1) + 0.5 * m * n * sizeof(float);
+  const double blocks = (double)(tb_ceil_div(call->m, plan->block_m) * tb_ceil_div(call->n, plan->block_n));
+  return a + b + tb_gemm_flops(call) / TB_OTHER_FLOPS_PER_BYTE / (full < 1 ? full : 1) + 0.5 * m * n * sizeof(float) +
+         (plan->chunk_k == call->k ? blocks * WAIT_BYTES : 0);
 }
 
 /* Sets `plan` to this cut of C and k if it fits and is better than one that takes `least`, by more than the estimate is
  * worth, in one of the ways to lay it out. */
 static void lay_out_best(struct tb_plan *plan, const struct tb_plan *cut, const struct tb_gemm *call,
                          const struct tb_split_way *whole, int64_t budget_bytes, double *least) {
-  const bool may_keep = cut->chunk_k < call->k && cut->block_n < call->n && !tb_plan_in_one_stream(&cut->ways);
+  const bool in_order = cut->chunk_k < call->k && !tb_plan_in_one_stream(&cut->ways);
   struct tb_plan p = *cut;
-  for (int streams = TB_COMPUTE_STREAMS; streams >= (may_keep ? 1 : SPLIT_STREAMS_MIN); streams /= 2)
+  for (int streams = TB_COMPUTE_STREAMS; streams >= (in_order ? 1 : SPLIT_STREAMS_MIN); streams /= 2)
     for (int more_columns = 0; more_columns <= 1; more_columns++) {
+      const bool keeps_a = streams == 1 && cut->block_n < call->n;
       const struct layout layout = {
-          .streams_most = streams, .more_columns = more_columns, .keeps_a = streams == 1, .strips = false};
+          .streams_most = streams, .more_columns = more_columns, .keeps_a = keeps_a, .strips = false};
       lay_out_split(&p, call, whole, &layout);
       if (!fits(&p, budget_bytes) || cost(&p, call) >= 0.98 * *least) continue;
       *least = cost(&p, call);
@@ -253,5 +274,5 @@ bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct
 }
 
 bool tb_plan_split_pays(const struct tb_plan *plan, const struct tb_gemm *call) {
-  return !tb_plan_is_cut(plan, call) || work(plan, call) < work_of_others(call, &plan->ways);
+  return !tb_plan_is_cut(plan, call) || cost(plan, call) < cost_of_others(plan, call);
 }
