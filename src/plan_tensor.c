@@ -169,38 +169,62 @@ static double filling(const struct tb_plan *plan) {
  * of it.
  *
  * Where k is cut, all of both goes up for each block, but for the first chunk of A, which may stay. By several streams
- * that and multiplying hold each other up, for the next chunk's panels replace this one's; only the last block's C
- * comes down behind all else. By one, what goes up waits for no launch, but launches do for C, so that the longer of
- * two is what it takes: all that goes up; or the product, most of C, and what every chunk begins with.
+ * that and multiplying hold each other up, for the next chunk's panels replace this one's; of C only what the last
+ * chunk of the last block has not seen down comes behind all else. By one, what goes up waits for no launch, but
+ * launches do for C, so that the longer of two is what it takes: all that goes up; or the product, most of C, and what
+ * every chunk begins with.
  *
- * Beside what was measured (H200, 2026-11-23, 36 cuts of 16384 and 32768 cubed that took 70 to 722 ms): where k is cut
+ * Beside what was measured (H200, 2026-11-23, 38 cuts of 16384 and 32768 cubed that took 70 to 722 ms): where k is cut
  * 5 % off in the mean, 13 % at most; whole k takes 0.86 to 1.02 of this.
  */
 #define IN_ORDER_DOWN_SHARE 0.75
 #define IN_ORDER_CHUNK_WAITS 1.2
 #define IN_ORDER_WAITS 4
-#define CHUNK_WAITS 0.8
-#define LAST_DOWN_SHARE 0.9
+#define DOWN_IN_CHUNK 0.3
+#define LEAST_DOWN_SHARE 0.4
+
+/* Blocks of C and chunks of k; and in bytes, of each block on average. */
+struct parts {
+  double rows, columns, blocks, chunks;
+  double a, b, product, down; /* the product: what the link brings up while it is computed */
+};
+
+static struct parts parts_of(const struct tb_plan *plan, const struct tb_gemm *call) {
+  struct parts p = {.rows = (double)tb_ceil_div(call->m, plan->block_m),
+                    .columns = (double)tb_ceil_div(call->n, plan->block_n),
+                    .chunks = (double)tb_ceil_div(call->k, plan->chunk_k)};
+  const double m = (double)call->m / p.rows, n = (double)call->n / p.columns, k = (double)call->k;
+  p.blocks = p.rows * p.columns;
+  p.a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
+  p.b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
+  p.product = 2 * m * n * k / TB_SPLIT_FLOPS_PER_BYTE / filling(plan);
+  p.down = m * n * sizeof(float);
+  return p;
+}
+
+static double cost_of_whole_k(const struct tb_plan *plan, const struct parts *p) {
+  const double panels = (double)tb_ceil_div(plan->block_n, plan->tile_n), turns = p->rows - 1;
+  return p->rows * p->a + (p->blocks - turns) * (overlapped(p->b, p->product, panels) + 0.5 * p->down) +
+         turns * p->product + p->blocks * WAIT_BYTES;
+}
+
+static double cost_by_streams(const struct parts *p) {
+  const double rest = p->down - DOWN_IN_CHUNK * p->product / p->chunks, least = LEAST_DOWN_SHARE * p->down;
+  return p->blocks * (together(p->a + p->b, p->product) + p->chunks * WAIT_BYTES) + (rest > least ? rest : least);
+}
+
+static double cost_in_order(const struct tb_plan *plan, const struct parts *p) {
+  const double kept = plan->a_kept_bytes > 0 ? p->a / p->chunks * (p->columns - 1) / p->columns : 0;
+  const double up = p->blocks * (p->a + p->b - kept);
+  const double computed =
+      p->blocks * (p->product + IN_ORDER_DOWN_SHARE * p->down + IN_ORDER_CHUNK_WAITS * p->chunks * WAIT_BYTES);
+  return (up > computed ? up : computed) + IN_ORDER_WAITS * WAIT_BYTES;
+}
 
 static double cost(const struct tb_plan *plan, const struct tb_gemm *call) {
-  const double rows = (double)tb_ceil_div(call->m, plan->block_m),
-               columns = (double)tb_ceil_div(call->n, plan->block_n);
-  const double blocks = rows * columns, chunks = (double)tb_ceil_div(call->k, plan->chunk_k);
-  const double m = (double)call->m / rows, n = (double)call->n / columns, k = (double)call->k; /* of a block */
-  const double a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
-  const double b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
-  const double product = 2 * m * n * k / TB_SPLIT_FLOPS_PER_BYTE / filling(plan);
-  const double panels = (double)tb_ceil_div(plan->block_n, plan->tile_n), turns = rows - 1;
-  const double down = m * n * sizeof(float);
-  const double kept = plan->a_kept_bytes > 0 ? a * (double)plan->chunk_k / k * (columns - 1) / columns : 0;
-  if (plan->chunk_k == call->k)
-    return rows * a + (blocks - turns) * (overlapped(b, product, panels) + 0.5 * down) + turns * product +
-           blocks * WAIT_BYTES;
-  if (plan->streams > 1)
-    return blocks * (together(a + b, product) + CHUNK_WAITS * chunks * WAIT_BYTES) + LAST_DOWN_SHARE * down;
-  const double up = blocks * (a + b - kept);
-  const double computed = blocks * (product + IN_ORDER_DOWN_SHARE * down + IN_ORDER_CHUNK_WAITS * chunks * WAIT_BYTES);
-  return (up > computed ? up : computed) + IN_ORDER_WAITS * WAIT_BYTES;
+  const struct parts p = parts_of(plan, call);
+  if (plan->chunk_k == call->k) return cost_of_whole_k(plan, &p);
+  return plan->streams > 1 ? cost_by_streams(&p) : cost_in_order(plan, &p);
 }
 
 /* A side in so many pieces of a power of two, of whole tiles; 0: they would be too short. */
@@ -209,18 +233,15 @@ static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least)
   return halvings == 0 || block >= least ? block : 0;
 }
 
-/* What the other kernels take at best, in the same measure. Cut and waiting they are, too, and less so than `plan`
- * where that has k in chunks: 16384 cubed in 384 MiB takes 202 ms by them, of which this has 246, and by the tensor
- * cores 222, of which `cost` has 249 (H200). */
+/* What the other kernels take at best, in the same measure. They are cut, and wait, too; less so than `plan` where that
+ * has k in chunks: 16384 cubed in 384 MiB takes 202 ms by them, of which this has 246, and by the tensor cores 222, of
+ * which `cost` has 249 (H200). */
 static double cost_of_others(const struct tb_plan *plan, const struct tb_gemm *call) {
-  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
-  const double b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
-  const double full =
-      (double)(2 * tb_split_tiles(call->m, call->n)) / SPLIT_TILES_OF_GPU; /* theirs are half as large */
-  const double blocks = (double)(tb_ceil_div(call->m, plan->block_m) * tb_ceil_div(call->n, plan->block_n));
-  return a + b + tb_gemm_flops(call) / TB_OTHER_FLOPS_PER_BYTE / (full < 1 ? full : 1) + 0.5 * m * n * sizeof(float) +
-         (plan->chunk_k == call->k ? blocks * WAIT_BYTES : 0);
+  const struct parts p = parts_of(plan, call);
+  const double tiles = (double)(2 * tb_split_tiles(call->m, call->n)); /* theirs are half as large */
+  const double full = tiles < SPLIT_TILES_OF_GPU ? tiles / SPLIT_TILES_OF_GPU : 1;
+  return p.rows * p.a + p.columns * p.b + tb_gemm_flops(call) / TB_OTHER_FLOPS_PER_BYTE / full +
+         0.5 * p.blocks * p.down + (p.chunks == 1 ? p.blocks * WAIT_BYTES : 0);
 }
 
 /* Sets `plan` to this cut of C and k if it fits and is better than one that takes `least`, by more than the estimate is
