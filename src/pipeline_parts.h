@@ -13,8 +13,8 @@
 #include "staging.h"
 
 /*
- * One piece on its way up. Pieces are numbered as they are begun, and piece number n is entry[n % slots], in the slot
- * of that number, of as many as the ring has:
+ * One piece on its way up. Pieces are numbered as they are begun, and go round the ring (device.h): each has the entry
+ * of its first slot:
  *
  *      [freed]   GPU copies   [sent]   threads copy into slots   [begun]
  *

@@ -333,6 +333,34 @@ static void rings_that_grow(void **state) {
   destroy(&p);
 }
 
+/* By FMAs; how many copies go up or down. */
+static int check_pieces(int64_t m, int64_t n, int64_t k, const char *copies) {
+  const struct tb_choice any = {.family = TB_FAMILY_NONE};
+  struct product p = make(0, m, n, k, 1, WHOLE);
+  const int before = fake->calls(copies);
+  tb_part_run(&part[0], &gpu[0], &p.call, staged, &any, true, NULL);
+  assert_int_equal(part[0].why, TB_STATUS_gpu_sooner);
+  expect_right(&p);
+  destroy(&p);
+  return fake->calls(copies) - before;
+}
+
+/* Pieces of two slots go several times round the ring, up and down: 64 MiB in 15 of 4 MiB, and in smaller ones at the
+ * beginning or the end. A smaller call's are of one. */
+static void pieces_of_two_slots(void **state) {
+  (void)state;
+  fake->set_order(FAKE_CUDA_RANDOM, 7);
+  const int up = check_pieces(4096, 2, 4099, "cuMemcpyHtoDAsync");
+  assert_int_equal(gpu[0].up_ring.piece_slots, TB_PIECE_SLOTS);
+  assert_in_range(up, 16, 31);
+  const int down = check_pieces(4099, 4096, 2, "cuMemcpyDtoHAsync");
+  assert_int_equal(gpu[0].down_ring.piece_slots, TB_PIECE_SLOTS);
+  assert_in_range(down, 16, 31 + 64); /* each tile's last piece is what is left of it */
+  const int of_one = check_pieces(2048, 2, 4099, "cuMemcpyHtoDAsync");
+  assert_int_equal(gpu[0].up_ring.piece_slots, 1);
+  assert_in_range(of_one, 16, 31); /* half as much */
+}
+
 /* ---- other places ---- */
 
 /* An operand in memory of its own on the device. */
@@ -616,6 +644,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(slices),
       cmocka_unit_test(slices_passed_on),
       cmocka_unit_test(rings_that_grow),
+      cmocka_unit_test(pieces_of_two_slots),
       cmocka_unit_test(some_in_place),
       cmocka_unit_test(blocks_of_c),
       cmocka_unit_test(blocks_that_go_up_ahead),
