@@ -32,7 +32,8 @@
  *
  * Where both C and k are cut, all of A and B goes up for each block; but where there is room for a chunk's panels of A
  * twice, those of the first chunk stay for the other blocks of the row: ahead of A's panels, as many more. Launches are
- * of one stream then, whose workspace leaves the room.
+ * of one stream then, whose workspace leaves the room, and may be where k alone is cut: in order they leave the link
+ * less to wait for.
  *
  * By the same model (--split), kernels of 205 TFLOP/s: 0.77, 0.80 and 0.80 of the floor at 4096, 8192 and 16384 cubed,
  * the first two in strips; by squares 0.74 and 0.76.

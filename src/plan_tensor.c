@@ -179,7 +179,7 @@ static double filling(const struct tb_plan *plan) {
  */
 #define IN_ORDER_DOWN_SHARE 0.75
 #define IN_ORDER_CHUNK_WAITS 1.2
-#define IN_ORDER_WAITS 4
+#define IN_ORDER_BYTES 180e6
 #define DOWN_IN_CHUNK 0.3
 #define LEAST_DOWN_SHARE 0.4
 
@@ -202,30 +202,32 @@ static struct parts parts_of(const struct tb_plan *plan, const struct tb_gemm *c
   return p;
 }
 
-static double cost_of_whole_k(const struct tb_plan *plan, const struct parts *p) {
+static double cost_of_whole_k(const struct tb_plan *plan, const struct parts *p, double wait) {
   const double panels = (double)tb_ceil_div(plan->block_n, plan->tile_n), turns = p->rows - 1;
   return p->rows * p->a + (p->blocks - turns) * (overlapped(p->b, p->product, panels) + 0.5 * p->down) +
-         turns * p->product + p->blocks * WAIT_BYTES;
+         turns * p->product + p->blocks * wait;
 }
 
-static double cost_by_streams(const struct parts *p) {
+static double cost_by_streams(const struct parts *p, double wait) {
   const double rest = p->down - DOWN_IN_CHUNK * p->product / p->chunks, least = LEAST_DOWN_SHARE * p->down;
-  return p->blocks * (together(p->a + p->b, p->product) + p->chunks * WAIT_BYTES) + (rest > least ? rest : least);
+  return p->blocks * (together(p->a + p->b, p->product) + p->chunks * wait) + (rest > least ? rest : least);
 }
 
-static double cost_in_order(const struct tb_plan *plan, const struct parts *p) {
+static double cost_in_order(const struct tb_plan *plan, const struct parts *p, double wait) {
   const double kept = plan->a_kept_bytes > 0 ? p->a / p->chunks * (p->columns - 1) / p->columns : 0;
   const double up = p->blocks * (p->a + p->b - kept);
   const double computed =
-      p->blocks * (p->product + IN_ORDER_DOWN_SHARE * p->down + IN_ORDER_CHUNK_WAITS * p->chunks * WAIT_BYTES);
-  return (up > computed ? up : computed) + IN_ORDER_WAITS * WAIT_BYTES;
+      p->blocks * (p->product + IN_ORDER_DOWN_SHARE * p->down + IN_ORDER_CHUNK_WAITS * p->chunks * wait);
+  return (up > computed ? up : computed) + IN_ORDER_BYTES;
 }
 
-static double cost(const struct tb_plan *plan, const struct tb_gemm *call) {
+static double cost_with(const struct tb_plan *plan, const struct tb_gemm *call, double wait) {
   const struct parts p = parts_of(plan, call);
-  if (plan->chunk_k == call->k) return cost_of_whole_k(plan, &p);
-  return plan->streams > 1 ? cost_by_streams(&p) : cost_in_order(plan, &p);
+  if (plan->chunk_k == call->k) return cost_of_whole_k(plan, &p, wait);
+  return plan->streams > 1 ? cost_by_streams(&p, wait) : cost_in_order(plan, &p, wait);
 }
+
+static double cost(const struct tb_plan *plan, const struct tb_gemm *call) { return cost_with(plan, call, WAIT_BYTES); }
 
 /* A side in so many pieces of a power of two, of whole tiles; 0: they would be too short. */
 static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least) {
@@ -233,15 +235,14 @@ static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least)
   return halvings == 0 || block >= least ? block : 0;
 }
 
-/* What the other kernels take at best, in the same measure. They are cut, and wait, too; less so than `plan` where that
- * has k in chunks: 16384 cubed in 384 MiB takes 202 ms by them, of which this has 246, and by the tensor cores 222, of
- * which `cost` has 249 (H200). */
-static double cost_of_others(const struct tb_plan *plan, const struct tb_gemm *call) {
-  const struct parts p = parts_of(plan, call);
-  const double tiles = (double)(2 * tb_split_tiles(call->m, call->n)); /* theirs are half as large */
-  const double full = tiles < SPLIT_TILES_OF_GPU ? tiles / SPLIT_TILES_OF_GPU : 1;
-  return p.rows * p.a + p.columns * p.b + tb_gemm_flops(call) / TB_OTHER_FLOPS_PER_BYTE / full +
-         0.5 * p.blocks * p.down + (p.chunks == 1 ? p.blocks * WAIT_BYTES : 0);
+/* What the other kernels take at best, in the same measure, but for waits: they are cut, and wait, about as often. */
+static double cost_of_others(const struct tb_gemm *call, const struct tb_ways *ways) {
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  const double a = ways->a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
+  const double b = ways->b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
+  const double full =
+      (double)(2 * tb_split_tiles(call->m, call->n)) / SPLIT_TILES_OF_GPU; /* theirs are half as large */
+  return a + b + tb_gemm_flops(call) / TB_OTHER_FLOPS_PER_BYTE / (full < 1 ? full : 1) + 0.5 * m * n * sizeof(float);
 }
 
 /* Sets `plan` to this cut of C and k if it fits and is better than one that takes `least`, by more than the estimate is
@@ -295,5 +296,5 @@ bool tb_plan_make_split(struct tb_plan *plan, const struct tb_gemm *call, struct
 }
 
 bool tb_plan_split_pays(const struct tb_plan *plan, const struct tb_gemm *call) {
-  return !tb_plan_is_cut(plan, call) || cost(plan, call) < cost_of_others(plan, call);
+  return !tb_plan_is_cut(plan, call) || cost_with(plan, call, 0) < cost_of_others(call, &plan->ways);
 }
