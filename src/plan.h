@@ -12,8 +12,8 @@
  *      +-----+-----+
  *
  * Sizes, by bench/overlap_model.py: at 4096 cubed, kernels of 50 and of 200 TFLOP/s, tiles of 1024 and slices of 1408
- * reach 0.73 and 0.74 of the floor; tiles of 2048 finish too late (0.68, 0.65), launches of 512 x 512 do not fill a GPU
- * (0.50, 0.77). A product whose operands fit into one slot together is not cut at all: it goes up by one copy, packed
+ * reach 0.73 and 0.75 of the floor; tiles of 2048 finish too late (0.67, 0.66), launches of 512 x 512 do not fill a GPU
+ * (0.50, 0.79). A product whose operands fit into one slot together is not cut at all: it goes up by one copy, packed
  * as in the arena.
  *
  * Strips. Where the kernels compute all of C in the time that the larger operand takes on its way up, the smaller one
@@ -21,7 +21,7 @@
  * down while the next ones go up, and what is left behind the last panel is a strip, not a quarter of C. (H200,
  * medians, squares of tiles and strips in turns in one process: 2048 cubed 1.19 and 1.01 ms, 4096 3.56 and 3.31,
  * 6144 7.77 and 7.13, 8192 13.1 and 12.0; strips twice as wide 2 to 4 % slower, half as wide 22 % at 4096. The model
- * has 3.27 and 3.13 ms, 12.8 and 12.1.) Where the product takes longer, the kernels must not wait for half of what goes
+ * has 3.27 and 3.13 ms, 12.8 and 12.1 with pieces of 2 MiB, as they were then.) Where the product takes longer, the kernels must not wait for half of what goes
  * up.
  *
  * For the tensor cores (split.h) k is cut between spans only, and a chunk has one slice or two: what is up is packed
@@ -35,8 +35,8 @@
  * of one stream then, whose workspace leaves the room, and may be where k alone is cut: in order they leave the link
  * less to wait for.
  *
- * By the same model (--split), kernels of 205 TFLOP/s: 0.77, 0.80 and 0.80 of the floor at 4096, 8192 and 16384 cubed,
- * the first two in strips; by squares 0.74 and 0.76.
+ * By the same model (--split), kernels of 205 TFLOP/s: 0.78, 0.81 and 0.81 of the floor at 4096, 8192 and 16384 cubed,
+ * the first two in strips; by squares 0.75 and 0.77.
  * Last panels of half the size, and half of that, so that less is left to compute and fetch behind the last one, gain
  * nothing (H200, 2026-11-22: 4096 cubed 3.86 to 4.02 ms, and 3.82 to 3.98 without; 8192 cubed 14.4 to 16.2, and 14.9 to
  * 15.4). Nor do smaller tiles (8192 cubed by 768 x 768 15.6 to 16.0 ms, by these 13.9 to 15.5 in the same run).

@@ -83,7 +83,7 @@ static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb
 }
 
 /* Two slices of a product that is not cut, where that has the kernels in time (schedule.h): 16384 cubed 62 ms by one,
- * 57 by two (H200, two runs); by bench/overlap_model.py 61 by one, 55 by two, and 63 by four. Not where upload takes
+ * 57 by two (H200, two runs); by bench/overlap_model.py 58 by one, 53 by two, and 61 by four. Not where upload takes
  * much longer than the product; nor where C takes so long to come down that the second slice, with which it begins, had
  * better begin sooner: three spans cannot be halved. */
 #define SLICED_SPANS_MIN 4

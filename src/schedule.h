@@ -23,7 +23,7 @@
  *
  * All slices of everything first would feed the kernels best and leave all of C to the end; whole panels only, the
  * other way round. By bench/overlap_model.py this order reaches 0.73 of the floor at 4096 cubed with kernels of 50
- * TFLOP/s and 0.74 with 200, whole panels 0.65 and 0.72, slices of everything 0.70 and 0.67.
+ * TFLOP/s and 0.75 with 200, whole panels 0.66 and 0.73, slices of everything 0.71 and 0.68.
  */
 #ifndef TB_SCHEDULE_H
 #define TB_SCHEDULE_H
