@@ -21,8 +21,8 @@
  * down while the next ones go up, and what is left behind the last panel is a strip, not a quarter of C. (H200,
  * medians, squares of tiles and strips in turns in one process: 2048 cubed 1.19 and 1.01 ms, 4096 3.56 and 3.31,
  * 6144 7.77 and 7.13, 8192 13.1 and 12.0; strips twice as wide 2 to 4 % slower, half as wide 22 % at 4096. The model
- * has 3.27 and 3.13 ms, 12.8 and 12.1 with pieces of 2 MiB, as they were then.) Where the product takes longer, the kernels must not wait for half of what goes
- * up.
+ * has 3.27 and 3.13 ms, 12.8 and 12.1 with pieces of 2 MiB, as they were then.) Where the product takes longer, the
+ * kernels must not wait for half of what goes up.
  *
  * For the tensor cores (split.h) k is cut between spans only, and a chunk has one slice or two: what is up is packed
  * once, and a tile is one launch for each span from two packed panels. Blocks and tiles start at multiples of the
