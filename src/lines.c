@@ -33,6 +33,11 @@ __attribute__((target("clflushopt"))) static void drop(uintptr_t line, uintptr_t
 
 static uintptr_t first_line(const void *address) { return (uintptr_t)address / LINE_BYTES * LINE_BYTES; }
 
+bool tb_lines_can_leave(void) {
+  const unsigned both = CAN_DROP | CAN_WRITE_BACK;
+  return (can() & both) == both;
+}
+
 void tb_lines_write_back(const void *address, size_t bytes) {
   if (can() & CAN_WRITE_BACK) write_back(first_line(address), (uintptr_t)address + bytes);
 }
@@ -43,6 +48,7 @@ void tb_lines_drop(const void *address, size_t bytes) {
 
 #else
 
+bool tb_lines_can_leave(void) { return false; }
 void tb_lines_write_back(const void *address, size_t bytes) { (void)address, (void)bytes; }
 void tb_lines_drop(const void *address, size_t bytes) { (void)address, (void)bytes; }
 

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "commit.h"
+#include "lines.h"
 #include "pipeline_parts.h"
 
 /* Turns without anything to do before the core is offered to others: a thread that copies may want it. */
@@ -119,7 +120,8 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_gemm *call, c
   const double up = ((ways->a == TB_STAGED ? m * k : 0) + (ways->b == TB_STAGED ? k * n : 0)) * sizeof(float);
   const double down = ways->c == TB_STAGED ? m * n * sizeof(float) : 0;
   p->staged_elems = (int64_t)(up / sizeof(float));
-  p->cleans_lines = p->staged_elems >= CLEANED_ELEMS_MIN && p->staged_elems <= CLEANED_ELEMS_MAX;
+  p->cleans_lines =
+      p->staged_elems >= CLEANED_ELEMS_MIN && p->staged_elems <= CLEANED_ELEMS_MAX && tb_lines_can_leave();
   p->is_large = up + down >= LARGE_BYTES;
   prepare_ring(&p->d->up_ring, up, p->is_large ? TB_PIECE_SLOTS : 1);
   prepare_ring(&p->d->down_ring, down, p->is_large ? TB_PIECE_SLOTS : 1);

@@ -37,7 +37,7 @@ static const struct tb_tiling split_strips_of_columns = {TB_SPLIT_TILE_N, 384, 3
  * of an H200's multiprocessors. */
 #define SPLIT_TILES_AT_ONCE 132
 #define SPLIT_TILES_OF_GPU (3 * SPLIT_TILES_AT_ONCE / 2)
-/* A millisecond: what a block takes behind the one before, and chunks of k a part of it. */
+/* A millisecond: what a block, or a chunk of k, takes behind the one before. */
 #define WAIT_BYTES 45e6
 
 /* Most memory for packed operands, and for packing them again, when they are in place, and of what there is at most
@@ -221,6 +221,7 @@ static double cost_in_order(const struct tb_plan *plan, const struct parts *p, d
   return (up > computed ? up : computed) + IN_ORDER_BYTES;
 }
 
+/* `wait`: what is to count for a wait. */
 static double cost_with(const struct tb_plan *plan, const struct tb_gemm *call, double wait) {
   const struct parts p = parts_of(plan, call);
   if (plan->chunk_k == call->k) return cost_of_whole_k(plan, &p, wait);
