@@ -29,6 +29,8 @@
  * there would be too few of them: the link would wait for the first ones.
  */
 #define TB_PIECE_SLOTS 2
+_Static_assert(TB_SLOTS_FIRST % TB_PIECE_SLOTS == 0 && TB_SLOTS % TB_PIECE_SLOTS == 0,
+               "a piece's slots are of one allocation");
 
 struct tb_ring {
   int slots;               /* that there are: TB_SLOTS_FIRST or TB_SLOTS */

