@@ -12,6 +12,7 @@
 
 #include "grid.h"
 #include "streams.h"
+#include "watch.h"
 
 namespace fake {
 namespace {
@@ -302,6 +303,11 @@ void fake_cuda_set_order(enum fake_cuda_order order, uint64_t seed) {
   const ControlLock lock;
   driver().order = order;
   driver().random_state = seed;
+}
+
+void fake_cuda_set_watch(enum fake_cuda_watch watch) {
+  const ControlLock lock;
+  set_watch(static_cast<Watch>(watch));
 }
 
 void fake_cuda_set_shuffle(uint64_t seed) {

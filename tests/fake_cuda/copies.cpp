@@ -8,6 +8,7 @@
 #include "memory.h"
 #include "poison.h"
 #include "streams.h"
+#include "watch.h"
 
 namespace fake {
 namespace {
@@ -63,6 +64,8 @@ struct Between {
   bool direct() const { return devices() && (to->peers.count(from->device) || from->peers.count(to->device)); }
 };
 
+Touch touch(const Rows &rows, bool writes) { return {rows.start, rows.pitch, rows.width, rows.height, writes}; }
+
 /* Enqueues a copy whose ends are known. From or to pageable memory it has run when the call returns, as in CUDA. */
 CUresult start_copy(const Call &call, const std::shared_ptr<Stream> &stream, const Rows &to, End to_end,
                     const Rows &from, End from_end, bool asynchronous, Between between = {}) {
@@ -75,11 +78,16 @@ CUresult start_copy(const Call &call, const std::shared_ptr<Stream> &stream, con
     count_copy(to_end, from_end, direct, devices, to.width * to.height);
     return CUDA_SUCCESS;
   };
-  enqueue(call, stream, std::move(copy));
   const bool pageable = to_end == End::PAGEABLE || from_end == End::PAGEABLE;
+  copy.name = to_end != End::DEVICE ? "a copy down" : from_end != End::DEVICE ? "a copy up" : "a copy";
+  copy.touches = {touch(from, false), touch(to, true)};
+  if (asynchronous && !pageable && (to_end == End::PINNED || from_end == End::PINNED))
+    watch_host(copy, to_end == End::PINNED ? touch(to, true) : touch(from, false));
+  enqueue(call, stream, std::move(copy));
   driver().happened[FAKE_CUDA_PAGEABLE_COPIES] += pageable && asynchronous;
   if (asynchronous && !pageable) return CUDA_SUCCESS;
   run_through({stream, stream->enqueued});
+  watch_wait(stream->clock);
   return call.context->error;
 }
 
@@ -185,6 +193,8 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes, CUs
   if (device_end(line(dst, bytes), call.context->device) == End::BAD) return CUDA_ERROR_INVALID_VALUE;
   Operation set;
   set.uses = {{dst, bytes}};
+  set.name = "a fill";
+  set.touches = {touch(line(dst, bytes), true)};
   set.run = [dst, value, bytes](bool half) {
     memset(reinterpret_cast<void *>(dst), value, half ? bytes / 2 : bytes);
     return CUDA_SUCCESS;

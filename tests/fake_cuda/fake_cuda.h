@@ -83,6 +83,10 @@ enum fake_cuda_order {
   FAKE_CUDA_UNEVEN
 };
 void fake_cuda_set_order(enum fake_cuda_order order, uint64_t seed);
+/* Whether something must order what touches the same bytes (watch.h); and a kernel must touch no others than its
+ * arguments say. What breaks the rule is a misuse. From the call on. */
+enum fake_cuda_watch { FAKE_CUDA_UNWATCHED, FAKE_CUDA_WATCH_ORDER, FAKE_CUDA_WATCH_EXTENTS };
+void fake_cuda_set_watch(enum fake_cuda_watch watch);
 /* 0: a block's threads and a grid's blocks run in order; else the seed of another order for each block. */
 void fake_cuda_set_shuffle(uint64_t seed);
 

@@ -15,6 +15,7 @@
 
 #include "poison.h"
 #include "streams.h"
+#include "watch.h"
 
 namespace fake {
 namespace {
@@ -70,6 +71,7 @@ void forget(const Allocation &allocation) {
     driver().happened[FAKE_CUDA_ALLOCATED_BYTES] -= allocation.bytes;
   }
   const uintptr_t start = allocation.start;
+  watch_release(start, allocation.bytes);
   if (allocation.kind != MemoryKind::REGISTERED) free_pages(start, allocation.bytes + GUARD_BYTES);
   driver().memory.erase(start);
 }

@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <cstring>
 
+#include "extents.h"
 #include "fatbin.h"
 #include "grid.h"
 #include "streams.h"
 #include "tensor_map.h"
+#include "watch.h"
 
 namespace fake {
 namespace {
@@ -87,16 +89,21 @@ struct Shape {
 
 /* What a launch leaves to be run. */
 Operation make_launch(const Kernel *kernel, const Shape &shape, std::shared_ptr<Parameters> parameters,
-                      bool reaches_memory) {
+                      bool reaches_memory, std::vector<Range> uses) {
   Operation launch;
-  launch.run = [=](bool half) {
+  launch.name = kernel->name;
+  launch.uses = std::move(uses);
+  if (watching() != Watch::OFF) launch.touches = touches_of(*kernel, parameters->pointers.data(), launch.uses);
+  launch.run = [=, reach = Reach{kernel->name, launch.uses, launch.touches}](bool half) {
     if (!reaches_memory) {
       misuse("%s is given a pointer to no memory of its device", kernel->name);
       return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     const uint64_t most_blocks = half ? shape.blocks.count() / 2 : shape.blocks.count();
-    const std::string failure = run_grid({kernel, shape.blocks, shape.threads, shape.cluster, shape.shared_bytes,
-                                          parameters->pointers.data(), shape.early, most_blocks});
+    const std::string failure = run_watched(reach, [&] {
+      return run_grid({kernel, shape.blocks, shape.threads, shape.cluster, shape.shared_bytes,
+                       parameters->pointers.data(), shape.early, most_blocks});
+    });
     if (!failure.empty()) {
       misuse("%s", failure.c_str());
       return CUDA_ERROR_LAUNCH_FAILED;
@@ -129,9 +136,7 @@ CUresult enqueue_launch(Call &call, CUfunction handle, const Shape &shape, CUstr
   auto copied = std::make_shared<Parameters>(*function->kernel, parameters);
   std::vector<Range> uses;
   const bool reaches_memory = find_uses(*call.context, *function->kernel, *copied, uses);
-  Operation launch = make_launch(function->kernel, shape, copied, reaches_memory);
-  launch.uses = std::move(uses);
-  enqueue(call, stream, std::move(launch));
+  enqueue(call, stream, make_launch(function->kernel, shape, copied, reaches_memory, std::move(uses)));
   return CUDA_SUCCESS;
 }
 

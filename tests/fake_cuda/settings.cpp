@@ -9,6 +9,7 @@
 
 #include "calls.h"
 #include "grid.h"
+#include "watch.h"
 
 namespace fake {
 
@@ -112,8 +113,20 @@ static Settings read_settings() {
   return s;
 }
 
+static void read_watch() {
+  const char *value = getenv("FAKE_CUDA_WATCH");
+  if (!value || !strcmp(value, "off")) return;
+  if (!strcmp(value, "order"))
+    set_watch(Watch::ORDER);
+  else if (!strcmp(value, "extents"))
+    set_watch(Watch::EXTENTS);
+  else
+    bad_value("FAKE_CUDA_WATCH", value);
+}
+
 __attribute__((constructor)) static void read_modes() {
   read_order();
+  read_watch();
   set_shuffle(number("FAKE_CUDA_SHUFFLE", 0));
 }
 

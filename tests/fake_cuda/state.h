@@ -88,6 +88,16 @@ struct Range {
   size_t bytes;
 };
 
+/* What an operation reads or writes: rows of `width` bytes, one every `pitch` bytes. */
+struct Touch {
+  uintptr_t start;
+  size_t pitch, width, height;
+  bool writes;
+};
+
+/* By streams' ids, operations that come before something. */
+using Clock = std::map<unsigned, uint64_t>;
+
 /* Operations 1 .. position of the stream. */
 struct StreamPosition {
   std::shared_ptr<Stream> stream;
@@ -104,6 +114,9 @@ struct Operation {
   std::vector<StreamPosition> after; /* what must have run before, beside the older operations of its stream */
   CUresult fail_with = CUDA_SUCCESS;
   Loss fail_loss = Loss::NONE;
+  const char *name = "an operation"; /* from here on watch.h's */
+  std::vector<Touch> touches;
+  Clock behind; /* what it waits for, and what that came behind */
 };
 
 struct Stream {
@@ -112,6 +125,8 @@ struct Stream {
   unsigned number; /* streams that its context had before it */
   std::deque<Operation> queue;
   uint64_t enqueued = 0, done = 0;
+  unsigned id; /* of all streams there ever were */
+  Clock clock; /* what the next operation comes behind */
 };
 
 struct Event {
@@ -119,6 +134,7 @@ struct Event {
   bool timed;
   StreamPosition recorded{nullptr, 0}; /* stream is null before the first record */
   double milliseconds = 0;             /* when the last record ran */
+  Clock clock;                         /* what comes before who waits for it */
 };
 
 /* ---- code ---- */

@@ -2,6 +2,8 @@
 /* The queues of work, and the driver's streams and events. See streams.h. */
 #include "streams.h"
 
+#include "watch.h"
+
 #include <algorithm>
 #include <ctime>
 
@@ -27,14 +29,20 @@ StreamPosition end_of(const std::shared_ptr<Stream> &stream) { return {stream, s
 
 bool finished(const StreamPosition &p) { return !p.stream || p.stream->done >= p.position; }
 
+void come_behind(const std::shared_ptr<Stream> &other, Operation &operation) {
+  operation.after.push_back(end_of(other));
+  for (const auto &[stream, position] : other->clock)
+    operation.behind[stream] = std::max(operation.behind[stream], position);
+}
+
 /* The default stream waits for all blocking streams and they wait for it. */
 void order_with_default_stream(const std::shared_ptr<Stream> &stream, Operation &operation) {
   Context &context = *stream->context;
   if (stream == context.default_stream) {
     for (const auto &other : streams_of(context))
-      if (other->blocking && other != stream) operation.after.push_back(end_of(other));
+      if (other->blocking && other != stream) come_behind(other, operation);
   } else if (stream->blocking) {
-    operation.after.push_back(end_of(context.default_stream));
+    come_behind(context.default_stream, operation);
   }
 }
 
@@ -81,11 +89,12 @@ double milliseconds_now() {
 }
 
 /* A question is answered with progress, or a loop of questions would never end. */
-CUresult answer_query(Context &context, const StreamPosition &until) {
-  if (finished(until)) return CUDA_SUCCESS;
-  run_through({until.stream, until.stream->done + 1});
+CUresult answer_query(Context &context, const StreamPosition &until, const Clock &clock) {
+  if (!finished(until)) run_through({until.stream, until.stream->done + 1});
   if (context.error != CUDA_SUCCESS) return context.error;
-  return finished(until) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (!finished(until)) return CUDA_ERROR_NOT_READY;
+  watch_wait(clock);
+  return CUDA_SUCCESS;
 }
 
 } // namespace
@@ -101,6 +110,8 @@ std::shared_ptr<Stream> new_stream(Context &context, bool blocking) {
   stream->context = &context;
   stream->blocking = blocking;
   stream->number = static_cast<unsigned>(context.streams.size());
+  static unsigned streams_ever;
+  stream->id = streams_ever++;
   context.streams.push_back(stream);
   return stream;
 }
@@ -109,8 +120,9 @@ void enqueue(const Call &call, const std::shared_ptr<Stream> &stream, Operation 
   operation.fail_with = call.fail_later;
   operation.fail_loss = call.fail_later_loss;
   order_with_default_stream(stream, operation);
-  stream->queue.push_back(std::move(operation));
   stream->enqueued++;
+  watch_operation(*stream, operation);
+  stream->queue.push_back(std::move(operation));
   if (driver().order == FAKE_CUDA_EAGER || is_eager_alone(*stream))
     run_through(end_of(stream));
   else if (driver().order == FAKE_CUDA_RANDOM)
@@ -137,13 +149,17 @@ void run_through(const StreamPosition &until) {
 }
 
 void run_everything(Context &context) {
-  for (const auto &stream : streams_of(context)) run_through(end_of(stream));
+  for (const auto &stream : streams_of(context)) {
+    run_through(end_of(stream));
+    watch_wait(stream->clock);
+  }
 }
 
 void drop_queues(Context &context) {
   for (const auto &stream : streams_of(context)) {
     stream->queue.clear();
     stream->done = stream->enqueued;
+    watch_wait(stream->clock);
   }
 }
 
@@ -196,6 +212,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
   const std::shared_ptr<Stream> stream = find_stream(*call.context, handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   run_through(end_of(stream));
+  watch_wait(stream->clock);
   return call.context->error;
 }
 
@@ -203,7 +220,7 @@ CUresult cuStreamQuery(CUstream handle) {
   Call call(Fn::cuStreamQuery);
   if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Stream> stream = find_stream(*call.context, handle);
-  return stream ? answer_query(*call.context, end_of(stream)) : CUDA_ERROR_INVALID_HANDLE;
+  return stream ? answer_query(*call.context, end_of(stream), stream->clock) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags) {
@@ -217,6 +234,7 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags
   Operation wait;
   wait.run = [](bool) { return CUDA_SUCCESS; };
   wait.after.push_back(event->recorded);
+  wait.behind = event->clock;
   enqueue(call, stream, std::move(wait));
   return CUDA_SUCCESS;
 }
@@ -262,6 +280,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
     return CUDA_SUCCESS;
   };
   enqueue(call, stream, std::move(record));
+  event->clock = stream->clock;
   return CUDA_SUCCESS;
 }
 
@@ -269,7 +288,7 @@ CUresult cuEventQuery(CUevent handle) {
   Call call(Fn::cuEventQuery);
   if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Event> event = driver().events.find(handle);
-  return event ? answer_query(*event->context, event->recorded) : CUDA_ERROR_INVALID_HANDLE;
+  return event ? answer_query(*event->context, event->recorded, event->clock) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuEventSynchronize(CUevent handle) {
@@ -278,6 +297,7 @@ CUresult cuEventSynchronize(CUevent handle) {
   const std::shared_ptr<Event> event = driver().events.find(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   run_through(event->recorded);
+  watch_wait(event->clock);
   return event->context->error;
 }
 

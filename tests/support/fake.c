@@ -21,7 +21,8 @@ const struct tst_fake *tst_fake(void) {
       find(library, "fake_cuda_calls_on", &fake.calls_on) && find(library, "fake_cuda_fail_on", &fake.inject_on) &&
       find(library, "fake_cuda_clear_failures", &fake.clear_failures) &&
       find(library, "fake_cuda_set_order", &fake.set_order) &&
-      find(library, "fake_cuda_set_shuffle", &fake.set_shuffle))
+      find(library, "fake_cuda_set_shuffle", &fake.set_shuffle) &&
+      find(library, "fake_cuda_set_watch", &fake.set_watch))
     return &fake;
   return NULL;
 }

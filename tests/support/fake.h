@@ -17,6 +17,7 @@ struct tst_fake {
   __typeof__(fake_cuda_clear_failures) *clear_failures;
   __typeof__(fake_cuda_set_order) *set_order;
   __typeof__(fake_cuda_set_shuffle) *set_shuffle;
+  __typeof__(fake_cuda_set_watch) *set_watch;
 };
 
 /* Opens libcuda.so.1, which stays loaded. NULL when there is none, or when it is a real driver. */

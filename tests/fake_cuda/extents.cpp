@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See extents.h. */
+#include "extents.h"
+
+#include <cstring>
+
+#include "commit_args.h"
+#include "split_args.h"
+#include "thin_args.h"
+
+namespace fake {
+namespace {
+
+constexpr size_t WORD = 4;
+
+size_t divided(int64_t n, int64_t by) { return static_cast<size_t>((n + by - 1) / by); }
+size_t rounded(int64_t n, int64_t to) { return divided(n, to) * static_cast<size_t>(to); }
+
+class Touches {
+public:
+  std::vector<Touch> list;
+
+  /* `columns` columns of `rows` words, `ld` words apart. */
+  void matrix(const void *p, size_t rows, size_t columns, size_t ld, bool writes) {
+    if (rows > 0 && columns > 0)
+      list.push_back({reinterpret_cast<uintptr_t>(p), ld * WORD, rows * WORD, columns, writes});
+  }
+  void bytes(const void *p, size_t count, bool writes) {
+    if (p != nullptr && count > 0) list.push_back({reinterpret_cast<uintptr_t>(p), count, count, 1, writes});
+  }
+  /* Sides by k, along either. */
+  void operand(const float *p, bool along_k, int64_t sides, int64_t k, int64_t ld) {
+    matrix(p, static_cast<size_t>(along_k ? k : sides), static_cast<size_t>(along_k ? sides : k),
+           static_cast<size_t>(ld), false);
+  }
+};
+
+template <class Args> const Args &read(void *const *parameters, size_t i = 0) {
+  return *static_cast<const Args *>(parameters[i]);
+}
+
+void write_d(Touches &t, const tb_sgemm_args &a) {
+  t.matrix(a.d, static_cast<size_t>(a.m), static_cast<size_t>(a.n), static_cast<size_t>(a.ldd), true);
+}
+
+void partials(Touches &t, const tb_sgemm_args &a, bool writes) {
+  t.bytes(a.partials, divided(a.k, a.unit_k) * static_cast<size_t>(a.m * a.n) * WORD, writes);
+}
+
+void operands(Touches &t, const tb_sgemm_args &a, const char *variant) {
+  t.operand(a.a, variant[0] == 't', a.m, a.k, a.lda);
+  t.operand(a.b, variant[1] == 'n', a.n, a.k, a.ldb);
+}
+
+/* tb_sgemm_<tile>_<variant> and tb_sgemm_packed<tile>. */
+void tile(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_sgemm_args>(parameters);
+  if (strncmp(name, "tb_sgemm_packed", 15) == 0) {
+    const size_t rows = static_cast<size_t>(a.lda);
+    t.bytes(a.a, rounded(a.m, 2 * TB_SGEMM_PANEL) * rows * WORD, false);
+    t.bytes(a.b, rounded(a.n, 2 * TB_SGEMM_PANEL) * rows * WORD, false);
+  } else {
+    operands(t, a, strchr(name + strlen("tb_sgemm_"), '_') + 1);
+  }
+  if (a.partials != nullptr)
+    partials(t, a, true);
+  else
+    write_d(t, a);
+}
+
+void pack(Touches &t, void *const *parameters) {
+  const auto &p = read<tb_sgemm_pack_args>(parameters);
+  for (const tb_sgemm_pack_operand *x : {&p.a, &p.b}) {
+    t.operand(x->from, x->along_k != 0, x->sides, p.k, x->ld);
+    t.bytes(x->to, rounded(x->sides, 2 * TB_SGEMM_PANEL) * static_cast<size_t>(p.rows) * WORD, true);
+  }
+}
+
+void gather(Touches &t, void *const *parameters) {
+  const auto &a = read<tb_sgemm_args>(parameters);
+  partials(t, a, false);
+  write_d(t, a);
+}
+
+void commit(Touches &t, void *const *parameters) {
+  const auto &a = read<tb_commit_args>(parameters);
+  const size_t m = static_cast<size_t>(a.m), n = static_cast<size_t>(a.n);
+  t.matrix(a.c, m, n, static_cast<size_t>(a.ldc), true);
+  if (a.d != nullptr) t.matrix(a.d, m, n, static_cast<size_t>(a.ldd), false);
+}
+
+void again(Touches &t, const char *variant, void *const *parameters) {
+  const auto &a = read<tb_sgemm_args>(parameters);
+  const auto &which = read<tb_split_again>(parameters, 1);
+  operands(t, a, variant);
+  write_d(t, a);
+  t.bytes(which.left, static_cast<size_t>(which.left_words) * WORD, false);
+  t.bytes(which.marks, divided(a.m, TB_SPLIT_TILE_M) * divided(a.n, TB_SPLIT_TILE_N) * WORD, false);
+}
+
+/* ---- for the tensor cores ---- */
+
+void seen(Touches &t, const uint32_t *at, size_t padded, size_t groups, bool writes) {
+  t.bytes(at, padded / TB_SPLIT_PACK_SIDES * groups * WORD, writes);
+}
+
+void packed(Touches &t, const tb_split_packed &p, size_t padded, int64_t k, size_t planes, bool writes) {
+  const size_t groups = divided(k, TB_SPLIT_GROUP_K);
+  t.bytes(p.planes, padded * rounded(k, TB_SPLIT_CHUNK_K) * planes * sizeof(uint16_t), writes);
+  t.bytes(p.scale, padded * groups * WORD, writes);
+  seen(t, p.seen, padded, groups, writes);
+}
+
+void split_pack(Touches &t, size_t planes, void *const *parameters) {
+  const auto &p = read<tb_split_pack_args>(parameters);
+  for (const tb_split_pack_operand &x : p.x) {
+    if (x.sides == 0) continue;
+    t.operand(x.from, x.along_k != 0, x.sides, p.k, x.ld);
+    packed(t, x.to, static_cast<size_t>(x.padded_sides), p.k, planes, true);
+  }
+  t.bytes(p.left, static_cast<size_t>(p.left_words) * WORD, false);
+}
+
+/* Marks, sums and D, of all kernels that have them. */
+void split_results(Touches &t, const tb_split_args &a, bool half, bool gathers) {
+  const size_t tiles = divided(a.m, TB_SPLIT_TILE_M) * divided(a.n, TB_SPLIT_TILE_N);
+  const size_t tile_bytes = TB_SPLIT_TILE_M * TB_SPLIT_TILE_N * WORD, groups = divided(a.k, TB_SPLIT_GROUP_K);
+  const size_t left_words = static_cast<size_t>(a.left_words);
+  t.bytes(a.left, left_words * WORD, half);
+  t.bytes(a.again, tiles * WORD, !gathers);
+  if (!half && !gathers && groups > 1) t.bytes(a.sums, left_words * tile_bytes, true);
+  t.bytes(a.partials, (tiles - static_cast<size_t>(a.whole)) * groups * tile_bytes, !gathers);
+  t.matrix(a.d, static_cast<size_t>(a.m), static_cast<size_t>(a.n), static_cast<size_t>(a.ldd), true);
+}
+
+void split_multiply(Touches &t, size_t planes, void *const *parameters) {
+  const auto &a = read<tb_split_args>(parameters);
+  const size_t rows = rounded(a.m, TB_SPLIT_TILE_M), columns = rounded(a.n, TB_SPLIT_TILE_N);
+  const size_t groups = divided(a.k, TB_SPLIT_GROUP_K);
+  packed(t, a.a, rows, a.k, planes, false);
+  packed(t, a.b, columns, a.k, planes, false);
+  seen(t, a.seen_a, rows, groups, false);
+  seen(t, a.seen_b, columns, groups, false);
+  split_results(t, a, planes == 2, false);
+}
+
+/* ---- thin ---- */
+
+/* Element (i, j) of `from` is from[i * i_apart + j * j_apart]; one of the two is 1. */
+void strided(Touches &t, const float *from, int64_t i, int64_t i_apart, int64_t j, int64_t j_apart, bool writes) {
+  if (i_apart == 1)
+    t.matrix(from, static_cast<size_t>(i), static_cast<size_t>(j), static_cast<size_t>(j_apart), writes);
+  else
+    t.matrix(from, static_cast<size_t>(j), static_cast<size_t>(i), static_cast<size_t>(i_apart), writes);
+}
+
+void thin(Touches &t, bool along_k, void *const *parameters) {
+  const auto &a = read<tb_thin_args>(parameters);
+  t.operand(a.x, along_k, a.rows, a.k, a.x_ld);
+  strided(t, a.y, a.k, a.y_k, a.columns, a.y_column, false);
+  const size_t sums = a.d_group == 0 ? 1 : divided(a.k, TB_SGEMM_GROUP_K);
+  for (size_t i = 0; i < sums; i++)
+    strided(t, a.d + static_cast<int64_t>(i) * a.d_group, a.rows, a.d_row, a.columns, a.d_column, true);
+}
+
+/* Of the fake's own tests: one that keeps to it, one that need not, and one that does not. */
+bool of_a_test(Touches &t, const char *name, void *const *parameters) {
+  if (strcmp(name, "test_scale") == 0) {
+    struct Scale {
+      const float *from;
+      float *to;
+      int count;
+    };
+    const auto &a = read<Scale>(parameters);
+    t.bytes(a.from, static_cast<size_t>(a.count) * WORD, false);
+    t.bytes(a.to, static_cast<size_t>(a.count) * WORD, true);
+  } else if (strcmp(name, "test_write_at") == 0) {
+    t.bytes(read<float *>(parameters), WORD, true);
+  } else if (strcmp(name, "test_warp_sum") == 0) {
+    t.bytes(read<float *>(parameters), 16 * WORD, true);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
+
+} // namespace
+
+std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, const std::vector<Range> &uses) {
+  Touches t;
+  const char *const name = kernel.name;
+  if (begins(name, "tb_thin_"))
+    thin(t, begins(name, "tb_thin_k_"), parameters);
+  else if (begins(name, "tb_split_pack_"))
+    split_pack(t, strcmp(name, "tb_split_pack_half") == 0 ? 2 : 3, parameters);
+  else if (begins(name, "tb_split_multiply_"))
+    split_multiply(t, strcmp(name, "tb_split_multiply_half") == 0 ? 2 : 3, parameters);
+  else if (strcmp(name, "tb_split_gather") == 0)
+    split_results(t, read<tb_split_args>(parameters), false, true);
+  else if (begins(name, "tb_sgemm_again_"))
+    again(t, name + strlen("tb_sgemm_again_"), parameters);
+  else if (strcmp(name, "tb_sgemm_commit") == 0)
+    commit(t, parameters);
+  else if (strcmp(name, "tb_sgemm_gather") == 0)
+    gather(t, parameters);
+  else if (strcmp(name, "tb_sgemm_pack") == 0)
+    pack(t, parameters);
+  else if (begins(name, "tb_sgemm_"))
+    tile(t, name, parameters);
+  else if (!of_a_test(t, name, parameters))
+    for (const Range &use : uses) t.bytes(reinterpret_cast<const void *>(use.start), use.bytes, true);
+  return std::move(t.list);
+}
+
+} // namespace fake
