@@ -4,8 +4,10 @@
  * tile is launched once for every slice of k, in the order of k and with both slices there; panels, slices and tiles
  * lie in the arena, apart from each other; and all that still holds for sizes and addresses beyond 32 bits.
  *
+ * And the order is the one that schedule.h tells, step by step, for sides of even and odd numbers of panels.
+ *
  * Seen to fail when: the panels left over on the longer side are forgotten; the last, shorter slice is taken for a
- * whole one; an offset is computed in 32 bits.
+ * whole one; an offset is computed in 32 bits; of an even side half of the panels lead, and not one more.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,6 +74,72 @@ static void all_panels_by_slices(void **state) {
   (void)state;
   expect_steps(&(struct tb_schedule){2, 4, 2, TB_BY_SLICES}, "A00 B00 A10 B10 B20 B30 A01 B01 A11 B11 B21 B31 ");
   expect_steps(&(struct tb_schedule){3, 2, 1, TB_BY_SLICES}, "A00 B00 A10 B10 A20 ");
+}
+
+/* Of even sides, half of the panels and one more: two of two, three of four, and no more of six. */
+static void leading_of_even_sides(void **state) {
+  (void)state;
+  expect_steps(&(struct tb_schedule){2, 2, 2, TB_IN_TURN}, "A00 B00 A10 B10 A01 B01 A11 B11 ");
+  expect_steps(&(struct tb_schedule){2, 1, 2, TB_IN_TURN}, "A00 B00 A10 A01 B01 A11 ");
+  expect_steps(&(struct tb_schedule){4, 1, 2, TB_IN_TURN}, "A00 B00 A10 A20 A01 B01 A11 A21 A30 A31 ");
+  expect_steps(&(struct tb_schedule){1, 6, 1, TB_IN_TURN}, "A00 B00 B10 B20 B30 B40 B50 ");
+}
+
+/* A sequence of steps that grows. */
+struct steps {
+  struct tb_step step[2 * TB_TILES_MAX * SLICES_MAX];
+  int64_t count;
+};
+
+static void add(struct steps *s, bool of_b, int64_t index, int64_t slice) {
+  s->step[s->count++] = (struct tb_step){.of_b = of_b, .index = index, .slice = slice};
+}
+
+/* Panels `begin` to before `end` of A and of B in turn, A first: `slices` of each panel from `slice` on. */
+static void add_in_turn(struct steps *s, const int64_t begin[2], const int64_t end[2], int64_t slice, int64_t slices) {
+  for (int64_t turn = 0; begin[0] + turn < end[0] || begin[1] + turn < end[1]; turn++)
+    for (int of_b = 0; of_b < 2; of_b++)
+      for (int64_t i = 0; begin[of_b] + turn < end[of_b] && i < slices; i++)
+        add(s, of_b, begin[of_b] + turn, slice + i);
+}
+
+/* What schedule.h says, in its words. */
+static void told(struct steps *steps, const struct tb_schedule *s) {
+  const int64_t none[2] = {0, 0}, all[2] = {s->rows, s->columns};
+  const int64_t half_and_one = tb_max(s->rows, s->columns) / 2 + 1;
+  int64_t leading[2];
+  for (int of_b = 0; of_b < 2; of_b++) leading[of_b] = tb_min(all[of_b], tb_min(half_and_one, 3));
+  steps->count = 0;
+  if (s->order == TB_IN_TURN) {
+    for (int64_t slice = 0; slice < s->slices; slice++) add_in_turn(steps, none, leading, slice, 1);
+    add_in_turn(steps, leading, all, 0, s->slices);
+  } else if (s->order == TB_BY_SLICES) {
+    for (int64_t slice = 0; slice < s->slices; slice++) add_in_turn(steps, none, all, slice, 1);
+  } else {
+    for (int i = 0; i < 2; i++) {
+      const bool of_b = (s->order == TB_B_FIRST) == (i == 0);
+      for (int64_t index = 0; index < all[of_b]; index++) add(steps, of_b, index, 0);
+    }
+  }
+}
+
+static void every_step_as_told(void **state) {
+  (void)state;
+  static struct steps steps;
+  for (int64_t rows = 1; rows <= 12; rows++)
+    for (int64_t columns = 1; columns <= 12; columns++)
+      for (int64_t slices = 1; slices <= 3; slices++)
+        for (int order = 0; order < (slices == 1 ? 4 : 2); order++) {
+          const struct tb_schedule s = {rows, columns, slices, (enum tb_schedule_order)order};
+          told(&steps, &s);
+          assert_int_equal(steps.count, tb_schedule_steps(&s));
+          for (int64_t number = 0; number < steps.count; number++) {
+            const struct tb_step got = tb_schedule_step(&s, number), want = steps.step[number];
+            if (got.of_b != want.of_b || got.index != want.index || got.slice != want.slice)
+              fail_msg("%ld x %ld panels, %ld slices, order %d: step %ld", (long)rows, (long)columns, (long)slices,
+                       order, (long)number);
+          }
+        }
 }
 
 /* ---- where things lie ---- */
@@ -220,6 +288,8 @@ int main(void) {
       cmocka_unit_test(every_slice_of_every_panel_once),
       cmocka_unit_test(leading_slices_then_whole_panels),
       cmocka_unit_test(all_panels_by_slices),
+      cmocka_unit_test(leading_of_even_sides),
+      cmocka_unit_test(every_step_as_told),
       cmocka_unit_test(nothing_overlaps),
       cmocka_unit_test(addresses_beyond_32_bits),
   };
