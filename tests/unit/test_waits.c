@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every wait of the pipeline. Each of its paths, in a few small products, has the driver watch
+ * (tests/fake_cuda/watch.h) that operations which touch the same bytes are ordered by streams, events or the host, and
+ * that kernels touch what their arguments say and nothing else. And each is computed once more in every order that has
+ * one stream as early as possible while all others are as late as possible, and the other way round: so every two
+ * streams have been on either side of each other. Exact answers with whole numbers, beta = 2, all of C and its padding.
+ *
+ * The plans are the library's kind but smaller than its own: tiles and slices of a few lines, so that all of that takes
+ * seconds.
+ *
+ *   test_waits [FILTER]
+ *
+ * Nothing goes up twice that could stay.
+ *
+ * Seen to fail when: panels of a block that go up ahead do not wait for the launches before; any other wait or event
+ * of up.c, compute.c, down.c and exchange.c is left out, or recorded before what it is for.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exchange.h"
+#include "fake.h"
+#include "pipeline.h"
+#include "plan_parts.h"
+#include "rng.h"
+
+#define OK(call) assert_int_equal(call, CUDA_SUCCESS)
+#define GPUS 2
+#define COPYING_THREADS 2
+/* A context's streams (device.c), behind the default one; and the one for panels of other GPUs. */
+#define STREAMS (4 + TB_COMPUTE_STREAMS + 1)
+#define EARLY_PANELS (1u << 1 | 1u << 3) /* up, packing */
+
+static const struct tst_fake *fake;
+static struct tb_device gpu[GPUS];
+static struct tb_pool *pool[GPUS];
+
+static int open_all(void **state) {
+  (void)state;
+  char detail[200];
+  int count;
+  assert_int_equal(tb_device_count(&count, detail, sizeof detail), TB_STATUS_gpu_sooner);
+  assert_int_equal(count, GPUS);
+  for (int i = 0; i < GPUS; i++) {
+    assert_int_equal(tb_device_open(&gpu[i], i, detail, sizeof detail), TB_STATUS_gpu_sooner);
+    gpu[i].pool = pool[i] = tb_pool_open(COPYING_THREADS, true);
+  }
+  return 0;
+}
+
+static int close_all(void **state) {
+  (void)state;
+  for (int i = 0; i < GPUS; i++) tb_device_close(&gpu[i]), tb_pool_close(pool[i]);
+  return fake->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 1;
+}
+
+/* ---- plans ---- */
+
+struct shape {
+  const char *name;
+  int64_t m, n, k;
+  int64_t block_m, block_n, chunk_k; /* 0: all of it */
+  int64_t tile_m, tile_n, slice_k;   /* 0: all of the block, or of the chunk */
+  int transposes;
+  struct tb_ways ways;
+  float beta;
+  int splits;     /* of k, by launches of their own; 0: for the tensor cores */
+  int64_t span_k; /* for the tensor cores */
+  int streams;    /* the same */
+  bool keeps_a;   /* the same */
+  bool one_slot;
+};
+
+#define STAGED \
+  { TB_STAGED, TB_STAGED, TB_STAGED, false }
+
+static int64_t or_all(int64_t size, int64_t all) { return size > 0 ? size : all; }
+
+static void lay_out_split(struct tb_plan *plan, const struct shape *s, int64_t rows, int64_t columns) {
+  plan->split = true;
+  plan->span_k = s->span_k;
+  plan->way = (struct tb_split_way){.splits = 1, .span_k = s->span_k};
+  plan->a_packed_bytes = tb_split_packed_bytes(false, plan->tile_m, plan->span_k);
+  plan->b_packed_bytes = tb_split_packed_bytes(true, plan->tile_n, plan->span_k);
+  plan->packed_offset_bytes = plan->arena_bytes;
+  plan->workspace_offset_bytes =
+      plan->packed_offset_bytes + tb_plan_spans(plan) * (rows * plan->a_packed_bytes + columns * plan->b_packed_bytes);
+  plan->workspace_bytes = tb_split_workspace_bytes(plan->tile_m, plan->tile_n, plan->span_k, &plan->way);
+  plan->streams = s->streams;
+  plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
+}
+
+static struct tb_plan plan_of(const struct shape *s, const struct tb_gemm *call) {
+  struct tb_plan plan = tb_plan_uncut(call, s->ways);
+  plan.block_m = or_all(s->block_m, call->m), plan.block_n = or_all(s->block_n, call->n);
+  plan.chunk_k = or_all(s->chunk_k, call->k), plan.slice_k = or_all(s->slice_k, plan.chunk_k);
+  plan.one_slot = s->one_slot;
+  tb_plan_size_panels(&plan, call, or_all(s->tile_m, plan.block_m), or_all(s->tile_n, plan.block_n));
+  const int64_t rows = tb_ceil_div(plan.block_m, plan.tile_m), columns = tb_ceil_div(plan.block_n, plan.tile_n);
+  tb_plan_place_panels(&plan, call, rows, columns, s->keeps_a);
+  plan.workspace_offset_bytes = plan.arena_bytes;
+  if (s->splits == 0) {
+    lay_out_split(&plan, s, rows, columns);
+  } else if (s->splits > 1) {
+    plan.workspace_bytes = 4 * tb_padded(plan.tile_m * plan.tile_n) * tb_ceil_div(plan.slice_k, TB_SGEMM_CHUNK_K);
+    plan.arena_bytes += rows * columns * plan.workspace_bytes;
+  }
+  return plan;
+}
+
+static struct tb_choice choice_of(const struct shape *s) {
+  if (s->splits == 0)
+    return (struct tb_choice){.family = TB_FAMILY_SPLIT, .splits = 1, .unit_k = TB_SPLIT_GROUP_K, .pack_k = s->span_k};
+  return (struct tb_choice){
+      .family = TB_FAMILY_TILE, .tile = TB_TILE_32x32, .splits = s->splits, .unit_k = TB_SGEMM_CHUNK_K};
+}
+
+/* ---- products ---- */
+
+struct product {
+  struct tb_gemm call;
+  float *a, *b, *c, *before, *right; /* as stored */
+  bool pinned;
+};
+
+static float *room(const struct product *p, size_t words) {
+  void *memory = NULL;
+  if (p->pinned)
+    OK(tb_cuda.cuMemHostAlloc(&memory, words * sizeof(float), 0));
+  else
+    memory = malloc(words * sizeof(float));
+  assert_non_null(memory);
+  return memory;
+}
+
+static float *operand(const struct product *p, struct tb_view *x, bool transposed, int64_t rows, int64_t columns,
+                      uint64_t *rng) {
+  x->transposed = transposed;
+  x->ld = (transposed ? columns : rows) + 3;
+  const size_t words = (size_t)(x->ld * (transposed ? rows : columns));
+  float *data = room(p, words);
+  for (size_t i = 0; i < words; i++) data[i] = (float)(tst_random_below(rng, 17) - 8);
+  x->data = data;
+  return data;
+}
+
+static float element(const struct tb_gemm *call, float before, int64_t i, int64_t j) {
+  float sum = 0;
+  for (int64_t k = 0; k < call->k; k++) sum += *tb_view_at(call->a, i, k).data * *tb_view_at(call->b, k, j).data;
+  return call->alpha * sum + (call->beta == 0 ? 0 : call->beta * before);
+}
+
+static struct product make(const struct shape *s) {
+  struct product p = {.call = {.m = s->m, .n = s->n, .k = s->k, .alpha = -2, .beta = s->beta, .ldc = s->m + 1},
+                      .pinned = s->ways.a == TB_DIRECT || s->ways.b == TB_DIRECT || s->ways.c == TB_DIRECT};
+  uint64_t rng = (uint64_t)(s->m + s->n + s->k);
+  p.a = operand(&p, &p.call.a, s->transposes & 1, s->m, s->k, &rng);
+  p.b = operand(&p, &p.call.b, s->transposes >> 1, s->k, s->n, &rng);
+  const size_t words = (size_t)(p.call.ldc * s->n);
+  p.c = p.call.c = room(&p, words);
+  p.before = malloc(words * sizeof *p.before), p.right = malloc(words * sizeof *p.right);
+  for (size_t i = 0; i < words; i++) p.right[i] = p.before[i] = (float)(i % 31);
+  for (int64_t j = 0; j < s->n; j++)
+    for (int64_t i = 0; i < s->m; i++) {
+      float *c = &p.right[i + j * p.call.ldc];
+      *c = element(&p.call, *c, i, j);
+    }
+  return p;
+}
+
+static void destroy(const struct product *p) {
+  float *const memory[] = {p->a, p->b, p->c};
+  for (int i = 0; i < 3; i++) p->pinned ? (void)tb_cuda.cuMemFreeHost(memory[i]) : free(memory[i]);
+  free(p->before), free(p->right);
+}
+
+static void expect_right(const struct shape *s, const struct product *p, const char *order) {
+  for (int64_t i = 0; i < p->call.ldc * p->call.n; i++)
+    if (!(p->c[i] == p->right[i]))
+      fail_msg("%s, %s: C(%ld, %ld) is %g, not %g", s->name, order, (long)(i % p->call.ldc), (long)(i / p->call.ldc),
+               (double)p->c[i], (double)p->right[i]);
+  if (fake->get(FAKE_CUDA_MISUSES) > 0) fail_msg("%s, %s: misuse", s->name, order);
+}
+
+/* ---- in every order ---- */
+
+typedef void run_product(const struct shape *s, const struct product *p);
+
+static void run_in_order(run_product *run, const struct shape *s, const struct product *p, enum fake_cuda_order order,
+                         uint64_t bits) {
+  char text[64];
+  snprintf(text, sizeof text, "order %d:%llx", (int)order, (unsigned long long)bits);
+  memcpy(p->c, p->before, (size_t)(p->call.ldc * p->call.n) * sizeof *p->c);
+  fake->set_order(order, bits);
+  run(s, p);
+  expect_right(s, p, text);
+}
+
+/* Watched where all is as late as may be; then numbers alone tell. For the tensor cores, whose kernels take the fake a
+ * hundred times as long, in two orders: all early, and what panels have to do with early. */
+static void run_in_every_order(run_product *run, const struct shape *s) {
+  OK(tb_device_enter(&gpu[0]));
+  const struct product p = make(s);
+  fake->set_watch(FAKE_CUDA_WATCH_EXTENTS);
+  run_in_order(run, s, &p, FAKE_CUDA_LAZY, 0);
+  fake->set_watch(FAKE_CUDA_UNWATCHED);
+  run_in_order(run, s, &p, FAKE_CUDA_EAGER, 0);
+  if (s->splits == 0) run_in_order(run, s, &p, FAKE_CUDA_UNEVEN, EARLY_PANELS);
+  for (int stream = 1; s->splits > 0 && stream <= STREAMS; stream++) {
+    run_in_order(run, s, &p, FAKE_CUDA_UNEVEN, (uint64_t)1 << stream);
+    run_in_order(run, s, &p, FAKE_CUDA_UNEVEN, ~((uint64_t)1 << stream));
+  }
+  destroy(&p);
+  tb_device_leave();
+}
+
+/* ---- on one GPU ---- */
+
+static float *on_device(const float *from, size_t words) {
+  CUdeviceptr memory;
+  OK(tb_cuda.cuMemAlloc(&memory, words * sizeof *from));
+  OK(tb_cuda.cuMemcpyHtoDAsync(memory, from, words * sizeof *from, gpu[0].up));
+  OK(tb_cuda.cuStreamSynchronize(gpu[0].up));
+  return (float *)memory;
+}
+
+/* What must go up: of A and B what was not there for the block before, nor is in place; once each. Parts of k replace
+ * each other, but for the first one of A where that stays. */
+static double bytes_up(const struct shape *s, const struct tb_gemm *call, const struct tb_plan *plan) {
+  const bool whole_k = plan->chunk_k == call->k;
+  struct tb_block before = {.i = -1, .j = -1};
+  int64_t words = 0;
+  for (int64_t number = 0; number < tb_layout_blocks(call, plan); number++) {
+    const struct tb_block b = tb_layout_block(call, plan, number);
+    const int64_t a_there = b.i != before.i ? 0 : whole_k ? call->k : s->keeps_a ? plan->chunk_k : 0;
+    if (s->ways.a != TB_IN_PLACE) words += b.m * (call->k - a_there);
+    if (s->ways.b != TB_IN_PLACE && !(whole_k && b.j == before.j)) words += b.n * call->k;
+    before = b;
+  }
+  return 4.0 * (double)words;
+}
+
+static void run_alone(const struct shape *s, const struct product *p) {
+  static struct tb_progress progress;
+  struct tb_gemm call = p->call;
+  progress.up_bytes = 0;
+  const size_t c_words = (size_t)(call.ldc * call.n);
+  if (s->ways.a == TB_IN_PLACE) call.a.data = on_device(p->a, (size_t)(call.a.ld * (call.a.transposed ? s->m : s->k)));
+  if (s->ways.b == TB_IN_PLACE) call.b.data = on_device(p->b, (size_t)(call.b.ld * (call.b.transposed ? s->k : s->n)));
+  if (s->ways.c == TB_IN_PLACE) call.c = on_device(p->c, c_words);
+  const struct tb_plan plan = plan_of(s, &call);
+  const struct tb_choice choice = choice_of(s);
+  OK(tb_device_reserve(&gpu[0], plan.arena_bytes));
+  OK(tb_pipeline_run(&gpu[0], &call, &plan, &choice, true, NULL, &progress));
+  if (!(progress.up_bytes == bytes_up(s, &call, &plan)))
+    fail_msg("%s: %.0f bytes up, not %.0f", s->name, progress.up_bytes, bytes_up(s, &call, &plan));
+  if (s->ways.c == TB_IN_PLACE) {
+    OK(tb_cuda.cuMemcpyDtoHAsync(p->c, (CUdeviceptr)call.c, c_words * sizeof *p->c, gpu[0].down));
+    OK(tb_cuda.cuStreamSynchronize(gpu[0].down));
+    OK(tb_cuda.cuMemFree((CUdeviceptr)call.c));
+  }
+  if (s->ways.a == TB_IN_PLACE) OK(tb_cuda.cuMemFree((CUdeviceptr)call.a.data));
+  if (s->ways.b == TB_IN_PLACE) OK(tb_cuda.cuMemFree((CUdeviceptr)call.b.data));
+}
+
+static const struct shape by_fmas[] = {
+    {"one slot", 40, 33, 20, .ways = STAGED, .beta = 2, .splits = 1, .one_slot = true},
+    {"tiles and slices", 150, 130, 96, .tile_m = 32, .tile_n = 32, .slice_k = 32, .ways = STAGED, .beta = 2,
+     .splits = 1},
+    {"strips", 40, 300, 64, .tile_n = 32, .slice_k = 32, .transposes = 3, .ways = STAGED, .splits = 1},
+    {"parts of k", 70, 64, 512, .tile_m = 32, .tile_n = 32, .slice_k = 256, .ways = STAGED, .beta = 2, .splits = 2},
+    {"chunks", 70, 75, 160, .chunk_k = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .transposes = 1, .ways = STAGED,
+     .beta = 2, .splits = 1},
+    {"blocks", 140, 130, 64, .block_m = 64, .block_n = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .ways = STAGED,
+     .beta = 2, .splits = 1},
+    {"blocks and chunks", 100, 130, 160, .block_m = 64, .block_n = 64, .chunk_k = 64, .tile_m = 32, .tile_n = 32,
+     .transposes = 2, .ways = STAGED, .beta = 2, .splits = 1},
+    {"pieces of panels", 33, 40, 4200, .tile_n = 32, .ways = STAGED, .beta = 2, .splits = 1},
+    {"pieces of tiles", 490, 300, 3, .tile_n = 256, .ways = STAGED, .beta = 2, .splits = 1},
+    {"A in place", 70, 75, 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .beta = 2, .splits = 1,
+     .ways = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false}},
+    {"B and C in place", 70, 75, 64, .tile_m = 32, .tile_n = 32, .beta = 2, .splits = 1,
+     .ways = {TB_STAGED, TB_IN_PLACE, TB_IN_PLACE, false}},
+    {"C in place", 70, 75, 64, .block_n = 64, .tile_m = 32, .tile_n = 32, .splits = 1,
+     .ways = {TB_STAGED, TB_STAGED, TB_IN_PLACE, false}},
+    {"C in place with beta", 70, 75, 64, .block_n = 64, .tile_m = 32, .tile_n = 32, .beta = 2, .splits = 1,
+     .ways = {TB_STAGED, TB_STAGED, TB_IN_PLACE, false}},
+    {"pinned", 70, 75, 96, .block_m = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .splits = 1,
+     .ways = {TB_DIRECT, TB_DIRECT, TB_DIRECT, false}},
+    {"one of two pinned", 70, 75, 96, .chunk_k = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .beta = 2, .splits = 1,
+     .ways = {TB_DIRECT, TB_STAGED, TB_STAGED, false}},
+};
+
+static const struct shape by_tensor_cores[] = {
+    {"packed tiles", 300, 400, 64, .tile_m = 128, .tile_n = 192, .ways = STAGED, .beta = 2, .span_k = 64, .streams = 8},
+    {"packed slices", 140, 200, 128, .tile_m = 128, .tile_n = 192, .slice_k = 64, .transposes = 1, .ways = STAGED,
+     .beta = 2, .span_k = 32, .streams = 4},
+    {"packed chunks", 140, 200, 160, .chunk_k = 32, .tile_m = 128, .tile_n = 192, .transposes = 2, .ways = STAGED,
+     .beta = 2, .span_k = 32, .streams = 2},
+    {"packed chunks of many panels", 400, 40, 128, .chunk_k = 32, .tile_m = 128, .tile_n = 192, .ways = STAGED,
+     .span_k = 32, .streams = 1},
+    {"packed blocks", 140, 390, 64, .block_m = 128, .block_n = 192, .tile_m = 128, .tile_n = 192, .ways = STAGED,
+     .beta = 2, .span_k = 64, .streams = 2},
+    {"packed blocks and chunks", 40, 390, 96, .block_n = 192, .chunk_k = 32, .tile_m = 128, .tile_n = 192,
+     .ways = STAGED, .beta = 2, .span_k = 32, .streams = 2},
+    {"A stays, two chunks", 300, 390, 60, .block_n = 192, .chunk_k = 32, .tile_m = 128, .tile_n = 192, .ways = STAGED,
+     .beta = 2, .span_k = 32, .streams = 1, .keeps_a = true},
+    {"A stays, three chunks", 140, 600, 96, .block_n = 400, .chunk_k = 32, .tile_m = 128, .tile_n = 192,
+     .transposes = 3, .ways = STAGED, .beta = 2, .span_k = 32, .streams = 1, .keeps_a = true},
+    {"A stays, four chunks, two rows", 200, 390, 128, .block_m = 128, .block_n = 192, .chunk_k = 32, .tile_m = 128,
+     .tile_n = 192, .ways = STAGED, .beta = 2, .span_k = 32, .streams = 1, .keeps_a = true},
+    {"packed, A in place", 140, 200, 64, .tile_m = 128, .tile_n = 192, .beta = 2, .span_k = 64, .streams = 1,
+     .ways = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false}},
+};
+
+static void fmas(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof by_fmas / sizeof *by_fmas; i++) run_in_every_order(run_alone, &by_fmas[i]);
+}
+
+static void tensor_cores(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof by_tensor_cores / sizeof *by_tensor_cores; i++)
+    run_in_every_order(run_alone, &by_tensor_cores[i]);
+}
+
+/* ---- on two GPUs that pass panels on ---- */
+
+struct member {
+  const struct shape *shape;
+  struct tb_exchange *exchange;
+  struct tb_gemm call;
+  int number;
+};
+
+static void *drive(void *argument) {
+  static struct tb_progress progress[GPUS];
+  const struct member *m = argument;
+  struct tb_device *d = &gpu[m->number];
+  const struct tb_plan plan = plan_of(m->shape, &m->call);
+  const struct tb_choice choice = choice_of(m->shape);
+  struct tb_pass pass = tb_pass_of(m->exchange, m->number, d, TB_OPERAND_A);
+  OK(tb_device_enter(d));
+  OK(tb_device_reserve(d, plan.arena_bytes));
+  tb_pass_join(&pass, (struct tb_panels){tb_ceil_div(m->call.m, plan.tile_m), plan.tile_m,
+                                         tb_ceil_div(m->call.k, plan.slice_k)});
+  OK(tb_pipeline_run(d, &m->call, &plan, &choice, true, &pass, &progress[m->number]));
+  tb_pass_leave(&pass);
+  tb_device_leave();
+  return NULL;
+}
+
+static void run_on_two(const struct shape *s, const struct product *p) {
+  struct tb_exchange exchange;
+  struct member member[GPUS];
+  pthread_t thread[GPUS];
+  const int64_t half = p->call.n / GPUS;
+  const uint64_t before = fake->calls("cuMemcpyPeerAsync");
+  tb_exchange_open(&exchange, GPUS, true);
+  for (int i = 0; i < GPUS; i++) {
+    member[i] =
+        (struct member){s, &exchange, tb_gemm_part(&p->call, 0, s->m, i * half, i == 0 ? half : s->n - half), i};
+    assert_int_equal(pthread_create(&thread[i], NULL, drive, &member[i]), 0);
+  }
+  for (int i = 0; i < GPUS; i++) pthread_join(thread[i], NULL);
+  tb_exchange_close(&exchange);
+  /* Each slice of a panel goes over once. */
+  assert_int_equal(fake->calls("cuMemcpyPeerAsync") - before,
+                   tb_ceil_div(s->m, s->tile_m) * tb_ceil_div(s->k, or_all(s->slice_k, s->k)));
+}
+
+static void several_gpus(void **state) {
+  (void)state;
+  static const struct shape shapes[] = {
+      {"panels passed on", 150, 140, 40, .tile_m = 32, .tile_n = 32, .ways = STAGED, .beta = 2, .splits = 1},
+      {"packed panels passed on", 400, 300, 64, .tile_m = 128, .tile_n = 192, .slice_k = 32, .ways = STAGED, .beta = 2,
+       .span_k = 32, .streams = 4}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) run_in_every_order(run_on_two, &shapes[i]);
+}
+
+int main(int argc, char **argv) {
+  setenv("FAKE_CUDA_DEVICES", "2", 1);
+  fake = tst_fake();
+  if (fake == NULL) return 77;
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fmas), cmocka_unit_test(tensor_cores),
+                                     cmocka_unit_test(several_gpus)};
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  return cmocka_run_group_tests(tests, open_all, close_all);
+}
