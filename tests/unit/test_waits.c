@@ -382,6 +382,8 @@ static void several_gpus(void **state) {
   (void)state;
   static const struct shape shapes[] = {
       {"panels passed on", 150, 140, 40, .tile_m = 32, .tile_n = 32, .ways = STAGED, .beta = 2, .splits = 1},
+      {"panels passed on for two blocks", 70, 140, 40, .block_n = 40, .tile_m = 32, .tile_n = 32, .ways = STAGED,
+       .beta = 2, .splits = 1},
       {"packed panels passed on", 400, 300, 64, .tile_m = 128, .tile_n = 192, .slice_k = 32, .ways = STAGED, .beta = 2,
        .span_k = 32, .streams = 4}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) run_in_every_order(run_on_two, &shapes[i]);
