@@ -22,4 +22,16 @@ struct tst_contract {
 
 void tst_contract_product(const struct tst_contract *product, float *d);
 
+/* The same sums in another order, whose bits are others where the words are such that a test can tell. */
+enum tst_wrong_order {
+  TST_D_BEHIND,        /* what is continued is added behind the groups, and not before */
+  TST_GROUPS_BACKWARD, /* the last group's sum first */
+  TST_CHUNKS_BACKWARD, /* in each group the last chunk's sum first */
+  TST_LONG_CHAINS,     /* a group is one chain */
+  TST_ONE_GROUP,       /* all chunks are of one group */
+  TST_WRONG_ORDERS
+};
+extern const char *const tst_wrong_order_name[TST_WRONG_ORDERS];
+void tst_contract_wrong_product(const struct tst_contract *product, enum tst_wrong_order order, float *d);
+
 #endif
