@@ -18,6 +18,8 @@ static struct {
   int (*release_memory)(address);
   int (*alloc_host)(void **, size_t, unsigned);
   int (*release_host)(void *);
+  int (*pin)(void *, size_t, unsigned);
+  int (*unpin)(void *);
   int (*up)(address, const void *, size_t);
   int (*down)(void *, address, size_t);
 } cuda;
@@ -54,6 +56,8 @@ void tst_cuda_begin(int device) {
   find(library, "cuMemFree_v2", &cuda.release_memory);
   find(library, "cuMemHostAlloc", &cuda.alloc_host);
   find(library, "cuMemFreeHost", &cuda.release_host);
+  find(library, "cuMemHostRegister_v2", &cuda.pin);
+  find(library, "cuMemHostUnregister", &cuda.unpin);
   find(library, "cuMemcpyHtoD_v2", &cuda.up);
   find(library, "cuMemcpyDtoH_v2", &cuda.down);
   must(cuda.init(0), "cuInit");
@@ -66,13 +70,35 @@ void tst_cuda_end(int device) {
   cuda.release(device);
 }
 
-static void *allocate(enum tst_kind kind, size_t bytes) {
+void *tst_cuda_allocate(enum tst_kind kind, size_t bytes) {
   void *host = NULL;
   address p = 0;
   if (kind == TST_PINNED) must(cuda.alloc_host(&host, bytes, 0), "cuMemHostAlloc");
   if (kind == TST_MANAGED) must(cuda.alloc_managed(&p, bytes, ATTACH_GLOBAL), "cuMemAllocManaged");
   if (kind == TST_DEVICE) must(cuda.alloc(&p, bytes), "cuMemAlloc");
   return host ? host : (void *)(uintptr_t)p;
+}
+
+void tst_cuda_free(enum tst_kind kind, void *memory) {
+  if (kind == TST_PINNED) cuda.release_host(memory);
+  if (kind == TST_DEVICE || kind == TST_MANAGED) cuda.release_memory((address)(uintptr_t)memory);
+}
+
+void tst_cuda_register(void *memory, size_t bytes) { must(cuda.pin(memory, bytes, 0), "cuMemHostRegister"); }
+
+void tst_cuda_unregister(void *memory) { must(cuda.unpin(memory), "cuMemHostUnregister"); }
+
+void tst_cuda_write(enum tst_kind kind, void *to, const void *from, size_t bytes) {
+  if (kind == TST_DEVICE && bytes > 0)
+    must(cuda.up((address)(uintptr_t)to, from, bytes), "cuMemcpyHtoD");
+  else
+    memcpy(to, from, bytes);
+}
+
+bool tst_cuda_read(enum tst_kind kind, void *to, const void *from, size_t bytes) {
+  if (kind == TST_DEVICE && bytes > 0) return cuda.down(to, (address)(uintptr_t)from, bytes) == 0;
+  memcpy(to, from, bytes);
+  return true;
 }
 
 static const uint32_t canary_bits = 0x7fcabada; /* a NaN, as in matrix.c */
@@ -87,24 +113,18 @@ void tst_place(struct tst_placed *x, struct tst_matrix *matrix, enum tst_kind ki
   if (!image) abort();
   for (size_t i = 0; i < lead_bytes; i += sizeof canary_bits) memcpy(image + i, &canary_bits, sizeof canary_bits);
   memcpy(image + lead_bytes, matrix->data, x->bytes);
-  x->memory = allocate(kind, lead_bytes + x->bytes);
+  x->memory = tst_cuda_allocate(kind, lead_bytes + x->bytes);
   x->data = (float *)((char *)x->memory + lead_bytes);
-  if (kind == TST_DEVICE)
-    must(cuda.up((address)(uintptr_t)x->memory, image, lead_bytes + x->bytes), "cuMemcpyHtoD");
-  else
-    memcpy(x->memory, image, lead_bytes + x->bytes);
+  tst_cuda_write(kind, x->memory, image, lead_bytes + x->bytes);
   free(image);
 }
 
 bool tst_lead_is_intact(const struct tst_placed *x) {
   const size_t lead_bytes = x->memory ? (size_t)((char *)x->data - (char *)x->memory) : 0;
   bool intact = true;
-  char *image = malloc(lead_bytes + 1);
+  char *image = calloc(lead_bytes + 1, 1);
   if (!image) abort();
-  if (x->kind == TST_DEVICE && lead_bytes > 0)
-    must(cuda.down(image, (address)(uintptr_t)x->memory, lead_bytes), "cuMemcpyDtoH");
-  else
-    memcpy(image, x->memory ? x->memory : image, lead_bytes);
+  if (!tst_cuda_read(x->kind, image, x->memory ? x->memory : image, lead_bytes)) must(1, "cuMemcpyDtoH");
   for (size_t i = 0; i < lead_bytes; i += sizeof canary_bits)
     intact = intact && memcmp(image + i, &canary_bits, sizeof canary_bits) == 0;
   free(image);
@@ -112,12 +132,8 @@ bool tst_lead_is_intact(const struct tst_placed *x) {
 }
 
 bool tst_take_back(struct tst_placed *x) {
-  bool whole = true;
-  if (x->memory && x->kind == TST_DEVICE)
-    whole = cuda.down(x->matrix->data, (address)(uintptr_t)x->data, x->bytes) == 0;
-  else if (x->memory)
-    memcpy(x->matrix->data, x->data, x->bytes);
-  if (x->kind == TST_PINNED) cuda.release_host(x->memory);
-  if (x->kind == TST_DEVICE || x->kind == TST_MANAGED) cuda.release_memory((address)(uintptr_t)x->memory);
+  if (!x->memory) return true;
+  const bool whole = tst_cuda_read(x->kind, x->matrix->data, x->data, x->bytes);
+  tst_cuda_free(x->kind, x->memory);
   return whole;
 }

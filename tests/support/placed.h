@@ -16,6 +16,19 @@ void tst_cuda_begin(int device);
 /* Gives that context back. */
 void tst_cuda_end(int device);
 
+/* Memory of a kind, and its end; not for TST_PAGEABLE. */
+void *tst_cuda_allocate(enum tst_kind kind, size_t bytes);
+void tst_cuda_free(enum tst_kind kind, void *memory);
+
+/* Pins whole memory of the program's own, and lets it go again. */
+void tst_cuda_register(void *memory, size_t bytes);
+void tst_cuda_unregister(void *memory);
+
+/* To and from memory of any kind; what is the host's, too, is copied by the host. */
+void tst_cuda_write(enum tst_kind kind, void *to, const void *from, size_t bytes);
+/* False: CUDA cannot. */
+bool tst_cuda_read(enum tst_kind kind, void *to, const void *from, size_t bytes);
+
 struct tst_placed {
   struct tst_matrix *matrix; /* with TST_PAGEABLE the operand itself, else what it is filled from and read back to */
   enum tst_kind kind;
