@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A random sgemm call: what is asked, in which memory its operands lie and how they share it, and what they hold. All
+ * of it follows from one seed. Not thread safe.
+ */
+#ifndef FUZZ_CALL_H
+#define FUZZ_CALL_H
+
+#include "abi.h"
+#include "blocks.h"
+
+enum fuzz_values {
+  FUZZ_INTEGERS,  /* as large as leaves every sum exact in fp32: the answer's bits are known */
+  FUZZ_SIGNED,    /* uniform in (-1, 1) */
+  FUZZ_POSITIVE,  /* uniform in [0, 1) */
+  FUZZ_WIDE,      /* of either sign, exponents from -40 to 40 */
+  FUZZ_SUBNORMAL, /* A and C subnormal, B uniform in (-1, 1) */
+  FUZZ_SPECIAL,   /* FUZZ_SIGNED with zeros, Inf, -Inf and NaN here and there */
+  FUZZ_VALUES
+};
+
+/* Where A, B and C stand to each other. */
+enum fuzz_layout {
+  FUZZ_APART,       /* a block each */
+  FUZZ_A_OVER_B,    /* A and B begin at the same place, or nearly so */
+  FUZZ_ONE_BLOCK,   /* one behind the other */
+  FUZZ_SUBMATRICES, /* side by side in one matrix: between C's lines stand A's and B's */
+  FUZZ_LAYOUTS
+};
+
+struct fuzz_call {
+  const struct tst_symbol *symbol;
+  struct tst_problem p;
+  enum fuzz_values values;
+  enum fuzz_layout layout;
+  int amplitude_a, amplitude_b;          /* of FUZZ_INTEGERS */
+  enum fuzz_kind kind[3];                /* of A, B and C */
+  bool fresh[3];                         /* memory that no call had before */
+  int64_t len[3], lines[3];              /* as stored */
+  int64_t lead[3];                       /* words before the operand: guard, and how it is aligned */
+  bool c_unread;                         /* beta is 0, and C holds NaN */
+  const char *route, *precision, *share; /* options */
+  char memory_limit[24];
+  bool verbose;
+};
+
+/* The same for the same seed. m n k is at most `most`. */
+void fuzz_draw(struct fuzz_call *call, uint64_t *rng, int64_t most);
+
+/* Where the operands of a call are. */
+struct fuzz_operands {
+  struct fuzz_block *block[3]; /* some may be one and the same */
+  int64_t at[3];               /* words from the block's start */
+};
+
+/* Takes blocks, lays the operands out, fills images and sends them. */
+void fuzz_place(struct fuzz_operands *x, const struct fuzz_call *call, uint64_t *rng);
+
+/* Gives all blocks back. */
+void fuzz_drop_blocks(void);
+
+#endif
