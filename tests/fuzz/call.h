@@ -33,6 +33,7 @@ struct fuzz_call {
   struct tst_problem p;
   enum fuzz_values values;
   enum fuzz_layout layout;
+  int64_t stride_k;                      /* A is 0 but for every so many k */
   int amplitude_a, amplitude_b;          /* of FUZZ_INTEGERS */
   enum fuzz_kind kind[3];                /* of A, B and C */
   bool fresh[3];                         /* memory that no call had before */

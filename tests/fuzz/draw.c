@@ -55,16 +55,25 @@ static float draw_scalar(uint64_t *rng, bool exact) {
   return one_in(rng, 50) ? NAN : scalars[below(rng, exact ? 8 : 10)];
 }
 
-/* Sums of k products, doubled, and C's words of up to 255, doubled, stay below 2^24 in whole halves. */
+/* Sums of all products, doubled, and C's words of up to 255, doubled, stay below 2^24 in whole halves: sums are at most
+ * 2^22, or 2^23 if they are neither doubled nor halved. A few products only, in an A that is mostly 0, leave room for
+ * two words of 12 bits, which the tensor cores have to take apart. */
 static void draw_amplitudes(struct fuzz_call *call, uint64_t *rng) {
-  static const int amplitudes[] = {1, 3, 15, 60, 255, 1023, 2047, 4095};
-  const int64_t most = (1 << 22) / (call->p.k > 0 ? call->p.k : 1);
+  static const int amplitudes[] = {1, 3, 15, 60, 255, 1023, 2895, 4095};
+  const int64_t k = call->p.k > 0 ? call->p.k : 1;
+  const bool sparse = call->values == FUZZ_INTEGERS && call->layout != FUZZ_A_OVER_B && one_in(rng, 4);
+  call->stride_k = sparse ? (k + below(rng, 4)) / (1 + below(rng, 4)) : 1;
+  if (call->stride_k < 1) call->stride_k = 1;
+  const int64_t products = (k + call->stride_k - 1) / call->stride_k, most = (1 << 23) / products;
   int a, b;
   do {
     a = amplitudes[below(rng, 8)], b = amplitudes[below(rng, 8)];
   } while ((int64_t)a * b > most && (a > 1 || b > 1));
   if (call->layout == FUZZ_A_OVER_B) a = b = a < b ? a : b; /* one's words are the other's, too */
   call->amplitude_a = a, call->amplitude_b = b;
+  if (call->values != FUZZ_INTEGERS || a * (int64_t)b * products <= 1 << 22) return;
+  call->p.alpha = 1;
+  if (call->p.beta == -0.5f) call->p.beta = -1;
 }
 
 static void draw_shapes(struct fuzz_call *call) {

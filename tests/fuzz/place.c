@@ -63,6 +63,14 @@ static void fill(float *image, const struct fuzz_call *call, int which, int64_t 
     }
 }
 
+/* Leaves every so many k of A. */
+static void thin_out(float *image, const struct fuzz_call *call) {
+  const bool along_k = call->p.row_major == ((call->p.trans_a | 0x20) == 'n'); /* ASCII lower case */
+  for (int64_t line = 0; line < call->lines[0]; line++)
+    for (int64_t i = 0; i < call->len[0]; i++)
+      if ((along_k ? i : line) % call->stride_k != 0) image[line * call->p.lda + i] = 0;
+}
+
 /* ---- places ---- */
 
 static int64_t extent(const struct fuzz_call *call, int which, int64_t ld) {
@@ -100,6 +108,7 @@ void fuzz_place(struct fuzz_operands *x, const struct fuzz_call *call, uint64_t 
   }
   for (int i = 0; i < 3; i++)
     if (i < 2 || !call->c_unread) fill(x->block[i]->image + x->at[i], call, i, ld[i], rng);
+  if (call->stride_k > 1) thin_out(x->block[0]->image + x->at[0], call);
   for (int i = 0; i < 3; i++)
     if (owner[i] == i) fuzz_block_send(x->block[i]);
 }
