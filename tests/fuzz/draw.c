@@ -62,12 +62,13 @@ static void draw_amplitudes(struct fuzz_call *call, uint64_t *rng) {
   static const int amplitudes[] = {1, 3, 15, 60, 255, 1023, 2895, 4095};
   const int64_t k = call->p.k > 0 ? call->p.k : 1;
   const bool sparse = call->values == FUZZ_INTEGERS && call->layout != FUZZ_A_OVER_B && one_in(rng, 4);
-  call->stride_k = sparse ? (k + below(rng, 4)) / (1 + below(rng, 4)) : 1;
+  const bool lone = sparse && one_in(rng, 2); /* one product, of words of 12 bits */
+  call->stride_k = lone ? k : sparse ? (k + below(rng, 4)) / (1 + below(rng, 4)) : 1;
   if (call->stride_k < 1) call->stride_k = 1;
   const int64_t products = (k + call->stride_k - 1) / call->stride_k, most = (1 << 23) / products;
   int a, b;
   do {
-    a = amplitudes[below(rng, 8)], b = amplitudes[below(rng, 8)];
+    a = amplitudes[lone ? 6 : below(rng, 8)], b = amplitudes[lone ? 6 : below(rng, 8)];
   } while ((int64_t)a * b > most && (a > 1 || b > 1));
   if (call->layout == FUZZ_A_OVER_B) a = b = a < b ? a : b; /* one's words are the other's, too */
   call->amplitude_a = a, call->amplitude_b = b;

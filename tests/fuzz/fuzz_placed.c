@@ -9,7 +9,9 @@
  * call, or with --keep-options stay as the environment has them. A wrong call is told with the command that repeats it
  * alone. Last the calls by mixture of memory and by route. Status 1: an answer was wrong.
  *
- * Seen to fail when: any of the faults that the other tests name is put into the library, with enough calls.
+ * Seen to fail when: a pinned C is fetched with the tile's leading dimension; beta is 2 and the commit takes 1; copies
+ * of device memory to the host ignore its leading dimension; the commit on the GPU leaves out beta; fp16 planes serve
+ * two sides of 12-bit words.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
