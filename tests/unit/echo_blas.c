@@ -10,6 +10,12 @@ struct echo *echo_heard(void) {
   return &heard;
 }
 
+#ifdef ECHO_NARROW
+#define NARROW 1
+#else
+#define NARROW 0
+#endif
+
 #define CBLAS(name, integer)                                                                                       \
   void name(int layout, int ta, int tb, integer m, integer n, integer k, float alpha, const float *a, integer lda, \
             const float *b, integer ldb, float beta, float *c, integer ldc) {                                      \
@@ -22,7 +28,10 @@ struct echo *echo_heard(void) {
             const integer *ldc, size_t length_a, size_t length_b) {                                                   \
     heard = (struct echo){heard.calls + 1, 0, *ta, *tb, *m, *n, *k, *lda, *ldb, *ldc, *alpha, *beta, a, b, c};        \
     if (length_a != 1 || length_b != 1) heard.layout = -1;                                                            \
+    if (NARROW && echo_hook) echo_hook();                                                                             \
   }
 CBLAS(cblas_sgemm, int32_t)
 FORTRAN(sgemm_, int32_t)
+#if !NARROW
 FORTRAN(sgemm_64_, int64_t)
+#endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A CPU BLAS that computes nothing and remembers what it was asked: TILEBLAS_FALLBACK names it, and the test finds
- * echo_heard in it. Each thread has its own memory. Its CBLAS has 32-bit integers only, its Fortran both.
+ * echo_heard in it. Each thread has its own memory. Its CBLAS has 32-bit integers only, its Fortran both;
+ * compiled with -DECHO_NARROW, as the module echo_narrow, that has none of 64 bits either.
  */
 #ifndef ECHO_BLAS_H
 #define ECHO_BLAS_H
@@ -19,7 +20,7 @@ struct echo {
 /* The calling thread's. */
 struct echo *echo_heard(void);
 
-/* What cblas_sgemm does before it returns; NULL: nothing. */
+/* What cblas_sgemm, and in echo_narrow sgemm_ too, does before it returns; NULL: nothing. */
 extern void (*echo_hook)(void);
 
 #endif
