@@ -30,7 +30,9 @@ struct echo *echo_heard(void) {
     if (length_a != 1 || length_b != 1) heard.layout = -1;                                                            \
     if (NARROW && echo_hook) echo_hook();                                                                             \
   }
+#ifndef ECHO_NO_CBLAS
 CBLAS(cblas_sgemm, int32_t)
+#endif
 FORTRAN(sgemm_, int32_t)
 #if !NARROW
 FORTRAN(sgemm_64_, int64_t)

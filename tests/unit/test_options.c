@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,48 @@ static void set_and_get(void **state) {
   }
 }
 
+/* ---- sizes ---- */
+
+#define LIMIT "TILEBLAS_MEMORY_LIMIT"
+
+/* n, up to 2^69, followed by a suffix of 2^shift bytes: taken exactly when all of it is at most 2^63 - 1, and then it
+ * becomes that many bytes. */
+static void check_size(unsigned __int128 n, const char *suffix, int shift) {
+  char text[64], digits[48], before[TB_OPTION_TEXT_MAX], after[TB_OPTION_TEXT_MAX], *first = digits + sizeof digits - 1;
+  *first = '\0';
+  unsigned __int128 rest = n;
+  do *--first = (char)('0' + (int)(rest % 10));
+  while ((rest /= 10) != 0);
+  snprintf(text, sizeof text, "%s%s", first, suffix);
+  assert_int_equal(tileblas_option_get(LIMIT, before, sizeof before), 0);
+  const bool fits = n << shift <= (unsigned __int128)INT64_MAX; /* 2^69 shifted by 40 stays below 2^128 */
+  const int taken = tileblas_option_set(LIMIT, text);
+  assert_int_equal(tileblas_option_get(LIMIT, after, sizeof after), 0);
+  if (taken != (fits ? 0 : -1)) fail_msg("%s gives %d", text, taken);
+  const char *expected = fits ? tst_format("%lld", (long long)(n << shift)) : before;
+  if (strcmp(after, expected) != 0) fail_msg("%s becomes %s, not %s", text, after, expected);
+}
+
+/* Every suffix, around every power of two: what wraps, to a negative number or to one that looks right, is refused. */
+static void sizes_around_powers_of_two(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    int shift;
+  } suffixes[] = {{"", 0},    {"B", 0},  {"K", 10},   {"k", 10},  {"KB", 10}, {"KiB", 10}, {"Ki", 10},
+                  {"M", 20},  {"m", 20}, {"MiB", 20}, {"MB", 20}, {"G", 30},  {"g", 30},   {"GiB", 30},
+                  {"GB", 30}, {"T", 40}, {"t", 40},   {"TB", 40}, {"TiB", 40}};
+  for (size_t s = 0; s < sizeof suffixes / sizeof suffixes[0]; s++)
+    for (int power = 0; power < 70; power++)
+      for (int off = -2; off <= 2; off++) {
+        const unsigned __int128 n = (unsigned __int128)1 << power;
+        if (off < 0 && n < (unsigned)-off) continue;
+        check_size(off < 0 ? n - (unsigned)-off : n + (unsigned)off, suffixes[s].text, suffixes[s].shift);
+        check_size(3 * n + (unsigned)(off + 2), suffixes[s].text, suffixes[s].shift);
+      }
+  assert_int_equal(tileblas_option_set(LIMIT, "0"), 0);
+}
+
 static void null_and_short_buffers(void **state) {
   (void)state;
   char small[3] = "??";
@@ -135,6 +178,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(program_wins), /* first: the environment is read once a process */
       cmocka_unit_test(set_and_get),
+      cmocka_unit_test(sizes_around_powers_of_two),
       cmocka_unit_test(null_and_short_buffers),
       cmocka_unit_test(text_of_any_length),
   };
