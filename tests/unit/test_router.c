@@ -7,7 +7,7 @@
  *
  * Seen to fail when: a broken file is believed or left; a process without a home prints or stops; two threads measure;
  * a failing GPU is measured on; what calls took does not count towards a GPU's opening; the short way of small calls
- * does not hear of the model; a call follows one of another shape, or one that was not clear, or without end.
+ * does not hear of the model.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -194,58 +194,6 @@ static void price_of_opening(void **state) {
   expect(opens_for_what_calls_took, NULL, NULL);
 }
 
-/* ---- calls that follow ---- */
-
-#define FOLLOWERS 7 /* as router.c has it */
-
-static struct tb_decision decide_shape(int64_t side, bool transpose_a, bool observed) {
-  const struct tb_gemm call = {
-      .symbol = TB_SYMBOL_cblas_sgemm, .m = side, .n = side, .k = side, .a.transposed = transpose_a, .alpha = 1};
-  const struct tb_decision d = tb_router_decide(&call, NULL, TB_ROUTE_AUTO, observed);
-  /* As run.c does it: a call takes 30 us, unless nobody looks. */
-  if (!d.follows) tb_router_learn(&call, NULL, &d, TB_CPU, 30e-6, tb_clock_seconds());
-  return d;
-}
-
-static bool follows(const struct tb_decision *d) {
-  return d->follows && d->where == TB_CPU && d->why == TB_STATUS_cpu_sooner && d->cpu_seconds == 0 && d->at == 0;
-}
-
-/* A GPU of which nothing is known but that it takes 150 us for anything: a shape of 30 us is clearly the CPU's once its
- * time is known. Status 0: some calls of a row are weighed, and all others follow. */
-static int rows_of_calls(void *unused) {
-  (void)unused;
-  setenv("TILEBLAS_CALIBRATION", "off", 1);
-  tst_fake();
-  tb_run_initialise();
-  struct tb_decision d;
-  for (int i = 0; i < 50; i++) d = decide_shape(100, false, false);
-  for (int i = 0; i < 50 && d.follows; i++) d = decide_shape(100, false, false);
-  if (d.follows || !(d.cpu_seconds > 0 && d.at > 0 && d.clear && d.followers == FOLLOWERS)) return 1;
-  for (int row = 0; row < 3; row++) {
-    for (int i = 0; i < FOLLOWERS; i++) {
-      d = decide_shape(100, false, false);
-      if (!follows(&d)) return 2;
-    }
-    d = decide_shape(100, false, false);
-    if (d.follows || d.followers != FOLLOWERS) return 3;
-  }
-  /* Not when somebody looks, nor a call of another shape, nor the one behind that. */
-  d = decide_shape(100, false, true);
-  if (d.follows || d.followers != 0) return 4;
-  d = decide_shape(100, true, false);
-  if (d.follows || d.followers != 0) return 5;
-  d = decide_shape(100, false, false);
-  if (d.follows) return 6;
-  d = decide_shape(100, false, false);
-  return follows(&d) ? 0 : 7;
-}
-
-static void calls_that_follow(void **state) {
-  (void)state;
-  expect(rows_of_calls, NULL, NULL);
-}
-
 /* ---- at the same time ---- */
 
 static pthread_barrier_t together;
@@ -402,7 +350,6 @@ int main(void) {
       cmocka_unit_test_setup_teardown(switched_off, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(price_of_opening, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(threads_and_processes, new_cache, remove_cache),
-      cmocka_unit_test_setup_teardown(calls_that_follow, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(forked, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),
   };
