@@ -137,7 +137,7 @@ static int child_of_a_busy_process(void *argument) {
 static void during_a_call(void **state) {
   (void)state;
 #ifdef __SANITIZE_ADDRESS__
-  return;
+  TST_LEAVE_OUT("the sanitizer's allocator leaves its locks held in a child");
 #endif
   pthread_t id;
   assert_int_equal(pthread_create(&id, NULL, call_on_and_on, (void *)7), 0);
@@ -159,5 +159,5 @@ int main(void) {
   };
   gpu = strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") == 0;
   fake = gpu ? tst_fake() : NULL;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }

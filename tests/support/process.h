@@ -43,6 +43,18 @@ const char *tst_setting(const char *name);
 /* A formatted text that lives as long as the process. */
 const char *tst_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Within a cmocka test: leaves the rest of it out, and says why. The program's main must then return tst_result: ctest
+ * counts a program that left something out as skipped, and as failed if it says so and claims to have passed. */
+#define TST_LEAVE_OUT(...)         \
+  do {                             \
+    tst_say_left_out(__VA_ARGS__); \
+    skip();                        \
+  } while (0)
+void tst_say_left_out(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* main's value: `failed`, what cmocka_run_group_tests returned, or 77 where that is 0 and something was left out. */
+int tst_result(int failed);
+
 /* Prints why and exits with 77, which ctest counts as skipped. */
 void tst_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 

@@ -368,5 +368,5 @@ int main(int argc, char **argv) {
       cmocka_unit_test(one_without_memory),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }
