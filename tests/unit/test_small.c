@@ -154,17 +154,20 @@ static void values_and_borders(void **state) {
   set_option("TILEBLAS_ROUTE", "auto");
 }
 
-/* m n = 2^64 + 1: no small product. */
+/* m n = 2^64 + 1 and, of sides below 2^40, 2^64 + 2: no small products. */
 static void sizes_that_overflow(void **state) {
   (void)state;
   const struct tst_symbol *symbol = tst_find_symbol("sgemm_64_");
-  const int64_t m = 274177, n = 67280421310721;
+  const int64_t sides[2][2] = {{274177, 67280421310721}, {239075442, 77158673929}};
   set_option("TILEBLAS_ROUTE", "cpu");
   warm(symbol);
-  tileblas_stats before = stats_now();
-  call(symbol, &(struct tst_problem){0, 'N', 'N', m, n, 1, 1, m, 1, 0, m});
-  assert_true(stats_now().cpu_seconds > before.cpu_seconds);
-  assert_true(heard()->m == m && heard()->n == n);
+  for (int i = 0; i < 2; i++) {
+    const int64_t m = sides[i][0], n = sides[i][1];
+    tileblas_stats before = stats_now();
+    call(symbol, &(struct tst_problem){0, 'N', 'N', m, n, 1, 1, m, 1, 0, m});
+    assert_true(stats_now().cpu_seconds > before.cpu_seconds);
+    assert_true(heard()->m == m && heard()->n == n);
+  }
   set_option("TILEBLAS_ROUTE", "auto");
 }
 
