@@ -188,6 +188,48 @@ static void youngest(void **state) {
   remove_files();
 }
 
+/* Sides that differ in one word of the key are kept beside each other, and each has its own figures back. */
+static void beside_each_other(void **state) {
+  (void)state;
+  const struct tb_machine_key keys[] = {
+      key, {key.cpu, key.blas, "A GPU, PCI 2"}, {key.cpu, "another BLAS", key.gpu}, {"another CPU", key.blas, key.gpu}};
+  enum { KEYS = sizeof keys / sizeof *keys };
+  char path[TB_CALIBRATION_PATH_MAX];
+  struct tb_calibration c = sample(), back;
+  for (int i = 0; i < KEYS; i++) {
+    c.open_seconds = i + 1;
+    assert_true(tb_calibration_write(folder, &keys[i], &c, path));
+  }
+  for (int i = 0; i < KEYS; i++) {
+    assert_true(tb_calibration_read(folder, &keys[i], &back));
+    assert_float_equal(back.open_seconds, i + 1, 1e-9);
+  }
+  remove_files();
+}
+
+/* The youngest whichever was written first, in another second or in the same one. */
+static void youngest_of_two(void **state) {
+  (void)state;
+  const struct tb_machine_key keys[] = {key, {key.cpu, key.blas, "A GPU, PCI 2"}}, any = {key.cpu, key.blas, NULL};
+  struct tb_calibration c = sample(), back;
+  char path[2][TB_CALIBRATION_PATH_MAX];
+  for (int i = 0; i < 2; i++) {
+    c.open_seconds = i + 1;
+    assert_true(tb_calibration_write(folder, &keys[i], &c, path[i]));
+  }
+  const time_t now = time(NULL) - 10;
+  for (int young = 0; young < 2; young++)
+    for (int same_second = 0; same_second < 2; same_second++) {
+      const struct timespec old[2] = {{now, 100}, {now, 100}}, new[2] = {{now + !same_second, same_second ? 200 : 50},
+                                                                         {now + !same_second, same_second ? 200 : 50}};
+      assert_int_equal(utimensat(AT_FDCWD, path[young], new, 0), 0);
+      assert_int_equal(utimensat(AT_FDCWD, path[!young], old, 0), 0);
+      assert_true(tb_calibration_read(folder, &any, &back));
+      assert_float_equal(back.open_seconds, young + 1, 1e-9);
+    }
+  remove_files();
+}
+
 static int writes_under_a_limit(void *argument) {
   (void)argument;
   const struct tb_calibration c = sample();
@@ -285,6 +327,8 @@ int main(void) {
       cmocka_unit_test(nonsense),
       cmocka_unit_test(kept),
       cmocka_unit_test(youngest),
+      cmocka_unit_test(youngest_of_two),
+      cmocka_unit_test(beside_each_other),
       cmocka_unit_test(nowhere),
       cmocka_unit_test(folders),
       cmocka_unit_test(at_the_same_time),
