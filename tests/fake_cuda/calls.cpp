@@ -92,6 +92,7 @@ bool enqueues(Fn function) {
 __attribute__((destructor)) void process_ends() {
   /* Library destructors that run after this one find the driver gone, as they would the real one. */
   ended = true;
+  if (!forked()) audit_at_end();
 }
 
 } // namespace
@@ -130,7 +131,12 @@ void misuse(const char *format, ...) {
   va_end(arguments);
   fprintf(stderr, "fake_cuda: misuse: %s\n", text);
   driver().happened[FAKE_CUDA_MISUSES]++;
-  if (settings().abort_on_misuse) abort();
+  if (driver().misuses_expected > 0) {
+    driver().misuses_expected--;
+  } else if (settings().abort_on_misuse) {
+    tell_in_file(text);
+    abort();
+  }
 }
 
 /* Whether this call is to fail now; an asynchronous failure is left for the operation instead. */
@@ -163,7 +169,9 @@ CUdevice Call::device_of(const About &about) const {
   return device < static_cast<CUdevice>(driver().devices.size()) ? device : -1;
 }
 
-Call::Call(Fn function, About about) {
+Origin Call::origin() const { return origin_of(caller_, FUNCTIONS[static_cast<size_t>(function_)].name); }
+
+Call::Call(Fn function, About about, const void *caller) : function_(function), caller_(caller) {
   const uint64_t number = ++calls_ever[static_cast<size_t>(function)];
   if (forked()) { /* before the lock, which another thread of the parent may have held */
     status = CUDA_ERROR_NOT_INITIALIZED;
@@ -208,7 +216,7 @@ CUresult cuInit(unsigned flags) {
   if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
   if (!driver().initialised)
     driver().devices.assign(static_cast<size_t>(settings().devices),
-                            Device{settings().memory_bytes, 0, 0, nullptr, CUDA_SUCCESS});
+                            Device{settings().memory_bytes, 0, {}, nullptr, CUDA_SUCCESS});
   driver().initialised = true;
   owner = getpid();
   return CUDA_SUCCESS;
@@ -265,7 +273,13 @@ static uint64_t count_memory(bool device, bool bytes) {
 
 static uint64_t count_references() {
   uint64_t sum = 0;
-  for (const Device &device : driver().devices) sum += device.references;
+  for (const Device &device : driver().devices) sum += device.references.size();
+  return sum;
+}
+
+static uint64_t count_peers() {
+  uint64_t sum = 0;
+  for (const Device &device : driver().devices) sum += device.primary ? device.primary->peers.size() : 0;
   return sum;
 }
 
@@ -285,6 +299,10 @@ static uint64_t count_now(fake_cuda_count what) {
       return driver().modules.size();
     case FAKE_CUDA_CONTEXTS:
       return count_references();
+    case FAKE_CUDA_PEERS:
+      return count_peers();
+    case FAKE_CUDA_PUSHED_HERE:
+      return context_stack().size();
     case FAKE_CUDA_QUEUED:
       return count_queued();
     case FAKE_CUDA_BLOCKS:
@@ -297,6 +315,21 @@ static uint64_t count_now(fake_cuda_count what) {
 uint64_t fake_cuda_get(enum fake_cuda_count what) {
   const ControlLock lock;
   return count_now(what);
+}
+
+void *fake_cuda_current(void) {
+  const ControlLock lock;
+  return context_stack().empty() ? nullptr : context_stack().back();
+}
+
+int fake_cuda_audit(void) {
+  const ControlLock lock;
+  return tell_what_is_left();
+}
+
+void fake_cuda_expect_misuses(unsigned long count) {
+  const ControlLock lock;
+  driver().misuses_expected = count;
 }
 
 void fake_cuda_set_order(enum fake_cuda_order order, uint64_t seed) {

@@ -28,7 +28,8 @@ struct About {
 
 class Call {
 public:
-  explicit Call(Fn function, About about = {});
+  /* `caller`: the place that called the driver, evaluated in the driver's function. */
+  explicit Call(Fn function, About about = {}, const void *caller = __builtin_return_address(0));
 
   /* Not CUDA_SUCCESS: return this, at once, or after releasing what is to be released. */
   CUresult status = CUDA_SUCCESS;
@@ -43,10 +44,13 @@ public:
   bool refused() const { return status != CUDA_SUCCESS && !release_anyway; }
   /* What a releasing function returns. */
   CUresult after_release(CUresult result) const { return status != CUDA_SUCCESS ? status : result; }
+  Origin origin() const; /* of this call */
 
 private:
   bool find_pending_failure(Fn function, uint64_t call, CUdevice device, uint64_t call_on_device);
   CUdevice device_of(const About &about) const;
+  Fn function_;
+  const void *caller_;
   std::unique_lock<std::mutex> lock_;
 };
 
@@ -54,16 +58,23 @@ private:
 class ContextStack {
 public:
   bool empty() const { return depth == 0; }
-  CUcontext back() const { return entries[depth - 1]; }
-  void push_back(CUcontext context) {
+  unsigned size() const { return static_cast<unsigned>(depth); }
+  CUcontext back() const { return entries[depth - 1].context; }
+  /* Who pushed the top. */
+  Origin pusher() const { return {entries[depth - 1].object, entries[depth - 1].offset, "cuCtxPushCurrent"}; }
+  void push_back(CUcontext context, const Origin &by) {
     if (depth == most) abort(); /* pushes without pops */
-    entries[depth++] = context;
+    entries[depth++] = {context, by.object, by.offset};
   }
   void pop_back() { depth--; }
 
 private:
   static constexpr int most = 256;
-  CUcontext entries[most];
+  struct {
+    CUcontext context;
+    const char *object;
+    uintptr_t offset;
+  } entries[most];
   int depth;
 };
 
@@ -80,7 +91,8 @@ void lose_device(CUdevice device, CUresult code);
 struct Settings {
   int devices, multiprocessors, compute_major, compute_minor, registers_per_thread;
   size_t memory_bytes, shared_memory_bytes; /* per device; per block at most */
-  bool abort_on_misuse, peers;              /* peers: devices reach each other's memory */
+  bool abort_on_misuse, abort_on_leaks;
+  bool peers; /* devices reach each other's memory */
 };
 const Settings &settings();
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the driver says of itself and of its devices, and the primary contexts. The numbers are an H200's. */
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -94,17 +95,46 @@ static int device_attribute(CUdevice_attribute attribute, CUdevice device) {
   }
 }
 
+/* The maker of something that goes with the context. */
+static void note_first_abandoned(const Context *context) {
+  const auto note = [context](const auto &object) {
+    if (object.context == context) driver().first_abandoned = object.made;
+  };
+  driver().modules.each(note);
+  driver().events.each(note);
+  driver().streams.each(note);
+  for (const auto &[start, allocation] : driver().memory) note(allocation);
+}
+
+/* One that the same library took, if there is one. */
+static void drop_reference(Device &device, const Origin &by) {
+  auto mine = std::find_if(device.references.begin(), device.references.end(),
+                           [&by](const Origin &made) { return made.same_object(by); });
+  if (mine == device.references.end()) {
+    mine = std::prev(mine);
+    check_owner("a reference to a context", *mine, by);
+  }
+  device.references.erase(mine);
+}
+
+static void push(CUcontext context, const Origin &by) {
+  context_stack().push_back(context, by);
+  driver().last_pushed = by;
+  driver().happened[FAKE_CUDA_PUSHED]++;
+}
+
 /* The last reference is gone: what the context still had goes with it. */
 static void end_context(Device &device) {
   const std::shared_ptr<Context> context = std::move(device.primary);
   device.primary = nullptr;
   drop_queues(*context);
+  if (!context->shut && driver().happened[FAKE_CUDA_ABANDONED] == 0) note_first_abandoned(context.get());
   size_t left = driver().streams.remove_of(context.get());
   left += driver().events.remove_of(context.get());
   left += driver().modules.remove_of(context.get());
   driver().functions.remove_of(context.get());
   left += free_memory_of(*context);
-  driver().happened[FAKE_CUDA_ABANDONED] += left;
+  if (!context->shut) driver().happened[FAKE_CUDA_ABANDONED] += left;
   driver().contexts.remove(context->handle);
   for (Device &other : driver().devices)
     if (other.primary) other.primary->peers.erase(context->device);
@@ -218,7 +248,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   Device &d = driver().devices[static_cast<size_t>(device)];
-  if (d.references++ == 0) begin_context(d, device);
+  if (d.references.empty()) begin_context(d, device);
+  d.references.push_back(call.origin());
   *out = d.primary->handle;
   return CUDA_SUCCESS;
 }
@@ -228,17 +259,20 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   if (call.refused()) return call.status;
   if (!is_device(device)) return call.after_release(CUDA_ERROR_INVALID_DEVICE);
   Device &d = driver().devices[static_cast<size_t>(device)];
-  if (d.references == 0) return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
-  if (--d.references == 0) end_context(d);
+  if (d.references.empty()) return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
+  drop_reference(d, call.origin());
+  if (d.references.empty()) end_context(d);
   return call.after_release(CUDA_SUCCESS);
 }
 
 CUresult cuCtxPushCurrent(CUcontext handle) {
   Call call(Fn::cuCtxPushCurrent, {-1, handle});
+  if (call.status == CUDA_ERROR_NOT_INITIALIZED) return call.status; /* in a child of fork, without the lock */
+  const std::shared_ptr<Context> context = driver().contexts.find(handle);
+  if (context) context->shut = call.status != CUDA_SUCCESS;
   if (call.status != CUDA_SUCCESS) return call.status;
-  if (!driver().contexts.find(handle)) return CUDA_ERROR_INVALID_CONTEXT;
-  context_stack().push_back(handle);
-  driver().happened[FAKE_CUDA_PUSHED]++;
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  push(handle, call.origin());
   return CUDA_SUCCESS;
 }
 
@@ -247,6 +281,7 @@ CUresult cuCtxPopCurrent(CUcontext *out) {
   if (call.refused()) return call.status;
   if (context_stack().empty()) return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
   if (out) *out = context_stack().back();
+  check_owner("a pushed context", context_stack().pusher(), call.origin());
   context_stack().pop_back();
   driver().happened[FAKE_CUDA_PUSHED]--;
   return call.after_release(CUDA_SUCCESS);
@@ -258,12 +293,12 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
   if (call.status != CUDA_SUCCESS) return call.status;
   if (handle && !driver().contexts.find(handle)) return CUDA_ERROR_INVALID_CONTEXT;
   if (!context_stack().empty()) {
+    check_owner("a pushed context", context_stack().pusher(), call.origin());
     context_stack().pop_back();
     driver().happened[FAKE_CUDA_PUSHED]--;
   }
   if (handle) {
-    context_stack().push_back(handle);
-    driver().happened[FAKE_CUDA_PUSHED]++;
+    push(handle, call.origin());
   }
   return CUDA_SUCCESS;
 }
@@ -291,7 +326,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer_handle, unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!peer || peer->device == call.context->device) return CUDA_ERROR_INVALID_CONTEXT;
   if (!settings().peers) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  return call.context->peers.insert(peer->device).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  return call.context->peers.emplace(peer->device, call.origin()).second ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
 
 /* Of a peer whose context died meanwhile, too. */
@@ -300,6 +336,9 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer_handle) {
   if (call.refused()) return call.status;
   const std::shared_ptr<Context> peer = driver().contexts.find(peer_handle);
   if (!peer) return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
-  return call.after_release(call.context->peers.erase(peer->device) ? CUDA_SUCCESS
-                                                                    : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+  const auto enabled = call.context->peers.find(peer->device);
+  if (enabled == call.context->peers.end()) return call.after_release(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+  check_owner("peer access", enabled->second, call.origin());
+  call.context->peers.erase(enabled);
+  return call.after_release(CUDA_SUCCESS);
 }

@@ -28,8 +28,8 @@ enum fake_cuda_count {
   FAKE_CUDA_CONTEXTS,        /* references to primary contexts */
   FAKE_CUDA_PUSHED,          /* contexts pushed and not popped, over all threads */
   FAKE_CUDA_QUEUED,          /* operations that nothing has waited for yet */
-  FAKE_CUDA_ABANDONED,       /* resources that were alive when their context died */
-  FAKE_CUDA_MISUSES,         /* what a real driver would let pass or answer with a crash; each is told on stderr */
+  FAKE_CUDA_ABANDONED, /* resources that were alive when their context died, unless the latest push of it had failed */
+  FAKE_CUDA_MISUSES,   /* what a real driver would let pass or answer with a crash; each is told on stderr */
   FAKE_CUDA_PAGEABLE_COPIES, /* asynchronous copies from or to memory that is not pinned: legal, but not asynchronous */
   FAKE_CUDA_FAILURES,        /* failures that were injected and came to pass */
   FAKE_CUDA_LAUNCHES,        /* kernels that ran to their end */
@@ -37,7 +37,9 @@ enum fake_cuda_count {
   FAKE_CUDA_BYTES_UP,        /* copied host to device */
   FAKE_CUDA_BYTES_DOWN,      /* copied device to host */
   FAKE_CUDA_BYTES_PEER, /* copied device to device, of which one may reach the other; else it counts as down, then up */
-  FAKE_CUDA_PEAK_BYTES  /* the most that ALLOCATED_BYTES has been */
+  FAKE_CUDA_PEAK_BYTES, /* the most that ALLOCATED_BYTES has been */
+  FAKE_CUDA_PUSHED_HERE, /* contexts on the calling thread's stack */
+  FAKE_CUDA_PEERS        /* pairs of devices of which one may reach the other's memory now */
 };
 uint64_t fake_cuda_get(enum fake_cuda_count what);
 
@@ -50,6 +52,17 @@ uint64_t fake_cuda_calls_on(int device, const char *function);
 
 /* Name number i of the functions that the fake has, or NULL after the last. */
 const char *fake_cuda_function(size_t i);
+
+/* The context that is current in the calling thread; NULL: none. No call of the driver's. */
+void *fake_cuda_current(void);
+
+/* Says on stderr what is alive: one line a kind with count, bytes and the first one's maker. Gives the number of lines.
+ * The same happens at the end of the process with FAKE_CUDA_LEAKS=abort, and ends it badly. */
+int fake_cuda_audit(void);
+
+/* So many misuses are meant from now on: they are told and counted, but end nothing. Those that have not come to pass
+ * when the process ends make it end badly. */
+void fake_cuda_expect_misuses(unsigned long count);
 
 enum fake_cuda_fail_flags {
   /* After it every call gives the same code, as after the loss of the device, until fake_cuda_clear_failures. */

@@ -58,9 +58,9 @@ void *allocate(size_t bytes, size_t alignment) {
   return p;
 }
 
-void remember(const void *p, size_t bytes, MemoryKind kind, Context *context) {
+void remember(const Call &call, const void *p, size_t bytes, MemoryKind kind) {
   const uintptr_t start = reinterpret_cast<uintptr_t>(p);
-  driver().memory[start] = {start, bytes, kind, context};
+  driver().memory[start] = {start, bytes, kind, call.context, call.origin()};
 }
 
 /* Takes the allocation away; the memory goes back unless it was the caller's own. */
@@ -77,10 +77,11 @@ void forget(const Allocation &allocation) {
 }
 
 /* Frees what starts there and is of that kind. */
-CUresult release(uintptr_t start, MemoryKind kind, CUresult when_unknown) {
+CUresult release(const Call &call, uintptr_t start, MemoryKind kind, CUresult when_unknown) {
   const auto at = driver().memory.find(start);
   if (at == driver().memory.end() || at->second.kind != kind) return when_unknown;
   const Allocation allocation = at->second;
+  check_owner("memory", allocation.made, call.origin());
   const bool awaited = is_awaited(allocation.start, allocation.bytes);
   if (awaited) {
     misuse("%zu bytes are freed while work that uses them is queued", allocation.bytes);
@@ -143,7 +144,7 @@ static CUresult allocate_on_device(const Call &call, CUdeviceptr *out, size_t by
   if (bytes > device.memory_bytes - device.used_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   void *p = allocate(bytes, DEVICE_ALIGNMENT);
   if (!p) return CUDA_ERROR_OUT_OF_MEMORY;
-  remember(p, bytes, kind, call.context);
+  remember(call, p, bytes, kind);
   device.used_bytes += bytes;
   uint64_t *happened = driver().happened;
   happened[FAKE_CUDA_ALLOCATED_BYTES] += bytes;
@@ -171,7 +172,7 @@ CUresult cuMemFree(CUdeviceptr p) {
   const Allocation *allocation = find_memory(p, 1);
   const MemoryKind kind = allocation ? allocation->kind : MemoryKind::DEVICE;
   if (!is_on_device(kind)) return call.after_release(CUDA_ERROR_INVALID_VALUE);
-  return call.after_release(release(p, kind, CUDA_ERROR_INVALID_VALUE));
+  return call.after_release(release(call, p, kind, CUDA_ERROR_INVALID_VALUE));
 }
 
 CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
@@ -181,14 +182,15 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
   if (!out || bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
   *out = allocate(bytes, HOST_ALIGNMENT);
   if (!*out) return CUDA_ERROR_OUT_OF_MEMORY;
-  remember(*out, bytes, MemoryKind::PINNED, call.context);
+  remember(call, *out, bytes, MemoryKind::PINNED);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemFreeHost(void *p) {
   Call call(Fn::cuMemFreeHost);
   if (call.refused()) return call.status;
-  return call.after_release(release(reinterpret_cast<uintptr_t>(p), MemoryKind::PINNED, CUDA_ERROR_INVALID_VALUE));
+  return call.after_release(
+      release(call, reinterpret_cast<uintptr_t>(p), MemoryKind::PINNED, CUDA_ERROR_INVALID_VALUE));
 }
 
 CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags) {
@@ -197,7 +199,7 @@ CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags) {
   const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
   if (!p || bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
   if (overlaps_known_memory(reinterpret_cast<uintptr_t>(p), bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  remember(p, bytes, MemoryKind::REGISTERED, call.context);
+  remember(call, p, bytes, MemoryKind::REGISTERED);
   return CUDA_SUCCESS;
 }
 
@@ -205,7 +207,7 @@ CUresult cuMemHostUnregister(void *p) {
   Call call(Fn::cuMemHostUnregister);
   if (call.refused()) return call.status;
   return call.after_release(
-      release(reinterpret_cast<uintptr_t>(p), MemoryKind::REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
+      release(call, reinterpret_cast<uintptr_t>(p), MemoryKind::REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
 }
 
 /* ---- what is this pointer ---- */

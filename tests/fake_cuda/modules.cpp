@@ -150,6 +150,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image) {
   if (call.status != CUDA_SUCCESS) return call.status;
   if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
   auto module = std::make_shared<Module>();
+  module->made = call.origin();
   module->context = call.context;
   module->image = read_fatbin(image);
   if (module->image.empty()) return CUDA_ERROR_INVALID_IMAGE;
@@ -165,6 +166,7 @@ CUresult cuModuleUnload(CUmodule handle) {
   const std::shared_ptr<Module> module = driver().modules.find(handle);
   if (!module || module->context != call.context) return call.after_release(CUDA_ERROR_INVALID_HANDLE);
   for (const CUfunction function : module->functions) driver().functions.remove(function);
+  check_owner("a module", module->made, call.origin());
   driver().modules.remove(handle);
   return call.after_release(CUDA_SUCCESS);
 }

@@ -34,10 +34,11 @@ static void read_compute_capability(Settings &s) {
     bad_value("FAKE_CUDA_CC", value);
 }
 
-static bool read_misuse() {
-  const char *value = getenv("FAKE_CUDA_MISUSE");
+/* Whether it is "abort" and not "count". */
+static bool read_abort(const char *name) {
+  const char *value = getenv(name);
   if (!value || !strcmp(value, "count")) return false;
-  if (strcmp(value, "abort")) bad_value("FAKE_CUDA_MISUSE", value);
+  if (strcmp(value, "abort")) bad_value(name, value);
   return true;
 }
 
@@ -105,7 +106,8 @@ static Settings read_settings() {
   s.multiprocessors = static_cast<int>(number("FAKE_CUDA_SMS", 132));
   s.shared_memory_bytes = number("FAKE_CUDA_SHARED_MEMORY", 227 * 1024);
   s.registers_per_thread = static_cast<int>(number("FAKE_CUDA_REGISTERS", 128));
-  s.abort_on_misuse = read_misuse();
+  s.abort_on_misuse = read_abort("FAKE_CUDA_MISUSE");
+  s.abort_on_leaks = read_abort("FAKE_CUDA_LEAKS");
   s.peers = number("FAKE_CUDA_PEERS", 1) != 0;
   s.compute_major = 9;
   s.compute_minor = 0;

@@ -18,9 +18,9 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "audit.h"
 #include "kernel_table.h"
 
 namespace fake {
@@ -59,6 +59,9 @@ public:
     return removed;
   }
   size_t size() const { return live_.size(); }
+  template <class Visit> void each(Visit visit) const {
+    for (const auto &[handle, object] : live_) visit(*object);
+  }
 
 private:
   std::unordered_map<Handle, std::shared_ptr<T>> live_;
@@ -76,6 +79,7 @@ struct Allocation {
   size_t bytes;
   MemoryKind kind;
   Context *context;
+  Origin made;
   bool contains(uintptr_t address, size_t count) const {
     return address >= start && count <= bytes && address - start <= bytes - count;
   }
@@ -123,6 +127,7 @@ struct Stream {
   Context *context;
   bool blocking;   /* ordered with the context's default stream */
   unsigned number; /* streams that its context had before it */
+  Origin made;
   std::deque<Operation> queue;
   uint64_t enqueued = 0, done = 0;
   unsigned id; /* of all streams there ever were */
@@ -132,6 +137,7 @@ struct Stream {
 struct Event {
   Context *context;
   bool timed;
+  Origin made;
   StreamPosition recorded{nullptr, 0}; /* stream is null before the first record */
   double milliseconds = 0;             /* when the last record ran */
   Clock clock;                         /* what comes before who waits for it */
@@ -142,6 +148,7 @@ struct Event {
 struct Module {
   Context *context;
   std::string image;
+  Origin made;
   std::vector<CUfunction> functions;
 };
 
@@ -163,12 +170,13 @@ struct Context {
   std::shared_ptr<Stream> default_stream;
   std::vector<std::weak_ptr<Stream>> streams;
   std::vector<std::shared_ptr<Stream>> destroyed_streams; /* kept while they have work */
-  std::unordered_set<CUdevice> peers;                     /* whose memory kernels here may touch */
+  std::map<CUdevice, Origin> peers; /* whose memory kernels here may touch, and who enabled that */
+  bool shut = false;                /* the latest attempt to push it was refused */
 };
 
 struct Device {
   size_t memory_bytes, used_bytes;
-  unsigned references; /* to the primary context */
+  std::vector<Origin> references; /* to the primary context */
   std::shared_ptr<Context> primary;
   CUresult lost = CUDA_SUCCESS; /* once set, what every call about it gives */
 };
@@ -184,7 +192,9 @@ struct Driver {
   std::map<uintptr_t, Allocation> memory; /* by start */
   fake_cuda_order order = FAKE_CUDA_LAZY;
   uint64_t random_state = 0;
-  uint64_t happened[FAKE_CUDA_PEAK_BYTES + 1] = {}; /* the counts that are kept rather than computed */
+  Origin last_pushed, first_abandoned;         /* who made them */
+  unsigned long misuses_expected = 0;          /* that end nothing */
+  uint64_t happened[FAKE_CUDA_PEERS + 1] = {}; /* the counts that are kept rather than computed */
 };
 
 Driver &driver();
@@ -195,7 +205,8 @@ const char *error_name(CUresult code);
 /* The allocation that holds these bytes altogether, or null. */
 Allocation *find_memory(uintptr_t address, size_t bytes);
 
-/* Says on stderr what the caller did wrong that a real driver may not notice, and counts it. */
+/* Says on stderr what the caller did wrong that a real driver may not notice, and counts it; ends the process if that
+ * is wanted and nobody expects it. */
 __attribute__((format(printf, 1, 2))) void misuse(const char *format, ...);
 
 } // namespace fake

@@ -191,7 +191,9 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags) {
   Call call(Fn::cuStreamCreate);
   if (call.status != CUDA_SUCCESS) return call.status;
   if (!out || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  *out = driver().streams.add(new_stream(*call.context, flags == CU_STREAM_DEFAULT));
+  const std::shared_ptr<Stream> stream = new_stream(*call.context, flags == CU_STREAM_DEFAULT);
+  stream->made = call.origin();
+  *out = driver().streams.add(stream);
   return CUDA_SUCCESS;
 }
 
@@ -201,6 +203,7 @@ CUresult cuStreamDestroy(CUstream handle) {
   if (call.refused()) return call.status;
   const std::shared_ptr<Stream> stream = driver().streams.find(handle);
   if (!stream || stream->context != call.context) return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  check_owner("a stream", stream->made, call.origin());
   call.context->destroyed_streams.push_back(stream);
   driver().streams.remove(handle);
   return call.after_release(CUDA_SUCCESS);
@@ -254,6 +257,7 @@ CUresult cuEventCreate(CUevent *out, unsigned flags) {
   if (!out || (flags & ~(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING))) return CUDA_ERROR_INVALID_VALUE;
   auto event = std::make_shared<Event>();
   event->context = call.context;
+  event->made = call.origin();
   event->timed = !(flags & CU_EVENT_DISABLE_TIMING);
   *out = driver().events.add(std::move(event));
   return CUDA_SUCCESS;
@@ -262,7 +266,9 @@ CUresult cuEventCreate(CUevent *out, unsigned flags) {
 CUresult cuEventDestroy(CUevent handle) {
   Call call(Fn::cuEventDestroy);
   if (call.refused()) return call.status;
-  if (!driver().events.find(handle)) return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  const std::shared_ptr<Event> event = driver().events.find(handle);
+  if (!event) return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  check_owner("an event", event->made, call.origin());
   driver().events.remove(handle);
   return call.after_release(CUDA_SUCCESS);
 }

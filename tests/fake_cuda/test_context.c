@@ -113,6 +113,7 @@ static const char *complaint(void) {
 }
 
 void expect_complaint(const char *words) {
+  if (words) fake_cuda_expect_misuses(1);
   const char *said = complaint();
   if (!words != !said || (said && !strstr(said, words)))
     fail_msg("said: %s, expected: %s", said ? said : "nothing", words ? words : "nothing");

@@ -22,7 +22,9 @@ const struct tst_fake *tst_fake(void) {
       find(library, "fake_cuda_clear_failures", &fake.clear_failures) &&
       find(library, "fake_cuda_set_order", &fake.set_order) &&
       find(library, "fake_cuda_set_shuffle", &fake.set_shuffle) &&
-      find(library, "fake_cuda_set_watch", &fake.set_watch))
+      find(library, "fake_cuda_set_watch", &fake.set_watch) && find(library, "fake_cuda_audit", &fake.audit) &&
+      find(library, "fake_cuda_current", &fake.current) &&
+      find(library, "fake_cuda_expect_misuses", &fake.expect_misuses))
     return &fake;
   return NULL;
 }

@@ -18,6 +18,9 @@ struct tst_fake {
   __typeof__(fake_cuda_set_order) *set_order;
   __typeof__(fake_cuda_set_shuffle) *set_shuffle;
   __typeof__(fake_cuda_set_watch) *set_watch;
+  __typeof__(fake_cuda_audit) *audit;
+  __typeof__(fake_cuda_current) *current;
+  __typeof__(fake_cuda_expect_misuses) *expect_misuses;
 };
 
 /* Opens libcuda.so.1, which stays loaded. NULL when there is none, or when it is a real driver. */
