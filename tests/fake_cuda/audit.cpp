@@ -118,7 +118,8 @@ int tell_what_is_left() {
   return tell("allocations", left_memory(true)) + tell("pinned buffers", left_memory(false)) +
          tell("streams", left_of(d.streams)) + tell("events", left_of(d.events)) + tell("modules", left_of(d.modules)) +
          tell("contexts", left_contexts()) + tell("peers enabled", left_peers()) +
-         tell("contexts pushed", counted(FAKE_CUDA_PUSHED, d.last_pushed)) +
+         tell("contexts pushed",
+              counted(FAKE_CUDA_PUSHED, context_stack().empty() ? d.last_pushed : context_stack().pusher())) +
          tell("resources abandoned in a context that could be entered",
               counted(FAKE_CUDA_ABANDONED, d.first_abandoned));
 }

@@ -62,6 +62,7 @@ static void a_barrier_that_some_skip_fails_the_launch(void **state) {
     const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
     void *parameters[] = {&leaving};
     const int diverges = leaving > 0 && leaving < THREADS;
+    fake_cuda_expect_misuses(diverges);
     OK(launch("test_diverging", 1, THREADS, 0, NULL, parameters));
     assert_int_equal(cuCtxSynchronize(), diverges ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS);
     assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES) - misuses, diverges);
@@ -100,6 +101,7 @@ static void early_kernels_wait(void **state) {
     OK(cuModuleGetFunction(&waiting, able, "test_waiting"));
     void *parameters[] = {&hasty};
     uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+    fake_cuda_expect_misuses(1 + (hasty > 0));
     OK(cuLaunchKernel(waiting, 2, 1, 1, THREADS, 1, 1, 0, NULL, parameters, NULL));
     OK(cuCtxSynchronize());
     assert_int_equal(launch_early(find("test_waiting"), parameters), CUDA_ERROR_NOT_SUPPORTED);
@@ -138,6 +140,7 @@ static void asynchronous_copies_to_the_wrong_place_fail_the_launch(void **state)
   for (int misaligned = 0; misaligned < 2; misaligned++) {
     CUdeviceptr from = new_memory(64), to = misaligned ? 0 : new_memory(64);
     void *parameters[] = {&from, &to};
+    fake_cuda_expect_misuses(1);
     OK(launch("test_cp_async_wrong", 1, 1, 0, NULL, parameters));
     assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
     renew_context();

@@ -242,6 +242,7 @@ static void memory_of_a_map_is_in_use(void **state) {
   void *parameters[] = {&map, &first, &blocks, &to};
   const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
   OK(launch_clusters(find_for_clusters("test_boxes"), in_a_row(1, 1), BOX, boxes_shared_bytes(1), parameters));
+  fake_cuda_expect_misuses(1);
   cuMemFree(from);
   assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES), misuses + 1);
   renew_context();
@@ -293,6 +294,7 @@ static void maps_are_as_the_driver_wants_them(void **state) {
   CUtensorMap map;
   for (int i = 0; i < count; i++) {
     const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+    fake_cuda_expect_misuses(i >= known);
     const CUresult result = encode(&r[i], &map);
     if (result != expected[i]) fail_msg("request %d: %d, not %d", i, result, expected[i]);
     assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES) - misuses, i >= known);
@@ -323,6 +325,7 @@ static void impossible_clusters_are_refused(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     assert_int_equal(launch_clusters(function, cases[i].shape, 1, 0, parameters), cases[i].expected);
   const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+  fake_cuda_expect_misuses(1);
   OK(launch_clusters(older, in_a_row(1, 1), 1, 0, parameters));
   assert_int_equal(launch_clusters(older, in_a_row(1, 2), 1, 0, parameters), CUDA_ERROR_NOT_SUPPORTED);
   assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES), misuses + 1);

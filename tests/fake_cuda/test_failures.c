@@ -32,6 +32,7 @@ static void launches_within_limits_only(void **state) {
 static void a_pointer_to_nowhere_fails_the_launch(void **state) {
   (void)state;
   const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+  fake_cuda_expect_misuses(1);
   float here = 0;
   CUdeviceptr nowhere = (CUdeviceptr)&here;
   void *parameters[] = {&nowhere};

@@ -92,6 +92,7 @@ static void memory_that_work_awaits_must_stay(void **state) {
   (void)state;
   for (int by_kernel = 0; by_kernel < 2; by_kernel++) {
     const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+    fake_cuda_expect_misuses(1);
     CUdeviceptr p = new_memory(40);
     if (by_kernel)
       OK(launch_scale(p, p, 10, 1, NULL));

@@ -251,8 +251,8 @@ static void settings_come_from_the_environment(void **state) {
   assert_int_equal(run_child("allocate 1000", "FAKE_CUDA_MEMORY=999"), CUDA_ERROR_OUT_OF_MEMORY);
   assert_int_equal(run_child("order", "FAKE_CUDA_ORDER=lazy"), 0);
   assert_int_equal(run_child("order", "FAKE_CUDA_ORDER=eager"), 1);
-  assert_int_equal(run_child("misuse", ""), 1);
-  assert_int_equal(run_child("misuse", "FAKE_CUDA_MISUSE=abort"), -SIGABRT);
+  assert_int_equal(run_child("misuse", "FAKE_CUDA_MISUSE=count"), 1);
+  assert_int_equal(run_child("misuse", "FAKE_CUDA_MISUSE=abort FAKE_CUDA_TOLD="), -SIGABRT);
 }
 
 static void failures_come_from_the_environment(void **state) {
@@ -285,7 +285,7 @@ static void settings_that_make_no_sense_end_the_process(void **state) {
 /* AddressSanitizer stops the process at the write itself; without it the guard behind the memory tells at the free. */
 static void a_kernel_that_leaves_its_memory_is_noticed(void **state) {
   (void)state;
-  assert_int_equal(run_child("write past the end", ""), 1);
+  assert_int_equal(run_child("write past the end", "FAKE_CUDA_MISUSE=count"), 1);
 #ifdef __SANITIZE_ADDRESS__
   assert_int_equal(run_child("write past shared memory", ""), 1);
 #endif
@@ -300,7 +300,7 @@ static void a_process_may_end_while_a_thread_works(void **state) {
 
 static void a_device_keeps_its_memory_to_itself(void **state) {
   (void)state;
-  assert_int_equal(run_child("two devices", "FAKE_CUDA_DEVICES=2"), 0);
+  assert_int_equal(run_child("two devices", "FAKE_CUDA_DEVICES=2 FAKE_CUDA_MISUSE=count"), 0);
   assert_int_equal(run_child("no peers", "FAKE_CUDA_DEVICES=2 FAKE_CUDA_PEERS=0"), 0);
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "balanced.h"
+#include "heap.h"
 #include "process.h"
 
 static void find(void *handle, const char *name, void *function) {
@@ -24,6 +26,7 @@ void tst_library_open(struct tst_library *library) {
     exit(1);
   }
   find(library->handle, "cblas_sgemm", &library->cblas_sgemm);
+  tst_heap_watch(library->cblas_sgemm);
   find(library->handle, "tileblas_option_set", &library->option_set);
   find(library->handle, "tileblas_stats_get", &library->stats_get);
 }
@@ -49,7 +52,7 @@ bool tst_call_exactly(const struct tst_library *library, struct tst_problem p, u
   tst_operands_create(&x, &p, TST_INTEGERS, &seed);
   tst_expect(&e, &p, &x);
   memset(e.bound, 0, sizeof *e.bound * (size_t)(p.m * p.n)); /* whole numbers: exact, whoever computes */
-  tst_call(symbol, library->cblas_sgemm, &p, x.a.data, x.b.data, x.c.data);
+  tst_call_balanced(symbol, library->cblas_sgemm, &p, x.a.data, x.b.data, x.c.data);
   const char *wrong = tst_verify(&p, &x, &e);
   if (wrong) printf("%s: %s\n", tst_describe(symbol, &p), wrong);
   tst_expected_destroy(&e);
@@ -72,21 +75,30 @@ bool tst_call_with_large_tiles(const struct tst_library *library) {
                           1);
 }
 
-bool tst_nothing_left(const struct tst_fake *fake, bool context_died) {
+static bool heap_is_empty(void) {
+  size_t bytes;
+  const size_t blocks = tst_heap_blocks(&bytes);
+  if (blocks == 0) return true;
+  printf("%zu blocks of the heap, %zu bytes, left behind\n", blocks, bytes);
+  return false;
+}
+
+bool tst_nothing_left(const struct tst_fake *fake) {
   static const struct {
     enum fake_cuda_count what;
     const char *name;
   } counts[] = {
-      {FAKE_CUDA_ALLOCATIONS, "allocations"}, {FAKE_CUDA_PINNED, "pinned buffers"},
-      {FAKE_CUDA_STREAMS, "streams"},         {FAKE_CUDA_EVENTS, "events"},
-      {FAKE_CUDA_MODULES, "modules"},         {FAKE_CUDA_CONTEXTS, "contexts"},
-      {FAKE_CUDA_PUSHED, "pushed contexts"},  {FAKE_CUDA_ABANDONED, "resources of a dead context"},
-      {FAKE_CUDA_MISUSES, "misuses"},
+      {FAKE_CUDA_ALLOCATIONS, "allocations"},  {FAKE_CUDA_PINNED, "pinned buffers"},
+      {FAKE_CUDA_STREAMS, "streams"},          {FAKE_CUDA_EVENTS, "events"},
+      {FAKE_CUDA_MODULES, "modules"},          {FAKE_CUDA_CONTEXTS, "contexts"},
+      {FAKE_CUDA_PUSHED, "pushed contexts"},   {FAKE_CUDA_ABANDONED, "resources of a dead context"},
+      {FAKE_CUDA_MISUSES, "misuses"},          {FAKE_CUDA_PEERS, "peers enabled"},
+      {FAKE_CUDA_QUEUED, "operations queued"},
   };
-  bool clean = true;
+  bool clean = heap_is_empty();
   for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
     unsigned long long left = fake->get(counts[i].what);
-    if (left == 0 || (counts[i].what == FAKE_CUDA_ABANDONED && context_died)) continue;
+    if (left == 0) continue;
     printf("%llu %s left behind\n", left, counts[i].name);
     clean = false;
   }

@@ -38,11 +38,10 @@ bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed);
 bool tst_call_with_large_tiles(const struct tst_library *library);
 
 /*
- * Prints what the library left in the fake driver, if anything, and returns false. `context_died`: the library could
- * not enter its context any more, so that what lived there went with the context itself, which must be released all the
- * same.
+ * Prints what the library left in the fake driver or, where malloc is counted (heap.h), in the heap, and returns false.
+ * What a context took with it counts, unless the library could not enter it any more (FAKE_CUDA_ABANDONED).
  */
-bool tst_nothing_left(const struct tst_fake *fake, bool context_died);
+bool tst_nothing_left(const struct tst_fake *fake);
 
 /* Of a function's `count` calls that are to fail one after another, the one to fail after number `nth`: every one of
  * the first twelve, then every seventh, for what is called more often is called for each kernel in turn, and the last;

@@ -63,7 +63,7 @@ static void fifty_times(void **state) {
     } else {
       one_round((uint64_t)i);
     }
-    if (fake) assert_true(tst_nothing_left(fake, false));
+    if (fake) assert_true(tst_nothing_left(fake));
   }
   assert_in_range(mappings(), 0, before + ROUNDS / 2); /* what allocators do by themselves is less */
 }

@@ -45,7 +45,7 @@ static int life(void *argument) {
   tst_library_close(&library);
   if (fake->get(FAKE_CUDA_FAILURES) != 1 || stats.gpu_failures != 1) return 4;
   if (stats.gpu_calls != f->gpu_had_a_part) return 5;
-  return right && tst_nothing_left(fake, true) ? 0 : 1;
+  return right && tst_nothing_left(fake) ? 0 : 1;
 }
 
 static void failures_in_mid_commit(void **state) {

@@ -91,8 +91,7 @@ static int life(void *argument) {
          (unsigned long long)fake->get(FAKE_CUDA_FAILURES), used_again);
   for (size_t i = 0; !f->function && i < FUNCTIONS; i++)
     printf("calls %s %llu\n", functions[i], (unsigned long long)fake->calls_on(gpu, functions[i]));
-  const bool context_died = mode_flags != 0 || (f->function && strcmp(f->function, "cuCtxPushCurrent") == 0);
-  return right && tst_nothing_left(fake, context_died) ? 0 : 1;
+  return right && tst_nothing_left(fake) ? 0 : 1;
 }
 
 /* NULL when everything about a case is as it must be. */

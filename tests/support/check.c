@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "check.h"
+
+#include "balanced.h"
 #include "process.h"
 #include "rng.h"
 #include "tileblas.h"
@@ -79,7 +81,7 @@ void tst_check_operands(const struct tst_symbol *symbol, const struct tst_proble
   tst_expect(&e, p, x);
   if (exact) memset(e.bound, 0, sizeof *e.bound * (size_t)(p->m * p->n));
   tileblas_stats_get(&before);
-  tst_call(symbol, tst_resolve(symbol), p, x->a.data, x->b.data, x->c.data);
+  tst_call_balanced(symbol, tst_resolve(symbol), p, x->a.data, x->b.data, x->c.data);
   check_route(symbol, p, &before);
   const char *what = tst_verify(p, x, &e);
   if (what) fail_with(symbol, p, what);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "balanced.h"
 #include "product.h"
 
 /* Element (i, j) of C before the call, and of A B^T. */
@@ -19,7 +20,7 @@ bool tst_outer_is_right(void *sgemm, int64_t m, int64_t n) {
   for (int64_t j = 0; j < n; j++) b[j] = 1, b[n + j] = (float)(j % 5);
   for (int64_t j = 0; j < n; j++)
     for (int64_t i = 0; i < m; i++) c[i + j * m] = term(i, j);
-  tst_call(tst_find_symbol("cblas_sgemm"), sgemm, &p, a, b, c);
+  tst_call_balanced(tst_find_symbol("cblas_sgemm"), sgemm, &p, a, b, c);
   int64_t wrong = 0;
   for (int64_t j = 0; j < n; j++)
     for (int64_t i = 0; i < m; i++) wrong += !(c[i + j * m] == 2 * term(i, j));

@@ -41,6 +41,13 @@ static void must(int result, const char *what) {
   exit(1);
 }
 
+static bool begun[16]; /* devices that tst_cuda_begin took and tst_cuda_end did not give back */
+
+static void end_all(void) {
+  for (int device = 0; device < (int)(sizeof begun / sizeof begun[0]); device++)
+    if (begun[device]) tst_cuda_end(device);
+}
+
 void tst_cuda_begin(int device) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *context;
   if (!library) {
@@ -63,11 +70,15 @@ void tst_cuda_begin(int device) {
   must(cuda.init(0), "cuInit");
   must(cuda.retain(&context, device), "cuDevicePrimaryCtxRetain");
   must(cuda.set_current(context), "cuCtxSetCurrent");
+  static bool registered;
+  if (!registered) registered = atexit(end_all) == 0;
+  begun[device] = true;
 }
 
 void tst_cuda_end(int device) {
   cuda.set_current(NULL);
   cuda.release(device);
+  begun[device] = false;
 }
 
 void *tst_cuda_allocate(enum tst_kind kind, size_t bytes) {

@@ -13,9 +13,12 @@
 
 static struct tb_kernels kernels;
 
+static void unload(void) { tb_kernels_unload(&kernels); }
+
 const struct tb_split_kernels *tst_split_open(void) {
   if (kernels.split.there) return &kernels.split;
   OK(tb_kernels_load(&kernels, tst_gpu_open()));
+  atexit(unload); /* before the GPU is closed */
   if (!kernels.split.there) {
     puts("skipped: these kernels want a GPU of compute capability 9.0");
     exit(77);
