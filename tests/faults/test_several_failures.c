@@ -28,6 +28,7 @@
 
 #include "offload_call.h"
 #include "outer.h"
+#include "placed.h"
 #include "process.h"
 
 static const char *const functions[] = {
@@ -73,6 +74,8 @@ static int life(void *argument) {
   tileblas_stats stats;
 
   if (!fake) return 2;
+  const bool own_peer = f->nth % 2 == 1; /* the program has peer access of its own, which stays */
+  if (own_peer) tst_cuda_enable_peer(0, 1);
   tst_library_open(&library);
   library.option_set("TILEBLAS_ROUTE", "gpu");
   library.option_set("TILEBLAS_SHARE", "always");
@@ -91,6 +94,8 @@ static int life(void *argument) {
          (unsigned long long)fake->get(FAKE_CUDA_FAILURES), used_again);
   for (size_t i = 0; !f->function && i < FUNCTIONS; i++)
     printf("calls %s %llu\n", functions[i], (unsigned long long)fake->calls_on(gpu, functions[i]));
+  if (fake->get(FAKE_CUDA_PEERS) != own_peer) right = false, printf("peer access is not as it was\n");
+  if (own_peer) tst_cuda_end(0), tst_cuda_end(1);
   return right && tst_nothing_left(fake) ? 0 : 1;
 }
 

@@ -13,6 +13,7 @@ static struct {
   int (*retain)(void **, int);
   int (*release)(int);
   int (*set_current)(void *);
+  int (*enable_peer)(void *, unsigned);
   int (*alloc)(address *, size_t);
   int (*alloc_managed)(address *, size_t, unsigned);
   int (*release_memory)(address);
@@ -41,6 +42,7 @@ static void must(int result, const char *what) {
   exit(1);
 }
 
+static void *contexts[16];
 static bool begun[16]; /* devices that tst_cuda_begin took and tst_cuda_end did not give back */
 
 static void end_all(void) {
@@ -58,6 +60,7 @@ void tst_cuda_begin(int device) {
   find(library, "cuDevicePrimaryCtxRetain", &cuda.retain);
   find(library, "cuDevicePrimaryCtxRelease_v2", &cuda.release);
   find(library, "cuCtxSetCurrent", &cuda.set_current);
+  find(library, "cuCtxEnablePeerAccess", &cuda.enable_peer);
   find(library, "cuMemAlloc_v2", &cuda.alloc);
   find(library, "cuMemAllocManaged", &cuda.alloc_managed);
   find(library, "cuMemFree_v2", &cuda.release_memory);
@@ -73,12 +76,19 @@ void tst_cuda_begin(int device) {
   static bool registered;
   if (!registered) registered = atexit(end_all) == 0;
   begun[device] = true;
+  contexts[device] = context;
 }
 
 void tst_cuda_end(int device) {
   cuda.set_current(NULL);
   cuda.release(device);
   begun[device] = false;
+}
+
+void tst_cuda_enable_peer(int device, int peer) {
+  tst_cuda_begin(peer);
+  tst_cuda_begin(device);
+  must(cuda.enable_peer(contexts[peer], 0), "cuCtxEnablePeerAccess");
 }
 
 void *tst_cuda_allocate(enum tst_kind kind, size_t bytes) {

@@ -29,6 +29,9 @@ void tst_cuda_write(enum tst_kind kind, void *to, const void *from, size_t bytes
 /* False: CUDA cannot. */
 bool tst_cuda_read(enum tst_kind kind, void *to, const void *from, size_t bytes);
 
+/* Begins both devices, and lets the first reach the other's memory, as a program does that has its own use for it. */
+void tst_cuda_enable_peer(int device, int peer);
+
 struct tst_placed {
   struct tst_matrix *matrix; /* with TST_PAGEABLE the operand itself, else what it is filled from and read back to */
   enum tst_kind kind;

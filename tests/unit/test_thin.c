@@ -36,9 +36,16 @@ static CUfunction gather;
 enum rounds { ONE_ROUND, ONE_PANEL, TWO_PANELS, ROUNDS };
 static int launches[TB_THIN_ROW_COUNT][TB_THIN_VARIANT_COUNT][ROUNDS];
 
+static CUmodule module;
+
+static int close_device(void **state) {
+  (void)state;
+  OK(tb_cuda.cuModuleUnload(module));
+  return 0;
+}
+
 static int open_device(void **state) {
   (void)state;
-  static CUmodule module;
   CUdevice device = tst_gpu_open();
   OK(tb_thin_load(&thin, device, &module));
   gather = tst_gpu_kernel(tb_sgemm_fatbin, "tb_sgemm_gather");
@@ -365,6 +372,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(each_kernel), cmocka_unit_test(bits_of_the_contract), cmocka_unit_test(many_blocks_and_rounds),
       cmocka_unit_test(order_shows), cmocka_unit_test(a_zero_is_positive),
   };
-  if (argc == 2 && strcmp(argv[1], "--quick") == 0) return cmocka_run_group_tests(quick, open_device, NULL);
-  return cmocka_run_group_tests(tests, open_device, NULL);
+  if (argc == 2 && strcmp(argv[1], "--quick") == 0) return cmocka_run_group_tests(quick, open_device, close_device);
+  return cmocka_run_group_tests(tests, open_device, close_device);
 }
