@@ -178,6 +178,34 @@ static int leave_in_the_middle(void) {
   return 0;
 }
 
+/* Leaves one of each kind. */
+static int leave_one(const char *what) {
+  CUdeviceptr p;
+  CUcontext other;
+  void *pinned;
+  CUstream stream;
+  CUevent event;
+  const bool all = !strcmp(what, "leave nothing");
+  if (all || strstr(what, "allocation")) OK(cuMemAlloc(&p, 8));
+  if (all || strstr(what, "pinned")) OK(cuMemHostAlloc(&pinned, 8, 0));
+  if (all || strstr(what, "stream")) OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  if (all || strstr(what, "event")) OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+  if (all || strstr(what, "module")) OK(cuModuleLoadData(&module, &image));
+  if (all || strstr(what, "peer")) {
+    OK(cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cuCtxEnablePeerAccess(other, 0));
+  }
+  if (all) {
+    OK(cuMemFree(p) | cuMemFreeHost(pinned) | cuStreamDestroy(stream) | cuEventDestroy(event) | cuModuleUnload(module));
+    OK(cuCtxDisablePeerAccess(other) | cuDevicePrimaryCtxRelease(1));
+  }
+  if (strstr(what, "shut")) OK(fake_cuda_fail("cuCtxPushCurrent", 1, CUDA_ERROR_UNKNOWN, 0));
+  if (strstr(what, "shut")) cuCtxPushCurrent(context);
+  if (!strstr(what, "pushed")) OK(cuCtxPopCurrent(NULL));
+  if (!strstr(what, "context ")) OK(cuDevicePrimaryCtxRelease(0));
+  return 0;
+}
+
 /* What this program does as its own child. Gives the exit status. */
 static int child(const char *what) {
   CUdeviceptr p, q;
@@ -201,6 +229,11 @@ static int child(const char *what) {
     return *host == 1;
   }
   if (!strcmp(what, "misuse")) return cuMemAlloc(&p, 4) || cuMemsetD8Async(p, 0, 4, NULL) || cuMemFree(p);
+  if (!strncmp(what, "leave ", 6) && strcmp(what, "leave in the middle")) return leave_one(what);
+  if (!strcmp(what, "expect two misuses")) {
+    fake_cuda_expect_misuses(2);
+    return cuMemAlloc(&p, 4) || cuMemsetD8Async(p, 0, 4, NULL) || cuMemFree(p) != CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
   if (!strcmp(what, "two devices")) return use_two_devices();
   if (!strcmp(what, "lose one")) return lose_one_device();
   if (!strcmp(what, "no peers")) return reach_no_peer();
@@ -253,6 +286,34 @@ static void settings_come_from_the_environment(void **state) {
   assert_int_equal(run_child("order", "FAKE_CUDA_ORDER=eager"), 1);
   assert_int_equal(run_child("misuse", "FAKE_CUDA_MISUSE=count"), 1);
   assert_int_equal(run_child("misuse", "FAKE_CUDA_MISUSE=abort FAKE_CUDA_TOLD="), -SIGABRT);
+}
+
+/* Whatever is left at the end ends the process badly; what a context took with it, too, if it could be entered. */
+static void what_is_left_ends_the_process(void **state) {
+  (void)state;
+  static const char *const settings = "FAKE_CUDA_DEVICES=2 FAKE_CUDA_LEAKS=abort FAKE_CUDA_TOLD=";
+  static const char *const left[] = {
+      "leave context and allocation", "leave context and pinned", "leave context and stream", "leave context and event",
+      "leave context and module",     "leave context and peer",   "leave context pushed",     "leave context alone",
+      "leave abandoned allocation",   "leave abandoned event"};
+  for (size_t i = 0; i < sizeof left / sizeof left[0]; i++) {
+    assert_int_equal(run_child(left[i], settings), -SIGABRT);
+    assert_int_equal(run_child(left[i], "FAKE_CUDA_DEVICES=2"), 0);
+  }
+  assert_int_equal(run_child("leave nothing", settings), 0);
+  assert_int_equal(run_child("leave shut allocation", settings), 0);
+}
+
+static void misuses_are_expected_by_number(void **state) {
+  (void)state;
+  assert_int_equal(run_child("expect two misuses", "FAKE_CUDA_TOLD="), -SIGABRT); /* there is one */
+  char path[] = "/tmp/fake-cuda-told-XXXXXX", text[200] = "", setting[100];
+  const int file = mkstemp(path);
+  snprintf(setting, sizeof setting, "FAKE_CUDA_MISUSE=abort FAKE_CUDA_TOLD=%s", path);
+  assert_int_equal(run_child("misuse", setting), -SIGABRT);
+  assert_true(read(file, text, sizeof text - 1) > 0);
+  assert_non_null(strstr(text, "4 bytes are freed while work that uses them is queued"));
+  close(file), unlink(path);
 }
 
 static void failures_come_from_the_environment(void **state) {
@@ -316,6 +377,8 @@ int main(int argc, char **argv) {
       TEST(threads_may_share_a_context),
       TEST(every_function_that_tileblas_calls_is_there),
       TEST(settings_come_from_the_environment),
+      TEST(what_is_left_ends_the_process),
+      TEST(misuses_are_expected_by_number),
       TEST(failures_come_from_the_environment),
       TEST(settings_that_make_no_sense_end_the_process),
       TEST(a_kernel_that_leaves_its_memory_is_noticed),
