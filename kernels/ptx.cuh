@@ -149,7 +149,7 @@ __device__ __forceinline__ void bulk_copy(void *dst, const void *src, unsigned b
   tb_cpu_bulk_copy(dst, src, bytes, b);
 }
 __device__ __forceinline__ unsigned cluster_rank() { return tb_cpu_cluster_rank(); }
-__device__ __forceinline__ void cluster_meet() { tb_cpu_cluster_barrier(); }
+__device__ __forceinline__ void cluster_meet() { tb_cpu_cluster_meeting(); }
 __device__ __forceinline__ void cluster_share() { tb_cpu_cluster_barrier(); }
 class ClusterWords {
   const float *const first;

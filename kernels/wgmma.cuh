@@ -63,7 +63,10 @@ __device__ __forceinline__ WgmmaOperand behind(const WgmmaOperand &x, int bytes)
 __device__ __forceinline__ void begin_products() { __syncwarp(); }
 __device__ __forceinline__ void end_products() { __syncwarp(); }
 /* The warp's threads multiply one after another here, but none may go on while others still read the operands. */
-__device__ __forceinline__ void wait_for_products(float (&)[kWgmmaWords]) { __syncwarp(); }
+__device__ __forceinline__ void wait_for_products(float (&)[kWgmmaWords]) {
+  tb_cpu_products_done();
+  __syncwarp();
+}
 template <int N> __device__ __forceinline__ void registers_take() {}
 template <int N> __device__ __forceinline__ void registers_leave() {}
 
@@ -75,8 +78,8 @@ struct WgmmaWordsOnCpu {
 /* Local arithmetic without a sanitizer's checks, and with innermost loops over the columns, so that it is vectorised.
  */
 template <class Word>
-__attribute__((no_sanitize("address", "undefined"), noinline)) void multiply_words(float *d, const WgmmaWordsOnCpu &x,
-                                                                                   bool add) {
+__attribute__((no_sanitize("address", "undefined", "thread"), noinline)) void
+multiply_words(float *d, const WgmmaWordsOnCpu &x, bool add) {
   constexpr int columns = kWgmmaN / 4;
   float values[kWgmmaK][columns];
   for (int column = 0; column < columns; column++)
@@ -114,8 +117,11 @@ template <class Word>
 __device__ inline void multiply(float (&d)[kWgmmaWords], WgmmaOperand a, WgmmaOperand b, bool add) {
   const int thread = static_cast<int>(threadIdx.x) % kWgmmaThreads, lane = thread % 32;
   const auto read = [](uint16_t *words, WgmmaOperand x, int row) {
-    for (int k = 0; k < kWgmmaK; k += 8)
-      std::memcpy(words + k, x.at + row / 8 * x.apart + k / 8 * kWgmmaCore + row % 8 * 16, 16);
+    for (int k = 0; k < kWgmmaK; k += 8) {
+      const unsigned char *const from = x.at + row / 8 * x.apart + k / 8 * kWgmmaCore + row % 8 * 16;
+      std::memcpy(words + k, from, 16);
+      tb_cpu_products_read(from);
+    }
   };
   WgmmaWordsOnCpu words;
   for (int e = 0; e < 2; e++) read(words.rows[e], a, thread / 32 * 16 + lane / 4 + e * 8);

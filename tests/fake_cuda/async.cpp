@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "poison.h"
+#include "races.h"
 #include "tensor_map.h"
 
 namespace fake {
@@ -58,6 +59,7 @@ void copy_small(void *dst, const void *src, unsigned bytes) {
 }
 
 void finish_copy(const AsyncCopy &c) {
+  races_copy_ends(c.dst, c.bytes, nullptr);
   if (c.valid_bytes == c.bytes) {
     copy_small(c.dst, c.src, c.bytes);
   } else {
@@ -125,8 +127,10 @@ void end_phase(uint64_t *barrier, const Block &block, bool waited_for) {
   for (const BulkCopy &c : transfers.copies) {
     std::memcpy(c.dst, c.src, c.bytes);
     std::memset(static_cast<char *>(c.dst) + c.bytes, 0, c.zero_bytes);
+    races_copy_ends(c.dst, c.bytes + c.zero_bytes, barrier);
   }
   transfers.copies.clear();
+  races_phase_ended(barrier);
   b.left = b.arrivals;
   b.phase++;
   std::memcpy(barrier, &b, sizeof b);
@@ -139,7 +143,10 @@ void arrive(uint64_t *barrier, const Block &block) {
   if (b.left == 0) return fail_launch("an arrival at a barrier for a phase that all have arrived for");
   b.left--;
   std::memcpy(barrier, &b, sizeof b);
+  races_barrier_used(barrier);
+  races_arrived(barrier);
   end_phase(barrier, block, false);
+  others_may_go();
 }
 
 /* Nothing is there yet. */
@@ -201,6 +208,7 @@ void tb_cpu_cp_async(void *dst_shared, const void *src_global, unsigned bytes, u
   if (!shared_memory(*self().block).holds(dst_shared, bytes))
     return fail_launch("cp.async to an address that is not in shared memory");
   static constexpr uint64_t nothing_yet[2] = {POISON * 0x0001000100010001u, POISON * 0x0001000100010001u};
+  races_copy_begins(dst_shared, bytes);
   copy_small(dst_shared, nothing_yet, bytes);
   Thread &me = self();
   me.copies.push_back({dst_shared, src_global, bytes, src_bytes_valid, me.groups});
@@ -222,6 +230,7 @@ void tb_cpu_mbarrier_init(uint64_t *barrier, unsigned arrivals) {
   std::memcpy(&b, barrier, sizeof b);
   if (b.mark == MBARRIER_MARK) return fail_launch("a barrier in shared memory that is initialised twice");
   const uint16_t count = static_cast<uint16_t>(arrivals);
+  races_barrier_made(barrier);
   b = {MBARRIER_MARK, count, count, 0};
   std::memcpy(barrier, &b, sizeof b);
 }
@@ -253,6 +262,8 @@ void tb_cpu_bulk_copy(void *dst_shared, const void *src_global, unsigned bytes, 
   if (!shared_memory(*self().block).holds(dst_shared, bytes))
     return fail_launch("a bulk copy to an address that is not in shared memory");
   load_mbarrier(barrier);
+  races_barrier_used(barrier);
+  races_copy_begins(dst_shared, bytes);
   poison_target(dst_shared, bytes);
   Transfers &transfers = transfers_of(barrier);
   transfers.copies.push_back({dst_shared, src_global, bytes, 0});
@@ -273,6 +284,8 @@ void tb_cpu_box_copy(void *dst_shared, const void *map_at, int row, uint64_t *ba
     if (!(ranks >> rank & 1)) continue;
     char *const dst = in_block(rank, static_cast<char *>(dst_shared), bytes);
     uint64_t *const counts = in_block(rank, barrier, sizeof *barrier);
+    races_barrier_used(counts);
+    races_copy_begins(dst, bytes);
     poison_target(dst, bytes);
     Transfers &transfers = transfers_of(counts);
     note_box(map, dst, row, transfers.copies);
@@ -284,13 +297,15 @@ void tb_cpu_box_copy(void *dst_shared, const void *map_at, int row, uint64_t *ba
 void tb_cpu_mbarrier_wait(uint64_t *barrier, unsigned parity) {
   if (parity > 1) return fail_launch("a wait for a parity other than 0 and 1");
   load_mbarrier(barrier);
+  races_barrier_used(barrier);
   end_phase(barrier, *self().block, true);
   const uint16_t phase = load_mbarrier(barrier).phase;
-  if ((phase & 1u) != parity) return;
+  if ((phase & 1u) != parity) return races_waited(barrier);
   state_of(self()) = State::AT_MBARRIER;
   self().waits_for = barrier;
   give_way();
   /* On a GPU it might now wait for ever, or not: by its one bit of parity it cannot tell this phase from its own. */
   if (load_mbarrier(barrier).phase != static_cast<uint16_t>(phase + 1))
     fail_launch("a barrier in shared memory goes through two phases before a thread that waits for the first has run");
+  races_waited(barrier);
 }

@@ -59,6 +59,8 @@ inline State &state_of(const Thread &t) { return states[t.number]; }
 
 /* Lets others run; returns when the running thread's state is RUNNABLE again and its turn has come. */
 void give_way();
+/* The running thread could go on, but has let others go on, too: in some orders one of those is first. */
+void others_may_go();
 
 /* The running thread did what a GPU would not forgive: its block and those beside it end here, and the launch fails.
  * Does not return. */

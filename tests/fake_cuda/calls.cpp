@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "grid.h"
+#include "turns.h"
 #include "streams.h"
 #include "watch.h"
 
@@ -346,4 +347,9 @@ void fake_cuda_set_watch(enum fake_cuda_watch watch) {
 void fake_cuda_set_shuffle(uint64_t seed) {
   const ControlLock lock;
   set_shuffle(seed);
+}
+
+void fake_cuda_set_warps(enum fake_cuda_warps warps, uint64_t seed) {
+  const ControlLock lock;
+  set_warps(warps, seed);
 }

@@ -150,6 +150,8 @@ void tb_cpu_mbarrier_wait(uint64_t *barrier, unsigned parity);
 unsigned tb_cpu_cluster_rank();
 /* Waits for every thread of the cluster that has not ended. */
 void tb_cpu_cluster_barrier();
+/* The same, but what they have written to shared memory is not seen behind it, barriers excepted. */
+void tb_cpu_cluster_meeting();
 /* The word at the same offset in the shared memory of the cluster's block `rank`, which must not have ended, and must
  * be known to have begun: by a tb_cpu_cluster_barrier. */
 const float *tb_cpu_word_at(const float *here_shared, unsigned rank);
@@ -160,6 +162,19 @@ void tb_cpu_mbarrier_arrive_at(uint64_t *barrier, unsigned rank);
  * set in `ranks`, as tb_cpu_bulk_copy; in each it counts for the barrier at the same offset. What lies outside of the
  * map's rows and columns becomes zero. */
 void tb_cpu_box_copy(void *dst_shared, const void *map, int row, uint64_t *barrier, unsigned ranks);
+
+/* ---- tensor cores (wgmma) ---- */
+
+/* The stand-ins read their operands at once, where a GPU reads until the products are waited for. For the race
+ * detector, the running thread's part of it: 16 bytes of an operand from there on; and the wait, up to which these are
+ * being read. */
+#if defined(FAKE_CUDA_RACES)
+void tb_cpu_products_read(const void *p);
+void tb_cpu_products_done();
+#else
+static inline void tb_cpu_products_read(const void *) {}
+static inline void tb_cpu_products_done() {}
+#endif
 
 /* ---- kernels that start early (programmatic stream serialisation) ---- */
 

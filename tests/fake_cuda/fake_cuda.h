@@ -103,6 +103,16 @@ void fake_cuda_set_watch(enum fake_cuda_watch watch);
 /* 0: a block's threads and a grid's blocks run in order; else the seed of another order for each block. */
 void fake_cuda_set_shuffle(uint64_t seed);
 
+/* Which thread goes on when several could, at each switch between threads. Barriers allow all of these. */
+enum fake_cuda_warps {
+  FAKE_CUDA_IN_TURN,    /* one after another, and whoever comes last to a barrier goes on: the fastest */
+  FAKE_CUDA_ONE_AHEAD,  /* a warp, the seed's modulo the warps, runs as far ahead as barriers let it */
+  FAKE_CUDA_ONE_BEHIND, /* that warp runs when all others wait for it */
+  FAKE_CUDA_LAST_FIRST, /* the thread with the highest number */
+  FAKE_CUDA_AT_RANDOM   /* any, by the seed */
+};
+void fake_cuda_set_warps(enum fake_cuda_warps warps, uint64_t seed);
+
 #ifdef __cplusplus
 }
 #endif

@@ -15,6 +15,8 @@
 #include "async.h"
 #include "block.h"
 #include "poison.h"
+#include "races.h"
+#include "turns.h"
 
 tb_cpu_thread *tb_cpu_current;
 dim3 tb_cpu_block_dim, tb_cpu_grid_dim;
@@ -43,32 +45,16 @@ struct Warp {
 
 FiberPool &pool = *new FiberPool;
 Fiber os_thread;
-Thread *order[MOST_THREADS];
 Warp warps[MOST_THREADS / LANES];
-unsigned thread_count, live, at_meeting, cursor; /* of all blocks together */
+unsigned live, at_meeting; /* of all blocks together */
+bool shares;               /* of those at the meeting, whether they share what they have written */
 bool has_met;
 const Grid *running;
 size_t dynamic_shared_bytes;
 std::string &failure = *new std::string;
-uint64_t blocks_done, shuffle_seed, random_state;
+uint64_t blocks_done;
 
-uint64_t random_bits() { /* splitmix64, Steele, Lea and Flood 2014 */
-  uint64_t z = random_state += 0x9e3779b97f4a7c15u;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  return z ^ z >> 31;
-}
-
-/* ---- whose turn it is ---- */
-
-Thread *next_runnable() {
-  for (unsigned looked = 0; looked < thread_count; ++looked) {
-    Thread *t = order[cursor];
-    cursor = cursor + 1 == thread_count ? 0 : cursor + 1;
-    if (state_of(*t) <= State::RUNNABLE) return t;
-  }
-  return nullptr;
-}
+/* ---- from one thread to another ---- */
 
 void thread_main();
 
@@ -106,8 +92,10 @@ void end_meeting() {
   if (at_meeting < live) return;
   at_meeting = 0;
   has_met = true;
+  races_cluster_met(shares);
   for (unsigned i = 0; i < thread_count; ++i)
-    if (state_of(*order[i]) == State::AT_MEETING) state_of(*order[i]) = State::RUNNABLE;
+    if (state_of(turn_taker(i)) == State::AT_MEETING) state_of(turn_taker(i)) = State::RUNNABLE;
+  shares = true;
 }
 
 /* What ends with the running thread. */
@@ -130,7 +118,7 @@ void thread_main() {
     running->kernel->invoke(running->parameters);
     Fiber *fiber = self().fiber;
     thread_ends();
-    Thread *next = next_runnable();
+    Thread *next = next_turn();
     if (next && state_of(*next) == State::UNSTARTED) {
       state_of(*next) = State::RUNNABLE;
       next->fiber = fiber;
@@ -153,12 +141,14 @@ void prepare_thread(Thread &t, Block &block, uint3 index, unsigned number) {
   t.groups = 0;
   t.waited_for_kernels = false;
   warps[number / LANES].present |= 1u << number % LANES;
-  order[thread_count++] = &t;
+  takes_turns(t);
 }
 
 void prepare_threads(Extent size) {
   const unsigned in_block = static_cast<unsigned>(size.count()), apart = (in_block + LANES - 1) / LANES * LANES;
-  thread_count = at_meeting = cursor = 0;
+  forget_turns();
+  at_meeting = 0;
+  shares = true;
   has_met = false;
   forget_async_copies();
   std::fill_n(states, block_count * apart, State::UNSTARTED);
@@ -176,8 +166,8 @@ void prepare_threads(Extent size) {
         for (unsigned x = 0; x < size.x; ++x, ++number) prepare_thread(threads[number], block, {x, y, z}, number);
   }
   live = thread_count;
-  if (shuffle_seed)
-    for (unsigned last = thread_count; last > 1; --last) std::swap(order[last - 1], order[random_bits() % last]);
+  order_turns();
+  races_begin();
 }
 
 size_t static_shared_bytes() { return static_cast<size_t>(fake_cuda_shared_end - fake_cuda_shared_start); }
@@ -212,13 +202,13 @@ void explain_standstill() {
 bool run_blocks() {
   prepare_threads(running->threads);
   prepare_shared_memory();
-  leave(os_thread, next_runnable(), false);
+  leave(os_thread, next_turn(), false);
   if (failure.empty() && live > 0) explain_standstill();
   if (block_count > 1 && !is_all_poison(fake_cuda_shared_start, static_shared_bytes()))
     fail_here("static shared memory is written, which the blocks of a cluster have together here");
   if (failure.empty()) return true;
   for (unsigned i = 0; i < thread_count; ++i)
-    if (order[i]->fiber) pool.recycle(order[i]->fiber, true);
+    if (turn_taker(i).fiber) pool.recycle(turn_taker(i).fiber, true);
   return false;
 }
 
@@ -238,7 +228,7 @@ bool prepare_dynamic_shared(size_t bytes) {
 struct BlockOrder {
   uint64_t count, step, at;
   explicit BlockOrder(uint64_t count_) : count(count_), step(1), at(0) {
-    if (!shuffle_seed) return;
+    if (!is_shuffled()) return;
     at = random_bits() % count;
     do step = random_bits() % count + 1;
     while (std::gcd(step, count) != 1);
@@ -253,8 +243,12 @@ struct BlockOrder {
 } // namespace
 
 void give_way() {
-  Thread &me = self();
-  leave(*me.fiber, next_runnable(), false);
+  Thread &me = self(), *const next = next_turn();
+  if (next != &me) leave(*me.fiber, next, false);
+}
+
+void others_may_go() {
+  if (completing_gives_way()) give_way();
 }
 
 void fail_launch(const char *why) {
@@ -300,8 +294,6 @@ std::string run_grid(const Grid &grid) {
   return failure;
 }
 
-void set_shuffle(uint64_t seed) { shuffle_seed = random_state = seed; }
-
 uint64_t blocks_run() { return blocks_done; }
 
 } // namespace fake
@@ -320,7 +312,9 @@ void tb_cpu_barrier() {
   block.at_barrier = 0;
   block.verdict = block.vote;
   block.vote = 0;
+  races_block_met(block);
   std::fill_n(states + block.first, block.size, State::RUNNABLE);
+  others_may_go();
 }
 
 int tb_cpu_barrier_or(int predicate) {
@@ -334,7 +328,15 @@ void tb_cpu_cluster_barrier() {
   state_of(self()) = State::AT_MEETING;
   at_meeting++;
   end_meeting();
-  if (state_of(self()) == State::AT_MEETING) give_way();
+  if (state_of(self()) == State::AT_MEETING)
+    give_way();
+  else
+    others_may_go();
+}
+
+void tb_cpu_cluster_meeting() {
+  shares = false;
+  tb_cpu_cluster_barrier();
 }
 
 unsigned tb_cpu_cluster_rank() { return self().block->rank; }
@@ -357,11 +359,13 @@ void tb_cpu_warp_barrier(unsigned mask) {
     return;
   }
   warp.arrived &= ~mask;
+  races_warp_met(mask);
   if (mask == WHOLE_WARP)
     std::fill_n(states + first, LANES, State::RUNNABLE);
   else
     for (unsigned lane = 0; lane < LANES; ++lane)
       if (mask >> lane & 1) states[first + lane] = State::RUNNABLE;
+  others_may_go();
 }
 
 void tb_cpu_wait_for_earlier_kernels() { self().waited_for_kernels = true; }

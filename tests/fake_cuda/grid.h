@@ -31,9 +31,6 @@ struct Grid {
 /* Runs it. Empty when all went well, else what went wrong; the rest of the grid is then not run. */
 std::string run_grid(const Grid &grid);
 
-/* 0: threads and blocks in order; else the seed of a random order. */
-void set_shuffle(uint64_t seed);
-
 /* Blocks run so far. */
 uint64_t blocks_run();
 

@@ -13,6 +13,7 @@
 #include "teaching/ladder.cu"
 #include "thin.cu"
 #include "test_kernels.cu"
+#include "test_race_kernels.cu"
 
 namespace fake {
 
@@ -44,7 +45,7 @@ static const Kernel kernels[] = {
 #undef TB_LADDER_STEP
 
 #define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
-                        FAKE_CUDA_TEST_KERNELS
+                        FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
 #undef FAKE_CUDA_TEST_KERNEL
 };
 

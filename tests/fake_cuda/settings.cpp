@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "calls.h"
-#include "grid.h"
+#include "turns.h"
 #include "watch.h"
 
 namespace fake {
@@ -56,6 +56,23 @@ static void read_order() {
   else
     bad_value("FAKE_CUDA_ORDER", value);
   driver().random_state = seed;
+}
+
+static void read_warps() {
+  const char *value = getenv("FAKE_CUDA_WARPS");
+  unsigned long long seed = 0;
+  char rest;
+  if (!value || !strcmp(value, "turn")) return;
+  if (sscanf(value, "ahead:%llu%c", &seed, &rest) == 1)
+    set_warps(FAKE_CUDA_ONE_AHEAD, seed);
+  else if (sscanf(value, "behind:%llu%c", &seed, &rest) == 1)
+    set_warps(FAKE_CUDA_ONE_BEHIND, seed);
+  else if (!strcmp(value, "last"))
+    set_warps(FAKE_CUDA_LAST_FIRST, 0);
+  else if (sscanf(value, "random:%llu%c", &seed, &rest) == 1)
+    set_warps(FAKE_CUDA_AT_RANDOM, seed);
+  else
+    bad_value("FAKE_CUDA_WARPS", value);
 }
 
 static CUresult parse_code(const char *text) {
@@ -130,6 +147,7 @@ __attribute__((constructor)) static void read_modes() {
   read_order();
   read_watch();
   set_shuffle(number("FAKE_CUDA_SHUFFLE", 0));
+  read_warps();
 }
 
 const Settings &settings() {
