@@ -49,24 +49,25 @@ extern "C" __global__ void race_warp(float *to, int mistake) {
   to[threadIdx.x] = tile[threadIdx.x ^ 1];
 }
 
-/* A ring of one stage between the block's halves. 1: the consumers do not wait; 2: they give the stage back before they
- * read; 3: the producers do not wait for them. */
+/* A ring of one stage between the block's halves. 1: the consumers do not wait, in the one round that there is; 2: they
+ * give the stage back before they read; 3: the producers fill it again without waiting for that. */
 extern "C" __global__ void race_ring(float *to, int mistake) {
-  __shared__ uint64_t full, empty;
+  __shared__ uint64_t full[2], empty;
   __shared__ float stage[128];
-  const unsigned half = blockDim.x / 2, i = threadIdx.x % half;
+  const unsigned half = blockDim.x / 2, i = threadIdx.x % half, rounds = mistake == 1 ? 1 : 2;
   if (threadIdx.x == 0) {
-    tb_cpu_mbarrier_init(&full, half);
+    tb_cpu_mbarrier_init(&full[0], half);
+    tb_cpu_mbarrier_init(&full[1], half);
     tb_cpu_mbarrier_init(&empty, half);
   }
   __syncthreads();
-  for (unsigned round = 0; round < 4; round++) {
+  for (unsigned round = 0; round < rounds; round++) {
     if (threadIdx.x < half) {
-      if (mistake != 3 || round == 0) tb_cpu_mbarrier_wait(&empty, round % 2 ^ 1);
+      if (round > 0 && mistake != 3) tb_cpu_mbarrier_wait(&empty, 0);
       stage[i] = (float)i;
-      if (mistake != 3 || round == 0) tb_cpu_mbarrier_arrive(&full);
-    } else if (mistake != 3 || round == 0) {
-      if (mistake != 1) tb_cpu_mbarrier_wait(&full, round % 2);
+      tb_cpu_mbarrier_arrive(&full[round]);
+    } else {
+      if (mistake != 1) tb_cpu_mbarrier_wait(&full[round], 0);
       if (mistake == 2) tb_cpu_mbarrier_arrive(&empty);
       to[i] = stage[half - 1 - i];
       if (mistake != 2) tb_cpu_mbarrier_arrive(&empty);
@@ -75,26 +76,27 @@ extern "C" __global__ void race_ring(float *to, int mistake) {
 }
 
 /*
- * Thread 0 has a stage filled by bulk copies, which all read, twice. 1: they do not wait for the copy; 2: it is filled
- * again before all have read; 3: the barriers are used by those who do not know them; 4: another thread has written
- * there before, and nobody has waited for it; 5: the asker itself reads on its way.
+ * Thread 0 has a stage filled by bulk copies, which all read, twice. 1: they do not wait for the copy, of which there
+ * is one; 2: it is filled again before all have read; 3: the barriers are used by those who do not know them; 4:
+ * another thread has written there before, and nobody has waited for it; 5: the asker itself reads on its way.
  */
 extern "C" __global__ void race_bulk(const float *from, float *to, int mistake) {
-  __shared__ uint64_t full, empty;
+  __shared__ uint64_t full[2], empty;
   __shared__ __align__(16) float stage[256];
-  const unsigned i = threadIdx.x, bytes = blockDim.x * sizeof(float);
+  const unsigned i = threadIdx.x, bytes = blockDim.x * sizeof(float), rounds = mistake == 1 ? 1 : 2;
   if (i == 0) {
-    tb_cpu_mbarrier_init(&full, 1);
+    tb_cpu_mbarrier_init(&full[0], 1);
+    tb_cpu_mbarrier_init(&full[1], 1);
     tb_cpu_mbarrier_init(&empty, blockDim.x);
   }
   if (mistake != 3) __syncthreads();
   if (mistake == 4 && i == 40) stage[i] = 0;
-  for (unsigned round = 0; round < 2; round++) {
-    if (i == 0 && mistake != 2) tb_cpu_mbarrier_wait(&empty, round % 2 ^ 1);
-    if (i == 0) tb_cpu_mbarrier_expect(&full, bytes);
-    if (i == 0) tb_cpu_bulk_copy(stage, from, bytes, &full);
+  for (unsigned round = 0; round < rounds; round++) {
+    if (i == 0 && round > 0 && mistake != 2) tb_cpu_mbarrier_wait(&empty, 0);
+    if (i == 0) tb_cpu_mbarrier_expect(&full[round], bytes);
+    if (i == 0) tb_cpu_bulk_copy(stage, from, bytes, &full[round]);
     if (i == 0 && mistake == 5) to[0] = stage[1];
-    if (mistake != 1) tb_cpu_mbarrier_wait(&full, round % 2);
+    if (mistake != 1) tb_cpu_mbarrier_wait(&full[round], 0);
     to[i] = stage[blockDim.x - 1 - i];
     tb_cpu_mbarrier_arrive(&empty);
   }
