@@ -136,7 +136,9 @@ static void a_race_is_told_in_full(void **state) {
       "block (0, 0, 0) of race_barrier");
   expect_in_cluster(2, "of the cluster's block 1 has written, and nothing");
   expect("race_rounds", 1, 128, "since __syncthreads number 1 of the block, in block (0, 0, 0) of race_rounds");
-  expect_from("race_bulk", 5, 64, "which thread 0 has a copy made to that is on its way");
+  expect_from("race_bulk", 5, 64, "thread 0 reads byte ");
+  expect_from("race_bulk", 5, 64, "which a bulk copy has written, and nothing orders");
+  expect_from("race_async", 2, 64, "which thread 0 has a copy made to that is on its way, and nothing orders");
 }
 
 int main(void) {
