@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tests of a build, as ctest lists them: which files each one needs, and one run of it within a time limit."""
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import time
+
+PASSED, FAILED, SKIPPED, TIMEOUT = "passed", "failed", "skipped", "timeout"
+
+# A test may take so many times what it takes without a fault, and no less than so many seconds.
+TIMEOUT_TIMES, TIMEOUT_LEAST = 3, 20
+# While nobody knows yet what it takes.
+TIMEOUT_AT_FIRST = 600
+OUTPUT_BYTES_MAX = 1 << 30
+
+
+class Test:
+    def __init__(self, entry, command, build):
+        properties = {p["name"]: p["value"] for p in entry.get("properties", [])}
+        self.name, self.command = entry["name"], command
+        self.folder = properties.get("WORKING_DIRECTORY", build)
+        self.settings = dict(s.split("=", 1) for s in properties.get("ENVIRONMENT", []))
+        self.pass_patterns = properties.get("PASS_REGULAR_EXPRESSION", [])
+        self.skip_status = properties.get("SKIP_RETURN_CODE")
+        self.alone = properties.get("RUN_SERIAL", False)
+        self.seconds = None  # without a fault
+
+    def paths(self):
+        """Of files and folders of the build that it names, in its command and its settings."""
+        for word in self.command + list(self.settings.values()):
+            yield from re.findall(r"/[^:;= ]+", word)
+
+    def limit(self):
+        return TIMEOUT_AT_FIRST if self.seconds is None else max(TIMEOUT_LEAST, TIMEOUT_TIMES * self.seconds)
+
+    def judge(self, status, output):
+        if self.skip_status is not None and status == self.skip_status:
+            return SKIPPED
+        if self.pass_patterns:
+            return PASSED if any(re.search(p, output) for p in self.pass_patterns) else FAILED
+        return PASSED if status == 0 else FAILED
+
+    def run(self, log):
+        """(PASSED or another, seconds); its output goes to the file `log`."""
+        begun = time.monotonic()
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TILEBLAS_") and k != "LD_PRELOAD"}
+        environment.update(self.settings)
+        with open(log, "wb") as output:
+            process = subprocess.Popen(self.command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
+                                       stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                                       preexec_fn=limit_resources)
+            try:
+                status = process.wait(self.limit())
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                kill_group(process)
+        text = pathlib.Path(log).read_text(errors="replace")
+        result = TIMEOUT if status is None else self.judge(status, text)
+        return result, time.monotonic() - begun
+
+
+def limit_resources():
+    """No cores, and no endless outputs, of programs that went wrong."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES_MAX, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def kill_group(process):
+    """The test and what it has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def commands(build):
+    """{name: command} from the files that CMake wrote for ctest, which itself keeps silent of what is not built yet."""
+    found = {}
+    for file in pathlib.Path(build).rglob("CTestTestfile.cmake"):
+        for name, words in re.findall(r"^add_test\(\[=\[(.*?)\]=\] (.*)\)$", file.read_text(), re.MULTILINE):
+            found[name] = [re.sub(r"\\(.)", r"\1", word) for word in re.findall(r'"((?:[^"\\]|\\.)*)"', words)]
+    return found
+
+
+def list_tests(build):
+    """{name: Test} of a configured build folder, whether it is built or not."""
+    done = subprocess.run(["ctest", "--test-dir", str(build), "--show-only=json-v1"], check=True, text=True,
+                          stdout=subprocess.PIPE)
+    command_of = commands(build)
+    entries = json.loads(done.stdout)["tests"]
+    return {entry["name"]: Test(entry, command_of[entry["name"]], str(build)) for entry in entries}
+
+
+def matching(tests, patterns):
+    """The names that the patterns mean, in the patterns' order."""
+    names = []
+    for pattern in patterns:
+        found = [name for name in tests if re.fullmatch(pattern, name)]
+        if not found:
+            raise ValueError(f"there is no test {pattern}")
+        names += [name for name in found if name not in names]
+    return names

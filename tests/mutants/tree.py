@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A copy of the sources with a build of its own, in which faults are put. Never touches the sources themselves.
+
+Fat binaries stay what they are in the release build: the kernels that tests run are the sources, compiled for the CPU
+in the fake driver, and of a fat binary that looks for nothing but names.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import suite
+
+# Of the top folder, what the build and the tests read.
+PARTS = (".clang-format", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CONTRIBUTING.md", "bench",
+         "cmake", "docs", "include", "kernels", "src", "tests", "tools")
+LEFT_OUT = ("__pycache__", "results")
+
+# Stands in for nvcc: a fat binary that is there stays, one of the release build is taken over, and others are compiled.
+NVCC = """#!/bin/sh
+out= deps= previous=
+for word in "$@"; do
+  case $previous in -o) out=$word ;; -MF) deps=$word ;; esac
+  previous=$word
+done
+[ -z "$deps" ] || printf '%s:\\n' "$out" >"$deps"
+if [ -s "$out" ]; then touch "$out"; exit 0; fi
+kept=@KEPT@/${out#@BUILD@/}
+if [ -s "$kept" ]; then cp "$kept" "$out"; exit 0; fi
+[ -z "$deps" ] || rm -f "$deps"
+exec @NVCC@ "$@"
+"""
+
+
+class BuildError(Exception):
+    """Its text is the compiler's."""
+
+
+def cached(build, name):
+    """What CMake keeps under this name in a build folder; '' for nothing."""
+    for line in pathlib.Path(build, "CMakeCache.txt").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return line.split("=", 1)[1]
+    return ""
+
+
+def source_files(root):
+    for part in PARTS:
+        path = root / part
+        if path.is_file():
+            yield path
+        for folder, folders, files in os.walk(path):
+            folders[:] = [f for f in folders if f not in LEFT_OUT]
+            yield from (pathlib.Path(folder, file) for file in files)
+
+
+class Tree:
+    def __init__(self, root, release, folder, jobs):
+        self.root, self.release, self.folder = root, release, folder
+        self.build = folder / "build" / "mutants"
+        self.jobs = jobs
+        self.faulty = []  # files that hold a fault now
+
+    # ---- sources ----
+
+    def write(self, file, text):
+        (self.folder / file).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    def synchronise(self):
+        """Has the sources as they are. Untouched files keep their times, so that nothing is built for them."""
+        wanted = set()
+        for path in source_files(self.root):
+            file = path.relative_to(self.root)
+            wanted.add(file)
+            copy = self.folder / file
+            text = path.read_bytes()
+            if not copy.is_file() or copy.read_bytes() != text:
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                self.write(file, text)
+            shutil.copymode(path, copy)
+        for path in list(source_files(self.folder)):
+            if path.relative_to(self.folder) not in wanted:
+                path.unlink()
+
+    def put_in(self, texts):
+        for file, text in texts.items():
+            self.write(file, text)
+            self.faulty.append(file)
+
+    def restore(self):
+        """With times of now: what was built with the fault is older, and is built again."""
+        for file in self.faulty:
+            self.write(file, (self.root / file).read_bytes())
+        self.faulty = []
+
+    # ---- building ----
+
+    def environment(self):
+        return {**os.environ, "CCACHE_BASEDIR": str(self.folder), "CCACHE_NOHASHDIR": "1"}
+
+    def call(self, command):
+        done = subprocess.run(command, cwd=self.folder, env=self.environment(), text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, errors="replace")
+        if done.returncode != 0:
+            raise BuildError(done.stdout)
+        return done.stdout
+
+    def configure(self):
+        self.synchronise()
+        self.build.mkdir(parents=True, exist_ok=True)
+        nvcc = self.build / "nvcc-or-kept"
+        nvcc.write_text(NVCC.replace("@KEPT@", str(self.release)).replace("@BUILD@", str(self.build))
+                        .replace("@NVCC@", cached(self.release, "TILEBLAS_NVCC")))
+        nvcc.chmod(0o755)
+        settings = {"CMAKE_BUILD_TYPE": "", "CMAKE_C_FLAGS": "-O1 -DNDEBUG", "CMAKE_CXX_FLAGS": "-O1 -DNDEBUG",
+                    "TILEBLAS_TESTS": "ON", "TILEBLAS_BENCH": "ON", "TILEBLAS_NVCC": nvcc,
+                    "TILEBLAS_CUDA_INCLUDE": cached(self.release, "TILEBLAS_CUDA_INCLUDE"),
+                    "TILEBLAS_VENV_PYTHON": cached(self.release, "TILEBLAS_VENV_PYTHON")}
+        if shutil.which("ccache"):
+            settings.update({"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"})
+        self.call(["cmake", "-S", ".", "-B", str(self.build), "-G", "Ninja"] +
+                  [f"-D{name}={value}" for name, value in settings.items()])
+        listed = self.call(["ninja", "-C", str(self.build), "-t", "targets", "all"])
+        self.outputs = {line.split(":")[0] for line in listed.splitlines() if not line.endswith(": phony")}
+        self.libraries = [o for o in self.outputs if ".so" in pathlib.PurePath(o).name]
+
+    def files_for(self, tests):
+        """What is to be built for these tests, as ninja calls it."""
+        files = set()
+        for test in tests:
+            for path in test.paths():
+                if not path.startswith(str(self.build)):
+                    continue
+                file = os.path.relpath(path, self.build)
+                if file == ".":
+                    return ["all"]
+                if file in self.outputs:
+                    files.add(file)
+                else:  # a folder: the libraries in it
+                    files.update(o for o in self.libraries if o.startswith(file + "/"))
+        return sorted(files)
+
+    def make(self, files):
+        self.call(["ninja", "-C", str(self.build), "-j", str(self.jobs)] + list(files))
+
+    def make_for(self, texts, tests):
+        """After a change of these sources. Of kernels' code the fake driver alone is made."""
+        if all(file.startswith("kernels/") and file.endswith((".cu", ".cuh")) for file in texts):
+            self.make(o for o in self.libraries if "/libcuda.so." in o and o.startswith("tests/fake_cuda/"))
+        else:
+            self.make(self.files_for(tests))
+
+    def tests(self):
+        return suite.list_tests(self.build)
