@@ -26,13 +26,17 @@ class Test:
         self.settings = dict(s.split("=", 1) for s in properties.get("ENVIRONMENT", []))
         self.pass_patterns = properties.get("PASS_REGULAR_EXPRESSION", [])
         self.skip_status = properties.get("SKIP_RETURN_CODE")
-        self.alone = properties.get("RUN_SERIAL", False)
+        self.fixtures = {kind: properties.get("FIXTURES_" + kind, []) for kind in ("REQUIRED", "SETUP", "CLEANUP")}
         self.seconds = None  # without a fault
 
     def paths(self):
         """Of files and folders of the build that it names, in its command and its settings."""
         for word in self.command + list(self.settings.values()):
             yield from re.findall(r"/[^:;= ]+", word)
+
+    def folders_below(self):
+        """Of the build, in which the test looks for what it loads."""
+        return [v for k, v in self.settings.items() if k == "TB_TEST_BUILD_DIR"]
 
     def limit(self):
         return TIMEOUT_AT_FIRST if self.seconds is None else max(TIMEOUT_LEAST, TIMEOUT_TIMES * self.seconds)
@@ -95,6 +99,22 @@ def list_tests(build):
     command_of = commands(build)
     entries = json.loads(done.stdout)["tests"]
     return {entry["name"]: Test(entry, command_of[entry["name"]], str(build)) for entry in entries}
+
+
+def beside(tests, name, kind):
+    """The tests that set up what this one wants (SETUP), or look at what it left (CLEANUP)."""
+    return [t for t in tests.values() if any(f in tests[name].fixtures["REQUIRED"] for f in t.fixtures[kind])]
+
+
+def run_with_fixtures(tests, name, log):
+    """As Test.run; what its fixtures find counts as the test's."""
+    for test in beside(tests, name, "SETUP"):
+        test.run(log)
+    result, seconds = tests[name].run(log)
+    if result == PASSED:
+        for test in beside(tests, name, "CLEANUP"):
+            result = max(result, test.run(log)[0], key=(PASSED, FAILED, TIMEOUT).index)
+    return result, seconds
 
 
 def matching(tests, patterns):

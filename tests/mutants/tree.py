@@ -137,7 +137,9 @@ class Tree:
                 if file in self.outputs:
                     files.add(file)
                 else:  # a folder: the libraries in it
-                    files.update(o for o in self.libraries if o.startswith(file + "/"))
+                    files.update(o for o in self.libraries if os.path.dirname(o) == file)
+            for folder in (os.path.relpath(f, self.build) for f in test.folders_below()):
+                files.update(o for o in self.libraries if o.startswith(folder + "/"))
         return sorted(files)
 
     def make(self, files):
@@ -145,10 +147,10 @@ class Tree:
 
     def make_for(self, texts, tests):
         """After a change of these sources. Of kernels' code the fake driver alone is made."""
-        if all(file.startswith("kernels/") and file.endswith((".cu", ".cuh")) for file in texts):
-            self.make(o for o in self.libraries if "/libcuda.so." in o and o.startswith("tests/fake_cuda/"))
-        else:
-            self.make(self.files_for(tests))
+        files = self.files_for(tests)
+        if all(file.startswith("kernels/") and file.endswith((".cu", ".cuh")) for file in texts) and files != ["all"]:
+            files = [f for f in files if os.path.basename(f).startswith("libcuda.so.")]
+        self.make(files)
 
     def tests(self):
         return suite.list_tests(self.build)
