@@ -113,6 +113,10 @@ void check_owner(const char *what, const Origin &made, const Origin &released) {
   misuse("%s made by %s is released by %s", what, made.text().c_str(), released.text().c_str());
 }
 
+void released_nothing(const char *what, const Origin &released) {
+  misuse("%s is released that is not there: %s", what, released.text().c_str());
+}
+
 int tell_what_is_left() {
   const Driver &d = driver();
   return tell("allocations", left_memory(true)) + tell("pinned buffers", left_memory(false)) +

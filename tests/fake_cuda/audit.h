@@ -28,6 +28,9 @@ Origin origin_of(const void *caller, const char *function);
 /* A misuse when another than the maker releases. */
 void check_owner(const char *what, const Origin &made, const Origin &released);
 
+/* A misuse: what is to be released is not there, or not any more. The driver refuses that, and nobody looks. */
+void released_nothing(const char *what, const Origin &released);
+
 /* Says on stderr what is alive, one line a kind with the first one's maker; gives the number of lines. */
 int tell_what_is_left();
 

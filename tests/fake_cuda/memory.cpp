@@ -79,7 +79,10 @@ void forget(const Allocation &allocation) {
 /* Frees what starts there and is of that kind. */
 CUresult release(const Call &call, uintptr_t start, MemoryKind kind, CUresult when_unknown) {
   const auto at = driver().memory.find(start);
-  if (at == driver().memory.end() || at->second.kind != kind) return when_unknown;
+  if (at == driver().memory.end() || at->second.kind != kind) {
+    released_nothing("memory", call.origin());
+    return when_unknown;
+  }
   const Allocation allocation = at->second;
   check_owner("memory", allocation.made, call.origin());
   const bool awaited = is_awaited(allocation.start, allocation.bytes);

@@ -202,7 +202,10 @@ CUresult cuStreamDestroy(CUstream handle) {
   Call call(Fn::cuStreamDestroy);
   if (call.refused()) return call.status;
   const std::shared_ptr<Stream> stream = driver().streams.find(handle);
-  if (!stream || stream->context != call.context) return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  if (!stream || stream->context != call.context) {
+    released_nothing("a stream", call.origin());
+    return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  }
   check_owner("a stream", stream->made, call.origin());
   call.context->destroyed_streams.push_back(stream);
   driver().streams.remove(handle);
@@ -267,7 +270,10 @@ CUresult cuEventDestroy(CUevent handle) {
   Call call(Fn::cuEventDestroy);
   if (call.refused()) return call.status;
   const std::shared_ptr<Event> event = driver().events.find(handle);
-  if (!event) return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  if (!event) {
+    released_nothing("an event", call.origin());
+    return call.after_release(CUDA_ERROR_INVALID_HANDLE);
+  }
   check_owner("an event", event->made, call.origin());
   driver().events.remove(handle);
   return call.after_release(CUDA_SUCCESS);

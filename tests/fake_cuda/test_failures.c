@@ -71,7 +71,11 @@ static void stale_and_foreign_handles_are_refused(void **state) {
   assert_int_equal(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
   assert_int_equal(cuEventRecord(event, NULL), CUDA_ERROR_INVALID_HANDLE);
   assert_int_equal(cuEventRecord((CUevent)module, NULL), CUDA_ERROR_INVALID_HANDLE);
+  const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+  fake_cuda_expect_misuses(2);
   assert_int_equal(cuStreamDestroy(stream), CUDA_ERROR_INVALID_HANDLE);
+  assert_int_equal(cuEventDestroy(event), CUDA_ERROR_INVALID_HANDLE);
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES) - misuses, 2);
   OK(cuCtxPopCurrent(NULL));
   CUdeviceptr p;
   assert_int_equal(cuMemAlloc(&p, 1), CUDA_ERROR_INVALID_CONTEXT);

@@ -21,6 +21,7 @@ static void memory_runs_out(void **state) {
   OK(cuMemFree(small));
   OK(cuMemGetInfo(&free_bytes, &total));
   assert_int_equal(free_bytes, total);
+  fake_cuda_expect_misuses(1);
   assert_int_equal(cuMemFree(small), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -119,6 +120,7 @@ static void registered_memory_is_pinned_until_it_is_not(void **state) {
   OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 5));
   assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
   OK(cuCtxSynchronize());
+  fake_cuda_expect_misuses(1);
   OK(cuMemHostUnregister(memory));
   assert_int_equal(cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   assert_int_equal(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)memory),

@@ -13,6 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* test_other.c */
+int test_other_free(CUdeviceptr memory);
+int test_other_disable_peer(CUcontext peer);
+
 static void *scale_many_times(void *argument) {
   (void)argument;
   enum { COUNT = 500, ROUNDS = 100 };
@@ -234,6 +238,13 @@ static int child(const char *what) {
     fake_cuda_expect_misuses(2);
     return cuMemAlloc(&p, 4) || cuMemsetD8Async(p, 0, 4, NULL) || cuMemFree(p) != CUDA_ERROR_ILLEGAL_ADDRESS;
   }
+  if (!strcmp(what, "another frees")) return cuMemAlloc(&p, 4) || test_other_free(p);
+  if (!strcmp(what, "another disables")) {
+    CUcontext other;
+    OK(cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cuCtxEnablePeerAccess(other, 0));
+    return test_other_disable_peer(other);
+  }
   if (!strcmp(what, "two devices")) return use_two_devices();
   if (!strcmp(what, "lose one")) return lose_one_device();
   if (!strcmp(what, "no peers")) return reach_no_peer();
@@ -302,6 +313,13 @@ static void what_is_left_ends_the_process(void **state) {
   }
   assert_int_equal(run_child("leave nothing", settings), 0);
   assert_int_equal(run_child("leave shut allocation", settings), 0);
+}
+
+static void what_another_made_is_not_released(void **state) {
+  (void)state;
+  assert_int_equal(run_child("another frees", "FAKE_CUDA_MISUSE=count"), 0);
+  assert_int_equal(run_child("another frees", "FAKE_CUDA_TOLD="), -SIGABRT);
+  assert_int_equal(run_child("another disables", "FAKE_CUDA_DEVICES=2 FAKE_CUDA_TOLD="), -SIGABRT);
 }
 
 static void misuses_are_expected_by_number(void **state) {
@@ -378,6 +396,7 @@ int main(int argc, char **argv) {
       TEST(every_function_that_tileblas_calls_is_there),
       TEST(settings_come_from_the_environment),
       TEST(what_is_left_ends_the_process),
+      TEST(what_another_made_is_not_released),
       TEST(misuses_are_expected_by_number),
       TEST(failures_come_from_the_environment),
       TEST(settings_that_make_no_sense_end_the_process),
