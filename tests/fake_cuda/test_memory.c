@@ -157,7 +157,7 @@ static void pointers_tell_what_they_are(void **state) {
     assert_ptr_equal(context, type ? current : NULL);
   }
   OK(cuMemcpyHtoD(managed, pageable, BYTES)); /* it is as good as the device's */
-  fake_cuda_expect_misuses(1);
+  fake_cuda_expect_misuses(2);
   assert_int_equal(cuMemFreeHost((void *)managed), CUDA_ERROR_INVALID_VALUE);
   OK(cuMemFree(managed));
   assert_int_equal(cuMemFree(managed), CUDA_ERROR_INVALID_VALUE);
