@@ -198,7 +198,8 @@ static float *copy_of(const struct matrix *x) {
   return memcpy(copy, x->host, bytes_of(x));
 }
 
-/* Whether an order is none of the right one's other names, as that of two sums from the last one on is. */
+/* Each wrong order has other bits, where it is one: whether it is none of the right one's other names, as that of two
+ * sums from the last one on is. */
 static bool is_wrong(const struct problem *p, enum tst_wrong_order order, bool first) {
   const int chunk = TB_SGEMM_CHUNK_K;
   switch (order) {
@@ -261,14 +262,16 @@ static void check_way(const struct way *w, int tile, const struct problem *p) {
   destroy_operands(&x);
 }
 
-/* Groups of chunks, of a chunk and a rest, and of less than a chunk; and a last group of one product. */
+/* Groups of chunks, of a chunk and a rest, and of less than a chunk; and last groups of one product, of one less than
+ * whole steps, and of others. */
 static const int group_k[] = {3 * TB_SGEMM_CHUNK_K, TB_SGEMM_CHUNK_K + 2 * TB_SGEMM_GROUP_STEP_K,
                               3 * TB_SGEMM_GROUP_STEP_K};
 
 static struct problem problem_of(int tile, int way, int variant) {
   struct problem p = {.ta = variant & 1, .tb = variant & 2, .scalar = (tile + way + variant) % 2};
   p.group_k = ways[way].chunks ? group_k[0] : group_k[(tile + way + variant) % 3];
-  p.k = (groups_for(&ways[way]) - 1) * p.group_k + (variant % 2 ? 1 : p.group_k - 5);
+  const int last[] = {p.group_k - 1, 1, p.group_k - 5, 7};
+  p.k = (groups_for(&ways[way]) - 1) * p.group_k + last[variant];
   p.m = 40, p.n = 7;
   if (tile == TB_TILE_COUNT) {
     p.group_k = TB_SGEMM_GROUP_K;
