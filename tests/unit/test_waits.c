@@ -63,8 +63,6 @@ static int close_all(void **state) {
   return fake->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 1;
 }
 
-/* ---- plans ---- */
-
 struct shape {
   const char *name;
   int64_t m, n, k;
@@ -84,7 +82,6 @@ struct shape {
   { TB_STAGED, TB_STAGED, TB_STAGED, false }
 
 static int64_t or_all(int64_t size, int64_t all) { return size > 0 ? size : all; }
-
 static void lay_out_split(struct tb_plan *plan, const struct shape *s, int64_t rows, int64_t columns) {
   plan->split = true;
   plan->span_k = s->span_k;
@@ -124,8 +121,6 @@ static struct tb_choice choice_of(const struct shape *s) {
       .family = TB_FAMILY_TILE, .tile = TB_TILE_32x32, .splits = s->splits, .unit_k = TB_SGEMM_CHUNK_K};
 }
 
-/* ---- products ---- */
-
 struct product {
   struct tb_gemm call;
   float *a, *b, *c, *before, *right; /* as stored */
@@ -133,12 +128,8 @@ struct product {
 };
 
 static float *room(const struct product *p, size_t words) {
-  void *memory = NULL;
-  if (p->pinned)
-    OK(tb_cuda.cuMemHostAlloc(&memory, words * sizeof(float), 0));
-  else
-    memory = malloc(words * sizeof(float));
-  assert_non_null(memory);
+  void *memory = p->pinned ? NULL : malloc(words * sizeof(float));
+  if (p->pinned) OK(tb_cuda.cuMemHostAlloc(&memory, words * sizeof(float), 0));
   return memory;
 }
 
@@ -190,8 +181,6 @@ static void expect_right(const struct shape *s, const struct product *p, const c
                (double)p->c[i], (double)p->right[i]);
   if (fake->get(FAKE_CUDA_MISUSES) > 0) fail_msg("%s, %s: misuse", s->name, order);
 }
-
-/* ---- in every order ---- */
 
 typedef void run_product(const struct shape *s, const struct product *p);
 
@@ -249,10 +238,19 @@ static double bytes_up(const struct shape *s, const struct tb_gemm *call, const 
   return 4.0 * (double)words;
 }
 
+/* Every tile of the last block, once. */
+static void expect_counted(const struct shape *s, const struct tb_gemm *call, const struct tb_plan *plan,
+                           const struct tb_progress *progress) {
+  struct tb_layout l = {.call = call, .plan = plan};
+  tb_layout_enter(&l, tb_layout_blocks(call, plan) - 1);
+  for (int64_t tile = 0; tile < l.rows * l.columns; tile++)
+    if (progress->committed_columns[tile] != tb_layout_tile(&l, tile).n) fail_msg("%s: counted wrong", s->name);
+}
+
 static void run_alone(const struct shape *s, const struct product *p) {
   static struct tb_progress progress;
   struct tb_gemm call = p->call;
-  progress.up_bytes = 0;
+  progress = (struct tb_progress){0};
   const size_t c_words = (size_t)(call.ldc * call.n);
   if (s->ways.a == TB_IN_PLACE) call.a.data = on_device(p->a, (size_t)(call.a.ld * (call.a.transposed ? s->m : s->k)));
   if (s->ways.b == TB_IN_PLACE) call.b.data = on_device(p->b, (size_t)(call.b.ld * (call.b.transposed ? s->k : s->n)));
@@ -263,6 +261,7 @@ static void run_alone(const struct shape *s, const struct product *p) {
   OK(tb_pipeline_run(&gpu[0], &call, &plan, &choice, true, NULL, &progress));
   if (!(progress.up_bytes == bytes_up(s, &call, &plan)))
     fail_msg("%s: %.0f bytes up, not %.0f", s->name, progress.up_bytes, bytes_up(s, &call, &plan));
+  expect_counted(s, &call, &plan, &progress);
   if (s->ways.c == TB_IN_PLACE) {
     OK(tb_cuda.cuMemcpyDtoHAsync(p->c, (CUdeviceptr)call.c, c_words * sizeof *p->c, gpu[0].down));
     OK(tb_cuda.cuStreamSynchronize(gpu[0].down));
@@ -296,7 +295,7 @@ static const struct shape by_fmas[] = {
      .ways = {TB_STAGED, TB_STAGED, TB_IN_PLACE, false}},
     {"pinned", 70, 75, 96, .block_m = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .splits = 1,
      .ways = {TB_DIRECT, TB_DIRECT, TB_DIRECT, false}},
-    {"one of two pinned", 70, 75, 96, .chunk_k = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .beta = 2, .splits = 1,
+    {"A pinned", 70, 75, 96, .chunk_k = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .beta = 2, .splits = 1,
      .ways = {TB_DIRECT, TB_STAGED, TB_STAGED, false}},
 };
 
