@@ -272,7 +272,7 @@ static void run_alone(const struct shape *s, const struct product *p) {
 }
 
 static const struct shape by_fmas[] = {
-    {"one slot", 40, 33, 20, .ways = STAGED, .beta = 2, .splits = 1, .one_slot = true},
+    {"one slot", 270, 250, 250, .ways = STAGED, .beta = 2, .splits = 1, .one_slot = true},
     {"tiles and slices", 150, 130, 96, .tile_m = 32, .tile_n = 32, .slice_k = 32, .ways = STAGED, .beta = 2,
      .splits = 1},
     {"strips", 40, 300, 64, .tile_n = 32, .slice_k = 32, .transposes = 3, .ways = STAGED, .splits = 1},
