@@ -25,6 +25,8 @@
 #include "options.h"
 #include "placed.h"
 #include "process.h"
+#include "reference.h"
+#include "synthetic.h"
 #include "tileblas.h"
 
 /* One call through cblas_sgemm, exact. */
@@ -138,11 +140,41 @@ static void errors_without_a_name(void **state) {
   free(live(unknown_code, NULL));
 }
 
+/* A GPU whose parts of a call do not overlap: what the largest measured product takes without its copies is the
+ * kernels'. */
+static void kernels_rate(void **state) {
+  (void)state;
+  static struct tb_model model;
+  const double flops_per_s = 30e12, bytes_per_s = 50e9;
+  struct tb_calibration c = tst_synthetic_calibration(&tst_synthetic, TB_NODES);
+  for (int node = 0; node < TB_NODES; node++) {
+    const struct tb_node_sizes s = tb_node_sizes(node);
+    const double m = (double)s.m, n = (double)s.n, k = (double)s.k;
+    c.seconds[TB_GPU][node] = 40e-6 + 4 * (m * k + k * n + m * n) / bytes_per_s + 2 * m * n * k / flops_per_s;
+  }
+  tb_model_fit(&model, &c, 16);
+  assert_in_range(model.rates.gpu_flops_per_s, 28e12, 32e12);
+}
+
 static void the_version(void **state) {
   (void)state;
   int major, minor, patch, end = 0;
   assert_int_equal(sscanf(tileblas_version(), "%d.%d.%d%n", &major, &minor, &patch, &end), 3);
   assert_int_equal(tileblas_version()[end], '\0');
+}
+
+/* Who defines no xerbla is told by a line. */
+static int refused(void *nothing) {
+  (void)nothing;
+  tb_reference_xerbla("cblas_sgemm", 9);
+  return 0;
+}
+
+static void no_xerbla(void **state) {
+  (void)state;
+  char *said = live(refused, NULL);
+  assert_int_equal(tst_count_lines(said, "On entry to cblas_sgemm parameter number 9 had an illegal value"), 1);
+  free(said);
 }
 
 /* ---- options ---- */
@@ -195,6 +227,7 @@ static void predictions_are_told(void **state) {
 struct moving {
   int calls;
   int64_t k;
+  bool no_slots; /* for a ring that would grow */
 };
 
 static int move(void *argument) {
@@ -216,7 +249,11 @@ static int move(void *argument) {
   for (int64_t i = 0; i < M * p.k; i++) a[i] = 1;
   for (int64_t l = 0; l < p.k; l++) b[l] = (float)(l % 2);
   bool right = tileblas_option_set("TILEBLAS_ROUTE", "gpu") == 0;
-  for (int i = 0; i < moving->calls; i++) tst_call(symbol, tst_resolve(symbol), &p, a, b, c);
+  for (int i = 0; i < moving->calls; i++) {
+    tst_call(symbol, tst_resolve(symbol), &p, a, b, c);
+    if (i == 0 && moving->no_slots) tst_fake()->inject("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
+  }
+  if (moving->no_slots) right &= tst_fake()->get(FAKE_CUDA_FAILURES) == 1;
   for (int i = 0; i < M; i++) right = right && c[i] == (float)(moving->calls * p.k);
   free(a), free(b);
   tileblas_stats stats;
@@ -235,6 +272,7 @@ static void lines_leave_the_caches(void **state) {
 static void rings_grow(void **state) {
   (void)state;
   free(live(move, &(struct moving){.calls = 34, .k = 2048}));
+  free(live(move, &(struct moving){.calls = 34, .k = 2048, .no_slots = true}));
 }
 
 /* The second GPU fails in its own part, the first in launch number *nth: its own, or when it finishes the other's. */
@@ -262,6 +300,8 @@ int main(void) {
       cmocka_unit_test(choices_of_no_kernel),
       cmocka_unit_test(errors_without_a_name),
       cmocka_unit_test(the_version),
+      cmocka_unit_test(no_xerbla),
+      cmocka_unit_test(kernels_rate),
       cmocka_unit_test(a_text_too_long),
       cmocka_unit_test(predictions_are_told),
       cmocka_unit_test(lines_leave_the_caches),
