@@ -281,7 +281,7 @@ static int failing(void *nth) {
   bool right = fake->inject_on(1, "cuLaunchKernel", 1, CUDA_ERROR_LAUNCH_FAILED, 0) == 0 &&
                fake->inject_on(1, "cuLaunchKernelEx", 1, CUDA_ERROR_LAUNCH_FAILED, 0) == 0;
   right &= fake->inject_on(0, "cuLaunchKernel", *(unsigned long *)nth, CUDA_ERROR_LAUNCH_FAILED, 0) == 0;
-  right &= call_once((struct tst_problem){.m = 200, .n = 1000, .k = 20}, TST_PAGEABLE);
+  right &= call_once((struct tst_problem){.m = 300, .n = 2000, .k = 30}, TST_PAGEABLE);
   return right && fake->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 1;
 }
 
