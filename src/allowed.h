@@ -15,7 +15,7 @@ struct tb_local_rank {
   const char *variable; /* the environment's, that tells; NULL: none does */
 };
 
-/* Looks into the environment by `get`, which is getenv or stands in for it. */
+/* Looks into the environment by `get`, which is tb_environment or stands in for it. */
 struct tb_local_rank tb_local_rank(char *(*get)(const char *name));
 
 /*

@@ -2,32 +2,83 @@
 #define _GNU_SOURCE
 #include "background.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <limits.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "clock.h"
+#include "guest.h"
+#include "sandbox.h"
 
-bool tb_background_start(pthread_t *thread, void *(*thread_main)(void *), void *context) {
-  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
-  sigset_t others, before;
-  sigfillset(&others);
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&others, faults[i]);
-  pthread_sigmask(SIG_SETMASK, &others, &before);
-  const bool started = pthread_create(thread, NULL, thread_main, context) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return started;
+/* Most cores of one place of OpenMP's that are looked at: those of the largest socket. */
+#define PLACE_CORES_MAX 512
+
+/* ---- cores ---- */
+
+/* Those that the OpenMP runtime spreads its threads over, if it binds them and there is one: as soon as it is loaded it
+ * leaves the main thread one of them. */
+static void add_places(cpu_set_t *cores) {
+  int (*count)(void), (*size)(int);
+  void (*list)(int, int *);
+  void *const found[] = {dlsym(RTLD_DEFAULT, "omp_get_num_places"), dlsym(RTLD_DEFAULT, "omp_get_place_num_procs"),
+                         dlsym(RTLD_DEFAULT, "omp_get_place_proc_ids")};
+  if (found[0] == NULL || found[1] == NULL || found[2] == NULL) return;
+  memcpy(&count, &found[0], sizeof count);
+  memcpy(&size, &found[1], sizeof size);
+  memcpy(&list, &found[2], sizeof list);
+  const int places = count();
+  for (int place = 0; place < places; place++) {
+    int numbers[PLACE_CORES_MAX];
+    const int cores_of_place = size(place);
+    if (cores_of_place <= 0 || cores_of_place > PLACE_CORES_MAX) continue;
+    list(place, numbers);
+    for (int i = 0; i < cores_of_place; i++)
+      if (numbers[i] >= 0 && numbers[i] < CPU_SETSIZE) CPU_SET(numbers[i], cores);
+  }
+}
+
+/* When the library was loaded: OpenMP's, and the calling thread's. */
+static cpu_set_t places, at_load;
+
+void tb_background_at_load(void) {
+  CPU_ZERO(&places);
+  CPU_ZERO(&at_load);
+  add_places(&places);
+  sched_getaffinity(0, sizeof at_load, &at_load);
+}
+
+/* What all threads of the process may use, together: each may be bound to a core of its own. */
+static void add_threads(cpu_set_t *cores) {
+  DIR *threads = tb_sandboxed() ? NULL : opendir("/proc/self/task");
+  for (struct dirent *e; threads != NULL && (e = readdir(threads)) != NULL;) {
+    cpu_set_t set;
+    const int number = atoi(e->d_name);
+    if (number > 0 && sched_getaffinity(number, sizeof set, &set) == 0) CPU_OR(cores, cores, &set);
+  }
+  if (threads != NULL) closedir(threads);
+}
+
+/* Where the thread may run where the process might at first, others cannot add to it. */
+void tb_background_process_cores(cpu_set_t *cores) {
+  cpu_set_t common;
+  CPU_ZERO(cores);
+  sched_getaffinity(0, sizeof *cores, cores);
+  CPU_OR(cores, cores, &places);
+  CPU_AND(&common, cores, &at_load);
+  if (!CPU_EQUAL(&common, &at_load) || CPU_COUNT(&at_load) == 0) add_threads(cores);
 }
 
 /* Of "150000 100000", microseconds of a period, the cores that are meant, rounded up; of "max 100000", all. */
 static int cores_of_quota(const char *path) {
   long long quota, period;
-  FILE *file = fopen(path, "re");
+  FILE *file = tb_sandboxed() ? NULL : fopen(path, "re");
   if (file == NULL) return INT_MAX;
   const bool limited = fscanf(file, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0;
   fclose(file);
@@ -37,10 +88,53 @@ static int cores_of_quota(const char *path) {
 
 int tb_background_cores(void) {
   cpu_set_t set;
-  const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  tb_background_process_cores(&set);
+  const int cores = CPU_COUNT(&set);
   const int quota = cores_of_quota("/sys/fs/cgroup/cpu.max"); /* a container's own, as it sees it */
   return quota < cores ? quota : cores < 1 ? 1 : cores;
 }
+
+/* ---- threads ---- */
+
+/* It has what its starter has: signals, floating point, and cores unless the attributes say others. */
+static bool start(pthread_t *thread, pthread_attr_t *attributes, void *(*thread_main)(void *), void *context) {
+  sigset_t before;
+  struct tb_floats floats;
+  tb_floats_begin(&floats);
+  tb_guest_block_signals(&before);
+  const bool started = pthread_create(thread, attributes, thread_main, context) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  tb_floats_end(&floats);
+  return started;
+}
+
+bool tb_background_start(pthread_t *thread, void *(*thread_main)(void *), void *context) {
+  pthread_attr_t attributes;
+  cpu_set_t cores;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  tb_background_process_cores(&cores);
+  if (CPU_COUNT(&cores) > 0) pthread_attr_setaffinity_np(&attributes, sizeof cores, &cores);
+  bool started = start(thread, &attributes, thread_main, context);
+  if (!started) started = start(thread, NULL, thread_main, context); /* a core may be gone since */
+  pthread_attr_destroy(&attributes);
+  return started;
+}
+
+/* What a main thread has, as far as it is used; and what will do where memory is limited. */
+static const size_t roomy_bytes[] = {(size_t)8 << 20, (size_t)1 << 20};
+
+bool tb_background_start_roomy(pthread_t *thread, void *(*thread_main)(void *), void *context) {
+  bool started = false;
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  for (size_t i = 0; i < sizeof roomy_bytes / sizeof *roomy_bytes && !started; i++)
+    started =
+        pthread_attr_setstacksize(&attributes, roomy_bytes[i]) == 0 && start(thread, &attributes, thread_main, context);
+  pthread_attr_destroy(&attributes);
+  return started;
+}
+
+/* ---- something to be done when nothing has happened for a while ---- */
 
 struct tb_idle {
   double seconds;

@@ -3,16 +3,31 @@
 #ifndef TB_BACKGROUND_H
 #define TB_BACKGROUND_H
 
+#ifndef _GNU_SOURCE
+#error "cpu_set_t is GNU's"
+#endif
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 
 /* Starts a thread that takes no signals but faults: the program's signals are for the program's threads, but a fault in
  * its memory, which a collector or a page manager may have provoked on purpose, is for its handler in whatever thread
- * it happens. False: there is no thread to be had. */
+ * it happens. Its floating point is that which a process begins with, and it may use all cores of the process, whatever
+ * its starter is bound to. False: there is no thread to be had. */
 bool tb_background_start(pthread_t *thread, void *(*thread_main)(void *), void *context);
 
-/* Threads of this process that can run at once: the cores that it may use, or the cgroup's share of their time if that
- * is less. At least 1. */
+/* The same with a stack of the usual size for work in its starter's stead, on whose cores it stays. */
+bool tb_background_start_roomy(pthread_t *thread, void *(*thread_main)(void *), void *context);
+
+/* The cores that this process may use. Not the calling thread's: where OpenMP binds threads (OMP_PROC_BIND), that has
+ * one. They are those of all its threads together, and the places of the OpenMP runtime, if there is one. */
+void tb_background_process_cores(cpu_set_t *cores);
+
+/* When the library is loaded: asks the OpenMP runtime. */
+void tb_background_at_load(void);
+
+/* Threads of this process that can run at once: its cores, or the cgroup's share of their time if that is less. At
+ * least 1. */
 int tb_background_cores(void);
 
 /* ---- something to be done when nothing has happened for a while ---- */

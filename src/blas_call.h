@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "symbols.h"
 
@@ -44,9 +45,16 @@ bool tb_gemm_from_cblas(struct tb_gemm *call, int layout, int transa, int transb
 bool tb_gemm_from_fortran(struct tb_gemm *call, char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
                           const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
+/* Whether x is 0 or -0: what a comparison would say, but it raises no flag for a signalling NaN. */
+static inline bool tb_is_zero(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits << 1 == 0;
+}
+
 /* True when C = beta * C is all there is to do: an empty product or alpha = 0 (A and B are then not read). */
 static inline bool tb_gemm_is_trivial(const struct tb_gemm *call) {
-  return call->m == 0 || call->n == 0 || call->k == 0 || call->alpha == 0;
+  return call->m == 0 || call->n == 0 || call->k == 0 || tb_is_zero(call->alpha);
 }
 
 /* Floating-point operations of a call: a multiplication and an addition for each of the m n k terms. */

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "environment.h"
+
 #define HEAD "tileblas calibration 1\n"
 #define CHECKSUM "checksum "
 #define CHECKSUM_DIGITS 16
@@ -141,24 +143,24 @@ static bool take_all(const char *rest, const struct tb_machine_key *key, struct 
 
 bool tb_calibration_parse(const char *text, size_t length, const struct tb_machine_key *key, struct tb_calibration *c) {
   const size_t tail = strlen(CHECKSUM) + CHECKSUM_DIGITS + 1;
-  char body[TB_CALIBRATION_TEXT_MAX], expected[64];
+  char expected[64];
   *c = (struct tb_calibration){0};
-  if (length < tail || length > sizeof body) return false;
+  if (length < tail || length > TB_CALIBRATION_TEXT_MAX) return false;
   const size_t body_length = length - tail;
   snprintf(expected, sizeof expected, CHECKSUM "%0*llx\n", CHECKSUM_DIGITS,
            (unsigned long long)fnv1a(text, body_length));
   if (memcmp(text + body_length, expected, tail) != 0) return false;
-  memcpy(body, text, body_length);
-  body[body_length] = '\0';
-  if (take_all(body, key, c)) return true;
-  *c = (struct tb_calibration){0};
-  return false;
+  char *const body = strndup(text, body_length);
+  const bool right = body != NULL && take_all(body, key, c);
+  free(body);
+  if (!right) *c = (struct tb_calibration){0};
+  return right;
 }
 
 /* ---- files ---- */
 
 bool tb_calibration_folder(char folder[TB_CALIBRATION_PATH_MAX]) {
-  const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+  const char *cache = tb_environment("XDG_CACHE_HOME"), *home = tb_environment("HOME");
   int n = -1;
   if (cache != NULL && cache[0] == '/')
     n = snprintf(folder, TB_CALIBRATION_PATH_MAX, "%s/tileblas", cache);
@@ -180,17 +182,20 @@ static void file_name(char name[NAME_MAX_LENGTH], const struct tb_machine_key *k
 
 static bool read_file(const char *folder, const char *name, const struct tb_machine_key *key,
                       struct tb_calibration *calibration) {
-  char path[TB_CALIBRATION_PATH_MAX + NAME_MAX_LENGTH], text[TB_CALIBRATION_TEXT_MAX];
+  char path[TB_CALIBRATION_PATH_MAX + NAME_MAX_LENGTH];
   snprintf(path, sizeof path, "%s/%s", folder, name);
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe of that name would keep us waiting */
   if (fd < 0) return false;
   struct stat s;
   const bool old = fstat(fd, &s) != 0 || time(NULL) - s.st_mtim.tv_sec > TB_CALIBRATION_DAYS * SECONDS_A_DAY;
+  char *const text = malloc(TB_CALIBRATION_TEXT_MAX); /* a thread's stack may be as small */
   size_t length = 0;
-  ssize_t n;
-  while ((n = read(fd, text + length, sizeof text - length)) > 0) length += (size_t)n;
+  ssize_t n = -1;
+  while (text != NULL && (n = read(fd, text + length, TB_CALIBRATION_TEXT_MAX - length)) > 0) length += (size_t)n;
   close(fd);
-  return n == 0 && !old && tb_calibration_parse(text, length, key, calibration);
+  const bool right = n == 0 && !old && tb_calibration_parse(text, length, key, calibration);
+  free(text);
+  return right;
 }
 
 /* The youngest file of this CPU side, whatever its GPU. */
@@ -237,13 +242,9 @@ static bool may_write(size_t length) {
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= length);
 }
 
-bool tb_calibration_write(const char *folder, const struct tb_machine_key *key,
-                          const struct tb_calibration *calibration, char path[TB_CALIBRATION_PATH_MAX]) {
-  char name[NAME_MAX_LENGTH], text[TB_CALIBRATION_TEXT_MAX], temporary[TB_CALIBRATION_PATH_MAX + 8];
-  file_name(name, key);
-  const int path_length = snprintf(path, TB_CALIBRATION_PATH_MAX, "%s/%s", folder, name);
-  const size_t length = tb_calibration_print(text, sizeof text, key, calibration);
-  if (length == 0 || path_length >= TB_CALIBRATION_PATH_MAX || !may_write(length)) return false;
+static bool write_text(const char *folder, const char *path, const char *text, size_t length) {
+  char temporary[TB_CALIBRATION_PATH_MAX + 8];
+  if (length == 0 || !may_write(length)) return false;
   make_folder(folder);
   snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
   int fd = mkostemp(temporary, O_CLOEXEC);
@@ -251,5 +252,18 @@ bool tb_calibration_write(const char *folder, const struct tb_machine_key *key,
   bool written = write(fd, text, length) == (ssize_t)length;
   written = close(fd) == 0 && written && rename(temporary, path) == 0;
   if (!written) unlink(temporary);
+  return written;
+}
+
+bool tb_calibration_write(const char *folder, const struct tb_machine_key *key,
+                          const struct tb_calibration *calibration, char path[TB_CALIBRATION_PATH_MAX]) {
+  char name[NAME_MAX_LENGTH];
+  file_name(name, key);
+  if (snprintf(path, TB_CALIBRATION_PATH_MAX, "%s/%s", folder, name) >= TB_CALIBRATION_PATH_MAX) return false;
+  char *const text = malloc(TB_CALIBRATION_TEXT_MAX);
+  const bool written =
+      text != NULL &&
+      write_text(folder, path, text, tb_calibration_print(text, TB_CALIBRATION_TEXT_MAX, key, calibration));
+  free(text);
   return written;
 }

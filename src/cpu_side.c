@@ -4,26 +4,26 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "background.h"
 #include "fallback.h"
 
 static _Atomic(void *) ask_threads; /* int (*)(void) */
 
 int tb_cpu_side_cores(void) {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  int count = CPU_COUNT(&set);
+  tb_background_process_cores(&set);
+  const int count = CPU_COUNT(&set);
   return count > 0 ? count : 1;
 }
 
 /* The first processor's name, as Linux has it; there is none on some architectures. */
 static void processor_name(char *name, size_t size) {
-  char text[4096];
+  char text[1024]; /* the name stands in the first lines */
   snprintf(name, size, "unknown processor");
   int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;

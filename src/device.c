@@ -2,6 +2,7 @@
 #include "device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "commit.h"
@@ -135,6 +136,8 @@ void tb_device_close(struct tb_device *d) {
   close_stream(&d->down);
   close_stream(&d->ordered);
   tb_kernels_unload(&d->kernels);
+  free(d->pipeline);
+  d->pipeline = NULL;
   if (entered) tb_device_leave();
   tb_cuda.cuDevicePrimaryCtxRelease(d->handle);
   d->context = NULL;

@@ -66,6 +66,7 @@ struct tb_device {
   CUdevice handle;
   CUcontext context;
   struct tb_kernels kernels;
+  struct tb_pipeline *pipeline; /* pipeline.c's memory for a call */
   CUfunction commit;
   CUstream up, down, compute[TB_COMPUTE_STREAMS];
   CUstream packing; /* packs panels that are up, for the tensor cores */

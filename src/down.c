@@ -147,6 +147,10 @@ bool tb_down_is_over(const struct tb_pipeline *p) {
   return p->down.fetched == p->down.complete && p->down.committed == p->down.asked;
 }
 
+void tb_down_count_committed(struct tb_pipeline *p) {
+  while (oldest_is_committed(p)) count_oldest(p);
+}
+
 void tb_down_abandon(struct tb_pipeline *p) {
   while (p->down.committed < p->down.arrived) {
     tb_copy_wait(p->d->pool, &entry_of(p, p->down.committed)->copy);

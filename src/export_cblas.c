@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The exported CBLAS functions: from symbols.def to the short way of a small call, or else to one struct tb_gemm. */
 #include "blas_call.h"
+#include "caller.h"
 #include "fallback.h"
 #include "run.h"
 #include "small.h"
 #include "tileblas.h"
 
-static __attribute__((noinline, cold)) void sgemm_by_the_long_way(enum tb_symbol symbol, int layout, int transa,
-                                                                  int transb, int64_t m, int64_t n, int64_t k,
-                                                                  float alpha, const float *a, int64_t lda,
+static __attribute__((noinline, cold)) void sgemm_by_the_long_way(enum tb_symbol symbol, const void *caller, int layout,
+                                                                  int transa, int transb, int64_t m, int64_t n,
+                                                                  int64_t k, float alpha, const float *a, int64_t lda,
                                                                   const float *b, int64_t ldb, float beta, float *c,
                                                                   int64_t ldc) {
   struct tb_gemm call = {.symbol = symbol};
   struct tb_cpu_call cpu;
   bool valid = tb_gemm_from_cblas(&call, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  bool ours = !tb_in_fallback();
+  bool ours = !tb_in_fallback() || !tb_caller_is_cpu_blas(caller);
+  if (ours) tb_thread.cpu_depth = 0; /* a handler may have left the CPU BLAS */
   if (!valid && ours) tb_run_refused(symbol);
   if (valid && ours && tb_run_gpu(&call, &cpu)) return;
   tb_fallback_cblas(symbol, valid, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -46,7 +48,8 @@ static inline __attribute__((always_inline)) void sgemm(enum tb_symbol symbol, b
       return;
     }
   }
-  sgemm_by_the_long_way(symbol, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  sgemm_by_the_long_way(symbol, __builtin_return_address(0), layout, transa, transb, m, n, k, alpha, a, lda, b, ldb,
+                        beta, c, ldc);
 }
 
 #define TB_CBLAS(routine, integer, symbol)                                                                             \

@@ -218,7 +218,7 @@ static bool all_fit(const struct target *t, int64_t m, int64_t n, int64_t k, int
  * k = 0. With both zero nothing is left to multiply. For valid calls alone: what is wrong with another may lie in k.
  */
 static inline void read_nothing_needless(float *alpha, int64_t *k) {
-  if (*alpha != 0 && *k != 0) return;
+  if (!tb_is_zero(*alpha) && *k != 0) return;
   *alpha = 0;
   *k = 0;
 }

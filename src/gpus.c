@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
 #include "gpus.h"
 
 #include <stdatomic.h>
@@ -8,6 +9,7 @@
 
 #include "background.h"
 #include "clock.h"
+#include "environment.h"
 #include "log.h"
 #include "options.h"
 #include "place.h"
@@ -121,7 +123,7 @@ static enum tb_status list(char *detail, size_t detail_size) {
   if (counted != TB_STATUS_gpu_sooner) return counted;
   char allowed[TB_OPTION_TEXT_MAX];
   tb_option_text(TB_OPTION_devices, allowed);
-  if (allowed[0] == '\0') local_rank = tb_local_rank(getenv);
+  if (allowed[0] == '\0') local_rank = tb_local_rank(tb_environment);
   gpu_count = tb_allowed(allowed, count, local_rank.rank, ordinals);
   for (int i = 0; i < gpu_count; i++) gpus[i] = (struct gpu){.state = UNTRIED, .ordinal = ordinals[i]};
   if (gpu_count > 0) return TB_STATUS_gpu_sooner;
@@ -296,6 +298,27 @@ void tb_gpus_give_up(struct tb_device *d, const char *failure) {
   }
   publish(TB_STATUS_gpu_lost);
   if (!tb_gpus_are_open()) close_pools();
+}
+
+void tb_gpus_settle(void) {
+  for (int i = 0; i < gpu_count; i++) {
+    if (gpus[i].state != OPEN || tb_device_enter(&gpus[i].device) != CUDA_SUCCESS) continue;
+    tb_device_settle(&gpus[i].device);
+    tb_device_leave();
+  }
+}
+
+bool tb_gpus_abandon(void) {
+  const bool any = tb_gpus_are_open();
+  for (int i = 0; i < gpu_count; i++) {
+    if (gpus[i].state != OPEN) continue;
+    gpus[i].state = GIVEN_UP;
+    snprintf(gpus[i].text, sizeof gpus[i].text, "GPU %d, %.60s, given up after a thread left a call in its midst",
+             gpus[i].ordinal, gpus[i].device.name);
+  }
+  atomic_store(&status, TB_STATUS_gpu_lost);
+  publish(TB_STATUS_gpu_lost);
+  return any;
 }
 
 /* Without this, the child would use handles that mean nothing in its process. */

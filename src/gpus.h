@@ -72,4 +72,10 @@ void tb_gpus_close(enum tb_status why);
 /* In the child of a fork: what the parent opened cannot be used here. */
 void tb_gpus_after_fork(void);
 
+/* Waits for what an abandoned call left in streams. */
+void tb_gpus_settle(void);
+
+/* Uses no GPU any more, and closes none: nobody knows in what state they are. False: none was open. */
+bool tb_gpus_abandon(void);
+
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The one way in which TileBLAS prints: whole lines on stderr, prefixed "tileblas: ". Thread-safe; a line is one
- * write(). Nothing here allocates, and a message that would arise while another is being printed by the same thread is
- * dropped.
+ * write(), and ends no process whatever becomes of it. Nothing here allocates, and a message that would arise while
+ * another is being printed by the same thread is dropped.
  */
 #ifndef TB_LOG_H
 #define TB_LOG_H

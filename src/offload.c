@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
 #include "offload.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,6 +11,8 @@
 #include "background.h"
 #include "clock.h"
 #include "fallback.h"
+#include "gate.h"
+#include "guest.h"
 #include "hosted.h"
 #include "log.h"
 #include "options.h"
@@ -19,7 +21,8 @@
 /* After so long without a call, device memory is given back: to allocate it anew takes about a millisecond. */
 #define IDLE_SECONDS 2.0
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the GPUs and everything below */
+struct job;
+static _Atomic(struct job *) spare_job; /* the latest call's: of 9 KB, for which a stack may be too small */
 static struct tb_idle *idle;
 static atomic_bool giving_back; /* its thread may have the lock */
 
@@ -31,12 +34,27 @@ void tb_offload_rest(void) { tb_pool_rest(); }
 
 void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size); }
 
+/* The gate guards the GPUs and everything below. What a thread has left behind that will not come back for it: */
+static void clear_up(enum tb_gate found) {
+  if (found == TB_GATE_ABANDONED) tb_gpus_settle();
+  if (found == TB_GATE_BROKEN && tb_gpus_abandon())
+    tb_warn("a thread left a call in its midst; the CPU computes all later calls");
+}
+
+static void enter(void) { clear_up(tb_gate_enter()); }
+
+static bool try_to_enter(bool final) {
+  const enum tb_gate found = tb_gate_try(final);
+  if (found != TB_GATE_CLOSED) clear_up(found);
+  return found != TB_GATE_CLOSED;
+}
+
 /* A call that is under way touches `idle` when it ends, so then nothing is lost by not waiting for it. */
 static void give_back(void) {
   atomic_store(&giving_back, true);
-  if (pthread_mutex_trylock(&lock) == 0) {
+  if (try_to_enter(false)) {
     tb_gpus_give_back();
-    pthread_mutex_unlock(&lock);
+    tb_gate_leave();
   }
   atomic_store(&giving_back, false);
 }
@@ -45,14 +63,15 @@ static void give_back(void) {
  * that another thread still uses is left to the end of the process; but not by the thread that gives memory back, which
  * is ours, and soon done. */
 static void close_at_exit(void) {
-  while (pthread_mutex_trylock(&lock) != 0) {
+  while (!try_to_enter(true)) {
     if (!atomic_load(&giving_back)) return;
     sched_yield();
   }
   tb_idle_close(idle);
   idle = NULL;
   if (tb_gpus_are_open()) tb_gpus_close(TB_STATUS_ending); /* in the child of a fork they are the parent's */
-  pthread_mutex_unlock(&lock);
+  tb_gate_leave();
+  free(atomic_exchange(&spare_job, NULL));
 }
 
 static void register_closing(void) {
@@ -62,7 +81,7 @@ static void register_closing(void) {
 }
 
 void tb_offload_after_fork(void) {
-  pthread_mutex_init(&lock, NULL);
+  tb_gate_after_fork();
   idle = NULL; /* its thread is the parent's */
   atomic_store(&giving_back, false);
   tb_gpus_after_fork();
@@ -154,6 +173,7 @@ static void run_alone(struct job *job, struct tb_device *device) {
 static void give_up(struct tb_device *d, const char *failure, enum tb_status why) {
   char name[sizeof d->name];
   const int ordinal = d->ordinal;
+  if (why == TB_STATUS_interrupted) return; /* by what the program wanted */
   snprintf(name, sizeof name, "%s", d->name);
   if (why == TB_STATUS_no_memory) {
     static bool told;
@@ -224,7 +244,10 @@ static bool finish_on_cpu(struct tb_part *part, const struct tb_gemm *call) {
   bool any = false;
   while (tb_part_take_rest(part, &rest)) {
     const struct tb_gemm missing = tb_gemm_part(call, rest.i, rest.m, rest.j, rest.n);
+    struct tb_guest *paused;
+    tb_guest_pause_floats(&paused);
     tb_fallback_gemm(&missing);
+    tb_guest_resume_floats(paused);
     any = true;
   }
   return any;
@@ -286,21 +309,32 @@ static bool offload(struct job *job, struct tb_outcome *outcome) {
   return true;
 }
 
+static struct job *get_job(void) {
+  struct job *job = atomic_exchange(&spare_job, NULL);
+  return job != NULL ? job : malloc(sizeof *job);
+}
+
+static void put_job(struct job *job) {
+  if (job->parts != &job->one) free(job->parts);
+  free(atomic_exchange(&spare_job, job));
+}
+
 bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
-  struct job job; /* 8 KB, of which most calls need a few bytes */
-  job.call = call, job.places = places, job.timed = timed;
-  job.parts = &job.one, job.count = job.sharing = 0;
-  job.rescued = false, job.rescued_bytes = 0;
-  *outcome = (struct tb_outcome){0};
-  int cancel_state;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* the driver waits where a thread may be cancelled */
-  pthread_mutex_lock(&lock);
-  const bool taken = offload(&job, outcome);
-  pthread_mutex_unlock(&lock);
-  if (outcome->failed) finish(&job, outcome);
-  if (job.parts != &job.one) free(job.parts);
-  pthread_setcancelstate(cancel_state, NULL);
+  *outcome = (struct tb_outcome){.why = TB_STATUS_no_memory};
+  enter();
+  struct job *const job = get_job();
+  if (job == NULL) {
+    tb_gate_leave();
+    return false;
+  }
+  job->call = call, job->places = places, job->timed = timed;
+  job->parts = &job->one, job->count = job->sharing = 0;
+  job->rescued = false, job->rescued_bytes = 0;
+  const bool taken = offload(job, outcome);
+  tb_gate_leave();
+  if (outcome->failed) finish(job, outcome);
+  put_job(job);
   return taken;
 }
 
@@ -336,14 +370,11 @@ static void identify(const struct tb_device *d, struct tb_gpu_identity *identity
 }
 
 bool tb_offload_open(struct tb_gpu_identity *identity) {
-  int cancel_state;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-  pthread_mutex_lock(&lock);
   enum tb_status why;
+  enter();
   const struct tb_device *device = find_device(NULL, &why);
   if (device != NULL) identify(device, identity);
-  pthread_mutex_unlock(&lock);
-  pthread_setcancelstate(cancel_state, NULL);
+  tb_gate_leave();
   return device != NULL;
 }
 
@@ -384,13 +415,10 @@ static bool link_seconds(struct tb_device *d, double seconds[2]) {
 }
 
 bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
-  int cancel_state;
   double seconds[2];
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-  pthread_mutex_lock(&lock);
+  enter();
   const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(), seconds);
-  pthread_mutex_unlock(&lock);
-  pthread_setcancelstate(cancel_state, NULL);
+  tb_gate_leave();
   if (!measured) return false;
   *up_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[0];
   *down_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[1];

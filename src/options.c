@@ -134,27 +134,60 @@ static int find(const char *name, size_t length) {
   return -1;
 }
 
+/* What environment modules set for a package of this name, beside its options. */
+static const char *const modules[] = {"ROOT", "DIR", "HOME", "VERSION", "PREFIX", "BASE", "LIB", "INC", "BIN"};
+
+#define PREFIX "TILEBLAS_"
+
+static bool is_of_modules(const char *name, size_t length) {
+  for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+    if (length == strlen(PREFIX) + strlen(modules[i]) &&
+        memcmp(name + strlen(PREFIX), modules[i], strlen(modules[i])) == 0)
+      return true;
+  return false;
+}
+
+/* Variables to be complained of, as they stood in the environment: when the first call comes, for most processes into
+ * which the library is loaded make none. */
+#define COMPLAINT_MAX 256
+static char complaints[TB_WARNINGS_MAX][COMPLAINT_MAX];
+static int complaint_count;
+
 static void load_variable(const char *variable) {
-  size_t length = strcspn(variable, "=");
+  const size_t length = strcspn(variable, "=");
   const char *value = variable[length] == '=' ? variable + length + 1 : "";
-  int index = find(variable, length);
+  const int index = find(variable, length);
+  if (index < 0 ? is_of_modules(variable, length) : value[0] == '\0' || store(index, value)) return;
+  if (complaint_count < TB_WARNINGS_MAX) snprintf(complaints[complaint_count++], COMPLAINT_MAX, "%s", variable);
+}
+
+static void complain(const char *variable) {
+  const size_t length = strcspn(variable, "=");
+  const int index = find(variable, length);
   if (index < 0) {
     tb_warn("%.*s is no option of TileBLAS; see its README for the list", (int)length, variable);
-  } else if (value[0] != '\0' && !store(index, value)) {
+  } else {
     char allowed[128];
     describe_values(&table[index], allowed, sizeof allowed);
-    tb_warn("%s=%.200s is not one of: %s; using \"%s\"", table[index].name, value, allowed, table[index].standard);
+    tb_warn("%s=%.200s is not one of: %s; using \"%s\"", table[index].name, variable + length + 1, allowed,
+            table[index].standard);
   }
+}
+
+void tb_options_complain(void) {
+  for (int i = 0; i < complaint_count; i++) complain(complaints[i]);
+  complaint_count = 0;
 }
 
 void tb_options_load(void) {
   pthread_mutex_lock(&texts_lock);
+  complaint_count = 0;
   for (int i = 0; i < TB_OPTION_COUNT; i++) store(i, table[i].standard);
   /* A program that runs with more rights than its caller takes no libraries and writes no files at the caller's word.
    */
   char **variables = getauxval(AT_SECURE) ? NULL : environ;
   for (char **e = variables; e != NULL && *e != NULL; e++)
-    if (strncmp(*e, "TILEBLAS_", 9) == 0) load_variable(*e);
+    if (strncmp(*e, PREFIX, strlen(PREFIX)) == 0) load_variable(*e);
   pthread_mutex_unlock(&texts_lock);
 }
 

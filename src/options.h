@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The options of options.def: parsed from the environment once, at the first BLAS call, and changed by
+ * The options of options.def: parsed from the environment once, when the library is loaded, and changed by
  * tileblas_option_set. Reading a number is one relaxed atomic load, fit for the path of the smallest call.
  */
 #ifndef TB_OPTIONS_H
@@ -36,9 +36,12 @@ static inline int64_t tb_option_number(enum tb_option option) {
 /* Copies the text of a TEXT option, at most TB_OPTION_TEXT_MAX bytes with its zero. */
 void tb_option_text(enum tb_option option, char text[TB_OPTION_TEXT_MAX]);
 
-/* Reads the environment: an invalid value warns and leaves the default; an unknown TILEBLAS_* variable warns. Call
- * once. */
+/* Reads the environment: an invalid value leaves the default. */
 void tb_options_load(void);
+
+/* Warns of what was wrong then: invalid values, and unknown TILEBLAS_* variables but for those that environment modules
+ * set (TILEBLAS_ROOT and the like). Once, at the first call. */
+void tb_options_complain(void);
 
 /* The child of a fork starts with an unlocked table. */
 void tb_options_after_fork(void);

@@ -206,11 +206,15 @@ void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_gemm
   CUresult result = tb_device_enter(d);
   if (result == CUDA_SUCCESS) {
     result = run(part, d, ways, timed, pass);
-    if (result != CUDA_SUCCESS) tb_device_settle(d);
-    tb_device_leave();
+    if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) tb_device_settle(d);
+    if (result != TB_INTERRUPTED) tb_device_leave();
   }
   if (pass != NULL) tb_pass_leave(pass);
   if (result == CUDA_SUCCESS) return;
+  if (result == TB_INTERRUPTED) {
+    part->why = TB_STATUS_interrupted;
+    return;
+  }
   part->why = result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed;
   tb_cuda_describe_failure(result, part->failure, sizeof part->failure);
 }

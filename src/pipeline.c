@@ -2,8 +2,12 @@
 #include "pipeline.h"
 
 #include <sched.h>
+#include <stdlib.h>
 
+#include "clock.h"
 #include "commit.h"
+#include "gate.h"
+#include "guest.h"
 #include "lines.h"
 #include "pipeline_parts.h"
 
@@ -45,11 +49,37 @@ static void go_ahead(struct tb_pipeline *p) {
   tb_up_enter_chunk(p, true);
 }
 
+/* Between two looks for signals that wait. */
+#define LOOK_SECONDS 1e-3
+
+/* Handlers run where nothing of the call is under way in the program's memory, for one may leave by siglongjmp. What is
+ * then in streams concerns slots and the arena alone, or memory that the driver gave the program. */
+static CUresult let_signals_in(struct tb_pipeline *p) {
+  struct tb_device *const d = p->d;
+  tb_pool_settle(d->pool);
+  tb_down_count_committed(p);
+  tb_device_leave();
+  if (!tb_gate_window()) return TB_INTERRUPTED; /* and *p is another call's */
+  TB_TRY(tb_device_enter(d));
+  return CUDA_SUCCESS;
+}
+
+/* Members of a team are not alone: their signals wait until the call ends. */
+static CUresult look_for_signals(struct tb_pipeline *p) {
+  if (p->pass != NULL) return CUDA_SUCCESS;
+  const double now = tb_clock_seconds();
+  if (now < p->next_look) return CUDA_SUCCESS;
+  p->next_look = now + LOOK_SECONDS;
+  return tb_guest_is_wanted() ? let_signals_in(p) : CUDA_SUCCESS;
+}
+
 /* All chunks of k, until every launch is enqueued and all that is to come down by slots is committed. */
 static CUresult go_round(struct tb_pipeline *p) {
   int turns = 0;
   for (bool more = true; more || !tb_down_is_over(p);) {
     enum tb_turn turn = TB_NOTHING;
+    const CUresult looked = look_for_signals(p);
+    if (looked != CUDA_SUCCESS) return looked;
     if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, false));
     if (more || p->up.ahead) TB_TRY(tb_up_turn(p, &turn));
     TB_TRY(tb_down_turn(p, &turn));
@@ -136,28 +166,31 @@ static CUresult run_blocks(struct tb_pipeline *p, int64_t blocks) {
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
                          const struct tb_choice *choice, bool timed, struct tb_pass *pass,
                          struct tb_progress *progress) {
-  struct tb_pipeline p = {.d = device,
-                          .layout = {.call = call, .plan = plan, .arena = device->arena},
-                          .choice = choice,
-                          .pass = pass,
-                          .timed = timed,
-                          .progress = progress,
-                          .streams = device->compute,
-                          .stream_count = plan->split ? plan->streams : TB_COMPUTE_STREAMS,
-                          .packing = device->packing,
-                          .a_resident = -1,
-                          .b_resident = -1};
-  p.down.rest_elems = call->m * call->n;
-  prepare_staging(&p, call, &plan->ways);
+  if (device->pipeline == NULL) device->pipeline = malloc(sizeof *device->pipeline);
+  struct tb_pipeline *const p = device->pipeline;
+  if (p == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  *p = (struct tb_pipeline){.d = device,
+                            .layout = {.call = call, .plan = plan, .arena = device->arena},
+                            .choice = choice,
+                            .pass = pass,
+                            .timed = timed,
+                            .progress = progress,
+                            .streams = device->compute,
+                            .stream_count = plan->split ? plan->streams : TB_COMPUTE_STREAMS,
+                            .packing = device->packing,
+                            .a_resident = -1,
+                            .b_resident = -1};
+  p->down.rest_elems = call->m * call->n;
+  prepare_staging(p, call, &plan->ways);
   if (reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) {
-    p.streams = &device->ordered;
-    p.stream_count = 1;
-    p.packing = device->ordered;
+    p->streams = &device->ordered;
+    p->stream_count = 1;
+    p->packing = device->ordered;
   }
-  const CUresult result = run_blocks(&p, tb_layout_blocks(call, plan));
-  if (result != CUDA_SUCCESS) {
-    tb_up_abandon(&p);
-    tb_down_abandon(&p);
+  const CUresult result = run_blocks(p, tb_layout_blocks(call, plan));
+  if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) {
+    tb_up_abandon(p);
+    tb_down_abandon(p);
   }
   return result;
 }

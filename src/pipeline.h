@@ -20,6 +20,10 @@ struct tb_progress {
   double up_bytes, down_bytes;
 };
 
+/* No result of the driver's: a signal was waiting, its handler took its time, and another call has had the GPU since.
+ * The device is not entered any more; it may be closed. */
+#define TB_INTERRUPTED ((CUresult)-1)
+
 /* Runs the whole product. Panels of an operand that `pass` shares come from other GPUs or go to them; NULL: of none. On
  * failure *progress tells what is committed; copies may still be under way. */
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,

@@ -77,6 +77,7 @@ struct tb_pipeline {
   bool cleans_lines;    /* it is of a size by which lines leave the caches at once (lines.h) */
   bool is_large;        /* in what goes by slots, up and down */
   bool timed, marked_up, marked_compute, marked_down;
+  double next_look; /* for signals */
   struct tb_progress *progress;
   const CUstream *streams; /* the launches are spread over these */
   int stream_count;
@@ -135,6 +136,9 @@ CUresult tb_down_add(struct tb_pipeline *p, int64_t tile, CUstream stream);
 /* Has columns that have arrived committed, counts those that are, and asks for further ones. */
 CUresult tb_down_turn(struct tb_pipeline *p, enum tb_turn *turn);
 bool tb_down_is_over(const struct tb_pipeline *p);
+
+/* With no copy under way: counts those that are done. */
+void tb_down_count_committed(struct tb_pipeline *p);
 
 /* After a failure: until every commit that was begun is finished and counted. */
 void tb_down_abandon(struct tb_pipeline *p);

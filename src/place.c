@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -48,11 +47,7 @@ static bool driver_appeared(void) {
   if (now_ns == atomic_load_explicit(&looked_at_ns, memory_order_acquire)) return false;
   struct look look = {.known = atomic_load_explicit(&libraries, memory_order_relaxed)};
   dl_iterate_phdr(look_at_library, &look);
-  if (look.found) {
-    if (tb_cuda_load()) return true;
-    atomic_store(&out_of_use, true);
-    return false;
-  }
+  if (look.found) return true;
   atomic_store_explicit(&libraries, look.libraries, memory_order_relaxed);
   atomic_store_explicit(&looked_at_ns, now_ns, memory_order_release);
   return false;
@@ -77,6 +72,12 @@ static bool driver_is_there(void) {
   return there;
 }
 
+static bool can_ask(void) {
+  if (tb_cuda_load()) return true;
+  atomic_store(&out_of_use, true);
+  return false;
+}
+
 void tb_places_after_fork(void) { atomic_store(&out_of_use, true); }
 
 /* ---- the process's own memory ---- */
@@ -92,7 +93,7 @@ struct tb_own_memory tb_own_memory = {.heap_start = UINTPTR_MAX, .heap_end = &en
 /* The mapping of a /proc/self/maps, read piece by piece, that holds an address; its start, or 0. */
 static uintptr_t start_of_mapping(int maps, uintptr_t address) {
   enum { START, END, REST } part = START;
-  char text[4096];
+  char text[1024];
   uintptr_t number = 0, start = 0;
   for (ssize_t length; (length = read(maps, text, sizeof text)) > 0;) {
     for (const char *c = text; c < text + length; c++) {
@@ -114,9 +115,17 @@ static uintptr_t start_of_mapping(int maps, uintptr_t address) {
   return 0;
 }
 
-/* From where its last mapping begins now: it shrinks and grows at its end alone. */
+/* Where nobody has asked for any, it begins at the break; otherwise where the last mapping below that begins now. It
+ * shrinks and grows at its end alone. */
 static void find_heap(void) {
-  if (&__curbrk == NULL || __curbrk == NULL) return;
+  if (&__curbrk == NULL) return;
+  if (__curbrk == NULL) {
+    const intptr_t here = (intptr_t)sbrk(0);
+    if (here == -1 || __curbrk == NULL) return;
+    tb_own_memory.heap_start = (uintptr_t)here;
+    tb_own_memory.heap_end = &__curbrk;
+    return;
+  }
   int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (maps < 0) return;
   uintptr_t start = start_of_mapping(maps, (uintptr_t)__curbrk - 1);
@@ -140,13 +149,10 @@ static void find_data(void) {
 
 void tb_places_initialise(void) {
   int saved_errno = errno; /* BLAS calls do not change errno */
-  int cancel_state;        /* nor are they where a thread ends */
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
   find_heap();
   find_data();
   if (&__libc_stack_end != NULL) tb_own_memory.stack_start = (uintptr_t)__libc_stack_end;
   cycles_are_time = counter_never_stops();
-  pthread_setcancelstate(cancel_state, NULL);
   errno = saved_errno;
 }
 
@@ -214,8 +220,12 @@ static bool are_own_and_few(const struct tb_gemm *call) {
          tb_is_own(call->b.data, here) && tb_is_own(call->c, here);
 }
 
+bool tb_places_are_plain(const struct tb_gemm *call) {
+  return call->m == 0 || call->n == 0 || are_own_and_few(call) || !driver_is_there();
+}
+
 bool tb_places_find(const struct tb_gemm *call, struct tb_places *places) {
-  if (call->m == 0 || call->n == 0 || are_own_and_few(call) || !driver_is_there()) return false;
+  if (tb_places_are_plain(call) || !can_ask()) return false;
   bool initialised;
   memset(places, 0, sizeof *places);
   places->c = matrix_location(call->c, call->m, call->n, call->ldc, &initialised);

@@ -53,6 +53,9 @@ struct tb_places {
  */
 bool tb_places_find(const struct tb_gemm *call, struct tb_places *places);
 
+/* Whether that takes no question to a driver, and is false. */
+bool tb_places_are_plain(const struct tb_gemm *call);
+
 /* Once, before the others: looks where the process's own memory lies. */
 void tb_places_initialise(void);
 

@@ -9,9 +9,6 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
 
 #include "background.h"
 #include "clock.h"
@@ -43,7 +40,6 @@ struct job {
   int count;       /* the rest is written before the ticket, and read with a task taken */
   void (*task)(void *context, int index);
   void *context;
-  unsigned float_mode; /* of the caller */
 };
 
 /* A thread, and where it sleeps. */
@@ -80,23 +76,6 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-/* Rounding and the treatment of subnormals belong to a thread; tasks compute in the caller's. */
-static unsigned float_mode(void) {
-#if defined(__SSE__)
-  return _mm_getcsr();
-#else
-  return 0;
-#endif
-}
-
-static void set_float_mode(unsigned mode) {
-#if defined(__SSE__)
-  _mm_setcsr(mode);
-#else
-  (void)mode;
-#endif
-}
-
 /* ---- tasks ---- */
 
 static bool has_task(uint64_t ticket) { return (ticket & TASK_MASK) < (ticket >> TASK_BITS & TASK_MASK); }
@@ -118,7 +97,6 @@ static bool work(struct tb_pool *pool, double *seconds) {
     struct job *job = job_of(pool, number);
     const int index = take(job);
     if (index >= 0) {
-      set_float_mode(job->float_mode);
       const double since = seconds != NULL ? tb_clock_seconds() : 0;
       job->task(job->context, index);
       if (seconds != NULL) *seconds = tb_clock_seconds() - since;
@@ -265,7 +243,6 @@ uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int ind
   job->task = task;
   job->context = context;
   job->count = count;
-  job->float_mode = float_mode();
   atomic_store(&job->done, 0);
   atomic_store(&job->ticket, TICKET(number, count, 0));
   atomic_store(&pool->caller_core, sched_getcpu());
@@ -282,6 +259,13 @@ bool tb_pool_done(const struct tb_pool *pool, uint64_t number) {
 }
 
 bool tb_pool_help(struct tb_pool *pool) { return pool != NULL && work(pool, NULL); }
+
+void tb_pool_settle(struct tb_pool *pool) {
+  if (pool == NULL) return;
+  const uint64_t begun = atomic_load(&pool->begun);
+  for (uint64_t number = begun < TB_POOL_JOBS_MAX ? 1 : begun - TB_POOL_JOBS_MAX + 1; number <= begun; number++)
+    tb_pool_wait(pool, number);
+}
 
 void tb_pool_wait(struct tb_pool *pool, uint64_t number) {
   for (int looks = 0; !tb_pool_done(pool, number);) {

@@ -49,6 +49,9 @@ bool tb_pool_help(struct tb_pool *pool);
 /* Runs tasks until a job is done. */
 void tb_pool_wait(struct tb_pool *pool, uint64_t job);
 
+/* Until no task is under way. NULL is allowed. */
+void tb_pool_settle(struct tb_pool *pool);
+
 /* Both: returns when all tasks have returned. */
 static inline void tb_pool_run(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
   tb_pool_wait(pool, tb_pool_start(pool, task, context, count));

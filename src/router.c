@@ -11,6 +11,7 @@
 #include "calibration_file.h"
 #include "clock.h"
 #include "cpu_side.h"
+#include "guest.h"
 #include "learn.h"
 #include "log.h"
 #include "offload.h"
@@ -27,6 +28,7 @@ static atomic_int stage;
 enum { NOTHING_KNOWN, LOOKING_FOR_KEPT, NOT_MEASURED, MEASURING, SETTLED };
 static struct tb_cpu_side cpu_side;
 static struct tb_calibration fitted; /* that the model rests on; all zero: on assumptions */
+static struct tb_calibration found;  /* three kilobytes, for which a thread's stack is too small */
 
 void tb_router_after_fork(void) {
   pthread_mutex_init(&lock, NULL);
@@ -77,12 +79,11 @@ static bool read_kept(const char *gpu, struct tb_calibration *calibration) {
 
 /* Before a GPU is open, one can only guess that it will be the one that was used the last time. */
 static void look_for_kept(enum tb_symbol symbol) {
-  struct tb_calibration calibration;
   if (!advance(NOTHING_KNOWN, LOOKING_FOR_KEPT)) return;
   const int saved_errno = errno; /* BLAS calls do not change errno */
   tb_cpu_side_look(&cpu_side, symbol);
-  if (read_kept(NULL, &calibration))
-    fit(&calibration);
+  if (read_kept(NULL, &found))
+    fit(&found);
   else
     assume(cpu_side.cores, tb_option_number(TB_OPTION_calibration) != TB_CALIBRATION_OFF);
   errno = saved_errno;
@@ -97,20 +98,28 @@ static void keep(const char *gpu, const struct tb_calibration *calibration, doub
     tb_say("both sides measured in %.3f ms, %s%.500s", seconds * 1e3, kept ? "kept in " : "not kept", kept ? path : "");
 }
 
+/* As if it were no call of the program's: its calls on either side have our floating point, and no signal ends them. */
+static bool measure(const struct tb_gpu_identity *gpu, enum tb_symbol symbol) {
+  struct tb_guest *const guest = tb_thread.guest;
+  tb_thread.guest = NULL;
+  const bool measured = tb_calibrate(&found, gpu, symbol);
+  tb_thread.guest = guest;
+  return measured;
+}
+
 static void measure_or_read(enum tb_symbol symbol) {
   struct tb_gpu_identity gpu;
-  struct tb_calibration calibration;
   if (!tb_offload_open(&gpu)) return;
   tb_cpu_side_look(&cpu_side, symbol); /* the BLAS may have other threads by now */
-  if (read_kept(gpu.text, &calibration)) {
-    fit(&calibration);
+  if (read_kept(gpu.text, &found)) {
+    fit(&found);
     return;
   }
   const double begun = tb_clock_seconds();
-  if (!tb_calibrate(&calibration, &gpu, symbol)) return;
-  calibration.cpu_threads = tb_cpu_side_threads();
-  fit(&calibration);
-  keep(gpu.text, &calibration, tb_clock_seconds() - begun);
+  if (!measure(&gpu, symbol)) return;
+  found.cpu_threads = tb_cpu_side_threads();
+  fit(&found);
+  keep(gpu.text, &found, tb_clock_seconds() - begun);
 }
 
 /* Sees to it that the figures are those of the GPU at hand. False: they were before, or another thread is at it. */
@@ -119,10 +128,7 @@ static bool settle(enum tb_symbol symbol) {
     return false;
   if (tb_option_number(TB_OPTION_calibration) != TB_CALIBRATION_OFF) {
     const int saved_errno = errno;
-    int cancel_state;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* the thread would leave the stage as it is */
     measure_or_read(symbol);
-    pthread_setcancelstate(cancel_state, NULL);
     errno = saved_errno;
   }
   atomic_store(&stage, SETTLED);
@@ -169,15 +175,19 @@ static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_plac
   return decision;
 }
 
-struct tb_decision tb_router_decide(const struct tb_gemm *call, const struct tb_places *places, enum tb_route_mode mode,
-                                    bool observed) {
+bool tb_router_follows(const struct tb_gemm *call, enum tb_route_mode mode, struct tb_decision *decision) {
+  struct tb_followed *const followed = &tb_thread.followed;
+  if (mode != TB_ROUTE_AUTO || tb_offload_status() != TB_STATUS_gpu_sooner) return false;
+  if (followed->followers >= followed->may_follow || !is_followed(followed, call)) return false;
+  followed->followers++;
+  *decision = (struct tb_decision){.where = TB_CPU, .why = TB_STATUS_cpu_sooner, .follows = true};
+  return true;
+}
+
+struct tb_decision tb_router_decide(const struct tb_gemm *call, const struct tb_places *places,
+                                    enum tb_route_mode mode) {
   struct tb_machine machine = {.mode = mode, .gpu = tb_offload_status()};
   if (mode != TB_ROUTE_AUTO || machine.gpu != TB_STATUS_gpu_sooner) return tb_route(call, places, &machine);
-  struct tb_followed *const followed = &tb_thread.followed;
-  if (followed->followers < followed->may_follow && places == NULL && !observed && is_followed(followed, call)) {
-    followed->followers++;
-    return (struct tb_decision){.where = TB_CPU, .why = TB_STATUS_cpu_sooner, .follows = true};
-  }
   look_for_kept(call->symbol);
   struct tb_decision decision = weigh(call, places, machine);
   if (decision.where == TB_GPU && settle(call->symbol)) decision = weigh(call, places, machine);

@@ -15,10 +15,13 @@
 
 #include "route.h"
 
-/* For a call that tb_route_settled and tb_route_resident do not decide. observed: somebody wants to know of every call
- * why it goes where it goes, and what it takes. */
-struct tb_decision tb_router_decide(const struct tb_gemm *call, const struct tb_places *places, enum tb_route_mode mode,
-                                    bool observed);
+/* Whether a call on pageable memory follows an earlier one to the CPU, of which nobody wants to know more: without a
+ * lock, arithmetic or a question. */
+bool tb_router_follows(const struct tb_gemm *call, enum tb_route_mode mode, struct tb_decision *decision);
+
+/* For a call that tb_route_settled, tb_route_resident and tb_router_follows do not decide. */
+struct tb_decision tb_router_decide(const struct tb_gemm *call, const struct tb_places *places,
+                                    enum tb_route_mode mode);
 
 /* What a call took that is over `now`, on the side where it was answered. Only a call that was weighed teaches
  * anything, not a forced one. */

@@ -3,23 +3,26 @@
 #include "run.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
+#include "background.h"
 #include "clock.h"
+#include "environment.h"
 #include "fallback.h"
+#include "guest.h"
 #include "hosted.h"
 #include "log.h"
 #include "offload.h"
 #include "options.h"
 #include "router.h"
+#include "sandbox.h"
 #include "small.h"
+#include "stack.h"
 #include "stats.h"
 
 /* ---- once a process ---- */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static atomic_bool initialised;
+static pthread_once_t loaded = PTHREAD_ONCE_INIT, once = PTHREAD_ONCE_INIT;
 
 static void after_fork(void) {
   tb_fallback_after_fork();
@@ -30,18 +33,36 @@ static void after_fork(void) {
   tb_stats_reset(); /* the parent reports its own calls */
 }
 
-static void initialise(void) {
+/* All that is asked of the surroundings: later another thread may be changing its environment, the program may have
+ * shut itself in, or its threads may be bound. */
+static void load(void) {
   pthread_atfork(NULL, NULL, after_fork); /* first: a fork from here on finds every lock mended */
+  tb_environment_read();
   tb_options_load();
+  tb_sandbox_at_load();
+  tb_background_at_load();
   tb_small_update();
   tb_places_initialise();
-  atomic_store(&initialised, true);
+}
+
+/* A program's constructor that calls before ours has run comes by tb_run_initialise. */
+__attribute__((constructor)) static void at_load(void) { pthread_once(&loaded, load); }
+
+static void initialise(void) {
+  struct tb_guest guest;
+  at_load();
+  tb_guest_enter(&guest);
+  tb_options_complain();
+  tb_guest_leave(&guest);
 }
 
 void tb_run_initialise(void) { pthread_once(&once, initialise); }
 
 __attribute__((destructor)) static void finish(void) {
-  if (atomic_load(&initialised)) tb_stats_report_at_exit();
+  struct tb_floats floats;
+  tb_floats_begin(&floats);
+  tb_stats_report_at_exit();
+  tb_floats_end(&floats);
 }
 
 /* ---- deciding ---- */
@@ -52,7 +73,7 @@ static struct tb_decision decide(const struct tb_gemm *call, const struct tb_pla
   enum tb_route_mode mode = (enum tb_route_mode)tb_option_number(TB_OPTION_route);
   struct tb_decision decision;
   if (tb_route_resident(call, places, mode, &decision) || tb_route_settled(call, mode, &decision)) return decision;
-  return tb_router_decide(call, places, mode, observed());
+  return tb_router_decide(call, places, mode);
 }
 
 /* ---- the verbose line ---- */
@@ -139,45 +160,7 @@ static bool offload(const struct tb_gemm *call, const struct tb_places *places, 
   return true;
 }
 
-/* By copies of what lies on a GPU: the way for a call whose device memory our GPU, if there is one, does not reach. */
-static void run_hosted(const struct tb_gemm *call, const struct tb_places *places, enum tb_status why) {
-  struct tb_hosted hosted;
-  struct tb_cpu_call cpu = {.decision = {.where = TB_CPU, .why = why}};
-  if (!tb_hosted_begin(&hosted, call, places, false)) {
-    cpu.decision.why = TB_STATUS_unreachable;
-    tb_run_cpu_done(call, &cpu);
-    return;
-  }
-  struct tb_decision decision = decide(&hosted.call, NULL);
-  if (decision.where == TB_CPU || !offload(&hosted.call, NULL, &decision)) {
-    cpu.started = tb_clock_seconds();
-    tb_fallback_gemm(&hosted.call);
-    tb_run_cpu_done(call, &cpu);
-  }
-  tb_hosted_end(&hosted);
-}
-
-bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
-  tb_run_initialise();
-  struct tb_places found;
-  const struct tb_places *places = tb_places_find(call, &found) ? &found : NULL;
-  cpu->decision = decide(call, places);
-  if (cpu->decision.where == TB_GPU && offload(call, places, &cpu->decision)) return true;
-  if (places != NULL && tb_places_need_gpu(places)) {
-    run_hosted(call, places, cpu->decision.why);
-    return true;
-  }
-  if (cpu->decision.why == TB_STATUS_tried) {
-    tb_offload_rest();
-    cpu->decision.at = 0; /* some time ago */
-  }
-  /* Small calls are timed only when somebody looks: two clock readings are a good part of the smallest. */
-  const bool timed = (tb_gemm_flops(call) >= tb_route_small_flops() && !cpu->decision.follows) || observed();
-  cpu->started = timed ? started_at(&cpu->decision) : 0;
-  return false;
-}
-
-void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu) {
+static __attribute__((noinline)) void count_cpu(const struct tb_gemm *call, const struct tb_cpu_call *cpu) {
   const struct tb_decision *d = &cpu->decision;
   double flops = tb_gemm_is_trivial(call) ? 0 : tb_gemm_flops(call);
   double seconds = cpu->started > 0 ? tb_clock_seconds() - cpu->started : 0;
@@ -186,9 +169,123 @@ void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu) 
   if (tb_option_number(TB_OPTION_verbose)) say_cpu(call, d, seconds);
 }
 
+/* By copies of what lies on a GPU: the way for a call whose device memory our GPU, if there is one, does not reach. */
+static void run_hosted(const struct tb_gemm *call, const struct tb_places *places, enum tb_status why) {
+  struct tb_hosted hosted;
+  struct tb_cpu_call cpu = {.decision = {.where = TB_CPU, .why = why}};
+  if (!tb_hosted_begin(&hosted, call, places, false)) {
+    cpu.decision.why = TB_STATUS_unreachable;
+    count_cpu(call, &cpu);
+    return;
+  }
+  struct tb_decision decision = decide(&hosted.call, NULL);
+  if (decision.where == TB_CPU || !offload(&hosted.call, NULL, &decision)) {
+    cpu.started = tb_clock_seconds();
+    struct tb_guest *paused;
+    tb_guest_pause_floats(&paused);
+    tb_fallback_gemm(&hosted.call);
+    tb_guest_resume_floats(paused);
+    count_cpu(call, &cpu);
+  }
+  tb_hosted_end(&hosted);
+}
+
+/* ---- in the program's thread ---- */
+
+/* Calls of most programs that come the long way: decided without a lock, the driver or a file, on little of the stack.
+ */
+static __attribute__((noinline)) bool is_plain(const struct tb_gemm *call, struct tb_decision *decision) {
+  const enum tb_route_mode mode = (enum tb_route_mode)tb_option_number(TB_OPTION_route);
+  if (!tb_places_are_plain(call)) return false;
+  return tb_route_settled(call, mode, decision) || (!observed() && tb_router_follows(call, mode, decision));
+}
+
+static __attribute__((noinline)) void start_cpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+  if (cpu->decision.why == TB_STATUS_tried) {
+    tb_offload_rest();
+    cpu->decision.at = 0; /* some time ago */
+  }
+  /* Small calls are timed only when somebody looks: two clock readings are a good part of the smallest. */
+  const bool timed = (tb_gemm_flops(call) >= tb_route_small_flops() && !cpu->decision.follows) || observed();
+  cpu->started = timed ? started_at(&cpu->decision) : 0;
+}
+
+/* Who has shut itself in gets what it needs no file for; but the CPU cannot reach what lies on a GPU. */
+static bool is_shut_in(const struct tb_places *places, struct tb_decision *decision) {
+  if ((places != NULL && tb_places_need_gpu(places)) || !tb_sandboxed()) return false;
+  *decision = (struct tb_decision){.where = TB_CPU, .why = TB_STATUS_sandboxed};
+  return true;
+}
+
+static bool run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+  struct tb_places found;
+  const struct tb_places *places = tb_places_find(call, &found) ? &found : NULL;
+  if (!is_shut_in(places, &cpu->decision)) cpu->decision = decide(call, places);
+  if (cpu->decision.where == TB_GPU && offload(call, places, &cpu->decision)) return true;
+  if (places != NULL && tb_places_need_gpu(places)) {
+    run_hosted(call, places, cpu->decision.why);
+    return true;
+  }
+  start_cpu(call, cpu);
+  return false;
+}
+
+struct own_thread {
+  const struct tb_gemm *call;
+  struct tb_cpu_call *cpu;
+  struct tb_thread *caller;
+  bool done;
+};
+
+/* The caller's rows of calls go on there. */
+static void run_gpu_in_own_thread(void *context) {
+  struct own_thread *own = context;
+  tb_thread.followed = own->caller->followed;
+  own->done = run_gpu(own->call, own->cpu);
+  own->caller->followed = tb_thread.followed;
+}
+
+static bool run_gpu_with_room(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+  struct own_thread own = {.call = call, .cpu = cpu, .caller = &tb_thread};
+  /* A thread that has shut itself in may not start another. Where none can be had, the caller's must do. */
+  if (tb_stack_has_room() || tb_sandboxed() || !tb_stack_run(run_gpu_in_own_thread, &own)) return run_gpu(call, cpu);
+  return own.done;
+}
+
+bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+  tb_run_initialise();
+  const uint32_t control = tb_arithmetic_begin();
+  const bool plain = is_plain(call, &cpu->decision);
+  if (plain) start_cpu(call, cpu);
+  tb_arithmetic_end(control);
+  if (plain) return false;
+  struct tb_guest guest;
+  tb_guest_enter(&guest);
+  const bool done = run_gpu_with_room(call, cpu);
+  tb_guest_leave(&guest);
+  return done;
+}
+
+/* Without a lock where nothing was timed and nobody looks. */
+void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu) {
+  if (cpu->started > 0 || tb_option_number(TB_OPTION_verbose)) {
+    struct tb_guest guest;
+    tb_guest_enter(&guest);
+    count_cpu(call, cpu);
+    tb_guest_leave(&guest);
+  } else {
+    const uint32_t control = tb_arithmetic_begin();
+    count_cpu(call, cpu);
+    tb_arithmetic_end(control);
+  }
+}
+
+/* Neither takes a lock. */
 void tb_run_refused(enum tb_symbol symbol) {
   tb_run_initialise();
+  const uint32_t control = tb_arithmetic_begin();
   tb_stats_add(symbol, TB_CPU, TB_STATUS_refused, 0, 0, 0);
   if (tb_option_number(TB_OPTION_verbose))
     tb_say("%s -> cpu (%s)", tb_symbols[symbol].name, tb_status_text(TB_STATUS_refused));
+  tb_arithmetic_end(control);
 }

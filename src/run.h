@@ -25,7 +25,8 @@ void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu);
 /* Counts a call that the CPU BLAS is about to refuse. */
 void tb_run_refused(enum tb_symbol symbol);
 
-/* Reads the options and readies fork handling, once, however many threads come at once. */
+/* Once, however many threads come at once: complains of options; and before, if the library's constructor has not done
+ * so yet, reads the options and readies fork handling. */
 void tb_run_initialise(void);
 
 #endif

@@ -305,7 +305,7 @@ static inline struct tile_costs costs_of_tile(const struct product_costs *c, int
   }
   costs.held = can_run(c->device, tile, costs.pack_k) ? c->device->blocks_per_sm[tile] : 0;
   costs.sum_us = c->table->group_us * costs.held * (double)(t->block_m * t->block_n) / SUMS_OF_SM;
-  costs.held_peak_blocks = peak_blocks(costs.rate, costs.held);
+  costs.held_peak_blocks = costs.held > 0 ? peak_blocks(costs.rate, costs.held) : 0; /* not 0 / 0 */
   costs.peak_us = (double)tiles * (double)p->k * costs.k_us * 100 / c->device->sm_count;
   return costs;
 }

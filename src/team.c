@@ -65,7 +65,8 @@ static int64_t piece_of(const struct tb_choice *whole, bool by_columns) {
 int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_gemm *call,
                 const struct tb_places *places, bool timed) {
   const bool by_columns = tb_share_by_columns(call);
-  struct work w = {
+  static struct work w; /* one call at a time, and stacks may be small */
+  w = (struct work){
       .parts = parts, .shared = by_columns ? TB_OPERAND_A : TB_OPERAND_B, .places = places, .timed = timed};
   w.whole = choose(team, call, tb_plan_ways(call, places)); /* as one GPU would */
   double weight[TB_GPUS_MAX];

@@ -22,6 +22,11 @@ struct tb_thread {
   struct tb_small_sums *small_sums; /* stats.h: one for TB_STATUS_small, one for TB_STATUS_forced_cpu; or NULL */
   int cpu_depth;                    /* fallback.h: more than 0 while inside the CPU BLAS on our behalf */
   struct tb_followed followed;      /* router.c */
+  struct tb_guest *guest;           /* guest.h: that the call under way entered with; NULL: our code is not at work */
+  int cancel_state;                 /* the two that it found */
+  uint32_t float_control;
+  uintptr_t stack_start, stack_end; /* stack.h: of the thread's stack; both 0: not looked at yet */
+  bool sandboxed;                   /* sandbox.h: seen before */
 };
 
 extern _Thread_local struct tb_thread tb_thread __attribute__((tls_model("initial-exec")));

@@ -113,7 +113,7 @@ static void *call_for_ever(void *number) {
  * middle of its calls, TileBLAS or not. */
 static int exit_during_calls(void *microseconds) {
   pthread_t id;
-  setenv("TILEBLAS_FALLBACK", tst_format("%s/../unit/libecho_blas.so", tst_setting("TB_TEST_BUILD_DIR")), 1);
+  tileblas_option_set("TILEBLAS_FALLBACK", tst_format("%s/../unit/libecho_blas.so", tst_setting("TB_TEST_BUILD_DIR")));
   setenv("FAKE_CUDA_LEAKS", "count", 1); /* a GPU in use is left to the end of the process */
   for (uintptr_t i = 0; i < 3; i++)
     if (pthread_create(&id, NULL, call_for_ever, (void *)i) != 0) return 2;

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "calibration_file.h"
+#include "environment.h"
 #include "process.h"
 #include "synthetic.h"
 
@@ -121,6 +122,7 @@ static int make_folder(void **state) {
   (void)state;
   snprintf(folder, sizeof folder, "%s.d", tst_temporary_file());
   setenv("XDG_CACHE_HOME", folder, 1);
+  tb_environment_read();
   return tb_calibration_folder(folder) ? 0 : -1;
 }
 
@@ -278,20 +280,24 @@ static void folders(void **state) {
   home = home ? tst_format("%s", home) : NULL;
   setenv("HOME", "/home/somebody", 1);
   setenv("XDG_CACHE_HOME", "relative", 1);
+  tb_environment_read();
   assert_true(tb_calibration_folder(found));
   assert_string_equal(found, "/home/somebody/.cache/tileblas");
   unsetenv("XDG_CACHE_HOME");
   unsetenv("HOME");
+  tb_environment_read();
   assert_false(tb_calibration_folder(found));
   char *deep = malloc(2 * TB_CALIBRATION_PATH_MAX);
   assert_non_null(deep);
   memset(deep, '/', 2 * TB_CALIBRATION_PATH_MAX);
   deep[2 * TB_CALIBRATION_PATH_MAX - 1] = '\0';
   setenv("XDG_CACHE_HOME", deep, 1);
+  tb_environment_read();
   assert_false(tb_calibration_folder(found));
   free(deep);
   setenv("XDG_CACHE_HOME", cache, 1);
   if (home) setenv("HOME", home, 1);
+  tb_environment_read();
 }
 
 /* Four processes write in turns as fast as they can, and a reader finds a whole file every time. */

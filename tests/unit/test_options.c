@@ -154,12 +154,9 @@ static void text_of_any_length(void **state) {
   assert_int_equal(tileblas_option_set("TILEBLAS_FALLBACK", text), -1);
 }
 
-/* A program's own setting wins over the environment, even when it comes before the environment is read. */
-static int set_before_first_use(void *argument) {
-  (void)argument;
+/* A program's own setting wins over the environment. */
+static int set_before_first_use(void) {
   char value[16];
-  setenv("TILEBLAS_ROUTE", "cpu", 1);
-  setenv("TILEBLAS_VERBOSE", "1", 1);
   if (tileblas_option_set("TILEBLAS_ROUTE", "gpu") != 0) return 1;
   if (tileblas_option_get("TILEBLAS_ROUTE", value, sizeof value) != 0 || strcmp(value, "gpu") != 0) return 2;
   return tileblas_option_get("TILEBLAS_VERBOSE", value, sizeof value) == 0 && strcmp(value, "1") == 0 ? 0 : 3;
@@ -168,15 +165,18 @@ static int set_before_first_use(void *argument) {
 static void program_wins(void **state) {
   (void)state;
   struct tst_output o;
-  tst_fork(&o, set_before_first_use, NULL);
+  const char *const command[] = {"/proc/self/exe", "set", NULL};
+  const char *const environment[] = {"TILEBLAS_ROUTE=cpu", "TILEBLAS_VERBOSE=1", NULL};
+  tst_run(&o, command, environment);
   assert_int_equal(o.status, 0);
   assert_string_equal(o.err, "");
   tst_output_destroy(&o);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "set") == 0) return set_before_first_use();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(program_wins), /* first: the environment is read once a process */
+      cmocka_unit_test(program_wins),
       cmocka_unit_test(set_and_get),
       cmocka_unit_test(sizes_around_powers_of_two),
       cmocka_unit_test(null_and_short_buffers),

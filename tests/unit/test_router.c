@@ -27,12 +27,14 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "environment.h"
 #include "fake.h"
 #include "offload.h"
 #include "process.h"
 #include "router.h"
 #include "run.h"
 #include "small.h"
+#include "tileblas.h"
 
 #define THREADS 8
 
@@ -41,14 +43,16 @@ static char cache[256], folder[300];
 /* One that any assumption sends to a GPU. */
 static struct tb_decision decide_large(void) {
   static const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 30000, .n = 30000, .k = 30000, .alpha = 1};
-  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO, false);
+  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
 }
 
 static int new_cache(void **state) {
   (void)state;
   snprintf(cache, sizeof cache, "%s.d", tst_temporary_file());
   snprintf(folder, sizeof folder, "%s/tileblas", cache);
-  return setenv("XDG_CACHE_HOME", cache, 1);
+  setenv("XDG_CACHE_HOME", cache, 1);
+  tb_environment_read();
+  return 0;
 }
 
 static int remove_cache(void **state) {
@@ -84,7 +88,7 @@ static bool small_calls_know(void) {
 /* Exit status 0: the CPU, weighed, and errno untouched. Says how often it launched a kernel, and how long it took. */
 static int decides_for_the_cpu(void *option) {
   alarm(60);
-  if (option) setenv("TILEBLAS_CALIBRATION", option, 1);
+  if (option) tileblas_option_set("TILEBLAS_CALIBRATION", option);
   const struct tst_fake *fake = tst_fake();
   tb_run_initialise();
   const double begun = tb_clock_seconds();
@@ -156,13 +160,14 @@ static void no_home(void **state) {
       setenv("XDG_CACHE_HOME", nowhere[i], 1);
     else
       unsetenv("XDG_CACHE_HOME");
+    tb_environment_read();
     expect(decides_for_the_cpu, NULL, NULL);
   }
 }
 
 static int decides_unmeasured(void *unused) {
   (void)unused;
-  setenv("TILEBLAS_CALIBRATION", "off", 1);
+  tileblas_option_set("TILEBLAS_CALIBRATION", "off");
   const struct tst_fake *fake = tst_fake();
   tb_run_initialise();
   const struct tb_decision d = decide_large();
@@ -180,13 +185,13 @@ static void switched_off(void **state) {
 static int opens_for_what_calls_took(void *unused) {
   (void)unused;
   const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 1000, .n = 1000, .k = 1000, .alpha = 1};
-  setenv("TILEBLAS_CALIBRATION", "off", 1);
+  tileblas_option_set("TILEBLAS_CALIBRATION", "off");
   tst_fake();
   tb_run_initialise();
-  const struct tb_decision first = tb_router_decide(&call, NULL, TB_ROUTE_AUTO, false);
+  const struct tb_decision first = tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
   if (first.where != TB_CPU || first.why != TB_STATUS_not_yet || !(first.cpu_seconds < 0.1)) return 1;
   tb_router_learn(&call, NULL, &first, TB_CPU, 0.5, tb_clock_seconds());
-  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO, false).where == TB_GPU ? 0 : 2;
+  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO).where == TB_GPU ? 0 : 2;
 }
 
 static void price_of_opening(void **state) {
@@ -207,7 +212,7 @@ static void *decide_in_a_thread(void *decision) {
 static int decides_in_threads(void *unused) {
   (void)unused;
   alarm(60);
-  setenv("TILEBLAS_VERBOSE", "1", 1);
+  tileblas_option_set("TILEBLAS_VERBOSE", "1");
   pthread_t ids[THREADS];
   struct tb_decision decisions[THREADS];
   tb_run_initialise();
@@ -319,7 +324,7 @@ static void failing_driver(void **state) {
 static int decides_for_the_gpu(void *unused) {
   (void)unused;
   alarm(60);
-  setenv("TILEBLAS_VERBOSE", "1", 1);
+  tileblas_option_set("TILEBLAS_VERBOSE", "1");
   tb_run_initialise();
   const struct tb_decision d = decide_large();
   printf("cpu %g s, gpu %g s: %s\n", d.cpu_seconds, d.gpu_seconds, tb_status_text(d.why));

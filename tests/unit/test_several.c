@@ -42,9 +42,9 @@ static void begin(const struct machine *m, const char *share) {
   setenv("FAKE_CUDA_DEVICES", tst_format("%d", m->gpus), 1);
   setenv("FAKE_CUDA_PEERS", m->peers ? "1" : "0", 1);
   setenv("FAKE_CUDA_SMS", "2", 1); /* so that large tiles are chosen, of which the fake has fewer threads to run */
-  setenv("TILEBLAS_ROUTE", "gpu", 1);
-  setenv("TILEBLAS_SHARE", share, 1);
-  setenv("TILEBLAS_MEMORY_LIMIT", m->limit, 1);
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  tileblas_option_set("TILEBLAS_SHARE", share);
+  tileblas_option_set("TILEBLAS_MEMORY_LIMIT", m->limit);
   fake = tst_fake();
   if (!fake) exit(2);
 }

@@ -24,6 +24,7 @@
 #include "process.h"
 #include "product.h"
 #include "report.h"
+#include "tileblas.h"
 
 #define NUMBER "[0-9]+\\.[0-9]{3}"
 #define ON_GPU                                                                                             \
@@ -94,8 +95,8 @@ static void call(const struct telling *t) {
 
 static int one_call(void *argument) {
   const struct telling *t = argument;
-  setenv("TILEBLAS_ROUTE", t->route, 1);
-  setenv("TILEBLAS_VERBOSE", "1", 1);
+  tileblas_option_set("TILEBLAS_ROUTE", t->route);
+  tileblas_option_set("TILEBLAS_VERBOSE", "1");
   call(t);
   return 0;
 }
@@ -127,8 +128,8 @@ static void verbose_lines(void **state) {
 /* ---- the report at exit ---- */
 
 static int some_calls(void *report) {
-  setenv("TILEBLAS_REPORT", report, 1);
-  setenv("TILEBLAS_ROUTE", "cpu", 1);
+  tileblas_option_set("TILEBLAS_REPORT", report);
+  tileblas_option_set("TILEBLAS_ROUTE", "cpu");
   for (int i = 0; i < 4; i++) call(&tellings[0]);
   call(&tellings[2]);
   return 0;
@@ -166,19 +167,14 @@ static void report_appended_to_a_file(void **state) {
 
 /* The environment of a call on a machine with three, and what its verbose line and the report's have of it. */
 struct choice {
-  const char *environment[4]; /* "NAME=value" */
+  const char *environment[2]; /* "NAME=value" */
   const char *line, *report;
 };
 
-static int call_with_choice(void *argument) {
-  const struct choice *choice = argument;
+/* In a process of its own, for the environment is read when the library is loaded. */
+static int call_wide(void) {
   /* Three pieces by columns; TILEBLAS_SHARE decides whether one GPU computes it. */
   const struct telling wide = {"cblas_sgemm", {false, 'N', 'N', 2, 300, 3, 1, 2, 3, 1, 2}, "gpu", NULL, NULL};
-  setenv("FAKE_CUDA_DEVICES", "3", 1);
-  setenv("TILEBLAS_REPORT", "1", 1);
-  for (const char *const *e = choice->environment; *e; e++) putenv((char *)*e);
-  setenv("TILEBLAS_ROUTE", "gpu", 1);
-  setenv("TILEBLAS_VERBOSE", "1", 1);
   static float a[6], b[900], c[600];
   const struct tst_symbol *symbol = tst_find_symbol(wide.symbol);
   tst_call(symbol, tst_resolve(symbol), &wide.problem, a, b, c);
@@ -208,14 +204,18 @@ static void choices(void **state) {
   if (!expect_gpu() || tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') return; /* nothing to choose from */
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     struct tst_output o;
-    tst_fork(&o, call_with_choice, (void *)&cases[i]);
+    const char *const command[] = {"/proc/self/exe", "wide", NULL}, *const *const e = cases[i].environment;
+    const char *const environment[] = {
+        "FAKE_CUDA_DEVICES=3", "TILEBLAS_REPORT=1", "TILEBLAS_ROUTE=gpu", "TILEBLAS_VERBOSE=1", e[0], e[1], NULL};
+    tst_run(&o, command, environment);
     expect_line(o.err, cases[i].line);
     expect_line(o.err, cases[i].report);
     tst_output_destroy(&o);
   }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "wide") == 0) return call_wide();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(verbose_lines),
       cmocka_unit_test(report_on_stderr),
