@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * No call of ours raises a floating-point flag or traps, whatever it has to decide, measure or compute; the caller's
+ * rounding mode and flush-to-zero come back as they were, and change no bit of a GPU's result. A product that the CPU
+ * BLAS answers is computed in the caller's environment: what that raises or rounds is as without the library.
+ *
+ * Seen to fail when: the environment is not held on the long way; the selector divides 0 by 0 there; commits round as
+ * the caller does; the CPU BLAS is called in our environment.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fenv.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xmmintrin.h>
+
+#include "guest.h"
+#include "process.h"
+#include "rng.h"
+#include "tileblas.h"
+
+#define FLUSH_AND_ZERO 0x8040u /* of MXCSR: FTZ and DAZ */
+
+static const int sizes[] = {8, 100, 200, 301};
+enum { SIZES = sizeof sizes / sizeof *sizes, SIDE = 301 };
+static const char *const routes[] = {"gpu", "auto", "cpu"};
+
+static unsigned x87_control(void) {
+  unsigned short word;
+  __asm__ volatile("fnstcw %0" : "=m"(word));
+  return word;
+}
+
+/* Whole numbers, exact on any side: nothing is inexact but what is ours. */
+static int raises_nothing(void) {
+  for (int r = 0; r < 3; r++) {
+    tileblas_option_set("TILEBLAS_ROUTE", routes[r]);
+    for (int i = 0; i < SIZES; i++) {
+      float *memory = malloc(3 * sizeof(float) * (size_t)(sizes[i] * sizes[i]));
+      tst_guest_fill(memory, sizes[i]);
+      feclearexcept(FE_ALL_EXCEPT);
+      for (int call = 0; call < 3; call++) {
+        tst_guest_call(memory, sizes[i], 0);
+        if (fetestexcept(FE_ALL_EXCEPT)) {
+          printf("route %s, size %d, call %d: flags %x\n", routes[r], sizes[i], call, fetestexcept(FE_ALL_EXCEPT));
+          return 2;
+        }
+      }
+      if (!tst_guest_is_right(memory, sizes[i], 0)) return 3;
+      free(memory);
+    }
+  }
+  return tst_guest_expects_gpu() && tst_guest_gpu_calls() == 0 ? 4 : 0;
+}
+
+static int traps_nothing(void) {
+  feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INEXACT);
+  const unsigned control = _mm_getcsr(), word = x87_control();
+  if (raises_nothing() != 0) return 2;
+  return _mm_getcsr() == control && x87_control() == word ? 0 : 3;
+}
+
+static void fill_random(float *x, size_t count) {
+  uint64_t rng = 1;
+  for (size_t i = 0; i < count; i++)
+    x[i] = ((float)tst_random_below(&rng, 2000001) - 1000000) * (i % 97 == 0 ? 1e-40f : 1e-6f);
+}
+
+/* The bits of a product with beta = 1/3, whose commit rounds. */
+static bool has_bits(const float *memory, const float *expected, unsigned control, bool x87_too) {
+  static float own[3 * SIDE * SIDE];
+  memcpy(own, memory, sizeof own);
+  if (x87_too) fesetround(control & 0x2000 ? FE_DOWNWARD : FE_UPWARD);
+  _mm_setcsr(control);
+  const unsigned word = x87_control();
+  tst_guest_call(own, SIDE, 1.0f / 3);
+  const bool kept = (_mm_getcsr() & ~0x3fu) == (control & ~0x3fu) && x87_control() == word;
+  fesetenv(FE_DFL_ENV);
+  if (!kept) printf("control %x came back another\n", control);
+  return kept && memcmp(own, expected, sizeof own) == 0;
+}
+
+static int changes_no_bits(void) {
+  static const unsigned modes[] = {0x2000, 0x4000, 0x6000, FLUSH_AND_ZERO, FLUSH_AND_ZERO | 0x4000};
+  static float memory[3 * SIDE * SIDE], expected[3 * SIDE * SIDE];
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  fill_random(memory, 3 * SIDE * SIDE);
+  memcpy(expected, memory, sizeof memory);
+  tst_guest_call(expected, SIDE, 1.0f / 3);
+  if (!tst_guest_expects_gpu()) return 0;
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+    if (!has_bits(memory, expected, 0x1f80 | modes[i], i < 2)) {
+      printf("mode %x\n", modes[i]);
+      return 2;
+    }
+  return tst_guest_gpu_calls() == 6 ? 0 : 3;
+}
+
+/* The CPU BLAS rounds as the caller does, and raises the caller's flags: 1 + 2^-30 upwards; Inf - Inf. */
+static int cpu_has_the_callers(void) {
+  tileblas_option_set("TILEBLAS_ROUTE", "cpu");
+  float x[3] = {1, 0x1p-30f, 1};
+  for (int call = 0; call < 3; call++) {
+    x[2] = 1;
+    fesetround(FE_UPWARD);
+    tst_guest_call(x, 1, 1);
+    const bool up = x[2] > 1;
+    fesetround(FE_TONEAREST);
+    feclearexcept(FE_ALL_EXCEPT);
+    float inf[3] = {__builtin_inff(), 1, -__builtin_inff()};
+    tst_guest_call(inf, 1, 1);
+    if (!up || !fetestexcept(FE_INVALID)) return 2;
+  }
+  return 0;
+}
+
+/* Of what the data of the program does to a GPU nobody raises a flag. */
+static int gpu_raises_none(void) {
+  float inf[3] = {__builtin_inff(), 0, 1};
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  feclearexcept(FE_ALL_EXCEPT);
+  tst_guest_call(inf, 1, 1);
+  if (!(inf[2] != inf[2])) return 2;
+  return tst_guest_expects_gpu() && fetestexcept(FE_ALL_EXCEPT) ? 3 : 0;
+}
+
+static const struct {
+  const char *name;
+  int (*body)(void);
+} parts[] = {{"flags", raises_nothing},
+             {"traps", traps_nothing},
+             {"bits", changes_no_bits},
+             {"cpu", cpu_has_the_callers},
+             {"own data", gpu_raises_none}};
+
+/* Each in a process of its own, whose first calls they are; measuring, too. */
+static void all(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) tst_guest_run(parts[i].name, NULL, 0);
+  const char *const measured[] = {"TILEBLAS_CALIBRATION=again", NULL};
+  tst_guest_run("traps", measured, 0);
+}
+
+int main(int argc, char **argv) {
+  for (size_t i = 0; i < sizeof parts / sizeof *parts && argc == 2; i++)
+    if (strcmp(argv[1], parts[i].name) == 0) return parts[i].body();
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
