@@ -28,10 +28,10 @@
 #include "rng.h"
 #include "tileblas.h"
 
-#define SIDE 400
+#define SIDE 250
 #define TIME_LIMIT_S 100
-#define JUMPS 25
-#define JUMPS_MIN 5
+#define JUMPS 12
+#define JUMPS_MIN 3
 
 static sigjmp_buf target;
 static volatile sig_atomic_t armed;
@@ -175,7 +175,7 @@ static int others(void) {
   tileblas_option_set("TILEBLAS_ROUTE", "gpu");
   if (pthread_create(&id, NULL, call_all_the_time, NULL) != 0) return 2;
   handle(SIGUSR1, end_thread);
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < 4; i++) {
     if (pthread_create(&victim, NULL, ends_in_a_handler, memory) != 0) return 2;
     usleep((useconds_t)tst_random_below(&rng, 60000));
     pthread_kill(victim, SIGUSR1);

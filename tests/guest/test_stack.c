@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "guest.h"
@@ -28,6 +29,7 @@
 #define PAINT 0xa5
 /* What the first call finds out (symbols, the loader's part included), and what hands it to another thread. */
 #define DEEPER_BYTES_MAX 6144
+#define PAGE ((size_t)4096)
 #define SIDE 180
 
 static int side;
@@ -73,27 +75,45 @@ static void prepare(int n) {
   tst_guest_fill(memory, n);
 }
 
-static int measured(int n) {
-  prepare(n);
+static void find_openblas(void) {
   void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   void *found = library ? dlsym(library, "cblas_sgemm") : NULL;
-  if (!found) return 4;
+  if (!found) exit(6);
   memcpy(&openblas, &found, sizeof found);
   call_openblas(NULL);
+}
+
+static int measured(int n) {
+  prepare(n);
+  find_openblas();
   const size_t theirs = depth_of(call_openblas), ours = depth_of(call_ours);
   printf("side %d: OpenBLAS %zu bytes, TileBLAS %zu\n", n, theirs, ours);
   return ours <= theirs + DEEPER_BYTES_MAX && tst_guest_is_right(memory, n, 0) ? 0 : 5;
 }
 
-static int smallest(int n) {
+static bool runs_in(size_t bytes, void *(*body)(void *)) {
   pthread_attr_t attributes;
   pthread_t id;
-  prepare(n);
   pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN);
-  if (pthread_create(&id, &attributes, call_ours, NULL) != 0) return 3;
+  if (pthread_attr_setstacksize(&attributes, bytes) != 0 || pthread_create(&id, &attributes, body, NULL) != 0)
+    return false; /* less than the libraries' variables for each thread take */
   pthread_join(id, NULL);
-  return tst_guest_is_right(memory, n, 0) ? 0 : 4;
+  return true;
+}
+
+/* The smallest in which a thread's calls of OpenBLAS alone come back, found in children, and a page. */
+static int smallest(int n) {
+  prepare(n);
+  find_openblas();
+  for (size_t bytes = PTHREAD_STACK_MIN; bytes < PAINTED_BYTES; bytes += PAGE) {
+    const pid_t child = fork();
+    int status;
+    if (child == 0) _exit(runs_in(bytes, call_openblas) ? 0 : 1);
+    if (waitpid(child, &status, 0) != child || status != 0) continue;
+    printf("side %d: stacks of %zu bytes\n", n, bytes + PAGE);
+    return runs_in(bytes + PAGE, call_ours) && tst_guest_is_right(memory, n, 0) ? 0 : 4;
+  }
+  return 5;
 }
 
 static const struct {
