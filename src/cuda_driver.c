@@ -49,6 +49,35 @@ void tb_cuda_after_fork(void) {
   atomic_compare_exchange_strong(&state, &unfinished, EMPTY);
 }
 
+/* How often this thread has entered, and its mode outside. */
+static _Thread_local int depth;
+static _Thread_local CUstreamCaptureMode mode_outside;
+
+CUresult tb_cuda_enter(CUcontext context) {
+  TB_TRY(tb_cuda.cuCtxPushCurrent(context));
+  if (depth++ > 0 || tb_cuda.cuThreadExchangeStreamCaptureMode == NULL) return CUDA_SUCCESS;
+  mode_outside = CU_STREAM_CAPTURE_MODE_RELAXED;
+  tb_cuda.cuThreadExchangeStreamCaptureMode(&mode_outside);
+  return CUDA_SUCCESS;
+}
+
+void tb_cuda_leave(void) {
+  CUcontext ours;
+  if (--depth == 0 && tb_cuda.cuThreadExchangeStreamCaptureMode != NULL)
+    tb_cuda.cuThreadExchangeStreamCaptureMode(&mode_outside);
+  tb_cuda.cuCtxPopCurrent(&ours);
+}
+
+/* Callbacks come from threads of the driver's own, which never run anything else: a thread is asked about once. */
+bool tb_cuda_refuses_thread(void) {
+  static _Thread_local bool permitted;
+  CUcontext current;
+  if (permitted) return false;
+  const CUresult asked = tb_cuda.cuCtxGetCurrent(&current);
+  permitted = asked == CUDA_SUCCESS;
+  return asked == CUDA_ERROR_NOT_PERMITTED;
+}
+
 void tb_cuda_describe_failure(CUresult result, char *text, size_t size) {
   const char *name = NULL;
   if (tb_cuda.cuGetErrorName == NULL || tb_cuda.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)

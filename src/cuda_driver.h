@@ -27,6 +27,19 @@ bool tb_cuda_is_loaded(void);
 /* In the child of a fork: the thread that was filling the table is not there to finish. */
 void tb_cuda_after_fork(void);
 
+/*
+ * Makes a context current in this thread, until tb_cuda_leave restores what was. Between the two the thread's captures
+ * of CUDA graphs are in relaxed mode: a capture of the program's, in any mode and by any thread, goes on undisturbed,
+ * and what we enqueue in streams of our own is no part of it. The legacy default stream must not be named in between,
+ * for that ends a capture on a stream that is ordered with it. May be nested.
+ */
+CUresult tb_cuda_enter(CUcontext context);
+void tb_cuda_leave(void);
+
+/* Whether the driver refuses this thread: it is in a callback of cuLaunchHostFunc, and may call nothing of CUDA's. The
+ * driver is loaded. */
+bool tb_cuda_refuses_thread(void);
+
 /* The innermost call that TB_TRY saw failing in this thread, as source text; NULL: none since it was cleared. */
 extern _Thread_local const char *tb_cuda_failed_call;
 

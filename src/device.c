@@ -67,6 +67,31 @@ static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
   return result;
 }
 
+/* Whether what failed may go well another time: memory is short while another process starts, a GPU that takes one
+ * process at a time has one, a driver is being loaded. What lies in the GPU, the driver or us stays as it is. */
+static bool may_pass(CUresult result) {
+  static const CUresult lasting[] = {CUDA_ERROR_INVALID_VALUE,
+                                     CUDA_ERROR_NO_DEVICE,
+                                     CUDA_ERROR_INVALID_DEVICE,
+                                     CUDA_ERROR_DEVICE_NOT_LICENSED,
+                                     CUDA_ERROR_STUB_LIBRARY,
+                                     CUDA_ERROR_INVALID_IMAGE,
+                                     CUDA_ERROR_NO_BINARY_FOR_GPU,
+                                     CUDA_ERROR_INVALID_PTX,
+                                     CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+                                     CUDA_ERROR_JIT_COMPILER_NOT_FOUND,
+                                     CUDA_ERROR_INVALID_SOURCE,
+                                     CUDA_ERROR_NOT_FOUND,
+                                     CUDA_ERROR_NOT_SUPPORTED,
+                                     CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
+                                     CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE,
+                                     CUDA_ERROR_NOT_INITIALIZED,
+                                     CUDA_ERROR_DEINITIALIZED};
+  for (size_t i = 0; i < sizeof lasting / sizeof lasting[0]; i++)
+    if (result == lasting[i]) return false;
+  return true;
+}
+
 enum tb_status tb_device_open(struct tb_device *d, int ordinal, char *detail, size_t detail_size) {
   memset(d, 0, sizeof *d);
   d->ordinal = ordinal;
@@ -76,7 +101,7 @@ enum tb_status tb_device_open(struct tb_device *d, int ordinal, char *detail, si
   int head = snprintf(detail, detail_size, "GPU %d: ", ordinal);
   tb_cuda_describe_failure(result, detail + head, detail_size - (size_t)head);
   tb_device_close(d);
-  return result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : stage;
+  return may_pass(result) ? TB_STATUS_not_now : stage;
 }
 
 enum tb_status tb_device_count(int *count, char *detail, size_t detail_size) {
@@ -88,9 +113,9 @@ enum tb_status tb_device_count(int *count, char *detail, size_t detail_size) {
   CUresult result = tb_cuda.cuInit(0);
   if (result == CUDA_SUCCESS) result = tb_cuda.cuDeviceGetCount(count);
   if (result == CUDA_SUCCESS && *count > 0) return TB_STATUS_gpu_sooner;
-  if (result == CUDA_SUCCESS) result = CUDA_ERROR_NO_DEVICE;
+  if (result == CUDA_SUCCESS) result = CUDA_ERROR_NO_DEVICE; /* none that this process may see */
   tb_cuda_describe_failure(result, detail, detail_size);
-  return TB_STATUS_no_device;
+  return may_pass(result) ? TB_STATUS_not_now : TB_STATUS_no_device;
 }
 
 /* ---- closing ---- */
@@ -145,15 +170,9 @@ void tb_device_close(struct tb_device *d) {
 
 /* ---- in use ---- */
 
-CUresult tb_device_enter(struct tb_device *d) {
-  TB_TRY(tb_cuda.cuCtxPushCurrent(d->context));
-  return CUDA_SUCCESS;
-}
+CUresult tb_device_enter(struct tb_device *d) { return tb_cuda_enter(d->context); }
 
-void tb_device_leave(void) {
-  CUcontext ours;
-  tb_cuda.cuCtxPopCurrent(&ours);
-}
+void tb_device_leave(void) { tb_cuda_leave(); }
 
 CUresult tb_device_free_bytes(struct tb_device *d, int64_t *bytes) {
   size_t free_bytes = 0, total_bytes = 0;

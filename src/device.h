@@ -96,10 +96,10 @@ static inline double tb_device_peak_flops_per_s(const struct tb_device *d) {
 }
 
 /* Starts the driver and counts the GPUs, one or more. On failure returns why, and writes the failing function and error
- * into detail. */
+ * into detail. TB_STATUS_not_now: another try may fare better. */
 enum tb_status tb_device_count(int *count, char *detail, size_t detail_size);
 
-/* Opens the GPU of this number. On failure returns why, with nothing left open, and writes the same into detail. */
+/* Opens the GPU of this number. On failure returns why as above, with nothing left open. */
 enum tb_status tb_device_open(struct tb_device *device, int ordinal, char *detail, size_t detail_size);
 
 /* Gives everything back. Safe after any failure, the loss of the device included. */

@@ -13,6 +13,7 @@
 #include "log.h"
 #include "options.h"
 #include "place.h"
+#include "retry.h"
 
 /* Eight threads reach the link's rate one way, ten to twelve both ways at once on a quiet host, and more where others
  * use its memory, too: 16384 cubed 64 ms by twelve, 58 by fourteen. Sixteen of 16 cores are slower: none is left to the
@@ -23,6 +24,7 @@
 struct gpu {
   enum { UNTRIED, OPEN, UNUSABLE, GIVEN_UP } state;
   int ordinal;
+  struct tb_retry retry;   /* while it could not be opened */
   struct tb_device device; /* when open */
   struct tb_pace pace;
   struct tb_pool *copying;                         /* that it uses in a team */
@@ -33,6 +35,7 @@ struct gpu {
 static struct gpu gpus[TB_GPUS_MAX]; /* most preferred first */
 static int gpu_count;
 static bool listed; /* the two are filled in */
+static struct tb_retry listing;
 static struct tb_local_rank local_rank = {-1, NULL};
 
 static struct tb_pool *copying; /* of one that computes alone */
@@ -41,10 +44,15 @@ static double open_seconds; /* that opening the first took */
 
 static char description[TB_LOG_TEXT_MAX] = "not needed so far";
 static atomic_int status = TB_STATUS_gpu_sooner; /* why no GPU can answer; this one: it can, or nobody has tried */
+static _Atomic double again_at;                  /* while status is TB_STATUS_not_now: before then nothing is tried */
 static atomic_bool is_open;
 static atomic_bool touched; /* the driver was called in this process: a child of it cannot use a GPU */
 
-enum tb_status tb_gpus_status(void) { return (enum tb_status)atomic_load_explicit(&status, memory_order_relaxed); }
+enum tb_status tb_gpus_status(void) {
+  const enum tb_status now = (enum tb_status)atomic_load_explicit(&status, memory_order_relaxed);
+  if (now == TB_STATUS_not_now && tb_clock_seconds() >= atomic_load(&again_at)) return TB_STATUS_gpu_sooner;
+  return now;
+}
 
 bool tb_gpus_are_open(void) { return atomic_load_explicit(&is_open, memory_order_relaxed); }
 
@@ -60,7 +68,15 @@ static int count_in_state(int state) {
 
 int tb_gpus_usable(void) { return count_in_state(OPEN) + count_in_state(UNTRIED); }
 
-bool tb_gpus_must_open_more(void) { return count_in_state(UNTRIED) > 0; }
+static bool is_due(const struct gpu *g) {
+  return g->state == UNTRIED && tb_retry_is_due(&g->retry, tb_clock_seconds());
+}
+
+bool tb_gpus_must_open_more(void) {
+  for (int i = 0; i < gpu_count; i++)
+    if (is_due(&gpus[i])) return true;
+  return false;
+}
 
 /* After anything has changed: what others see without the lock. `why` if no GPU is left. */
 static void publish(enum tb_status why) {
@@ -74,6 +90,31 @@ static void publish(enum tb_status why) {
   if (length > 0) snprintf(description, sizeof description, "%s", text);
   atomic_store(&is_open, count_in_state(OPEN) > 0);
   if (tb_gpus_usable() == 0) atomic_store(&status, why);
+}
+
+/* ---- what may fare better another time ---- */
+
+/* After a try that failed with TB_STATUS_not_now: whether there is to be another. Says so when there is none. */
+static bool try_later(struct tb_retry *retry, const char *detail) {
+  if (tb_retry_later(retry, tb_clock_seconds())) return true;
+  tb_warn("%s; tried %d times, and given up", detail, TB_RETRY_TRIES);
+  return false;
+}
+
+/* Until then all calls are the CPU's. */
+static void pause_until(double when, const char *detail) {
+  snprintf(description, sizeof description, "%s: %s", tb_status_text(TB_STATUS_not_now), detail);
+  atomic_store(&again_at, when);
+  atomic_store(&status, TB_STATUS_not_now);
+}
+
+/* When none is open, and one could not be opened that may be another time. */
+static void pause_if_none(const char *detail) {
+  double first = 0;
+  if (count_in_state(OPEN) > 0) return;
+  for (int i = 0; i < gpu_count; i++)
+    if (gpus[i].state == UNTRIED && (first == 0 || gpus[i].retry.again_at < first)) first = gpus[i].retry.again_at;
+  if (first > 0) pause_until(first, detail);
 }
 
 /* ---- copying threads ---- */
@@ -103,10 +144,12 @@ static void describe_open(struct gpu *g) {
              local_rank.variable);
 }
 
-/* Of any thread: touches nothing but the GPU. */
+/* Of any thread: touches nothing but the GPU. One that cannot be opened now stays untried. */
 static enum tb_status open_gpu(struct gpu *g, char *detail, size_t detail_size) {
   tb_cuda_failed_call = NULL;
-  const enum tb_status opened = tb_device_open(&g->device, g->ordinal, detail, detail_size);
+  enum tb_status opened = tb_device_open(&g->device, g->ordinal, detail, detail_size);
+  if (opened == TB_STATUS_not_now && try_later(&g->retry, detail)) return opened;
+  if (opened == TB_STATUS_not_now) opened = TB_STATUS_no_device;
   g->state = opened == TB_STATUS_gpu_sooner ? OPEN : UNUSABLE;
   if (g->state != OPEN) return opened;
   g->pace = (struct tb_pace){.flops_per_s = tb_device_peak_flops_per_s(&g->device)};
@@ -134,8 +177,13 @@ static enum tb_status list(char *detail, size_t detail_size) {
 static bool has_list(void) {
   char detail[160] = "";
   if (listed) return true;
+  enum tb_status why = list(detail, sizeof detail);
+  if (why == TB_STATUS_not_now && try_later(&listing, detail)) {
+    pause_until(listing.again_at, detail);
+    return false;
+  }
+  if (why == TB_STATUS_not_now) why = TB_STATUS_no_device;
   listed = true;
-  const enum tb_status why = list(detail, sizeof detail);
   if (why == TB_STATUS_gpu_sooner) return true;
   snprintf(description, sizeof description, "%s: %s", tb_status_text(why), detail);
   atomic_store(&status, why);
@@ -147,9 +195,13 @@ static struct tb_device *open_alone(struct gpu *g) {
   char detail[160] = "";
   const enum tb_status why = open_gpu(g, detail, sizeof detail);
   publish(why);
-  if (why != TB_STATUS_gpu_sooner && !tb_gpus_are_open())
-    snprintf(description, sizeof description, "%s: %s", tb_status_text(why), detail);
-  return g->state == OPEN ? &g->device : NULL;
+  if (why == TB_STATUS_gpu_sooner) {
+    atomic_store(&status, TB_STATUS_gpu_sooner); /* it may have been another before */
+    return &g->device;
+  }
+  if (!tb_gpus_are_open()) snprintf(description, sizeof description, "%s: %s", tb_status_text(why), detail);
+  pause_if_none(detail);
+  return NULL;
 }
 
 static struct tb_device *alone(struct tb_device *d) {
@@ -171,7 +223,7 @@ struct tb_device *tb_gpus_first(void) {
   const double begun = tb_clock_seconds();
   if (!has_list()) return NULL;
   for (int i = 0; i < gpu_count && d == NULL; i++)
-    if (gpus[i].state == UNTRIED) d = open_alone(&gpus[i]);
+    if (is_due(&gpus[i])) d = open_alone(&gpus[i]);
   if (d == NULL) return NULL;
   alone(d);
   open_seconds = tb_clock_seconds() - begun;
@@ -182,7 +234,7 @@ struct tb_device *tb_gpus_numbered(int ordinal) {
   if (tb_gpus_status() != TB_STATUS_gpu_sooner || !has_list()) return NULL;
   for (int i = 0; i < gpu_count; i++) {
     if (gpus[i].ordinal != ordinal) continue;
-    if (gpus[i].state == UNTRIED) open_alone(&gpus[i]);
+    if (is_due(&gpus[i])) open_alone(&gpus[i]);
     return gpus[i].state == OPEN ? alone(&gpus[i].device) : NULL;
   }
   return NULL;
@@ -197,7 +249,7 @@ struct tb_pool *tb_gpus_drivers(void) {
 static void open_untried(void *unused, int index) {
   char detail[160];
   (void)unused;
-  if (gpus[index].state == UNTRIED) open_gpu(&gpus[index], detail, sizeof detail);
+  if (is_due(&gpus[index])) open_gpu(&gpus[index], detail, sizeof detail);
 }
 
 /* Lets a GPU reach another's memory, if the machine can. */

@@ -16,7 +16,7 @@ struct pair {
   int64_t ld, rows, columns;
 };
 
-static CUresult copy(const struct pair *p, int64_t first, int64_t columns, bool up) {
+static CUresult copy(const struct pair *p, int64_t first, int64_t columns, bool up, CUstream stream) {
   const size_t line_bytes = (size_t)p->rows * sizeof(float), pitch_bytes = (size_t)p->ld * sizeof(float);
   CUDA_MEMCPY2D c = {.WidthInBytes = line_bytes, .Height = (size_t)columns};
   c.srcMemoryType = up ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -26,16 +26,26 @@ static CUresult copy(const struct pair *p, int64_t first, int64_t columns, bool 
   const size_t device_pitch = columns > 1 ? pitch_bytes : line_bytes;
   c.srcPitch = up ? line_bytes : device_pitch;
   c.dstPitch = up ? device_pitch : line_bytes;
-  /* In the default stream, so that it is ordered with what the program has there. */
-  TB_TRY(tb_cuda.cuMemcpy2DAsync(&c, CU_STREAM_LEGACY));
+  TB_TRY(tb_cuda.cuMemcpy2DAsync(&c, stream));
   return CUDA_SUCCESS;
 }
 
-static CUresult copy_all(const struct pair *p, bool up) {
+static CUresult copy_all(const struct pair *p, bool up, CUstream stream) {
   bool at_once = p->ld <= PITCH_BYTES_MAX / (int64_t)sizeof(float);
-  for (int64_t j = 0; j < p->columns; j += at_once ? p->columns : 1) TB_TRY(copy(p, j, at_once ? p->columns : 1, up));
-  TB_TRY(tb_cuda.cuStreamSynchronize(CU_STREAM_LEGACY));
+  for (int64_t j = 0; j < p->columns; j += at_once ? p->columns : 1)
+    TB_TRY(copy(p, j, at_once ? p->columns : 1, up, stream));
+  TB_TRY(tb_cuda.cuStreamSynchronize(stream));
   return CUDA_SUCCESS;
+}
+
+/* Ordered with what the program has in the default stream, by a stream that waits for that one: to name the default
+ * stream itself would end a capture of the program's (cuda_driver.h). */
+static CUresult copy_in_order(const struct pair *p, bool up) {
+  CUstream stream;
+  TB_TRY(tb_cuda.cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  CUresult result = copy_all(p, up, stream);
+  tb_cuda.cuStreamDestroy(stream);
+  return result;
 }
 
 /* In the context that the memory belongs to, or for want of one in its device's. */
@@ -47,10 +57,10 @@ static CUresult move(const struct tb_location *l, const struct pair *p, bool up)
     TB_TRY(tb_cuda.cuDeviceGet(&device, l->device < 0 ? 0 : l->device));
     TB_TRY(tb_cuda.cuDevicePrimaryCtxRetain(&context, device));
   }
-  CUresult result = tb_cuda.cuCtxPushCurrent(context);
+  CUresult result = tb_cuda_enter(context);
   if (result == CUDA_SUCCESS) {
-    result = copy_all(p, up);
-    tb_cuda.cuCtxPopCurrent(&context);
+    result = copy_in_order(p, up);
+    tb_cuda_leave();
   }
   if (retain) tb_cuda.cuDevicePrimaryCtxRelease(device);
   TB_TRY(result);

@@ -87,6 +87,10 @@ void tb_offload_after_fork(void) {
   tb_gpus_after_fork();
 }
 
+/* Whether the driver would refuse whatever this thread wants. It may wait for the end of a callback with our lock in
+ * hand, so that is to be known before the lock is taken. */
+static bool is_in_callback(void) { return tb_cuda_is_loaded() && tb_cuda_refuses_thread(); }
+
 /* ---- one call ---- */
 
 /* A call in parts: one, or those of several GPUs; and behind them what a GPU could not finish of another's. */
@@ -321,8 +325,10 @@ static void put_job(struct job *job) {
 
 bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
-  *outcome = (struct tb_outcome){.why = TB_STATUS_no_memory};
+  *outcome = (struct tb_outcome){.why = TB_STATUS_callback};
+  if (is_in_callback()) return false;
   enter();
+  outcome->why = TB_STATUS_no_memory;
   struct job *const job = get_job();
   if (job == NULL) {
     tb_gate_leave();
@@ -369,7 +375,13 @@ static void identify(const struct tb_device *d, struct tb_gpu_identity *identity
   identity->open_seconds = tb_gpus_open_seconds();
 }
 
+bool tb_offload_may_open_later(void) {
+  const enum tb_status status = tb_gpus_status();
+  return status == TB_STATUS_not_now || status == TB_STATUS_gpu_sooner;
+}
+
 bool tb_offload_open(struct tb_gpu_identity *identity) {
+  if (is_in_callback()) return false;
   enum tb_status why;
   enter();
   const struct tb_device *device = find_device(NULL, &why);
@@ -416,6 +428,7 @@ static bool link_seconds(struct tb_device *d, double seconds[2]) {
 
 bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
   double seconds[2];
+  if (is_in_callback()) return false;
   enter();
   const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(), seconds);
   tb_gate_leave();

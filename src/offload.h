@@ -47,6 +47,9 @@ struct tb_gpu_identity {
   double open_seconds;     /* that opening it took; 0: it was not timed */
 };
 
+/* After tb_offload_open said that there is none: whether there may be one yet. */
+bool tb_offload_may_open_later(void);
+
 /* Opens a GPU if none is open. False: there is none; tb_offload_status says why. */
 bool tb_offload_open(struct tb_gpu_identity *identity);
 

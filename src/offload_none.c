@@ -11,6 +11,8 @@ bool tb_offload_is_open(void) { return false; }
 
 void tb_offload_rest(void) {}
 
+bool tb_offload_may_open_later(void) { return false; }
+
 bool tb_offload_open(struct tb_gpu_identity *identity) {
   (void)identity;
   return false;

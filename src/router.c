@@ -107,31 +107,34 @@ static bool measure(const struct tb_gpu_identity *gpu, enum tb_symbol symbol) {
   return measured;
 }
 
-static void measure_or_read(enum tb_symbol symbol) {
+/* False: no GPU could be opened, but one may be later. */
+static bool measure_or_read(enum tb_symbol symbol) {
   struct tb_gpu_identity gpu;
-  if (!tb_offload_open(&gpu)) return;
+  if (!tb_offload_open(&gpu)) return !tb_offload_may_open_later();
   tb_cpu_side_look(&cpu_side, symbol); /* the BLAS may have other threads by now */
   if (read_kept(gpu.text, &found)) {
     fit(&found);
-    return;
+    return true;
   }
   const double begun = tb_clock_seconds();
-  if (!measure(&gpu, symbol)) return;
+  if (!measure(&gpu, symbol)) return true;
   found.cpu_threads = tb_cpu_side_threads();
   fit(&found);
   keep(gpu.text, &found, tb_clock_seconds() - begun);
+  return true;
 }
 
 /* Sees to it that the figures are those of the GPU at hand. False: they were before, or another thread is at it. */
 static bool settle(enum tb_symbol symbol) {
   if (atomic_load_explicit(&stage, memory_order_relaxed) != NOT_MEASURED || !advance(NOT_MEASURED, MEASURING))
     return false;
+  bool settled = true;
   if (tb_option_number(TB_OPTION_calibration) != TB_CALIBRATION_OFF) {
     const int saved_errno = errno;
-    measure_or_read(symbol);
+    settled = measure_or_read(symbol);
     errno = saved_errno;
   }
-  atomic_store(&stage, SETTLED);
+  atomic_store(&stage, settled ? SETTLED : NOT_MEASURED);
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <unistd.h>
 
+#include "capture.h"
 #include "grid.h"
 #include "turns.h"
 #include "streams.h"
@@ -59,7 +60,7 @@ bool forked() {
 class ControlLock {
 public:
   ControlLock() {
-    if (!forked()) lock_ = std::unique_lock<std::mutex>(driver_lock);
+    if (!forked() && !is_in_callback()) lock_ = std::unique_lock<std::mutex>(driver_lock);
   }
 
 private:
@@ -178,6 +179,11 @@ Call::Call(Fn function, About about, const void *caller) : function_(function), 
     status = CUDA_ERROR_NOT_INITIALIZED;
     return;
   }
+  if (is_in_callback()) { /* whose thread has the lock */
+    status = function == Fn::cuInit || function == Fn::cuThreadExchangeStreamCaptureMode ? CUDA_SUCCESS
+                                                                                         : CUDA_ERROR_NOT_PERMITTED;
+    return;
+  }
   lock_ = std::unique_lock<std::mutex>(driver_lock);
   const Need need = FUNCTIONS[static_cast<size_t>(function)].need;
   const bool initialised = driver().initialised;
@@ -203,6 +209,8 @@ Call::Call(Fn function, About about, const void *caller) : function_(function), 
   } else if (need == Need::CONTEXT && context->error != CUDA_SUCCESS) {
     status = context->error;
     release_anyway = true;
+  } else if (const CUresult disturbed = disturb_captures(function, context)) {
+    status = disturbed;
   }
 }
 

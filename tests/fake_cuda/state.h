@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -132,6 +133,17 @@ struct Stream {
   uint64_t enqueued = 0, done = 0;
   unsigned id; /* of all streams there ever were */
   Clock clock; /* what the next operation comes behind */
+  /* While its work goes into a graph: */
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::thread::id captured_by;
+  size_t captured = 0; /* operations */
+};
+
+struct Graph {
+  Context *context;
+  Origin made;
+  size_t nodes;
 };
 
 struct Event {
@@ -187,6 +199,7 @@ struct Driver {
   Handles<CUcontext, Context> contexts;
   Handles<CUstream, Stream> streams;
   Handles<CUevent, Event> events;
+  Handles<CUgraph, Graph> graphs;
   Handles<CUmodule, Module> modules;
   Handles<CUfunction, Function> functions;
   std::map<uintptr_t, Allocation> memory; /* by start */

@@ -2,6 +2,7 @@
 /* The queues of work, and the driver's streams and events. See streams.h. */
 #include "streams.h"
 
+#include "capture.h"
 #include "watch.h"
 
 #include <algorithm>
@@ -100,7 +101,8 @@ CUresult answer_query(Context &context, const StreamPosition &until, const Clock
 } // namespace
 
 std::shared_ptr<Stream> find_stream(Context &context, CUstream handle) {
-  if (handle == nullptr || handle == CU_STREAM_LEGACY) return context.default_stream;
+  if (handle == nullptr || handle == CU_STREAM_LEGACY)
+    return disturb_blocking_captures(context) == CUDA_SUCCESS ? context.default_stream : nullptr;
   std::shared_ptr<Stream> stream = driver().streams.find(handle);
   return stream && stream->context == &context ? stream : nullptr;
 }
@@ -117,6 +119,7 @@ std::shared_ptr<Stream> new_stream(Context &context, bool blocking) {
 }
 
 void enqueue(const Call &call, const std::shared_ptr<Stream> &stream, Operation operation) {
+  if (take_for_graph(*stream)) return;
   operation.fail_with = call.fail_later;
   operation.fail_loss = call.fail_later_loss;
   order_with_default_stream(stream, operation);

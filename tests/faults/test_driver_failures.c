@@ -46,6 +46,8 @@ static const char *const called_elsewhere[] = {"cuMemcpy2DAsync",        "cuMemc
                                                "cuDeviceCanAccessPeer",  "cuCtxEnablePeerAccess",
                                                "cuCtxDisablePeerAccess", "cuTensorMapEncodeTiled"};
 
+static const char *const before_init[] = {"cuPointerGetAttributes", "cuCtxGetCurrent"};
+
 #define CUDA_ERROR_UNKNOWN 999
 #define CALLS 3
 
@@ -148,7 +150,8 @@ static void every_function_at_every_position(void **state) {
       fail_msg("%s is never called: nothing here tests it", functions[i]);
     if ((mode_flags & FAKE_CUDA_ASYNC) && !is_asynchronous(functions[i])) continue;
     /* The first question comes before anybody has called cuInit, and is refused for that whatever else may fail. */
-    const unsigned long first = strcmp(functions[i], "cuPointerGetAttributes") == 0 ? 2 : 1;
+    const bool asked_before = tst_is_listed(functions[i], before_init, sizeof before_init / sizeof before_init[0]);
+    const unsigned long first = asked_before ? 2 : 1;
     for (unsigned long nth = first; nth <= counts[i]; nth = tst_next_position(nth, counts[i]), cases++) {
       const struct failure f = {functions[i], nth, mode_flags};
       run_case(&f);
