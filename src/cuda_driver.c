@@ -74,7 +74,7 @@ bool tb_cuda_refuses_thread(void) {
   CUcontext current;
   if (permitted) return false;
   const CUresult asked = tb_cuda.cuCtxGetCurrent(&current);
-  permitted = asked == CUDA_SUCCESS;
+  permitted = asked != CUDA_ERROR_NOT_PERMITTED;
   return asked == CUDA_ERROR_NOT_PERMITTED;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "commit.h"
+#include "wait.h"
 
 /* ---- opening ---- */
 
@@ -95,6 +96,7 @@ static bool may_pass(CUresult result) {
 enum tb_status tb_device_open(struct tb_device *d, int ordinal, char *detail, size_t detail_size) {
   memset(d, 0, sizeof *d);
   d->ordinal = ordinal;
+  d->patience_seconds = tb_wait_seconds(0, 0);
   enum tb_status stage;
   CUresult result = open_context(d, &stage);
   if (result == CUDA_SUCCESS) return TB_STATUS_gpu_sooner;
@@ -138,9 +140,10 @@ static void close_ring(struct tb_ring *ring) {
 }
 
 void tb_device_close(struct tb_device *d) {
-  if (d->context == NULL) return;
+  if (d->context == NULL || d->hangs) return;
   bool entered = tb_device_enter(d) == CUDA_SUCCESS;
   tb_device_settle(d);
+  if (d->hangs) return;
   tb_device_trim(d, 0);
   close_ring(&d->up_ring);
   close_ring(&d->down_ring);
@@ -189,7 +192,7 @@ CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
   d->arena_bytes = bytes;
   /* Padding is read, and comes down with the tiles; what another program left there is none of ours. */
   CUresult cleared = tb_cuda.cuMemsetD8Async(d->arena, 0, (size_t)bytes, d->up);
-  if (cleared == CUDA_SUCCESS) cleared = tb_cuda.cuStreamSynchronize(d->up); /* no launch need wait for an upload */
+  if (cleared == CUDA_SUCCESS) cleared = tb_device_wait(d, d->up); /* no launch need wait for an upload */
   if (cleared != CUDA_SUCCESS) {
     tb_device_settle(d);
     tb_device_trim(d, 0);
@@ -199,20 +202,25 @@ CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
 }
 
 void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {
-  if (d->arena_bytes <= keep_bytes) return;
+  if (d->arena_bytes <= keep_bytes || d->hangs) return; /* freeing waits for all that runs there */
   tb_cuda.cuMemFree(d->arena);
   d->arena = 0;
   d->arena_bytes = 0;
 }
 
+CUresult tb_device_wait(struct tb_device *d, CUstream stream) {
+  const CUresult result = tb_wait_for_stream(stream, d->patience_seconds);
+  if (result == CUDA_ERROR_TIMEOUT) d->hangs = true;
+  return result;
+}
+
 void tb_device_settle(struct tb_device *d) {
-  if (d->up != NULL) tb_cuda.cuStreamSynchronize(d->up);
-  if (d->fetching != NULL) tb_cuda.cuStreamSynchronize(d->fetching);
-  if (d->packing != NULL) tb_cuda.cuStreamSynchronize(d->packing);
-  for (int i = 0; i < TB_COMPUTE_STREAMS; i++)
-    if (d->compute[i] != NULL) tb_cuda.cuStreamSynchronize(d->compute[i]);
-  if (d->ordered != NULL) tb_cuda.cuStreamSynchronize(d->ordered);
-  if (d->down != NULL) tb_cuda.cuStreamSynchronize(d->down);
+  const char *failed_call = tb_cuda_failed_call; /* the first is to be told of */
+  CUstream streams[5 + TB_COMPUTE_STREAMS] = {d->up, d->fetching, d->packing, d->ordered, d->down};
+  memcpy(streams + 5, d->compute, sizeof d->compute);
+  for (size_t i = 0; i < sizeof streams / sizeof streams[0] && !d->hangs; i++)
+    if (streams[i] != NULL) tb_device_wait(d, streams[i]);
+  tb_cuda_failed_call = failed_call;
 }
 
 static CUresult get_event(CUevent *kept, CUevent *event) {

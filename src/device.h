@@ -88,6 +88,8 @@ struct tb_device {
   int64_t arena_bytes;
   struct tb_selected selected[TB_SELECTED_COUNT]; /* part.c's */
   int64_t memory_bytes;                           /* all that the device has; 0 before it was asked for */
+  double patience_seconds;                        /* that nothing may happen in the call under way */
+  bool hangs;                                     /* nothing did: the driver may not be asked to wait any more */
 };
 
 /* Nominal, of fp32. */
@@ -102,7 +104,8 @@ enum tb_status tb_device_count(int *count, char *detail, size_t detail_size);
 /* Opens the GPU of this number. On failure returns why as above, with nothing left open. */
 enum tb_status tb_device_open(struct tb_device *device, int ordinal, char *detail, size_t detail_size);
 
-/* Gives everything back. Safe after any failure, the loss of the device included. */
+/* Gives everything back. Safe after any failure, the loss of the device included. Of a device that hangs nothing can be
+ * given back: all of it stays where it is. */
 void tb_device_close(struct tb_device *device);
 
 /* Makes the device's context current in this thread, and restores what was. */
@@ -121,7 +124,10 @@ void tb_device_widen_ring(struct tb_ring *ring);
 /* Gives the arena back if it is larger than keep_bytes. */
 void tb_device_trim(struct tb_device *device, int64_t keep_bytes);
 
-/* Waits for everything that was enqueued, whatever it comes to. */
+/* Waits for what is enqueued in a stream. CUDA_ERROR_TIMEOUT: the device hangs, and says so. */
+CUresult tb_device_wait(struct tb_device *device, CUstream stream);
+
+/* Waits for everything that was enqueued, whatever it comes to, unless the device hangs. */
 void tb_device_settle(struct tb_device *device);
 
 /* The event behind tile number `tile`, made when first needed. */

@@ -82,7 +82,7 @@ static void offer(struct tb_exchange *x, int64_t panel, int64_t slice) {
 }
 
 CUresult tb_pass_offer(struct tb_pass *pass, bool wait) {
-  if (wait && pass->offered < pass->sent) TB_TRY(tb_cuda.cuStreamSynchronize(pass->device->up));
+  if (wait && pass->offered < pass->sent) TB_TRY(tb_device_wait(pass->device, pass->device->up));
   for (; pass->offered < pass->sent; pass->offered++) {
     const int64_t members = pass->exchange->members;
     const int64_t own = tb_ceil_div(pass->exchange->panels.count - pass->member, members); /* panels */

@@ -64,22 +64,23 @@ static void let_signals_in(void) {
   tb_guest_resume(paused);
 }
 
-enum tb_gate tb_gate_enter(void) {
+enum tb_gate tb_gate_enter(double seconds) {
+  double begun = 0;
   pthread_once(&once, initialise);
   for (int result = pthread_mutex_trylock(&lock);; result = try_for_a_while()) {
-    if (!is_inside(result)) {
-      let_signals_in();
-      continue;
+    if (is_inside(result)) {
+      const enum tb_gate found = find(result);
+      if (found != TB_GATE_CLEAN || window.owner == NULL) return found;
+      if (takes_over(false)) {
+        window.owner = NULL;
+        return TB_GATE_ABANDONED;
+      }
+      pthread_mutex_unlock(&lock);
+      nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
     }
-    const enum tb_gate found = find(result);
-    if (found != TB_GATE_CLEAN || window.owner == NULL) return found;
-    if (takes_over(false)) {
-      window.owner = NULL;
-      return TB_GATE_ABANDONED;
-    }
-    pthread_mutex_unlock(&lock);
-    nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
     let_signals_in();
+    if (begun == 0) begun = tb_clock_seconds();
+    if (tb_clock_seconds() - begun > seconds) return TB_GATE_CLOSED;
   }
 }
 

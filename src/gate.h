@@ -13,14 +13,14 @@ enum tb_gate {
   TB_GATE_CLEAN,
   TB_GATE_ABANDONED, /* a call left by the window for good, or stays there too long: work of its is still in streams */
   TB_GATE_BROKEN,    /* a thread left, or ended, in the midst of a call: nothing that it used can be relied on */
-  TB_GATE_CLOSED     /* tb_gate_try: somebody is inside, or at the window */
+  TB_GATE_CLOSED     /* somebody is inside, or at the window, and was so all the time that was waited */
 };
 
 /* How long a handler may keep a window open while others wait for the GPUs. */
 #define TB_GATE_PATIENCE_SECONDS 0.1
 
-/* Waits to get in. While others are inside, the caller's signals are let through. */
-enum tb_gate tb_gate_enter(void);
+/* Waits to get in, so many seconds at most. While others are inside, the caller's signals are let through. */
+enum tb_gate tb_gate_enter(double seconds);
 void tb_gate_leave(void);
 
 /* Does not wait. final: nobody will come back to the window, for the process ends or the library leaves it. */

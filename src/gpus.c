@@ -318,7 +318,7 @@ void tb_gpus_give_back(void) {
 
 static void close_gpu(struct gpu *g) {
   const int place = (int)(g - gpus);
-  for (int i = 0; i < gpu_count; i++) {
+  for (int i = 0; i < gpu_count && !g->device.hangs; i++) {
     disconnect(&gpus[i], place);
     disconnect(g, i);
   }

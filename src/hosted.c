@@ -5,6 +5,7 @@
 
 #include "cuda_driver.h"
 #include "log.h"
+#include "wait.h"
 
 /* Pitches of two-dimensional copies must stay below this (CU_DEVICE_ATTRIBUTE_MAX_PITCH, the same on every GPU). */
 #define PITCH_BYTES_MAX INT32_MAX
@@ -34,7 +35,7 @@ static CUresult copy_all(const struct pair *p, bool up, CUstream stream) {
   bool at_once = p->ld <= PITCH_BYTES_MAX / (int64_t)sizeof(float);
   for (int64_t j = 0; j < p->columns; j += at_once ? p->columns : 1)
     TB_TRY(copy(p, j, at_once ? p->columns : 1, up, stream));
-  TB_TRY(tb_cuda.cuStreamSynchronize(stream));
+  TB_TRY(tb_wait_for_stream(stream, tb_wait_seconds(0, 0)));
   return CUDA_SUCCESS;
 }
 
@@ -81,7 +82,7 @@ static CUresult fetch(const struct tb_location *l, const float *data, int64_t ro
   CUresult result = move(l, &p, false);
   if (result == CUDA_SUCCESS)
     *copied = host;
-  else
+  else if (result != CUDA_ERROR_TIMEOUT) /* else the GPU may yet write there */
     free(host);
   return result;
 }

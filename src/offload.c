@@ -3,10 +3,12 @@
 #include "offload.h"
 
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "background.h"
 #include "clock.h"
@@ -17,6 +19,7 @@
 #include "log.h"
 #include "options.h"
 #include "team.h"
+#include "wait.h"
 
 /* After so long without a call, device memory is given back: to allocate it anew takes about a millisecond. */
 #define IDLE_SECONDS 2.0
@@ -41,7 +44,16 @@ static void clear_up(enum tb_gate found) {
     tb_warn("a thread left a call in its midst; the CPU computes all later calls");
 }
 
-static void enter(void) { clear_up(tb_gate_enter()); }
+/* While a GPU is opened the driver loads libraries. A thread that waits here may be in a constructor of such a
+ * library's, or of another, and so keep the loader from going on: it does not wait for long. */
+#define OPENING_SECONDS 2.0
+
+/* False: the gate could not be had in a time in which a call should end, whatever its owner waits for. */
+static bool enter(void) {
+  const enum tb_gate found = tb_gate_enter(tb_gpus_are_open() ? 2 * tb_wait_seconds(0, 0) : OPENING_SECONDS);
+  if (found != TB_GATE_CLOSED) clear_up(found);
+  return found != TB_GATE_CLOSED;
+}
 
 static bool try_to_enter(bool final) {
   const enum tb_gate found = tb_gate_try(final);
@@ -59,10 +71,32 @@ static void give_back(void) {
   atomic_store(&giving_back, false);
 }
 
-/* Registered after the driver's own exit handlers, so it runs before them, and also when the library is unloaded. A GPU
- * that another thread still uses is left to the end of the process; but not by the thread that gives memory back, which
- * is ours, and soon done. */
+/* Posted when the process ends. On the heap, and posted by a function of the C library's, for by then this library may
+ * be gone. NULL: not known, and nothing is closed. */
+static sem_t *process_ends;
+
+static bool process_is_ending(void) {
+  int posted = 1;
+  return process_ends == NULL || (sem_getvalue(process_ends, &posted) == 0 && posted > 0);
+}
+
+static void watch_process(void) {
+  extern int __cxa_atexit(void (*function)(void *), void *argument, void *library);
+  sem_t *ends = malloc(sizeof *ends);
+  if (ends == NULL) return;
+  sem_init(ends, 0, 0);
+  if (__cxa_atexit((void (*)(void *))(void (*)(void))sem_post, ends, NULL) == 0) process_ends = ends;
+}
+
+/*
+ * When the library is unloaded everything is given back; a GPU that another thread still uses is left to the end of the
+ * process, but not by the thread that gives memory back, which is ours, and soon done.
+ *
+ * When the process ends nothing is: the driver does that, and sooner. To give memory back waits for all that runs on
+ * the GPU, and the program may have left something there that runs for ever.
+ */
 static void close_at_exit(void) {
+  if (process_is_ending()) return;
   while (!try_to_enter(true)) {
     if (!atomic_load(&giving_back)) return;
     sched_yield();
@@ -76,7 +110,7 @@ static void close_at_exit(void) {
 
 static void register_closing(void) {
   static bool registered;
-  if (!registered) registered = atexit(close_at_exit) == 0;
+  if (!registered && (registered = atexit(close_at_exit) == 0)) watch_process(); /* which is run before, being later */
   if (idle == NULL) idle = tb_idle_open(IDLE_SECONDS, give_back);
 }
 
@@ -263,6 +297,11 @@ static void finish(struct job *job, struct tb_outcome *outcome) {
       if (finish_on_cpu(&job->parts[i], &job->parts[i].call)) outcome->by_cpu = true;
     return;
   }
+  for (int i = 0; i < job->count; i++) outcome->lost = outcome->lost || job->parts[i].device->hangs;
+  if (outcome->lost) {
+    tb_warn("operands in GPU memory cannot be reached (the GPU hangs): a product is not computed");
+    return;
+  }
   struct tb_hosted hosted;
   outcome->lost = !tb_hosted_begin(&hosted, job->call, job->places, true);
   if (outcome->lost) return;
@@ -327,7 +366,9 @@ bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places,
                      struct tb_outcome *outcome) {
   *outcome = (struct tb_outcome){.why = TB_STATUS_callback};
   if (is_in_callback()) return false;
-  enter();
+  tb_cuda_load(); /* which waits for the loader: not with the gate ours */
+  outcome->why = TB_STATUS_busy;
+  if (!enter()) return false;
   outcome->why = TB_STATUS_no_memory;
   struct job *const job = get_job();
   if (job == NULL) {
@@ -383,7 +424,8 @@ bool tb_offload_may_open_later(void) {
 bool tb_offload_open(struct tb_gpu_identity *identity) {
   if (is_in_callback()) return false;
   enum tb_status why;
-  enter();
+  tb_cuda_load();
+  if (!enter()) return false;
   const struct tb_device *device = find_device(NULL, &why);
   if (device != NULL) identify(device, identity);
   tb_gate_leave();
@@ -395,7 +437,7 @@ bool tb_offload_open(struct tb_gpu_identity *identity) {
 
 static CUresult measure_link(struct tb_device *d, double seconds[2]) {
   TB_TRY(tb_device_reserve(d, (int64_t)(SLOTS_TO_MEASURE * TB_SLOT_BYTES)));
-  TB_TRY(tb_cuda.cuStreamSynchronize(d->up));
+  TB_TRY(tb_device_wait(d, d->up));
   for (int down = 0; down < 2; down++) {
     const double begun = tb_clock_seconds();
     for (int slot = 0; slot < SLOTS_TO_MEASURE; slot++) {
@@ -405,7 +447,7 @@ static CUresult measure_link(struct tb_device *d, double seconds[2]) {
       else
         TB_TRY(tb_cuda.cuMemcpyHtoDAsync(there, d->up_ring.slot[slot], TB_SLOT_BYTES, d->up));
     }
-    TB_TRY(tb_cuda.cuStreamSynchronize(down ? d->down : d->up));
+    TB_TRY(tb_device_wait(d, down ? d->down : d->up));
     seconds[down] = tb_clock_seconds() - begun;
   }
   return CUDA_SUCCESS;
@@ -429,7 +471,7 @@ static bool link_seconds(struct tb_device *d, double seconds[2]) {
 bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
   double seconds[2];
   if (is_in_callback()) return false;
-  enter();
+  if (!enter()) return false;
   const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(), seconds);
   tb_gate_leave();
   if (!measured) return false;

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pipeline_parts.h"
 
-/* Questions to the driver, some microseconds each, before the thread is laid to sleep until the GPU is done: waking it
- * would take a good part of what such a call takes. */
-#define QUESTIONS 500
-
 static CUresult mark(struct tb_pipeline *p, enum tb_mark which) {
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[which], p->streams[0]));
   return CUDA_SUCCESS;
@@ -26,18 +22,6 @@ static void pack(struct tb_pipeline *p) {
     p->progress->up_bytes += (double)(u.rows * u.columns) * sizeof(float);
   }
   for (int b = 0; b < 2; b++) tb_copy_wait(p->d->pool, &copies[b]);
-}
-
-static CUresult settle(CUstream stream) {
-  for (int i = 0; i < QUESTIONS; i++) {
-    const CUresult result = tb_cuda.cuStreamQuery(stream);
-    if (result == CUDA_SUCCESS) return result;
-    if (result == CUDA_ERROR_NOT_READY) continue;
-    tb_cuda_failed_call = "cuStreamQuery";
-    return result;
-  }
-  TB_TRY(tb_cuda.cuStreamSynchronize(stream));
-  return CUDA_SUCCESS;
 }
 
 static void commit(struct tb_pipeline *p, const float *arrived) {
@@ -67,7 +51,7 @@ CUresult tb_one_slot_run(struct tb_pipeline *p) {
   TB_TRY(mark(p, TB_DOWN_BEGIN));
   TB_TRY(tb_cuda.cuMemcpyDtoHAsync(arrived, result.address, bytes_down, stream));
   TB_TRY(mark(p, TB_DOWN_END));
-  TB_TRY(settle(stream));
+  TB_TRY(tb_device_wait(d, stream));
   commit(p, arrived);
   p->progress->down_bytes += (double)bytes_down;
   return CUDA_SUCCESS;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "part.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "options.h"
 #include "order.h"
+#include "wait.h"
 
 /* Device memory that stays with us from call to call, or this part of all there is, if that is more; a larger arena is
  * given back when its call is over, and any when no other follows soon (offload.c). To have one of 28 GiB and give it
@@ -202,6 +204,8 @@ static void begin(struct tb_part *part, struct tb_device *d, const struct tb_gem
 void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
                  const struct tb_choice *whole, bool timed, struct tb_pass *pass) {
   begin(part, d, call, whole);
+  d->patience_seconds = tb_wait_seconds(tb_gemm_flops(call), tb_device_peak_flops_per_s(d));
+  if (pass != NULL) d->patience_seconds *= 2; /* another's panels may be waited for, which is to be given up first */
   tb_cuda_failed_call = NULL;
   CUresult result = tb_device_enter(d);
   if (result == CUDA_SUCCESS) {
@@ -217,6 +221,7 @@ void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_gemm
   }
   part->why = result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed;
   tb_cuda_describe_failure(result, part->failure, sizeof part->failure);
+  if (d->hangs) snprintf(part->failure, sizeof part->failure, "no progress for %.0f s", d->patience_seconds);
 }
 
 /* ---- what is left ---- */

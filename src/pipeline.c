@@ -10,9 +10,12 @@
 #include "guest.h"
 #include "lines.h"
 #include "pipeline_parts.h"
+#include "wait.h"
 
 /* Turns without anything to do before the core is offered to others: a thread that copies may want it. */
 #define TURNS_BEFORE_YIELD 4
+/* And between two looks at the clock. */
+#define TURNS_BEFORE_LOOK 64
 
 static bool reads_in_place(const struct tb_plan *plan) {
   return plan->ways.a == TB_IN_PLACE || plan->ways.b == TB_IN_PLACE;
@@ -34,10 +37,19 @@ static void leave_block(struct tb_pipeline *p) {
 
 /* Nothing could be done: takes part in the copying, or lets a moment pass. The GPU is asked again and again instead of
  * waited for: no single event is the next to come, and the driver's own wait asks as often, unless the program has told
- * it to sleep, of which it would wake too late for a slot. */
-static void idle(struct tb_pipeline *p, int *turns) {
+ * it to sleep, of which it would wake too late for a slot; nor could that wait be left. */
+static CUresult idle(struct tb_pipeline *p, int *turns, struct tb_patience *patience) {
   const bool minds_the_link = p->is_large && tb_pool_threads(p->d->pool) >= THREADS_ENOUGH;
-  if ((minds_the_link || !tb_pool_help(p->d->pool)) && ++*turns >= TURNS_BEFORE_YIELD) sched_yield();
+  if (!minds_the_link && tb_pool_help(p->d->pool)) {
+    patience->since = 0;
+    return CUDA_SUCCESS;
+  }
+  if (++*turns < TURNS_BEFORE_YIELD) return CUDA_SUCCESS;
+  sched_yield();
+  if (*turns % TURNS_BEFORE_LOOK != 0) return CUDA_SUCCESS;
+  const CUresult result = tb_patience_try(patience);
+  if (result == CUDA_ERROR_TIMEOUT) p->d->hangs = true;
+  return result;
 }
 
 /* While the rest of a block comes down, panels of the next one go up. Its launches wait, for they write to the tiles
@@ -76,6 +88,7 @@ static CUresult look_for_signals(struct tb_pipeline *p) {
 /* All chunks of k, until every launch is enqueued and all that is to come down by slots is committed. */
 static CUresult go_round(struct tb_pipeline *p) {
   int turns = 0;
+  struct tb_patience patience = {.seconds = p->d->patience_seconds};
   for (bool more = true; more || !tb_down_is_over(p);) {
     enum tb_turn turn = TB_NOTHING;
     const CUresult looked = look_for_signals(p);
@@ -90,9 +103,10 @@ static CUresult go_round(struct tb_pipeline *p) {
       else
         go_ahead(p);
     } else if (turn == TB_NOTHING) {
-      idle(p, &turns);
+      TB_TRY(idle(p, &turns, &patience));
     } else {
       turns = 0;
+      patience.since = 0;
     }
   }
   return CUDA_SUCCESS;
@@ -102,8 +116,8 @@ static CUresult go_round(struct tb_pipeline *p) {
 static CUresult finish(struct tb_pipeline *p) {
   const struct tb_layout *l = &p->down.layout;
   const enum tb_way way = l->plan->ways.c;
-  if (way == TB_DIRECT) TB_TRY(tb_cuda.cuStreamSynchronize(p->d->down));
-  for (int s = 0; way == TB_IN_PLACE && s < p->stream_count; s++) TB_TRY(tb_cuda.cuStreamSynchronize(p->streams[s]));
+  if (way == TB_DIRECT) TB_TRY(tb_device_wait(p->d, p->d->down));
+  for (int s = 0; way == TB_IN_PLACE && s < p->stream_count; s++) TB_TRY(tb_device_wait(p->d, p->streams[s]));
   bool counted = way == TB_STAGED || (way == TB_IN_PLACE && l->call->beta != 0);
   /* What a failure before this point left in C is overwritten by the CPU. */
   for (int64_t tile = 0; !counted && tile < l->rows * l->columns; tile++)
@@ -200,6 +214,6 @@ CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_gemm *call,
   if (call->beta != 1) TB_TRY(tb_commit_launch(device->commit, &args, device->ordered));
   progress->committed_columns[0] = call->n;
   progress->committed = true;
-  TB_TRY(tb_cuda.cuStreamSynchronize(device->ordered));
+  TB_TRY(tb_device_wait(device, device->ordered));
   return CUDA_SUCCESS;
 }

@@ -93,7 +93,10 @@ enum fake_cuda_order {
   FAKE_CUDA_RANDOM, /* each call runs some of what is enqueued, by chance from the seed */
   /* A context's stream before which it had i is eager if the seed has bit i, and else lazy: what one stream does too
    * soon shows, for another is as late as it may be. */
-  FAKE_CUDA_UNEVEN
+  FAKE_CUDA_UNEVEN,
+  /* As FAKE_CUDA_LAZY, but the device hangs after so many operations as the seed says: none runs from then on. Who
+   * waits for one, or frees memory, waits for ever, which is a misuse here. */
+  FAKE_CUDA_HANGING
 };
 void fake_cuda_set_order(enum fake_cuda_order order, uint64_t seed);
 /* Whether something must order what touches the same bytes (watch.h); and a kernel must touch no others than its

@@ -172,6 +172,7 @@ CUresult cuMemFree(CUdeviceptr p) {
   Call call(Fn::cuMemFree);
   if (call.refused()) return call.status;
   if (p == 0) return call.after_release(CUDA_SUCCESS);
+  if (hangs()) misuse("memory is freed, which waits for ever for a device that hangs");
   const Allocation *allocation = find_memory(p, 1);
   const MemoryKind kind = allocation ? allocation->kind : MemoryKind::DEVICE;
   if (!is_on_device(kind)) return call.after_release(CUDA_ERROR_INVALID_VALUE);

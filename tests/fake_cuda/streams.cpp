@@ -59,6 +59,7 @@ void run_front(Stream &stream) {
   Operation operation = std::move(stream.queue.front());
   stream.queue.pop_front();
   stream.done++;
+  if (driver().order == FAKE_CUDA_HANGING) driver().random_state--;
   const CUresult result = operation.run(operation.fail_with != CUDA_SUCCESS);
   if (operation.fail_with != CUDA_SUCCESS) {
     driver().happened[FAKE_CUDA_FAILURES]++;
@@ -132,9 +133,16 @@ void enqueue(const Call &call, const std::shared_ptr<Stream> &stream, Operation 
     run_some(*stream->context);
 }
 
+bool hangs() { return driver().order == FAKE_CUDA_HANGING && driver().random_state == 0; }
+
+void wait_for(const StreamPosition &until) {
+  run_through(until);
+  if (!finished(until)) misuse("something waits for ever for a device that hangs");
+}
+
 void run_through(const StreamPosition &until) {
   std::vector<StreamPosition> wanted{until};
-  while (!wanted.empty()) {
+  while (!wanted.empty() && !hangs()) {
     const StreamPosition now = wanted.back();
     if (finished(now)) {
       wanted.pop_back();
@@ -153,7 +161,7 @@ void run_through(const StreamPosition &until) {
 
 void run_everything(Context &context) {
   for (const auto &stream : streams_of(context)) {
-    run_through(end_of(stream));
+    wait_for(end_of(stream));
     watch_wait(stream->clock);
   }
 }
@@ -220,7 +228,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
   if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Stream> stream = find_stream(*call.context, handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-  run_through(end_of(stream));
+  wait_for(end_of(stream));
   watch_wait(stream->clock);
   return call.context->error;
 }
@@ -311,7 +319,7 @@ CUresult cuEventSynchronize(CUevent handle) {
   if (call.status != CUDA_SUCCESS) return call.status;
   const std::shared_ptr<Event> event = driver().events.find(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  run_through(event->recorded);
+  wait_for(event->recorded);
   watch_wait(event->clock);
   return event->context->error;
 }

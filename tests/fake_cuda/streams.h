@@ -20,6 +20,9 @@ void enqueue(const Call &call, const std::shared_ptr<Stream> &stream, Operation 
 /* Runs what must have run for the stream to be done up to there. */
 void run_through(const StreamPosition &until);
 void run_everything(Context &context);
+/* The same for who waits for that, as if for ever: a misuse when the device hangs. */
+void wait_for(const StreamPosition &until);
+bool hangs();
 
 /* Nothing that is queued in the context will run. */
 void drop_queues(Context &context);

@@ -27,6 +27,7 @@ device
 commit kernels
 split thin
 launch
+wait
 place.c
 cuda_driver cuda_driver.def"
 # What every room may use, and which uses no room.
@@ -34,7 +35,7 @@ shared="allowed background blas_call choice clock.h copy cores embed.h environme
  stats.h status status.def symbols symbols.def thin_plan thread"
 # The files that may know of CUDA.
 knowing="offload.c team gpus hosted.c part pipeline pipeline_parts.h compute.c down.c one_slot.c up.c exchange staging
- device commit kernels split thin launch place.c cuda_driver cuda_driver.def"
+ device commit kernels split thin launch wait place.c cuda_driver cuda_driver.def"
 
 expand() { # names to files
   local name
