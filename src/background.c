@@ -108,15 +108,27 @@ static bool start(pthread_t *thread, pthread_attr_t *attributes, void *(*thread_
   return started;
 }
 
+/* Threads that copy or sleep are no part of what the program wants in real time. */
+static bool make_ordinary(pthread_attr_t *attributes) {
+  const struct sched_param parameters = {0};
+  if (pthread_attr_init(attributes) != 0) return false;
+  pthread_attr_setinheritsched(attributes, PTHREAD_EXPLICIT_SCHED);
+  pthread_attr_setschedpolicy(attributes, SCHED_OTHER);
+  pthread_attr_setschedparam(attributes, &parameters);
+  return true;
+}
+
 bool tb_background_start(pthread_t *thread, void *(*thread_main)(void *), void *context) {
-  pthread_attr_t attributes;
+  pthread_attr_t bound, free;
   cpu_set_t cores;
-  if (pthread_attr_init(&attributes) != 0) return false;
+  if (!make_ordinary(&bound)) return false;
   tb_background_process_cores(&cores);
-  if (CPU_COUNT(&cores) > 0) pthread_attr_setaffinity_np(&attributes, sizeof cores, &cores);
-  bool started = start(thread, &attributes, thread_main, context);
-  if (!started) started = start(thread, NULL, thread_main, context); /* a core may be gone since */
-  pthread_attr_destroy(&attributes);
+  if (CPU_COUNT(&cores) > 0) pthread_attr_setaffinity_np(&bound, sizeof cores, &cores);
+  bool started = start(thread, &bound, thread_main, context);
+  pthread_attr_destroy(&bound);
+  if (started || !make_ordinary(&free)) return started;
+  started = start(thread, &free, thread_main, context); /* a core may be gone since */
+  pthread_attr_destroy(&free);
   return started;
 }
 

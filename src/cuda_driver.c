@@ -13,13 +13,27 @@ _Thread_local const char *tb_cuda_failed_call;
 static atomic_int state; /* of tb_cuda: one thread may write it, once */
 enum { EMPTY, BEING_WRITTEN, COMPLETE };
 
+static atomic_bool programs, started;
+
+bool tb_cuda_is_programs(void) { return atomic_load_explicit(&programs, memory_order_relaxed); }
+
+bool tb_cuda_is_started(void) {
+  CUcontext current;
+  if (atomic_load_explicit(&started, memory_order_relaxed)) return true;
+  if (!tb_cuda_is_loaded() || tb_cuda.cuCtxGetCurrent(&current) == CUDA_ERROR_NOT_INITIALIZED) return false;
+  atomic_store(&started, true);
+  return true;
+}
+
 bool tb_cuda_is_loaded(void) { return atomic_load_explicit(&state, memory_order_acquire) == COMPLETE; }
 
 /* The driver stays loaded for good: its own threads and exit handlers may outlive us. Threads that load at once find
  * the same functions; none waits for the loader with a lock in hand, for the loader may be waiting for us. */
 bool tb_cuda_load(void) {
   if (tb_cuda_is_loaded()) return true;
-  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (library != NULL) atomic_store(&programs, true);
+  if (library == NULL) library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) return false;
   struct tb_cuda_driver found;
   bool complete = true;

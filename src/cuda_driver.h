@@ -24,6 +24,10 @@ bool tb_cuda_load(void);
 /* Whether the table is filled. Lock-free. */
 bool tb_cuda_is_loaded(void);
 
+/* Whether the program had loaded the driver before we did; and whether anybody has started it (cuInit). Lock-free. */
+bool tb_cuda_is_programs(void);
+bool tb_cuda_is_started(void);
+
 /* In the child of a fork: the thread that was filling the table is not there to finish. */
 void tb_cuda_after_fork(void);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "integers.h"
+#include "libraries.h"
 #include "log.h"
 #include "options.h"
 #include "reference.h"
@@ -98,7 +99,7 @@ static int collect_library(struct dl_phdr_info *info, size_t size, void *opaque)
 static bool adopt_loaded(struct target *target, enum tb_symbol symbol,
                          bool (*adopt_from)(struct target *, void *, enum tb_symbol, const char *)) {
   struct library_list list = {0};
-  dl_iterate_phdr(collect_library, &list);
+  tb_libraries_visit(collect_library, &list);
   bool found = false;
   for (size_t i = 0; i < list.count; i++) {
     void *library = found ? NULL : dlopen(list.paths[i], RTLD_LAZY | RTLD_NOLOAD);

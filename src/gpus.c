@@ -334,6 +334,17 @@ static void close_pools(void) {
   copying = drivers = NULL;
 }
 
+void tb_gpus_close_for_now(void) {
+  atomic_store(&is_open, false);
+  for (int i = 0; i < gpu_count; i++) {
+    if (gpus[i].state != OPEN) continue;
+    close_gpu(&gpus[i]);
+    gpus[i].state = UNTRIED;
+    gpus[i].retry = (struct tb_retry){0};
+  }
+  close_pools();
+}
+
 void tb_gpus_close(enum tb_status why) {
   atomic_store(&is_open, false);
   atomic_store(&status, why);

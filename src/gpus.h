@@ -66,6 +66,9 @@ struct tb_pool *tb_gpus_drivers(void);
 /* After a failure that may have left its context broken: it is closed, and not used again. `failure` in words. */
 void tb_gpus_give_up(struct tb_device *device, const char *failure);
 
+/* Closes what is open, to be opened anew when it is wanted. */
+void tb_gpus_close_for_now(void);
+
 /* Closes what is open. `why` is what tb_gpus_status says from then on. */
 void tb_gpus_close(enum tb_status why);
 

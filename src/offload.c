@@ -3,7 +3,6 @@
 #include "offload.h"
 
 #include <sched.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@
 #include "hosted.h"
 #include "log.h"
 #include "options.h"
+#include "process.h"
 #include "team.h"
 #include "wait.h"
 
@@ -27,9 +27,22 @@
 struct job;
 static _Atomic(struct job *) spare_job; /* the latest call's: of 9 KB, for which a stack may be too small */
 static struct tb_idle *idle;
-static atomic_bool giving_back; /* its thread may have the lock */
+static struct tb_idle *idle_for_long; /* TILEBLAS_IDLE; NULL: it is 0 */
+static atomic_bool giving_back;       /* its thread may have the lock */
 
-enum tb_status tb_offload_status(void) { return tb_gpus_status(); }
+/* A process may start CUDA for its children alone: then it must not be started before they are forked. So one that has
+ * loaded the driver and not started it is left alone, as far as the options say. */
+static bool must_leave_alone(void) {
+  const int64_t mode = tb_option_number(TB_OPTION_open);
+  if (mode == TB_OPEN_ALWAYS || tb_cuda_is_started()) return false;
+  return mode == TB_OPEN_FOLLOW || (tb_option_number(TB_OPTION_route) == TB_ROUTE_AUTO && tb_cuda_is_programs());
+}
+
+enum tb_status tb_offload_status(void) {
+  const enum tb_status status = tb_gpus_status();
+  if (status != TB_STATUS_gpu_sooner || tb_gpus_are_open() || !must_leave_alone()) return status;
+  return TB_STATUS_not_started;
+}
 
 bool tb_offload_is_open(void) { return tb_gpus_are_open(); }
 
@@ -71,21 +84,14 @@ static void give_back(void) {
   atomic_store(&giving_back, false);
 }
 
-/* Posted when the process ends. On the heap, and posted by a function of the C library's, for by then this library may
- * be gone. NULL: not known, and nothing is closed. */
-static sem_t *process_ends;
-
-static bool process_is_ending(void) {
-  int posted = 1;
-  return process_ends == NULL || (sem_getvalue(process_ends, &posted) == 0 && posted > 0);
-}
-
-static void watch_process(void) {
-  extern int __cxa_atexit(void (*function)(void *), void *argument, void *library);
-  sem_t *ends = malloc(sizeof *ends);
-  if (ends == NULL) return;
-  sem_init(ends, 0, 0);
-  if (__cxa_atexit((void (*)(void *))(void (*)(void))sem_post, ends, NULL) == 0) process_ends = ends;
+/* The same of everything: a GPU is opened anew when it is wanted. */
+static void give_gpus_back(void) {
+  atomic_store(&giving_back, true);
+  if (pthread_mutex_trylock(&lock) == 0) {
+    tb_gpus_close_for_now();
+    pthread_mutex_unlock(&lock);
+  }
+  atomic_store(&giving_back, false);
 }
 
 /*
@@ -96,13 +102,14 @@ static void watch_process(void) {
  * the GPU, and the program may have left something there that runs for ever.
  */
 static void close_at_exit(void) {
-  if (process_is_ending()) return;
+  if (tb_process_is_ending()) return;
   while (!try_to_enter(true)) {
     if (!atomic_load(&giving_back)) return;
     sched_yield();
   }
   tb_idle_close(idle);
-  idle = NULL;
+  tb_idle_close(idle_for_long);
+  idle = idle_for_long = NULL;
   if (tb_gpus_are_open()) tb_gpus_close(TB_STATUS_ending); /* in the child of a fork they are the parent's */
   tb_gate_leave();
   free(atomic_exchange(&spare_job, NULL));
@@ -110,13 +117,16 @@ static void close_at_exit(void) {
 
 static void register_closing(void) {
   static bool registered;
-  if (!registered && (registered = atexit(close_at_exit) == 0)) watch_process(); /* which is run before, being later */
+  if (!registered && (registered = atexit(close_at_exit) == 0))
+    tb_process_watch(); /* which is run before, being later */
   if (idle == NULL) idle = tb_idle_open(IDLE_SECONDS, give_back);
+  const double seconds = (double)tb_option_number(TB_OPTION_idle);
+  if (idle_for_long == NULL && seconds > 0) idle_for_long = tb_idle_open(seconds, give_gpus_back);
 }
 
 void tb_offload_after_fork(void) {
   tb_gate_after_fork();
-  idle = NULL; /* its thread is the parent's */
+  idle = idle_for_long = NULL; /* their threads are the parent's */
   atomic_store(&giving_back, false);
   tb_gpus_after_fork();
 }
@@ -348,6 +358,7 @@ static bool offload(struct job *job, struct tb_outcome *outcome) {
   describe(job, outcome);
   for (int number = 0; (device = tb_gpus_open_one(number)) != NULL; number++) tb_part_tidy(device);
   tb_idle_touch(idle);
+  tb_idle_touch(idle_for_long);
   outcome->seconds = tb_clock_seconds() - begun;
   return true;
 }

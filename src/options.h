@@ -21,6 +21,7 @@ enum tb_option {
 /* Values of the CHOICE options, in the order of their words. */
 enum tb_route_mode { TB_ROUTE_AUTO, TB_ROUTE_GPU, TB_ROUTE_CPU };
 enum tb_calibration_mode { TB_CALIBRATION_KEEP, TB_CALIBRATION_AGAIN, TB_CALIBRATION_OFF };
+enum tb_open_mode { TB_OPEN_AUTO, TB_OPEN_ALWAYS, TB_OPEN_FOLLOW };
 enum tb_share_mode { TB_SHARE_AUTO, TB_SHARE_ALWAYS, TB_SHARE_NEVER };
 enum tb_precision { TB_PRECISION_IEEE, TB_PRECISION_FP32, TB_PRECISION_FAST };
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cuda_driver.h"
+#include "libraries.h"
 
 /* ---- is there a driver that could know a pointer? ---- */
 
@@ -46,7 +47,7 @@ static bool driver_appeared(void) {
   long long now_ns = (long long)t.tv_sec * 1000000000 + t.tv_nsec;
   if (now_ns == atomic_load_explicit(&looked_at_ns, memory_order_acquire)) return false;
   struct look look = {.known = atomic_load_explicit(&libraries, memory_order_relaxed)};
-  dl_iterate_phdr(look_at_library, &look);
+  tb_libraries_visit(look_at_library, &look);
   if (look.found) return true;
   atomic_store_explicit(&libraries, look.libraries, memory_order_relaxed);
   atomic_store_explicit(&looked_at_ns, now_ns, memory_order_release);

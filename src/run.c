@@ -11,6 +11,7 @@
 #include "fallback.h"
 #include "guest.h"
 #include "hosted.h"
+#include "libraries.h"
 #include "log.h"
 #include "offload.h"
 #include "options.h"
@@ -25,6 +26,7 @@
 static pthread_once_t loaded = PTHREAD_ONCE_INIT, once = PTHREAD_ONCE_INIT;
 
 static void after_fork(void) {
+  tb_libraries_after_fork();
   tb_fallback_after_fork();
   tb_options_after_fork();
   tb_offload_after_fork();
@@ -36,7 +38,8 @@ static void after_fork(void) {
 /* All that is asked of the surroundings: later another thread may be changing its environment, the program may have
  * shut itself in, or its threads may be bound. */
 static void load(void) {
-  pthread_atfork(NULL, NULL, after_fork); /* first: a fork from here on finds every lock mended */
+  /* First: a fork from here on finds every lock mended. */
+  pthread_atfork(tb_libraries_before_fork, tb_libraries_after_fork, after_fork);
   tb_environment_read();
   tb_options_load();
   tb_sandbox_at_load();

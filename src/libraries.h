@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The libraries that the process has loaded. While they are visited the thread has a lock of the C library's, which a
+ * fork by another thread would leave locked in the child for good: forks wait until nobody here visits. Thread-safe.
+ */
+#ifndef TB_LIBRARIES_H
+#define TB_LIBRARIES_H
+
+#include <link.h>
+
+/* dl_iterate_phdr. `visit` must load no library, and fork no process. */
+void tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context);
+
+/* Around a fork: in its parent before, and in both after. */
+void tb_libraries_before_fork(void);
+void tb_libraries_after_fork(void);
+
+#endif
