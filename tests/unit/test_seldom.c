@@ -6,7 +6,8 @@
  * fail while they finish the part of another one.
  *
  * Each case that calls the GPU is a process of its own. Seen to fail when: a copy of memory without a context goes to
- * no device; memory of a forbidden GPU is computed on the first one; the predictions change places in the line.
+ * no device; memory of a forbidden GPU is computed on the first one; the predictions change places in the line; the
+ * part of a GPU that fails while it finishes another's is forgotten.
  */
 #include <setjmp.h>
 #include <stdarg.h>
