@@ -2,45 +2,25 @@
 #define _GNU_SOURCE
 #include "offload.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "background.h"
 #include "clock.h"
 #include "fallback.h"
-#include "gate.h"
 #include "guest.h"
 #include "hosted.h"
+#include "keeper.h"
 #include "log.h"
 #include "options.h"
-#include "process.h"
 #include "team.h"
 #include "wait.h"
 
-/* After so long without a call, device memory is given back: to allocate it anew takes about a millisecond. */
-#define IDLE_SECONDS 2.0
-
-struct job;
-static _Atomic(struct job *) spare_job; /* the latest call's: of 9 KB, for which a stack may be too small */
-static struct tb_idle *idle;
-static struct tb_idle *idle_for_long; /* TILEBLAS_IDLE; NULL: it is 0 */
-static atomic_bool giving_back;       /* its thread may have the lock */
-
-/* A process may start CUDA for its children alone: then it must not be started before they are forked. So one that has
- * loaded the driver and not started it is left alone, as far as the options say. */
-static bool must_leave_alone(void) {
-  const int64_t mode = tb_option_number(TB_OPTION_open);
-  if (mode == TB_OPEN_ALWAYS || tb_cuda_is_started()) return false;
-  return mode == TB_OPEN_FOLLOW || (tb_option_number(TB_OPTION_route) == TB_ROUTE_AUTO && tb_cuda_is_programs());
-}
-
 enum tb_status tb_offload_status(void) {
   const enum tb_status status = tb_gpus_status();
-  if (status != TB_STATUS_gpu_sooner || tb_gpus_are_open() || !must_leave_alone()) return status;
+  if (status != TB_STATUS_gpu_sooner || tb_gpus_are_open() || tb_keeper_may_open()) return status;
   return TB_STATUS_not_started;
 }
 
@@ -50,90 +30,14 @@ void tb_offload_rest(void) { tb_pool_rest(); }
 
 void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size); }
 
-/* The gate guards the GPUs and everything below. What a thread has left behind that will not come back for it: */
-static void clear_up(enum tb_gate found) {
-  if (found == TB_GATE_ABANDONED) tb_gpus_settle();
-  if (found == TB_GATE_BROKEN && tb_gpus_abandon())
-    tb_warn("a thread left a call in its midst; the CPU computes all later calls");
-}
-
-/* While a GPU is opened the driver loads libraries. A thread that waits here may be in a constructor of such a
- * library's, or of another, and so keep the loader from going on: it does not wait for long. */
-#define OPENING_SECONDS 2.0
-
-/* False: the gate could not be had in a time in which a call should end, whatever its owner waits for. */
-static bool enter(void) {
-  const enum tb_gate found = tb_gate_enter(tb_gpus_are_open() ? 2 * tb_wait_seconds(0, 0) : OPENING_SECONDS);
-  if (found != TB_GATE_CLOSED) clear_up(found);
-  return found != TB_GATE_CLOSED;
-}
-
-static bool try_to_enter(bool final) {
-  const enum tb_gate found = tb_gate_try(final);
-  if (found != TB_GATE_CLOSED) clear_up(found);
-  return found != TB_GATE_CLOSED;
-}
-
-/* A call that is under way touches `idle` when it ends, so then nothing is lost by not waiting for it. */
-static void give_back(void) {
-  atomic_store(&giving_back, true);
-  if (try_to_enter(false)) {
-    tb_gpus_give_back();
-    tb_gate_leave();
-  }
-  atomic_store(&giving_back, false);
-}
-
-/* The same of everything: a GPU is opened anew when it is wanted. */
-static void give_gpus_back(void) {
-  atomic_store(&giving_back, true);
-  if (pthread_mutex_trylock(&lock) == 0) {
-    tb_gpus_close_for_now();
-    pthread_mutex_unlock(&lock);
-  }
-  atomic_store(&giving_back, false);
-}
-
-/*
- * When the library is unloaded everything is given back; a GPU that another thread still uses is left to the end of the
- * process, but not by the thread that gives memory back, which is ours, and soon done.
- *
- * When the process ends nothing is: the driver does that, and sooner. To give memory back waits for all that runs on
- * the GPU, and the program may have left something there that runs for ever.
- */
-static void close_at_exit(void) {
-  if (tb_process_is_ending()) return;
-  while (!try_to_enter(true)) {
-    if (!atomic_load(&giving_back)) return;
-    sched_yield();
-  }
-  tb_idle_close(idle);
-  tb_idle_close(idle_for_long);
-  idle = idle_for_long = NULL;
-  if (tb_gpus_are_open()) tb_gpus_close(TB_STATUS_ending); /* in the child of a fork they are the parent's */
-  tb_gate_leave();
-  free(atomic_exchange(&spare_job, NULL));
-}
-
-static void register_closing(void) {
-  static bool registered;
-  if (!registered && (registered = atexit(close_at_exit) == 0))
-    tb_process_watch(); /* which is run before, being later */
-  if (idle == NULL) idle = tb_idle_open(IDLE_SECONDS, give_back);
-  const double seconds = (double)tb_option_number(TB_OPTION_idle);
-  if (idle_for_long == NULL && seconds > 0) idle_for_long = tb_idle_open(seconds, give_gpus_back);
-}
-
-void tb_offload_after_fork(void) {
-  tb_gate_after_fork();
-  idle = idle_for_long = NULL; /* their threads are the parent's */
-  atomic_store(&giving_back, false);
-  tb_gpus_after_fork();
-}
-
 /* Whether the driver would refuse whatever this thread wants. It may wait for the end of a callback with our lock in
  * hand, so that is to be known before the lock is taken. */
 static bool is_in_callback(void) { return tb_cuda_is_loaded() && tb_cuda_refuses_thread(); }
+
+void tb_offload_after_fork(void) {
+  tb_keeper_after_fork();
+  tb_gpus_after_fork();
+}
 
 /* ---- one call ---- */
 
@@ -174,7 +78,7 @@ static bool is_ours(const struct tb_device *d, const struct tb_location *l) {
 static struct tb_device *find_device(const struct tb_places *p, enum tb_status *why) {
   const bool bound = p != NULL && tb_places_need_gpu(p);
   struct tb_device *d = bound ? tb_gpus_numbered(gpu_of(p)) : tb_gpus_first();
-  if (tb_gpus_are_open()) register_closing();
+  if (tb_gpus_are_open()) tb_keeper_begin();
   *why = tb_gpus_status();
   if (*why != TB_STATUS_gpu_sooner || !bound) return d;
   if (d != NULL && is_ours(d, &p->a) && is_ours(d, &p->b) && is_ours(d, &p->c)) return d;
@@ -357,16 +261,19 @@ static bool offload(struct job *job, struct tb_outcome *outcome) {
   if (!uses_gpu_memory(job->places)) rescue(job);
   describe(job, outcome);
   for (int number = 0; (device = tb_gpus_open_one(number)) != NULL; number++) tb_part_tidy(device);
-  tb_idle_touch(idle);
-  tb_idle_touch(idle_for_long);
+  tb_keeper_touch();
   outcome->seconds = tb_clock_seconds() - begun;
   return true;
 }
+
+static _Atomic(struct job *) spare_job; /* the latest call's: of 9 KB, for which a stack may be too small */
 
 static struct job *get_job(void) {
   struct job *job = atomic_exchange(&spare_job, NULL);
   return job != NULL ? job : malloc(sizeof *job);
 }
+
+__attribute__((destructor)) static void free_spare_job(void) { free(atomic_exchange(&spare_job, NULL)); }
 
 static void put_job(struct job *job) {
   if (job->parts != &job->one) free(job->parts);
@@ -379,18 +286,18 @@ bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places,
   if (is_in_callback()) return false;
   tb_cuda_load(); /* which waits for the loader: not with the gate ours */
   outcome->why = TB_STATUS_busy;
-  if (!enter()) return false;
+  if (!tb_keeper_enter()) return false;
   outcome->why = TB_STATUS_no_memory;
   struct job *const job = get_job();
   if (job == NULL) {
-    tb_gate_leave();
+    tb_keeper_leave();
     return false;
   }
   job->call = call, job->places = places, job->timed = timed;
   job->parts = &job->one, job->count = job->sharing = 0;
   job->rescued = false, job->rescued_bytes = 0;
   const bool taken = offload(job, outcome);
-  tb_gate_leave();
+  tb_keeper_leave();
   if (outcome->failed) finish(job, outcome);
   put_job(job);
   return taken;
@@ -436,10 +343,10 @@ bool tb_offload_open(struct tb_gpu_identity *identity) {
   if (is_in_callback()) return false;
   enum tb_status why;
   tb_cuda_load();
-  if (!enter()) return false;
+  if (!tb_keeper_enter()) return false;
   const struct tb_device *device = find_device(NULL, &why);
   if (device != NULL) identify(device, identity);
-  tb_gate_leave();
+  tb_keeper_leave();
   return device != NULL;
 }
 
@@ -482,9 +389,9 @@ static bool link_seconds(struct tb_device *d, double seconds[2]) {
 bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
   double seconds[2];
   if (is_in_callback()) return false;
-  if (!enter()) return false;
+  if (!tb_keeper_enter()) return false;
   const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(), seconds);
-  tb_gate_leave();
+  tb_keeper_leave();
   if (!measured) return false;
   *up_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[0];
   *down_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[1];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "process.h"
+#include "ending.h"
 
 #include <semaphore.h>
 #include <stdlib.h>

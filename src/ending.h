@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Whether what runs at a library's end runs because the process ends, or because the library is unloaded. */
-#ifndef TB_PROCESS_H
-#define TB_PROCESS_H
+#ifndef TB_ENDING_H
+#define TB_ENDING_H
 
 #include <stdbool.h>
 
