@@ -4,14 +4,19 @@
 
 #include <pthread.h>
 
-static pthread_rwlock_t visiting = PTHREAD_RWLOCK_INITIALIZER; /* written to by forks */
+static pthread_mutex_t visiting = PTHREAD_MUTEX_INITIALIZER;
 
 void tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context) {
-  pthread_rwlock_rdlock(&visiting);
+  pthread_mutex_lock(&visiting);
   dl_iterate_phdr(visit, context);
-  pthread_rwlock_unlock(&visiting);
+  pthread_mutex_unlock(&visiting);
 }
 
-void tb_libraries_before_fork(void) { pthread_rwlock_wrlock(&visiting); }
+void tb_libraries_before_fork(void) { pthread_mutex_lock(&visiting); }
 
-void tb_libraries_after_fork(void) { pthread_rwlock_unlock(&visiting); }
+void tb_libraries_after_fork(bool is_child) {
+  if (is_child)
+    pthread_mutex_init(&visiting, NULL); /* its owner is a thread of the parent's */
+  else
+    pthread_mutex_unlock(&visiting);
+}

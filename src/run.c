@@ -26,7 +26,7 @@
 static pthread_once_t loaded = PTHREAD_ONCE_INIT, once = PTHREAD_ONCE_INIT;
 
 static void after_fork(void) {
-  tb_libraries_after_fork();
+  tb_libraries_after_fork(true);
   tb_fallback_after_fork();
   tb_options_after_fork();
   tb_offload_after_fork();
@@ -35,11 +35,13 @@ static void after_fork(void) {
   tb_stats_reset(); /* the parent reports its own calls */
 }
 
+static void after_fork_in_parent(void) { tb_libraries_after_fork(false); }
+
 /* All that is asked of the surroundings: later another thread may be changing its environment, the program may have
  * shut itself in, or its threads may be bound. */
 static void load(void) {
   /* First: a fork from here on finds every lock mended. */
-  pthread_atfork(tb_libraries_before_fork, tb_libraries_after_fork, after_fork);
+  pthread_atfork(tb_libraries_before_fork, after_fork_in_parent, after_fork);
   tb_environment_read();
   tb_options_load();
   tb_sandbox_at_load();
