@@ -242,3 +242,18 @@ CUresult tb_device_open_fetching(struct tb_device *d) {
   if (d->fetching == NULL) TB_TRY(tb_cuda.cuStreamCreate(&d->fetching, CU_STREAM_NON_BLOCKING));
   return get_event(&d->fetched, &fetched);
 }
+
+/* ---- asking ---- */
+
+int tb_device_attribute(const struct tb_device *d, CUdevice_attribute which) {
+  int value = 0;
+  return tb_cuda.cuDeviceGetAttribute(&value, which, d->handle) == CUDA_SUCCESS ? value : -1;
+}
+
+/* The kernel module's version, which tells more than CUDA's. */
+void tb_device_driver_text(char *text, size_t size) {
+  FILE *file = fopen("/sys/module/nvidia/version", "re");
+  if (file == NULL || fgets(text, (int)size, file) == NULL) snprintf(text, size, "unknown");
+  text[strcspn(text, "\n")] = '\0';
+  if (file != NULL) fclose(file);
+}

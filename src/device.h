@@ -139,4 +139,10 @@ CUresult tb_device_panel_event(struct tb_device *device, int64_t panel, int64_t 
 /* Has device->fetching and device->fetched made. */
 CUresult tb_device_open_fetching(struct tb_device *device);
 
+/* -1: it does not tell. */
+int tb_device_attribute(const struct tb_device *device, CUdevice_attribute which);
+
+/* The driver's version, as the kernel has it; "unknown". */
+void tb_device_driver_text(char *text, size_t size);
+
 #endif

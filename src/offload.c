@@ -305,30 +305,17 @@ bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places,
 
 /* ---- for the calibration ---- */
 
-static int attribute(const struct tb_device *d, CUdevice_attribute which) {
-  int value = 0;
-  return tb_cuda.cuDeviceGetAttribute(&value, which, d->handle) == CUDA_SUCCESS ? value : -1;
-}
-
-/* The kernel module's version, which tells more than CUDA's. */
-static void driver_text(char *text, size_t size) {
-  FILE *file = fopen("/sys/module/nvidia/version", "re");
-  if (file == NULL || fgets(text, (int)size, file) == NULL) snprintf(text, size, "unknown");
-  text[strcspn(text, "\n")] = '\0';
-  if (file != NULL) fclose(file);
-}
-
 /* Kept figures are for kernels and staging as they were: to be raised when calls take another time than before. */
 #define SPEED_VERSION 6
 
 /* Not CUDA's ordinal, which the environment changes, but the place on the bus: the link is part of what is measured. */
 static void identify(const struct tb_device *d, struct tb_gpu_identity *identity) {
   char driver[64];
-  driver_text(driver, sizeof driver);
+  tb_device_driver_text(driver, sizeof driver);
   snprintf(identity->text, sizeof identity->text, "%s, %d SMs, PCI %04x:%02x:%02x, driver %s for CUDA %d.%d, speed %d",
-           d->name, d->sm_count, (unsigned)attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
-           (unsigned)attribute(d, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
-           (unsigned)attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID), driver, d->driver_version / 1000,
+           d->name, d->sm_count, (unsigned)tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+           (unsigned)tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+           (unsigned)tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID), driver, d->driver_version / 1000,
            d->driver_version % 1000 / 10, SPEED_VERSION);
   identity->peak_flops_per_s = tb_device_peak_flops_per_s(d);
   identity->open_seconds = tb_gpus_open_seconds();
