@@ -3,7 +3,6 @@
 #include "background.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,23 +21,21 @@
 
 /* ---- cores ---- */
 
-/* Those that the OpenMP runtime spreads its threads over, if it binds them and there is one: as soon as it is loaded it
- * leaves the main thread one of them. */
+/* OpenMP's, where there is one when the library is loaded. */
+extern int omp_get_num_places(void) __attribute__((weak));
+extern int omp_get_place_num_procs(int place) __attribute__((weak));
+extern void omp_get_place_proc_ids(int place, int *ids) __attribute__((weak));
+
+/* Those that the runtime spreads its threads over, if it binds them: as soon as it is loaded it leaves the main thread
+ * one of them. */
 static void add_places(cpu_set_t *cores) {
-  int (*count)(void), (*size)(int);
-  void (*list)(int, int *);
-  void *const found[] = {dlsym(RTLD_DEFAULT, "omp_get_num_places"), dlsym(RTLD_DEFAULT, "omp_get_place_num_procs"),
-                         dlsym(RTLD_DEFAULT, "omp_get_place_proc_ids")};
-  if (found[0] == NULL || found[1] == NULL || found[2] == NULL) return;
-  memcpy(&count, &found[0], sizeof count);
-  memcpy(&size, &found[1], sizeof size);
-  memcpy(&list, &found[2], sizeof list);
-  const int places = count();
+  if (omp_get_num_places == NULL || omp_get_place_num_procs == NULL || omp_get_place_proc_ids == NULL) return;
+  const int places = omp_get_num_places();
   for (int place = 0; place < places; place++) {
     int numbers[PLACE_CORES_MAX];
-    const int cores_of_place = size(place);
+    const int cores_of_place = omp_get_place_num_procs(place);
     if (cores_of_place <= 0 || cores_of_place > PLACE_CORES_MAX) continue;
-    list(place, numbers);
+    omp_get_place_proc_ids(place, numbers);
     for (int i = 0; i < cores_of_place; i++)
       if (numbers[i] >= 0 && numbers[i] < CPU_SETSIZE) CPU_SET(numbers[i], cores);
   }

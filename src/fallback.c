@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "guest.h"
 #include "integers.h"
 #include "libraries.h"
 #include "log.h"
@@ -164,7 +165,7 @@ static void describe(const struct target *target, char *text, size_t size) {
 
 /* The search runs without the lock: it waits for the loader, and the loader may be waiting for us, in a constructor
  * that calls BLAS. Threads that search at once find the same, and the first to be done is believed. */
-static const struct target *resolve(enum tb_symbol symbol) {
+static const struct target *resolve_as_guest(enum tb_symbol symbol) {
   struct target found = search(symbol);
   char text[sizeof description];
   describe(&found, text, sizeof text);
@@ -179,6 +180,16 @@ static const struct target *resolve(enum tb_symbol symbol) {
     if (description[0] == '\0') memcpy(description, text, sizeof description);
   }
   pthread_mutex_unlock(&lock);
+  return target;
+}
+
+/* The caller is on its way to the CPU BLAS, in its own state, but for calls that we make ourselves. */
+static const struct target *resolve(enum tb_symbol symbol) {
+  struct tb_guest guest;
+  if (tb_thread.guest != NULL) return resolve_as_guest(symbol);
+  tb_guest_enter(&guest);
+  const struct target *target = resolve_as_guest(symbol);
+  tb_guest_leave(&guest);
   return target;
 }
 

@@ -3,6 +3,7 @@
 #include "run.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "background.h"
@@ -53,15 +54,22 @@ static void load(void) {
 /* A program's constructor that calls before ours has run comes by tb_run_initialise. */
 __attribute__((constructor)) static void at_load(void) { pthread_once(&loaded, load); }
 
+static atomic_bool initialised;
+
 static void initialise(void) {
-  struct tb_guest guest;
   at_load();
-  tb_guest_enter(&guest);
   tb_options_complain();
-  tb_guest_leave(&guest);
+  atomic_store(&initialised, true);
 }
 
-void tb_run_initialise(void) { pthread_once(&once, initialise); }
+/* Nobody leaves it by siglongjmp: others would wait for its end. */
+void tb_run_initialise(void) {
+  struct tb_guest guest;
+  if (atomic_load_explicit(&initialised, memory_order_acquire)) return;
+  tb_guest_enter(&guest);
+  pthread_once(&once, initialise);
+  tb_guest_leave(&guest);
+}
 
 __attribute__((destructor)) static void finish(void) {
   struct tb_floats floats;

@@ -28,7 +28,7 @@
 #include "rng.h"
 #include "tileblas.h"
 
-#define SIDE 250
+#define SIDE 530 /* of which operands do not fit into a slot: copies and launches overlap, with windows */
 #define TIME_LIMIT_S 100
 #define JUMPS 12
 #define JUMPS_MIN 3
