@@ -25,9 +25,10 @@
 #include "guest.h"
 #include "process.h"
 
-/* Threads of this process, and how many cores they have together without the calling one's. */
+/* Threads of this process; and the cores that those have together which are younger than all at the call before. */
 static int threads_now(cpu_set_t *cores) {
-  int count = 0;
+  static int youngest;
+  int count = 0, highest = youngest;
   DIR *tasks = opendir("/proc/self/task");
   CPU_ZERO(cores);
   for (struct dirent *e; tasks && (e = readdir(tasks)) != NULL;) {
@@ -35,10 +36,12 @@ static int threads_now(cpu_set_t *cores) {
     const int number = atoi(e->d_name);
     if (number == 0) continue;
     count++;
-    if (number == getpid() || sched_getaffinity(number, sizeof set, &set) != 0) continue;
+    if (number > highest) highest = number; /* numbers grow, but for once in four million */
+    if (number <= youngest || sched_getaffinity(number, sizeof set, &set) != 0) continue;
     CPU_OR(cores, cores, &set);
   }
   closedir(tasks);
+  youngest = highest;
   return count;
 }
 

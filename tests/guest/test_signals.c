@@ -39,13 +39,14 @@ static bool is_pending(int number) {
   return sigismember(&pending, number) == 1;
 }
 
-/* Each call is a line. */
+/* Each call is a line, and the report at exit some more. */
 static int closed_pipe(void) {
   int ends[2];
   if (pipe(ends) != 0) return 2;
   dup2(ends[1], STDERR_FILENO);
   close(ends[0]);
   tileblas_option_set("TILEBLAS_VERBOSE", "1");
+  tileblas_option_set("TILEBLAS_REPORT", "1");
   return tst_guest_product(8) && tst_guest_product(200) && !is_pending(SIGPIPE) ? 0 : 3;
 }
 
@@ -66,6 +67,7 @@ static int limited_file(void) {
   if (fd < 0 || setrlimit(RLIMIT_FSIZE, &limit) != 0) return 2;
   dup2(fd, STDERR_FILENO);
   tileblas_option_set("TILEBLAS_VERBOSE", "1");
+  tileblas_option_set("TILEBLAS_REPORT", "1");
   return tst_guest_product(8) && tst_guest_product(8) && !is_pending(SIGXFSZ) ? 0 : 3;
 }
 
