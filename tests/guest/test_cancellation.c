@@ -59,7 +59,9 @@ static int first_call(void) {
   tst_guest_fill(v.memory, SIDE);
   if (pthread_create(&id, NULL, cancelled_before, &v) != 0) return 2;
   pthread_join(id, NULL);
-  if (!v.came_back || !tst_guest_is_right(v.memory, SIDE, 0)) return 3;
+  const bool right = v.came_back && tst_guest_is_right(v.memory, SIDE, 0);
+  free(v.memory);
+  if (!right) return 3;
   return tst_guest_product(SIDE) ? 0 : 4;
 }
 
@@ -79,6 +81,7 @@ static int any_moment(void) {
     pthread_join(id, &result);
     if (result != PTHREAD_CANCELED) return 3;
   }
+  free(memory);
   const unsigned long long before = tst_guest_gpu_calls();
   if (!tst_guest_product(SIDE)) return 4;
   return tst_guest_expects_gpu() && tst_guest_gpu_calls() != before + 1 ? 5 : 0;
