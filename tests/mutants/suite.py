@@ -17,6 +17,8 @@ TIMEOUT_TIMES, TIMEOUT_LEAST = 3, 20
 TIMEOUT_AT_FIRST = 600
 OUTPUT_BYTES_MAX = 1 << 30
 
+running = set()  # processes, of all threads
+
 
 class Test:
     def __init__(self, entry, command, build):
@@ -25,6 +27,7 @@ class Test:
         self.folder = properties.get("WORKING_DIRECTORY", build)
         self.settings = dict(s.split("=", 1) for s in properties.get("ENVIRONMENT", []))
         self.pass_patterns = properties.get("PASS_REGULAR_EXPRESSION", [])
+        self.fail_patterns = properties.get("FAIL_REGULAR_EXPRESSION", [])
         self.skip_status = properties.get("SKIP_RETURN_CODE")
         self.fixtures = {kind: properties.get("FIXTURES_" + kind, []) for kind in ("REQUIRED", "SETUP", "CLEANUP")}
         self.seconds = None  # without a fault
@@ -44,6 +47,8 @@ class Test:
     def judge(self, status, output):
         if self.skip_status is not None and status == self.skip_status:
             return SKIPPED
+        if any(re.search(p, output) for p in self.fail_patterns):
+            return FAILED
         if self.pass_patterns:
             return PASSED if any(re.search(p, output) for p in self.pass_patterns) else FAILED
         return PASSED if status == 0 else FAILED
@@ -57,12 +62,14 @@ class Test:
             process = subprocess.Popen(self.command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
                                        stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
                                        preexec_fn=limit_resources)
+            running.add(process)
             try:
                 status = process.wait(self.limit())
             except subprocess.TimeoutExpired:
                 status = None
             finally:
                 kill_group(process)
+                running.discard(process)
         text = pathlib.Path(log).read_text(errors="replace")
         result = TIMEOUT if status is None else self.judge(status, text)
         return result, time.monotonic() - begun
@@ -81,6 +88,11 @@ def kill_group(process):
     except ProcessLookupError:
         pass
     process.wait()
+
+
+def kill_running():
+    for process in list(running):
+        kill_group(process)
 
 
 def commands(build):
