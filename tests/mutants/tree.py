@@ -143,6 +143,8 @@ class Tree:
         return sorted(files)
 
     def make(self, files):
+        if not files:
+            return
         self.call(["ninja", "-C", str(self.build), "-j", str(self.jobs)] + list(files))
 
     def make_for(self, texts, tests):
