@@ -82,6 +82,10 @@ void tb_cuda_leave(void) {
   tb_cuda.cuCtxPopCurrent(&ours);
 }
 
+void tb_cuda_leave_all(void) {
+  while (depth > 0) tb_cuda_leave();
+}
+
 /* Callbacks come from threads of the driver's own, which never run anything else: a thread is asked about once. */
 bool tb_cuda_refuses_thread(void) {
   static _Thread_local bool permitted;

@@ -40,6 +40,9 @@ void tb_cuda_after_fork(void);
 CUresult tb_cuda_enter(CUcontext context);
 void tb_cuda_leave(void);
 
+/* The same for a thread that left its call by a jump, however often it had entered. */
+void tb_cuda_leave_all(void);
+
 /* Whether the driver refuses this thread: it is in a callback of cuLaunchHostFunc, and may call nothing of CUDA's. The
  * driver is loaded. */
 bool tb_cuda_refuses_thread(void);

@@ -33,8 +33,9 @@ bool tb_keeper_may_open(void) {
 /* What a thread has left behind that will not come back for it: */
 static void clear_up(enum tb_gate found) {
   if (found == TB_GATE_ABANDONED) tb_gpus_settle();
-  if (found == TB_GATE_BROKEN && tb_gpus_abandon())
-    tb_warn("a thread left a call in its midst; the CPU computes all later calls");
+  if (found != TB_GATE_BROKEN) return;
+  tb_cuda_leave_all(); /* if it was this thread */
+  if (tb_gpus_abandon()) tb_warn("a thread left a call in its midst; the CPU computes all later calls");
 }
 
 /* While a GPU is opened the driver loads libraries. A thread that waits here may be in a constructor of such a

@@ -13,16 +13,16 @@
 
 #include "placed.h"
 
-#define GUEST_FUNCTIONS(X)                                                                                 \
-  X(cuStreamCreate)                                                                                        \
-  X(cuStreamDestroy)                                                                                       \
-  X(cuStreamSynchronize)                                                                                   \
-  X(cuStreamBeginCapture)                                                                                  \
-  X(cuStreamEndCapture)                                                                                    \
-  X(cuGraphGetNodes)                                                                                       \
-  X(cuGraphDestroy)                                                                                        \
-  X(cuLaunchHostFunc) X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuCtxSynchronize) X(cuCtxGetCurrent) \
-      X(cuCtxSetCurrent)
+#define GUEST_FUNCTIONS(X) \
+  X(cuStreamCreate)        \
+  X(cuStreamDestroy)       \
+  X(cuStreamSynchronize)   \
+  X(cuStreamBeginCapture)  \
+  X(cuStreamEndCapture)    \
+  X(cuGraphGetNodes)       \
+  X(cuGraphDestroy)        \
+  X(cuLaunchHostFunc)      \
+  X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuCtxSynchronize) X(cuCtxGetCurrent) X(cuCtxSetCurrent)
 
 struct guest_cuda {
 #define X(function) __typeof__(function) *function;

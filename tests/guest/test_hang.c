@@ -139,6 +139,8 @@ static int hang_with_operands_on_the_gpu(void *unused) {
   atomic_store(&hurries, true);
   guest_product_call(&product);
   atomic_store(&hurries, false);
+  fake->set_order(FAKE_CUDA_LAZY, 0);
+  guest_product_is_right(&product); /* nobody said so: that ends it */
   return right && fake->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 1;
 }
 
@@ -165,6 +167,7 @@ static int no_timeout(void *unused) {
   guest_product_make(&product, 60, TST_PAGEABLE, 1);
   fake->set_order(FAKE_CUDA_HANGING, 0);
   atomic_store(&hurries, true);
+  fake->expect_misuses(1);
   guest_product_call(&product); /* of which the fake driver says that it is a misuse */
   return right && fake->calls("cuStreamSynchronize") > 0 && fake->get(FAKE_CUDA_MISUSES) > 0 ? 0 : 1;
 }
