@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* From here on tb_process_is_ending knows. Before it, and without memory, a process counts as ending. Once, of any one
+/* From here on tb_process_is_ending knows; before, a process counts as ending. Once, of any one
  * thread. */
 void tb_process_watch(void);
 
