@@ -43,10 +43,9 @@ static const char *const only_after_failure[] = {"cuGetErrorName"};
 /* Called for memory that the program got from CUDA: test_resident_failures.c. For several GPUs:
  * test_several_failures.c. For the tensor cores: test_split_calls.c. To wait without end:
  * guest/test_hang.c. */
-static const char *const called_elsewhere[] = {"cuMemcpy2DAsync",        "cuMemcpyPeerAsync",
-                                               "cuDeviceCanAccessPeer",  "cuCtxEnablePeerAccess",
-                                               "cuCtxDisablePeerAccess", "cuTensorMapEncodeTiled",
-                                               "cuStreamSynchronize"};
+static const char *const called_elsewhere[] = {
+    "cuMemcpy2DAsync",        "cuMemcpyPeerAsync",      "cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess",
+    "cuCtxDisablePeerAccess", "cuTensorMapEncodeTiled", "cuStreamSynchronize"};
 
 static const char *const before_init[] = {"cuPointerGetAttributes", "cuCtxGetCurrent"};
 

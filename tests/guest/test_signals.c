@@ -157,7 +157,7 @@ static void lines_end_nobody(void **state) {
 static void filters_end_nobody(void **state) {
   (void)state;
 #ifdef __SANITIZE_ADDRESS__
-  return; /* its runtime opens files */
+  TST_LEAVE_OUT("filters: AddressSanitizer's runtime opens files");
 #endif
   run("sandbox"), run("sandbox later"), run("container");
 }
@@ -166,5 +166,5 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof parts / sizeof *parts && argc == 2; i++)
     if (strcmp(argv[1], parts[i].name) == 0) return parts[i].body();
   const struct CMUnitTest tests[] = {cmocka_unit_test(lines_end_nobody), cmocka_unit_test(filters_end_nobody)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -5,6 +5,16 @@
 
 static _Thread_local struct echo heard;
 void (*echo_hook)(void);
+echo_sgemm *echo_nested;
+
+#ifndef ECHO_NO_CBLAS
+static void call_nested(void) {
+  static const float ones[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, one = 1, zero = 0;
+  static const int32_t three = 3;
+  float c[9];
+  echo_nested("N", "N", &three, &three, &three, &one, ones, &three, ones, &three, &zero, c, &three, 1, 1);
+}
+#endif
 
 struct echo *echo_heard(void) {
   return &heard;
@@ -20,6 +30,7 @@ struct echo *echo_heard(void) {
   void name(int layout, int ta, int tb, integer m, integer n, integer k, float alpha, const float *a, integer lda, \
             const float *b, integer ldb, float beta, float *c, integer ldc) {                                      \
     heard = (struct echo){heard.calls + 1, layout, ta, tb, m, n, k, lda, ldb, ldc, alpha, beta, a, b, c};          \
+    if (echo_nested) call_nested();                                                                                \
     if (echo_hook) echo_hook();                                                                                    \
   }
 #define FORTRAN(name, integer)                                                                                        \

@@ -8,6 +8,7 @@
 #ifndef ECHO_BLAS_H
 #define ECHO_BLAS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct echo {
@@ -23,5 +24,11 @@ struct echo *echo_heard(void);
 
 /* What cblas_sgemm, and in echo_narrow sgemm_ too, does before it returns; NULL: nothing. */
 extern void (*echo_hook)(void);
+
+/* The sgemm_ that cblas_sgemm calls before it returns, as netlib's does, for a product of 3 x 3 x 3; NULL: none. */
+typedef void echo_sgemm(const char *, const char *, const int32_t *, const int32_t *, const int32_t *, const float *,
+                        const float *, const int32_t *, const float *, const int32_t *, const float *, float *,
+                        const int32_t *, size_t, size_t);
+extern echo_sgemm *echo_nested;
 
 #endif

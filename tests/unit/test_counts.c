@@ -132,6 +132,6 @@ static void a_random_program(void **state) {
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_random_program)};
   if (argc != 2 || tst_symbol_count > SYMBOLS_MOST) return 2;
-  setenv("TILEBLAS_FALLBACK", tst_format("%s/lib%s.so", tst_setting("TB_TEST_BUILD_DIR"), argv[1]), 1);
+  tileblas_option_set("TILEBLAS_FALLBACK", tst_format("%s/lib%s.so", tst_setting("TB_TEST_BUILD_DIR"), argv[1]));
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -301,11 +301,11 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_of_bad_arguments)};
   if (argc != 2) return 2;
   library = argv[1];
-  setenv("TILEBLAS_ROUTE", "cpu", 1);
+  tileblas_option_set("TILEBLAS_ROUTE", "cpu");
   if (!alone()) {
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!handle) tst_skip("%s is not installed", library);
-    setenv("TILEBLAS_FALLBACK", library, 1);
+    tileblas_option_set("TILEBLAS_FALLBACK", library);
   }
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,11 +106,11 @@ static int forbidden(void *nothing) {
 static void memory_of_a_forbidden_gpu(void **state) {
   (void)state;
   setenv("FAKE_CUDA_DEVICES", "2", 1);
-  setenv("TILEBLAS_DEVICES", "0", 1);
-  setenv("TILEBLAS_ROUTE", "gpu", 1);
+  tileblas_option_set("TILEBLAS_DEVICES", "0");
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
   free(live(forbidden, NULL));
   unsetenv("FAKE_CUDA_DEVICES");
-  unsetenv("TILEBLAS_DEVICES");
+  tileblas_option_set("TILEBLAS_DEVICES", "");
 }
 
 /* ---- choices and names ---- */
@@ -186,6 +186,7 @@ static int load_options(void *nothing) {
   memset(value, 'x', sizeof value - 1);
   setenv("TILEBLAS_REPORT", value, 1);
   tb_options_load();
+  tb_options_complain();
   char text[TB_OPTION_TEXT_MAX] = "something";
   const bool kept_none = tb_option_get("TILEBLAS_REPORT", text, sizeof text) == 0 && text[0] == '\0';
   tb_option_set("TILEBLAS_REPORT", "");
@@ -289,8 +290,8 @@ static int failing(void *nth) {
 static void who_finishes_fails_too(void **state) {
   (void)state;
   setenv("FAKE_CUDA_DEVICES", "3", 1);
-  setenv("TILEBLAS_SHARE", "always", 1);
-  setenv("TILEBLAS_PRECISION", "ieee", 1);
+  tileblas_option_set("TILEBLAS_SHARE", "always");
+  tileblas_option_set("TILEBLAS_PRECISION", "ieee");
   for (unsigned long nth = 1; nth <= 8; nth++) free(live(failing, &nth));
 }
 
@@ -309,6 +310,6 @@ int main(void) {
       cmocka_unit_test(rings_grow),
       cmocka_unit_test(who_finishes_fails_too),
   };
-  setenv("TILEBLAS_CALIBRATION", "off", 1);
+  tileblas_option_set("TILEBLAS_CALIBRATION", "off");
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

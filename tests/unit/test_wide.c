@@ -166,7 +166,7 @@ static void sizes_in_pieces(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(leading_dimensions), cmocka_unit_test(sizes_in_pieces)};
   const char *echo = tst_format("%s/libecho_narrow.so", tst_setting("TB_TEST_BUILD_DIR"));
-  setenv("TILEBLAS_FALLBACK", echo, 1);
+  tileblas_option_set("TILEBLAS_FALLBACK", echo);
   void *library = dlopen(echo, RTLD_NOW | RTLD_LOCAL);
   if (!library) abort();
   *(void **)&heard = dlsym(library, "echo_heard");
