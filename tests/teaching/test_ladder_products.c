@@ -6,7 +6,7 @@
  *   |C - C64| <= k eps |A||B|,  eps = 2^-23,
  * with a factor of two to spare, whatever the values and the order. C starts as NaN, so an element that no thread wrote
  * fails, and so does one that took in what lies around the matrices, see ladder_run.h.
- * argv[1]: the ladder's fat binary.
+ * argv[1]: the ladder's fat binary. argv[2]: which tests alone, with * for any text.
  */
 #include "ladder_run.h"
 #include "../support/rng.h"
@@ -120,10 +120,11 @@ static void any_number_of_blocks(void **state) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s FATBIN\n", argv[0]);
+  if (argc != 2 && argc != 3) {
+    fprintf(stderr, "usage: %s FATBIN [TESTS]\n", argv[0]);
     return 2;
   }
+  if (argc == 3) cmocka_set_test_filter(argv[2]);
   ladder = tst_ladder_open(argv[1]);
   struct CMUnitTest tests[2 * TB_LADDER_STEPS + 1];
   static char names[2 * TB_LADDER_STEPS][80];
