@@ -1,48 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Clusters: blocks side by side, each with its own shared memory, which others reach; boxes of a tensor map, copied to
- * several of them; and what is said of both used wrongly. */
-#include "test_context.h"
+/* Clusters: blocks side by side, each with its own shared memory, which others reach; and what is said of them, and of
+ * boxes (test_boxes.c), used wrongly. */
+#include "test_cluster.h"
 
-#include <stdbool.h>
-#include <string.h>
-
-enum { SEEDS = 6, POISON = 0x7ff57ff5 };
-
-/* Clusters exist in code for 9.0 and later. */
-static CUfunction find_for_clusters(const char *name) {
-  struct test_image newest = image;
-  newest.architecture = 90;
-  CUmodule able;
-  CUfunction function;
-  OK(cuModuleLoadData(&able, &newest));
-  OK(cuModuleGetFunction(&function, able, name));
-  return function;
-}
-
-struct shape {
-  unsigned grid[3], cluster[3];
-};
-
-static CUresult launch_clusters(CUfunction function, struct shape s, unsigned threads, unsigned shared_bytes,
-                                void **parameters) {
-  CUlaunchAttribute clusters = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                                .value.clusterDim = {s.cluster[0], s.cluster[1], s.cluster[2]}};
-  CUlaunchConfig config = {.gridDimX = s.grid[0],
-                           .gridDimY = s.grid[1],
-                           .gridDimZ = s.grid[2],
-                           .blockDimX = threads,
-                           .blockDimY = 1,
-                           .blockDimZ = 1,
-                           .sharedMemBytes = shared_bytes,
-                           .attrs = &clusters,
-                           .numAttrs = 1};
-  return cuLaunchKernelEx(&config, function, parameters, NULL);
-}
-
-/* So many clusters of so many blocks, in a row. */
-static struct shape in_a_row(unsigned clusters, unsigned blocks) {
-  return (struct shape){{clusters * blocks, 1, 1}, {blocks, 1, 1}};
-}
+enum { SEEDS = 6 };
 
 static void every_block_knows_its_place(void **state) {
   (void)state;
@@ -153,154 +114,6 @@ static void votes_are_a_blocks_own(void **state) {
     }
 }
 
-/* ---- boxes ---- */
-
-enum { BOX = 64, COLUMNS = 60, STRIDE = 80, ROWS = 5 }; /* words; the map's last columns are not there */
-
-/* What cuTensorMapEncodeTiled is given. */
-struct map_request {
-  size_t offset_bytes; /* of the map's own address */
-  uintptr_t address;
-  CUtensorMapDataType type;
-  cuuint32_t dimensions;
-  cuuint64_t size[6], strides[5];
-  cuuint32_t box[6], steps[6];
-  CUtensorMapInterleave interleave;
-  CUtensorMapSwizzle swizzle;
-  CUtensorMapFloatOOBfill fill;
-};
-
-static struct map_request rows_at(CUdeviceptr address) {
-  return (struct map_request){
-      .address = (uintptr_t)address,
-      .type = CU_TENSOR_MAP_DATA_TYPE_UINT32,
-      .dimensions = 2,
-      .size = {COLUMNS, ROWS, 1, 1, 1, 1},
-      .strides = {STRIDE * 4, ROWS * STRIDE * 4, ROWS * STRIDE * 4, ROWS * STRIDE * 4, ROWS * STRIDE * 4},
-      .box = {BOX, 1, 1, 1, 1, 1},
-      .steps = {1, 1, 1, 1, 1, 1}};
-}
-
-static CUresult encode(const struct map_request *r, CUtensorMap *map) {
-  CUtensorMap maps[2];
-  CUtensorMap *const at = (void *)((char *)maps + r->offset_bytes);
-  const CUresult result =
-      cuTensorMapEncodeTiled(at, r->type, r->dimensions, (void *)r->address, r->size, r->strides, r->box, r->steps,
-                             r->interleave, r->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, r->fill);
-  if (result == CUDA_SUCCESS) memcpy(map, at, sizeof *map);
-  return result;
-}
-
-/* Rows of words that tell where they are, and a map of them. */
-static CUdeviceptr new_rows(CUtensorMap *map) {
-  static unsigned words[ROWS][STRIDE];
-  for (unsigned row = 0; row < ROWS; row++)
-    for (unsigned column = 0; column < STRIDE; column++) words[row][column] = 1000 * (row + 1) + column;
-  CUdeviceptr from = new_memory(sizeof words);
-  OK(cuMemcpyHtoD(from, words, sizeof words));
-  const struct map_request request = rows_at(from);
-  OK(encode(&request, map));
-  return from;
-}
-
-static unsigned word_of_box(int row, int column) {
-  return row >= 0 && row < ROWS && column < COLUMNS ? (unsigned)(1000 * (row + 1) + column) : 0;
-}
-
-static unsigned boxes_shared_bytes(unsigned blocks) { return blocks * BOX * 4 + 8; }
-
-static void boxes_reach_every_block_when_they_are_waited_for(void **state) {
-  (void)state;
-  enum { CLUSTERS = 2, MOST = 4 };
-  static unsigned words[CLUSTERS * MOST * 2 * MOST * BOX];
-  CUtensorMap map;
-  new_rows(&map);
-  CUdeviceptr to = new_memory(sizeof words);
-  CUfunction function = find_for_clusters("test_boxes");
-  for (unsigned blocks = 1; blocks <= MOST; blocks *= 2)
-    for (int first = -2; first <= ROWS; first++)
-      for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        void *parameters[] = {&map, &first, &blocks, &to};
-        fake_cuda_set_shuffle(seed);
-        OK(launch_clusters(function, in_a_row(CLUSTERS, blocks), BOX, boxes_shared_bytes(blocks), parameters));
-        OK(cuMemcpyDtoH(words, to, sizeof words));
-        for (unsigned i = 0; i < CLUSTERS * blocks * 2 * blocks * BOX; i++) {
-          const bool waited = i / (blocks * BOX) % 2;
-          const int rank = (int)(i / BOX % blocks);
-          assert_int_equal(words[i], waited ? word_of_box(first + rank, (int)(i % BOX)) : POISON);
-        }
-      }
-}
-
-/* A launch is known to use what its parameter, a map, points to. */
-static void memory_of_a_map_is_in_use(void **state) {
-  (void)state;
-  CUtensorMap map;
-  CUdeviceptr from = new_rows(&map), to = new_memory(2 * BOX * 4);
-  int first = 0;
-  unsigned blocks = 1;
-  void *parameters[] = {&map, &first, &blocks, &to};
-  const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
-  OK(launch_clusters(find_for_clusters("test_boxes"), in_a_row(1, 1), BOX, boxes_shared_bytes(1), parameters));
-  fake_cuda_expect_misuses(1);
-  cuMemFree(from);
-  assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES), misuses + 1);
-  renew_context();
-}
-
-static void maps_are_as_the_driver_wants_them(void **state) {
-  (void)state;
-  static unsigned char memory[64];
-  const uintptr_t aligned = ((uintptr_t)memory + 15) / 16 * 16;
-  const struct map_request good = rows_at(aligned);
-  struct map_request r[48];
-  CUresult expected[48];
-  int count = 0;
-#define CASE(result, change) r[count] = good, r[count].change, expected[count++] = CUDA_##result
-  CASE(SUCCESS, offset_bytes = 64);
-  CASE(ERROR_INVALID_VALUE, offset_bytes = 32);
-  CASE(ERROR_INVALID_VALUE, address = aligned + 8);
-  CASE(ERROR_INVALID_VALUE, dimensions = 0);
-  CASE(ERROR_INVALID_VALUE, dimensions = 6);
-  CASE(ERROR_INVALID_VALUE, size[0] = 0);
-  CASE(ERROR_INVALID_VALUE, size[1] = 0);
-  CASE(SUCCESS, size[1] = 1ull << 32);
-  CASE(ERROR_INVALID_VALUE, size[1] = (1ull << 32) + 1);
-  CASE(SUCCESS, strides[0] = (1ull << 40) - 16);
-  CASE(ERROR_INVALID_VALUE, strides[0] = 1ull << 40);
-  CASE(ERROR_INVALID_VALUE, strides[0] = STRIDE * 4 + 8);
-  CASE(SUCCESS, strides[0] = COLUMNS * 4);
-  CASE(ERROR_INVALID_VALUE, strides[0] = COLUMNS * 4 - 16);
-  CASE(ERROR_INVALID_VALUE, box[0] = 0);
-  CASE(ERROR_INVALID_VALUE, box[1] = 0);
-  CASE(ERROR_INVALID_VALUE, box[0] = BOX + 2);
-  CASE(SUCCESS, box[0] = 256);
-  CASE(ERROR_INVALID_VALUE, box[0] = 260);
-  CASE(SUCCESS, box[1] = 256);
-  CASE(ERROR_INVALID_VALUE, box[1] = 257);
-  CASE(SUCCESS, steps[0] = 8);
-  CASE(ERROR_INVALID_VALUE, steps[1] = 0);
-  CASE(ERROR_INVALID_VALUE, steps[1] = 9);
-  CASE(ERROR_INVALID_VALUE, fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA);
-  const int known = count; /* from here on what a driver can and the fake cannot */
-  CASE(ERROR_NOT_SUPPORTED, steps[1] = 2);
-  CASE(ERROR_NOT_SUPPORTED, dimensions = 1);
-  CASE(ERROR_NOT_SUPPORTED, dimensions = 3);
-  CASE(ERROR_NOT_SUPPORTED, type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32);
-  CASE(ERROR_NOT_SUPPORTED, type = CU_TENSOR_MAP_DATA_TYPE_UINT8);
-  CASE(ERROR_NOT_SUPPORTED, interleave = CU_TENSOR_MAP_INTERLEAVE_16B);
-  CASE(ERROR_NOT_SUPPORTED, swizzle = CU_TENSOR_MAP_SWIZZLE_128B);
-#undef CASE
-  CUtensorMap map;
-  for (int i = 0; i < count; i++) {
-    const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
-    fake_cuda_expect_misuses(i >= known);
-    const CUresult result = encode(&r[i], &map);
-    if (result != expected[i]) fail_msg("request %d: %d, not %d", i, result, expected[i]);
-    assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES) - misuses, i >= known);
-  }
-}
-
 /* ---- mistakes ---- */
 
 static void impossible_clusters_are_refused(void **state) {
@@ -398,8 +211,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(every_block_knows_its_place),     TEST(blocks_wait_for_each_other),
       TEST(words_of_other_blocks),           TEST(as_many_clusters_at_once),
-      TEST(votes_are_a_blocks_own),          TEST(boxes_reach_every_block_when_they_are_waited_for),
-      TEST(memory_of_a_map_is_in_use),       TEST(maps_are_as_the_driver_wants_them),
+      TEST(votes_are_a_blocks_own),
+
       TEST(impossible_clusters_are_refused), TEST(a_launch_that_fails_midway_leaves_whole_clusters),
       TEST(misuse_fails_the_launch),
   };

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fake driver in its process: fork, threads, settings from the environment, several devices, sanitizers. */
-#include "test_context.h"
+/* The fake driver in its process: fork, threads, settings from the environment, sanitizers. */
+#include "test_child.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -85,81 +84,6 @@ static void every_function_that_tileblas_calls_is_there(void **state) {
 }
 
 /* ---- settings: each in a process of its own, for they are read once ---- */
-
-/* Memory of one device is used from another: not at all, then by a copy between peers, then by a kernel that may. */
-static int use_two_devices(void) {
-  CUcontext other;
-  CUdeviceptr here, there;
-  float value = 5;
-  OK(cuMemAlloc(&here, sizeof value));
-  OK(cuMemcpyHtoD(here, &value, sizeof value));
-  OK(cuDevicePrimaryCtxRetain(&other, 1));
-  OK(cuCtxPushCurrent(other));
-  OK(cuMemAlloc(&there, sizeof value));
-  const CUresult foreign_copy = cuMemcpyDtoDAsync(there, here, sizeof value, NULL);
-  OK(cuMemcpyPeerAsync(there, other, here, context, sizeof value, NULL));
-  OK(cuCtxEnablePeerAccess(context, 0));
-  OK(cuModuleLoadData(&module, &image));
-  OK(launch_scale(here, there, 1, 2, NULL));
-  OK(cuMemcpyDtoH(&value, there, sizeof value));
-  OK(cuCtxPopCurrent(NULL));
-  OK(cuModuleLoadData(&module, &image));
-  OK(launch_scale(there, here, 1, 2, NULL)); /* peer access has a direction */
-  const CUresult foreign_kernel = cuStreamSynchronize(NULL);
-  return !(foreign_copy == CUDA_ERROR_INVALID_VALUE && value == 10 && foreign_kernel == CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
-/* What lies on device 1, as a copy between devices gives it to device 0. */
-static float fetch(CUdeviceptr here, CUcontext other, CUdeviceptr there) {
-  float value = 0;
-  OK(cuMemcpyPeerAsync(here, context, there, other, sizeof value, NULL));
-  OK(cuMemcpyDtoH(&value, here, sizeof value));
-  return value;
-}
-
-/* Copies between devices are counted by the way they take; one device may fail or be lost, and the other goes on. */
-static int lose_one_device(void) {
-  CUcontext other;
-  CUdeviceptr here, there, p;
-  const float value = 5;
-  float again;
-  OK(cuMemAlloc(&here, sizeof value));
-  OK(cuDevicePrimaryCtxRetain(&other, 1));
-  OK(cuCtxPushCurrent(other));
-  OK(cuMemAlloc(&there, sizeof value));
-  OK(cuMemcpyHtoD(there, &value, sizeof value));
-  const uint64_t up = fake_cuda_get(FAKE_CUDA_BYTES_UP), on_other = fake_cuda_calls_on(1, "cuMemAlloc");
-  OK(cuCtxPopCurrent(NULL));
-
-  if (fetch(here, other, there) != value || fake_cuda_get(FAKE_CUDA_BYTES_UP) != up + 4) return 1; /* by the host */
-  OK(cuCtxEnablePeerAccess(other, 0));
-  if (fetch(here, other, there) != value || fake_cuda_get(FAKE_CUDA_BYTES_PEER) != 4) return 2;
-  OK(cuCtxDisablePeerAccess(other));
-  if (cuCtxDisablePeerAccess(other) != CUDA_ERROR_PEER_ACCESS_NOT_ENABLED) return 3;
-
-  OK(fake_cuda_fail_on(1, "cuMemAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY, 0));
-  OK(fake_cuda_fail_on(1, "cuMemcpyHtoDAsync", 1, CUDA_ERROR_ILLEGAL_ADDRESS, FAKE_CUDA_STICKY | FAKE_CUDA_ASYNC));
-  OK(cuMemAlloc(&p, 1)); /* not on this one */
-  if (fake_cuda_calls_on(1, "cuMemAlloc") != on_other || fake_cuda_calls_on(0, "cuMemAlloc") != 2) return 4;
-  OK(cuCtxPushCurrent(other));
-  if (cuMemAlloc(&p, 1) != CUDA_ERROR_OUT_OF_MEMORY) return 5;
-  OK(cuMemAlloc(&p, 1));
-  float *pinned = new_pinned(1);
-  OK(cuMemcpyHtoDAsync(there, pinned, sizeof value, NULL));
-  if (cuStreamSynchronize(NULL) != CUDA_ERROR_ILLEGAL_ADDRESS || cuMemFree(p) != CUDA_ERROR_ILLEGAL_ADDRESS) return 6;
-  cuCtxPopCurrent(NULL);
-  if (cuCtxPushCurrent(other) != CUDA_ERROR_ILLEGAL_ADDRESS) return 7;
-  again = fetch(here, other, there); /* nobody says that it is rubbish */
-  return again == value ? 8 : fake_cuda_fail_on(99, "cuMemAlloc", 1, 1, 0) == -1 ? 0 : 9;
-}
-
-static int reach_no_peer(void) {
-  CUcontext other;
-  int can = 1;
-  OK(cuDevicePrimaryCtxRetain(&other, 1));
-  OK(cuDeviceCanAccessPeer(&can, 0, 1));
-  return can || cuCtxEnablePeerAccess(other, 0) != CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-}
 
 static void *reverse_for_ever(void *data) {
   OK(cuCtxPushCurrent(context));
@@ -245,9 +169,6 @@ static int child(const char *what) {
     OK(cuCtxEnablePeerAccess(other, 0));
     return test_other_disable_peer(other);
   }
-  if (!strcmp(what, "two devices")) return use_two_devices();
-  if (!strcmp(what, "lose one")) return lose_one_device();
-  if (!strcmp(what, "no peers")) return reach_no_peer();
   OK(cuModuleLoadData(&module, &image));
   if (!strcmp(what, "leave in the middle")) return leave_in_the_middle();
   if (!strcmp(what, "write past the end")) { /* of device memory */
@@ -264,24 +185,6 @@ static int child(const char *what) {
     return (int)cuStreamSynchronize(NULL);
   }
   return 100;
-}
-
-/* Runs this program with the setting ("NAME=value ...") and gives its exit status, or minus the signal that ended it.
- */
-static int run_child(const char *what, const char *settings) {
-  fflush(NULL);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    char text[300], *rest;
-    snprintf(text, sizeof text, "%s", settings);
-    for (char *one = strtok_r(text, " ", &rest); one; one = strtok_r(NULL, " ", &rest)) putenv(one);
-    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO); /* what is provoked here need not be read */
-    execl("/proc/self/exe", "test_process", what, (char *)NULL);
-    _exit(99);
-  }
-  int status;
-  assert_int_equal(waitpid(pid, &status, 0), pid);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
 static void settings_come_from_the_environment(void **state) {
@@ -377,17 +280,6 @@ static void a_process_may_end_while_a_thread_works(void **state) {
   for (int i = 0; i < 5; i++) assert_int_equal(run_child("leave in the middle", "ASAN_OPTIONS=detect_leaks=0"), 0);
 }
 
-static void a_device_keeps_its_memory_to_itself(void **state) {
-  (void)state;
-  assert_int_equal(run_child("two devices", "FAKE_CUDA_DEVICES=2 FAKE_CUDA_MISUSE=count"), 0);
-  assert_int_equal(run_child("no peers", "FAKE_CUDA_DEVICES=2 FAKE_CUDA_PEERS=0"), 0);
-}
-
-static void one_of_two_devices_fails(void **state) {
-  (void)state;
-  assert_int_equal(run_child("lose one", "FAKE_CUDA_DEVICES=2"), 0);
-}
-
 int main(int argc, char **argv) {
   if (argc > 1) return child(argv[1]);
   const struct CMUnitTest tests[] = {
@@ -402,8 +294,6 @@ int main(int argc, char **argv) {
       TEST(settings_that_make_no_sense_end_the_process),
       TEST(a_kernel_that_leaves_its_memory_is_noticed),
       TEST(a_process_may_end_while_a_thread_works),
-      TEST(a_device_keeps_its_memory_to_itself),
-      TEST(one_of_two_devices_fails),
   };
   return cmocka_run_group_tests_name("fake_cuda_process", tests, NULL, NULL);
 }
