@@ -143,6 +143,21 @@ static void nothing_measured(void **state) {
   }
 }
 
+/* What the CPU's formula is made of, each part by itself and in a whole number of seconds. */
+static void parts_of_a_cpu_call(void **state) {
+  (void)state;
+  const struct tb_gemm call = product(2, 3, 5);
+  const double never = 1e300, flops = 2 * 2 * 3 * 5, bytes = 4 * (2 * 5 + 5 * 3 + 2 * 2 * 3);
+  const struct tb_rates calls = {.cpu_call_seconds = 7, .cpu_flops_per_s = never, .cpu_bytes_per_s = never};
+  const struct tb_rates operations = {.cpu_flops_per_s = flops / 11, .cpu_bytes_per_s = never};
+  const struct tb_rates moved = {.cpu_flops_per_s = never, .cpu_bytes_per_s = bytes / 13};
+  const struct tb_rates all = {.cpu_call_seconds = 7, .cpu_flops_per_s = flops / 11, .cpu_bytes_per_s = bytes / 13};
+  assert_float_equal(tb_model_formula(&calls, TB_CPU, &call, NULL), 7, 1e-9);
+  assert_float_equal(tb_model_formula(&operations, TB_CPU, &call, NULL), 11, 1e-9);
+  assert_float_equal(tb_model_formula(&moved, TB_CPU, &call, NULL), 13, 1e-9);
+  assert_float_equal(tb_model_formula(&all, TB_CPU, &call, NULL), 7 + 11 + 13, 1e-9);
+}
+
 /* A quarter of the threads: large products take four times as long, small ones as long as before. */
 static void threads(void **state) {
   (void)state;
@@ -192,6 +207,7 @@ int main(void) {
       cmocka_unit_test(between_the_nodes),
       cmocka_unit_test(slow_side_stays_slow),
       cmocka_unit_test(nothing_measured),
+      cmocka_unit_test(parts_of_a_cpu_call),
       cmocka_unit_test(threads),
       cmocka_unit_test(small_products),
   };
