@@ -4,7 +4,7 @@
  * byte changed, of another machine, another format, or no file at all. Writers at the same time leave a whole file.
  *
  * Seen to fail when: the checksum is not looked at; a line of the key is not compared; a figure is not checked; the
- * file is written in place.
+ * file is written in place; what cannot be put in place stays about.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,6 +273,28 @@ static void nowhere(void **state) {
   remove_files();
 }
 
+static int entries_of(const char *path) {
+  int count = 0;
+  DIR *d = opendir(path);
+  for (struct dirent *e; d && (e = readdir(d));) count += e->d_name[0] != '.';
+  if (d) closedir(d);
+  return count;
+}
+
+/* A folder has the file's name, so that it cannot be put in place: what was written for it does not stay about. */
+static void nothing_is_left_about(void **state) {
+  (void)state;
+  const struct tb_calibration c = sample();
+  char path[TB_CALIBRATION_PATH_MAX];
+  assert_true(tb_calibration_write(folder, &key, &c, path));
+  assert_int_equal(entries_of(folder), 1);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(mkdir(path, 0700), 0);
+  assert_false(tb_calibration_write(folder, &key, &c, path));
+  assert_int_equal(entries_of(folder), 1);
+  remove_files();
+}
+
 /* XDG's rules, and no home at all. */
 static void folders(void **state) {
   (void)state;
@@ -336,6 +359,7 @@ int main(void) {
       cmocka_unit_test(youngest_of_two),
       cmocka_unit_test(beside_each_other),
       cmocka_unit_test(nowhere),
+      cmocka_unit_test(nothing_is_left_about),
       cmocka_unit_test(folders),
       cmocka_unit_test(at_the_same_time),
       cmocka_unit_test(too_old),
