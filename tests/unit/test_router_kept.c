@@ -48,7 +48,7 @@ static struct tb_calibration keep(const struct tst_synthetic *machine, int threa
 
 static struct tb_decision decide(int64_t side) {
   const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = side, .n = side, .k = side, .alpha = 1};
-  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO, true);
+  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
 }
 
 /* What was learned while nobody knew which GPU it is stays when it is found to be the one that was measured. */

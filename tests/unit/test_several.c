@@ -288,7 +288,7 @@ static int predictions(void *machine) {
   CPU_ZERO(&one);
   CPU_SET(sched_getcpu(), &one);
   if (sched_setaffinity(0, sizeof one, &one) != 0) return 2; /* a CPU that is slower than any GPU */
-  setenv("TILEBLAS_CALIBRATION", "off", 1);
+  tileblas_option_set("TILEBLAS_CALIBRATION", "off");
   begin(machine, "always");
   struct tst_problem first = tst_variant(0, 300, 300, 5, 1, 1), p = tst_variant(0, 600, 600, 100, 1, 1);
   bool right = check(&first, 1);
