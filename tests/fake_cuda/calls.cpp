@@ -192,7 +192,9 @@ Call::Call(Fn function, About about, const void *caller) : function_(function), 
   context = current.get(); /* the driver's table keeps it alive under the lock */
   const CUdevice device = device_of(about);
   const uint64_t number_on_device = device >= 0 ? ++calls_on[static_cast<size_t>(function)][device] : 0;
-  const CUresult device_lost = device >= 0 ? driver().devices[static_cast<size_t>(device)].lost : CUDA_SUCCESS;
+  /* What names no device and needs no context is no question to the one whose context happens to be current. */
+  const bool meant = need == Need::CONTEXT || about.device >= 0 || about.context;
+  const CUresult device_lost = device >= 0 && meant ? driver().devices[static_cast<size_t>(device)].lost : CUDA_SUCCESS;
   if (ended) {
     status = CUDA_ERROR_DEINITIALIZED;
   } else if (need != Need::NOTHING && !initialised) {

@@ -208,17 +208,17 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-/* Its work still runs, when something waits for the context. */
+/* Its work still runs, when something waits for the context, which need not be the current one. */
 CUresult cuStreamDestroy(CUstream handle) {
   Call call(Fn::cuStreamDestroy);
   if (call.refused()) return call.status;
   const std::shared_ptr<Stream> stream = driver().streams.find(handle);
-  if (!stream || stream->context != call.context) {
+  if (!stream) {
     released_nothing("a stream", call.origin());
     return call.after_release(CUDA_ERROR_INVALID_HANDLE);
   }
   check_owner("a stream", stream->made, call.origin());
-  call.context->destroyed_streams.push_back(stream);
+  stream->context->destroyed_streams.push_back(stream);
   driver().streams.remove(handle);
   return call.after_release(CUDA_SUCCESS);
 }

@@ -148,7 +148,7 @@ struct factors {
   const double *sum, *size;
 };
 
-static void make_factors(struct factors *f, const struct fuzz_call *call, const struct fuzz_operands *x) {
+static void make_factors(struct factors *f, const struct fuzz_call *call, const struct fuzz_operands *x, bool exact) {
   const struct tst_problem *p = &call->p;
   const bool by_rows = p->row_major;
   struct factor a = {.len = call->len[0], .lines = call->lines[0], .sides = p->m, .k = p->k};
@@ -162,7 +162,7 @@ static void make_factors(struct factors *f, const struct fuzz_call *call, const 
   double *sum = at_least(&value_room, p->m * p->n), *size = at_least(&size_room, p->m * p->n);
   multiply(&f->left, &f->right, sum);
   f->sum = f->size = sum; /* of words that are not negative */
-  if (call->values == FUZZ_INTEGERS || call->values == FUZZ_POSITIVE) return;
+  if (exact || call->values == FUZZ_POSITIVE) return;
   make_absolute(&f->left);
   make_absolute(&f->right);
   multiply(&f->left, &f->right, size);
@@ -174,7 +174,7 @@ static const char *verify_elements(const struct fuzz_call *call, const struct fu
   const struct tst_problem *p = &call->p;
   const struct bounds bounds = bounds_of(call, precision);
   struct factors f;
-  make_factors(&f, call, x);
+  make_factors(&f, call, x, bounds.exact);
   for (int64_t line = 0; line < call->lines[2]; line++)
     for (int64_t i = 0; i < call->len[2]; i++) {
       const int64_t at = x->at[2] + line * p->ldc + i, dense = line * call->len[2] + i;
