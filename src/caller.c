@@ -37,7 +37,8 @@ bool tb_caller_is_cpu_blas(const void *caller) {
   if (look.caller >= start && look.caller < end) return true; /* of two threads that write at once both are right */
   if (dl_iterate_phdr(look_at_object, &look) == 0) return false;
   for (int symbol = 0; symbol < TB_SYMBOL_COUNT; symbol++) {
-    const uintptr_t function = (uintptr_t)atomic_load(&tb_fallback_direct[symbol]);
+    const uintptr_t function =
+        (uintptr_t)atomic_load(&tb_fallback_direct[symbol]) | (uintptr_t)atomic_load(&tb_fallback_direct_wide[symbol]);
     if (function < look.start || function >= look.end) continue;
     atomic_store(&blas_end, 0); /* so that no mixture of two is believed */
     atomic_store(&blas_start, look.start);

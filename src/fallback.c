@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "behind.h"
 #include "guest.h"
 #include "integers.h"
 #include "libraries.h"
@@ -19,9 +20,10 @@
 
 /* What answers a symbol: a function of some ABI, or the loops of reference.c. */
 struct target {
-  void *function;    /* NULL: reference.c */
-  enum tb_symbol as; /* the symbol whose ABI the function has */
-  const char *how;   /* it was found, for the report */
+  struct tb_behind behind; /* no function: reference.c */
+  enum tb_symbol as;       /* the symbol whose ABI the function has */
+  const char *how;         /* it was found, for the report */
+  bool wide;               /* the function's integers have 64 bits; known once the search is over */
 };
 
 static struct target storage[TB_SYMBOL_COUNT];
@@ -30,38 +32,25 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards storage and d
 static char description[256];
 
 _Atomic(void *) tb_fallback_direct[TB_SYMBOL_COUNT];
+_Atomic(void *) tb_fallback_direct_wide[TB_SYMBOL_COUNT];
+
+/* Of a plain name: enum width. */
+enum width { NOT_KNOWN, NARROW, WIDE };
+static atomic_int callers_width[TB_SYMBOL_COUNT];
 
 /* ---- finding ---- */
-
-static void *base_of(const void *address) {
-  Dl_info info;
-  return dladdr(address, &info) ? info.dli_fbase : NULL;
-}
-
-/* True for functions of this library and of any other copy of it: a copy would look for the next definition and find
- * us. */
-static bool is_tileblas(void *function) {
-  Dl_info info;
-  if (!dladdr(function, &info)) return false;
-  if (info.dli_fbase == base_of((const void *)&tb_symbols)) return true;
-  void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  if (library == NULL) return false;
-  void *mark = dlsym(library, "tileblas_version");
-  bool same = mark != NULL && base_of(mark) == info.dli_fbase;
-  dlclose(library);
-  return same;
-}
 
 /* Adopts `name` from a library, or from the search order when the library is RTLD_NEXT. */
 static bool adopt(struct target *target, void *library, enum tb_symbol symbol, const char *how) {
   void *function = dlsym(library, tb_symbols[symbol].name);
-  if (function == NULL || is_tileblas(function)) return false;
-  Dl_info info;
-  /* One more reference, never given back: a dlclose elsewhere must not pull the library from under a thread that
-   * computes. */
-  if (dladdr(function, &info)) (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  *target = (struct target){function, symbol, how};
-  return true;
+  *target = (struct target){.as = symbol, .how = how};
+  return function != NULL && tb_behind_look(function, &target->behind);
+}
+
+/* Without the loader, unless the definition has come since we were loaded. */
+static bool adopt_next(struct target *target, enum tb_symbol symbol) {
+  *target = (struct target){.behind = *tb_behind_next(symbol), .as = symbol, .how = ""};
+  return target->behind.function != NULL || adopt(target, RTLD_NEXT, symbol, "");
 }
 
 /* Any symbol of the routine, the wanted ABI first, then those whose arguments are nearest to it. */
@@ -122,11 +111,39 @@ static bool adopt_opened(struct target *target, enum tb_symbol symbol, const cha
   return found;
 }
 
+/* What TILEBLAS_FALLBACK named at load, and what was found there. */
+static char path_at_load[TB_OPTION_TEXT_MAX];
+static struct target named_at_load[TB_SYMBOL_COUNT];
+
+static const char by_name[] = ", TILEBLAS_FALLBACK";
+
+static bool has_blas_at_load(void) {
+  for (int s = 0; s < TB_SYMBOL_COUNT; s++)
+    if (tb_behind_next((enum tb_symbol)s)->function != NULL) return true;
+  return false;
+}
+
+/* A program without a BLAS may never call one, as most that a preload reaches: none is opened for it. */
+void tb_fallback_at_load(void) {
+  tb_behind_at_load();
+  tb_option_text(TB_OPTION_fallback, path_at_load);
+  if (path_at_load[0] == '\0' || !has_blas_at_load()) return;
+  void *library = dlopen(path_at_load, RTLD_NOW | RTLD_LOCAL);
+  for (int s = 0; library != NULL && s < TB_SYMBOL_COUNT; s++)
+    if (!adopt_any(&named_at_load[s], library, (enum tb_symbol)s, by_name)) named_at_load[s] = (struct target){0};
+  if (library != NULL) dlclose(library); /* what was found is kept */
+  (void)dlerror();
+}
+
 static bool adopt_named(struct target *target, enum tb_symbol symbol) {
   char path[TB_OPTION_TEXT_MAX];
   tb_option_text(TB_OPTION_fallback, path);
   if (path[0] == '\0') return false;
-  if (adopt_opened(target, symbol, path, ", TILEBLAS_FALLBACK")) return true;
+  if (named_at_load[symbol].behind.function != NULL && strcmp(path, path_at_load) == 0) {
+    *target = named_at_load[symbol];
+    return true;
+  }
+  if (adopt_opened(target, symbol, path, by_name)) return true;
   static atomic_flag told = ATOMIC_FLAG_INIT;
   if (!atomic_flag_test_and_set(&told))
     tb_warn("TILEBLAS_FALLBACK=%.400s cannot be loaded or has no %s", path, tb_symbols[symbol].routine);
@@ -148,25 +165,57 @@ static bool adopt_openblas(struct target *target, enum tb_symbol symbol) {
 
 static struct target search(enum tb_symbol symbol) {
   struct target target;
-  if (adopt_named(&target, symbol) || adopt(&target, RTLD_NEXT, symbol, "") || adopt_loaded(&target, symbol, adopt) ||
+  if (adopt_named(&target, symbol) || adopt_next(&target, symbol) || adopt_loaded(&target, symbol, adopt) ||
       adopt_openblas(&target, symbol) || adopt_loaded(&target, symbol, adopt_any))
     return target;
-  return (struct target){NULL, symbol, ""};
+  return (struct target){.as = symbol, .how = ""};
 }
 
 static void describe(const struct target *target, char *text, size_t size) {
-  Dl_info info;
-  if (target->function == NULL)
+  if (target->behind.function == NULL)
     snprintf(text, size, "no CPU BLAS found: plain loops, slow");
   else
-    snprintf(text, size, "%.180s (%s%s)", dladdr(target->function, &info) ? info.dli_fname : "?",
-             tb_symbols[target->as].name, target->how);
+    snprintf(text, size, "%.180s (%s%s)", target->behind.file, tb_symbols[target->as].name, target->how);
+}
+
+/* ---- 64-bit integers under plain names ---- */
+
+static bool is_wide(const struct target *target) {
+  return tb_symbols[target->as].wide || tb_behind_is_wide(&target->behind);
+}
+
+/* The program was made for the BLAS that it would have had, not for one that TILEBLAS_FALLBACK names. */
+static enum width width_of_callers(enum tb_symbol symbol) {
+  struct tb_guest guest;
+  struct target target;
+  const bool entered = tb_thread.guest == NULL; /* the first call may be on its way to the CPU BLAS already */
+  if (entered) tb_guest_enter(&guest);
+  const bool wide = (adopt_next(&target, symbol) || adopt_loaded(&target, symbol, adopt)) && is_wide(&target);
+  if (entered) tb_guest_leave(&guest);
+  return wide ? WIDE : NARROW;
+}
+
+bool tb_fallback_callers_are_wide(enum tb_symbol symbol) {
+  int width = atomic_load_explicit(&callers_width[symbol], memory_order_relaxed);
+  if (tb_symbols[symbol].wide) return true;
+  if (width == NOT_KNOWN) atomic_store(&callers_width[symbol], width = (int)width_of_callers(symbol));
+  return width == WIDE;
+}
+
+/* With the lock held. */
+static void publish(const struct target *target, enum tb_symbol symbol, bool wide_callers) {
+  const bool beyond = !tb_symbols[symbol].wide && (wide_callers || target->wide);
+  if (target->behind.function != NULL && tb_symbols[target->as].abi == tb_symbols[symbol].abi)
+    atomic_store_explicit(beyond ? &tb_fallback_direct_wide[symbol] : &tb_fallback_direct[symbol],
+                          target->behind.function, memory_order_release);
 }
 
 /* The search runs without the lock: it waits for the loader, and the loader may be waiting for us, in a constructor
  * that calls BLAS. Threads that search at once find the same, and the first to be done is believed. */
 static const struct target *resolve_as_guest(enum tb_symbol symbol) {
   struct target found = search(symbol);
+  found.wide = is_wide(&found);
+  const bool wide_callers = tb_fallback_callers_are_wide(symbol);
   char text[sizeof description];
   describe(&found, text, sizeof text);
   pthread_mutex_lock(&lock);
@@ -175,8 +224,7 @@ static const struct target *resolve_as_guest(enum tb_symbol symbol) {
     target = &storage[symbol];
     storage[symbol] = found;
     atomic_store_explicit(&targets[symbol], target, memory_order_release);
-    if (found.function != NULL && tb_symbols[found.as].abi == tb_symbols[symbol].abi)
-      atomic_store_explicit(&tb_fallback_direct[symbol], found.function, memory_order_release);
+    publish(target, symbol, wide_callers);
     if (description[0] == '\0') memcpy(description, text, sizeof description);
   }
   pthread_mutex_unlock(&lock);
@@ -211,17 +259,18 @@ _Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 static void call_cblas(const struct target *t, int layout, int transa, int transb, int64_t m, int64_t n, int64_t k,
                        float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                        int64_t ldc) {
-  ((tb_cblas_function *)t->function)(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  ((tb_cblas_function *)t->behind.function)(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 static void call_fortran(const struct target *t, char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
                          const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-  ((tb_fortran_function *)t->function)(&transa, &transb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1);
+  ((tb_fortran_function *)t->behind.function)(&transa, &transb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1,
+                                              1);
 }
 
 static bool all_fit(const struct target *t, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc) {
-  return tb_symbols[t->as].wide || (tb_fits_int32(m) && tb_fits_int32(n) && tb_fits_int32(k) && tb_fits_int32(lda) &&
-                                    tb_fits_int32(ldb) && tb_fits_int32(ldc));
+  return t->wide || (tb_fits_int32(m) && tb_fits_int32(n) && tb_fits_int32(k) && tb_fits_int32(lda) &&
+                     tb_fits_int32(ldb) && tb_fits_int32(ldc));
 }
 
 /*
@@ -274,7 +323,7 @@ static void call_in_pieces(const struct target *t, const struct tb_gemm *g) {
 
 void tb_fallback_gemm(const struct tb_gemm *g) {
   const struct target *t = target_of(g->symbol);
-  if (t->function == NULL)
+  if (t->behind.function == NULL)
     tb_reference_gemm(g);
   else if (all_fit(t, g->m, g->n, g->k, g->a.ld, g->b.ld, g->ldc))
     call_gemm(t, g);
@@ -286,7 +335,7 @@ void tb_fallback_cblas(enum tb_symbol symbol, bool valid, int layout, int transa
                        int64_t k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
                        float *c, int64_t ldc) {
   const struct target *t = target_of(symbol);
-  if (t->function != NULL && tb_symbols[t->as].abi == TB_ABI_CBLAS && all_fit(t, m, n, k, lda, ldb, ldc)) {
+  if (t->behind.function != NULL && tb_symbols[t->as].abi == TB_ABI_CBLAS && all_fit(t, m, n, k, lda, ldb, ldc)) {
     if (valid) read_nothing_needless(&alpha, &k);
     tb_thread.cpu_depth += valid;
     call_cblas(t, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -304,7 +353,7 @@ void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char tr
                          float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                          int64_t ldc) {
   const struct target *t = target_of(symbol);
-  if (t->function != NULL && tb_symbols[t->as].abi == TB_ABI_FORTRAN && all_fit(t, m, n, k, lda, ldb, ldc)) {
+  if (t->behind.function != NULL && tb_symbols[t->as].abi == TB_ABI_FORTRAN && all_fit(t, m, n, k, lda, ldb, ldc)) {
     if (valid) read_nothing_needless(&alpha, &k);
     tb_thread.cpu_depth += valid;
     call_fortran(t, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -318,7 +367,7 @@ void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char tr
   }
 }
 
-void *tb_fallback_function(enum tb_symbol symbol) { return target_of(symbol)->function; }
+void *tb_fallback_function(enum tb_symbol symbol) { return target_of(symbol)->behind.function; }
 
 void tb_fallback_describe(char *text, size_t size) {
   pthread_mutex_lock(&lock);

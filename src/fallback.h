@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CPU BLAS that would have answered had TileBLAS not been there, found for each symbol at its first use:
+ * The CPU BLAS that would have answered had TileBLAS not been there, found for each symbol at its first use, from what
+ * was found when the library was loaded:
  *   1. the library that TILEBLAS_FALLBACK names;
  *   2. the next definition of the symbol in the program's search order;
  *   3. a loaded library that defines it, even one loaded privately (as Python loads the BLAS inside NumPy's wheel);
@@ -27,6 +28,17 @@ static inline bool tb_in_fallback(void) { return tb_thread.cpu_depth != 0; }
  * use, NULL. It takes integers of 64 bits and, if it is one of 32 bits, looks at their lower halves: see tb_fits_int32.
  */
 extern _Atomic(void *) tb_fallback_direct[TB_SYMBOL_COUNT];
+
+/* The same for a plain name when its callers or the function have 64-bit integers; the other is NULL then. It is to be
+ * given integers of 64 bits, and those of a plain name in the other have the width of that name's. */
+extern _Atomic(void *) tb_fallback_direct_wide[TB_SYMBOL_COUNT];
+
+/* Whether the integers of a symbol's callers have 64 bits: by its name, or because the BLAS that they would have had
+ * has such integers under plain names. Finds out at the symbol's first call. */
+bool tb_fallback_callers_are_wide(enum tb_symbol symbol);
+
+/* In the library's constructor, with the options read: what can be found now need not wait for the loader in a call. */
+void tb_fallback_at_load(void);
 
 static inline bool tb_fits_int32(int64_t n) { return n >= INT32_MIN && n <= INT32_MAX; }
 

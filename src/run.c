@@ -45,6 +45,7 @@ static void load(void) {
   pthread_atfork(tb_libraries_before_fork, after_fork_in_parent, after_fork);
   tb_environment_read();
   tb_options_load();
+  tb_fallback_at_load();
   tb_sandbox_at_load();
   tb_background_at_load();
   tb_small_update();

@@ -49,9 +49,9 @@ static inline bool tb_small_sizes(int64_t m, int64_t n, int64_t k, float alpha, 
  * it, which has the symbol's own ABI; the call is counted. NULL: the call must go the long way, and is not counted. The
  * caller sets tb_thread.cpu_depth to 1 around the function's call.
  */
-static inline void *tb_small_begin(enum tb_symbol symbol, const float *a, const float *b, const float *c,
-                                   uint64_t terms) {
-  void *function = atomic_load_explicit(&tb_fallback_direct[symbol], memory_order_acquire);
+static inline void *tb_small_begin_by(_Atomic(void *) *direct, enum tb_symbol symbol, const float *a, const float *b,
+                                      const float *c, uint64_t terms) {
+  void *function = atomic_load_explicit(&direct[symbol], memory_order_acquire);
   if (TB_RARELY(function == NULL)) return NULL;
   struct tb_small_sums *sums = tb_thread.small_sums;
   if (TB_RARELY(sums == NULL)) return NULL;
@@ -60,6 +60,11 @@ static inline void *tb_small_begin(enum tb_symbol symbol, const float *a, const 
   sums += atomic_load_explicit(&tb_small.which, memory_order_relaxed);
   tb_stats_add_small(sums, symbol, 2 * terms);
   return function;
+}
+
+static inline void *tb_small_begin(enum tb_symbol symbol, const float *a, const float *b, const float *c,
+                                   uint64_t terms) {
+  return tb_small_begin_by(tb_fallback_direct, symbol, a, b, c, terms);
 }
 
 #endif

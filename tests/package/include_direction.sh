@@ -20,7 +20,7 @@ team
 keeper
 gpus
 hosted part
-fallback reference
+fallback behind reference
 pipeline pipeline_parts.h compute.c down.c one_slot.c up.c
 exchange
 staging
