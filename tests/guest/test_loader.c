@@ -5,7 +5,8 @@
  * driver loads a library when it is started, as NVIDIA's does.
  *
  * Each case is a process of its own, with an alarm. Seen to fail when: our lock is held while the driver is loaded; a
- * thread waits without end for the one that opens the GPU.
+ * thread waits without end for the one that opens the GPU; the CPU BLAS, or the one that TILEBLAS_FALLBACK names, is
+ * looked for in the call.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -78,7 +79,7 @@ static int both_threads_go_on(void *unused) {
     if (!dlopen("libcuda.so.1", RTLD_NOW)) return 1;
     multiply(3);
   }
-  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  tileblas_option_set("TILEBLAS_ROUTE", must_wait ? "cpu" : "gpu"); /* no driver without the loader */
   if (pthread_create(&thread, NULL, first_call, NULL) != 0) return 1;
   void *library = dlopen(tst_format("%s/libloaded.so", tst_setting("TB_TEST_BUILD_DIR")), RTLD_NOW);
   if (!library) printf("%s\n", dlerror());
@@ -106,8 +107,29 @@ static void a_call_while_the_driver_waits_for_a_constructor(void **state) {
   expect_success(false, true);
 }
 
-int main(void) {
+/* Without a GPU nothing is needed of the loader. */
+static void a_constructor_that_waits_for_a_call(void **state) {
+  (void)state;
+  expect_success(true, false);
+}
+
+static void the_same_with_a_cpu_blas_by_name(void **state) {
+  (void)state;
+  const char *const command[] = {"/proc/self/exe", "waits", NULL};
+  const char *const environment[] = {"TILEBLAS_FALLBACK=libopenblas.so.0", NULL};
+  struct tst_output o;
+  tst_run(&o, command, environment);
+  if (o.status != 0 || o.err[0] != '\0') fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+}
+
+int main(int argc, char **argv) {
+  (void)argv;
+  must_wait = argc > 1;
+  if (must_wait) return both_threads_go_on(NULL);
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_call_while_a_constructor_calls),
-                                     cmocka_unit_test(a_call_while_the_driver_waits_for_a_constructor)};
+                                     cmocka_unit_test(a_call_while_the_driver_waits_for_a_constructor),
+                                     cmocka_unit_test(a_constructor_that_waits_for_a_call),
+                                     cmocka_unit_test(the_same_with_a_cpu_blas_by_name)};
   return cmocka_run_group_tests_name("loader", tests, NULL, NULL);
 }
