@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "calibration_file.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cache_folder.h"
 #include "environment.h"
 
 #define HEAD "tileblas calibration 1\n"
@@ -171,20 +170,20 @@ bool tb_calibration_folder(char folder[TB_CALIBRATION_PATH_MAX]) {
 
 #define NAME_MAX_LENGTH 64
 
+#define PREFIX "calibration-"
+
 /* "calibration-<CPU side>-", and with a GPU "<GPU>.txt" behind it. */
 static void file_name(char name[NAME_MAX_LENGTH], const struct tb_machine_key *key) {
   const uint64_t cpu = fnv1a(key->cpu, strlen(key->cpu)) * 31 + fnv1a(key->blas, strlen(key->blas));
-  int n = snprintf(name, NAME_MAX_LENGTH, "calibration-%016llx-", (unsigned long long)cpu);
+  int n = snprintf(name, NAME_MAX_LENGTH, PREFIX "%016llx-", (unsigned long long)cpu);
   if (key->gpu != NULL)
     snprintf(name + n, NAME_MAX_LENGTH - (size_t)n, "%016llx.txt",
              (unsigned long long)fnv1a(key->gpu, strlen(key->gpu)));
 }
 
-static bool read_file(const char *folder, const char *name, const struct tb_machine_key *key,
+static bool read_file(int folder, const char *name, const struct tb_machine_key *key,
                       struct tb_calibration *calibration) {
-  char path[TB_CALIBRATION_PATH_MAX + NAME_MAX_LENGTH];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe of that name would keep us waiting */
+  int fd = tb_cache_file_open(folder, name);
   if (fd < 0) return false;
   struct stat s;
   const bool old = fstat(fd, &s) != 0 || time(NULL) - s.st_mtim.tv_sec > TB_CALIBRATION_DAYS * SECONDS_A_DAY;
@@ -198,42 +197,18 @@ static bool read_file(const char *folder, const char *name, const struct tb_mach
   return right;
 }
 
-/* The youngest file of this CPU side, whatever its GPU. */
-static bool youngest(const char *folder, const char *prefix, char name[NAME_MAX_LENGTH]) {
-  DIR *d = opendir(folder);
-  struct timespec best = {0};
-  bool found = false;
-  for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-    struct stat s;
-    if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 || strlen(e->d_name) >= NAME_MAX_LENGTH ||
-        strcmp(e->d_name + strlen(e->d_name) - 4, ".txt") != 0 || fstatat(dirfd(d), e->d_name, &s, 0) != 0)
-      continue;
-    const bool younger =
-        s.st_mtim.tv_sec > best.tv_sec || (s.st_mtim.tv_sec == best.tv_sec && s.st_mtim.tv_nsec > best.tv_nsec);
-    if (found && !younger) continue;
-    best = s.st_mtim;
-    strcpy(name, e->d_name);
-    found = true;
-  }
-  if (d != NULL) closedir(d);
-  return found;
-}
-
+/* Without a GPU the youngest file of this CPU side, whatever its GPU. */
 bool tb_calibration_read(const char *folder, const struct tb_machine_key *key, struct tb_calibration *calibration) {
   char name[NAME_MAX_LENGTH], found[NAME_MAX_LENGTH];
   file_name(name, key);
-  if (key->gpu != NULL) return read_file(folder, name, key, calibration);
-  return youngest(folder, name, found) && read_file(folder, found, key, calibration);
-}
-
-static void make_folder(const char *folder) {
-  char parent[TB_CALIBRATION_PATH_MAX];
-  snprintf(parent, sizeof parent, "%s", folder);
-  char *slash = strrchr(parent, '/');
-  if (slash == NULL || slash == parent) return;
-  *slash = '\0';
-  mkdir(parent, 0700);
-  mkdir(folder, 0700);
+  int opened = tb_cache_folder_open(folder, false);
+  if (opened < 0) return false;
+  const char *wanted = key->gpu != NULL                                                    ? name
+                       : tb_cache_file_youngest(opened, name, ".txt", found, sizeof found) ? found
+                                                                                           : NULL;
+  const bool right = wanted != NULL && read_file(opened, wanted, key, calibration);
+  close(opened);
+  return right;
 }
 
 /* A process with a limit on its files is ended by a signal when it writes beyond. */
@@ -242,16 +217,12 @@ static bool may_write(size_t length) {
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= length);
 }
 
-static bool write_text(const char *folder, const char *path, const char *text, size_t length) {
-  char temporary[TB_CALIBRATION_PATH_MAX + 8];
+static bool write_text(const char *folder, const char *name, const char *text, size_t length) {
   if (length == 0 || !may_write(length)) return false;
-  make_folder(folder);
-  snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-  int fd = mkostemp(temporary, O_CLOEXEC);
-  if (fd < 0) return false;
-  bool written = write(fd, text, length) == (ssize_t)length;
-  written = close(fd) == 0 && written && rename(temporary, path) == 0;
-  if (!written) unlink(temporary);
+  int opened = tb_cache_folder_open(folder, true);
+  if (opened < 0) return false;
+  const bool written = tb_cache_file_write(opened, PREFIX, name, text, length);
+  close(opened);
   return written;
 }
 
@@ -263,7 +234,7 @@ bool tb_calibration_write(const char *folder, const struct tb_machine_key *key,
   char *const text = malloc(TB_CALIBRATION_TEXT_MAX);
   const bool written =
       text != NULL &&
-      write_text(folder, path, text, tb_calibration_print(text, TB_CALIBRATION_TEXT_MAX, key, calibration));
+      write_text(folder, name, text, tb_calibration_print(text, TB_CALIBRATION_TEXT_MAX, key, calibration));
   free(text);
   return written;
 }

@@ -12,8 +12,9 @@
  * A file that is not exactly like this, whoever wrote it, counts as none; so does one of another machine, and one that
  * is older than TB_CALIBRATION_DAYS: the machine may have been busy when it was measured, and is another one since the
  * last update. Writing
- * replaces the whole file at once, so a reader sees the old one or the new one. No failure is an error: without a file,
- * or a place for it, each process measures for itself. Thread-safe.
+ * replaces the whole file at once, so a reader sees the old one or the new one. There are at most 16, and the folder is
+ * the user's own (cache_folder.h). No failure is an error: without a file, or a place for it, each process measures for
+ * itself. Thread-safe.
  */
 #ifndef TB_CALIBRATION_FILE_H
 #define TB_CALIBRATION_FILE_H

@@ -13,7 +13,7 @@ caller
 router
 small
 route
-calibrate calibration_file cpu_side
+calibrate calibration_file cpu_side kept
 learn model
 offload offload_none.c
 team
@@ -32,7 +32,7 @@ wait
 place.c
 cuda_driver cuda_driver.def"
 # What every room may use, and which uses no room.
-shared="allowed background blas_call choice clock.h copy cores embed.h ending environment gate guest integers.h layout libraries lines log options options.def order place.h plan plan_parts.h plan_tensor.c pool retry.h sandbox schedule select select.def share split_plan stack
+shared="allowed background blas_call cache_folder choice clock.h copy cores embed.h ending environment gate guest integers.h layout libraries lines log options options.def order place.h plan plan_parts.h plan_tensor.c pool retry.h sandbox schedule select select.def share split_plan stack
  stats.h status status.def symbols symbols.def thin_plan thread"
 # The files that may know of CUDA.
 knowing="offload.c team keeper.c gpus hosted.c part pipeline pipeline_parts.h compute.c down.c one_slot.c up.c exchange staging
