@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "cpu_side.h"
 #include "guest.h"
+#include "kept.h"
 #include "learn.h"
 #include "log.h"
 #include "offload.h"
@@ -74,7 +75,7 @@ static bool read_kept(const char *gpu, struct tb_calibration *calibration) {
   char folder[TB_CALIBRATION_PATH_MAX];
   const struct tb_machine_key key = {cpu_side.processor, cpu_side.blas, gpu};
   if (tb_option_number(TB_OPTION_calibration) != TB_CALIBRATION_KEEP) return false;
-  return tb_calibration_folder(folder) && tb_calibration_read(folder, &key, calibration);
+  return tb_calibration_folder(folder) && tb_kept_read(folder, &key, calibration);
 }
 
 /* Before a GPU is open, one can only guess that it will be the one that was used the last time. */
@@ -93,7 +94,7 @@ static void look_for_kept(enum tb_symbol symbol) {
 static void keep(const char *gpu, const struct tb_calibration *calibration, double seconds) {
   char folder[TB_CALIBRATION_PATH_MAX], path[TB_CALIBRATION_PATH_MAX];
   const struct tb_machine_key key = {cpu_side.processor, cpu_side.blas, gpu};
-  const bool kept = tb_calibration_folder(folder) && tb_calibration_write(folder, &key, calibration, path);
+  const bool kept = tb_calibration_folder(folder) && tb_kept_write(folder, &key, calibration, path);
   if (tb_option_number(TB_OPTION_verbose))
     tb_say("both sides measured in %.3f ms, %s%.500s", seconds * 1e3, kept ? "kept in " : "not kept", kept ? path : "");
 }
