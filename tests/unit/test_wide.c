@@ -150,6 +150,9 @@ static void check_pieces(const struct tst_symbol *symbol, int64_t n, int64_t k, 
 
 static void sizes_in_pieces(void **state) {
   (void)state;
+#ifdef __SANITIZE_ADDRESS__
+  TST_LEAVE_OUT("sizes in pieces: no memory is as large, and the sanitizer minds addresses beyond it");
+#endif
   const size_t count = sizeof sizes / sizeof *sizes;
   *hook = keep_piece;
   assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", "cpu"), 0);
@@ -171,5 +174,5 @@ int main(void) {
   if (!library) abort();
   *(void **)&heard = dlsym(library, "echo_heard");
   hook = (__typeof__(hook))dlsym(library, "echo_hook");
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }
