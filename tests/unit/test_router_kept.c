@@ -19,6 +19,7 @@
 #include "calibration_file.h"
 #include "clock.h"
 #include "cpu_side.h"
+#include "environment.h"
 #include "fake.h"
 #include "learn.h"
 #include "offload.h"
@@ -88,6 +89,7 @@ static void expect(int (*body)(void *)) {
   assert_non_null(cache);
   *strrchr(cache, '/') = '\0';
   setenv("XDG_CACHE_HOME", cache, 1);
+  tb_environment_read();
   tst_fork(&o, body, NULL);
   assert_int_equal(system(tst_format("rm -rf '%s'", cache)), 0);
   free(cache);
