@@ -184,13 +184,14 @@ static bool is_wide(const struct target *target) {
   return tb_symbols[target->as].wide || tb_behind_is_wide(&target->behind);
 }
 
-/* The program was made for the BLAS that it would have had, not for one that TILEBLAS_FALLBACK names. */
+/* The program was made for the BLAS that it would have had, in its search order: not for one that TILEBLAS_FALLBACK
+ * names, nor for one that is loaded for somebody else, as by us for the 64-bit names. */
 static enum width width_of_callers(enum tb_symbol symbol) {
   struct tb_guest guest;
   struct target target;
   const bool entered = tb_thread.guest == NULL; /* the first call may be on its way to the CPU BLAS already */
   if (entered) tb_guest_enter(&guest);
-  const bool wide = (adopt_next(&target, symbol) || adopt_loaded(&target, symbol, adopt)) && is_wide(&target);
+  const bool wide = adopt_next(&target, symbol) && is_wide(&target);
   if (entered) tb_guest_leave(&guest);
   return wide ? WIDE : NARROW;
 }

@@ -119,7 +119,8 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph) {
       break;
     }
   if (graph)
-    *graph = whole ? driver().graphs.add(std::make_shared<Graph>(Graph{call.context, call.origin(), stream->captured})) : nullptr;
+    *graph = whole ? driver().graphs.add(std::make_shared<Graph>(Graph{call.context, call.origin(), stream->captured}))
+                   : nullptr;
   return whole ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
