@@ -32,12 +32,12 @@ void cblas_sgemm(int layout, int transa, int transb, int m, int n, int k, float 
 enum { COL_MAJOR = 102, NO_TRANS = 111, SIDE = 64, WARM_CALLS = 100 };
 
 static double waited_s, launching_s, asking_s;
-static __typeof__(tb_cuda.cuStreamSynchronize) wait_for;
+static __typeof__(tb_cuda.cuStreamQuery) wait_for;
 static __typeof__(tb_cuda.cuLaunchKernel) launch;
 static __typeof__(tb_cuda.cuPointerGetAttributes) ask;
 
 static CUresult CUDAAPI timed_wait(CUstream stream) {
-  waited_s = tb_now_s();
+  if (waited_s == 0) waited_s = tb_now_s(); /* the first question of many */
   return wait_for(stream);
 }
 
@@ -97,7 +97,7 @@ static void measure_resident(const char *what, float beta, int calls) {
   if (!all) exit(EXIT_FAILURE);
   for (int i = -WARM_CALLS; i < 2 * calls; i++) {
     time_parts(i >= calls);
-    launching_s = asking_s = 0;
+    launching_s = asking_s = waited_s = 0;
     double start = tb_now_s();
     cblas_sgemm(COL_MAJOR, NO_TRANS, NO_TRANS, SIDE, SIDE, SIDE, 1, (const float *)p[0], SIDE, (const float *)p[1],
                 SIDE, beta, (float *)p[2], SIDE);
@@ -126,7 +126,7 @@ int main(int argc, char **argv) {
   fflush(stdout);
   struct tb_gpu gpu = tb_gpu_open(0);
   measure_host("host with driver", calls);
-  wait_for = tb_cuda.cuStreamSynchronize, tb_cuda.cuStreamSynchronize = timed_wait;
+  wait_for = tb_cuda.cuStreamQuery, tb_cuda.cuStreamQuery = timed_wait;
   launch = tb_cuda.cuLaunchKernel, ask = tb_cuda.cuPointerGetAttributes;
   measure_resident("resident beta=0", 0, calls);
   measure_resident("resident beta=1", 1, calls);

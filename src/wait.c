@@ -11,9 +11,10 @@
 /* Of its nominal speed, what a GPU has for a call at the least. */
 #define LEAST_SHARE 0.02
 
-/* Questions to the driver, some tenths of a microsecond each, between two looks at the clock; and when a wait is so
- * long that to wake late no longer counts, the pause between two questions. */
-#define QUESTIONS 64
+/* Questions to the driver, some tenths of a microsecond each, between two looks at the clock and offers of the core:
+ * more than a small call has. When a wait is so long that to wake late no longer counts, there is a pause in between.
+ */
+#define QUESTIONS 500
 #define LONG_SECONDS 20e-3
 #define PAUSE_NS 50000
 

@@ -32,6 +32,12 @@ static int open_device(void **state) {
   return 0;
 }
 
+static int close_device(void **state) {
+  (void)state;
+  tb_kernels_unload(&kernels);
+  return 0;
+}
+
 /* ---- a problem and its memory ---- */
 
 struct problem {
@@ -316,5 +322,5 @@ static void zeros(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_family_and_way), cmocka_unit_test(zeros)};
-  return cmocka_run_group_tests(tests, open_device, NULL);
+  return cmocka_run_group_tests(tests, open_device, close_device);
 }
