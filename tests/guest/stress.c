@@ -176,6 +176,7 @@ static void *capture(void *unused) {
     GUEST_OK(guest_cuda.cuMemFree(memory));
     GUEST_OK(guest_cuda.cuStreamDestroy(stream));
   }
+  tst_cuda_end(0); /* its context was this thread's */
 #endif
   return NULL;
 }
