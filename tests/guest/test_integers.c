@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -95,6 +96,8 @@ static void same_as_without_us(const char *blas, const char *argument) {
 
 static void debians_wide_blas(void **state) {
   (void)state;
+  if (!dlopen("libblas64.so.3", RTLD_LAZY) || !dlopen("libopenblas64.so.0", RTLD_LAZY))
+    TST_LEAVE_OUT("Debian's: %s", dlerror());
   same_as_without_us("libblas64.so.3", NULL);
   same_as_without_us("libopenblas64.so.0", NULL);
 }
@@ -112,5 +115,5 @@ int main(void) {
       cmocka_unit_test(a_narrow_blas),
   };
   alarm(60);
-  return cmocka_run_group_tests_name("integers", tests, NULL, NULL);
+  return tst_result(cmocka_run_group_tests_name("integers", tests, NULL, NULL));
 }
