@@ -7,8 +7,8 @@
  * other kernels quicker. What it then answers is either this row or that of ieee, whatever the shape.
  */
 #include "kernels_bench.h"
-#include "order.h"
-#include "split_args.h"
+#include "select/order.h"
+#include "emulated/emulated_args.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -146,8 +146,8 @@ static void report(const struct judge *j) {
 }
 
 static bool same_tile(const struct judge *j, const float *other, size_t row, size_t col) {
-  const size_t n = (size_t)j->n, rows = n - row < TB_SPLIT_TILE_M ? n - row : TB_SPLIT_TILE_M;
-  for (size_t c = col; c < n && c < col + TB_SPLIT_TILE_N; c++) {
+  const size_t n = (size_t)j->n, rows = n - row < TB_EMULATED_TILE_M ? n - row : TB_EMULATED_TILE_M;
+  for (size_t c = col; c < n && c < col + TB_EMULATED_TILE_N; c++) {
     if (memcmp(j->c + row + c * n, other + row + c * n, rows * sizeof(float)) != 0) return false;
   }
   return true;
@@ -157,8 +157,8 @@ static bool same_tile(const struct judge *j, const float *other, size_t row, siz
  * takes, fp16 planes where words have room in them; else bf16 planes. Where all are exact it cannot be told. */
 static struct tiles compare_tiles(const struct judge *j) {
   struct tiles tiles = {0, 0, 0};
-  for (size_t col = 0; col < (size_t)j->n; col += TB_SPLIT_TILE_N) {
-    for (size_t row = 0; row < (size_t)j->n; row += TB_SPLIT_TILE_M) {
+  for (size_t col = 0; col < (size_t)j->n; col += TB_EMULATED_TILE_N) {
+    for (size_t row = 0; row < (size_t)j->n; row += TB_EMULATED_TILE_M) {
       const bool as_ieee = same_tile(j, j->ieee, row, col);
       tiles.as_ieee += as_ieee;
       tiles.as_fast += !as_ieee && same_tile(j, j->fast, row, col);
@@ -172,7 +172,7 @@ static struct tiles compare_tiles(const struct judge *j) {
 static struct tb_choice choose_way(const struct judge *j, const struct tb_sgemm_args *args,
                                    enum tb_precision precision) {
   struct tb_product product = tb_bench_product(j->bench, false, false, args, precision);
-  struct tb_choice way = *j->forced, split = {.family = TB_FAMILY_SPLIT, .splits = 1};
+  struct tb_choice way = *j->forced, split = {.family = TB_FAMILY_EMULATED, .splits = 1};
   if (way.family != TB_FAMILY_NONE && tb_bench_complete(j->bench, &product, &way)) return way;
   if (tb_bench_complete(j->bench, &product, &split)) return split;
   return tb_kernels_choose(&j->bench->kernels, false, false, args, j->bench->workspace_bytes, precision);
@@ -216,7 +216,7 @@ static int judge_ours(struct judge *j, int at) {
   char way[64];
   tb_choice_describe(&choice, way, sizeof way);
   struct tiles tiles = unknown;
-  if (method->precision == TB_PRECISION_FP32 && choice.family == TB_FAMILY_SPLIT) tiles = compare_tiles(j);
+  if (method->precision == TB_PRECISION_FP32 && choice.family == TB_FAMILY_EMULATED) tiles = compare_tiles(j);
   double max = note(j, at, method->name, way, tiles);
   bool right = is_right(j, method->precision, max);
   if (!right) fprintf(stderr, "WRONG RESULT: %s by %s: error %g u\n", method->name, way, max);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From measured times to the selector's table (src/select.def): pure arithmetic, needs no GPU. */
+/* From measured times to the selector's table (src/select/rates.def): pure arithmetic, needs no GPU. */
 #ifndef TB_BENCH_FIT_H
 #define TB_BENCH_FIT_H
 
-#include "select.h"
+#include "select/select.h"
 
 /* One way to compute one product, and the microseconds it took. Samples of the same product follow each other. */
 struct tb_sample {

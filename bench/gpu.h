@@ -9,7 +9,7 @@
 #ifndef TB_BENCH_GPU_H
 #define TB_BENCH_GPU_H
 
-#include "cuda_driver.h"
+#include "cuda/driver.h"
 
 #include <stddef.h>
 

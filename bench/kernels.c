@@ -65,7 +65,7 @@ static double fp32_peer_us(const struct row *r) {
 }
 
 /* A product with a thin operand is limited by memory: its rate is the bytes of operands and result, each once. */
-static int is_thin(const struct tb_shape *s) { return tb_thin_takes(s->m, s->n); }
+static int is_skinny(const struct tb_shape *s) { return tb_skinny_takes(s->m, s->n); }
 
 static double moved_bytes(const struct tb_shape *s) {
   return 4.0 * ((double)s->m * s->k + (double)s->k * s->n + (double)s->m * s->n);
@@ -78,7 +78,7 @@ static void print_row(FILE *csv, const struct tb_work *w, const struct row *r) {
   tb_choice_describe(&w->choice, way, sizeof way);
   printf("%s %c%c %6d %6d %6d  %-17s %10.1f us %7.2f TFLOP/s", precision_name[r->precision], "NT"[s->ta], "NT"[s->tb],
          s -> m, s -> n, s -> k, way, r -> us, tflops);
-  if (is_thin(s)) printf(" %5.0f GB/s", gb_s);
+  if (is_skinny(s)) printf(" %5.0f GB/s", gb_s);
   if (peer > 0) printf("  cuBLAS %10.1f us  ratio %.3f", peer, peer / r->us);
   printf("  error %.2f u\n", r->error.max_u);
   fflush(stdout);
@@ -133,7 +133,7 @@ static int list_ways(const struct tb_work *w, const struct options *o, struct tb
 
 /* The tensor cores are a way of some precisions only, so no two precisions share it. */
 static bool same_way(const struct tb_choice *x, const struct tb_choice *y) {
-  return x->family == y->family && x->family != TB_FAMILY_SPLIT && x->tile == y->tile && x->splits == y->splits &&
+  return x->family == y->family && x->family != TB_FAMILY_EMULATED && x->tile == y->tile && x->splits == y->splits &&
          x->unit_k == y->unit_k && x->pack_k == y->pack_k && x->whole_rows == y->whole_rows &&
          x->whole_columns == y->whole_columns;
 }
@@ -251,10 +251,10 @@ static int bench_speed(const struct tb_bench *bench, const struct options *o, FI
 struct tb_choice tb_bench_parse_choice(const char *text) {
   size_t name_len = strcspn(text, "/");
   int splits = text[name_len] ? atoi(text + name_len + 1) : 1;
-  struct tb_choice c = {.family = TB_FAMILY_THIN, .splits = splits, .unit_k = TB_SGEMM_GROUP_K};
-  if (splits == 1 && strcmp(text, "thin") == 0) return c;
-  c.family = TB_FAMILY_SPLIT;
-  if (splits >= 1 && name_len == strlen("split") && strncmp(text, "split", name_len) == 0) return c;
+  struct tb_choice c = {.family = TB_FAMILY_SKINNY, .splits = splits, .unit_k = TB_SGEMM_GROUP_K};
+  if (splits == 1 && strcmp(text, "skinny") == 0) return c;
+  c.family = TB_FAMILY_EMULATED;
+  if (splits >= 1 && name_len == strlen("emulated") && strncmp(text, "emulated", name_len) == 0) return c;
   for (c.tile = 0; splits >= 1 && c.tile < TB_TILE_COUNT; c.tile++) {
     c.family = TB_FAMILY_TILE;
     if (strlen(tb_tiles[c.tile].name) == name_len && strncmp(tb_tiles[c.tile].name, text, name_len) == 0) return c;

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* "128x128", "128x128/4" or "split/2", as tb_choice_describe writes it; TB_FAMILY_NONE: no kernel is called so. The
+/* "128x128", "128x128/4" or "emulated/2", as tb_choice_describe writes it; TB_FAMILY_NONE: no kernel is called so. The
  * rest of such a choice is the product's: tb_bench_complete. */
 struct tb_choice tb_bench_parse_choice(const char *text);
 

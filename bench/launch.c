@@ -23,7 +23,7 @@
 
 #include "data.h"
 #include "gpu.h"
-#include "place.h"
+#include "cuda/place.h"
 #include "tileblas.h"
 
 void cblas_sgemm(int layout, int transa, int transb, int m, int n, int k, float alpha, const float *a, int lda,

@@ -117,7 +117,7 @@ static void measure_ours(const struct session *s, int n, enum tb_data_kind kind,
   tb_work_open(&w, &s->bench, &shape, 1, kind, 0, 0);
   tb_work_set(&w, shape);
   tb_work_set_precision(&w, TB_PRECISION_FP32);
-  if (w.choice.family != TB_FAMILY_SPLIT) {
+  if (w.choice.family != TB_FAMILY_EMULATED) {
     fprintf(stderr, "limits: %d cubed is not for the tensor cores here\n", n);
   } else if (!tb_work_check(&w, &error)) {
     exit(EXIT_FAILURE);

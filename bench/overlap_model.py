@@ -5,8 +5,8 @@
 Four servers, each of which does one thing after another but all of which work at once: the copying threads, the link up,
 the link down, and the GPU, whose launches share it. Their figures are one H200 host's, with 16 cores (see below). For each
 N cubed, and for kernels of 46, 50 and 200 TFLOP/s, the lines give the share of the floor, max(A and B up, C down, the
-product), that a choice of tiles, slices of k and leading panels reaches; the first line is what src/plan.c and
-src/schedule.c choose. With --split for the kernels on the tensor cores, at 100 and 205 TFLOP/s, which want whole spans of
+product), that a choice of tiles, slices of k and leading panels reaches; the first line is what src/plan/plan.c and
+src/plan/schedule.c choose. With --split for the kernels on the tensor cores, at 100 and 205 TFLOP/s, which want whole spans of
 k: a choice of tiles, streams and slices; what a launch takes beside its products is assumed there. What it leaves out: driver calls, waking of threads, the kernels' own start and end. It is for
 comparing choices, not for predicting times.
 """
@@ -22,7 +22,7 @@ SLOTS, SLOT, LEAST = 16, 2 << 20, 256 << 10  # per direction; bytes; of the firs
 LARGE, PIECE_SLOTS = 64e6, 2  # bytes up and down of a call whose pieces have so many slots
 SPAN, SLICED_SPANS = 4096, 4  # k of a span on the tensor cores; spans from which on there are two slices
 SM, BLOCK, ALONE = 132, 128, 0.62  # two blocks an SM; an SM with one reaches this share of its rate
-STRIPS_TIMES, FLOPS_PER_BYTE, SPLIT_FLOPS_PER_BYTE = 1.05, 1050.0, 4100.0  # where C is computed in strips
+STRIPS_TIMES, FLOPS_PER_BYTE, EMULATED_FLOPS_PER_BYTE = 1.05, 1050.0, 4100.0  # where C is computed in strips
 SPLIT_M, SPLIT_N = 128, 192  # on the tensor cores: one block an SM
 SPLIT_LAUNCH = 14e-6  # seconds: packing the panel that completed a tile, and launches that find nothing to do
 
@@ -53,15 +53,15 @@ def strip_of(n, piece, wish):
 
 
 def chosen(n):
-    """As plan.c and schedule.c; slices end where groups do, by src/order.c for squares from 2048 on."""
+    """As plan.c and schedule.c; slices end where groups do, by src/select/order.c for squares from 2048 on."""
     if in_strips(n, FLOPS_PER_BYTE):
         return Way(n, strip_of(n, 128, 256), n, 3, 8, False)
     tile = tile_of(n, 128, 512, 1024, 2048, 8)
     return Way(tile, tile, min(n, round_up(ceil_div(n, 3), 1408 if n > 2816 else 1024)), min(ceil_div(n, tile) // 2 + 1, 3), 8, False)
 
 
-def chosen_split(n):
-    if in_strips(n, SPLIT_FLOPS_PER_BYTE):
+def chosen_emulated(n):
+    if in_strips(n, EMULATED_FLOPS_PER_BYTE):
         tile_n = strip_of(n, SPLIT_N, 384)
         return Way(n, tile_n, n, ceil_div(n, tile_n), 8, True)
     spans = ceil_div(n, SPAN) if n > 2 * SPAN else 1
@@ -217,7 +217,7 @@ def tried(n):
 
 
 def tried_split(n):
-    way = chosen_split(n)
+    way = chosen_emulated(n)
     tiles = [(n, 192), (n, 384), (n, 768), (512, 576), (768, 768), (1024, 1152), (1408, 1344), (2048, 2112)]
     return [way._replace(streams=streams) for streams in (8, 4, 2)] + [
         way._replace(slice_k=slices * SPAN) for slices in (1, 2, 4) if n > 2 * SPAN and slices * SPAN != way.slice_k] + [

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Measures every way in which the selector could compute a product, over a grid of shapes; says what its choices cost
- * beside the best ones, and proposes the table (src/select.def) that fits this machine.
+ * beside the best ones, and proposes the table (src/select/rates.def) that fits this machine.
  *
  *   tune [--csv FILE] [--def FILE] [--shapes grid|list] [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB]
  *        [--slack FACTOR] [--precision ieee|fp32] [--parts N]
@@ -10,13 +10,13 @@
  * FACTOR times as long as the best are left out; with 0 none is. fp32, unless ieee is asked for, may be computed in
  * every way there is, and large products' best ways leave those of plain FMAs out. The library's own choice is checked
  * against fp64 for every shape (the others are tests/gpu's). --parts: with sums as long as suit a k in 1 to N parts,
- * too, instead of the library's own (src/order.c), whose choice can be judged so; of them only those by which the best
- * way is predicted to take at most 1.2 times the time by the best; no table is proposed then. Status 1: a wrong result
- * or a failure; 77: no GPU.
+ * too, instead of the library's own (src/select/order.c), whose choice can be judged so; of them only those by which
+ * the best way is predicted to take at most 1.2 times the time by the best; no table is proposed then. Status 1: a
+ * wrong result or a failure; 77: no GPU.
  */
 #include "fit.h"
-#include "order.h"
-#include "thin_plan.h"
+#include "select/order.h"
+#include "select/skinny_plan.h"
 #include "work.h"
 
 #include <getopt.h>
@@ -89,7 +89,7 @@ static int measure_shape(struct tb_work *w, const struct options *o, struct samp
   product.m = p.m, product.n = p.n, product.k = p.k, product.group_k = p.group_k,
   product.workspace_bytes = p.workspace_bytes;
   product.transpose_a = p.transpose_a, product.transpose_b = p.transpose_b, product.vectors = p.vectors;
-  product.split = p.split;
+  product.emulated = p.emulated;
   struct tb_error error;
   if (!tb_work_check(w, &error)) return 0;
   double least_us = predicted_us(w->bench, &p, &chosen);
@@ -123,7 +123,7 @@ static int groups_of(struct tb_work *w, struct tb_shape s, int parts, int group[
   double us[GROUPS_MAX], least = us[0] = least_us(w, s, 0);
   int count = 1, kept = 1;
   group[0] = 0;
-  if (tb_thin_takes(s.m, s.n)) return 1; /* whose kernels know one length alone */
+  if (tb_skinny_takes(s.m, s.n)) return 1; /* whose kernels know one length alone */
   const int own = (int)tb_group_k(s.m, s.n, s.k);
   for (int p = 1; p <= parts && count < GROUPS_MAX; p++) {
     const int length = (int)tb_group_of_parts(s.k, p);
@@ -200,7 +200,7 @@ static void print_table(FILE *to, const struct tb_select_table *t) {
   fprintf(to, "\n");
 #define TB_SELECT_TILE(...)
 #define TB_SELECT_COST(name, value) fprintf(to, "TB_SELECT_COST(%s, %.3g)\n", #name, t->name);
-#include "select.def"
+#include "select/rates.def"
 #undef TB_SELECT_TILE
 #undef TB_SELECT_COST
 }

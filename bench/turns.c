@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * In how many turns shared memory serves a warp's float4s, by which lanes read the same one: what the kernels' lanes
- * are laid out by (kernels/sgemm_parts.cuh, Lanes).
+ * are laid out by (kernels/fma/sgemm_internal.cuh, Lanes).
  *
  *   turns [FATBIN]     turns.cu's fat binary, where it is not the build's
  *

@@ -2,7 +2,7 @@
 /* One product on rotating operands; see work.h. */
 #include "work.h"
 
-#include "order.h"
+#include "select/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ struct tb_product tb_bench_product(const struct tb_bench *bench, bool transpose_
                              .transpose_a = transpose_a,
                              .transpose_b = transpose_b,
                              .vectors = tb_kernels_vectors(transpose_a, transpose_b, args),
-                             .split = precision != TB_PRECISION_IEEE,
+                             .emulated = precision != TB_PRECISION_IEEE,
                              .fast = precision == TB_PRECISION_FAST,
                              .workspace_bytes = bench->workspace_bytes};
 }
@@ -59,13 +59,14 @@ static bool is_candidate(const struct tb_bench *bench, const struct tb_product *
 }
 
 bool tb_bench_complete(const struct tb_bench *bench, const struct tb_product *p, struct tb_choice *way) {
-  if (way->family == TB_FAMILY_SPLIT) return is_candidate(bench, p, way);
-  if (way->family == TB_FAMILY_THIN) return tb_thin_takes(p->m, p->n);
+  if (way->family == TB_FAMILY_EMULATED) return is_candidate(bench, p, way);
+  if (way->family == TB_FAMILY_SKINNY) return tb_skinny_takes(p->m, p->n);
   way->pack_k = tb_select_pack_k(p, way->tile);
   if (tb_tiles[way->tile].packed && way->pack_k == 0) return false;
   way->unit_k = (int)p->group_k;
   /* Split between groups, or between chunks where there are too few groups. */
-  if (tb_split_of(p->k, way).splits < way->splits && p->group_k % TB_SGEMM_CHUNK_K == 0) way->unit_k = TB_SGEMM_CHUNK_K;
+  if (tb_split_k_of(p->k, way).splits < way->splits && p->group_k % TB_SGEMM_CHUNK_K == 0)
+    way->unit_k = TB_SGEMM_CHUNK_K;
   return tb_workspace_bytes(p->m, p->n, p->k, way) <= bench->workspace_bytes;
 }
 

@@ -6,8 +6,8 @@
 
 #include "data.h"
 #include "gpu.h"
-#include "kernels.h"
-#include "options.h"
+#include "select/kernels.h"
+#include "base/options.h"
 #include "peers/nvidia.h"
 #include "shapes.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Prints the options as a Markdown table, from the rows of src/options.def. tools/options-table compiles and runs this.
+ * Prints the options as a Markdown table, from the rows of src/base/options.def. tools/options-table compiles and runs this.
  */
 #include <inttypes.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ struct option {
 #define TB_OPTION(id, name, type, standard, min, max, choices, unit, help) \
   {name, type, standard, min, max, choices, unit, help},
 static const struct option options[] = {
-#include "options.def"
+#include "base/options.def"
 };
 
 static void print_choices(const char *choices) {

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "../device.cuh"
+#include "../common/device.cuh"
 
 #ifdef TB_ON_CPU
 #include "ladder.h"

@@ -4,9 +4,9 @@
  * large ones. The suites that others wrote multiply small matrices, for which the selector would take FMAs. Linked in
  * the place of the selector and of two questions about staging by the linker's --wrap; all else is the library's.
  */
-#include "plan.h"
-#include "select.h"
-#include "split_plan.h"
+#include "plan/plan.h"
+#include "select/select.h"
+#include "select/emulated_plan.h"
 
 struct tb_choice __real_tb_select(const struct tb_select_device *device, const struct tb_product *product);
 struct tb_choice __wrap_tb_select(const struct tb_select_device *device, const struct tb_product *product);
@@ -14,13 +14,13 @@ bool __wrap_tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways way
 bool __wrap_tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways);
 
 struct tb_choice __wrap_tb_select(const struct tb_select_device *device, const struct tb_product *p) {
-  const struct tb_split_way way = {1, 0, p->fast, tb_split_span_k(p->m, p->n, p->k)};
-  if (!device->split || !p->split || tb_split_bytes(p->m, p->n, p->k, &way) > p->workspace_bytes)
+  const struct tb_emulated_way way = {1, 0, p->fast, tb_emulated_span_k(p->m, p->n, p->k)};
+  if (!device->emulated || !p->emulated || tb_emulated_bytes(p->m, p->n, p->k, &way) > p->workspace_bytes)
     return __real_tb_select(device, p);
-  return (struct tb_choice){.family = TB_FAMILY_SPLIT,
+  return (struct tb_choice){.family = TB_FAMILY_EMULATED,
                             .splits = way.splits,
                             .fast = way.fast,
-                            .unit_k = TB_SPLIT_GROUP_K,
+                            .unit_k = TB_EMULATED_GROUP_K,
                             .pack_k = way.span_k};
 }
 

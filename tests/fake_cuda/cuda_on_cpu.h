@@ -2,9 +2,9 @@
 /*
  * CUDA C for g++: what a kernel source of ours may use, so that the same source runs on the CPU, under sanitizers too.
  *
- * Included by kernels/device.cuh when TB_ON_CPU is defined, in place of what nvcc knows by itself. One block runs at a
- * time, or the blocks of one cluster, and their threads are fibers (grid.cpp), so a kernel needs no locks and a read of
- * threadIdx is a read of a global.
+ * Included by kernels/common/device.cuh when TB_ON_CPU is defined, in place of what nvcc knows by itself. One block
+ * runs at a time, or the blocks of one cluster, and their threads are fibers (grid.cpp), so a kernel needs no locks and
+ * a read of threadIdx is a read of a global.
  *
  * What differs from a GPU, on purpose, so that mistakes show:
  *   shared memory    is filled with NaN at the start of each block (POISON in poison.h)

@@ -4,9 +4,9 @@
 
 #include <cstring>
 
-#include "commit_args.h"
-#include "split_args.h"
-#include "thin_args.h"
+#include "fma/commit_args.h"
+#include "emulated/emulated_args.h"
+#include "skinny/skinny_args.h"
 
 namespace fake {
 namespace {
@@ -91,29 +91,29 @@ void commit(Touches &t, void *const *parameters) {
 
 void again(Touches &t, const char *variant, void *const *parameters) {
   const auto &a = read<tb_sgemm_args>(parameters);
-  const auto &which = read<tb_split_again>(parameters, 1);
+  const auto &which = read<tb_emulated_again>(parameters, 1);
   operands(t, a, variant);
   write_d(t, a);
   t.bytes(which.left, static_cast<size_t>(which.left_words) * WORD, false);
-  t.bytes(which.marks, divided(a.m, TB_SPLIT_TILE_M) * divided(a.n, TB_SPLIT_TILE_N) * WORD, false);
+  t.bytes(which.marks, divided(a.m, TB_EMULATED_TILE_M) * divided(a.n, TB_EMULATED_TILE_N) * WORD, false);
 }
 
 /* ---- for the tensor cores ---- */
 
 void seen(Touches &t, const uint32_t *at, size_t padded, size_t groups, bool writes) {
-  t.bytes(at, padded / TB_SPLIT_PACK_SIDES * groups * WORD, writes);
+  t.bytes(at, padded / TB_EMULATED_PACK_SIDES * groups * WORD, writes);
 }
 
-void packed(Touches &t, const tb_split_packed &p, size_t padded, int64_t k, size_t planes, bool writes) {
-  const size_t groups = divided(k, TB_SPLIT_GROUP_K);
-  t.bytes(p.planes, padded * rounded(k, TB_SPLIT_CHUNK_K) * planes * sizeof(uint16_t), writes);
+void packed(Touches &t, const tb_emulated_packed &p, size_t padded, int64_t k, size_t planes, bool writes) {
+  const size_t groups = divided(k, TB_EMULATED_GROUP_K);
+  t.bytes(p.planes, padded * rounded(k, TB_EMULATED_CHUNK_K) * planes * sizeof(uint16_t), writes);
   t.bytes(p.scale, padded * groups * WORD, writes);
   seen(t, p.seen, padded, groups, writes);
 }
 
-void split_pack(Touches &t, size_t planes, void *const *parameters) {
-  const auto &p = read<tb_split_pack_args>(parameters);
-  for (const tb_split_pack_operand &x : p.x) {
+void emulated_pack(Touches &t, size_t planes, void *const *parameters) {
+  const auto &p = read<tb_emulated_pack_args>(parameters);
+  for (const tb_emulated_pack_operand &x : p.x) {
     if (x.sides == 0) continue;
     t.operand(x.from, x.along_k != 0, x.sides, p.k, x.ld);
     packed(t, x.to, static_cast<size_t>(x.padded_sides), p.k, planes, true);
@@ -122,9 +122,9 @@ void split_pack(Touches &t, size_t planes, void *const *parameters) {
 }
 
 /* Marks, sums and D, of all kernels that have them. */
-void split_results(Touches &t, const tb_split_args &a, bool half, bool gathers) {
-  const size_t tiles = divided(a.m, TB_SPLIT_TILE_M) * divided(a.n, TB_SPLIT_TILE_N);
-  const size_t tile_bytes = TB_SPLIT_TILE_M * TB_SPLIT_TILE_N * WORD, groups = divided(a.k, TB_SPLIT_GROUP_K);
+void split_results(Touches &t, const tb_emulated_args &a, bool half, bool gathers) {
+  const size_t tiles = divided(a.m, TB_EMULATED_TILE_M) * divided(a.n, TB_EMULATED_TILE_N);
+  const size_t tile_bytes = TB_EMULATED_TILE_M * TB_EMULATED_TILE_N * WORD, groups = divided(a.k, TB_EMULATED_GROUP_K);
   const size_t left_words = static_cast<size_t>(a.left_words);
   t.bytes(a.left, left_words * WORD, half);
   t.bytes(a.again, tiles * WORD, !gathers);
@@ -134,9 +134,9 @@ void split_results(Touches &t, const tb_split_args &a, bool half, bool gathers) 
 }
 
 void split_multiply(Touches &t, size_t planes, void *const *parameters) {
-  const auto &a = read<tb_split_args>(parameters);
-  const size_t rows = rounded(a.m, TB_SPLIT_TILE_M), columns = rounded(a.n, TB_SPLIT_TILE_N);
-  const size_t groups = divided(a.k, TB_SPLIT_GROUP_K);
+  const auto &a = read<tb_emulated_args>(parameters);
+  const size_t rows = rounded(a.m, TB_EMULATED_TILE_M), columns = rounded(a.n, TB_EMULATED_TILE_N);
+  const size_t groups = divided(a.k, TB_EMULATED_GROUP_K);
   packed(t, a.a, rows, a.k, planes, false);
   packed(t, a.b, columns, a.k, planes, false);
   seen(t, a.seen_a, rows, groups, false);
@@ -155,7 +155,7 @@ void strided(Touches &t, const float *from, int64_t i, int64_t i_apart, int64_t 
 }
 
 void thin(Touches &t, bool along_k, void *const *parameters) {
-  const auto &a = read<tb_thin_args>(parameters);
+  const auto &a = read<tb_skinny_args>(parameters);
   t.operand(a.x, along_k, a.rows, a.k, a.x_ld);
   strided(t, a.y, a.k, a.y_k, a.columns, a.y_column, false);
   const size_t sums = a.d_group == 0 ? 1 : divided(a.k, TB_SGEMM_GROUP_K);
@@ -191,14 +191,14 @@ bool begins(const char *name, const char *with) { return strncmp(name, with, str
 std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, const std::vector<Range> &uses) {
   Touches t;
   const char *const name = kernel.name;
-  if (begins(name, "tb_thin_"))
-    thin(t, begins(name, "tb_thin_k_"), parameters);
-  else if (begins(name, "tb_split_pack_"))
-    split_pack(t, strcmp(name, "tb_split_pack_half") == 0 ? 2 : 3, parameters);
-  else if (begins(name, "tb_split_multiply_"))
-    split_multiply(t, strcmp(name, "tb_split_multiply_half") == 0 ? 2 : 3, parameters);
-  else if (strcmp(name, "tb_split_gather") == 0)
-    split_results(t, read<tb_split_args>(parameters), false, true);
+  if (begins(name, "tb_skinny_"))
+    thin(t, begins(name, "tb_skinny_k_"), parameters);
+  else if (begins(name, "tb_emulated_pack_"))
+    emulated_pack(t, strcmp(name, "tb_emulated_pack_half") == 0 ? 2 : 3, parameters);
+  else if (begins(name, "tb_emulated_multiply_"))
+    split_multiply(t, strcmp(name, "tb_emulated_multiply_half") == 0 ? 2 : 3, parameters);
+  else if (strcmp(name, "tb_emulated_gather") == 0)
+    split_results(t, read<tb_emulated_args>(parameters), false, true);
   else if (begins(name, "tb_sgemm_again_"))
     again(t, name + strlen("tb_sgemm_again_"), parameters);
   else if (strcmp(name, "tb_sgemm_commit") == 0)

@@ -8,10 +8,10 @@
 #include <cstring>
 
 /* sgemm.cu leaves its TB_SGEMM_TILE behind, for the table below. */
-#include "sgemm.cu"
-#include "split.cu"
+#include "fma/sgemm.cu"
+#include "emulated/emulated.cu"
 #include "teaching/ladder.cu"
-#include "thin.cu"
+#include "skinny/skinny.cu"
 #include "test_kernels.cu"
 #include "test_race_kernels.cu"
 
@@ -23,22 +23,22 @@ static const Kernel kernels[] = {
 #define TB_SGEMM_KERNEL(tile, variant, ...) FAKE_CUDA_KERNEL(tb_sgemm_##tile##_##variant)
 #undef TB_SGEMM_PACKED_TILE
 #define TB_SGEMM_PACKED_TILE(tile, ...) FAKE_CUDA_KERNEL(tb_sgemm_##tile)
-#include "registry.def"
+#include "fma/registry.def"
 #undef TB_SGEMM_KERNEL
 #undef TB_SGEMM_TILE
 #undef TB_SGEMM_PACKED_TILE
     FAKE_CUDA_KERNEL(tb_sgemm_pack) FAKE_CUDA_KERNEL(tb_sgemm_gather) FAKE_CUDA_KERNEL(tb_sgemm_commit)
         FAKE_CUDA_KERNEL(tb_sgemm_again_nn) FAKE_CUDA_KERNEL(tb_sgemm_again_nt) FAKE_CUDA_KERNEL(tb_sgemm_again_tn)
-            FAKE_CUDA_KERNEL(tb_sgemm_again_tt) FAKE_CUDA_KERNEL(tb_split_gather) FAKE_CUDA_KERNEL(tb_split_pack_half)
-                FAKE_CUDA_KERNEL(tb_split_pack_bfloat) FAKE_CUDA_KERNEL(tb_split_multiply_half)
-                    FAKE_CUDA_KERNEL(tb_split_multiply_bfloat)
+            FAKE_CUDA_KERNEL(tb_sgemm_again_tt) FAKE_CUDA_KERNEL(tb_emulated_gather)
+                FAKE_CUDA_KERNEL(tb_emulated_pack_half) FAKE_CUDA_KERNEL(tb_emulated_pack_bfloat)
+                    FAKE_CUDA_KERNEL(tb_emulated_multiply_half) FAKE_CUDA_KERNEL(tb_emulated_multiply_bfloat)
 
-#define TB_THIN(columns, ...)                    \
-  FAKE_CUDA_KERNEL(tb_thin_side_##columns)       \
-  FAKE_CUDA_KERNEL(tb_thin_side_##columns##_any) \
-  FAKE_CUDA_KERNEL(tb_thin_k_##columns) FAKE_CUDA_KERNEL(tb_thin_k_##columns##_any)
-#include "thin.def"
-#undef TB_THIN
+#define TB_SKINNY(columns, ...)                    \
+  FAKE_CUDA_KERNEL(tb_skinny_side_##columns)       \
+  FAKE_CUDA_KERNEL(tb_skinny_side_##columns##_any) \
+  FAKE_CUDA_KERNEL(tb_skinny_k_##columns) FAKE_CUDA_KERNEL(tb_skinny_k_##columns##_any)
+#include "skinny/skinny.def"
+#undef TB_SKINNY
 
 #define TB_LADDER_STEP(name, ...) FAKE_CUDA_KERNEL(name)
 #include "teaching/ladder.def"

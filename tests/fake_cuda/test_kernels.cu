@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Small kernels with which the fake driver proves itself in test_*.c. CPU only. */
-#include "device.cuh"
+#include "common/device.cuh"
 
 /* What the fake has of this file. */
 #define FAKE_CUDA_TEST_KERNELS                        \

@@ -169,7 +169,7 @@ static bool is_in_heap(CUdeviceptr p) {
   return p >= (CUdeviceptr)&end && p < (CUdeviceptr)sbrk(0);
 }
 
-/* Nor is CUDA's; the library relies on it (src/place.h). */
+/* Nor is CUDA's; the library relies on it (src/cuda/place.h). */
 static void no_memory_lies_in_the_heap(void **state) {
   (void)state;
   for (size_t bytes = 1; bytes < (size_t)1 << 22; bytes *= 4) {

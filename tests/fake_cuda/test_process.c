@@ -79,7 +79,7 @@ static void every_function_that_tileblas_calls_is_there(void **state) {
   (void)state;
 #define TEXT(name) #name
 #define TB_CUDA(name) assert_non_null(dlsym(RTLD_DEFAULT, TEXT(name)));
-#include "cuda_driver.def"
+#include "cuda/driver.def"
 #undef TB_CUDA
 }
 

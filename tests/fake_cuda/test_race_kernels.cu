@@ -3,7 +3,7 @@
  * Small kernels in which something is left to chance if `mistake` is not 0, and else nothing: for the race detector and
  * the orders of warps (test_races.c, test_orders.c). One block, or one cluster. CPU only.
  */
-#include "device.cuh"
+#include "common/device.cuh"
 
 #define FAKE_CUDA_RACE_KERNELS        \
   FAKE_CUDA_TEST_KERNEL(race_barrier) \

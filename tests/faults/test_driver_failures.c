@@ -32,7 +32,7 @@
 
 static const char *const functions[] = {
 #define TB_CUDA(name) #name,
-#include "cuda_driver.def"
+#include "cuda/driver.def"
 #undef TB_CUDA
 };
 #define FUNCTIONS (sizeof functions / sizeof functions[0])
@@ -41,7 +41,7 @@ static const char *const functions[] = {
 static const char *const only_after_failure[] = {"cuGetErrorName"};
 
 /* Called for memory that the program got from CUDA: test_resident_failures.c. For several GPUs:
- * test_several_failures.c. For the tensor cores: test_split_calls.c. To wait without end:
+ * test_several_failures.c. For the tensor cores: test_emulated_calls.c. To wait without end:
  * guest/test_hang.c. */
 static const char *const called_elsewhere[] = {
     "cuMemcpy2DAsync",        "cuMemcpyPeerAsync",      "cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess",

@@ -53,7 +53,7 @@ static bool call_is_right(uint64_t seed, bool expect_gpu) {
 static uint64_t driver_calls(void) {
   static const char *const functions[] = {
 #define TB_CUDA(name) #name,
-#include "cuda_driver.def"
+#include "cuda/driver.def"
 #undef TB_CUDA
   };
   uint64_t sum = 0;

@@ -27,7 +27,7 @@
 
 static const char *const functions[] = {
 #define TB_CUDA(name) #name,
-#include "cuda_driver.def"
+#include "cuda/driver.def"
 #undef TB_CUDA
 };
 #define FUNCTIONS (sizeof functions / sizeof functions[0])

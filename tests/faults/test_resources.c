@@ -23,10 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cores.h"
-#include "cpu_side.h"
+#include "process/cores.h"
+#include "route/cpu_side.h"
 #include "fake.h"
-#include "fallback.h"
+#include "cpu/fallback.h"
 #include "placed.h"
 #include "process.h"
 #include "tileblas.h"

@@ -10,7 +10,7 @@
 typedef void dgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double *a, int lda,
                       const double *b, int ldb, double beta, double *c, int ldc);
 enum { COL_MAJOR = 102, NO_TRANS = 111, TRANS = 112 };
-enum { SPLIT_K_MIN = 34 }; /* see expected.h */
+enum { EMULATED_K_MIN = 34 }; /* see expected.h */
 
 static dgemm_fn *dgemm;
 static struct fuzz_compared compared;
@@ -106,7 +106,7 @@ static bool is_exact(const struct fuzz_call *call, bool fast) {
 static struct bounds bounds_of(const struct fuzz_call *call, const char *precision) {
   const struct tst_problem *p = &call->p;
   const bool fast = strcmp(precision, "fast") == 0, fma_only = strcmp(precision, "ieee") == 0;
-  const double k = (double)p->k, chain = fma_only || k > SPLIT_K_MIN ? k : SPLIT_K_MIN;
+  const double k = (double)p->k, chain = fma_only || k > EMULATED_K_MIN ? k : EMULATED_K_MIN;
   return (struct bounds){.alpha = p->alpha,
                          .beta = p->beta,
                          .gamma = gamma_of(chain + 3, 0x1p-24) + gamma_of(k + 3, 0x1p-53),

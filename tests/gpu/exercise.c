@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launches every production kernel of kernels/registry.def directly, with nothing of the offload in between, and
+ * Launches every production kernel of kernels/fma/registry.def directly, with nothing of the offload in between, and
  * verifies every element. Small on purpose: compute-sanitizer, which slows a kernel a hundredfold, watches it on a real
  * GPU.
  *
@@ -18,7 +18,7 @@
 #include "../../bench/data.h"
 #include "../../bench/gpu.h"
 #include "../support/contract_order.h"
-#include "kernels.h"
+#include "select/kernels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -93,7 +93,7 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int group_of(const struct problem *p) {
   static const int group_k[] = {2 * TB_SGEMM_CHUNK_K, 5 * TB_SGEMM_CHUNK_K,
                                 2 * TB_SGEMM_CHUNK_K + 3 * TB_SGEMM_GROUP_STEP_K, 3 * TB_SGEMM_GROUP_STEP_K};
-  return tb_thin_takes(p->m, p->n) ? TB_SGEMM_GROUP_K : group_k[(p->m + p->k) % 4];
+  return tb_skinny_takes(p->m, p->n) ? TB_SGEMM_GROUP_K : group_k[(p->m + p->k) % 4];
 }
 
 /* The launches that make up one product. */
@@ -228,7 +228,7 @@ static int list_packed_ways(struct tb_choice kernel, int k, int group, struct wa
 static int list_ways(struct tb_choice kernel, int k, int group, struct way way[WAYS_MAX]) {
   enum { CHUNK = TB_SGEMM_CHUNK_K, MANY = 1000 };
   const int splits[][2] = {{1, group}, {2, group}, {3, CHUNK}, {MANY, CHUNK}, {MANY, group}};
-  const int kinds = kernel.family == TB_FAMILY_THIN ? 2 : sizeof splits / sizeof splits[0];
+  const int kinds = kernel.family == TB_FAMILY_SKINNY ? 2 : sizeof splits / sizeof splits[0];
   int ways = 0;
   for (int s = 0; s < kinds; s++) {
     struct tb_choice c = kernel;
@@ -268,11 +268,11 @@ static void run_ways(struct context *ctx, const struct problem *p, const struct 
                      struct matrix *d) {
   float *first = NULL;
   for (int tile = 0; tile <= TB_TILE_COUNT; tile++) {
-    struct tb_choice kernel = {.family = TB_FAMILY_THIN};
+    struct tb_choice kernel = {.family = TB_FAMILY_SKINNY};
     if (tile < TB_TILE_COUNT) {
       kernel = (struct tb_choice){.family = TB_FAMILY_TILE, .tile = tile, .pack_k = tb_tiles[tile].packed ? p->k : 0};
       if (ctx->kernels.device.blocks_per_sm[tile] == 0 || (p->only_tile >= 0 && p->only_tile != tile)) continue;
-    } else if (!tb_thin_takes(p->m, p->n)) {
+    } else if (!tb_skinny_takes(p->m, p->n)) {
       continue;
     }
     struct way way[WAYS_MAX];

@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "calibration_file.h"
+#include "route/calibration_file.h"
 #include "process.h"
 
 #define FILES_MOST 16

@@ -24,8 +24,8 @@
 #include <unistd.h>
 
 #include "cuda_program.h"
-#include "offload.h"
-#include "options.h"
+#include "offload/offload.h"
+#include "base/options.h"
 #include "process.h"
 #include "tileblas.h"
 
@@ -125,14 +125,14 @@ static int the_driver_is_not_started(void *unused) {
   if (!load() || tb_offload_status() != TB_STATUS_not_started || guest_gpu_calls() != 0) return 1;
   if (start_in_child() != CUDA_SUCCESS) return 2;
   guest_begin(); /* the program starts it itself */
-  return tb_offload_status() == TB_STATUS_gpu_sooner ? 0 : 3;
+  return tb_offload_status() == TB_STATUS_ok ? 0 : 3;
 }
 
 static int unless_it_is_wished(void *unused) {
   (void)unused;
   tileblas_option_set("TILEBLAS_OPEN", "auto");
   tileblas_option_set("TILEBLAS_ROUTE", "gpu");
-  return load() && guest_gpu_calls() == 1 && tb_offload_status() == TB_STATUS_gpu_sooner ? 0 : 1;
+  return load() && guest_gpu_calls() == 1 && tb_offload_status() == TB_STATUS_ok ? 0 : 1;
 }
 
 static int our_driver_is_only_started_after_the_programs(void *unused) {
@@ -150,7 +150,7 @@ static int our_driver_is_only_started_after_the_programs(void *unused) {
 static int a_program_without_cuda(void *unused) {
   (void)unused;
   tileblas_option_set("TILEBLAS_OPEN", "auto");
-  return tb_offload_status() == TB_STATUS_gpu_sooner ? 0 : 1;
+  return tb_offload_status() == TB_STATUS_ok ? 0 : 1;
 }
 
 static void expect_success(int (*body)(void *)) {

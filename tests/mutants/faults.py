@@ -4,7 +4,7 @@
 An entry of the table:
 
     == name.of.the.fault
-    file: src/order.c
+    file: src/select/order.c
     why: what a user would see of it; further lines are indented
     tests: unit.order unit.(plan|select)      those that should notice it, regular expressions, the likeliest first
     equivalent: why no test can notice it     instead of tests, where that is proven

@@ -32,8 +32,8 @@ wait
 place.c
 cuda_driver cuda_driver.def"
 # What every room may use, and which uses no room.
-shared="allowed background blas_call cache_folder choice clock.h copy cores embed.h ending environment gate guest integers.h layout libraries lines log options options.def order place.h plan plan_parts.h plan_tensor.c pool retry.h sandbox schedule select select.def share split_plan stack
- stats.h status status.def symbols symbols.def thin_plan thread"
+shared="allowed background blas_call cache_folder choice clock.h copy cores embed.h ending environment gate guest integers.h layout libraries lines log options options.def order place.h plan plan_parts.h plan_tensor.c pool retry.h sandbox schedule select select.def share emulated_plan stack
+ stats.h status status.def symbols symbols.def skinny_plan thread"
 # The files that may know of CUDA.
 knowing="offload.c team keeper.c gpus hosted.c part pipeline pipeline_parts.h compute.c down.c one_slot.c up.c exchange staging
  device commit kernels split thin launch wait place.c cuda_driver cuda_driver.def"

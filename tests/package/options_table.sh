@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# README.md's table of options is the one that src/options.def makes. And the check sees a difference when there is one.
+# README.md's table of options is the one that src/base/options.def makes. And the check sees a difference when there is one.
 . "$(dirname "$0")/common.sh"
 tool=$TB_TEST_SOURCE/tools/options-table
 

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The library exports the rows of src/symbols.def and the functions of include/tileblas.h, and nothing else: a symbol too
+# The library exports the rows of src/blas/symbols.def and the functions of include/tileblas.h, and nothing else: a symbol too
 # many would take calls away from the program's own libraries.
 . "$(dirname "$0")/common.sh"
 
 {
   printf '#define TB_CBLAS(routine, integer, symbol) symbol\n#define TB_FORTRAN(routine, integer, symbol) symbol\n'
-  printf '#include "symbols.def"\n'
+  printf '#include "blas/symbols.def"\n'
 } | "$CC" -E -P -I "$TB_TEST_SOURCE/src" - >"$work/blas"
 # The header's functions as the compiler sees them: each follows the attribute that exports it.
 printf '#include "tileblas.h"\n' | "$CC" -E -P -I "$TB_TEST_SOURCE/include" - | tr '\n' ' ' |

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* The contract's numbers, written out here: a change in kernels/sgemm_args.h must fail a test. */
+/* The contract's numbers, written out here: a change in kernels/common/sgemm_args.h must fail a test. */
 enum { CHUNK_K = 128, GROUP_K = 512 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

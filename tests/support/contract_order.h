@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels' product in plain C, term by term in the order of summation that kernels/sgemm_args.h promises: what
- * every kernel, tile and split must give to the last bit. Pure, thread safe.
+ * The kernels' product in plain C, term by term in the order of summation that kernels/common/sgemm_args.h promises:
+ * what every kernel, tile and split must give to the last bit. Pure, thread safe.
  */
 #ifndef TST_CONTRACT_ORDER_H
 #define TST_CONTRACT_ORDER_H

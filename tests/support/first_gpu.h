@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "cuda_driver.h"
+#include "cuda/driver.h"
 
 #define OK(call) assert_int_equal(call, CUDA_SUCCESS)
 

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "model.h"
+#include "route/model.h"
 #include "rng.h"
 
 struct tst_synthetic {

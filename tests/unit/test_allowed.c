@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allowed.h"
+#include "cuda/allowed.h"
 
 static void lists(void **state) {
   (void)state;

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "calibrate.h"
+#include "route/calibrate.h"
 #include "synthetic.h"
 
 struct rig {

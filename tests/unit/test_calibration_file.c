@@ -24,8 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "calibration_file.h"
-#include "environment.h"
+#include "route/calibration_file.h"
+#include "process/environment.h"
 #include "process.h"
 #include "synthetic.h"
 

@@ -27,8 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "copy.h"
-#include "cores.h"
+#include "pipeline/copy.h"
+#include "process/cores.h"
 #include "matrix.h"
 #include "process.h"
 #include "rng.h"

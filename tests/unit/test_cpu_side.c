@@ -16,7 +16,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "cpu_side.h"
+#include "route/cpu_side.h"
 #include "process.h"
 
 static struct tb_cpu_side look(void) {

@@ -15,14 +15,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device.h"
+#include "pipeline/device.h"
 #include "fake.h"
-#include "part.h"
+#include "offload/part.h"
 #include "process.h"
 
 static const char *const functions[] = {
 #define TB_CUDA(name) #name,
-#include "cuda_driver.def"
+#include "cuda/driver.def"
 #undef TB_CUDA
 };
 #define FUNCTIONS (sizeof functions / sizeof functions[0])
@@ -49,7 +49,7 @@ static bool use(struct tb_device *d) {
 static bool live(void) {
   static struct tb_device device;
   char detail[200];
-  if (tb_device_open(&device, 0, detail, sizeof detail) != TB_STATUS_gpu_sooner) return false;
+  if (tb_device_open(&device, 0, detail, sizeof detail) != TB_STATUS_ok) return false;
   const bool had = use(&device);
   tb_device_close(&device);
   return had;
@@ -86,7 +86,7 @@ static void a_large_arena_is_given_back(void **state) {
   (void)state;
   static struct tb_device device;
   char detail[200];
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_gpu_sooner);
+  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
   for (int fails = 0; fails < 3; fails++) {
     static const char *const function[] = {"", "cuCtxPushCurrent", "cuMemFree"};
     assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);

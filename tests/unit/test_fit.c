@@ -15,14 +15,14 @@
 #include <string.h>
 
 #include "fit.h"
-#include "order.h"
+#include "select/order.h"
 #include "rng.h"
 
 enum { SAMPLES_MAX = 4096, PRODUCTS = 60 };
 static struct tb_sample sample[SAMPLES_MAX];
 
 static struct tb_select_device device_of_the_tests(void) {
-  struct tb_select_device d = {.sm_count = 132, .thin = true, .fma_per_us = 128 * 1980.0, .bytes_per_us = 4.9e6};
+  struct tb_select_device d = {.sm_count = 132, .skinny = true, .fma_per_us = 128 * 1980.0, .bytes_per_us = 4.9e6};
   for (int t = 0; t < TB_TILE_COUNT; t++) d.blocks_per_sm[t] = 512 / tb_tiles[t].threads;
   return d;
 }

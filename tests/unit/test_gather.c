@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tb_sgemm_gather alone: partial sums that are far apart in size, so that any other order gives other bits, against
- * plain loops in the order of kernels/sgemm_args.h. Chunks' sums and groups', from one to more than a thread asks for
- * at once, with whole and cut groups; few elements and more than a grid has threads; vectors and single words; D new
- * and continued, with and without alpha. Words of D that are not the product's keep their bits.
+ * plain loops in the order of kernels/common/sgemm_args.h. Chunks' sums and groups', from one to more than a thread
+ * asks for at once, with whole and cut groups; few elements and more than a grid has threads; vectors and single words;
+ * D new and continued, with and without alpha. Words of D that are not the product's keep their bits.
  *
  * Seen to fail when: chunks' sums are added to D's one by one; the first sum is added to no zero; alpha multiplies
  * bare sums; a row is stepped over; a unit that is missing is added.
@@ -21,7 +21,7 @@
 
 #include "first_gpu.h"
 #include "rng.h"
-#include "sgemm_args.h"
+#include "common/sgemm_args.h"
 
 extern const unsigned char tb_sgemm_fatbin[];
 

@@ -4,17 +4,18 @@
  * race detector and for orders of warps: each ring comes round, each sum is stored and begun anew. op(B) picks columns
  * of op(A), so that the answer is known to the bit whatever the words; other tests say more about values.
  *
- * Seen to fail under the detector when a barrier of sgemm.cu, sgemm_parts.cuh, packed.cu or split_pack.cuh is left out,
- * a cluster meets without sharing, or a stage or an item of split's ring is used without waiting or given back early.
+ * Seen to fail under the detector when a barrier of sgemm.cu, sgemm_parts.cuh, packed.cu or emulated_pack.cuh is left
+ * out, a cluster meets without sharing, or a stage or an item of split's ring is used without waiting or given back
+ * early.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "commit_args.h"
+#include "fma/commit_args.h"
 #include "first_gpu.h"
-#include "integers.h"
-#include "kernels.h"
+#include "base/integers.h"
+#include "select/kernels.h"
 #include "rng.h"
 
 extern const unsigned char tb_sgemm_fatbin[];
@@ -190,10 +191,10 @@ static void parts(void **state) {
   (void)state;
   static const int tiles[] = {TB_TILE_128x128, TB_TILE_64x64, TB_TILE_32x64, TB_TILE_32x32, TB_TILE_packed64x128};
   const struct way apart = {2, 256, TB_SGEMM_CHUNK_K, TB_SGEMM_CHUNK_K + 18}, together = {3, 48, 48, 2 * 48 + 21};
-  const struct tb_split split = {3, 1, 3};
+  const struct tb_split_k split = {3, 1, 3};
   for (int i = 0; i < 5; i++) {
     check_tile(tiles[i], apart, 4, true);
-    assert_int_equal(tb_split_together(&split, &kernels.device.clusters, true, 1, kernels.device.sm_count, 1), 1);
+    assert_int_equal(tb_split_k_together(&split, &kernels.device.clusters, true, 1, kernels.device.sm_count, 1), 1);
     check_tile(tiles[i], together, 4, true);
     check_tile(tiles[i], together, 3, false);
   }
@@ -220,35 +221,35 @@ static void commit(void **state) {
 
 /* One cluster computes all tiles. */
 static void check_split(const struct problem *p, bool with_inf) {
-  check(p, (struct tb_choice){.family = TB_FAMILY_SPLIT, .splits = 1, .unit_k = TB_SPLIT_GROUP_K, .pack_k = p->k},
+  check(p, (struct tb_choice){.family = TB_FAMILY_EMULATED, .splits = 1, .unit_k = TB_EMULATED_GROUP_K, .pack_k = p->k},
         with_inf);
 }
 
 /* Four tiles, and a k that the ring has no room for at once. */
 static struct problem four_tiles(float (*word)(uint64_t *rng)) {
   return (struct problem){.transpose_b = true,
-                          .m = TB_SPLIT_TILE_M + 7,
-                          .n = TB_SPLIT_TILE_N + 9,
-                          .k = 5 * TB_SPLIT_CHUNK_K + 3,
+                          .m = TB_EMULATED_TILE_M + 7,
+                          .n = TB_EMULATED_TILE_N + 9,
+                          .k = 5 * TB_EMULATED_CHUNK_K + 3,
                           .pad = 1,
                           .word = word,
                           .picks = 1};
 }
 
-static void split_half(void **state) {
+static void emulated_half(void **state) {
   (void)state;
   const struct problem p = four_tiles(short_word);
   check_split(&p, false);
 }
 
-static void split_bfloat(void **state) {
+static void emulated_bfloat(void **state) {
   (void)state;
   const struct problem p = four_tiles(long_word);
   check_split(&p, false);
 }
 
 /* The tiles of its row are computed again, in plain fp32. */
-static void split_again(void **state) {
+static void emulated_again(void **state) {
   (void)state;
   const struct problem p = four_tiles(short_word);
   check_split(&p, true);
@@ -256,32 +257,36 @@ static void split_again(void **state) {
 
 /* Tiles of as many chunks as the ring has stages: the scales that come with a tile's last chunk replace those of the
  * tile before, with no chunk between that would order the two. */
-static void split_scales(void **state) {
+static void emulated_scales(void **state) {
   (void)state;
-  const struct problem p = {
-      .m = 5 * TB_SPLIT_TILE_M, .n = 20, .k = TB_SPLIT_STAGES(2) * TB_SPLIT_CHUNK_K, .word = short_word, .picks = 1};
+  const struct problem p = {.m = 5 * TB_EMULATED_TILE_M,
+                            .n = 20,
+                            .k = TB_EMULATED_STAGES(2) * TB_EMULATED_CHUNK_K,
+                            .word = short_word,
+                            .picks = 1};
   check_split(&p, false);
 }
 
 /* Sums that leave the range, which the warps of a block tell each other. */
 static float large_word(uint64_t *rng) { return ldexpf(long_word(rng), 100); }
-static void split_overflow(void **state) {
+static void emulated_overflow(void **state) {
   (void)state;
   const struct problem p = {
-      .m = 5 * TB_SPLIT_TILE_M, .n = 20, .k = TB_SPLIT_CHUNK_K, .word = large_word, .picks = 0x1p60f};
+      .m = 5 * TB_EMULATED_TILE_M, .n = 20, .k = TB_EMULATED_CHUNK_K, .word = large_word, .picks = 0x1p60f};
   check_split(&p, false);
 }
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(large_tiles),    cmocka_unit_test(small_tiles), cmocka_unit_test(packed_tiles),
-      cmocka_unit_test(parts),          cmocka_unit_test(commit),      cmocka_unit_test(split_half),
-      cmocka_unit_test(split_bfloat),   cmocka_unit_test(split_again), cmocka_unit_test(split_scales),
-      cmocka_unit_test(split_overflow),
+      cmocka_unit_test(large_tiles),     cmocka_unit_test(small_tiles),
+      cmocka_unit_test(packed_tiles),    cmocka_unit_test(parts),
+      cmocka_unit_test(commit),          cmocka_unit_test(emulated_half),
+      cmocka_unit_test(emulated_bfloat), cmocka_unit_test(emulated_again),
+      cmocka_unit_test(emulated_scales), cmocka_unit_test(emulated_overflow),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   OK(tb_kernels_load(&kernels, tst_gpu_open()));
-  atexit(unload);                            /* before the GPU is closed */
-  kernels.split.sm_count = TB_SPLIT_CLUSTER; /* so that a cluster has several tiles, one after another */
+  atexit(unload);                                  /* before the GPU is closed */
+  kernels.emulated.sm_count = TB_EMULATED_CLUSTER; /* so that a cluster has several tiles, one after another */
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "learn.h"
-#include "route.h"
+#include "route/learn.h"
+#include "route/route.h"
 #include "synthetic.h"
 
 static struct tb_model model;
@@ -50,7 +50,7 @@ static void observe(enum tb_where where, const struct tb_gemm *call, double seco
 /* As the router does it: decided, computed on the machine, learned. Returns the seconds. */
 static double live(const struct tb_gemm *call, const double truth[TB_WHERE_COUNT], struct tb_decision *d) {
   const struct tb_machine machine = {
-      .mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_gpu_sooner, .gpu_open = true, .model = &model, .now = now};
+      .mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_ok, .gpu_open = true, .model = &model, .now = now};
   *d = tb_route(call, NULL, &machine);
   const double seconds = truth[d->where];
   const struct tb_observation o = {d->where, seconds, d->why == TB_STATUS_tried, fmin(d->cpu_seconds, d->gpu_seconds),

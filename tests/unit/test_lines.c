@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "lines.h"
+#include "pipeline/lines.h"
 
 /* Memory of one page whose neighbour nobody may touch. */
 static char *page_at_the_edge(size_t page_bytes) {

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "model.h"
+#include "route/model.h"
 #include "rng.h"
 #include "synthetic.h"
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "options.h"
+#include "base/options.h"
 #include "process.h"
 #include "tileblas.h"
 

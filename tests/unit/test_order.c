@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "order.h"
+#include "select/order.h"
 #include "rng.h"
 
 static void groups_are_those(void **state) {

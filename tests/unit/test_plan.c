@@ -14,11 +14,11 @@
 
 #include <cmocka.h>
 
-#include "order.h"
-#include "plan.h"
+#include "select/order.h"
+#include "plan/plan.h"
 #include "rng.h"
-#include "sgemm_args.h"
-#include "split_plan.h"
+#include "common/sgemm_args.h"
+#include "select/emulated_plan.h"
 
 static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false};
 
@@ -286,29 +286,30 @@ static void room_for_a_split_of_k(void **state) {
 
 /* ---- for the tensor cores ---- */
 
-static const struct tb_split_way unsplit = {1, 0, false, 0};
+static const struct tb_emulated_way unsplit = {1, 0, false, 0};
 
 static int64_t rows_of(const struct tb_plan *p) { return tb_ceil_div(p->block_m, p->tile_m); }
 static int64_t columns_of(const struct tb_plan *p) { return tb_ceil_div(p->block_n, p->tile_n); }
 
-static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p, const struct tb_split_way *whole,
-                             int64_t budget) {
-  assert_true(p->split && !p->one_slot && p->arena_bytes <= budget);
+static void check_emulated_plan(const struct tb_gemm *call, const struct tb_plan *p,
+                                const struct tb_emulated_way *whole, int64_t budget) {
+  assert_true(p->emulated && !p->one_slot && p->arena_bytes <= budget);
   /* k is cut between spans only. */
   assert_int_equal(p->span_k, whole->span_k > 0 && whole->span_k < call->k ? whole->span_k : call->k);
   assert_true(p->chunk_k == call->k || p->chunk_k % p->span_k == 0);
   assert_true(p->slice_k == p->chunk_k || (p->slice_k < p->chunk_k && p->slice_k % p->span_k == 0));
-  assert_true(tb_ceil_div(p->chunk_k, p->slice_k) <= TB_SPLIT_SLICES_MAX); /* however many spans */
+  assert_true(tb_ceil_div(p->chunk_k, p->slice_k) <= TB_EMULATED_SLICES_MAX); /* however many spans */
   /* Blocks and tiles start where the tensor cores' own tiles start, and blocks are not cut small. */
-  assert_true(p->block_m == call->m || (p->block_m % TB_SPLIT_TILE_M == 0 && p->block_m >= 2048));
-  assert_true(p->block_n == call->n || (p->block_n % TB_SPLIT_TILE_N == 0 && p->block_n >= 1152));
-  assert_true(p->tile_m == p->block_m || p->tile_m % TB_SPLIT_TILE_M == 0);
-  assert_true(p->tile_n == p->block_n || p->tile_n % TB_SPLIT_TILE_N == 0);
+  assert_true(p->block_m == call->m || (p->block_m % TB_EMULATED_TILE_M == 0 && p->block_m >= 2048));
+  assert_true(p->block_n == call->n || (p->block_n % TB_EMULATED_TILE_N == 0 && p->block_n >= 1152));
+  assert_true(p->tile_m == p->block_m || p->tile_m % TB_EMULATED_TILE_M == 0);
+  assert_true(p->tile_n == p->block_n || p->tile_n % TB_EMULATED_TILE_N == 0);
   assert_true(rows_of(p) <= TB_TILES_MAX && columns_of(p) <= TB_TILES_MAX && tb_padded(p->tile_m) <= TB_SLOT_ELEMS);
   assert_true(p->streams >= 1 && p->streams <= TB_COMPUTE_STREAMS && (p->streams & (p->streams - 1)) == 0);
   /* A launch has k split for all of its tiles; or has all of the call's, and some of them behind those that are whole.
    */
-  const bool behind = p->tile_m == call->m && p->tile_n == call->n && tb_split_tiles(call->m, call->n) > whole->whole;
+  const bool behind =
+      p->tile_m == call->m && p->tile_n == call->n && tb_emulated_tiles(call->m, call->n) > whole->whole;
   assert_int_equal(p->way.splits, behind || whole->whole == 0 ? whole->splits : 1);
   assert_int_equal(p->way.whole, behind ? whole->whole : 0);
   /* Room for panels, twice for A's where those of the first chunk stay for the next block of a row. */
@@ -320,10 +321,10 @@ static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p
   assert_true(p->b_offset_bytes >= p->a_kept_bytes + a_panels && p->b_offset_bytes % 128 == 0);
   assert_true(p->d_offset_bytes >= p->b_offset_bytes + b_panels_bytes(call, p) && p->d_offset_bytes % 128 == 0);
   /* Room for what is packed, and for each stream; all of it in the arena. */
-  const int64_t a = tb_split_packed_bytes(false, p->tile_m, p->span_k);
-  const int64_t b = tb_split_packed_bytes(true, p->tile_n, p->span_k);
+  const int64_t a = tb_emulated_packed_bytes(false, p->tile_m, p->span_k);
+  const int64_t b = tb_emulated_packed_bytes(true, p->tile_n, p->span_k);
   const int64_t spans = tb_ceil_div(p->chunk_k, p->span_k);
-  int64_t workspace = tb_split_workspace_bytes(p->tile_m, p->tile_n, p->span_k, &p->way);
+  int64_t workspace = tb_emulated_workspace_bytes(p->tile_m, p->tile_n, p->span_k, &p->way);
   if (p->at_once) workspace += a + b;
   assert_true(p->at_once || (p->a_packed_bytes >= a && p->b_packed_bytes >= b));
   assert_true(p->workspace_bytes >= workspace);
@@ -336,9 +337,9 @@ static void check_split_plan(const struct tb_gemm *call, const struct tb_plan *p
 
 static int64_t slice_of(int64_t m, int64_t n, int64_t k, struct tb_ways ways, int64_t budget) {
   const struct tb_gemm call = {.m = m, .n = n, .k = k, .a.ld = m, .b.ld = k, .ldc = m};
-  const struct tb_split_way way = {.splits = 1, .span_k = tb_split_span_k(m, n, k)};
+  const struct tb_emulated_way way = {.splits = 1, .span_k = tb_emulated_span_k(m, n, k)};
   struct tb_plan plan;
-  assert_true(tb_plan_make_split(&plan, &call, ways, &way, budget));
+  assert_true(tb_plan_make_emulated(&plan, &call, ways, &way, budget));
   return plan.slice_k;
 }
 
@@ -369,18 +370,18 @@ static void any_shape_for_the_tensor_cores(void **state) {
     struct tb_gemm call = random_call(&rng);
     const struct tb_ways ways = {(enum tb_way)tst_random_below(&rng, 3), (enum tb_way)tst_random_below(&rng, 3),
                                  (enum tb_way)tst_random_below(&rng, 3), i % 2};
-    const struct tb_split_way way = {1 + (int)tst_random_below(&rng, 3), (int)tst_random_below(&rng, 2), false,
-                                     tst_random_below(&rng, 3) * TB_SPLIT_GROUP_K};
+    const struct tb_emulated_way way = {1 + (int)tst_random_below(&rng, 3), (int)tst_random_below(&rng, 2), false,
+                                        tst_random_below(&rng, 3) * TB_EMULATED_GROUP_K};
     struct tb_plan plan, whole;
     call.beta = (float)tst_random_below(&rng, 2);
-    if (!tb_plan_make_split(&whole, &call, ways, &way, INT64_MAX)) continue;
-    check_split_plan(&call, &whole, &way, INT64_MAX);
+    if (!tb_plan_make_emulated(&whole, &call, ways, &way, INT64_MAX)) continue;
+    check_emulated_plan(&call, &whole, &way, INT64_MAX);
     const int64_t budget = 1 + whole.arena_bytes / (1 + tst_random_below(&rng, 8));
-    if (!tb_plan_make_split(&plan, &call, ways, &way, budget)) {
+    if (!tb_plan_make_emulated(&plan, &call, ways, &way, budget)) {
       refused++;
       continue;
     }
-    check_split_plan(&call, &plan, &way, budget);
+    check_emulated_plan(&call, &plan, &way, budget);
     cut += plan.block_m < call.m || plan.block_n < call.n;
     cut_k += plan.chunk_k < call.k;
     kept += plan.a_kept_bytes > 0;
@@ -391,7 +392,7 @@ static void any_shape_for_the_tensor_cores(void **state) {
 static void check_split_square(int64_t n, int64_t tile_m, int64_t tile_n, int streams) {
   struct tb_gemm call = {.m = n, .n = n, .k = n, .alpha = 1};
   struct tb_plan plan;
-  assert_true(tb_plan_make_split(&plan, &call, staged, &unsplit, INT64_MAX));
+  assert_true(tb_plan_make_emulated(&plan, &call, staged, &unsplit, INT64_MAX));
   assert_int_equal(plan.tile_m, tile_m);
   assert_int_equal(plan.tile_n, tile_n);
   assert_int_equal(plan.streams, streams);
@@ -409,10 +410,10 @@ static void squares_for_the_tensor_cores(void **state) {
   check_split_square(8192, 8192, 384, 2);
   check_split_square(9000, 1024, 1152, 8);
   check_split_square(16384, 1536, 1536, 8);
-  assert_true(tb_plan_make_split(&plan, &call, in_place, &unsplit, INT64_MAX));
+  assert_true(tb_plan_make_emulated(&plan, &call, in_place, &unsplit, INT64_MAX));
   assert_true(plan.at_once && plan.block_m == call.m && plan.block_n == call.n);
   call.m = call.n = call.k = 32768;
-  assert_true(tb_plan_make_split(&plan, &call, in_place, &unsplit, INT64_MAX));
+  assert_true(tb_plan_make_emulated(&plan, &call, in_place, &unsplit, INT64_MAX));
   assert_true(plan.at_once && plan.workspace_bytes <= (int64_t)6 << 30);
 }
 
@@ -424,11 +425,11 @@ static void squares_where_strips_do_not_fit(void **state) {
   struct tb_ways passed = staged;
   passed.passed = true;
   struct tb_plan in_strips, in_squares, plan;
-  assert_true(tb_plan_make_split(&in_strips, &call, staged, &unsplit, INT64_MAX));
-  assert_true(tb_plan_make_split(&in_squares, &call, passed, &unsplit, INT64_MAX));
+  assert_true(tb_plan_make_emulated(&in_strips, &call, staged, &unsplit, INT64_MAX));
+  assert_true(tb_plan_make_emulated(&in_squares, &call, passed, &unsplit, INT64_MAX));
   assert_true(in_strips.tile_m == 3000 && in_squares.tile_m == 1024);
   assert_true(in_squares.arena_bytes < in_strips.arena_bytes);
-  assert_true(tb_plan_make_split(&plan, &call, staged, &unsplit, in_strips.arena_bytes - 1));
+  assert_true(tb_plan_make_emulated(&plan, &call, staged, &unsplit, in_strips.arena_bytes - 1));
   assert_true(plan.tile_m == 1024 && plan.block_m == 3000 && plan.block_n == 3000 && plan.chunk_k == 3000);
 }
 
@@ -439,15 +440,15 @@ static void less_memory_for_the_tensor_cores(void **state) {
   const struct tb_gemm call = {.m = 16384, .n = 16384, .k = 16384, .alpha = 1};
   const int64_t gib = (int64_t)1 << 30;
   struct tb_plan whole, plan;
-  assert_true(tb_plan_make_split(&whole, &call, staged, &unsplit, INT64_MAX));
+  assert_true(tb_plan_make_emulated(&whole, &call, staged, &unsplit, INT64_MAX));
   for (int64_t budget = 2 * gib; budget < whole.arena_bytes; budget += gib) {
-    assert_true(tb_plan_make_split(&plan, &call, staged, &unsplit, budget));
+    assert_true(tb_plan_make_emulated(&plan, &call, staged, &unsplit, budget));
     assert_true(plan.arena_bytes <= budget && plan.block_m >= (budget == 2 * gib ? call.m / 4 : call.m / 2));
   }
-  assert_false(tb_plan_make_split(&plan, &call, staged, &unsplit, gib) && tb_plan_split_pays(&plan, &call));
+  assert_false(tb_plan_make_emulated(&plan, &call, staged, &unsplit, gib) && tb_plan_emulated_pays(&plan, &call));
   /* In chunks of a span a quarter of C finds room where none would. */
-  const struct tb_split_way spans = {.splits = 1, .span_k = tb_split_span_k(call.m, call.n, call.k)};
-  assert_true(tb_plan_make_split(&plan, &call, staged, &spans, gib) && tb_plan_split_pays(&plan, &call));
+  const struct tb_emulated_way spans = {.splits = 1, .span_k = tb_emulated_span_k(call.m, call.n, call.k)};
+  assert_true(tb_plan_make_emulated(&plan, &call, staged, &spans, gib) && tb_plan_emulated_pays(&plan, &call));
   assert_true(plan.block_m >= call.m / 2 && plan.block_n >= call.n / 2 && plan.chunk_k == spans.span_k);
   assert_true(plan.a_kept_bytes > 0 && plan.streams == 1); /* which need not go up again for the row's other block */
 }
@@ -455,12 +456,12 @@ static void less_memory_for_the_tensor_cores(void **state) {
 /* All of a short k and of a small C; else equal parts of about the same length, of whole groups. */
 static void spans_of_k(void **state) {
   (void)state;
-  assert_int_equal(tb_split_span_k(100000, 100000, 8192), 8192);
-  assert_int_equal(tb_split_span_k(1024, 1024, 100000), 100000);
+  assert_int_equal(tb_emulated_span_k(100000, 100000, 8192), 8192);
+  assert_int_equal(tb_emulated_span_k(1024, 1024, 100000), 100000);
   for (int64_t k = 8193; k < 40000; k += 97) {
-    const int64_t span_k = tb_split_span_k(16384, 16384, k), spans = tb_ceil_div(k, span_k);
-    assert_true(span_k % TB_SPLIT_GROUP_K == 0 && span_k <= TB_SPLIT_SPAN_K && span_k > TB_SPLIT_SPAN_K / 2);
-    assert_true(k - (spans - 1) * span_k > span_k - spans * TB_SPLIT_GROUP_K);
+    const int64_t span_k = tb_emulated_span_k(16384, 16384, k), spans = tb_ceil_div(k, span_k);
+    assert_true(span_k % TB_EMULATED_GROUP_K == 0 && span_k <= TB_EMULATED_SPAN_K && span_k > TB_EMULATED_SPAN_K / 2);
+    assert_true(k - (spans - 1) * span_k > span_k - spans * TB_EMULATED_GROUP_K);
   }
 }
 

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "background.h"
-#include "copy.h"
+#include "process/background.h"
+#include "pipeline/copy.h"
 
 #define ROWS 700
 #define COLUMNS 300

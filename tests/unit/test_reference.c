@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "blas_call.h"
+#include "blas/call.h"
 #include "product.h"
-#include "reference.h"
+#include "cpu/reference.h"
 #include "rng.h"
 
 static void loops(void **state) {

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "learn.h"
-#include "route.h"
+#include "route/learn.h"
+#include "route/route.h"
 
 static struct tb_gemm cube(int64_t side) {
   return (struct tb_gemm){.m = side, .n = side, .k = side, .alpha = 1, .a.ld = side, .b.ld = side, .ldc = side};
@@ -33,7 +33,7 @@ static struct tb_machine fast_gpu(enum tb_route_mode mode) {
                                   .link_up_bytes_per_s = 1e13,
                                   .link_down_bytes_per_s = 1e13};
   model.probe_seconds = -1; /* nothing is tried */
-  return (struct tb_machine){.mode = mode, .gpu = TB_STATUS_gpu_sooner, .gpu_open = true, .model = &model};
+  return (struct tb_machine){.mode = mode, .gpu = TB_STATUS_ok, .gpu_open = true, .model = &model};
 }
 
 static void expect(const struct tb_gemm *call, const struct tb_machine *machine, enum tb_where where,
@@ -184,7 +184,7 @@ static void strange_rates(void **state) {
 /* What is assumed of an unknown machine: one large product is worth a GPU, a 512-cube is not worth opening one. */
 static void assumed_machine(void **state) {
   (void)state;
-  struct tb_machine machine = {.mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_gpu_sooner, .model = &model};
+  struct tb_machine machine = {.mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_ok, .model = &model};
   struct tb_gemm large = cube(16384), medium = cube(512);
   tb_model_assume(&model, 16);
   expect(&large, &machine, TB_GPU, TB_STATUS_gpu_sooner);

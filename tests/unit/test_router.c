@@ -28,14 +28,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "environment.h"
+#include "base/clock.h"
+#include "process/environment.h"
 #include "fake.h"
-#include "offload.h"
+#include "offload/offload.h"
 #include "process.h"
-#include "router.h"
-#include "run.h"
-#include "small.h"
+#include "route/router.h"
+#include "interface/run.h"
+#include "interface/short_way.h"
 #include "tileblas.h"
 
 #define THREADS 8

@@ -16,17 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration_file.h"
-#include "clock.h"
-#include "cpu_side.h"
-#include "environment.h"
+#include "route/calibration_file.h"
+#include "base/clock.h"
+#include "route/cpu_side.h"
+#include "process/environment.h"
 #include "fake.h"
-#include "learn.h"
-#include "offload.h"
+#include "route/learn.h"
+#include "offload/offload.h"
 #include "process.h"
-#include "router.h"
-#include "run.h"
-#include "small.h"
+#include "route/router.h"
+#include "interface/run.h"
+#include "interface/short_way.h"
 #include "synthetic.h"
 
 static char folder[300];

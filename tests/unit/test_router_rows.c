@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "process.h"
-#include "router.h"
-#include "run.h"
+#include "route/router.h"
+#include "interface/run.h"
 #include "tileblas.h"
 
 #define FOLLOWERS 7 /* as router.c has it */

@@ -19,11 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layout.h"
+#include "plan/layout.h"
 #include "rng.h"
-#include "schedule.h"
-#include "sgemm_args.h"
-#include "split_plan.h"
+#include "plan/schedule.h"
+#include "common/sgemm_args.h"
+#include "select/emulated_plan.h"
 
 #define SLICES_MAX 8
 
@@ -195,10 +195,11 @@ static void occupy_packed(const struct tb_layout *l) {
   for (int64_t k = 0; k < l->chunk.size; k += l->plan->span_k) {
     const int64_t start = l->chunk.start + k, size = tb_min(l->plan->span_k, l->chunk.size - k);
     for (int64_t row = 0; row < l->rows; row++)
-      occupy_bytes(tb_layout_packed_a(l, row, start), tb_split_packed_bytes(false, tb_layout_rows(l, row).size, size));
+      occupy_bytes(tb_layout_packed_a(l, row, start),
+                   tb_emulated_packed_bytes(false, tb_layout_rows(l, row).size, size));
     for (int64_t column = 0; column < l->columns; column++)
       occupy_bytes(tb_layout_packed_b(l, column, start),
-                   tb_split_packed_bytes(true, tb_layout_columns(l, column).size, size));
+                   tb_emulated_packed_bytes(true, tb_layout_columns(l, column).size, size));
   }
 }
 
@@ -210,7 +211,7 @@ static void check_block(struct tb_layout *l, int64_t number) {
     for (int64_t slice = 0; slice < tb_layout_slices(l); slice++) {
       const struct tb_extent k = tb_layout_slice(l, slice);
       assert_true(k.start == next && k.size > 0 &&
-                  k.start % (l->plan->split ? TB_SPLIT_GROUP_K : l->plan->group_k) == 0);
+                  k.start % (l->plan->emulated ? TB_EMULATED_GROUP_K : l->plan->group_k) == 0);
       next = k.start + k.size;
     }
     region_count = 0;
@@ -220,9 +221,9 @@ static void check_block(struct tb_layout *l, int64_t number) {
       const struct tb_block t = tb_layout_tile(l, tile);
       occupy(tb_layout_d(l, tile), t.m, t.n);
     }
-    for (int64_t number = 0; number < (l->plan->split ? l->plan->streams : tiles); number++)
+    for (int64_t number = 0; number < (l->plan->emulated ? l->plan->streams : tiles); number++)
       occupy_bytes(tb_layout_workspace(l, number), l->plan->workspace_bytes);
-    if (l->plan->split) occupy_packed(l);
+    if (l->plan->emulated) occupy_packed(l);
     expect_apart(l);
     more = tb_layout_next_chunk(l);
   }
@@ -231,9 +232,9 @@ static void check_block(struct tb_layout *l, int64_t number) {
 
 static void check_layout(const struct tb_gemm *call, int splits, int64_t budget, uint64_t *rng) {
   static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false};
-  const struct tb_split_way way = {.splits = splits, .span_k = tst_random_below(rng, 4) * 8 * TB_SPLIT_GROUP_K};
+  const struct tb_emulated_way way = {.splits = splits, .span_k = tst_random_below(rng, 4) * 8 * TB_EMULATED_GROUP_K};
   struct tb_plan plan;
-  if (splits > 0 && !tb_plan_make_split(&plan, call, staged, &way, budget)) return;
+  if (splits > 0 && !tb_plan_make_emulated(&plan, call, staged, &way, budget)) return;
   if (splits == 0 && !tb_plan_make(&plan, call, staged, budget)) return;
   assert_true(tb_ceil_div(tb_min(call->k, plan.chunk_k), plan.slice_k) <= SLICES_MAX);
   struct tb_layout l = {.call = call, .plan = &plan, .arena = (uint64_t)1 << 40};

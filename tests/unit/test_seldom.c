@@ -19,14 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_driver.h"
+#include "cuda/driver.h"
 #include "fake.h"
-#include "hosted.h"
-#include "kernels.h"
-#include "options.h"
+#include "offload/hosted.h"
+#include "select/kernels.h"
+#include "base/options.h"
 #include "placed.h"
 #include "process.h"
-#include "reference.h"
+#include "cpu/reference.h"
 #include "synthetic.h"
 #include "tileblas.h"
 
@@ -120,7 +120,7 @@ static void choices_of_no_kernel(void **state) {
   (void)state;
   static struct tb_kernels kernels;
   const struct tb_sgemm_args args = {.m = 500, .n = 500, .k = 500, .lda = 500, .ldb = 500, .ldd = 500};
-  const struct tb_choice unknown = {.family = (enum tb_family)99}, thin = {.family = TB_FAMILY_THIN, .splits = 1};
+  const struct tb_choice unknown = {.family = (enum tb_family)99}, thin = {.family = TB_FAMILY_SKINNY, .splits = 1};
   assert_int_equal(tb_kernels_launch(&kernels, &unknown, false, false, &args, 0, NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
   assert_int_equal(tb_kernels_launch(&kernels, &thin, false, false, &args, 0, NULL), CUDA_ERROR_INVALID_VALUE);
 }

@@ -16,10 +16,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "integers.h"
-#include "order.h"
+#include "base/integers.h"
+#include "select/order.h"
 #include "rng.h"
-#include "select.h"
+#include "select/select.h"
 
 #define MIB ((int64_t)1 << 20)
 
@@ -62,7 +62,7 @@ static bool is_large(const struct tb_choice *c) {
 }
 
 static int64_t blocks(const struct tb_choice *c, int64_t m, int64_t n, int64_t k) {
-  return tb_tile_count(&tb_tiles[c->tile], m, n) * tb_split_of(k, c).splits;
+  return tb_tile_count(&tb_tiles[c->tile], m, n) * tb_split_k_of(k, c).splits;
 }
 
 /* A product with tiles for every SM, many times over: large tiles, for they load least, and k whole. */
@@ -74,7 +74,7 @@ static void large_products(void **state) {
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     struct tb_choice c = chosen(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
     assert_true(is_large(&c));
-    assert_int_equal(tb_split_of(sizes[i][2], &c).splits, 1);
+    assert_int_equal(tb_split_k_of(sizes[i][2], &c).splits, 1);
   }
 }
 
@@ -182,40 +182,40 @@ static void devices_that_lack_kernels(void **state) {
 }
 
 /* A matrix times a few columns is limited by memory, and the tiles would compute mostly padding. */
-static void thin_products(void **state) {
+static void skinny_products(void **state) {
   (void)state;
   struct tb_select_device d = h200();
-  assert_int_equal(chosen(&d, 4096, 1, 4096).family == TB_FAMILY_THIN, false); /* not there */
-  d.thin = true;
-  assert_int_equal(chosen(&d, 4096, 1, 4096).family, TB_FAMILY_THIN);
-  assert_int_equal(chosen(&d, TB_THIN_COLUMNS_MAX, 4096, 4096).family, TB_FAMILY_THIN);
-  assert_true(chosen(&d, 4096, TB_THIN_COLUMNS_MAX + 1, 4096).family != TB_FAMILY_THIN);
+  assert_int_equal(chosen(&d, 4096, 1, 4096).family == TB_FAMILY_SKINNY, false); /* not there */
+  d.skinny = true;
+  assert_int_equal(chosen(&d, 4096, 1, 4096).family, TB_FAMILY_SKINNY);
+  assert_int_equal(chosen(&d, TB_SKINNY_COLUMNS_MAX, 4096, 4096).family, TB_FAMILY_SKINNY);
+  assert_true(chosen(&d, 4096, TB_SKINNY_COLUMNS_MAX + 1, 4096).family != TB_FAMILY_SKINNY);
 }
 
 /* ---- the tensor cores ---- */
 
-/* Written out: a change in src/split_plan.h must fail a test. */
-enum { SPLIT_K_MIN = 128 };
+/* Written out: a change in src/select/emulated_plan.h must fail a test. */
+enum { EMULATED_K_MIN = 128 };
 
 static struct tb_select_device with_tensor_cores(void) {
   struct tb_select_device d = h200();
-  d.split = true;
+  d.emulated = true;
   return d;
 }
 
-static struct tb_product split_product(int64_t m, int64_t n, int64_t k) {
+static struct tb_product emulated_product(int64_t m, int64_t n, int64_t k) {
   struct tb_product p = product(m, n, k);
-  p.split = true, p.workspace_bytes = 16 * 1024 * MIB;
+  p.emulated = true, p.workspace_bytes = 16 * 1024 * MIB;
   return p;
 }
 
 /* How many candidates are for the tensor cores; the first of them, which is the first of all, has k whole. */
-static int split_candidates(const struct tb_select_device *d, const struct tb_product *p,
-                            struct tb_choice candidate[TB_CANDIDATES_MAX]) {
+static int emulated_candidates(const struct tb_select_device *d, const struct tb_product *p,
+                               struct tb_choice candidate[TB_CANDIDATES_MAX]) {
   const int count = tb_select_candidates(d, p, candidate);
   int split = 0;
   for (int c = 0; c < count; c++) {
-    if (candidate[c].family != TB_FAMILY_SPLIT) continue;
+    if (candidate[c].family != TB_FAMILY_EMULATED) continue;
     assert_int_equal(c, split);
     assert_true((candidate[c].splits == 1) == (c == 0));
     split++;
@@ -225,8 +225,8 @@ static int split_candidates(const struct tb_select_device *d, const struct tb_pr
 
 static bool may_split(const struct tb_select_device *d, const struct tb_product *p) {
   struct tb_choice candidate[TB_CANDIDATES_MAX];
-  const int count = split_candidates(d, p, candidate);
-  if (count == 0) assert_true(tb_select(d, p).family != TB_FAMILY_SPLIT);
+  const int count = emulated_candidates(d, p, candidate);
+  if (count == 0) assert_true(tb_select(d, p).family != TB_FAMILY_EMULATED);
   return count > 0;
 }
 
@@ -237,13 +237,13 @@ static void large_products_take_tensor_cores(void **state) {
   (void)state;
   const struct tb_select_device d = with_tensor_cores();
   for (int variant = 0; variant < 16; variant++) {
-    struct tb_product p = split_product(4096, 4096, 4096);
+    struct tb_product p = emulated_product(4096, 4096, 4096);
     p.transpose_a = variant & 1, p.transpose_b = variant & 2, p.vectors = variant & 4, p.fast = variant & 8;
     const struct tb_choice c = tb_select(&d, &p);
-    assert_true(c.family == TB_FAMILY_SPLIT && c.fast == p.fast);
-    assert_string_equal(tb_choice_name(&c), p.fast ? "split-fast" : "split");
+    assert_true(c.family == TB_FAMILY_EMULATED && c.fast == p.fast);
+    assert_string_equal(tb_choice_name(&c), p.fast ? "emulated-fast" : "emulated");
   }
-  const struct tb_product small = split_product(128, 192, 256);
+  const struct tb_product small = emulated_product(128, 192, 256);
   assert_true(may_split(&d, &small) && tb_select(&d, &small).family == TB_FAMILY_TILE);
 }
 
@@ -251,12 +251,12 @@ static void large_products_take_tensor_cores(void **state) {
 static void tensor_cores_that_may_not_be_used(void **state) {
   (void)state;
   const struct tb_select_device d = with_tensor_cores(), without = h200();
-  const int64_t depths[] = {1, 32, SPLIT_K_MIN - 1, SPLIT_K_MIN, 20000};
+  const int64_t depths[] = {1, 32, EMULATED_K_MIN - 1, EMULATED_K_MIN, 20000};
   for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
-    struct tb_product p = split_product(8192, 8192, depths[i]);
-    assert_int_equal(may_split(&d, &p), depths[i] >= SPLIT_K_MIN);
+    struct tb_product p = emulated_product(8192, 8192, depths[i]);
+    assert_int_equal(may_split(&d, &p), depths[i] >= EMULATED_K_MIN);
     assert_false(may_split(&without, &p));
-    p.split = false;
+    p.emulated = false;
     assert_false(may_split(&d, &p));
     p.fast = true;
     assert_false(may_split(&d, &p));
@@ -267,15 +267,15 @@ static void tensor_cores_that_may_not_be_used(void **state) {
 static void tensor_cores_want_workspace(void **state) {
   (void)state;
   const struct tb_select_device d = with_tensor_cores();
-  struct tb_product p = split_product(4096, 4096, 4096);
+  struct tb_product p = emulated_product(4096, 4096, 4096);
   struct tb_choice all[TB_CANDIDATES_MAX], some[TB_CANDIDATES_MAX];
-  const int count = split_candidates(&d, &p, all);
+  const int count = emulated_candidates(&d, &p, all);
   assert_true(count > 2);
   for (int c = 0; c < count; c++) {
     p.workspace_bytes = tb_workspace_bytes(p.m, p.n, p.k, &all[c]);
-    assert_true(split_candidates(&d, &p, some) > c && are_same(&some[c], &all[c]));
+    assert_true(emulated_candidates(&d, &p, some) > c && are_same(&some[c], &all[c]));
     p.workspace_bytes--;
-    const int fewer = split_candidates(&d, &p, some);
+    const int fewer = emulated_candidates(&d, &p, some);
     for (int i = 0; i < fewer; i++) assert_false(are_same(&some[i], &all[c]));
     if (c == 0) assert_false(may_split(&d, &p));
   }
@@ -287,20 +287,20 @@ static void rest_tiles_have_k_split(void **state) {
   (void)state;
   const struct tb_select_device d = with_tensor_cores();
   struct tb_choice c[TB_CANDIDATES_MAX];
-  struct tb_product p = split_product(4096, 4096, 6 * 1024);
-  assert_int_equal(split_candidates(&d, &p, c), 3);
+  struct tb_product p = emulated_product(4096, 4096, 6 * 1024);
+  assert_int_equal(emulated_candidates(&d, &p, c), 3);
   assert_true(c[1].splits == 3 && c[1].whole_rows == 660 && c[2].splits == 6 && c[2].whole_rows == 660);
   char text[32];
   tb_choice_describe(&c[1], text, sizeof text);
-  assert_string_equal(text, "split/3+");
-  p = split_product(300, 500, 6 * 1024); /* no whole round: all tiles */
-  assert_int_equal(split_candidates(&d, &p, c), 2);
+  assert_string_equal(text, "emulated/3+");
+  p = emulated_product(300, 500, 6 * 1024); /* no whole round: all tiles */
+  assert_int_equal(emulated_candidates(&d, &p, c), 2);
   assert_true(c[1].splits == 6 && c[1].whole_rows == 0);
   assert_true(tb_select(&d, &p).splits > 1);
   p.k = 1024; /* one group is never split */
-  assert_int_equal(split_candidates(&d, &p, c), 1);
-  p = split_product(12 * 128, 11 * 192, 6 * 1024); /* one round, and nothing left */
-  assert_int_equal(split_candidates(&d, &p, c), 1);
+  assert_int_equal(emulated_candidates(&d, &p, c), 1);
+  p = emulated_product(12 * 128, 11 * 192, 6 * 1024); /* one round, and nothing left */
+  assert_int_equal(emulated_candidates(&d, &p, c), 1);
 }
 
 /* ---- what holds of all ---- */
@@ -313,8 +313,8 @@ static struct tb_product random_product(uint64_t *rng) {
   p.vectors = tst_random_below(rng, 2);
   if (tst_random_below(rng, 2)) p.group_k = TB_SGEMM_CHUNK_K * (2 + tst_random_below(rng, 15)); /* a part's */
   p.workspace_bytes = tst_random_below(rng, 3) * tst_random_below(rng, 64 * MIB);
-  p.split = tst_random_below(rng, 2), p.fast = tst_random_below(rng, 2);
-  if (p.split) p.workspace_bytes *= 16; /* the operands are packed twice */
+  p.emulated = tst_random_below(rng, 2), p.fast = tst_random_below(rng, 2);
+  if (p.emulated) p.workspace_bytes *= 16; /* the operands are packed twice */
   return p;
 }
 
@@ -323,7 +323,7 @@ static struct tb_select_device random_device(uint64_t *rng) {
   d.sm_count = (int)(1 + tst_random_below(rng, 200));
   for (int t = 0; t < TB_TILE_COUNT; t++) d.blocks_per_sm[t] = (int)tst_random_below(rng, 9);
   d.blocks_per_sm[tst_random_below(rng, TB_TILE_packed128x128)] = 1; /* one that wants no workspace */
-  d.thin = tst_random_below(rng, 2), d.split = tst_random_below(rng, 2);
+  d.skinny = tst_random_below(rng, 2), d.emulated = tst_random_below(rng, 2);
   if (tst_random_below(rng, 2)) d.clusters = (struct tb_clusters){0};
   return d;
 }
@@ -332,11 +332,11 @@ static struct tb_select_device random_device(uint64_t *rng) {
  * for the tiles of the last round alone. */
 static void check_split_candidate(const struct tb_select_device *d, const struct tb_product *p,
                                   const struct tb_choice *c) {
-  const int64_t span_k = tb_split_span_k(p->m, p->n, p->k);
+  const int64_t span_k = tb_emulated_span_k(p->m, p->n, p->k);
   const int64_t tiles = (p->m + 127) / 128 * ((p->n + 191) / 192), groups = (span_k + 1023) / 1024;
-  assert_true(d->split && p->split && p->k >= SPLIT_K_MIN && c->fast == p->fast);
+  assert_true(d->emulated && p->emulated && p->k >= EMULATED_K_MIN && c->fast == p->fast);
   assert_true(tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
-  assert_true(c->pack_k == span_k && c->whole_columns == 0 && c->unit_k == TB_SPLIT_GROUP_K);
+  assert_true(c->pack_k == span_k && c->whole_columns == 0 && c->unit_k == TB_EMULATED_GROUP_K);
   if (c->splits == 1) {
     assert_int_equal(c->whole_rows, 0);
     return;
@@ -348,17 +348,17 @@ static void check_split_candidate(const struct tb_select_device *d, const struct
 }
 
 static void check_candidate(const struct tb_select_device *d, const struct tb_product *p, const struct tb_choice *c) {
-  if (c->family == TB_FAMILY_THIN) {
-    assert_true(d->thin && tb_thin_takes(p->m, p->n) && p->group_k == TB_SGEMM_GROUP_K);
+  if (c->family == TB_FAMILY_SKINNY) {
+    assert_true(d->skinny && tb_skinny_takes(p->m, p->n) && p->group_k == TB_SGEMM_GROUP_K);
     assert_true(c->splits == 1 || tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
     return;
   }
-  if (c->family == TB_FAMILY_SPLIT) {
+  if (c->family == TB_FAMILY_EMULATED) {
     check_split_candidate(d, p, c);
     return;
   }
   assert_true(d->blocks_per_sm[c->tile] > 0 && c->family == TB_FAMILY_TILE);
-  struct tb_split s = tb_split_of(p->k, c);
+  struct tb_split_k s = tb_split_k_of(p->k, c);
   assert_int_equal(s.splits, c->splits); /* nobody is without work */
   if (c->splits > 1) assert_true(c->unit_k == TB_SGEMM_CHUNK_K || c->unit_k == p->group_k);
   assert_true(s.units <= s.per_split * s.splits && s.units > s.per_split * (s.splits - 1));
@@ -375,12 +375,12 @@ static void check_candidate(const struct tb_select_device *d, const struct tb_pr
 static void products_that_are_the_same(void **state) {
   (void)state;
   const struct tb_product p = {
-      .m = 5, .n = 6, .k = 7, .group_k = 512, .vectors = true, .split = true, .workspace_bytes = 8};
+      .m = 5, .n = 6, .k = 7, .group_k = 512, .vectors = true, .emulated = true, .workspace_bytes = 8};
   struct tb_product other[11];
   for (int i = 0; i < 11; i++) other[i] = p;
   other[0].m++, other[1].n++, other[2].k++, other[3].workspace_bytes++;
   other[4].transpose_a = other[5].transpose_b = other[6].as_stored = other[7].fast = true;
-  other[8].vectors = other[9].split = false;
+  other[8].vectors = other[9].emulated = false;
   other[10].group_k *= 2;
   for (int i = 0; i < 11; i++) assert_false(tb_product_is(&p, &other[i]) || tb_product_is(&other[i], &p));
   other[0] = p;
@@ -411,7 +411,7 @@ static void any_product_any_device(void **state) {
     assert_true(are_same(&choice, &candidate[best]));
     struct tb_choice again = tb_select(&d, &p);
     assert_true(are_same(&choice, &again));
-    split += choice.splits > 1, tensor_cores += choice.family == TB_FAMILY_SPLIT;
+    split += choice.splits > 1, tensor_cores += choice.family == TB_FAMILY_EMULATED;
     most = count > most ? count : most;
   }
   assert_true(split > 1000 && tensor_cores > 100 && most > 2 * TB_TILE_COUNT); /* there was something to choose from */
@@ -459,11 +459,12 @@ static void parts_are_together(void **state) {
       {9, 1, 1, 8, 0},    {2, 2, 66, 3, 0}, {1, 1, 66, 3, 0}, {4, 1, 1000, 4, 0},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const struct tb_split split = {(int64_t)cases[i].splits * cases[i].per_split, cases[i].per_split, cases[i].splits};
+    const struct tb_split_k split = {(int64_t)cases[i].splits * cases[i].per_split, cases[i].per_split,
+                                     cases[i].splits};
     const int64_t tiles = cases[i].tiles;
-    assert_int_equal(tb_split_together(&split, &clusters, true, tiles, 132, cases[i].held), cases[i].expected);
-    assert_int_equal(tb_split_together(&split, &clusters, false, tiles, 132, cases[i].held), 0);
-    assert_int_equal(tb_split_together(&split, &none, true, tiles, 132, cases[i].held), 0);
+    assert_int_equal(tb_split_k_together(&split, &clusters, true, tiles, 132, cases[i].held), cases[i].expected);
+    assert_int_equal(tb_split_k_together(&split, &clusters, false, tiles, 132, cases[i].held), 0);
+    assert_int_equal(tb_split_k_together(&split, &none, true, tiles, 132, cases[i].held), 0);
   }
   const struct tb_select_device with = h200();
   struct tb_select_device without = with;
@@ -494,7 +495,7 @@ int main(void) {
       cmocka_unit_test(short_k_is_not_split),
       cmocka_unit_test(without_workspace_no_split),
       cmocka_unit_test(devices_that_lack_kernels),
-      cmocka_unit_test(thin_products),
+      cmocka_unit_test(skinny_products),
       cmocka_unit_test(large_products_take_tensor_cores),
       cmocka_unit_test(tensor_cores_that_may_not_be_used),
       cmocka_unit_test(tensor_cores_want_workspace),

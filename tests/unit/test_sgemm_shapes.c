@@ -20,7 +20,7 @@
 /* The sizes of the production kernels' tiles, each once. */
 static const int64_t tiles[] = {
 #define TB_SGEMM_TILE(name, block_m, ...) block_m,
-#include "registry.def"
+#include "fma/registry.def"
 #undef TB_SGEMM_TILE
 };
 #define TILES (sizeof tiles / sizeof tiles[0])

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "rng.h"
-#include "share.h"
+#include "plan/share.h"
 
 #define DEVICES_MAX 16
 

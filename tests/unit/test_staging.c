@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "integers.h"
-#include "layout.h"
-#include "staging.h"
+#include "base/integers.h"
+#include "plan/layout.h"
+#include "pipeline/staging.h"
 
 static void every_word_once(void **state) {
   (void)state;

@@ -19,10 +19,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "log.h"
+#include "base/log.h"
 #include "process.h"
 #include "report.h"
-#include "stats.h"
+#include "interface/stats.h"
 
 static char *report_text(void) {
   const char *path = tst_temporary_file();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sums of every kernel family for FMAs, as src/kernels.h launches them: each tile, with and without packed
+ * The sums of every kernel family for FMAs, as src/select/kernels.h launches them: each tile, with and without packed
  * operands, and the thin kernels; k whole, in parts that are a cluster, in parts whose sums go through memory, by
  * groups and by chunks, in packed parts, and split behind whole tiles alone; each as a fresh sum and as one that
  * continues what is in D, with and without alpha. All have the bits of contract_order.c, and the problems' words are
@@ -21,7 +21,7 @@
 
 #include "contract_order.h"
 #include "first_gpu.h"
-#include "kernels.h"
+#include "select/kernels.h"
 #include "rng.h"
 
 static struct tb_kernels kernels;
@@ -134,7 +134,7 @@ enum { WAYS = sizeof ways / sizeof *ways };
 static int64_t groups_for(const struct way *w) { return w->together ? w->splits : w->splits == 2 ? 4 : 5; }
 
 static struct tb_choice choice_of(const struct way *w, int tile, const struct problem *p) {
-  struct tb_choice c = {.family = TB_FAMILY_THIN, .splits = w->splits, .unit_k = p->group_k};
+  struct tb_choice c = {.family = TB_FAMILY_SKINNY, .splits = w->splits, .unit_k = p->group_k};
   if (tile == TB_TILE_COUNT) return c;
   c.family = TB_FAMILY_TILE, c.tile = tile;
   if (w->chunks) c.unit_k = TB_SGEMM_CHUNK_K;
@@ -150,10 +150,10 @@ static bool has_way(const struct way *w, int tile) {
 
 /* Whether the parts are a cluster, as the launcher asks. */
 static bool is_together(const struct tb_choice *c, const struct problem *p) {
-  const struct tb_split split = tb_split_of(p->k, c);
-  return tb_split_together(&split, &kernels.device.clusters, c->unit_k == p->group_k,
-                           tb_tile_count(&tb_tiles[c->tile], p->m, p->n), kernels.device.sm_count,
-                           kernels.device.blocks_per_sm[c->tile]) > 0;
+  const struct tb_split_k split = tb_split_k_of(p->k, c);
+  return tb_split_k_together(&split, &kernels.device.clusters, c->unit_k == p->group_k,
+                             tb_tile_count(&tb_tiles[c->tile], p->m, p->n), kernels.device.sm_count,
+                             kernels.device.blocks_per_sm[c->tile]) > 0;
 }
 
 /* ---- checks ---- */

@@ -17,8 +17,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "learn.h"
-#include "route.h"
+#include "route/learn.h"
+#include "route/route.h"
 #include "synthetic.h"
 
 static struct tb_model model;
@@ -59,7 +59,7 @@ static void pass(enum tb_where where, double seconds) {
 /* One call as the router does it: decided, computed on the machine, learned. */
 static struct tb_decision live(const struct tb_gemm *call, const double seconds[TB_WHERE_COUNT]) {
   const struct tb_machine machine = {
-      .mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_gpu_sooner, .gpu_open = true, .model = &model, .now = now};
+      .mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_ok, .gpu_open = true, .model = &model, .now = now};
   const struct tb_decision d = tb_route(call, NULL, &machine);
   const struct tb_observation o = {d.where, seconds[d.where], d.why == TB_STATUS_tried,
                                    fmin(d.cpu_seconds, d.gpu_seconds), 0};

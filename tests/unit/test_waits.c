@@ -25,10 +25,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange.h"
+#include "pipeline/exchange.h"
 #include "fake.h"
-#include "pipeline.h"
-#include "plan_parts.h"
+#include "pipeline/pipeline.h"
+#include "plan/plan_internal.h"
 #include "rng.h"
 
 #define OK(call) assert_int_equal(call, CUDA_SUCCESS)
@@ -51,10 +51,10 @@ static int open_all(void **state) {
   (void)state;
   char detail[200];
   int count;
-  assert_int_equal(tb_device_count(&count, detail, sizeof detail), TB_STATUS_gpu_sooner);
+  assert_int_equal(tb_device_count(&count, detail, sizeof detail), TB_STATUS_ok);
   assert_int_equal(count, GPUS);
   for (int i = 0; i < GPUS; i++) {
-    assert_int_equal(tb_device_open(&gpu[i], i, detail, sizeof detail), TB_STATUS_gpu_sooner);
+    assert_int_equal(tb_device_open(&gpu[i], i, detail, sizeof detail), TB_STATUS_ok);
     gpu[i].pool = pool[i] = tb_pool_open(COPYING_THREADS, true);
   }
   return 0;
@@ -85,16 +85,16 @@ struct shape {
   { TB_STAGED, TB_STAGED, TB_STAGED, false }
 
 static int64_t or_all(int64_t size, int64_t all) { return size > 0 ? size : all; }
-static void lay_out_split(struct tb_plan *plan, const struct shape *s, int64_t rows, int64_t columns) {
-  plan->split = true;
+static void lay_out_emulated(struct tb_plan *plan, const struct shape *s, int64_t rows, int64_t columns) {
+  plan->emulated = true;
   plan->span_k = s->span_k;
-  plan->way = (struct tb_split_way){.splits = 1, .span_k = s->span_k};
-  plan->a_packed_bytes = tb_split_packed_bytes(false, plan->tile_m, plan->span_k);
-  plan->b_packed_bytes = tb_split_packed_bytes(true, plan->tile_n, plan->span_k);
+  plan->way = (struct tb_emulated_way){.splits = 1, .span_k = s->span_k};
+  plan->a_packed_bytes = tb_emulated_packed_bytes(false, plan->tile_m, plan->span_k);
+  plan->b_packed_bytes = tb_emulated_packed_bytes(true, plan->tile_n, plan->span_k);
   plan->packed_offset_bytes = plan->arena_bytes;
   plan->workspace_offset_bytes =
       plan->packed_offset_bytes + tb_plan_spans(plan) * (rows * plan->a_packed_bytes + columns * plan->b_packed_bytes);
-  plan->workspace_bytes = tb_split_workspace_bytes(plan->tile_m, plan->tile_n, plan->span_k, &plan->way);
+  plan->workspace_bytes = tb_emulated_workspace_bytes(plan->tile_m, plan->tile_n, plan->span_k, &plan->way);
   plan->streams = s->streams;
   plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
 }
@@ -109,7 +109,7 @@ static struct tb_plan plan_of(const struct shape *s, const struct tb_gemm *call)
   tb_plan_place_panels(&plan, call, rows, columns, s->keeps_a);
   plan.workspace_offset_bytes = plan.arena_bytes;
   if (s->splits == 0) {
-    lay_out_split(&plan, s, rows, columns);
+    lay_out_emulated(&plan, s, rows, columns);
   } else if (s->splits > 1) {
     plan.workspace_bytes = 4 * tb_padded(plan.tile_m * plan.tile_n) * tb_ceil_div(plan.slice_k, TB_SGEMM_CHUNK_K);
     plan.arena_bytes += rows * columns * plan.workspace_bytes;
@@ -119,7 +119,8 @@ static struct tb_plan plan_of(const struct shape *s, const struct tb_gemm *call)
 
 static struct tb_choice choice_of(const struct shape *s) {
   if (s->splits == 0)
-    return (struct tb_choice){.family = TB_FAMILY_SPLIT, .splits = 1, .unit_k = TB_SPLIT_GROUP_K, .pack_k = s->span_k};
+    return (struct tb_choice){
+        .family = TB_FAMILY_EMULATED, .splits = 1, .unit_k = TB_EMULATED_GROUP_K, .pack_k = s->span_k};
   return (struct tb_choice){
       .family = TB_FAMILY_TILE, .tile = TB_TILE_32x32, .splits = s->splits, .unit_k = TB_SGEMM_CHUNK_K};
 }

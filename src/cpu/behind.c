@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "cpu/behind.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static struct tb_behind next[TB_SYMBOL_COUNT];
+
+static void *base_of(const void *address) {
+  Dl_info info;
+  return dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+/* A copy of ours would look for the next definition and find us. */
+bool tb_behind_look(void *function, struct tb_behind *behind) {
+  Dl_info info;
+  *behind = (struct tb_behind){.function = function, .file = "?"};
+  if (!dladdr(function, &info)) return true;
+  if (info.dli_fbase == base_of((const void *)&tb_symbols)) return false;
+  behind->file = info.dli_fname;
+  /* A reference of our own: a dlclose elsewhere must not pull the library from under a thread that computes. */
+  void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == NULL) return true; /* the program itself */
+  const void *mark = dlsym(library, "tileblas_version");
+  if (mark != NULL && base_of(mark) == info.dli_fbase) {
+    dlclose(library);
+    return false;
+  }
+  behind->index_of_max = dlsym(library, "isamax_");
+  return true;
+}
+
+/* Libraries that every program has, or has under valgrind; in none of them a BLAS is. */
+static const char *const everywhere[] = {"linux-vdso", "ld-linux",       "libc.so.",  "libm.so.",
+                                         "libdl.so.",  "libpthread.so.", "vgpreload_"};
+
+static int may_have_blas(struct dl_phdr_info *info, size_t size, void *context) {
+  (void)size, (void)context;
+  const char *slash = strrchr(info->dlpi_name, '/');
+  const char *name = slash != NULL ? slash + 1 : info->dlpi_name;
+  if (name[0] == '\0') return 0; /* the program, which comes before us in the search order */
+  for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++)
+    if (strncmp(name, everywhere[i], strlen(everywhere[i])) == 0) return 0;
+  return info->dlpi_addr != (uintptr_t)base_of((const void *)&tb_symbols);
+}
+
+/* A symbol that is not there takes the loader two thousand instructions, in every process of a preloaded job. */
+void tb_behind_at_load(void) {
+  if (dl_iterate_phdr(may_have_blas, NULL) == 0) return;
+  for (int s = 0; s < TB_SYMBOL_COUNT; s++) {
+    void *function = dlsym(RTLD_NEXT, tb_symbols[s].name);
+    if (function == NULL || !tb_behind_look(function, &next[s])) next[s] = (struct tb_behind){0};
+  }
+  (void)dlerror(); /* the program may ask for one of its own */
+}
+
+const struct tb_behind *tb_behind_next(enum tb_symbol symbol) { return &next[symbol]; }
+
+/* Who cannot be asked goes by its name. */
+static bool has_wide_name(const char *file) {
+  const char *slash = strrchr(file, '/');
+  const char *name = slash != NULL ? slash + 1 : file;
+  return strstr(name, "blas64") != NULL || strstr(name, "ilp64") != NULL;
+}
+
+/*
+ * n is 1 to who reads 32 bits of it, and there the first element is the largest; to who reads 64 it is negative, for
+ * which every BLAS returns 0 and looks at nothing.
+ */
+bool tb_behind_is_wide(const struct tb_behind *behind) {
+  typedef int32_t isamax(const int64_t *n, const float *x, const int64_t *incx);
+  const int64_t n = (int64_t)(UINT64_MAX << 32 | 1), incx = 1;
+  const float x[2] = {1, 1};
+  if (behind->index_of_max == NULL) return behind->function != NULL && has_wide_name(behind->file);
+  return ((isamax *)behind->index_of_max)(&n, x, &incx) == 0;
+}

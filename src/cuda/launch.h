@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Launches behind a kernel that lets the next one start early. Under offload.c's lock. */
+#ifndef TB_LAUNCH_H
+#define TB_LAUNCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda/driver.h"
+
+struct tb_grid {
+  int64_t x, y;
+  int threads, shared_bytes;
+  int cluster; /* so many neighbours along x see each other's shared memory; 1: none */
+};
+
+/*
+ * Launches a kernel with one parameter, or two (NULL: one). `early`: its blocks may be there before the kernel ahead
+ * has ended, and wait by themselves (kernels/common/ptx.cuh); that takes compute capability 9.0 and a driver for CUDA
+ * 12, and so do clusters.
+ */
+CUresult tb_launch_behind(bool early, CUfunction function, struct tb_grid grid, void *argument, void *second,
+                          CUstream stream);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The functions of tileblas.h: each hands on to the part that knows. */
+#include "process/guest.h"
+#include "base/options.h"
+#include "interface/run.h"
+#include "route/small.h"
+#include "interface/stats.h"
+#include "tileblas.h"
+
+const char *tileblas_version(void) { return TILEBLAS_VERSION; }
+
+int tileblas_option_set(const char *name, const char *value) {
+  struct tb_guest guest;
+  tb_run_initialise();
+  tb_guest_enter(&guest);
+  int result = tb_option_set(name, value);
+  tb_small_update();
+  tb_guest_leave(&guest);
+  return result;
+}
+
+int tileblas_option_get(const char *name, char *buffer, uint64_t size) {
+  struct tb_guest guest;
+  tb_run_initialise();
+  tb_guest_enter(&guest);
+  int result = tb_option_get(name, buffer, (size_t)size);
+  tb_guest_leave(&guest);
+  return result;
+}
+
+void tileblas_stats_get(tileblas_stats *stats) {
+  struct tb_guest guest;
+  tb_guest_enter(&guest);
+  tb_stats_get(stats);
+  tb_guest_leave(&guest);
+}
+
+void tileblas_stats_reset(void) { tb_stats_reset(); }
+
+void tileblas_report(int fd) {
+  struct tb_guest guest;
+  tb_guest_enter(&guest);
+  tb_stats_report(fd);
+  tb_guest_leave(&guest);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "interface/run.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "process/background.h"
+#include "base/clock.h"
+#include "process/environment.h"
+#include "cpu/fallback.h"
+#include "process/guest.h"
+#include "offload/hosted.h"
+#include "process/libraries.h"
+#include "base/log.h"
+#include "offload/offload.h"
+#include "base/options.h"
+#include "route/router.h"
+#include "process/sandbox.h"
+#include "route/small.h"
+#include "process/stack.h"
+#include "interface/stats.h"
+
+/* ---- once a process ---- */
+
+static pthread_once_t loaded = PTHREAD_ONCE_INIT, once = PTHREAD_ONCE_INIT;
+
+static void after_fork(void) {
+  tb_libraries_after_fork(true);
+  tb_fallback_after_fork();
+  tb_options_after_fork();
+  tb_offload_after_fork();
+  tb_router_after_fork();
+  tb_small_after_fork();
+  tb_stats_reset(); /* the parent reports its own calls */
+}
+
+static void after_fork_in_parent(void) { tb_libraries_after_fork(false); }
+
+/* All that is asked of the surroundings: later another thread may be changing its environment, the program may have
+ * shut itself in, or its threads may be bound. */
+static void load(void) {
+  /* First: a fork from here on finds every lock mended. */
+  pthread_atfork(tb_libraries_before_fork, after_fork_in_parent, after_fork);
+  tb_environment_read();
+  tb_options_load();
+  tb_fallback_at_load();
+  tb_sandbox_at_load();
+  tb_background_at_load();
+  tb_small_update();
+  tb_places_initialise();
+}
+
+/* A program's constructor that calls before ours has run comes by tb_run_initialise. */
+__attribute__((constructor)) static void at_load(void) { pthread_once(&loaded, load); }
+
+static atomic_bool initialised;
+
+static void initialise(void) {
+  at_load();
+  tb_options_complain();
+  atomic_store(&initialised, true);
+}
+
+/* Nobody leaves it by siglongjmp: others would wait for its end. */
+void tb_run_initialise(void) {
+  struct tb_guest guest;
+  if (atomic_load_explicit(&initialised, memory_order_acquire)) return;
+  tb_guest_enter(&guest);
+  pthread_once(&once, initialise);
+  tb_guest_leave(&guest);
+}
+
+__attribute__((destructor)) static void finish(void) {
+  struct tb_floats floats;
+  tb_floats_begin(&floats);
+  tb_stats_report_at_exit();
+  tb_floats_end(&floats);
+}
+
+/* ---- deciding ---- */
+
+static bool observed(void) { return tb_option_number(TB_OPTION_verbose) || tb_option_number(TB_OPTION_report); }
+
+static struct tb_decision decide(const struct tb_gemm *call, const struct tb_places *places) {
+  enum tb_route_mode mode = (enum tb_route_mode)tb_option_number(TB_OPTION_route);
+  struct tb_decision decision;
+  if (tb_route_resident(call, places, mode, &decision) || tb_route_settled(call, mode, &decision)) return decision;
+  return tb_router_decide(call, places, mode);
+}
+
+/* ---- the verbose line ---- */
+
+static double rate(double flops, double seconds) { return seconds > 0 ? flops / seconds * 1e-12 : 0; }
+
+/* The call in the program's own words: a row-major product has changed places with its transpose, and changes back
+ * here. */
+static void describe_call(const struct tb_gemm *g, char *text, size_t size) {
+  const struct tb_view *a = g->row_major ? &g->b : &g->a, *b = g->row_major ? &g->a : &g->b;
+  int64_t m = g->row_major ? g->n : g->m, n = g->row_major ? g->m : g->n;
+  snprintf(text, size, "%s%s %c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld ldc=%lld alpha=%g beta=%g",
+           tb_symbols[g->symbol].name, g->row_major ? " row-major" : "", a->transposed ? 'T' : 'N',
+           b->transposed ? 'T' : 'N', (long long)m, (long long)n, (long long)g->k, (long long)a->ld, (long long)b->ld,
+           (long long)g->ldc, (double)g->alpha, (double)g->beta);
+}
+
+static void describe_reason(const struct tb_decision *d, enum tb_status why, char *text, size_t size) {
+  if (d->cpu_seconds > 0)
+    snprintf(text, size, "%s: cpu %.3f ms, gpu %.3f ms", tb_status_text(why), d->cpu_seconds * 1e3,
+             d->gpu_seconds * 1e3);
+  else
+    snprintf(text, size, "%s", tb_status_text(why));
+}
+
+/* "A=device B=pinned C=host ", A and B as the program named them; nothing when all are the host's. */
+static void describe_places(const struct tb_gemm *g, const struct tb_places *p, char *text, size_t size) {
+  text[0] = '\0';
+  if (p == NULL) return;
+  const struct tb_location *a = g->row_major ? &p->b : &p->a, *b = g->row_major ? &p->a : &p->b;
+  snprintf(text, size, "A=%s B=%s C=%s ", tb_place_text(a->place), tb_place_text(b->place), tb_place_text(p->c.place));
+}
+
+static void say_gpu(const struct tb_gemm *g, const struct tb_places *p, const struct tb_decision *d,
+                    const struct tb_outcome *o, double seconds) {
+  char call[320], reason[192], places[64];
+  describe_call(g, call, sizeof call);
+  describe_reason(d, o->failed ? o->why : d->why, reason, sizeof reason);
+  describe_places(g, p, places, sizeof places);
+  tb_say("%s -> gpu%s %s (%s) %sup %.3f ms compute %.3f ms down %.3f ms total %.3f ms %.3f TFLOP/s%s", call, o->gpus,
+         o->kernel ? o->kernel : "", reason, places, o->up_ms, o->compute_ms, o->down_ms, seconds * 1e3,
+         rate(tb_gemm_flops(g), seconds),
+         o->lost     ? ", lost"
+         : o->by_cpu ? ", completed by the cpu"
+         : o->failed ? ", completed by another gpu"
+                     : "");
+}
+
+static void say_cpu(const struct tb_gemm *g, const struct tb_decision *d, double seconds) {
+  char call[320], reason[192];
+  describe_call(g, call, sizeof call);
+  describe_reason(d, d->why, reason, sizeof reason);
+  tb_say("%s -> cpu (%s) total %.3f ms %.3f TFLOP/s", call, reason, seconds * 1e3, rate(tb_gemm_flops(g), seconds));
+}
+
+/* ---- one call ---- */
+
+/* Of a call that begins now. The clock need not be read again for one that has just been decided. */
+static double started_at(const struct tb_decision *decision) {
+  return decision->at > 0 ? decision->at : tb_clock_seconds();
+}
+
+static bool offload(const struct tb_gemm *call, const struct tb_places *places, struct tb_decision *decision) {
+  struct tb_outcome outcome;
+  const double started = started_at(decision);
+  if (!tb_offload_gemm(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
+    *decision = (struct tb_decision){.where = TB_CPU, .why = outcome.why};
+    return false;
+  }
+  double seconds = tb_clock_seconds() - started;
+  enum tb_where where = outcome.committed ? TB_GPU : TB_CPU;
+  double flops = tb_gemm_is_trivial(call) ? 0 : tb_gemm_flops(call);
+  tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, flops, outcome.bytes, seconds);
+  if (outcome.failed)
+    tb_stats_add_failure();
+  else if (outcome.gpu_count == 1) /* several are no measure of what one takes for the next call */
+    tb_router_learn(call, places, decision, TB_GPU, seconds, started + seconds); /* with the wait for others' calls */
+  if (tb_option_number(TB_OPTION_verbose)) {
+    if (outcome.committed)
+      say_gpu(call, places, decision, &outcome, seconds);
+    else
+      say_cpu(call, &(struct tb_decision){.where = TB_CPU, .why = outcome.why}, seconds);
+  }
+  return true;
+}
+
+static __attribute__((noinline)) void count_cpu(const struct tb_gemm *call, const struct tb_cpu_call *cpu) {
+  const struct tb_decision *d = &cpu->decision;
+  double flops = tb_gemm_is_trivial(call) ? 0 : tb_gemm_flops(call);
+  double seconds = cpu->started > 0 ? tb_clock_seconds() - cpu->started : 0;
+  tb_stats_add(call->symbol, TB_CPU, d->why, flops, 0, seconds);
+  if (seconds > 0) tb_router_learn(call, NULL, d, TB_CPU, seconds, cpu->started + seconds);
+  if (tb_option_number(TB_OPTION_verbose)) say_cpu(call, d, seconds);
+}
+
+/* By copies of what lies on a GPU: the way for a call whose device memory our GPU, if there is one, does not reach. */
+static void run_hosted(const struct tb_gemm *call, const struct tb_places *places, enum tb_status why) {
+  struct tb_hosted hosted;
+  struct tb_cpu_call cpu = {.decision = {.where = TB_CPU, .why = why}};
+  if (!tb_hosted_begin(&hosted, call, places, false)) {
+    cpu.decision.why = TB_STATUS_unreachable;
+    count_cpu(call, &cpu);
+    return;
+  }
+  struct tb_decision decision = decide(&hosted.call, NULL);
+  if (decision.where == TB_CPU || !offload(&hosted.call, NULL, &decision)) {
+    cpu.started = tb_clock_seconds();
+    struct tb_guest *paused;
+    tb_guest_pause_floats(&paused);
+    tb_fallback_gemm(&hosted.call);
+    tb_guest_resume_floats(paused);
+    count_cpu(call, &cpu);
+  }
+  tb_hosted_end(&hosted);
+}
+
+/* ---- in the program's thread ---- */
+
+/* Calls of most programs that come the long way: decided without a lock, the driver or a file, on little of the stack.
+ */
+static __attribute__((noinline)) bool is_plain(const struct tb_gemm *call, struct tb_decision *decision) {
+  const enum tb_route_mode mode = (enum tb_route_mode)tb_option_number(TB_OPTION_route);
+  if (!tb_places_are_plain(call)) return false;
+  return tb_route_settled(call, mode, decision) || (!observed() && tb_router_follows(call, mode, decision));
+}
+
+static __attribute__((noinline)) void start_cpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+  if (cpu->decision.why == TB_STATUS_tried) {
+    tb_offload_rest();
+    cpu->decision.at = 0; /* some time ago */
+  }
+  /* Small calls are timed only when somebody looks: two clock readings are a good part of the smallest. */
+  const bool timed = (tb_gemm_flops(call) >= tb_route_small_flops() && !cpu->decision.follows) || observed();
+  cpu->started = timed ? started_at(&cpu->decision) : 0;
+}
+
+/* Who has shut itself in gets what it needs no file for; but the CPU cannot reach what lies on a GPU. */
+static bool is_shut_in(const struct tb_places *places, struct tb_decision *decision) {
+  if ((places != NULL && tb_places_need_gpu(places)) || !tb_sandboxed()) return false;
+  *decision = (struct tb_decision){.where = TB_CPU, .why = TB_STATUS_sandboxed};
+  return true;
+}
+
+static bool run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+  struct tb_places found;
+  const struct tb_places *places = tb_places_find(call, &found) ? &found : NULL;
+  if (!is_shut_in(places, &cpu->decision)) cpu->decision = decide(call, places);
+  if (cpu->decision.where == TB_GPU && offload(call, places, &cpu->decision)) return true;
+  if (places != NULL && tb_places_need_gpu(places)) {
+    run_hosted(call, places, cpu->decision.why);
+    return true;
+  }
+  start_cpu(call, cpu);
+  return false;
+}
+
+struct own_thread {
+  const struct tb_gemm *call;
+  struct tb_cpu_call *cpu;
+  struct tb_thread *caller;
+  bool done;
+};
+
+/* The caller's rows of calls go on there. */
+static void run_gpu_in_own_thread(void *context) {
+  struct own_thread *own = context;
+  tb_thread.followed = own->caller->followed;
+  own->done = run_gpu(own->call, own->cpu);
+  own->caller->followed = tb_thread.followed;
+}
+
+static bool run_gpu_with_room(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+  struct own_thread own = {.call = call, .cpu = cpu, .caller = &tb_thread};
+  /* A thread that has shut itself in may not start another. Where none can be had, the caller's must do. */
+  if (tb_stack_has_room() || tb_sandboxed() || !tb_stack_run(run_gpu_in_own_thread, &own)) return run_gpu(call, cpu);
+  return own.done;
+}
+
+bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+  tb_run_initialise();
+  const uint32_t control = tb_arithmetic_begin();
+  const bool plain = is_plain(call, &cpu->decision);
+  if (plain) start_cpu(call, cpu);
+  tb_arithmetic_end(control);
+  if (plain) return false;
+  struct tb_guest guest;
+  tb_guest_enter(&guest);
+  const bool done = run_gpu_with_room(call, cpu);
+  tb_guest_leave(&guest);
+  return done;
+}
+
+/* Without a lock where nothing was timed and nobody looks. */
+void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu) {
+  if (cpu->started > 0 || tb_option_number(TB_OPTION_verbose)) {
+    struct tb_guest guest;
+    tb_guest_enter(&guest);
+    count_cpu(call, cpu);
+    tb_guest_leave(&guest);
+  } else {
+    const uint32_t control = tb_arithmetic_begin();
+    count_cpu(call, cpu);
+    tb_arithmetic_end(control);
+  }
+}
+
+/* Neither takes a lock. */
+void tb_run_refused(enum tb_symbol symbol) {
+  tb_run_initialise();
+  const uint32_t control = tb_arithmetic_begin();
+  tb_stats_add(symbol, TB_CPU, TB_STATUS_refused, 0, 0, 0);
+  if (tb_option_number(TB_OPTION_verbose))
+    tb_say("%s -> cpu (%s)", tb_symbols[symbol].name, tb_status_text(TB_STATUS_refused));
+  tb_arithmetic_end(control);
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "offload/gpus.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "process/background.h"
+#include "base/clock.h"
+#include "process/environment.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "cuda/place.h"
+#include "process/retry.h"
+
+/* Eight threads reach the link's rate one way, ten to twelve both ways at once on a quiet host, and more where others
+ * use its memory, too: 16384 cubed 64 ms by twelve, 58 by fourteen. Sixteen of 16 cores are slower: none is left to the
+ * program (PCIe gen5). */
+#define COPYING_THREADS_MAX 14
+
+/* One that may be used. */
+struct gpu {
+  enum { UNTRIED, OPEN, UNUSABLE, GIVEN_UP } state;
+  int ordinal;
+  struct tb_retry retry;   /* while it could not be opened */
+  struct tb_device device; /* when open */
+  struct tb_pace pace;
+  struct tb_pool *copying;                         /* that it uses in a team */
+  char text[200];                                  /* what the report says of it; empty: nothing */
+  bool reaches[TB_GPUS_MAX], enabled[TB_GPUS_MAX]; /* the others' memory, by their place here; and we enabled it */
+};
+
+static struct gpu gpus[TB_GPUS_MAX]; /* most preferred first */
+static int gpu_count;
+static bool listed; /* the two are filled in */
+static struct tb_retry listing;
+static struct tb_local_rank local_rank = {-1, NULL};
+
+static struct tb_pool *copying; /* of one that computes alone */
+static struct tb_pool *drivers;
+static double open_seconds; /* that opening the first took */
+
+static char description[TB_LOG_TEXT_MAX] = "not needed so far";
+static atomic_int status = TB_STATUS_ok; /* why no GPU can answer; this one: it can, or nobody has tried */
+static _Atomic double again_at;          /* while status is TB_STATUS_not_now: before then nothing is tried */
+static atomic_bool is_open;
+static atomic_bool touched; /* the driver was called in this process: a child of it cannot use a GPU */
+
+enum tb_status tb_gpus_status(void) {
+  const enum tb_status now = (enum tb_status)atomic_load_explicit(&status, memory_order_relaxed);
+  if (now == TB_STATUS_not_now && tb_clock_seconds() >= atomic_load(&again_at)) return TB_STATUS_ok;
+  return now;
+}
+
+bool tb_gpus_are_open(void) { return atomic_load_explicit(&is_open, memory_order_relaxed); }
+
+void tb_gpus_describe(char *text, size_t size) { snprintf(text, size, "%s", description); }
+
+double tb_gpus_open_seconds(void) { return open_seconds; }
+
+static int count_in_state(int state) {
+  int count = 0;
+  for (int i = 0; i < gpu_count; i++) count += (int)gpus[i].state == state;
+  return count;
+}
+
+int tb_gpus_usable(void) { return count_in_state(OPEN) + count_in_state(UNTRIED); }
+
+static bool is_due(const struct gpu *g) {
+  return g->state == UNTRIED && tb_retry_is_due(&g->retry, tb_clock_seconds());
+}
+
+bool tb_gpus_must_open_more(void) {
+  for (int i = 0; i < gpu_count; i++)
+    if (is_due(&gpus[i])) return true;
+  return false;
+}
+
+/* After anything has changed: what others see without the lock. `why` if no GPU is left. */
+static void publish(enum tb_status why) {
+  char text[TB_LOG_TEXT_MAX] = "";
+  size_t length = 0;
+  for (int i = 0; i < gpu_count; i++) {
+    if (gpus[i].text[0] == '\0') continue;
+    int added = snprintf(text + length, sizeof text - length, "%s%s", length > 0 ? "; " : "", gpus[i].text);
+    if (added > 0) length = length + (size_t)added < sizeof text ? length + (size_t)added : sizeof text - 1;
+  }
+  if (length > 0) snprintf(description, sizeof description, "%s", text);
+  atomic_store(&is_open, count_in_state(OPEN) > 0);
+  if (tb_gpus_usable() == 0) atomic_store(&status, why);
+}
+
+/* ---- what may fare better another time ---- */
+
+/* After a try that failed with TB_STATUS_not_now: whether there is to be another. Says so when there is none. */
+static bool try_later(struct tb_retry *retry, const char *detail) {
+  if (tb_retry_later(retry, tb_clock_seconds())) return true;
+  tb_warn("%s; tried %d times, and given up", detail, TB_RETRY_TRIES);
+  return false;
+}
+
+/* Until then all calls are the CPU's. */
+static void pause_until(double when, const char *detail) {
+  snprintf(description, sizeof description, "%s: %s", tb_status_text(TB_STATUS_not_now), detail);
+  atomic_store(&again_at, when);
+  atomic_store(&status, TB_STATUS_not_now);
+}
+
+/* When none is open, and one could not be opened that may be another time. */
+static void pause_if_none(const char *detail) {
+  double first = 0;
+  if (count_in_state(OPEN) > 0) return;
+  for (int i = 0; i < gpu_count; i++)
+    if (gpus[i].state == UNTRIED && (first == 0 || gpus[i].retry.again_at < first)) first = gpus[i].retry.again_at;
+  if (first > 0) pause_until(first, detail);
+}
+
+/* ---- copying threads ---- */
+
+/* Threads that one of `sharing` GPUs has for copies: the cores that the process may use, shared out, at most as many as
+ * it takes to fill a link. */
+static int copying_threads(int sharing) {
+  const int cores = tb_background_cores();
+  int each = cores / sharing > 1 ? cores / sharing : 1;
+  return each < COPYING_THREADS_MAX ? each : COPYING_THREADS_MAX;
+}
+
+/* Of two threads one is the caller's, and the other has nobody to keep apart from. */
+static struct tb_pool *open_copying(int sharing) {
+  const int threads = copying_threads(sharing);
+  return tb_pool_open(threads, threads > 2);
+}
+
+/* ---- opening ---- */
+
+static void describe_open(struct gpu *g) {
+  const struct tb_device *d = &g->device;
+  int length = snprintf(g->text, sizeof g->text, "GPU %d, %s, %d SMs, driver for CUDA %d.%d", d->ordinal, d->name,
+                        d->sm_count, d->driver_version / 1000, d->driver_version % 1000 / 10);
+  if (local_rank.rank >= 0 && length > 0 && (size_t)length < sizeof g->text)
+    snprintf(g->text + length, sizeof g->text - (size_t)length, ", taken as local rank %d (%s)", local_rank.rank,
+             local_rank.variable);
+}
+
+/* Of any thread: touches nothing but the GPU. One that cannot be opened now stays untried. */
+static enum tb_status open_gpu(struct gpu *g, char *detail, size_t detail_size) {
+  tb_cuda_failed_call = NULL;
+  enum tb_status opened = tb_device_open(&g->device, g->ordinal, detail, detail_size);
+  if (opened == TB_STATUS_not_now && try_later(&g->retry, detail)) return opened;
+  if (opened == TB_STATUS_not_now) opened = TB_STATUS_no_device;
+  g->state = opened == TB_STATUS_ok ? OPEN : UNUSABLE;
+  if (g->state != OPEN) return opened;
+  g->pace = (struct tb_pace){.flops_per_s = tb_device_peak_flops_per_s(&g->device)};
+  describe_open(g);
+  return opened;
+}
+
+/* Fills in the GPUs that may be used. */
+static enum tb_status list(char *detail, size_t detail_size) {
+  int count, ordinals[TB_GPUS_MAX];
+  atomic_store(&touched, true);
+  tb_cuda_failed_call = NULL;
+  enum tb_status counted = tb_device_count(&count, detail, detail_size);
+  if (counted != TB_STATUS_ok) return counted;
+  char allowed[TB_OPTION_TEXT_MAX];
+  tb_option_text(TB_OPTION_devices, allowed);
+  if (allowed[0] == '\0') local_rank = tb_local_rank(tb_environment);
+  gpu_count = tb_allowed(allowed, count, local_rank.rank, ordinals);
+  for (int i = 0; i < gpu_count; i++) gpus[i] = (struct gpu){.state = UNTRIED, .ordinal = ordinals[i]};
+  if (gpu_count > 0) return TB_STATUS_ok;
+  snprintf(detail, detail_size, "TILEBLAS_DEVICES=%.100s names none of the %d GPUs", allowed, count);
+  return TB_STATUS_no_device;
+}
+
+static bool has_list(void) {
+  char detail[160] = "";
+  if (listed) return true;
+  enum tb_status why = list(detail, sizeof detail);
+  if (why == TB_STATUS_not_now && try_later(&listing, detail)) {
+    pause_until(listing.again_at, detail);
+    return false;
+  }
+  if (why == TB_STATUS_not_now) why = TB_STATUS_no_device;
+  listed = true;
+  if (why == TB_STATUS_ok) return true;
+  snprintf(description, sizeof description, "%s: %s", tb_status_text(why), detail);
+  atomic_store(&status, why);
+  return false;
+}
+
+/* Opens one for use alone. */
+static struct tb_device *open_alone(struct gpu *g) {
+  char detail[160] = "";
+  const enum tb_status why = open_gpu(g, detail, sizeof detail);
+  publish(why);
+  if (why == TB_STATUS_ok) {
+    atomic_store(&status, TB_STATUS_ok); /* it may have been another before */
+    return &g->device;
+  }
+  if (!tb_gpus_are_open()) snprintf(description, sizeof description, "%s: %s", tb_status_text(why), detail);
+  pause_if_none(detail);
+  return NULL;
+}
+
+static struct tb_device *alone(struct tb_device *d) {
+  if (copying == NULL) copying = open_copying(1);
+  d->pool = copying;
+  return d;
+}
+
+struct tb_device *tb_gpus_open_one(int number) {
+  for (int i = 0; i < gpu_count; i++)
+    if (gpus[i].state == OPEN && number-- == 0) return alone(&gpus[i].device);
+  return NULL;
+}
+
+struct tb_device *tb_gpus_first(void) {
+  struct tb_device *d = tb_gpus_open_one(0);
+  if (d != NULL) return d;
+  if (tb_gpus_status() != TB_STATUS_ok) return NULL;
+  const double begun = tb_clock_seconds();
+  if (!has_list()) return NULL;
+  for (int i = 0; i < gpu_count && d == NULL; i++)
+    if (is_due(&gpus[i])) d = open_alone(&gpus[i]);
+  if (d == NULL) return NULL;
+  alone(d);
+  open_seconds = tb_clock_seconds() - begun;
+  return d;
+}
+
+struct tb_device *tb_gpus_numbered(int ordinal) {
+  if (tb_gpus_status() != TB_STATUS_ok || !has_list()) return NULL;
+  for (int i = 0; i < gpu_count; i++) {
+    if (gpus[i].ordinal != ordinal) continue;
+    if (is_due(&gpus[i])) open_alone(&gpus[i]);
+    return gpus[i].state == OPEN ? alone(&gpus[i].device) : NULL;
+  }
+  return NULL;
+}
+
+/* ---- several at once ---- */
+
+struct tb_pool *tb_gpus_drivers(void) {
+  return drivers;
+}
+
+static void open_untried(void *unused, int index) {
+  char detail[160];
+  (void)unused;
+  if (is_due(&gpus[index])) open_gpu(&gpus[index], detail, sizeof detail);
+}
+
+/* Lets a GPU reach another's memory, if the machine can. */
+static CUresult enable(struct gpu *from, int to) {
+  int can = 0;
+  TB_TRY(tb_cuda.cuDeviceCanAccessPeer(&can, from->device.handle, gpus[to].device.handle));
+  if (!can) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  TB_TRY(tb_device_enter(&from->device));
+  CUresult enabled = tb_cuda.cuCtxEnablePeerAccess(gpus[to].device.context, 0);
+  tb_device_leave();
+  from->enabled[to] = enabled == CUDA_SUCCESS; /* else the program did before us, and it stays */
+  return enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : enabled;
+}
+
+static void connect_all(void) {
+  for (int i = 0; i < gpu_count; i++)
+    for (int j = 0; j < gpu_count; j++)
+      if (i != j && gpus[i].state == OPEN && gpus[j].state == OPEN && !gpus[i].reaches[j])
+        gpus[i].reaches[j] = enable(&gpus[i], j) == CUDA_SUCCESS;
+  tb_cuda_failed_call = NULL; /* who cannot be reached gets along without */
+}
+
+static void disconnect(struct gpu *from, int to) {
+  if (from->enabled[to] && tb_device_enter(&from->device) == CUDA_SUCCESS) {
+    tb_cuda.cuCtxDisablePeerAccess(gpus[to].device.context);
+    tb_device_leave();
+  }
+  from->enabled[to] = from->reaches[to] = false;
+}
+
+static void open_rest(void) {
+  if (drivers == NULL) drivers = tb_pool_open(gpu_count, false);
+  tb_pool_run(drivers, open_untried, NULL, gpu_count);
+  publish(TB_STATUS_no_device);
+  connect_all();
+  const int sharing = count_in_state(OPEN);
+  for (int i = 0; i < gpu_count; i++)
+    if (gpus[i].state == OPEN && gpus[i].copying == NULL) gpus[i].copying = open_copying(sharing);
+}
+
+void tb_gpus_assemble(struct tb_gpus_team *team) {
+  if (tb_gpus_must_open_more()) open_rest();
+  *team = (struct tb_gpus_team){.connected = true};
+  int place[TB_GPUS_MAX];
+  for (int i = 0; i < gpu_count && team->count < tb_pool_threads(drivers); i++) {
+    if (gpus[i].state != OPEN) continue;
+    for (int j = 0; j < team->count; j++)
+      if (!gpus[i].reaches[place[j]] || !gpus[place[j]].reaches[i]) team->connected = false;
+    gpus[i].device.pool = gpus[i].copying;
+    team->device[team->count] = &gpus[i].device;
+    team->pace[team->count] = &gpus[i].pace;
+    place[team->count++] = i;
+  }
+}
+
+void tb_gpus_give_back(void) {
+  for (int i = 0; i < gpu_count; i++) {
+    struct tb_device *d = &gpus[i].device;
+    if (gpus[i].state != OPEN || d->arena_bytes == 0 || tb_device_enter(d) != CUDA_SUCCESS) continue;
+    tb_device_trim(d, 0);
+    tb_device_leave();
+  }
+}
+
+/* ---- closing ---- */
+
+static void close_gpu(struct gpu *g) {
+  const int place = (int)(g - gpus);
+  for (int i = 0; i < gpu_count && !g->device.hangs; i++) {
+    disconnect(&gpus[i], place);
+    disconnect(g, i);
+  }
+  tb_device_close(&g->device);
+  tb_pool_close(g->copying);
+  g->copying = NULL;
+  g->state = GIVEN_UP;
+}
+
+static void close_pools(void) {
+  tb_pool_close(copying);
+  tb_pool_close(drivers);
+  copying = drivers = NULL;
+}
+
+void tb_gpus_close_for_now(void) {
+  atomic_store(&is_open, false);
+  for (int i = 0; i < gpu_count; i++) {
+    if (gpus[i].state != OPEN) continue;
+    close_gpu(&gpus[i]);
+    gpus[i].state = UNTRIED;
+    gpus[i].retry = (struct tb_retry){0};
+  }
+  close_pools();
+}
+
+void tb_gpus_close(enum tb_status why) {
+  atomic_store(&is_open, false);
+  atomic_store(&status, why);
+  for (int i = 0; i < gpu_count; i++)
+    if (gpus[i].state == OPEN) close_gpu(&gpus[i]);
+  close_pools();
+}
+
+void tb_gpus_give_up(struct tb_device *d, const char *failure) {
+  for (int i = 0; i < gpu_count; i++) {
+    if (&gpus[i].device != d || gpus[i].state != OPEN) continue;
+    snprintf(gpus[i].text, sizeof gpus[i].text, "GPU %d, %.60s, given up after %.100s", d->ordinal, d->name, failure);
+    close_gpu(&gpus[i]);
+  }
+  publish(TB_STATUS_gpu_lost);
+  if (!tb_gpus_are_open()) close_pools();
+}
+
+void tb_gpus_settle(void) {
+  for (int i = 0; i < gpu_count; i++) {
+    if (gpus[i].state != OPEN || tb_device_enter(&gpus[i].device) != CUDA_SUCCESS) continue;
+    tb_device_settle(&gpus[i].device);
+    tb_device_leave();
+  }
+}
+
+bool tb_gpus_abandon(void) {
+  const bool any = tb_gpus_are_open();
+  for (int i = 0; i < gpu_count; i++) {
+    if (gpus[i].state != OPEN) continue;
+    gpus[i].state = GIVEN_UP;
+    snprintf(gpus[i].text, sizeof gpus[i].text, "GPU %d, %.60s, given up after a thread left a call in its midst",
+             gpus[i].ordinal, gpus[i].device.name);
+  }
+  atomic_store(&status, TB_STATUS_gpu_lost);
+  publish(TB_STATUS_gpu_lost);
+  return any;
+}
+
+/* Without this, the child would use handles that mean nothing in its process. */
+void tb_gpus_after_fork(void) {
+  tb_cuda_after_fork();
+  if (!atomic_load(&touched)) return;
+  tb_places_after_fork();
+  atomic_store(&is_open, false);
+  atomic_store(&status, TB_STATUS_forked);
+  for (int i = 0; i < gpu_count; i++) gpus[i].state = UNUSABLE;
+  snprintf(description, sizeof description, "%s", tb_status_text(TB_STATUS_forked));
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "offload/keeper.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "process/background.h"
+#include "process/gate.h"
+#include "offload/gpus.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "process/ending.h"
+#include "cuda/wait.h"
+
+/* After so long without a call, device memory is given back: to allocate it anew takes about a millisecond. */
+#define IDLE_SECONDS 2.0
+
+static struct tb_idle *idle;
+static struct tb_idle *idle_for_long; /* TILEBLAS_IDLE; NULL: it is 0 */
+static atomic_int giving_back;        /* threads that may be inside for that */
+
+/* A process may start CUDA for its children alone: then it must not be started before they are forked. So one that has
+ * loaded the driver and not started it is left alone, as far as the options say. */
+bool tb_keeper_may_open(void) {
+  const int64_t mode = tb_option_number(TB_OPTION_open);
+  if (mode == TB_OPEN_ALWAYS || tb_cuda_is_started()) return true;
+  return mode == TB_OPEN_AUTO && (tb_option_number(TB_OPTION_route) != TB_ROUTE_AUTO || !tb_cuda_is_programs());
+}
+
+/* What a thread has left behind that will not come back for it: */
+static void clear_up(enum tb_gate found) {
+  if (found == TB_GATE_ABANDONED) tb_gpus_settle();
+  if (found != TB_GATE_BROKEN) return;
+  tb_cuda_leave_all(); /* if it was this thread */
+  if (tb_gpus_abandon()) tb_warn("a thread left a call in its midst; the CPU computes all later calls");
+}
+
+/* While a GPU is opened the driver loads libraries. A thread that waits here may be in a constructor of such a
+ * library's, or of another, and so keep the loader from going on: it does not wait for long. */
+#define OPENING_SECONDS 2.0
+
+bool tb_keeper_enter(void) {
+  const enum tb_gate found = tb_gate_enter(tb_gpus_are_open() ? 2 * tb_wait_seconds(0, 0) : OPENING_SECONDS);
+  if (found != TB_GATE_CLOSED) clear_up(found);
+  return found != TB_GATE_CLOSED;
+}
+
+void tb_keeper_leave(void) { tb_gate_leave(); }
+
+static bool try_to_enter(bool final) {
+  const enum tb_gate found = tb_gate_try(final);
+  if (found != TB_GATE_CLOSED) clear_up(found);
+  return found != TB_GATE_CLOSED;
+}
+
+/* A call that is under way touches `idle` when it ends, so then nothing is lost by not waiting for it. */
+static void give_back(void) {
+  atomic_fetch_add(&giving_back, 1);
+  if (try_to_enter(false)) {
+    tb_gpus_give_back();
+    tb_gate_leave();
+  }
+  atomic_fetch_sub(&giving_back, 1);
+}
+
+/* The same of everything: a GPU is opened anew when it is wanted. */
+static void give_gpus_back(void) {
+  atomic_fetch_add(&giving_back, 1);
+  if (try_to_enter(false)) {
+    tb_gpus_close_for_now();
+    tb_gate_leave();
+  }
+  atomic_fetch_sub(&giving_back, 1);
+}
+
+/*
+ * When the library is unloaded everything is given back; a GPU that another thread still uses is left to the end of the
+ * process, but not by the thread that gives memory back, which is ours, and soon done.
+ *
+ * When the process ends nothing is: the driver does that, and sooner. To give memory back waits for all that runs on
+ * the GPU, and the program may have left something there that runs for ever.
+ */
+static void close_at_exit(void) {
+  if (tb_process_is_ending()) return;
+  while (!try_to_enter(true)) {
+    if (atomic_load(&giving_back) == 0) return;
+    sched_yield();
+  }
+  tb_idle_close(idle);
+  tb_idle_close(idle_for_long);
+  idle = idle_for_long = NULL;
+  if (tb_gpus_are_open()) tb_gpus_close(TB_STATUS_ending); /* in the child of a fork they are the parent's */
+  tb_gate_leave();
+}
+
+void tb_keeper_begin(void) {
+  static bool registered;
+  if (!registered && (registered = atexit(close_at_exit) == 0))
+    tb_process_watch(); /* which is run before, being later */
+  if (idle == NULL) idle = tb_idle_open(IDLE_SECONDS, give_back);
+  const double seconds = (double)tb_option_number(TB_OPTION_idle);
+  if (idle_for_long == NULL && seconds > 0) idle_for_long = tb_idle_open(seconds, give_gpus_back);
+}
+
+void tb_keeper_touch(void) {
+  tb_idle_touch(idle);
+  tb_idle_touch(idle_for_long);
+}
+
+void tb_keeper_after_fork(void) {
+  tb_gate_after_fork();
+  idle = idle_for_long = NULL; /* their threads are the parent's */
+  atomic_store(&giving_back, 0);
+}

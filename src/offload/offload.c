@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "offload/offload.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "cpu/fallback.h"
+#include "process/guest.h"
+#include "offload/hosted.h"
+#include "offload/keeper.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "offload/team.h"
+#include "cuda/wait.h"
+
+enum tb_status tb_offload_status(void) {
+  const enum tb_status status = tb_gpus_status();
+  if (status != TB_STATUS_ok || tb_gpus_are_open() || tb_keeper_may_open()) return status;
+  return TB_STATUS_not_started;
+}
+
+bool tb_offload_is_open(void) { return tb_gpus_are_open(); }
+
+void tb_offload_rest(void) { tb_pool_rest(); }
+
+void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size); }
+
+/* Whether the driver would refuse whatever this thread wants. It may wait for the end of a callback with our lock in
+ * hand, so that is to be known before the lock is taken. */
+static bool is_in_callback(void) { return tb_cuda_is_loaded() && tb_cuda_refuses_thread(); }
+
+void tb_offload_after_fork(void) {
+  tb_keeper_after_fork();
+  tb_gpus_after_fork();
+}
+
+/* ---- one call ---- */
+
+/* A call in parts: one, or those of several GPUs; and behind them what a GPU could not finish of another's. */
+struct job {
+  const struct tb_gemm *call;
+  const struct tb_places *places;
+  bool timed;
+  struct tb_part *parts; /* `one`, or allocated */
+  int count, sharing;    /* the first of them are the call's; others follow as GPUs fail at finishing those */
+  bool rescued;          /* a GPU finished some of what another could not */
+  double rescued_bytes;  /* that it moved */
+  struct tb_part one;
+};
+
+static bool uses_gpu_memory(const struct tb_places *p) {
+  return p != NULL &&
+         (tb_places_need_gpu(p) || p->a.place == TB_MANAGED || p->b.place == TB_MANAGED || p->c.place == TB_MANAGED);
+}
+
+/* The number of the GPU whose memory is used; -1: of none, or of several. */
+static int gpu_of(const struct tb_places *p) {
+  const struct tb_location *all[] = {&p->a, &p->b, &p->c};
+  int found = -1;
+  for (int i = 0; i < 3; i++) {
+    if (all[i]->place != TB_DEVICE) continue;
+    if (found >= 0 && all[i]->device != found) return -1;
+    found = all[i]->device;
+  }
+  return found;
+}
+
+static bool is_ours(const struct tb_device *d, const struct tb_location *l) {
+  return l->place != TB_DEVICE || (l->device == d->ordinal && (l->context == NULL || l->context == d->context));
+}
+
+/* The GPU that computes alone: the one in whose memory operands lie, if they do in any. NULL: for the reason given. */
+static struct tb_device *find_device(const struct tb_places *p, enum tb_status *why) {
+  const bool bound = p != NULL && tb_places_need_gpu(p);
+  struct tb_device *d = bound ? tb_gpus_numbered(gpu_of(p)) : tb_gpus_first();
+  if (tb_gpus_are_open()) tb_keeper_begin();
+  *why = tb_gpus_status();
+  if (*why != TB_STATUS_ok || !bound) return d;
+  if (d != NULL && is_ours(d, &p->a) && is_ours(d, &p->b) && is_ours(d, &p->c)) return d;
+  *why = TB_STATUS_elsewhere;
+  return NULL;
+}
+
+/* Whether several GPUs should share it. */
+static bool should_share(const struct job *job, struct tb_device *first) {
+  static double saved_seconds;
+  const int64_t mode = tb_option_number(TB_OPTION_share);
+  if (mode == TB_SHARE_NEVER || tb_gpus_usable() < 2) return false;
+  if (tb_gemm_is_trivial(job->call) || uses_gpu_memory(job->places) || tb_share_pieces(job->call) < 2) return false;
+  if (mode == TB_SHARE_ALWAYS) return true;
+  const struct tb_choice whole = tb_part_choose(first, job->call, tb_plan_ways(job->call, job->places));
+  const double seconds = tb_share_alone_seconds(job->call, tb_part_flops_per_s(first, &whole));
+  const double open_seconds = tb_gpus_must_open_more() ? tb_gpus_open_seconds() : 0;
+  return tb_share_pays(seconds, tb_gpus_usable(), open_seconds, &saved_seconds);
+}
+
+static bool run_shared(struct job *job) {
+  struct tb_gpus_team team;
+  tb_gpus_assemble(&team);
+  if (team.count < 2) return false;
+  struct tb_part *parts = malloc((size_t)team.count * sizeof *parts);
+  if (parts == NULL) return false;
+  job->count = job->sharing = tb_team_run(parts, &team, job->call, job->places, job->timed);
+  job->parts = parts;
+  return true;
+}
+
+static void run_alone(struct job *job, struct tb_device *device) {
+  const struct tb_ways ways = tb_plan_ways(job->call, job->places);
+  const struct tb_choice whole = tb_part_choose(device, job->call, ways);
+  job->parts = &job->one;
+  job->count = job->sharing = 1;
+  tb_part_run(&job->one, device, job->call, ways, &whole, job->timed, NULL);
+}
+
+/* ---- when it goes wrong ---- */
+
+/* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later,
+ * any other failure may have left the context broken. */
+static void give_up(struct tb_device *d, const char *failure, enum tb_status why) {
+  char name[sizeof d->name];
+  const int ordinal = d->ordinal;
+  if (why == TB_STATUS_interrupted) return; /* by what the program wanted */
+  snprintf(name, sizeof name, "%s", d->name);
+  if (why == TB_STATUS_no_memory) {
+    static bool told;
+    const char *who = tb_gpus_usable() > 1 ? "another GPU or the CPU" : "the CPU";
+    if (!told) tb_warn("GPU %d (%s): not enough memory for a call; %s computes what is missing", ordinal, name, who);
+    told = true;
+    return;
+  }
+  tb_gpus_give_up(d, failure);
+  if (tb_gpus_status() == TB_STATUS_gpu_lost)
+    tb_warn("GPU %d (%s): %s; the CPU computes what is missing and all later calls", ordinal, name, failure);
+  else
+    tb_warn("GPU %d (%s): %s; it is not used again, and another GPU or the CPU computes what is missing", ordinal, name,
+            failure);
+}
+
+static bool is_unfinished(const struct tb_part *part) { return part->why != TB_STATUS_ok; }
+
+/* A GPU that did not fail in this call. */
+static struct tb_device *survivor(const struct job *job) {
+  struct tb_device *d;
+  for (int number = 0; (d = tb_gpus_open_one(number)) != NULL; number++) {
+    bool failed = false;
+    for (int i = 0; i < job->count; i++)
+      failed = failed || (job->parts[i].device == d && is_unfinished(&job->parts[i]));
+    if (!failed) return d;
+  }
+  return NULL;
+}
+
+/* Room for one more part. */
+static bool grow(struct job *job) {
+  const size_t count = (size_t)job->count;
+  struct tb_part *grown = realloc(job->parts == &job->one ? NULL : job->parts, (count + 1) * sizeof *grown);
+  if (grown == NULL) return false;
+  if (job->parts == &job->one) *grown = job->one;
+  job->parts = grown;
+  return true;
+}
+
+/* What GPUs could not finish, by those that are left. One that fails at that leaves a part of its own. */
+static void rescue(struct job *job) {
+  for (int i = 0; i < job->count; i++) {
+    struct tb_device *d;
+    struct tb_block rest;
+    while (is_unfinished(&job->parts[i]) && (d = survivor(job)) != NULL && grow(job) &&
+           tb_part_take_rest(&job->parts[i], &rest)) {
+      const struct tb_gemm call = tb_gemm_part(&job->parts[i].call, rest.i, rest.m, rest.j, rest.n);
+      const struct tb_choice whole = job->parts[i].whole;
+      struct tb_part *part = &job->parts[job->count];
+      tb_part_run(part, d, &call, tb_plan_ways(&call, job->places), &whole, false, NULL);
+      job->rescued = job->rescued || part->progress.committed;
+      if (!is_unfinished(part)) {
+        job->rescued_bytes += part->progress.up_bytes + part->progress.down_bytes;
+        continue;
+      }
+      job->count++;
+      give_up(d, part->failure, part->why);
+    }
+  }
+}
+
+/* Everything that is not committed, computed by the CPU from operands that it reaches. Nothing may be under way on the
+ * GPU. Without the lock: others need not wait, and a CPU BLAS with threads of its own may come back through our symbols
+ * in one of them. False: there was nothing to do. */
+static bool finish_on_cpu(struct tb_part *part, const struct tb_gemm *call) {
+  struct tb_block rest;
+  bool any = false;
+  while (tb_part_take_rest(part, &rest)) {
+    const struct tb_gemm missing = tb_gemm_part(call, rest.i, rest.m, rest.j, rest.n);
+    struct tb_guest *paused;
+    tb_guest_pause_floats(&paused);
+    tb_fallback_gemm(&missing);
+    tb_guest_resume_floats(paused);
+    any = true;
+  }
+  return any;
+}
+
+static void finish(struct job *job, struct tb_outcome *outcome) {
+  if (!uses_gpu_memory(job->places)) {
+    for (int i = 0; i < job->count; i++)
+      if (finish_on_cpu(&job->parts[i], &job->parts[i].call)) outcome->by_cpu = true;
+    return;
+  }
+  for (int i = 0; i < job->count; i++) outcome->lost = outcome->lost || job->parts[i].device->hangs;
+  if (outcome->lost) {
+    tb_warn("operands in GPU memory cannot be reached (the GPU hangs): a product is not computed");
+    return;
+  }
+  struct tb_hosted hosted;
+  outcome->lost = !tb_hosted_begin(&hosted, job->call, job->places, true);
+  if (outcome->lost) return;
+  outcome->by_cpu = finish_on_cpu(job->parts, &hosted.call);
+  outcome->lost = !tb_hosted_end(&hosted);
+}
+
+/* ---- all of it ---- */
+
+static double longer(double a, double b) { return a > b ? a : b; }
+
+static void describe(const struct job *job, struct tb_outcome *outcome) {
+  size_t length = 0;
+  outcome->why = TB_STATUS_ok;
+  outcome->kernel = job->parts[0].kernel;
+  outcome->committed = job->rescued;
+  outcome->bytes = job->rescued_bytes;
+  for (int i = 0; i < job->count; i++) {
+    const struct tb_part *part = &job->parts[i];
+    if (is_unfinished(part) && !outcome->failed) outcome->why = part->why;
+    outcome->failed = outcome->failed || is_unfinished(part);
+    outcome->committed = outcome->committed || part->progress.committed;
+    outcome->bytes += part->progress.up_bytes + part->progress.down_bytes;
+    outcome->up_ms = longer(outcome->up_ms, part->up_ms);
+    outcome->compute_ms = longer(outcome->compute_ms, part->compute_ms);
+    outcome->down_ms = longer(outcome->down_ms, part->down_ms);
+    if (i >= job->sharing) continue;
+    const int added = snprintf(outcome->gpus + length, sizeof outcome->gpus - length, "%s%d", i > 0 ? "+" : "",
+                               part->device->ordinal);
+    if (added > 0 && length + (size_t)added < sizeof outcome->gpus) length += (size_t)added;
+  }
+  outcome->gpu_count = job->sharing;
+}
+
+/* With the lock held. False: no GPU can take it, for the reason in the outcome. */
+static bool offload(struct job *job, struct tb_outcome *outcome) {
+  struct tb_device *device = find_device(job->places, &outcome->why);
+  if (device == NULL) return false;
+  const double begun = tb_clock_seconds();
+  if (!(should_share(job, device) && run_shared(job))) run_alone(job, device);
+  for (int i = 0; i < job->count; i++)
+    if (is_unfinished(&job->parts[i])) give_up(job->parts[i].device, job->parts[i].failure, job->parts[i].why);
+  if (!uses_gpu_memory(job->places)) rescue(job);
+  describe(job, outcome);
+  for (int number = 0; (device = tb_gpus_open_one(number)) != NULL; number++) tb_part_tidy(device);
+  tb_keeper_touch();
+  outcome->seconds = tb_clock_seconds() - begun;
+  return true;
+}
+
+static _Atomic(struct job *) spare_job; /* the latest call's: of 9 KB, for which a stack may be too small */
+
+static struct job *get_job(void) {
+  struct job *job = atomic_exchange(&spare_job, NULL);
+  return job != NULL ? job : malloc(sizeof *job);
+}
+
+__attribute__((destructor)) static void free_spare_job(void) { free(atomic_exchange(&spare_job, NULL)); }
+
+static void put_job(struct job *job) {
+  if (job->parts != &job->one) free(job->parts);
+  free(atomic_exchange(&spare_job, job));
+}
+
+bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
+                     struct tb_outcome *outcome) {
+  *outcome = (struct tb_outcome){.why = TB_STATUS_callback};
+  if (is_in_callback()) return false;
+  tb_cuda_load(); /* which waits for the loader: not with the gate ours */
+  outcome->why = TB_STATUS_busy;
+  if (!tb_keeper_enter()) return false;
+  outcome->why = TB_STATUS_no_memory;
+  struct job *const job = get_job();
+  if (job == NULL) {
+    tb_keeper_leave();
+    return false;
+  }
+  job->call = call, job->places = places, job->timed = timed;
+  job->parts = &job->one, job->count = job->sharing = 0;
+  job->rescued = false, job->rescued_bytes = 0;
+  const bool taken = offload(job, outcome);
+  tb_keeper_leave();
+  if (outcome->failed) finish(job, outcome);
+  put_job(job);
+  return taken;
+}
+
+/* ---- for the calibration ---- */
+
+/* Kept figures are for kernels and staging as they were: to be raised when calls take another time than before. */
+#define SPEED_VERSION 6
+
+/* Not CUDA's ordinal, which the environment changes, but the place on the bus: the link is part of what is measured. */
+static void identify(const struct tb_device *d, struct tb_gpu_identity *identity) {
+  char driver[64];
+  tb_device_driver_text(driver, sizeof driver);
+  snprintf(identity->text, sizeof identity->text, "%s, %d SMs, PCI %04x:%02x:%02x, driver %s for CUDA %d.%d, speed %d",
+           d->name, d->sm_count, (unsigned)tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+           (unsigned)tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+           (unsigned)tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID), driver, d->driver_version / 1000,
+           d->driver_version % 1000 / 10, SPEED_VERSION);
+  identity->peak_flops_per_s = tb_device_peak_flops_per_s(d);
+  identity->open_seconds = tb_gpus_open_seconds();
+}
+
+bool tb_offload_may_open_later(void) {
+  const enum tb_status status = tb_gpus_status();
+  return status == TB_STATUS_not_now || status == TB_STATUS_ok;
+}
+
+bool tb_offload_open(struct tb_gpu_identity *identity) {
+  if (is_in_callback()) return false;
+  enum tb_status why;
+  tb_cuda_load();
+  if (!tb_keeper_enter()) return false;
+  const struct tb_device *device = find_device(NULL, &why);
+  if (device != NULL) identify(device, identity);
+  tb_keeper_leave();
+  return device != NULL;
+}
+
+/* Slots that are copied to the arena, one after another, and back. */
+#define SLOTS_TO_MEASURE TB_SLOTS_FIRST
+
+static CUresult measure_link(struct tb_device *d, double seconds[2]) {
+  TB_TRY(tb_device_reserve(d, (int64_t)(SLOTS_TO_MEASURE * TB_SLOT_BYTES)));
+  TB_TRY(tb_device_wait(d, d->up));
+  for (int down = 0; down < 2; down++) {
+    const double begun = tb_clock_seconds();
+    for (int slot = 0; slot < SLOTS_TO_MEASURE; slot++) {
+      const CUdeviceptr there = d->arena + (CUdeviceptr)slot * TB_SLOT_BYTES;
+      if (down)
+        TB_TRY(tb_cuda.cuMemcpyDtoHAsync(d->down_ring.slot[slot], there, TB_SLOT_BYTES, d->down));
+      else
+        TB_TRY(tb_cuda.cuMemcpyHtoDAsync(there, d->up_ring.slot[slot], TB_SLOT_BYTES, d->up));
+    }
+    TB_TRY(tb_device_wait(d, down ? d->down : d->up));
+    seconds[down] = tb_clock_seconds() - begun;
+  }
+  return CUDA_SUCCESS;
+}
+
+/* With the lock held and a GPU open. */
+static bool link_seconds(struct tb_device *d, double seconds[2]) {
+  char failure[160];
+  tb_cuda_failed_call = NULL;
+  CUresult result = tb_device_enter(d);
+  const bool entered = result == CUDA_SUCCESS;
+  if (entered) result = measure_link(d, seconds);
+  if (result != CUDA_SUCCESS) tb_device_settle(d);
+  if (entered) tb_device_leave();
+  if (result == CUDA_SUCCESS) return true;
+  tb_cuda_describe_failure(result, failure, sizeof failure);
+  give_up(d, failure, result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed);
+  return false;
+}
+
+bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
+  double seconds[2];
+  if (is_in_callback()) return false;
+  if (!tb_keeper_enter()) return false;
+  const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(), seconds);
+  tb_keeper_leave();
+  if (!measured) return false;
+  *up_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[0];
+  *down_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[1];
+  return true;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "offload/part.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "select/order.h"
+#include "cuda/wait.h"
+
+/* Device memory that stays with us from call to call, or this part of all there is, if that is more; a larger arena is
+ * given back when its call is over, and any when no other follows soon (offload.c). To have one of 28 GiB and give it
+ * back takes 37 ms, a twelfth of 32768 cubed, and 87 ms on each of four GPUs that do it together (H200). */
+#define ARENA_KEEP_BYTES ((int64_t)2 << 30)
+#define ARENA_KEEP_FRACTION 4
+/* Of the free memory, the part that we leave to others: one tenth. */
+#define SPARE_FRACTION 10
+/* An arena that cannot be had is asked for again at half the size, so often. */
+#define RESERVE_TRIES 5
+
+/* ---- memory ---- */
+
+static bool plan_emulated(const struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
+                          const struct tb_choice *whole, int64_t budget, struct tb_plan *plan) {
+  const struct tb_emulated_way way = tb_choice_way(whole);
+  return whole->family == TB_FAMILY_EMULATED && d->kernels.device.emulated &&
+         tb_plan_make_emulated(plan, call, ways, &way, budget);
+}
+
+/* Cuts the call for the memory there is, and has the arena ready. CUDA_ERROR_OUT_OF_MEMORY: it cannot be done. */
+static CUresult prepare(struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
+                        const struct tb_choice *whole, struct tb_plan *plan) {
+  int64_t limit = tb_option_number(TB_OPTION_memory_limit);
+  int64_t budget = limit > 0 ? limit : INT64_MAX;
+  tb_device_trim(d, budget); /* the limit may be younger than the arena */
+  /* For the tensor cores when the whole product is theirs, unless somebody else has taken the memory for that. */
+  if (!plan_emulated(d, call, ways, whole, budget, plan) && !tb_plan_make(plan, call, ways, budget))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (plan->arena_bytes <= d->arena_bytes) return CUDA_SUCCESS;
+  int64_t free_bytes;
+  TB_TRY(tb_device_free_bytes(d, &free_bytes));
+  budget = tb_min(budget, free_bytes - free_bytes / SPARE_FRACTION);
+  for (int attempt = 0; attempt < RESERVE_TRIES; attempt++) {
+    const bool split = plan_emulated(d, call, ways, whole, budget, plan) &&
+                       (budget == limit || tb_plan_emulated_pays(plan, call)); /* within the limit it was chosen */
+    if (!split && !tb_plan_make(plan, call, ways, budget)) break;
+    CUresult reserved = tb_device_reserve(d, plan->arena_bytes);
+    if (reserved != CUDA_ERROR_OUT_OF_MEMORY) return reserved;
+    tb_cuda_failed_call = NULL;     /* no failure yet: there is another try */
+    budget = plan->arena_bytes / 2; /* somebody else was quicker, or the free memory is in pieces */
+  }
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void tb_part_tidy(struct tb_device *d) {
+  const int64_t keep_bytes = tb_max(ARENA_KEEP_BYTES, d->memory_bytes / ARENA_KEEP_FRACTION);
+  if (d->arena_bytes <= keep_bytes || tb_device_enter(d) != CUDA_SUCCESS) return;
+  tb_device_trim(d, keep_bytes);
+  tb_device_leave();
+}
+
+/* ---- the GPU's way ---- */
+
+static double elapsed_ms(const struct tb_device *d, enum tb_mark begin, enum tb_mark end) {
+  float milliseconds = 0;
+  if (tb_cuda.cuEventElapsedTime(&milliseconds, d->marks[begin], d->marks[end]) != CUDA_SUCCESS) return 0;
+  return milliseconds;
+}
+
+/* Whether the kernels may copy 16 bytes at a time: of a tile what holds for the first, whose edges are a multiple of it
+ * from the others'. */
+static bool tiles_are_vectors(const struct tb_gemm *call, const struct tb_plan *plan) {
+  struct tb_sgemm_args args = {.m = call->m, .n = call->n, .padded = true};
+  if (plan->ways.a == TB_IN_PLACE) args.a = call->a.data, args.lda = call->a.ld, args.padded = false;
+  if (plan->ways.b == TB_IN_PLACE) args.b = call->b.data, args.ldb = call->b.ld, args.padded = false;
+  return tb_kernels_vectors(call->a.transposed, call->b.transposed, &args);
+}
+
+/* tb_select, unless it is the same product again, as in most programs' loops: a selection takes most of a microsecond,
+ * of five that a call takes the host whose operands are on the GPU. */
+static struct tb_choice selected(struct tb_device *d, enum tb_selected_for what, const struct tb_product *product) {
+  struct tb_selected *latest = &d->selected[what];
+  if (!tb_product_is(&latest->product, product))
+    *latest = (struct tb_selected){*product, tb_select(&d->kernels.device, product)};
+  return latest->choice;
+}
+
+/* Alignment does not count: the same numbers elsewhere in memory shall give the same bits. Nor does how many GPUs have
+ * a part of the product, each within the limit of memory: the product as a whole counts. */
+struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways) {
+  const int64_t precision = tb_option_number(TB_OPTION_precision);
+  const struct tb_product product = {.m = call->m,
+                                     .n = call->n,
+                                     .k = call->k,
+                                     .group_k = tb_gemm_group_k(call),
+                                     .transpose_a = call->a.transposed,
+                                     .transpose_b = call->b.transposed,
+                                     .vectors = true,
+                                     .emulated = true,
+                                     .fast = precision == TB_PRECISION_FAST,
+                                     .workspace_bytes = INT64_MAX};
+  if (precision == TB_PRECISION_IEEE || tb_gemm_is_trivial(call) || tb_plan_fits_one_slot(call, ways) ||
+      tb_plan_is_hidden(call, ways))
+    return (struct tb_choice){.family = TB_FAMILY_NONE};
+  const struct tb_choice choice = selected(d, TB_SELECTED_FOR_CALL, &product);
+  const int64_t limit = tb_option_number(TB_OPTION_memory_limit);
+  struct tb_plan plan;
+  if (choice.family != TB_FAMILY_EMULATED || limit == 0) return choice;
+  if (plan_emulated(d, call, ways, &choice, limit, &plan) && tb_plan_emulated_pays(&plan, call)) return choice;
+  return (struct tb_choice){.family = TB_FAMILY_NONE};
+}
+
+/* Of the nominal peak of fp32, what the kernels reach that compute by it. */
+#define PEAK_SHARE 0.7
+
+double tb_part_flops_per_s(const struct tb_device *d, const struct tb_choice *whole) {
+  const double of_peak = whole->family == TB_FAMILY_EMULATED ? tb_select_table.emulated / 100 : PEAK_SHARE;
+  return of_peak * tb_device_peak_flops_per_s(d);
+}
+
+/* A panel that arrives makes a row or a column of tiles ready at the same time, so what is chosen is chosen for a slice
+ * of a row of them, or of a strip; its share of the workspace is the tiles', in the measure of its elements. */
+static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan,
+                               const struct tb_choice *whole) {
+  if (plan->emulated) {
+    struct tb_choice choice = *whole;
+    choice.splits = plan->way.splits;
+    choice.whole_rows = plan->way.whole;
+    return choice;
+  }
+  struct tb_product product = {.m = plan->tile_m,
+                               .n = plan->strips ? plan->tile_n : tb_min(call->n, plan->block_n),
+                               .k = plan->slice_k,
+                               .group_k = plan->group_k,
+                               .transpose_a = call->a.transposed,
+                               .transpose_b = call->b.transposed,
+                               .vectors = tiles_are_vectors(call, plan),
+                               .as_stored = !plan->at_once};
+  int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * (int64_t)sizeof(float));
+  product.workspace_bytes =
+      product.as_stored ? sums * product.m * product.n * (int64_t)sizeof(float) : plan->workspace_bytes;
+  return selected(d, TB_SELECTED_FOR_TILE, &product);
+}
+
+/* Panels of an operand that is on the device as a whole, from its first use to the end of the call; else none. */
+static struct tb_panels panels_of(const struct tb_gemm *call, const struct tb_plan *plan, enum tb_operand operand) {
+  const bool a = operand == TB_OPERAND_A;
+  const bool whole = plan->chunk_k == call->k && (a ? plan->block_m == call->m : plan->block_n == call->n);
+  if (!whole || (a ? plan->ways.a : plan->ways.b) == TB_IN_PLACE) return (struct tb_panels){0, 0, 0};
+  const int64_t slices = tb_ceil_div(plan->chunk_k, plan->slice_k);
+  return a ? (struct tb_panels){tb_ceil_div(call->m, plan->tile_m), plan->tile_m, slices}
+           : (struct tb_panels){tb_ceil_div(call->n, plan->tile_n), plan->tile_n, slices};
+}
+
+/* What the verbose line says of fp16 planes whatever the data (kernels/PRECISION.md). */
+#define FAST_KERNEL "emulated-fast, each product within 2^-21 of itself and 2^-39 of its row's and column's largest,"
+
+static bool passes(const struct tb_pass *pass) { return pass != NULL && pass->operand != TB_NO_OPERAND; }
+
+static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, struct tb_pass *pass) {
+  /* For the other kernels panels are passed on as a whole, for the tensor cores in slices if all have them. */
+  if (passes(pass) && !part->plan.emulated) part->plan.slice_k = part->plan.chunk_k;
+  struct tb_choice choice = choose(d, &part->call, &part->plan, &part->whole);
+  if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  part->kernel = choice.fast ? FAST_KERNEL : tb_choice_name(&choice);
+  if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
+  if (passes(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
+  TB_TRY(tb_pipeline_run(d, &part->call, &part->plan, &choice, timed, pass, &part->progress));
+  if (timed) {
+    if (part->progress.up_bytes > 0) part->up_ms = elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
+    part->compute_ms = elapsed_ms(d, TB_COMPUTE_BEGIN, TB_COMPUTE_END);
+    if (part->progress.down_bytes > 0) part->down_ms = elapsed_ms(d, TB_DOWN_BEGIN, TB_DOWN_END);
+  }
+  return CUDA_SUCCESS;
+}
+
+/* With the device entered. */
+static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
+  if (tb_gemm_is_trivial(&part->call)) {
+    part->kernel = "scale";
+    return tb_pipeline_scale(d, &part->call, &part->progress);
+  }
+  CUresult result = prepare(d, &part->call, ways, &part->whole, &part->plan);
+  return result == CUDA_SUCCESS ? compute(part, d, timed, pass) : result;
+}
+
+static void begin(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call,
+                  const struct tb_choice *whole) {
+  part->call = *call;
+  part->whole = *whole;
+  part->device = d;
+  part->plan = (struct tb_plan){
+      .block_m = call->m, .block_n = call->n, .chunk_k = call->k, .tile_m = call->m, .tile_n = call->n};
+  part->progress.committed = false;
+  part->progress.block = 0;
+  part->progress.up_bytes = part->progress.down_bytes = 0;
+  part->why = TB_STATUS_ok;
+  part->failure[0] = '\0';
+  part->kernel = NULL;
+  part->up_ms = part->compute_ms = part->down_ms = 0;
+  part->handed_out = false;
+}
+
+void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
+                 const struct tb_choice *whole, bool timed, struct tb_pass *pass) {
+  begin(part, d, call, whole);
+  d->patience_seconds = tb_wait_seconds(tb_gemm_flops(call), tb_device_peak_flops_per_s(d));
+  if (pass != NULL) d->patience_seconds *= 2; /* another's panels may be waited for, which is to be given up first */
+  tb_cuda_failed_call = NULL;
+  CUresult result = tb_device_enter(d);
+  if (result == CUDA_SUCCESS) {
+    result = run(part, d, ways, timed, pass);
+    if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) tb_device_settle(d);
+    if (result != TB_INTERRUPTED) tb_device_leave();
+  }
+  if (pass != NULL) tb_pass_leave(pass);
+  if (result == CUDA_SUCCESS) return;
+  if (result == TB_INTERRUPTED) {
+    part->why = TB_STATUS_interrupted;
+    return;
+  }
+  part->why = result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed;
+  tb_cuda_describe_failure(result, part->failure, sizeof part->failure);
+  if (d->hangs) snprintf(part->failure, sizeof part->failure, "no progress for %.0f s", d->patience_seconds);
+}
+
+/* ---- what is left ---- */
+
+/* A part of a block's grid of tiles. */
+struct tiles {
+  int64_t row, rows, column, columns;
+};
+
+/* The tiles from one that C has nothing of: as many to its right as C has nothing of, and as many such rows below. */
+static struct tiles grow(const int64_t *committed_columns, struct tiles grid, int64_t row, int64_t column) {
+  struct tiles t = {row, 1, column, 1};
+  const int64_t *line = committed_columns + row * grid.columns;
+  while (t.column + t.columns < grid.columns && line[t.column + t.columns] == 0) t.columns++;
+  for (int64_t next = row + 1; next < grid.rows; next++, t.rows++)
+    for (int64_t c = t.column; c < t.column + t.columns; c++)
+      if (committed_columns[next * grid.columns + c] != 0) return t;
+  return t;
+}
+
+/* The next rectangle of the block that is under way, taken for committed from now on. */
+static bool take_from_block(struct tb_part *part, struct tb_block *rest) {
+  const struct tb_plan *plan = &part->plan;
+  int64_t *committed = part->progress.committed_columns;
+  const struct tb_block block = tb_layout_block(&part->call, plan, part->progress.block);
+  const struct tiles grid = {0, tb_ceil_div(block.m, plan->tile_m), 0, tb_ceil_div(block.n, plan->tile_n)};
+  for (int64_t tile = 0; tile < grid.rows * grid.columns; tile++) {
+    const int64_t i = tile / grid.columns * plan->tile_m, first = tile % grid.columns * plan->tile_n;
+    const int64_t j = first + committed[tile];
+    if (j >= tb_min(first + plan->tile_n, block.n)) continue;
+    struct tiles t = {tile / grid.columns, 1, tile % grid.columns, 1};
+    if (committed[tile] == 0) t = grow(committed, grid, t.row, t.column);
+    *rest = (struct tb_block){block.i + i, tb_min(t.rows * plan->tile_m, block.m - i), block.j + j,
+                              tb_min(first + t.columns * plan->tile_n, block.n) - j};
+    for (int64_t row = t.row; row < t.row + t.rows; row++)
+      for (int64_t column = t.column; column < t.column + t.columns; column++)
+        committed[row * grid.columns + column] = plan->tile_n;
+    return true;
+  }
+  return false;
+}
+
+bool tb_part_take_rest(struct tb_part *part, struct tb_block *rest) {
+  if (part->why == TB_STATUS_ok || part->handed_out) return false;
+  if (!part->progress.committed) { /* and the rest of it means nothing */
+    *rest = (struct tb_block){0, part->call.m, 0, part->call.n};
+    part->handed_out = true;
+    return true;
+  }
+  const int64_t blocks = tb_layout_blocks(&part->call, &part->plan);
+  for (; part->progress.block < blocks; part->progress.block++) {
+    if (take_from_block(part, rest)) return true;
+    memset(part->progress.committed_columns, 0, sizeof part->progress.committed_columns);
+  }
+  part->handed_out = true;
+  return false;
+}

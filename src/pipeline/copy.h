@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CPU's side of staging: blocks of a column-major matrix copied by all threads of a pool. Pure but for the memory
+ * that it is given. A copy of less than TB_COPY_ALONE_ELEMS is done by the caller before its start returns: to hand it
+ * to other threads would cost as much as it saves.
+ */
+#ifndef TB_COPY_H
+#define TB_COPY_H
+
+#include "process/pool.h"
+
+#define TB_COPY_ALONE_ELEMS ((int64_t)64 << 10)
+
+/* What becomes of the lines that a copy writes. */
+enum tb_stores {
+  TB_STORES_CACHED,
+  TB_STORES_STREAMED,    /* with beta = 0: they pass the caches, for the CPU will not read them soon */
+  TB_STORES_WRITTEN_BACK /* they pass through the caches, and do not stay there changed: a GPU reads them at once */
+};
+
+/*
+ * to[i + j to_ld] = from[i + j from_ld] + beta to[i + j to_ld], rows x columns, where `to` is not read if beta = 0.
+ * Both leading dimensions are at least rows. The caller fills it and leaves it alone until it is done.
+ */
+struct tb_copy {
+  float beta;
+  enum tb_stores stores;
+  bool drops;   /* what was read leaves the caches, for a GPU to write there next */
+  bool of_many; /* others are under way: threads that find none of its tasks left have theirs to do */
+  float *to;
+  const float *from;
+  int64_t to_ld, from_ld, rows, columns;
+  int tasks;    /* from here on it is copy.c's */
+  uint64_t job; /* of the pool; 0: done */
+};
+
+void tb_copy_start(struct tb_pool *pool, struct tb_copy *copy);
+bool tb_copy_done(const struct tb_pool *pool, const struct tb_copy *copy);
+
+/* Takes part until it is done. */
+void tb_copy_wait(struct tb_pool *pool, const struct tb_copy *copy);
+
+#endif

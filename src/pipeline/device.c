@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pipeline/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "select/commit.h"
+#include "cuda/wait.h"
+
+/* ---- opening ---- */
+
+/* Of slots that there are not yet: at once, because the driver takes 2 ms for each allocation. */
+static CUresult add_slots(struct tb_ring *ring, int end) {
+  void *memory;
+  TB_TRY(tb_cuda.cuMemHostAlloc(&memory, (size_t)(end - ring->slots) * TB_SLOT_BYTES, 0));
+  for (int i = ring->slots; i < end; i++) ring->slot[i] = (char *)memory + (size_t)(i - ring->slots) * TB_SLOT_BYTES;
+  ring->slots = end;
+  return CUDA_SUCCESS;
+}
+
+static CUresult open_ring(struct tb_ring *ring) {
+  ring->piece_slots = 1;
+  for (int i = 0; i < TB_SLOTS; i++) TB_TRY(tb_cuda.cuEventCreate(&ring->moved[i], CU_EVENT_DISABLE_TIMING));
+  return add_slots(ring, TB_SLOTS_FIRST);
+}
+
+void tb_device_widen_ring(struct tb_ring *ring) {
+  if (ring->slots == TB_SLOTS || add_slots(ring, TB_SLOTS) == CUDA_SUCCESS) return;
+  tb_cuda_failed_call = NULL; /* no failure of the call's */
+  ring->staged_bytes = 0;
+}
+
+static CUresult open_streams(struct tb_device *d) {
+  TB_TRY(tb_cuda.cuStreamCreate(&d->up, CU_STREAM_NON_BLOCKING));
+  TB_TRY(tb_cuda.cuStreamCreate(&d->down, CU_STREAM_NON_BLOCKING));
+  TB_TRY(tb_cuda.cuStreamCreate(&d->packing, CU_STREAM_NON_BLOCKING));
+  TB_TRY(tb_cuda.cuStreamCreate(&d->ordered, CU_STREAM_DEFAULT));
+  TB_TRY(tb_cuda.cuEventCreate(&d->uploaded, CU_EVENT_DISABLE_TIMING));
+  TB_TRY(tb_cuda.cuEventCreate(&d->packed, CU_EVENT_DISABLE_TIMING));
+  for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
+    TB_TRY(tb_cuda.cuStreamCreate(&d->compute[i], CU_STREAM_NON_BLOCKING));
+    TB_TRY(tb_cuda.cuEventCreate(&d->drained[i], CU_EVENT_DISABLE_TIMING));
+    TB_TRY(tb_cuda.cuEventCreate(&d->half[i], CU_EVENT_DISABLE_TIMING));
+  }
+  for (int i = 0; i < TB_MARK_COUNT; i++) TB_TRY(tb_cuda.cuEventCreate(&d->marks[i], CU_EVENT_DEFAULT));
+  TB_TRY(open_ring(&d->up_ring));
+  return open_ring(&d->down_ring);
+}
+
+/* The primary context and what lives in it. `stage` tells how far it came, for the reason. */
+static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
+  *stage = TB_STATUS_no_device;
+  TB_TRY(tb_cuda.cuDeviceGet(&d->handle, d->ordinal));
+  TB_TRY(tb_cuda.cuDeviceGetName(d->name, (int)sizeof d->name, d->handle));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&d->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d->handle));
+  TB_TRY(tb_cuda.cuDriverGetVersion(&d->driver_version));
+  TB_TRY(tb_cuda.cuDevicePrimaryCtxRetain(&d->context, d->handle));
+  TB_TRY(tb_device_enter(d));
+  *stage = TB_STATUS_no_module;
+  CUresult result = tb_kernels_load(&d->kernels, d->handle);
+  if (result == CUDA_SUCCESS) result = tb_commit_load(&d->commit, d->kernels.module);
+  if (result == CUDA_SUCCESS) {
+    *stage = TB_STATUS_no_memory;
+    result = open_streams(d);
+  }
+  tb_device_leave();
+  return result;
+}
+
+/* Whether what failed may go well another time: memory is short while another process starts, a GPU that takes one
+ * process at a time has one, a driver is being loaded. What lies in the GPU, the driver or us stays as it is. */
+static bool may_pass(CUresult result) {
+  static const CUresult lasting[] = {CUDA_ERROR_INVALID_VALUE,
+                                     CUDA_ERROR_NO_DEVICE,
+                                     CUDA_ERROR_INVALID_DEVICE,
+                                     CUDA_ERROR_DEVICE_NOT_LICENSED,
+                                     CUDA_ERROR_STUB_LIBRARY,
+                                     CUDA_ERROR_INVALID_IMAGE,
+                                     CUDA_ERROR_NO_BINARY_FOR_GPU,
+                                     CUDA_ERROR_INVALID_PTX,
+                                     CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+                                     CUDA_ERROR_JIT_COMPILER_NOT_FOUND,
+                                     CUDA_ERROR_INVALID_SOURCE,
+                                     CUDA_ERROR_NOT_FOUND,
+                                     CUDA_ERROR_NOT_SUPPORTED,
+                                     CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
+                                     CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE,
+                                     CUDA_ERROR_NOT_INITIALIZED,
+                                     CUDA_ERROR_DEINITIALIZED};
+  for (size_t i = 0; i < sizeof lasting / sizeof lasting[0]; i++)
+    if (result == lasting[i]) return false;
+  return true;
+}
+
+enum tb_status tb_device_open(struct tb_device *d, int ordinal, char *detail, size_t detail_size) {
+  memset(d, 0, sizeof *d);
+  d->ordinal = ordinal;
+  d->patience_seconds = tb_wait_seconds(0, 0);
+  enum tb_status stage;
+  CUresult result = open_context(d, &stage);
+  if (result == CUDA_SUCCESS) return TB_STATUS_ok;
+  int head = snprintf(detail, detail_size, "GPU %d: ", ordinal);
+  tb_cuda_describe_failure(result, detail + head, detail_size - (size_t)head);
+  tb_device_close(d);
+  return may_pass(result) ? TB_STATUS_not_now : stage;
+}
+
+enum tb_status tb_device_count(int *count, char *detail, size_t detail_size) {
+  *count = 0;
+  if (!tb_cuda_load()) {
+    snprintf(detail, detail_size, "libcuda.so.1 cannot be loaded or is too old");
+    return TB_STATUS_no_driver;
+  }
+  CUresult result = tb_cuda.cuInit(0);
+  if (result == CUDA_SUCCESS) result = tb_cuda.cuDeviceGetCount(count);
+  if (result == CUDA_SUCCESS && *count > 0) return TB_STATUS_ok;
+  if (result == CUDA_SUCCESS) result = CUDA_ERROR_NO_DEVICE; /* none that this process may see */
+  tb_cuda_describe_failure(result, detail, detail_size);
+  return may_pass(result) ? TB_STATUS_not_now : TB_STATUS_no_device;
+}
+
+/* ---- closing ---- */
+
+static void close_event(CUevent *event) {
+  if (*event != NULL) tb_cuda.cuEventDestroy(*event);
+  *event = NULL;
+}
+
+static void close_stream(CUstream *stream) {
+  if (*stream != NULL) tb_cuda.cuStreamDestroy(*stream);
+  *stream = NULL;
+}
+
+static void close_ring(struct tb_ring *ring) {
+  for (int i = 0; i < TB_SLOTS; i++) close_event(&ring->moved[i]);
+  if (ring->slots > 0) tb_cuda.cuMemFreeHost(ring->slot[0]);
+  if (ring->slots > TB_SLOTS_FIRST) tb_cuda.cuMemFreeHost(ring->slot[TB_SLOTS_FIRST]);
+  ring->slots = 0;
+}
+
+void tb_device_close(struct tb_device *d) {
+  if (d->context == NULL || d->hangs) return;
+  bool entered = tb_device_enter(d) == CUDA_SUCCESS;
+  tb_device_settle(d);
+  if (d->hangs) return;
+  tb_device_trim(d, 0);
+  close_ring(&d->up_ring);
+  close_ring(&d->down_ring);
+  for (int i = 0; i < TB_TILES_MAX * TB_TILES_MAX; i++) close_event(&d->tile_done[i]);
+  for (int i = 0; i < TB_EMULATED_SLICES_MAX * TB_TILES_MAX; i++) close_event(&d->sent[i]);
+  for (int i = 0; i < TB_MARK_COUNT; i++) close_event(&d->marks[i]);
+  for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
+    close_event(&d->drained[i]);
+    close_event(&d->half[i]);
+    close_stream(&d->compute[i]);
+  }
+  close_event(&d->uploaded);
+  close_event(&d->packed);
+  close_event(&d->fetched);
+  close_stream(&d->fetching);
+  close_stream(&d->packing);
+  close_stream(&d->up);
+  close_stream(&d->down);
+  close_stream(&d->ordered);
+  tb_kernels_unload(&d->kernels);
+  free(d->pipeline);
+  d->pipeline = NULL;
+  if (entered) tb_device_leave();
+  tb_cuda.cuDevicePrimaryCtxRelease(d->handle);
+  d->context = NULL;
+}
+
+/* ---- in use ---- */
+
+CUresult tb_device_enter(struct tb_device *d) { return tb_cuda_enter(d->context); }
+
+void tb_device_leave(void) { tb_cuda_leave(); }
+
+CUresult tb_device_free_bytes(struct tb_device *d, int64_t *bytes) {
+  size_t free_bytes = 0, total_bytes = 0;
+  TB_TRY(tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes));
+  d->memory_bytes = (int64_t)total_bytes;
+  *bytes = (int64_t)free_bytes + d->arena_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
+  if (bytes <= d->arena_bytes) return CUDA_SUCCESS;
+  tb_device_trim(d, 0);
+  TB_TRY(tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes));
+  d->arena_bytes = bytes;
+  /* Padding is read, and comes down with the tiles; what another program left there is none of ours. */
+  CUresult cleared = tb_cuda.cuMemsetD8Async(d->arena, 0, (size_t)bytes, d->up);
+  if (cleared == CUDA_SUCCESS) cleared = tb_device_wait(d, d->up); /* no launch need wait for an upload */
+  if (cleared != CUDA_SUCCESS) {
+    tb_device_settle(d);
+    tb_device_trim(d, 0);
+  }
+  TB_TRY(cleared);
+  return CUDA_SUCCESS;
+}
+
+void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {
+  if (d->arena_bytes <= keep_bytes || d->hangs) return; /* freeing waits for all that runs there */
+  tb_cuda.cuMemFree(d->arena);
+  d->arena = 0;
+  d->arena_bytes = 0;
+}
+
+CUresult tb_device_wait(struct tb_device *d, CUstream stream) {
+  const CUresult result = tb_wait_for_stream(stream, d->patience_seconds);
+  if (result == CUDA_ERROR_TIMEOUT) d->hangs = true;
+  return result;
+}
+
+void tb_device_settle(struct tb_device *d) {
+  const char *failed_call = tb_cuda_failed_call; /* the first is to be told of */
+  CUstream streams[5 + TB_COMPUTE_STREAMS] = {d->up, d->fetching, d->packing, d->ordered, d->down};
+  memcpy(streams + 5, d->compute, sizeof d->compute);
+  for (size_t i = 0; i < sizeof streams / sizeof streams[0] && !d->hangs; i++)
+    if (streams[i] != NULL) tb_device_wait(d, streams[i]);
+  tb_cuda_failed_call = failed_call;
+}
+
+static CUresult get_event(CUevent *kept, CUevent *event) {
+  if (*kept == NULL) TB_TRY(tb_cuda.cuEventCreate(kept, CU_EVENT_DISABLE_TIMING));
+  *event = *kept;
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_device_tile_event(struct tb_device *d, int64_t tile, CUevent *event) {
+  return get_event(&d->tile_done[tile], event);
+}
+
+CUresult tb_device_panel_event(struct tb_device *d, int64_t panel, int64_t slice, CUevent *event) {
+  return get_event(&d->sent[slice * TB_TILES_MAX + panel], event);
+}
+
+CUresult tb_device_open_fetching(struct tb_device *d) {
+  CUevent fetched;
+  if (d->fetching == NULL) TB_TRY(tb_cuda.cuStreamCreate(&d->fetching, CU_STREAM_NON_BLOCKING));
+  return get_event(&d->fetched, &fetched);
+}
+
+/* ---- asking ---- */
+
+int tb_device_attribute(const struct tb_device *d, CUdevice_attribute which) {
+  int value = 0;
+  return tb_cuda.cuDeviceGetAttribute(&value, which, d->handle) == CUDA_SUCCESS ? value : -1;
+}
+
+/* The kernel module's version, which tells more than CUDA's. */
+void tb_device_driver_text(char *text, size_t size) {
+  FILE *file = fopen("/sys/module/nvidia/version", "re");
+  if (file == NULL || fgets(text, (int)size, file) == NULL) snprintf(text, size, "unknown");
+  text[strcspn(text, "\n")] = '\0';
+  if (file != NULL) fclose(file);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pipeline/pipeline.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "select/commit.h"
+#include "process/gate.h"
+#include "process/guest.h"
+#include "pipeline/lines.h"
+#include "pipeline/pipeline_internal.h"
+#include "cuda/wait.h"
+
+/* Turns without anything to do before the core is offered to others: a thread that copies may want it. */
+#define TURNS_BEFORE_YIELD 4
+/* And between two looks at the clock. */
+#define TURNS_BEFORE_LOOK 64
+
+static bool reads_in_place(const struct tb_plan *plan) {
+  return plan->ways.a == TB_IN_PLACE || plan->ways.b == TB_IN_PLACE;
+}
+
+/* ---- one block ---- */
+
+/* What is on the device of the operands is there for the next block, too. */
+static void leave_block(struct tb_pipeline *p) {
+  p->a_resident = p->layout.block.i;
+  p->b_resident = p->layout.block.j;
+}
+
+/* With so many threads, of which ten others fill the link both ways, the caller of a large product does not copy: it
+ * comes back late from each task, to a link that has waited. (H200, 12 threads: 8192 cubed 14.5 ms with its help, 14.2
+ * without.) */
+#define THREADS_ENOUGH 11
+#define LARGE_BYTES 64e6 /* on their way up and down */
+
+/* Nothing could be done: takes part in the copying, or lets a moment pass. The GPU is asked again and again instead of
+ * waited for: no single event is the next to come, and the driver's own wait asks as often, unless the program has told
+ * it to sleep, of which it would wake too late for a slot; nor could that wait be left. */
+static CUresult idle(struct tb_pipeline *p, int *turns, struct tb_patience *patience) {
+  const bool minds_the_link = p->is_large && tb_pool_threads(p->d->pool) >= THREADS_ENOUGH;
+  if (!minds_the_link && tb_pool_help(p->d->pool)) {
+    patience->since = 0;
+    return CUDA_SUCCESS;
+  }
+  if (++*turns < TURNS_BEFORE_YIELD) return CUDA_SUCCESS;
+  sched_yield();
+  if (*turns % TURNS_BEFORE_LOOK != 0) return CUDA_SUCCESS;
+  const CUresult result = tb_patience_try(patience);
+  if (result == CUDA_ERROR_TIMEOUT) p->d->hangs = true;
+  return result;
+}
+
+/* While the rest of a block comes down, panels of the next one go up. Its launches wait, for they write to the tiles
+ * that come down; so this is for a C of which the host knows when those are free. */
+static void go_ahead(struct tb_pipeline *p) {
+  if (p->pass != NULL || p->layout.plan->ways.c != TB_STAGED || p->layout.is_last) return;
+  leave_block(p);
+  tb_layout_enter(&p->layout, p->progress->block + 1);
+  tb_up_enter_chunk(p, true);
+}
+
+/* Between two looks for signals that wait. */
+#define LOOK_SECONDS 1e-3
+
+/* Handlers run where nothing of the call is under way in the program's memory, for one may leave by siglongjmp. What is
+ * then in streams concerns slots and the arena alone, or memory that the driver gave the program. */
+static CUresult let_signals_in(struct tb_pipeline *p) {
+  struct tb_device *const d = p->d;
+  tb_pool_settle(d->pool);
+  tb_down_count_committed(p);
+  tb_device_leave();
+  if (!tb_gate_window()) return TB_INTERRUPTED; /* and *p is another call's */
+  TB_TRY(tb_device_enter(d));
+  return CUDA_SUCCESS;
+}
+
+/* Members of a team are not alone: their signals wait until the call ends. */
+static CUresult look_for_signals(struct tb_pipeline *p) {
+  if (p->pass != NULL) return CUDA_SUCCESS;
+  const double now = tb_clock_seconds();
+  if (now < p->next_look) return CUDA_SUCCESS;
+  p->next_look = now + LOOK_SECONDS;
+  return tb_guest_is_wanted() ? let_signals_in(p) : CUDA_SUCCESS;
+}
+
+/* All chunks of k, until every launch is enqueued and all that is to come down by slots is committed. */
+static CUresult go_round(struct tb_pipeline *p) {
+  int turns = 0;
+  struct tb_patience patience = {.seconds = p->d->patience_seconds};
+  for (bool more = true; more || !tb_down_is_over(p);) {
+    enum tb_turn turn = TB_NOTHING;
+    const CUresult looked = look_for_signals(p);
+    if (looked != CUDA_SUCCESS) return looked;
+    if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, false));
+    if (more || p->up.ahead) TB_TRY(tb_up_turn(p, &turn));
+    TB_TRY(tb_down_turn(p, &turn));
+    if (more && tb_up_is_over(p)) {
+      more = tb_layout_next_chunk(&p->layout);
+      if (more)
+        tb_up_enter_chunk(p, false);
+      else
+        go_ahead(p);
+    } else if (turn == TB_NOTHING) {
+      TB_TRY(idle(p, &turns, &patience));
+    } else {
+      turns = 0;
+      patience.since = 0;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+/* Until C has all of the block, and nothing of it is under way. */
+static CUresult finish(struct tb_pipeline *p) {
+  const struct tb_layout *l = &p->down.layout;
+  const enum tb_way way = l->plan->ways.c;
+  if (way == TB_DIRECT) TB_TRY(tb_device_wait(p->d, p->d->down));
+  for (int s = 0; way == TB_IN_PLACE && s < p->stream_count; s++) TB_TRY(tb_device_wait(p->d, p->streams[s]));
+  bool counted = way == TB_STAGED || (way == TB_IN_PLACE && l->call->beta != 0);
+  /* What a failure before this point left in C is overwritten by the CPU. */
+  for (int64_t tile = 0; !counted && tile < l->rows * l->columns; tile++)
+    tb_down_count(p, tile, tb_layout_tile(l, tile).n);
+  return CUDA_SUCCESS;
+}
+
+static CUresult run_block(struct tb_pipeline *p, int64_t number) {
+  if (!p->up.ahead) {
+    tb_layout_enter(&p->layout, number);
+    tb_up_enter_chunk(p, false);
+  }
+  tb_down_enter_block(p);
+  if (p->layout.plan->one_slot) return tb_one_slot_run(p);
+  TB_TRY(tb_up_catch_up(p));
+  TB_TRY(go_round(p));
+  if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, true));
+  if (!p->up.ahead) leave_block(p);
+  /* Nothing of this block is under way when the next one overwrites its tiles. */
+  return finish(p);
+}
+
+/* ---- one call ---- */
+
+/* What a GPU has moved by a ring's slots when it gets the rest of them. To pin those takes 6 to 8 ms; with both rings
+ * whole 16384 cubed, of 3.2 GB, takes 3 to 5 ms less (H200). */
+#define WIDE_BYTES ((double)((int64_t)1 << 30))
+
+/* Elements of the operands of calls of middling size: smaller ones are wholly streamed, and so little of them comes
+ * down that to drop lines takes what it gains (768 cubed 0.28 and 0.27 ms without). */
+#define CLEANED_ELEMS_MIN ((int64_t)2 << 20)
+#define CLEANED_ELEMS_MAX ((int64_t)7 << 20)
+
+/* For a call that moves so many bytes through it, which has pieces of so many slots. */
+static void prepare_ring(struct tb_ring *ring, double bytes, int piece_slots) {
+  ring->piece_slots = piece_slots;
+  ring->staged_bytes += bytes;
+  if (ring->staged_bytes >= WIDE_BYTES) tb_device_widen_ring(ring);
+}
+
+/* By what goes by slots. */
+static void prepare_staging(struct tb_pipeline *p, const struct tb_gemm *call, const struct tb_ways *ways) {
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  const double up = ((ways->a == TB_STAGED ? m * k : 0) + (ways->b == TB_STAGED ? k * n : 0)) * sizeof(float);
+  const double down = ways->c == TB_STAGED ? m * n * sizeof(float) : 0;
+  p->staged_elems = (int64_t)(up / sizeof(float));
+  p->cleans_lines =
+      p->staged_elems >= CLEANED_ELEMS_MIN && p->staged_elems <= CLEANED_ELEMS_MAX && tb_lines_can_leave();
+  p->is_large = up + down >= LARGE_BYTES;
+  prepare_ring(&p->d->up_ring, up, p->is_large ? TB_PIECE_SLOTS : 1);
+  prepare_ring(&p->d->down_ring, down, p->is_large ? TB_PIECE_SLOTS : 1);
+}
+
+static CUresult run_blocks(struct tb_pipeline *p, int64_t blocks) {
+  struct tb_progress *progress = p->progress;
+  for (progress->block = 0; progress->block < blocks; progress->block++) TB_TRY(run_block(p, progress->block));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
+                         const struct tb_choice *choice, bool timed, struct tb_pass *pass,
+                         struct tb_progress *progress) {
+  if (device->pipeline == NULL) device->pipeline = malloc(sizeof *device->pipeline);
+  struct tb_pipeline *const p = device->pipeline;
+  if (p == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  *p = (struct tb_pipeline){.d = device,
+                            .layout = {.call = call, .plan = plan, .arena = device->arena},
+                            .choice = choice,
+                            .pass = pass,
+                            .timed = timed,
+                            .progress = progress,
+                            .streams = device->compute,
+                            .stream_count = plan->emulated ? plan->streams : TB_COMPUTE_STREAMS,
+                            .packing = device->packing,
+                            .a_resident = -1,
+                            .b_resident = -1};
+  p->down.rest_elems = call->m * call->n;
+  prepare_staging(p, call, &plan->ways);
+  if (reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) {
+    p->streams = &device->ordered;
+    p->stream_count = 1;
+    p->packing = device->ordered;
+  }
+  const CUresult result = run_blocks(p, tb_layout_blocks(call, plan));
+  if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) {
+    tb_up_abandon(p);
+    tb_down_abandon(p);
+  }
+  return result;
+}
+
+CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_gemm *call, struct tb_progress *progress) {
+  struct tb_commit_args args = {.c = call->c, .ldc = call->ldc, .m = call->m, .n = call->n, .beta = call->beta};
+  if (call->beta != 1) TB_TRY(tb_commit_launch(device->commit, &args, device->ordered));
+  progress->committed_columns[0] = call->n;
+  progress->committed = true;
+  TB_TRY(tb_device_wait(device, device->ordered));
+  return CUDA_SUCCESS;
+}

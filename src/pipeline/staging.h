@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Between the program's memory and the device's, through pinned slots: what fits into a slot, and the copies that the
+ * GPU does. Uploads pack: a stored block with any leading dimension arrives with a padded one, so that kernels may load
+ * whole vectors. Downloads are cut into runs of columns. Nothing here but tb_download_direct writes to the program's
+ * memory: that is the pipeline's commit. Under offload.c's lock.
+ */
+#ifndef TB_STAGING_H
+#define TB_STAGING_H
+
+#include "pipeline/copy.h"
+#include "pipeline/device.h"
+
+/* A stored block on its way up: `rows` x `columns`, column-major, piece by piece. */
+struct tb_upload {
+  const float *source;
+  int64_t source_ld, rows, columns;
+  CUdeviceptr target;
+  int64_t target_ld;
+  int64_t row, column; /* where the next piece starts */
+};
+
+/* What a slot holds on its way to the device. */
+struct tb_piece {
+  CUdeviceptr target;
+  int64_t floats;
+};
+
+/*
+ * Cuts the next piece off an upload that is not done: at most `most` floats, which there is room for at `slot`, or one
+ * column if that is longer and fits into a slot. Fills in *copy, which brings it into `slot`, and leaves it to be
+ * started; by which stores, the caller says. True when nothing of the upload is left.
+ */
+bool tb_upload_cut(struct tb_upload *upload, int64_t most, float *slot, struct tb_copy *copy, struct tb_piece *piece);
+
+/* Enqueues a slot's copy to the device; and whether it is over: CUDA_SUCCESS, or CUDA_ERROR_NOT_READY. */
+CUresult tb_upload_send(struct tb_device *device, int slot, const struct tb_piece *piece);
+CUresult tb_upload_sent(struct tb_device *device, int slot);
+
+/* Enqueues a copy of all of it at once from pinned memory, whose pitch the GPU can do: for a source that the program
+ * leaves alone until its call returns. */
+CUresult tb_upload_direct(struct tb_device *device, const struct tb_upload *upload);
+
+/* The same downwards: `rows` x `columns` from the device to pinned memory. */
+CUresult tb_download_direct(struct tb_device *device, CUdeviceptr source, int64_t source_ld, float *target,
+                            int64_t target_ld, int64_t rows, int64_t columns);
+
+/* Columns of `ld` floats for a download of at most `most` floats; at least one, which every slot can hold. */
+int64_t tb_download_columns(int64_t ld, int64_t most);
+
+/* Enqueues a copy of `floats` floats from the device into a slot; and whether it has arrived. */
+CUresult tb_download_start(struct tb_device *device, int slot, CUdeviceptr source, int64_t floats);
+CUresult tb_download_arrived(struct tb_device *device, int slot);
+
+#endif

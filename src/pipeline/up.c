@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "pipeline/pipeline_internal.h"
+
+/* A call's first pieces are small, so that the link starts soon: 256 KiB take the threads and the link some
+ * microseconds each. Each later one is at most as large as all before it. */
+#define FIRST_PIECE_ELEMS ((int64_t)64 << 10)
+
+/*
+ * By which stores words get into the slots. Streaming stores go to memory, where they are in the way of what is read
+ * and of the GPU's own reading: 44 GB/s up instead of 50 alone, 38 instead of 44 while C comes down. Others leave the
+ * words in a core's own caches, from which the GPU reads at 20 GB/s, until later copies have driven them out into the
+ * cache that the cores share. So the first pieces, for which nothing would do that, go by streaming stores. (H200, 16
+ * cores: 4096 cubed 4.4 ms by streaming stores alone, 3.8 ms with this; 1024 cubed 0.43 ms, and 0.60 by others alone.
+ * Lines that are told to go to the shared cache, by cldemote: 8192 cubed 15.8 to 16.5 ms, and 13.8 to 14.3 without.)
+ *
+ * Where little more follows, nothing drives them out: of calls of middling size all that is not streamed is written
+ * back at once. Threads that do so reach no more than the link, so that it would hold up larger products. (H200, 16
+ * cores, with this, and what down.c drops, and without: 1024 cubed 0.31 and 0.34 ms, 1280 0.47 and 0.54, 1536 0.63 and
+ * 0.69, 1792 0.79 and 0.85. Tried: 2048 on one host 1.00 and 1.06, on another 1.04 and 1.01; of larger ones the first
+ * 32 MiB, 2560 1.61 and 1.54, 4096 3.48 and 3.42.)
+ */
+#define STREAMED_ELEMS ((int64_t)2 << 20)
+#define STREAMED_OF_CLEANED_ELEMS ((int64_t)1 << 20)
+#define STREAMED_OF_CLEANED_SHARE 4
+
+static enum tb_stores stores_now(const struct tb_pipeline *p) {
+  const int64_t begun = p->up.begun_elems;
+  if (!p->cleans_lines) return begun < STREAMED_ELEMS ? TB_STORES_STREAMED : TB_STORES_CACHED;
+  return begun < tb_max(STREAMED_OF_CLEANED_ELEMS, p->staged_elems / STREAMED_OF_CLEANED_SHARE)
+             ? TB_STORES_STREAMED
+             : TB_STORES_WRITTEN_BACK;
+}
+
+static int slot_of(const struct tb_pipeline *p, uint64_t number) { return tb_slot_of(&p->d->up_ring, number); }
+
+static struct tb_up_entry *entry_of(struct tb_pipeline *p, uint64_t number) { return &p->up.entry[slot_of(p, number)]; }
+
+static bool is_full(const struct tb_pipeline *p) {
+  return p->up.begun - p->up.freed == (uint64_t)tb_ring_pieces(&p->d->up_ring);
+}
+
+static bool needs_slot(const struct tb_up_entry *e) { return e->way == TB_STAGED && !e->from_other; }
+
+/* Whether the panels of one operand go up before the other's. Not in the end, when tiles should be complete one after
+ * another, for nothing but C is left to move. */
+static bool has_order(const struct tb_pipeline *p) {
+  const struct tb_layout *l = &p->layout;
+  const bool at_end = l->is_last && l->chunk.start + l->chunk.size == l->call->k;
+  return tb_plan_packs(l->plan) && l->plan->chunk_k < l->call->k && l->plan->ways.a != TB_IN_PLACE &&
+         l->plan->ways.b != TB_IN_PLACE && !at_end;
+}
+
+/* Where one operand's panels go up first: those of the one whose panels did not in the chunk before. Where the first
+ * chunk of A has room of its own, A's in the second: they replace nothing that the first one's launches read, of which
+ * there may be many to run, for of that only B may have gone up. */
+static enum tb_schedule_order order_of(const struct tb_pipeline *p) {
+  const struct tb_layout *l = &p->layout;
+  if (!tb_plan_packs(l->plan)) return TB_IN_TURN;
+  if (!has_order(p)) return TB_BY_SLICES;
+  if (l->plan->a_kept_bytes > 0 && l->chunk.start <= l->plan->chunk_k)
+    return l->chunk.start == 0 ? TB_B_FIRST : TB_A_FIRST;
+  return p->up.schedule.order == TB_A_FIRST ? TB_B_FIRST : TB_A_FIRST;
+}
+
+void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
+  struct tb_up *up = &p->up;
+  const struct tb_plan *plan = p->layout.plan;
+  const bool whole_k = plan->chunk_k == p->layout.call->k;
+  const bool a_resident = whole_k && p->a_resident == p->layout.block.i;
+  const bool b_resident = whole_k && p->b_resident == p->layout.block.j;
+  const bool a_kept = plan->a_kept_bytes > 0 && p->layout.chunk.start == 0 && p->a_resident == p->layout.block.i;
+  up->a_there = plan->ways.a == TB_IN_PLACE || a_resident || a_kept;
+  up->b_there = plan->ways.b == TB_IN_PLACE || b_resident;
+  up->a_packed = !tb_plan_packs(plan) || a_resident; /* other chunks were packed where what is kept was */
+  up->b_packed = !tb_plan_packs(plan) || b_resident;
+  const enum tb_schedule_order before = up->schedule.order, order = order_of(p);
+  up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout), order};
+  up->begun_steps = up->ended_steps = up->computed_steps = 0;
+  up->ahead = ahead;
+  up->must_hold = ahead || p->layout.chunk.start > 0;
+  up->must_hold_packing = plan->a_kept_bytes > 0 && p->layout.chunk.start == plan->chunk_k;
+  up->free_panels = order != before ? up->freed_panels : 0; /* of the operand that goes up first now */
+  up->freed_panels = 0;
+  up->awaited_half = false;
+  memset(p->a_slices, 0, sizeof p->a_slices);
+  memset(p->b_slices, 0, sizeof p->b_slices);
+}
+
+/* ---- beginning ---- */
+
+enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *step, struct tb_upload *u) {
+  const struct tb_layout *l = &p->layout;
+  if (step->of_b ? p->up.b_there : p->up.a_there) return TB_IN_PLACE;
+  const struct tb_extent k = tb_layout_slice(l, step->slice);
+  const struct tb_view x = step->of_b ? tb_layout_b_view(l, step->index, k) : tb_layout_a_view(l, step->index, k);
+  const struct tb_matrix to = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
+  const int64_t across = step->of_b ? tb_layout_columns(l, step->index).size : tb_layout_rows(l, step->index).size;
+  const bool along = step->of_b != x.transposed; /* stored columns run along k */
+  *u = (struct tb_upload){.source = x.data, .source_ld = x.ld, .target = to.address, .target_ld = to.ld};
+  u->rows = along ? k.size : across;
+  u->columns = along ? across : k.size;
+  return step->of_b ? l->plan->ways.b : l->plan->ways.a;
+}
+
+static enum tb_operand operand_of(const struct tb_step *step) { return step->of_b ? TB_OPERAND_B : TB_OPERAND_A; }
+
+/* A step, each GPU beginning with its own panels of an operand that is shared. */
+static struct tb_step step_at(const struct tb_pipeline *p, int64_t number) {
+  struct tb_step step = tb_schedule_step(&p->up.schedule, number);
+  step.index = tb_pass_turn(p->pass, operand_of(&step), step.index);
+  return step;
+}
+
+/* Of a step that begins: where it comes from. False: another GPU has the panel in hand, and has not offered it yet. */
+static bool find_source(struct tb_pipeline *p, struct tb_up_entry *e) {
+  e->way = tb_up_of_step(p, &e->step, &p->up.upload);
+  e->whole = p->up.upload;
+  e->from_other = false;
+  if (e->way == TB_IN_PLACE || tb_pass_is_own(p->pass, operand_of(&e->step), e->step.index)) return true;
+  const enum tb_panel_state state = tb_pass_look(p->pass, e->step.index, e->step.slice);
+  e->from_other = state == TB_PANEL_OFFERED;
+  return state != TB_PANEL_AWAITED;
+}
+
+/* False: there is something to wait for first. */
+static bool begin_piece(struct tb_pipeline *p) {
+  struct tb_up *up = &p->up;
+  struct tb_up_entry *e = entry_of(p, up->begun);
+  e->step = step_at(p, up->begun_steps);
+  e->way = TB_STAGED;
+  e->from_other = false;
+  if (!up->within_step && !find_source(p, e)) return false;
+  e->last = true;
+  if (needs_slot(e)) {
+    const int64_t most = tb_min(tb_ring_piece_elems(&p->d->up_ring), tb_max(FIRST_PIECE_ELEMS, up->begun_elems));
+    e->last = tb_upload_cut(&up->upload, most, tb_slot(&p->d->up_ring, slot_of(p, up->begun)), &e->copy, &e->piece);
+    e->copy.stores = stores_now(p);
+    e->copy.of_many = p->is_large && e->copy.stores == TB_STORES_CACHED;
+    tb_copy_start(p->d->pool, &e->copy);
+    up->begun_elems += e->copy.rows * e->copy.columns;
+  }
+  up->within_step = !e->last;
+  if (e->last) up->begun_steps++;
+  up->begun++;
+  return true;
+}
+
+/* ---- sending ---- */
+
+static CUresult mark(struct tb_pipeline *p, enum tb_mark which) {
+  if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[which], p->d->up));
+  return CUDA_SUCCESS;
+}
+
+/* An own panel of an operand that is shared is under way: others will want it. */
+static CUresult announce(struct tb_pipeline *p, const struct tb_step *step) {
+  if (p->pass == NULL || p->pass->operand != operand_of(step) ||
+      !tb_pass_is_own(p->pass, operand_of(step), step->index))
+    return CUDA_SUCCESS;
+  const struct tb_layout *l = &p->layout;
+  const struct tb_extent k = tb_layout_slice(l, step->slice);
+  const struct tb_matrix at = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
+  return tb_pass_sent(p->pass, step->index, step->slice, at.address);
+}
+
+static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_entry *e) {
+  if (!p->marked_up) TB_TRY(mark(p, TB_UP_BEGIN));
+  p->marked_up = true;
+  TB_TRY(e->way == TB_DIRECT ? tb_upload_direct(p->d, &e->whole) : tb_upload_send(p->d, slot, &e->piece));
+  const int64_t elems = e->way == TB_DIRECT ? e->whole.rows * e->whole.columns : e->copy.rows * e->copy.columns;
+  p->progress->up_bytes += (double)elems * sizeof(float);
+  if (!e->last) return CUDA_SUCCESS;
+  p->uploaded = e->way == TB_DIRECT ? p->d->uploaded : p->d->up_ring.moved[slot];
+  if (e->way == TB_DIRECT) TB_TRY(tb_cuda.cuEventRecord(p->uploaded, p->d->up));
+  TB_TRY(announce(p, &e->step));
+  return mark(p, TB_UP_END);
+}
+
+static CUresult fetch_panel(struct tb_pipeline *p, const struct tb_up_entry *e) {
+  const int64_t floats = (e->whole.columns - 1) * e->whole.target_ld + e->whole.rows;
+  return tb_pass_fetch(p->pass, e->step.index, e->step.slice, e->whole.target, floats);
+}
+
+/* A's panels of the first chunk and those of the second, where they do not share their room: all launches that read
+ * what they replace were over before the chunk's block began, or held up another panel. */
+static bool replaces_nothing(const struct tb_pipeline *p, const struct tb_step *step) {
+  return p->layout.plan->a_kept_bytes > 0 && !step->of_b && p->layout.chunk.start <= p->layout.plan->chunk_k;
+}
+
+/* Before a piece of the step that goes up: no launch may need what it replaces. */
+static CUresult hold(struct tb_pipeline *p, const struct tb_step *step) {
+  struct tb_up *up = &p->up;
+  if (replaces_nothing(p, step)) return CUDA_SUCCESS;
+  if (up->ended_steps < tb_min(up->free_panels, tb_schedule_first(&up->schedule))) {
+    if (!up->awaited_half) TB_TRY(tb_compute_hold_until_mark(p));
+    up->awaited_half = true;
+    return CUDA_SUCCESS;
+  }
+  up->must_hold = false;
+  return tb_compute_hold_uploads(p);
+}
+
+/* The launches of steps that have ended. When half of the panels that go up last are computed, they are free. */
+static CUresult compute_steps(struct tb_pipeline *p) {
+  struct tb_up *up = &p->up;
+  const int64_t first = tb_schedule_first(&up->schedule), last = tb_schedule_steps(&up->schedule) - first;
+  while (!up->ahead && up->computed_steps < up->ended_steps) {
+    const struct tb_step step = step_at(p, up->computed_steps++);
+    TB_TRY(tb_compute_step(p, &step));
+    if (first == 0 || last < 2 || up->computed_steps != first + last / 2) continue;
+    TB_TRY(tb_compute_mark(p));
+    up->freed_panels = last / 2;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_up_catch_up(struct tb_pipeline *p) {
+  p->up.ahead = false;
+  return compute_steps(p);
+}
+
+static CUresult send_oldest(struct tb_pipeline *p) {
+  struct tb_up *up = &p->up;
+  const struct tb_up_entry *e = entry_of(p, up->sent);
+  if (e->way != TB_IN_PLACE && up->must_hold) TB_TRY(hold(p, &e->step));
+  if (e->from_other)
+    TB_TRY(fetch_panel(p, e));
+  else if (e->way != TB_IN_PLACE)
+    TB_TRY(send_piece(p, slot_of(p, up->sent), e));
+  up->sent++;
+  if (!e->last) return CUDA_SUCCESS;
+  up->ended_steps++;
+  return compute_steps(p);
+}
+
+/* ---- turns ---- */
+
+/* Makes room for another piece, if there is none and the GPU is done with the oldest. */
+static CUresult free_oldest(struct tb_pipeline *p) {
+  struct tb_up *up = &p->up;
+  if (!is_full(p) || up->freed == up->sent) return CUDA_SUCCESS;
+  if (needs_slot(entry_of(p, up->freed))) {
+    const CUresult result = tb_upload_sent(p->d, slot_of(p, up->freed));
+    if (result == CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
+    TB_TRY(result);
+  }
+  up->freed++;
+  return CUDA_SUCCESS;
+}
+
+static bool is_copied(const struct tb_pipeline *p, const struct tb_up_entry *e) {
+  return !needs_slot(e) || tb_copy_done(p->d->pool, &e->copy);
+}
+
+CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
+  struct tb_up *up = &p->up;
+  while (up->sent < up->begun && is_copied(p, entry_of(p, up->sent))) {
+    TB_TRY(send_oldest(p));
+    *turn = TB_SOMETHING;
+  }
+  if (up->begun_steps == tb_schedule_steps(&up->schedule)) return CUDA_SUCCESS;
+  TB_TRY(free_oldest(p));
+  if (is_full(p)) return CUDA_SUCCESS;
+  if (begin_piece(p)) *turn = TB_SOMETHING;
+  return CUDA_SUCCESS;
+}
+
+bool tb_up_is_over(const struct tb_pipeline *p) { return p->up.ended_steps == tb_schedule_steps(&p->up.schedule); }
+
+void tb_up_abandon(struct tb_pipeline *p) {
+  for (uint64_t number = p->up.sent; number < p->up.begun; number++) {
+    const struct tb_up_entry *e = entry_of(p, number);
+    if (needs_slot(e)) tb_copy_wait(p->d->pool, &e->copy);
+  }
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "plan/plan_internal.h"
+
+#include <stddef.h>
+
+#include "select/order.h"
+#include "select/select.h"
+#include "common/sgemm_args.h"
+
+/* Tiles of C: a third of the block's side, large enough that a launch fills a good part of a GPU, small enough that the
+ * first one can start and the last one come down soon. Of large blocks an eighth: more tiles do not help. */
+#define TILES_WISH 3
+static const struct tb_tiling tiles_of_either = {128, 512, 1024, 2048, 8};
+/* Along the strips' long sides. */
+static const struct tb_tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_MAX};
+/* A product that takes more than so many times as long as the larger operand's way up is not computed in strips: by
+ * bench/overlap_model.py, from 1.28 on it had better not be, and from 0.6 on where the data want bf16 planes, which
+ * take twice as long (8192 cubed 17.3 ms in strips, 15.3 by squares). And one that takes at most so many times as long
+ * need not be computed on the tensor cores, of which each launch is preceded by packing and is five: 1536 cubed takes
+ * 0.82 ms by them, 0.76 without, 2048 cubed 1.01 in strips by either (H200). */
+#define STRIPS_TIMES 1.05
+#define HIDDEN_TIMES 1.0
+/* The operand that is not quite the larger one may be the one in strips. */
+#define STRIPS_SIDES 0.8
+/* Nor is one whose C is less than such a share of what goes up. */
+#define STRIPS_SHARE 0.2
+/* A strip's panel is such a part of its operand, but has so many elements at least, and no more than a slot; unless
+ * that were narrower than the tilings above have it. The caller's thread has some 25 microseconds of work with each:
+ * 160 x 6387 x 194 in 25 strips took 961 us, in 7 tiles 299 (two hosts). */
+#define STRIPS_WISH 8
+#define STRIP_ELEMS_MIN ((int64_t)256 << 10)
+/* A strip's panel goes up in slices of k, at most three, of so many elements or more. */
+#define STRIP_SLICE_ELEMS ((int64_t)4 << 20)
+/* Slices of a chunk of k; of a single tile, for which nothing else makes the kernels start early, more. None of a panel
+ * that is this small: it is up in some 20 microseconds. */
+#define SLICES 3
+#define SLICES_OF_ONE_TILE 8
+#define SLICE_ELEMS_MIN ((int64_t)256 << 10)
+#define SLICE_K_MIN 256
+/* Pieces are multiples of this, the largest kernel's block of C, until nothing else fits but the smallest kernel's. */
+#define PIECE_ELEMS 128
+#define PIECE_ELEMS_MIN 32
+/* k is cut first while it is longer than this and than the block: short chunks make more launches, not less traffic. */
+#define CHUNK_K_WISH 1024
+
+/* What a kernel counts in 32 bits. */
+#define CHUNK_K_MAX ((int64_t)1 << 30)
+/* A column of a tile must fit into a slot of the download ring. */
+#define BLOCK_M_MAX (TB_TILES_MAX * TB_SLOT_ELEMS)
+
+/* Where something starts, a line of 128 bytes does. */
+#define LINE_BYTES ((int64_t)(TB_LD_ELEMS * sizeof(float)))
+/* Most memory for the partial sums of a split k. Products that gain by a split have few elements of C. */
+#define WORKSPACE_BYTES_MAX ((int64_t)256 << 20)
+/* Most for them and for packed operands: when less than all of k is packed at once, the more, the less often C is read
+ * and written. */
+#define PACKED_BYTES_MAX ((int64_t)1 << 30)
+
+/* Pinned memory. An operand of at most so many bytes, or one that no two tiles share, is read in place: a copy would
+ * cross the link as often and be waited for besides. Of a longer one the GPU copies columns that are long enough, and
+ * not too far apart for it (CU_DEVICE_ATTRIBUTE_MAX_PITCH, the same on every GPU). */
+#define PINNED_IN_PLACE_BYTES ((int64_t)64 << 10)
+#define DIRECT_ROWS_MIN 256
+#define DIRECT_LD_MAX (INT32_MAX / (int64_t)sizeof(float) - TB_LD_ELEMS)
+
+/* Operands and a C in place are the business of one stream, for the program's own must wait for it. */
+bool tb_plan_in_one_stream(const struct tb_ways *ways) {
+  return ways->a == TB_IN_PLACE || ways->b == TB_IN_PLACE || ways->c == TB_IN_PLACE;
+}
+
+bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_gemm *call) {
+  return plan->block_m < call->m || plan->block_n < call->n || plan->chunk_k < call->k;
+}
+
+/* Even tiles, of which so many more cover the block than need be. */
+static int64_t even_tile(int64_t block, int64_t tile, int64_t piece, int more) {
+  const int64_t tiles = tb_min(tb_ceil_div(block, tile) + more, TB_TILES_MAX);
+  return tb_min(tb_round_up(tb_ceil_div(block, tiles), piece), block); /* 1100: 640 + 460, not 1024 + 76 */
+}
+
+int64_t tb_plan_tile(int64_t block, const struct tb_tiling *t, int more) {
+  int64_t tile = tb_min(tb_max(tb_round_up(tb_ceil_div(block, TILES_WISH), t->piece), t->least), t->wish);
+  tile = tb_max(tile, tb_min(tb_round_up(tb_ceil_div(block, t->enough), t->piece), t->most));
+  tile = tb_max(tile, tb_round_up(tb_ceil_div(block, TB_TILES_MAX), t->piece));
+  return even_tile(block, tile, t->piece, more);
+}
+
+/* Elements of a stored panel: op(X) has `across` rows (A) or columns (B) and `k` along the product. `along` is true
+ * when the stored columns run along k. */
+static int64_t panel_elems(int64_t across, int64_t k, bool along) {
+  return along ? tb_leading(k) * across : tb_leading(across) * k;
+}
+
+static enum tb_way way_of(enum tb_place place, bool pinned_in_place, int64_t stored_rows, int64_t ld) {
+  if (place == TB_DEVICE || place == TB_MANAGED) return TB_IN_PLACE;
+  if (place == TB_PAGEABLE) return TB_STAGED;
+  if (pinned_in_place) return TB_IN_PLACE;
+  return stored_rows >= DIRECT_ROWS_MIN && ld <= DIRECT_LD_MAX ? TB_DIRECT : TB_STAGED;
+}
+
+/* `shared_by` is the side of C along which the operand's words are read again. */
+static enum tb_way operand_way(enum tb_place place, struct tb_view x, int64_t rows, int64_t columns,
+                               int64_t shared_by) {
+  bool in_place = shared_by <= PIECE_ELEMS_MIN || rows * columns * (int64_t)sizeof(float) <= PINNED_IN_PLACE_BYTES;
+  return way_of(place, in_place, x.transposed ? columns : rows, x.ld);
+}
+
+struct tb_ways tb_plan_ways(const struct tb_gemm *call, const struct tb_places *places) {
+  struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false};
+  if (places == NULL) return ways;
+  ways.a = operand_way(places->a.place, call->a, call->m, call->k, call->n);
+  ways.b = operand_way(places->b.place, call->b, call->k, call->n, call->m);
+  /* A pinned C that is still needed is the host's to commit: a failing GPU must not have touched it. */
+  enum tb_place c = places->c.place == TB_PINNED && call->beta != 0 ? TB_PAGEABLE : places->c.place;
+  ways.c = way_of(c, call->m * call->n * (int64_t)sizeof(float) <= PINNED_IN_PLACE_BYTES, call->m, call->ldc);
+  return ways;
+}
+
+static bool wants_d(const struct tb_ways *ways, const struct tb_gemm *call) {
+  return ways->c != TB_IN_PLACE || call->beta != 0;
+}
+
+/* Panels and tiles start on 128-byte lines too. */
+static int64_t a_panel_elems(const struct tb_plan *plan, const struct tb_gemm *call, int64_t rows) {
+  return plan->ways.a == TB_IN_PLACE ? 0 : tb_padded(panel_elems(rows, plan->chunk_k, call->a.transposed));
+}
+
+static int64_t b_panel_elems(const struct tb_plan *plan, const struct tb_gemm *call, int64_t columns) {
+  return plan->ways.b == TB_IN_PLACE ? 0 : tb_padded(panel_elems(columns, plan->chunk_k, !call->b.transposed));
+}
+
+void tb_plan_size_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_t tile_m, int64_t tile_n) {
+  plan->tile_m = tile_m;
+  plan->tile_n = tile_n;
+  plan->a_panel_elems = a_panel_elems(plan, call, tile_m);
+  plan->b_panel_elems = b_panel_elems(plan, call, tile_n);
+  plan->tile_elems = wants_d(&plan->ways, call) ? tb_padded(tb_leading(tile_m) * tile_n) : 0;
+}
+
+/* ---- strips ---- */
+
+/* Of C, along which of its sides the strips follow each other. */
+enum strips { NO_STRIPS, STRIPS_OF_ROWS, STRIPS_OF_COLUMNS };
+
+/* Whether the operand's stored columns do. */
+static bool runs_along_k(const struct tb_gemm *call, bool a) { return a ? call->a.transposed : !call->b.transposed; }
+
+/* Not where more comes down than goes up: then C's way must begin as soon as may be. Nor where little comes down, and
+ * nothing is gained; nor where the panels of a strip are parts of stored columns, short pieces of memory far apart,
+ * from which the threads copy at half the speed (H200: 75 x 7743 x 7116 NT 10.4 ms, by tiles 5.0). */
+static enum strips strips_for(const struct tb_gemm *call, const struct tb_ways *ways, double flops_per_byte,
+                              double times) {
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  bool of_rows = m > n;
+  const bool much_longer = (of_rows ? n : m) < STRIPS_SIDES * (of_rows ? m : n);
+  if (!runs_along_k(call, of_rows) && !much_longer) of_rows = !of_rows;
+  const double up = (m + n) * k, up_in_strips = (of_rows ? m : n) * k, down = m * n;
+  if (tb_plan_in_one_stream(ways) || !runs_along_k(call, of_rows)) return NO_STRIPS;
+  if (tb_gemm_flops(call) / flops_per_byte > times * up_in_strips * sizeof(float)) return NO_STRIPS;
+  if (down > up || down < STRIPS_SHARE * up) return NO_STRIPS;
+  return of_rows ? STRIPS_OF_ROWS : STRIPS_OF_COLUMNS;
+}
+
+bool tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways) {
+  return strips_for(call, &ways, TB_OTHER_FLOPS_PER_BYTE, HIDDEN_TIMES) != NO_STRIPS;
+}
+
+static int64_t strip_of(int64_t side, int64_t k, struct tb_tiling t) {
+  const int64_t elems = tb_min(tb_max(side * k / STRIPS_WISH, STRIP_ELEMS_MIN), TB_SLOT_ELEMS);
+  t.least = t.wish = tb_max(t.wish, tb_round_up(tb_ceil_div(elems, k), t.piece));
+  return tb_plan_tile(side, &t, 0);
+}
+
+void tb_plan_size_strips(struct tb_plan *plan, const struct tb_gemm *call, double flops_per_byte, struct tb_tilings t) {
+  const enum strips which = strips_for(call, &plan->ways, flops_per_byte, STRIPS_TIMES);
+  const bool one_tile = plan->tile_m == call->m && plan->tile_n == call->n;
+  if (which == NO_STRIPS || plan->ways.passed || tb_plan_is_cut(plan, call) || one_tile) return;
+  const int64_t tile_m = which == STRIPS_OF_ROWS ? strip_of(call->m, call->k, *t.rows) : call->m;
+  const int64_t tile_n = which == STRIPS_OF_COLUMNS ? strip_of(call->n, call->k, *t.columns) : call->n;
+  if (tile_m == call->m && tile_n == call->n) return;
+  plan->strips = true;
+  tb_plan_size_panels(plan, call, tile_m, tile_n);
+}
+
+static int64_t slices_of_strip(const struct tb_plan *plan) {
+  const int64_t elems = plan->tile_m == plan->block_m ? plan->b_panel_elems : plan->a_panel_elems;
+  return tb_min(SLICES, tb_ceil_div(elems, STRIP_SLICE_ELEMS));
+}
+
+/* ---- for all kernels but the tensor cores' ---- */
+
+/* Whether a plan of one tile goes up and down by one copy each. */
+static bool fits_one_slot(const struct tb_plan *plan, const struct tb_gemm *call) {
+  const bool staged = plan->ways.a == TB_STAGED && plan->ways.b == TB_STAGED && plan->ways.c == TB_STAGED;
+  return !tb_plan_is_cut(plan, call) && staged && plan->a_panel_elems + plan->b_panel_elems <= TB_SLOT_ELEMS &&
+         plan->tile_elems <= TB_SLOT_ELEMS;
+}
+
+static int64_t slice_of(const struct tb_plan *plan, int64_t slices) {
+  const int64_t elems_of_k = (plan->a_panel_elems + plan->b_panel_elems) / plan->chunk_k + 1;
+  const int64_t least = tb_ceil_div(SLICE_ELEMS_MIN, elems_of_k);
+  int64_t slice = tb_round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), plan->cut_k);
+  /* A launch for the few k that are left over costs as much as one for many. */
+  while (slice < plan->chunk_k && (plan->chunk_k - 1) % slice + 1 < SLICE_K_MIN) slice += plan->cut_k;
+  return tb_min(plan->chunk_k, slice);
+}
+
+void tb_plan_place_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_t rows, int64_t columns,
+                          bool keeps_a) {
+  const int64_t size = sizeof(float), last_m = plan->block_m - (rows - 1) * plan->tile_m;
+  const int64_t last_n = plan->block_n - (columns - 1) * plan->tile_n;
+  const int64_t a_elems = (rows - 1) * plan->a_panel_elems + a_panel_elems(plan, call, last_m);
+  const int64_t b_elems = (columns - 1) * plan->b_panel_elems + b_panel_elems(plan, call, last_n);
+  plan->a_kept_bytes = keeps_a ? a_elems * size : 0;
+  plan->b_offset_bytes = plan->a_kept_bytes + a_elems * size;
+  plan->d_offset_bytes = plan->b_offset_bytes + b_elems * size;
+  plan->arena_bytes = plan->d_offset_bytes + rows * columns * plan->tile_elems * size;
+}
+
+/* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. */
+bool tb_plan_is_at_once(const struct tb_ways *ways) {
+  return ways->a == TB_IN_PLACE && ways->b == TB_IN_PLACE && ways->c == TB_IN_PLACE;
+}
+
+static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
+  plan->strips = false;
+  plan->at_once = tb_plan_is_at_once(&plan->ways);
+  tb_plan_size_panels(plan, call, plan->block_m, plan->block_n);
+  plan->one_slot = fits_one_slot(plan, call);
+  int64_t slices = 1;
+  if (!plan->at_once && !plan->one_slot) {
+    tb_plan_size_panels(plan, call, tb_plan_tile(plan->block_m, &tiles_of_either, 0),
+                        tb_plan_tile(plan->block_n, &tiles_of_either, 0));
+    slices = plan->tile_m == plan->block_m && plan->tile_n == plan->block_n ? SLICES_OF_ONE_TILE : SLICES;
+    tb_plan_size_strips(plan, call, TB_OTHER_FLOPS_PER_BYTE, (struct tb_tilings){&strips_of_either, &strips_of_either});
+    if (plan->strips) slices = slices_of_strip(plan);
+  }
+  int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
+  plan->slice_k = slices == 1 ? plan->chunk_k : slice_of(plan, slices);
+  tb_plan_place_panels(plan, call, rows, columns, false);
+}
+
+/* Halves one of the three sizes: k while it dominates, else the longer side of the block. False: all are at their
+ * least. k is cut where the kernels end a group of their sums, so that the cut does not show in the result. */
+static bool cut(struct tb_plan *plan) {
+  int64_t side = tb_max(plan->block_m, plan->block_n);
+  int64_t piece = side > PIECE_ELEMS ? PIECE_ELEMS : PIECE_ELEMS_MIN;
+  bool k_counts = plan->ways.a != TB_IN_PLACE || plan->ways.b != TB_IN_PLACE;
+  if (k_counts && plan->chunk_k > tb_max(CHUNK_K_WISH, plan->cut_k) && plan->chunk_k >= side)
+    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), plan->cut_k);
+  else if (plan->block_m == side && side > piece)
+    plan->block_m = tb_round_up(tb_ceil_div(side, 2), piece);
+  else if (side > piece)
+    plan->block_n = tb_round_up(tb_ceil_div(side, 2), piece);
+  else if (k_counts && plan->chunk_k > plan->cut_k)
+    plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), plan->cut_k);
+  else
+    return false;
+  return true;
+}
+
+/*
+ * Memory for partial sums behind the rest, as far as it fits: as many as a split k can have, one for every chunk of the
+ * kernels' sums, or every group if that is less. None where not even two would fit, for then there is nothing to split.
+ * And for packed operands, where one launch has them all.
+ */
+static void add_workspace(struct tb_plan *plan, int64_t budget_bytes) {
+  int64_t tiles = tb_ceil_div(plan->block_m, plan->tile_m) * tb_ceil_div(plan->block_n, plan->tile_n);
+  int64_t sum_bytes = tb_padded(plan->tile_m * plan->tile_n) * (int64_t)sizeof(float); /* each tile's start on a line */
+  int64_t room = tb_min(WORKSPACE_BYTES_MAX, budget_bytes - plan->arena_bytes) / tiles;
+  const int64_t unit_k = tb_min(TB_SGEMM_CHUNK_K, plan->group_k);
+  int64_t sums = tb_min(tb_ceil_div(plan->slice_k, unit_k), room / sum_bytes);
+  plan->workspace_offset_bytes = plan->arena_bytes;
+  plan->workspace_bytes = sums < 2 ? 0 : sums * sum_bytes;
+  if (plan->at_once) {
+    const int64_t wish = plan->workspace_bytes + tb_packed_bytes(plan->block_m, plan->block_n, plan->chunk_k);
+    plan->workspace_bytes =
+        tb_min(tb_min(wish, PACKED_BYTES_MAX), budget_bytes - plan->arena_bytes) / LINE_BYTES * LINE_BYTES;
+  }
+  plan->arena_bytes += tiles * plan->workspace_bytes;
+}
+
+/* The operands lie in memory, so no product of sizes below comes near 2^63. */
+struct tb_plan tb_plan_uncut(const struct tb_gemm *call, struct tb_ways ways) {
+  const int64_t group_k = tb_gemm_group_k(call), cut_k = group_k % TB_LD_ELEMS == 0 ? group_k : 2 * group_k;
+  return (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX),
+                          .block_n = call->n,
+                          .chunk_k = call->k > CHUNK_K_MAX ? CHUNK_K_MAX / cut_k * cut_k : call->k,
+                          .group_k = group_k,
+                          .cut_k = cut_k,
+                          .ways = ways};
+}
+
+bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways, int64_t budget_bytes) {
+  *plan = tb_plan_uncut(call, ways);
+  for (;;) {
+    lay_out(plan, call);
+    if (plan->arena_bytes <= budget_bytes) break;
+    if (!cut(plan)) return false;
+  }
+  add_workspace(plan, budget_bytes);
+  return true;
+}
+
+bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
+  struct tb_plan plan = tb_plan_uncut(call, ways);
+  tb_plan_size_panels(&plan, call, plan.block_m, plan.block_n);
+  return fits_one_slot(&plan, call);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a product is cut so that it fits the device: pure arithmetic, tested without a GPU.
+ *
+ *            n                C is cut into blocks of block_m x block_n. While a block is computed, its rows of op(A),
+ *      +-----+-----+          its columns of op(B) and its result are on the device; when they do not fit for all of k,
+ *      |1 1 3|     |          k is cut into chunks, and the partial sums stay in the result's buffer between them.
+ *    m |1 1 3|block|          A block is cut into tiles of tile_m x tile_n. op(A) goes up in panels of tile_m rows,
+ * op(B) |2 2 3|     |          in panels of tile_n columns, both in slices of slice_k; a tile is launched once for each
+ *      +-----+-----+          slice, and comes down when it is complete. schedule.h has the order (the numbers).
+ *      |     |     |
+ *      +-----+-----+
+ *
+ * Sizes, by bench/overlap_model.py: at 4096 cubed, kernels of 50 and of 200 TFLOP/s, tiles of 1024 and slices of 1408
+ * reach 0.73 and 0.75 of the floor; tiles of 2048 finish too late (0.67, 0.66), launches of 512 x 512 do not fill a GPU
+ * (0.50, 0.79). A product whose operands fit into one slot together is not cut at all: it goes up by one copy, packed
+ * as in the arena.
+ *
+ * Strips. Where the kernels compute all of C in the time that the larger operand takes on its way up, the smaller one
+ * goes up first, as a single panel, and then the larger one in narrow panels. Each completes a strip of C, which comes
+ * down while the next ones go up, and what is left behind the last panel is a strip, not a quarter of C. (H200,
+ * medians, squares of tiles and strips in turns in one process: 2048 cubed 1.19 and 1.01 ms, 4096 3.56 and 3.31,
+ * 6144 7.77 and 7.13, 8192 13.1 and 12.0; strips twice as wide 2 to 4 % slower, half as wide 22 % at 4096. The model
+ * has 3.27 and 3.13 ms, 12.8 and 12.1 with pieces of 2 MiB, as they were then.) Where the product takes longer, the
+ * kernels must not wait for half of what goes up.
+ *
+ * For the tensor cores (split.h) k is cut between spans only, and a chunk has one slice or two: what is up is packed
+ * once, and a tile is one launch for each span from two packed panels. Blocks and tiles start at multiples of the
+ * tensor cores' own tiles of C, because a result's bits depend on where those lie. The arena then is
+ *
+ *      A's panels | B's panels | tiles of C | A's panels packed | B's panels packed | a workspace for each stream
+ *
+ * Where both C and k are cut, all of A and B goes up for each block; but where there is room for a chunk's panels of A
+ * twice, those of the first chunk stay for the other blocks of the row: ahead of A's panels, as many more. Launches are
+ * of one stream then, whose workspace leaves the room, and may be where k alone is cut: in order they leave the link
+ * less to wait for.
+ *
+ * By the same model (--split), kernels of 205 TFLOP/s: 0.78, 0.81 and 0.81 of the floor at 4096, 8192 and 16384 cubed,
+ * the first two in strips; by squares 0.75 and 0.77.
+ * Last panels of half the size, and half of that, so that less is left to compute and fetch behind the last one, gain
+ * nothing (H200, 2026-11-22: 4096 cubed 3.86 to 4.02 ms, and 3.82 to 3.98 without; 8192 cubed 14.4 to 16.2, and 14.9 to
+ * 15.4). Nor do smaller tiles (8192 cubed by 768 x 768 15.6 to 16.0 ms, by these 13.9 to 15.5 in the same run).
+ */
+#ifndef TB_PLAN_H
+#define TB_PLAN_H
+
+#include "base/integers.h"
+#include "cuda/place.h"
+#include "select/emulated_plan.h"
+
+/* Device buffers: panels and tiles start on lines of 128 bytes, and so do columns of this length and more. */
+#define TB_LD_ELEMS 32
+/* Most tiles along one side of a block. */
+#define TB_TILES_MAX 32
+/* Slices of a plan for the tensor cores, at most; so many can be passed on to other GPUs (exchange.h). */
+#define TB_EMULATED_SLICES_MAX 2
+/* Launches alternate between at most so many streams, so that the tail of one tile's blocks overlaps the next tile's
+ * head. A power of two. */
+#define TB_COMPUTE_STREAMS 8
+/* Floats of one pinned staging slot: 2 MiB. */
+#define TB_SLOT_ELEMS ((int64_t)1 << 19)
+
+/* How an operand comes to the kernels, or C from them. */
+enum tb_way {
+  TB_STAGED,  /* copied by the CPU to or from pinned slots, and by the GPU from or to there */
+  TB_DIRECT,  /* copied by the GPU from or to where it lies, pinned memory */
+  TB_IN_PLACE /* the kernels read or write it where it lies */
+};
+
+struct tb_ways {
+  enum tb_way a, b, c;
+  bool passed; /* panels of an operand are passed on between GPUs, of which each brings up some */
+};
+
+/* The ways for operands that lie in these places (NULL: all pageable); device memory must be the computing GPU's. */
+struct tb_ways tb_plan_ways(const struct tb_gemm *call, const struct tb_places *places);
+
+struct tb_plan {
+  int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of cut_k */
+  int64_t group_k;                   /* of the product: between groups cuts of k do not show in the result (order.h) */
+  int64_t cut_k;                     /* whole groups that fill lines of the arena */
+  int64_t slice_k;                   /* chunk_k, or a multiple of cut_k */
+  int64_t tile_m, tile_n;
+  int64_t a_panel_elems, b_panel_elems, tile_elems; /* room for one panel or tile, padding included */
+  int64_t b_offset_bytes, d_offset_bytes;           /* in the arena: A's panels, then B's, then the result's tiles */
+  int64_t a_kept_bytes; /* emulated: of the first chunk's panels of A, ahead of the others'; 0: they are among them */
+  int64_t workspace_offset_bytes; /* and last, where there is room, for what kernels note down */
+  int64_t workspace_bytes;        /* for each tile of the block; may be 0. emulated: for each stream */
+  int64_t arena_bytes;
+  bool at_once;               /* everything is in place: one launch computes a block */
+  bool strips;                /* one operand is a single panel, and each panel of the other completes a tile */
+  bool one_slot;              /* one tile, and A's and B's panels fit into one slot together, C into another */
+  bool emulated;              /* for the tensor cores */
+  struct tb_emulated_way way; /* emulated: of every launch */
+  int streams;                /* emulated: that the launches alternate between, a power of two */
+  int64_t span_k;             /* emulated: of the product, not of the plan (emulated_plan.h); a chunk has whole ones */
+  int64_t a_packed_bytes, b_packed_bytes; /* emulated: for a panel's span; 0 when at once: then a launch packs both */
+  int64_t packed_offset_bytes;            /* emulated: of A's packed panels, then B's */
+  struct tb_ways
+      ways; /* what is in place has no room in the arena; a C with beta does: the product, before its commit */
+};
+
+/* Cuts `call` (m, n, k >= 1) for at most budget_bytes of device memory. False: not even the smallest pieces fit. */
+bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways, int64_t budget_bytes);
+
+/* The same for the tensor cores, and never for one slot. `whole`: how the product would be computed as a whole. */
+bool tb_plan_make_emulated(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways,
+                           const struct tb_emulated_way *whole, int64_t budget_bytes);
+
+/* Whether such a plan's pieces are not so small that the other kernels in larger ones would be sooner. */
+bool tb_plan_emulated_pays(const struct tb_plan *plan, const struct tb_gemm *call);
+
+/* Whether all of a call's product is computed while its operands go up, also without the tensor cores. Where nothing is
+ * read in place a function of its sizes and transposes alone, for the result's bits depend on it. */
+bool tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways);
+
+/* Whether a call goes by one slot when there is memory for it. */
+bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways);
+
+/* Spans of a chunk. */
+static inline int64_t tb_plan_spans(const struct tb_plan *plan) { return tb_ceil_div(plan->chunk_k, plan->span_k); }
+
+/* Whether panels are packed for the tensor cores one by one. */
+static inline bool tb_plan_packs(const struct tb_plan *plan) { return plan->emulated && !plan->at_once; }
+
+/* n rounded up to a multiple of TB_LD_ELEMS. */
+static inline int64_t tb_padded(int64_t n) { return (n + TB_LD_ELEMS - 1) / TB_LD_ELEMS * TB_LD_ELEMS; }
+
+/* The leading dimension of stored columns of n floats: short ones share a line, and none straddles two; four words are
+ * what the kernels load at once. */
+static inline int64_t tb_leading(int64_t n) { return n > 16 ? tb_padded(n) : n > 8 ? 16 : n > 4 ? 8 : 4; }
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <math.h>
+
+#include "plan/plan_internal.h"
+
+/* Tiles of C, a few more than the other kernels have (plan.c), for the tensor cores are four times as fast. With
+ * several spans of k larger ones, for each launch drags four more along that find nothing to do, and the thread that
+ * launches is late for the link: by 11 x 11 tiles of a side of 1152 12288 cubed took 39 ms, by 12 x 11 of one span 33;
+ * 16384 cubed 73 by 16 x 15, 67 by 11 x 11 (H200). */
+static const struct tb_tiling emulated_rows = {TB_EMULATED_TILE_M, 512, 1024, 3072, 11};
+static const struct tb_tiling emulated_columns = {TB_EMULATED_TILE_N, 576, 1152, 3072, 11};
+static const struct tb_tiling emulated_rows_of_spans = {TB_EMULATED_TILE_M, 512, 1536, 3072, 11};
+static const struct tb_tiling emulated_columns_of_spans = {TB_EMULATED_TILE_N, 576, 1536, 3072, 11};
+/* Not so large along a side that is much the longer one, as it is of the parts that several GPUs have: of the operand
+ * that all of them want each has a share to bring up. (32768 cubed by two H200 221 ms instead of 239.) */
+static const struct tb_tiling emulated_rows_of_long_side = {TB_EMULATED_TILE_M, 512, 1536, 2048, 16};
+static const struct tb_tiling emulated_columns_of_long_side = {TB_EMULATED_TILE_N, 576, 1536, 2304, 16};
+/* Where both C and k are cut, a tile has a launch of all kernels in every chunk, and fewer streams leave more memory to
+ * C: by 2048 x 2112 and two streams 16384 cubed takes 109 ms in 1 GiB, by 1024 x 960 and four 122 (H200). */
+static const struct tb_tiling emulated_rows_of_chunks = {TB_EMULATED_TILE_M, 512, 2048, 3072, 8};
+static const struct tb_tiling emulated_columns_of_chunks = {TB_EMULATED_TILE_N, 576, 2112, 3072, 8};
+/* In one stream each launch must fill the GPU alone: 11 x 12 of their tiles are an H200's 132 multiprocessors. */
+static const struct tb_tiling emulated_rows_in_order = {TB_EMULATED_TILE_M, 1408, 1408, 2816, 16};
+static const struct tb_tiling emulated_columns_in_order = {TB_EMULATED_TILE_N, 2304, 2304, 4608, 16};
+/* Of strips, along their long sides. */
+static const struct tb_tiling emulated_strips_of_rows = {TB_EMULATED_TILE_M, 384, 384, 3072, TB_TILES_MAX};
+static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 384, 384, 3072, TB_TILES_MAX};
+
+/* Sides of the blocks of a C that is cut, at least: shorter ones do not fill a GPU. */
+#define EMULATED_BLOCK_M_MIN 2048
+#define EMULATED_BLOCK_N_MIN 1152
+/* And streams, of which each wants room for operands in bf16 planes. In one, of which each launch fills the GPU, the
+ * room is for A's panels of the first chunk, which stay: 16384 cubed takes 90 ms in 1 GiB, by two streams without them
+ * 97. With them two streams took 95 and four without 93 (1.25 GiB), and 32768 cubed in 2 GiB by four 639 and 625. */
+#define EMULATED_STREAMS_MIN 2
+/* The tensor cores reach TB_EMULATED_FLOPS_PER_BYTE where all streams' launches together have a tile and a half for
+ * each of an H200's multiprocessors. */
+#define EMULATED_TILES_AT_ONCE 132
+#define EMULATED_TILES_OF_GPU (3 * EMULATED_TILES_AT_ONCE / 2)
+/* A millisecond: what a block, or a chunk of k, takes behind the one before. */
+#define WAIT_BYTES 45e6
+
+/* Most memory for packed operands, and for packing them again, when they are in place, and of what there is at most
+ * such a part: the program may want it. 16384 cubed is not cut for that; to pack a panel once more takes little beside
+ * its products with so many others. */
+#define EMULATED_AT_ONCE_BYTES_MAX ((int64_t)6 << 30)
+#define EMULATED_AT_ONCE_SHARE 2
+
+/* As many as there are tiles to run, at most. */
+static int streams_for(const struct tb_ways *ways, int64_t tiles) {
+  int streams = tb_plan_in_one_stream(ways) ? 1 : TB_COMPUTE_STREAMS;
+  while (streams > 1 && streams / 2 >= tiles) streams /= 2;
+  return streams;
+}
+
+/* As many as fill the GPU together: room for a strip's operands in bf16 planes is most of what a stream wants. */
+static int streams_for_strips(const struct tb_plan *plan) {
+  const int64_t tiles = tb_emulated_tiles(plan->tile_m, plan->tile_n);
+  int streams = plan->streams;
+  while (streams > EMULATED_STREAMS_MIN && streams / 2 * tiles >= EMULATED_TILES_OF_GPU) streams /= 2;
+  return streams;
+}
+
+/* k is split where a product has fewer tiles than the GPU has room for, and then by the launch of every tile of ours.
+ * When it would be split for the last tiles alone, so it is by a launch that has all of them, or, of a part of the
+ * product, more than those before. */
+static struct tb_emulated_way launch_way(const struct tb_plan *plan, const struct tb_gemm *call,
+                                         const struct tb_emulated_way *whole) {
+  const bool uncut = plan->tile_m == call->m && plan->tile_n == call->n;
+  if (whole->whole == 0 || (uncut && tb_emulated_tiles(plan->tile_m, plan->tile_n) > whole->whole)) return *whole;
+  return (struct tb_emulated_way){.splits = 1, .fast = whole->fast, .span_k = whole->span_k};
+}
+
+static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb_gemm *call, int streams_most) {
+  if (tb_plan_in_one_stream(&plan->ways) || streams_most == 1)
+    return (struct tb_tilings){&emulated_rows_in_order, &emulated_columns_in_order};
+  if (plan->chunk_k < call->k && (plan->block_m < call->m || plan->block_n < call->n))
+    return (struct tb_tilings){&emulated_rows_of_chunks, &emulated_columns_of_chunks};
+  if (tb_plan_spans(plan) == 1) return (struct tb_tilings){&emulated_rows, &emulated_columns};
+  const bool long_m = plan->block_m > plan->block_n * 3 / 2, long_n = plan->block_n > plan->block_m * 3 / 2;
+  return (struct tb_tilings){long_m ? &emulated_rows_of_long_side : &emulated_rows_of_spans,
+                             long_n ? &emulated_columns_of_long_side : &emulated_columns_of_spans};
+}
+
+/* Two slices of a product that is not cut, where that has the kernels in time (schedule.h): 16384 cubed 62 ms by one,
+ * 57 by two (H200, two runs); by bench/overlap_model.py 58 by one, 53 by two, and 61 by four. Not where upload takes
+ * much longer than the product; nor where C takes so long to come down that the second slice, with which it begins, had
+ * better begin sooner: three spans cannot be halved. */
+#define SLICED_SPANS_MIN 4
+#define SLICED_PRODUCT_SHARE 0.75 /* of upload, at least */
+
+static int64_t slice_of_emulated(const struct tb_plan *plan, const struct tb_gemm *call) {
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  const double product = 2 * m * n * k / TB_EMULATED_FLOPS_PER_BYTE, up = (m + n) * k * sizeof(float);
+  const double down = m * n * sizeof(float);
+  const bool pays = product >= SLICED_PRODUCT_SHARE * up && 2 * down <= (product > up ? product : up);
+  if (tb_plan_is_cut(plan, call) || tb_plan_in_one_stream(&plan->ways) || tb_plan_spans(plan) < SLICED_SPANS_MIN ||
+      !pays)
+    return plan->chunk_k;
+  return tb_ceil_div(tb_plan_spans(plan), TB_EMULATED_SLICES_MAX) * plan->span_k;
+}
+
+/* Of the ways to lay out a plan. */
+struct layout {
+  int streams_most;
+  int more_columns; /* of tiles, than are best for a block that need not be cut; they may fill its side better */
+  bool keeps_a, strips;
+};
+
+static void lay_out_emulated(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_emulated_way *whole,
+                             const struct layout *layout) {
+  static const struct tb_tilings of_strips = {&emulated_strips_of_rows, &emulated_strips_of_columns};
+  plan->emulated = true;
+  plan->strips = false;
+  plan->at_once = tb_plan_is_at_once(&plan->ways);
+  plan->span_k = tb_emulated_first_span(whole, call->k);
+  plan->slice_k = slice_of_emulated(plan, call);
+  const struct tb_tilings tilings = tilings_for(plan, call, layout->streams_most);
+  tb_plan_size_panels(plan, call, plan->block_m, plan->block_n);
+  if (!plan->at_once)
+    tb_plan_size_panels(plan, call, tb_plan_tile(plan->block_m, tilings.rows, 0),
+                        tb_plan_tile(plan->block_n, tilings.columns, layout->more_columns));
+  if (layout->strips) tb_plan_size_strips(plan, call, TB_EMULATED_FLOPS_PER_BYTE, of_strips);
+  if (plan->strips) plan->slice_k = plan->chunk_k;
+  const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
+  tb_plan_place_panels(plan, call, rows, columns, layout->keeps_a);
+  const int64_t a_bytes = tb_emulated_packed_bytes(false, plan->tile_m, plan->span_k);
+  const int64_t b_bytes = tb_emulated_packed_bytes(true, plan->tile_n, plan->span_k);
+  plan->packed_offset_bytes = plan->arena_bytes;
+  plan->a_packed_bytes = plan->at_once ? 0 : a_bytes;
+  plan->b_packed_bytes = plan->at_once ? 0 : b_bytes;
+  plan->workspace_offset_bytes =
+      plan->packed_offset_bytes + tb_plan_spans(plan) * (rows * plan->a_packed_bytes + columns * plan->b_packed_bytes);
+  plan->way = launch_way(plan, call, whole);
+  plan->workspace_bytes = tb_emulated_workspace_bytes(plan->tile_m, plan->tile_n, call->k, &plan->way);
+  if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;
+  plan->streams = (int)tb_min(streams_for(&plan->ways, rows * columns), layout->streams_most);
+  if (plan->strips) plan->streams = streams_for_strips(plan);
+  plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
+}
+
+static bool fits(const struct tb_plan *plan, int64_t budget_bytes) {
+  const int64_t most = tb_min(EMULATED_AT_ONCE_BYTES_MAX, budget_bytes / EMULATED_AT_ONCE_SHARE);
+  return plan->arena_bytes <= budget_bytes && !(plan->at_once && plan->workspace_bytes > most);
+}
+
+/* Of two things that go on at once, the shorter does with the longer, but for a panel. */
+static double overlapped(double x, double y, double panels) { return x > y ? x + y / panels : y + x / panels; }
+
+/* Of two that hold each other up: the longer, and up to a sixth more, if the other takes as long. */
+static double together(double x, double y) {
+  const double longer = x > y ? x : y, share = (x > y ? y : x) / longer;
+  return longer * (1 + 0.15 * share * share * share * share);
+}
+
+/* What the launches that run at the same time reach of the kernels' rate. */
+static double filling(const struct tb_plan *plan) {
+  const int64_t tiles = tb_emulated_tiles(plan->tile_m, plan->tile_n);
+  if (plan->streams == 1) return (double)tiles / (double)tb_round_up(tiles, EMULATED_TILES_AT_ONCE / 2);
+  const double full = (double)(plan->streams * tiles) / EMULATED_TILES_OF_GPU;
+  return full < 1 ? full : 1;
+}
+
+/*
+ * How long a product takes that is cut, in bytes that the link brings up meanwhile. Blocks come row by row.
+ *
+ * Whole k: A's part stays while they are in its row, and of B all goes up for each row, but for the block at which it
+ * turns. Bringing B up and multiplying overlap. What a block has left of C when its launches are over is taken for half
+ * of it.
+ *
+ * Where k is cut, all of both goes up for each block, but for the first chunk of A, which may stay. By several streams
+ * that and multiplying hold each other up, for the next chunk's panels replace this one's; of C only what the last
+ * chunk of the last block has not seen down comes behind all else. By one, what goes up waits for no launch, but
+ * launches do for C, so that the longer of two is what it takes: all that goes up; or the product, most of C, and what
+ * every chunk begins with.
+ *
+ * Beside what was measured (H200, 2026-11-23, 40 cuts of 16384 and 32768 cubed that took 70 to 722 ms): where k is cut
+ * 5 % off in the mean, 13 % at most; whole k takes 0.86 to 1.02 of this.
+ */
+#define DOWN_IN_CHUNK 0.3 /* by several streams: of a chunk's product, while the block's C comes down */
+#define LEAST_DOWN_SHARE 0.4
+#define IN_ORDER_DOWN_SHARE 0.75
+#define IN_ORDER_CHUNK_WAITS 1.2
+#define IN_ORDER_BYTES 180e6 /* four milliseconds, at the beginning and the end */
+
+/* Blocks of C and chunks of k; and in bytes, of each block on average. */
+struct parts {
+  double rows, columns, blocks, chunks;
+  double a, b, product, down; /* the product: what the link brings up while it is computed */
+};
+
+static struct parts parts_of(const struct tb_plan *plan, const struct tb_gemm *call) {
+  struct parts p = {.rows = (double)tb_ceil_div(call->m, plan->block_m),
+                    .columns = (double)tb_ceil_div(call->n, plan->block_n),
+                    .chunks = (double)tb_ceil_div(call->k, plan->chunk_k)};
+  const double m = (double)call->m / p.rows, n = (double)call->n / p.columns, k = (double)call->k;
+  p.blocks = p.rows * p.columns;
+  p.a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
+  p.b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
+  p.product = 2 * m * n * k / TB_EMULATED_FLOPS_PER_BYTE / filling(plan);
+  p.down = m * n * sizeof(float);
+  return p;
+}
+
+static double cost_of_whole_k(const struct tb_plan *plan, const struct parts *p, double wait) {
+  const double panels = (double)tb_ceil_div(plan->block_n, plan->tile_n), turns = p->rows - 1;
+  return p->rows * p->a + (p->blocks - turns) * (overlapped(p->b, p->product, panels) + 0.5 * p->down) +
+         turns * p->product + p->blocks * wait;
+}
+
+static double cost_by_streams(const struct parts *p, double wait) {
+  const double rest = p->down - DOWN_IN_CHUNK * p->product / p->chunks, least = LEAST_DOWN_SHARE * p->down;
+  return p->blocks * (together(p->a + p->b, p->product) + p->chunks * wait) + (rest > least ? rest : least);
+}
+
+static double cost_in_order(const struct tb_plan *plan, const struct parts *p, double wait) {
+  const double kept = plan->a_kept_bytes > 0 ? p->a / p->chunks * (p->columns - 1) / p->columns : 0;
+  const double up = p->blocks * (p->a + p->b - kept);
+  const double computed =
+      p->blocks * (p->product + IN_ORDER_DOWN_SHARE * p->down + IN_ORDER_CHUNK_WAITS * p->chunks * wait);
+  return (up > computed ? up : computed) + IN_ORDER_BYTES;
+}
+
+/* `wait`: what is to count for a wait. */
+static double cost_with(const struct tb_plan *plan, const struct tb_gemm *call, double wait) {
+  const struct parts p = parts_of(plan, call);
+  if (plan->chunk_k == call->k) return cost_of_whole_k(plan, &p, wait);
+  return plan->streams > 1 ? cost_by_streams(&p, wait) : cost_in_order(plan, &p, wait);
+}
+
+static double cost(const struct tb_plan *plan, const struct tb_gemm *call) { return cost_with(plan, call, WAIT_BYTES); }
+
+/* A side in so many pieces of a power of two, of whole tiles; 0: they would be too short. */
+static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least) {
+  const int64_t block = halvings == 0 ? side : tb_round_up(tb_ceil_div(side, (int64_t)1 << halvings), tile);
+  return halvings == 0 || block >= least ? block : 0;
+}
+
+/* What the other kernels take at best, in the same measure, but for waits: they are cut, and wait, about as often. */
+static double cost_of_others(const struct tb_gemm *call, const struct tb_ways *ways) {
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  const double a = ways->a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
+  const double b = ways->b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
+  const double full =
+      (double)(2 * tb_emulated_tiles(call->m, call->n)) / EMULATED_TILES_OF_GPU; /* theirs are half as large */
+  return a + b + tb_gemm_flops(call) / TB_OTHER_FLOPS_PER_BYTE / (full < 1 ? full : 1) + 0.5 * m * n * sizeof(float);
+}
+
+/* Sets `plan` to this cut of C and k if it fits and is better than one that takes `least`, by more than the estimate is
+ * worth, in one of the ways to lay it out. */
+static void lay_out_best(struct tb_plan *plan, const struct tb_plan *cut, const struct tb_gemm *call,
+                         const struct tb_emulated_way *whole, int64_t budget_bytes, double *least) {
+  const bool in_order = cut->chunk_k < call->k && !tb_plan_in_one_stream(&cut->ways);
+  struct tb_plan p = *cut;
+  for (int streams = TB_COMPUTE_STREAMS; streams >= (in_order ? 1 : EMULATED_STREAMS_MIN); streams /= 2)
+    for (int more_columns = 0; more_columns <= 1; more_columns++) {
+      const bool keeps_a = streams == 1 && cut->block_n < call->n;
+      const struct layout layout = {
+          .streams_most = streams, .more_columns = more_columns, .keeps_a = keeps_a, .strips = false};
+      lay_out_emulated(&p, call, whole, &layout);
+      if (!fits(&p, budget_bytes) || cost(&p, call) >= 0.98 * *least) continue;
+      *least = cost(&p, call);
+      *plan = p;
+    }
+}
+
+/* The best cut of C that fits, with this chunk of k, if it is better than one that takes `least`. */
+static void cut_block(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_emulated_way *whole,
+                      int64_t chunk_k, int64_t budget_bytes, double *least) {
+  struct tb_plan p = tb_plan_uncut(call, plan->ways);
+  const int64_t m = p.block_m, n = p.block_n;
+  p.chunk_k = chunk_k;
+  for (int i = 0; (p.block_m = block_of(m, i, TB_EMULATED_TILE_M, EMULATED_BLOCK_M_MIN)) > 0; i++)
+    for (int j = 0; (p.block_n = block_of(n, j, TB_EMULATED_TILE_N, EMULATED_BLOCK_N_MIN)) > 0; j++)
+      lay_out_best(plan, &p, call, whole, budget_bytes, least);
+}
+
+/* The best of all cuts that fit, of C and of k. False: there is none. */
+static bool cut_emulated(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_emulated_way *whole,
+                         int64_t budget_bytes) {
+  const int64_t span_k = plan->span_k;
+  double least = INFINITY;
+  for (int64_t spans = tb_ceil_div(call->k, span_k), last = 0; spans != last; last = spans, spans = (spans + 1) / 2)
+    cut_block(plan, call, whole, tb_min(call->k, spans * span_k), budget_bytes, &least);
+  return least < INFINITY;
+}
+
+bool tb_plan_make_emulated(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways,
+                           const struct tb_emulated_way *whole, int64_t budget_bytes) {
+  *plan = tb_plan_uncut(call, ways);
+  if (plan->chunk_k < call->k) return false;
+  for (int strips = 1; strips >= 0; strips--) {
+    lay_out_emulated(plan, call, whole, &(struct layout){.streams_most = TB_COMPUTE_STREAMS, .strips = strips});
+    if (fits(plan, budget_bytes)) return true;
+  }
+  return cut_emulated(plan, call, whole, budget_bytes);
+}
+
+bool tb_plan_emulated_pays(const struct tb_plan *plan, const struct tb_gemm *call) {
+  return !tb_plan_is_cut(plan, call) || cost_with(plan, call, 0) < cost_of_others(call, &plan->ways);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "plan/share.h"
+
+/* Not libm's: no more than this is needed of it. */
+static double larger(double a, double b) { return a > b ? a : b; }
+static int64_t nearest(double x) { return (int64_t)(x + 0.5); }
+
+#define LINK_BYTES_PER_S 45e9
+
+double tb_share_alone_seconds(const struct tb_gemm *call, double flops_per_s) {
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  const double up = 4 * (m * k + k * n) / LINK_BYTES_PER_S, down = 4 * m * n / LINK_BYTES_PER_S;
+  const double compute = tb_gemm_flops(call) / flops_per_s;
+  return larger(compute, larger(up, down));
+}
+
+bool tb_share_pays(double alone_seconds, int gpus, double open_seconds, double *saved_seconds) {
+  if (gpus < 2 || !(alone_seconds >= TB_SHARE_SECONDS)) return false;
+  if (!(open_seconds > 0)) return true;
+  *saved_seconds += alone_seconds * TB_SHARE_SAVES;
+  return *saved_seconds >= open_seconds;
+}
+
+int64_t tb_share_pieces(const struct tb_gemm *call) {
+  const int64_t side = call->m > call->n ? call->m : call->n;
+  return (side + TB_SHARE_PIECE_ELEMS - 1) / TB_SHARE_PIECE_ELEMS;
+}
+
+void tb_share_weigh(const struct tb_pace *const pace[], int count, double weight[]) {
+  double all = 0;
+  for (int i = 0; i < count; i++) all += pace[i]->flops_per_s;
+  for (int i = 0; i < count; i++) {
+    weight[i] = pace[i]->flops_per_s;
+    if (weight[i] >= TB_SHARE_LEAST * all) continue;
+    weight[i] = pace[i]->left_out >= TB_SHARE_RETRY_CALLS ? TB_SHARE_LEAST * all : 0;
+  }
+}
+
+void tb_share_cut(int64_t side, int64_t piece, const double weight[], int count, int64_t run[]) {
+  const int64_t pieces = (side + piece - 1) / piece;
+  double all = 0, so_far = 0;
+  int last = 0; /* of those that get anything; it takes what is left, however the sums were rounded */
+  for (int i = 0; i < count; i++) {
+    all += weight[i];
+    if (weight[i] > 0) last = i;
+  }
+  int64_t begin = 0;
+  for (int i = 0; i < count; i++) {
+    so_far += weight[i];
+    int64_t end = nearest((double)pieces * (so_far / all)) * piece;
+    if (end > side || i >= last) end = side;
+    run[i] = end - begin;
+    begin = end;
+  }
+}
+
+/* Half of what a device shows in a call is believed at once. First all paces are brought to the level of this call,
+ * whose shape may be one that every device is slower at. */
+void tb_share_learn(struct tb_pace *const pace[], int count, const double flops[], const double seconds[]) {
+  double seen = 0, thought = 0;
+  for (int i = 0; i < count; i++)
+    if (flops[i] > 0 && seconds[i] > 0) {
+      seen += flops[i] / seconds[i];
+      thought += pace[i]->flops_per_s;
+    }
+  if (!(seen > 0 && thought > 0)) return;
+  for (int i = 0; i < count; i++) {
+    struct tb_pace *p = pace[i];
+    p->flops_per_s *= seen / thought;
+    const bool had_a_share = flops[i] > 0 && seconds[i] > 0;
+    if (had_a_share) p->flops_per_s = (p->flops_per_s + flops[i] / seconds[i]) / 2;
+    p->left_out = had_a_share ? 0 : p->left_out + 1;
+  }
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "process/pool.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "process/background.h"
+#include "base/clock.h"
+#include "process/cores.h"
+
+/* Looks for work between two looks at the clock. */
+#define LOOKS 16
+/* Looks for the end of another thread's task before the core is offered to others: that thread may want it. */
+#define LOOKS_BEFORE_YIELD 2000
+/* A task, of some ten microseconds, that takes so long was not let to its core. */
+#define HELD_UP_SECONDS 1e-3
+/* Sleepers that the caller wakes with a job, and that each of them wakes in turn: one comes after 15 to 40
+ * microseconds, and takes the waker 2 (16 cores of a virtual machine). */
+#define WAKES 2
+
+/*
+ * The ticket is the whole state of a job in one word: which job, how many tasks, and the next one. A task is taken by
+ * compare-and-swap, so a thread that slept through a job cannot take a task of it, nor one of a later job in its place
+ * by mistake.
+ */
+#define TASK_BITS 16
+#define TASK_MASK ((uint64_t)0xffff)
+#define TICKET(job, count, next) \
+  ((uint64_t)(uint32_t)(job) << (2 * TASK_BITS) | (uint64_t)(count) << TASK_BITS | (uint64_t)(next))
+
+struct job {
+  atomic_uint_fast64_t ticket;
+  atomic_int done; /* tasks that have returned */
+  int count;       /* the rest is written before the ticket, and read with a task taken */
+  void (*task)(void *context, int index);
+  void *context;
+};
+
+/* A thread, and where it sleeps. */
+struct member {
+  struct tb_pool *pool;
+  pthread_t thread, self; /* the same: what its starter knows, and what itself does */
+  struct tb_core core;    /* while the thread sleeps, its waker's to change */
+  sem_t told;             /* that there is work */
+  struct member *below;   /* on the stack of those that sleep */
+};
+
+struct tb_pool {
+  struct job jobs[TB_POOL_JOBS_MAX]; /* job number n is jobs[n % TB_POOL_JOBS_MAX] */
+  atomic_uint_fast64_t begun;        /* number of the latest job; they count from 1 */
+  atomic_uint_fast64_t oldest;       /* no job before this one has a task left */
+
+  pthread_mutex_t lock;   /* guards the stack */
+  struct member *asleep;  /* the latest to lie down, whose caches are the warmest, gets up first */
+  atomic_int sleepers;    /* on the stack */
+  atomic_int caller_core; /* where the latest job was started */
+  atomic_bool closing;
+
+  bool keep_cores;
+  int threads; /* started; the caller not counted */
+  struct member member[];
+};
+
+/* Who finds no work sleeps at once: from tb_pool_rest to the next job. */
+static atomic_bool resting;
+
+static inline void pause_briefly(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/* ---- tasks ---- */
+
+static bool has_task(uint64_t ticket) { return (ticket & TASK_MASK) < (ticket >> TASK_BITS & TASK_MASK); }
+
+static struct job *job_of(struct tb_pool *pool, uint64_t number) { return &pool->jobs[number % TB_POOL_JOBS_MAX]; }
+
+/* The next task of a job, or -1. */
+static int take(struct job *job) {
+  uint64_t ticket = atomic_load(&job->ticket);
+  while (has_task(ticket))
+    if (atomic_compare_exchange_weak(&job->ticket, &ticket, ticket + 1)) return (int)(ticket & TASK_MASK);
+  return -1;
+}
+
+/* Runs one task, of the oldest job that has any; *seconds becomes what it took, unless that is NULL. */
+static bool work(struct tb_pool *pool, double *seconds) {
+  const uint64_t begun = atomic_load(&pool->begun);
+  for (uint64_t number = atomic_load(&pool->oldest); number <= begun; number++) {
+    struct job *job = job_of(pool, number);
+    const int index = take(job);
+    if (index >= 0) {
+      const double since = seconds != NULL ? tb_clock_seconds() : 0;
+      job->task(job->context, index);
+      if (seconds != NULL) *seconds = tb_clock_seconds() - since;
+      atomic_fetch_add(&job->done, 1);
+      return true;
+    }
+    uint64_t expected = number; /* when its place serves a later job, `oldest` has moved past it before */
+    atomic_compare_exchange_strong(&pool->oldest, &expected, number + 1);
+  }
+  return false;
+}
+
+static bool any_task(struct tb_pool *pool) {
+  const uint64_t begun = atomic_load(&pool->begun);
+  for (uint64_t number = atomic_load(&pool->oldest); number <= begun; number++)
+    if (has_task(atomic_load(&job_of(pool, number)->ticket))) return true;
+  return false;
+}
+
+/* ---- threads ---- */
+
+static struct member *off_the_stack(struct tb_pool *pool) {
+  pthread_mutex_lock(&pool->lock);
+  struct member *m = pool->asleep;
+  if (m != NULL) {
+    pool->asleep = m->below;
+    atomic_fetch_sub(&pool->sleepers, 1);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  return m;
+}
+
+/* On the caller's core a thread would push the caller off it, or wait there until the caller is done. */
+static void leave_caller_alone(struct member *m) {
+  const int caller_core = atomic_load(&m->pool->caller_core);
+  if (m->core.number != TB_NO_CORE && m->core.number == caller_core) tb_core_take(&m->core, m->self, caller_core);
+}
+
+/* Wakes so many, or all that there are. Who lies down is counted before the last look for work, and work is there
+ * before sleepers are counted: one of the two sees the other. */
+static void wake(struct tb_pool *pool, int most) {
+  for (struct member *m; most > 0 && atomic_load(&pool->sleepers) > 0 && (m = off_the_stack(pool)) != NULL; most--) {
+    leave_caller_alone(m);
+    sem_post(&m->told);
+  }
+}
+
+static void lie_down(struct member *m) {
+  struct tb_pool *pool = m->pool;
+  pthread_mutex_lock(&pool->lock);
+  m->below = pool->asleep;
+  pool->asleep = m;
+  atomic_fetch_add(&pool->sleepers, 1);
+  pthread_mutex_unlock(&pool->lock);
+}
+
+static void sleep_until_work(struct member *m) {
+  struct tb_pool *pool = m->pool;
+  lie_down(m);
+  /* If there is some by now somebody must get up, this one or another. */
+  if (any_task(pool) || atomic_load(&pool->closing)) wake(pool, 1);
+  while (sem_wait(&m->told) != 0 && errno == EINTR) continue;
+  if (any_task(pool)) wake(pool, WAKES);
+}
+
+static void *thread_main(void *opaque) {
+  struct member *me = opaque;
+  struct tb_pool *pool = me->pool;
+  me->self = pthread_self();
+  if (pool->keep_cores) tb_core_take(&me->core, me->self, atomic_load(&pool->caller_core));
+  double idle_since = tb_clock_seconds();
+  while (!atomic_load(&pool->closing)) {
+    bool worked = false;
+    double seconds = 0;
+    for (int look = 0; look < LOOKS && !worked; look++) {
+      worked = work(pool, &seconds);
+      if (!worked) pause_briefly();
+    }
+    leave_caller_alone(me);
+    if (pool->keep_cores && seconds > HELD_UP_SECONDS)
+      tb_core_take(&me->core, me->self, atomic_load(&pool->caller_core));
+    /* Who only looks for work leaves the core to who has some: calls of the CPU BLAS behind one on the GPU took 0.2 ms
+     * longer without this (OpenBLAS 0.3.21, 16 cores). */
+    if (!worked) sched_yield();
+    const double now = tb_clock_seconds();
+    if (!worked && now - idle_since < TB_POOL_SPIN_SECONDS && !atomic_load(&resting)) continue;
+    if (!worked) sleep_until_work(me);
+    idle_since = now;
+  }
+  tb_core_leave(&me->core);
+  return NULL;
+}
+
+struct tb_pool *tb_pool_open(int threads, bool keep_cores) {
+  if (threads <= 1) return NULL;
+  struct tb_pool *pool = calloc(1, sizeof *pool + (size_t)(threads - 1) * sizeof pool->member[0]);
+  if (pool == NULL) return NULL;
+  pool->keep_cores = keep_cores;
+  pthread_mutex_init(&pool->lock, NULL);
+  atomic_store(&pool->oldest, 1);
+  atomic_store(&pool->caller_core, sched_getcpu());
+  for (; pool->threads < threads - 1; pool->threads++) {
+    struct member *m = &pool->member[pool->threads];
+    m->pool = pool;
+    m->core.number = TB_NO_CORE;
+    sem_init(&m->told, 0, 0);
+    if (!tb_background_start(&m->thread, thread_main, m)) {
+      sem_destroy(&m->told);
+      break;
+    }
+  }
+  if (pool->threads == 0) {
+    tb_pool_close(pool);
+    return NULL;
+  }
+  return pool;
+}
+
+void tb_pool_close(struct tb_pool *pool) {
+  if (pool == NULL) return;
+  atomic_store(&pool->closing, true);
+  wake(pool, INT_MAX);
+  for (int i = 0; i < pool->threads; i++) pthread_join(pool->member[i].thread, NULL);
+  for (int i = 0; i < pool->threads; i++) sem_destroy(&pool->member[i].told); /* no other posts to it any more */
+  pthread_mutex_destroy(&pool->lock);
+  free(pool);
+}
+
+void tb_pool_rest(void) { atomic_store(&resting, true); }
+
+int tb_pool_threads(const struct tb_pool *pool) { return pool == NULL ? 1 : pool->threads + 1; }
+
+/* ---- jobs ---- */
+
+uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
+  if (pool == NULL || count <= 1) {
+    for (int i = 0; i < count; i++) task(context, i);
+    return 0;
+  }
+  const uint64_t number = atomic_load(&pool->begun) + 1;
+  struct job *job = job_of(pool, number);
+  if (number > TB_POOL_JOBS_MAX) tb_pool_wait(pool, number - TB_POOL_JOBS_MAX);
+  /* What follows reads the place's ticket as that of the job before, which has no task left. */
+  job->task = task;
+  job->context = context;
+  job->count = count;
+  atomic_store(&job->done, 0);
+  atomic_store(&job->ticket, TICKET(number, count, 0));
+  atomic_store(&pool->caller_core, sched_getcpu());
+  atomic_store(&pool->begun, number);
+  if (atomic_load(&resting)) atomic_store(&resting, false);
+  wake(pool, WAKES);
+  return number;
+}
+
+bool tb_pool_done(const struct tb_pool *pool, uint64_t number) {
+  if (number == 0 || number + TB_POOL_JOBS_MAX <= atomic_load(&pool->begun)) return true; /* its place serves another */
+  const struct job *job = &pool->jobs[number % TB_POOL_JOBS_MAX];
+  return atomic_load(&job->done) == job->count;
+}
+
+bool tb_pool_help(struct tb_pool *pool) { return pool != NULL && work(pool, NULL); }
+
+void tb_pool_settle(struct tb_pool *pool) {
+  if (pool == NULL) return;
+  const uint64_t begun = atomic_load(&pool->begun);
+  for (uint64_t number = begun < TB_POOL_JOBS_MAX ? 1 : begun - TB_POOL_JOBS_MAX + 1; number <= begun; number++)
+    tb_pool_wait(pool, number);
+}
+
+void tb_pool_wait(struct tb_pool *pool, uint64_t number) {
+  for (int looks = 0; !tb_pool_done(pool, number);) {
+    if (work(pool, NULL))
+      looks = 0;
+    else if (looks++ < LOOKS_BEFORE_YIELD)
+      pause_briefly();
+    else
+      sched_yield();
+  }
+}

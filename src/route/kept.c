@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "route/kept.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "process/background.h"
+#include "blas/symbols.h"
+
+/* All that the thread needs is its own: the call may be over. */
+struct job {
+  sem_t done;
+  atomic_int state;
+  bool writes, succeeded;
+  struct tb_machine_key key; /* of copies */
+  struct tb_calibration calibration;
+  char folder[TB_CALIBRATION_PATH_MAX], path[TB_CALIBRATION_PATH_MAX];
+};
+enum { UNDER_WAY, FINISHED, LEFT_ALONE };
+
+static atomic_bool dead; /* the file system did not answer in time */
+
+static void destroy(struct job *job) {
+  sem_destroy(&job->done);
+  free((char *)job->key.cpu);
+  free((char *)job->key.blas);
+  free((char *)job->key.gpu);
+  free(job);
+}
+
+static void *thread_main(void *opaque) {
+  struct job *job = opaque;
+  job->succeeded = job->writes ? tb_calibration_write(job->folder, &job->key, &job->calibration, job->path)
+                               : tb_calibration_read(job->folder, &job->key, &job->calibration);
+  if (atomic_exchange(&job->state, FINISHED) == LEFT_ALONE)
+    destroy(job);
+  else
+    sem_post(&job->done);
+  return NULL;
+}
+
+static struct job *create(const char *folder, const struct tb_machine_key *key) {
+  struct job *job = strlen(folder) < TB_CALIBRATION_PATH_MAX ? calloc(1, sizeof *job) : NULL;
+  if (job == NULL) return NULL;
+  sem_init(&job->done, 0, 0);
+  strcpy(job->folder, folder);
+  job->key = (struct tb_machine_key){strdup(key->cpu), strdup(key->blas), key->gpu != NULL ? strdup(key->gpu) : NULL};
+  if (job->key.cpu != NULL && job->key.blas != NULL && (job->key.gpu != NULL || key->gpu == NULL)) return job;
+  destroy(job);
+  return NULL;
+}
+
+/* Whether it is finished in time. */
+static bool wait_for(struct job *job) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += (long)(TB_KEPT_SECONDS * 1e9);
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  int result;
+  do result = sem_timedwait(&job->done, &until);
+  while (result != 0 && errno == EINTR);
+  return result == 0 || atomic_exchange(&job->state, LEFT_ALONE) == FINISHED;
+}
+
+/* A thread that is left alone returns to our code some day: the library stays. */
+static void stay_loaded(void) {
+  Dl_info info;
+  if (dladdr(&tb_symbols, &info)) (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+/* False: it is the thread's from now on, or gone. */
+static bool do_in_time(struct job *job) {
+  pthread_t thread;
+  if (!tb_background_start_roomy(&thread, thread_main, job)) {
+    destroy(job);
+    return false;
+  }
+  if (wait_for(job)) {
+    pthread_join(thread, NULL);
+    return true;
+  }
+  atomic_store(&dead, true);
+  pthread_detach(thread);
+  stay_loaded();
+  return false;
+}
+
+bool tb_kept_read(const char *folder, const struct tb_machine_key *key, struct tb_calibration *calibration) {
+  struct job *job = atomic_load(&dead) ? NULL : create(folder, key);
+  if (job == NULL || !do_in_time(job)) return false;
+  const bool succeeded = job->succeeded;
+  if (succeeded) *calibration = job->calibration;
+  destroy(job);
+  return succeeded;
+}
+
+bool tb_kept_write(const char *folder, const struct tb_machine_key *key, const struct tb_calibration *calibration,
+                   char path[TB_CALIBRATION_PATH_MAX]) {
+  struct job *job = atomic_load(&dead) ? NULL : create(folder, key);
+  if (job == NULL) return false;
+  job->writes = true;
+  job->calibration = *calibration;
+  if (!do_in_time(job)) return false;
+  const bool succeeded = job->succeeded;
+  strcpy(path, job->path);
+  destroy(job);
+  return succeeded;
+}

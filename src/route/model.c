@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "route/model.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "route/learn.h"
+
+/*
+ * Assumptions: cautious of the GPU. A core of today runs OpenBLAS's sgemm at 15 to 160 GFLOP/s and takes 4 to 12 GB/s
+ * from memory; so does a copying thread, and eight fill the link; opening a GPU (context, kernels, pinned buffers)
+ * takes 0.1 to 0.4 s.
+ */
+#define ASSUMED_CORE_FLOPS_PER_S 60e9
+#define ASSUMED_CORE_BYTES_PER_S 4e9
+#define ASSUMED_BYTES_CORES_MAX 8
+#define ASSUMED_CPU_CALL_S 0.3e-6
+#define ASSUMED_GPU_FLOPS_PER_S 5e12
+#define ASSUMED_LINK_BYTES_PER_S 20e9 /* PCIe gen4 x16 */
+#define ASSUMED_GPU_LATENCY_S 150e-6
+#define ASSUMED_OPEN_S 0.4
+
+/* Copies and kernels overlap tile by tile: tiles of about this side, at most so many along one (plan.c). */
+#define OVERLAP_TILE_ELEMS 1024
+#define OVERLAP_TILES_MAX 4
+
+/* No kernel of ours comes nearer to the nominal peak. */
+#define PEAK_SHARE_MAX 0.95
+
+/* A CPU BLAS computes products with fewer operations than this with one thread (OpenBLAS: m n k <= 2^18). */
+#define ONE_THREAD_FLOPS (2.0 * 64 * 64 * 64)
+
+/* The grid over which tb_model_small_flops looks has steps of 2 along each side, so that what lies between two of its
+ * products may have half the operations of the larger. */
+#define SMALL_GRID_LEAST 8
+#define SMALL_GRID_SHARE 0.5
+
+/* ---- the grid ---- */
+
+static const int64_t grid_sizes[TB_GRID_SIZES] = {TB_GRID_LEAST, 35, 137, 541, TB_GRID_MOST};
+
+struct tb_node_sizes tb_node_sizes(int node) {
+  return (struct tb_node_sizes){grid_sizes[node / (TB_GRID_SIZES * TB_GRID_SIZES)],
+                                grid_sizes[node / TB_GRID_SIZES % TB_GRID_SIZES], grid_sizes[node % TB_GRID_SIZES]};
+}
+
+/* The binary logarithm, linear between powers of two. */
+static double roughly_log2(int64_t size) {
+  const int octave = 63 - __builtin_clzll((unsigned long long)size);
+  return octave + (double)size / (double)((int64_t)1 << octave) - 1;
+}
+
+/* Where a size lies between the grid's, 0 to TB_GRID_SIZES - 1. */
+static double grid_position(int64_t size) {
+  if (size <= TB_GRID_LEAST) return 0;
+  int i = 0;
+  while (i < TB_GRID_SIZES - 1 && size >= grid_sizes[i + 1]) i++;
+  if (i == TB_GRID_SIZES - 1) return i;
+  const double below = roughly_log2(grid_sizes[i]), above = roughly_log2(grid_sizes[i + 1]);
+  return i + (roughly_log2(size) - below) / (above - below);
+}
+
+struct tb_cell tb_model_cell(const struct tb_gemm *call) {
+  const int64_t size[3] = {call->m, call->n, call->k};
+  int low[3];
+  double share[3];
+  for (int d = 0; d < 3; d++) {
+    double position = grid_position(size[d]);
+    low[d] = position < TB_GRID_SIZES - 2 ? (int)position : TB_GRID_SIZES - 2;
+    share[d] = position - low[d];
+  }
+  struct tb_cell cell;
+  for (int corner = 0; corner < 8; corner++) {
+    const int i = corner >> 2, j = corner >> 1 & 1, l = corner & 1;
+    cell.node[corner] = tb_node(low[0] + i, low[1] + j, low[2] + l);
+    cell.weight[corner] = (i ? share[0] : 1 - share[0]) * (j ? share[1] : 1 - share[1]) * (l ? share[2] : 1 - share[2]);
+  }
+  return cell;
+}
+
+/* ---- the formula ---- */
+
+static double copy_seconds(double elems, enum tb_place place, double staged_bytes_per_s, double link_bytes_per_s) {
+  if (place == TB_PAGEABLE) return 4 * elems / staged_bytes_per_s;
+  return place == TB_PINNED ? 4 * elems / link_bytes_per_s : 0;
+}
+
+static double cpu_formula(const struct tb_rates *r, const struct tb_gemm *call) {
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  return r->cpu_call_seconds + tb_gemm_flops(call) / r->cpu_flops_per_s +
+         4 * (m * k + k * n + 2 * m * n) / r->cpu_bytes_per_s; /* C is read and written */
+}
+
+/* A and B go up while the kernels run and C comes down behind them, all copied by the same threads: copies add up. Of
+ * copying and computing the shorter hides behind the longer but for the first or the last tile. */
+static double gpu_formula(const struct tb_rates *r, const struct tb_gemm *call, const struct tb_places *places) {
+  static const struct tb_places all_pageable;
+  if (places == NULL) places = &all_pageable;
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  const double copy = copy_seconds(m * k, places->a.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
+                      copy_seconds(k * n, places->b.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
+                      copy_seconds(m * n, places->c.place, r->down_bytes_per_s, r->link_down_bytes_per_s);
+  const double compute = tb_gemm_flops(call) / r->gpu_flops_per_s;
+  int64_t tiles = ((m > n ? call->m : call->n) + OVERLAP_TILE_ELEMS - 1) / OVERLAP_TILE_ELEMS;
+  if (tiles < 1) tiles = 1;
+  if (tiles > OVERLAP_TILES_MAX) tiles = OVERLAP_TILES_MAX;
+  const double longer = copy > compute ? copy : compute, shorter = copy > compute ? compute : copy;
+  return r->gpu_latency_seconds + longer + shorter / (double)tiles;
+}
+
+double tb_model_formula(const struct tb_rates *rates, enum tb_where where, const struct tb_gemm *call,
+                        const struct tb_places *places) {
+  return where == TB_CPU ? cpu_formula(rates, call) : gpu_formula(rates, call, places);
+}
+
+/* ---- assumptions and measurements ---- */
+
+static void forget(struct tb_model *model) {
+  for (int where = 0; where < TB_WHERE_COUNT; where++)
+    for (int node = 0; node < TB_NODES; node++) model->learned[where][node] = (struct tb_follower){.value = 1};
+  model->placed = (struct tb_follower){.value = 1};
+  memset(model->shape, 0, sizeof model->shape);
+  model->trying = NULL;
+  model->probe_seconds = 0;
+}
+
+void tb_model_assume(struct tb_model *model, int cores) {
+  const int copying = cores < ASSUMED_BYTES_CORES_MAX ? cores : ASSUMED_BYTES_CORES_MAX;
+  *model = (struct tb_model){.assumed = true,
+                             .rates = {.cpu_call_seconds = ASSUMED_CPU_CALL_S,
+                                       .cpu_flops_per_s = ASSUMED_CORE_FLOPS_PER_S * cores,
+                                       .cpu_bytes_per_s = ASSUMED_CORE_BYTES_PER_S * copying,
+                                       .gpu_latency_seconds = ASSUMED_GPU_LATENCY_S,
+                                       .gpu_flops_per_s = ASSUMED_GPU_FLOPS_PER_S,
+                                       .up_bytes_per_s = ASSUMED_CORE_BYTES_PER_S * copying,
+                                       .down_bytes_per_s = ASSUMED_CORE_BYTES_PER_S * copying,
+                                       .link_up_bytes_per_s = ASSUMED_LINK_BYTES_PER_S,
+                                       .link_down_bytes_per_s = ASSUMED_LINK_BYTES_PER_S,
+                                       .open_seconds = ASSUMED_OPEN_S},
+                             .measured_threads = cores,
+                             .threads = cores};
+  for (int where = 0; where < TB_WHERE_COUNT; where++)
+    for (int node = 0; node < TB_NODES; node++) model->base[where][node] = 1;
+  forget(model);
+}
+
+static struct tb_gemm node_call(int node) {
+  struct tb_node_sizes s = tb_node_sizes(node);
+  return (struct tb_gemm){.m = s.m, .n = s.n, .k = s.k, .alpha = 1};
+}
+
+/* Bytes over what a node's time leaves for moving them, where that can be told from the rest. */
+static void fit_bytes(double *bytes_per_s, double seconds, double other_seconds, double bytes) {
+  if (seconds > 2 * other_seconds) *bytes_per_s = bytes / (seconds - other_seconds);
+}
+
+/* The highest rate of operations that any node reached, after what it spent on `call_seconds`. */
+static double best_flops_per_s(const double seconds[TB_NODES], double call_seconds) {
+  double best = 0;
+  for (int node = 0; node < TB_NODES; node++) {
+    if (!(seconds[node] > 0)) continue;
+    const struct tb_gemm call = node_call(node);
+    const double left = seconds[node] - call_seconds;
+    const double rate = tb_gemm_flops(&call) / (left > seconds[node] / 2 ? left : seconds[node] / 2);
+    if (rate > best) best = rate;
+  }
+  return best;
+}
+
+static const int last_size = TB_GRID_SIZES - 1;
+
+static void fit_cpu(struct tb_rates *r, const double seconds[TB_NODES]) {
+  if (!(seconds[0] > 0)) return;
+  r->cpu_call_seconds = seconds[0];
+  r->cpu_flops_per_s = best_flops_per_s(seconds, seconds[0]);
+  const struct tb_gemm flat = node_call(tb_node(last_size, last_size, 0));
+  const double other = seconds[0] + tb_gemm_flops(&flat) / r->cpu_flops_per_s;
+  const double bytes = 4.0 * (2.0 * TB_GRID_MOST * TB_GRID_MOST + 2.0 * TB_GRID_LEAST * TB_GRID_MOST);
+  fit_bytes(&r->cpu_bytes_per_s, seconds[tb_node(last_size, last_size, 0)], other, bytes);
+}
+
+static void fit_gpu(struct tb_rates *r, const double seconds[TB_NODES], double peak_flops_per_s) {
+  if (!(seconds[0] > 0)) return;
+  const double bytes = 4.0 * TB_GRID_MOST * TB_GRID_MOST;
+  const double latency = seconds[0], whole = seconds[tb_node(last_size, last_size, last_size)];
+  r->gpu_latency_seconds = latency;
+  fit_bytes(&r->up_bytes_per_s, seconds[tb_node(last_size, 0, last_size)], latency, bytes);
+  fit_bytes(&r->up_bytes_per_s, seconds[tb_node(0, last_size, last_size)], latency, bytes);
+  fit_bytes(&r->down_bytes_per_s, seconds[tb_node(last_size, last_size, 0)], latency, bytes);
+  r->gpu_flops_per_s = best_flops_per_s(seconds, latency);
+  if (!(whole > 0)) return;
+  /* The largest node's rate counts its copies: what is left without them is the kernels'. */
+  const double flops = 2.0 * TB_GRID_MOST * TB_GRID_MOST * TB_GRID_MOST;
+  const double compute = whole - latency - 2 * bytes / r->up_bytes_per_s - bytes / r->down_bytes_per_s;
+  const double most = PEAK_SHARE_MAX * peak_flops_per_s;
+  if (compute > 0 && flops / compute < most)
+    r->gpu_flops_per_s = flops / compute;
+  else if (r->gpu_flops_per_s < most)
+    r->gpu_flops_per_s = most;
+}
+
+/* The factors at the nodes; in the order of the numbers, so that lower neighbours come first. */
+static void fit_base(struct tb_model *model, enum tb_where where, const double seconds[TB_NODES]) {
+  const int steps[3] = {TB_GRID_SIZES * TB_GRID_SIZES, TB_GRID_SIZES, 1};
+  for (int node = 0; node < TB_NODES; node++) {
+    const struct tb_gemm call = node_call(node);
+    if (seconds[node] > 0) {
+      model->base[where][node] = seconds[node] / tb_model_formula(&model->rates, where, &call, NULL);
+      continue;
+    }
+    double sum = 0;
+    int neighbours = 0;
+    for (int d = 0; d < 3; d++)
+      if (node / steps[d] % TB_GRID_SIZES > 0) sum += model->base[where][node - steps[d]], neighbours++;
+    model->base[where][node] = neighbours > 0 ? sum / neighbours : 1;
+  }
+}
+
+void tb_model_fit(struct tb_model *model, const struct tb_calibration *measured, int cores) {
+  tb_model_assume(model, cores);
+  model->assumed = false;
+  struct tb_rates *r = &model->rates;
+  if (measured->open_seconds > 0) r->open_seconds = measured->open_seconds;
+  if (measured->link_up_bytes_per_s > 0) r->link_up_bytes_per_s = measured->link_up_bytes_per_s;
+  if (measured->link_down_bytes_per_s > 0) r->link_down_bytes_per_s = measured->link_down_bytes_per_s;
+  fit_cpu(r, measured->seconds[TB_CPU]);
+  fit_gpu(r, measured->seconds[TB_GPU], measured->gpu_peak_flops_per_s);
+  for (int where = 0; where < TB_WHERE_COUNT; where++) fit_base(model, (enum tb_where)where, measured->seconds[where]);
+  model->measured_threads = model->threads = measured->cpu_threads;
+}
+
+/* ---- prediction ---- */
+
+static double faded_factor(const struct tb_follower *f, double now) {
+  return 1 + (f->value - 1) * tb_faded(now - f->at, TB_CLASS_HALF_SECONDS);
+}
+
+/* A CPU BLAS with other threads than it was measured with: large products take as much longer or shorter. */
+static double thread_factor(const struct tb_model *model, const struct tb_gemm *call) {
+  if (model->measured_threads <= 0 || model->threads <= 0 || tb_gemm_flops(call) < ONE_THREAD_FLOPS) return 1;
+  return (double)model->measured_threads / model->threads;
+}
+
+double tb_model_class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_gemm *call,
+                              const struct tb_cell *cell, const struct tb_places *places, double now) {
+  if (where == TB_GPU && places != NULL)
+    return faded_factor(&model->placed, now) * tb_model_formula(&model->rates, where, call, places);
+  double factor = 0;
+  for (int i = 0; i < 8; i++)
+    factor +=
+        cell->weight[i] * model->base[where][cell->node[i]] * faded_factor(&model->learned[where][cell->node[i]], now);
+  if (where == TB_CPU) factor *= thread_factor(model, call);
+  return factor * tb_model_formula(&model->rates, where, call, NULL);
+}
+
+void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
+                      double now, struct tb_prediction *p) {
+  const struct tb_shape_memory *shape = places == NULL ? tb_model_recall(model, call) : NULL;
+  *p = (struct tb_prediction){.decided = shape != NULL && shape->decided};
+  if (p->decided) p->last = shape->last;
+  if (shape != NULL)
+    p->probe_seconds = shape->probe_seconds < model->probe_seconds ? shape->probe_seconds : model->probe_seconds;
+  if (shape != NULL && shape == model->trying) p->trying[model->latest] = model->trial_calls < TB_PROBE_CALLS;
+  struct tb_cell cell;
+  bool have_cell = false; /* calls of one shape in a row, which are the most, need none */
+  for (int where = 0; where < TB_WHERE_COUNT; where++) {
+    const bool seen = shape != NULL && shape->seen[where] > 0;
+    const double age = seen ? now - shape->seconds[where].at : INFINITY;
+    const double share = age < TB_SHAPE_FRESH_SECONDS ? 1 : seen ? tb_faded(age, TB_SHAPE_HALF_SECONDS) : 0;
+    if (seen) p->seconds[where] = share * shape->seconds[where].value;
+    p->known[where] = seen && shape->seen[where] >= TB_SHAPE_SEEN_ENOUGH && shape->seconds[where].surprises == 0 &&
+                      age < TB_SHAPE_HALF_SECONDS;
+    if (share == 1) continue;
+    if (!have_cell) cell = tb_model_cell(call);
+    have_cell = true;
+    p->seconds[where] += (1 - share) * tb_model_class_seconds(model, (enum tb_where)where, call, &cell, places, now);
+  }
+}
+
+double tb_model_small_flops(const struct tb_model *model) {
+  double least = TB_SMALL_FLOPS_MOST / SMALL_GRID_SHARE;
+  for (int64_t m = SMALL_GRID_LEAST; m <= TB_GRID_MOST; m *= 2)
+    for (int64_t n = SMALL_GRID_LEAST; n <= TB_GRID_MOST; n *= 2)
+      for (int64_t k = SMALL_GRID_LEAST; k <= TB_GRID_MOST; k *= 2) {
+        const struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1};
+        if (!(tb_gemm_flops(&call) < least)) break;
+        const struct tb_cell cell = tb_model_cell(&call);
+        const double cpu_seconds = tb_model_class_seconds(model, TB_CPU, &call, &cell, NULL, 0);
+        const double gpu_seconds = tb_model_class_seconds(model, TB_GPU, &call, &cell, NULL, 0);
+        if (gpu_seconds < cpu_seconds) least = tb_gemm_flops(&call);
+      }
+  least *= SMALL_GRID_SHARE;
+  return least > TB_SMALL_FLOPS_LEAST ? least : TB_SMALL_FLOPS_LEAST;
+}

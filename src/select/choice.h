@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A way to compute a product: the kernels there are, which of them, and how its operands are packed and its k is split;
+ * and what follows from that, parts, memory and a name. select.h chooses. Pure arithmetic; thread-safe. Inline is what
+ * the selector asks of each candidate: calls of it made a selection a fourth longer.
+ */
+#ifndef TB_CHOICE_H
+#define TB_CHOICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/integers.h"
+#include "common/sgemm_args.h"
+#include "select/emulated_plan.h"
+#include "select/skinny_plan.h"
+
+/* The tiles in the registry's order: TB_TILE_128x128 and so on. */
+enum {
+#define TB_SGEMM_TILE(name, ...) TB_TILE_##name,
+#include "fma/registry.def"
+#undef TB_SGEMM_TILE
+  TB_TILE_COUNT
+};
+
+enum tb_family {
+  TB_FAMILY_NONE,    /* the device runs none of our kernels */
+  TB_FAMILY_TILE,    /* every device; a grid of one block a tile */
+  TB_FAMILY_SKINNY,  /* one short side, limited by memory (skinny_plan.h); has no tile */
+  TB_FAMILY_EMULATED /* the tensor cores (emulated_plan.h); has one tile, its own */
+};
+
+/* One row of kernels/fma/registry.def. */
+struct tb_tile {
+  const char *name; /* the kernels are called tb_sgemm_<name>... */
+  int block_m, block_n, block_k, threads, shared_bytes;
+  bool packed; /* its operands are packed first (kernels/fma/packed.cu) */
+};
+extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
+
+struct tb_choice {
+  enum tb_family family;
+  int tile;       /* index in tb_tiles */
+  bool fast;      /* TB_FAMILY_EMULATED: fp16 planes even where bf16 ones would be more accurate */
+  int splits;     /* parts of k that different blocks compute; 1: k is not split. TB_FAMILY_SKINNY: at most so many */
+  int unit_k;     /* of a split k: TB_SGEMM_CHUNK_K or the product's group_k; TB_FAMILY_EMULATED: TB_EMULATED_GROUP_K */
+  int64_t pack_k; /* of packed operands: products along k that are packed, and multiplied, at once; a k that is split is
+                     all packed at once. 0: the operands are taken as they are. TB_FAMILY_EMULATED: a span */
+  int32_t whole_rows,
+      whole_columns; /* of a packed tile with k split: so many rows or columns of tiles, the first ones,
+                        are computed with k whole, as many as fill the GPU a few times over; the split
+                        is for the others. One of both is 0. TB_FAMILY_EMULATED: whole_rows counts tiles */
+};
+
+/* TB_FAMILY_EMULATED: the way that was chosen. */
+static inline struct tb_emulated_way tb_choice_way(const struct tb_choice *choice) {
+  return (struct tb_emulated_way){choice->splits, choice->whole_rows, choice->fast, choice->pack_k};
+}
+
+/* The part of an m x n result whose tiles are computed with k split: all that lies behind the whole ones. */
+struct tb_rest {
+  int64_t first_row, first_column, m, n;
+};
+static inline struct tb_rest tb_rest_of(int64_t m, int64_t n, const struct tb_choice *choice) {
+  const struct tb_tile *t = &tb_tiles[choice->tile];
+  const int64_t row = tb_min(m, (int64_t)choice->whole_rows * t->block_m);
+  const int64_t column = tb_min(n, (int64_t)choice->whole_columns * t->block_n);
+  return (struct tb_rest){row, column, m - row, n - column};
+}
+
+/* How k is split: `units` sums of unit_k products each, `per_split` of them to a block, `splits` blocks. */
+struct tb_split_k {
+  int64_t units, per_split, splits;
+};
+struct tb_split_k tb_split_k_of(int64_t k, const struct tb_choice *choice);
+static const struct tb_split_k tb_whole_k = {1, 1, 1}; /* it is not */
+
+/* Into at most `splits` parts of whole units. */
+static inline struct tb_split_k tb_split_k_units(int64_t units, int64_t splits) {
+  struct tb_split_k s = {.units = units, .per_split = tb_ceil_div(units, splits)};
+  s.splits = tb_ceil_div(units, s.per_split);
+  return s;
+}
+
+/*
+ * Clusters of blocks, which run at the same time on neighbouring SMs: at_once[size][held] so many of so many blocks
+ * when an SM holds at most `held`. Fewer blocks than the SMs would hold without: what is left of a group of neighbours
+ * stays idle. All 0: the device has no clusters.
+ */
+#define TB_CLUSTERS_HELD_MAX 8
+struct tb_clusters {
+  int at_once[TB_SGEMM_TOGETHER_MAX + 1][TB_CLUSTERS_HELD_MAX + 1];
+};
+
+/*
+ * Whether the parts of a tile are a cluster, which adds its sums by itself; else tb_sgemm_gather does. They are of one
+ * group each, few, and do not wait for room longer than without: all clusters run at once when an SM holds no more
+ * blocks than it has to, which is the answer. Pairs fit anyway. 0: they are not. `held`: blocks that an SM can hold.
+ */
+static inline int tb_split_k_together(const struct tb_split_k *split, const struct tb_clusters *clusters,
+                                      bool whole_groups, int64_t tiles, int sm_count, int held) {
+  if (!whole_groups || split->per_split > 1 || split->splits == 1 || split->splits > TB_SGEMM_TOGETHER_MAX) return 0;
+  const int *at_once = clusters->at_once[split->splits];
+  const int64_t blocks = tb_ceil_div(tiles * split->splits, sm_count);
+  if (split->splits == 2 && at_once[1] > 0) return (int)tb_min(blocks, held);
+  return blocks <= tb_min(held, TB_CLUSTERS_HELD_MAX) && tiles <= at_once[blocks] ? (int)blocks : 0;
+}
+
+/* Device memory for the packed operands of an m x n x k product, and behind them for the partial sums of a split k. */
+static inline int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
+  const int64_t pairs = tb_ceil_div(m, 2 * TB_SGEMM_PANEL) + tb_ceil_div(n, 2 * TB_SGEMM_PANEL);
+  const int64_t rows = tb_ceil_div(k, TB_SGEMM_PACKED_K) * TB_SGEMM_PACKED_K;
+  return pairs * 2 * TB_SGEMM_PANEL * rows * (int64_t)sizeof(float);
+}
+int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice);
+
+/* Tiles of an m x n result. */
+static inline int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n) {
+  return tb_ceil_div(m, tile->block_m) * tb_ceil_div(n, tile->block_n);
+}
+
+/* "128x128", "skinny", "emulated"; "none" for TB_FAMILY_NONE. */
+const char *tb_choice_name(const struct tb_choice *choice);
+
+/* The name, and with k split in four "128x128/4"; "packed/4+" when that is for a part of the tiles only. */
+void tb_choice_describe(const struct tb_choice *choice, char *text, size_t size);
+
+#endif

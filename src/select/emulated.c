@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "select/emulated.h"
+
+#include "select/embed.h"
+#include "base/integers.h"
+#include "cuda/launch.h"
+
+TB_EMBED(tb_emulated_fatbin, TB_EMULATED_FATBIN); /* kernels/emulated/emulated.cu */
+
+/* ---- loading ---- */
+
+static CUresult load_functions(struct tb_emulated_kernels *s) {
+  const struct {
+    CUfunction *function;
+    const char *name;
+    int shared_bytes;
+  } all[] = {{&s->pack_half, "tb_emulated_pack_half", 0},
+             {&s->pack_bfloat, "tb_emulated_pack_bfloat", 0},
+             {&s->gather, "tb_emulated_gather", 0},
+             {&s->multiply_half, "tb_emulated_multiply_half", TB_EMULATED_SHARED_BYTES(TB_EMULATED_HALF_PLANES)},
+             {&s->multiply_bfloat, "tb_emulated_multiply_bfloat", TB_EMULATED_SHARED_BYTES(TB_EMULATED_BFLOAT_PLANES)}};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    TB_TRY(tb_cuda.cuModuleGetFunction(all[i].function, s->module, all[i].name));
+    if (all[i].shared_bytes > 0)
+      TB_TRY(tb_cuda.cuFuncSetAttribute(*all[i].function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                        all[i].shared_bytes));
+  }
+  return CUDA_SUCCESS;
+}
+
+/* Code for 9.0 with its own instructions (sm_90a) runs on nothing else; tensor maps came with CUDA 12. */
+CUresult tb_emulated_load(struct tb_emulated_kernels *emulated, CUdevice device, const CUfunction again[2][2]) {
+  int major, minor;
+  *emulated = (struct tb_emulated_kernels){0};
+  for (int variant = 0; variant < 4; variant++)
+    emulated->again[variant >> 1][variant & 1] = again[variant >> 1][variant & 1];
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&emulated->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+  if (major != 9 || minor != 0 || tb_cuda.cuTensorMapEncodeTiled == NULL) return CUDA_SUCCESS;
+  TB_TRY(tb_cuda.cuModuleLoadData(&emulated->module, tb_emulated_fatbin));
+  CUresult result = load_functions(emulated);
+  if (result != CUDA_SUCCESS) tb_emulated_unload(emulated);
+  emulated->there = result == CUDA_SUCCESS;
+  return result;
+}
+
+void tb_emulated_unload(struct tb_emulated_kernels *emulated) {
+  if (emulated->module != NULL) tb_cuda.cuModuleUnload(emulated->module);
+  emulated->module = NULL;
+  emulated->there = false;
+}
+
+/* ---- packing ---- */
+
+static struct tb_emulated_packed packed_at(CUdeviceptr at, const struct tb_emulated_room *r) {
+  return (struct tb_emulated_packed){(void *)at, (float *)(at + (CUdeviceptr)r->planes_bytes),
+                                     (uint32_t *)(at + (CUdeviceptr)(r->planes_bytes + r->scale_bytes))};
+}
+
+static struct tb_emulated_pack_operand pack_operand(const struct tb_emulated_operand *x, int planes, int64_t k,
+                                                    CUdeviceptr to) {
+  const struct tb_emulated_room r = tb_emulated_room_for(planes, x->of_b, x->sides, k);
+  return (struct tb_emulated_pack_operand){.from = x->from,
+                                           .to = packed_at(to, &r),
+                                           .ld = x->ld,
+                                           .sides = x->sides,
+                                           .padded_sides = tb_emulated_padded_sides(x->of_b, x->sides),
+                                           .along_k = x->along_k,
+                                           .vectors = x->along_k && (uintptr_t)x->from % 16 == 0 && x->ld % 4 == 0};
+}
+
+static CUresult launch_pack(CUfunction function, struct tb_emulated_pack_args *args, int64_t most_blocks,
+                            CUstream stream) {
+  const int64_t sides = args->x[0].padded_sides + args->x[1].padded_sides;
+  const int64_t blocks = tb_min(sides / TB_EMULATED_PACK_SIDES * tb_emulated_groups(args->k), most_blocks);
+  return tb_launch_behind(true, function, (struct tb_grid){blocks, 1, TB_EMULATED_PACK_THREADS, 0, 1}, args, NULL,
+                          stream);
+}
+
+CUresult tb_emulated_pack(const struct tb_emulated_kernels *emulated, const struct tb_emulated_operand *a,
+                          CUdeviceptr packed_a, const struct tb_emulated_operand *b, CUdeviceptr packed_b, int64_t k,
+                          CUstream stream) {
+  struct tb_emulated_pack_args args = {.k = k};
+  args.x[0] = pack_operand(a, TB_EMULATED_HALF_PLANES, k, packed_a);
+  if (b != NULL) args.x[1] = pack_operand(b, TB_EMULATED_HALF_PLANES, k, packed_b);
+  return launch_pack(emulated->pack_half, &args, INT32_MAX, stream);
+}
+
+/* ---- multiplying ---- */
+
+/* bf16 planes of both operands, if any tile is left. */
+static CUresult pack_rest(const struct tb_emulated_kernels *emulated, bool transpose_a, bool transpose_b,
+                          const struct tb_sgemm_args *args, const struct tb_emulated_args *half, CUdeviceptr a,
+                          CUdeviceptr b, CUstream stream) {
+  const struct tb_emulated_operand x = {args->a, args->lda, args->m, false, transpose_a};
+  const struct tb_emulated_operand y = {args->b, args->ldb, args->n, true, !transpose_b};
+  struct tb_emulated_pack_args p = {.k = args->k, .left = half->left, .left_words = half->left_words};
+  p.x[0] = pack_operand(&x, TB_EMULATED_BFLOAT_PLANES, args->k, a);
+  p.x[1] = pack_operand(&y, TB_EMULATED_BFLOAT_PLANES, args->k, b);
+  return launch_pack(emulated->pack_bfloat, &p, (int64_t)emulated->sm_count * TB_EMULATED_PACK_BLOCKS, stream);
+}
+
+/* op(B)'s planes as the boxes that a pair of blocks shares. */
+static CUresult map_columns(int planes, const struct tb_emulated_args *args, CUtensorMap *map) {
+  const struct tb_emulated_room r = tb_emulated_room_for(planes, true, args->n, args->k);
+  const cuuint64_t size[2] = {TB_EMULATED_MAP_BYTES / sizeof(uint32_t),
+                              (cuuint64_t)r.planes_bytes / TB_EMULATED_MAP_BYTES};
+  const cuuint64_t stride = TB_EMULATED_MAP_BYTES;
+  const cuuint32_t box[2] = {TB_EMULATED_MAP_BYTES / sizeof(uint32_t), (cuuint32_t)TB_EMULATED_MAP_ROWS(planes)};
+  const cuuint32_t step[2] = {1, 1};
+  TB_TRY(tb_cuda.cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 2, args->b.planes, size, &stride, box,
+                                        step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  return CUDA_SUCCESS;
+}
+
+static CUresult launch_multiply(CUfunction function, int planes, struct tb_emulated_args *args, CUstream stream) {
+  CUtensorMap map;
+  TB_TRY(map_columns(planes, args, &map));
+  const struct tb_grid grid = {args->left_words, 1, TB_EMULATED_THREADS, TB_EMULATED_SHARED_BYTES(planes),
+                               TB_EMULATED_CLUSTER};
+  return tb_launch_behind(true, function, grid, args, &map, stream);
+}
+
+/* Plain fp32 for the tiles that are marked. */
+static CUresult compute_again(CUfunction function, const struct tb_sgemm_args *product,
+                              const struct tb_emulated_args *multiplied, CUstream stream) {
+  struct tb_sgemm_args args = *product;
+  struct tb_emulated_again again = {multiplied->left, multiplied->again, multiplied->left_words};
+  const struct tb_grid grid = {tb_emulated_tiles(args.m, args.n), 1, TB_EMULATED_AGAIN_THREADS,
+                               TB_EMULATED_AGAIN_SHARED_BYTES, 1};
+  return tb_launch_behind(true, function, grid, &args, &again, stream);
+}
+
+/* Where everything stands in the workspace, and who does what. */
+static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulated, const struct tb_sgemm_args *args,
+                                       const struct tb_emulated_workspace *w, CUdeviceptr workspace,
+                                       const struct tb_emulated_way *way) {
+  const int64_t tiles = tb_emulated_tiles(args->m, args->n), groups = tb_emulated_groups(args->k);
+  const CUdeviceptr left_at = workspace + (CUdeviceptr)(w->a.bytes + w->b.bytes);
+  const CUdeviceptr again_at = left_at + (CUdeviceptr)w->left_bytes, sums_at = again_at + (CUdeviceptr)w->again_bytes;
+  struct tb_emulated_args p = {.left = (uint32_t *)left_at,
+                               .again = (uint32_t *)again_at,
+                               .d = args->d,
+                               .sums = (float *)sums_at,
+                               .partials = (float *)(sums_at + (CUdeviceptr)w->sums_bytes),
+                               .ldd = args->ldd,
+                               .m = args->m,
+                               .n = args->n,
+                               .k = args->k,
+                               .alpha = args->alpha,
+                               .first = args->first,
+                               .last = args->last,
+                               .fast = way->fast};
+  p.whole = (int32_t)(way->splits > 1 ? way->whole : tiles);
+  p.groups_per_split = (int32_t)tb_ceil_div(groups, way->splits);
+  p.splits = (int32_t)tb_ceil_div(groups, p.groups_per_split);
+  const int64_t pairs =
+      tb_ceil_div(p.whole, TB_EMULATED_CLUSTER) + tb_ceil_div(tiles - p.whole, TB_EMULATED_CLUSTER) * p.splits;
+  const int64_t items = TB_EMULATED_CLUSTER * pairs;
+  p.left_words = (int32_t)tb_min(items, tb_emulated_blocks(emulated->sm_count));
+  return p;
+}
+
+CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool transpose_a, bool transpose_b,
+                              const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
+                              CUdeviceptr workspace, const struct tb_emulated_way *way, CUstream stream) {
+  const struct tb_emulated_room half_a = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, false, args->m, args->k);
+  const struct tb_emulated_room half_b = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, true, args->n, args->k);
+  const struct tb_emulated_workspace w = tb_emulated_workspace_for(args->m, args->n, args->k, way);
+  const CUdeviceptr b_at = workspace + (CUdeviceptr)w.a.bytes;
+  struct tb_emulated_args p = args_of(emulated, args, &w, workspace, way);
+  p.a = packed_at(packed_a, &half_a), p.b = packed_at(packed_b, &half_b);
+  p.seen_a = p.a.seen, p.seen_b = p.b.seen;
+  TB_TRY(launch_multiply(emulated->multiply_half, TB_EMULATED_HALF_PLANES, &p, stream));
+  TB_TRY(pack_rest(emulated, transpose_a, transpose_b, args, &p, workspace, b_at, stream));
+  p.a = packed_at(workspace, &w.a), p.b = packed_at(b_at, &w.b);
+  TB_TRY(launch_multiply(emulated->multiply_bfloat, TB_EMULATED_BFLOAT_PLANES, &p, stream));
+  const int64_t split_tiles = tb_emulated_tiles(args->m, args->n) - p.whole;
+  const struct tb_grid grid = {TB_EMULATED_GATHER_BLOCKS * split_tiles, 1, TB_EMULATED_GATHER_THREADS, 0, 1};
+  if (split_tiles > 0) TB_TRY(tb_launch_behind(true, emulated->gather, grid, &p, NULL, stream));
+  return compute_again(emulated->again[transpose_a][transpose_b], args, &p, stream);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * fp32 products on the tensor cores as the host sees them (kernels/emulated/emulated.cu, kernels/PRECISION.md): loaded
+ * from the embedded fat binary, packed, multiplied. Under offload.c's lock.
+ *
+ *   tb_emulated_pack(A), tb_emulated_pack(B)    once for each operand, or panel of one
+ *   tb_emulated_multiply                     once for each product of packed panels
+ *
+ * The second enqueues all that may be needed: the product from fp16 planes; for tiles of D whose data they cannot hold,
+ * bf16 planes and the product from those; and for what is left (Inf, NaN, overflow) the product in plain fp32. Kernels
+ * that find nothing to do end at once. The host waits for nothing.
+ */
+#ifndef TB_EMULATED_H
+#define TB_EMULATED_H
+
+#include "cuda/driver.h"
+#include "common/sgemm_args.h"
+#include "select/emulated_plan.h"
+
+struct tb_emulated_kernels {
+  bool there; /* the device has these kernels: compute capability 9.0 */
+  CUmodule module;
+  CUfunction pack_half, pack_bfloat, multiply_half, multiply_bfloat;
+  CUfunction gather;
+  CUfunction again[2][2]; /* sgemm's: [A transposed][B transposed] */
+  int sm_count;
+};
+
+/* Loads the kernels into the current context, which is the device's; `there` stays false where they cannot run. Nothing
+ * is left behind on failure. `again` are sgemm's. */
+CUresult tb_emulated_load(struct tb_emulated_kernels *emulated, CUdevice device, const CUfunction again[2][2]);
+
+/* Nothing may be running. Does nothing after a load that failed. */
+void tb_emulated_unload(struct tb_emulated_kernels *emulated);
+
+/* One operand of m x k or k x n, as `from` and `ld` of struct tb_sgemm_args and a transpose have it. */
+struct tb_emulated_operand {
+  const float *from;
+  int64_t ld, sides;
+  bool of_b, along_k; /* along_k: a column of memory runs along k */
+};
+
+/* Packs one operand, or (b not NULL) both of a product by one launch. */
+CUresult tb_emulated_pack(const struct tb_emulated_kernels *emulated, const struct tb_emulated_operand *a,
+                          CUdeviceptr packed_a, const struct tb_emulated_operand *b, CUdeviceptr packed_b, int64_t k,
+                          CUstream stream);
+
+/* D = alpha ([D +] op(A) op(B)) from packed operands, which are `args`' own operands, a span of k. The workspace has
+ * room for tb_emulated_workspace_bytes. */
+CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool transpose_a, bool transpose_b,
+                              const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
+                              CUdeviceptr workspace, const struct tb_emulated_way *way, CUstream stream);
+
+#endif

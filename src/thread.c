@@ -1,4 +1,0 @@
-/* SPDX-License-Identifier: BSD-3-Clause */
-#include "thread.h"
-
-_Thread_local struct tb_thread tb_thread;
