@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Prints the options as a Markdown table, from the rows of src/base/options.def. tools/options-table compiles and runs this.
+ * Prints the options as a Markdown table, from the rows of options.def. tools/options-table compiles and runs this.
  */
 #include <inttypes.h>
 #include <stdint.h>

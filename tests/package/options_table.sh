@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# README.md's table of options is the one that src/base/options.def makes. And the check sees a difference when there is one.
+# The table in docs/options.md is the one that options.def makes. And the check sees a difference when there is one.
 . "$(dirname "$0")/common.sh"
 tool=$TB_TEST_SOURCE/tools/options-table
 
@@ -11,5 +11,5 @@ printf '%s\n' before '<!-- options:begin -->' '| old |' '<!-- options:end -->' a
 [ "$(sed -n '1p;$p' "$work/readme.md" | tr '\n' ' ')" = "before after " ] || fail "text around the table was changed"
 
 rows=$("$tool" | grep -c '^| `TILEBLAS_')
-[ "$rows" -eq "$(grep -c '^TB_OPTION(' "$TB_TEST_SOURCE/src/options.def")" ] || fail "the table has $rows rows"
-"$tool" --check "$TB_TEST_SOURCE/README.md" || fail "README.md"
+[ "$rows" -eq "$(grep -c '^TB_OPTION(' "$(find "$TB_TEST_SOURCE/src" -name options.def)")" ] || fail "the table has $rows rows"
+"$tool" --check || fail "docs/options.md"
