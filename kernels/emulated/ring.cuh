@@ -287,11 +287,11 @@ template <class Word> __device__ __forceinline__ void find_items(const tb_emulat
   uint32_t left = 0;
   const auto tell = [&](int number) {
     barrier_wait(&ring.item_empty[slot.at], slot.parity ^ 1);
+    __syncwarp(); /* else a lane that looks late may find the next phase over, and wait for ever */
     if (lane == 0) {
       ring.item[slot.at] = number;
       barrier_arrive(&ring.item_full[slot.at]);
     }
-    __syncwarp();
     slot.next();
   };
   for (int number = static_cast<int>(blockIdx.x / TB_EMULATED_CLUSTER); number < items.count(args);

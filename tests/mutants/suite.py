@@ -17,6 +17,10 @@ TIMEOUT_TIMES, TIMEOUT_LEAST = 3, 20
 TIMEOUT_AT_FIRST = 600
 OUTPUT_BYTES_MAX = 1 << 30
 
+# What CMake writes for ctest: names and words in brackets, or in quotes (names, since 4).
+ADD_TEST = r'^add_test\((?:\[(=*)\[(.*?)\]\1\]|"?([^\s"]+)"?) (.*)\)$'
+WORD = r'"((?:[^"\\]|\\.)*)"|(\[=*\[)(.*?)\]=*\]'
+
 running = set()  # processes, of all threads
 
 
@@ -99,8 +103,9 @@ def commands(build):
     """{name: command} from the files that CMake wrote for ctest, which itself keeps silent of what is not built yet."""
     found = {}
     for file in pathlib.Path(build).rglob("CTestTestfile.cmake"):
-        for name, words in re.findall(r"^add_test\(\[=\[(.*?)\]=\] (.*)\)$", file.read_text(), re.MULTILINE):
-            found[name] = [re.sub(r"\\(.)", r"\1", word) for word in re.findall(r'"((?:[^"\\]|\\.)*)"', words)]
+        for _, bracketed, plain, words in re.findall(ADD_TEST, file.read_text(), re.MULTILINE):
+            found[bracketed or plain] = [inside if mark else re.sub(r"\\(.)", r"\1", quoted)
+                                         for quoted, mark, inside in re.findall(WORD, words)]
     return found
 
 

@@ -60,6 +60,7 @@ class Tree:
         self.build = folder / "build" / "mutants"
         self.jobs = jobs
         self.faulty = []  # files that hold a fault now
+        self.cached = shutil.which("ccache") is not None
 
     # ---- sources ----
 
@@ -116,7 +117,7 @@ class Tree:
                     "TILEBLAS_TESTS": "ON", "TILEBLAS_BENCH": "ON", "TILEBLAS_NVCC": nvcc,
                     "TILEBLAS_CUDA_INCLUDE": cached(self.release, "TILEBLAS_CUDA_INCLUDE"),
                     "TILEBLAS_VENV_PYTHON": cached(self.release, "TILEBLAS_VENV_PYTHON")}
-        if shutil.which("ccache"):
+        if self.cached:
             settings.update({"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"})
         self.call(["cmake", "-S", ".", "-B", str(self.build), "-G", "Ninja"] +
                   [f"-D{name}={value}" for name, value in settings.items()])
