@@ -77,6 +77,7 @@ CUresult tb_cuda_enter(CUcontext context) {
 
 void tb_cuda_leave(void) {
   CUcontext ours;
+  if (depth == 0) return; /* a call that could not enter again after a handler's window: what is current is not ours */
   if (--depth == 0 && tb_cuda.cuThreadExchangeStreamCaptureMode != NULL)
     tb_cuda.cuThreadExchangeStreamCaptureMode(&mode_outside);
   tb_cuda.cuCtxPopCurrent(&ours);

@@ -81,7 +81,9 @@ static CUresult look_for_signals(struct tb_pipeline *p) {
   if (p->pass != NULL) return CUDA_SUCCESS;
   const double now = tb_clock_seconds();
   if (now < p->next_look) return CUDA_SUCCESS;
+  const bool is_first = p->next_look == 0; /* what waits has not waited for long, and a short call is over before */
   p->next_look = now + LOOK_SECONDS;
+  if (is_first) return CUDA_SUCCESS;
   return tb_guest_is_wanted() ? let_signals_in(p) : CUDA_SUCCESS;
 }
 

@@ -22,10 +22,10 @@ void tb_sandbox_at_load(void) {
   confined_at_load = ask(PR_GET_NO_NEW_PRIVS);
 }
 
-/* No thread gets out again. */
+/* No thread gets out again. Every call on the GPU asks, so the question that mostly decides comes first. */
 bool tb_sandboxed(void) {
   if (tb_thread.sandboxed) return true;
-  if (ask(PR_GET_SECCOMP) != FILTERED) return false;
-  tb_thread.sandboxed = filter_at_load != FILTERED || (confined_at_load == 0 && ask(PR_GET_NO_NEW_PRIVS) == 1);
+  if (filter_at_load == FILTERED && (confined_at_load != 0 || ask(PR_GET_NO_NEW_PRIVS) != 1)) return false;
+  tb_thread.sandboxed = ask(PR_GET_SECCOMP) == FILTERED;
   return tb_thread.sandboxed;
 }

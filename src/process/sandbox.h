@@ -15,7 +15,7 @@
 /* When the library is loaded. */
 void tb_sandbox_at_load(void);
 
-/* The calling thread, now: two calls of the system at most. Thread-safe. */
+/* The calling thread, now: one call of the system, or two where the thread has shut itself in. Thread-safe. */
 bool tb_sandboxed(void);
 
 #endif

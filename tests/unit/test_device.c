@@ -61,6 +61,26 @@ static void look(const char *function, unsigned long nth) {
            (unsigned long long)fake->get(FAKE_CUDA_PUSHED_HERE));
 }
 
+/* After a handler's window a call may find that it cannot enter again, and ends by leaving. */
+static void leaving_twice_leaves_the_programs(void **state) {
+  (void)state;
+  static struct tb_device device;
+  char detail[200];
+  CUcontext ours;
+  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_gpu_sooner);
+  assert_int_equal(tb_cuda.cuCtxPushCurrent(device.context), CUDA_SUCCESS); /* as the program would */
+  assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
+  tb_device_leave();
+  tb_device_leave();
+  assert_int_equal(fake->get(FAKE_CUDA_PUSHED_HERE), 1);
+  assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS); /* and the count is right still */
+  tb_device_leave();
+  assert_int_equal(fake->get(FAKE_CUDA_PUSHED_HERE), 1);
+  assert_int_equal(tb_cuda.cuCtxPopCurrent(&ours), CUDA_SUCCESS);
+  tb_device_close(&device);
+  look("nothing", 0);
+}
+
 static void one_call_fails(void **state) {
   (void)state;
   unsigned long cases = 0;
@@ -105,7 +125,8 @@ static void a_large_arena_is_given_back(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_call_fails), cmocka_unit_test(a_large_arena_is_given_back)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_call_fails), cmocka_unit_test(a_large_arena_is_given_back),
+                                     cmocka_unit_test(leaving_twice_leaves_the_programs)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver fails on no command");
   if (!tb_cuda_load() || tb_cuda.cuInit(0) != CUDA_SUCCESS) return 2;
