@@ -65,7 +65,7 @@ bool tb_bench_complete(const struct tb_bench *bench, const struct tb_product *p,
   if (tb_tiles[way->tile].packed && way->pack_k == 0) return false;
   way->unit_k = (int)p->group_k;
   /* Split between groups, or between chunks where there are too few groups. */
-  if (tb_emulated_k_of(p->k, way).splits < way->splits && p->group_k % TB_SGEMM_CHUNK_K == 0)
+  if (tb_split_k_of(p->k, way).splits < way->splits && p->group_k % TB_SGEMM_CHUNK_K == 0)
     way->unit_k = TB_SGEMM_CHUNK_K;
   return tb_workspace_bytes(p->m, p->n, p->k, way) <= bench->workspace_bytes;
 }

@@ -71,7 +71,8 @@
  * side has (below 2^-5 to 2^-4 of its largest); and in the highest bits, */
 #define TB_EMULATED_SMALL_MASK 0x7ffu
 #define TB_EMULATED_FEW_LARGE (1u << 28) /* bf16: few of some side's words are not small */
-#define TB_EMULATED_LOW (1u << 29)   /* fp16: some word has a low plane, and two such words a product that is left out \
+#define TB_EMULATED_LOW                                                                                                \
+  (1u << 29)                         /* fp16: some word has a low plane, and two such words a product that is left out \
                                       */
 #define TB_EMULATED_LOSSY (1u << 30) /* fp16: some word is not the sum of its planes */
 #define TB_EMULATED_WILD (1u << 31)  /* some word has no place in such planes: too large, too small, Inf or NaN */

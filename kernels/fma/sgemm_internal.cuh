@@ -73,9 +73,9 @@ __device__ __forceinline__ void read_fragment(float (&fa)[G::thread_m], float (&
  *     column              bit 1  bit 0
  *
  * Shared memory serves a float4 of every lane in four turns, or in two if the lanes that differ in bit 0 of their
- * number read the same one, or those that differ in bit 1 (measured: bench/results/studies.md). So either fragment is read in
- * two turns; with lanes_along_m those of A take four, which tiles with 8 x 8 accumulators a thread have the time for:
- * the largest and the packed ones are quicker so by 1 to 3 %, which is not understood.
+ * number read the same one, or those that differ in bit 1 (measured: bench/results/studies.md). So either fragment is
+ * read in two turns; with lanes_along_m those of A take four, which tiles with 8 x 8 accumulators a thread have the
+ * time for: the largest and the packed ones are quicker so by 1 to 3 %, which is not understood.
  */
 template <class G> struct Lanes {
   static __device__ __forceinline__ int row(int thread) {

@@ -35,14 +35,6 @@
 /* A factor that was learned is between this and its reciprocal. */
 #define TB_LEARNED_MOST 4.0
 
-#define TB_CLASS_HALF_SECONDS 120.0
-#define TB_SHAPE_HALF_SECONDS 60.0
-/* What a shape took less than this ago is taken as it was, without a look at its class. */
-#define TB_SHAPE_FRESH_SECONDS 1.0
-
-/* Observations of a shape from which on its time is known. */
-#define TB_SHAPE_SEEN_ENOUGH 1.5
-
 /* A call that begins later than this after the one before is not one of a row: threads sleep by then. */
 #define TB_ROW_SECONDS 0.001
 
@@ -50,9 +42,6 @@
 #define TB_SHAPE_PROBE_SHARE 0.05
 #define TB_PROBE_MOST_SECONDS 0.1
 #define TB_PROBE_MOST_TIMES 8.0
-
-/* A trial is so many calls in a row: one that wakes that side, and three that count in full. */
-#define TB_PROBE_CALLS 4
 
 /* What wakes threads or holds them up, a few milliseconds at most, does not show in a call that is to take so long. */
 #define TB_LONG_SECONDS 10e-3

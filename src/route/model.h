@@ -135,6 +135,18 @@ double tb_model_formula(const struct tb_rates *rates, enum tb_where where, const
 double tb_model_class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_gemm *call,
                               const struct tb_cell *cell, const struct tb_places *places, double now);
 
+/* Half of what was learned of a class, and of a shape, is gone after so long. */
+#define TB_CLASS_HALF_SECONDS 120.0
+#define TB_SHAPE_HALF_SECONDS 60.0
+/* What a shape took less than this ago is taken as it was, without a look at its class. */
+#define TB_SHAPE_FRESH_SECONDS 1.0
+
+/* Observations of a shape from which on its time is known. */
+#define TB_SHAPE_SEEN_ENOUGH 1.5
+
+/* A trial is so many calls in a row: one that wakes that side, and three that count in full. */
+#define TB_PROBE_CALLS 4
+
 /* What is left at `age_seconds` of a factor or share that fades to a half in half_seconds. */
 static inline double tb_faded(double age_seconds, double half_seconds) {
   return age_seconds > 0 ? half_seconds / (half_seconds + age_seconds) : 1;

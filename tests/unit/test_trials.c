@@ -178,7 +178,8 @@ static void left_side_is_tried_again(void **state) {
 
 /* ---- a program's calls ---- */
 
-/* Shapes of a run of bench/run route (2026-11-22, H200; bench/results/history.md) whose sides are within a factor of two, and their microseconds. */
+/* Shapes of a run of bench/run route (2026-11-22, H200; bench/results/history.md) whose sides are within a factor of
+ * two, and their microseconds. */
 static const struct {
   int64_t m, n, k;
   double us[TB_WHERE_COUNT];
