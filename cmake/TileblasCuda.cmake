@@ -12,21 +12,23 @@ if(NOT TILEBLAS_CUDA STREQUAL "OFF")
   find_program(TILEBLAS_NVCC nvcc
     HINTS ${CMAKE_SOURCE_DIR}/build/nvcc/nvidia/cu13/bin $ENV{CUDA_HOME}/bin /usr/local/cuda/bin
     DOC "NVIDIA's CUDA compiler")
-  if(TILEBLAS_NVCC)
+  if(EXISTS "${TILEBLAS_NVCC}")
     file(REAL_PATH ${TILEBLAS_NVCC} nvcc_real)
     cmake_path(GET nvcc_real PARENT_PATH nvcc_bin)
     find_path(TILEBLAS_CUDA_INCLUDE cuda.h
       HINTS ${nvcc_bin}/../include ${nvcc_bin}/../targets/x86_64-linux/include
       DOC "Folder with cuda.h")
   endif()
-  if(TILEBLAS_NVCC AND TILEBLAS_CUDA_INCLUDE)
+  if(EXISTS "${TILEBLAS_NVCC}" AND TILEBLAS_CUDA_INCLUDE)
     set(TILEBLAS_HAVE_CUDA ON)
     message(STATUS "tileblas: kernels compiled by ${TILEBLAS_NVCC}")
   elseif(TILEBLAS_CUDA STREQUAL "ON")
     message(FATAL_ERROR "TILEBLAS_CUDA=ON, but nvcc or cuda.h was not found; set TILEBLAS_NVCC")
   else()
-    message(STATUS "tileblas: no nvcc; the library will answer every call from the CPU BLAS")
+    message(STATUS "tileblas: no nvcc, so no kernels: the library will answer every call from the CPU BLAS")
   endif()
+else()
+  message(STATUS "tileblas: TILEBLAS_CUDA=OFF, so no kernels: the library will answer every call from the CPU BLAS")
 endif()
 
 # Machine code for the two data-centre generations; PTX for the driver to compile on every other GPU from 7.5 on.

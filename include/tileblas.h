@@ -28,6 +28,21 @@ extern "C" {
 #define TILEBLAS_API
 #endif
 
+/*
+ * The version of this header. A program compares with TILEBLAS_MAKE_VERSION: #if TILEBLAS_VERSION >=
+ * TILEBLAS_MAKE_VERSION(0, 2, 0). docs/abi.md says what a change of each number means.
+ */
+#define TILEBLAS_VERSION_MAJOR 0
+#define TILEBLAS_VERSION_MINOR 2
+#define TILEBLAS_VERSION_PATCH 0
+#define TILEBLAS_MAKE_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
+#define TILEBLAS_VERSION TILEBLAS_MAKE_VERSION(TILEBLAS_VERSION_MAJOR, TILEBLAS_VERSION_MINOR, TILEBLAS_VERSION_PATCH)
+#define TILEBLAS_VERSION_STRING         \
+  TILEBLAS_TEXT(TILEBLAS_VERSION_MAJOR) \
+  "." TILEBLAS_TEXT(TILEBLAS_VERSION_MINOR) "." TILEBLAS_TEXT(TILEBLAS_VERSION_PATCH)
+#define TILEBLAS_TEXT(number) TILEBLAS_TEXT_OF(number)
+#define TILEBLAS_TEXT_OF(text) #text
+
 /* Version of the library as "major.minor.patch". The text lives as long as the library is loaded. */
 TILEBLAS_API const char *tileblas_version(void);
 
@@ -45,7 +60,10 @@ TILEBLAS_API int tileblas_option_set(const char *name, const char *value);
  */
 TILEBLAS_API int tileblas_option_get(const char *name, char *buffer, uint64_t size);
 
-/* Sums over the calls since the library was loaded, or since tileblas_stats_reset or a fork. */
+/*
+ * Sums over the calls since the library was loaded, or since tileblas_stats_reset or a fork. Later versions add fields
+ * at the end.
+ */
 typedef struct tileblas_stats {
   uint64_t gpu_calls;    /* answered by a GPU, wholly or with the CPU's help after a failure */
   uint64_t cpu_calls;    /* answered by the CPU BLAS, calls that it refuses included */
@@ -58,8 +76,20 @@ typedef struct tileblas_stats {
                          clearly the CPU's, are only when TILEBLAS_REPORT or TILEBLAS_VERBOSE is set */
 } tileblas_stats;
 
-/* Copies the sums into *stats. A call that is under way in another thread is in it or not. */
+/*
+ * Copies the sums into *stats. A call that is under way in another thread is in it or not.
+ * Note 2: a library may be newer or older than the header that a program was compiled with. So the caller's size goes
+ * along, by a macro: fields that the library does not know are zero, and nothing is written behind the caller's struct.
+ * The function of this name, which a function pointer or dlsym finds, fills the eight fields of version 0.1.
+ */
 TILEBLAS_API void tileblas_stats_get(tileblas_stats *stats);
+#define tileblas_stats_get(stats) ((void)tileblas_stats_get_sized((stats), sizeof(tileblas_stats)))
+
+/*
+ * The same with the struct's size in bytes. Writes stats[0 .. size) and returns the size of the library's own struct: a
+ * field that ends behind that is not known to it.
+ */
+TILEBLAS_API uint64_t tileblas_stats_get_sized(tileblas_stats *stats, uint64_t size);
 
 /* Sets every sum to zero. */
 TILEBLAS_API void tileblas_stats_reset(void);

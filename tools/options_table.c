@@ -2,26 +2,7 @@
 /*
  * Prints the options as a Markdown table, from the rows of options.def. tools/options-table compiles and runs this.
  */
-#include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-enum type { CHOICE, FLAG, INTEGER, BYTES, TEXT };
-
-struct option {
-  const char *name;
-  enum type type;
-  const char *standard;
-  int64_t min, max;
-  const char *choices, *unit, *help;
-};
-
-#define TB_OPTION(id, name, type, standard, min, max, choices, unit, help) \
-  {name, type, standard, min, max, choices, unit, help},
-static const struct option options[] = {
-#include "base/options.def"
-};
+#include "option_rows.h"
 
 static void print_choices(const char *choices) {
   for (const char *word = choices; *word;) {
@@ -60,7 +41,7 @@ static void print_values(const struct option *o) {
 
 int main(void) {
   printf("| variable | values | default | what it does |\n|---|---|---|---|\n");
-  for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+  for (size_t i = 0; i < OPTION_COUNT; i++) {
     const struct option *o = &options[i];
     printf("| `%s` | ", o->name);
     print_values(o);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The functions of tileblas.h: each hands on to the part that knows. */
+#include <stddef.h>
+#include <string.h>
+
 #include "process/guest.h"
 #include "base/options.h"
 #include "interface/run.h"
@@ -7,7 +10,7 @@
 #include "interface/stats.h"
 #include "tileblas.h"
 
-const char *tileblas_version(void) { return TILEBLAS_VERSION; }
+const char *tileblas_version(void) { return TILEBLAS_VERSION_STRING; }
 
 int tileblas_option_set(const char *name, const char *value) {
   struct tb_guest guest;
@@ -28,11 +31,21 @@ int tileblas_option_get(const char *name, char *buffer, uint64_t size) {
   return result;
 }
 
-void tileblas_stats_get(tileblas_stats *stats) {
+uint64_t tileblas_stats_get_sized(tileblas_stats *stats, uint64_t size) {
   struct tb_guest guest;
+  tileblas_stats all;
   tb_guest_enter(&guest);
-  tb_stats_get(stats);
+  tb_stats_get(&all);
   tb_guest_leave(&guest);
+  const uint64_t known = size < sizeof all ? size : sizeof all;
+  memcpy(stats, &all, (size_t)known);
+  memset((char *)stats + known, 0, (size_t)(size - known));
+  return sizeof all;
+}
+
+/* Programs of 0.1 call it, whose struct ended with cpu_seconds: fields that came later are none of it. */
+void(tileblas_stats_get)(tileblas_stats *stats) {
+  tileblas_stats_get_sized(stats, offsetof(tileblas_stats, cpu_seconds) + sizeof stats->cpu_seconds);
 }
 
 void tileblas_stats_reset(void) { tb_stats_reset(); }

@@ -84,39 +84,6 @@ static void observe_class(struct tb_model *model, enum tb_where where, const str
 
 /* ---- shapes ---- */
 
-static bool is_shape(const struct tb_shape_memory *s, const struct tb_gemm *call) {
-  return s->m == call->m && s->n == call->n && s->k == call->k && s->transpose_a == call->a.transposed &&
-         s->transpose_b == call->b.transposed;
-}
-
-/* The first of the two places where a shape may be; the other is its neighbour, the number with the last bit turned. */
-static unsigned first_place(const struct tb_gemm *call) {
-  uint64_t h = (uint64_t)call->m * 0x9e3779b97f4a7c15u;
-  h = (h ^ h >> 29 ^ (uint64_t)call->n) * 0xbf58476d1ce4e5b9u;
-  h = (h ^ h >> 32 ^ (uint64_t)call->k) * 0x94d049bb133111ebu;
-  h ^= h >> 31 ^ (uint64_t)(call->a.transposed * 2 + call->b.transposed) << 3;
-  return (unsigned)(h % TB_SHAPES_REMEMBERED);
-}
-
-const struct tb_shape_memory *tb_model_recall(const struct tb_model *model, const struct tb_gemm *call) {
-  const unsigned place = first_place(call);
-  for (unsigned other = 0; other < 2; other++)
-    if (is_shape(&model->shape[place ^ other], call)) return &model->shape[place ^ other];
-  return NULL;
-}
-
-/* The shape's memory, made in the place of the one that was not used for longer where there is none. */
-static struct tb_shape_memory *memory_of(struct tb_model *model, const struct tb_gemm *call) {
-  const unsigned place = first_place(call);
-  for (unsigned other = 0; other < 2; other++)
-    if (is_shape(&model->shape[place ^ other], call)) return &model->shape[place ^ other];
-  struct tb_shape_memory *s = &model->shape[place], *neighbour = &model->shape[place ^ 1];
-  if (neighbour->used < s->used) s = neighbour;
-  *s = (struct tb_shape_memory){
-      .m = call->m, .n = call->n, .k = call->k, .transpose_a = call->a.transposed, .transpose_b = call->b.transposed};
-  return s;
-}
-
 /* What was put by for trying, after one more call. */
 static void put_by(double *seconds, double share, const struct tb_observation *o, bool of_trial) {
   const double lost = o->seconds - o->best_predicted_seconds;
@@ -148,7 +115,7 @@ static void follow(struct tb_shape_memory *s, const struct tb_observation *o, do
 
 static void observe_shape(struct tb_model *model, const struct tb_gemm *call, const struct tb_observation *o,
                           double class_seconds, struct weight weight, bool of_trial, double now) {
-  struct tb_shape_memory *s = memory_of(model, call);
+  struct tb_shape_memory *s = tb_model_remember(model, call);
   follow(s, o, class_seconds, weight);
   s->seconds[o->where].at = s->used = now;
   put_by(&s->probe_seconds, TB_SHAPE_PROBE_SHARE, o, of_trial);

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "route/learn.h"
-
 /*
  * Assumptions: cautious of the GPU. A core of today runs OpenBLAS's sgemm at 15 to 160 GFLOP/s and takes 4 to 12 GB/s
  * from memory; so does a copying thread, and eight fill the link; opening a GPU (context, kernels, pinned buffers)
@@ -227,6 +225,40 @@ void tb_model_fit(struct tb_model *model, const struct tb_calibration *measured,
   fit_gpu(r, measured->seconds[TB_GPU], measured->gpu_peak_flops_per_s);
   for (int where = 0; where < TB_WHERE_COUNT; where++) fit_base(model, (enum tb_where)where, measured->seconds[where]);
   model->measured_threads = model->threads = measured->cpu_threads;
+}
+
+/* ---- shapes ---- */
+
+static bool is_shape(const struct tb_shape_memory *s, const struct tb_gemm *call) {
+  return s->m == call->m && s->n == call->n && s->k == call->k && s->transpose_a == call->a.transposed &&
+         s->transpose_b == call->b.transposed;
+}
+
+/* The first of the two places where a shape may be; the other is its neighbour, the number with the last bit turned. */
+static unsigned first_place(const struct tb_gemm *call) {
+  uint64_t h = (uint64_t)call->m * 0x9e3779b97f4a7c15u;
+  h = (h ^ h >> 29 ^ (uint64_t)call->n) * 0xbf58476d1ce4e5b9u;
+  h = (h ^ h >> 32 ^ (uint64_t)call->k) * 0x94d049bb133111ebu;
+  h ^= h >> 31 ^ (uint64_t)(call->a.transposed * 2 + call->b.transposed) << 3;
+  return (unsigned)(h % TB_SHAPES_REMEMBERED);
+}
+
+const struct tb_shape_memory *tb_model_recall(const struct tb_model *model, const struct tb_gemm *call) {
+  const unsigned place = first_place(call);
+  for (unsigned other = 0; other < 2; other++)
+    if (is_shape(&model->shape[place ^ other], call)) return &model->shape[place ^ other];
+  return NULL;
+}
+
+struct tb_shape_memory *tb_model_remember(struct tb_model *model, const struct tb_gemm *call) {
+  const unsigned place = first_place(call);
+  for (unsigned other = 0; other < 2; other++)
+    if (is_shape(&model->shape[place ^ other], call)) return &model->shape[place ^ other];
+  struct tb_shape_memory *s = &model->shape[place], *neighbour = &model->shape[place ^ 1];
+  if (neighbour->used < s->used) s = neighbour;
+  *s = (struct tb_shape_memory){
+      .m = call->m, .n = call->n, .k = call->k, .transpose_a = call->a.transposed, .transpose_b = call->b.transposed};
+  return s;
 }
 
 /* ---- prediction ---- */

@@ -152,7 +152,9 @@ static inline double tb_faded(double age_seconds, double half_seconds) {
   return age_seconds > 0 ? half_seconds / (half_seconds + age_seconds) : 1;
 }
 
-/* The memory of the call's shape; NULL: none. */
+/* The memory of the call's shape; NULL: none. tb_model_remember makes one, in the place of the one that was not used
+ * for longer. */
 const struct tb_shape_memory *tb_model_recall(const struct tb_model *model, const struct tb_gemm *call);
+struct tb_shape_memory *tb_model_remember(struct tb_model *model, const struct tb_gemm *call);
 
 #endif

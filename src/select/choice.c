@@ -3,16 +3,6 @@
 
 #include <stdio.h>
 
-const struct tb_tile tb_tiles[TB_TILE_COUNT] = {
-#define TB_SGEMM_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
-  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_SHARED_BYTES(bm, bn, bk, stages), false},
-#define TB_SGEMM_PACKED_TILE(name, bm, bn, bk, stages, tm, tn, ...) \
-  {#name, bm, bn, bk, (bm / tm) * (bn / tn), TB_SGEMM_PACKED_SHARED_BYTES(bm, bn, bk, stages), true},
-#include "fma/registry.def"
-#undef TB_SGEMM_TILE
-#undef TB_SGEMM_PACKED_TILE
-};
-
 struct tb_split_k tb_split_k_of(int64_t k, const struct tb_choice *choice) {
   return choice->splits <= 1 ? tb_whole_k : tb_split_k_units(tb_ceil_div(k, choice->unit_k), choice->splits);
 }

@@ -14,15 +14,8 @@
 #include "base/integers.h"
 #include "common/sgemm_args.h"
 #include "select/emulated_plan.h"
+#include "select/product.h"
 #include "select/skinny_plan.h"
-
-/* The tiles in the registry's order: TB_TILE_128x128 and so on. */
-enum {
-#define TB_SGEMM_TILE(name, ...) TB_TILE_##name,
-#include "fma/registry.def"
-#undef TB_SGEMM_TILE
-  TB_TILE_COUNT
-};
 
 enum tb_family {
   TB_FAMILY_NONE,    /* the device runs none of our kernels */
@@ -30,14 +23,6 @@ enum tb_family {
   TB_FAMILY_SKINNY,  /* one short side, limited by memory (skinny_plan.h); has no tile */
   TB_FAMILY_EMULATED /* the tensor cores (emulated_plan.h); has one tile, its own */
 };
-
-/* One row of kernels/fma/registry.def. */
-struct tb_tile {
-  const char *name; /* the kernels are called tb_sgemm_<name>... */
-  int block_m, block_n, block_k, threads, shared_bytes;
-  bool packed; /* its operands are packed first (kernels/fma/packed.cu) */
-};
-extern const struct tb_tile tb_tiles[TB_TILE_COUNT];
 
 struct tb_choice {
   enum tb_family family;
@@ -84,16 +69,6 @@ static inline struct tb_split_k tb_split_k_units(int64_t units, int64_t splits) 
 }
 
 /*
- * Clusters of blocks, which run at the same time on neighbouring SMs: at_once[size][held] so many of so many blocks
- * when an SM holds at most `held`. Fewer blocks than the SMs would hold without: what is left of a group of neighbours
- * stays idle. All 0: the device has no clusters.
- */
-#define TB_CLUSTERS_HELD_MAX 8
-struct tb_clusters {
-  int at_once[TB_SGEMM_TOGETHER_MAX + 1][TB_CLUSTERS_HELD_MAX + 1];
-};
-
-/*
  * Whether the parts of a tile are a cluster, which adds its sums by itself; else tb_sgemm_gather does. They are of one
  * group each, few, and do not wait for room longer than without: all clusters run at once when an SM holds no more
  * blocks than it has to, which is the answer. Pairs fit anyway. 0: they are not. `held`: blocks that an SM can hold.
@@ -114,11 +89,6 @@ static inline int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
   return pairs * 2 * TB_SGEMM_PANEL * rows * (int64_t)sizeof(float);
 }
 int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice);
-
-/* Tiles of an m x n result. */
-static inline int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64_t n) {
-  return tb_ceil_div(m, tile->block_m) * tb_ceil_div(n, tile->block_n);
-}
 
 /* "128x128", "skinny", "emulated"; "none" for TB_FAMILY_NONE. */
 const char *tb_choice_name(const struct tb_choice *choice);

@@ -4,7 +4,6 @@
 #include <stddef.h>
 
 #include "base/integers.h"
-#include "select/select.h"
 
 static int64_t aligned(int64_t bytes) { return tb_round_up(bytes, TB_EMULATED_ALIGNMENT_BYTES); }
 

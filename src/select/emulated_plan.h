@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "emulated/emulated_args.h"
+#include "select/product.h"
 
 #define TB_EMULATED_ALIGNMENT_BYTES 128
 /* Planes of a word: of fp16, of bf16. */
@@ -22,10 +23,6 @@
 
 /* Blocks that multiply at a time, in pairs, each with an SM for itself. */
 int64_t tb_emulated_blocks(int sm_count);
-
-struct tb_product;
-struct tb_select_device;
-struct tb_select_table;
 
 int64_t tb_emulated_padded_sides(bool of_b, int64_t sides);
 int64_t tb_emulated_groups(int64_t k);

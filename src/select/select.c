@@ -3,25 +3,6 @@
 
 #include <math.h>
 
-const struct tb_select_table tb_select_table = {
-#define TB_SELECT_TILE(name, full, alone, knee, along_k, by_words, block_us) \
-  .tile[TB_TILE_##name] = {full, alone, knee, along_k, by_words, block_us},
-#define TB_SELECT_COST(name, value) .name = value,
-#include "select/rates.def"
-#undef TB_SELECT_TILE
-#undef TB_SELECT_COST
-};
-
-enum {
-#define TB_SELECT_TILE(...) +1
-#define TB_SELECT_COST(...)
-  RATED_TILES = 0
-#include "select/rates.def"
-#undef TB_SELECT_TILE
-#undef TB_SELECT_COST
-};
-_Static_assert((int)RATED_TILES == (int)TB_TILE_COUNT, "select.def has one row for each of kernels/fma/registry.def");
-
 /* Blocks that a split of k gives each SM: few, so that each has much of k, or more, so that no SM is idle for long. */
 static const int blocks_wanted[] = {1, 2, 3, 4, 6, 8, 10, 12, 16};
 enum { BLOCKS_WANTED = sizeof blocks_wanted / sizeof blocks_wanted[0] };

@@ -12,7 +12,8 @@ import subprocess
 import suite
 
 # Of the top folder, what the build and the tests read.
-PARTS = (".clang-format", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CONTRIBUTING.md", "bench",
+PARTS = (".clang-format", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CONTRIBUTING.md",
+         "CHANGELOG.md", "SECURITY.md", "examples", "bench",
          "cmake", "docs", "include", "kernels", "src", "tests", "tools")
 LEFT_OUT = ("__pycache__", "results")
 

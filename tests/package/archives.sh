@@ -12,7 +12,9 @@ command -v dpkg-deb >/dev/null || skip "no dpkg-deb"
 deb=$(echo "$work"/packed/*.deb)
 tar=$(echo "$work"/packed/*.tar.gz)
 
-sort >"$work/expected" <<END
+{
+  (cd "$TB_TEST_SOURCE" && find docs -name '*.md' -printf 'share/doc/tileblas/%p\n')
+  cat <<END
 include/tileblas.h
 $TB_TEST_LIBDIR/cmake/tileblas/tileblasConfig.cmake
 $TB_TEST_LIBDIR/cmake/tileblas/tileblasConfigVersion.cmake
@@ -21,8 +23,12 @@ $TB_TEST_LIBDIR/cmake/tileblas/tileblasTargets-release.cmake
 $TB_TEST_LIBDIR/libtileblas.so
 $TB_TEST_LIBDIR/libtileblas.so.0
 $TB_TEST_LIBDIR/pkgconfig/tileblas.pc
+share/doc/tileblas/CHANGELOG.md
+share/doc/tileblas/README.md
 share/doc/tileblas/copyright
+share/man/man7/tileblas.7
 END
+} | sort >"$work/expected"
 mkdir "$work/tar" "$work/deb" "$work/control"
 tar -xzf "$tar" -C "$work/tar" --strip-components=1
 dpkg-deb -x "$deb" "$work/deb"

@@ -8,6 +8,7 @@ set -eu
 export LC_ALL=C
 # The tests set the options that they want, and an unknown one would make the library warn.
 unset "${!TILEBLAS_@}" LD_PRELOAD
+prefix=$TB_TEST_BUILD/tests/package/prefix # the installed tree that prefix.sh makes
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -1,108 +1,81 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Data goes one way through src/, and so do its includes: a file reaches its own room and later ones, and what all share.
-# Rooms before the offload do not know that CUDA exists. Includes count with everything that they include in turn.
+# Data goes one way through the rooms of src/, and so do its includes: each names its room, and reaches that room or a
+# later one. Files do not go round in circles. Rooms before the offload do not know that CUDA exists, nor do those that
+# come after the driver's. Includes count with everything that they include in turn.
 . "$(dirname "$0")/common.sh"
 cd "$TB_TEST_SOURCE/src"
 
-# The rooms in the order in which a call passes through them. A name without an ending stands for its .c and .h.
-rooms="
-export_cblas.c export_fortran.c
-api.c run stats.c
-caller
-router
-small
-route
-calibrate calibration_file cpu_side kept
-learn model
-offload offload_none.c
-team
-keeper
-gpus
-hosted part
-fallback behind reference
-pipeline pipeline_parts.h compute.c down.c one_slot.c up.c
-exchange
-staging
-device
-commit kernels
-split thin
-launch
-wait
-place.c
-cuda_driver cuda_driver.def"
-# What every room may use, and which uses no room.
-shared="allowed background blas_call cache_folder choice clock.h copy cores embed.h ending environment gate guest integers.h layout libraries lines log options options.def order place.h plan plan_parts.h plan_tensor.c pool retry.h sandbox schedule select select.def share emulated_plan stack
- stats.h status status.def symbols symbols.def skinny_plan thread"
-# The files that may know of CUDA.
-knowing="offload.c team keeper.c gpus hosted.c part pipeline pipeline_parts.h compute.c down.c one_slot.c up.c exchange staging
- device commit kernels split thin launch wait place.c cuda_driver cuda_driver.def"
+# The rooms in the order in which a call passes through them: all that this test knows.
+rooms=(interface level3 route offload pipeline plan select cuda cpu blas process base)
+may_know_cuda=" offload pipeline select cuda "
 
-expand() { # names to files
-  local name
-  for name in "$@"; do
-    case $name in
-      *.*) echo "$name" ;;
-      *) printf '%s.c\n%s.h\n' "$name" "$name" ;;
-    esac
-  done
+# edge FILE TARGET, a line for each include of a file of src/ or of cuda.h.
+edges() {
+  grep -HoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">]+[">]' -r --include='*.c' --include='*.h' \
+    --include='*.def' . | sed -E 's/^\.\/([^:]+):.*["<]([^">]+)[">]$/\1 \2/'
 }
+edges >"$work/all"
+awk '{ if ($2 == "cuda.h" || (getline line < $2) >= 0) print; close($2) }' "$work/all" >"$work/edges"
+[ -s "$work/edges" ] || fail "no include was found"
 
-declare -A room_of may_know
-number=0
-while read -r line; do
-  # shellcheck disable=SC2086 # a list of words
-  for file in $(expand $line); do room_of[$file]=$number; done
-  number=$((number + 1))
-done <<<"$rooms"
-# shellcheck disable=SC2086
-for file in $(expand $shared); do room_of[$file]=shared; done
-# shellcheck disable=SC2086
-for file in $(expand $knowing); do may_know[$file]=1; done
-
-declare -A reached
-reach() { # FILE: fills `reached` with every file of src/ that it includes, directly or not, and cuda.h
-  local next
-  while read -r next; do
-    [ -z "${reached[$next]:-}" ] || continue
-    reached[$next]=1
-    [ ! -f "$next" ] || reach "$next"
-  done < <(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]\([^">]*\)[">].*/\1/p' "$1")
-}
-
-files=(*.c *.h *.def)
 wrong=0
 complain() {
   echo "$*" >&2
   wrong=1
 }
-for file in "${files[@]}"; do
-  room=${room_of[$file]:-}
-  [ -n "$room" ] || { complain "src/$file has no room in this test's list"; continue; }
-  reached=()
-  reach "$file"
-  for other in "${!reached[@]}"; do
-    if [ "$other" = cuda.h ] && [ -z "${may_know[$file]:-}" ]; then
-      complain "src/$file reaches cuda.h: it must not know that CUDA exists"
-    fi
-    theirs=${room_of[$other]:-}
-    case $theirs in
-      "" | shared) continue ;; # a system's header or a shared one
-    esac
-    if [ "$room" = shared ]; then
-      complain "src/$file is for all rooms, but reaches src/$other"
-    elif [ "$theirs" -lt "$room" ]; then
-      complain "src/$file reaches back to src/$other"
-    fi
-  done
+for folder in */; do
+  case " ${rooms[*]} " in *" ${folder%/} "*) ;; *) complain "src/$folder is no room of this test's list" ;; esac
 done
-[ $wrong -eq 0 ] || fail "the list of rooms is in tests/package/include_direction.sh"
+for room in "${rooms[@]}"; do
+  [ -d "$room" ] || complain "src/$room is in this test's list, but not in src/"
+  [ -f "$room/README.md" ] || complain "src/$room has no README.md"
+done
+while read -r file name; do # bare names of a neighbour's would hide the room
+  if [ -e "$(dirname "$file")/$name" ]; then complain "src/$file includes \"$name\" without its room"; fi
+done < <(awk '$2 !~ /\//' "$work/all")
 
-# The list must not outlive the files, and the search must see what is there.
-for name in $rooms $shared; do
-  [ -f "$name" ] || [ -f "$name.c" ] || [ -f "$name.h" ] || fail "src/$name is in this test's list, but not in src/"
-done
-reached=()
-reach device.c
-[ -n "${reached[cuda.h]:-}" ] || fail "device.c does not seem to reach cuda.h: this test is blind"
-echo "${#files[@]} files of src/ include only forward"
+awk -v order="${rooms[*]}" -v knowing="$may_know_cuda" '
+  function room_of(file) { return substr(file, 1, index(file, "/") - 1) }
+  # A .c and its .h are one; a room'"'"'s _internal.h is part of the file that it is named for.
+  function unit(file) { sub(/(_internal)?\.[a-z]+$/, "", file); return file }
+  function reach(from, at,   i, next_one) {
+    for (i = 1; i <= count[at]; i++) {
+      next_one = target[at, i]
+      if ((from, next_one) in reached) continue
+      reached[from, next_one] = 1
+      if (next_one != "cuda.h") reach(from, next_one)
+    }
+  }
+  BEGIN { n = split(order, name, " "); for (i = 1; i <= n; i++) number[name[i]] = i }
+  {
+    target[$1, ++count[$1]] = $2; files[$1] = 1
+    if ($2 == "cuda.h") next
+    if (number[room_of($2)] < number[room_of($1)]) { print "src/" $1 " reaches back to src/" $2; bad = 1 }
+    if (unit($1) != unit($2)) uses[unit($1), unit($2)] = 1
+  }
+  END {
+    for (file in files) {
+      reach(file, file)
+      if ((file, "cuda.h") in reached && !index(knowing, " " room_of(file) " ") && file !~ /\/place\.c$/) {
+        print "src/" file " reaches cuda.h: it must not know that CUDA exists"; bad = 1
+      }
+      if (file == "cuda/driver.c" && (file, "cuda.h") in reached) seen = 1
+    }
+    # What uses nothing that is left is taken away, again and again: what stays is a circle.
+    do {
+      removed = 0
+      for (pair in uses) { split(pair, p, SUBSEP); busy[p[1]] = round }
+      for (pair in uses) {
+        split(pair, p, SUBSEP)
+        leaf = 1
+        for (other in uses) { split(other, q, SUBSEP); if (q[1] == p[2]) { leaf = 0; break } }
+        if (leaf) { delete uses[pair]; removed = 1 }
+      }
+    } while (removed)
+    for (pair in uses) { split(pair, p, SUBSEP); print "a circle of files: src/" p[1] " and src/" p[2]; bad = 1 }
+    if (!seen && "cuda/driver.c" in files) { print "cuda/driver.c does not seem to reach cuda.h: this test is blind"; bad = 1 }
+    exit bad
+  }' "$work/edges" >&2 || wrong=1
+[ $wrong -eq 0 ] || fail "the order of the rooms is in tests/package/include_direction.sh"
+echo "$(find . -name '*.[ch]' | wc -l) files of src/ in ${#rooms[@]} rooms include only forward"

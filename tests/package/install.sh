@@ -1,20 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Linking TileBLAS from a C program in every way that README.md names: `cc prog.c -ltileblas` (with every linker here),
-# pkg-config, find_package; from an installed prefix, from the same prefix moved elsewhere, and from the build folder.
+# Linking TileBLAS from a C program by `cc prog.c -ltileblas`, with every linker here: from an installed prefix that was
+# moved elsewhere, and from the build folder. examples.sh has pkg-config and find_package.
 . "$(dirname "$0")/common.sh"
 skip_if_sanitized "an instrumented library is not installed, and cannot be linked by an ordinary cc"
 printf '#include <cblas.h>\nint main(void) { return 0; }\n' | "$CC" -x c - -lopenblas -o "$work/probe" 2>/dev/null ||
   skip "no OpenBLAS to link with (Debian: libopenblas-dev)"
 here=$TB_TEST_SOURCE/tests/package
 
-"$CMAKE" --install "$TB_TEST_BUILD" --prefix "$work/first" >"$work/install.log" || fail "cmake --install"
-for file in libtileblas.so.0 libtileblas.so pkgconfig/tileblas.pc cmake/tileblas/tileblasConfig.cmake; do
-  [ -f "$work/first/$TB_TEST_LIBDIR/$file" ] || fail "$file is not installed"
-done
-mv "$work/first" "$work/prefix" # nothing may remember where it was installed
-lib=$work/prefix/$TB_TEST_LIBDIR
-include=$work/prefix/include
+lib=$prefix/$TB_TEST_LIBDIR
+include=$prefix/include
 
 # run HOW PROGRAM LIBRARY_FOLDER: the program's answers are right and TileBLAS owned cblas_sgemm.
 run() {
@@ -48,14 +43,3 @@ for linker in bfd gold lld; do
   by_cc "cc -ltileblas, installed, ld.$linker" "$lib" "-fuse-ld=$linker"
   by_cc "cc -ltileblas, build folder, ld.$linker" "$TB_TEST_BUILD" "-fuse-ld=$linker"
 done
-
-export PKG_CONFIG_PATH=$lib/pkgconfig
-# shellcheck disable=SC2046 # the words are meant to be split
-"$CC" $(pkg-config --cflags tileblas) "$here/client.c" $(pkg-config --libs tileblas) -o "$work/by_pkg_config" ||
-  fail "pkg-config: linking"
-run "pkg-config" "$work/by_pkg_config" "$lib"
-
-"$CMAKE" -G Ninja -S "$here/find_package" -B "$work/found" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_COMPILER="$CC" \
-  >"$work/found.log" 2>&1 || fail "find_package: $(cat "$work/found.log")"
-"$CMAKE" --build "$work/found" >>"$work/found.log" 2>&1 || fail "find_package: $(cat "$work/found.log")"
-run "find_package" "$work/found/client" ""

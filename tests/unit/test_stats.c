@@ -50,6 +50,32 @@ static void sums(void **state) {
   assert_true(fabs(s.gpu_seconds - 0.75) < 1e-6 && fabs(s.cpu_seconds - 0.125) < 1e-6);
 }
 
+/* Seen to fail when: the whole struct is written whatever the size, or what is behind the library's is left as it was.
+ */
+static void sizes(void **state) {
+  sums(state);
+  struct {
+    tileblas_stats stats;
+    unsigned char behind[24];
+  } room;
+  const uint64_t two = offsetof(tileblas_stats, gpu_failures), whole = sizeof room.stats;
+  memset(&room, 0xee, sizeof room);
+  assert_int_equal(tileblas_stats_get_sized(&room.stats, two), whole);
+  assert_int_equal(room.stats.cpu_calls, 2);
+  for (size_t i = two; i < sizeof room; i++) assert_int_equal(((unsigned char *)&room)[i], 0xee);
+
+  memset(&room, 0xee, sizeof room);
+  assert_int_equal(tileblas_stats_get_sized(&room.stats, whole + 16), whole);
+  assert_int_equal(room.stats.gpu_failures, 1);
+  for (int i = 0; i < 24; i++) assert_int_equal(room.behind[i], i < 16 ? 0 : 0xee);
+
+  /* What a program of 0.1 calls: eight fields of eight bytes. */
+  memset(&room, 0xee, sizeof room);
+  (tileblas_stats_get)(&room.stats);
+  assert_int_equal(room.stats.gpu_calls, 2);
+  for (size_t i = 64; i < sizeof room; i++) assert_int_equal(((unsigned char *)&room)[i], 0xee);
+}
+
 /* Rows by route and reason, the symbols' counts, and no line over 120 columns or without the prefix. */
 static void report(void **state) {
   (void)state;
@@ -152,6 +178,7 @@ static void closed_stderr(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums),
+      cmocka_unit_test(sizes),
       cmocka_unit_test(report),
       cmocka_unit_test(every_reason),
       cmocka_unit_test(nothing_to_report),
