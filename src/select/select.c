@@ -3,15 +3,9 @@
 
 #include <math.h>
 
-/* Blocks that a split of k gives each SM: few, so that each has much of k, or more, so that no SM is idle for long. */
-static const int blocks_wanted[] = {1, 2, 3, 4, 6, 8, 10, 12, 16};
-enum { BLOCKS_WANTED = sizeof blocks_wanted / sizeof blocks_wanted[0] };
-/* And at most so many rounds of them, as in order.c, whose parts are to be found here. */
-enum { ROUNDS_OF_SPLITS = 6 };
-_Static_assert(TB_TILE_COUNT *(1 + 4 * BLOCKS_WANTED) < TB_CANDIDATES_MAX, "room for one more, the skinny kernels");
+#include "select/splits.h"
 
-/* Groups in a part from which on parts of whole groups are even enough: one group more or less is at most a sixth. */
-#define EVEN_GROUPS 6
+_Static_assert(TB_TILE_COUNT *(1 + 4 * BLOCKS_WANTED) < TB_CANDIDATES_MAX, "room for one more, the skinny kernels");
 
 /* Elements of a large tile's blocks on an SM. */
 #define SUMS_OF_SM (2 * 128.0 * 128)
@@ -54,79 +48,6 @@ static int64_t packed_bytes_of_split(const struct tb_product *p, int64_t pack_k)
   return pack_k < p->k ? p->workspace_bytes : tb_packed_bytes(p->m, p->n, p->k);
 }
 
-/* What k is split into: groups; and where there are not enough of them to give the blocks about the same share, chunks,
- * which are many more sums to store and to add, if groups are whole ones. */
-enum { GROUPS, CHUNKS, UNITS };
-static int products_of(const struct tb_product *p, int unit) {
-  return unit == GROUPS ? (int)p->group_k : TB_SGEMM_CHUNK_K;
-}
-static int64_t units_of(const struct tb_product *p, int unit) {
-  const bool whole_chunks = p->group_k > TB_SGEMM_CHUNK_K && p->group_k % TB_SGEMM_CHUNK_K == 0;
-  return unit == CHUNKS && !whole_chunks ? 1 : tb_ceil_div(p->k, products_of(p, unit));
-}
-
-/* Splits of k for one tile, from few parts to many. */
-struct splitter {
-  int64_t units, tiles;
-  int sm_count, most; /* SMs, and most blocks on one */
-  int64_t even;       /* units in a part: with as many, larger ones will do; 0: there are none */
-  int next;           /* of blocks_wanted */
-  int64_t asked, got; /* parts, by the last of these: asked for, and made of whole units */
-};
-
-/* Of k into such units, for a tile of which so many make up the result. */
-static struct splitter splits_of(const struct tb_select_device *device, const struct tb_product *p, int unit, int tile,
-                                 int64_t tiles) {
-  return (struct splitter){.units = units_of(p, unit),
-                           .tiles = tiles,
-                           .even = unit == CHUNKS ? EVEN_GROUPS * p->group_k / TB_SGEMM_CHUNK_K : 0,
-                           .sm_count = device->sm_count,
-                           .most = ROUNDS_OF_SPLITS * device->blocks_per_sm[tile],
-                           .asked = 1,
-                           .got = 1};
-}
-
-/* The parts of the next split are more than those of the last. More parts than the SMs are to have blocks would only be
- * more of the same work on the busiest of them; with fewer, others would be idle. False: there is none. */
-static inline bool next_split(struct splitter *s, struct tb_split_k *split) {
-  while (s->next < BLOCKS_WANTED && s->asked < s->units && blocks_wanted[s->next] <= s->most) {
-    int64_t splits = tb_quotient((int64_t)blocks_wanted[s->next++] * s->sm_count, s->tiles);
-    if (splits <= s->asked) continue;
-    s->asked = splits = splits < s->units ? splits : s->units;
-    if (s->even > 0 && s->units >= splits * s->even) continue;
-    *split = tb_split_k_units(s->units, splits);
-    if (split->splits == s->got) continue;
-    s->got = split->splits;
-    return true;
-  }
-  return false;
-}
-
-static struct tb_choice tile_choice(int tile, int64_t splits, int unit_k, int64_t pack_k) {
-  return (struct tb_choice){
-      .family = TB_FAMILY_TILE, .tile = tile, .splits = (int)splits, .unit_k = unit_k, .pack_k = pack_k};
-}
-
-/*
- * A packed tile's blocks come in rounds of as many as the GPU holds, and a last one that may have few. So whole rows or
- * columns of tiles, whichever come nearer to whole rounds, are computed with k whole, and k is split for what is left.
- * False: there is no whole round, or nothing left.
- */
-static bool whole_part(const struct tb_select_device *device, const struct tb_product *p, int tile,
-                       struct tb_choice *choice) {
-  const int64_t down = tb_ceil_div(p->m, tb_tiles[tile].block_m), across = tb_ceil_div(p->n, tb_tiles[tile].block_n);
-  const int64_t held = (int64_t)device->sm_count * device->blocks_per_sm[tile];
-  const int64_t in_rounds = tb_quotient(down * across, held) * held;
-  const int64_t rows = tb_quotient(in_rounds, across), columns = tb_quotient(in_rounds, down);
-  *choice = tile_choice(tile, 1, products_of(p, GROUPS), p->k);
-  if (columns * down >= rows * across)
-    choice->whole_columns = (int32_t)columns;
-  else
-    choice->whole_rows = (int32_t)rows;
-  const struct tb_rest rest = tb_rest_of(p->m, p->n, choice);
-  return rows + columns > 0 && rest.m > 0 && rest.n > 0 && choice->whole_rows + choice->whole_columns > 0;
-}
-
 /* How many parts of k are best skinny_plan.c knows; here, whether there is room for the groups' sums. */
 static struct tb_choice skinny_choice(const struct tb_product *p) {
   struct tb_choice c = {.family = TB_FAMILY_SKINNY, .splits = 1, .unit_k = TB_SGEMM_GROUP_K};
@@ -147,30 +68,6 @@ static struct tb_choice emulated_choice(const struct tb_emulated_way *way) {
                             .unit_k = TB_EMULATED_GROUP_K,
                             .pack_k = way->span_k,
                             .whole_rows = way->whole};
-}
-
-/* Ways that compute whole rounds with k whole, and split it for what is left: one with k split as `next` says, for each
- * of its splits. */
-struct rest_splitter {
-  struct tb_choice choice;
-  struct splitter splitter;
-};
-
-/* False: this tile, product and unit have none. */
-static bool rest_splits_of(const struct tb_select_device *device, const struct tb_product *p, int tile, int64_t pack_k,
-                           int unit, struct rest_splitter *rest) {
-  if (pack_k < p->k || !whole_part(device, p, tile, &rest->choice)) return false;
-  const struct tb_rest r = tb_rest_of(p->m, p->n, &rest->choice);
-  rest->choice.unit_k = products_of(p, unit);
-  rest->splitter = splits_of(device, p, unit, tile, tb_tile_count(&tb_tiles[tile], r.m, r.n));
-  const int64_t sums_bytes = rest->splitter.units * r.m * r.n * (int64_t)sizeof(float);
-  return sums_bytes <= p->workspace_bytes - tb_packed_bytes(p->m, p->n, p->k);
-}
-
-static bool next_rest(struct rest_splitter *rest, struct tb_split_k *split) {
-  if (!next_split(&rest->splitter, split)) return false;
-  rest->choice.splits = (int)split->splits;
-  return true;
 }
 
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *p,
@@ -249,7 +146,7 @@ static double partials_us(const struct product_costs *c, int64_t units) {
 }
 
 /* What a split of a tile's takes beside its products. */
-static inline double emulated_sums_us(const struct tile_costs *t, struct tb_split_k s, int unit_k) {
+static inline double split_k_sums_us(const struct tile_costs *t, struct tb_split_k s, int unit_k) {
   const struct product_costs *c = t->product;
   const int together = tb_split_k_together(&s, &c->device->clusters, unit_k == c->product->group_k, t->tiles,
                                            c->device->sm_count, t->held);
@@ -325,7 +222,7 @@ static double tile_us(const struct tile_costs *t, struct tb_split_k s, int unit_
   const int64_t rounds = tb_quotient(blocks, t->held);
   const double more_us = more_sums_us(t, s.splits > 1 ? s.per_split : c->units[GROUPS]);
   const double us = rounds_us(t, rounds, blocks - rounds * t->held, block_k, more_us);
-  return s.splits > 1 ? us + emulated_sums_us(t, s, unit_k) : us;
+  return s.splits > 1 ? us + split_k_sums_us(t, s, unit_k) : us;
 }
 
 /*
@@ -349,7 +246,7 @@ static double rest_us(const struct tile_costs *t, struct tb_split_k s, const str
 }
 
 /* The same for one of next_split's, without the partial sums: the busiest SM has at most so many blocks. */
-static inline double emulated_us(const struct tile_costs *t, struct tb_split_k s, int unit_k, int blocks) {
+static inline double split_k_us(const struct tile_costs *t, struct tb_split_k s, int unit_k, int blocks) {
   while ((int64_t)(blocks - 1) * t->product->device->sm_count >= t->tiles * s.splits) blocks--;
   const int64_t rounds = tb_quotient(blocks, t->held);
   const double more_us = more_sums_us(t, s.per_split);
@@ -404,7 +301,7 @@ static void compare_splits(struct best *best, const struct tile_costs *t, int ti
   while (s.next < BLOCKS_WANTED && !(least_us(t, blocks_wanted[s.next], c->sums_us[unit]) < best->us)) s.next++;
   for (struct tb_split_k split; next_split(&s, &split);) {
     const int unit_k = products_of(c->product, unit);
-    const double us = emulated_us(t, split, unit_k, blocks_wanted[s.next - 1]) + emulated_sums_us(t, split, unit_k);
+    const double us = split_k_us(t, split, unit_k, blocks_wanted[s.next - 1]) + split_k_sums_us(t, split, unit_k);
     if (us < best->us || (us == best->us && best->choice.family == TB_FAMILY_TILE && tile < best->choice.tile))
       *best = (struct best){tile_choice(tile, split.splits, unit_k, t->pack_k), us};
   }
