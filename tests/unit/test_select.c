@@ -247,6 +247,16 @@ static void large_products_take_tensor_cores(void **state) {
   assert_true(may_split(&d, &small) && tb_select(&d, &small).family == TB_FAMILY_TILE);
 }
 
+/* Spans of k are for products of 512 tiles and more, with k for two of them and more: written out as above. */
+static void spans_want_tiles(void **state) {
+  (void)state;
+  const int64_t k = 2 * 4096 + 1, m = TB_EMULATED_TILE_M, n = TB_EMULATED_TILE_N;
+  assert_int_equal(tb_emulated_span_k(16 * m, 32 * n, k - 1), k - 1);
+  assert_true(tb_emulated_span_k(16 * m, 32 * n, k) < k);
+  assert_true(tb_emulated_span_k(7 * m + 1, 63 * n + 1, k) < k);
+  assert_int_equal(tb_emulated_span_k(7 * m, 73 * n, k), k); /* 511 */
+}
+
 /* Not where plain fp32 was asked for, nor on a GPU without such kernels, nor for a short k. */
 static void tensor_cores_that_may_not_be_used(void **state) {
   (void)state;
@@ -497,6 +507,7 @@ int main(void) {
       cmocka_unit_test(devices_that_lack_kernels),
       cmocka_unit_test(skinny_products),
       cmocka_unit_test(large_products_take_tensor_cores),
+      cmocka_unit_test(spans_want_tiles),
       cmocka_unit_test(tensor_cores_that_may_not_be_used),
       cmocka_unit_test(tensor_cores_want_workspace),
       cmocka_unit_test(rest_tiles_have_k_split),
