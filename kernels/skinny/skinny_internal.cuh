@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the kernels for thin products do alike, however X lies: a block's share of the product, the copies of Y, a
- * thread's chains, and the fold of the chunks' sums. thin.cu says how they make up a round; layouts in shared memory
+ * thread's chains, and the fold of the chunks' sums. skinny.cu says how they make up a round; layouts in shared memory
  * are skinny_args.h's.
  */
 #ifndef TB_SKINNY_PARTS_CUH

@@ -40,7 +40,7 @@ static CUresult copy_all(const struct pair *p, bool up, CUstream stream) {
 }
 
 /* Ordered with what the program has in the default stream, by a stream that waits for that one: to name the default
- * stream itself would end a capture of the program's (cuda_driver.h). */
+ * stream itself would end a capture of the program's (cuda/driver.h). */
 static CUresult copy_in_order(const struct pair *p, bool up) {
   CUstream stream;
   TB_TRY(tb_cuda.cuStreamCreate(&stream, CU_STREAM_DEFAULT));

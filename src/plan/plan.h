@@ -24,9 +24,9 @@
  * has 3.27 and 3.13 ms, 12.8 and 12.1 with pieces of 2 MiB, as they were then.) Where the product takes longer, the
  * kernels must not wait for half of what goes up.
  *
- * For the tensor cores (split.h) k is cut between spans only, and a chunk has one slice or two: what is up is packed
- * once, and a tile is one launch for each span from two packed panels. Blocks and tiles start at multiples of the
- * tensor cores' own tiles of C, because a result's bits depend on where those lie. The arena then is
+ * For the tensor cores (select/emulated.h) k is cut between spans only, and a chunk has one slice or two: what is up is
+ * packed once, and a tile is one launch for each span from two packed panels. Blocks and tiles start at multiples of
+ * the tensor cores' own tiles of C, because a result's bits depend on where those lie. The arena then is
  *
  *      A's panels | B's panels | tiles of C | A's panels packed | B's panels packed | a workspace for each stream
  *

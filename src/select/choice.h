@@ -32,10 +32,10 @@ struct tb_choice {
   int unit_k;     /* of a split k: TB_SGEMM_CHUNK_K or the product's group_k; TB_FAMILY_EMULATED: TB_EMULATED_GROUP_K */
   int64_t pack_k; /* of packed operands: products along k that are packed, and multiplied, at once; a k that is split is
                      all packed at once. 0: the operands are taken as they are. TB_FAMILY_EMULATED: a span */
-  int32_t whole_rows,
-      whole_columns; /* of a packed tile with k split: so many rows or columns of tiles, the first ones,
-                        are computed with k whole, as many as fill the GPU a few times over; the split
-                        is for the others. One of both is 0. TB_FAMILY_EMULATED: whole_rows counts tiles */
+  /* Of a packed tile with k split: so many rows or columns of tiles, the first ones, are computed with k whole, as many
+   * as fill the GPU a few times over; the split is for the others. One of both is 0. TB_FAMILY_EMULATED: whole_rows
+   * counts tiles. */
+  int32_t whole_rows, whole_columns;
 };
 
 /* TB_FAMILY_EMULATED: the way that was chosen. */
