@@ -13,6 +13,7 @@
 /* A shape, and how many calls of it may follow the latest one that was weighed, and how many have. */
 struct tb_followed {
   int64_t m, n, k;
+  int type;
   bool transpose_a, transpose_b;
   int may_follow, followers;
 };

@@ -1,13 +1,59 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The list of exported symbols as a table. Pure data. */
+/* The lists of routines and of exported symbols as tables. Pure data. */
 #ifndef TB_SYMBOLS_H
 #define TB_SYMBOLS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TB_CBLAS(routine, integer, symbol) TB_SYMBOL_##symbol,
-#define TB_FORTRAN(routine, integer, symbol) TB_SYMBOL_##symbol,
+#include "blas/type.h"
+
+#define TB_ROUTINE(type, signature, routine) TB_ROUTINE_##routine,
+enum tb_routine {
+#include "blas/routines.def"
+  TB_ROUTINE_COUNT
+};
+#undef TB_ROUTINE
+
+/* The arguments that routines have; as many as TB_ARGUMENTS_MAX each. */
+enum tb_argument {
+  TB_ARGUMENT_NONE,
+  TB_ARGUMENT_TRANSA,
+  TB_ARGUMENT_TRANSB,
+  TB_ARGUMENT_M,
+  TB_ARGUMENT_N,
+  TB_ARGUMENT_K,
+  TB_ARGUMENT_ALPHA,
+  TB_ARGUMENT_A,
+  TB_ARGUMENT_LDA,
+  TB_ARGUMENT_B,
+  TB_ARGUMENT_LDB,
+  TB_ARGUMENT_BETA,
+  TB_ARGUMENT_C,
+  TB_ARGUMENT_LDC,
+  TB_ARGUMENTS_MAX = TB_ARGUMENT_LDC
+};
+
+#define TB_SIGNATURE(signature, ...) TB_SIGNATURE_##signature,
+enum tb_signature {
+#include "blas/signatures.def"
+  TB_SIGNATURE_COUNT
+};
+#undef TB_SIGNATURE
+
+struct tb_routine_info {
+  const char *name; /* "sgemm" */
+  enum tb_type type;
+  enum tb_signature signature;
+};
+
+extern const struct tb_routine_info tb_routines[TB_ROUTINE_COUNT];
+
+/* The arguments of each signature in their order, TB_ARGUMENT_NONE behind the last. */
+extern const unsigned char tb_signatures[TB_SIGNATURE_COUNT][TB_ARGUMENTS_MAX + 1];
+
+#define TB_CBLAS(type, signature, routine, integer, symbol) TB_SYMBOL_##symbol,
+#define TB_FORTRAN(type, signature, routine, integer, symbol) TB_SYMBOL_##symbol,
 enum tb_symbol {
 #include "blas/symbols.def"
   TB_SYMBOL_COUNT
@@ -19,11 +65,15 @@ enum tb_abi { TB_ABI_CBLAS, TB_ABI_FORTRAN };
 
 struct tb_symbol_info {
   const char *name;
-  const char *routine; /* "sgemm": symbols of one routine compute the same */
+  enum tb_routine routine; /* symbols of one routine compute the same */
   enum tb_abi abi;
   bool wide; /* 64-bit integers */
 };
 
 extern const struct tb_symbol_info tb_symbols[TB_SYMBOL_COUNT];
+
+static inline const struct tb_routine_info *tb_routine_of(enum tb_symbol symbol) {
+  return &tb_routines[tb_symbols[symbol].routine];
+}
 
 #endif

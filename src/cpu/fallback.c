@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "cpu/reference.h"
+#include "cpu/signatures.h"
 
 /* What answers a symbol: a function of some ABI, or the loops of reference.c. */
 struct target {
@@ -60,8 +61,7 @@ static bool adopt_any(struct target *target, void *library, enum tb_symbol wante
     for (int s = 0; s < TB_SYMBOL_COUNT; s++) {
       const struct tb_symbol_info *i = &tb_symbols[s];
       int away = (i->abi != w->abi ? 2 : 0) + (i->wide != w->wide ? 1 : 0);
-      if (away == distance && strcmp(i->routine, w->routine) == 0 && adopt(target, library, (enum tb_symbol)s, how))
-        return true;
+      if (away == distance && i->routine == w->routine && adopt(target, library, (enum tb_symbol)s, how)) return true;
     }
   }
   return false;
@@ -146,7 +146,7 @@ static bool adopt_named(struct target *target, enum tb_symbol symbol) {
   if (adopt_opened(target, symbol, path, by_name)) return true;
   static atomic_flag told = ATOMIC_FLAG_INIT;
   if (!atomic_flag_test_and_set(&told))
-    tb_warn("TILEBLAS_FALLBACK=%.400s cannot be loaded or has no %s", path, tb_symbols[symbol].routine);
+    tb_warn("TILEBLAS_FALLBACK=%.400s cannot be loaded or has no %s", path, tb_routine_of(symbol)->name);
   return false;
 }
 
@@ -257,16 +257,12 @@ static inline const struct target *target_of(enum tb_symbol symbol) {
 _Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "integer arguments of either width are passed alike");
 
-static void call_cblas(const struct target *t, int layout, int transa, int transb, int64_t m, int64_t n, int64_t k,
-                       float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
-                       int64_t ldc) {
-  ((tb_cblas_function *)t->behind.function)(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-
-static void call_fortran(const struct target *t, char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
-                         const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-  ((tb_fortran_function *)t->behind.function)(&transa, &transb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1,
-                                              1);
+static void call_function(const struct target *t, const struct tb_arguments *x) {
+  const enum tb_type type = tb_routine_of(t->as)->type;
+  if (tb_symbols[t->as].abi == TB_ABI_CBLAS)
+    tb_call_cblas_gemm(t->behind.function, type, x);
+  else
+    tb_call_fortran_gemm(t->behind.function, x);
 }
 
 static bool all_fit(const struct target *t, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc) {
@@ -279,29 +275,44 @@ static bool all_fit(const struct target *t, int64_t m, int64_t n, int64_t k, int
  * it has for processors with AVX-512) multiply all the same: 0 * NaN comes in from A and B, and alpha = NaN in spite of
  * k = 0. With both zero nothing is left to multiply. For valid calls alone: what is wrong with another may lie in k.
  */
-static inline void read_nothing_needless(float *alpha, int64_t *k) {
-  if (!tb_is_zero(*alpha) && *k != 0) return;
-  *alpha = 0;
-  *k = 0;
+static void read_nothing_needless(enum tb_type type, struct tb_arguments *x) {
+  if (!tb_scalar_is_zero(type, x->alpha) && x->k != 0) return;
+  x->alpha = tb_scalar_of(type, 0);
+  x->k = 0;
+}
+
+/* A view as the option of a call, in CBLAS's numbering or Fortran's letters. */
+static int trans_of(enum tb_abi abi, struct tb_view x) {
+  static const int said[2][3] = {
+      [TB_ABI_CBLAS] = {TB_NO_TRANS, TB_TRANS, TB_CONJ_TRANS}, [TB_ABI_FORTRAN] = {'N', 'T', 'C'}};
+  return said[abi][x.transposed + x.conjugated];
 }
 
 /* A valid column-major call that the target's integers can express. */
-static void call_gemm(const struct target *t, const struct tb_gemm *g) {
-  float alpha = g->alpha;
-  int64_t k = g->k;
-  read_nothing_needless(&alpha, &k);
+static void call_gemm(const struct target *t, const struct tb_call *g) {
+  const enum tb_abi abi = tb_symbols[t->as].abi;
+  struct tb_arguments x = {.layout = TB_COL_MAJOR,
+                           .transa = trans_of(abi, g->a),
+                           .transb = trans_of(abi, g->b),
+                           .m = g->m,
+                           .n = g->n,
+                           .k = g->k,
+                           .alpha = g->alpha,
+                           .beta = g->beta,
+                           .a = g->a.data,
+                           .b = g->b.data,
+                           .c = g->c,
+                           .lda = g->a.ld,
+                           .ldb = g->b.ld,
+                           .ldc = g->ldc};
+  read_nothing_needless(g->type, &x);
   tb_thread.cpu_depth++;
-  if (tb_symbols[t->as].abi == TB_ABI_CBLAS)
-    call_cblas(t, TB_COL_MAJOR, g->a.transposed ? TB_TRANS : TB_NO_TRANS, g->b.transposed ? TB_TRANS : TB_NO_TRANS,
-               g->m, g->n, k, alpha, g->a.data, g->a.ld, g->b.data, g->b.ld, g->beta, g->c, g->ldc);
-  else
-    call_fortran(t, g->a.transposed ? 'T' : 'N', g->b.transposed ? 'T' : 'N', g->m, g->n, k, alpha, g->a.data, g->a.ld,
-                 g->b.data, g->b.ld, g->beta, g->c, g->ldc);
+  call_function(t, &x);
   tb_thread.cpu_depth--;
 }
 
 /* Sizes beyond 32 bits in pieces that a 32-bit BLAS can express; leading dimensions beyond them by the plain loops. */
-static void call_in_pieces(const struct target *t, const struct tb_gemm *g) {
+static void call_in_pieces(const struct target *t, const struct tb_call *g) {
   const int64_t step = (int64_t)1 << 30;
   if (!tb_fits_int32(g->a.ld) || !tb_fits_int32(g->b.ld) || !tb_fits_int32(g->ldc)) {
     tb_reference_gemm(g);
@@ -309,20 +320,20 @@ static void call_in_pieces(const struct target *t, const struct tb_gemm *g) {
   }
   for (int64_t j = 0; j < g->n; j += step) {
     for (int64_t i = 0; i < g->m; i += step) {
-      struct tb_gemm part = tb_gemm_part(g, i, tb_min(step, g->m - i), j, tb_min(step, g->n - j));
+      struct tb_call part = tb_call_part(g, i, tb_min(step, g->m - i), j, tb_min(step, g->n - j));
       for (int64_t l = 0; l == 0 || l < g->k; l += step) {
-        struct tb_gemm piece = part;
+        struct tb_call piece = part;
         piece.k = tb_min(step, g->k - l);
         piece.a = tb_view_at(part.a, 0, l);
         piece.b = tb_view_at(part.b, l, 0);
-        piece.beta = l == 0 ? g->beta : 1;
+        piece.beta = l == 0 ? g->beta : tb_scalar_of(g->type, 1);
         call_gemm(t, &piece);
       }
     }
   }
 }
 
-void tb_fallback_gemm(const struct tb_gemm *g) {
+void tb_fallback_gemm(const struct tb_call *g) {
   const struct target *t = target_of(g->symbol);
   if (t->behind.function == NULL)
     tb_reference_gemm(g);
@@ -332,40 +343,31 @@ void tb_fallback_gemm(const struct tb_gemm *g) {
     call_in_pieces(t, g);
 }
 
-void tb_fallback_cblas(enum tb_symbol symbol, bool valid, int layout, int transa, int transb, int64_t m, int64_t n,
-                       int64_t k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
-                       float *c, int64_t ldc) {
-  const struct target *t = target_of(symbol);
-  if (t->behind.function != NULL && tb_symbols[t->as].abi == TB_ABI_CBLAS && all_fit(t, m, n, k, lda, ldb, ldc)) {
-    if (valid) read_nothing_needless(&alpha, &k);
-    tb_thread.cpu_depth += valid;
-    call_cblas(t, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    tb_thread.cpu_depth -= valid;
-  } else if (valid) {
-    struct tb_gemm call = {.symbol = symbol};
-    tb_gemm_from_cblas(&call, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    tb_fallback_gemm(&call);
-  } else {
-    tb_reference_xerbla("cblas_sgemm", tb_reference_check_cblas(layout, transa, transb, m, n, k, lda, ldb, ldc));
-  }
+/* Of its own, so that its arguments do not lie on the stack while a target is searched for. */
+static __attribute__((noinline)) void call_as_made(const struct target *t, bool valid,
+                                                   const struct tb_arguments *made) {
+  struct tb_arguments x = *made;
+  if (valid) read_nothing_needless(tb_routine_of(t->as)->type, &x);
+  tb_thread.cpu_depth += valid;
+  call_function(t, &x);
+  tb_thread.cpu_depth -= valid;
 }
 
-void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char transb, int64_t m, int64_t n, int64_t k,
-                         float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
-                         int64_t ldc) {
+static __attribute__((noinline)) void call_as_gemm(enum tb_symbol symbol, const struct tb_arguments *made) {
+  struct tb_call call;
+  tb_call_from(&call, symbol, made);
+  tb_fallback_gemm(&call);
+}
+
+void tb_fallback_as_made(enum tb_symbol symbol, int refused, const struct tb_arguments *x) {
   const struct target *t = target_of(symbol);
-  if (t->behind.function != NULL && tb_symbols[t->as].abi == TB_ABI_FORTRAN && all_fit(t, m, n, k, lda, ldb, ldc)) {
-    if (valid) read_nothing_needless(&alpha, &k);
-    tb_thread.cpu_depth += valid;
-    call_fortran(t, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    tb_thread.cpu_depth -= valid;
-  } else if (valid) {
-    struct tb_gemm call = {.symbol = symbol};
-    tb_gemm_from_fortran(&call, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    tb_fallback_gemm(&call);
-  } else {
-    tb_reference_xerbla("SGEMM ", tb_reference_check(transa, transb, m, n, k, lda, ldb, ldc));
-  }
+  if (t->behind.function != NULL && tb_symbols[t->as].abi == tb_symbols[symbol].abi &&
+      all_fit(t, x->m, x->n, x->k, x->lda, x->ldb, x->ldc))
+    call_as_made(t, refused == 0, x);
+  else if (refused == 0)
+    call_as_gemm(symbol, x);
+  else
+    tb_reference_xerbla(symbol, refused);
 }
 
 void *tb_fallback_function(enum tb_symbol symbol) { return target_of(symbol)->behind.function; }

@@ -42,27 +42,15 @@ void tb_fallback_at_load(void);
 
 static inline bool tb_fits_int32(int64_t n) { return n >= INT32_MIN && n <= INT32_MAX; }
 
-/* The types of such functions. */
-typedef void tb_cblas_function(int, int, int, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *,
-                               int64_t, float, float *, int64_t);
-typedef void tb_fortran_function(const char *, const char *, const int64_t *, const int64_t *, const int64_t *,
-                                 const float *, const float *, const int64_t *, const float *, const int64_t *,
-                                 const float *, float *, const int64_t *, size_t, size_t);
-
 /*
- * The call exactly as the program made it, valid or not; an invalid one is reported by that BLAS as the program
- * expects. (A valid one with alpha = 0 or k = 0 goes on with both zero, so that no BLAS looks at A and B.) `valid` is
- * false for arguments known to be refused: an error handler may then leave by longjmp, so no state is kept.
+ * The call exactly as the program made it, valid or not; an invalid one, of which argument number `refused` is not 0,
+ * is reported by that BLAS as the program expects. (A valid one with alpha = 0 or k = 0 goes on with both zero, so that
+ * no BLAS looks at A and B.) An error handler may leave by longjmp, so of an invalid one no state is kept.
  */
-void tb_fallback_cblas(enum tb_symbol symbol, bool valid, int layout, int transa, int transb, int64_t m, int64_t n,
-                       int64_t k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
-                       float *c, int64_t ldc);
-void tb_fallback_fortran(enum tb_symbol symbol, bool valid, char transa, char transb, int64_t m, int64_t n, int64_t k,
-                         float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
-                         int64_t ldc);
+void tb_fallback_as_made(enum tb_symbol symbol, int refused, const struct tb_arguments *arguments);
 
 /* A valid column-major call, or a part of one, computed by the BLAS behind its symbol. */
-void tb_fallback_gemm(const struct tb_gemm *call);
+void tb_fallback_gemm(const struct tb_call *call);
 
 /* The function that answers a symbol, of whatever ABI, found now if it was not before; NULL: plain loops do. */
 void *tb_fallback_function(enum tb_symbol symbol);

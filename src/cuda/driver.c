@@ -63,12 +63,21 @@ void tb_cuda_after_fork(void) {
   atomic_compare_exchange_strong(&state, &unfinished, EMPTY);
 }
 
-/* How often this thread has entered, and its mode outside. */
+/* How often this thread has entered, whether the first time pushed a context, and its mode outside. */
 static _Thread_local int depth;
+static _Thread_local bool pushed_first;
 static _Thread_local CUstreamCaptureMode mode_outside;
 
+/* As in most programs that have operands on the GPU. One question is less than to push and to pop. */
+static bool is_current(CUcontext context) {
+  CUcontext current;
+  return tb_cuda_is_programs() && tb_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
+}
+
 CUresult tb_cuda_enter(CUcontext context) {
-  TB_TRY(tb_cuda.cuCtxPushCurrent(context));
+  const bool pushes = depth > 0 || !is_current(context);
+  if (pushes) TB_TRY(tb_cuda.cuCtxPushCurrent(context));
+  if (depth == 0) pushed_first = pushes;
   if (depth++ > 0 || tb_cuda.cuThreadExchangeStreamCaptureMode == NULL) return CUDA_SUCCESS;
   mode_outside = CU_STREAM_CAPTURE_MODE_RELAXED;
   tb_cuda.cuThreadExchangeStreamCaptureMode(&mode_outside);
@@ -80,7 +89,7 @@ void tb_cuda_leave(void) {
   if (depth == 0) return; /* a call that could not enter again after a handler's window: what is current is not ours */
   if (--depth == 0 && tb_cuda.cuThreadExchangeStreamCaptureMode != NULL)
     tb_cuda.cuThreadExchangeStreamCaptureMode(&mode_outside);
-  tb_cuda.cuCtxPopCurrent(&ours);
+  if (depth > 0 || pushed_first) tb_cuda.cuCtxPopCurrent(&ours);
 }
 
 void tb_cuda_leave_all(void) {

@@ -22,6 +22,7 @@
 
 static atomic_bool out_of_use;    /* the driver is unusable here: too old, or a fork's parent used it */
 static atomic_llong looked_at_ns; /* the tick in which the latest look began that found none */
+static atomic_bool hangs;         /* no GPU answers any more: a question to the driver might not be answered either */
 static bool cycles_are_time;      /* the processor's counter never stops. Written once, before it is read */
 static atomic_ullong libraries;   /* loaded by then since the process began; 0: never looked */
 
@@ -78,6 +79,8 @@ static bool can_ask(void) {
   atomic_store(&out_of_use, true);
   return false;
 }
+
+void tb_places_avoid_driver(void) { atomic_store(&hangs, true); }
 
 void tb_places_after_fork(void) { atomic_store(&out_of_use, true); }
 
@@ -161,7 +164,7 @@ void tb_places_initialise(void) {
 
 /* Whether the CPU can read there, found out without reading: the kernel fails with EFAULT where it cannot, and with
  * EINVAL for the impossible first argument where it can. */
-static bool is_readable(const float *p) {
+static bool is_readable(const void *p) {
   const uintptr_t word = (uintptr_t)p & ~(uintptr_t)7;
   const size_t kernel_sigset_bytes = 8;
   int saved_errno = errno; /* BLAS calls do not change errno */
@@ -171,8 +174,10 @@ static bool is_readable(const float *p) {
 }
 
 /* *initialised becomes false when nobody has called cuInit: then no pointer is CUDA's. */
-static struct tb_location location_of(const float *p, bool *initialised) {
+static struct tb_location location_of(const void *p, bool *initialised) {
   struct tb_location l = {.place = TB_PAGEABLE, .device = -1};
+  *initialised = true;
+  if (atomic_load_explicit(&hangs, memory_order_relaxed) && is_readable(p)) return l; /* nothing is up to the GPU */
   unsigned type = 0, managed = 0;
   CUdeviceptr on_device = 0;
   CUcontext context = NULL;
@@ -199,39 +204,39 @@ static struct tb_location location_of(const float *p, bool *initialised) {
 }
 
 /* A matrix of `columns` stored columns. Memory that was pinned in part is as good as pageable. */
-static struct tb_location matrix_location(const float *p, int64_t rows, int64_t columns, int64_t ld,
+static struct tb_location matrix_location(enum tb_type type, const void *p, int64_t rows, int64_t columns, int64_t ld,
                                           bool *initialised) {
   struct tb_location l = location_of(p, initialised);
-  if (l.place == TB_PINNED && location_of(p + (columns - 1) * ld + rows - 1, initialised).place != TB_PINNED)
-    l.place = TB_PAGEABLE;
+  const void *last = tb_elements_behind(type, p, (columns - 1) * ld + rows - 1);
+  if (l.place == TB_PINNED && location_of(last, initialised).place != TB_PINNED) l.place = TB_PAGEABLE;
   return l;
 }
 
 static struct tb_location view_location(struct tb_view x, int64_t rows, int64_t columns) {
   bool initialised;
-  return x.transposed ? matrix_location(x.data, columns, rows, x.ld, &initialised)
-                      : matrix_location(x.data, rows, columns, x.ld, &initialised);
+  return x.transposed ? matrix_location(x.type, x.data, columns, rows, x.ld, &initialised)
+                      : matrix_location(x.type, x.data, rows, columns, x.ld, &initialised);
 }
 
 /* Whether what the driver could say of the operands, that they are pinned, would change next to nothing. */
-static bool are_own_and_few(const struct tb_gemm *call) {
+static bool are_own_and_few(const struct tb_call *call) {
   const char mark = 0;
   const uintptr_t here = (uintptr_t)&mark;
   return (double)call->m * (double)call->n * (double)call->k <= TB_OWN_TERMS_MOST && tb_is_own(call->a.data, here) &&
          tb_is_own(call->b.data, here) && tb_is_own(call->c, here);
 }
 
-bool tb_places_are_plain(const struct tb_gemm *call) {
+bool tb_places_are_plain(const struct tb_call *call) {
   return call->m == 0 || call->n == 0 || are_own_and_few(call) || !driver_is_there();
 }
 
-bool tb_places_find(const struct tb_gemm *call, struct tb_places *places) {
+bool tb_places_find(const struct tb_call *call, struct tb_places *places) {
   if (tb_places_are_plain(call) || !can_ask()) return false;
   bool initialised;
   memset(places, 0, sizeof *places);
-  places->c = matrix_location(call->c, call->m, call->n, call->ldc, &initialised);
+  places->c = matrix_location(call->type, call->c, call->m, call->n, call->ldc, &initialised);
   if (!initialised) return false;
-  if (!tb_gemm_is_trivial(call)) {
+  if (!tb_call_is_trivial(call)) {
     places->a = view_location(call->a, call->m, call->k);
     places->b = view_location(call->b, call->k, call->n);
   }

@@ -51,10 +51,10 @@ struct tb_places {
  * Finds where the operands that the call touches lie; the others count as pageable. False: all are pageable, and
  * *places is unspecified.
  */
-bool tb_places_find(const struct tb_gemm *call, struct tb_places *places);
+bool tb_places_find(const struct tb_call *call, struct tb_places *places);
 
 /* Whether that takes no question to a driver, and is false. */
-bool tb_places_are_plain(const struct tb_gemm *call);
+bool tb_places_are_plain(const struct tb_call *call);
 
 /* Once, before the others: looks where the process's own memory lies. */
 void tb_places_initialise(void);
@@ -71,14 +71,14 @@ extern struct tb_own_memory {
  * address; half of it is near enough to tell that stack from another. */
 #define TB_STACK_BYTES_MAX ((uintptr_t)64 << 20)
 
-static inline bool tb_is_in_heap_or_data(const float *p) {
+static inline bool tb_is_in_heap_or_data(const void *p) {
   const uintptr_t at = (uintptr_t)p;
   const struct tb_own_memory *own = &tb_own_memory;
   return at < (uintptr_t)*own->heap_end && (at >= own->heap_start || at - own->data_start < own->data_bytes);
 }
 
 /* In the part of the main thread's stack that is in use, if that is the stack we are on; `here` is an address in it. */
-static inline bool tb_is_in_stack(const float *p, uintptr_t here) {
+static inline bool tb_is_in_stack(const void *p, uintptr_t here) {
   const uintptr_t used_bytes = tb_own_memory.stack_start - here;
   return used_bytes < TB_STACK_BYTES_MAX && (uintptr_t)p - here < used_bytes;
 }
@@ -95,7 +95,7 @@ static inline uint64_t tb_cycles(void) {
 }
 
 /* In memory that the process has and keeps; `here` as above. */
-static inline bool tb_is_own(const float *p, uintptr_t here) {
+static inline bool tb_is_own(const void *p, uintptr_t here) {
   return tb_is_in_heap_or_data(p) || tb_is_in_stack(p, here);
 }
 
@@ -103,7 +103,7 @@ static inline bool tb_is_own(const float *p, uintptr_t here) {
  * True when it is certain, without a question to the driver, that the CPU may touch all three and none is managed
  * memory: tb_places_find would find nothing that keeps a small product from the CPU. False: ask it.
  */
-static inline bool tb_places_are_harmless(const float *a, const float *b, const float *c) {
+static inline bool tb_places_are_harmless(const void *a, const void *b, const void *c) {
   if (tb_is_in_heap_or_data(a) && tb_is_in_heap_or_data(b) && tb_is_in_heap_or_data(c)) return true;
   if (tb_cycles() - tb_thread.looked_at_cycles < TB_LOOK_CYCLES) return true;
   const char mark = 0;
@@ -118,6 +118,10 @@ static inline bool tb_places_need_gpu(const struct tb_places *p) {
 
 /* "device", "pinned" and so on, for the verbose line. */
 const char *tb_place_text(enum tb_place place);
+
+/* From now on the driver is asked of memory alone that the CPU cannot read: it may have a lock of its own for as long
+ * as a GPU hangs. */
+void tb_places_avoid_driver(void);
 
 /* In the child of a fork: the driver is not asked any more. */
 void tb_places_after_fork(void);

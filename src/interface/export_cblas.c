@@ -1,86 +1,85 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The exported CBLAS functions: from symbols.def to the short way of a small call, or else to one struct tb_gemm. */
-#include "blas/call.h"
-#include "interface/caller.h"
+/* The exported CBLAS functions, one a row of symbols.def: the short way of a small call, or else the run. */
 #include "cpu/fallback.h"
+#include "cpu/signatures.h"
 #include "interface/run.h"
 #include "interface/short_way.h"
 #include "tileblas.h"
 
-/* As tb_gemm_from_cblas has it, for sizes that are not zero; a T and a C together go the long way. */
-static inline bool is_valid(int layout, int transa, int transb, int64_t m, int64_t n, int64_t k, int64_t lda,
-                            int64_t ldb, int64_t ldc) {
-  const unsigned a = (unsigned)transa - TB_NO_TRANS, b = (unsigned)transb - TB_NO_TRANS;
-  const bool rows = layout == TB_ROW_MAJOR;
-  if ((a | b) > TB_CONJ_TRANS - TB_NO_TRANS || (unsigned)layout - TB_ROW_MAJOR > TB_COL_MAJOR - TB_ROW_MAJOR)
-    return false;
-  return lda >= ((a == 0) == rows ? k : m) && ldb >= ((b == 0) == rows ? n : k) && ldc >= (rows ? n : m);
-}
-
 /* An integer of the caller's, who need not have set the upper half of its register or stack slot. */
 static inline int64_t integer_of(int64_t argument, bool wide) { return wide ? argument : (int32_t)argument; }
 
+/* The arguments as integers of the caller's width. */
+static inline void set_width(struct tb_arguments *x, bool wide) {
+  x->m = integer_of(x->m, wide), x->n = integer_of(x->n, wide), x->k = integer_of(x->k, wide);
+  x->lda = integer_of(x->lda, wide), x->ldb = integer_of(x->ldb, wide), x->ldc = integer_of(x->ldc, wide);
+}
+
+/* For sizes that are not zero; a T and a C together go the long way. */
+static inline bool gemm_is_valid(const struct tb_arguments *x) {
+  const unsigned a = (unsigned)x->transa - TB_NO_TRANS, b = (unsigned)x->transb - TB_NO_TRANS;
+  if ((a | b) > TB_CONJ_TRANS - TB_NO_TRANS || (unsigned)x->layout - TB_ROW_MAJOR > TB_COL_MAJOR - TB_ROW_MAJOR)
+    return false;
+  return x->layout == TB_ROW_MAJOR ? tb_gemm_lds_fit(b != 0, a != 0, x->n, x->m, x->k, x->ldb, x->lda, x->ldc)
+                                   : tb_gemm_lds_fit(a != 0, b != 0, x->m, x->n, x->k, x->lda, x->ldb, x->ldc);
+}
+
 /* Answers a call that is small. The function gets the arguments as they are. */
 static inline __attribute__((always_inline)) bool answer_small(_Atomic(void *) *direct, enum tb_symbol symbol,
-                                                               bool wide, int layout, int transa, int transb, int64_t m,
-                                                               int64_t n, int64_t k, float alpha, const float *a,
-                                                               int64_t lda, const float *b, int64_t ldb, float beta,
-                                                               float *c, int64_t ldc) {
+                                                               enum tb_type type, bool wide, struct tb_arguments made) {
+  struct tb_arguments x = made;
+  set_width(&x, wide);
   uint64_t terms;
-  if (!tb_small_sizes(integer_of(m, wide), integer_of(n, wide), integer_of(k, wide), alpha, &terms) ||
-      !is_valid(layout, transa, transb, integer_of(m, wide), integer_of(n, wide), integer_of(k, wide),
-                integer_of(lda, wide), integer_of(ldb, wide), integer_of(ldc, wide)) ||
-      (wide && !(tb_fits_int32(lda) && tb_fits_int32(ldb) && tb_fits_int32(ldc))))
+  if (!tb_small_sizes(type, x.m, x.n, x.k, made.alpha, &terms) || !gemm_is_valid(&x) ||
+      (wide && !(tb_fits_int32(x.lda) && tb_fits_int32(x.ldb) && tb_fits_int32(x.ldc))))
     return false;
-  tb_cblas_function *function = (tb_cblas_function *)tb_small_begin_by(direct, symbol, a, b, c, terms);
+  void *function = tb_small_begin(direct, symbol, type, x.a, x.b, x.c, terms);
   if (function == NULL) return false;
   tb_thread.cpu_depth = 1;
-  function(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  tb_call_cblas_gemm(function, type, &made);
   tb_thread.cpu_depth = 0;
   return true;
 }
 
-/* The integers are as wide as the callers of this symbol have them, whatever its name says. */
-static __attribute__((noinline, cold)) void sgemm_by_the_long_way(enum tb_symbol symbol, const void *caller, int layout,
-                                                                  int transa, int transb, int64_t m, int64_t n,
-                                                                  int64_t k, float alpha, const float *a, int64_t lda,
-                                                                  const float *b, int64_t ldb, float beta, float *c,
-                                                                  int64_t ldc) {
-  struct tb_gemm call = {.symbol = symbol};
-  struct tb_cpu_call cpu;
-  tb_run_initialise();
-  const bool wide = tb_fallback_callers_are_wide(symbol);
-  m = integer_of(m, wide), n = integer_of(n, wide), k = integer_of(k, wide);
-  lda = integer_of(lda, wide), ldb = integer_of(ldb, wide), ldc = integer_of(ldc, wide);
-  if (answer_small(tb_fallback_direct_wide, symbol, true, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta,
-                   c, ldc))
-    return;
-  bool valid = tb_gemm_from_cblas(&call, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  bool ours = !tb_in_fallback() || !tb_caller_is_cpu_blas(caller);
-  if (ours) tb_thread.cpu_depth = 0; /* a handler may have left the CPU BLAS */
-  if (!valid && ours) tb_run_refused(symbol);
-  if (valid && ours && tb_run_gpu(&call, &cpu)) return;
-  tb_fallback_cblas(symbol, valid, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  if (valid && ours) tb_run_cpu_done(&call, &cpu);
+/* Of its own, so that what it needs of the stack is not below the long way. */
+static __attribute__((noinline, cold)) bool answer_small_and_wide(enum tb_symbol symbol, const struct tb_arguments *x) {
+  return answer_small(tb_fallback_direct_wide, symbol, tb_routine_of(symbol)->type, true, *x);
 }
 
-static inline __attribute__((always_inline)) void sgemm(enum tb_symbol symbol, bool wide, int layout, int transa,
-                                                        int transb, int64_t m, int64_t n, int64_t k, float alpha,
-                                                        const float *a, int64_t lda, const float *b, int64_t ldb,
-                                                        float beta, float *c, int64_t ldc) {
-  if (!answer_small(tb_fallback_direct, symbol, wide, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c,
-                    ldc))
-    sgemm_by_the_long_way(symbol, __builtin_return_address(0), layout, transa, transb, m, n, k, alpha, a, lda, b, ldb,
-                          beta, c, ldc);
+/* The integers are as wide as the callers of this symbol have them, whatever its name says. */
+static __attribute__((noinline, cold)) void answer_by_the_long_way(enum tb_symbol symbol, const void *caller,
+                                                                   struct tb_arguments *x) {
+  tb_run_initialise();
+  set_width(x, tb_fallback_callers_are_wide(symbol));
+  if (!answer_small_and_wide(symbol, x)) tb_run(symbol, caller, x);
 }
+
+/* How alpha and beta are passed: real ones by value. */
+#define SCALAR_S float
+#define SCALAR_D double
+#define SCALAR_C const void *
+#define SCALAR_Z const void *
+#define SAID_S(x) \
+  { .s = x }
+#define SAID_D(x) \
+  { .d = x }
+#define SAID_C(x) tb_scalar_at(TB_C, x)
+#define SAID_Z(x) tb_scalar_at(TB_Z, x)
+
+/* Both ways get arguments of their own: one struct for both would be written to memory ahead of the short one. */
+#define ANSWER(symbol, type, wide, ...)                                                          \
+  if (!answer_small(tb_fallback_direct, symbol, type, wide, (struct tb_arguments){__VA_ARGS__})) \
+  answer_by_the_long_way(symbol, __builtin_return_address(0), &(struct tb_arguments){__VA_ARGS__})
 
 /* Of plain names, too, an integer is declared with 64 bits: callers pass 32 or 64 in the same place. */
-#define TB_CBLAS(routine, integer, symbol)                                                                             \
-  TILEBLAS_API void symbol(int layout, int transa, int transb, int64_t m, int64_t n, int64_t k, float alpha,           \
-                           const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,             \
-                           int64_t ldc) {                                                                              \
-    routine(TB_SYMBOL_##symbol, sizeof(integer) == 8, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, \
-            ldc);                                                                                                      \
+#define EXPORT_gemm(type, integer, symbol)                                                                           \
+  TILEBLAS_API void symbol(int layout, int transa, int transb, int64_t m, int64_t n, int64_t k, SCALAR_##type alpha, \
+                           const void *a, int64_t lda, const void *b, int64_t ldb, SCALAR_##type beta, void *c,      \
+                           int64_t ldc) {                                                                            \
+    ANSWER(TB_SYMBOL_##symbol, TB_##type, sizeof(integer) == 8, layout, transa, transb, m, n, k, SAID_##type(alpha), \
+           SAID_##type(beta), a, b, c, lda, ldb, ldc);                                                               \
   }
-#define TB_FORTRAN(routine, integer, symbol)
+
+#define TB_CBLAS(type, signature, routine, integer, symbol) EXPORT_##signature(type, integer, symbol)
+#define TB_FORTRAN(type, signature, routine, integer, symbol)
 #include "blas/symbols.def"

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The exported Fortran functions: from symbols.def to the short way of a small call, or else to one struct tb_gemm.
- * Compilers pass the lengths of the character arguments behind the last one; BLAS looks at the first character alone,
- * so they are not declared.
+ * The exported Fortran functions, one a row of symbols.def: the short way of a small call, or else the run. Compilers
+ * pass the lengths of the character arguments behind the last one; BLAS looks at the first character alone, so they are
+ * not declared.
  */
 #include <limits.h>
 
-#include "blas/call.h"
-#include "interface/caller.h"
 #include "cpu/fallback.h"
+#include "cpu/signatures.h"
 #include "interface/run.h"
 #include "interface/short_way.h"
 #include "tileblas.h"
+
+/* A call's arguments as they are passed. */
+struct passed {
+  const char *transa, *transb;
+  const void *m, *n, *k, *alpha, *a, *lda, *b, *ldb, *beta;
+  void *c;
+  const void *ldc;
+};
 
 /* The caller's, of 32 or 64 bits. */
 static inline int64_t integer_at(const void *address, bool wide) {
@@ -21,79 +28,77 @@ static inline int64_t integer_at(const void *address, bool wide) {
   return memcpy(&narrow_one, address, sizeof narrow_one), narrow_one;
 }
 
-/* What the letters of a transpose say; the others are 0. */
-enum { PLAIN = 1, TRANSPOSED = 2 };
-static const unsigned char said_by[UCHAR_MAX + 1] = {
-    ['N'] = PLAIN, ['n'] = PLAIN, ['T'] = TRANSPOSED, ['t'] = TRANSPOSED, ['C'] = TRANSPOSED, ['c'] = TRANSPOSED,
-};
-
-/* As tb_gemm_from_fortran has it, for sizes that are not zero. */
-static inline bool is_valid(char transa, char transb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
-                            int64_t ldc) {
-  const unsigned a = said_by[(unsigned char)transa], b = said_by[(unsigned char)transb];
-  if (TB_RARELY(a == 0) || TB_RARELY(b == 0)) return false;
-  return lda >= (a == PLAIN ? m : k) && ldb >= (b == PLAIN ? k : n) && ldc >= m;
+static inline struct tb_arguments read(const struct passed *p, enum tb_type type, bool wide) {
+  return (struct tb_arguments){.layout = TB_COL_MAJOR,
+                               .transa = *p->transa,
+                               .transb = *p->transb,
+                               .m = integer_at(p->m, wide),
+                               .n = integer_at(p->n, wide),
+                               .k = integer_at(p->k, wide),
+                               .alpha = tb_scalar_at(type, p->alpha),
+                               .beta = tb_scalar_at(type, p->beta),
+                               .a = p->a,
+                               .b = p->b,
+                               .c = p->c,
+                               .lda = integer_at(p->lda, wide),
+                               .ldb = integer_at(p->ldb, wide),
+                               .ldc = integer_at(p->ldc, wide)};
 }
 
-/* Answers a call that is small. */
+/* What the letters of a transpose say, for the short way; the others are TB_TRANS_UNKNOWN. */
+static const unsigned char said_by[UCHAR_MAX + 1] = {
+    ['N'] = TB_TRANS_N, ['n'] = TB_TRANS_N, ['T'] = TB_TRANS_T,
+    ['t'] = TB_TRANS_T, ['C'] = TB_TRANS_C, ['c'] = TB_TRANS_C,
+};
+
+/* For sizes that are not zero. */
+static inline bool gemm_is_valid(const struct tb_arguments *x) {
+  const unsigned a = said_by[(unsigned char)x->transa], b = said_by[(unsigned char)x->transb];
+  if (TB_RARELY(a == TB_TRANS_UNKNOWN) || TB_RARELY(b == TB_TRANS_UNKNOWN)) return false;
+  return tb_gemm_lds_fit(a != TB_TRANS_N, b != TB_TRANS_N, x->m, x->n, x->k, x->lda, x->ldb, x->ldc);
+}
+
+/* Answers a call that is small. The function gets the arguments as they are: its integers are as wide as the caller's,
+ * or it looks at their lower halves. */
 static inline __attribute__((always_inline)) bool answer_small(_Atomic(void *) *direct, enum tb_symbol symbol,
-                                                               bool wide, const char *transa, const char *transb,
-                                                               int64_t m, int64_t n, int64_t k, const float *alpha,
-                                                               const float *a, int64_t lda, const float *b, int64_t ldb,
-                                                               const float *beta, float *c, int64_t ldc) {
+                                                               enum tb_type type, bool wide, struct passed p) {
+  const struct tb_arguments x = read(&p, type, wide);
   uint64_t terms;
-  if (!tb_small_sizes(m, n, k, *alpha, &terms) || !is_valid(*transa, *transb, m, n, k, lda, ldb, ldc) ||
-      (wide && !(tb_fits_int32(lda) && tb_fits_int32(ldb) && tb_fits_int32(ldc))))
+  if (!tb_small_sizes(type, x.m, x.n, x.k, x.alpha, &terms) || !gemm_is_valid(&x) ||
+      (wide && !(tb_fits_int32(x.lda) && tb_fits_int32(x.ldb) && tb_fits_int32(x.ldc))))
     return false;
-  tb_fortran_function *function = (tb_fortran_function *)tb_small_begin_by(direct, symbol, a, b, c, terms);
+  tb_fortran_gemm *function = (tb_fortran_gemm *)tb_small_begin(direct, symbol, type, x.a, x.b, x.c, terms);
   if (function == NULL) return false;
   tb_thread.cpu_depth = 1;
-  function(transa, transb, &m, &n, &k, alpha, a, &lda, b, &ldb, beta, c, &ldc, 1, 1);
+  function(p.transa, p.transb, p.m, p.n, p.k, p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc, 1, 1);
   tb_thread.cpu_depth = 0;
   return true;
 }
 
 /* The integers lie at their addresses as wide as the callers of this symbol have them, whatever its name says. */
-static __attribute__((noinline, cold)) void
-sgemm_by_the_long_way(enum tb_symbol symbol, const void *caller, const char *transa, const char *transb,
-                      const void *m_at, const void *n_at, const void *k_at, const float *alpha, const float *a,
-                      const void *lda_at, const float *b, const void *ldb_at, const float *beta, float *c,
-                      const void *ldc_at) {
-  struct tb_gemm call = {.symbol = symbol};
-  struct tb_cpu_call cpu;
+static __attribute__((noinline, cold)) void answer_by_the_long_way(enum tb_symbol symbol, const void *caller,
+                                                                   const struct passed *p) {
   tb_run_initialise();
   const bool wide = tb_fallback_callers_are_wide(symbol);
-  const int64_t m = integer_at(m_at, wide), n = integer_at(n_at, wide), k = integer_at(k_at, wide);
-  const int64_t lda = integer_at(lda_at, wide), ldb = integer_at(ldb_at, wide), ldc = integer_at(ldc_at, wide);
-  if (wide &&
-      answer_small(tb_fallback_direct_wide, symbol, wide, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))
-    return;
-  bool valid = tb_gemm_from_fortran(&call, *transa, *transb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc);
-  bool ours = !tb_in_fallback() || !tb_caller_is_cpu_blas(caller);
-  if (ours) tb_thread.cpu_depth = 0; /* a handler may have left the CPU BLAS */
-  if (!valid && ours) tb_run_refused(symbol);
-  if (valid && ours && tb_run_gpu(&call, &cpu)) return;
-  tb_fallback_fortran(symbol, valid, *transa, *transb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc);
-  if (valid && ours) tb_run_cpu_done(&call, &cpu);
+  const enum tb_type type = tb_routine_of(symbol)->type;
+  if (wide && answer_small(tb_fallback_direct_wide, symbol, type, wide, *p)) return;
+  const struct tb_arguments x = read(p, type, wide);
+  tb_run(symbol, caller, &x);
 }
 
-static inline __attribute__((always_inline)) void sgemm(enum tb_symbol symbol, bool wide, const char *transa,
-                                                        const char *transb, const void *m, const void *n, const void *k,
-                                                        const float *alpha, const float *a, const void *lda,
-                                                        const float *b, const void *ldb, const float *beta, float *c,
-                                                        const void *ldc) {
-  if (!answer_small(tb_fallback_direct, symbol, wide, transa, transb, integer_at(m, wide), integer_at(n, wide),
-                    integer_at(k, wide), alpha, a, integer_at(lda, wide), b, integer_at(ldb, wide), beta, c,
-                    integer_at(ldc, wide)))
-    sgemm_by_the_long_way(symbol, __builtin_return_address(0), transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c,
-                          ldc);
-}
+/* Both ways get arguments of their own: one struct for both would be written to memory ahead of the short one. */
+#define ANSWER(symbol, type, wide, ...)                                                    \
+  if (!answer_small(tb_fallback_direct, symbol, type, wide, (struct passed){__VA_ARGS__})) \
+  answer_by_the_long_way(symbol, __builtin_return_address(0), &(struct passed){__VA_ARGS__})
 
-#define TB_CBLAS(routine, integer, symbol)
-#define TB_FORTRAN(routine, integer, symbol)                                                                         \
-  TILEBLAS_API void symbol(const char *transa, const char *transb, const integer *m, const integer *n,               \
-                           const integer *k, const float *alpha, const float *a, const integer *lda, const float *b, \
-                           const integer *ldb, const float *beta, float *c, const integer *ldc) {                    \
-    routine(TB_SYMBOL_##symbol, sizeof(integer) == 8, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc); \
+#define EXPORT_gemm(type, integer, symbol)                                                                            \
+  TILEBLAS_API void symbol(const char *transa, const char *transb, const integer *m, const integer *n,                \
+                           const integer *k, const void *alpha, const void *a, const integer *lda, const void *b,     \
+                           const integer *ldb, const void *beta, void *c, const integer *ldc) {                       \
+    ANSWER(TB_SYMBOL_##symbol, TB_##type, sizeof(integer) == 8, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, \
+           c, ldc);                                                                                                   \
   }
+
+#define TB_CBLAS(type, signature, routine, integer, symbol)
+#define TB_FORTRAN(type, signature, routine, integer, symbol) EXPORT_##signature(type, integer, symbol)
 #include "blas/symbols.def"

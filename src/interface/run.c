@@ -9,6 +9,7 @@
 #include "process/background.h"
 #include "base/clock.h"
 #include "process/environment.h"
+#include "interface/caller.h"
 #include "cpu/fallback.h"
 #include "process/guest.h"
 #include "offload/hosted.h"
@@ -27,7 +28,7 @@
 static pthread_once_t loaded = PTHREAD_ONCE_INIT, once = PTHREAD_ONCE_INIT;
 
 static void after_fork(void) {
-  tb_libraries_after_fork(true);
+  tb_libraries_after_fork();
   tb_fallback_after_fork();
   tb_options_after_fork();
   tb_offload_after_fork();
@@ -36,13 +37,11 @@ static void after_fork(void) {
   tb_stats_reset(); /* the parent reports its own calls */
 }
 
-static void after_fork_in_parent(void) { tb_libraries_after_fork(false); }
-
 /* All that is asked of the surroundings: later another thread may be changing its environment, the program may have
  * shut itself in, or its threads may be bound. */
 static void load(void) {
   /* First: a fork from here on finds every lock mended. */
-  pthread_atfork(tb_libraries_before_fork, after_fork_in_parent, after_fork);
+  pthread_atfork(tb_libraries_before_fork, tb_libraries_after_fork, after_fork);
   tb_environment_read();
   tb_options_load();
   tb_fallback_at_load();
@@ -81,9 +80,15 @@ __attribute__((destructor)) static void finish(void) {
 
 /* ---- deciding ---- */
 
+/* A call under way on the CPU. */
+struct cpu_call {
+  struct tb_decision decision;
+  double started; /* seconds; 0 when the call is not timed */
+};
+
 static bool observed(void) { return tb_option_number(TB_OPTION_verbose) || tb_option_number(TB_OPTION_report); }
 
-static struct tb_decision decide(const struct tb_gemm *call, const struct tb_places *places) {
+static struct tb_decision decide(const struct tb_call *call, const struct tb_places *places) {
   enum tb_route_mode mode = (enum tb_route_mode)tb_option_number(TB_OPTION_route);
   struct tb_decision decision;
   if (tb_route_resident(call, places, mode, &decision) || tb_route_settled(call, mode, &decision)) return decision;
@@ -94,15 +99,31 @@ static struct tb_decision decide(const struct tb_gemm *call, const struct tb_pla
 
 static double rate(double flops, double seconds) { return seconds > 0 ? flops / seconds * 1e-12 : 0; }
 
+#define SCALAR_TEXT_MAX 40
+
+/* "2.5", and of a complex number "2.5+0.5i". */
+static void describe_scalar(enum tb_type type, union tb_scalar x, char text[SCALAR_TEXT_MAX]) {
+  const double re = tb_type_is_double(type) ? x.d : (double)x.s;
+  const double im = type == TB_Z ? x.z[1] : (double)x.c[1];
+  if (tb_type_is_complex(type))
+    snprintf(text, SCALAR_TEXT_MAX, "%g%+gi", re, im);
+  else
+    snprintf(text, SCALAR_TEXT_MAX, "%g", re);
+}
+
+static char trans_letter(const struct tb_view *x) { return x->conjugated ? 'C' : x->transposed ? 'T' : 'N'; }
+
 /* The call in the program's own words: a row-major product has changed places with its transpose, and changes back
  * here. */
-static void describe_call(const struct tb_gemm *g, char *text, size_t size) {
+static void describe_call(const struct tb_call *g, char *text, size_t size) {
   const struct tb_view *a = g->row_major ? &g->b : &g->a, *b = g->row_major ? &g->a : &g->b;
   int64_t m = g->row_major ? g->n : g->m, n = g->row_major ? g->m : g->n;
-  snprintf(text, size, "%s%s %c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld ldc=%lld alpha=%g beta=%g",
-           tb_symbols[g->symbol].name, g->row_major ? " row-major" : "", a->transposed ? 'T' : 'N',
-           b->transposed ? 'T' : 'N', (long long)m, (long long)n, (long long)g->k, (long long)a->ld, (long long)b->ld,
-           (long long)g->ldc, (double)g->alpha, (double)g->beta);
+  char alpha[SCALAR_TEXT_MAX], beta[SCALAR_TEXT_MAX];
+  describe_scalar(g->type, g->alpha, alpha);
+  describe_scalar(g->type, g->beta, beta);
+  snprintf(text, size, "%s%s %c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld ldc=%lld alpha=%s beta=%s",
+           tb_symbols[g->symbol].name, g->row_major ? " row-major" : "", trans_letter(a), trans_letter(b), (long long)m,
+           (long long)n, (long long)g->k, (long long)a->ld, (long long)b->ld, (long long)g->ldc, alpha, beta);
 }
 
 static void describe_reason(const struct tb_decision *d, enum tb_status why, char *text, size_t size) {
@@ -114,14 +135,14 @@ static void describe_reason(const struct tb_decision *d, enum tb_status why, cha
 }
 
 /* "A=device B=pinned C=host ", A and B as the program named them; nothing when all are the host's. */
-static void describe_places(const struct tb_gemm *g, const struct tb_places *p, char *text, size_t size) {
+static void describe_places(const struct tb_call *g, const struct tb_places *p, char *text, size_t size) {
   text[0] = '\0';
   if (p == NULL) return;
   const struct tb_location *a = g->row_major ? &p->b : &p->a, *b = g->row_major ? &p->a : &p->b;
   snprintf(text, size, "A=%s B=%s C=%s ", tb_place_text(a->place), tb_place_text(b->place), tb_place_text(p->c.place));
 }
 
-static void say_gpu(const struct tb_gemm *g, const struct tb_places *p, const struct tb_decision *d,
+static void say_gpu(const struct tb_call *g, const struct tb_places *p, const struct tb_decision *d,
                     const struct tb_outcome *o, double seconds) {
   char call[320], reason[192], places[64];
   describe_call(g, call, sizeof call);
@@ -129,18 +150,18 @@ static void say_gpu(const struct tb_gemm *g, const struct tb_places *p, const st
   describe_places(g, p, places, sizeof places);
   tb_say("%s -> gpu%s %s (%s) %sup %.3f ms compute %.3f ms down %.3f ms total %.3f ms %.3f TFLOP/s%s", call, o->gpus,
          o->kernel ? o->kernel : "", reason, places, o->up_ms, o->compute_ms, o->down_ms, seconds * 1e3,
-         rate(tb_gemm_flops(g), seconds),
+         rate(tb_call_flops(g), seconds),
          o->lost     ? ", lost"
          : o->by_cpu ? ", completed by the cpu"
          : o->failed ? ", completed by another gpu"
                      : "");
 }
 
-static void say_cpu(const struct tb_gemm *g, const struct tb_decision *d, double seconds) {
+static void say_cpu(const struct tb_call *g, const struct tb_decision *d, double seconds) {
   char call[320], reason[192];
   describe_call(g, call, sizeof call);
   describe_reason(d, d->why, reason, sizeof reason);
-  tb_say("%s -> cpu (%s) total %.3f ms %.3f TFLOP/s", call, reason, seconds * 1e3, rate(tb_gemm_flops(g), seconds));
+  tb_say("%s -> cpu (%s) total %.3f ms %.3f TFLOP/s", call, reason, seconds * 1e3, rate(tb_call_flops(g), seconds));
 }
 
 /* ---- one call ---- */
@@ -150,7 +171,7 @@ static double started_at(const struct tb_decision *decision) {
   return decision->at > 0 ? decision->at : tb_clock_seconds();
 }
 
-static bool offload(const struct tb_gemm *call, const struct tb_places *places, struct tb_decision *decision) {
+static bool offload(const struct tb_call *call, const struct tb_places *places, struct tb_decision *decision) {
   struct tb_outcome outcome;
   const double started = started_at(decision);
   if (!tb_offload_gemm(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
@@ -159,7 +180,7 @@ static bool offload(const struct tb_gemm *call, const struct tb_places *places, 
   }
   double seconds = tb_clock_seconds() - started;
   enum tb_where where = outcome.committed ? TB_GPU : TB_CPU;
-  double flops = tb_gemm_is_trivial(call) ? 0 : tb_gemm_flops(call);
+  double flops = tb_call_is_trivial(call) ? 0 : tb_call_flops(call);
   tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, flops, outcome.bytes, seconds);
   if (outcome.failed)
     tb_stats_add_failure();
@@ -174,9 +195,9 @@ static bool offload(const struct tb_gemm *call, const struct tb_places *places, 
   return true;
 }
 
-static __attribute__((noinline)) void count_cpu(const struct tb_gemm *call, const struct tb_cpu_call *cpu) {
+static __attribute__((noinline)) void count_cpu(const struct tb_call *call, const struct cpu_call *cpu) {
   const struct tb_decision *d = &cpu->decision;
-  double flops = tb_gemm_is_trivial(call) ? 0 : tb_gemm_flops(call);
+  double flops = tb_call_is_trivial(call) ? 0 : tb_call_flops(call);
   double seconds = cpu->started > 0 ? tb_clock_seconds() - cpu->started : 0;
   tb_stats_add(call->symbol, TB_CPU, d->why, flops, 0, seconds);
   if (seconds > 0) tb_router_learn(call, NULL, d, TB_CPU, seconds, cpu->started + seconds);
@@ -184,9 +205,9 @@ static __attribute__((noinline)) void count_cpu(const struct tb_gemm *call, cons
 }
 
 /* By copies of what lies on a GPU: the way for a call whose device memory our GPU, if there is one, does not reach. */
-static void run_hosted(const struct tb_gemm *call, const struct tb_places *places, enum tb_status why) {
+static void run_hosted(const struct tb_call *call, const struct tb_places *places, enum tb_status why) {
   struct tb_hosted hosted;
-  struct tb_cpu_call cpu = {.decision = {.where = TB_CPU, .why = why}};
+  struct cpu_call cpu = {.decision = {.where = TB_CPU, .why = why}};
   if (!tb_hosted_begin(&hosted, call, places, false)) {
     cpu.decision.why = TB_STATUS_unreachable;
     count_cpu(call, &cpu);
@@ -208,19 +229,19 @@ static void run_hosted(const struct tb_gemm *call, const struct tb_places *place
 
 /* Calls of most programs that come the long way: decided without a lock, the driver or a file, on little of the stack.
  */
-static __attribute__((noinline)) bool is_plain(const struct tb_gemm *call, struct tb_decision *decision) {
+static __attribute__((noinline)) bool is_plain(const struct tb_call *call, struct tb_decision *decision) {
   const enum tb_route_mode mode = (enum tb_route_mode)tb_option_number(TB_OPTION_route);
   if (!tb_places_are_plain(call)) return false;
   return tb_route_settled(call, mode, decision) || (!observed() && tb_router_follows(call, mode, decision));
 }
 
-static __attribute__((noinline)) void start_cpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+static __attribute__((noinline)) void start_cpu(const struct tb_call *call, struct cpu_call *cpu) {
   if (cpu->decision.why == TB_STATUS_tried) {
     tb_offload_rest();
     cpu->decision.at = 0; /* some time ago */
   }
   /* Small calls are timed only when somebody looks: two clock readings are a good part of the smallest. */
-  const bool timed = (tb_gemm_flops(call) >= tb_route_small_flops() && !cpu->decision.follows) || observed();
+  const bool timed = (tb_call_flops(call) >= tb_route_small_flops(call->type) && !cpu->decision.follows) || observed();
   cpu->started = timed ? started_at(&cpu->decision) : 0;
 }
 
@@ -231,7 +252,7 @@ static bool is_shut_in(const struct tb_places *places, struct tb_decision *decis
   return true;
 }
 
-static bool run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+static bool run_gpu(const struct tb_call *call, struct cpu_call *cpu) {
   struct tb_places found;
   const struct tb_places *places = tb_places_find(call, &found) ? &found : NULL;
   if (!is_shut_in(places, &cpu->decision)) cpu->decision = decide(call, places);
@@ -245,8 +266,8 @@ static bool run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
 }
 
 struct own_thread {
-  const struct tb_gemm *call;
-  struct tb_cpu_call *cpu;
+  const struct tb_call *call;
+  struct cpu_call *cpu;
   struct tb_thread *caller;
   bool done;
 };
@@ -259,15 +280,18 @@ static void run_gpu_in_own_thread(void *context) {
   own->caller->followed = tb_thread.followed;
 }
 
-static bool run_gpu_with_room(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
+static bool run_gpu_with_room(const struct tb_call *call, struct cpu_call *cpu) {
   struct own_thread own = {.call = call, .cpu = cpu, .caller = &tb_thread};
   /* A thread that has shut itself in may not start another. Where none can be had, the caller's must do. */
   if (tb_stack_has_room() || tb_sandboxed() || !tb_stack_run(run_gpu_in_own_thread, &own)) return run_gpu(call, cpu);
   return own.done;
 }
 
-bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
-  tb_run_initialise();
+/*
+ * Answers the call on the GPU and returns true; or returns false, and the CPU BLAS is to be asked between this function
+ * and cpu_done. Either way the call is counted exactly once.
+ */
+static __attribute__((noinline)) bool gpu_answers(const struct tb_call *call, struct cpu_call *cpu) {
   const uint32_t control = tb_arithmetic_begin();
   const bool plain = is_plain(call, &cpu->decision);
   if (plain) start_cpu(call, cpu);
@@ -281,7 +305,7 @@ bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu) {
 }
 
 /* Without a lock where nothing was timed and nobody looks. */
-void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu) {
+static __attribute__((noinline)) void cpu_done(const struct tb_call *call, const struct cpu_call *cpu) {
   if (cpu->started > 0 || tb_option_number(TB_OPTION_verbose)) {
     struct tb_guest guest;
     tb_guest_enter(&guest);
@@ -294,12 +318,24 @@ void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu) 
   }
 }
 
-/* Neither takes a lock. */
-void tb_run_refused(enum tb_symbol symbol) {
-  tb_run_initialise();
+/* Counts a call that the CPU BLAS is about to refuse. Takes no lock. */
+static void count_refused(enum tb_symbol symbol) {
   const uint32_t control = tb_arithmetic_begin();
   tb_stats_add(symbol, TB_CPU, TB_STATUS_refused, 0, 0, 0);
   if (tb_option_number(TB_OPTION_verbose))
     tb_say("%s -> cpu (%s)", tb_symbols[symbol].name, tb_status_text(TB_STATUS_refused));
   tb_arithmetic_end(control);
+}
+
+void tb_run(enum tb_symbol symbol, const void *caller, const struct tb_arguments *arguments) {
+  struct tb_call call;
+  struct cpu_call cpu;
+  tb_run_initialise();
+  const int refused = tb_call_from(&call, symbol, arguments);
+  const bool ours = !tb_in_fallback() || !tb_caller_is_cpu_blas(caller);
+  if (ours) tb_thread.cpu_depth = 0; /* a handler may have left the CPU BLAS */
+  if (refused && ours) count_refused(symbol);
+  if (!refused && ours && gpu_answers(&call, &cpu)) return;
+  tb_fallback_as_made(symbol, refused, arguments);
+  if (!refused && ours) cpu_done(&call, &cpu);
 }

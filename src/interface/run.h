@@ -6,24 +6,14 @@
 #ifndef TB_RUN_H
 #define TB_RUN_H
 
-#include "blas/call.h"
-#include "route/route.h"
-
-/* A call under way on the CPU. */
-struct tb_cpu_call {
-  struct tb_decision decision;
-  double started; /* seconds; 0 when the call is not timed */
-};
+#include "blas/arguments.h"
 
 /*
- * Answers the call on the GPU and returns true; or returns false, and the caller passes its arguments to the fallback
- * between this function and tb_run_cpu_done. Either way the call is counted exactly once.
+ * Answers a call whose integers are of the caller's width, and counts it once: the arguments are checked, the GPU or
+ * the CPU BLAS is asked, and what it took is learned. Arguments that the reference refuses go to the CPU BLAS, which
+ * says so as the program expects. `caller`: an address in the calling code.
  */
-bool tb_run_gpu(const struct tb_gemm *call, struct tb_cpu_call *cpu);
-void tb_run_cpu_done(const struct tb_gemm *call, const struct tb_cpu_call *cpu);
-
-/* Counts a call that the CPU BLAS is about to refuse. */
-void tb_run_refused(enum tb_symbol symbol);
+void tb_run(enum tb_symbol symbol, const void *caller, const struct tb_arguments *arguments);
 
 /* Once, however many threads come at once: complains of options; and before, if the library's constructor has not done
  * so yet, reads the options and readies fork handling. */

@@ -10,8 +10,6 @@
 #ifndef TB_SHORT_WAY_H
 #define TB_SHORT_WAY_H
 
-#include <string.h>
-
 #include "cpu/fallback.h"
 #include "cuda/place.h"
 #include "interface/stats.h"
@@ -24,22 +22,21 @@
 #define TB_SMALL_SIDE_MAX ((int64_t)1 << 20)
 
 /* Whether it is a small product: no size is negative or zero, nor is alpha. *terms is m n k. */
-static inline bool tb_small_sizes(int64_t m, int64_t n, int64_t k, float alpha, uint64_t *terms) {
+static inline bool tb_small_sizes(enum tb_type type, int64_t m, int64_t n, int64_t k, union tb_scalar alpha,
+                                  uint64_t *terms) {
   if (TB_RARELY((uint64_t)(m | n | k) >= (uint64_t)TB_SMALL_SIDE_MAX)) return false;
-  uint32_t bits;
-  memcpy(&bits, &alpha, sizeof bits); /* NaN is not zero either, and this is a comparison less */
-  if (TB_RARELY(bits << 1 == 0)) return false;
+  if (TB_RARELY(tb_scalar_is_zero(type, alpha))) return false;
   *terms = (uint64_t)m * (uint64_t)n * (uint64_t)k;
-  return !TB_RARELY(*terms - 1 >= atomic_load_explicit(&tb_small.terms, memory_order_relaxed) - 1);
+  return !TB_RARELY(*terms - 1 >= atomic_load_explicit(&tb_small.terms[type], memory_order_relaxed) - 1);
 }
 
 /*
  * For a valid call of such a product whose leading dimensions, too, the function can express: the function that answers
- * it, which has the symbol's own ABI; the call is counted. NULL: the call must go the long way, and is not counted. The
- * caller sets tb_thread.cpu_depth to 1 around the function's call.
+ * it, from `direct`, which has the symbol's own ABI; the call is counted. NULL: the call must go the long way, and is
+ * not counted. The caller sets tb_thread.cpu_depth to 1 around the function's call.
  */
-static inline void *tb_small_begin_by(_Atomic(void *) *direct, enum tb_symbol symbol, const float *a, const float *b,
-                                      const float *c, uint64_t terms) {
+static inline void *tb_small_begin(_Atomic(void *) *direct, enum tb_symbol symbol, enum tb_type type, const void *a,
+                                   const void *b, const void *c, uint64_t terms) {
   void *function = atomic_load_explicit(&direct[symbol], memory_order_acquire);
   if (TB_RARELY(function == NULL)) return NULL;
   struct tb_small_sums *sums = tb_thread.small_sums;
@@ -47,13 +44,8 @@ static inline void *tb_small_begin_by(_Atomic(void *) *direct, enum tb_symbol sy
   if (TB_RARELY(tb_in_fallback())) return NULL;
   if (TB_RARELY(!tb_places_are_harmless(a, b, c))) return NULL;
   sums += atomic_load_explicit(&tb_small.which, memory_order_relaxed);
-  tb_stats_add_small(sums, symbol, 2 * terms);
+  tb_stats_add_small(sums, symbol, (uint64_t)tb_type_flops(type) * terms);
   return function;
-}
-
-static inline void *tb_small_begin(enum tb_symbol symbol, const float *a, const float *b, const float *c,
-                                   uint64_t terms) {
-  return tb_small_begin_by(tb_fallback_direct, symbol, a, b, c, terms);
 }
 
 #endif

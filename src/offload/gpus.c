@@ -152,7 +152,7 @@ static enum tb_status open_gpu(struct gpu *g, char *detail, size_t detail_size) 
   if (opened == TB_STATUS_not_now) opened = TB_STATUS_no_device;
   g->state = opened == TB_STATUS_ok ? OPEN : UNUSABLE;
   if (g->state != OPEN) return opened;
-  g->pace = (struct tb_pace){.flops_per_s = tb_device_peak_flops_per_s(&g->device)};
+  g->pace = (struct tb_pace){.flops_per_s = tb_device_peak_flops_per_s(&g->device, TB_S)};
   describe_open(g);
   return opened;
 }
@@ -360,6 +360,7 @@ void tb_gpus_give_up(struct tb_device *d, const char *failure) {
     close_gpu(&gpus[i]);
   }
   publish(TB_STATUS_gpu_lost);
+  if (d->hangs && tb_gpus_usable() == 0) tb_places_avoid_driver();
   if (!tb_gpus_are_open()) close_pools();
 }
 

@@ -13,16 +13,17 @@
 /* A stored matrix on the GPU and its copy in the host's memory, which is dense. */
 struct pair {
   CUdeviceptr device;
-  float *host;
-  int64_t ld, rows, columns;
+  void *host;
+  int64_t ld, rows, columns, element_bytes;
 };
 
 static CUresult copy(const struct pair *p, int64_t first, int64_t columns, bool up, CUstream stream) {
-  const size_t line_bytes = (size_t)p->rows * sizeof(float), pitch_bytes = (size_t)p->ld * sizeof(float);
+  const size_t line_bytes = (size_t)(p->rows * p->element_bytes);
+  const size_t pitch_bytes = (size_t)(p->ld * p->element_bytes);
   CUDA_MEMCPY2D c = {.WidthInBytes = line_bytes, .Height = (size_t)columns};
   c.srcMemoryType = up ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
   c.dstMemoryType = up ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-  c.srcHost = c.dstHost = p->host + first * p->rows;
+  c.srcHost = c.dstHost = (char *)p->host + (size_t)first * line_bytes;
   c.srcDevice = c.dstDevice = p->device + (CUdeviceptr)first * pitch_bytes;
   const size_t device_pitch = columns > 1 ? pitch_bytes : line_bytes;
   c.srcPitch = up ? line_bytes : device_pitch;
@@ -32,7 +33,7 @@ static CUresult copy(const struct pair *p, int64_t first, int64_t columns, bool 
 }
 
 static CUresult copy_all(const struct pair *p, bool up, CUstream stream) {
-  bool at_once = p->ld <= PITCH_BYTES_MAX / (int64_t)sizeof(float);
+  bool at_once = p->ld <= PITCH_BYTES_MAX / p->element_bytes;
   for (int64_t j = 0; j < p->columns; j += at_once ? p->columns : 1)
     TB_TRY(copy(p, j, at_once ? p->columns : 1, up, stream));
   TB_TRY(tb_wait_for_stream(stream, tb_wait_seconds(0, 0)));
@@ -73,12 +74,12 @@ static bool is_wanted(const struct tb_location *l, bool managed_too) {
 }
 
 /* *copied stays NULL when it fails. */
-static CUresult fetch(const struct tb_location *l, const float *data, int64_t rows, int64_t columns, int64_t ld,
-                      float **copied) {
+static CUresult fetch(const struct tb_location *l, const void *data, enum tb_type type, int64_t rows, int64_t columns,
+                      int64_t ld, void **copied) {
   /* No overflow: a matrix of that size lies in memory. */
-  float *host = malloc((size_t)(rows * columns) * sizeof(float));
+  void *host = malloc((size_t)(rows * columns * tb_type_bytes(type)));
   if (host == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  struct pair p = {(CUdeviceptr)data, host, ld, rows, columns};
+  struct pair p = {(CUdeviceptr)data, host, ld, rows, columns, tb_type_bytes(type)};
   CUresult result = move(l, &p, false);
   if (result == CUDA_SUCCESS)
     *copied = host;
@@ -88,23 +89,23 @@ static CUresult fetch(const struct tb_location *l, const float *data, int64_t ro
 }
 
 static CUresult fetch_view(const struct tb_location *l, struct tb_view *x, int64_t rows, int64_t columns,
-                           float **copied) {
+                           void **copied) {
   int64_t stored_rows = x->transposed ? columns : rows, stored_columns = x->transposed ? rows : columns;
-  TB_TRY(fetch(l, x->data, stored_rows, stored_columns, x->ld, copied));
+  TB_TRY(fetch(l, x->data, x->type, stored_rows, stored_columns, x->ld, copied));
   x->data = *copied;
   x->ld = stored_rows;
   return CUDA_SUCCESS;
 }
 
 static CUresult fetch_operands(struct tb_hosted *h, const struct tb_places *places, bool managed_too) {
-  struct tb_gemm *call = &h->call;
-  bool reads = !tb_gemm_is_trivial(call);
+  struct tb_call *call = &h->call;
+  bool reads = !tb_call_is_trivial(call);
   if (reads && is_wanted(&places->a, managed_too))
     TB_TRY(fetch_view(&places->a, &call->a, call->m, call->k, &h->copy_a));
   if (reads && is_wanted(&places->b, managed_too))
     TB_TRY(fetch_view(&places->b, &call->b, call->k, call->n, &h->copy_b));
   if (is_wanted(&places->c, managed_too)) {
-    TB_TRY(fetch(&places->c, call->c, call->m, call->n, call->ldc, &h->copy_c));
+    TB_TRY(fetch(&places->c, call->c, call->type, call->m, call->n, call->ldc, &h->copy_c));
     call->c = h->copy_c;
     call->ldc = call->m;
   }
@@ -123,7 +124,7 @@ static void say_lost(CUresult result, const char *what) {
   tb_warn("operands in GPU memory cannot be reached (%s): %s", failure, what);
 }
 
-bool tb_hosted_begin(struct tb_hosted *h, const struct tb_gemm *call, const struct tb_places *places,
+bool tb_hosted_begin(struct tb_hosted *h, const struct tb_call *call, const struct tb_places *places,
                      bool managed_too) {
   *h = (struct tb_hosted){.call = *call, .c = call->c, .ldc = call->ldc, .c_location = places->c};
   tb_cuda_failed_call = NULL;
@@ -137,7 +138,7 @@ bool tb_hosted_begin(struct tb_hosted *h, const struct tb_gemm *call, const stru
 bool tb_hosted_end(struct tb_hosted *h) {
   CUresult result = CUDA_SUCCESS;
   if (h->copy_c != NULL) {
-    struct pair p = {(CUdeviceptr)h->c, h->copy_c, h->ldc, h->call.m, h->call.n};
+    struct pair p = {(CUdeviceptr)h->c, h->copy_c, h->ldc, h->call.m, h->call.n, tb_call_bytes(&h->call)};
     tb_cuda_failed_call = NULL;
     result = move(&h->c_location, &p, true);
   }

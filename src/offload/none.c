@@ -24,7 +24,9 @@ bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
   return false;
 }
 
-bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
+void tb_offload_set_link(double up_bytes_per_s) { (void)up_bytes_per_s; }
+
+bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
   (void)call;
   (void)places;
@@ -38,13 +40,13 @@ void tb_offload_describe(char *text, size_t size) { snprintf(text, size, "%s", t
 void tb_offload_after_fork(void) {}
 
 /* Nobody asks a driver, so nothing is known to lie anywhere; all memory counts as our own. */
-bool tb_places_find(const struct tb_gemm *call, struct tb_places *places) {
+bool tb_places_find(const struct tb_call *call, struct tb_places *places) {
   (void)call;
   (void)places;
   return false;
 }
 
-bool tb_places_are_plain(const struct tb_gemm *call) {
+bool tb_places_are_plain(const struct tb_call *call) {
   (void)call;
   return true;
 }
@@ -59,7 +61,7 @@ const char *tb_place_text(enum tb_place place) {
   return "host";
 }
 
-bool tb_hosted_begin(struct tb_hosted *hosted, const struct tb_gemm *call, const struct tb_places *places,
+bool tb_hosted_begin(struct tb_hosted *hosted, const struct tb_call *call, const struct tb_places *places,
                      bool managed_too) {
   (void)hosted;
   (void)call;

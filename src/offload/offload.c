@@ -43,7 +43,7 @@ void tb_offload_after_fork(void) {
 
 /* A call in parts: one, or those of several GPUs; and behind them what a GPU could not finish of another's. */
 struct job {
-  const struct tb_gemm *call;
+  const struct tb_call *call;
   const struct tb_places *places;
   bool timed;
   struct tb_part *parts; /* `one`, or allocated */
@@ -91,10 +91,10 @@ static bool should_share(const struct job *job, struct tb_device *first) {
   static double saved_seconds;
   const int64_t mode = tb_option_number(TB_OPTION_share);
   if (mode == TB_SHARE_NEVER || tb_gpus_usable() < 2) return false;
-  if (tb_gemm_is_trivial(job->call) || uses_gpu_memory(job->places) || tb_share_pieces(job->call) < 2) return false;
+  if (tb_call_is_trivial(job->call) || uses_gpu_memory(job->places) || tb_share_pieces(job->call) < 2) return false;
   if (mode == TB_SHARE_ALWAYS) return true;
   const struct tb_choice whole = tb_part_choose(first, job->call, tb_plan_ways(job->call, job->places));
-  const double seconds = tb_share_alone_seconds(job->call, tb_part_flops_per_s(first, &whole));
+  const double seconds = tb_share_alone_seconds(job->call, tb_part_flops_per_s(first, &whole), tb_part_link());
   const double open_seconds = tb_gpus_must_open_more() ? tb_gpus_open_seconds() : 0;
   return tb_share_pays(seconds, tb_gpus_usable(), open_seconds, &saved_seconds);
 }
@@ -173,7 +173,7 @@ static void rescue(struct job *job) {
     struct tb_block rest;
     while (is_unfinished(&job->parts[i]) && (d = survivor(job)) != NULL && grow(job) &&
            tb_part_take_rest(&job->parts[i], &rest)) {
-      const struct tb_gemm call = tb_gemm_part(&job->parts[i].call, rest.i, rest.m, rest.j, rest.n);
+      const struct tb_call call = tb_call_part(&job->parts[i].call, rest.i, rest.m, rest.j, rest.n);
       const struct tb_choice whole = job->parts[i].whole;
       struct tb_part *part = &job->parts[job->count];
       tb_part_run(part, d, &call, tb_plan_ways(&call, job->places), &whole, false, NULL);
@@ -191,11 +191,11 @@ static void rescue(struct job *job) {
 /* Everything that is not committed, computed by the CPU from operands that it reaches. Nothing may be under way on the
  * GPU. Without the lock: others need not wait, and a CPU BLAS with threads of its own may come back through our symbols
  * in one of them. False: there was nothing to do. */
-static bool finish_on_cpu(struct tb_part *part, const struct tb_gemm *call) {
+static bool finish_on_cpu(struct tb_part *part, const struct tb_call *call) {
   struct tb_block rest;
   bool any = false;
   while (tb_part_take_rest(part, &rest)) {
-    const struct tb_gemm missing = tb_gemm_part(call, rest.i, rest.m, rest.j, rest.n);
+    const struct tb_call missing = tb_call_part(call, rest.i, rest.m, rest.j, rest.n);
     struct tb_guest *paused;
     tb_guest_pause_floats(&paused);
     tb_fallback_gemm(&missing);
@@ -280,7 +280,7 @@ static void put_job(struct job *job) {
   free(atomic_exchange(&spare_job, job));
 }
 
-bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
+bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
   *outcome = (struct tb_outcome){.why = TB_STATUS_callback};
   if (is_in_callback()) return false;
@@ -317,7 +317,8 @@ static void identify(const struct tb_device *d, struct tb_gpu_identity *identity
            (unsigned)tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
            (unsigned)tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID), driver, d->driver_version / 1000,
            d->driver_version % 1000 / 10, SPEED_VERSION);
-  identity->peak_flops_per_s = tb_device_peak_flops_per_s(d);
+  for (int type = 0; type < TB_TYPE_COUNT; type++)
+    identity->peak_flops_per_s[type] = tb_device_peak_flops_per_s(d, (enum tb_type)type);
   identity->open_seconds = tb_gpus_open_seconds();
 }
 
@@ -384,3 +385,5 @@ bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
   *down_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[1];
   return true;
 }
+
+void tb_offload_set_link(double up_bytes_per_s) { tb_part_set_link(up_bytes_per_s); }

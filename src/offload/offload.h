@@ -42,9 +42,9 @@ void tb_offload_rest(void);
 
 /* The open GPU, as far as measurements hold for it alone. */
 struct tb_gpu_identity {
-  char text[256];          /* name, SMs, place on the bus, driver, our speed; one line */
-  double peak_flops_per_s; /* nominal */
-  double open_seconds;     /* that opening it took; 0: it was not timed */
+  char text[256];                         /* name, SMs, place on the bus, driver, our speed; one line */
+  double peak_flops_per_s[TB_TYPE_COUNT]; /* nominal, of each type */
+  double open_seconds;                    /* that opening it took; 0: it was not timed */
 };
 
 /* After tb_offload_open said that there is none: whether there may be one yet. */
@@ -57,12 +57,17 @@ bool tb_offload_open(struct tb_gpu_identity *identity);
  * failed, and is given up. */
 bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s);
 
+/* Has calls planned for a link of this rate, which was measured now or by an earlier process. 0: not measured.
+ * Lock-free.
+ */
+void tb_offload_set_link(double up_bytes_per_s);
+
 /*
  * Computes the call: a product, or C = beta C where C is in device or managed memory. `places` as tb_places_find filled
  * it; NULL: all pageable. True: C is complete, or lost. False: no GPU could be opened, or an operand lies on another
  * one than ours (outcome->why), and C is untouched.
  */
-bool tb_offload_gemm(const struct tb_gemm *call, const struct tb_places *places, bool timed,
+bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome);
 
 /* The GPUs in words, of at most TB_LOG_TEXT_MAX bytes, or why there is none, for the report. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "offload/part.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/options.h"
 #include "select/order.h"
+#include "select/rates.h"
 #include "cuda/wait.h"
 
 /* Device memory that stays with us from call to call, or this part of all there is, if that is more; a larger arena is
@@ -18,17 +20,31 @@
 /* An arena that cannot be had is asked for again at half the size, so often. */
 #define RESERVE_TRIES 5
 
+static _Atomic double link_bytes_per_s;
+
+void tb_part_set_link(double up_bytes_per_s) {
+  atomic_store_explicit(&link_bytes_per_s, up_bytes_per_s, memory_order_relaxed);
+}
+
+double tb_part_link(void) { return atomic_load_explicit(&link_bytes_per_s, memory_order_relaxed); }
+
 /* ---- memory ---- */
 
-static bool plan_emulated(const struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
+static bool plan_emulated(const struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                           const struct tb_choice *whole, int64_t budget, struct tb_plan *plan) {
-  const struct tb_emulated_way way = tb_choice_way(whole);
   return whole->family == TB_FAMILY_EMULATED && d->kernels.device.emulated &&
-         tb_plan_make_emulated(plan, call, ways, &way, budget);
+         tb_plan_make_emulated(plan, call, ways, &whole->emulated, budget);
+}
+
+static bool emulated_pays(const struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
+                          const struct tb_choice *whole, int64_t budget) {
+  struct tb_plan plan;
+  ways.link_bytes_per_s = 0;
+  return plan_emulated(d, call, ways, whole, budget, &plan) && tb_plan_emulated_pays(&plan, call);
 }
 
 /* Cuts the call for the memory there is, and has the arena ready. CUDA_ERROR_OUT_OF_MEMORY: it cannot be done. */
-static CUresult prepare(struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
+static CUresult prepare(struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                         const struct tb_choice *whole, struct tb_plan *plan) {
   int64_t limit = tb_option_number(TB_OPTION_memory_limit);
   int64_t budget = limit > 0 ? limit : INT64_MAX;
@@ -41,8 +57,9 @@ static CUresult prepare(struct tb_device *d, const struct tb_gemm *call, struct 
   TB_TRY(tb_device_free_bytes(d, &free_bytes));
   budget = tb_min(budget, free_bytes - free_bytes / SPARE_FRACTION);
   for (int attempt = 0; attempt < RESERVE_TRIES; attempt++) {
-    const bool split = plan_emulated(d, call, ways, whole, budget, plan) &&
-                       (budget == limit || tb_plan_emulated_pays(plan, call)); /* within the limit it was chosen */
+    const bool split =
+        (budget == limit || emulated_pays(d, call, ways, whole, budget)) && /* the limit: it was chosen */
+        plan_emulated(d, call, ways, whole, budget, plan);
     if (!split && !tb_plan_make(plan, call, ways, budget)) break;
     CUresult reserved = tb_device_reserve(d, plan->arena_bytes);
     if (reserved != CUDA_ERROR_OUT_OF_MEMORY) return reserved;
@@ -69,7 +86,8 @@ static double elapsed_ms(const struct tb_device *d, enum tb_mark begin, enum tb_
 
 /* Whether the kernels may copy 16 bytes at a time: of a tile what holds for the first, whose edges are a multiple of it
  * from the others'. */
-static bool tiles_are_vectors(const struct tb_gemm *call, const struct tb_plan *plan) {
+static bool tiles_are_vectors(const struct tb_call *call, const struct tb_plan *plan) {
+  if (call->type != TB_S) return true; /* who computes the others sees for itself */
   struct tb_sgemm_args args = {.m = call->m, .n = call->n, .padded = true};
   if (plan->ways.a == TB_IN_PLACE) args.a = call->a.data, args.lda = call->a.ld, args.padded = false;
   if (plan->ways.b == TB_IN_PLACE) args.b = call->b.data, args.ldb = call->b.ld, args.padded = false;
@@ -87,7 +105,8 @@ static struct tb_choice selected(struct tb_device *d, enum tb_selected_for what,
 
 /* Alignment does not count: the same numbers elsewhere in memory shall give the same bits. Nor does how many GPUs have
  * a part of the product, each within the limit of memory: the product as a whole counts. */
-struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways) {
+struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
+  if (tb_type_is_double(call->type)) return (struct tb_choice){.family = TB_FAMILY_FP64};
   const int64_t precision = tb_option_number(TB_OPTION_precision);
   const struct tb_product product = {.m = call->m,
                                      .n = call->n,
@@ -99,36 +118,34 @@ struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_gemm *call,
                                      .emulated = true,
                                      .fast = precision == TB_PRECISION_FAST,
                                      .workspace_bytes = INT64_MAX};
-  if (precision == TB_PRECISION_IEEE || tb_gemm_is_trivial(call) || tb_plan_fits_one_slot(call, ways) ||
+  if (precision == TB_PRECISION_IEEE || tb_call_is_trivial(call) || tb_plan_fits_one_slot(call, ways) ||
       tb_plan_is_hidden(call, ways))
     return (struct tb_choice){.family = TB_FAMILY_NONE};
   const struct tb_choice choice = selected(d, TB_SELECTED_FOR_CALL, &product);
   const int64_t limit = tb_option_number(TB_OPTION_memory_limit);
-  struct tb_plan plan;
   if (choice.family != TB_FAMILY_EMULATED || limit == 0) return choice;
-  if (plan_emulated(d, call, ways, &choice, limit, &plan) && tb_plan_emulated_pays(&plan, call)) return choice;
+  if (emulated_pays(d, call, ways, &choice, limit)) return choice;
   return (struct tb_choice){.family = TB_FAMILY_NONE};
 }
 
-/* Of the nominal peak of fp32, what the kernels reach that compute by it. */
-#define PEAK_SHARE 0.7
-
 double tb_part_flops_per_s(const struct tb_device *d, const struct tb_choice *whole) {
-  const double of_peak = whole->family == TB_FAMILY_EMULATED ? tb_select_table.emulated / 100 : PEAK_SHARE;
-  return of_peak * tb_device_peak_flops_per_s(d);
+  if (whole->family == TB_FAMILY_FP64) return tb_rate.fp64_of_peak * d->kernels.device.fp64.flops_per_second;
+  const double of_peak = whole->family == TB_FAMILY_EMULATED ? tb_select_table.emulated / 100 : tb_rate.fma_of_peak;
+  return of_peak * tb_device_peak_flops_per_s(d, TB_S);
 }
 
 /* A panel that arrives makes a row or a column of tiles ready at the same time, so what is chosen is chosen for a slice
  * of a row of them, or of a strip; its share of the workspace is the tiles', in the measure of its elements. */
-static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, const struct tb_plan *plan,
+static struct tb_choice choose(struct tb_device *d, const struct tb_call *call, const struct tb_plan *plan,
                                const struct tb_choice *whole) {
   if (plan->emulated) {
     struct tb_choice choice = *whole;
-    choice.splits = plan->way.splits;
-    choice.whole_rows = plan->way.whole;
+    choice.emulated.splits = plan->way.splits;
+    choice.emulated.whole = plan->way.whole;
     return choice;
   }
-  struct tb_product product = {.m = plan->tile_m,
+  struct tb_product product = {.type = call->type,
+                               .m = plan->tile_m,
                                .n = plan->strips ? plan->tile_n : tb_min(call->n, plan->block_n),
                                .k = plan->slice_k,
                                .group_k = plan->group_k,
@@ -136,14 +153,14 @@ static struct tb_choice choose(struct tb_device *d, const struct tb_gemm *call, 
                                .transpose_b = call->b.transposed,
                                .vectors = tiles_are_vectors(call, plan),
                                .as_stored = !plan->at_once};
-  int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * (int64_t)sizeof(float));
+  int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * tb_call_bytes(call));
   product.workspace_bytes =
-      product.as_stored ? sums * product.m * product.n * (int64_t)sizeof(float) : plan->workspace_bytes;
+      product.as_stored ? sums * product.m * product.n * tb_call_bytes(call) : plan->workspace_bytes;
   return selected(d, TB_SELECTED_FOR_TILE, &product);
 }
 
 /* Panels of an operand that is on the device as a whole, from its first use to the end of the call; else none. */
-static struct tb_panels panels_of(const struct tb_gemm *call, const struct tb_plan *plan, enum tb_operand operand) {
+static struct tb_panels panels_of(const struct tb_call *call, const struct tb_plan *plan, enum tb_operand operand) {
   const bool a = operand == TB_OPERAND_A;
   const bool whole = plan->chunk_k == call->k && (a ? plan->block_m == call->m : plan->block_n == call->n);
   if (!whole || (a ? plan->ways.a : plan->ways.b) == TB_IN_PLACE) return (struct tb_panels){0, 0, 0};
@@ -162,7 +179,8 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   if (passes(pass) && !part->plan.emulated) part->plan.slice_k = part->plan.chunk_k;
   struct tb_choice choice = choose(d, &part->call, &part->plan, &part->whole);
   if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  part->kernel = choice.fast ? FAST_KERNEL : tb_choice_name(&choice);
+  const bool fast = choice.family == TB_FAMILY_EMULATED && choice.emulated.fast;
+  part->kernel = fast ? FAST_KERNEL : tb_choice_name(&choice);
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
   if (passes(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
   TB_TRY(tb_pipeline_run(d, &part->call, &part->plan, &choice, timed, pass, &part->progress));
@@ -176,7 +194,7 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
 
 /* With the device entered. */
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
-  if (tb_gemm_is_trivial(&part->call)) {
+  if (tb_call_is_trivial(&part->call)) {
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
   }
@@ -184,7 +202,7 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
   return result == CUDA_SUCCESS ? compute(part, d, timed, pass) : result;
 }
 
-static void begin(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call,
+static void begin(struct tb_part *part, struct tb_device *d, const struct tb_call *call,
                   const struct tb_choice *whole) {
   part->call = *call;
   part->whole = *whole;
@@ -201,10 +219,11 @@ static void begin(struct tb_part *part, struct tb_device *d, const struct tb_gem
   part->handed_out = false;
 }
 
-void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_gemm *call, struct tb_ways ways,
+void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                  const struct tb_choice *whole, bool timed, struct tb_pass *pass) {
   begin(part, d, call, whole);
-  d->patience_seconds = tb_wait_seconds(tb_gemm_flops(call), tb_device_peak_flops_per_s(d));
+  ways.link_bytes_per_s = tb_part_link();
+  d->patience_seconds = tb_wait_seconds(tb_call_flops(call), tb_device_peak_flops_per_s(d, call->type));
   if (pass != NULL) d->patience_seconds *= 2; /* another's panels may be waited for, which is to be given up first */
   tb_cuda_failed_call = NULL;
   CUresult result = tb_device_enter(d);

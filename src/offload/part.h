@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 struct tb_part {
-  struct tb_gemm call;
+  struct tb_call call;
   struct tb_device *device;
   struct tb_choice whole; /* as it was given */
   struct tb_plan plan;
@@ -25,7 +25,12 @@ struct tb_part {
 /* Whether a product is for the tensor cores, and how: TB_FAMILY_EMULATED if so, when this device has the whole of it,
  * and as much memory as it likes; anything else if not. That goes for all its parts: the bits of the result shall not
  * depend on how it is shared. */
-struct tb_choice tb_part_choose(struct tb_device *device, const struct tb_gemm *call, struct tb_ways ways);
+struct tb_choice tb_part_choose(struct tb_device *device, const struct tb_call *call, struct tb_ways ways);
+
+/* What a link to a GPU was measured at, upwards: plans are made for it from the next call on. 0: not measured.
+ * Lock-free. */
+void tb_part_set_link(double up_bytes_per_s);
+double tb_part_link(void);
 
 /* What the kernels of such a choice reach on large products, roughly. */
 double tb_part_flops_per_s(const struct tb_device *device, const struct tb_choice *whole);
@@ -33,7 +38,7 @@ double tb_part_flops_per_s(const struct tb_device *device, const struct tb_choic
 /* Computes `call` on the device as far as that goes, with panels from and for other GPUs if `pass` is not NULL.
  * `whole`: of the product that it is, or is a part of, what tb_part_choose said. Nothing is under way on return, but
  * for what other GPUs fetch. */
-void tb_part_run(struct tb_part *part, struct tb_device *device, const struct tb_gemm *call, struct tb_ways ways,
+void tb_part_run(struct tb_part *part, struct tb_device *device, const struct tb_call *call, struct tb_ways ways,
                  const struct tb_choice *whole, bool timed, struct tb_pass *pass);
 
 /* Hands out what C does not have yet, a rectangle at a time, to be computed by others: false when there is no more. */

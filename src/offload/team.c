@@ -8,7 +8,7 @@
 struct work {
   struct tb_part *parts;
   struct tb_device *device[TB_GPUS_MAX];
-  struct tb_gemm call[TB_GPUS_MAX];
+  struct tb_call call[TB_GPUS_MAX];
   double seconds[TB_GPUS_MAX];
   struct tb_exchange exchange;
   enum tb_operand shared;
@@ -18,7 +18,7 @@ struct work {
 };
 
 /* Small pinned memory may be pinned for one GPU alone, so that the others' kernels do not reach it; their copies do. */
-static struct tb_ways ways_of(const struct tb_gemm *call, const struct tb_places *places) {
+static struct tb_ways ways_of(const struct tb_call *call, const struct tb_places *places) {
   struct tb_ways ways = tb_plan_ways(call, places);
   if (ways.a == TB_IN_PLACE) ways.a = TB_STAGED;
   if (ways.b == TB_IN_PLACE) ways.b = TB_STAGED;
@@ -32,7 +32,7 @@ static void drive(void *context, int member) {
   struct tb_device *d = w->device[member];
   struct tb_pass pass = tb_pass_of(&w->exchange, member, d, w->shared);
   const double begun = tb_clock_seconds();
-  const struct tb_gemm *call = &w->call[member];
+  const struct tb_call *call = &w->call[member];
   tb_part_run(&w->parts[member], d, call, ways_of(call, w->places), &w->whole, w->timed, &pass);
   w->seconds[member] = tb_clock_seconds() - begun;
 }
@@ -42,14 +42,14 @@ static void learn(const struct work *w, const struct tb_gpus_team *team, const i
   double flops[TB_GPUS_MAX], seconds[TB_GPUS_MAX];
   for (int i = 0; i < team->count; i++) {
     const bool done = who[i] >= 0 && w->parts[who[i]].why == TB_STATUS_ok;
-    flops[i] = done ? tb_gemm_flops(&w->call[who[i]]) : 0;
+    flops[i] = done ? tb_call_flops(&w->call[who[i]]) : 0;
     seconds[i] = done ? w->seconds[who[i]] : 0;
   }
   tb_share_learn(team->pace, team->count, flops, seconds);
 }
 
 /* For the tensor cores if all would have the whole of it there. */
-static struct tb_choice choose(const struct tb_gpus_team *team, const struct tb_gemm *call, struct tb_ways ways) {
+static struct tb_choice choose(const struct tb_gpus_team *team, const struct tb_call *call, struct tb_ways ways) {
   struct tb_choice choice = tb_part_choose(team->device[0], call, ways);
   for (int i = 1; i < team->count && choice.family == TB_FAMILY_EMULATED; i++)
     choice = tb_part_choose(team->device[i], call, ways);
@@ -62,7 +62,7 @@ static int64_t piece_of(const struct tb_choice *whole, bool by_columns) {
   return by_columns ? TB_EMULATED_TILE_N : TB_EMULATED_TILE_M;
 }
 
-int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_gemm *call,
+int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_call *call,
                 const struct tb_places *places, bool timed) {
   const bool by_columns = tb_share_by_columns(call);
   static struct work w; /* one call at a time, and stacks may be small */
@@ -78,8 +78,8 @@ int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const st
     who[i] = run[i] > 0 ? members : -1;
     if (run[i] == 0) continue;
     w.device[members] = team->device[i];
-    struct tb_gemm *const part = &w.call[members++];
-    *part = by_columns ? tb_gemm_part(call, 0, call->m, begin, run[i]) : tb_gemm_part(call, begin, run[i], 0, call->n);
+    struct tb_call *const part = &w.call[members++];
+    *part = by_columns ? tb_call_part(call, 0, call->m, begin, run[i]) : tb_call_part(call, begin, run[i], 0, call->n);
     part->group_k = tb_gemm_group_k(call); /* as one GPU would add them */
   }
   tb_exchange_open(&w.exchange, members, team->connected && members > 1);

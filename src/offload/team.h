@@ -15,7 +15,7 @@
  * parts[0 .. count - 1], of which there must be room for team->count. Returns how many parts there are. Each may have
  * failed for itself; nothing is under way on any GPU.
  */
-int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_gemm *call,
+int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_call *call,
                 const struct tb_places *places, bool timed);
 
 #endif

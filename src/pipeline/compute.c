@@ -37,14 +37,16 @@ CUresult tb_compute_hold_until_mark(struct tb_pipeline *p) {
 static CUresult enqueue_commit(struct tb_pipeline *p, int64_t tile, CUstream stream) {
   struct tb_block t = tb_layout_tile(&p->layout, tile);
   struct tb_matrix d = tb_layout_d(&p->layout, tile);
-  struct tb_commit_args args = {.c = tb_layout_c(&p->layout, tile),
-                                .d = (const float *)d.address,
-                                .ldc = p->layout.call->ldc,
-                                .ldd = d.ld,
-                                .m = t.m,
-                                .n = t.n,
-                                .beta = p->layout.call->beta};
-  TB_TRY(tb_commit_launch(p->d->commit, &args, stream));
+  const struct tb_call *call = p->layout.call;
+  const struct tb_commit commit = {.type = call->type,
+                                   .c = (CUdeviceptr)tb_layout_c(&p->layout, tile),
+                                   .d = d.address,
+                                   .ldc = call->ldc,
+                                   .ldd = d.ld,
+                                   .m = t.m,
+                                   .n = t.n,
+                                   .beta = call->beta};
+  TB_TRY(tb_kernels_commit(&p->d->kernels, p->d->commit, &commit, stream));
   tb_down_count(p, tile, t.n);
   return CUDA_SUCCESS;
 }
@@ -53,24 +55,27 @@ static CUresult enqueue_commit(struct tb_pipeline *p, int64_t tile, CUstream str
 static CUresult deliver(struct tb_pipeline *p, int64_t tile, CUstream stream) {
   if (p->layout.plan->one_slot) return CUDA_SUCCESS;
   if (p->layout.plan->ways.c != TB_IN_PLACE) return tb_down_add(p, tile, stream);
-  return p->layout.call->beta == 0 ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
+  return tb_call_overwrites(p->layout.call) ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
 }
 
-static struct tb_sgemm_args args_of(const struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k) {
+static struct tb_multiply product_of(const struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k) {
   const struct tb_layout *l = &p->layout;
   const struct tb_matrix a = tb_layout_a(l, row, k), b = tb_layout_b(l, column, k);
   const struct tb_matrix d = tb_layout_d(l, row * l->columns + column);
-  return (struct tb_sgemm_args){
-      .a = (const float *)a.address,
-      .b = (const float *)b.address,
-      .d = (float *)d.address,
+  return (struct tb_multiply){
+      .type = l->call->type,
+      .transpose_a = l->call->a.transposed,
+      .transpose_b = l->call->b.transposed,
+      .a = a.address,
+      .b = b.address,
+      .d = d.address,
       .lda = a.ld,
       .ldb = b.ld,
       .ldd = d.ld,
       .m = tb_layout_rows(l, row).size,
       .n = tb_layout_columns(l, column).size,
       .k = k.size,
-      .group_k = (int32_t)l->plan->group_k,
+      .group_k = l->plan->group_k,
       .alpha = l->call->alpha,
       .first = k.start == 0,
       .last = k.start + k.size == l->call->k,
@@ -86,12 +91,13 @@ static CUresult mark_begin(struct tb_pipeline *p, CUstream stream) {
 
 /* From packed panels, span after span of the k that starts there. */
 static CUresult multiply(struct tb_pipeline *p, int64_t row, int64_t column, int64_t k_start,
-                         const struct tb_sgemm_args *args) {
+                         const struct tb_multiply *product) {
   const struct tb_layout *l = &p->layout;
-  const bool transpose_a = l->call->a.transposed, transpose_b = l->call->b.transposed;
+  const struct tb_sgemm_args args = tb_sgemm_args_of(product);
+  const bool transpose_a = product->transpose_a, transpose_b = product->transpose_b;
   const int64_t number = stream_number(p, row, column), span_k = l->plan->span_k;
-  for (int64_t start = 0; start < args->k; start += span_k) {
-    const struct tb_sgemm_args span = tb_kernels_part_of_k(args, transpose_a, transpose_b, start, span_k);
+  for (int64_t start = 0; start < args.k; start += span_k) {
+    const struct tb_sgemm_args span = tb_kernels_part_of_k(&args, transpose_a, transpose_b, start, span_k);
     TB_TRY(tb_emulated_multiply(&p->d->kernels.emulated, transpose_a, transpose_b, &span,
                                 tb_layout_packed_a(l, row, k_start + start),
                                 tb_layout_packed_b(l, column, k_start + start), tb_layout_workspace(l, number),
@@ -102,17 +108,15 @@ static CUresult multiply(struct tb_pipeline *p, int64_t row, int64_t column, int
 
 CUresult tb_compute_launch(struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k) {
   struct tb_device *d = p->d;
-  const struct tb_gemm *call = p->layout.call;
   const int64_t tile = row * p->layout.columns + column;
-  const struct tb_sgemm_args args = args_of(p, row, column, k);
+  const struct tb_multiply product = product_of(p, row, column, k);
   const CUstream stream = stream_of(p, row, column);
   TB_TRY(mark_begin(p, stream));
   if (tb_plan_packs(p->layout.plan))
-    TB_TRY(multiply(p, row, column, k.start, &args));
+    TB_TRY(multiply(p, row, column, k.start, &product));
   else
-    TB_TRY(tb_kernels_launch(&d->kernels, p->choice, call->a.transposed, call->b.transposed, &args,
-                             tb_layout_workspace(&p->layout, tile), stream));
-  if (args.last) TB_TRY(deliver(p, tile, stream));
+    TB_TRY(tb_kernels_multiply(&d->kernels, p->choice, &product, tb_layout_workspace(&p->layout, tile), stream));
+  if (product.last) TB_TRY(deliver(p, tile, stream));
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(d->marks[TB_COMPUTE_END], stream));
   return CUDA_SUCCESS;
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CPU's side of staging: blocks of a column-major matrix copied by all threads of a pool. Pure but for the memory
- * that it is given. A copy of less than TB_COPY_ALONE_ELEMS is done by the caller before its start returns: to hand it
+ * that it is given. A copy of less than TB_COPY_ALONE_BYTES is done by the caller before its start returns: to hand it
  * to other threads would cost as much as it saves.
  */
 #ifndef TB_COPY_H
 #define TB_COPY_H
 
+#include "blas/type.h"
 #include "process/pool.h"
 
-#define TB_COPY_ALONE_ELEMS ((int64_t)64 << 10)
+#define TB_COPY_ALONE_BYTES ((int64_t)256 << 10)
 
 /* What becomes of the lines that a copy writes. */
 enum tb_stores {
@@ -23,16 +24,19 @@ enum tb_stores {
  * Both leading dimensions are at least rows. The caller fills it and leaves it alone until it is done.
  */
 struct tb_copy {
-  float beta;
+  enum tb_type type;
+  union tb_scalar beta;
   enum tb_stores stores;
   bool drops;   /* what was read leaves the caches, for a GPU to write there next */
   bool of_many; /* others are under way: threads that find none of its tasks left have theirs to do */
-  float *to;
-  const float *from;
-  int64_t to_ld, from_ld, rows, columns;
-  int tasks;    /* from here on it is copy.c's */
-  uint64_t job; /* of the pool; 0: done */
+  void *to;
+  const void *from;
+  int64_t to_ld, from_ld, rows, columns; /* in elements */
+  int tasks;                             /* from here on it is copy.c's */
+  uint64_t job;                          /* of the pool; 0: done */
 };
+
+static inline int64_t tb_copy_bytes(const struct tb_copy *c) { return c->rows * c->columns * tb_type_bytes(c->type); }
 
 void tb_copy_start(struct tb_pool *pool, struct tb_copy *copy);
 bool tb_copy_done(const struct tb_pool *pool, const struct tb_copy *copy);

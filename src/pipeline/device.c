@@ -13,8 +13,8 @@
 /* Of slots that there are not yet: at once, because the driver takes 2 ms for each allocation. */
 static CUresult add_slots(struct tb_ring *ring, int end) {
   void *memory;
-  TB_TRY(tb_cuda.cuMemHostAlloc(&memory, (size_t)(end - ring->slots) * TB_SLOT_BYTES, 0));
-  for (int i = ring->slots; i < end; i++) ring->slot[i] = (char *)memory + (size_t)(i - ring->slots) * TB_SLOT_BYTES;
+  TB_TRY(tb_cuda.cuMemHostAlloc(&memory, (size_t)((end - ring->slots) * TB_SLOT_BYTES), 0));
+  for (int i = ring->slots; i < end; i++) ring->slot[i] = (char *)memory + (i - ring->slots) * TB_SLOT_BYTES;
   ring->slots = end;
   return CUDA_SUCCESS;
 }
@@ -59,7 +59,7 @@ static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
   TB_TRY(tb_device_enter(d));
   *stage = TB_STATUS_no_module;
   CUresult result = tb_kernels_load(&d->kernels, d->handle);
-  if (result == CUDA_SUCCESS) result = tb_commit_load(&d->commit, d->kernels.module);
+  if (result == CUDA_SUCCESS) result = tb_commit_load(&d->commit, d->kernels.shared.module);
   if (result == CUDA_SUCCESS) {
     *stage = TB_STATUS_no_memory;
     result = open_streams(d);

@@ -15,7 +15,6 @@
 #include "base/status.h"
 
 /* Pinned staging: a few slots keep the link busy while the CPU fills the next. */
-#define TB_SLOT_BYTES ((size_t)TB_SLOT_ELEMS * sizeof(float))
 /* Of a direction. What the threads write stays in their cores' own caches, from which the GPU reads at 20 GB/s, until
  * what they write later drives it out: with so many slots between, 16384 cubed comes up at 44 GB/s, with half as many
  * at 39 (H200, 16 cores of 2 MiB; with twice as many 8192 cubed takes 12.3 instead of 11.7 ms, 16384 54.5 instead of
@@ -40,12 +39,12 @@ struct tb_ring {
   CUevent moved[TB_SLOTS]; /* recorded behind the copy that uses the slot, or it and those behind it */
 };
 
-static inline float *tb_slot(const struct tb_ring *ring, int slot) { return (float *)ring->slot[slot]; }
+static inline void *tb_slot(const struct tb_ring *ring, int slot) { return ring->slot[slot]; }
 
-/* Of a ring round which pieces go: how many there are at a time; the most floats of one; and the first slot of the
+/* Of a ring round which pieces go: how many there are at a time; the most bytes of one; and the first slot of the
  * piece of this number. */
 static inline int tb_ring_pieces(const struct tb_ring *ring) { return ring->slots / ring->piece_slots; }
-static inline int64_t tb_ring_piece_elems(const struct tb_ring *ring) { return ring->piece_slots * TB_SLOT_ELEMS; }
+static inline int64_t tb_ring_piece_bytes(const struct tb_ring *ring) { return ring->piece_slots * TB_SLOT_BYTES; }
 static inline int tb_slot_of(const struct tb_ring *ring, uint64_t number) {
   return (int)(number % (uint64_t)tb_ring_pieces(ring)) * ring->piece_slots;
 }
@@ -92,8 +91,9 @@ struct tb_device {
   bool hangs;                                     /* nothing did: the driver may not be asked to wait any more */
 };
 
-/* Nominal, of fp32. */
-static inline double tb_device_peak_flops_per_s(const struct tb_device *d) {
+/* Nominal, of fp32 or fp64. */
+static inline double tb_device_peak_flops_per_s(const struct tb_device *d, enum tb_type type) {
+  if (tb_type_is_double(type)) return d->kernels.device.fp64.flops_per_second;
   return 2e6 * d->kernels.device.fma_per_us * d->kernels.device.sm_count;
 }
 

@@ -5,18 +5,18 @@
 
 /* A call's last pieces are small, so that little is left to commit behind the link: each is at most half of what is
  * still to come, down to 256 KiB. */
-#define LAST_PIECE_ELEMS ((int64_t)64 << 10)
+#define LAST_PIECE_BYTES ((int64_t)256 << 10)
 #define PIECES_OF_REST 2
 
 /* A C of which little would be left in the caches when the program comes to read it is written past them: ordinary
  * stores would first read it. (H200, 16 cores, cache of 300 MiB: 8192 cubed 14.8 instead of 16.1 ms, 4096 cubed 4.1
  * instead of 3.8.) */
-#define STREAMED_C_ELEMS ((int64_t)32 << 20)
+#define STREAMED_C_BYTES ((int64_t)128 << 20)
 
 /* Of a C of middling size what leaves the caches when it is committed: into those slots the next call's C comes down
  * sooner. (H200, 16 cores: 1024 cubed 0.34 and 0.37 ms without; with all of C 1536 cubed 0.72 and 0.67, for to drop
  * lines takes its time.) */
-#define DROPPED_ELEMS ((int64_t)1 << 20)
+#define DROPPED_BYTES ((int64_t)4 << 20)
 
 static int slot_of(const struct tb_pipeline *p, uint64_t number) { return tb_slot_of(&p->d->down_ring, number); }
 
@@ -59,9 +59,11 @@ static CUresult await_tile(struct tb_pipeline *p, int64_t tile) {
 static CUresult fetch_direct(struct tb_pipeline *p, int64_t tile) {
   struct tb_block t = tb_layout_tile(&p->down.layout, tile);
   struct tb_matrix d = tb_layout_d(&p->down.layout, tile);
-  TB_TRY(tb_download_direct(p->d, d.address, d.ld, tb_layout_c(&p->down.layout, tile), p->down.layout.call->ldc, t.m,
-                            t.n));
-  p->progress->down_bytes += (double)(t.m * t.n) * sizeof(float);
+  const struct tb_call *call = p->down.layout.call;
+  const struct tb_download whole = {call->type, d.address, d.ld, tb_layout_c(&p->down.layout, tile),
+                                    call->ldc,  t.m,       t.n};
+  TB_TRY(tb_download_direct(p->d, &whole));
+  p->progress->down_bytes += (double)(t.m * t.n * tb_call_bytes(call));
   p->down.fetched_columns = t.n;
   return CUDA_SUCCESS;
 }
@@ -69,28 +71,29 @@ static CUresult fetch_direct(struct tb_pipeline *p, int64_t tile) {
 /* The next run of columns, into a slot. Its commit is prepared, to be started when it has arrived. */
 static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   struct tb_down *down = &p->down;
-  const struct tb_gemm *call = p->down.layout.call;
+  const struct tb_call *call = p->down.layout.call;
   const struct tb_matrix d = tb_layout_d(&p->down.layout, tile);
   const struct tb_block t = tb_layout_tile(&p->down.layout, tile);
   const int slot = slot_of(p, down->asked);
-  const int64_t whole = tb_ring_piece_elems(&p->d->down_ring);
-  const int64_t most = tb_min(whole, tb_max(LAST_PIECE_ELEMS, down->rest_elems / PIECES_OF_REST));
-  const int64_t columns = tb_min(tb_download_columns(d.ld, most), t.n - down->fetched_columns);
-  const int64_t floats = (columns - 1) * d.ld + t.m;
+  const int64_t size = tb_call_bytes(call), c_bytes = call->m * call->n * size;
+  const int64_t whole = tb_ring_piece_bytes(&p->d->down_ring);
+  const int64_t most = tb_min(whole, tb_max(LAST_PIECE_BYTES, down->rest_bytes / PIECES_OF_REST));
+  const int64_t columns = tb_min(tb_download_columns(d.ld, most / size), t.n - down->fetched_columns);
+  const int64_t bytes = ((columns - 1) * d.ld + t.m) * size;
   struct tb_down_entry *e = entry_of(p, down->asked);
-  *e = (struct tb_down_entry){.tile = tile, .columns = columns, .elems = floats};
-  e->copy = (struct tb_copy){.beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
-  e->copy.stores = call->m * call->n >= STREAMED_C_ELEMS ? TB_STORES_STREAMED : TB_STORES_CACHED;
-  e->copy.drops = p->cleans_lines && call->m * call->n - down->rest_elems < DROPPED_ELEMS;
+  *e = (struct tb_down_entry){.tile = tile, .columns = columns, .bytes = bytes};
+  e->copy = (struct tb_copy){.type = call->type, .beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
+  e->copy.stores = c_bytes >= STREAMED_C_BYTES ? TB_STORES_STREAMED : TB_STORES_CACHED;
+  e->copy.drops = p->cleans_lines && c_bytes - down->rest_bytes < DROPPED_BYTES;
   e->copy.of_many = p->is_large && most == whole;
   e->copy.from = tb_slot(&p->d->down_ring, slot);
-  e->copy.to = tb_layout_c(&p->down.layout, tile) + down->fetched_columns * call->ldc;
+  e->copy.to = (char *)tb_layout_c(&p->down.layout, tile) + down->fetched_columns * call->ldc * size;
   e->copy.rows = t.m;
   e->copy.columns = columns;
-  TB_TRY(tb_download_start(p->d, slot, tb_float_address(d.address, down->fetched_columns * d.ld), floats));
+  TB_TRY(tb_download_start(p->d, slot, tb_address_behind(call, d.address, down->fetched_columns * d.ld), bytes));
   down->asked++;
   down->fetched_columns += columns;
-  down->rest_elems -= t.m * columns;
+  down->rest_bytes -= t.m * columns * size;
   return CUDA_SUCCESS;
 }
 
@@ -112,7 +115,7 @@ static CUresult fetch(struct tb_pipeline *p) {
 static void count_oldest(struct tb_pipeline *p) {
   const struct tb_down_entry *e = entry_of(p, p->down.committed);
   tb_down_count(p, e->tile, e->columns);
-  p->progress->down_bytes += (double)e->elems * sizeof(float);
+  p->progress->down_bytes += (double)e->bytes;
   p->down.committed++;
 }
 

@@ -105,12 +105,11 @@ enum tb_panel_state tb_pass_look(struct tb_pass *pass, int64_t panel, int64_t sl
   return state;
 }
 
-CUresult tb_pass_fetch(struct tb_pass *pass, int64_t panel, int64_t slice, CUdeviceptr target, int64_t floats) {
+CUresult tb_pass_fetch(struct tb_pass *pass, int64_t panel, int64_t slice, CUdeviceptr target, int64_t bytes) {
   struct tb_device *d = pass->device;
   TB_TRY(tb_device_open_fetching(d));
   TB_TRY(tb_cuda.cuMemcpyPeerAsync(target, d->context, pass->exchange->panel[slice][panel].address,
-                                   pass->exchange->panel[slice][panel].context, (size_t)floats * sizeof(float),
-                                   d->fetching));
+                                   pass->exchange->panel[slice][panel].context, (size_t)bytes, d->fetching));
   TB_TRY(tb_cuda.cuEventRecord(d->fetched, d->fetching));
   pass->fetched = true;
   return CUDA_SUCCESS;

@@ -95,6 +95,6 @@ CUresult tb_pass_offer(struct tb_pass *pass, bool wait);
 enum tb_panel_state tb_pass_look(struct tb_pass *pass, int64_t panel, int64_t slice);
 
 /* Enqueues the copy of what is offered; device->fetched is recorded behind it. */
-CUresult tb_pass_fetch(struct tb_pass *pass, int64_t panel, int64_t slice, CUdeviceptr target, int64_t floats);
+CUresult tb_pass_fetch(struct tb_pass *pass, int64_t panel, int64_t slice, CUdeviceptr target, int64_t bytes);
 
 #endif

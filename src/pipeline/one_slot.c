@@ -8,27 +8,27 @@ static CUresult mark(struct tb_pipeline *p, enum tb_mark which) {
 
 /* Both operands into one slot, each where it lies in the arena. */
 static void pack(struct tb_pipeline *p) {
-  float *slot = tb_slot(&p->d->up_ring, 0);
+  char *slot = tb_slot(&p->d->up_ring, 0);
   struct tb_copy copies[2];
   for (int b = 0; b < 2; b++) {
     const struct tb_step step = {.of_b = b};
     struct tb_upload u;
     struct tb_piece piece;
     tb_up_of_step(p, &step, &u);
-    float *to = slot + (b ? p->layout.plan->b_offset_bytes / (int64_t)sizeof(float) : 0);
-    tb_upload_cut(&u, TB_SLOT_ELEMS, to, &copies[b], &piece);
+    char *to = slot + (b ? p->layout.plan->b_offset_bytes : 0);
+    tb_upload_cut(&u, tb_slot_elems(u.type), to, &copies[b], &piece);
     copies[b].stores = TB_STORES_STREAMED;
     tb_copy_start(p->d->pool, &copies[b]);
-    p->progress->up_bytes += (double)(u.rows * u.columns) * sizeof(float);
+    p->progress->up_bytes += (double)tb_copy_bytes(&copies[b]);
   }
   for (int b = 0; b < 2; b++) tb_copy_wait(p->d->pool, &copies[b]);
 }
 
-static void commit(struct tb_pipeline *p, const float *arrived) {
-  const struct tb_gemm *call = p->layout.call;
-  struct tb_copy copy = {.beta = call->beta, .to = call->c, .to_ld = call->ldc};
+static void commit(struct tb_pipeline *p, const void *arrived) {
+  const struct tb_call *call = p->layout.call;
+  struct tb_copy copy = {.type = call->type, .beta = call->beta, .to = call->c, .to_ld = call->ldc};
   copy.from = arrived;
-  copy.from_ld = tb_leading(call->m);
+  copy.from_ld = tb_leading(call->type, call->m);
   copy.rows = call->m;
   copy.columns = call->n;
   tb_copy_start(p->d->pool, &copy);
@@ -41,8 +41,9 @@ CUresult tb_one_slot_run(struct tb_pipeline *p) {
   const CUstream stream = p->streams[0];
   const size_t bytes_up = (size_t)p->layout.plan->d_offset_bytes;
   const struct tb_matrix result = tb_layout_d(&p->layout, 0);
-  const size_t bytes_down = (size_t)((p->layout.call->n - 1) * result.ld + p->layout.call->m) * sizeof(float);
-  float *arrived = tb_slot(&d->down_ring, 0);
+  const struct tb_call *call = p->layout.call;
+  const size_t bytes_down = (size_t)(((call->n - 1) * result.ld + call->m) * tb_call_bytes(call));
+  void *arrived = tb_slot(&d->down_ring, 0);
   pack(p);
   TB_TRY(mark(p, TB_UP_BEGIN));
   TB_TRY(tb_cuda.cuMemcpyHtoDAsync(p->layout.arena, d->up_ring.slot[0], bytes_up, stream));

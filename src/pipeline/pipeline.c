@@ -120,7 +120,7 @@ static CUresult finish(struct tb_pipeline *p) {
   const enum tb_way way = l->plan->ways.c;
   if (way == TB_DIRECT) TB_TRY(tb_device_wait(p->d, p->d->down));
   for (int s = 0; way == TB_IN_PLACE && s < p->stream_count; s++) TB_TRY(tb_device_wait(p->d, p->streams[s]));
-  bool counted = way == TB_STAGED || (way == TB_IN_PLACE && l->call->beta != 0);
+  bool counted = way == TB_STAGED || (way == TB_IN_PLACE && !tb_call_overwrites(l->call));
   /* What a failure before this point left in C is overwritten by the CPU. */
   for (int64_t tile = 0; !counted && tile < l->rows * l->columns; tile++)
     tb_down_count(p, tile, tb_layout_tile(l, tile).n);
@@ -148,10 +148,10 @@ static CUresult run_block(struct tb_pipeline *p, int64_t number) {
  * whole 16384 cubed, of 3.2 GB, takes 3 to 5 ms less (H200). */
 #define WIDE_BYTES ((double)((int64_t)1 << 30))
 
-/* Elements of the operands of calls of middling size: smaller ones are wholly streamed, and so little of them comes
+/* Bytes of the operands of calls of middling size: smaller ones are wholly streamed, and so little of them comes
  * down that to drop lines takes what it gains (768 cubed 0.28 and 0.27 ms without). */
-#define CLEANED_ELEMS_MIN ((int64_t)2 << 20)
-#define CLEANED_ELEMS_MAX ((int64_t)7 << 20)
+#define CLEANED_BYTES_MIN ((int64_t)8 << 20)
+#define CLEANED_BYTES_MAX ((int64_t)28 << 20)
 
 /* For a call that moves so many bytes through it, which has pieces of so many slots. */
 static void prepare_ring(struct tb_ring *ring, double bytes, int piece_slots) {
@@ -161,13 +161,14 @@ static void prepare_ring(struct tb_ring *ring, double bytes, int piece_slots) {
 }
 
 /* By what goes by slots. */
-static void prepare_staging(struct tb_pipeline *p, const struct tb_gemm *call, const struct tb_ways *ways) {
+static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, const struct tb_ways *ways) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double up = ((ways->a == TB_STAGED ? m * k : 0) + (ways->b == TB_STAGED ? k * n : 0)) * sizeof(float);
-  const double down = ways->c == TB_STAGED ? m * n * sizeof(float) : 0;
-  p->staged_elems = (int64_t)(up / sizeof(float));
+  const double bytes = (double)tb_call_bytes(call);
+  const double up = ((ways->a == TB_STAGED ? m * k : 0) + (ways->b == TB_STAGED ? k * n : 0)) * bytes;
+  const double down = ways->c == TB_STAGED ? m * n * bytes : 0;
+  p->staged_bytes = (int64_t)up;
   p->cleans_lines =
-      p->staged_elems >= CLEANED_ELEMS_MIN && p->staged_elems <= CLEANED_ELEMS_MAX && tb_lines_can_leave();
+      p->staged_bytes >= CLEANED_BYTES_MIN && p->staged_bytes <= CLEANED_BYTES_MAX && tb_lines_can_leave();
   p->is_large = up + down >= LARGE_BYTES;
   prepare_ring(&p->d->up_ring, up, p->is_large ? TB_PIECE_SLOTS : 1);
   prepare_ring(&p->d->down_ring, down, p->is_large ? TB_PIECE_SLOTS : 1);
@@ -179,7 +180,7 @@ static CUresult run_blocks(struct tb_pipeline *p, int64_t blocks) {
   return CUDA_SUCCESS;
 }
 
-CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
+CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, const struct tb_plan *plan,
                          const struct tb_choice *choice, bool timed, struct tb_pass *pass,
                          struct tb_progress *progress) {
   if (device->pipeline == NULL) device->pipeline = malloc(sizeof *device->pipeline);
@@ -196,7 +197,7 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, c
                             .packing = device->packing,
                             .a_resident = -1,
                             .b_resident = -1};
-  p->down.rest_elems = call->m * call->n;
+  p->down.rest_bytes = call->m * call->n * tb_call_bytes(call);
   prepare_staging(p, call, &plan->ways);
   if (reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) {
     p->streams = &device->ordered;
@@ -211,9 +212,11 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, c
   return result;
 }
 
-CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_gemm *call, struct tb_progress *progress) {
-  struct tb_commit_args args = {.c = call->c, .ldc = call->ldc, .m = call->m, .n = call->n, .beta = call->beta};
-  if (call->beta != 1) TB_TRY(tb_commit_launch(device->commit, &args, device->ordered));
+CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_call *call, struct tb_progress *progress) {
+  const struct tb_commit scaled = {
+      .type = call->type, .c = (CUdeviceptr)call->c, .ldc = call->ldc, .m = call->m, .n = call->n, .beta = call->beta};
+  if (!tb_scalar_is_one(call->type, call->beta))
+    TB_TRY(tb_kernels_commit(&device->kernels, device->commit, &scaled, device->ordered));
   progress->committed_columns[0] = call->n;
   progress->committed = true;
   TB_TRY(tb_device_wait(device, device->ordered));

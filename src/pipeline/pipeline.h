@@ -26,11 +26,11 @@ struct tb_progress {
 
 /* Runs the whole product. Panels of an operand that `pass` shares come from other GPUs or go to them; NULL: of none. On
  * failure *progress tells what is committed; copies may still be under way. */
-CUresult tb_pipeline_run(struct tb_device *device, const struct tb_gemm *call, const struct tb_plan *plan,
+CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, const struct tb_plan *plan,
                          const struct tb_choice *choice, bool timed, struct tb_pass *pass,
                          struct tb_progress *progress);
 
 /* C = beta C, where C is in place and there is nothing to multiply. */
-CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_gemm *call, struct tb_progress *progress);
+CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_call *call, struct tb_progress *progress);
 
 #endif

@@ -46,7 +46,7 @@ struct tb_up {
   struct tb_upload upload; /* of the step within which it is */
   struct tb_up_entry entry[TB_SLOTS];
   uint64_t begun, sent, freed;
-  int64_t begun_elems; /* in the whole call */
+  int64_t begun_bytes; /* in the whole call */
 };
 
 /*
@@ -55,7 +55,7 @@ struct tb_up {
  *      [committed]   threads commit   [arrived]   GPU copies   [asked]
  */
 struct tb_down_entry {
-  int64_t tile, columns, elems;
+  int64_t tile, columns, bytes;
   struct tb_copy copy;
 };
 
@@ -66,14 +66,14 @@ struct tb_down {
   int64_t fetched_columns;                    /* of tile order[fetched] */
   struct tb_down_entry entry[TB_SLOTS];
   uint64_t asked, arrived, committed;
-  int64_t rest_elems; /* of C, not yet asked for, in the whole call */
+  int64_t rest_bytes; /* of C, not yet asked for, in the whole call */
 };
 
 struct tb_pipeline {
   struct tb_device *d;
   const struct tb_choice *choice;
   struct tb_pass *pass; /* panels that other GPUs want, too; NULL: this one computes alone */
-  int64_t staged_elems; /* of the operands, that go up by slots */
+  int64_t staged_bytes; /* of the operands, that go up by slots */
   bool cleans_lines;    /* it is of a size by which lines leave the caches at once (lines.h) */
   bool is_large;        /* in what goes by slots, up and down */
   bool timed, marked_up, marked_compute, marked_down;

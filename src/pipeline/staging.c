@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pipeline/staging.h"
 
-bool tb_upload_cut(struct tb_upload *u, int64_t most, float *slot, struct tb_copy *copy, struct tb_piece *piece) {
-  const bool whole_columns = u->target_ld <= TB_SLOT_ELEMS;
+bool tb_upload_cut(struct tb_upload *u, int64_t most, void *slot, struct tb_copy *copy, struct tb_piece *piece) {
+  const bool whole_columns = u->target_ld <= tb_slot_elems(u->type);
   const int64_t columns = whole_columns ? tb_min(tb_max(most / u->target_ld, 1), u->columns - u->column) : 1;
   const int64_t rows = whole_columns ? u->rows : tb_min(most, u->rows - u->row);
-  *copy = (struct tb_copy){.to = slot, .to_ld = u->target_ld, .from_ld = u->source_ld};
-  copy->from = u->source + u->row + u->column * u->source_ld;
+  *copy = (struct tb_copy){.type = u->type, .to = slot, .to_ld = u->target_ld, .from_ld = u->source_ld};
+  copy->from = tb_elements_behind(u->type, u->source, u->row + u->column * u->source_ld);
   copy->rows = rows;
   copy->columns = columns;
   /* Each column lands at a multiple of the padded leading dimension. */
-  piece->target = u->target + (CUdeviceptr)(u->row + u->column * u->target_ld) * sizeof(float);
-  piece->floats = (columns - 1) * u->target_ld + rows;
+  piece->target = u->target + (CUdeviceptr)((u->row + u->column * u->target_ld) * tb_type_bytes(u->type));
+  piece->bytes = ((columns - 1) * u->target_ld + rows) * tb_type_bytes(u->type);
   u->row += rows;
   if (u->row == u->rows) {
     u->row = 0;
@@ -22,7 +22,7 @@ bool tb_upload_cut(struct tb_upload *u, int64_t most, float *slot, struct tb_cop
 
 CUresult tb_upload_send(struct tb_device *d, int slot, const struct tb_piece *piece) {
   struct tb_ring *ring = &d->up_ring;
-  TB_TRY(tb_cuda.cuMemcpyHtoDAsync(piece->target, ring->slot[slot], (size_t)piece->floats * sizeof(float), d->up));
+  TB_TRY(tb_cuda.cuMemcpyHtoDAsync(piece->target, ring->slot[slot], (size_t)piece->bytes, d->up));
   TB_TRY(tb_cuda.cuEventRecord(ring->moved[slot], d->up));
   return CUDA_SUCCESS;
 }
@@ -36,37 +36,38 @@ static CUresult moved(const struct tb_ring *ring, int slot) {
 CUresult tb_upload_sent(struct tb_device *d, int slot) { return moved(&d->up_ring, slot); }
 
 CUresult tb_upload_direct(struct tb_device *d, const struct tb_upload *u) {
+  const size_t size = (size_t)tb_type_bytes(u->type);
   CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
                         .srcHost = u->source,
-                        .srcPitch = (size_t)u->source_ld * sizeof(float),
+                        .srcPitch = (size_t)u->source_ld * size,
                         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
                         .dstDevice = u->target,
-                        .dstPitch = (size_t)u->target_ld * sizeof(float),
-                        .WidthInBytes = (size_t)u->rows * sizeof(float),
+                        .dstPitch = (size_t)u->target_ld * size,
+                        .WidthInBytes = (size_t)u->rows * size,
                         .Height = (size_t)u->columns};
   TB_TRY(tb_cuda.cuMemcpy2DAsync(&copy, d->up));
   return CUDA_SUCCESS;
 }
 
-CUresult tb_download_direct(struct tb_device *d, CUdeviceptr source, int64_t source_ld, float *target,
-                            int64_t target_ld, int64_t rows, int64_t columns) {
+CUresult tb_download_direct(struct tb_device *d, const struct tb_download *x) {
+  const size_t size = (size_t)tb_type_bytes(x->type);
   CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                        .srcDevice = source,
-                        .srcPitch = (size_t)source_ld * sizeof(float),
+                        .srcDevice = x->source,
+                        .srcPitch = (size_t)x->source_ld * size,
                         .dstMemoryType = CU_MEMORYTYPE_HOST,
-                        .dstHost = target,
-                        .dstPitch = (size_t)target_ld * sizeof(float),
-                        .WidthInBytes = (size_t)rows * sizeof(float),
-                        .Height = (size_t)columns};
+                        .dstHost = x->target,
+                        .dstPitch = (size_t)x->target_ld * size,
+                        .WidthInBytes = (size_t)x->rows * size,
+                        .Height = (size_t)x->columns};
   TB_TRY(tb_cuda.cuMemcpy2DAsync(&copy, d->down));
   return CUDA_SUCCESS;
 }
 
 int64_t tb_download_columns(int64_t ld, int64_t most) { return tb_max(most / ld, 1); }
 
-CUresult tb_download_start(struct tb_device *d, int slot, CUdeviceptr source, int64_t floats) {
+CUresult tb_download_start(struct tb_device *d, int slot, CUdeviceptr source, int64_t bytes) {
   struct tb_ring *ring = &d->down_ring;
-  TB_TRY(tb_cuda.cuMemcpyDtoHAsync(ring->slot[slot], source, (size_t)floats * sizeof(float), d->down));
+  TB_TRY(tb_cuda.cuMemcpyDtoHAsync(ring->slot[slot], source, (size_t)bytes, d->down));
   TB_TRY(tb_cuda.cuEventRecord(ring->moved[slot], d->down));
   return CUDA_SUCCESS;
 }

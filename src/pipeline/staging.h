@@ -13,7 +13,8 @@
 
 /* A stored block on its way up: `rows` x `columns`, column-major, piece by piece. */
 struct tb_upload {
-  const float *source;
+  enum tb_type type;
+  const void *source;
   int64_t source_ld, rows, columns;
   CUdeviceptr target;
   int64_t target_ld;
@@ -23,15 +24,15 @@ struct tb_upload {
 /* What a slot holds on its way to the device. */
 struct tb_piece {
   CUdeviceptr target;
-  int64_t floats;
+  int64_t bytes;
 };
 
 /*
- * Cuts the next piece off an upload that is not done: at most `most` floats, which there is room for at `slot`, or one
- * column if that is longer and fits into a slot. Fills in *copy, which brings it into `slot`, and leaves it to be
+ * Cuts the next piece off an upload that is not done: at most `most` elements, which there is room for at `slot`, or
+ * one column if that is longer and fits into a slot. Fills in *copy, which brings it into `slot`, and leaves it to be
  * started; by which stores, the caller says. True when nothing of the upload is left.
  */
-bool tb_upload_cut(struct tb_upload *upload, int64_t most, float *slot, struct tb_copy *copy, struct tb_piece *piece);
+bool tb_upload_cut(struct tb_upload *upload, int64_t most, void *slot, struct tb_copy *copy, struct tb_piece *piece);
 
 /* Enqueues a slot's copy to the device; and whether it is over: CUDA_SUCCESS, or CUDA_ERROR_NOT_READY. */
 CUresult tb_upload_send(struct tb_device *device, int slot, const struct tb_piece *piece);
@@ -41,15 +42,22 @@ CUresult tb_upload_sent(struct tb_device *device, int slot);
  * leaves alone until its call returns. */
 CUresult tb_upload_direct(struct tb_device *device, const struct tb_upload *upload);
 
-/* The same downwards: `rows` x `columns` from the device to pinned memory. */
-CUresult tb_download_direct(struct tb_device *device, CUdeviceptr source, int64_t source_ld, float *target,
-                            int64_t target_ld, int64_t rows, int64_t columns);
+/* A matrix on its way down: `rows` x `columns` from the device to pinned memory. */
+struct tb_download {
+  enum tb_type type;
+  CUdeviceptr source;
+  int64_t source_ld;
+  void *target;
+  int64_t target_ld, rows, columns;
+};
 
-/* Columns of `ld` floats for a download of at most `most` floats; at least one, which every slot can hold. */
+CUresult tb_download_direct(struct tb_device *device, const struct tb_download *download);
+
+/* Columns of `ld` elements for a download of at most `most` elements; at least one, which every slot can hold. */
 int64_t tb_download_columns(int64_t ld, int64_t most);
 
-/* Enqueues a copy of `floats` floats from the device into a slot; and whether it has arrived. */
-CUresult tb_download_start(struct tb_device *device, int slot, CUdeviceptr source, int64_t floats);
+/* Enqueues a copy of so many bytes from the device into a slot; and whether it has arrived. */
+CUresult tb_download_start(struct tb_device *device, int slot, CUdeviceptr source, int64_t bytes);
 CUresult tb_download_arrived(struct tb_device *device, int slot);
 
 #endif

@@ -5,7 +5,7 @@
 
 /* A call's first pieces are small, so that the link starts soon: 256 KiB take the threads and the link some
  * microseconds each. Each later one is at most as large as all before it. */
-#define FIRST_PIECE_ELEMS ((int64_t)64 << 10)
+#define FIRST_PIECE_BYTES ((int64_t)256 << 10)
 
 /*
  * By which stores words get into the slots. Streaming stores go to memory, where they are in the way of what is read
@@ -21,14 +21,14 @@
  * 0.69, 1792 0.79 and 0.85. Tried: 2048 on one host 1.00 and 1.06, on another 1.04 and 1.01; of larger ones the first
  * 32 MiB, 2560 1.61 and 1.54, 4096 3.48 and 3.42.)
  */
-#define STREAMED_ELEMS ((int64_t)2 << 20)
-#define STREAMED_OF_CLEANED_ELEMS ((int64_t)1 << 20)
+#define STREAMED_BYTES ((int64_t)8 << 20)
+#define STREAMED_OF_CLEANED_BYTES ((int64_t)4 << 20)
 #define STREAMED_OF_CLEANED_SHARE 4
 
 static enum tb_stores stores_now(const struct tb_pipeline *p) {
-  const int64_t begun = p->up.begun_elems;
-  if (!p->cleans_lines) return begun < STREAMED_ELEMS ? TB_STORES_STREAMED : TB_STORES_CACHED;
-  return begun < tb_max(STREAMED_OF_CLEANED_ELEMS, p->staged_elems / STREAMED_OF_CLEANED_SHARE)
+  const int64_t begun = p->up.begun_bytes;
+  if (!p->cleans_lines) return begun < STREAMED_BYTES ? TB_STORES_STREAMED : TB_STORES_CACHED;
+  return begun < tb_max(STREAMED_OF_CLEANED_BYTES, p->staged_bytes / STREAMED_OF_CLEANED_SHARE)
              ? TB_STORES_STREAMED
              : TB_STORES_WRITTEN_BACK;
 }
@@ -98,7 +98,8 @@ enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *ste
   const struct tb_matrix to = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
   const int64_t across = step->of_b ? tb_layout_columns(l, step->index).size : tb_layout_rows(l, step->index).size;
   const bool along = step->of_b != x.transposed; /* stored columns run along k */
-  *u = (struct tb_upload){.source = x.data, .source_ld = x.ld, .target = to.address, .target_ld = to.ld};
+  *u =
+      (struct tb_upload){.type = x.type, .source = x.data, .source_ld = x.ld, .target = to.address, .target_ld = to.ld};
   u->rows = along ? k.size : across;
   u->columns = along ? across : k.size;
   return step->of_b ? l->plan->ways.b : l->plan->ways.a;
@@ -134,12 +135,13 @@ static bool begin_piece(struct tb_pipeline *p) {
   if (!up->within_step && !find_source(p, e)) return false;
   e->last = true;
   if (needs_slot(e)) {
-    const int64_t most = tb_min(tb_ring_piece_elems(&p->d->up_ring), tb_max(FIRST_PIECE_ELEMS, up->begun_elems));
-    e->last = tb_upload_cut(&up->upload, most, tb_slot(&p->d->up_ring, slot_of(p, up->begun)), &e->copy, &e->piece);
+    const int64_t most = tb_min(tb_ring_piece_bytes(&p->d->up_ring), tb_max(FIRST_PIECE_BYTES, up->begun_bytes));
+    e->last = tb_upload_cut(&up->upload, most / tb_type_bytes(up->upload.type),
+                            tb_slot(&p->d->up_ring, slot_of(p, up->begun)), &e->copy, &e->piece);
     e->copy.stores = stores_now(p);
     e->copy.of_many = p->is_large && e->copy.stores == TB_STORES_CACHED;
     tb_copy_start(p->d->pool, &e->copy);
-    up->begun_elems += e->copy.rows * e->copy.columns;
+    up->begun_bytes += tb_copy_bytes(&e->copy);
   }
   up->within_step = !e->last;
   if (e->last) up->begun_steps++;
@@ -169,8 +171,8 @@ static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_e
   if (!p->marked_up) TB_TRY(mark(p, TB_UP_BEGIN));
   p->marked_up = true;
   TB_TRY(e->way == TB_DIRECT ? tb_upload_direct(p->d, &e->whole) : tb_upload_send(p->d, slot, &e->piece));
-  const int64_t elems = e->way == TB_DIRECT ? e->whole.rows * e->whole.columns : e->copy.rows * e->copy.columns;
-  p->progress->up_bytes += (double)elems * sizeof(float);
+  const int64_t direct_bytes = e->whole.rows * e->whole.columns * tb_type_bytes(e->whole.type);
+  p->progress->up_bytes += (double)(e->way == TB_DIRECT ? direct_bytes : tb_copy_bytes(&e->copy));
   if (!e->last) return CUDA_SUCCESS;
   p->uploaded = e->way == TB_DIRECT ? p->d->uploaded : p->d->up_ring.moved[slot];
   if (e->way == TB_DIRECT) TB_TRY(tb_cuda.cuEventRecord(p->uploaded, p->d->up));
@@ -179,8 +181,8 @@ static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_e
 }
 
 static CUresult fetch_panel(struct tb_pipeline *p, const struct tb_up_entry *e) {
-  const int64_t floats = (e->whole.columns - 1) * e->whole.target_ld + e->whole.rows;
-  return tb_pass_fetch(p->pass, e->step.index, e->step.slice, e->whole.target, floats);
+  const int64_t elems = (e->whole.columns - 1) * e->whole.target_ld + e->whole.rows;
+  return tb_pass_fetch(p->pass, e->step.index, e->step.slice, e->whole.target, elems * tb_type_bytes(e->whole.type));
 }
 
 /* A's panels of the first chunk and those of the second, where they do not share their room: all launches that read

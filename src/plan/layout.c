@@ -8,11 +8,11 @@ static struct tb_extent piece(int64_t side, int64_t step, int64_t index) {
 
 /* ---- blocks ---- */
 
-int64_t tb_layout_blocks(const struct tb_gemm *call, const struct tb_plan *plan) {
+int64_t tb_layout_blocks(const struct tb_call *call, const struct tb_plan *plan) {
   return tb_ceil_div(call->m, plan->block_m) * tb_ceil_div(call->n, plan->block_n);
 }
 
-struct tb_block tb_layout_block(const struct tb_gemm *call, const struct tb_plan *plan, int64_t number) {
+struct tb_block tb_layout_block(const struct tb_call *call, const struct tb_plan *plan, int64_t number) {
   int64_t across = tb_ceil_div(call->n, plan->block_n);
   int64_t row = number / across, column = number % across;
   if (row % 2 == 1) column = across - 1 - column; /* there and back: the last columns of B serve the next row at once */
@@ -58,15 +58,16 @@ struct tb_block tb_layout_tile(const struct tb_layout *l, int64_t tile) {
   return (struct tb_block){i.start, i.size, j.start, j.size};
 }
 
-float *tb_layout_c(const struct tb_layout *l, int64_t tile) {
+void *tb_layout_c(const struct tb_layout *l, int64_t tile) {
   struct tb_block t = tb_layout_tile(l, tile);
-  return l->call->c + l->block.i + t.i + (l->block.j + t.j) * l->call->ldc;
+  return tb_call_c(l->call, l->block.i + t.i, l->block.j + t.j);
 }
 
 struct tb_matrix tb_layout_d(const struct tb_layout *l, int64_t tile) {
   if (l->plan->tile_elems == 0) return (struct tb_matrix){(uint64_t)tb_layout_c(l, tile), l->call->ldc};
   uint64_t base = l->arena + (uint64_t)l->plan->d_offset_bytes;
-  return (struct tb_matrix){tb_float_address(base, tile * l->plan->tile_elems), tb_leading(tb_layout_tile(l, tile).m)};
+  return (struct tb_matrix){tb_address_behind(l->call, base, tile * l->plan->tile_elems),
+                            tb_leading(l->call->type, tb_layout_tile(l, tile).m)};
 }
 
 uint64_t tb_layout_workspace(const struct tb_layout *l, int64_t tile_or_stream) {
@@ -83,11 +84,13 @@ struct tb_view tb_layout_b_view(const struct tb_layout *l, int64_t column, struc
   return tb_view_at(l->call->b, k.start, l->block.j + tb_layout_columns(l, column).start);
 }
 
-/* A slice of a panel of `across` rows or columns that starts `panel` floats from `base`; `along`: stored along k. */
+/* A slice of a panel of `across` rows or columns that starts `panel` elements from `base`; `along`: stored along k. */
 static struct tb_matrix slice_of_panel(const struct tb_layout *l, uint64_t base, int64_t panel, int64_t across,
                                        bool along, struct tb_extent k) {
-  const int64_t before = (k.start - l->chunk.start) * (along ? across : tb_leading(across));
-  return (struct tb_matrix){tb_float_address(base, panel + before), tb_leading(along ? k.size : across)};
+  const enum tb_type type = l->call->type;
+  const int64_t before = (k.start - l->chunk.start) * (along ? across : tb_leading(type, across));
+  return (struct tb_matrix){tb_address_behind(l->call, base, panel + before),
+                            tb_leading(type, along ? k.size : across)};
 }
 
 struct tb_matrix tb_layout_a(const struct tb_layout *l, int64_t row, struct tb_extent k) {

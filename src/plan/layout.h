@@ -13,8 +13,8 @@ struct tb_block {
   int64_t i, m, j, n;
 };
 
-int64_t tb_layout_blocks(const struct tb_gemm *call, const struct tb_plan *plan);
-struct tb_block tb_layout_block(const struct tb_gemm *call, const struct tb_plan *plan, int64_t number);
+int64_t tb_layout_blocks(const struct tb_call *call, const struct tb_plan *plan);
+struct tb_block tb_layout_block(const struct tb_call *call, const struct tb_plan *plan, int64_t number);
 
 /* Of rows or columns, counted from the start of their block; or of k. */
 struct tb_extent {
@@ -28,7 +28,7 @@ struct tb_matrix {
 };
 
 struct tb_layout {
-  const struct tb_gemm *call;
+  const struct tb_call *call;
   const struct tb_plan *plan;
   uint64_t arena; /* plan->arena_bytes of device memory */
   struct tb_block block;
@@ -67,7 +67,7 @@ struct tb_matrix tb_layout_b(const struct tb_layout *layout, int64_t column, str
 struct tb_matrix tb_layout_d(const struct tb_layout *layout, int64_t tile);
 
 /* A tile of the program's own C. */
-float *tb_layout_c(const struct tb_layout *layout, int64_t tile);
+void *tb_layout_c(const struct tb_layout *layout, int64_t tile);
 
 /* For a tile's partial sums. Each tile has its own, because launches of several run at the same time. In a plan for the
  * tensor cores, for what the launches of a stream need one after another. */
@@ -77,7 +77,9 @@ uint64_t tb_layout_workspace(const struct tb_layout *layout, int64_t tile_or_str
 uint64_t tb_layout_packed_a(const struct tb_layout *layout, int64_t row, int64_t k_start);
 uint64_t tb_layout_packed_b(const struct tb_layout *layout, int64_t column, int64_t k_start);
 
-/* The address so many floats behind another. */
-static inline uint64_t tb_float_address(uint64_t base, int64_t elems) { return base + (uint64_t)elems * sizeof(float); }
+/* The address so many of a call's elements behind another. */
+static inline uint64_t tb_address_behind(const struct tb_call *call, uint64_t base, int64_t elems) {
+  return base + (uint64_t)(elems * tb_call_bytes(call));
+}
 
 #endif

@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
+#include "select/fma_way.h"
 #include "select/order.h"
-#include "select/select.h"
 #include "common/sgemm_args.h"
 
 /* Tiles of C: a third of the block's side, large enough that a launch fills a good part of a GPU, small enough that the
@@ -24,18 +24,18 @@ static const struct tb_tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_
 #define STRIPS_SIDES 0.8
 /* Nor is one whose C is less than such a share of what goes up. */
 #define STRIPS_SHARE 0.2
-/* A strip's panel is such a part of its operand, but has so many elements at least, and no more than a slot; unless
+/* A strip's panel is such a part of its operand, but has so many bytes at least, and no more than a slot; unless
  * that were narrower than the tilings above have it. The caller's thread has some 25 microseconds of work with each:
  * 160 x 6387 x 194 in 25 strips took 961 us, in 7 tiles 299 (two hosts). */
 #define STRIPS_WISH 8
-#define STRIP_ELEMS_MIN ((int64_t)256 << 10)
-/* A strip's panel goes up in slices of k, at most three, of so many elements or more. */
-#define STRIP_SLICE_ELEMS ((int64_t)4 << 20)
+#define STRIP_BYTES_MIN ((int64_t)1 << 20)
+/* A strip's panel goes up in slices of k, at most three, of so many bytes or more. */
+#define STRIP_SLICE_BYTES ((int64_t)16 << 20)
 /* Slices of a chunk of k; of a single tile, for which nothing else makes the kernels start early, more. None of a panel
  * that is this small: it is up in some 20 microseconds. */
 #define SLICES 3
 #define SLICES_OF_ONE_TILE 8
-#define SLICE_ELEMS_MIN ((int64_t)256 << 10)
+#define SLICE_BYTES_MIN ((int64_t)1 << 20)
 #define SLICE_K_MIN 256
 /* Pieces are multiples of this, the largest kernel's block of C, until nothing else fits but the smallest kernel's. */
 #define PIECE_ELEMS 128
@@ -45,11 +45,6 @@ static const struct tb_tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_
 
 /* What a kernel counts in 32 bits. */
 #define CHUNK_K_MAX ((int64_t)1 << 30)
-/* A column of a tile must fit into a slot of the download ring. */
-#define BLOCK_M_MAX (TB_TILES_MAX * TB_SLOT_ELEMS)
-
-/* Where something starts, a line of 128 bytes does. */
-#define LINE_BYTES ((int64_t)(TB_LD_ELEMS * sizeof(float)))
 /* Most memory for the partial sums of a split k. Products that gain by a split have few elements of C. */
 #define WORKSPACE_BYTES_MAX ((int64_t)256 << 20)
 /* Most for them and for packed operands: when less than all of k is packed at once, the more, the less often C is read
@@ -61,14 +56,14 @@ static const struct tb_tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_
  * not too far apart for it (CU_DEVICE_ATTRIBUTE_MAX_PITCH, the same on every GPU). */
 #define PINNED_IN_PLACE_BYTES ((int64_t)64 << 10)
 #define DIRECT_ROWS_MIN 256
-#define DIRECT_LD_MAX (INT32_MAX / (int64_t)sizeof(float) - TB_LD_ELEMS)
+#define DIRECT_LD_BYTES_MAX (INT32_MAX - TB_LINE_BYTES)
 
 /* Operands and a C in place are the business of one stream, for the program's own must wait for it. */
 bool tb_plan_in_one_stream(const struct tb_ways *ways) {
   return ways->a == TB_IN_PLACE || ways->b == TB_IN_PLACE || ways->c == TB_IN_PLACE;
 }
 
-bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_gemm *call) {
+bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call) {
   return plan->block_m < call->m || plan->block_n < call->n || plan->chunk_k < call->k;
 }
 
@@ -87,54 +82,57 @@ int64_t tb_plan_tile(int64_t block, const struct tb_tiling *t, int more) {
 
 /* Elements of a stored panel: op(X) has `across` rows (A) or columns (B) and `k` along the product. `along` is true
  * when the stored columns run along k. */
-static int64_t panel_elems(int64_t across, int64_t k, bool along) {
-  return along ? tb_leading(k) * across : tb_leading(across) * k;
+static int64_t panel_elems(enum tb_type type, int64_t across, int64_t k, bool along) {
+  return along ? tb_leading(type, k) * across : tb_leading(type, across) * k;
 }
 
-static enum tb_way way_of(enum tb_place place, bool pinned_in_place, int64_t stored_rows, int64_t ld) {
+static enum tb_way way_of(enum tb_place place, bool pinned_in_place, int64_t stored_rows, int64_t ld_bytes) {
   if (place == TB_DEVICE || place == TB_MANAGED) return TB_IN_PLACE;
   if (place == TB_PAGEABLE) return TB_STAGED;
   if (pinned_in_place) return TB_IN_PLACE;
-  return stored_rows >= DIRECT_ROWS_MIN && ld <= DIRECT_LD_MAX ? TB_DIRECT : TB_STAGED;
+  return stored_rows >= DIRECT_ROWS_MIN && ld_bytes <= DIRECT_LD_BYTES_MAX ? TB_DIRECT : TB_STAGED;
 }
 
-/* `shared_by` is the side of C along which the operand's words are read again. */
+/* `shared_by` is the side of C along which the operand's elements are read again. */
 static enum tb_way operand_way(enum tb_place place, struct tb_view x, int64_t rows, int64_t columns,
                                int64_t shared_by) {
-  bool in_place = shared_by <= PIECE_ELEMS_MIN || rows * columns * (int64_t)sizeof(float) <= PINNED_IN_PLACE_BYTES;
-  return way_of(place, in_place, x.transposed ? columns : rows, x.ld);
+  bool in_place = shared_by <= PIECE_ELEMS_MIN || rows * columns * tb_type_bytes(x.type) <= PINNED_IN_PLACE_BYTES;
+  return way_of(place, in_place, x.transposed ? columns : rows, x.ld * tb_type_bytes(x.type));
 }
 
-struct tb_ways tb_plan_ways(const struct tb_gemm *call, const struct tb_places *places) {
-  struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false};
+struct tb_ways tb_plan_ways(const struct tb_call *call, const struct tb_places *places) {
+  struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
   if (places == NULL) return ways;
   ways.a = operand_way(places->a.place, call->a, call->m, call->k, call->n);
   ways.b = operand_way(places->b.place, call->b, call->k, call->n, call->m);
   /* A pinned C that is still needed is the host's to commit: a failing GPU must not have touched it. */
-  enum tb_place c = places->c.place == TB_PINNED && call->beta != 0 ? TB_PAGEABLE : places->c.place;
-  ways.c = way_of(c, call->m * call->n * (int64_t)sizeof(float) <= PINNED_IN_PLACE_BYTES, call->m, call->ldc);
+  enum tb_place c = places->c.place == TB_PINNED && !tb_call_overwrites(call) ? TB_PAGEABLE : places->c.place;
+  const int64_t bytes = tb_call_bytes(call);
+  ways.c = way_of(c, call->m * call->n * bytes <= PINNED_IN_PLACE_BYTES, call->m, call->ldc * bytes);
   return ways;
 }
 
-static bool wants_d(const struct tb_ways *ways, const struct tb_gemm *call) {
-  return ways->c != TB_IN_PLACE || call->beta != 0;
+static bool wants_d(const struct tb_ways *ways, const struct tb_call *call) {
+  return ways->c != TB_IN_PLACE || !tb_call_overwrites(call);
 }
 
-/* Panels and tiles start on 128-byte lines too. */
-static int64_t a_panel_elems(const struct tb_plan *plan, const struct tb_gemm *call, int64_t rows) {
-  return plan->ways.a == TB_IN_PLACE ? 0 : tb_padded(panel_elems(rows, plan->chunk_k, call->a.transposed));
+/* Panels and tiles start on lines too. */
+static int64_t a_panel_elems(const struct tb_plan *plan, const struct tb_call *call, int64_t rows) {
+  if (plan->ways.a == TB_IN_PLACE) return 0;
+  return tb_padded(call->type, panel_elems(call->type, rows, plan->chunk_k, call->a.transposed));
 }
 
-static int64_t b_panel_elems(const struct tb_plan *plan, const struct tb_gemm *call, int64_t columns) {
-  return plan->ways.b == TB_IN_PLACE ? 0 : tb_padded(panel_elems(columns, plan->chunk_k, !call->b.transposed));
+static int64_t b_panel_elems(const struct tb_plan *plan, const struct tb_call *call, int64_t columns) {
+  if (plan->ways.b == TB_IN_PLACE) return 0;
+  return tb_padded(call->type, panel_elems(call->type, columns, plan->chunk_k, !call->b.transposed));
 }
 
-void tb_plan_size_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_t tile_m, int64_t tile_n) {
+void tb_plan_size_panels(struct tb_plan *plan, const struct tb_call *call, int64_t tile_m, int64_t tile_n) {
   plan->tile_m = tile_m;
   plan->tile_n = tile_n;
   plan->a_panel_elems = a_panel_elems(plan, call, tile_m);
   plan->b_panel_elems = b_panel_elems(plan, call, tile_n);
-  plan->tile_elems = wants_d(&plan->ways, call) ? tb_padded(tb_leading(tile_m) * tile_n) : 0;
+  plan->tile_elems = wants_d(&plan->ways, call) ? tb_padded(call->type, tb_leading(call->type, tile_m) * tile_n) : 0;
 }
 
 /* ---- strips ---- */
@@ -143,12 +141,12 @@ void tb_plan_size_panels(struct tb_plan *plan, const struct tb_gemm *call, int64
 enum strips { NO_STRIPS, STRIPS_OF_ROWS, STRIPS_OF_COLUMNS };
 
 /* Whether the operand's stored columns do. */
-static bool runs_along_k(const struct tb_gemm *call, bool a) { return a ? call->a.transposed : !call->b.transposed; }
+static bool runs_along_k(const struct tb_call *call, bool a) { return a ? call->a.transposed : !call->b.transposed; }
 
 /* Not where more comes down than goes up: then C's way must begin as soon as may be. Nor where little comes down, and
  * nothing is gained; nor where the panels of a strip are parts of stored columns, short pieces of memory far apart,
  * from which the threads copy at half the speed (H200: 75 x 7743 x 7116 NT 10.4 ms, by tiles 5.0). */
-static enum strips strips_for(const struct tb_gemm *call, const struct tb_ways *ways, double flops_per_byte,
+static enum strips strips_for(const struct tb_call *call, const struct tb_ways *ways, double flops_per_byte,
                               double times) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   bool of_rows = m > n;
@@ -156,58 +154,61 @@ static enum strips strips_for(const struct tb_gemm *call, const struct tb_ways *
   if (!runs_along_k(call, of_rows) && !much_longer) of_rows = !of_rows;
   const double up = (m + n) * k, up_in_strips = (of_rows ? m : n) * k, down = m * n;
   if (tb_plan_in_one_stream(ways) || !runs_along_k(call, of_rows)) return NO_STRIPS;
-  if (tb_gemm_flops(call) / flops_per_byte > times * up_in_strips * sizeof(float)) return NO_STRIPS;
+  if (tb_call_flops(call) / flops_per_byte > times * up_in_strips * (double)tb_call_bytes(call)) return NO_STRIPS;
   if (down > up || down < STRIPS_SHARE * up) return NO_STRIPS;
   return of_rows ? STRIPS_OF_ROWS : STRIPS_OF_COLUMNS;
 }
 
-bool tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways) {
-  return strips_for(call, &ways, TB_OTHER_FLOPS_PER_BYTE, HIDDEN_TIMES) != NO_STRIPS;
+bool tb_plan_is_hidden(const struct tb_call *call, struct tb_ways ways) {
+  ways.link_bytes_per_s = 0; /* the bits must not depend on a measurement */
+  return strips_for(call, &ways, tb_plan_other_flops_per_byte(&ways), HIDDEN_TIMES) != NO_STRIPS;
 }
 
-static int64_t strip_of(int64_t side, int64_t k, struct tb_tiling t) {
-  const int64_t elems = tb_min(tb_max(side * k / STRIPS_WISH, STRIP_ELEMS_MIN), TB_SLOT_ELEMS);
+static int64_t strip_of(enum tb_type type, int64_t side, int64_t k, struct tb_tiling t) {
+  const int64_t least = STRIP_BYTES_MIN / tb_type_bytes(type);
+  const int64_t elems = tb_min(tb_max(side * k / STRIPS_WISH, least), tb_slot_elems(type));
   t.least = t.wish = tb_max(t.wish, tb_round_up(tb_ceil_div(elems, k), t.piece));
   return tb_plan_tile(side, &t, 0);
 }
 
-void tb_plan_size_strips(struct tb_plan *plan, const struct tb_gemm *call, double flops_per_byte, struct tb_tilings t) {
+void tb_plan_size_strips(struct tb_plan *plan, const struct tb_call *call, double flops_per_byte, struct tb_tilings t) {
   const enum strips which = strips_for(call, &plan->ways, flops_per_byte, STRIPS_TIMES);
   const bool one_tile = plan->tile_m == call->m && plan->tile_n == call->n;
   if (which == NO_STRIPS || plan->ways.passed || tb_plan_is_cut(plan, call) || one_tile) return;
-  const int64_t tile_m = which == STRIPS_OF_ROWS ? strip_of(call->m, call->k, *t.rows) : call->m;
-  const int64_t tile_n = which == STRIPS_OF_COLUMNS ? strip_of(call->n, call->k, *t.columns) : call->n;
+  const int64_t tile_m = which == STRIPS_OF_ROWS ? strip_of(call->type, call->m, call->k, *t.rows) : call->m;
+  const int64_t tile_n = which == STRIPS_OF_COLUMNS ? strip_of(call->type, call->n, call->k, *t.columns) : call->n;
   if (tile_m == call->m && tile_n == call->n) return;
   plan->strips = true;
   tb_plan_size_panels(plan, call, tile_m, tile_n);
 }
 
-static int64_t slices_of_strip(const struct tb_plan *plan) {
+static int64_t slices_of_strip(const struct tb_plan *plan, int64_t bytes) {
   const int64_t elems = plan->tile_m == plan->block_m ? plan->b_panel_elems : plan->a_panel_elems;
-  return tb_min(SLICES, tb_ceil_div(elems, STRIP_SLICE_ELEMS));
+  return tb_min(SLICES, tb_ceil_div(elems * bytes, STRIP_SLICE_BYTES));
 }
 
 /* ---- for all kernels but the tensor cores' ---- */
 
 /* Whether a plan of one tile goes up and down by one copy each. */
-static bool fits_one_slot(const struct tb_plan *plan, const struct tb_gemm *call) {
+static bool fits_one_slot(const struct tb_plan *plan, const struct tb_call *call) {
   const bool staged = plan->ways.a == TB_STAGED && plan->ways.b == TB_STAGED && plan->ways.c == TB_STAGED;
-  return !tb_plan_is_cut(plan, call) && staged && plan->a_panel_elems + plan->b_panel_elems <= TB_SLOT_ELEMS &&
-         plan->tile_elems <= TB_SLOT_ELEMS;
+  return !tb_plan_is_cut(plan, call) && staged &&
+         plan->a_panel_elems + plan->b_panel_elems <= tb_slot_elems(call->type) &&
+         plan->tile_elems <= tb_slot_elems(call->type);
 }
 
-static int64_t slice_of(const struct tb_plan *plan, int64_t slices) {
+static int64_t slice_of(const struct tb_plan *plan, int64_t bytes, int64_t slices) {
   const int64_t elems_of_k = (plan->a_panel_elems + plan->b_panel_elems) / plan->chunk_k + 1;
-  const int64_t least = tb_ceil_div(SLICE_ELEMS_MIN, elems_of_k);
+  const int64_t least = tb_ceil_div(SLICE_BYTES_MIN, elems_of_k * bytes);
   int64_t slice = tb_round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), plan->cut_k);
   /* A launch for the few k that are left over costs as much as one for many. */
   while (slice < plan->chunk_k && (plan->chunk_k - 1) % slice + 1 < SLICE_K_MIN) slice += plan->cut_k;
   return tb_min(plan->chunk_k, slice);
 }
 
-void tb_plan_place_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_t rows, int64_t columns,
+void tb_plan_place_panels(struct tb_plan *plan, const struct tb_call *call, int64_t rows, int64_t columns,
                           bool keeps_a) {
-  const int64_t size = sizeof(float), last_m = plan->block_m - (rows - 1) * plan->tile_m;
+  const int64_t size = tb_call_bytes(call), last_m = plan->block_m - (rows - 1) * plan->tile_m;
   const int64_t last_n = plan->block_n - (columns - 1) * plan->tile_n;
   const int64_t a_elems = (rows - 1) * plan->a_panel_elems + a_panel_elems(plan, call, last_m);
   const int64_t b_elems = (columns - 1) * plan->b_panel_elems + b_panel_elems(plan, call, last_n);
@@ -222,7 +223,7 @@ bool tb_plan_is_at_once(const struct tb_ways *ways) {
   return ways->a == TB_IN_PLACE && ways->b == TB_IN_PLACE && ways->c == TB_IN_PLACE;
 }
 
-static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
+static void lay_out(struct tb_plan *plan, const struct tb_call *call) {
   plan->strips = false;
   plan->at_once = tb_plan_is_at_once(&plan->ways);
   tb_plan_size_panels(plan, call, plan->block_m, plan->block_n);
@@ -232,11 +233,12 @@ static void lay_out(struct tb_plan *plan, const struct tb_gemm *call) {
     tb_plan_size_panels(plan, call, tb_plan_tile(plan->block_m, &tiles_of_either, 0),
                         tb_plan_tile(plan->block_n, &tiles_of_either, 0));
     slices = plan->tile_m == plan->block_m && plan->tile_n == plan->block_n ? SLICES_OF_ONE_TILE : SLICES;
-    tb_plan_size_strips(plan, call, TB_OTHER_FLOPS_PER_BYTE, (struct tb_tilings){&strips_of_either, &strips_of_either});
-    if (plan->strips) slices = slices_of_strip(plan);
+    tb_plan_size_strips(plan, call, tb_plan_other_flops_per_byte(&plan->ways),
+                        (struct tb_tilings){&strips_of_either, &strips_of_either});
+    if (plan->strips) slices = slices_of_strip(plan, tb_call_bytes(call));
   }
   int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
-  plan->slice_k = slices == 1 ? plan->chunk_k : slice_of(plan, slices);
+  plan->slice_k = slices == 1 ? plan->chunk_k : slice_of(plan, tb_call_bytes(call), slices);
   tb_plan_place_panels(plan, call, rows, columns, false);
 }
 
@@ -264,9 +266,10 @@ static bool cut(struct tb_plan *plan) {
  * kernels' sums, or every group if that is less. None where not even two would fit, for then there is nothing to split.
  * And for packed operands, where one launch has them all.
  */
-static void add_workspace(struct tb_plan *plan, int64_t budget_bytes) {
+static void add_workspace(struct tb_plan *plan, enum tb_type type, int64_t budget_bytes) {
   int64_t tiles = tb_ceil_div(plan->block_m, plan->tile_m) * tb_ceil_div(plan->block_n, plan->tile_n);
-  int64_t sum_bytes = tb_padded(plan->tile_m * plan->tile_n) * (int64_t)sizeof(float); /* each tile's start on a line */
+  int64_t sum_bytes =
+      tb_padded(type, plan->tile_m * plan->tile_n) * tb_type_bytes(type); /* each tile's start on a line */
   int64_t room = tb_min(WORKSPACE_BYTES_MAX, budget_bytes - plan->arena_bytes) / tiles;
   const int64_t unit_k = tb_min(TB_SGEMM_CHUNK_K, plan->group_k);
   int64_t sums = tb_min(tb_ceil_div(plan->slice_k, unit_k), room / sum_bytes);
@@ -275,15 +278,17 @@ static void add_workspace(struct tb_plan *plan, int64_t budget_bytes) {
   if (plan->at_once) {
     const int64_t wish = plan->workspace_bytes + tb_packed_bytes(plan->block_m, plan->block_n, plan->chunk_k);
     plan->workspace_bytes =
-        tb_min(tb_min(wish, PACKED_BYTES_MAX), budget_bytes - plan->arena_bytes) / LINE_BYTES * LINE_BYTES;
+        tb_min(tb_min(wish, PACKED_BYTES_MAX), budget_bytes - plan->arena_bytes) / TB_LINE_BYTES * TB_LINE_BYTES;
   }
   plan->arena_bytes += tiles * plan->workspace_bytes;
 }
 
 /* The operands lie in memory, so no product of sizes below comes near 2^63. */
-struct tb_plan tb_plan_uncut(const struct tb_gemm *call, struct tb_ways ways) {
-  const int64_t group_k = tb_gemm_group_k(call), cut_k = group_k % TB_LD_ELEMS == 0 ? group_k : 2 * group_k;
-  return (struct tb_plan){.block_m = tb_min(call->m, BLOCK_M_MAX),
+struct tb_plan tb_plan_uncut(const struct tb_call *call, struct tb_ways ways) {
+  const int64_t group_k = tb_gemm_group_k(call);
+  const int64_t cut_k = group_k % tb_line_elems(call->type) == 0 ? group_k : 2 * group_k;
+  /* A column of a tile must fit into a slot of the download ring. */
+  return (struct tb_plan){.block_m = tb_min(call->m, TB_TILES_MAX * tb_slot_elems(call->type)),
                           .block_n = call->n,
                           .chunk_k = call->k > CHUNK_K_MAX ? CHUNK_K_MAX / cut_k * cut_k : call->k,
                           .group_k = group_k,
@@ -291,18 +296,18 @@ struct tb_plan tb_plan_uncut(const struct tb_gemm *call, struct tb_ways ways) {
                           .ways = ways};
 }
 
-bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways, int64_t budget_bytes) {
+bool tb_plan_make(struct tb_plan *plan, const struct tb_call *call, struct tb_ways ways, int64_t budget_bytes) {
   *plan = tb_plan_uncut(call, ways);
   for (;;) {
     lay_out(plan, call);
     if (plan->arena_bytes <= budget_bytes) break;
     if (!cut(plan)) return false;
   }
-  add_workspace(plan, budget_bytes);
+  add_workspace(plan, call->type, budget_bytes);
   return true;
 }
 
-bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
+bool tb_plan_fits_one_slot(const struct tb_call *call, struct tb_ways ways) {
   struct tb_plan plan = tb_plan_uncut(call, ways);
   tb_plan_size_panels(&plan, call, plan.block_m, plan.block_n);
   return fits_one_slot(&plan, call);

@@ -48,8 +48,8 @@
 #include "cuda/place.h"
 #include "select/emulated_plan.h"
 
-/* Device buffers: panels and tiles start on lines of 128 bytes, and so do columns of this length and more. */
-#define TB_LD_ELEMS 32
+/* Device buffers: panels and tiles start on lines, and so do columns of this length and more. */
+#define TB_LINE_BYTES ((int64_t)128)
 /* Most tiles along one side of a block. */
 #define TB_TILES_MAX 32
 /* Slices of a plan for the tensor cores, at most; so many can be passed on to other GPUs (exchange.h). */
@@ -57,8 +57,8 @@
 /* Launches alternate between at most so many streams, so that the tail of one tile's blocks overlaps the next tile's
  * head. A power of two. */
 #define TB_COMPUTE_STREAMS 8
-/* Floats of one pinned staging slot: 2 MiB. */
-#define TB_SLOT_ELEMS ((int64_t)1 << 19)
+/* Of one pinned staging slot. */
+#define TB_SLOT_BYTES ((int64_t)2 << 20)
 
 /* How an operand comes to the kernels, or C from them. */
 enum tb_way {
@@ -70,10 +70,12 @@ enum tb_way {
 struct tb_ways {
   enum tb_way a, b, c;
   bool passed; /* panels of an operand are passed on between GPUs, of which each brings up some */
+  /* Up, as it was measured; 0: it was not. It decides about sizes and orders, never about what is computed. */
+  double link_bytes_per_s;
 };
 
 /* The ways for operands that lie in these places (NULL: all pageable); device memory must be the computing GPU's. */
-struct tb_ways tb_plan_ways(const struct tb_gemm *call, const struct tb_places *places);
+struct tb_ways tb_plan_ways(const struct tb_call *call, const struct tb_places *places);
 
 struct tb_plan {
   int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of cut_k */
@@ -101,21 +103,22 @@ struct tb_plan {
 };
 
 /* Cuts `call` (m, n, k >= 1) for at most budget_bytes of device memory. False: not even the smallest pieces fit. */
-bool tb_plan_make(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways, int64_t budget_bytes);
+bool tb_plan_make(struct tb_plan *plan, const struct tb_call *call, struct tb_ways ways, int64_t budget_bytes);
 
 /* The same for the tensor cores, and never for one slot. `whole`: how the product would be computed as a whole. */
-bool tb_plan_make_emulated(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways,
+bool tb_plan_make_emulated(struct tb_plan *plan, const struct tb_call *call, struct tb_ways ways,
                            const struct tb_emulated_way *whole, int64_t budget_bytes);
 
-/* Whether such a plan's pieces are not so small that the other kernels in larger ones would be sooner. */
-bool tb_plan_emulated_pays(const struct tb_plan *plan, const struct tb_gemm *call);
+/* Whether such a plan's pieces are not so small that the other kernels in larger ones would be sooner. It decides about
+ * the bits: to be asked of a plan whose ways have no measured link. */
+bool tb_plan_emulated_pays(const struct tb_plan *plan, const struct tb_call *call);
 
 /* Whether all of a call's product is computed while its operands go up, also without the tensor cores. Where nothing is
  * read in place a function of its sizes and transposes alone, for the result's bits depend on it. */
-bool tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways);
+bool tb_plan_is_hidden(const struct tb_call *call, struct tb_ways ways);
 
 /* Whether a call goes by one slot when there is memory for it. */
-bool tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways);
+bool tb_plan_fits_one_slot(const struct tb_call *call, struct tb_ways ways);
 
 /* Spans of a chunk. */
 static inline int64_t tb_plan_spans(const struct tb_plan *plan) { return tb_ceil_div(plan->chunk_k, plan->span_k); }
@@ -123,11 +126,21 @@ static inline int64_t tb_plan_spans(const struct tb_plan *plan) { return tb_ceil
 /* Whether panels are packed for the tensor cores one by one. */
 static inline bool tb_plan_packs(const struct tb_plan *plan) { return plan->emulated && !plan->at_once; }
 
-/* n rounded up to a multiple of TB_LD_ELEMS. */
-static inline int64_t tb_padded(int64_t n) { return (n + TB_LD_ELEMS - 1) / TB_LD_ELEMS * TB_LD_ELEMS; }
+/* Elements of a line, and of a slot. */
+static inline int64_t tb_line_elems(enum tb_type type) { return TB_LINE_BYTES / tb_type_bytes(type); }
+static inline int64_t tb_slot_elems(enum tb_type type) { return TB_SLOT_BYTES / tb_type_bytes(type); }
 
-/* The leading dimension of stored columns of n floats: short ones share a line, and none straddles two; four words are
- * what the kernels load at once. */
-static inline int64_t tb_leading(int64_t n) { return n > 16 ? tb_padded(n) : n > 8 ? 16 : n > 4 ? 8 : 4; }
+/* n elements rounded up to whole lines. */
+static inline int64_t tb_padded(enum tb_type type, int64_t n) {
+  const int64_t line = tb_line_elems(type);
+  return (n + line - 1) / line * line;
+}
+
+/* The leading dimension of stored columns of n elements: short ones share a line, and none straddles two; an eighth of
+ * a line, 16 bytes, is what the kernels load at once. */
+static inline int64_t tb_leading(enum tb_type type, int64_t n) {
+  const int64_t line = tb_line_elems(type);
+  return n > line / 2 ? tb_padded(type, n) : n > line / 4 ? line / 2 : n > line / 8 ? line / 4 : line / 8;
+}
 
 #endif

@@ -33,12 +33,10 @@ static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 
  * room is for A's panels of the first chunk, which stay: 16384 cubed takes 90 ms in 1 GiB, by two streams without them
  * 97. With them two streams took 95 and four without 93 (1.25 GiB), and 32768 cubed in 2 GiB by four 639 and 625. */
 #define EMULATED_STREAMS_MIN 2
-/* The tensor cores reach TB_EMULATED_FLOPS_PER_BYTE where all streams' launches together have a tile and a half for
+/* The tensor cores reach their rate where all streams' launches together have a tile and a half for
  * each of an H200's multiprocessors. */
 #define EMULATED_TILES_AT_ONCE 132
 #define EMULATED_TILES_OF_GPU (3 * EMULATED_TILES_AT_ONCE / 2)
-/* A millisecond: what a block, or a chunk of k, takes behind the one before. */
-#define WAIT_BYTES 45e6
 
 /* Most memory for packed operands, and for packing them again, when they are in place, and of what there is at most
  * such a part: the program may want it. 16384 cubed is not cut for that; to pack a panel once more takes little beside
@@ -64,14 +62,14 @@ static int streams_for_strips(const struct tb_plan *plan) {
 /* k is split where a product has fewer tiles than the GPU has room for, and then by the launch of every tile of ours.
  * When it would be split for the last tiles alone, so it is by a launch that has all of them, or, of a part of the
  * product, more than those before. */
-static struct tb_emulated_way launch_way(const struct tb_plan *plan, const struct tb_gemm *call,
+static struct tb_emulated_way launch_way(const struct tb_plan *plan, const struct tb_call *call,
                                          const struct tb_emulated_way *whole) {
   const bool uncut = plan->tile_m == call->m && plan->tile_n == call->n;
   if (whole->whole == 0 || (uncut && tb_emulated_tiles(plan->tile_m, plan->tile_n) > whole->whole)) return *whole;
   return (struct tb_emulated_way){.splits = 1, .fast = whole->fast, .span_k = whole->span_k};
 }
 
-static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb_gemm *call, int streams_most) {
+static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb_call *call, int streams_most) {
   if (tb_plan_in_one_stream(&plan->ways) || streams_most == 1)
     return (struct tb_tilings){&emulated_rows_in_order, &emulated_columns_in_order};
   if (plan->chunk_k < call->k && (plan->block_m < call->m || plan->block_n < call->n))
@@ -89,10 +87,10 @@ static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb
 #define SLICED_SPANS_MIN 4
 #define SLICED_PRODUCT_SHARE 0.75 /* of upload, at least */
 
-static int64_t slice_of_emulated(const struct tb_plan *plan, const struct tb_gemm *call) {
+static int64_t slice_of_emulated(const struct tb_plan *plan, const struct tb_call *call) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double product = 2 * m * n * k / TB_EMULATED_FLOPS_PER_BYTE, up = (m + n) * k * sizeof(float);
-  const double down = m * n * sizeof(float);
+  const double bytes = (double)tb_call_bytes(call), up = (m + n) * k * bytes, down = m * n * bytes;
+  const double product = tb_call_flops(call) / tb_plan_emulated_flops_per_byte(&plan->ways);
   const bool pays = product >= SLICED_PRODUCT_SHARE * up && 2 * down <= (product > up ? product : up);
   if (tb_plan_is_cut(plan, call) || tb_plan_in_one_stream(&plan->ways) || tb_plan_spans(plan) < SLICED_SPANS_MIN ||
       !pays)
@@ -107,7 +105,7 @@ struct layout {
   bool keeps_a, strips;
 };
 
-static void lay_out_emulated(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_emulated_way *whole,
+static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, const struct tb_emulated_way *whole,
                              const struct layout *layout) {
   static const struct tb_tilings of_strips = {&emulated_strips_of_rows, &emulated_strips_of_columns};
   plan->emulated = true;
@@ -120,7 +118,7 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_gemm *call, c
   if (!plan->at_once)
     tb_plan_size_panels(plan, call, tb_plan_tile(plan->block_m, tilings.rows, 0),
                         tb_plan_tile(plan->block_n, tilings.columns, layout->more_columns));
-  if (layout->strips) tb_plan_size_strips(plan, call, TB_EMULATED_FLOPS_PER_BYTE, of_strips);
+  if (layout->strips) tb_plan_size_strips(plan, call, tb_plan_emulated_flops_per_byte(&plan->ways), of_strips);
   if (plan->strips) plan->slice_k = plan->chunk_k;
   const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   tb_plan_place_panels(plan, call, rows, columns, layout->keeps_a);
@@ -181,7 +179,11 @@ static double filling(const struct tb_plan *plan) {
 #define LEAST_DOWN_SHARE 0.4
 #define IN_ORDER_DOWN_SHARE 0.75
 #define IN_ORDER_CHUNK_WAITS 1.2
-#define IN_ORDER_BYTES 180e6 /* four milliseconds, at the beginning and the end */
+
+/* What the link brings up meanwhile. */
+static double link_bytes(const struct tb_plan *plan, double seconds) {
+  return seconds * tb_link_bytes_per_s(plan->ways.link_bytes_per_s);
+}
 
 /* Blocks of C and chunks of k; and in bytes, of each block on average. */
 struct parts {
@@ -189,16 +191,17 @@ struct parts {
   double a, b, product, down; /* the product: what the link brings up while it is computed */
 };
 
-static struct parts parts_of(const struct tb_plan *plan, const struct tb_gemm *call) {
+static struct parts parts_of(const struct tb_plan *plan, const struct tb_call *call) {
   struct parts p = {.rows = (double)tb_ceil_div(call->m, plan->block_m),
                     .columns = (double)tb_ceil_div(call->n, plan->block_n),
                     .chunks = (double)tb_ceil_div(call->k, plan->chunk_k)};
   const double m = (double)call->m / p.rows, n = (double)call->n / p.columns, k = (double)call->k;
+  const double bytes = (double)tb_call_bytes(call);
   p.blocks = p.rows * p.columns;
-  p.a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
-  p.b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
-  p.product = 2 * m * n * k / TB_EMULATED_FLOPS_PER_BYTE / filling(plan);
-  p.down = m * n * sizeof(float);
+  p.a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * bytes;
+  p.b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * bytes;
+  p.product = tb_type_flops(call->type) * m * n * k / tb_plan_emulated_flops_per_byte(&plan->ways) / filling(plan);
+  p.down = m * n * bytes;
   return p;
 }
 
@@ -218,17 +221,19 @@ static double cost_in_order(const struct tb_plan *plan, const struct parts *p, d
   const double up = p->blocks * (p->a + p->b - kept);
   const double computed =
       p->blocks * (p->product + IN_ORDER_DOWN_SHARE * p->down + IN_ORDER_CHUNK_WAITS * p->chunks * wait);
-  return (up > computed ? up : computed) + IN_ORDER_BYTES;
+  return (up > computed ? up : computed) + link_bytes(plan, tb_rate.plan_ends_seconds);
 }
 
 /* `wait`: what is to count for a wait. */
-static double cost_with(const struct tb_plan *plan, const struct tb_gemm *call, double wait) {
+static double cost_with(const struct tb_plan *plan, const struct tb_call *call, double wait) {
   const struct parts p = parts_of(plan, call);
   if (plan->chunk_k == call->k) return cost_of_whole_k(plan, &p, wait);
   return plan->streams > 1 ? cost_by_streams(&p, wait) : cost_in_order(plan, &p, wait);
 }
 
-static double cost(const struct tb_plan *plan, const struct tb_gemm *call) { return cost_with(plan, call, WAIT_BYTES); }
+static double cut_cost(const struct tb_plan *plan, const struct tb_call *call) {
+  return cost_with(plan, call, link_bytes(plan, tb_rate.plan_wait_seconds));
+}
 
 /* A side in so many pieces of a power of two, of whole tiles; 0: they would be too short. */
 static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least) {
@@ -237,18 +242,18 @@ static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least)
 }
 
 /* What the other kernels take at best, in the same measure, but for waits: they are cut, and wait, about as often. */
-static double cost_of_others(const struct tb_gemm *call, const struct tb_ways *ways) {
+static double cost_of_others(const struct tb_call *call, const struct tb_ways *ways) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double a = ways->a == TB_IN_PLACE ? 0 : m * k * sizeof(float);
-  const double b = ways->b == TB_IN_PLACE ? 0 : n * k * sizeof(float);
+  const double bytes = (double)tb_call_bytes(call);
+  const double a = ways->a == TB_IN_PLACE ? 0 : m * k * bytes, b = ways->b == TB_IN_PLACE ? 0 : n * k * bytes;
   const double full =
       (double)(2 * tb_emulated_tiles(call->m, call->n)) / EMULATED_TILES_OF_GPU; /* theirs are half as large */
-  return a + b + tb_gemm_flops(call) / TB_OTHER_FLOPS_PER_BYTE / (full < 1 ? full : 1) + 0.5 * m * n * sizeof(float);
+  return a + b + tb_call_flops(call) / tb_plan_other_flops_per_byte(ways) / (full < 1 ? full : 1) + 0.5 * m * n * bytes;
 }
 
 /* Sets `plan` to this cut of C and k if it fits and is better than one that takes `least`, by more than the estimate is
  * worth, in one of the ways to lay it out. */
-static void lay_out_best(struct tb_plan *plan, const struct tb_plan *cut, const struct tb_gemm *call,
+static void lay_out_best(struct tb_plan *plan, const struct tb_plan *cut, const struct tb_call *call,
                          const struct tb_emulated_way *whole, int64_t budget_bytes, double *least) {
   const bool in_order = cut->chunk_k < call->k && !tb_plan_in_one_stream(&cut->ways);
   struct tb_plan p = *cut;
@@ -258,14 +263,14 @@ static void lay_out_best(struct tb_plan *plan, const struct tb_plan *cut, const 
       const struct layout layout = {
           .streams_most = streams, .more_columns = more_columns, .keeps_a = keeps_a, .strips = false};
       lay_out_emulated(&p, call, whole, &layout);
-      if (!fits(&p, budget_bytes) || cost(&p, call) >= 0.98 * *least) continue;
-      *least = cost(&p, call);
+      if (!fits(&p, budget_bytes) || cut_cost(&p, call) >= 0.98 * *least) continue;
+      *least = cut_cost(&p, call);
       *plan = p;
     }
 }
 
 /* The best cut of C that fits, with this chunk of k, if it is better than one that takes `least`. */
-static void cut_block(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_emulated_way *whole,
+static void cut_block(struct tb_plan *plan, const struct tb_call *call, const struct tb_emulated_way *whole,
                       int64_t chunk_k, int64_t budget_bytes, double *least) {
   struct tb_plan p = tb_plan_uncut(call, plan->ways);
   const int64_t m = p.block_m, n = p.block_n;
@@ -276,7 +281,7 @@ static void cut_block(struct tb_plan *plan, const struct tb_gemm *call, const st
 }
 
 /* The best of all cuts that fit, of C and of k. False: there is none. */
-static bool cut_emulated(struct tb_plan *plan, const struct tb_gemm *call, const struct tb_emulated_way *whole,
+static bool cut_emulated(struct tb_plan *plan, const struct tb_call *call, const struct tb_emulated_way *whole,
                          int64_t budget_bytes) {
   const int64_t span_k = plan->span_k;
   double least = INFINITY;
@@ -285,8 +290,8 @@ static bool cut_emulated(struct tb_plan *plan, const struct tb_gemm *call, const
   return least < INFINITY;
 }
 
-bool tb_plan_make_emulated(struct tb_plan *plan, const struct tb_gemm *call, struct tb_ways ways,
-                           const struct tb_emulated_way *whole, int64_t budget_bytes) {
+static bool make_emulated(struct tb_plan *plan, const struct tb_call *call, struct tb_ways ways,
+                          const struct tb_emulated_way *whole, int64_t budget_bytes) {
   *plan = tb_plan_uncut(call, ways);
   if (plan->chunk_k < call->k) return false;
   for (int strips = 1; strips >= 0; strips--) {
@@ -296,6 +301,19 @@ bool tb_plan_make_emulated(struct tb_plan *plan, const struct tb_gemm *call, str
   return cut_emulated(plan, call, whole, budget_bytes);
 }
 
-bool tb_plan_emulated_pays(const struct tb_plan *plan, const struct tb_gemm *call) {
+/* Whether there is a plan decides about the bits, so it must not depend on a measurement: first by the named rate. */
+bool tb_plan_make_emulated(struct tb_plan *plan, const struct tb_call *call, struct tb_ways ways,
+                           const struct tb_emulated_way *whole, int64_t budget_bytes) {
+  struct tb_ways named = ways;
+  named.link_bytes_per_s = 0;
+  if (!make_emulated(plan, call, named, whole, budget_bytes)) return false;
+  struct tb_plan measured;
+  if (tb_link_bytes_per_s(ways.link_bytes_per_s) != tb_link_bytes_per_s(0) &&
+      make_emulated(&measured, call, ways, whole, budget_bytes))
+    *plan = measured;
+  return true;
+}
+
+bool tb_plan_emulated_pays(const struct tb_plan *plan, const struct tb_call *call) {
   return !tb_plan_is_cut(plan, call) || cost_with(plan, call, 0) < cost_of_others(call, &plan->ways);
 }

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the plans for all kernels (plan.c) and those for the tensor cores (plan_tensor.c) share: sizes of tiles, strips,
- * and where panels lie.
+ * What the plans for all kernels (plan.c) and those for the tensor cores (plan_emulated.c) share: sizes of tiles,
+ * strips, and where panels lie.
  */
-#ifndef TB_PLAN_PARTS_H
-#define TB_PLAN_PARTS_H
+#ifndef TB_PLAN_INTERNAL_H
+#define TB_PLAN_INTERNAL_H
 
 #include "plan/plan.h"
+#include "select/rates.h"
 
-/* What is computed while the link brings up a byte, at 45 GB/s: by the tensor cores, and by the other kernels. */
-#define TB_EMULATED_FLOPS_PER_BYTE 4100.0
-#define TB_OTHER_FLOPS_PER_BYTE 1050.0
+/* What is computed while the link brings up a byte: by the tensor cores, and by the other kernels. */
+static inline double tb_plan_emulated_flops_per_byte(const struct tb_ways *ways) {
+  return tb_rate.plan_emulated_flops_per_s / tb_link_bytes_per_s(ways->link_bytes_per_s);
+}
+static inline double tb_plan_other_flops_per_byte(const struct tb_ways *ways) {
+  return tb_rate.plan_other_flops_per_s / tb_link_bytes_per_s(ways->link_bytes_per_s);
+}
 
 /* Sizes of tiles along a side. */
 struct tb_tiling {
@@ -25,23 +30,23 @@ struct tb_tilings {
 int64_t tb_plan_tile(int64_t block, const struct tb_tiling *tiling, int more);
 
 /* A plan of the whole product, whose tiles are still to be chosen. */
-struct tb_plan tb_plan_uncut(const struct tb_gemm *call, struct tb_ways ways);
-bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_gemm *call);
+struct tb_plan tb_plan_uncut(const struct tb_call *call, struct tb_ways ways);
+bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call);
 
 /* Whether launches are of one stream; and whether one launch does it all. */
 bool tb_plan_in_one_stream(const struct tb_ways *ways);
 bool tb_plan_is_at_once(const struct tb_ways *ways);
 
 /* Sets the tiles, and the room that panels and tiles take. */
-void tb_plan_size_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_t tile_m, int64_t tile_n);
+void tb_plan_size_panels(struct tb_plan *plan, const struct tb_call *call, int64_t tile_m, int64_t tile_n);
 
 /* Of a product that is not cut, strips in the place of tiles, if there are several of either. */
-void tb_plan_size_strips(struct tb_plan *plan, const struct tb_gemm *call, double flops_per_byte,
+void tb_plan_size_strips(struct tb_plan *plan, const struct tb_call *call, double flops_per_byte,
                          struct tb_tilings tilings);
 
 /* Where B's panels and the tiles of C start in the arena, and where they end. The last panel of a side may be shorter.
  * `keeps_a`: A's panels twice. */
-void tb_plan_place_panels(struct tb_plan *plan, const struct tb_gemm *call, int64_t rows, int64_t columns,
+void tb_plan_place_panels(struct tb_plan *plan, const struct tb_call *call, int64_t rows, int64_t columns,
                           bool keeps_a);
 
 #endif

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plan/share.h"
 
+#include "select/rates.h"
+
 /* Not libm's: no more than this is needed of it. */
 static double larger(double a, double b) { return a > b ? a : b; }
 static int64_t nearest(double x) { return (int64_t)(x + 0.5); }
 
-#define LINK_BYTES_PER_S 45e9
-
-double tb_share_alone_seconds(const struct tb_gemm *call, double flops_per_s) {
+double tb_share_alone_seconds(const struct tb_call *call, double flops_per_s, double link_bytes_per_s) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double up = 4 * (m * k + k * n) / LINK_BYTES_PER_S, down = 4 * m * n / LINK_BYTES_PER_S;
-  const double compute = tb_gemm_flops(call) / flops_per_s;
+  const double link = tb_link_bytes_per_s(link_bytes_per_s);
+  const double bytes = (double)tb_call_bytes(call);
+  const double up = bytes * (m * k + k * n) / link, down = bytes * m * n / link;
+  const double compute = tb_call_flops(call) / flops_per_s;
   return larger(compute, larger(up, down));
 }
 
@@ -21,7 +23,7 @@ bool tb_share_pays(double alone_seconds, int gpus, double open_seconds, double *
   return *saved_seconds >= open_seconds;
 }
 
-int64_t tb_share_pieces(const struct tb_gemm *call) {
+int64_t tb_share_pieces(const struct tb_call *call) {
   const int64_t side = call->m > call->n ? call->m : call->n;
   return (side + TB_SHARE_PIECE_ELEMS - 1) / TB_SHARE_PIECE_ELEMS;
 }

@@ -32,9 +32,9 @@
  * that the operands lie in, bounds them together (0.2 at 4096 and 8192 cubed, 0.3 at 16384, 0.5 to 0.6 at 32768). */
 #define TB_SHARE_SAVES 0.2
 
-/* What one GPU may take whose kernels reach this rate on large products: by that, or at 45 GB/s over the link,
- * whichever is longer. */
-double tb_share_alone_seconds(const struct tb_gemm *call, double flops_per_s);
+/* What one GPU may take whose kernels reach this rate on large products: by that, or over the link, whichever is
+ * longer. link_bytes_per_s as it was measured; 0: it was not (rates.h). */
+double tb_share_alone_seconds(const struct tb_call *call, double flops_per_s, double link_bytes_per_s);
 
 /* Whether to share a product for which one GPU needs so long. While the others are not open (open_seconds > 0: what
  * opening the first took), what they would have saved is put by, and they are opened when it makes up for that: at
@@ -42,10 +42,10 @@ double tb_share_alone_seconds(const struct tb_gemm *call, double flops_per_s);
 bool tb_share_pays(double alone_seconds, int gpus, double open_seconds, double *saved_seconds);
 
 /* The side of C that is cut: its columns unless it has more rows. */
-static inline bool tb_share_by_columns(const struct tb_gemm *call) { return call->n >= call->m; }
+static inline bool tb_share_by_columns(const struct tb_call *call) { return call->n >= call->m; }
 
 /* Pieces along it; 1: nothing to share. */
-int64_t tb_share_pieces(const struct tb_gemm *call);
+int64_t tb_share_pieces(const struct tb_call *call);
 
 /* A device as the shared calls so far showed it. */
 struct tb_pace {

@@ -9,18 +9,30 @@
 
 /* By instructions of the processor: what the C library has for it is in libm, which programs need not have. */
 #if defined(__x86_64__)
+/* The x87's own part as a process begins with it, no flag raised. Most calls find it so and leave it so: to look takes
+ * a twentieth of the 80 ns for which it is saved, set and loaded again. */
+static bool x87_is_default(void) {
+  uint16_t control, status;
+  __asm__ volatile("fnstcw %0\n\tfnstsw %1" : "=m"(control), "=a"(status));
+  return control == 0x37f && status == 0;
+}
+
 static void read_floats(struct tb_floats *f) {
   f->control = _mm_getcsr();
-  __asm__ volatile("fnstenv %0" : "=m"(f->x87));
+  f->x87_is_default = x87_is_default();
+  if (!f->x87_is_default) __asm__ volatile("fnstenv %0" : "=m"(f->x87));
 }
 
 static void write_floats(const struct tb_floats *f) {
-  __asm__ volatile("fldenv %0" : : "m"(f->x87));
+  if (!f->x87_is_default)
+    __asm__ volatile("fldenv %0" : : "m"(f->x87));
+  else if (!x87_is_default())
+    __asm__ volatile("fninit");
   _mm_setcsr(f->control);
 }
 
 static void set_default_floats(void) {
-  __asm__ volatile("fninit");
+  if (!x87_is_default()) __asm__ volatile("fninit");
   _mm_setcsr(TB_DEFAULT_CONTROL);
 }
 #elif defined(__aarch64__)

@@ -22,7 +22,8 @@
 #endif
 
 struct tb_floats {
-  uint32_t x87[7]; /* fnstenv's */
+  uint32_t x87[7]; /* fnstenv's, unless */
+  bool x87_is_default;
   uint32_t control;
 };
 

@@ -14,9 +14,5 @@ void tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, voi
 
 void tb_libraries_before_fork(void) { pthread_mutex_lock(&visiting); }
 
-void tb_libraries_after_fork(bool is_child) {
-  if (is_child)
-    pthread_mutex_init(&visiting, NULL); /* its owner is a thread of the parent's */
-  else
-    pthread_mutex_unlock(&visiting);
-}
+/* In the child, too, the thread that forked owns it. */
+void tb_libraries_after_fork(void) { pthread_mutex_unlock(&visiting); }

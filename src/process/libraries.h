@@ -7,13 +7,12 @@
 #define TB_LIBRARIES_H
 
 #include <link.h>
-#include <stdbool.h>
 
 /* dl_iterate_phdr. `visit` must load no library, and fork no process. */
 void tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context);
 
 /* Around a fork: in its parent before, and in both after. */
 void tb_libraries_before_fork(void);
-void tb_libraries_after_fork(bool is_child);
+void tb_libraries_after_fork(void);
 
 #endif

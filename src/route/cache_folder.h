@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 /* More are not kept; the oldest go. Each holds for a CPU BLAS, its threads and a GPU. */
-#define TB_CACHE_FILES_MOST 16
+#define TB_CACHE_FILES_MOST 32
 
 /* Its descriptor; make: it and the folder around it are made if they are missing. -1: not to be used. */
 int tb_cache_folder_open(const char *folder, bool make);

@@ -71,7 +71,7 @@ bool tb_calibrate_side(double seconds[TB_NODES], enum tb_where where, double (*c
 /* ---- the real machine ---- */
 
 struct operands {
-  float *in, *out; /* A and B are the same memory */
+  void *in, *out; /* A and B are the same memory */
   enum tb_symbol symbol;
 };
 
@@ -82,9 +82,11 @@ static double clock_now(void *context) {
 
 static double time_call(void *context, enum tb_where where, const struct tb_node_sizes *s) {
   const struct operands *x = context;
-  struct tb_gemm call = {.symbol = x->symbol, .m = s->m, .n = s->n, .k = s->k, .alpha = 1, .c = x->out, .ldc = s->m};
-  call.a = (struct tb_view){.data = x->in, .ld = s->m};
-  call.b = (struct tb_view){.data = x->in, .ld = s->k};
+  struct tb_call call = {.symbol = x->symbol, .m = s->m, .n = s->n, .k = s->k, .c = x->out, .ldc = s->m};
+  call.type = tb_routine_of(x->symbol)->type;
+  call.alpha = tb_scalar_of(call.type, 1);
+  call.a = (struct tb_view){.data = x->in, .ld = s->m, .type = call.type};
+  call.b = (struct tb_view){.data = x->in, .ld = s->k, .type = call.type};
   struct tb_outcome outcome = {.failed = false};
   const double begun = tb_clock_seconds();
   if (where == TB_CPU)
@@ -95,23 +97,28 @@ static double time_call(void *context, enum tb_where where, const struct tb_node
 }
 
 /* Values of about 1 of either sign: no call is to be slowed by infinities or subnormal numbers. */
-static void fill(float *x, size_t count) {
+static void fill(void *x, size_t count, bool doubles) {
   uint32_t state = 1;
   for (size_t i = 0; i < count; i++) {
     state = state * 1664525u + 1013904223u; /* Numerical Recipes */
-    x[i] = (float)(int32_t)state * 0x1p-31f;
+    if (doubles)
+      ((double *)x)[i] = (int32_t)state * 0x1p-31;
+    else
+      ((float *)x)[i] = (float)(int32_t)state * 0x1p-31f;
   }
 }
 
 bool tb_calibrate(struct tb_calibration *calibration, const struct tb_gpu_identity *gpu, enum tb_symbol symbol) {
-  const size_t count = (size_t)TB_GRID_MOST * TB_GRID_MOST;
+  const enum tb_type type = tb_routine_of(symbol)->type;
+  const size_t bytes = (size_t)(TB_GRID_MOST * TB_GRID_MOST * tb_type_bytes(type));
   *calibration =
-      (struct tb_calibration){.open_seconds = gpu->open_seconds, .gpu_peak_flops_per_s = gpu->peak_flops_per_s};
-  struct operands x = {malloc(count * sizeof(float)), malloc(count * sizeof(float)), symbol};
+      (struct tb_calibration){.open_seconds = gpu->open_seconds, .gpu_peak_flops_per_s = gpu->peak_flops_per_s[type]};
+  struct operands x = {malloc(bytes), malloc(bytes), symbol};
   bool done = x.in != NULL && x.out != NULL;
   if (done) {
-    fill(x.in, count);
-    memset(x.out, 0, count * sizeof(float));
+    const bool doubles = tb_type_is_double(type);
+    fill(x.in, bytes / (doubles ? sizeof(double) : sizeof(float)), doubles);
+    memset(x.out, 0, bytes);
     done =
         tb_offload_measure_link(&calibration->link_up_bytes_per_s, &calibration->link_down_bytes_per_s) &&
         tb_calibrate_side(calibration->seconds[TB_GPU], TB_GPU, clock_now, TB_CALIBRATION_SIDE_SECONDS, time_call,

@@ -15,7 +15,7 @@
 #include "route/cache_folder.h"
 #include "process/environment.h"
 
-#define HEAD "tileblas calibration 1\n"
+#define HEAD "tileblas calibration 2\n"
 #define CHECKSUM "checksum "
 #define CHECKSUM_DIGITS 16
 /* No product of the grid and no opening takes longer; a file that says so is wrong. */
@@ -65,7 +65,7 @@ static void put_figure(struct writer *w, const char *name, double x) {
 
 size_t tb_calibration_print(char *text, size_t size, const struct tb_machine_key *key, const struct tb_calibration *c) {
   struct writer w = {.text = text, .size = size};
-  put(&w, HEAD "cpu %s\nblas %s\ngpu %s\n", key->cpu, key->blas, key->gpu);
+  put(&w, HEAD "type %c\ncpu %s\nblas %s\ngpu %s\n", tb_type_letter(key->type), key->cpu, key->blas, key->gpu);
   put_figure(&w, "open_ns", 1e9 * c->open_seconds);
   put_figure(&w, "link_up_bytes_per_s", c->link_up_bytes_per_s);
   put_figure(&w, "link_down_bytes_per_s", c->link_down_bytes_per_s);
@@ -129,8 +129,10 @@ static bool take_nodes(const char **rest, struct tb_calibration *c) {
 
 static bool take_all(const char *rest, const struct tb_machine_key *key, struct tb_calibration *c) {
   double threads;
-  bool right = take(&rest, HEAD) && take_line(&rest, "cpu ", key->cpu) && take_line(&rest, "blas ", key->blas) &&
-               take_line(&rest, "gpu ", key->gpu) && take_figure(&rest, "open_ns", 1e-9, &c->open_seconds) &&
+  const char type[] = {tb_type_letter(key->type), '\0'};
+  bool right = take(&rest, HEAD) && take_line(&rest, "type ", type) && take_line(&rest, "cpu ", key->cpu) &&
+               take_line(&rest, "blas ", key->blas) && take_line(&rest, "gpu ", key->gpu) &&
+               take_figure(&rest, "open_ns", 1e-9, &c->open_seconds) &&
                take_figure(&rest, "link_up_bytes_per_s", 1, &c->link_up_bytes_per_s) &&
                take_figure(&rest, "link_down_bytes_per_s", 1, &c->link_down_bytes_per_s) &&
                take_figure(&rest, "gpu_peak_flops_per_s", 1, &c->gpu_peak_flops_per_s) &&
@@ -172,10 +174,10 @@ bool tb_calibration_folder(char folder[TB_CALIBRATION_PATH_MAX]) {
 
 #define PREFIX "calibration-"
 
-/* "calibration-<CPU side>-", and with a GPU "<GPU>.txt" behind it. */
+/* "calibration-<type>-<CPU side>-", and with a GPU "<GPU>.txt" behind it. */
 static void file_name(char name[NAME_MAX_LENGTH], const struct tb_machine_key *key) {
   const uint64_t cpu = fnv1a(key->cpu, strlen(key->cpu)) * 31 + fnv1a(key->blas, strlen(key->blas));
-  int n = snprintf(name, NAME_MAX_LENGTH, PREFIX "%016llx-", (unsigned long long)cpu);
+  int n = snprintf(name, NAME_MAX_LENGTH, PREFIX "%c-%016llx-", tb_type_letter(key->type), (unsigned long long)cpu);
   if (key->gpu != NULL)
     snprintf(name + n, NAME_MAX_LENGTH - (size_t)n, "%016llx.txt",
              (unsigned long long)fnv1a(key->gpu, strlen(key->gpu)));

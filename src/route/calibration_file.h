@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Measurements kept from one process to the next: one small text file for each pair of a CPU side and a GPU, in
+ * Measurements kept from one process to the next: one small text file for each element type, CPU side and GPU, in
  * $XDG_CACHE_HOME/tileblas or ~/.cache/tileblas.
  *
- *   tileblas calibration 1                  the format; another number is another format
+ *   tileblas calibration 2                  the format; another number is another format
+ *   type s                                  of the elements
  *   cpu ...    blas ...    gpu ...          what the measurements hold for, in words
  *   open_ns 231200000                       and so on for the single figures, all of them whole numbers
  *   cpu 9 9 9 314                           side, m, n, k, nanoseconds
@@ -12,7 +13,7 @@
  * A file that is not exactly like this, whoever wrote it, counts as none; so does one of another machine, and one that
  * is older than TB_CALIBRATION_DAYS: the machine may have been busy when it was measured, and is another one since the
  * last update. Writing
- * replaces the whole file at once, so a reader sees the old one or the new one. There are at most 16, and the folder is
+ * replaces the whole file at once, so a reader sees the old one or the new one. There are at most 32, and the folder is
  * the user's own (cache_folder.h). No failure is an error: without a file, or a place for it, each process measures for
  * itself. Thread-safe.
  */
@@ -27,6 +28,7 @@
 struct tb_machine_key {
   const char *cpu, *blas;
   const char *gpu; /* NULL, for reading alone: whichever was measured last */
+  enum tb_type type;
 };
 
 #define TB_CALIBRATION_DAYS 14

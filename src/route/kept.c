@@ -50,7 +50,8 @@ static struct job *create(const char *folder, const struct tb_machine_key *key) 
   if (job == NULL) return NULL;
   sem_init(&job->done, 0, 0);
   strcpy(job->folder, folder);
-  job->key = (struct tb_machine_key){strdup(key->cpu), strdup(key->blas), key->gpu != NULL ? strdup(key->gpu) : NULL};
+  job->key = (struct tb_machine_key){strdup(key->cpu), strdup(key->blas), key->gpu != NULL ? strdup(key->gpu) : NULL,
+                                     key->type};
   if (job->key.cpu != NULL && job->key.blas != NULL && (job->key.gpu != NULL || key->gpu == NULL)) return job;
   destroy(job);
   return NULL;

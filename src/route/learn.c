@@ -113,7 +113,7 @@ static void follow(struct tb_shape_memory *s, const struct tb_observation *o, do
   *seen = bounded(*seen + weight.trust, 0, SEEN_MOST);
 }
 
-static void observe_shape(struct tb_model *model, const struct tb_gemm *call, const struct tb_observation *o,
+static void observe_shape(struct tb_model *model, const struct tb_call *call, const struct tb_observation *o,
                           double class_seconds, struct weight weight, bool of_trial, double now) {
   struct tb_shape_memory *s = tb_model_remember(model, call);
   follow(s, o, class_seconds, weight);
@@ -133,7 +133,7 @@ static void observe_shape(struct tb_model *model, const struct tb_gemm *call, co
 
 /* ---- one call ---- */
 
-void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
+void tb_model_observe(struct tb_model *model, const struct tb_call *call, const struct tb_places *places,
                       const struct tb_observation *o, double now) {
   const struct tb_cell cell = tb_model_cell(call);
   const double class_seconds = tb_model_class_seconds(model, o->where, call, &cell, places, now);

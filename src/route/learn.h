@@ -55,7 +55,7 @@ struct tb_observation {
   int followers;                 /* calls of its shape since the one before, that were not timed */
 };
 
-void tb_model_observe(struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
+void tb_model_observe(struct tb_model *model, const struct tb_call *call, const struct tb_places *places,
                       const struct tb_observation *observation, double now);
 
 /* The CPU BLAS has other threads now (0: unknown): what was learned of it holds no longer, nor does

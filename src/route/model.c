@@ -4,26 +4,16 @@
 #include <math.h>
 #include <string.h>
 
-/*
- * Assumptions: cautious of the GPU. A core of today runs OpenBLAS's sgemm at 15 to 160 GFLOP/s and takes 4 to 12 GB/s
- * from memory; so does a copying thread, and eight fill the link; opening a GPU (context, kernels, pinned buffers)
- * takes 0.1 to 0.4 s.
- */
-#define ASSUMED_CORE_FLOPS_PER_S 60e9
-#define ASSUMED_CORE_BYTES_PER_S 4e9
+#include "select/rates.h"
+
+/* So many copying threads fill the link. */
 #define ASSUMED_BYTES_CORES_MAX 8
-#define ASSUMED_CPU_CALL_S 0.3e-6
-#define ASSUMED_GPU_FLOPS_PER_S 5e12
-#define ASSUMED_LINK_BYTES_PER_S 20e9 /* PCIe gen4 x16 */
-#define ASSUMED_GPU_LATENCY_S 150e-6
-#define ASSUMED_OPEN_S 0.4
+/* That a core takes with doubles. */
+#define DOUBLE_TIMES 2
 
 /* Copies and kernels overlap tile by tile: tiles of about this side, at most so many along one (plan.c). */
 #define OVERLAP_TILE_ELEMS 1024
 #define OVERLAP_TILES_MAX 4
-
-/* No kernel of ours comes nearer to the nominal peak. */
-#define PEAK_SHARE_MAX 0.95
 
 /* A CPU BLAS computes products with fewer operations than this with one thread (OpenBLAS: m n k <= 2^18). */
 #define ONE_THREAD_FLOPS (2.0 * 64 * 64 * 64)
@@ -58,7 +48,7 @@ static double grid_position(int64_t size) {
   return i + (roughly_log2(size) - below) / (above - below);
 }
 
-struct tb_cell tb_model_cell(const struct tb_gemm *call) {
+struct tb_cell tb_model_cell(const struct tb_call *call) {
   const int64_t size[3] = {call->m, call->n, call->k};
   int low[3];
   double share[3];
@@ -78,27 +68,28 @@ struct tb_cell tb_model_cell(const struct tb_gemm *call) {
 
 /* ---- the formula ---- */
 
-static double copy_seconds(double elems, enum tb_place place, double staged_bytes_per_s, double link_bytes_per_s) {
-  if (place == TB_PAGEABLE) return 4 * elems / staged_bytes_per_s;
-  return place == TB_PINNED ? 4 * elems / link_bytes_per_s : 0;
+static double copy_seconds(double bytes, enum tb_place place, double staged_bytes_per_s, double link_bytes_per_s) {
+  if (place == TB_PAGEABLE) return bytes / staged_bytes_per_s;
+  return place == TB_PINNED ? bytes / link_bytes_per_s : 0;
 }
 
-static double cpu_formula(const struct tb_rates *r, const struct tb_gemm *call) {
+static double cpu_formula(const struct tb_rates *r, const struct tb_call *call) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  return r->cpu_call_seconds + tb_gemm_flops(call) / r->cpu_flops_per_s +
-         4 * (m * k + k * n + 2 * m * n) / r->cpu_bytes_per_s; /* C is read and written */
+  return r->cpu_call_seconds + tb_call_flops(call) / r->cpu_flops_per_s +
+         (double)tb_call_bytes(call) * (m * k + k * n + 2 * m * n) / r->cpu_bytes_per_s; /* C is read and written */
 }
 
 /* A and B go up while the kernels run and C comes down behind them, all copied by the same threads: copies add up. Of
  * copying and computing the shorter hides behind the longer but for the first or the last tile. */
-static double gpu_formula(const struct tb_rates *r, const struct tb_gemm *call, const struct tb_places *places) {
+static double gpu_formula(const struct tb_rates *r, const struct tb_call *call, const struct tb_places *places) {
   static const struct tb_places all_pageable;
   if (places == NULL) places = &all_pageable;
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double copy = copy_seconds(m * k, places->a.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
-                      copy_seconds(k * n, places->b.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
-                      copy_seconds(m * n, places->c.place, r->down_bytes_per_s, r->link_down_bytes_per_s);
-  const double compute = tb_gemm_flops(call) / r->gpu_flops_per_s;
+  const double bytes = (double)tb_call_bytes(call);
+  const double copy = copy_seconds(bytes * m * k, places->a.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
+                      copy_seconds(bytes * k * n, places->b.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
+                      copy_seconds(bytes * m * n, places->c.place, r->down_bytes_per_s, r->link_down_bytes_per_s);
+  const double compute = tb_call_flops(call) / r->gpu_flops_per_s;
   int64_t tiles = ((m > n ? call->m : call->n) + OVERLAP_TILE_ELEMS - 1) / OVERLAP_TILE_ELEMS;
   if (tiles < 1) tiles = 1;
   if (tiles > OVERLAP_TILES_MAX) tiles = OVERLAP_TILES_MAX;
@@ -106,7 +97,7 @@ static double gpu_formula(const struct tb_rates *r, const struct tb_gemm *call, 
   return r->gpu_latency_seconds + longer + shorter / (double)tiles;
 }
 
-double tb_model_formula(const struct tb_rates *rates, enum tb_where where, const struct tb_gemm *call,
+double tb_model_formula(const struct tb_rates *rates, enum tb_where where, const struct tb_call *call,
                         const struct tb_places *places) {
   return where == TB_CPU ? cpu_formula(rates, call) : gpu_formula(rates, call, places);
 }
@@ -122,29 +113,33 @@ static void forget(struct tb_model *model) {
   model->probe_seconds = 0;
 }
 
-void tb_model_assume(struct tb_model *model, int cores) {
+void tb_model_assume(struct tb_model *model, enum tb_type type, int cores) {
+  const double slower = tb_type_is_double(type) ? DOUBLE_TIMES : 1;
   const int copying = cores < ASSUMED_BYTES_CORES_MAX ? cores : ASSUMED_BYTES_CORES_MAX;
-  *model = (struct tb_model){.assumed = true,
-                             .rates = {.cpu_call_seconds = ASSUMED_CPU_CALL_S,
-                                       .cpu_flops_per_s = ASSUMED_CORE_FLOPS_PER_S * cores,
-                                       .cpu_bytes_per_s = ASSUMED_CORE_BYTES_PER_S * copying,
-                                       .gpu_latency_seconds = ASSUMED_GPU_LATENCY_S,
-                                       .gpu_flops_per_s = ASSUMED_GPU_FLOPS_PER_S,
-                                       .up_bytes_per_s = ASSUMED_CORE_BYTES_PER_S * copying,
-                                       .down_bytes_per_s = ASSUMED_CORE_BYTES_PER_S * copying,
-                                       .link_up_bytes_per_s = ASSUMED_LINK_BYTES_PER_S,
-                                       .link_down_bytes_per_s = ASSUMED_LINK_BYTES_PER_S,
-                                       .open_seconds = ASSUMED_OPEN_S},
-                             .measured_threads = cores,
-                             .threads = cores};
+  *model =
+      (struct tb_model){.type = type,
+                        .assumed = true,
+                        .rates = {.cpu_call_seconds = tb_rate.assumed_cpu_call_seconds,
+                                  .cpu_flops_per_s = tb_rate.assumed_core_flops_per_s * cores / slower,
+                                  .cpu_bytes_per_s = tb_rate.assumed_core_bytes_per_s * copying,
+                                  .gpu_latency_seconds = tb_rate.assumed_gpu_latency_seconds,
+                                  .gpu_flops_per_s = tb_type_is_double(type) ? tb_rate.assumed_gpu_double_flops_per_s
+                                                                             : tb_rate.assumed_gpu_flops_per_s,
+                                  .up_bytes_per_s = tb_rate.assumed_core_bytes_per_s * copying,
+                                  .down_bytes_per_s = tb_rate.assumed_core_bytes_per_s * copying,
+                                  .link_up_bytes_per_s = tb_rate.assumed_link_bytes_per_s,
+                                  .link_down_bytes_per_s = tb_rate.assumed_link_bytes_per_s,
+                                  .open_seconds = tb_rate.assumed_open_seconds},
+                        .measured_threads = cores,
+                        .threads = cores};
   for (int where = 0; where < TB_WHERE_COUNT; where++)
     for (int node = 0; node < TB_NODES; node++) model->base[where][node] = 1;
   forget(model);
 }
 
-static struct tb_gemm node_call(int node) {
+static struct tb_call node_call(enum tb_type type, int node) {
   struct tb_node_sizes s = tb_node_sizes(node);
-  return (struct tb_gemm){.m = s.m, .n = s.n, .k = s.k, .alpha = 1};
+  return (struct tb_call){.type = type, .m = s.m, .n = s.n, .k = s.k, .alpha = tb_scalar_of(type, 1)};
 }
 
 /* Bytes over what a node's time leaves for moving them, where that can be told from the rest. */
@@ -153,13 +148,13 @@ static void fit_bytes(double *bytes_per_s, double seconds, double other_seconds,
 }
 
 /* The highest rate of operations that any node reached, after what it spent on `call_seconds`. */
-static double best_flops_per_s(const double seconds[TB_NODES], double call_seconds) {
+static double best_flops_per_s(enum tb_type type, const double seconds[TB_NODES], double call_seconds) {
   double best = 0;
   for (int node = 0; node < TB_NODES; node++) {
     if (!(seconds[node] > 0)) continue;
-    const struct tb_gemm call = node_call(node);
+    const struct tb_call call = node_call(type, node);
     const double left = seconds[node] - call_seconds;
-    const double rate = tb_gemm_flops(&call) / (left > seconds[node] / 2 ? left : seconds[node] / 2);
+    const double rate = tb_call_flops(&call) / (left > seconds[node] / 2 ? left : seconds[node] / 2);
     if (rate > best) best = rate;
   }
   return best;
@@ -167,30 +162,31 @@ static double best_flops_per_s(const double seconds[TB_NODES], double call_secon
 
 static const int last_size = TB_GRID_SIZES - 1;
 
-static void fit_cpu(struct tb_rates *r, const double seconds[TB_NODES]) {
+static void fit_cpu(struct tb_rates *r, enum tb_type type, const double seconds[TB_NODES]) {
   if (!(seconds[0] > 0)) return;
   r->cpu_call_seconds = seconds[0];
-  r->cpu_flops_per_s = best_flops_per_s(seconds, seconds[0]);
-  const struct tb_gemm flat = node_call(tb_node(last_size, last_size, 0));
-  const double other = seconds[0] + tb_gemm_flops(&flat) / r->cpu_flops_per_s;
-  const double bytes = 4.0 * (2.0 * TB_GRID_MOST * TB_GRID_MOST + 2.0 * TB_GRID_LEAST * TB_GRID_MOST);
+  r->cpu_flops_per_s = best_flops_per_s(type, seconds, seconds[0]);
+  const struct tb_call flat = node_call(type, tb_node(last_size, last_size, 0));
+  const double other = seconds[0] + tb_call_flops(&flat) / r->cpu_flops_per_s;
+  const double bytes =
+      (double)tb_type_bytes(type) * (2.0 * TB_GRID_MOST * TB_GRID_MOST + 2.0 * TB_GRID_LEAST * TB_GRID_MOST);
   fit_bytes(&r->cpu_bytes_per_s, seconds[tb_node(last_size, last_size, 0)], other, bytes);
 }
 
-static void fit_gpu(struct tb_rates *r, const double seconds[TB_NODES], double peak_flops_per_s) {
+static void fit_gpu(struct tb_rates *r, enum tb_type type, const double seconds[TB_NODES], double peak_flops_per_s) {
   if (!(seconds[0] > 0)) return;
-  const double bytes = 4.0 * TB_GRID_MOST * TB_GRID_MOST;
+  const double bytes = (double)tb_type_bytes(type) * TB_GRID_MOST * TB_GRID_MOST;
   const double latency = seconds[0], whole = seconds[tb_node(last_size, last_size, last_size)];
   r->gpu_latency_seconds = latency;
   fit_bytes(&r->up_bytes_per_s, seconds[tb_node(last_size, 0, last_size)], latency, bytes);
   fit_bytes(&r->up_bytes_per_s, seconds[tb_node(0, last_size, last_size)], latency, bytes);
   fit_bytes(&r->down_bytes_per_s, seconds[tb_node(last_size, last_size, 0)], latency, bytes);
-  r->gpu_flops_per_s = best_flops_per_s(seconds, latency);
+  r->gpu_flops_per_s = best_flops_per_s(type, seconds, latency);
   if (!(whole > 0)) return;
   /* The largest node's rate counts its copies: what is left without them is the kernels'. */
-  const double flops = 2.0 * TB_GRID_MOST * TB_GRID_MOST * TB_GRID_MOST;
+  const double flops = tb_type_flops(type) * TB_GRID_MOST * TB_GRID_MOST * TB_GRID_MOST;
   const double compute = whole - latency - 2 * bytes / r->up_bytes_per_s - bytes / r->down_bytes_per_s;
-  const double most = PEAK_SHARE_MAX * peak_flops_per_s;
+  const double most = tb_rate.most_of_peak * peak_flops_per_s;
   if (compute > 0 && flops / compute < most)
     r->gpu_flops_per_s = flops / compute;
   else if (r->gpu_flops_per_s < most)
@@ -201,7 +197,7 @@ static void fit_gpu(struct tb_rates *r, const double seconds[TB_NODES], double p
 static void fit_base(struct tb_model *model, enum tb_where where, const double seconds[TB_NODES]) {
   const int steps[3] = {TB_GRID_SIZES * TB_GRID_SIZES, TB_GRID_SIZES, 1};
   for (int node = 0; node < TB_NODES; node++) {
-    const struct tb_gemm call = node_call(node);
+    const struct tb_call call = node_call(model->type, node);
     if (seconds[node] > 0) {
       model->base[where][node] = seconds[node] / tb_model_formula(&model->rates, where, &call, NULL);
       continue;
@@ -214,28 +210,28 @@ static void fit_base(struct tb_model *model, enum tb_where where, const double s
   }
 }
 
-void tb_model_fit(struct tb_model *model, const struct tb_calibration *measured, int cores) {
-  tb_model_assume(model, cores);
+void tb_model_fit(struct tb_model *model, enum tb_type type, const struct tb_calibration *measured, int cores) {
+  tb_model_assume(model, type, cores);
   model->assumed = false;
   struct tb_rates *r = &model->rates;
   if (measured->open_seconds > 0) r->open_seconds = measured->open_seconds;
   if (measured->link_up_bytes_per_s > 0) r->link_up_bytes_per_s = measured->link_up_bytes_per_s;
   if (measured->link_down_bytes_per_s > 0) r->link_down_bytes_per_s = measured->link_down_bytes_per_s;
-  fit_cpu(r, measured->seconds[TB_CPU]);
-  fit_gpu(r, measured->seconds[TB_GPU], measured->gpu_peak_flops_per_s);
+  fit_cpu(r, type, measured->seconds[TB_CPU]);
+  fit_gpu(r, type, measured->seconds[TB_GPU], measured->gpu_peak_flops_per_s);
   for (int where = 0; where < TB_WHERE_COUNT; where++) fit_base(model, (enum tb_where)where, measured->seconds[where]);
   model->measured_threads = model->threads = measured->cpu_threads;
 }
 
 /* ---- shapes ---- */
 
-static bool is_shape(const struct tb_shape_memory *s, const struct tb_gemm *call) {
+static bool is_shape(const struct tb_shape_memory *s, const struct tb_call *call) {
   return s->m == call->m && s->n == call->n && s->k == call->k && s->transpose_a == call->a.transposed &&
          s->transpose_b == call->b.transposed;
 }
 
 /* The first of the two places where a shape may be; the other is its neighbour, the number with the last bit turned. */
-static unsigned first_place(const struct tb_gemm *call) {
+static unsigned first_place(const struct tb_call *call) {
   uint64_t h = (uint64_t)call->m * 0x9e3779b97f4a7c15u;
   h = (h ^ h >> 29 ^ (uint64_t)call->n) * 0xbf58476d1ce4e5b9u;
   h = (h ^ h >> 32 ^ (uint64_t)call->k) * 0x94d049bb133111ebu;
@@ -243,14 +239,14 @@ static unsigned first_place(const struct tb_gemm *call) {
   return (unsigned)(h % TB_SHAPES_REMEMBERED);
 }
 
-const struct tb_shape_memory *tb_model_recall(const struct tb_model *model, const struct tb_gemm *call) {
+const struct tb_shape_memory *tb_model_recall(const struct tb_model *model, const struct tb_call *call) {
   const unsigned place = first_place(call);
   for (unsigned other = 0; other < 2; other++)
     if (is_shape(&model->shape[place ^ other], call)) return &model->shape[place ^ other];
   return NULL;
 }
 
-struct tb_shape_memory *tb_model_remember(struct tb_model *model, const struct tb_gemm *call) {
+struct tb_shape_memory *tb_model_remember(struct tb_model *model, const struct tb_call *call) {
   const unsigned place = first_place(call);
   for (unsigned other = 0; other < 2; other++)
     if (is_shape(&model->shape[place ^ other], call)) return &model->shape[place ^ other];
@@ -268,12 +264,12 @@ static double faded_factor(const struct tb_follower *f, double now) {
 }
 
 /* A CPU BLAS with other threads than it was measured with: large products take as much longer or shorter. */
-static double thread_factor(const struct tb_model *model, const struct tb_gemm *call) {
-  if (model->measured_threads <= 0 || model->threads <= 0 || tb_gemm_flops(call) < ONE_THREAD_FLOPS) return 1;
+static double thread_factor(const struct tb_model *model, const struct tb_call *call) {
+  if (model->measured_threads <= 0 || model->threads <= 0 || tb_call_flops(call) < ONE_THREAD_FLOPS) return 1;
   return (double)model->measured_threads / model->threads;
 }
 
-double tb_model_class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_gemm *call,
+double tb_model_class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_call *call,
                               const struct tb_cell *cell, const struct tb_places *places, double now) {
   if (where == TB_GPU && places != NULL)
     return faded_factor(&model->placed, now) * tb_model_formula(&model->rates, where, call, places);
@@ -285,7 +281,7 @@ double tb_model_class_seconds(const struct tb_model *model, enum tb_where where,
   return factor * tb_model_formula(&model->rates, where, call, NULL);
 }
 
-void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
+void tb_model_predict(const struct tb_model *model, const struct tb_call *call, const struct tb_places *places,
                       double now, struct tb_prediction *p) {
   const struct tb_shape_memory *shape = places == NULL ? tb_model_recall(model, call) : NULL;
   *p = (struct tb_prediction){.decided = shape != NULL && shape->decided};
@@ -314,12 +310,13 @@ double tb_model_small_flops(const struct tb_model *model) {
   for (int64_t m = SMALL_GRID_LEAST; m <= TB_GRID_MOST; m *= 2)
     for (int64_t n = SMALL_GRID_LEAST; n <= TB_GRID_MOST; n *= 2)
       for (int64_t k = SMALL_GRID_LEAST; k <= TB_GRID_MOST; k *= 2) {
-        const struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1};
-        if (!(tb_gemm_flops(&call) < least)) break;
+        const struct tb_call call = {
+            .type = model->type, .m = m, .n = n, .k = k, .alpha = tb_scalar_of(model->type, 1)};
+        if (!(tb_call_flops(&call) < least)) break;
         const struct tb_cell cell = tb_model_cell(&call);
         const double cpu_seconds = tb_model_class_seconds(model, TB_CPU, &call, &cell, NULL, 0);
         const double gpu_seconds = tb_model_class_seconds(model, TB_GPU, &call, &cell, NULL, 0);
-        if (gpu_seconds < cpu_seconds) least = tb_gemm_flops(&call);
+        if (gpu_seconds < cpu_seconds) least = tb_call_flops(&call);
       }
   least *= SMALL_GRID_SHARE;
   return least > TB_SMALL_FLOPS_LEAST ? least : TB_SMALL_FLOPS_LEAST;

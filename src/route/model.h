@@ -77,6 +77,7 @@ struct tb_shape_memory {
 #define TB_SHAPES_REMEMBERED 512
 
 struct tb_model {
+  enum tb_type type; /* of all its calls */
   struct tb_rates rates;
   double base[TB_WHERE_COUNT][TB_NODES];
   struct tb_follower learned[TB_WHERE_COUNT][TB_NODES]; /* factors */
@@ -100,15 +101,16 @@ struct tb_prediction {
   enum tb_where last;
 };
 
-/* What is assumed of a machine before anything is known about it; `cores` is how many the process may use. */
-void tb_model_assume(struct tb_model *model, int cores);
+/* What is assumed of a machine before anything is known about it, for products of a type; `cores` is how many the
+ * process may use. */
+void tb_model_assume(struct tb_model *model, enum tb_type type, int cores);
 
 /* Puts measurements in the place of assumptions, and forgets what was learned. What was not measured keeps to its
  * neighbours. */
-void tb_model_fit(struct tb_model *model, const struct tb_calibration *measured, int cores);
+void tb_model_fit(struct tb_model *model, enum tb_type type, const struct tb_calibration *measured, int cores);
 
 /* Predicts both sides at the time `now`, opening a GPU not counted. places: NULL when all operands are pageable. */
-void tb_model_predict(const struct tb_model *model, const struct tb_gemm *call, const struct tb_places *places,
+void tb_model_predict(const struct tb_model *model, const struct tb_call *call, const struct tb_places *places,
                       double now, struct tb_prediction *prediction);
 
 /* Products with fewer operations than this the CPU finishes sooner whatever their shape, with the threads it has. */
@@ -127,12 +129,12 @@ struct tb_cell {
   int node[8];
   double weight[8];
 };
-struct tb_cell tb_model_cell(const struct tb_gemm *call);
+struct tb_cell tb_model_cell(const struct tb_call *call);
 
 /* The formula alone, and with the factors at the nodes. */
-double tb_model_formula(const struct tb_rates *rates, enum tb_where where, const struct tb_gemm *call,
+double tb_model_formula(const struct tb_rates *rates, enum tb_where where, const struct tb_call *call,
                         const struct tb_places *places);
-double tb_model_class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_gemm *call,
+double tb_model_class_seconds(const struct tb_model *model, enum tb_where where, const struct tb_call *call,
                               const struct tb_cell *cell, const struct tb_places *places, double now);
 
 /* Half of what was learned of a class, and of a shape, is gone after so long. */
@@ -154,7 +156,7 @@ static inline double tb_faded(double age_seconds, double half_seconds) {
 
 /* The memory of the call's shape; NULL: none. tb_model_remember makes one, in the place of the one that was not used
  * for longer. */
-const struct tb_shape_memory *tb_model_recall(const struct tb_model *model, const struct tb_gemm *call);
-struct tb_shape_memory *tb_model_remember(struct tb_model *model, const struct tb_gemm *call);
+const struct tb_shape_memory *tb_model_recall(const struct tb_model *model, const struct tb_call *call);
+struct tb_shape_memory *tb_model_remember(struct tb_model *model, const struct tb_call *call);
 
 #endif

@@ -10,27 +10,28 @@
 #define GPU_CLEARLY_SOONER 0.95
 #define CPU_CLEARLY_SOONER 0.97
 
-atomic_llong tb_route_small_terms = TB_SMALL_TERMS_AT_FIRST;
+atomic_llong tb_route_small_terms[TB_TYPE_COUNT] = {TB_SMALL_TERMS_AT_FIRST, TB_SMALL_TERMS_AT_FIRST,
+                                                    TB_SMALL_TERMS_AT_FIRST, TB_SMALL_TERMS_AT_FIRST};
 
-bool tb_route_resident(const struct tb_gemm *call, const struct tb_places *p, enum tb_route_mode mode,
+bool tb_route_resident(const struct tb_call *call, const struct tb_places *p, enum tb_route_mode mode,
                        struct tb_decision *decision) {
   if (p == NULL) return false;
   bool all = p->a.place != TB_PAGEABLE && p->b.place != TB_PAGEABLE && p->c.place != TB_PAGEABLE;
   bool managed = p->a.place == TB_MANAGED || p->b.place == TB_MANAGED || p->c.place == TB_MANAGED;
-  if (!tb_places_need_gpu(p) && !(all && managed && !tb_gemm_is_trivial(call))) return false;
+  if (!tb_places_need_gpu(p) && !(all && managed && !tb_call_is_trivial(call))) return false;
   bool gpu = mode != TB_ROUTE_CPU;
   *decision =
       (struct tb_decision){.where = gpu ? TB_GPU : TB_CPU, .why = gpu ? TB_STATUS_resident : TB_STATUS_forced_cpu};
   return true;
 }
 
-bool tb_route_settled(const struct tb_gemm *call, enum tb_route_mode mode, struct tb_decision *decision) {
+bool tb_route_settled(const struct tb_call *call, enum tb_route_mode mode, struct tb_decision *decision) {
   enum tb_status why;
-  if (tb_gemm_is_trivial(call))
+  if (tb_call_is_trivial(call))
     why = TB_STATUS_trivial;
   else if (mode == TB_ROUTE_CPU)
     why = TB_STATUS_forced_cpu;
-  else if (mode == TB_ROUTE_AUTO && tb_gemm_flops(call) < tb_route_small_flops())
+  else if (mode == TB_ROUTE_AUTO && tb_call_flops(call) < tb_route_small_flops(call->type))
     why = TB_STATUS_small;
   else
     return false;
@@ -57,7 +58,7 @@ static bool should_try_other(const struct tb_prediction *p, enum tb_where sooner
   return p->trying[other] || (!p->known[other] && TB_PROBE_CALLS * (there - here) < p->probe_seconds);
 }
 
-static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_places *places,
+static struct tb_decision weigh(const struct tb_call *call, const struct tb_places *places,
                                 const struct tb_machine *machine) {
   struct tb_prediction p;
   tb_model_predict(machine->model, call, places, machine->now, &p);
@@ -81,7 +82,7 @@ static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_plac
   return d;
 }
 
-struct tb_decision tb_route(const struct tb_gemm *call, const struct tb_places *places,
+struct tb_decision tb_route(const struct tb_call *call, const struct tb_places *places,
                             const struct tb_machine *machine) {
   struct tb_decision d;
   if (tb_route_settled(call, machine->mode, &d)) return d;

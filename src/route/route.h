@@ -14,7 +14,6 @@
 #include "base/options.h"
 #include "cuda/place.h"
 #include "base/status.h"
-#include "base/status.h"
 
 /* What the decision rests on. */
 struct tb_machine {
@@ -37,13 +36,13 @@ struct tb_decision {
 };
 
 /*
- * Products of fewer terms m n k than this, half the operations, stay on the CPU without further thought: so says the
+ * Products of a type of fewer terms m n k than this stay on the CPU without further thought: so says the
  * model of the machine, as soon as there is one. For the path of a small call: a relaxed load.
  */
-extern atomic_llong tb_route_small_terms;
+extern atomic_llong tb_route_small_terms[TB_TYPE_COUNT];
 
-static inline double tb_route_small_flops(void) {
-  return 2.0 * (double)atomic_load_explicit(&tb_route_small_terms, memory_order_relaxed);
+static inline double tb_route_small_flops(enum tb_type type) {
+  return tb_type_flops(type) * (double)atomic_load_explicit(&tb_route_small_terms[type], memory_order_relaxed);
 }
 
 /* Before that: from so many on it is worth a look whether measurements of this machine were kept. */
@@ -52,9 +51,9 @@ static inline double tb_route_small_flops(void) {
 /* For the functions below, places as tb_places_find gives them; NULL: all operands are pageable. */
 
 /* Decides what needs no knowledge of the machine: most calls of most programs. False: tb_route must be asked. */
-bool tb_route_settled(const struct tb_gemm *call, enum tb_route_mode mode, struct tb_decision *decision);
+bool tb_route_settled(const struct tb_call *call, enum tb_route_mode mode, struct tb_decision *decision);
 
-struct tb_decision tb_route(const struct tb_gemm *call, const struct tb_places *places,
+struct tb_decision tb_route(const struct tb_call *call, const struct tb_places *places,
                             const struct tb_machine *machine);
 
 /*
@@ -62,7 +61,7 @@ struct tb_decision tb_route(const struct tb_gemm *call, const struct tb_places *
  * device memory, and products of which nothing is pageable and something is managed. With TILEBLAS_ROUTE=cpu they are
  * for the CPU too, which needs copies where there is device memory. False: the operands do not settle it.
  */
-bool tb_route_resident(const struct tb_gemm *call, const struct tb_places *places, enum tb_route_mode mode,
+bool tb_route_resident(const struct tb_call *call, const struct tb_places *places, enum tb_route_mode mode,
                        struct tb_decision *decision);
 
 #endif

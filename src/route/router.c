@@ -18,124 +18,146 @@
 #include "offload/offload.h"
 #include "route/small.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows; held for some hundred nanoseconds */
-static struct tb_model model;
-static bool have_model;
-static double
-    saved_seconds; /* what a GPU would have saved by calls that were sent to the CPU for the price of opening */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards models; held for some hundred nanoseconds */
 
-/* The thread that brings the stage forward alone uses what follows. */
-static atomic_int stage;
+/* What a GPU would have saved by calls that were sent to the CPU for the price of opening. */
+static double saved_seconds;
+
+/* What is known of products of one element type. */
+struct knowledge {
+  struct tb_model model;
+  bool have_model;
+  /* The thread that brings the stage forward alone uses what follows. */
+  atomic_int stage;
+  struct tb_cpu_side cpu_side;
+  struct tb_calibration fitted; /* that the model rests on; all zero: on assumptions */
+  struct tb_calibration found;  /* three kilobytes, for which a thread's stack is too small */
+};
 enum { NOTHING_KNOWN, LOOKING_FOR_KEPT, NOT_MEASURED, MEASURING, SETTLED };
-static struct tb_cpu_side cpu_side;
-static struct tb_calibration fitted; /* that the model rests on; all zero: on assumptions */
-static struct tb_calibration found;  /* three kilobytes, for which a thread's stack is too small */
+
+static struct knowledge of_type[TB_TYPE_COUNT];
+
+static bool advance(struct knowledge *of, int from, int to) {
+  return atomic_compare_exchange_strong(&of->stage, &from, to);
+}
 
 void tb_router_after_fork(void) {
   pthread_mutex_init(&lock, NULL);
-  int unfinished = LOOKING_FOR_KEPT;
-  atomic_compare_exchange_strong(&stage, &unfinished, NOTHING_KNOWN);
-  unfinished = MEASURING;
-  atomic_compare_exchange_strong(&stage, &unfinished, NOT_MEASURED);
+  for (int type = 0; type < TB_TYPE_COUNT; type++) {
+    advance(&of_type[type], LOOKING_FOR_KEPT, NOTHING_KNOWN);
+    advance(&of_type[type], MEASURING, NOT_MEASURED);
+  }
 }
 
-static bool advance(int from, int to) { return atomic_compare_exchange_strong(&stage, &from, to); }
+static enum tb_type type_of(const struct knowledge *of) { return (enum tb_type)(of - of_type); }
 
 /* ---- the model ---- */
 
 /* With the lock held. */
-static void publish_small(void) {
-  atomic_store_explicit(&tb_route_small_terms, (long long)(tb_model_small_flops(&model) / 2), memory_order_relaxed);
+static void publish_small(const struct knowledge *of) {
+  const enum tb_type type = type_of(of);
+  const double terms = tb_model_small_flops(&of->model) / tb_type_flops(type);
+  atomic_store_explicit(&tb_route_small_terms[type], (long long)terms, memory_order_relaxed);
   tb_small_update();
 }
 
+/* With the lock held. */
+static void assume_if_unknown(struct knowledge *of, int cores) {
+  if (!of->have_model) tb_model_assume(&of->model, type_of(of), cores);
+  of->have_model = true;
+}
+
 /* Opening a GPU will then have a price on top. */
-static void assume(int cores, bool measuring) {
+static void assume(struct knowledge *of, bool measuring) {
   pthread_mutex_lock(&lock);
-  if (!have_model) tb_model_assume(&model, cores);
-  have_model = true;
-  if (measuring) model.rates.open_seconds += TB_CALIBRATION_SECONDS;
-  publish_small();
+  assume_if_unknown(of, of->cpu_side.cores);
+  if (measuring) of->model.rates.open_seconds += TB_CALIBRATION_SECONDS;
+  publish_small(of);
   pthread_mutex_unlock(&lock);
 }
 
-static void fit(const struct tb_calibration *calibration) {
-  if (memcmp(calibration, &fitted, sizeof fitted) == 0) return; /* what was learned since stays */
-  fitted = *calibration;
+static void fit(struct knowledge *of) {
+  if (memcmp(&of->found, &of->fitted, sizeof of->fitted) == 0) return; /* what was learned since stays */
+  of->fitted = of->found;
+  tb_offload_set_link(of->found.link_up_bytes_per_s);
   pthread_mutex_lock(&lock);
-  tb_model_fit(&model, calibration, cpu_side.cores);
-  have_model = true;
-  publish_small();
+  tb_model_fit(&of->model, type_of(of), &of->found, of->cpu_side.cores);
+  of->have_model = true;
+  publish_small(of);
   pthread_mutex_unlock(&lock);
 }
 
 /* ---- where its figures come from ---- */
 
-static bool read_kept(const char *gpu, struct tb_calibration *calibration) {
+static struct tb_machine_key key_of(const struct knowledge *of, const char *gpu) {
+  return (struct tb_machine_key){of->cpu_side.processor, of->cpu_side.blas, gpu, type_of(of)};
+}
+
+static bool read_kept(struct knowledge *of, const char *gpu) {
   char folder[TB_CALIBRATION_PATH_MAX];
-  const struct tb_machine_key key = {cpu_side.processor, cpu_side.blas, gpu};
+  const struct tb_machine_key key = key_of(of, gpu);
   if (tb_option_number(TB_OPTION_calibration) != TB_CALIBRATION_KEEP) return false;
-  return tb_calibration_folder(folder) && tb_kept_read(folder, &key, calibration);
+  return tb_calibration_folder(folder) && tb_kept_read(folder, &key, &of->found);
 }
 
 /* Before a GPU is open, one can only guess that it will be the one that was used the last time. */
-static void look_for_kept(enum tb_symbol symbol) {
-  if (!advance(NOTHING_KNOWN, LOOKING_FOR_KEPT)) return;
+static void look_for_kept(struct knowledge *of, enum tb_symbol symbol) {
+  if (!advance(of, NOTHING_KNOWN, LOOKING_FOR_KEPT)) return;
   const int saved_errno = errno; /* BLAS calls do not change errno */
-  tb_cpu_side_look(&cpu_side, symbol);
-  if (read_kept(NULL, &found))
-    fit(&found);
+  tb_cpu_side_look(&of->cpu_side, symbol);
+  if (read_kept(of, NULL))
+    fit(of);
   else
-    assume(cpu_side.cores, tb_option_number(TB_OPTION_calibration) != TB_CALIBRATION_OFF);
+    assume(of, tb_option_number(TB_OPTION_calibration) != TB_CALIBRATION_OFF);
   errno = saved_errno;
-  atomic_store(&stage, NOT_MEASURED);
+  atomic_store(&of->stage, NOT_MEASURED);
 }
 
-static void keep(const char *gpu, const struct tb_calibration *calibration, double seconds) {
+static void keep(const struct knowledge *of, const char *gpu, double seconds) {
   char folder[TB_CALIBRATION_PATH_MAX], path[TB_CALIBRATION_PATH_MAX];
-  const struct tb_machine_key key = {cpu_side.processor, cpu_side.blas, gpu};
-  const bool kept = tb_calibration_folder(folder) && tb_kept_write(folder, &key, calibration, path);
+  const struct tb_machine_key key = key_of(of, gpu);
+  const bool kept = tb_calibration_folder(folder) && tb_kept_write(folder, &key, &of->found, path);
   if (tb_option_number(TB_OPTION_verbose))
     tb_say("both sides measured in %.3f ms, %s%.500s", seconds * 1e3, kept ? "kept in " : "not kept", kept ? path : "");
 }
 
 /* As if it were no call of the program's: its calls on either side have our floating point, and no signal ends them. */
-static bool measure(const struct tb_gpu_identity *gpu, enum tb_symbol symbol) {
+static bool measure(struct knowledge *of, const struct tb_gpu_identity *gpu, enum tb_symbol symbol) {
   struct tb_guest *const guest = tb_thread.guest;
   tb_thread.guest = NULL;
-  const bool measured = tb_calibrate(&found, gpu, symbol);
+  const bool measured = tb_calibrate(&of->found, gpu, symbol);
   tb_thread.guest = guest;
   return measured;
 }
 
 /* False: no GPU could be opened, but one may be later. */
-static bool measure_or_read(enum tb_symbol symbol) {
+static bool measure_or_read(struct knowledge *of, enum tb_symbol symbol) {
   struct tb_gpu_identity gpu;
   if (!tb_offload_open(&gpu)) return !tb_offload_may_open_later();
-  tb_cpu_side_look(&cpu_side, symbol); /* the BLAS may have other threads by now */
-  if (read_kept(gpu.text, &found)) {
-    fit(&found);
+  tb_cpu_side_look(&of->cpu_side, symbol); /* the BLAS may have other threads by now */
+  if (read_kept(of, gpu.text)) {
+    fit(of);
     return true;
   }
   const double begun = tb_clock_seconds();
-  if (!measure(&gpu, symbol)) return true;
-  found.cpu_threads = tb_cpu_side_threads();
-  fit(&found);
-  keep(gpu.text, &found, tb_clock_seconds() - begun);
+  if (!measure(of, &gpu, symbol)) return true;
+  of->found.cpu_threads = tb_cpu_side_threads();
+  fit(of);
+  keep(of, gpu.text, tb_clock_seconds() - begun);
   return true;
 }
 
 /* Sees to it that the figures are those of the GPU at hand. False: they were before, or another thread is at it. */
-static bool settle(enum tb_symbol symbol) {
-  if (atomic_load_explicit(&stage, memory_order_relaxed) != NOT_MEASURED || !advance(NOT_MEASURED, MEASURING))
+static bool settle(struct knowledge *of, enum tb_symbol symbol) {
+  if (atomic_load_explicit(&of->stage, memory_order_relaxed) != NOT_MEASURED || !advance(of, NOT_MEASURED, MEASURING))
     return false;
   bool settled = true;
   if (tb_option_number(TB_OPTION_calibration) != TB_CALIBRATION_OFF) {
     const int saved_errno = errno;
-    settled = measure_or_read(symbol);
+    settled = measure_or_read(of, symbol);
     errno = saved_errno;
   }
-  atomic_store(&stage, settled ? SETTLED : NOT_MEASURED);
+  atomic_store(&of->stage, settled ? SETTLED : NOT_MEASURED);
   return true;
 }
 
@@ -146,32 +168,32 @@ static bool settle(enum tb_symbol symbol) {
 #define FOLLOWERS 7
 #define SHORT_SECONDS 100e-6
 
-static bool is_followed(const struct tb_followed *f, const struct tb_gemm *call) {
-  return f->m == call->m && f->n == call->n && f->k == call->k && f->transpose_a == call->a.transposed &&
-         f->transpose_b == call->b.transposed;
+static bool is_followed(const struct tb_followed *f, const struct tb_call *call) {
+  return f->m == call->m && f->n == call->n && f->k == call->k && f->type == (int)call->type &&
+         f->transpose_a == call->a.transposed && f->transpose_b == call->b.transposed;
 }
 
 /* One that is weighed: whether others may follow it, and how many have followed the one before. */
-static void lead(const struct tb_gemm *call, struct tb_decision *decision) {
+static void lead(const struct tb_call *call, struct tb_decision *decision) {
   struct tb_followed *f = &tb_thread.followed;
   if (is_followed(f, call)) decision->followers = f->followers;
-  *f = (struct tb_followed){.m = call->m, .n = call->n, .k = call->k};
+  *f = (struct tb_followed){.m = call->m, .n = call->n, .k = call->k, .type = (int)call->type};
   f->transpose_a = call->a.transposed, f->transpose_b = call->b.transposed;
   f->may_follow = decision->clear && decision->cpu_seconds < SHORT_SECONDS ? FOLLOWERS : 0;
 }
 
 /* ---- decisions ---- */
 
-static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_places *places, struct tb_machine machine) {
+static struct tb_decision weigh(const struct tb_call *call, const struct tb_places *places, struct tb_machine machine) {
+  struct knowledge *const of = &of_type[call->type];
   const int threads = tb_cpu_side_threads();
   machine.gpu = tb_offload_status();
   machine.gpu_open = tb_offload_is_open();
-  machine.model = &model;
+  machine.model = &of->model;
   machine.now = tb_clock_seconds();
   pthread_mutex_lock(&lock);
-  if (!have_model) tb_model_assume(&model, tb_cpu_side_cores());
-  have_model = true;
-  if (threads > 0 && tb_model_set_threads(&model, threads)) publish_small();
+  if (!of->have_model) assume_if_unknown(of, tb_cpu_side_cores());
+  if (threads > 0 && tb_model_set_threads(&of->model, threads)) publish_small(of);
   machine.saved_seconds = saved_seconds;
   struct tb_decision decision = tb_route(call, places, &machine);
   pthread_mutex_unlock(&lock);
@@ -179,7 +201,7 @@ static struct tb_decision weigh(const struct tb_gemm *call, const struct tb_plac
   return decision;
 }
 
-bool tb_router_follows(const struct tb_gemm *call, enum tb_route_mode mode, struct tb_decision *decision) {
+bool tb_router_follows(const struct tb_call *call, enum tb_route_mode mode, struct tb_decision *decision) {
   struct tb_followed *const followed = &tb_thread.followed;
   if (mode != TB_ROUTE_AUTO || tb_offload_status() != TB_STATUS_ok) return false;
   if (followed->followers >= followed->may_follow || !is_followed(followed, call)) return false;
@@ -188,18 +210,19 @@ bool tb_router_follows(const struct tb_gemm *call, enum tb_route_mode mode, stru
   return true;
 }
 
-struct tb_decision tb_router_decide(const struct tb_gemm *call, const struct tb_places *places,
+struct tb_decision tb_router_decide(const struct tb_call *call, const struct tb_places *places,
                                     enum tb_route_mode mode) {
   struct tb_machine machine = {.mode = mode, .gpu = tb_offload_status()};
   if (mode != TB_ROUTE_AUTO || machine.gpu != TB_STATUS_ok) return tb_route(call, places, &machine);
-  look_for_kept(call->symbol);
+  struct knowledge *const of = &of_type[call->type];
+  look_for_kept(of, call->symbol);
   struct tb_decision decision = weigh(call, places, machine);
-  if (decision.where == TB_GPU && settle(call->symbol)) decision = weigh(call, places, machine);
+  if (decision.where == TB_GPU && settle(of, call->symbol)) decision = weigh(call, places, machine);
   if (places == NULL) lead(call, &decision);
   return decision;
 }
 
-void tb_router_learn(const struct tb_gemm *call, const struct tb_places *places, const struct tb_decision *d,
+void tb_router_learn(const struct tb_call *call, const struct tb_places *places, const struct tb_decision *d,
                      enum tb_where where, double seconds, double now) {
   if (!(d->cpu_seconds > 0 && d->gpu_seconds > 0)) return;
   const struct tb_observation observation = {.where = where,
@@ -209,7 +232,7 @@ void tb_router_learn(const struct tb_gemm *call, const struct tb_places *places,
                                              .best_predicted_seconds =
                                                  d->cpu_seconds < d->gpu_seconds ? d->cpu_seconds : d->gpu_seconds};
   pthread_mutex_lock(&lock);
-  tb_model_observe(&model, call, places, &observation, now);
+  tb_model_observe(&of_type[call->type].model, call, places, &observation, now);
   if (d->why == TB_STATUS_not_yet) saved_seconds += seconds - d->gpu_seconds;
   pthread_mutex_unlock(&lock);
 }

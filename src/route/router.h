@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What this process knows of the machine: the one model, where its figures came from, and what calls taught it. Asks
- * route.c for decisions. Thread-safe; calls that are small (tb_route_small_terms) never come here.
+ * What this process knows of the machine: a model for each element type, where their figures came from, and what calls
+ * taught it. Asks route.c for decisions. Thread-safe; calls that are small (tb_route_small_terms) never come here.
  *
  * The first call that is not small looks for measurements that an earlier process kept. The first that is to go to the
  * GPU opens it and, if there are none for just this GPU, measures both sides (calibrate.h), keeps the figures and
@@ -17,15 +17,15 @@
 
 /* Whether a call on pageable memory follows an earlier one to the CPU, of which nobody wants to know more: without a
  * lock, arithmetic or a question. */
-bool tb_router_follows(const struct tb_gemm *call, enum tb_route_mode mode, struct tb_decision *decision);
+bool tb_router_follows(const struct tb_call *call, enum tb_route_mode mode, struct tb_decision *decision);
 
 /* For a call that tb_route_settled, tb_route_resident and tb_router_follows do not decide. */
-struct tb_decision tb_router_decide(const struct tb_gemm *call, const struct tb_places *places,
+struct tb_decision tb_router_decide(const struct tb_call *call, const struct tb_places *places,
                                     enum tb_route_mode mode);
 
 /* What a call took that is over `now`, on the side where it was answered. Only a call that was weighed teaches
  * anything, not a forced one. */
-void tb_router_learn(const struct tb_gemm *call, const struct tb_places *places, const struct tb_decision *decision,
+void tb_router_learn(const struct tb_call *call, const struct tb_places *places, const struct tb_decision *decision,
                      enum tb_where where, double seconds, double now);
 
 /* The child of a fork starts with what its parent knew. */

@@ -8,9 +8,12 @@
 
 #include <stdatomic.h>
 
+#include "blas/type.h"
+
 extern struct tb_small {
-  atomic_ullong terms; /* products of fewer terms m n k may go the short way: tb_route_small_terms, or 1 for none */
-  atomic_ullong which; /* of the thread's sums counts them */
+  atomic_ullong terms[TB_TYPE_COUNT]; /* of each type, products of fewer terms m n k may go the short way:
+                                         tb_route_small_terms, or 1 for none */
+  atomic_ullong which;                /* of the thread's sums counts them */
 } tb_small;
 
 /* After any change of an option or of tb_route_small_terms. */

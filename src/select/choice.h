@@ -1,99 +1,77 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A way to compute a product: the kernels there are, which of them, and how its operands are packed and its k is split;
- * and what follows from that, parts, memory and a name. select.h chooses. Pure arithmetic; thread-safe. Inline is what
- * the selector asks of each candidate: calls of it made a selection a fourth longer.
+ * A way to compute a product: which family of kernels, and what that family has to know. Each family reads its own
+ * member alone; what all of them answer, a name or the memory that a way takes, family.h asks. Pure data; thread-safe.
  */
 #ifndef TB_CHOICE_H
 #define TB_CHOICE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "base/integers.h"
-#include "common/sgemm_args.h"
-#include "select/emulated_plan.h"
-#include "select/product.h"
-#include "select/skinny_plan.h"
-
+/* In the order of preference among equals. */
 enum tb_family {
-  TB_FAMILY_NONE,    /* the device runs none of our kernels */
-  TB_FAMILY_TILE,    /* every device; a grid of one block a tile */
-  TB_FAMILY_SKINNY,  /* one short side, limited by memory (skinny_plan.h); has no tile */
-  TB_FAMILY_EMULATED /* the tensor cores (emulated_plan.h); has one tile, its own */
+  TB_FAMILY_NONE,     /* the device runs none of our kernels */
+  TB_FAMILY_EMULATED, /* the tensor cores (emulated_plan.h); has one tile, its own */
+  TB_FAMILY_SKINNY,   /* one short side, limited by memory (skinny_plan.h); has no tile */
+  TB_FAMILY_FP64,     /* double precision, on every device (fp64_plan.h) */
+  TB_FAMILY_FMA,      /* every device; a grid of one block a tile (fma_plan.h) */
+  TB_FAMILY_COUNT
+};
+
+struct tb_fma_way {
+  int tile;       /* index in tb_tiles */
+  int splits;     /* parts of k that different blocks compute; 1: k is not split */
+  int unit_k;     /* of a split k: TB_SGEMM_CHUNK_K or the product's group_k */
+  int64_t pack_k; /* of packed operands: products along k that are packed, and multiplied, at once; a k that is split is
+                     all packed at once. 0: the operands are taken as they are */
+  /* Of a packed tile with k split: so many rows or columns of tiles, the first ones, are computed with k whole, as many
+   * as fill the GPU a few times over; the split is for the others. One of both is 0. */
+  int32_t whole_rows, whole_columns;
+};
+
+struct tb_skinny_way {
+  int splits; /* more than 1: there is room for the groups' sums, and skinny_plan.h may split k */
+};
+
+/*
+ * The first `whole` tiles with k whole, and with k in so many parts, of whole groups, the others; where splits is 1, k
+ * is whole for all. fast: by fp16 planes even where they make the error larger than that of fp32, but for what does not
+ * fit into them. All of that is for one span of k: so many products along it, whole groups, are packed and multiplied,
+ * and then the next; 0: all at once.
+ */
+struct tb_emulated_way {
+  int splits, whole;
+  bool fast;
+  int64_t span_k;
+};
+
+struct tb_fp64_way {
+  int64_t room_bytes; /* for the sums of a split k, of each element of the result */
 };
 
 struct tb_choice {
   enum tb_family family;
-  int tile;       /* index in tb_tiles */
-  bool fast;      /* TB_FAMILY_EMULATED: fp16 planes even where bf16 ones would be more accurate */
-  int splits;     /* parts of k that different blocks compute; 1: k is not split. TB_FAMILY_SKINNY: at most so many */
-  int unit_k;     /* of a split k: TB_SGEMM_CHUNK_K or the product's group_k; TB_FAMILY_EMULATED: TB_EMULATED_GROUP_K */
-  int64_t pack_k; /* of packed operands: products along k that are packed, and multiplied, at once; a k that is split is
-                     all packed at once. 0: the operands are taken as they are. TB_FAMILY_EMULATED: a span */
-  /* Of a packed tile with k split: so many rows or columns of tiles, the first ones, are computed with k whole, as many
-   * as fill the GPU a few times over; the split is for the others. One of both is 0. TB_FAMILY_EMULATED: whole_rows
-   * counts tiles. */
-  int32_t whole_rows, whole_columns;
+  union {
+    struct tb_fma_way fma;
+    struct tb_skinny_way skinny;
+    struct tb_emulated_way emulated;
+    struct tb_fp64_way fp64;
+  };
 };
 
-/* TB_FAMILY_EMULATED: the way that was chosen. */
-static inline struct tb_emulated_way tb_choice_way(const struct tb_choice *choice) {
-  return (struct tb_emulated_way){choice->splits, choice->whole_rows, choice->fast, choice->pack_k};
-}
+/* No product has more ways, of all families together. */
+#define TB_CANDIDATES_MAX 384
 
-/* The part of an m x n result whose tiles are computed with k split: all that lies behind the whole ones. */
-struct tb_rest {
-  int64_t first_row, first_column, m, n;
+/* The quickest way so far. */
+struct tb_best {
+  struct tb_choice choice;
+  double us;
 };
-static inline struct tb_rest tb_rest_of(int64_t m, int64_t n, const struct tb_choice *choice) {
-  const struct tb_tile *t = &tb_tiles[choice->tile];
-  const int64_t row = tb_min(m, (int64_t)choice->whole_rows * t->block_m);
-  const int64_t column = tb_min(n, (int64_t)choice->whole_columns * t->block_n);
-  return (struct tb_rest){row, column, m - row, n - column};
+
+/* Of equals the one that came first stays. */
+static inline void tb_best_take(struct tb_best *best, const struct tb_choice *choice, double us) {
+  if (best->choice.family == TB_FAMILY_NONE || us < best->us) *best = (struct tb_best){*choice, us};
 }
-
-/* How k is split: `units` sums of unit_k products each, `per_split` of them to a block, `splits` blocks. */
-struct tb_split_k {
-  int64_t units, per_split, splits;
-};
-struct tb_split_k tb_split_k_of(int64_t k, const struct tb_choice *choice);
-static const struct tb_split_k tb_whole_k = {1, 1, 1}; /* it is not */
-
-/* Into at most `splits` parts of whole units. */
-static inline struct tb_split_k tb_split_k_units(int64_t units, int64_t splits) {
-  struct tb_split_k s = {.units = units, .per_split = tb_ceil_div(units, splits)};
-  s.splits = tb_ceil_div(units, s.per_split);
-  return s;
-}
-
-/*
- * Whether the parts of a tile are a cluster, which adds its sums by itself; else tb_sgemm_gather does. They are of one
- * group each, few, and do not wait for room longer than without: all clusters run at once when an SM holds no more
- * blocks than it has to, which is the answer. Pairs fit anyway. 0: they are not. `held`: blocks that an SM can hold.
- */
-static inline int tb_split_k_together(const struct tb_split_k *split, const struct tb_clusters *clusters,
-                                      bool whole_groups, int64_t tiles, int sm_count, int held) {
-  if (!whole_groups || split->per_split > 1 || split->splits == 1 || split->splits > TB_SGEMM_TOGETHER_MAX) return 0;
-  const int *at_once = clusters->at_once[split->splits];
-  const int64_t blocks = tb_ceil_div(tiles * split->splits, sm_count);
-  if (split->splits == 2 && at_once[1] > 0) return (int)tb_min(blocks, held);
-  return blocks <= tb_min(held, TB_CLUSTERS_HELD_MAX) && tiles <= at_once[blocks] ? (int)blocks : 0;
-}
-
-/* Device memory for the packed operands of an m x n x k product, and behind them for the partial sums of a split k. */
-static inline int64_t tb_packed_bytes(int64_t m, int64_t n, int64_t k) {
-  const int64_t pairs = tb_ceil_div(m, 2 * TB_SGEMM_PANEL) + tb_ceil_div(n, 2 * TB_SGEMM_PANEL);
-  const int64_t rows = tb_ceil_div(k, TB_SGEMM_PACKED_K) * TB_SGEMM_PACKED_K;
-  return pairs * 2 * TB_SGEMM_PANEL * rows * (int64_t)sizeof(float);
-}
-int64_t tb_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice);
-
-/* "128x128", "skinny", "emulated"; "none" for TB_FAMILY_NONE. */
-const char *tb_choice_name(const struct tb_choice *choice);
-
-/* The name, and with k split in four "128x128/4"; "packed/4+" when that is for a part of the tiles only. */
-void tb_choice_describe(const struct tb_choice *choice, char *text, size_t size);
 
 #endif

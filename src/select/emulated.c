@@ -9,7 +9,7 @@ TB_EMBED(tb_emulated_fatbin, TB_EMULATED_FATBIN); /* kernels/emulated/emulated.c
 
 /* ---- loading ---- */
 
-static CUresult load_functions(struct tb_emulated_kernels *s) {
+static CUresult load_emulated_functions(struct tb_emulated_kernels *s) {
   const struct {
     CUfunction *function;
     const char *name;
@@ -28,18 +28,25 @@ static CUresult load_functions(struct tb_emulated_kernels *s) {
   return CUDA_SUCCESS;
 }
 
+/* The kernels of the shared module that compute by plain fp32 what is left. */
+static CUresult find_again(struct tb_emulated_kernels *s, CUmodule module) {
+  static const char *const names[2][2] = {{"tb_sgemm_again_nn", "tb_sgemm_again_nt"},
+                                          {"tb_sgemm_again_tn", "tb_sgemm_again_tt"}};
+  for (int ta = 0; ta < 2; ta++)
+    for (int tb = 0; tb < 2; tb++) TB_TRY(tb_cuda.cuModuleGetFunction(&s->again[ta][tb], module, names[ta][tb]));
+  return CUDA_SUCCESS;
+}
+
 /* Code for 9.0 with its own instructions (sm_90a) runs on nothing else; tensor maps came with CUDA 12. */
-CUresult tb_emulated_load(struct tb_emulated_kernels *emulated, CUdevice device, const CUfunction again[2][2]) {
+CUresult tb_emulated_load(struct tb_emulated_kernels *emulated, const struct tb_shared *shared, CUdevice device) {
   int major, minor;
-  *emulated = (struct tb_emulated_kernels){0};
-  for (int variant = 0; variant < 4; variant++)
-    emulated->again[variant >> 1][variant & 1] = again[variant >> 1][variant & 1];
+  *emulated = (struct tb_emulated_kernels){.sm_count = shared->limits.sm_count};
+  TB_TRY(find_again(emulated, shared->module));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
-  TB_TRY(tb_cuda.cuDeviceGetAttribute(&emulated->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
-  if (major != 9 || minor != 0 || tb_cuda.cuTensorMapEncodeTiled == NULL) return CUDA_SUCCESS;
+  if (!shared->early || major != 9 || minor != 0 || tb_cuda.cuTensorMapEncodeTiled == NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&emulated->module, tb_emulated_fatbin));
-  CUresult result = load_functions(emulated);
+  CUresult result = load_emulated_functions(emulated);
   if (result != CUDA_SUCCESS) tb_emulated_unload(emulated);
   emulated->there = result == CUDA_SUCCESS;
   return result;
@@ -181,4 +188,21 @@ CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool t
   const struct tb_grid grid = {TB_EMULATED_GATHER_BLOCKS * split_tiles, 1, TB_EMULATED_GATHER_THREADS, 0, 1};
   if (split_tiles > 0) TB_TRY(tb_launch_behind(true, emulated->gather, grid, &p, NULL, stream));
   return compute_again(emulated->again[transpose_a][transpose_b], args, &p, stream);
+}
+
+/* Span after span of k, each packed and multiplied. The operands' planes come first in the workspace. */
+CUresult tb_emulated_launch(const struct tb_emulated_kernels *emulated, const struct tb_launch *l) {
+  const struct tb_emulated_way *way = &l->choice->emulated;
+  const bool ta = l->transpose_a, tb = l->transpose_b;
+  const int64_t span_k = tb_emulated_first_span(way, l->args->k);
+  const CUdeviceptr b_at = l->workspace + (CUdeviceptr)tb_emulated_packed_bytes(false, l->args->m, span_k);
+  const CUdeviceptr rest_at = b_at + (CUdeviceptr)tb_emulated_packed_bytes(true, l->args->n, span_k);
+  for (int64_t start = 0; start < l->args->k; start += span_k) {
+    const struct tb_sgemm_args args = tb_kernels_part_of_k(l->args, ta, tb, start, span_k);
+    const struct tb_emulated_operand a = {args.a, args.lda, args.m, false, ta};
+    const struct tb_emulated_operand b = {args.b, args.ldb, args.n, true, !tb};
+    TB_TRY(tb_emulated_pack(emulated, &a, l->workspace, &b, b_at, args.k, l->stream));
+    TB_TRY(tb_emulated_multiply(emulated, ta, tb, &args, l->workspace, b_at, rest_at, way, l->stream));
+  }
+  return CUDA_SUCCESS;
 }

@@ -13,9 +13,8 @@
 #ifndef TB_EMULATED_H
 #define TB_EMULATED_H
 
-#include "cuda/driver.h"
-#include "common/sgemm_args.h"
 #include "select/emulated_plan.h"
+#include "select/shared.h"
 
 struct tb_emulated_kernels {
   bool there; /* the device has these kernels: compute capability 9.0 */
@@ -27,8 +26,8 @@ struct tb_emulated_kernels {
 };
 
 /* Loads the kernels into the current context, which is the device's; `there` stays false where they cannot run. Nothing
- * is left behind on failure. `again` are sgemm's. */
-CUresult tb_emulated_load(struct tb_emulated_kernels *emulated, CUdevice device, const CUfunction again[2][2]);
+ * is left behind on failure. */
+CUresult tb_emulated_load(struct tb_emulated_kernels *emulated, const struct tb_shared *shared, CUdevice device);
 
 /* Nothing may be running. Does nothing after a load that failed. */
 void tb_emulated_unload(struct tb_emulated_kernels *emulated);
@@ -50,5 +49,9 @@ CUresult tb_emulated_pack(const struct tb_emulated_kernels *emulated, const stru
 CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool transpose_a, bool transpose_b,
                               const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
                               CUdeviceptr workspace, const struct tb_emulated_way *way, CUstream stream);
+
+/* A whole product: for each span two packed operands by one launch, and what multiplies them, five launches in all and
+ * one more with a split k. */
+CUresult tb_emulated_launch(const struct tb_emulated_kernels *emulated, const struct tb_launch *launch);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "select/emulated_plan.h"
 
-#include <stddef.h>
+#include <stdio.h>
 
 #include "base/integers.h"
 
@@ -80,28 +80,40 @@ int64_t tb_emulated_blocks(int sm_count) {
 
 static int64_t held(const struct tb_select_device *device) { return tb_emulated_blocks(device->sm_count); }
 
+static struct tb_choice choice_of(struct tb_emulated_way way) {
+  return (struct tb_choice){.family = TB_FAMILY_EMULATED, .emulated = way};
+}
+
 /* Tiles come in rounds of as many as are computed at a time, and a last one that may have few; for those, k is split.
  */
-int tb_emulated_ways(const struct tb_select_device *device, const struct tb_product *p,
-                     struct tb_emulated_way way[TB_EMULATED_WAYS_MAX]) {
+int tb_emulated_candidates(const struct tb_select_device *device, const struct tb_product *p,
+                           struct tb_choice candidate[]) {
   const int64_t span_k = tb_emulated_span_k(p->m, p->n, p->k);
   const int64_t tiles = tb_emulated_tiles(p->m, p->n), groups = tb_emulated_groups(span_k);
   const struct tb_emulated_way whole = {1, 0, p->fast, span_k};
   if (!device->emulated || !p->emulated || p->k < TB_EMULATED_K_MIN || held(device) == 0) return 0;
   if (tb_emulated_bytes(p->m, p->n, p->k, &whole) > p->workspace_bytes) return 0;
   int count = 0;
-  way[count++] = whole;
+  candidate[count++] = choice_of(whole);
   const int64_t in_rounds = tiles / held(device) * held(device), rest = tiles - in_rounds;
   /* As many parts as give every block one, two or three of them. */
-  for (int64_t rounds = 1; rounds < TB_EMULATED_WAYS_MAX && rest > 0; rounds++) {
+  for (int64_t rounds = 1; rounds < TB_EMULATED_CANDIDATES_MAX && rest > 0; rounds++) {
     const int64_t wanted = tb_min(rounds * held(device) / rest, groups);
     if (wanted < 2) continue;
-    struct tb_emulated_way split = {(int)tb_ceil_div(groups, tb_ceil_div(groups, wanted)), (int)in_rounds, p->fast,
-                                    span_k};
-    if (split.splits != way[count - 1].splits && tb_emulated_bytes(p->m, p->n, p->k, &split) <= p->workspace_bytes)
-      way[count++] = split;
+    const struct tb_emulated_way split = {(int)tb_ceil_div(groups, tb_ceil_div(groups, wanted)), (int)in_rounds,
+                                          p->fast, span_k};
+    if (split.splits != candidate[count - 1].emulated.splits &&
+        tb_emulated_bytes(p->m, p->n, p->k, &split) <= p->workspace_bytes)
+      candidate[count++] = choice_of(split);
   }
   return count;
+}
+
+void tb_emulated_offer(const struct tb_select_device *device, const struct tb_product *p, struct tb_best *best) {
+  struct tb_choice candidate[TB_EMULATED_CANDIDATES_MAX];
+  const int count = tb_emulated_candidates(device, p, candidate);
+  for (int i = 0; i < count; i++)
+    tb_best_take(best, &candidate[i], tb_emulated_predict_us(&tb_select_table, device, p, &candidate[i]));
 }
 
 static double predict_span_us(const struct tb_select_table *table, const struct tb_select_device *device,
@@ -124,7 +136,22 @@ static double predict_span_us(const struct tb_select_table *table, const struct 
 }
 
 double tb_emulated_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,
-                              const struct tb_product *p, const struct tb_emulated_way *way) {
+                              const struct tb_product *p, const struct tb_choice *choice) {
+  const struct tb_emulated_way *way = &choice->emulated;
   const int64_t span_k = tb_emulated_first_span(way, p->k);
   return (double)tb_ceil_div(p->k, span_k) * predict_span_us(table, device, p, way, span_k);
+}
+
+/* ---- names ---- */
+
+const char *tb_emulated_name(const struct tb_choice *choice) {
+  return choice->emulated.fast ? "emulated-fast" : "emulated";
+}
+
+void tb_emulated_describe(const struct tb_choice *choice, char *text, size_t size) {
+  const struct tb_emulated_way *way = &choice->emulated;
+  if (way->splits > 1)
+    snprintf(text, size, "%s/%d%s", tb_emulated_name(choice), way->splits, way->whole > 0 ? "+" : "");
+  else
+    snprintf(text, size, "%s", tb_emulated_name(choice));
 }

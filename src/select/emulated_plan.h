@@ -9,9 +9,11 @@
 #define TB_EMULATED_PLAN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "emulated/emulated_args.h"
+#include "select/choice.h"
 #include "select/product.h"
 
 #define TB_EMULATED_ALIGNMENT_BYTES 128
@@ -36,18 +38,6 @@ struct tb_emulated_room tb_emulated_room_for(int planes, bool of_b, int64_t side
 
 /* Device memory for op(A), or op(B) (of_b), with so many sides, its rows or columns, in fp16 planes. */
 int64_t tb_emulated_packed_bytes(bool of_b, int64_t sides, int64_t k);
-
-/*
- * How a product is computed: its first `whole` tiles with k whole, and with k in so many parts, of whole groups, the
- * others; where splits is 1, k is whole for all. fast: by fp16 planes even where they make the error larger than that
- * of fp32, but for what does not fit into them. All of that is for one span of k: so many products along it, whole
- * groups, are packed and multiplied, and then the next; 0: all at once.
- */
-struct tb_emulated_way {
-  int splits, whole;
-  bool fast;
-  int64_t span_k;
-};
 
 /*
  * The spans of a product. A large one with a long k has several: they need less memory, panels of a part of k can be
@@ -75,20 +65,28 @@ int64_t tb_emulated_workspace_bytes(int64_t m, int64_t n, int64_t k, const struc
 
 /* Both packed operands and the workspace, of one span. */
 int64_t tb_emulated_bytes(int64_t m, int64_t n, int64_t k, const struct tb_emulated_way *way);
+static inline int64_t tb_emulated_choice_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
+  return tb_emulated_bytes(m, n, k, &choice->emulated);
+}
 
 /* ---- for the selector ---- */
 
-/* The ways that a product may gain from and that there is room for, the first of them with k whole; returns how many,
- * none if there is no room or the device or the product forbids it. */
-#define TB_EMULATED_WAYS_MAX 4
+/* The ways that a product may gain from and that there is room for, the first of them with k whole; none if there is no
+ * room or the device or the product forbids it. */
+#define TB_EMULATED_CANDIDATES_MAX 4
 /* Of fewer products along k, what the planes leave out and what the tensor cores cut off does not average out: the mean
  * error would be larger than that of a chain of fp32 (PRECISION.md). */
 #define TB_EMULATED_K_MIN 128
-int tb_emulated_ways(const struct tb_select_device *device, const struct tb_product *product,
-                     struct tb_emulated_way way[TB_EMULATED_WAYS_MAX]);
+int tb_emulated_candidates(const struct tb_select_device *device, const struct tb_product *product,
+                           struct tb_choice candidate[]);
+void tb_emulated_offer(const struct tb_select_device *device, const struct tb_product *product, struct tb_best *best);
 
-/* Microseconds from launch to result, for data that fp16 planes are enough for. */
+/* For data that fp16 planes are enough for. */
 double tb_emulated_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,
-                              const struct tb_product *product, const struct tb_emulated_way *way);
+                              const struct tb_product *product, const struct tb_choice *choice);
+
+/* "emulated", or "emulated-fast"; and with k split in four "emulated/4", with "+" when that is for the last tiles. */
+const char *tb_emulated_name(const struct tb_choice *choice);
+void tb_emulated_describe(const struct tb_choice *choice, char *text, size_t size);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "select/order.h"
 
+#include "select/fp64_plan.h"
+
 #include "base/integers.h"
 #include "common/sgemm_args.h"
 #include "select/skinny_plan.h"
@@ -51,12 +53,12 @@ static const struct order_tile {
 };
 enum { ORDER_TILES = sizeof order_tiles / sizeof *order_tiles };
 /* Blocks for each multiprocessor into which k is split; 0: k whole. */
-static const int blocks_wanted[] = {0, 1, 2, 3, 4, 6, 8, 10, 12, 16};
-enum { BLOCKS_WANTED = sizeof blocks_wanted / sizeof *blocks_wanted };
+static const int order_blocks_wanted[] = {0, 1, 2, 3, 4, 6, 8, 10, 12, 16};
+enum { ORDER_BLOCKS_WANTED = sizeof order_blocks_wanted / sizeof *order_blocks_wanted };
 /* Rounds of blocks: two; and where a split was best, more, for many parts even out what is left behind whole rounds.
  * Where k was best whole it stays so, for this estimate does not know that whole rounds of packed tiles can have k
  * whole while it is split for the rest alone. */
-enum { ROUNDS = 2, ROUNDS_OF_SPLITS = 6 };
+enum { ORDER_ROUNDS = 2, ORDER_ROUNDS_OF_SPLITS = 6 };
 /* So many of the largest tiles leave nothing to split for any of them. */
 #define TILES_ENOUGH (2 * HELD_MAX * MULTIPROCESSORS)
 
@@ -67,8 +69,8 @@ int64_t tb_group_of_parts(int64_t k, int64_t parts) {
   return tb_round_up(tb_ceil_div(k, parts * groups), parts == 1 ? TB_SGEMM_CHUNK_K : TB_SGEMM_GROUP_STEP_K);
 }
 
-static int64_t cost(const struct order_tile *t, int64_t tiles, int64_t elements, int64_t k, int64_t parts,
-                    int64_t group_k) {
+static int64_t order_cost(const struct order_tile *t, int64_t tiles, int64_t elements, int64_t k, int64_t parts,
+                          int64_t group_k) {
   const int64_t groups = tb_ceil_div(k, group_k), area = (int64_t)t->side_m * t->side_n;
   const int64_t part_k = parts > 1 ? tb_round_up(tb_ceil_div(k, parts), group_k) : k;
   const int64_t blocks = tb_ceil_div(tiles * parts, MULTIPROCESSORS);
@@ -91,19 +93,19 @@ struct order_best {
 
 /* Takes what is quicker than `best`, of every tile, in more than `beyond` rounds and at most so many. -1: k whole,
  * too. */
-static void consider(struct order_best *best, int64_t m, int64_t n, int64_t k, int beyond, int rounds) {
+static void consider_order(struct order_best *best, int64_t m, int64_t n, int64_t k, int beyond, int rounds) {
   for (int i = 0; i < ORDER_TILES; i++) {
     const struct order_tile *t = &order_tiles[i];
     const int64_t tiles = tb_ceil_div(m, t->side_m) * tb_ceil_div(n, t->side_n);
     if (tiles > TILES_ENOUGH) continue;
     int64_t last = 0;
-    for (int w = 0; w < BLOCKS_WANTED && blocks_wanted[w] <= rounds * t->held; w++) {
-      if (blocks_wanted[w] <= beyond * t->held) continue;
-      const int64_t wanted = w == 0 ? 1 : tb_quotient((int64_t)blocks_wanted[w] * MULTIPROCESSORS, tiles);
+    for (int w = 0; w < ORDER_BLOCKS_WANTED && order_blocks_wanted[w] <= rounds * t->held; w++) {
+      if (order_blocks_wanted[w] <= beyond * t->held) continue;
+      const int64_t wanted = w == 0 ? 1 : tb_quotient((int64_t)order_blocks_wanted[w] * MULTIPROCESSORS, tiles);
       const int64_t parts = tb_min(wanted, tb_ceil_div(k, GROUP_K_MIN));
       if (parts <= last) continue;
       last = parts;
-      const int64_t group_k = tb_group_of_parts(k, parts), fmas = cost(t, tiles, m * n, k, parts, group_k);
+      const int64_t group_k = tb_group_of_parts(k, parts), fmas = order_cost(t, tiles, m * n, k, parts, group_k);
       if (fmas < best->fmas || (fmas == best->fmas && group_k > best->group_k))
         *best = (struct order_best){.group_k = group_k, .fmas = fmas, .parts = parts};
     }
@@ -112,8 +114,8 @@ static void consider(struct order_best *best, int64_t m, int64_t n, int64_t k, i
 
 static int64_t best_group(int64_t m, int64_t n, int64_t k) {
   struct order_best best = {.group_k = tb_group_of_parts(k, 1), .fmas = INT64_MAX, .parts = 1};
-  consider(&best, m, n, k, -1, ROUNDS);
-  if (best.parts > 1) consider(&best, m, n, k, ROUNDS, ROUNDS_OF_SPLITS);
+  consider_order(&best, m, n, k, -1, ORDER_ROUNDS);
+  if (best.parts > 1) consider_order(&best, m, n, k, ORDER_ROUNDS, ORDER_ROUNDS_OF_SPLITS);
   return best.group_k;
 }
 
@@ -129,7 +131,8 @@ int64_t tb_group_k(int64_t m, int64_t n, int64_t k) {
   return latest.group_k;
 }
 
-int64_t tb_gemm_group_k(const struct tb_gemm *call) {
+int64_t tb_gemm_group_k(const struct tb_call *call) {
   if (call->group_k > 0) return call->group_k;
+  if (tb_type_is_double(call->type)) return tb_fp64_group_k(call->m, call->n, call->k > 0 ? call->k : 1);
   return call->k > 0 ? tb_group_k(call->m, call->n, call->k) : TB_SGEMM_GROUP_K; /* nothing to add: any will do */
 }

@@ -18,6 +18,6 @@ int64_t tb_group_k(int64_t m, int64_t n, int64_t k);
 int64_t tb_group_of_parts(int64_t k, int64_t parts);
 
 /* Of a call, or of the whole that it is a part of. */
-int64_t tb_gemm_group_k(const struct tb_gemm *call);
+int64_t tb_gemm_group_k(const struct tb_call *call);
 
 #endif

@@ -10,7 +10,9 @@
 #include <stdint.h>
 
 #include "base/integers.h"
+#include "blas/type.h"
 #include "common/sgemm_args.h"
+#include "select/fp64_plan.h"
 
 /* The tiles in the registry's order: TB_TILE_128x128 and so on. */
 enum {
@@ -43,16 +45,24 @@ struct tb_clusters {
   int at_once[TB_SGEMM_TOGETHER_MAX + 1][TB_CLUSTERS_HELD_MAX + 1];
 };
 
+/* Of a GPU: its SMs, and shared memory in bytes. */
+struct tb_sm_limits {
+  int sm_count;
+  int64_t block_shared_bytes, sm_shared_bytes; /* that a block may have, that an SM has */
+};
+
 struct tb_select_device {
   int sm_count;
   int blocks_per_sm[TB_TILE_COUNT]; /* that an SM holds at once; 0: the device cannot run this tile */
   struct tb_clusters clusters;      /* that it runs at once, of parts of a split k */
   bool skinny, emulated;            /* the skinny kernels are there; those for the tensor cores */
+  struct tb_fp64_device fp64;       /* what double precision has of it */
   double fma_per_us;                /* one SM's peak */
   double bytes_per_us;              /* the memory's nominal bandwidth */
 };
 
 struct tb_product {
+  enum tb_type type;
   int64_t m, n, k;
   int64_t group_k; /* of the whole that it may be a part of (order.h) */
   bool transpose_a, transpose_b;
@@ -65,9 +75,10 @@ struct tb_product {
 
 /* Whether they are the same in all of that. */
 static inline bool tb_product_is(const struct tb_product *x, const struct tb_product *y) {
-  return x->m == y->m && x->n == y->n && x->k == y->k && x->group_k == y->group_k && x->transpose_a == y->transpose_a &&
-         x->transpose_b == y->transpose_b && x->vectors == y->vectors && x->as_stored == y->as_stored &&
-         x->emulated == y->emulated && x->fast == y->fast && x->workspace_bytes == y->workspace_bytes;
+  return x->type == y->type && x->m == y->m && x->n == y->n && x->k == y->k && x->group_k == y->group_k &&
+         x->transpose_a == y->transpose_a && x->transpose_b == y->transpose_b && x->vectors == y->vectors &&
+         x->as_stored == y->as_stored && x->emulated == y->emulated && x->fast == y->fast &&
+         x->workspace_bytes == y->workspace_bytes;
 }
 
 /* The table, as numbers that bench/tune can change. */
@@ -78,9 +89,11 @@ struct tb_select_table {
   struct tb_tile_rate tile[TB_TILE_COUNT];
 #define TB_SELECT_TILE(...)
 #define TB_SELECT_COST(name, value) double name;
+#define TB_RATE(...)
 #include "select/rates.def"
 #undef TB_SELECT_TILE
 #undef TB_SELECT_COST
+#undef TB_RATE
 };
 extern const struct tb_select_table tb_select_table;
 

@@ -4,32 +4,23 @@
  * the table rates.def. Knows no CUDA, allocates nothing, takes 0.75 microseconds in the mean of 200 random shapes
  * and at most 1.6 (two cores of a virtual machine); thread-safe.
  *
- * Every candidate's time is predicted, and the shortest wins; of equals the one that stands first in the registry,
- * which is the larger tile. The bits of the result do not depend on the choice, but for whether it is
- * TB_FAMILY_EMULATED.
+ * Every candidate's time is predicted, and the shortest wins; of equals the one that stands first: by families
+ * (choice.h), and among tiles in the registry, where that is the larger tile. The bits of the result do not depend on
+ * the choice, but for whether it is TB_FAMILY_EMULATED.
  */
 #ifndef TB_SELECT_H
 #define TB_SELECT_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "select/choice.h"
+#include "select/product.h"
 
 struct tb_choice tb_select(const struct tb_select_device *device, const struct tb_product *product);
 
 /* ---- what the selector is made of, for tests and for bench/tune ---- */
 
-/* No product has more: for each tile k whole, and nine times two splits of it, and those for a part of its tiles; and
- * the skinny kernels, and those on the tensor cores. */
-#define TB_CANDIDATES_MAX (TB_TILE_COUNT * (1 + 2 * 2 * 9) + 1 + TB_EMULATED_WAYS_MAX)
-
 /* Writes every candidate, in the order of preference among equals; returns how many. */
 int tb_select_candidates(const struct tb_select_device *device, const struct tb_product *product,
                          struct tb_choice candidate[TB_CANDIDATES_MAX]);
-
-/* How much of k a tile packs at once: all, or whole groups. 0: nothing, or there is no room for enough of it. */
-int64_t tb_select_pack_k(const struct tb_product *product, int tile);
 
 /* Microseconds from launch to result, by a choice that could be made. */
 double tb_select_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,

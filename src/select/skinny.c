@@ -7,17 +7,7 @@
 
 TB_EMBED(tb_skinny_fatbin, TB_SKINNY_FATBIN); /* kernels/skinny/skinny.cu */
 
-static CUresult read_limits(struct tb_skinny_limits *limits, CUdevice device) {
-  int block_bytes, sm_bytes;
-  TB_TRY(tb_cuda.cuDeviceGetAttribute(&limits->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
-  TB_TRY(tb_cuda.cuDeviceGetAttribute(&block_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device));
-  TB_TRY(tb_cuda.cuDeviceGetAttribute(&sm_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device));
-  limits->block_shared_bytes = block_bytes;
-  limits->sm_shared_bytes = sm_bytes;
-  return CUDA_SUCCESS;
-}
-
-static CUresult load_functions(struct tb_skinny *skinny, CUmodule module) {
+static CUresult load_skinny_functions(struct tb_skinny *skinny) {
   static const char *const names[TB_SKINNY_VARIANT_COUNT] = {"tb_skinny_side_%d", "tb_skinny_side_%d_any",
                                                              "tb_skinny_k_%d", "tb_skinny_k_%d_any"};
   for (int row = 0; row < TB_SKINNY_ROW_COUNT; row++)
@@ -25,22 +15,24 @@ static CUresult load_functions(struct tb_skinny *skinny, CUmodule module) {
       char name[32];
       snprintf(name, sizeof name, names[variant], tb_skinny_rows[row].columns);
       CUfunction *function = &skinny->function[row][variant];
-      TB_TRY(tb_cuda.cuModuleGetFunction(function, module, name));
+      TB_TRY(tb_cuda.cuModuleGetFunction(function, skinny->module, name));
       TB_TRY(tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                         (int)skinny->limits.block_shared_bytes));
     }
   return CUDA_SUCCESS;
 }
 
-CUresult tb_skinny_load(struct tb_skinny *skinny, CUdevice device, CUmodule *module) {
-  TB_TRY(read_limits(&skinny->limits, device));
-  TB_TRY(tb_cuda.cuModuleLoadData(module, tb_skinny_fatbin));
-  CUresult result = load_functions(skinny, *module);
-  if (result != CUDA_SUCCESS) {
-    tb_cuda.cuModuleUnload(*module);
-    *module = NULL;
-  }
+CUresult tb_skinny_load(struct tb_skinny *skinny, CUdevice device) {
+  TB_TRY(tb_sm_limits_read(&skinny->limits, device));
+  TB_TRY(tb_cuda.cuModuleLoadData(&skinny->module, tb_skinny_fatbin));
+  CUresult result = load_skinny_functions(skinny);
+  if (result != CUDA_SUCCESS) tb_skinny_unload(skinny);
   return result;
+}
+
+void tb_skinny_unload(struct tb_skinny *skinny) {
+  if (skinny->module != NULL) tb_cuda.cuModuleUnload(skinny->module);
+  skinny->module = NULL;
 }
 
 bool tb_skinny_vectors(bool ta, bool tb, const struct tb_sgemm_args *args) {
@@ -55,8 +47,8 @@ enum tb_skinny_variant tb_skinny_variant_of(const struct tb_skinny_plan *plan, i
   return plan->vectors ? TB_SKINNY_SIDE : TB_SKINNY_SIDE_ANY;
 }
 
-CUresult tb_skinny_launch(const struct tb_skinny *skinny, const struct tb_skinny_plan *plan, bool ta, bool tb,
-                          const struct tb_sgemm_args *args, CUstream stream) {
+CUresult tb_skinny_launch_plan(const struct tb_skinny *skinny, const struct tb_skinny_plan *plan, bool ta, bool tb,
+                               const struct tb_sgemm_args *args, CUstream stream) {
   struct tb_skinny_args arguments;
   tb_skinny_arguments(&arguments, plan, ta, tb, args);
   void *parameters[] = {&arguments};
@@ -64,4 +56,18 @@ CUresult tb_skinny_launch(const struct tb_skinny *skinny, const struct tb_skinny
                                 (unsigned)plan->blocks, (unsigned)plan->splits, 1, (unsigned)plan->threads, 1, 1,
                                 (unsigned)plan->shared_bytes, stream, parameters, NULL));
   return CUDA_SUCCESS;
+}
+
+CUresult tb_skinny_launch(const struct tb_skinny *skinny, const struct tb_launch *l) {
+  struct tb_sgemm_args args = *l->args;
+  struct tb_skinny_plan plan;
+  const bool ta = l->transpose_a, tb = l->transpose_b;
+  const int64_t room = l->choice->skinny.splits > 1 ? INT64_MAX : 0; /* when it was chosen, there was enough */
+  if (!tb_skinny_plan_make(&plan, &skinny->limits, ta, tb, args.m, args.n, args.k, tb_skinny_vectors(ta, tb, &args),
+                           room))
+    return CUDA_ERROR_INVALID_VALUE;
+  args.partials = plan.splits > 1 ? (float *)l->workspace : NULL;
+  args.unit_k = args.group_k = TB_SGEMM_GROUP_K;
+  TB_TRY(tb_skinny_launch_plan(skinny, &plan, ta, tb, &args, l->stream));
+  return plan.splits > 1 ? tb_gather_launch(l, &args) : CUDA_SUCCESS;
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "base/integers.h"
+#include "select/rates.h"
 
 const struct tb_skinny_row tb_skinny_rows[TB_SKINNY_ROW_COUNT] = {
 #define TB_SKINNY(columns, rows, batch, side_threads, k_threads, stages) \
@@ -11,17 +12,6 @@ const struct tb_skinny_row tb_skinny_rows[TB_SKINNY_ROW_COUNT] = {
 #include "skinny/skinny.def"
 #undef TB_SKINNY
 };
-
-/* Fixed costs, in bytes that an SM moves meanwhile: an H200's has 36 kB a microsecond of its memory's 4.8 TB/s. */
-#define START_BYTES 40e3  /* until a block's first words are there, and from its last to the end */
-#define GATHER_BYTES 44e3 /* the second launch that a split k needs, started early (kernels/fma/gather.cu) */
-/* On the way to an SM at once for the memory to be busy: its share of the bandwidth times 0.8 us. */
-#define FLIGHT_BYTES 29e3
-
-/* Where X runs along its side, its columns are read in segments of a block's rows, and short ones leave bandwidth
- * unused: on an H200 28 % with 64 bytes, 7 % with 128, 2 % with 256. That is by the kernels' times; a program that only
- * reads loses 17 % with 64 bytes, and next to nothing with 128. */
-#define SEGMENT_BYTES 34.0
 
 #define SECTOR_BYTES 32
 /* CUDA keeps this much of an SM's shared memory for itself for each block. */
@@ -42,7 +32,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The widest block that is balanced over its rounds of the split's groups and fits with `panels` panels of Y, or one
  * where that is all it uses. False: not even one group does. */
-static bool shape_block(struct tb_skinny_plan *p, const struct tb_skinny_limits *limits, int panels) {
+static bool shape_block(struct tb_skinny_plan *p, const struct tb_sm_limits *limits, int panels) {
   const struct tb_skinny_row *row = &tb_skinny_rows[p->row];
   const int rows = p->block_rows / tb_skinny_thread_rows(p); /* threads of one chunk */
   const int most = (p->along_k ? row->k_threads : row->side_threads) / (rows * TB_SKINNY_GROUP_CHUNKS);
@@ -62,7 +52,7 @@ static bool shape_block(struct tb_skinny_plan *p, const struct tb_skinny_limits 
   return false;
 }
 
-static int64_t blocks_per_sm(const struct tb_skinny_plan *p, const struct tb_skinny_limits *limits) {
+static int64_t blocks_per_sm(const struct tb_skinny_plan *p, const struct tb_sm_limits *limits) {
   const int threads = p->along_k ? SM_REGISTERS / K_REGISTERS : tb_skinny_rows[p->row].side_threads;
   const int64_t by_shared = limits->sm_shared_bytes / (p->shared_bytes + RESERVED_BYTES);
   const int64_t blocks = least(by_shared, threads / p->threads);
@@ -70,13 +60,13 @@ static int64_t blocks_per_sm(const struct tb_skinny_plan *p, const struct tb_ski
 }
 
 /* The busiest SM's time. */
-static double cost(const struct tb_skinny_plan *p, const struct tb_skinny_limits *limits) {
+static double skinny_cost(const struct tb_skinny_plan *p, const struct tb_sm_limits *limits) {
   const struct tb_skinny_row *row = &tb_skinny_rows[p->row];
   const int64_t blocks = p->blocks * p->splits, resident = blocks_per_sm(p, limits);
   const int64_t mine = tb_ceil_div(blocks, limits->sm_count), waves = tb_ceil_div(mine, resident);
   const double k = (double)least(p->k, (int64_t)p->groups_per_split * TB_SGEMM_GROUP_K);
   const double words = sizeof(float);
-  const double segment = SEGMENT_BYTES / (p->block_rows * words);
+  const double segment = tb_rate.skinny_segment_bytes / (p->block_rows * words);
   const double x = (double)p->block_rows * k * words * (p->along_k ? 1 : 1 + segment * segment),
                y = p->columns * k * words;
   const double d = (double)p->block_rows * p->columns * (p->exchanged ? SECTOR_BYTES : words);
@@ -84,39 +74,41 @@ static double cost(const struct tb_skinny_plan *p, const struct tb_skinny_limits
   const int batch = p->vectors ? TB_SKINNY_SIDE_BATCH : row->batch;
   const double ahead = p->along_k ? (row->stages - 1) * TB_SKINNY_STAGE_K : (TB_SKINNY_BATCHES - 1) * batch;
   const double flight = ahead * tb_skinny_thread_rows(p) * p->threads * words * (double)least(mine, resident);
-  const double slow = flight < FLIGHT_BYTES ? FLIGHT_BYTES / flight : 1;
+  const double slow = flight < tb_rate.skinny_flight_bytes ? tb_rate.skinny_flight_bytes / flight : 1;
   /* With one panel every round starts anew. */
   const int64_t starts =
       p->buffers > 1 ? 1 : tb_ceil_div(p->groups_per_split * TB_SKINNY_GROUP_CHUNKS, p->block_chunks);
-  return (double)mine * (x * slow + y + d) + (double)(waves * starts) * START_BYTES +
-         (p->splits > 1 ? GATHER_BYTES + 2.0 * (double)tb_skinny_partials_bytes(p) / limits->sm_count : 0);
+  return (double)mine * (x * slow + y + d) + (double)(waves * starts) * tb_rate.skinny_start_bytes +
+         (p->splits > 1 ? tb_rate.skinny_gather_bytes + 2.0 * (double)tb_skinny_partials_bytes(p) / limits->sm_count
+                        : 0);
 }
 
 /* Takes `p`, with its rows of a block and its splits, if it can be and is quicker than what `best` has. */
-static void consider(struct tb_skinny_plan *p, const struct tb_skinny_limits *limits, int64_t splits, int64_t groups,
-                     struct tb_skinny_plan *best) {
+static void consider_skinny(struct tb_skinny_plan *p, const struct tb_sm_limits *limits, int64_t splits, int64_t groups,
+                            struct tb_skinny_plan *best) {
   p->groups_per_split = (int)tb_ceil_div(groups, splits);
   p->splits = (int)tb_ceil_div(groups, p->groups_per_split);
   if (!shape_block(p, limits, 2) && !shape_block(p, limits, 1)) return;
-  p->sm_bytes = cost(p, limits);
+  p->sm_bytes = skinny_cost(p, limits);
   if (best->blocks == 0 || p->sm_bytes < best->sm_bytes) *best = *p;
 }
 
 /* Every number of rows that a block has threads for. */
-static void consider_rows(struct tb_skinny_plan *p, const struct tb_skinny_limits *limits, bool may_split,
-                          int64_t groups, struct tb_skinny_plan *best) {
+static void consider_rows(struct tb_skinny_plan *p, const struct tb_sm_limits *limits, bool may_split, int64_t groups,
+                          struct tb_skinny_plan *best) {
   static const int units[] = {16, 12, 8, 6, 5, 4, 3, 2, 1}; /* of TB_SKINNY_ROWS */
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     p->block_rows = units[i] * TB_SKINNY_ROWS;
     p->blocks = tb_ceil_div(p->x_rows, p->block_rows);
-    consider(p, limits, 1, groups, best);
+    consider_skinny(p, limits, 1, groups, best);
     const int64_t idle = limits->sm_count / p->blocks;
-    if (may_split && idle > 1 && groups > 1) consider(p, limits, least(least(idle, groups), SPLITS_MAX), groups, best);
+    if (may_split && idle > 1 && groups > 1)
+      consider_skinny(p, limits, least(least(idle, groups), SPLITS_MAX), groups, best);
   }
 }
 
-bool tb_skinny_plan_make(struct tb_skinny_plan *plan, const struct tb_skinny_limits *limits, bool ta, bool tb,
-                         int64_t m, int64_t n, int64_t k, bool vectors, int64_t partials_bytes) {
+bool tb_skinny_plan_make(struct tb_skinny_plan *plan, const struct tb_sm_limits *limits, bool ta, bool tb, int64_t m,
+                         int64_t n, int64_t k, bool vectors, int64_t partials_bytes) {
   if (!tb_skinny_takes(m, n) || m > SIZE_MAX_ELEMS || n > SIZE_MAX_ELEMS || k > SIZE_MAX_ELEMS) return false;
   struct tb_skinny_plan p = {.m = m, .n = n, .k = k, .exchanged = m < n, .vectors = vectors};
   p.x_rows = p.exchanged ? n : m;
@@ -135,6 +127,45 @@ bool tb_skinny_plan_make(struct tb_skinny_plan *plan, const struct tb_skinny_lim
   *plan = best;
   return best.blocks != 0;
 }
+
+/* ---- for the selector ---- */
+
+static int64_t sums_bytes(int64_t m, int64_t n, int64_t k) {
+  return tb_ceil_div(k, TB_SGEMM_GROUP_K) * m * n * (int64_t)sizeof(float);
+}
+
+int tb_skinny_candidates(const struct tb_select_device *device, const struct tb_product *p,
+                         struct tb_choice candidate[]) {
+  if (!tb_skinny_is_for(device, p)) return 0;
+  const int64_t groups = tb_ceil_div(p->k, TB_SGEMM_GROUP_K);
+  const bool room = sums_bytes(p->m, p->n, p->k) <= p->workspace_bytes;
+  candidate[0] = (struct tb_choice){.family = TB_FAMILY_SKINNY, .skinny = {.splits = room ? (int)groups : 1}};
+  return 1;
+}
+
+void tb_skinny_offer(const struct tb_select_device *device, const struct tb_product *p, struct tb_best *best) {
+  struct tb_choice choice;
+  if (tb_skinny_candidates(device, p, &choice) > 0)
+    tb_best_take(best, &choice, tb_skinny_predict_us(&tb_select_table, device, p, &choice));
+}
+
+double tb_skinny_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,
+                            const struct tb_product *p, const struct tb_choice *choice) {
+  (void)choice;
+  const double m = (double)p->m, n = (double)p->n, k = (double)p->k;
+  return table->skinny_us + sizeof(float) * (m * k + k * n + m * n) / (device->bytes_per_us * table->skinny / 100);
+}
+
+int64_t tb_skinny_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
+  return choice->skinny.splits > 1 && k > TB_SGEMM_GROUP_K ? sums_bytes(m, n, k) : 0;
+}
+
+const char *tb_skinny_name(const struct tb_choice *choice) {
+  (void)choice;
+  return "skinny";
+}
+
+/* ---- for the launch ---- */
 
 void tb_skinny_arguments(struct tb_skinny_args *skinny, const struct tb_skinny_plan *plan, bool ta, bool tb,
                          const struct tb_sgemm_args *args) {

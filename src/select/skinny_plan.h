@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "select/choice.h"
+#include "select/product.h"
 #include "skinny/skinny_args.h"
 
 #define TB_SKINNY(...) +1
@@ -24,12 +26,6 @@ struct tb_skinny_row {
 };
 
 extern const struct tb_skinny_row tb_skinny_rows[TB_SKINNY_ROW_COUNT];
-
-/* What a plan has to know of the GPU. */
-struct tb_skinny_limits {
-  int sm_count;
-  int64_t block_shared_bytes, sm_shared_bytes; /* that a block may have, that an SM has */
-};
 
 struct tb_skinny_plan {
   int row;         /* of skinny.def */
@@ -60,8 +56,8 @@ static inline bool tb_skinny_takes(int64_t m, int64_t n) {
  * be read. k is split only if the groups' sums, tb_skinny_partials_bytes, fit into partials_bytes. False: the kernels
  * do not take it, or it does not fit this GPU's shared memory (64 KiB are enough).
  */
-bool tb_skinny_plan_make(struct tb_skinny_plan *plan, const struct tb_skinny_limits *limits, bool ta, bool tb,
-                         int64_t m, int64_t n, int64_t k, bool vectors, int64_t partials_bytes);
+bool tb_skinny_plan_make(struct tb_skinny_plan *plan, const struct tb_sm_limits *limits, bool ta, bool tb, int64_t m,
+                         int64_t n, int64_t k, bool vectors, int64_t partials_bytes);
 
 /* Room that the plan's split wants in tb_sgemm_args.partials. */
 static inline int64_t tb_skinny_partials_bytes(const struct tb_skinny_plan *plan) {
@@ -70,10 +66,32 @@ static inline int64_t tb_skinny_partials_bytes(const struct tb_skinny_plan *plan
 }
 
 /* Predicted time, launches included, on a GPU whose memory moves bytes_per_second. */
-static inline double tb_skinny_seconds(const struct tb_skinny_plan *plan, const struct tb_skinny_limits *limits,
+static inline double tb_skinny_seconds(const struct tb_skinny_plan *plan, const struct tb_sm_limits *limits,
                                        double bytes_per_second) {
   return plan->sm_bytes * limits->sm_count / bytes_per_second;
 }
+
+/* ---- for the selector ---- */
+
+/* Whether the device has the kernels and they take the product; they know groups of one length alone. */
+static inline bool tb_skinny_is_for(const struct tb_select_device *device, const struct tb_product *p) {
+  return device->skinny && tb_skinny_takes(p->m, p->n) && p->group_k == TB_SGEMM_GROUP_K;
+}
+
+/* At most one way: into how many parts k is split the plan knows, and here whether there is room for the groups' sums.
+ */
+#define TB_SKINNY_CANDIDATES_MAX 1
+int tb_skinny_candidates(const struct tb_select_device *device, const struct tb_product *product,
+                         struct tb_choice candidate[]);
+void tb_skinny_offer(const struct tb_select_device *device, const struct tb_product *product, struct tb_best *best);
+
+/* Less exact than the plan's, and quicker to have. */
+double tb_skinny_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,
+                            const struct tb_product *product, const struct tb_choice *choice);
+int64_t tb_skinny_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice);
+const char *tb_skinny_name(const struct tb_choice *choice);
+
+/* ---- for the launch ---- */
 
 /* The kernels' arguments for args->a, b, d and so on; the product is the plan's. */
 void tb_skinny_arguments(struct tb_skinny_args *skinny, const struct tb_skinny_plan *plan, bool ta, bool tb,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Into how many parts k may be split for a tile: what select.c goes through, candidate by candidate. Inline, for it is
- * asked in every selection. Pure; thread-safe.
+ * Into how many parts k may be split for a tile: what fma_plan.c goes through, candidate by candidate. Inline, for it
+ * is asked in every selection. Pure; thread-safe.
  */
-#ifndef TB_SPLITS_H
-#define TB_SPLITS_H
+#ifndef TB_FMA_SPLITS_H
+#define TB_FMA_SPLITS_H
 
-#include "select/choice.h"
+#include "select/fma_way.h"
 
 /* Blocks that a split of k gives each SM: few, so that each has much of k, or more, so that no SM is idle for long. */
 static const int blocks_wanted[] = {1, 2, 3, 4, 6, 8, 10, 12, 16};
@@ -65,9 +65,8 @@ static inline bool next_split(struct splitter *s, struct tb_split_k *split) {
   return false;
 }
 
-static inline struct tb_choice tile_choice(int tile, int64_t splits, int unit_k, int64_t pack_k) {
-  return (struct tb_choice){
-      .family = TB_FAMILY_TILE, .tile = tile, .splits = (int)splits, .unit_k = unit_k, .pack_k = pack_k};
+static inline struct tb_fma_way tile_way(int tile, int64_t splits, int unit_k, int64_t pack_k) {
+  return (struct tb_fma_way){.tile = tile, .splits = (int)splits, .unit_k = unit_k, .pack_k = pack_k};
 }
 
 /*
@@ -76,33 +75,33 @@ static inline struct tb_choice tile_choice(int tile, int64_t splits, int unit_k,
  * False: there is no whole round, or nothing left.
  */
 static inline bool whole_part(const struct tb_select_device *device, const struct tb_product *p, int tile,
-                              struct tb_choice *choice) {
+                              struct tb_fma_way *way) {
   const int64_t down = tb_ceil_div(p->m, tb_tiles[tile].block_m), across = tb_ceil_div(p->n, tb_tiles[tile].block_n);
   const int64_t held = (int64_t)device->sm_count * device->blocks_per_sm[tile];
   const int64_t in_rounds = tb_quotient(down * across, held) * held;
   const int64_t rows = tb_quotient(in_rounds, across), columns = tb_quotient(in_rounds, down);
-  *choice = tile_choice(tile, 1, products_of(p, GROUPS), p->k);
+  *way = tile_way(tile, 1, products_of(p, GROUPS), p->k);
   if (columns * down >= rows * across)
-    choice->whole_columns = (int32_t)columns;
+    way->whole_columns = (int32_t)columns;
   else
-    choice->whole_rows = (int32_t)rows;
-  const struct tb_rest rest = tb_rest_of(p->m, p->n, choice);
-  return rows + columns > 0 && rest.m > 0 && rest.n > 0 && choice->whole_rows + choice->whole_columns > 0;
+    way->whole_rows = (int32_t)rows;
+  const struct tb_rest rest = tb_rest_of(p->m, p->n, way);
+  return rows + columns > 0 && rest.m > 0 && rest.n > 0 && way->whole_rows + way->whole_columns > 0;
 }
 
 /* Ways that compute whole rounds with k whole, and split it for what is left: one with k split as `next` says, for each
  * of its splits. */
 struct rest_splitter {
-  struct tb_choice choice;
+  struct tb_fma_way way;
   struct splitter splitter;
 };
 
 /* False: this tile, product and unit have none. */
 static inline bool rest_splits_of(const struct tb_select_device *device, const struct tb_product *p, int tile,
                                   int64_t pack_k, int unit, struct rest_splitter *rest) {
-  if (pack_k < p->k || !whole_part(device, p, tile, &rest->choice)) return false;
-  const struct tb_rest r = tb_rest_of(p->m, p->n, &rest->choice);
-  rest->choice.unit_k = products_of(p, unit);
+  if (pack_k < p->k || !whole_part(device, p, tile, &rest->way)) return false;
+  const struct tb_rest r = tb_rest_of(p->m, p->n, &rest->way);
+  rest->way.unit_k = products_of(p, unit);
   rest->splitter = splits_of(device, p, unit, tile, tb_tile_count(&tb_tiles[tile], r.m, r.n));
   const int64_t sums_bytes = rest->splitter.units * r.m * r.n * (int64_t)sizeof(float);
   return sums_bytes <= p->workspace_bytes - tb_packed_bytes(p->m, p->n, p->k);
@@ -110,7 +109,7 @@ static inline bool rest_splits_of(const struct tb_select_device *device, const s
 
 static inline bool next_rest(struct rest_splitter *rest, struct tb_split_k *split) {
   if (!next_split(&rest->splitter, split)) return false;
-  rest->choice.splits = (int)split->splits;
+  rest->way.splits = (int)split->splits;
   return true;
 }
 

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program's arguments of a routine as it passed them, whichever of the two interfaces they came by, and what the
+ * reference says of them. Pure; thread-safe.
+ */
+#ifndef TB_ARGUMENTS_H
+#define TB_ARGUMENTS_H
+
+#include "blas/symbols.h"
+
+/* CBLAS's values, repeated here because the library builds without anybody's cblas.h. */
+enum { TB_ROW_MAJOR = 101, TB_COL_MAJOR = 102, TB_NO_TRANS = 111, TB_TRANS = 112, TB_CONJ_TRANS = 113 };
+
+struct tb_arguments {
+  int layout;         /* of a CBLAS call; Fortran's are TB_COL_MAJOR */
+  int transa, transb; /* of a CBLAS call its values, of a Fortran call letters */
+  int64_t m, n, k;
+  union tb_scalar alpha, beta;
+  const void *a, *b;
+  void *c;
+  int64_t lda, ldb, ldc;
+};
+
+/* What a transpose says, of either interface. */
+enum tb_trans { TB_TRANS_UNKNOWN, TB_TRANS_N, TB_TRANS_T, TB_TRANS_C };
+
+/* In CBLAS's numbering or Fortran's letters. */
+static inline enum tb_trans tb_trans_of(enum tb_abi abi, int said) {
+  if (abi == TB_ABI_CBLAS)
+    return said >= TB_NO_TRANS && said <= TB_CONJ_TRANS ? (enum tb_trans)(said - TB_NO_TRANS + TB_TRANS_N)
+                                                        : TB_TRANS_UNKNOWN;
+  const int upper = said & ~('a' - 'A');
+  return upper == 'N' ? TB_TRANS_N : upper == 'T' ? TB_TRANS_T : upper == 'C' ? TB_TRANS_C : TB_TRANS_UNKNOWN;
+}
+
+/* Whether the leading dimensions of a column-major gemm of sizes that are not zero are long enough. */
+static inline bool tb_gemm_lds_fit(bool a_transposed, bool b_transposed, int64_t m, int64_t n, int64_t k, int64_t lda,
+                                   int64_t ldb, int64_t ldc) {
+  return lda >= (a_transposed ? k : m) && ldb >= (b_transposed ? n : k) && ldc >= m;
+}
+
+/*
+ * The number, from 1, of the first argument of symbol's routine that the reference refuses, as its xerbla would name
+ * it: Fortran's by their places, CBLAS's by one more, for the layout. 0: it refuses none. Of a row-major call the
+ * transposed product is checked, in that product's order, as the reference's CBLAS does.
+ */
+int tb_arguments_refused(enum tb_symbol symbol, const struct tb_arguments *arguments);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "select/fp64.h"
+
+#include <stdio.h>
+
+#include "base/integers.h"
+#include "cuda/launch.h"
+#include "select/embed.h"
+
+TB_EMBED(tb_dgemm_fatbin, TB_DGEMM_FATBIN); /* kernels/fp64/dgemm.cu */
+
+/* A grid has at most this many blocks along y. */
+#define GRID_Y_MAX 65535
+
+/* ---- loading ---- */
+
+/* Operations of an SM in a cycle: those with fast FP64 units, and all others. */
+static double sm_flops_per_cycle(int major, int minor) {
+  if (minor == 0) return major == 8 || major == 10 ? 128 : major == 9 ? 256 : 4;
+  return 4;
+}
+
+static CUresult read_device(struct tb_fp64_kernels *fp64, CUdevice device) {
+  int major, minor, khz, memory_khz, bus_bits, block_bytes, sm_bytes;
+  struct tb_fp64_device *const d = &fp64->device;
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&d->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&memory_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&block_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device));
+  TB_TRY(tb_cuda.cuDeviceGetAttribute(&sm_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device));
+  d->block_shared_bytes = block_bytes, d->sm_shared_bytes = sm_bytes;
+  d->flops_per_second = d->sm_count * sm_flops_per_cycle(major, minor) * khz * 1e3;
+  d->bytes_per_second = 2.0 * memory_khz * 1e3 * bus_bits / 8; /* two bits a wire and cycle */
+  fp64->early = major >= 9 && tb_cuda.cuLaunchKernelEx != NULL;
+  return CUDA_SUCCESS;
+}
+
+static CUresult load_tile(struct tb_fp64_kernels *fp64, int tile) {
+  const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
+  const int64_t shared_bytes = tb_min(t->stage_bytes + t->sum_bytes, fp64->device.block_shared_bytes);
+  char name[48];
+  for (int variant = 0; variant < 8; variant++) {
+    const bool ta = variant & 4, tb = variant & 2, pairs = variant & 1;
+    CUfunction *const function = &fp64->tile[tile][ta][tb][pairs];
+    snprintf(name, sizeof name, "tb_dgemm_%s_%c%c%s", t->name, "nt"[ta], "nt"[tb], pairs ? "" : "_any");
+    TB_TRY(tb_cuda.cuModuleGetFunction(function, fp64->module, name));
+    TB_TRY(tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes));
+  }
+  snprintf(name, sizeof name, "tb_dgemm_gather_%s", t->name);
+  TB_TRY(tb_cuda.cuModuleGetFunction(&fp64->gather[tile], fp64->module, name));
+  return CUDA_SUCCESS;
+}
+
+static CUresult load_functions(struct tb_fp64_kernels *fp64) {
+  for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++) TB_TRY(load_tile(fp64, tile));
+  TB_TRY(tb_cuda.cuModuleGetFunction(&fp64->commit, fp64->module, "tb_dgemm_commit"));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_fp64_load(struct tb_fp64_kernels *fp64, CUdevice device) {
+  *fp64 = (struct tb_fp64_kernels){0};
+  TB_TRY(read_device(fp64, device));
+  TB_TRY(tb_cuda.cuModuleLoadData(&fp64->module, tb_dgemm_fatbin));
+  CUresult result = load_functions(fp64);
+  if (result != CUDA_SUCCESS) tb_fp64_unload(fp64);
+  return result;
+}
+
+void tb_fp64_unload(struct tb_fp64_kernels *fp64) {
+  if (fp64->module != NULL) tb_cuda.cuModuleUnload(fp64->module);
+  fp64->module = NULL;
+}
+
+/* ---- launching ---- */
+
+static bool in_pairs(const double *from, int64_t ld, int64_t run) {
+  return (uintptr_t)from % 16 == 0 && ld % 2 == 0 && run % 2 == 0;
+}
+
+bool tb_fp64_pairs(bool transpose_a, bool transpose_b, const struct tb_fp64_args *args) {
+  return in_pairs(args->a, args->lda, transpose_a ? args->k : args->m) &&
+         in_pairs(args->b, args->ldb, transpose_b ? args->n : args->k);
+}
+
+CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64_plan *plan, bool transpose_a,
+                        bool transpose_b, const struct tb_fp64_args *args, CUdeviceptr workspace, CUstream stream) {
+  const struct tb_fp64_tile *const tile = &tb_fp64_tiles[plan->tile];
+  struct tb_fp64_args arguments = *args;
+  tb_fp64_arguments(&arguments, plan);
+  arguments.partials = plan->splits > 1 ? (double *)workspace : NULL;
+  const struct tb_grid grid = {plan->blocks, 1, tile->threads, plan->shared_bytes, 1};
+  const bool pairs = tb_fp64_pairs(transpose_a, transpose_b, &arguments);
+  const CUfunction function = fp64->tile[plan->tile][transpose_a][transpose_b][pairs];
+  TB_TRY(tb_launch_behind(false, function, grid, &arguments, NULL, stream));
+  if (plan->splits == 1) return CUDA_SUCCESS;
+  const struct tb_grid gather = {(plan->tiles - plan->whole) * TB_FP64_GATHER_BLOCKS, 1, tile->threads, 0, 1};
+  return tb_launch_behind(fp64->early, fp64->gather[plan->tile], gather, &arguments, NULL, stream);
+}
+
+CUresult tb_fp64_launch_chosen(const struct tb_fp64_kernels *fp64, const struct tb_launch *l) {
+  const struct tb_fp64_args *const args = l->args_fp64;
+  const int64_t room_bytes = l->choice->fp64.room_bytes * args->m * args->n;
+  struct tb_fp64_plan plan;
+  if (!tb_fp64_plan_make(&plan, &fp64->device, args->m, args->n, args->k, args->group_k, room_bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return tb_fp64_launch(fp64, &plan, l->transpose_a, l->transpose_b, args, l->workspace, l->stream);
+}
+
+CUresult tb_fp64_commit(const struct tb_fp64_kernels *fp64, struct tb_fp64_commit_args *args, CUstream stream) {
+  const int64_t rows = tb_ceil_div(args->m, TB_FP64_COMMIT_THREADS_M);
+  const int64_t columns = tb_ceil_div(args->n, TB_FP64_COMMIT_THREADS_N);
+  void *parameters[] = {args};
+  TB_TRY(tb_cuda.cuLaunchKernel(fp64->commit, (unsigned)rows, (unsigned)tb_min(columns, GRID_Y_MAX), 1,
+                                TB_FP64_COMMIT_THREADS_M, TB_FP64_COMMIT_THREADS_N, 1, 0, stream, parameters, NULL));
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The kernels for double precision as the host sees them (kernels/fp64/dgemm.cu): loaded from the embedded fat binary,
+ * and launched as fp64_plan.h says. Under offload.c's lock. */
+#ifndef TB_FP64_H
+#define TB_FP64_H
+
+#include "cuda/driver.h"
+#include "select/fp64_way.h"
+#include "select/shared.h"
+
+struct tb_fp64_kernels {
+  CUmodule module;
+  CUfunction tile[TB_FP64_TILE_COUNT][2][2][2]; /* [A transposed][B transposed][in pairs] */
+  CUfunction gather[TB_FP64_TILE_COUNT], commit;
+  struct tb_fp64_device device;
+  bool early; /* a kernel may start before the one ahead has ended */
+};
+
+/* Loads the kernels into the current context, which is the device's. Nothing is left behind on failure. */
+CUresult tb_fp64_load(struct tb_fp64_kernels *fp64, CUdevice device);
+
+/* Nothing may be running. Does nothing after a load that failed. */
+void tb_fp64_unload(struct tb_fp64_kernels *fp64);
+
+/* Both operands of a product can be copied two elements, 16 bytes, at a time: they and their columns are aligned, and
+ * what runs along their memory, sides or k, is even. */
+bool tb_fp64_pairs(bool transpose_a, bool transpose_b, const struct tb_fp64_args *args);
+
+/*
+ * Launches the plan of the product that `args` speaks of (a, b, d, lda, ldb, ldd, alpha, first, last; the rest is the
+ * plan's). The workspace has room for plan->partials_bytes, aligned to 16 bytes. Allocates nothing.
+ */
+CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64_plan *plan, bool transpose_a,
+                        bool transpose_b, const struct tb_fp64_args *args, CUdeviceptr workspace, CUstream stream);
+
+/* In the way that was chosen: one launch, or two (family.h). */
+CUresult tb_fp64_launch_chosen(const struct tb_fp64_kernels *fp64, const struct tb_launch *launch);
+
+/* C = D + beta C; with args->d NULL, C = beta C. */
+CUresult tb_fp64_commit(const struct tb_fp64_kernels *fp64, struct tb_fp64_commit_args *args, CUstream stream);
+
+#endif

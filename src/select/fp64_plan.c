@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "select/fp64_plan.h"
+
+#include <stddef.h>
+
+#include "base/integers.h"
+
+const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT] = {
+#define TB_FP64_TILE(name, bm, bn, wm, wn, stages, blocks)                                                            \
+  {#name, bm, bn, 32 * ((bm) / (wm)) * ((bn) / (wn)), TB_FP64_STAGE_BYTES(bm, bn, stages), TB_FP64_SUM_BYTES(bm, bn), \
+   blocks},
+#include "fp64/tiles.def"
+#undef TB_FP64_TILE
+};
+
+/* Of the nominal rate, what a tile's blocks reach when an SM holds as many as it can, and one alone:
+ * tests/gpu/fp64_bench on an H200, 2048 and 1024 cubed. */
+static const struct {
+  double full, alone;
+} rates[TB_FP64_TILE_COUNT] = {
+    [TB_FP64_128x128] = {0.90, 0.90}, [TB_FP64_128x64] = {0.72, 0.62}, [TB_FP64_64x128] = {0.72, 0.62},
+    [TB_FP64_64x64] = {0.79, 0.65},   [TB_FP64_64x32] = {0.71, 0.50},  [TB_FP64_32x64] = {0.68, 0.50},
+    [TB_FP64_32x32] = {0.57, 0.35},
+};
+
+/* Until a block's first products are there, and from its last to the end of the kernel. */
+#define START_SECONDS 4e-6
+/* The second launch that a split k needs. */
+#define GATHER_SECONDS 3e-6
+/* What an SM moves to and from its shared memory or the L2, of a group's sums, in a second. */
+#define SUM_BYTES_PER_SECOND 120e9
+
+/* CUDA keeps this much of an SM's shared memory for itself for each block. */
+#define RESERVED_BYTES 1024
+/* What the grid's first dimension and the kernels' counting allow. */
+#define SIZE_MAX_ELEMS (INT64_C(2147483647) - 1023)
+
+/* A group's end costs as much as 40 k of a tile of 128 x 128. */
+#define GROUP_K 1024
+#define LONG_K 8192 /* from here on a group is GROUP_K_MAX */
+#define GROUP_K_MAX 2048
+/* With less than so many tiles of 128 x 128, some are likely to be split. */
+#define SOME_TILES 200
+#define SOME_TILES_GROUP_K 512
+/* Below so many tiles of 64 x 64, k is to be split among SMs, into about as many parts as make WANTED_PARTS of them. */
+#define FEW_TILES 64
+#define WANTED_PARTS 256
+#define GROUP_K_MIN 128
+#define SPLITS_MAX 64
+
+static int64_t tiles_of(int64_t m, int64_t n, int64_t side) { return tb_ceil_div(m, side) * tb_ceil_div(n, side); }
+
+int tb_fp64_group_k(int64_t m, int64_t n, int64_t k) {
+  const int64_t tiles = tiles_of(m, n, 64);
+  if (tiles < FEW_TILES) {
+    const int64_t part = tb_round_up(tb_ceil_div(k, tb_ceil_div(WANTED_PARTS, tiles)), TB_FP64_GROUP_STEP_K);
+    return (int)tb_min(tb_max(part, GROUP_K_MIN), GROUP_K_MAX);
+  }
+  if (tiles_of(m, n, 128) < SOME_TILES && k > GROUP_K) return SOME_TILES_GROUP_K;
+  return k < LONG_K ? GROUP_K : GROUP_K_MAX;
+}
+
+static int blocks_per_sm(const struct tb_fp64_tile *tile, const struct tb_fp64_device *device, int shared_bytes) {
+  const int64_t by_shared = device->sm_shared_bytes / (shared_bytes + RESERVED_BYTES);
+  return (int)tb_max(1, tb_min(by_shared, tile->blocks));
+}
+
+/* Until the last of so many blocks ends, each of so many k in so many groups, that fill SMs one after another. */
+static double block_seconds(const struct tb_fp64_plan *p, const struct tb_fp64_device *device, int64_t blocks,
+                            int64_t k, int64_t groups) {
+  if (blocks == 0) return 0;
+  const struct tb_fp64_tile *const tile = &tb_fp64_tiles[p->tile];
+  const int at_once = blocks_per_sm(tile, device, p->shared_bytes);
+  const double sm_flops = device->flops_per_second / device->sm_count;
+  const double products = 2.0 * tile->block_m * tile->block_n * (double)k / sm_flops;
+  const double sums = 2.0 * tile->sum_bytes * (double)groups / SUM_BYTES_PER_SECOND;
+  const int64_t mine = tb_ceil_div(blocks, device->sm_count);
+  const double full = products / rates[p->tile].full + sums;
+  const double alone = products / rates[p->tile].alone + sums;
+  const double last = (double)(mine % at_once) * full; /* of those that do not fill an SM */
+  return (double)(mine / at_once * at_once) * full + (mine % at_once > 0 && last < alone ? alone : last);
+}
+
+static double seconds_of(const struct tb_fp64_plan *p, const struct tb_fp64_device *device) {
+  const int64_t groups = tb_ceil_div(p->k, p->group_k);
+  const double moved = 8 * ((double)(p->m + p->n) * (double)p->k + (double)p->m * (double)p->n);
+  double seconds = block_seconds(p, device, p->whole, p->k, groups);
+  if (p->splits > 1) {
+    const int64_t part_k = tb_min((int64_t)p->groups_per_split * p->group_k, p->k);
+    seconds += block_seconds(p, device, (p->tiles - p->whole) * p->splits, part_k, p->groups_per_split);
+    seconds += GATHER_SECONDS + 2.0 * (double)p->partials_bytes / device->bytes_per_second;
+  }
+  const double by_memory = moved / device->bytes_per_second;
+  return START_SECONDS + (seconds > by_memory ? seconds : by_memory);
+}
+
+bool tb_fp64_plan_way(struct tb_fp64_plan *p, const struct tb_fp64_device *device, int tile, int64_t whole,
+                      int splits) {
+  const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
+  const int64_t groups = tb_ceil_div(p->k, p->group_k);
+  p->tile = tile;
+  p->tiles = tb_ceil_div(p->m, t->block_m) * tb_ceil_div(p->n, t->block_n);
+  p->whole = splits > 1 ? whole : p->tiles;
+  if (p->whole > p->tiles || (splits > 1 && (p->whole == p->tiles || splits > groups)) || p->tiles > INT32_MAX / 2)
+    return false;
+  p->groups_per_split = (int)tb_ceil_div(groups, splits);
+  p->splits = (int)tb_ceil_div(groups, p->groups_per_split);
+  p->jobs = p->whole + (p->tiles - p->whole) * p->splits;
+  p->shared_bytes = t->stage_bytes + (p->whole > 0 && groups > 1 ? t->sum_bytes : 0);
+  p->partials_bytes = p->splits > 1 ? (p->tiles - p->whole) * groups * t->sum_bytes : 0;
+  if (p->shared_bytes > device->block_shared_bytes || p->jobs > INT32_MAX) return false;
+  p->blocks = tb_min(p->jobs, (int64_t)device->sm_count * blocks_per_sm(t, device, p->shared_bytes));
+  p->seconds = seconds_of(p, device);
+  return true;
+}
+
+/* Takes `p` in this way if it can be and is quicker than what `best` has. */
+static void consider(struct tb_fp64_plan *p, const struct tb_fp64_device *device, int tile, int64_t whole, int splits,
+                     int64_t partials_bytes, struct tb_fp64_plan *best) {
+  if (tb_fp64_plan_way(p, device, tile, whole, splits) && p->partials_bytes <= partials_bytes &&
+      (best->blocks == 0 || p->seconds < best->seconds))
+    *best = *p;
+}
+
+/* No tile split, all of them, or those that do not fill a round of the SMs. */
+static void consider_tile(struct tb_fp64_plan *p, const struct tb_fp64_device *device, int tile, int64_t partials_bytes,
+                          struct tb_fp64_plan *best) {
+  const int64_t groups = tb_ceil_div(p->k, p->group_k);
+  const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
+  consider(p, device, tile, 0, 1, partials_bytes, best);
+  const int64_t slots = (int64_t)device->sm_count * blocks_per_sm(t, device, t->stage_bytes + t->sum_bytes);
+  const int64_t rounds = p->tiles / slots * slots;
+  for (int splits = 2; splits <= tb_min(groups, SPLITS_MAX); splits++) {
+    consider(p, device, tile, 0, splits, partials_bytes, best);
+    if (rounds > 0) consider(p, device, tile, rounds, splits, partials_bytes, best);
+  }
+}
+
+bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int64_t m, int64_t n, int64_t k,
+                       int group_k, int64_t partials_bytes) {
+  if (m > SIZE_MAX_ELEMS || n > SIZE_MAX_ELEMS || k > SIZE_MAX_ELEMS) return false;
+  struct tb_fp64_plan p = {.m = m, .n = n, .k = k, .group_k = group_k}, best = {.blocks = 0};
+  for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++) consider_tile(&p, device, tile, partials_bytes, &best);
+  *plan = best;
+  return best.blocks != 0;
+}
+
+void tb_fp64_arguments(struct tb_fp64_args *args, const struct tb_fp64_plan *plan) {
+  args->m = plan->m, args->n = plan->n, args->k = plan->k;
+  args->group_k = plan->group_k;
+  args->whole = (int32_t)plan->whole;
+  args->jobs = (uint32_t)plan->jobs;
+  args->groups_per_split = plan->groups_per_split;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a product in double precision is spread over a GPU (kernels/fp64/dgemm.cu): pure arithmetic, tested without one.
+ * Knows nothing of CUDA. Thread safe.
+ */
+#ifndef TB_FP64_PLAN_H
+#define TB_FP64_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fp64/fp64_args.h"
+
+/* The tiles in the order of tiles.def: TB_FP64_128x128 and so on. */
+enum {
+#define TB_FP64_TILE(name, ...) TB_FP64_##name,
+#include "fp64/tiles.def"
+#undef TB_FP64_TILE
+  TB_FP64_TILE_COUNT
+};
+
+/* One row of tiles.def. */
+struct tb_fp64_tile {
+  const char *name;
+  int block_m, block_n, threads, stage_bytes, sum_bytes;
+  int blocks; /* that an SM holds by registers */
+};
+extern const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT];
+
+/* What a plan has to know of the GPU. */
+struct tb_fp64_device {
+  int sm_count;
+  int64_t block_shared_bytes, sm_shared_bytes; /* that a block may have, that an SM has */
+  double flops_per_second;                     /* the nominal rate of all its FP64 units */
+  double bytes_per_second;                     /* of its memory */
+};
+
+struct tb_fp64_plan {
+  int tile;        /* of tiles.def */
+  int64_t m, n, k; /* of the product */
+  int group_k;
+  int64_t tiles, whole; /* in all, and with k whole */
+  int splits;           /* parts of k of the other tiles; 1: there are none */
+  int groups_per_split; /* groups of a part */
+  int64_t jobs;         /* whole tiles, and parts */
+  int64_t blocks;       /* at most as many as the GPU holds at once: they take one job after another */
+  int shared_bytes;
+  int64_t partials_bytes; /* room for tb_fp64_args.partials; 0 without splits */
+  double seconds;         /* predicted, launches included */
+};
+
+/* Products of a group for a product of this shape, whatever part of it is then computed where: the bits depend on it.
+ * With many tiles a constant; with few it is smaller, or k larger, so that k can be split among all SMs. */
+int tb_fp64_group_k(int64_t m, int64_t n, int64_t k);
+
+/*
+ * The quickest way to compute a product of m x k by k x n, a whole one or a part of one that has groups of group_k. k
+ * is split only if the groups' sums fit into partials_bytes. False: no tile fits this GPU's shared memory (40 KiB are
+ * enough), or a size is above 2^31 - 1024.
+ */
+bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int64_t m, int64_t n, int64_t k,
+                       int group_k, int64_t partials_bytes);
+
+/* That way with this tile, `whole` tiles with k whole, and the others' k in so many parts; seconds included. False: the
+ * tile does not fit, or there are not so many groups. */
+bool tb_fp64_plan_way(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int tile, int64_t whole,
+                      int splits);
+
+/* Fills in what of the kernels' arguments is the plan's: m, n, k, group_k, whole, jobs and groups_per_split. */
+void tb_fp64_arguments(struct tb_fp64_args *args, const struct tb_fp64_plan *plan);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "select/fp64_way.h"
+
+#include <math.h>
+
+int tb_fp64_candidates(const struct tb_select_device *device, const struct tb_product *product,
+                       struct tb_choice candidate[]) {
+  struct tb_fp64_plan plan;
+  const int64_t room_bytes = product->workspace_bytes / (product->m * product->n);
+  if (!tb_fp64_plan_make(&plan, &device->fp64, product->m, product->n, product->k, (int)product->group_k,
+                         room_bytes * product->m * product->n))
+    return 0;
+  candidate[0] = (struct tb_choice){.family = TB_FAMILY_FP64, .fp64 = {.room_bytes = room_bytes}};
+  return 1;
+}
+
+double tb_fp64_predict_us(const struct tb_select_table *table, const struct tb_select_device *device,
+                          const struct tb_product *product, const struct tb_choice *choice) {
+  struct tb_fp64_plan plan;
+  (void)table;
+  const int64_t room_bytes = choice->fp64.room_bytes * product->m * product->n;
+  return tb_fp64_plan_make(&plan, &device->fp64, product->m, product->n, product->k, (int)product->group_k, room_bytes)
+             ? plan.seconds * 1e6
+             : INFINITY;
+}
+
+void tb_fp64_offer(const struct tb_select_device *device, const struct tb_product *product, struct tb_best *best) {
+  struct tb_choice choice;
+  if (tb_fp64_candidates(device, product, &choice) > 0)
+    tb_best_take(best, &choice, tb_fp64_predict_us(&tb_select_table, device, product, &choice));
+}
+
+int64_t tb_fp64_workspace_bytes(int64_t m, int64_t n, int64_t k, const struct tb_choice *choice) {
+  (void)k;
+  return choice->fp64.room_bytes * m * n;
+}
+
+const char *tb_fp64_name(const struct tb_choice *choice) {
+  (void)choice;
+  return "fp64";
+}
