@@ -81,10 +81,12 @@ template <int N> __device__ __forceinline__ void async_wait() { tb_cpu_cp_async_
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 
 template <int Bytes> __device__ __forceinline__ void async_copy(void *dst, const void *src, unsigned valid) {
-  static_assert(Bytes == 4 || Bytes == 16, "cp.async copies 4, 8 or 16 bytes; 8 has no use here");
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "what cp.async copies");
   unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(dst));
   if (Bytes == 16) /* .cg: past the L1, which these panels would only flush */
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(src), "r"(valid));
+  else if (Bytes == 8)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(target), "l"(src), "r"(valid));
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(src), "r"(valid));
 }
@@ -102,6 +104,10 @@ __device__ __forceinline__ void async_copy_if(void *dst, const void *src, unsign
   if (Bytes == 16)
     asm volatile("{ .reg .pred no; .reg .b32 there; and.b32 there, %2, %3; setp.eq.u32 no, there, 0;\n\t"
                  "cp.async.cg.shared.global [%0], [%1], 16, no; }" ::"r"(target),
+                 "l"(src), "r"(bits), "r"(bit));
+  else if (Bytes == 8)
+    asm volatile("{ .reg .pred no; .reg .b32 there; and.b32 there, %2, %3; setp.eq.u32 no, there, 0;\n\t"
+                 "cp.async.ca.shared.global [%0], [%1], 8, no; }" ::"r"(target),
                  "l"(src), "r"(bits), "r"(bit));
   else
     asm volatile("{ .reg .pred no; .reg .b32 there; and.b32 there, %2, %3; setp.eq.u32 no, there, 0;\n\t"

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A tile of D in the fp64 kernels: where it lies, what of it a thread has, and the way of a group's sums to D.
+ *
+ * A warp has warp_m x warp_n of the tile, in regions of 16 x 16, of two instructions of 16 x 8 each. With lane = 4 g +
+ * t a thread has of each region
+ *
+ *   rows 2 g and 2 g + 1 of columns 4 t to 4 t + 3      (the tensor cores' rows g and g + 8; of instruction e columns
+ *                                                        4 t + e and 4 t + 2 + e, its columns 2 t and 2 t + 1)
+ *
+ * and keeps them as units of 16 bytes, two neighbouring rows; eight lanes have a line of D. Shared memory and the
+ * partial sums hold units in the order of the threads, whatever their places in D: unit u of all threads side by side,
+ * then unit u + 1.
+ */
+#ifndef TB_FP64_TILE_CUH
+#define TB_FP64_TILE_CUH
+
+#include "common/mma64.cuh"
+#include "fp64/panel.cuh"
+
+namespace fp64 {
+namespace {
+
+/* Tile columns that are computed together, so that the L2 still holds their panels of B for the next tile row. */
+constexpr int kGroupColumns = 8;
+
+template <int BM, int BN, int WM, int WN, int Stages, int Blocks> struct Geometry {
+  static constexpr int block_m = BM, block_n = BN, stages = Stages;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800 /* a SM has half the threads there */
+  static constexpr int blocks_per_sm = (Blocks + 1) / 2;
+#else
+  static constexpr int blocks_per_sm = Blocks;
+#endif
+  static constexpr int warp_m = WM, warp_n = WN, warps_m = BM / WM, warps_n = BN / WN;
+  static constexpr int threads = 32 * warps_m * warps_n;
+  static constexpr int regions_m = WM / 16, regions_n = WN / 16;
+  static_assert(BM % WM == 0 && BN % WN == 0 && WM % 16 == 0 && WN % 16 == 0, "whole regions");
+};
+
+/* What of D's tile a thread has. */
+template <class G> struct Owner {
+  int row, column; /* of the warp, within the tile */
+  int lane;
+  __device__ __forceinline__ explicit Owner(int thread)
+      : row(thread / 32 % G::warps_m * G::warp_m), column(thread / 32 / G::warps_m * G::warp_n), lane(thread % 32) {}
+};
+
+/* ---- a job: a tile, or a part of its k ---- */
+
+struct Job {
+  int64_t row, column;      /* of the tile's first element */
+  int first_group, k_count; /* k from first_group * group_k on */
+  int64_t partial;          /* tiles in `partials` ahead of its first group's; -1: k is whole */
+};
+
+__device__ __forceinline__ int groups_of(const tb_fp64_args &args) {
+  return static_cast<int>((args.k + args.group_k - 1) / args.group_k);
+}
+
+/* First row and column of a tile: down the rows of kGroupColumns tile columns, then on to the next columns. */
+template <class G> __device__ __forceinline__ void locate(const tb_fp64_args &args, unsigned tile, Job &job) {
+  const unsigned down = static_cast<unsigned>((args.m + G::block_m - 1) / G::block_m);
+  const unsigned across = static_cast<unsigned>((args.n + G::block_n - 1) / G::block_n);
+  const unsigned first = tile / (kGroupColumns * down) * kGroupColumns, within = tile % (kGroupColumns * down);
+  const unsigned width = across - first < kGroupColumns ? across - first : kGroupColumns;
+  job.row = static_cast<int64_t>(within / width) * G::block_m;
+  job.column = static_cast<int64_t>(first + within % width) * G::block_n;
+}
+
+template <class G> __device__ __forceinline__ unsigned tiles_of(const tb_fp64_args &args) {
+  return static_cast<unsigned>((args.m + G::block_m - 1) / G::block_m * ((args.n + G::block_n - 1) / G::block_n));
+}
+
+template <class G> __device__ __forceinline__ Job job_of(const tb_fp64_args &args, unsigned number) {
+  Job job = {0, 0, 0, static_cast<int>(args.k), -1};
+  const unsigned whole = static_cast<unsigned>(args.whole);
+  if (number < whole) {
+    locate<G>(args, number, job);
+    return job;
+  }
+  const unsigned split = tiles_of<G>(args) - whole, tile = (number - whole) % split, part = (number - whole) / split;
+  locate<G>(args, whole + tile, job);
+  job.first_group = static_cast<int>(part) * args.groups_per_split;
+  const int64_t from = static_cast<int64_t>(job.first_group) * args.group_k;
+  const int64_t most = static_cast<int64_t>(args.groups_per_split) * args.group_k;
+  job.k_count = static_cast<int>(args.k - from < most ? args.k - from : most);
+  job.partial = static_cast<int64_t>(tile) * groups_of(args) + job.first_group;
+  return job;
+}
+
+/* ---- D ---- */
+
+/* This thread's elements of D, for those that exist. */
+struct Target {
+  double *d;
+  int64_t ld;
+  int rows, columns; /* from there on */
+  bool whole;        /* all exist, and 16 bytes may be moved at a time */
+};
+
+template <class G>
+__device__ __forceinline__ Target target_of(const tb_fp64_args &args, const Job &job, const Owner<G> &owner) {
+  const int64_t rows = args.m - job.row, columns = args.n - job.column;
+  const int row = owner.row + owner.lane / 4 * 2, column = owner.column + owner.lane % 4 * 4;
+  Target t;
+  t.ld = args.ldd;
+  t.d = args.d + job.row + row + (job.column + column) * args.ldd;
+  t.rows = static_cast<int>(rows < G::block_m ? rows : G::block_m) - row;
+  t.columns = static_cast<int>(columns < G::block_n ? columns : G::block_n) - column;
+  t.whole = rows >= G::block_m && columns >= G::block_n && reinterpret_cast<uintptr_t>(args.d) % kUnitBytes == 0 &&
+            args.ldd % 2 == 0;
+  return t;
+}
+
+/* Where a group's sums come from and go to. This thread's first unit; the next is a unit for each thread behind. */
+struct Way {
+  double2 *sums;     /* in shared memory */
+  double2 *partials; /* or NULL: k is whole */
+  bool from_sums, from_d, to_d;
+  double scale; /* of what goes to D */
+};
+
+/* One thread's sums. */
+template <class G> struct Accumulators {
+  static constexpr int columns = 4 * G::regions_n, batch = 2; /* columns that go at once */
+  static constexpr int at_once = batch * G::regions_m;
+  static constexpr int units = G::regions_m * columns; /* unit r + regions_m * c: rows 16 r and the next, column c */
+  double sum[G::regions_m][2 * G::regions_n][4];       /* of each region along m, as multiply64 has them */
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < 2 * units; i++) sum[i / columns / 2][i / 4 % (2 * G::regions_n)][i % 4] = 0;
+  }
+
+  /* sum += what was kept, or D, or 0, so that none is a negative zero; and goes on. A few columns at a time, with a
+   * pointer that steps from one to the next, so that not all of it occupies registers at once. */
+  __device__ __forceinline__ void pass_on(const Way &way, const Target &t) {
+    double *d = t.d;
+    double2 *sums = way.sums, *partials = way.partials;
+#pragma unroll
+    for (int first = 0; first < columns; first += batch) {
+      double2 v[batch][G::regions_m] = {};
+      if (way.from_sums) {
+#pragma unroll
+        for (int u = 0; u < at_once; u++) v[u / G::regions_m][u % G::regions_m] = sums[u * G::threads];
+      }
+      double *from = d;
+#pragma unroll
+      for (int c = 0; c < batch; c++) {
+        if (way.from_d) load_column(v[c], t, from, place_of(first + c));
+        if (c + 1 < batch) from = opaque(from + (place_of(first + c + 1) - place_of(first + c)) * t.ld);
+#pragma unroll
+        for (int r = 0; r < G::regions_m; r++) {
+          v[c][r].x = v[c][r].x + of(r, first + c)[(first + c) % 4 / 2];
+          v[c][r].y = v[c][r].y + of(r, first + c)[(first + c) % 4 / 2 + 2];
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < batch; c++) {
+        if (way.to_d) store_column(v[c], t, d, place_of(first + c), way.scale);
+        if (first + c + 1 < columns) d = opaque(d + (place_of(first + c + 1) - place_of(first + c)) * t.ld);
+      }
+      if (way.partials != nullptr) {
+#pragma unroll
+        for (int u = 0; u < at_once; u++) partials[u * G::threads] = v[u / G::regions_m][u % G::regions_m];
+        partials += at_once * G::threads;
+      } else if (!way.to_d) {
+#pragma unroll
+        for (int u = 0; u < at_once; u++) sums[u * G::threads] = v[u / G::regions_m][u % G::regions_m];
+      }
+      sums += at_once * G::threads;
+    }
+  }
+
+  /* Columns of the tile from a thread's first to its others. */
+  static __device__ __forceinline__ constexpr int place_of(int column) { return column / 4 * 16 + column % 4; }
+
+private:
+  __device__ __forceinline__ const double (&of(int region, int column) const)[4] {
+    return sum[region][column / 4 * 2 + column % 2];
+  }
+  static __device__ __forceinline__ void load_column(double2 (&v)[G::regions_m], const Target &t, const double *d,
+                                                     int column) {
+    const int rows = column < t.columns ? t.rows : 0;
+#pragma unroll
+    for (int r = 0; r < G::regions_m; r++) {
+      if (16 * r < rows) v[r].x = d[16 * r];
+      if (16 * r + 1 < rows) v[r].y = d[16 * r + 1];
+    }
+  }
+  static __device__ __forceinline__ void store_column(double2 (&v)[G::regions_m], const Target &t, double *d,
+                                                      int column, double scale) {
+    const int rows = column < t.columns ? t.rows : 0;
+#pragma unroll
+    for (int r = 0; r < G::regions_m; r++) {
+      v[r].x = scale * v[r].x, v[r].y = scale * v[r].y;
+      if (t.whole) {
+        *reinterpret_cast<double2 *>(d + 16 * r) = v[r];
+      } else {
+        if (16 * r < rows) d[16 * r] = v[r].x;
+        if (16 * r + 1 < rows) d[16 * r + 1] = v[r].y;
+      }
+    }
+  }
+};
+
+} // namespace
+} // namespace fp64
+
+#endif
