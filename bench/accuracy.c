@@ -172,7 +172,7 @@ static struct tiles compare_tiles(const struct judge *j) {
 static struct tb_choice choose_way(const struct judge *j, const struct tb_sgemm_args *args,
                                    enum tb_precision precision) {
   struct tb_product product = tb_bench_product(j->bench, false, false, args, precision);
-  struct tb_choice way = *j->forced, split = {.family = TB_FAMILY_EMULATED, .splits = 1};
+  struct tb_choice way = *j->forced, split = {.family = TB_FAMILY_EMULATED, .emulated = {.splits = 1}};
   if (way.family != TB_FAMILY_NONE && tb_bench_complete(j->bench, &product, &way)) return way;
   if (tb_bench_complete(j->bench, &product, &split)) return split;
   return tb_kernels_choose(&j->bench->kernels, false, false, args, j->bench->workspace_bytes, precision);

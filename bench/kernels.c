@@ -133,9 +133,7 @@ static int list_ways(const struct tb_work *w, const struct options *o, struct tb
 
 /* The tensor cores are a way of some precisions only, so no two precisions share it. */
 static bool same_way(const struct tb_choice *x, const struct tb_choice *y) {
-  return x->family == y->family && x->family != TB_FAMILY_EMULATED && x->tile == y->tile && x->splits == y->splits &&
-         x->unit_k == y->unit_k && x->pack_k == y->pack_k && x->whole_rows == y->whole_rows &&
-         x->whole_columns == y->whole_columns;
+  return x->family != TB_FAMILY_EMULATED && tb_bench_is_way(x, y);
 }
 
 /* Checks and times the shape at hand by this way, unless that was done for another precision. */
@@ -251,14 +249,13 @@ static int bench_speed(const struct tb_bench *bench, const struct options *o, FI
 struct tb_choice tb_bench_parse_choice(const char *text) {
   size_t name_len = strcspn(text, "/");
   int splits = text[name_len] ? atoi(text + name_len + 1) : 1;
-  struct tb_choice c = {.family = TB_FAMILY_SKINNY, .splits = splits, .unit_k = TB_SGEMM_GROUP_K};
-  if (splits == 1 && strcmp(text, "skinny") == 0) return c;
-  c.family = TB_FAMILY_EMULATED;
-  if (splits >= 1 && name_len == strlen("emulated") && strncmp(text, "emulated", name_len) == 0) return c;
-  for (c.tile = 0; splits >= 1 && c.tile < TB_TILE_COUNT; c.tile++) {
-    c.family = TB_FAMILY_TILE;
-    if (strlen(tb_tiles[c.tile].name) == name_len && strncmp(tb_tiles[c.tile].name, text, name_len) == 0) return c;
-  }
+  if (splits == 1 && strcmp(text, "skinny") == 0)
+    return (struct tb_choice){.family = TB_FAMILY_SKINNY, .skinny = {.splits = 1}};
+  if (splits >= 1 && name_len == strlen("emulated") && strncmp(text, "emulated", name_len) == 0)
+    return (struct tb_choice){.family = TB_FAMILY_EMULATED, .emulated = {.splits = splits}};
+  for (int tile = 0; splits >= 1 && tile < TB_TILE_COUNT; tile++)
+    if (strlen(tb_tiles[tile].name) == name_len && strncmp(tb_tiles[tile].name, text, name_len) == 0)
+      return (struct tb_choice){.family = TB_FAMILY_FMA, .fma = {.tile = tile, .splits = splits}};
   return (struct tb_choice){.family = TB_FAMILY_NONE};
 }
 

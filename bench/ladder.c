@@ -290,11 +290,9 @@ static int run_production(const struct bench *b, const struct options *o, double
     snprintf(title, sizeof title, "production %s", t->name);
     snprintf(name, sizeof name, "tb_sgemm_%s", t->name);
     struct tb_product product = tb_work_product(&w);
-    w.choice = (struct tb_choice){.family = TB_FAMILY_TILE,
-                                  .tile = tile,
-                                  .splits = 1,
-                                  .unit_k = (int)product.group_k,
-                                  .pack_k = tb_select_pack_k(&product, tile)};
+    w.choice = (struct tb_choice){
+        .family = TB_FAMILY_FMA,
+        .fma = {.tile = tile, .splits = 1, .unit_k = (int)product.group_k, .pack_k = tb_fma_pack_k(&product, tile)}};
     double intensity = 2.0 * t->block_m * t->block_n / (4.0 * (t->block_m + t->block_n)); /* as tb_ladder_intensity */
     all_right &= run_work(b, &w, (struct result){.title = title, .name = name, .intensity = intensity}, &before);
   }

@@ -12,10 +12,18 @@
  *
  * launches   the part of it inside cuLaunchKernel; both of calls of their own, for looking at the clock takes time, too
  *
+ * whole      cblas_sgemm from its entry to its return: with the wait for the kernels, and what the call gives back
+ *
+ * part       what the promises of docs/guest.md and the driver cost such a call, each part alone, once for every time
+ *            that a call has it; in batches
+ *
  * host       where three pointers to ordinary memory lie, before any driver is loaded and with one
  *
  * Medians and the longest tenth's start. Status 77: no GPU; the first line is printed even then.
  */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +31,9 @@
 
 #include "data.h"
 #include "gpu.h"
+#include "base/clock.h"
 #include "cuda/place.h"
+#include "process/guest.h"
 #include "tileblas.h"
 
 void cblas_sgemm(int layout, int transa, int transb, int m, int n, int k, float alpha, const float *a, int lda,
@@ -65,7 +75,7 @@ static void print_row(const char *what, double *us, int calls) {
 static void measure_host(const char *what, int calls) {
   enum { BATCH = 1000 };
   float memory[3][16] = {{0}};
-  struct tb_gemm call = {.m = 4, .n = 4, .k = 4, .alpha = 1, .a = {memory[0], 4, false}, .b = {memory[1], 4, false}};
+  struct tb_call call = {.m = 4, .n = 4, .k = 4, .alpha = {1}, .a = {memory[0], 4, false}, .b = {memory[1], 4, false}};
   call.c = memory[2], call.ldc = 4;
   double *us = malloc((size_t)calls * sizeof *us);
   if (!us) exit(EXIT_FAILURE);
@@ -81,6 +91,71 @@ static void measure_host(const char *what, int calls) {
   free(us);
 }
 
+/* ---- parts ---- */
+
+static struct tb_gpu gpu;
+
+static void part_signals(void) {
+  sigset_t before;
+  tb_guest_block_signals(&before);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void part_floats(void) {
+  struct tb_floats before;
+  tb_floats_begin(&before);
+  tb_floats_end(&before);
+}
+
+static void part_capture_mode(void) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  tb_cuda.cuThreadExchangeStreamCaptureMode(&mode);
+  tb_cuda.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+static void part_context_asked(void) {
+  CUcontext context;
+  tb_cuda.cuCtxGetCurrent(&context);
+}
+
+static void part_context_pushed(void) {
+  CUcontext context;
+  tb_cuda.cuCtxGetCurrent(&context);
+  tb_cuda.cuCtxPushCurrent(context);
+  tb_cuda.cuCtxPopCurrent(&context);
+}
+
+static void part_query(void) { wait_for(gpu.stream); }
+
+static void part_clock(void) { tb_clock_seconds(); }
+
+static void measure_parts(int calls) {
+  static const struct {
+    const char *name;
+    void (*part)(void);
+  } parts[] = {{"part signals, masked and back", part_signals},
+               {"part floats, set and back", part_floats},
+               {"part capture mode, set and back", part_capture_mode},
+               {"part context, asked", part_context_asked},
+               {"part context, asked, pushed and popped", part_context_pushed},
+               {"part query of an idle stream", part_query},
+               {"part clock, one reading", part_clock}};
+  enum { BATCH = 100 };
+  double *us = malloc((size_t)calls * sizeof *us);
+  if (!us) exit(EXIT_FAILURE);
+  for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+    for (int i = 0; i < calls; i++) {
+      const double start = tb_now_s();
+      for (int j = 0; j < BATCH; j++) parts[p].part();
+      us[i] = (tb_now_s() - start) * 1e6 / BATCH;
+    }
+    print_row(parts[p].name, us, calls);
+  }
+  free(us);
+}
+
+/* ---- resident calls ---- */
+
 static void time_parts(bool on) {
   tb_cuda.cuLaunchKernel = on ? timed_launch : launch;
   tb_cuda.cuPointerGetAttributes = on ? timed_ask : ask;
@@ -93,7 +168,8 @@ static void measure_resident(const char *what, float beta, int calls) {
     p[i] = tb_gpu_alloc(bytes);
     TB_GPU(cuMemsetD8Async(p[i], 0, bytes, NULL));
   }
-  double *all = malloc(3 * (size_t)calls * sizeof *all), *pointers = all + calls, *launches = pointers + calls;
+  double *all = malloc(4 * (size_t)calls * sizeof *all), *pointers = all + calls, *launches = pointers + calls;
+  double *whole = launches + calls;
   if (!all) exit(EXIT_FAILURE);
   for (int i = -WARM_CALLS; i < 2 * calls; i++) {
     time_parts(i >= calls);
@@ -101,8 +177,9 @@ static void measure_resident(const char *what, float beta, int calls) {
     double start = tb_now_s();
     cblas_sgemm(COL_MAJOR, NO_TRANS, NO_TRANS, SIDE, SIDE, SIDE, 1, (const float *)p[0], SIDE, (const float *)p[1],
                 SIDE, beta, (float *)p[2], SIDE);
+    const double end = tb_now_s();
     if (i < 0) continue;
-    if (i < calls) all[i] = (waited_s - start) * 1e6;
+    if (i < calls) all[i] = (waited_s - start) * 1e6, whole[i] = (end - start) * 1e6;
     if (i >= calls) pointers[i - calls] = asking_s * 1e6, launches[i - calls] = launching_s * 1e6;
   }
   char name[64];
@@ -111,6 +188,8 @@ static void measure_resident(const char *what, float beta, int calls) {
   print_row(name, pointers, calls);
   snprintf(name, sizeof name, "%s launches", what);
   print_row(name, launches, calls);
+  snprintf(name, sizeof name, "%s whole", what);
+  print_row(name, whole, calls);
   free(all);
   for (int i = 0; i < 3; i++) tb_gpu_free(p[i]);
 }
@@ -124,12 +203,14 @@ int main(int argc, char **argv) {
   printf("what,median_us,tenth_us\n");
   measure_host("host without driver", calls);
   fflush(stdout);
-  struct tb_gpu gpu = tb_gpu_open(0);
+  dlopen("libcuda.so.1", RTLD_NOW); /* a program with operands on the GPU has it before the library has */
+  gpu = tb_gpu_open(0);
   measure_host("host with driver", calls);
   wait_for = tb_cuda.cuStreamQuery, tb_cuda.cuStreamQuery = timed_wait;
   launch = tb_cuda.cuLaunchKernel, ask = tb_cuda.cuPointerGetAttributes;
   measure_resident("resident beta=0", 0, calls);
   measure_resident("resident beta=1", 1, calls);
+  measure_parts(calls);
   tileblas_stats stats;
   tileblas_stats_get(&stats);
   bool by_gpu = stats.cpu_calls == 0 && stats.gpu_failures == 0;

@@ -22,7 +22,7 @@ SLOTS, SLOT, LEAST = 16, 2 << 20, 256 << 10  # per direction; bytes; of the firs
 LARGE, PIECE_SLOTS = 64e6, 2  # bytes up and down of a call whose pieces have so many slots
 SPAN, SLICED_SPANS = 4096, 4  # k of a span on the tensor cores; spans from which on there are two slices
 SM, BLOCK, ALONE = 132, 128, 0.62  # two blocks an SM; an SM with one reaches this share of its rate
-STRIPS_TIMES, FLOPS_PER_BYTE, EMULATED_FLOPS_PER_BYTE = 1.05, 1050.0, 4100.0  # where C is computed in strips
+STRIPS_TIMES, FLOPS_PER_BYTE, EMULATED_FLOPS_PER_BYTE = 1.05, 1050.0, 4100.0  # strips of C; src/select/rates.def at 45 GB/s
 SPLIT_M, SPLIT_N = 128, 192  # on the tensor cores: one block an SM
 SPLIT_LAUNCH = 14e-6  # seconds: packing the panel that completed a tile, and launches that find nothing to do
 

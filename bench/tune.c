@@ -74,9 +74,10 @@ static double predicted_us(const struct tb_bench *bench, const struct tb_product
   return tb_select_predict_us(&tb_select_table, &bench->kernels.device, p, c);
 }
 
-static int same_choice(const struct tb_choice *a, const struct tb_choice *b) {
-  return a->family == b->family && a->tile == b->tile && a->splits == b->splits && a->unit_k == b->unit_k &&
-         a->whole_rows == b->whole_rows && a->whole_columns == b->whole_columns;
+/* What a split of k is counted in. */
+static int unit_of(const struct tb_choice *c) {
+  if (c->family == TB_FAMILY_FMA) return c->fma.unit_k;
+  return c->family == TB_FAMILY_SKINNY ? TB_SGEMM_GROUP_K : TB_EMULATED_GROUP_K;
 }
 
 /* All ways for one shape. Returns whether the library's choice gave the right result. */
@@ -104,7 +105,7 @@ static int measure_shape(struct tb_work *w, const struct options *o, struct samp
     char way[64];
     tb_choice_describe(&candidate[c], way, sizeof way);
     fprintf(csv, "%c,%c,%d,%d,%d,%d,%s,%d,%.2f,%.2f,%d\n", "NT"[s->ta], "NT"[s->tb], s -> m, s -> n, s -> k,
-            (int)product.group_k, way, candidate[c].unit_k, us, predicted, same_choice(&candidate[c], &chosen));
+            (int)product.group_k, way, unit_of(&candidate[c]), us, predicted, tb_bench_is_way(&candidate[c], &chosen));
   }
   return 1;
 }
@@ -200,9 +201,11 @@ static void print_table(FILE *to, const struct tb_select_table *t) {
   fprintf(to, "\n");
 #define TB_SELECT_TILE(...)
 #define TB_SELECT_COST(name, value) fprintf(to, "TB_SELECT_COST(%s, %.3g)\n", #name, t->name);
+#define TB_RATE(...)
 #include "select/rates.def"
 #undef TB_SELECT_TILE
 #undef TB_SELECT_COST
+#undef TB_RATE
 }
 
 static int propose(const struct tb_bench *bench, const struct options *o, const struct samples *all) {

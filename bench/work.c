@@ -51,22 +51,33 @@ static bool is_candidate(const struct tb_bench *bench, const struct tb_product *
   struct tb_choice candidate[TB_CANDIDATES_MAX];
   const int count = tb_select_candidates(&bench->kernels.device, p, candidate);
   for (int i = 0; i < count; i++) {
-    if (candidate[i].family != way->family || candidate[i].splits != way->splits) continue;
+    if (candidate[i].family != way->family || candidate[i].emulated.splits != way->emulated.splits) continue;
     *way = candidate[i];
     return true;
   }
   return false;
 }
 
+bool tb_bench_is_way(const struct tb_choice *x, const struct tb_choice *y) {
+  if (x->family != y->family) return false;
+  if (x->family == TB_FAMILY_SKINNY) return x->skinny.splits == y->skinny.splits;
+  if (x->family == TB_FAMILY_EMULATED)
+    return x->emulated.splits == y->emulated.splits && x->emulated.whole == y->emulated.whole;
+  return x->fma.tile == y->fma.tile && x->fma.splits == y->fma.splits && x->fma.unit_k == y->fma.unit_k &&
+         x->fma.pack_k == y->fma.pack_k && x->fma.whole_rows == y->fma.whole_rows &&
+         x->fma.whole_columns == y->fma.whole_columns;
+}
+
 bool tb_bench_complete(const struct tb_bench *bench, const struct tb_product *p, struct tb_choice *way) {
   if (way->family == TB_FAMILY_EMULATED) return is_candidate(bench, p, way);
   if (way->family == TB_FAMILY_SKINNY) return tb_skinny_takes(p->m, p->n);
-  way->pack_k = tb_select_pack_k(p, way->tile);
-  if (tb_tiles[way->tile].packed && way->pack_k == 0) return false;
-  way->unit_k = (int)p->group_k;
+  struct tb_fma_way *fma = &way->fma;
+  fma->pack_k = tb_fma_pack_k(p, fma->tile);
+  if (tb_tiles[fma->tile].packed && fma->pack_k == 0) return false;
+  fma->unit_k = (int)p->group_k;
   /* Split between groups, or between chunks where there are too few groups. */
-  if (tb_split_k_of(p->k, way).splits < way->splits && p->group_k % TB_SGEMM_CHUNK_K == 0)
-    way->unit_k = TB_SGEMM_CHUNK_K;
+  if (tb_split_k_of(p->k, fma).splits < fma->splits && p->group_k % TB_SGEMM_CHUNK_K == 0)
+    fma->unit_k = TB_SGEMM_CHUNK_K;
   return tb_workspace_bytes(p->m, p->n, p->k, way) <= bench->workspace_bytes;
 }
 

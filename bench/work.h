@@ -35,6 +35,9 @@ struct tb_product tb_bench_product(const struct tb_bench *bench, bool transpose_
 /* Completes a way of which only family, tile and splits are given. False: this product cannot be computed so. */
 bool tb_bench_complete(const struct tb_bench *bench, const struct tb_product *product, struct tb_choice *way);
 
+/* Whether two choices for one product are the same way. */
+bool tb_bench_is_way(const struct tb_choice *x, const struct tb_choice *y);
+
 /* Opens GPU 0 with the production kernels; and cuBLAS, if wanted and installed. */
 void tb_bench_open(struct tb_bench *bench, bool cublas);
 void tb_bench_close(struct tb_bench *bench);

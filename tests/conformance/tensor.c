@@ -10,26 +10,22 @@
 
 struct tb_choice __real_tb_select(const struct tb_select_device *device, const struct tb_product *product);
 struct tb_choice __wrap_tb_select(const struct tb_select_device *device, const struct tb_product *product);
-bool __wrap_tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways);
-bool __wrap_tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways);
+bool __wrap_tb_plan_fits_one_slot(const struct tb_call *call, struct tb_ways ways);
+bool __wrap_tb_plan_is_hidden(const struct tb_call *call, struct tb_ways ways);
 
 struct tb_choice __wrap_tb_select(const struct tb_select_device *device, const struct tb_product *p) {
   const struct tb_emulated_way way = {1, 0, p->fast, tb_emulated_span_k(p->m, p->n, p->k)};
   if (!device->emulated || !p->emulated || tb_emulated_bytes(p->m, p->n, p->k, &way) > p->workspace_bytes)
     return __real_tb_select(device, p);
-  return (struct tb_choice){.family = TB_FAMILY_EMULATED,
-                            .splits = way.splits,
-                            .fast = way.fast,
-                            .unit_k = TB_EMULATED_GROUP_K,
-                            .pack_k = way.span_k};
+  return (struct tb_choice){.family = TB_FAMILY_EMULATED, .emulated = way};
 }
 
-bool __wrap_tb_plan_fits_one_slot(const struct tb_gemm *call, struct tb_ways ways) {
+bool __wrap_tb_plan_fits_one_slot(const struct tb_call *call, struct tb_ways ways) {
   (void)call, (void)ways;
   return false;
 }
 
-bool __wrap_tb_plan_is_hidden(const struct tb_gemm *call, struct tb_ways ways) {
+bool __wrap_tb_plan_is_hidden(const struct tb_call *call, struct tb_ways ways) {
   (void)call, (void)ways;
   return false;
 }

@@ -17,7 +17,32 @@
 #include "streams.h"
 #include "watch.h"
 
+/* ThreadSanitizer's. */
+extern "C" {
+__attribute__((weak)) void AnnotateIgnoreSyncBegin(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreSyncEnd(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreReadsBegin(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreReadsEnd(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreWritesBegin(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreWritesEnd(const char *file, int line);
+}
+
 namespace fake {
+
+void Unseen::begin() {
+  if (!AnnotateIgnoreSyncBegin) return;
+  AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+
+void Unseen::end() {
+  if (!AnnotateIgnoreSyncEnd) return;
+  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+}
+
 namespace {
 
 enum class Need { NOTHING, INIT, CONTEXT };
@@ -59,6 +84,8 @@ bool forked() {
 
 /* For fake_cuda.h, which a child of fork may ask too: the lock may have been held then by a thread that it lacks. */
 class ControlLock {
+  const Unseen unseen_;
+
 public:
   ControlLock() {
     if (!forked() && !is_in_callback()) lock_ = std::unique_lock<std::mutex>(driver_lock);
@@ -94,6 +121,7 @@ bool enqueues(Fn function) {
 
 __attribute__((destructor)) void process_ends() {
   /* Library destructors that run after this one find the driver gone, as they would the real one. */
+  const Unseen unseen;
   ended = true;
   if (!forked()) audit_at_end();
 }

@@ -26,7 +26,20 @@ struct About {
   CUcontext context = nullptr; /* its device */
 };
 
+/*
+ * Hides the running thread from ThreadSanitizer, where the program has it. The driver's lock would order all threads
+ * that call the driver, so that no race of theirs was ever seen, and what it copies is a GPU's doing.
+ */
+class Unseen {
+public:
+  Unseen() { begin(); }
+  ~Unseen() { end(); }
+  static void begin(), end();
+};
+
 class Call {
+  const Unseen unseen_; /* the lock, too: it comes first and goes last */
+
 public:
   /* `caller`: the place that called the driver, evaluated in the driver's function. */
   explicit Call(Fn function, About about = {}, const void *caller = __builtin_return_address(0));
@@ -92,7 +105,8 @@ struct Settings {
   int devices, multiprocessors, compute_major, compute_minor, registers_per_thread;
   size_t memory_bytes, shared_memory_bytes; /* per device; per block at most */
   bool abort_on_misuse, abort_on_leaks;
-  bool peers; /* devices reach each other's memory */
+  bool peers;  /* devices reach each other's memory */
+  bool pooled; /* no pointer has a context */
 };
 const Settings &settings();
 

@@ -150,10 +150,12 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void *argument) {
   if (!stream || !function) return stream ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
   Operation callback;
   callback.run = [=](bool) {
+    Unseen::end(); /* what the program's function does is the program's */
     std::thread([=] {
       in_callback = true;
       function(argument);
     }).join();
+    Unseen::begin();
     return CUDA_SUCCESS;
   };
   enqueue(call, stream, std::move(callback));

@@ -4,6 +4,8 @@
  * host memory either in one pinned allocation or in none. What is written when a copy breaks midway is NaN after half.
  */
 #include <cstring>
+#include <memory>
+#include <vector>
 
 #include "memory.h"
 #include "poison.h"
@@ -66,11 +68,37 @@ struct Between {
 
 Touch touch(const Rows &rows, bool writes) { return {rows.start, rows.pitch, rows.width, rows.height, writes}; }
 
-/* Enqueues a copy whose ends are known. From or to pageable memory it has run when the call returns, as in CUDA. */
+/* What an asynchronous copy from pageable memory reads at the call, as the driver does, to send it on later. */
+struct Staged {
+  std::vector<char> bytes;
+  explicit Staged(const Rows &from) : bytes(from.width * from.height) { copy_rows(rows(from), from, false); }
+  Rows rows(const Rows &from) {
+    return {reinterpret_cast<uintptr_t>(bytes.data()), from.width, from.width, from.height};
+  }
+};
+
+CUresult start_staged(const Call &call, const std::shared_ptr<Stream> &stream, const Rows &to, const Rows &from) {
+  const auto staged = std::make_shared<Staged>(from);
+  Operation copy;
+  copy.uses = {{to.start, to.span()}};
+  copy.name = "a copy up";
+  copy.touches = {touch(to, true)};
+  copy.run = [=](bool half) {
+    copy_rows(to, staged->rows(from), half);
+    count_copy(End::DEVICE, End::PAGEABLE, false, false, to.width * to.height);
+    return CUDA_SUCCESS;
+  };
+  enqueue(call, stream, std::move(copy));
+  driver().happened[FAKE_CUDA_PAGEABLE_COPIES]++;
+  return CUDA_SUCCESS;
+}
+
+/* Enqueues a copy whose ends are known. To pageable memory it has run when the call returns, as in CUDA. */
 CUresult start_copy(const Call &call, const std::shared_ptr<Stream> &stream, const Rows &to, End to_end,
                     const Rows &from, End from_end, bool asynchronous, Between between = {}) {
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (to_end == End::BAD || from_end == End::BAD) return CUDA_ERROR_INVALID_VALUE;
+  if (asynchronous && to_end == End::DEVICE && from_end == End::PAGEABLE) return start_staged(call, stream, to, from);
   Operation copy;
   copy.uses = {{to.start, to.span()}, {from.start, from.span()}};
   copy.run = [=, direct = between.direct(), devices = between.devices()](bool half) {

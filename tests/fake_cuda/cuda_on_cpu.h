@@ -83,7 +83,8 @@ static constexpr int warpSize = 32;
 void tb_cpu_barrier();
 /* Waits for the threads of this warp named in mask. The same calls by all of them, or the launch fails. */
 void tb_cpu_warp_barrier(unsigned mask);
-/* Sixteen bytes of this warp's lane, for the shuffles. */
+/* What this warp's lane shows the others: a word for the shuffles, fragments for the tensor cores' stand-ins. */
+#define TB_CPU_LANE_BYTES 192
 void *tb_cpu_lane_slot(unsigned lane);
 unsigned tb_cpu_lane();
 void *tb_cpu_dynamic_shared();
@@ -95,7 +96,7 @@ int tb_cpu_barrier_or(int predicate);
 static inline void __syncwarp(unsigned mask = 0xffffffffu) { tb_cpu_warp_barrier(mask); }
 
 template <class T> static inline T tb_cpu_shuffle(unsigned mask, T value, unsigned from_lane) {
-  static_assert(sizeof(T) <= 16, "a lane's slot holds 16 bytes");
+  static_assert(sizeof(T) <= 16, "no shuffle moves more");
   std::memcpy(tb_cpu_lane_slot(tb_cpu_lane()), &value, sizeof value);
   tb_cpu_warp_barrier(mask);
   std::memcpy(&value, tb_cpu_lane_slot(from_lane), sizeof value);
@@ -195,6 +196,16 @@ static inline float tb_cpu_rounded(float x) {
 }
 static inline float __fmul_rn(float a, float b) { return tb_cpu_rounded(a * b); }
 static inline float __fadd_rn(float a, float b) { return tb_cpu_rounded(a) + b; }
+static inline double tb_cpu_rounded(double x) {
+#if defined(__x86_64__)
+  __asm__("" : "+x"(x));
+#else
+  __asm__("" : "+m"(x));
+#endif
+  return x;
+}
+static inline double __dmul_rn(double a, double b) { return tb_cpu_rounded(a * b); }
+static inline double __dadd_rn(double a, double b) { return tb_cpu_rounded(a) + b; }
 static inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 template <class T> static inline T __ldg(const T *p) { return *p; }
 template <class T> static inline constexpr T min(T a, T b) { return b < a ? b : a; }

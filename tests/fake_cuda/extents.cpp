@@ -2,16 +2,24 @@
 /* See extents.h. */
 #include "extents.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "fma/commit_args.h"
 #include "emulated/emulated_args.h"
+#include "fp64/fp64_args.h"
 #include "skinny/skinny_args.h"
 
 namespace fake {
 namespace {
 
-constexpr size_t WORD = 4;
+constexpr size_t WORD = 4, DOUBLE = 8;
+
+bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
+bool ends(const char *name, const char *with) {
+  const size_t length = strlen(name), behind = strlen(with);
+  return length >= behind && strcmp(name + length - behind, with) == 0;
+}
 
 size_t divided(int64_t n, int64_t by) { return static_cast<size_t>((n + by - 1) / by); }
 size_t rounded(int64_t n, int64_t to) { return divided(n, to) * static_cast<size_t>(to); }
@@ -163,6 +171,33 @@ void thin(Touches &t, bool along_k, void *const *parameters) {
     strided(t, a.d + static_cast<int64_t>(i) * a.d_group, a.rows, a.d_row, a.columns, a.d_column, true);
 }
 
+/* ---- double precision ---- */
+
+/* tb_dgemm_gather_<tile>, tb_dgemm_<tile>_<variant> and the tile's sides in its name. */
+void fp64(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_fp64_args>(parameters);
+  const bool gathers = begins(name, "tb_dgemm_gather_");
+  const char *const tile = name + strlen(gathers ? "tb_dgemm_gather_" : "tb_dgemm_");
+  const int64_t block_m = atoi(tile), block_n = atoi(strchr(tile, 'x') + 1);
+  const size_t m = static_cast<size_t>(a.m), n = static_cast<size_t>(a.n), k = static_cast<size_t>(a.k);
+  const size_t tiles = divided(a.m, block_m) * divided(a.n, block_n), groups = divided(a.k, a.group_k);
+  const size_t split = a.partials == nullptr ? 0 : tiles - static_cast<size_t>(a.whole);
+  t.bytes(a.partials, split * groups * static_cast<size_t>(block_m * block_n) * DOUBLE, !gathers);
+  t.matrix(a.d, m * 2, n, static_cast<size_t>(a.ldd) * 2, true);
+  if (gathers) return;
+  const char *const variant = strchr(tile, '_') + 1;
+  const bool ta = variant[0] == 't', tb = variant[1] == 't';
+  t.matrix(a.a, (ta ? k : m) * 2, ta ? m : k, static_cast<size_t>(a.lda) * 2, false);
+  t.matrix(a.b, (tb ? n : k) * 2, tb ? k : n, static_cast<size_t>(a.ldb) * 2, false);
+}
+
+void fp64_commit(Touches &t, void *const *parameters) {
+  const auto &a = read<tb_fp64_commit_args>(parameters);
+  const size_t m = static_cast<size_t>(a.m) * 2, n = static_cast<size_t>(a.n);
+  t.matrix(a.c, m, n, static_cast<size_t>(a.ldc) * 2, true);
+  if (a.d != nullptr) t.matrix(a.d, m, n, static_cast<size_t>(a.ldd) * 2, false);
+}
+
 /* Of the fake's own tests: one that keeps to it, one that need not, and one that does not. */
 bool of_a_test(Touches &t, const char *name, void *const *parameters) {
   if (strcmp(name, "test_scale") == 0) {
@@ -184,7 +219,36 @@ bool of_a_test(Touches &t, const char *name, void *const *parameters) {
   return true;
 }
 
-bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
+/* ---- vectors ---- */
+
+constexpr int64_t VECTOR = 4;
+
+/* Lines of `length` words, read in whole vectors. */
+struct Vectors {
+  const float *from;
+  int64_t length, lines, ld;
+};
+
+std::vector<Vectors> vectors_of(const char *name, void *const *parameters) {
+  std::vector<Vectors> all;
+  if (ends(name, "_any")) return all;
+  if (begins(name, "tb_skinny_")) {
+    const auto &a = read<tb_skinny_args>(parameters);
+    const bool along_k = begins(name, "tb_skinny_k_");
+    all.push_back({a.x, along_k ? a.k : a.rows, along_k ? a.rows : a.k, a.x_ld});
+  } else if (begins(name, "tb_emulated_pack_")) {
+    for (const tb_emulated_pack_operand &x : read<tb_emulated_pack_args>(parameters).x)
+      if (x.sides > 0 && x.vectors != 0)
+        all.push_back({x.from, 0, x.sides, x.ld}); /* the rest of a line word by word */
+  } else if (begins(name, "tb_sgemm_") && (ends(name, "_nn") || ends(name, "_nt") || ends(name, "_tt")) &&
+             !begins(name, "tb_sgemm_again_")) {
+    const auto &a = read<tb_sgemm_args>(parameters);
+    const char *const variant = name + strlen(name) - 2;
+    if (variant[0] == 'n') all.push_back({a.a, a.m, a.k, a.lda});
+    if (variant[1] == 't') all.push_back({a.b, a.n, a.k, a.ldb});
+  }
+  return all;
+}
 
 } // namespace
 
@@ -207,11 +271,28 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     gather(t, parameters);
   else if (strcmp(name, "tb_sgemm_pack") == 0)
     pack(t, parameters);
+  else if (strcmp(name, "tb_dgemm_commit") == 0)
+    fp64_commit(t, parameters);
+  else if (begins(name, "tb_dgemm_"))
+    fp64(t, name, parameters);
   else if (begins(name, "tb_sgemm_"))
     tile(t, name, parameters);
   else if (!of_a_test(t, name, parameters))
     for (const Range &use : uses) t.bytes(reinterpret_cast<const void *>(use.start), use.bytes, true);
   return std::move(t.list);
+}
+
+std::string broken_vectors(const Kernel &kernel, void *const *parameters, const std::vector<Range> &uses) {
+  for (const Vectors &v : vectors_of(kernel.name, parameters)) {
+    const auto start = reinterpret_cast<uintptr_t>(v.from);
+    const size_t words = static_cast<size_t>((v.lines - 1) * v.ld) + rounded(v.length, VECTOR);
+    if (start % (VECTOR * WORD) != 0 || (v.lines > 1 && v.ld % VECTOR != 0))
+      return std::string(kernel.name) + " reads vectors from where none begin";
+    for (const Range &use : uses)
+      if (start >= use.start && start < use.start + use.bytes && start + words * WORD > use.start + use.bytes)
+        return std::string(kernel.name) + " reads a vector beyond the end of its memory";
+  }
+  return "";
 }
 
 } // namespace fake

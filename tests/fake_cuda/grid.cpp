@@ -35,12 +35,12 @@ State states[MOST_THREADS];
 
 namespace {
 
-constexpr unsigned LANE_SLOT_BYTES = 16, WHOLE_WARP = 0xffffffffu;
+constexpr unsigned WHOLE_WARP = 0xffffffffu;
 
 struct Warp {
   unsigned present, arrived; /* bits of lanes */
   unsigned last_mask;        /* of the thread that arrived last */
-  alignas(16) char slots[LANES][LANE_SLOT_BYTES];
+  alignas(16) char slots[LANES][TB_CPU_LANE_BYTES];
 };
 
 FiberPool &pool = *new FiberPool;

@@ -10,6 +10,7 @@
 /* sgemm.cu leaves its TB_SGEMM_TILE behind, for the table below. */
 #include "fma/sgemm.cu"
 #include "emulated/emulated.cu"
+#include "fp64/dgemm.cu"
 #include "teaching/ladder.cu"
 #include "skinny/skinny.cu"
 #include "test_kernels.cu"
@@ -33,6 +34,22 @@ static const Kernel kernels[] = {
                 FAKE_CUDA_KERNEL(tb_emulated_pack_half) FAKE_CUDA_KERNEL(tb_emulated_pack_bfloat)
                     FAKE_CUDA_KERNEL(tb_emulated_multiply_half) FAKE_CUDA_KERNEL(tb_emulated_multiply_bfloat)
 
+#undef TB_FP64_KERNEL
+#define TB_FP64_KERNEL(tile, variant, ...) FAKE_CUDA_KERNEL(tb_dgemm_##tile##_##variant)
+#undef TB_FP64_TILE
+#define TB_FP64_TILE(tile, ...) \
+  TB_FP64_KERNEL(tile, nn)      \
+  TB_FP64_KERNEL(tile, nt)      \
+  TB_FP64_KERNEL(tile, tn)      \
+  TB_FP64_KERNEL(tile, tt)      \
+  TB_FP64_KERNEL(tile, nn_any)  \
+  TB_FP64_KERNEL(tile, nt_any)  \
+  TB_FP64_KERNEL(tile, tn_any) TB_FP64_KERNEL(tile, tt_any) FAKE_CUDA_KERNEL(tb_dgemm_gather_##tile)
+#include "fp64/tiles.def"
+#undef TB_FP64_KERNEL
+#undef TB_FP64_TILE
+                        FAKE_CUDA_KERNEL(tb_dgemm_commit)
+
 #define TB_SKINNY(columns, ...)                    \
   FAKE_CUDA_KERNEL(tb_skinny_side_##columns)       \
   FAKE_CUDA_KERNEL(tb_skinny_side_##columns##_any) \
@@ -45,7 +62,7 @@ static const Kernel kernels[] = {
 #undef TB_LADDER_STEP
 
 #define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
-                        FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
+                            FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
 #undef FAKE_CUDA_TEST_KERNEL
 };
 

@@ -220,7 +220,7 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, con
   const bool managed = a.kind == MemoryKind::MANAGED, on_device = is_on_device(a.kind);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      *static_cast<CUcontext *>(data) = a.context->handle;
+      *static_cast<CUcontext *>(data) = settings().pooled ? nullptr : a.context->handle;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       *static_cast<unsigned *>(data) = on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;

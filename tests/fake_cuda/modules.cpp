@@ -93,7 +93,11 @@ Operation make_launch(const Kernel *kernel, const Shape &shape, std::shared_ptr<
   Operation launch;
   launch.name = kernel->name;
   launch.uses = std::move(uses);
-  if (watching() != Watch::OFF) launch.touches = touches_of(*kernel, parameters->pointers.data(), launch.uses);
+  if (watching() != Watch::OFF) {
+    launch.touches = touches_of(*kernel, parameters->pointers.data(), launch.uses);
+    const std::string broken = broken_vectors(*kernel, parameters->pointers.data(), launch.uses);
+    if (!broken.empty()) misuse("%s", broken.c_str());
+  }
   launch.run = [=, reach = Reach{kernel->name, launch.uses, launch.touches}](bool half) {
     if (!reaches_memory) {
       misuse("%s is given a pointer to no memory of its device", kernel->name);
@@ -164,6 +168,7 @@ CUresult cuModuleUnload(CUmodule handle) {
   Call call(Fn::cuModuleUnload);
   if (call.refused()) return call.status;
   const std::shared_ptr<Module> module = driver().modules.find(handle);
+  if (!module) released_nothing("a module", call.origin());
   if (!module || module->context != call.context) return call.after_release(CUDA_ERROR_INVALID_HANDLE);
   for (const CUfunction function : module->functions) driver().functions.remove(function);
   check_owner("a module", module->made, call.origin());

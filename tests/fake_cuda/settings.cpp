@@ -126,6 +126,7 @@ static Settings read_settings() {
   s.abort_on_misuse = read_abort("FAKE_CUDA_MISUSE");
   s.abort_on_leaks = read_abort("FAKE_CUDA_LEAKS");
   s.peers = number("FAKE_CUDA_PEERS", 1) != 0;
+  s.pooled = number("FAKE_CUDA_POOLED", 0) != 0;
   s.compute_major = 9;
   s.compute_minor = 0;
   read_compute_capability(s);

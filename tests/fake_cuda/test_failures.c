@@ -55,7 +55,10 @@ static void images_are_checked(void **state) {
   assert_int_equal(cuModuleGetFunction(&function, loaded, "test_reverse"), CUDA_ERROR_NOT_FOUND);
   assert_int_equal(cuModuleGetFunction(&function, module, "no_such_kernel"), CUDA_ERROR_NOT_FOUND);
   OK(cuModuleUnload(loaded));
+  const uint64_t misuses = fake_cuda_get(FAKE_CUDA_MISUSES);
+  fake_cuda_expect_misuses(1);
   assert_int_equal(cuModuleUnload(loaded), CUDA_ERROR_INVALID_HANDLE);
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_MISUSES) - misuses, 1);
   void *parameters[] = {NULL};
   assert_int_equal(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL), CUDA_ERROR_INVALID_HANDLE);
   elf.head.architecture = 80; /* machine code of another generation */

@@ -59,6 +59,32 @@ static void copies_that_leave_an_allocation_are_refused(void **state) {
   assert_int_equal(cuMemsetD8Async(p, 0, BYTES + 1, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* From ordinary memory a copy has read all when the call returns, and arrives when something waits; to it, it has
+ * arrived. */
+static void ordinary_memory_is_staged(void **state) {
+  (void)state;
+  enum { ROWS = 3, WIDTH = 4, PITCH = 8 };
+  char from[ROWS * PITCH], to[ROWS * PITCH] = {0};
+  CUstream stream = new_stream();
+  CUdeviceptr p = new_memory(ROWS * PITCH);
+  memset(from, 1, sizeof from);
+  OK(cuMemsetD8Async(p, 2, ROWS * PITCH, stream));
+  const CUDA_MEMCPY2D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                            .srcHost = from,
+                            .srcPitch = PITCH,
+                            .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                            .dstDevice = p,
+                            .dstPitch = PITCH,
+                            .WidthInBytes = WIDTH,
+                            .Height = ROWS};
+  OK(cuMemcpy2DAsync(&up, stream));
+  memset(from, 3, sizeof from);
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_QUEUED), 2);
+  OK(cuMemcpyDtoHAsync(to, p, sizeof to, stream));
+  assert_int_equal(fake_cuda_get(FAKE_CUDA_QUEUED), 0);
+  for (int i = 0; i < ROWS * PITCH; i++) assert_int_equal(to[i], i % PITCH < WIDTH ? 1 : 2);
+}
+
 static void rows_are_copied_by_their_pitches(void **state) {
   (void)state;
   enum { ROWS = 5, WIDTH = 6, DEVICE_PITCH = 16, HOST_PITCH = 9 };
@@ -188,6 +214,7 @@ int main(void) {
       TEST(memory_runs_out),
       TEST(fresh_memory_is_nan),
       TEST(copies_that_leave_an_allocation_are_refused),
+      TEST(ordinary_memory_is_staged),
       TEST(rows_are_copied_by_their_pitches),
       TEST(memory_that_work_awaits_must_stay),
       TEST(registered_memory_is_pinned_until_it_is_not),

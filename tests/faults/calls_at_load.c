@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A module that calls BLAS while it is being loaded, once the program has had time to come as far as it can. */
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "abi.h"
 
-extern volatile int tst_loading; /* the program's */
+extern atomic_int tst_loading; /* the program's */
 
 __attribute__((constructor)) static void call_at_load(void) {
   const struct tst_symbol *symbol = tst_find_symbol("sgemm_");

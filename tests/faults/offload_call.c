@@ -71,7 +71,7 @@ bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed) {
 }
 
 bool tst_call_with_large_tiles(const struct tst_library *library) {
-  return tst_call_exactly(library, (struct tst_problem){.trans_a = 'N', .trans_b = 'N', .m = 4480, .n = 1000, .k = 1},
+  return tst_call_exactly(library, (struct tst_problem){.trans_a = 'N', .trans_b = 'N', .m = 1792, .n = 1000, .k = 1},
                           1);
 }
 

@@ -34,7 +34,8 @@ bool tst_call_exactly(const struct tst_library *library, struct tst_problem prob
 #define TST_PIECES_LIMIT "178K"
 bool tst_call_in_pieces(const struct tst_library *library, uint64_t seed);
 
-/* The same for a C of four tiles, three of which come down in two parts (4480 x 1000, k = 1, no memory limit). */
+/* The same for a C of several tiles, of which the last ones come down in parts (1792 x 1000, k = 1, no memory limit).
+ */
 bool tst_call_with_large_tiles(const struct tst_library *library);
 
 /*

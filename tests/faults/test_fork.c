@@ -23,6 +23,7 @@
 #include "fake.h"
 #include "process.h"
 #include "product.h"
+#include "report.h"
 #include "tileblas.h"
 
 static const struct tst_fake *fake;
@@ -89,6 +90,14 @@ static void expect_child(int (*body)(void *), const char *says) {
   tst_output_destroy(&o);
 }
 
+/* Both calls are counted with the reason. */
+static void expect_reason(void) {
+  struct tst_output o;
+  tst_fork(&o, child_on_the_cpu, NULL);
+  assert_int_equal(tst_report_calls(o.out, "cpu", "child of a process that used the GPU"), 2);
+  tst_output_destroy(&o);
+}
+
 /* First, while this process has not used a GPU. */
 static void before_use(void **state) {
   (void)state;
@@ -100,6 +109,7 @@ static void after_use(void **state) {
   (void)state;
   assert_true(call_is_right(5, gpu));
   expect_child(child_on_the_cpu, gpu ? "child of a process that used the GPU" : NULL);
+  if (gpu) expect_reason();
   assert_true(call_is_right(6, gpu)); /* the parent's GPU is still there */
   expect_child(child_on_the_cpu, NULL);
 }

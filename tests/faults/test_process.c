@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,7 +30,7 @@
 
 #define TIME_LIMIT_S 60
 
-volatile int tst_loading; /* calls_at_load.c: 0: not yet, 1: in its constructor, 2: and its call was right */
+atomic_int tst_loading; /* calls_at_load.c: 0: not yet, 1: in its constructor, 2: and its call was right */
 
 /* C = A B, n x n with k = 1, all ones; through cblas_sgemm. */
 static bool product_is_right(int64_t n, float *c) {

@@ -4,11 +4,13 @@
  * at every position (many are sampled, see tst_next_position): C is right, for what only one call refused can still be
  * copied; or it is as it was, and a line says so, when the copies fail too. Nothing is left behind in the driver.
  *
- *   test_resident_failures once|copies
+ *   test_resident_failures once|memory|copies
  *     once    one call fails: the answer is right, by whatever way
+ *     memory  the same for want of memory, after which the GPU is still used
  *     copies  one call fails, and from then on no copy between host and device succeeds
  *
- * Seen to fail when: the commit of a tile is counted before it is enqueued; beta is applied twice; the copies leak.
+ * Seen to fail when: the commit of a tile is counted before it is enqueued; beta is applied twice; the copies leak; a
+ * product is lost and nobody is told; a call that fails leaves work on the GPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,13 +34,15 @@ static const char *const functions[] = {
 };
 #define FUNCTIONS (sizeof functions / sizeof functions[0])
 
+#define CUDA_ERROR_OUT_OF_MEMORY 2
 #define CUDA_ERROR_UNKNOWN 999
 
 /* Where A, B and C lie; with the limit below, some products take several blocks and chunks of k. */
 static const enum tst_kind cases[][3] = {
-    {TST_DEVICE, TST_DEVICE, TST_DEVICE},   {TST_PINNED, TST_DEVICE, TST_DEVICE},
-    {TST_DEVICE, TST_PINNED, TST_PINNED},   {TST_PINNED, TST_PINNED, TST_PINNED},
-    {TST_PAGEABLE, TST_DEVICE, TST_DEVICE}, {TST_DEVICE, TST_PAGEABLE, TST_MANAGED}};
+    {TST_DEVICE, TST_DEVICE, TST_DEVICE},    {TST_PINNED, TST_DEVICE, TST_DEVICE},
+    {TST_DEVICE, TST_PINNED, TST_PINNED},    {TST_PINNED, TST_PINNED, TST_PINNED},
+    {TST_PAGEABLE, TST_DEVICE, TST_DEVICE},  {TST_DEVICE, TST_PAGEABLE, TST_MANAGED},
+    {TST_PAGEABLE, TST_PAGEABLE, TST_DEVICE}};
 #define CASES (sizeof cases / sizeof cases[0])
 #define LIMIT "270K"
 
@@ -47,7 +51,8 @@ struct failure {
   unsigned long nth;
 };
 
-static bool copies_fail; /* the mode */
+static bool copies_fail;              /* the mode */
+static int code = CUDA_ERROR_UNKNOWN; /* of the first failure */
 
 struct product {
   struct tst_problem p;
@@ -59,8 +64,8 @@ struct product {
 static void make(struct product *t, size_t number, float beta) {
   uint64_t seed = number + 1;
   /* A pinned A of 260 x 64 is copied by the GPU, and so is a C; k = 1100 is cut. */
-  static const int64_t shapes[CASES][3] = {{20, 33, 5},   {34, 33, 1100}, {260, 64, 5},
-                                           {260, 64, 64}, {20, 33, 5},    {20, 9, 5}};
+  static const int64_t shapes[CASES][3] = {{20, 33, 5}, {34, 33, 1100}, {260, 64, 5}, {260, 64, 64},
+                                           {20, 33, 5}, {20, 9, 5},     {20, 9, 5}};
   t->p = tst_variant(0, shapes[number][0], shapes[number][1], shapes[number][2], -1, beta);
   tst_operands_create(&t->x, &t->p, TST_INTEGERS, &seed);
   tst_expect(&t->e, &t->p, &t->x);
@@ -72,13 +77,13 @@ static void make(struct product *t, size_t number, float beta) {
 
 /* Takes the operands back. Right, or with `may_be_lost` as it was; a C that beta = 0 gives up may hold anything then.
  */
-static bool judge_product(struct product *t, bool may_be_lost) {
+static bool judge_product(struct product *t, bool may_be_lost, unsigned *lost) {
   int64_t where;
   bool back = tst_take_back(&t->a) & tst_take_back(&t->b) & tst_take_back(&t->c);
   const char *wrong = back ? tst_verify(&t->p, &t->x, &t->e) : "the operands do not come back";
   if (back && wrong && may_be_lost && tst_matrix_unchanged(&t->x.a, true, &where) &&
       tst_matrix_unchanged(&t->x.b, true, &where) && tst_matrix_unchanged(&t->x.c, t->p.beta != 0, &where))
-    wrong = NULL;
+    wrong = NULL, (*lost)++;
   if (wrong) printf("%s: %s\n", tst_describe(tst_find_symbol("cblas_sgemm"), &t->p), wrong);
   tst_expected_destroy(&t->e);
   tst_operands_destroy(&t->x);
@@ -88,11 +93,12 @@ static bool judge_product(struct product *t, bool may_be_lost) {
 /* In the child: every case without and with beta, the failure in the whole of it. */
 static int life(void *argument) {
   const struct failure *f = argument;
-  const struct tst_fake *fake = tst_fake();
   struct tst_library library;
   struct product products[2 * CASES];
   bool right = true;
 
+  setenv("FAKE_CUDA_POOLED", f->nth % 4 < 2 ? "0" : "1", 1); /* then the library finds the context */
+  const struct tst_fake *fake = tst_fake();
   if (!fake) return 2;
   tst_cuda_begin(0);
   tst_library_open(&library);
@@ -100,7 +106,7 @@ static int life(void *argument) {
   library.option_set("TILEBLAS_MEMORY_LIMIT", LIMIT);
   for (size_t i = 0; i < 2 * CASES; i++) make(&products[i], i / 2, i % 2 ? 2 : 0);
   fake->reset_calls();
-  if (f->function && fake->inject(f->function, f->nth, CUDA_ERROR_UNKNOWN, 0) != 0) return 3;
+  if (f->function && fake->inject(f->function, f->nth, code, 0) != 0) return 3;
   /* Every copy, or every other one: then some operands have copies already when the next has none. */
   const bool all = f->nth % 2 != 0;
   for (unsigned long nth = all ? 0 : 2; f->function && copies_fail && nth < (all ? 1 : 40); nth += 2)
@@ -108,12 +114,15 @@ static int life(void *argument) {
   for (size_t i = 0; i < 2 * CASES; i++) {
     const struct product *t = &products[i];
     tst_call_balanced(tst_find_symbol("cblas_sgemm"), library.cblas_sgemm, &t->p, t->a.data, t->b.data, t->c.data);
+    if (fake->get(FAKE_CUDA_QUEUED) > 0) right = false, printf("something is under way behind call %zu\n", i);
   }
   for (size_t i = 0; !f->function && i < FUNCTIONS; i++)
     printf("calls %s %llu\n", functions[i], (unsigned long long)fake->calls(functions[i]));
   printf("injected=%llu\n", (unsigned long long)fake->get(FAKE_CUDA_FAILURES));
   fake->clear_failures();
-  for (size_t i = 0; i < 2 * CASES; i++) right &= judge_product(&products[i], copies_fail);
+  unsigned lost = 0;
+  for (size_t i = 0; i < 2 * CASES; i++) right &= judge_product(&products[i], copies_fail, &lost);
+  printf("lost=%u\n", lost);
   tst_library_close(&library);
   tst_cuda_end(0);
   return right && tst_nothing_left(fake) ? 0 : 1;
@@ -130,6 +139,9 @@ static void run_case(const struct failure *f, unsigned long counts[FUNCTIONS]) {
   if (!what && lines != warnings) what = "something else was printed";
   if (!what && !f->function && lines > 0) what = "a warning without a cause";
   if (!what && f->function && tst_number_after(o.out, "injected=") == 0) what = "the failure did not come to pass";
+  /* It may be told of one, too, of which the copy had come to pass that nobody could wait for. */
+  if (!what && tst_count_lines(o.err, "operands in GPU memory cannot be reached") < tst_number_after(o.out, "lost="))
+    what = "a product is lost, and no line says so";
   if (!what && !copies_fail && warnings > 1) what = "more than one warning for one failure";
   if (what) {
     print_error("%s number %lu: %s (status %d)\n%s%s", f->function ? f->function : "nothing", f->nth, what, o.status,
@@ -161,5 +173,6 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_function_at_every_position)};
   if (argc != 2) return 2;
   copies_fail = strcmp(argv[1], "copies") == 0;
+  if (strcmp(argv[1], "memory") == 0) code = CUDA_ERROR_OUT_OF_MEMORY;
   return cmocka_run_group_tests_name(argv[1], tests, NULL, NULL);
 }

@@ -38,6 +38,16 @@ struct way {
   int parts; /* launches that k is cut into, at groups' ends */
 };
 
+static int unit_of(const struct tb_choice *c) { return c->family == TB_FAMILY_FMA ? c->fma.unit_k : TB_SGEMM_GROUP_K; }
+
+/* k in so many parts, of units of a tile's way; the skinny kernels have units of their own. */
+static void set_split(struct tb_choice *c, int splits, int unit_k) {
+  if (c->family == TB_FAMILY_SKINNY)
+    c->skinny.splits = splits;
+  else
+    c->fma.splits = splits, c->fma.unit_k = unit_k;
+}
+
 struct context {
   struct tb_gpu gpu;
   struct tb_kernels kernels;
@@ -201,7 +211,7 @@ static void fail(struct context *ctx, const struct problem *p, const struct way 
   tb_choice_describe(&way->choice, choice, sizeof choice);
   ctx->failures++;
   printf("FAILED: %c%c m=%d n=%d k=%d, %s loads, %s in units of %d, %d launches: %s\n", "NT"[p->ta], "NT"[p->tb],
-         p -> m, p -> n, p -> k, p -> scalar ? "scalar" : "vector", choice, way->choice.unit_k, way->parts, what);
+         p -> m, p -> n, p -> k, p -> scalar ? "scalar" : "vector", choice, unit_of(&way->choice), way->parts, what);
 }
 
 enum { WAYS_MAX = 12 };
@@ -209,16 +219,16 @@ enum { WAYS_MAX = 12 };
 /* What a packed tile has besides: k packed part by part, and split for what lies behind its first tiles only. */
 static int list_packed_ways(struct tb_choice kernel, int k, int group, struct way *way) {
   int ways = 0;
-  kernel.splits = 1, kernel.unit_k = group;
+  set_split(&kernel, 1, group);
   if (k > group) {
     way[ways++] = (struct way){kernel, 1};
-    way[0].choice.pack_k = group;
+    way[0].choice.fma.pack_k = group;
   }
   const int unit = group % TB_SGEMM_CHUNK_K == 0 ? TB_SGEMM_CHUNK_K : group;
   for (int lines = 0; lines < 2 && k > unit; lines++) {
     struct tb_choice c = kernel;
-    c.splits = 2, c.unit_k = unit;
-    c.whole_rows = lines, c.whole_columns = !lines;
+    set_split(&c, 2, unit);
+    c.fma.whole_rows = lines, c.fma.whole_columns = !lines;
     way[ways++] = (struct way){c, 1};
   }
   return ways;
@@ -232,13 +242,15 @@ static int list_ways(struct tb_choice kernel, int k, int group, struct way way[W
   int ways = 0;
   for (int s = 0; s < kinds; s++) {
     struct tb_choice c = kernel;
-    c.splits = splits[s][0], c.unit_k = splits[s][1];
-    if (group % c.unit_k != 0 || (c.splits > 1 && ceil_div(k, c.unit_k) < 2)) continue;
+    const int split = splits[s][0], unit = splits[s][1];
+    set_split(&c, split, unit);
+    if (group % unit != 0 || (split > 1 && ceil_div(k, unit) < 2)) continue;
     way[ways++] = (struct way){c, 1};
-    for (int parts = 2; parts <= 4 - c.splits && parts <= ceil_div(k, group); parts++)
+    for (int parts = 2; parts <= 4 - split && parts <= ceil_div(k, group); parts++)
       way[ways++] = (struct way){c, parts};
   }
-  return kernel.pack_k > 0 ? ways + list_packed_ways(kernel, k, group, way + ways) : ways;
+  return kernel.family == TB_FAMILY_FMA && kernel.fma.pack_k > 0 ? ways + list_packed_ways(kernel, k, group, way + ways)
+                                                                 : ways;
 }
 
 /* The first way is compared with fp64, the others with the first: each has the same bits. */
@@ -270,7 +282,8 @@ static void run_ways(struct context *ctx, const struct problem *p, const struct 
   for (int tile = 0; tile <= TB_TILE_COUNT; tile++) {
     struct tb_choice kernel = {.family = TB_FAMILY_SKINNY};
     if (tile < TB_TILE_COUNT) {
-      kernel = (struct tb_choice){.family = TB_FAMILY_TILE, .tile = tile, .pack_k = tb_tiles[tile].packed ? p->k : 0};
+      kernel = (struct tb_choice){.family = TB_FAMILY_FMA,
+                                  .fma = {.tile = tile, .pack_k = tb_tiles[tile].packed ? p->k : 0}};
       if (ctx->kernels.device.blocks_per_sm[tile] == 0 || (p->only_tile >= 0 && p->only_tile != tile)) continue;
     } else if (!tb_skinny_takes(p->m, p->n)) {
       continue;

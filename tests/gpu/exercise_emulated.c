@@ -96,10 +96,7 @@ static void compute(const struct problem *p, int span_k, int splits, int whole, 
   memset(d->host, 0xff, d->len * sizeof(float));
   tb_gpu_upload(&gpu, d->gpu, d->host, d->len * sizeof(float));
   const struct tb_choice choice = {.family = TB_FAMILY_EMULATED,
-                                   .splits = splits,
-                                   .unit_k = TB_EMULATED_GROUP_K,
-                                   .pack_k = span_k,
-                                   .whole_rows = whole};
+                                   .emulated = {.splits = splits, .whole = whole, .span_k = span_k}};
   const struct tb_sgemm_args args = {.a = (const float *)a->gpu,
                                      .b = (const float *)b->gpu,
                                      .d = (float *)d->gpu,

@@ -22,6 +22,9 @@
   X(cuGraphGetNodes)       \
   X(cuGraphDestroy)        \
   X(cuLaunchHostFunc)      \
+  X(cuLaunchKernel)        \
+  X(cuModuleLoadData)      \
+  X(cuModuleGetFunction)   \
   X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuCtxSynchronize) X(cuCtxGetCurrent) X(cuCtxSetCurrent)
 
 struct guest_cuda {

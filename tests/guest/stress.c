@@ -32,7 +32,11 @@
 #define CALLERS 2
 #define JUMPS_MOST 16
 #define GRACE_SECONDS 60 /* for what is under way when the time is over, on a loaded machine */
+#ifdef __SANITIZE_THREAD__
+#define MAPS_MORE 1000 /* its shadows' */
+#else
 #define MAPS_MORE 64
+#endif
 
 static atomic_bool over;
 static atomic_int wrong;

@@ -23,7 +23,7 @@
 #include "route/calibration_file.h"
 #include "process.h"
 
-#define FILES_MOST 16
+#define FILES_MOST 32
 #define SOMEBODY 12345
 
 static const char *base;
@@ -42,7 +42,7 @@ static int remove_base(void **state) {
 }
 
 static struct tb_machine_key key_of(int number) {
-  return (struct tb_machine_key){"A processor", tst_format("/lib/libblas.so.%d", number), "A GPU"};
+  return (struct tb_machine_key){"A processor", tst_format("/lib/libblas.so.%d", number), "A GPU", TB_S};
 }
 
 static bool writes(const char *folder, int number) {

@@ -5,9 +5,9 @@
 . "$(dirname "$0")/common.sh"
 
 {
-  printf '#define TB_CBLAS(routine, integer, symbol) symbol\n#define TB_FORTRAN(routine, integer, symbol) symbol\n'
+  printf '#define TB_CBLAS(type, signature, routine, integer, symbol) symbol\n#define TB_FORTRAN(type, signature, routine, integer, symbol) symbol\n'
   printf '#include "blas/symbols.def"\n'
-} | "$CC" -E -P -I "$TB_TEST_SOURCE/src" - >"$work/blas"
+} | "$CC" -E -P -I "$TB_TEST_SOURCE/src" - | tr ' ' '\n' >"$work/blas"
 # The header's functions as the compiler sees them: each follows the attribute that exports it.
 printf '#include "tileblas.h"\n' | "$CC" -E -P -I "$TB_TEST_SOURCE/include" - | tr '\n' ' ' |
   grep -o 'visibility("default"))) [^(;]*(' | sed 's/.*[ *]\(tileblas_[a-z_]*\)($/\1/' >"$work/own"

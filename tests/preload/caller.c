@@ -6,6 +6,7 @@
  *
  *   local:PATH   dlopen with RTLD_LOCAL, as Python loads an extension module
  *   global:PATH  dlopen with RTLD_GLOBAL
+ *   fallback:PATH  sets TILEBLAS_FALLBACK by tileblas_option_set
  *   times:N      how often each following name is called; 1 to begin with
  *   threads:N    in how many threads at once; 1 to begin with
  *   loaded:PART  prints "loaded PART" or "not loaded PART": whether a library whose path contains PART is in the
@@ -28,6 +29,12 @@ static void open_library(const char *path, int flags) {
     fprintf(stderr, "%s\n", dlerror());
     exit(2);
   }
+}
+
+static void set_fallback(const char *path) {
+  int (*set)(const char *, const char *);
+  *(void **)&set = dlsym(RTLD_DEFAULT, "tileblas_option_set");
+  if (!set || set("TILEBLAS_FALLBACK", path) != 0) exit(2);
 }
 
 static void print_loaded(const char *part) {
@@ -73,6 +80,8 @@ int main(int argc, char **argv) {
       open_library(value, RTLD_LOCAL);
     else if (strncmp(argv[i], "global:", 7) == 0)
       open_library(value, RTLD_GLOBAL);
+    else if (strncmp(argv[i], "fallback:", 9) == 0)
+      set_fallback(value);
     else if (strncmp(argv[i], "times:", 6) == 0)
       times = atoi(value);
     else if (strncmp(argv[i], "threads:", 8) == 0)

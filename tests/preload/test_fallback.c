@@ -4,8 +4,9 @@
  * got it from, and never TileBLAS itself. The stub libraries define one name each and say so when they are called;
  * `caller` is a program without any BLAS that opens them in different ways.
  *
- * Seen to fail when: privately loaded libraries are not searched (private_library); TILEBLAS_FALLBACK is ignored; a
- * second copy of the library is taken for somebody's BLAS (the call never comes back).
+ * Seen to fail when: privately loaded libraries are not searched (private_library); TILEBLAS_FALLBACK is ignored, or
+ * what it was at load goes on for ever; a second copy of the library is taken for somebody's BLAS (the call never comes
+ * back).
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -70,6 +71,15 @@ static void tileblas_fallback_wins(void **state) {
   char *err = expect(":libopenblas.so.0", override, NULL, "cblas_sgemm", "cblas_sgemm");
   assert_int_equal(tst_count_lines(err, "warning"), 0);
   free(err);
+}
+
+/* The one that is named last, not the one that the environment named when TileBLAS was loaded. */
+static void tileblas_fallback_changes(void **state) {
+  (void)state;
+  const char *override = tst_format("TILEBLAS_FALLBACK=%s", stub("cblas_sgemm"));
+  free(expect(":libopenblas.so.0", override, "fallback:libopenblas.so.0", "cblas_sgemm", NULL));
+  const char *set = tst_format("fallback:%s", stub("cblas_sgemm"));
+  free(expect(":libopenblas.so.0", "TILEBLAS_FALLBACK=libopenblas.so.0", set, "cblas_sgemm", "cblas_sgemm"));
 }
 
 /* A 64-bit call whose numbers fit 32 bits may be answered by a 32-bit BLAS, and either convention may stand for the
@@ -144,6 +154,7 @@ int main(void) {
       cmocka_unit_test(private_library),
       cmocka_unit_test(next_definition),
       cmocka_unit_test(tileblas_fallback_wins),
+      cmocka_unit_test(tileblas_fallback_changes),
       cmocka_unit_test(wide_call_on_a_32_bit_blas),
       cmocka_unit_test(openblas_is_opened),
       cmocka_unit_test(tileblas_fallback_wrong),

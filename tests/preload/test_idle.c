@@ -94,7 +94,12 @@ static void needs_libc_and_libm_alone(void **state) {
   tst_output_destroy(&o);
 }
 
-static bool is_promised(const char *name) {
+/* dgemm has the spellings of sgemm. */
+static bool is_promised(const char *exported) {
+  char name[64];
+  snprintf(name, sizeof name, "%s", exported);
+  char *const routine = strstr(name, "dgemm");
+  if (routine != NULL) *routine = 's';
   for (size_t s = 0; s < tst_symbol_count; s++)
     if (strcmp(tst_symbols[s].name, name) == 0) return true;
   return strncmp(name, "tileblas_", strlen("tileblas_")) == 0;
@@ -112,7 +117,7 @@ static void exports_what_is_promised(void **state) {
     if (!is_promised(line)) fail_msg("%s is exported", line);
     promised += strncmp(line, "tileblas_", strlen("tileblas_")) != 0;
   }
-  assert_int_equal(promised, tst_symbol_count);
+  assert_int_equal(promised, 2 * tst_symbol_count);
   tst_output_destroy(&o);
 }
 

@@ -43,7 +43,7 @@ size_t tst_heap_blocks(size_t *bytes) {
   return count;
 }
 
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 /* The C library's own, by names that nobody replaces. */
 extern void *__libc_malloc(size_t bytes), *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *start, size_t bytes);

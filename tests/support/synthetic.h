@@ -25,7 +25,7 @@ static const struct tst_synthetic tst_synthetic = {.cpu_call_seconds = 0.4e-6,
                                                    .gpu_flops_per_s = 45e12,
                                                    .copy_bytes_per_s = 45e9};
 
-static inline double tst_synthetic_seconds(const struct tst_synthetic *s, int where, const struct tb_gemm *call) {
+static inline double tst_synthetic_seconds(const struct tst_synthetic *s, int where, const struct tb_call *call) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k, flops = 2 * m * n * k;
   const double bytes = 4 * (m * k + k * n + m * n);
   if (where == TB_CPU) {
@@ -45,7 +45,7 @@ static inline struct tb_calibration tst_synthetic_calibration(const struct tst_s
   for (int node = 0; node < nodes; node++)
     for (int where = 0; where < TB_WHERE_COUNT; where++) {
       const struct tb_node_sizes sizes = tb_node_sizes(node);
-      const struct tb_gemm call = {.m = sizes.m, .n = sizes.n, .k = sizes.k, .alpha = 1};
+      const struct tb_call call = {.m = sizes.m, .n = sizes.n, .k = sizes.k, .alpha = {1}};
       c.seconds[where][node] = tst_synthetic_seconds(s, where, &call);
     }
   return c;

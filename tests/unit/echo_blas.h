@@ -31,4 +31,7 @@ typedef void echo_sgemm(const char *, const char *, const int32_t *, const int32
                         const int32_t *, size_t, size_t);
 extern echo_sgemm *echo_nested;
 
+/* A function of its own that calls echo_nested, as LAPACK's do in a library that has BLAS and LAPACK. */
+void echo_factorise(void);
+
 #endif

@@ -12,7 +12,7 @@
 
 #define COPYING_THREADS 2
 
-const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false};
+const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
 const struct tst_fake *fake;
 struct tb_device gpu[GPUS];
 struct tb_part part[GPUS];
@@ -61,7 +61,7 @@ static float *operand(struct tb_view *x, enum values values, int64_t sides, int6
 }
 
 struct product make(int transposes, int64_t m, int64_t n, int64_t k, float beta, enum values values) {
-  struct product p = {.call = {.m = m, .n = n, .k = k, .alpha = -2, .beta = beta, .ldc = m + 1}, .values = values};
+  struct product p = {.call = {.m = m, .n = n, .k = k, .alpha = {-2}, .beta = {beta}, .ldc = m + 1}, .values = values};
   uint64_t rng = (uint64_t)(m + n + k + transposes);
   p.call.a.transposed = transposes & 1, p.call.b.transposed = transposes >> 1;
   p.a = operand(&p.call.a, values, m, k, p.call.a.transposed, &rng);
@@ -77,17 +77,18 @@ struct product make(int transposes, int64_t m, int64_t n, int64_t k, float beta,
 
 void destroy(struct product *p) { free(p->a), free(p->b), free(p->c), free(p->before); }
 
-float element(const struct tb_gemm *call, float before, int64_t i, int64_t j) {
+float element(const struct tb_call *call, float before, int64_t i, int64_t j) {
   float sum = 0;
-  for (int64_t k = 0; k < call->k; k++) sum += *tb_view_at(call->a, i, k).data * *tb_view_at(call->b, k, j).data;
-  return call->alpha * sum + (call->beta == 0 ? 0 : call->beta * before);
+  for (int64_t k = 0; k < call->k; k++)
+    sum += *(const float *)tb_view_at(call->a, i, k).data * *(const float *)tb_view_at(call->b, k, j).data;
+  return call->alpha.s * sum + (tb_call_overwrites(call) ? 0 : call->beta.s * before);
 }
 
 void expect_right(const struct product *p) {
   for (int64_t j = 0; j < p->call.n; j++)
     for (int64_t i = 0; i < p->call.ldc; i++) {
       const float before = p->before[i + j * p->call.ldc], got = p->c[i + j * p->call.ldc];
-      const struct tb_gemm host = {.m = p->call.m,
+      const struct tb_call host = {.m = p->call.m,
                                    .n = p->call.n,
                                    .k = p->call.k,
                                    .alpha = p->call.alpha,
@@ -99,9 +100,8 @@ void expect_right(const struct product *p) {
     }
 }
 
-void run(int number, const struct tb_gemm *call, struct tb_ways ways, int splits, struct tb_pass *pass) {
-  const struct tb_choice whole = {
-      .family = TB_FAMILY_EMULATED, .splits = splits, .unit_k = TB_EMULATED_GROUP_K, .pack_k = span_k};
+void run(int number, const struct tb_call *call, struct tb_ways ways, int splits, struct tb_pass *pass) {
+  const struct tb_choice whole = {.family = TB_FAMILY_EMULATED, .emulated = {.splits = splits, .span_k = span_k}};
   tb_part_run(&part[number], &gpu[number], call, ways, &whole, true, pass);
 }
 
@@ -133,7 +133,7 @@ static float *on_device(const float *from, size_t words) {
 static void free_on_device(const float *memory) { OK(tb_cuda.cuMemFree((CUdeviceptr)memory)); }
 
 void compute_in_place(struct product *p, struct tb_ways ways) {
-  struct tb_gemm call = p->call;
+  struct tb_call call = p->call;
   const size_t a_words = (size_t)(call.a.ld * (call.a.transposed ? call.m : call.k));
   const size_t b_words = (size_t)(call.b.ld * (call.b.transposed ? call.k : call.n));
   const size_t c_words = (size_t)(call.ldc * call.n);

@@ -33,7 +33,7 @@ int close_all(void **state);
 enum values { WHOLE, GRADED };
 
 struct product {
-  struct tb_gemm call;
+  struct tb_call call;
   enum values values;
   float *a, *b, *c, *before; /* as stored */
 };
@@ -43,12 +43,12 @@ struct product make(int transposes, int64_t m, int64_t n, int64_t k, float beta,
 void destroy(struct product *p);
 
 /* Its element (i, j) by a plain loop. */
-float element(const struct tb_gemm *call, float before, int64_t i, int64_t j);
+float element(const struct tb_call *call, float before, int64_t i, int64_t j);
 
 /* All of C, and its padding. */
 void expect_right(const struct product *p);
 
-void run(int number, const struct tb_gemm *call, struct tb_ways ways, int splits, struct tb_pass *pass);
+void run(int number, const struct tb_call *call, struct tb_ways ways, int splits, struct tb_pass *pass);
 void expect_emulated(int number);
 
 /* A product of whole numbers, from making to comparing. */

@@ -32,7 +32,7 @@ static double rig_clock(void *context) { return ((struct rig *)context)->now; }
 static double rig_call(void *context, enum tb_where where, const struct tb_node_sizes *s) {
   struct rig *rig = context;
   if (++rig->calls == rig->fail_at) return -1;
-  const struct tb_gemm call = {.m = s->m, .n = s->n, .k = s->k, .alpha = 1};
+  const struct tb_call call = {.m = s->m, .n = s->n, .k = s->k, .alpha = {1}};
   double seconds = tst_synthetic_seconds(&rig->machine, (int)where, &call);
   const bool another = s->m != rig->last_m || s->n != rig->last_n || s->k != rig->last_k;
   rig->of_size = another ? 0 : rig->of_size + 1;
@@ -51,7 +51,7 @@ static int measured(const double seconds[TB_NODES]) {
 
 static double true_seconds(const struct rig *rig, enum tb_where where, int node) {
   const struct tb_node_sizes s = tb_node_sizes(node);
-  const struct tb_gemm call = {.m = s.m, .n = s.n, .k = s.k, .alpha = 1};
+  const struct tb_call call = {.m = s.m, .n = s.n, .k = s.k, .alpha = {1}};
   return tst_synthetic_seconds(&rig->machine, (int)where, &call);
 }
 

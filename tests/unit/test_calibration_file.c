@@ -29,7 +29,7 @@
 #include "process.h"
 #include "synthetic.h"
 
-static const struct tb_machine_key key = {"A processor, 16 cores", "/lib/libblas.so, 16 threads", "A GPU, PCI 1"};
+static const struct tb_machine_key key = {"A processor, 16 cores", "/lib/libblas.so, 16 threads", "A GPU, PCI 1", TB_S};
 static char folder[TB_CALIBRATION_PATH_MAX];
 
 static void expect_same(const struct tb_calibration *a, const struct tb_calibration *b) {
@@ -87,17 +87,16 @@ static void cut_and_changed(void **state) {
 static void foreign(void **state) {
   (void)state;
   const struct tb_calibration c = sample();
-  const struct tb_machine_key others[] = {{"A processor, 8 cores", key.blas, key.gpu},
-                                          {"A processor, 16 core", key.blas, key.gpu},
-                                          {key.cpu, "/lib/libblas.so, 1 threads", key.gpu},
-                                          {key.cpu, key.blas, "A GPU, PCI 2"},
-                                          {key.cpu, key.blas, "A GPU, PCI 1\nopen_ns 1"}};
+  const struct tb_machine_key others[] = {
+      {"A processor, 8 cores", key.blas, key.gpu, TB_S},      {"A processor, 16 core", key.blas, key.gpu, TB_S},
+      {key.cpu, "/lib/libblas.so, 1 threads", key.gpu, TB_S}, {key.cpu, key.blas, "A GPU, PCI 2", TB_S},
+      {key.cpu, key.blas, "A GPU, PCI 1\nopen_ns 1", TB_S},   {key.cpu, key.blas, key.gpu, TB_D}};
   char text[TB_CALIBRATION_TEXT_MAX];
   struct tb_calibration back;
   const size_t length = tb_calibration_print(text, sizeof text, &key, &c);
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
     assert_false(tb_calibration_parse(text, length, &others[i], &back));
-  const struct tb_machine_key any_gpu = {key.cpu, key.blas, NULL};
+  const struct tb_machine_key any_gpu = {key.cpu, key.blas, NULL, TB_S};
   assert_true(tb_calibration_parse(text, length, &any_gpu, &back));
   expect_same(&back, &c);
 }
@@ -105,7 +104,7 @@ static void foreign(void **state) {
 /* A right checksum does not make sense of nonsense. */
 static void nonsense(void **state) {
   (void)state;
-  const struct tb_machine_key odd[] = {{key.cpu, key.blas, "A GPU, PCI 1\nx"}, {"", "", ""}};
+  const struct tb_machine_key odd[] = {{key.cpu, key.blas, "A GPU, PCI 1\nx", TB_S}, {"", "", "", TB_S}};
   char text[TB_CALIBRATION_TEXT_MAX];
   struct tb_calibration c = sample(), back;
   for (size_t i = 0; i < 2; i++) {
@@ -176,8 +175,8 @@ static void too_old(void **state) {
 static void youngest(void **state) {
   (void)state;
   struct tb_calibration c = sample(), back;
-  const struct tb_machine_key other = {key.cpu, key.blas, "A GPU, PCI 2"}, any = {key.cpu, key.blas, NULL};
-  const struct tb_machine_key stranger = {"Another processor", key.blas, NULL};
+  const struct tb_machine_key other = {key.cpu, key.blas, "A GPU, PCI 2", TB_S}, any = {key.cpu, key.blas, NULL, TB_S};
+  const struct tb_machine_key stranger = {"Another processor", key.blas, NULL, TB_S};
   char path[TB_CALIBRATION_PATH_MAX];
   assert_true(tb_calibration_write(folder, &key, &c, path));
   c.open_seconds = 7;
@@ -194,8 +193,11 @@ static void youngest(void **state) {
 /* Sides that differ in one word of the key are kept beside each other, and each has its own figures back. */
 static void beside_each_other(void **state) {
   (void)state;
-  const struct tb_machine_key keys[] = {
-      key, {key.cpu, key.blas, "A GPU, PCI 2"}, {key.cpu, "another BLAS", key.gpu}, {"another CPU", key.blas, key.gpu}};
+  const struct tb_machine_key keys[] = {key,
+                                        {key.cpu, key.blas, "A GPU, PCI 2", TB_S},
+                                        {key.cpu, "another BLAS", key.gpu, TB_S},
+                                        {"another CPU", key.blas, key.gpu, TB_S},
+                                        {key.cpu, key.blas, key.gpu, TB_Z}};
   enum { KEYS = sizeof keys / sizeof *keys };
   char path[TB_CALIBRATION_PATH_MAX];
   struct tb_calibration c = sample(), back;
@@ -213,7 +215,8 @@ static void beside_each_other(void **state) {
 /* The youngest whichever was written first, in another second or in the same one. */
 static void youngest_of_two(void **state) {
   (void)state;
-  const struct tb_machine_key keys[] = {key, {key.cpu, key.blas, "A GPU, PCI 2"}}, any = {key.cpu, key.blas, NULL};
+  const struct tb_machine_key keys[] = {key, {key.cpu, key.blas, "A GPU, PCI 2", TB_S}},
+                              any = {key.cpu, key.blas, NULL, TB_S};
   struct tb_calibration c = sample(), back;
   char path[2][TB_CALIBRATION_PATH_MAX];
   for (int i = 0; i < 2; i++) {

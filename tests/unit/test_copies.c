@@ -299,7 +299,7 @@ static void check_copy(struct tb_pool *pool, enum tb_stores stores, bool drops, 
   tst_matrix_fill(&to, beta == 0 ? TST_NAN : TST_INTEGERS, rng);
   tst_matrix_remember(&from);
   tst_matrix_remember(&to);
-  struct tb_copy copy = {.beta = beta,
+  struct tb_copy copy = {.beta = {beta},
                          .stores = stores,
                          .drops = drops,
                          .to = to.data,

@@ -3,8 +3,11 @@
  * What a GPU is opened with, widened by, kept tidy and closed with: after each of these with any one driver call
  * failing (of those often made some), the thread's contexts are as before, and nothing is left in the driver.
  *
+ *   test_device [another]     another: the fake driver's GPU is not of compute capability 9.0
+ *
  * Seen to fail when: the second block of a ring's pinned memory is not freed; tb_part_tidy does not leave the device;
- * one stream, event or module of tb_device_close is forgotten; a failing opening keeps the context.
+ * one stream, event or module of tb_device_close is forgotten; a failing opening keeps the context; half of an arena is
+ * cleared; kernels that cannot be loaded leave their module, or unload it twice.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,12 +16,15 @@
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/device.h"
 #include "fake.h"
 #include "offload/part.h"
 #include "process.h"
+#include "select/commit.h"
+#include "select/fp64.h"
 
 static const char *const functions[] = {
 #define TB_CUDA(name) #name,
@@ -28,6 +34,7 @@ static const char *const functions[] = {
 #define FUNCTIONS (sizeof functions / sizeof functions[0])
 
 static const struct tst_fake *fake;
+static char detail[200];
 
 /* All that a device can have. False: something failed on the way. */
 static bool use(struct tb_device *d) {
@@ -48,7 +55,6 @@ static bool use(struct tb_device *d) {
 /* True: nothing failed. */
 static bool live(void) {
   static struct tb_device device;
-  char detail[200];
   if (tb_device_open(&device, 0, detail, sizeof detail) != TB_STATUS_ok) return false;
   const bool had = use(&device);
   tb_device_close(&device);
@@ -65,7 +71,6 @@ static void look(const char *function, unsigned long nth) {
 static void leaving_twice_leaves_the_programs(void **state) {
   (void)state;
   static struct tb_device device;
-  char detail[200];
   CUcontext ours;
   assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
   assert_int_equal(tb_cuda.cuCtxPushCurrent(device.context), CUDA_SUCCESS); /* as the program would */
@@ -101,11 +106,118 @@ static void one_call_fails(void **state) {
   assert_true(cases > 40);
 }
 
+/* What another program left in the memory comes into no product by its padding. */
+static void an_arena_is_clear(void **state) {
+  (void)state;
+  static struct tb_device device;
+  static char arena[5000];
+  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
+  for (size_t bytes = 1000; bytes <= sizeof arena; bytes += 2000) { /* each in place of a smaller one */
+    assert_int_equal(tb_device_reserve(&device, (int64_t)bytes), CUDA_SUCCESS);
+    memset(arena, 1, sizeof arena);
+    assert_int_equal(tb_cuda.cuMemcpyDtoHAsync(arena, device.arena, bytes, device.down), CUDA_SUCCESS);
+    assert_int_equal(tb_device_wait(&device, device.down), CUDA_SUCCESS);
+    for (size_t i = 0; i < bytes; i++) assert_int_equal(arena[i], 0);
+  }
+  tb_device_leave();
+  tb_device_close(&device);
+}
+
+/* A C of more columns than the blocks of a grid are for at once, scaled. */
+static void a_commit_of_many_columns(void **state) {
+  (void)state;
+  static struct tb_device device;
+  const int64_t n = 65535 * TB_COMMIT_THREADS_N + 3;
+  float *const c = malloc((size_t)n * sizeof *c);
+  assert_non_null(c);
+  for (int64_t j = 0; j < n; j++) c[j] = (float)(j % 1000);
+  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
+  assert_int_equal(tb_device_reserve(&device, n * (int64_t)sizeof *c), CUDA_SUCCESS);
+  const size_t bytes = (size_t)n * sizeof *c;
+  struct tb_commit_args args = {.c = (float *)(uintptr_t)device.arena, .ldc = 1, .m = 1, .n = n, .beta = 2};
+  assert_int_equal(tb_cuda.cuMemcpyHtoDAsync(device.arena, c, bytes, device.ordered), CUDA_SUCCESS);
+  assert_int_equal(tb_commit_launch(device.commit, &args, device.ordered), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuMemcpyDtoHAsync(c, device.arena, bytes, device.ordered), CUDA_SUCCESS);
+  assert_int_equal(tb_device_wait(&device, device.ordered), CUDA_SUCCESS);
+  for (int64_t j = 0; j < n; j++) assert_true(c[j] == 2 * (float)(j % 1000));
+  tb_device_leave();
+  tb_device_close(&device);
+  free(c);
+}
+
+/* Loads it, and if that goes well, takes it away again. */
+static CUresult load(int family, CUdevice gpu) {
+  static struct tb_kernels kernels;
+  static struct tb_fp64_kernels fp64;
+  static struct tb_shared shared;
+  if (family == 1) { /* which takes kernels from there */
+    const CUresult there = tb_shared_load(&shared, gpu);
+    shared.early = true;
+    if (there != CUDA_SUCCESS) return tb_shared_unload(&shared), there;
+  }
+  const CUresult loaded = family == 0   ? tb_skinny_load(&kernels.skinny, gpu)
+                          : family == 1 ? tb_emulated_load(&kernels.emulated, &shared, gpu)
+                          : family == 2 ? tb_kernels_load(&kernels, gpu)
+                                        : tb_fp64_load(&fp64, gpu);
+  if (family == 1) tb_shared_unload(&shared);
+  if (loaded != CUDA_SUCCESS) return loaded;
+  if (family == 0) tb_skinny_unload(&kernels.skinny);
+  if (family == 1) tb_emulated_unload(&kernels.emulated);
+  if (family == 2) tb_kernels_unload(&kernels);
+  if (family == 3) tb_fp64_unload(&fp64);
+  return CUDA_SUCCESS;
+}
+
+/* Whichever of its functions is not found, a family that cannot be loaded takes its module away, once. */
+static void families_take_their_modules_away(void **state) {
+  (void)state;
+  CUcontext context;
+  CUdevice gpu;
+  assert_int_equal(tb_cuda.cuDeviceGet(&gpu, 0), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDevicePrimaryCtxRetain(&context, gpu), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuCtxPushCurrent(context), CUDA_SUCCESS);
+  for (int family = 0; family < 4; family++) {
+    CUresult loaded = CUDA_ERROR_OPERATING_SYSTEM;
+    for (unsigned long nth = 1; loaded != CUDA_SUCCESS; nth += family < 2 ? 1 : family == 2 ? 29 : 7) {
+      const uint64_t failed = fake->get(FAKE_CUDA_FAILURES);
+      assert_int_equal(fake->inject("cuModuleGetFunction", nth, CUDA_ERROR_OPERATING_SYSTEM, 0), 0);
+      loaded = load(family, gpu);
+      fake->clear_failures();
+      assert_int_equal(loaded != CUDA_SUCCESS, fake->get(FAKE_CUDA_FAILURES) - failed);
+      if (fake->get(FAKE_CUDA_MODULES) != 0) fail_msg("family %d, function %lu: a module is left", family, nth);
+    }
+  }
+  assert_int_equal(tb_cuda.cuCtxPopCurrent(&context), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDevicePrimaryCtxRelease(gpu), CUDA_SUCCESS);
+}
+
+/* What is compiled for compute capability 9.0 alone is not even offered to a driver for another. */
+static void no_tensor_core_kernels_elsewhere(void **state) {
+  (void)state;
+  static struct tb_emulated_kernels emulated;
+  static struct tb_shared shared;
+  CUcontext context;
+  CUdevice gpu;
+  assert_int_equal(tb_cuda.cuDeviceGet(&gpu, 0), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDevicePrimaryCtxRetain(&context, gpu), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuCtxPushCurrent(context), CUDA_SUCCESS);
+  assert_int_equal(tb_shared_load(&shared, gpu), CUDA_SUCCESS);
+  shared.early = true; /* so that nothing but the device speaks against it */
+  const uint64_t loads = fake->calls("cuModuleLoadData");
+  assert_int_equal(tb_emulated_load(&emulated, &shared, gpu), CUDA_SUCCESS);
+  assert_false(emulated.there);
+  assert_int_equal(fake->calls("cuModuleLoadData"), loads);
+  tb_shared_unload(&shared);
+  assert_int_equal(tb_cuda.cuCtxPopCurrent(&context), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDevicePrimaryCtxRelease(gpu), CUDA_SUCCESS);
+}
+
 /* An arena that is larger than what is kept from call to call, by what the device believes of it. */
 static void a_large_arena_is_given_back(void **state) {
   (void)state;
   static struct tb_device device;
-  char detail[200];
   assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
   for (int fails = 0; fails < 3; fails++) {
     static const char *const function[] = {"", "cuCtxPushCurrent", "cuMemFree"};
@@ -124,11 +236,17 @@ static void a_large_arena_is_given_back(void **state) {
   look("tb_part_tidy", 0);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_call_fails), cmocka_unit_test(a_large_arena_is_given_back),
-                                     cmocka_unit_test(leaving_twice_leaves_the_programs)};
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_call_fails),
+                                     cmocka_unit_test(a_large_arena_is_given_back),
+                                     cmocka_unit_test(leaving_twice_leaves_the_programs),
+                                     cmocka_unit_test(an_arena_is_clear),
+                                     cmocka_unit_test(a_commit_of_many_columns),
+                                     cmocka_unit_test(families_take_their_modules_away)};
+  const struct CMUnitTest of_another_kind[] = {cmocka_unit_test(no_tensor_core_kernels_elsewhere)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver fails on no command");
   if (!tb_cuda_load() || tb_cuda.cuInit(0) != CUDA_SUCCESS) return 2;
+  if (argc > 1 && strcmp(argv[1], "another") == 0) return cmocka_run_group_tests(of_another_kind, NULL, NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,10 @@
  *
  * Seen to fail when: a condition is left out of half_is_enough, or has the other bound; of two operands one is looked
  * at; the vote leaves out lanes, strips, groups; what is seen is another tile's or another span's; a limit in
- * scale_for is off by one.
+ * scale_for is off by one; and on a GPU of two multiprocessors, a block remembers of its last tile alone that it left
+ * it.
+ *
+ *   test_emulated_choice [part of a row's name]
  */
 #include "contract_emulated.h"
 
@@ -198,13 +201,19 @@ static void check_row(const struct row *r, size_t number) {
   tst_emulated_destroy(&t);
 }
 
+static const char *which = ""; /* rows whose names have this */
+
 static void every_condition(void **state) {
   (void)state;
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_row(&rows[i], i);
+  int found = 0;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (strstr(rows[i].name, which)) check_row(&rows[i], i), found++;
+  assert_true(found > 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_condition)};
+  if (argc > 1) which = argv[1];
   tst_emulated_open();
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void expect_bits(const struct product *p, const float *c) {
 
 struct member {
   struct tb_exchange *exchange;
-  struct tb_gemm call;
+  struct tb_call call;
   int number;
 };
 
@@ -77,14 +77,14 @@ static void *drive(void *argument) {
   return NULL;
 }
 
-static void run_on_two(const struct tb_gemm *call, int64_t columns) {
+static void run_on_two(const struct tb_call *call, int64_t columns) {
   struct tb_exchange exchange;
   struct member member[GPUS];
   pthread_t thread[GPUS];
   tb_exchange_open(&exchange, GPUS, true);
   for (int i = 0; i < GPUS; i++) {
     const int64_t begin = i * columns, width = i == GPUS - 1 ? call->n - begin : columns;
-    member[i] = (struct member){&exchange, tb_gemm_part(call, 0, call->m, begin, width), i};
+    member[i] = (struct member){&exchange, tb_call_part(call, 0, call->m, begin, width), i};
     assert_int_equal(pthread_create(&thread[i], NULL, drive, &member[i]), 0);
   }
   for (int i = 0; i < GPUS; i++) pthread_join(thread[i], NULL);
@@ -93,7 +93,7 @@ static void run_on_two(const struct tb_gemm *call, int64_t columns) {
 
 /* All at once, in place; in tiles of panels; by two GPUs, of which each fetches the other's panel of A. */
 static void check_bits(int64_t m, int64_t n, int64_t k, int64_t columns) {
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0};
   fake->set_order(FAKE_CUDA_RANDOM, 2);
   struct product whole = make(0, m, n, k, 0.5f, GRADED), p = make(0, m, n, k, 0.5f, GRADED);
   compute_in_place(&whole, in_place);

@@ -6,7 +6,8 @@
  * test_emulated_cuts.c's, what waits for what test_waits.c's.
  *
  * Seen to fail when: a launch does not wait for the packing of its panels; a slice is packed in another's place; the
- * panels of a chunk are replaced while the one before is computed; tiles start elsewhere than the tensor cores' own.
+ * panels of a chunk are replaced while the one before is computed; tiles start elsewhere than the tensor cores' own; a
+ * plan does not ask for the measured link.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -107,7 +108,7 @@ static void chunks_that_overlap(void **state) {
 /* ---- slices ---- */
 
 /* The library's own plans have slices from some 10^12 terms on (test_plan.c); these get them so. */
-static struct tb_plan sliced_plan(const struct tb_gemm *call, int64_t slice_k) {
+static struct tb_plan sliced_plan(const struct tb_call *call, int64_t slice_k) {
   const struct tb_emulated_way way = {.splits = 1, .span_k = SPAN_K};
   struct tb_plan plan;
   assert_true(tb_plan_make_emulated(&plan, call, staged, &way, INT64_MAX));
@@ -116,8 +117,8 @@ static struct tb_plan sliced_plan(const struct tb_gemm *call, int64_t slice_k) {
   return plan;
 }
 
-static void run_sliced(int number, const struct tb_gemm *call, const struct tb_plan *plan, struct tb_pass *pass) {
-  const struct tb_choice choice = {.family = TB_FAMILY_EMULATED, .splits = 1, .unit_k = TB_EMULATED_GROUP_K};
+static void run_sliced(int number, const struct tb_call *call, const struct tb_plan *plan, struct tb_pass *pass) {
+  const struct tb_choice choice = {.family = TB_FAMILY_EMULATED, .emulated = {.splits = 1}};
   struct tb_progress progress = {0};
   OK(tb_device_enter(&gpu[number]));
   OK(tb_device_reserve(&gpu[number], plan->arena_bytes));
@@ -142,7 +143,7 @@ static void slices(void **state) {
 
 struct sliced_member {
   struct tb_exchange *exchange;
-  struct tb_gemm call;
+  struct tb_call call;
   int number;
   int64_t slices; /* that it says it has */
 };
@@ -170,7 +171,7 @@ static void slices_passed_on(void **state) {
     const uint64_t before = fake->calls("cuMemcpyPeerAsync");
     tb_exchange_open(&exchange, GPUS, true);
     for (int i = 0; i < GPUS; i++) {
-      member[i] = (struct sliced_member){&exchange, tb_gemm_part(&p.call, 0, 1030, 7 * i, 7), i, i == 0 ? 2 : fewest};
+      member[i] = (struct sliced_member){&exchange, tb_call_part(&p.call, 0, 1030, 7 * i, 7), i, i == 0 ? 2 : fewest};
       assert_int_equal(pthread_create(&thread[i], NULL, drive_sliced, &member[i]), 0);
     }
     for (int i = 0; i < GPUS; i++) pthread_join(thread[i], NULL);
@@ -208,6 +209,23 @@ static void rings_that_grow(void **state) {
   destroy(&p);
 }
 
+/* A call is planned for the link that was measured last, and computes the same. */
+static void planned_for_the_link(void **state) {
+  (void)state;
+  const struct tb_choice any = {.family = TB_FAMILY_NONE};
+  const double links[] = {0, 1e9, 400e9};
+  for (int i = 0; i < 3; i++) {
+    struct product p = make(i, 300, 1100, 200, 2.5f, WHOLE);
+    tb_part_set_link(links[i]);
+    tb_part_run(&part[0], &gpu[0], &p.call, staged, &any, true, NULL);
+    tb_part_set_link(0);
+    assert_int_equal(part[0].why, TB_STATUS_ok);
+    assert_true(part[0].plan.ways.link_bytes_per_s == links[i]);
+    expect_right(&p);
+    destroy(&p);
+  }
+}
+
 /* By FMAs; how many copies go up or down. */
 static int check_pieces(int64_t m, int64_t n, int64_t k, const char *copies) {
   const struct tb_choice any = {.family = TB_FAMILY_NONE};
@@ -243,7 +261,7 @@ static void some_in_place(void **state) {
   (void)state;
   for (int places = 1; places < 8; places++) {
     const struct tb_ways ways = {places & 1 ? TB_IN_PLACE : TB_STAGED, places & 2 ? TB_IN_PLACE : TB_STAGED,
-                                 places & 4 ? TB_IN_PLACE : TB_STAGED, false};
+                                 places & 4 ? TB_IN_PLACE : TB_STAGED, false, 0};
     fake->set_order((enum fake_cuda_order)(places % 3), (uint64_t)places);
     struct product p = make(places % 4, 1413, 11, 9, places % 2 ? 2.5f : 0, WHOLE);
     compute_in_place(&p, ways);
@@ -258,11 +276,12 @@ int main(int argc, char **argv) {
   fake = tst_fake();
   if (fake == NULL) return 77;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_transpose),     cmocka_unit_test(strips),
-      cmocka_unit_test(many_streams),        cmocka_unit_test(spans),
-      cmocka_unit_test(chunks_that_overlap), cmocka_unit_test(slices),
-      cmocka_unit_test(slices_passed_on),    cmocka_unit_test(rings_that_grow),
-      cmocka_unit_test(pieces_of_two_slots), cmocka_unit_test(some_in_place),
+      cmocka_unit_test(every_transpose),      cmocka_unit_test(strips),
+      cmocka_unit_test(many_streams),         cmocka_unit_test(spans),
+      cmocka_unit_test(chunks_that_overlap),  cmocka_unit_test(slices),
+      cmocka_unit_test(slices_passed_on),     cmocka_unit_test(rings_that_grow),
+      cmocka_unit_test(planned_for_the_link), cmocka_unit_test(pieces_of_two_slots),
+      cmocka_unit_test(some_in_place),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, open_all, close_all);

@@ -146,13 +146,11 @@ static void check_tile(int tile, struct way w, int variant, bool with_edges) {
                             .skip = vectors ? 0 : 1,
                             .word = long_word,
                             .picks = 1};
-  check(&p,
-        (struct tb_choice){.family = TB_FAMILY_TILE,
-                           .tile = tile,
-                           .splits = w.splits,
-                           .unit_k = w.unit_k,
-                           .pack_k = t->packed ? w.k : 0},
-        false);
+  check(
+      &p,
+      (struct tb_choice){.family = TB_FAMILY_FMA,
+                         .fma = {.tile = tile, .splits = w.splits, .unit_k = w.unit_k, .pack_k = t->packed ? w.k : 0}},
+      false);
 }
 
 /* By steps and groups more than a ring has stages, so that it comes round and sums are stored twice. */
@@ -221,8 +219,7 @@ static void commit(void **state) {
 
 /* One cluster computes all tiles. */
 static void check_split(const struct problem *p, bool with_inf) {
-  check(p, (struct tb_choice){.family = TB_FAMILY_EMULATED, .splits = 1, .unit_k = TB_EMULATED_GROUP_K, .pack_k = p->k},
-        with_inf);
+  check(p, (struct tb_choice){.family = TB_FAMILY_EMULATED, .emulated = {.splits = 1, .span_k = p->k}}, with_inf);
 }
 
 /* Four tiles, and a k that the ring has no room for at once. */

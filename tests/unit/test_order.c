@@ -68,7 +68,7 @@ static void any_shape(void **state) {
 
 static void a_part_has_the_groups_of_the_whole(void **state) {
   (void)state;
-  struct tb_gemm call = {.m = 893, .n = 1570, .k = 6961};
+  struct tb_call call = {.m = 893, .n = 1570, .k = 6961};
   const int64_t whole = tb_gemm_group_k(&call);
   assert_int_equal(whole, tb_group_k(893, 1570, 6961));
   call.group_k = whole, call.n = 5;

@@ -83,7 +83,7 @@ static bool asked(const char *where, int64_t count, float *a, float *b, float *c
 
 /* ---- who is asked ---- */
 
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { IN_HEAP = 3 }; /* its allocator has no heap of that kind */
 #else
 enum { IN_HEAP = 0 };
@@ -202,7 +202,7 @@ static int recycled_address(void *unused) {
     tst_take_back(&device);
     free(filling.data);
   }
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   if (fake && met == 0) return 3; /* the addresses never met: this shows nothing */
 #endif
   return right ? 0 : 1;

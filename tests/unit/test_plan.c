@@ -20,12 +20,12 @@
 #include "common/sgemm_args.h"
 #include "select/emulated_plan.h"
 
-static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false};
+static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
 
 static int64_t random_size(uint64_t *rng) { return 1 + tst_random_below(rng, (int64_t)1 << tst_random_below(rng, 18)); }
 
-static struct tb_gemm random_call(uint64_t *rng) {
-  struct tb_gemm call = {.m = random_size(rng), .n = random_size(rng), .k = random_size(rng), .alpha = 1};
+static struct tb_call random_call(uint64_t *rng) {
+  struct tb_call call = {.m = random_size(rng), .n = random_size(rng), .k = random_size(rng), .alpha = {1}};
   call.a.transposed = tst_random_below(rng, 2), call.b.transposed = tst_random_below(rng, 2);
   call.a.ld = call.a.transposed ? call.k : call.m, call.b.ld = call.b.transposed ? call.n : call.k, call.ldc = call.m;
   return call;
@@ -33,7 +33,7 @@ static struct tb_gemm random_call(uint64_t *rng) {
 
 /* Room that `rows` x `columns` floats take when each stored column starts on a padded multiple. */
 static int64_t padded_bytes(int64_t rows, int64_t columns) {
-  return tb_leading(rows) * columns * (int64_t)sizeof(float);
+  return tb_leading(TB_S, rows) * columns * (int64_t)sizeof(float);
 }
 
 /* That all panels of a block's side take, of `tile` rows or columns each but for the last; `along`: stored along k. */
@@ -43,24 +43,25 @@ static int64_t panels_bytes(int64_t side, int64_t tile, int64_t k, bool along) {
                : padded_bytes(tile, k) * whole + padded_bytes(last, k);
 }
 
-static int64_t a_panels_bytes(const struct tb_gemm *call, const struct tb_plan *p) {
+static int64_t a_panels_bytes(const struct tb_call *call, const struct tb_plan *p) {
   return p->ways.a == TB_IN_PLACE ? 0 : panels_bytes(p->block_m, p->tile_m, p->chunk_k, call->a.transposed);
 }
 
-static int64_t b_panels_bytes(const struct tb_gemm *call, const struct tb_plan *p) {
+static int64_t b_panels_bytes(const struct tb_call *call, const struct tb_plan *p) {
   return p->ways.b == TB_IN_PLACE ? 0 : panels_bytes(p->block_n, p->tile_n, p->chunk_k, !call->b.transposed);
 }
 
-static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int64_t budget) {
+static void check_plan(const struct tb_call *call, const struct tb_plan *p, int64_t budget) {
   assert_true(p->arena_bytes <= budget);
   assert_true(p->block_m >= 1 && p->block_m <= call->m && p->block_n >= 1 && p->block_n <= call->n);
   assert_true(p->tile_m >= 1 && p->tile_m <= p->block_m && p->tile_n >= 1 && p->tile_n <= p->block_n);
   assert_true(tb_ceil_div(p->block_m, p->tile_m) <= TB_TILES_MAX && tb_ceil_div(p->block_n, p->tile_n) <= TB_TILES_MAX);
   assert_true(p->chunk_k == call->k || (p->chunk_k < call->k && p->chunk_k % p->group_k == 0));
   assert_true(p->slice_k == p->chunk_k || (p->slice_k < p->chunk_k && p->slice_k % p->group_k == 0));
-  assert_true(p->slice_k == p->chunk_k || p->slice_k % TB_LD_ELEMS == 0); /* each starts on a line of the arena */
+  assert_true(p->slice_k == p->chunk_k ||
+              p->slice_k % tb_line_elems(TB_S) == 0); /* each starts on a line of the arena */
   assert_int_equal(p->group_k, tb_group_k(call->m, call->n, call->k));
-  assert_true(tb_padded(p->tile_m) <= TB_SLOT_ELEMS);
+  assert_true(tb_padded(TB_S, p->tile_m) <= tb_slot_elems(TB_S));
 
   /* Every panel and tile has its room, and the three parts of the arena follow each other. */
   int64_t rows = tb_ceil_div(p->block_m, p->tile_m), columns = tb_ceil_div(p->block_n, p->tile_n);
@@ -77,7 +78,7 @@ static void check_plan(const struct tb_gemm *call, const struct tb_plan *p, int6
   /* Behind them the tiles' workspaces, each for two partial sums or more, and for no more than k has. */
   assert_true(p->workspace_offset_bytes >= p->d_offset_bytes + rows * columns * padded_bytes(p->tile_m, p->tile_n));
   assert_true(p->arena_bytes >= p->workspace_offset_bytes + rows * columns * p->workspace_bytes);
-  int64_t sum = 4 * tb_padded(p->tile_m * p->tile_n);
+  int64_t sum = 4 * tb_padded(TB_S, p->tile_m * p->tile_n);
   assert_true(p->workspace_bytes == 0 || p->workspace_bytes >= 2 * sum);
   assert_true(p->workspace_bytes <= tb_ceil_div(p->slice_k, tb_min(TB_SGEMM_CHUNK_K, p->group_k)) * sum);
   assert_true(rows * columns * p->workspace_bytes <= 256 << 20);
@@ -89,7 +90,7 @@ static void any_shape_any_budget(void **state) {
   uint64_t rng = 1;
   int cut = 0, refused = 0;
   for (int i = 0; i < 20000; i++) {
-    struct tb_gemm call = random_call(&rng);
+    struct tb_call call = random_call(&rng);
     struct tb_plan plan, whole;
     assert_true(tb_plan_make(&whole, &call, staged, INT64_MAX));
     check_plan(&call, &whole, INT64_MAX);
@@ -97,7 +98,7 @@ static void any_shape_any_budget(void **state) {
     int64_t budget = 1 + whole.arena_bytes / (1 + tst_random_below(&rng, 100));
     if (!tb_plan_make(&plan, &call, staged, budget)) {
       refused++; /* then not even 128 x 128 of C and one chunk of k fit */
-      int64_t least = padded_bytes(128, 128) + 2 * 128 * 4 * tb_padded(tb_min(whole.group_k, call.k)) + 4096;
+      int64_t least = padded_bytes(128, 128) + 2 * 128 * 4 * tb_padded(TB_S, tb_min(whole.group_k, call.k)) + 4096;
       if (budget >= least)
         fail_msg("budget %ld refused for m=%ld n=%ld k=%ld", (long)budget, (long)call.m, (long)call.n, (long)call.k);
       continue;
@@ -113,19 +114,20 @@ static void in_place_takes_no_room(void **state) {
   (void)state;
   uint64_t rng = 2;
   for (int i = 0; i < 5000; i++) {
-    struct tb_gemm call = random_call(&rng);
+    struct tb_call call = random_call(&rng);
     const struct tb_ways ways = {(enum tb_way)tst_random_below(&rng, 3), (enum tb_way)tst_random_below(&rng, 3),
-                                 (enum tb_way)tst_random_below(&rng, 3), false};
+                                 (enum tb_way)tst_random_below(&rng, 3), false, 0};
     struct tb_plan p, cut;
-    call.beta = (float)tst_random_below(&rng, 2);
-    bool wants_d = ways.c != TB_IN_PLACE || call.beta != 0;
+    call.beta.s = (float)tst_random_below(&rng, 2);
+    bool wants_d = ways.c != TB_IN_PLACE || call.beta.s != 0;
     bool at_once = ways.a == TB_IN_PLACE && ways.b == TB_IN_PLACE && ways.c == TB_IN_PLACE;
     assert_true(tb_plan_make(&p, &call, ways, INT64_MAX));
     assert_int_equal(p.a_panel_elems == 0, ways.a == TB_IN_PLACE);
     assert_int_equal(p.b_panel_elems == 0, ways.b == TB_IN_PLACE);
     assert_int_equal(p.tile_elems == 0, !wants_d);
     if (at_once) assert_true(p.tile_m == call.m && p.tile_n == call.n);
-    if (at_once) assert_int_equal(p.workspace_offset_bytes, wants_d ? 4 * tb_padded(tb_leading(call.m) * call.n) : 0);
+    if (at_once)
+      assert_int_equal(p.workspace_offset_bytes, wants_d ? 4 * tb_padded(TB_S, tb_leading(TB_S, call.m) * call.n) : 0);
     /* A k whose panels take no room is never cut. */
     if (p.arena_bytes > 0 && tb_plan_make(&cut, &call, ways, p.arena_bytes / 3) && ways.a == TB_IN_PLACE &&
         ways.b == TB_IN_PLACE)
@@ -134,20 +136,20 @@ static void in_place_takes_no_room(void **state) {
 }
 
 static enum tb_way a_way(enum tb_place place, int64_t m, int64_t n, int64_t k, int64_t ld, bool transposed) {
-  struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1, .a = {NULL, ld, transposed}, .b.ld = k, .ldc = m};
+  struct tb_call call = {.m = m, .n = n, .k = k, .alpha = {1}, .a = {NULL, ld, transposed}, .b.ld = k, .ldc = m};
   const struct tb_places places = {.a.place = place};
   return tb_plan_ways(&call, &places).a;
 }
 
 static enum tb_way c_way(enum tb_place place, int64_t m, int64_t n, float beta) {
-  struct tb_gemm call = {.m = m, .n = n, .k = 9, .alpha = 1, .beta = beta, .a.ld = m, .b.ld = 9, .ldc = m};
+  struct tb_call call = {.m = m, .n = n, .k = 9, .alpha = {1}, .beta = {beta}, .a.ld = m, .b.ld = 9, .ldc = m};
   const struct tb_places places = {.c.place = place};
   return tb_plan_ways(&call, &places).c;
 }
 
 static void ways_by_place(void **state) {
   (void)state;
-  struct tb_gemm call = {.m = 9, .n = 9, .k = 9};
+  struct tb_call call = {.m = 9, .n = 9, .k = 9};
   assert_int_equal(tb_plan_ways(&call, NULL).a, TB_STAGED);
   assert_int_equal(a_way(TB_PAGEABLE, 1000, 1000, 1000, 1000, false), TB_STAGED);
   assert_int_equal(a_way(TB_DEVICE, 1000, 1000, 1000, 1000, false), TB_IN_PLACE);
@@ -169,7 +171,7 @@ static void ways_by_place(void **state) {
 /* More memory never makes smaller pieces. */
 static void more_memory_larger_pieces(void **state) {
   (void)state;
-  struct tb_gemm call = {.m = 5000, .n = 7000, .k = 9000, .alpha = 1};
+  struct tb_call call = {.m = 5000, .n = 7000, .k = 9000, .alpha = {1}};
   struct tb_plan plan;
   int64_t before = 0;
   for (int64_t budget = 1 << 20; budget < (int64_t)1 << 31; budget += budget / 3) {
@@ -182,7 +184,7 @@ static void more_memory_larger_pieces(void **state) {
 }
 
 static void check_square(int64_t n, int64_t tile_m, int64_t tile_n, int64_t slice_k) {
-  struct tb_gemm call = {.m = n, .n = n, .k = n, .alpha = 1};
+  struct tb_call call = {.m = n, .n = n, .k = n, .alpha = {1}};
   struct tb_plan plan;
   assert_true(tb_plan_make(&plan, &call, staged, INT64_MAX));
   assert_int_equal(plan.tile_m, tile_m);
@@ -204,15 +206,15 @@ static void squares(void **state) {
   check_square(16384, 2048, 2048, 5632);
 }
 
-static struct tb_gemm transposing(const char *transposes, int64_t m, int64_t n, int64_t k) {
-  struct tb_gemm call = {.m = m, .n = n, .k = k, .alpha = 1};
+static struct tb_call transposing(const char *transposes, int64_t m, int64_t n, int64_t k) {
+  struct tb_call call = {.m = m, .n = n, .k = k, .alpha = {1}};
   call.a.transposed = transposes[0] == 'T', call.b.transposed = transposes[1] == 'T';
   call.a.ld = call.a.transposed ? k : m, call.b.ld = call.b.transposed ? n : k, call.ldc = m;
   return call;
 }
 
 static struct tb_plan plan_of(const char *transposes, int64_t m, int64_t n, int64_t k, struct tb_ways ways) {
-  const struct tb_gemm call = transposing(transposes, m, n, k);
+  const struct tb_call call = transposing(transposes, m, n, k);
   struct tb_plan plan;
   assert_true(tb_plan_make(&plan, &call, ways, INT64_MAX));
   assert_int_equal(plan.strips, (plan.tile_m == m) != (plan.tile_n == n)); /* of the shapes below */
@@ -224,7 +226,7 @@ static bool in_strips(const char *transposes, int64_t m, int64_t n, int64_t k) {
 }
 
 static bool is_hidden(int64_t m, int64_t n, int64_t k, struct tb_ways ways) {
-  const struct tb_gemm call = transposing("NN", m, n, k);
+  const struct tb_call call = transposing("NN", m, n, k);
   return tb_plan_is_hidden(&call, ways);
 }
 
@@ -258,7 +260,7 @@ static void strips(void **state) {
     assert_false(plan_of("NN", 1000, 8000, 1000, ways).strips);
     assert_true(is_hidden(1000, 8000, 1000, ways) == ways.passed); /* which is for how, not for what is computed */
   }
-  const struct tb_gemm call = transposing("NN", 1000, 8000, 4000);
+  const struct tb_call call = transposing("NN", 1000, 8000, 4000);
   assert_true(tb_plan_make(&p, &call, staged, (int64_t)64 << 20));
   assert_true(p.block_n < 8000 && !p.strips);
   /* The other kernels are enough where they take no longer than the larger operand's way up. */
@@ -271,7 +273,8 @@ static void strips(void **state) {
  * no room. */
 static void room_for_a_split_of_k(void **state) {
   (void)state;
-  struct tb_gemm longest = {.m = 200, .n = 100, .k = 1 << 16, .alpha = 1}, large = {.m = 10000, .n = 10000, .k = 5000};
+  struct tb_call longest = {.m = 200, .n = 100, .k = 1 << 16, .alpha = {1}},
+                 large = {.m = 10000, .n = 10000, .k = 5000};
   struct tb_plan plan;
   assert_true(tb_plan_make(&plan, &longest, staged, INT64_MAX));
   assert_true(plan.slice_k < longest.k && plan.workspace_bytes >= plan.slice_k / TB_SGEMM_CHUNK_K * 4 * 200 * 100);
@@ -286,12 +289,16 @@ static void room_for_a_split_of_k(void **state) {
 
 /* ---- for the tensor cores ---- */
 
+/* Rates of links: not measured, an H200's, slow and fast ones. */
+static const double links[] = {0, 52e9, 1e9, 12e9, 400e9};
+enum { LINKS = sizeof links / sizeof *links };
+
 static const struct tb_emulated_way unsplit = {1, 0, false, 0};
 
 static int64_t rows_of(const struct tb_plan *p) { return tb_ceil_div(p->block_m, p->tile_m); }
 static int64_t columns_of(const struct tb_plan *p) { return tb_ceil_div(p->block_n, p->tile_n); }
 
-static void check_emulated_plan(const struct tb_gemm *call, const struct tb_plan *p,
+static void check_emulated_plan(const struct tb_call *call, const struct tb_plan *p,
                                 const struct tb_emulated_way *whole, int64_t budget) {
   assert_true(p->emulated && !p->one_slot && p->arena_bytes <= budget);
   /* k is cut between spans only. */
@@ -304,7 +311,8 @@ static void check_emulated_plan(const struct tb_gemm *call, const struct tb_plan
   assert_true(p->block_n == call->n || (p->block_n % TB_EMULATED_TILE_N == 0 && p->block_n >= 1152));
   assert_true(p->tile_m == p->block_m || p->tile_m % TB_EMULATED_TILE_M == 0);
   assert_true(p->tile_n == p->block_n || p->tile_n % TB_EMULATED_TILE_N == 0);
-  assert_true(rows_of(p) <= TB_TILES_MAX && columns_of(p) <= TB_TILES_MAX && tb_padded(p->tile_m) <= TB_SLOT_ELEMS);
+  assert_true(rows_of(p) <= TB_TILES_MAX && columns_of(p) <= TB_TILES_MAX &&
+              tb_padded(TB_S, p->tile_m) <= tb_slot_elems(TB_S));
   assert_true(p->streams >= 1 && p->streams <= TB_COMPUTE_STREAMS && (p->streams & (p->streams - 1)) == 0);
   /* A launch has k split for all of its tiles; or has all of the call's, and some of them behind those that are whole.
    */
@@ -336,7 +344,7 @@ static void check_emulated_plan(const struct tb_gemm *call, const struct tb_plan
 }
 
 static int64_t slice_of(int64_t m, int64_t n, int64_t k, struct tb_ways ways, int64_t budget) {
-  const struct tb_gemm call = {.m = m, .n = n, .k = k, .a.ld = m, .b.ld = k, .ldc = m};
+  const struct tb_call call = {.m = m, .n = n, .k = k, .a.ld = m, .b.ld = k, .ldc = m};
   const struct tb_emulated_way way = {.splits = 1, .span_k = tb_emulated_span_k(m, n, k)};
   struct tb_plan plan;
   assert_true(tb_plan_make_emulated(&plan, &call, ways, &way, budget));
@@ -367,13 +375,13 @@ static void any_shape_for_the_tensor_cores(void **state) {
   uint64_t rng = 3;
   int cut = 0, cut_k = 0, kept = 0, refused = 0;
   for (int i = 0; i < 40000; i++) {
-    struct tb_gemm call = random_call(&rng);
+    struct tb_call call = random_call(&rng);
     const struct tb_ways ways = {(enum tb_way)tst_random_below(&rng, 3), (enum tb_way)tst_random_below(&rng, 3),
-                                 (enum tb_way)tst_random_below(&rng, 3), i % 2};
+                                 (enum tb_way)tst_random_below(&rng, 3), i % 2, links[i % LINKS]};
     const struct tb_emulated_way way = {1 + (int)tst_random_below(&rng, 3), (int)tst_random_below(&rng, 2), false,
                                         tst_random_below(&rng, 3) * TB_EMULATED_GROUP_K};
     struct tb_plan plan, whole;
-    call.beta = (float)tst_random_below(&rng, 2);
+    call.beta.s = (float)tst_random_below(&rng, 2);
     if (!tb_plan_make_emulated(&whole, &call, ways, &way, INT64_MAX)) continue;
     check_emulated_plan(&call, &whole, &way, INT64_MAX);
     const int64_t budget = 1 + whole.arena_bytes / (1 + tst_random_below(&rng, 8));
@@ -390,7 +398,7 @@ static void any_shape_for_the_tensor_cores(void **state) {
 }
 
 static void check_split_square(int64_t n, int64_t tile_m, int64_t tile_n, int streams) {
-  struct tb_gemm call = {.m = n, .n = n, .k = n, .alpha = 1};
+  struct tb_call call = {.m = n, .n = n, .k = n, .alpha = {1}};
   struct tb_plan plan;
   assert_true(tb_plan_make_emulated(&plan, &call, staged, &unsplit, INT64_MAX));
   assert_int_equal(plan.tile_m, tile_m);
@@ -402,8 +410,8 @@ static void check_split_square(int64_t n, int64_t tile_m, int64_t tile_n, int st
  * unless that takes 6 GiB. */
 static void squares_for_the_tensor_cores(void **state) {
   (void)state;
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false};
-  struct tb_gemm call = {.m = 16384, .n = 16384, .k = 16384, .alpha = 1};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0};
+  struct tb_call call = {.m = 16384, .n = 16384, .k = 16384, .alpha = {1}};
   struct tb_plan plan;
   check_split_square(2048, 2048, 384, 8);
   check_split_square(4096, 4096, 384, 4); /* strips: of four or two the launches fill a GPU */
@@ -421,7 +429,7 @@ static void squares_for_the_tensor_cores(void **state) {
  */
 static void squares_where_strips_do_not_fit(void **state) {
   (void)state;
-  const struct tb_gemm call = {.m = 3000, .n = 3000, .k = 3000, .alpha = 1};
+  const struct tb_call call = {.m = 3000, .n = 3000, .k = 3000, .alpha = {1}};
   struct tb_ways passed = staged;
   passed.passed = true;
   struct tb_plan in_strips, in_squares, plan;
@@ -437,7 +445,7 @@ static void squares_where_strips_do_not_fit(void **state) {
  * other kernels are sooner. */
 static void less_memory_for_the_tensor_cores(void **state) {
   (void)state;
-  const struct tb_gemm call = {.m = 16384, .n = 16384, .k = 16384, .alpha = 1};
+  const struct tb_call call = {.m = 16384, .n = 16384, .k = 16384, .alpha = {1}};
   const int64_t gib = (int64_t)1 << 30;
   struct tb_plan whole, plan;
   assert_true(tb_plan_make_emulated(&whole, &call, staged, &unsplit, INT64_MAX));
@@ -451,6 +459,42 @@ static void less_memory_for_the_tensor_cores(void **state) {
   assert_true(tb_plan_make_emulated(&plan, &call, staged, &spans, gib) && tb_plan_emulated_pays(&plan, &call));
   assert_true(plan.block_m >= call.m / 2 && plan.block_n >= call.n / 2 && plan.chunk_k == spans.span_k);
   assert_true(plan.a_kept_bytes > 0 && plan.streams == 1); /* which need not go up again for the row's other block */
+}
+
+static bool is_same_plan(const struct tb_plan *p, const struct tb_plan *q) {
+  return p->block_m == q->block_m && p->block_n == q->block_n && p->chunk_k == q->chunk_k && p->slice_k == q->slice_k &&
+         p->tile_m == q->tile_m && p->tile_n == q->tile_n && p->strips == q->strips && p->streams == q->streams &&
+         p->a_kept_bytes == q->a_kept_bytes && p->arena_bytes == q->arena_bytes;
+}
+
+/* The link's rate decides about sizes, slices and streams, and a measured one that is near the named one about nothing.
+ * What the bits depend on is the same for every rate: whether there is a plan, groups and spans, what is hidden. */
+static void links_decide_about_no_bits(void **state) {
+  (void)state;
+  uint64_t rng = 8;
+  int others[LINKS] = {0}, emulated_others[LINKS] = {0};
+  for (int i = 0; i < 1000; i++) {
+    const struct tb_call call = transposing(i % 2 ? "NN" : "TN", 1 + tst_random_below(&rng, 9000),
+                                            1 + tst_random_below(&rng, 9000), 1 + tst_random_below(&rng, 20000));
+    const struct tb_emulated_way way = {.splits = 1, .span_k = tb_emulated_span_k(call.m, call.n, call.k)};
+    const int64_t budget = i % 3 ? INT64_MAX : tst_random_below(&rng, (int64_t)1 << 31);
+    struct tb_plan named, emulated, p;
+    const bool there = tb_plan_make(&named, &call, staged, budget);
+    const bool emulated_there = tb_plan_make_emulated(&emulated, &call, staged, &way, budget);
+    for (int l = 0; l < LINKS; l++) {
+      struct tb_ways ways = staged;
+      ways.link_bytes_per_s = links[l];
+      assert_true(tb_plan_is_hidden(&call, ways) == tb_plan_is_hidden(&call, staged));
+      assert_true(tb_plan_make(&p, &call, ways, budget) == there);
+      if (there) assert_true(p.group_k == named.group_k && p.cut_k == named.cut_k);
+      if (there) others[l] += !is_same_plan(&p, &named);
+      assert_true(tb_plan_make_emulated(&p, &call, ways, &way, budget) == emulated_there);
+      if (emulated_there) assert_true(p.span_k == emulated.span_k && p.way.fast == emulated.way.fast);
+      if (emulated_there) emulated_others[l] += !is_same_plan(&p, &emulated);
+    }
+  }
+  assert_true(others[0] + others[1] + emulated_others[0] + emulated_others[1] == 0);
+  for (int l = 2; l < LINKS; l++) assert_true(others[l] > 0 && emulated_others[l] > 0);
 }
 
 /* All of a short k and of a small C; else equal parts of about the same length, of whole groups. */
@@ -468,8 +512,8 @@ static void spans_of_k(void **state) {
 /* As a slot is 2 MiB, and the least tiles are 512 x 512. */
 static void what_fits_into_a_slot(void **state) {
   (void)state;
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false};
-  struct tb_gemm call = {.m = 512, .n = 512, .k = 512, .alpha = 1};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false, 0};
+  struct tb_call call = {.m = 512, .n = 512, .k = 512, .alpha = {1}};
   assert_true(tb_plan_fits_one_slot(&call, staged));
   assert_false(tb_plan_fits_one_slot(&call, in_place));
   call.k = 513;
@@ -482,6 +526,7 @@ int main(void) {
       cmocka_unit_test(in_place_takes_no_room),
       cmocka_unit_test(ways_by_place),
       cmocka_unit_test(more_memory_larger_pieces),
+      cmocka_unit_test(links_decide_about_no_bits),
       cmocka_unit_test(room_for_a_split_of_k),
       cmocka_unit_test(squares),
       cmocka_unit_test(strips),

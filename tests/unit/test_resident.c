@@ -5,7 +5,8 @@
  * launch wants. Also on the ways around the GPU: forced to the CPU, memory of a GPU that is not used, a GPU that fails.
  *
  * Each case is a process of its own. Seen to fail when: the commit leaves out beta; a panel in place is taken for a
- * padded one; a small product of device memory goes to the CPU; device memory of another GPU is taken for ours.
+ * padded one; a small product of device memory goes to the CPU; device memory of another GPU is taken for ours; a call
+ * returns before its work on the GPU is done; C = D + beta C is contracted; a context of a pool's stays retained.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,9 +49,17 @@ static void place(struct product *t, const struct tst_problem *p, const enum tst
   tst_place(&t->c, &t->x.c, kinds[2], (int64_t)(seed % 3));
 }
 
+static bool left_queued; /* a call returned with work of its own under way */
+
 static void call(const struct product *t) {
   const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
+  const struct tst_fake *fake = tst_fake();
+  const uint64_t before = fake ? fake->get(FAKE_CUDA_QUEUED) : 0;
   tst_call(symbol, tst_resolve(symbol), &t->problem, t->a.data, t->b.data, t->c.data);
+  const uint64_t after = fake ? fake->get(FAKE_CUDA_QUEUED) : 0;
+  if (after <= before) return;
+  printf("%llu operations under way behind the call\n", (unsigned long long)(after - before));
+  left_queued = true;
 }
 
 /* Prints what is wrong, if anything. */
@@ -64,7 +73,7 @@ static bool verify(struct product *t) {
            tst_describe(tst_find_symbol("cblas_sgemm"), &t->problem), wrong);
   tst_expected_destroy(&t->expected);
   tst_operands_destroy(&t->x);
-  return !wrong;
+  return !wrong && !left_queued;
 }
 
 static bool check(const struct tst_problem *p, const enum tst_kind kinds[3], uint64_t seed) {
@@ -150,6 +159,32 @@ static int tiles(void *nothing) {
   return right && clean() ? 0 : 1;
 }
 
+/* ---- the same bits ---- */
+
+/* D + beta C is rounded alike wherever C lies and whoever adds. */
+static int same_bits(void *nothing) {
+  (void)nothing;
+  const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
+  bool right = begin("gpu");
+  float *first = NULL;
+  for (int kind = 0; kind < TST_KINDS; kind++) {
+    const struct tst_problem p = tst_variant(0, 70, 40, 50, 0.7f, 0.3f);
+    struct tst_operands x;
+    struct tst_placed c;
+    uint64_t seed = 1;
+    tst_operands_create(&x, &p, TST_SIGNED, &seed);
+    tst_place(&c, &x.c, (enum tst_kind)kind, 0);
+    tst_call(symbol, tst_resolve(symbol), &p, x.a.data, x.b.data, c.data);
+    right &= tst_take_back(&c);
+    if (!first && (first = malloc(x.c.inner_bytes))) memcpy(first, x.c.inner, x.c.inner_bytes);
+    if (!first) return 3;
+    if (memcmp(first, x.c.inner, x.c.inner_bytes) != 0) right = false, printf("C %s: other bits\n", kind_names[kind]);
+    tst_operands_destroy(&x);
+  }
+  free(first);
+  return right && gpu_calls() == TST_KINDS && clean() ? 0 : 1;
+}
+
 /* ---- what is staged, and what it costs ---- */
 
 static bool is_zero(const char *what, uint64_t count) {
@@ -184,11 +219,11 @@ static int traffic(void *nothing) {
   return right && is_zero("pageable copies", fake ? fake->get(FAKE_CUDA_PAGEABLE_COPIES) : 0) && clean() ? 0 : 1;
 }
 
-/* The driver calls of a resident product: one question a pointer, one launch (two with beta), questions whether it
- * is done, and the thread's mode for captures exchanged and given back. */
+/* The driver calls of a resident product: one question a pointer, one for the current context, which is the program's
+ * and ours, one launch (two with beta), questions whether it is done, and the thread's mode for captures exchanged and
+ * given back. */
 static int driver_calls(void *nothing) {
   (void)nothing;
-  static const char *const once[] = {"cuCtxPushCurrent", "cuCtxPopCurrent"};
   const struct tst_fake *fake = tst_fake();
   bool right = begin("auto");
   for (int round = 0; fake && round < 4; round++) {
@@ -202,11 +237,11 @@ static int driver_calls(void *nothing) {
     tst_matrix_restore(&t.x.c);
     fake->reset_calls();
     call(&t);
-    for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) right &= fake->calls(once[i]) == 1;
+    right &= fake->calls("cuCtxGetCurrent") == 1 && fake->calls("cuCtxPushCurrent") == 0;
     right &= fake->calls("cuPointerGetAttributes") == 3 && fake->calls("cuLaunchKernel") == 1 + (uint64_t)beta;
     for (size_t i = 0; fake->function(i); i++) calls += fake->calls(fake->function(i));
     calls -= fake->calls("cuStreamQuery");
-    if (calls != 8 + (uint64_t)beta) right = false, printf("%llu driver calls\n", (unsigned long long)calls);
+    if (calls != 7 + (uint64_t)beta) right = false, printf("%llu driver calls\n", (unsigned long long)calls);
     tst_take_back(&t.a), tst_take_back(&t.b), tst_take_back(&t.c);
     tst_expected_destroy(&t.expected);
     tst_operands_destroy(&t.x);
@@ -292,6 +327,31 @@ static int lost_device(void *function) {
   return right && check(&p, host, 3) ? 0 : 1;
 }
 
+/* Memory of a pool, which has no context, and a GPU that cannot be entered: the product is lost, and what was taken to
+ * look for it is given back. */
+static int memory_of_a_pool(void *nothing) {
+  (void)nothing;
+  setenv("FAKE_CUDA_POOLED", "1", 1);
+  const struct tst_fake *fake = tst_fake();
+  const enum tst_kind device[3] = {TST_DEVICE, TST_DEVICE, TST_DEVICE};
+  struct tst_problem p = tst_variant(0, 33, 20, 41, 1, 2.5f);
+  bool right = begin("cpu") && check(&p, device, 1);
+  struct product t;
+  place(&t, &p, device, 2);
+  const uint64_t contexts = fake->get(FAKE_CUDA_CONTEXTS);
+  fake->inject("cuCtxGetCurrent", 0, CUDA_ERROR_UNKNOWN, 0); /* so that the context must be entered */
+  fake->inject("cuCtxPushCurrent", 0, CUDA_ERROR_UNKNOWN, 0);
+  call(&t);
+  fake->clear_failures();
+  right &= fake->get(FAKE_CUDA_CONTEXTS) == contexts;
+  tst_take_back(&t.a), tst_take_back(&t.b), tst_take_back(&t.c);
+  int64_t where;
+  right &= tst_matrix_unchanged(&t.x.c, true, &where);
+  tst_expected_destroy(&t.expected);
+  tst_operands_destroy(&t.x);
+  return right && clean() ? 0 : 1;
+}
+
 /* ---- for compute-sanitizer ---- */
 
 /*
@@ -342,6 +402,7 @@ CASE(small_products_go_where_they_must, small_products_by_place, NULL)
 CASE(a_driver_that_appears_later_is_noticed, driver_appears_later, NULL)
 CASE(nothing_to_multiply_by_the_gpu, nothing_to_multiply, "gpu")
 CASE(nothing_to_multiply_by_the_cpu, nothing_to_multiply, "cpu")
+CASE(the_same_bits_wherever_c_lies, same_bits, NULL)
 CASE(memory_of_another_gpu, another_gpu, "auto")
 CASE(memory_of_another_gpu_by_ours, another_gpu, "gpu")
 CASE(memory_of_another_gpu_by_the_cpu, another_gpu, "cpu")
@@ -349,7 +410,7 @@ CASE(memory_of_another_gpu_by_the_cpu, another_gpu, "cpu")
 static void a_lost_device(void **state) {
   (void)state;
   need_the_fake();
-  static const char *const functions[] = {"cuLaunchKernel", "cuStreamQuery", "cuCtxPushCurrent"};
+  static const char *const functions[] = {"cuLaunchKernel", "cuStreamQuery", "cuCtxGetCurrent"};
   for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
     struct tst_output o;
     tst_fork(&o, lost_device, (void *)functions[i]);
@@ -361,6 +422,16 @@ static void a_lost_device(void **state) {
     tst_output_destroy(&o);
     assert_true(well);
   }
+}
+
+static void a_pool_that_cannot_be_entered(void **state) {
+  (void)state;
+  need_the_fake();
+  struct tst_output o;
+  tst_fork(&o, memory_of_a_pool, NULL);
+  if (o.status != 0 || tst_count_lines(o.err, "\n") != 1 || tst_count_lines(o.err, "a product is not computed") != 1)
+    fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
 }
 
 int main(int argc, char **argv) {
@@ -377,10 +448,12 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_driver_that_appears_later_is_noticed),
       cmocka_unit_test(nothing_to_multiply_by_the_gpu),
       cmocka_unit_test(nothing_to_multiply_by_the_cpu),
+      cmocka_unit_test(the_same_bits_wherever_c_lies),
       cmocka_unit_test(memory_of_another_gpu),
       cmocka_unit_test(memory_of_another_gpu_by_ours),
       cmocka_unit_test(memory_of_another_gpu_by_the_cpu),
       cmocka_unit_test(a_lost_device),
+      cmocka_unit_test(a_pool_that_cannot_be_entered),
   };
   if (argc > 1 && strcmp(argv[1], "--quick") == 0) return watched();
   if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -16,15 +16,15 @@
 #include "route/learn.h"
 #include "route/route.h"
 
-static struct tb_gemm cube(int64_t side) {
-  return (struct tb_gemm){.m = side, .n = side, .k = side, .alpha = 1, .a.ld = side, .b.ld = side, .ldc = side};
+static struct tb_call cube(int64_t side) {
+  return (struct tb_call){.m = side, .n = side, .k = side, .alpha = {1}, .a.ld = side, .b.ld = side, .ldc = side};
 }
 
 static struct tb_model model;
 
 /* A GPU that is open and beats the CPU a thousand times over on anything that is not small. */
 static struct tb_machine fast_gpu(enum tb_route_mode mode) {
-  tb_model_assume(&model, 1);
+  tb_model_assume(&model, TB_S, 1);
   model.rates = (struct tb_rates){.cpu_flops_per_s = 1e10,
                                   .cpu_bytes_per_s = INFINITY,
                                   .gpu_flops_per_s = 1e13,
@@ -36,12 +36,12 @@ static struct tb_machine fast_gpu(enum tb_route_mode mode) {
   return (struct tb_machine){.mode = mode, .gpu = TB_STATUS_ok, .gpu_open = true, .model = &model};
 }
 
-static void expect(const struct tb_gemm *call, const struct tb_machine *machine, enum tb_where where,
+static void expect(const struct tb_call *call, const struct tb_machine *machine, enum tb_where where,
                    enum tb_status why) {
   struct tb_decision d = tb_route(call, NULL, machine);
   if (d.where != where || d.why != why)
     fail_msg("m=%ld n=%ld k=%ld alpha=%g: %s because %s, not %s because %s", (long)call->m, (long)call->n,
-             (long)call->k, (double)call->alpha, d.where == TB_GPU ? "gpu" : "cpu", tb_status_text(d.why),
+             (long)call->k, (double)call->alpha.s, d.where == TB_GPU ? "gpu" : "cpu", tb_status_text(d.why),
              where == TB_GPU ? "gpu" : "cpu", tb_status_text(why));
 }
 
@@ -50,11 +50,11 @@ static void nothing_to_multiply(void **state) {
   for (enum tb_route_mode mode = TB_ROUTE_AUTO; mode <= TB_ROUTE_CPU; mode++) {
     struct tb_machine machine = fast_gpu(mode);
     for (int which = 0; which < 4; which++) {
-      struct tb_gemm call = cube(4096);
+      struct tb_call call = cube(4096);
       if (which == 0) call.m = 0;
       if (which == 1) call.n = 0;
       if (which == 2) call.k = 0;
-      if (which == 3) call.alpha = -0.0f;
+      if (which == 3) call.alpha.s = -0.0f;
       expect(&call, &machine, TB_CPU, TB_STATUS_trivial);
     }
   }
@@ -68,8 +68,8 @@ static void resident(void **state) {
       for (int trivial = 0; trivial < 2; trivial++) {
         const enum tb_place a = number % 4, b = number / 4 % 4, c = number / 16;
         struct tb_places places = {.a.place = a, .b.place = b, .c.place = c};
-        struct tb_gemm call = cube(2);
-        if (trivial) call.alpha = 0;
+        struct tb_call call = cube(2);
+        if (trivial) call.alpha.s = 0;
         bool device = a == TB_DEVICE || b == TB_DEVICE || c == TB_DEVICE;
         bool managed = a == TB_MANAGED || b == TB_MANAGED || c == TB_MANAGED;
         bool pageable = a == TB_PAGEABLE || b == TB_PAGEABLE || c == TB_PAGEABLE;
@@ -80,7 +80,7 @@ static void resident(void **state) {
         assert_int_equal(d.where, mode == TB_ROUTE_CPU ? TB_CPU : TB_GPU);
         assert_int_equal(d.why, mode == TB_ROUTE_CPU ? TB_STATUS_forced_cpu : TB_STATUS_resident);
       }
-  struct tb_gemm call = cube(2);
+  struct tb_call call = cube(2);
   struct tb_decision d;
   assert_false(tb_route_resident(&call, NULL, TB_ROUTE_GPU, &d));
 }
@@ -89,7 +89,7 @@ static void forced(void **state) {
   (void)state;
   const int64_t sides[] = {1, 2, 300, 5000};
   for (int i = 0; i < 4; i++) {
-    struct tb_gemm call = cube(sides[i]);
+    struct tb_call call = cube(sides[i]);
     struct tb_machine machine = fast_gpu(TB_ROUTE_GPU);
     model.rates.gpu_latency_seconds = model.rates.open_seconds = 1e9; /* no price counts when the route is forced */
     machine.gpu_open = false;
@@ -101,7 +101,7 @@ static void forced(void **state) {
 
 static void no_usable_gpu(void **state) {
   (void)state;
-  struct tb_gemm call = cube(5000), small = cube(10);
+  struct tb_call call = cube(5000), small = cube(10);
   const enum tb_status reasons[] = {TB_STATUS_no_kernels, TB_STATUS_no_driver, TB_STATUS_no_device,
                                     TB_STATUS_no_module,  TB_STATUS_forked,    TB_STATUS_gpu_lost};
   for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {
@@ -121,21 +121,21 @@ static void small_products(void **state) {
   const int64_t sides[] = {100, 320};
   for (int i = 0; i < 2; i++) {
     const int64_t side = sides[i];
-    tb_route_small_terms = side * side * side;
-    struct tb_gemm below = cube(side - 1), at = cube(side);
+    tb_route_small_terms[TB_S] = side * side * side;
+    struct tb_call below = cube(side - 1), at = cube(side);
     expect(&below, &machine, TB_CPU, TB_STATUS_small);
     expect(&at, &machine, TB_GPU, TB_STATUS_gpu_sooner);
-    struct tb_gemm thin = cube(1); /* the operations count, not the sides */
+    struct tb_call thin = cube(1); /* the operations count, not the sides */
     thin.m = side * side * side - 1;
     expect(&thin, &machine, TB_CPU, TB_STATUS_small);
   }
-  tb_route_small_terms = TB_SMALL_TERMS_AT_FIRST;
+  tb_route_small_terms[TB_S] = TB_SMALL_TERMS_AT_FIRST;
 }
 
 /* The side that the arithmetic names wins, whichever part makes the difference. */
 static void sooner_wins(void **state) {
   (void)state;
-  struct tb_gemm call = cube(1000); /* 2e9 operations, 12e6 bytes */
+  struct tb_call call = cube(1000); /* 2e9 operations, 12e6 bytes */
   struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
   model.rates.gpu_flops_per_s = 0.9e10; /* slower kernels than the CPU */
@@ -156,7 +156,7 @@ static void sooner_wins(void **state) {
 /* A GPU that is not open yet is opened when what it would have saved so far pays for that. */
 static void opening_is_paid_by_savings(void **state) {
   (void)state;
-  struct tb_gemm call = cube(1000); /* saves nearly 0.2 s */
+  struct tb_call call = cube(1000); /* saves nearly 0.2 s */
   struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
   machine.gpu_open = false;
   model.rates.open_seconds = 0.5;
@@ -173,7 +173,7 @@ static void opening_is_paid_by_savings(void **state) {
 /* Numbers that no measurement should give must not send a call to the GPU. */
 static void strange_rates(void **state) {
   (void)state;
-  struct tb_gemm call = cube(1000);
+  struct tb_call call = cube(1000);
   struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
   model.rates.gpu_flops_per_s = NAN;
   model.rates.up_bytes_per_s = NAN;
@@ -185,16 +185,16 @@ static void strange_rates(void **state) {
 static void assumed_machine(void **state) {
   (void)state;
   struct tb_machine machine = {.mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_ok, .model = &model};
-  struct tb_gemm large = cube(16384), medium = cube(512);
-  tb_model_assume(&model, 16);
+  struct tb_call large = cube(16384), medium = cube(512);
+  tb_model_assume(&model, TB_S, 16);
   expect(&large, &machine, TB_GPU, TB_STATUS_gpu_sooner);
-  tb_model_assume(&model, 4);
+  tb_model_assume(&model, TB_S, 4);
   struct tb_decision d = tb_route(&medium, NULL, &machine);
   assert_int_equal(d.where, TB_CPU);
 }
 
 /* Remembers a shape's times on both sides and how it was decided, as of now. */
-static struct tb_shape_memory *remember(const struct tb_gemm *call, double cpu_seconds, double gpu_seconds,
+static struct tb_shape_memory *remember(const struct tb_call *call, double cpu_seconds, double gpu_seconds,
                                         enum tb_where last) {
   const struct tb_observation cpu = {TB_CPU, cpu_seconds, false, cpu_seconds, 0};
   tb_model_observe(&model, call, NULL, &cpu, 0);
@@ -212,7 +212,7 @@ static struct tb_shape_memory *remember(const struct tb_gemm *call, double cpu_s
 /* Noise does not throw calls from one side to the other. */
 static void sides_are_kept(void **state) {
   (void)state;
-  const struct tb_gemm call = cube(1000);
+  const struct tb_call call = cube(1000);
   const struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
   remember(&call, 0.100, 0.098, TB_CPU);
   expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
@@ -231,7 +231,7 @@ static void sides_are_kept(void **state) {
 /* The other side is tried when its time is not known and the loss is put by, on a GPU that is open. */
 static void other_side_is_tried(void **state) {
   (void)state;
-  const struct tb_gemm call = cube(1000);
+  const struct tb_call call = cube(1000);
   struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
   struct tb_shape_memory *shape = remember(&call, 0.2, 0.1, TB_GPU);
   model.probe_seconds = TB_PROBE_CALLS * 0.11;

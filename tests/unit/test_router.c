@@ -63,7 +63,8 @@ static char cache[256], folder[300];
 
 /* One that any assumption sends to a GPU. */
 static struct tb_decision decide_large(void) {
-  static const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 30000, .n = 30000, .k = 30000, .alpha = 1};
+  static const struct tb_call call = {
+      .symbol = TB_SYMBOL_cblas_sgemm, .m = 30000, .n = 30000, .k = 30000, .alpha = {1}};
   read_clock(CLOCK_MONOTONIC, &decides_since);
   read_clock(CLOCK_PROCESS_CPUTIME_ID, &computed_since);
   deciding = true;
@@ -102,8 +103,8 @@ static const char *kept_file(void) {
 
 /* Beside a GPU that is slow more calls are small than at first, and the short way knows. */
 static bool small_calls_know(void) {
-  const long long terms = tb_route_small_terms;
-  return terms > TB_SMALL_TERMS_AT_FIRST && tb_small.terms == (unsigned long long)terms;
+  const long long terms = tb_route_small_terms[TB_S];
+  return terms > TB_SMALL_TERMS_AT_FIRST && tb_small.terms[TB_S] == (unsigned long long)terms;
 }
 
 /* Exit status 0: the CPU, weighed, and errno untouched. Says how often it launched a kernel, and how long it took. */
@@ -202,7 +203,7 @@ static void switched_off(void **state) {
  * next. */
 static int opens_for_what_calls_took(void *unused) {
   (void)unused;
-  const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 1000, .n = 1000, .k = 1000, .alpha = 1};
+  const struct tb_call call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 1000, .n = 1000, .k = 1000, .alpha = {1}};
   tileblas_option_set("TILEBLAS_CALIBRATION", "off");
   tst_fake();
   tb_run_initialise();
@@ -302,8 +303,8 @@ static int forks_meanwhile(void *unused) {
 
 static void forked(void **state) {
   (void)state;
-#ifdef __SANITIZE_ADDRESS__
-  TST_LEAVE_OUT("the sanitizer's allocator leaves its locks held in a child");
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  TST_LEAVE_OUT("the sanitizer's allocator leaves its locks held in a child, or knows nothing of its threads");
 #endif
   expect(forks_meanwhile, NULL, NULL);
 }

@@ -4,7 +4,8 @@
  * when the GPU is found to be the one that was measured, and the short way of small calls hears of the BLAS's threads.
  * Only decisions are asked for; no operand is ever touched. Each case is a process of its own.
  *
- * Seen to fail when: the model is fitted again to the figures that it has; a change of threads is not published.
+ * Seen to fail when: the model is fitted again to the figures that it has; a change of threads is not published; nobody
+ * tells the GPUs the link's rate.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,6 +24,7 @@
 #include "fake.h"
 #include "route/learn.h"
 #include "offload/offload.h"
+#include "offload/part.h"
 #include "process.h"
 #include "route/router.h"
 #include "interface/run.h"
@@ -42,13 +44,13 @@ static struct tb_calibration keep(const struct tst_synthetic *machine, int threa
   if (!tb_offload_open(&gpu)) exit(8);
   struct tb_calibration c = tst_synthetic_calibration(machine, TB_NODES);
   c.cpu_threads = threads;
-  const struct tb_machine_key key = {side.processor, side.blas, gpu.text};
+  const struct tb_machine_key key = {side.processor, side.blas, gpu.text, TB_S};
   if (!tb_calibration_write(folder, &key, &c, path)) exit(9);
   return c;
 }
 
 static struct tb_decision decide(int64_t side) {
-  const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = side, .n = side, .k = side, .alpha = 1};
+  const struct tb_call call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = side, .n = side, .k = side, .alpha = {1}};
   return tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
 }
 
@@ -57,14 +59,15 @@ static int keeps_what_was_learned(void *unused) {
   (void)unused;
   struct tst_synthetic machine = tst_synthetic;
   machine.gpu_latency_seconds = 1e-3; /* so that a call which is not small is the CPU's */
-  keep(&machine, 1);
-  const struct tb_gemm call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 400, .n = 400, .k = 400, .alpha = 1};
+  const struct tb_calibration kept = keep(&machine, 1);
+  const struct tb_call call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 400, .n = 400, .k = 400, .alpha = {1}};
   const struct tb_decision first = decide(400);
   if (first.where != TB_CPU || !(first.cpu_seconds > 0)) return 1;
   for (int i = 0; i < 10; i++) tb_router_learn(&call, NULL, &first, TB_CPU, 2 * first.cpu_seconds, tb_clock_seconds());
   const double learned = decide(400).cpu_seconds;
   if (!(learned > 1.5 * first.cpu_seconds)) return 2;
   if (decide(8000).where != TB_GPU || tst_fake()->calls("cuLaunchKernel") > 0) return 3;
+  if (tb_part_link() != kept.link_up_bytes_per_s) return 5; /* by which calls are planned */
   return decide(400).cpu_seconds > 1.5 * first.cpu_seconds ? 0 : 4;
 }
 
@@ -73,13 +76,13 @@ static int hears_of_threads(void *unused) {
   (void)unused;
   static struct tb_model model;
   const struct tb_calibration kept = keep(&tst_synthetic, 4);
-  tb_model_fit(&model, &kept, tb_cpu_side_cores());
+  tb_model_fit(&model, TB_S, &kept, tb_cpu_side_cores());
   const long long by_four = (long long)(tb_model_small_flops(&model) / 2);
   if (tb_cpu_side_threads() != 1 || !tb_model_set_threads(&model, 1)) return 1;
   const long long by_one = (long long)(tb_model_small_flops(&model) / 2);
   if (!(by_one < by_four)) return 2;
   decide(100);
-  return tb_route_small_terms == by_one && tb_small.terms == (unsigned long long)by_one ? 0 : 3;
+  return tb_route_small_terms[TB_S] == by_one && tb_small.terms[TB_S] == (unsigned long long)by_one ? 0 : 3;
 }
 
 static void expect(int (*body)(void *)) {

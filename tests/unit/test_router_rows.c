@@ -27,9 +27,9 @@
 #define FOLLOWERS 7 /* as router.c has it */
 
 /* Its operands are never touched. */
-static const struct tb_gemm usual = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 100, .n = 100, .k = 100, .alpha = 1};
+static const struct tb_call usual = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 100, .n = 100, .k = 100, .alpha = {1}};
 
-static struct tb_decision decide(const struct tb_gemm *call, bool observed) {
+static struct tb_decision decide(const struct tb_call *call, bool observed) {
   struct tb_decision d;
   if (observed || !tb_router_follows(call, TB_ROUTE_AUTO, &d)) d = tb_router_decide(call, NULL, TB_ROUTE_AUTO);
   /* As run.c does it: a call takes 30 us, unless nobody looks. */
@@ -43,7 +43,7 @@ static bool follows(const struct tb_decision *d) {
 
 /* A GPU of which nothing is known but that it takes 150 us for anything: a shape of 30 us is clearly the CPU's once its
  * time is known. Returns when the latest of its calls was weighed and others may follow it. */
-static bool settle_on(const struct tb_gemm *call) {
+static bool settle_on(const struct tb_call *call) {
   struct tb_decision d;
   for (int i = 0; i < 50; i++) d = decide(call, false);
   for (int i = 0; i < 50 && d.follows; i++) d = decide(call, false);
@@ -76,8 +76,8 @@ static int rows_of_calls(void *unused) {
 }
 
 /* The same call in another field that counts towards its shape. */
-static struct tb_gemm changed(int field) {
-  struct tb_gemm call = usual;
+static struct tb_call changed(int field) {
+  struct tb_call call = usual;
   if (field == 0) call.m++;
   if (field == 1) call.n++;
   if (field == 2) call.k++;
@@ -91,9 +91,9 @@ enum { FIELDS = 5 };
  * so is the first one when it comes back, though its own time is known. */
 static int another_field(void *number) {
   begin();
-  const struct tb_gemm other = changed((int)(intptr_t)number / 2);
+  const struct tb_call other = changed((int)(intptr_t)number / 2);
   const bool back = (intptr_t)number % 2;
-  const struct tb_gemm *first = back ? &other : &usual, *second = back ? &usual : &other;
+  const struct tb_call *first = back ? &other : &usual, *second = back ? &usual : &other;
   if (!settle_on(second) || !settle_on(first)) return 1;
   for (int i = 0; i < 3; i++) {
     struct tb_decision d = decide(first, false);
@@ -113,8 +113,8 @@ static int what_is_no_shape(void *unused) {
   begin();
   static float memory[2];
   if (!settle_on(&usual)) return 1;
-  struct tb_gemm call = usual;
-  call.alpha = 3, call.beta = 2, call.a.ld = 300, call.b.ld = 400, call.ldc = 500;
+  struct tb_call call = usual;
+  call.alpha.s = 3, call.beta.s = 2, call.a.ld = 300, call.b.ld = 400, call.ldc = 500;
   call.a.data = memory, call.b.data = memory + 1, call.c = memory;
   const struct tb_decision d = decide(&call, false);
   return follows(&d) ? 0 : 2;

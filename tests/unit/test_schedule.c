@@ -161,7 +161,7 @@ static size_t region_count;
 static void occupy(struct tb_matrix x, int64_t rows, int64_t columns) {
   assert_true(region_count < REGIONS_MAX);
   assert_true(x.ld >= rows && x.address % 128 == 0);
-  assert_int_equal(x.ld % (rows > 16 ? TB_LD_ELEMS : 4), 0);
+  assert_int_equal(x.ld % (rows > 16 ? tb_line_elems(TB_S) : 4), 0);
   regions[region_count++] = (struct region){x.address, x.address + 4 * (uint64_t)((columns - 1) * x.ld + rows)};
 }
 
@@ -230,8 +230,8 @@ static void check_block(struct tb_layout *l, int64_t number) {
   assert_true(next == l->call->k);
 }
 
-static void check_layout(const struct tb_gemm *call, int splits, int64_t budget, uint64_t *rng) {
-  static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false};
+static void check_layout(const struct tb_call *call, int splits, int64_t budget, uint64_t *rng) {
+  static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
   const struct tb_emulated_way way = {.splits = splits, .span_k = tst_random_below(rng, 4) * 8 * TB_EMULATED_GROUP_K};
   struct tb_plan plan;
   if (splits > 0 && !tb_plan_make_emulated(&plan, call, staged, &way, budget)) return;
@@ -253,7 +253,7 @@ static void nothing_overlaps(void **state) {
   for (int i = 0; i < 600; i++) {
     /* Every third one is larger than 32 bits can count: 2^31 elements and more, leading dimensions of 2^32. */
     const bool huge = i % 3 == 0;
-    struct tb_gemm call = {.m = random_size(&rng, 17), .n = random_size(&rng, 17), .k = random_size(&rng, 15)};
+    struct tb_call call = {.m = random_size(&rng, 17), .n = random_size(&rng, 17), .k = random_size(&rng, 15)};
     if (huge) call.m += (int64_t)1 << 16, call.n += (int64_t)1 << 16, call.k += 1 << 14;
     call.a.transposed = tst_random_below(&rng, 2), call.b.transposed = tst_random_below(&rng, 2);
     call.a.ld = call.b.ld = call.ldc = (int64_t)1 << 32;
@@ -268,8 +268,8 @@ static void nothing_overlaps(void **state) {
 static void addresses_beyond_32_bits(void **state) {
   (void)state;
   const int64_t ld = (int64_t)1 << 32;
-  struct tb_gemm call = {.m = 3000, .n = 70000, .k = 40000, .a.ld = ld, .b.ld = ld, .ldc = ld};
-  static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false};
+  struct tb_call call = {.m = 3000, .n = 70000, .k = 40000, .a.ld = ld, .b.ld = ld, .ldc = ld};
+  static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
   struct tb_plan plan;
   assert_true(tb_plan_make(&plan, &call, staged, INT64_MAX));
   struct tb_layout l = {.call = &call, .plan = &plan};

@@ -72,12 +72,13 @@ static int pool_memory(void *nothing) {
   float *memory = tst_cuda_allocate(TST_DEVICE, sizeof host);
   tst_cuda_write(TST_DEVICE, memory, host, sizeof host);
   for (int device = -1; device < 1; device++) {
-    const struct tb_gemm call = {.m = 2, .n = 2, .c = memory, .ldc = 3, .beta = 1};
+    const struct tb_call call = {.m = 2, .n = 2, .c = memory, .ldc = 3, .beta = {1}};
     const struct tb_places places = {.c = {.place = TB_DEVICE, .device = device}};
     struct tb_hosted hosted;
     if (!tb_places_need_gpu(&places) || !tb_hosted_begin(&hosted, &call, &places, false)) return 1;
-    if (hosted.call.c[0] != host[0] || hosted.call.c[hosted.call.ldc + 1] != host[4]) return 2;
-    hosted.call.c[0] = host[0] = 7 + (float)device;
+    float *const copied = hosted.call.c;
+    if (copied[0] != host[0] || copied[hosted.call.ldc + 1] != host[4]) return 2;
+    copied[0] = host[0] = 7 + (float)device;
     if (!tb_hosted_end(&hosted)) return 3;
     float back[6];
     if (!tst_cuda_read(TST_DEVICE, back, memory, sizeof back) || memcmp(back, host, sizeof back) != 0) return 4;
@@ -120,7 +121,8 @@ static void choices_of_no_kernel(void **state) {
   (void)state;
   static struct tb_kernels kernels;
   const struct tb_sgemm_args args = {.m = 500, .n = 500, .k = 500, .lda = 500, .ldb = 500, .ldd = 500};
-  const struct tb_choice unknown = {.family = (enum tb_family)99}, thin = {.family = TB_FAMILY_SKINNY, .splits = 1};
+  const struct tb_choice unknown = {.family = (enum tb_family)99},
+                         thin = {.family = TB_FAMILY_SKINNY, .skinny = {.splits = 1}};
   assert_int_equal(tb_kernels_launch(&kernels, &unknown, false, false, &args, 0, NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
   assert_int_equal(tb_kernels_launch(&kernels, &thin, false, false, &args, 0, NULL), CUDA_ERROR_INVALID_VALUE);
 }
@@ -153,7 +155,7 @@ static void kernels_rate(void **state) {
     const double m = (double)s.m, n = (double)s.n, k = (double)s.k;
     c.seconds[TB_GPU][node] = 40e-6 + 4 * (m * k + k * n + m * n) / bytes_per_s + 2 * m * n * k / flops_per_s;
   }
-  tb_model_fit(&model, &c, 16);
+  tb_model_fit(&model, TB_S, &c, 16);
   assert_in_range(model.rates.gpu_flops_per_s, 28e12, 32e12);
 }
 
@@ -167,7 +169,7 @@ static void the_version(void **state) {
 /* Who defines no xerbla is told by a line. */
 static int refused(void *nothing) {
   (void)nothing;
-  tb_reference_xerbla("cblas_sgemm", 9);
+  tb_reference_xerbla(TB_SYMBOL_cblas_sgemm, 9);
   return 0;
 }
 

@@ -19,6 +19,7 @@
 #include "base/integers.h"
 #include "select/order.h"
 #include "rng.h"
+#include "select/family.h"
 #include "select/select.h"
 
 #define MIB ((int64_t)1 << 20)
@@ -52,16 +53,47 @@ static struct tb_choice chosen(const struct tb_select_device *d, int64_t m, int6
 
 /* Of all members: what lies between them has no value. */
 static bool are_same(const struct tb_choice *a, const struct tb_choice *b) {
-  return a->family == b->family && a->tile == b->tile && a->fast == b->fast && a->splits == b->splits &&
-         a->unit_k == b->unit_k && a->pack_k == b->pack_k && a->whole_rows == b->whole_rows &&
-         a->whole_columns == b->whole_columns;
+  if (a->family != b->family) return false;
+  const struct tb_fma_way *x = &a->fma, *y = &b->fma;
+  const struct tb_emulated_way *v = &a->emulated, *w = &b->emulated;
+  switch (a->family) {
+    case TB_FAMILY_FMA:
+      return x->tile == y->tile && x->splits == y->splits && x->unit_k == y->unit_k && x->pack_k == y->pack_k &&
+             x->whole_rows == y->whole_rows && x->whole_columns == y->whole_columns;
+    case TB_FAMILY_EMULATED:
+      return v->splits == w->splits && v->whole == w->whole && v->fast == w->fast && v->span_k == w->span_k;
+    default:
+      return a->skinny.splits == b->skinny.splits;
+  }
 }
 
-static bool is_large(const struct tb_choice *c) {
+static int splits_of(const struct tb_choice *c) {
+  return c->family == TB_FAMILY_FMA        ? c->fma.splits
+         : c->family == TB_FAMILY_EMULATED ? c->emulated.splits
+                                           : c->skinny.splits;
+}
+
+/* What a product has a tile chosen for. */
+static const struct tb_fma_way *tile_of(const struct tb_choice *c) {
+  assert_int_equal(c->family, TB_FAMILY_FMA);
+  return &c->fma;
+}
+
+static struct tb_fma_way selected_tile(const struct tb_select_device *d, const struct tb_product *p) {
+  const struct tb_choice c = tb_select(d, p);
+  return *tile_of(&c);
+}
+
+static struct tb_fma_way chosen_tile(const struct tb_select_device *d, int64_t m, int64_t n, int64_t k) {
+  const struct tb_choice c = chosen(d, m, n, k);
+  return *tile_of(&c);
+}
+
+static bool is_large(const struct tb_fma_way *c) {
   return tb_tiles[c->tile].block_m * tb_tiles[c->tile].block_n >= 128 * 64;
 }
 
-static int64_t blocks(const struct tb_choice *c, int64_t m, int64_t n, int64_t k) {
+static int64_t blocks(const struct tb_fma_way *c, int64_t m, int64_t n, int64_t k) {
   return tb_tile_count(&tb_tiles[c->tile], m, n) * tb_split_k_of(k, c).splits;
 }
 
@@ -72,7 +104,7 @@ static void large_products(void **state) {
                               {4097, 4097, 4097}, {8192, 8192, 128},  {50257, 1024, 768}};
   struct tb_select_device d = h200();
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    struct tb_choice c = chosen(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
+    struct tb_fma_way c = chosen_tile(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
     assert_true(is_large(&c));
     assert_int_equal(tb_split_k_of(sizes[i][2], &c).splits, 1);
   }
@@ -90,17 +122,35 @@ static void large_products_are_packed(void **state) {
     p.workspace_bytes = 16 * 64 * MIB;
     struct tb_choice c = tb_select(&d, &p);
     if (!p.transpose_a && p.transpose_b && p.vectors) continue;
-    assert_int_equal(c.pack_k, 8192);
+    assert_int_equal(tile_of(&c)->pack_k, 8192);
     if (variant == 0) first = c;
     assert_true(are_same(&c, &first));
     p.workspace_bytes = 256 * MIB;
     p.k = 1 << 20;
-    c = tb_select(&d, &p); /* part by part */
-    assert_true(c.pack_k > 0 && c.pack_k < p.k && c.pack_k % p.group_k == 0);
+    const struct tb_fma_way by_parts = selected_tile(&d, &p);
+    assert_true(by_parts.pack_k > 0 && by_parts.pack_k < p.k && by_parts.pack_k % p.group_k == 0);
     p.workspace_bytes = 1 * MIB;
-    assert_int_equal(tb_select(&d, &p).pack_k, 0);
+    assert_int_equal(selected_tile(&d, &p).pack_k, 0);
   }
-  assert_int_equal(chosen(&d, 256, 256, 256).pack_k, 0);
+  assert_int_equal(chosen_tile(&d, 256, 256, 256).pack_k, 0);
+}
+
+/* Panels that came up are read as they are: nothing is packed, whatever room there is. And packed at once is as much of
+ * k as there is room for, but no less than PACK_K_MIN. */
+static void what_is_packed_at_once(void **state) {
+  (void)state;
+  const int64_t least = 1280; /* PACK_K_MIN of fma_plan.c */
+  struct tb_product p = product(8192, 8192, 1 << 20);
+  p.group_k = 512;
+  for (int tile = 0; tile < TB_TILE_COUNT; tile++)
+    for (int64_t groups = 0; groups < 3 * least / p.group_k; groups++) {
+      p.workspace_bytes = groups * tb_packed_bytes(p.m, p.n, p.group_k);
+      p.as_stored = false;
+      const int64_t k = groups * p.group_k;
+      assert_int_equal(tb_fma_pack_k(&p, tile), tb_tiles[tile].packed && k >= least ? k : 0);
+      p.as_stored = true;
+      assert_int_equal(tb_fma_pack_k(&p, tile), 0);
+    }
 }
 
 /* 33 x 33 tiles are four rounds of 264 blocks and an eighth of one: that eighth's k is split, and only its. */
@@ -111,18 +161,18 @@ static void a_last_round_is_split(void **state) {
     if (t != TB_TILE_packed128x128) d.blocks_per_sm[t] = 0;
   struct tb_product p = product(4097, 4097, 4097);
   p.workspace_bytes = 16 * 64 * MIB;
-  struct tb_choice c = tb_select(&d, &p);
+  struct tb_fma_way c = selected_tile(&d, &p);
   struct tb_rest rest = tb_rest_of(p.m, p.n, &c);
   assert_true(c.splits > 1 && c.whole_columns == 32 && c.whole_rows == 0);
   assert_true(rest.first_column == 4096 && rest.n == 1 && rest.first_row == 0 && rest.m == 4097);
   p = product(4097, 2 * 4097, 4097); /* one row is the finer step here */
   p.workspace_bytes = 16 * 64 * MIB;
-  c = tb_select(&d, &p);
+  c = selected_tile(&d, &p);
   rest = tb_rest_of(p.m, p.n, &c);
   assert_true(rest.m > 0 && rest.n > 0 && rest.first_row + rest.m == p.m && rest.first_column + rest.n == p.n);
   p = product(4096, 4224, 4096); /* 32 x 33 tiles: whole rounds, and nothing left */
   p.workspace_bytes = 16 * 64 * MIB;
-  assert_int_equal(tb_select(&d, &p).splits, 1);
+  assert_int_equal(selected_tile(&d, &p).splits, 1);
 }
 
 /* Few elements and a long k: without a split most SMs would be idle. */
@@ -131,12 +181,12 @@ static void long_k_is_split(void **state) {
   const int64_t sizes[][3] = {{256, 256, 65536}, {183, 147, 7919}, {94, 116, 3475}, {368, 400, 16384}};
   struct tb_select_device d = h200();
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    struct tb_choice c = chosen(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
+    struct tb_fma_way c = chosen_tile(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
     assert_true(blocks(&c, sizes[i][0], sizes[i][1], sizes[i][2]) > d.sm_count / 2);
     struct tb_select_device one = d; /* with one SM and one block nobody can be idle */
     one.sm_count = 1;
     for (int t = 0; t < TB_TILE_COUNT; t++) one.blocks_per_sm[t] = 1;
-    c = chosen(&one, sizes[i][0], sizes[i][1], sizes[i][2]);
+    c = chosen_tile(&one, sizes[i][0], sizes[i][1], sizes[i][2]);
     assert_int_equal(c.splits, 1);
   }
 }
@@ -147,7 +197,7 @@ static void short_k_is_not_split(void **state) {
   struct tb_select_device d = h200();
   const int64_t sizes[][3] = {{1, 1, 1}, {64, 64, 64}, {300, 300, 32}, {1000, 1, 100}};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    struct tb_choice c = chosen(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
+    struct tb_fma_way c = chosen_tile(&d, sizes[i][0], sizes[i][1], sizes[i][2]);
     assert_int_equal(c.splits, 1);
     assert_int_equal(c.tile, TB_TILE_32x32); /* one round of blocks whatever the tile: the one with the least to do */
   }
@@ -158,11 +208,11 @@ static void without_workspace_no_split(void **state) {
   struct tb_select_device d = h200();
   struct tb_product p = product(256, 256, 65536);
   p.workspace_bytes = 0;
-  assert_int_equal(tb_select(&d, &p).splits, 1);
+  assert_int_equal(selected_tile(&d, &p).splits, 1);
   p.workspace_bytes = 4 * 256 * 256 * tb_ceil_div(65536, p.group_k); /* each group's sum, to the byte */
-  assert_true(tb_select(&d, &p).splits > 1);
+  assert_true(selected_tile(&d, &p).splits > 1);
   p.workspace_bytes--;
-  assert_int_equal(tb_select(&d, &p).splits, 1);
+  assert_int_equal(selected_tile(&d, &p).splits, 1);
 }
 
 static void devices_that_lack_kernels(void **state) {
@@ -172,13 +222,13 @@ static void devices_that_lack_kernels(void **state) {
   for (int t = 0; t < TB_TILE_COUNT; t++) { /* the only one that is there, whatever the shape */
     struct tb_select_device only = none;
     only.blocks_per_sm[t] = 1;
-    assert_int_equal(chosen(&only, 4096, 4096, 4096).tile, t);
-    assert_int_equal(chosen(&only, 3, 5, 70000).tile, t);
+    assert_int_equal(chosen_tile(&only, 4096, 4096, 4096).tile, t);
+    assert_int_equal(chosen_tile(&only, 3, 5, 70000).tile, t);
     struct tb_select_device others = d;
     others.blocks_per_sm[t] = 0;
-    assert_true(chosen(&others, 4096, 4096, 4096).tile != t);
+    assert_true(chosen_tile(&others, 4096, 4096, 4096).tile != t);
   }
-  assert_int_equal(chosen(&d, 4096, 4096, 4096).family, TB_FAMILY_TILE);
+  assert_int_equal(chosen(&d, 4096, 4096, 4096).family, TB_FAMILY_FMA);
 }
 
 /* A matrix times a few columns is limited by memory, and the tiles would compute mostly padding. */
@@ -217,7 +267,7 @@ static int emulated_candidates(const struct tb_select_device *d, const struct tb
   for (int c = 0; c < count; c++) {
     if (candidate[c].family != TB_FAMILY_EMULATED) continue;
     assert_int_equal(c, split);
-    assert_true((candidate[c].splits == 1) == (c == 0));
+    assert_true((candidate[c].emulated.splits == 1) == (c == 0));
     split++;
   }
   return split;
@@ -240,11 +290,11 @@ static void large_products_take_tensor_cores(void **state) {
     struct tb_product p = emulated_product(4096, 4096, 4096);
     p.transpose_a = variant & 1, p.transpose_b = variant & 2, p.vectors = variant & 4, p.fast = variant & 8;
     const struct tb_choice c = tb_select(&d, &p);
-    assert_true(c.family == TB_FAMILY_EMULATED && c.fast == p.fast);
+    assert_true(c.family == TB_FAMILY_EMULATED && c.emulated.fast == p.fast);
     assert_string_equal(tb_choice_name(&c), p.fast ? "emulated-fast" : "emulated");
   }
   const struct tb_product small = emulated_product(128, 192, 256);
-  assert_true(may_split(&d, &small) && tb_select(&d, &small).family == TB_FAMILY_TILE);
+  assert_true(may_split(&d, &small) && tb_select(&d, &small).family == TB_FAMILY_FMA);
 }
 
 /* Spans of k are for products of 512 tiles and more, with k for two of them and more: written out as above. */
@@ -299,14 +349,16 @@ static void rest_tiles_have_k_split(void **state) {
   struct tb_choice c[TB_CANDIDATES_MAX];
   struct tb_product p = emulated_product(4096, 4096, 6 * 1024);
   assert_int_equal(emulated_candidates(&d, &p, c), 3);
-  assert_true(c[1].splits == 3 && c[1].whole_rows == 660 && c[2].splits == 6 && c[2].whole_rows == 660);
+  assert_true(c[1].emulated.splits == 3 && c[1].emulated.whole == 660 && c[2].emulated.splits == 6 &&
+              c[2].emulated.whole == 660);
   char text[32];
   tb_choice_describe(&c[1], text, sizeof text);
   assert_string_equal(text, "emulated/3+");
   p = emulated_product(300, 500, 6 * 1024); /* no whole round: all tiles */
   assert_int_equal(emulated_candidates(&d, &p, c), 2);
-  assert_true(c[1].splits == 6 && c[1].whole_rows == 0);
-  assert_true(tb_select(&d, &p).splits > 1);
+  assert_true(c[1].emulated.splits == 6 && c[1].emulated.whole == 0);
+  const struct tb_choice choice = tb_select(&d, &p);
+  assert_true(splits_of(&choice) > 1);
   p.k = 1024; /* one group is never split */
   assert_int_equal(emulated_candidates(&d, &p, c), 1);
   p = emulated_product(12 * 128, 11 * 192, 6 * 1024); /* one round, and nothing left */
@@ -341,33 +393,36 @@ static struct tb_select_device random_device(uint64_t *rng) {
 /* On the tensor cores: only where both sides allow it, in the workspace there is; no block without work, and k split
  * for the tiles of the last round alone. */
 static void check_split_candidate(const struct tb_select_device *d, const struct tb_product *p,
-                                  const struct tb_choice *c) {
+                                  const struct tb_choice *choice) {
+  const struct tb_emulated_way *c = &choice->emulated;
   const int64_t span_k = tb_emulated_span_k(p->m, p->n, p->k);
   const int64_t tiles = (p->m + 127) / 128 * ((p->n + 191) / 192), groups = (span_k + 1023) / 1024;
   assert_true(d->emulated && p->emulated && p->k >= EMULATED_K_MIN && c->fast == p->fast);
-  assert_true(tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
-  assert_true(c->pack_k == span_k && c->whole_columns == 0 && c->unit_k == TB_EMULATED_GROUP_K);
+  assert_true(tb_workspace_bytes(p->m, p->n, p->k, choice) <= p->workspace_bytes);
+  assert_true(c->span_k == span_k);
   if (c->splits == 1) {
-    assert_int_equal(c->whole_rows, 0);
+    assert_int_equal(c->whole, 0);
     return;
   }
   const int64_t per_split = (groups + c->splits - 1) / c->splits, most = d->sm_count < 160 ? d->sm_count : 160,
                 at_once = most / 2 * 2; /* pairs of blocks */
   assert_true(c->splits > 1 && per_split * (c->splits - 1) < groups);
-  assert_true(c->whole_rows < tiles && c->whole_rows % at_once == 0 && tiles - c->whole_rows < at_once);
+  assert_true(c->whole < tiles && c->whole % at_once == 0 && tiles - c->whole < at_once);
 }
 
-static void check_candidate(const struct tb_select_device *d, const struct tb_product *p, const struct tb_choice *c) {
-  if (c->family == TB_FAMILY_SKINNY) {
+static void check_candidate(const struct tb_select_device *d, const struct tb_product *p,
+                            const struct tb_choice *choice) {
+  if (choice->family == TB_FAMILY_SKINNY) {
     assert_true(d->skinny && tb_skinny_takes(p->m, p->n) && p->group_k == TB_SGEMM_GROUP_K);
-    assert_true(c->splits == 1 || tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes);
+    assert_true(choice->skinny.splits == 1 || tb_workspace_bytes(p->m, p->n, p->k, choice) <= p->workspace_bytes);
     return;
   }
-  if (c->family == TB_FAMILY_EMULATED) {
-    check_split_candidate(d, p, c);
+  if (choice->family == TB_FAMILY_EMULATED) {
+    check_split_candidate(d, p, choice);
     return;
   }
-  assert_true(d->blocks_per_sm[c->tile] > 0 && c->family == TB_FAMILY_TILE);
+  const struct tb_fma_way *c = tile_of(choice);
+  assert_true(d->blocks_per_sm[c->tile] > 0);
   struct tb_split_k s = tb_split_k_of(p->k, c);
   assert_int_equal(s.splits, c->splits); /* nobody is without work */
   if (c->splits > 1) assert_true(c->unit_k == TB_SGEMM_CHUNK_K || c->unit_k == p->group_k);
@@ -378,7 +433,7 @@ static void check_candidate(const struct tb_select_device *d, const struct tb_pr
   assert_true(rest.m > 0 && rest.n > 0 && (c->whole_rows == 0 || c->whole_columns == 0));
   assert_true(c->whole_rows + c->whole_columns == 0 || (c->splits > 1 && c->pack_k == p->k));
   assert_true(c->pack_k == 0 || c->pack_k == p->k || (c->pack_k % p->group_k == 0 && c->splits == 1));
-  assert_true(tb_workspace_bytes(p->m, p->n, p->k, c) <= p->workspace_bytes || (c->splits == 1 && c->pack_k == 0));
+  assert_true(tb_workspace_bytes(p->m, p->n, p->k, choice) <= p->workspace_bytes || (c->splits == 1 && c->pack_k == 0));
 }
 
 /* Products are the same when all is the same that a choice can depend on. */
@@ -421,7 +476,7 @@ static void any_product_any_device(void **state) {
     assert_true(are_same(&choice, &candidate[best]));
     struct tb_choice again = tb_select(&d, &p);
     assert_true(are_same(&choice, &again));
-    split += choice.splits > 1, tensor_cores += choice.family == TB_FAMILY_EMULATED;
+    split += splits_of(&choice) > 1, tensor_cores += choice.family == TB_FAMILY_EMULATED;
     most = count > most ? count : most;
   }
   assert_true(split > 1000 && tensor_cores > 100 && most > 2 * TB_TILE_COUNT); /* there was something to choose from */
@@ -435,15 +490,13 @@ static void predictions_are_monotone(void **state) {
     struct tb_product p = random_product(&rng), more = p;
     struct tb_select_device d = random_device(&rng), fewer = d;
     fewer.sm_count = (d.sm_count + 1) / 2;
-    struct tb_choice whole = {.family = TB_FAMILY_TILE,
-                              .tile = (int)tst_random_below(&rng, TB_TILE_COUNT),
-                              .splits = 1,
-                              .unit_k = (int)p.group_k};
+    const int tile = (int)tst_random_below(&rng, TB_TILE_COUNT);
+    struct tb_choice whole = {.family = TB_FAMILY_FMA, .fma = {.tile = tile, .splits = 1, .unit_k = (int)p.group_k}};
 
-    if (d.blocks_per_sm[whole.tile] == 0) continue;
+    if (d.blocks_per_sm[tile] == 0) continue;
     more.m += random_size(&rng), more.k += random_size(&rng);
-    whole.pack_k = tb_select_pack_k(&p, whole.tile);
-    if (tb_tiles[whole.tile].packed && (whole.pack_k == 0 || tb_select_pack_k(&more, whole.tile) == 0)) continue;
+    whole.fma.pack_k = tb_fma_pack_k(&p, tile);
+    if (tb_tiles[tile].packed && (whole.fma.pack_k == 0 || tb_fma_pack_k(&more, tile) == 0)) continue;
     double us = tb_select_predict_us(&tb_select_table, &d, &p, &whole);
     assert_true(us <= tb_select_predict_us(&tb_select_table, &d, &more, &whole));
     const double rounding = 1 + 1e-12; /* blocks that do not get into each other's way take as long as one */
@@ -487,8 +540,8 @@ static void parts_are_together(void **state) {
                                  .group_k = 80,
                                  .vectors = true,
                                  .workspace_bytes = 64 * MIB}; /* four clusters of seven blocks always have room */
-    const struct tb_choice choice = {
-        .family = TB_FAMILY_TILE, .tile = tile, .splits = 7, .unit_k = 80, .pack_k = t->packed ? p.k : 0};
+    const struct tb_choice choice = {.family = TB_FAMILY_FMA,
+                                     .fma = {.tile = tile, .splits = 7, .unit_k = 80, .pack_k = t->packed ? p.k : 0}};
     const double with_us = tb_select_predict_us(&tb_select_table, &with, &p, &choice);
     const double without_us = tb_select_predict_us(&tb_select_table, &without, &p, &choice);
     assert_true(with_us < without_us);
@@ -500,6 +553,7 @@ int main(void) {
       cmocka_unit_test(parts_are_together),
       cmocka_unit_test(large_products),
       cmocka_unit_test(large_products_are_packed),
+      cmocka_unit_test(what_is_packed_at_once),
       cmocka_unit_test(a_last_round_is_split),
       cmocka_unit_test(long_k_is_split),
       cmocka_unit_test(short_k_is_not_split),

@@ -144,12 +144,14 @@ static void a_hopeless_device_is_left_out(void **state) {
 static void sharing_begins_where_it_pays(void **state) {
   (void)state;
   const double rate = 47e12;
-  const struct tb_gemm small = {.m = 1700, .n = 1700, .k = 1700}, large = {.m = 8192, .n = 8192, .k = 8192};
-  const struct tb_gemm flat = {.m = 16384, .n = 16384, .k = 8}; /* little to compute, 1 GB to bring down */
+  const struct tb_call small = {.m = 1700, .n = 1700, .k = 1700}, large = {.m = 8192, .n = 8192, .k = 8192};
+  const struct tb_call flat = {.m = 16384, .n = 16384, .k = 8}; /* little to compute, 1 GB to bring down */
   double saved = 0;
-  assert_true(tb_share_alone_seconds(&small, rate) < TB_SHARE_SECONDS);
-  assert_true(tb_share_alone_seconds(&large, rate) > 0.02 && tb_share_alone_seconds(&large, rate) < 0.03);
-  assert_true(tb_share_alone_seconds(&flat, rate) > 0.02);
+  assert_true(tb_share_alone_seconds(&small, rate, 0) < TB_SHARE_SECONDS);
+  assert_true(tb_share_alone_seconds(&large, rate, 0) > 0.02 && tb_share_alone_seconds(&large, rate, 0) < 0.03);
+  assert_true(tb_share_alone_seconds(&flat, rate, 0) > 0.02);
+  assert_true(tb_share_alone_seconds(&flat, rate, 52e9) == tb_share_alone_seconds(&flat, rate, 0)); /* an H200's */
+  assert_true(tb_share_alone_seconds(&flat, rate, 12e9) > 0.08 && tb_share_alone_seconds(&flat, rate, 400e9) < 0.003);
   assert_false(tb_share_pays(0.001, 2, 0, &saved));
   assert_true(tb_share_pays(0.005, 2, 0, &saved));
   assert_false(tb_share_pays(1, 1, 0, &saved));
@@ -164,10 +166,10 @@ static void sharing_begins_where_it_pays(void **state) {
 
 static void the_longer_side_is_cut(void **state) {
   (void)state;
-  assert_true(tb_share_by_columns(&(struct tb_gemm){.m = 5, .n = 5}));
-  assert_false(tb_share_by_columns(&(struct tb_gemm){.m = 6, .n = 5}));
-  assert_int_equal(tb_share_pieces(&(struct tb_gemm){.m = 128, .n = 5}), 1);
-  assert_int_equal(tb_share_pieces(&(struct tb_gemm){.m = 5, .n = 129}), 2);
+  assert_true(tb_share_by_columns(&(struct tb_call){.m = 5, .n = 5}));
+  assert_false(tb_share_by_columns(&(struct tb_call){.m = 6, .n = 5}));
+  assert_int_equal(tb_share_pieces(&(struct tb_call){.m = 128, .n = 5}), 1);
+  assert_int_equal(tb_share_pieces(&(struct tb_call){.m = 5, .n = 129}), 2);
 }
 
 int main(void) {

@@ -36,18 +36,16 @@ static CUfunction gather;
 enum rounds { ONE_ROUND, ONE_PANEL, TWO_PANELS, ROUNDS };
 static int launches[TB_SKINNY_ROW_COUNT][TB_SKINNY_VARIANT_COUNT][ROUNDS];
 
-static CUmodule module;
-
 static int close_device(void **state) {
   (void)state;
-  OK(tb_cuda.cuModuleUnload(module));
+  tb_skinny_unload(&skinny);
   return 0;
 }
 
 static int open_device(void **state) {
   (void)state;
   CUdevice device = tst_gpu_open();
-  OK(tb_skinny_load(&skinny, device, &module));
+  OK(tb_skinny_load(&skinny, device));
   gather = tst_gpu_kernel(tb_sgemm_fatbin, "tb_sgemm_gather");
   return 0;
 }
@@ -127,7 +125,7 @@ static void count_launch(const struct tb_skinny_plan *plan) {
 
 /* The product's terms from `from` on, `part.k` of them. */
 static void launch(const struct operands *x, const struct problem *part, int64_t from, bool last, float factor,
-                   const struct tb_skinny_limits *limits, bool may_split) {
+                   const struct tb_sm_limits *limits, bool may_split) {
   struct tb_skinny_plan plan;
   int64_t room = may_split ? INT64_C(1) << 40 : 0;
   struct tb_sgemm_args args = {.a = on_device(&x->a) + from * (part->ta ? 1 : x->a.ld),
@@ -156,7 +154,7 @@ static void launch(const struct operands *x, const struct problem *part, int64_t
     OK(tb_cuda.cuMemAlloc(&partials, (size_t)tb_skinny_partials_bytes(&plan)));
     args.partials = (float *)(uintptr_t)partials;
   }
-  OK(tb_skinny_launch(&skinny, &plan, part->ta, part->tb, &args, NULL));
+  OK(tb_skinny_launch_plan(&skinny, &plan, part->ta, part->tb, &args, NULL));
   count_launch(&plan);
   if (plan.splits > 1) {
     void *parameters[] = {&args};
@@ -168,7 +166,7 @@ static void launch(const struct operands *x, const struct problem *part, int64_t
 
 /* Computes the product in parts of at most part_k and compares D, padding included, with `expected`. */
 static void check(const struct operands *x, const struct problem *p, const float *expected, float factor,
-                  int64_t part_k, const struct tb_skinny_limits *limits, bool may_split) {
+                  int64_t part_k, const struct tb_sm_limits *limits, bool may_split) {
   float *got = malloc(bytes_of(&x->d));
   assert_non_null(got);
   upload(&x->d);
@@ -188,7 +186,7 @@ static void check(const struct operands *x, const struct problem *p, const float
 }
 
 static const float alpha = -1.7f;
-static const struct tb_skinny_limits few_sms = {2, 65536, 65536}, many_sms = {4096, 232448, 233472};
+static const struct tb_sm_limits few_sms = {2, 65536, 65536}, many_sms = {4096, 232448, 233472};
 
 /* By several plans: this GPU's, a small one's, one with so many SMs that blocks are small and k is split. */
 static void check_plans(const struct operands *x, const struct problem *p, const float *expected, float factor) {
@@ -255,9 +253,9 @@ static void bits_of_the_contract(void **state) {
 }
 
 /* With so little shared memory that a block computes a group at a time, and has that many panels of Y. */
-static struct tb_skinny_limits tight(const struct problem *p, int panels) {
+static struct tb_sm_limits tight(const struct problem *p, int panels) {
   struct tb_skinny_plan plan;
-  struct tb_skinny_limits limits = {2, 1024, 65536};
+  struct tb_sm_limits limits = {2, 1024, 65536};
   do {
     limits.block_shared_bytes += 512;
     assert_true(limits.block_shared_bytes <= 65536); /* the least that a GPU has */
@@ -271,7 +269,7 @@ static struct tb_skinny_limits tight(const struct problem *p, int panels) {
 static void check_kernel(const struct problem *p, uint64_t seed) {
   struct operands x;
   float *expected = make_product(&x, p, seed);
-  const struct tb_skinny_limits one_panel = tight(p, 1), two_panels = tight(p, 2);
+  const struct tb_sm_limits one_panel = tight(p, 1), two_panels = tight(p, 2);
   check(&x, p, expected, alpha, p->k, &many_sms, true);
   check(&x, p, expected, alpha, 2 * TB_SGEMM_GROUP_K, &one_panel, false);
   check(&x, p, expected, alpha, p->k, &two_panels, false);

@@ -17,9 +17,9 @@
 #include "rng.h"
 #include "select/skinny_plan.h"
 
-static const struct tb_skinny_limits h200 = {132, 232448, 233472};
+static const struct tb_sm_limits h200 = {132, 232448, 233472};
 
-static struct tb_skinny_plan plan_for(const struct tb_skinny_limits *limits, bool ta, bool tb, int64_t m, int64_t n,
+static struct tb_skinny_plan plan_for(const struct tb_sm_limits *limits, bool ta, bool tb, int64_t m, int64_t n,
                                       int64_t k, bool vectors, int64_t room) {
   struct tb_skinny_plan plan;
   assert_true(tb_skinny_plan_make(&plan, limits, ta, tb, m, n, k, vectors, room));
@@ -35,8 +35,8 @@ static void plans_are_sound(void **state) {
     const int64_t columns = 1 + tst_random_below(&rng, TB_SKINNY_COLUMNS_MAX);
     const int64_t k = 1 + tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 20));
     const bool few_rows = tst_random_below(&rng, 2);
-    const struct tb_skinny_limits limits = {1 + (int)tst_random_below(&rng, 200),
-                                            65536 + tst_random_below(&rng, 166912), 233472};
+    const struct tb_sm_limits limits = {1 + (int)tst_random_below(&rng, 200), 65536 + tst_random_below(&rng, 166912),
+                                        233472};
     const int64_t room = tst_random_below(&rng, INT64_C(1) << tst_random_below(&rng, 30));
     struct tb_skinny_plan p =
         plan_for(&limits, tst_random_below(&rng, 2), tst_random_below(&rng, 2), few_rows ? columns : side,
@@ -78,7 +78,7 @@ static void plans_refused(void **state) {
   struct tb_skinny_plan p;
   assert_false(tb_skinny_takes(9, 9));
   assert_false(tb_skinny_plan_make(&p, &h200, false, false, 9, 9, 100, true, 0));
-  const struct tb_skinny_limits tiny = {132, 1024, 1024};
+  const struct tb_sm_limits tiny = {132, 1024, 1024};
   assert_false(tb_skinny_plan_make(&p, &tiny, false, false, 100, 1, 100, true, 0));
 }
 

@@ -30,6 +30,7 @@
 
 static __typeof__(echo_heard) *heard;
 static __typeof__(echo_nested) *nested;
+static __typeof__(echo_factorise) *factorise;
 static float a[1], b[1], c[1]; /* the echo reads none of them */
 
 static tileblas_stats stats_now(void) {
@@ -289,6 +290,21 @@ static void calls_from_inside_the_blas(void **state) {
   assert_int_equal(stats_now().cpu_calls, 2);
 }
 
+/* A call that the BLAS makes of its own accord is one of the program's, also behind small calls that it answered. */
+static void calls_of_the_blas_itself(void **state) {
+  (void)state;
+  *(void **)nested = tst_resolve(tst_find_symbol("sgemm_"));
+  for (size_t s = 0; s < tst_symbol_count; s++) {
+    warm(tst_find_symbol("sgemm_"));
+    warm(&tst_symbols[s]);
+    const uint64_t before = stats_now().cpu_calls;
+    call(&tst_symbols[s], &(struct tst_problem){0, 'N', 'N', 2, 2, 2, 1, 2, 2, 0, 2});
+    factorise();
+    assert_int_equal(stats_now().cpu_calls, before + 2);
+  }
+  *nested = NULL;
+}
+
 enum { THREADS = 8, CALLS = 20000, SHORT_LIVED = 1100 }; /* more than there are sums to give */
 static atomic_bool running;
 
@@ -365,10 +381,11 @@ static int begin(void **state) {
   const char *path = tst_format("%s/libecho_blas.so", tst_setting("TB_TEST_BUILD_DIR"));
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) return -1;
-  void *found[] = {dlsym(library, "echo_heard"), dlsym(library, "echo_nested")};
+  void *found[] = {dlsym(library, "echo_heard"), dlsym(library, "echo_nested"), dlsym(library, "echo_factorise")};
   memcpy(&heard, &found[0], sizeof heard);
   memcpy(&nested, &found[1], sizeof nested);
-  return heard && nested && tileblas_option_set("TILEBLAS_FALLBACK", path) == 0 ? 0 : -1;
+  memcpy(&factorise, &found[2], sizeof factorise);
+  return heard && nested && factorise && tileblas_option_set("TILEBLAS_FALLBACK", path) == 0 ? 0 : -1;
 }
 
 int main(void) {
@@ -381,6 +398,7 @@ int main(void) {
       cmocka_unit_test(verbose_from_the_next_call_on),
       cmocka_unit_test(route_and_report),
       cmocka_unit_test(calls_from_inside_the_blas),
+      cmocka_unit_test(calls_of_the_blas_itself),
       cmocka_unit_test(counted_once_in_every_thread),
       cmocka_unit_test(counted_in_threads_that_ended),
       cmocka_unit_test(a_child_counts_its_own),

@@ -134,13 +134,12 @@ enum { WAYS = sizeof ways / sizeof *ways };
 static int64_t groups_for(const struct way *w) { return w->together ? w->splits : w->splits == 2 ? 4 : 5; }
 
 static struct tb_choice choice_of(const struct way *w, int tile, const struct problem *p) {
-  struct tb_choice c = {.family = TB_FAMILY_SKINNY, .splits = w->splits, .unit_k = p->group_k};
-  if (tile == TB_TILE_COUNT) return c;
-  c.family = TB_FAMILY_TILE, c.tile = tile;
+  if (tile == TB_TILE_COUNT) return (struct tb_choice){.family = TB_FAMILY_SKINNY, .skinny = {.splits = w->splits}};
+  struct tb_fma_way c = {.tile = tile, .splits = w->splits, .unit_k = p->group_k};
   if (w->chunks) c.unit_k = TB_SGEMM_CHUNK_K;
   if (tb_tiles[tile].packed) c.pack_k = w->packed_parts ? 2 * p->group_k : p->k;
   if (w->rest_alone) c.whole_rows = 1;
-  return c;
+  return (struct tb_choice){.family = TB_FAMILY_FMA, .fma = c};
 }
 
 static bool has_way(const struct way *w, int tile) {
@@ -150,10 +149,11 @@ static bool has_way(const struct way *w, int tile) {
 
 /* Whether the parts are a cluster, as the launcher asks. */
 static bool is_together(const struct tb_choice *c, const struct problem *p) {
-  const struct tb_split_k split = tb_split_k_of(p->k, c);
-  return tb_split_k_together(&split, &kernels.device.clusters, c->unit_k == p->group_k,
-                             tb_tile_count(&tb_tiles[c->tile], p->m, p->n), kernels.device.sm_count,
-                             kernels.device.blocks_per_sm[c->tile]) > 0;
+  const struct tb_fma_way *way = &c->fma;
+  const struct tb_split_k split = tb_split_k_of(p->k, way);
+  return tb_split_k_together(&split, &kernels.device.clusters, way->unit_k == p->group_k,
+                             tb_tile_count(&tb_tiles[way->tile], p->m, p->n), kernels.device.sm_count,
+                             kernels.device.blocks_per_sm[way->tile]) > 0;
 }
 
 /* ---- checks ---- */
@@ -260,7 +260,7 @@ static void check(struct operands *x, const struct problem *p, const struct tb_c
 
 static void check_way(const struct way *w, int tile, const struct problem *p) {
   const struct tb_choice c = choice_of(w, tile, p);
-  if (kernels.early && tile < TB_TILE_COUNT && is_together(&c, p) != w->together)
+  if (kernels.shared.early && tile < TB_TILE_COUNT && is_together(&c, p) != w->together)
     fail_msg("%s, %s: %s a cluster", tb_choice_name(&c), w->name, w->together ? "not" : "is");
   struct operands x;
   make_operands(&x, p, (uint64_t)tile + 1);
@@ -298,7 +298,7 @@ static void every_family_and_way(void **state) {
   for (int tile = 0; tile <= TB_TILE_COUNT; tile++)
     for (int way = 0; way < WAYS; way++) {
       if (!has_way(&ways[way], tile) || (tile < TB_TILE_COUNT && kernels.device.blocks_per_sm[tile] == 0)) continue;
-      if (ways[way].together && !kernels.early) continue;
+      if (ways[way].together && !kernels.shared.early) continue;
       for (int variant = 0; variant < 4; variant += 1 + (tile + way) % 2) {
         const struct problem p = problem_of(tile, way, variant);
         check_way(&ways[way], tile, &p);
@@ -312,7 +312,7 @@ static void zeros(void **state) {
   for (int tile = 0; tile <= TB_TILE_COUNT; tile++)
     for (int way = 0; way < WAYS; way++) {
       if (!has_way(&ways[way], tile) || (tile < TB_TILE_COUNT && kernels.device.blocks_per_sm[tile] == 0)) continue;
-      if (ways[way].together && !kernels.early) continue;
+      if (ways[way].together && !kernels.shared.early) continue;
       struct problem p = problem_of(tile, way, 1);
       p.group_k = tile == TB_TILE_COUNT || ways[way].chunks ? p.group_k : group_k[2];
       p.k = groups_for(&ways[way]) * p.group_k, p.zeros = true;

@@ -31,19 +31,19 @@ static int in_row;
 
 static void setup_model(void) {
   const struct tb_calibration c = tst_synthetic_calibration(&tst_synthetic, TB_NODES);
-  tb_model_fit(&model, &c, 16);
+  tb_model_fit(&model, TB_S, &c, 16);
   model.probe_seconds = 0.01; /* of a program that has computed for a second */
   now = 1000;
   ended[TB_CPU] = ended[TB_GPU] = 0;
 }
 
-static double class_seconds(enum tb_where where, const struct tb_gemm *call, double at) {
+static double class_seconds(enum tb_where where, const struct tb_call *call, double at) {
   const struct tb_cell cell = tb_model_cell(call);
   return tb_model_class_seconds(&model, where, call, &cell, NULL, at);
 }
 
 /* As if the shape's class had been measured to take so long. */
-static void set_class_seconds(enum tb_where where, const struct tb_gemm *call, double seconds) {
+static void set_class_seconds(enum tb_where where, const struct tb_call *call, double seconds) {
   const double factor = seconds / class_seconds(where, call, now);
   for (int node = 0; node < TB_NODES; node++) model.base[where][node] *= factor;
 }
@@ -57,7 +57,7 @@ static void pass(enum tb_where where, double seconds) {
 }
 
 /* One call as the router does it: decided, computed on the machine, learned. */
-static struct tb_decision live(const struct tb_gemm *call, const double seconds[TB_WHERE_COUNT]) {
+static struct tb_decision live(const struct tb_call *call, const double seconds[TB_WHERE_COUNT]) {
   const struct tb_machine machine = {
       .mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_ok, .gpu_open = true, .model = &model, .now = now};
   const struct tb_decision d = tb_route(call, NULL, &machine);
@@ -70,7 +70,7 @@ static struct tb_decision live(const struct tb_gemm *call, const double seconds[
 
 /* ---- one shape ---- */
 
-static const struct tb_gemm shape = {.m = 300, .n = 300, .k = 300, .alpha = 1};
+static const struct tb_call shape = {.m = 300, .n = 300, .k = 300, .alpha = {1}};
 
 /* The first call behind one of the other side takes twice as long. */
 static struct tb_decision live_cold(const double in_a_row[TB_WHERE_COUNT]) {
@@ -229,7 +229,7 @@ static void take(int row, double seconds[TB_WHERE_COUNT]) {
 }
 
 /* The mean of so many calls that are left to the router. */
-static double auto_seconds(const struct tb_gemm *call, int row, int times) {
+static double auto_seconds(const struct tb_call *call, int row, int times) {
   const double begun = now;
   for (int i = 0; i < times; i++) {
     double seconds[TB_WHERE_COUNT];
@@ -249,7 +249,7 @@ static int calls_of_turn(int row) { return (int)ceil(1e3 / fmax(rows[row].us[TB_
 
 /* The median of the router's turns. Between them OpenBLAS and forced calls have theirs, which it does not see. */
 static double auto_median(int row) {
-  const struct tb_gemm call = {.m = rows[row].m, .n = rows[row].n, .k = rows[row].k, .alpha = 1};
+  const struct tb_call call = {.m = rows[row].m, .n = rows[row].n, .k = rows[row].k, .alpha = {1}};
   const double slower = 1e-6 * fmax(rows[row].us[TB_CPU], rows[row].us[TB_GPU]);
   const int times = calls_of_turn(row);
   double took[ROUNDS];
@@ -293,7 +293,7 @@ static double forced_median(int row, enum tb_where where) {
 static void near_shapes_on(const struct noise *host, double missed_most) {
   double log_sum = 0, worst = 0, worst_over_cpu = 0;
   int missed = 0;
-  tb_route_small_terms = 0;
+  tb_route_small_terms[TB_S] = 0;
   noise = *host;
   rng = 20261122;
   for (int i = 0; i < SEEDS * ROWS; i++) {
@@ -305,7 +305,7 @@ static void near_shapes_on(const struct noise *host, double missed_most) {
     worst_over_cpu = fmax(worst_over_cpu, over_cpu);
     missed += regret > 0.2 || over_cpu > 0.05;
   }
-  tb_route_small_terms = TB_SMALL_TERMS_AT_FIRST;
+  tb_route_small_terms[TB_S] = TB_SMALL_TERMS_AT_FIRST;
   const double mean = exp(log_sum / (SEEDS * ROWS)) - 1;
   print_message("%s host, regret: mean %.4f, worst %.3f; over the CPU at worst %.3f; beyond the bars %d of %d\n",
                 host->host, mean, worst, worst_over_cpu, missed, SEEDS * ROWS);

@@ -82,7 +82,7 @@ struct shape {
 };
 
 #define STAGED \
-  { TB_STAGED, TB_STAGED, TB_STAGED, false }
+  { TB_STAGED, TB_STAGED, TB_STAGED, false, 0 }
 
 static int64_t or_all(int64_t size, int64_t all) { return size > 0 ? size : all; }
 static void lay_out_emulated(struct tb_plan *plan, const struct shape *s, int64_t rows, int64_t columns) {
@@ -99,7 +99,7 @@ static void lay_out_emulated(struct tb_plan *plan, const struct shape *s, int64_
   plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
 }
 
-static struct tb_plan plan_of(const struct shape *s, const struct tb_gemm *call) {
+static struct tb_plan plan_of(const struct shape *s, const struct tb_call *call) {
   struct tb_plan plan = tb_plan_uncut(call, s->ways);
   plan.block_m = or_all(s->block_m, call->m), plan.block_n = or_all(s->block_n, call->n);
   plan.chunk_k = or_all(s->chunk_k, call->k), plan.slice_k = or_all(s->slice_k, plan.chunk_k);
@@ -111,7 +111,7 @@ static struct tb_plan plan_of(const struct shape *s, const struct tb_gemm *call)
   if (s->splits == 0) {
     lay_out_emulated(&plan, s, rows, columns);
   } else if (s->splits > 1) {
-    plan.workspace_bytes = 4 * tb_padded(plan.tile_m * plan.tile_n) * tb_ceil_div(plan.slice_k, TB_SGEMM_CHUNK_K);
+    plan.workspace_bytes = 4 * tb_padded(TB_S, plan.tile_m * plan.tile_n) * tb_ceil_div(plan.slice_k, TB_SGEMM_CHUNK_K);
     plan.arena_bytes += rows * columns * plan.workspace_bytes;
   }
   return plan;
@@ -119,14 +119,13 @@ static struct tb_plan plan_of(const struct shape *s, const struct tb_gemm *call)
 
 static struct tb_choice choice_of(const struct shape *s) {
   if (s->splits == 0)
-    return (struct tb_choice){
-        .family = TB_FAMILY_EMULATED, .splits = 1, .unit_k = TB_EMULATED_GROUP_K, .pack_k = s->span_k};
-  return (struct tb_choice){
-      .family = TB_FAMILY_TILE, .tile = TB_TILE_32x32, .splits = s->splits, .unit_k = TB_SGEMM_CHUNK_K};
+    return (struct tb_choice){.family = TB_FAMILY_EMULATED, .emulated = {.splits = 1, .span_k = s->span_k}};
+  return (struct tb_choice){.family = TB_FAMILY_FMA,
+                            .fma = {.tile = TB_TILE_32x32, .splits = s->splits, .unit_k = TB_SGEMM_CHUNK_K}};
 }
 
 struct product {
-  struct tb_gemm call;
+  struct tb_call call;
   float *a, *b, *c, *before, *right; /* as stored */
   bool pinned;
 };
@@ -148,14 +147,15 @@ static float *operand(const struct product *p, struct tb_view *x, bool transpose
   return data;
 }
 
-static float element(const struct tb_gemm *call, float before, int64_t i, int64_t j) {
+static float element(const struct tb_call *call, float before, int64_t i, int64_t j) {
   float sum = 0;
-  for (int64_t k = 0; k < call->k; k++) sum += *tb_view_at(call->a, i, k).data * *tb_view_at(call->b, k, j).data;
-  return call->alpha * sum + (call->beta == 0 ? 0 : call->beta * before);
+  for (int64_t k = 0; k < call->k; k++)
+    sum += *(const float *)tb_view_at(call->a, i, k).data * *(const float *)tb_view_at(call->b, k, j).data;
+  return call->alpha.s * sum + (tb_call_overwrites(call) ? 0 : call->beta.s * before);
 }
 
 static struct product make(const struct shape *s) {
-  struct product p = {.call = {.m = s->m, .n = s->n, .k = s->k, .alpha = -2, .beta = s->beta, .ldc = s->m + 1},
+  struct product p = {.call = {.m = s->m, .n = s->n, .k = s->k, .alpha = {-2}, .beta = {s->beta}, .ldc = s->m + 1},
                       .pinned = s->ways.a == TB_DIRECT || s->ways.b == TB_DIRECT || s->ways.c == TB_DIRECT};
   uint64_t rng = (uint64_t)(s->m + s->n + s->k);
   p.a = operand(&p, &p.call.a, s->transposes & 1, s->m, s->k, &rng);
@@ -228,7 +228,7 @@ static float *on_device(const float *from, size_t words) {
 
 /* What must go up: of A and B what was not there for the block before, nor is in place; once each. Parts of k replace
  * each other, but for the first one of A where that stays. */
-static double bytes_up(const struct shape *s, const struct tb_gemm *call, const struct tb_plan *plan) {
+static double bytes_up(const struct shape *s, const struct tb_call *call, const struct tb_plan *plan) {
   const bool whole_k = plan->chunk_k == call->k;
   struct tb_block before = {.i = -1, .j = -1};
   int64_t words = 0;
@@ -243,7 +243,7 @@ static double bytes_up(const struct shape *s, const struct tb_gemm *call, const 
 }
 
 /* Every tile of the last block, once. */
-static void expect_counted(const struct shape *s, const struct tb_gemm *call, const struct tb_plan *plan,
+static void expect_counted(const struct shape *s, const struct tb_call *call, const struct tb_plan *plan,
                            const struct tb_progress *progress) {
   struct tb_layout l = {.call = call, .plan = plan};
   tb_layout_enter(&l, tb_layout_blocks(call, plan) - 1);
@@ -253,7 +253,7 @@ static void expect_counted(const struct shape *s, const struct tb_gemm *call, co
 
 static void run_alone(const struct shape *s, const struct product *p) {
   static struct tb_progress progress;
-  struct tb_gemm call = p->call;
+  struct tb_call call = p->call;
   progress = (struct tb_progress){0};
   const size_t c_words = (size_t)(call.ldc * call.n);
   if (s->ways.a == TB_IN_PLACE) call.a.data = on_device(p->a, (size_t)(call.a.ld * (call.a.transposed ? s->m : s->k)));
@@ -290,13 +290,13 @@ static const struct shape by_fmas[] = {
     {"pieces of panels", 33, 40, 4200, .tile_n = 32, .ways = STAGED, .beta = 2, .splits = 1},
     {"pieces of tiles", 490, 300, 3, .tile_n = 256, .ways = STAGED, .beta = 2, .splits = 1},
     {"A in place", 70, 75, 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .beta = 2, .splits = 1,
-     .ways = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false}},
+     .ways = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false, 0}},
     {"B and C in place", 70, 75, 64, .tile_m = 32, .tile_n = 32, .beta = 2, .splits = 1,
-     .ways = {TB_STAGED, TB_IN_PLACE, TB_IN_PLACE, false}},
+     .ways = {TB_STAGED, TB_IN_PLACE, TB_IN_PLACE, false, 0}},
     {"C in place", 70, 75, 64, .block_n = 64, .tile_m = 32, .tile_n = 32, .splits = 1,
-     .ways = {TB_STAGED, TB_STAGED, TB_IN_PLACE, false}},
+     .ways = {TB_STAGED, TB_STAGED, TB_IN_PLACE, false, 0}},
     {"C in place with beta", 70, 75, 64, .block_n = 64, .tile_m = 32, .tile_n = 32, .beta = 2, .splits = 1,
-     .ways = {TB_STAGED, TB_STAGED, TB_IN_PLACE, false}},
+     .ways = {TB_STAGED, TB_STAGED, TB_IN_PLACE, false, 0}},
     {"pinned", 70, 75, 96, .block_m = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .splits = 1,
      .ways = {TB_DIRECT, TB_DIRECT, TB_DIRECT, false}},
     {"A pinned", 70, 75, 96, .chunk_k = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .beta = 2, .splits = 1,
@@ -322,7 +322,7 @@ static const struct shape by_tensor_cores[] = {
     {"A stays, four chunks, two rows", 200, 390, 128, .block_m = 128, .block_n = 192, .chunk_k = 32, .tile_m = 128,
      .tile_n = 192, .ways = STAGED, .beta = 2, .span_k = 32, .streams = 1, .keeps_a = true},
     {"packed, A in place", 140, 200, 64, .tile_m = 128, .tile_n = 192, .beta = 2, .span_k = 64, .streams = 1,
-     .ways = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false}},
+     .ways = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false, 0}},
 };
 
 static void fmas(void **state) {
@@ -339,7 +339,7 @@ static void tensor_cores(void **state) {
 struct member {
   const struct shape *shape;
   struct tb_exchange *exchange;
-  struct tb_gemm call;
+  struct tb_call call;
   int number;
 };
 
@@ -369,7 +369,7 @@ static void run_on_two(const struct shape *s, const struct product *p) {
   tb_exchange_open(&exchange, GPUS, true);
   for (int i = 0; i < GPUS; i++) {
     member[i] =
-        (struct member){s, &exchange, tb_gemm_part(&p->call, 0, s->m, i * half, i == 0 ? half : s->n - half), i};
+        (struct member){s, &exchange, tb_call_part(&p->call, 0, s->m, i * half, i == 0 ? half : s->n - half), i};
     assert_int_equal(pthread_create(&thread[i], NULL, drive, &member[i]), 0);
   }
   for (int i = 0; i < GPUS; i++) pthread_join(thread[i], NULL);

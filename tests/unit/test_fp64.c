@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The kernels for double precision, launched alone: every tile, transposes, whole units of 16 bytes and not, k whole
+ * and in parts, sums begun and continued, against plain loops in the order of kernels/fp64/fp64_args.h, to the last
+ * bit. The operands' padding is NaN, and D's keeps its bits.
+ *
+ * Seen to fail when: a group's sum is added to D's behind the others; alpha multiplies bare sums; a stage is loaded too
+ * early, or behind a job's end with the wrong tile; the last k or an edge is not filled with zeros; the second element
+ * of a pair is copied where there is none.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/integers.h"
+#include "first_gpu.h"
+#include "rng.h"
+#include "select/fp64.h"
+
+static struct tb_fp64_kernels kernels;
+
+static int open_device(void **state) {
+  (void)state;
+  OK(tb_fp64_load(&kernels, tst_gpu_open()));
+  return 0;
+}
+
+static int close_device(void **state) {
+  (void)state;
+  tb_fp64_unload(&kernels);
+  return 0;
+}
+
+/* ---- operands ---- */
+
+struct problem {
+  bool ta, tb;
+  int64_t m, n, k;
+  int group_k;
+  int64_t pad, skip; /* of all three: elements between columns, and ahead of the first */
+  bool first, last;
+};
+
+struct matrix {
+  double *host;
+  CUdeviceptr device;
+  int64_t ld, skip;
+  size_t elems;
+};
+
+struct operands {
+  struct matrix a, b, d;
+  double *expected;
+};
+
+static const double alpha = -1.7;
+
+/* Between 2^-20 and 2^20, so that another order of summation gives other bits. */
+static double random_element(uint64_t *rng) {
+  const double size = 1 + (double)tst_random_below(rng, 1 << 30) * 0x1p-30;
+  return ldexp(tst_random_below(rng, 2) ? size : -size, (int)tst_random_below(rng, 41) - 20);
+}
+
+static struct matrix new_matrix(const struct problem *p, int64_t rows, int64_t columns, uint64_t *rng) {
+  struct matrix x = {.ld = rows + p->pad, .skip = p->skip};
+  x.elems = (size_t)(x.skip + x.ld * (columns - 1) + rows);
+  x.host = malloc(x.elems * sizeof *x.host);
+  assert_non_null(x.host);
+  memset(x.host, 0xff, x.elems * sizeof *x.host); /* NaN */
+  for (int64_t j = 0; j < columns; j++)
+    for (int64_t i = 0; i < rows; i++) x.host[x.skip + i + j * x.ld] = random_element(rng);
+  OK(tb_cuda.cuMemAlloc(&x.device, x.elems * sizeof *x.host));
+  return x;
+}
+
+static void upload(const struct matrix *x) {
+  OK(tb_cuda.cuMemcpyHtoDAsync(x->device, x->host, x->elems * sizeof *x->host, NULL));
+  OK(tb_cuda.cuStreamSynchronize(NULL));
+}
+
+static void destroy(struct matrix *x) {
+  OK(tb_cuda.cuMemFree(x->device));
+  free(x->host);
+}
+
+static double *on_device(const struct matrix *x) { return (double *)(uintptr_t)x->device + x->skip; }
+
+static double at(const struct matrix *x, bool transposed, int64_t i, int64_t j) {
+  return x->host[x->skip + (transposed ? j + i * x->ld : i + j * x->ld)];
+}
+
+/* The contract, element by element. */
+static double sum_of(const struct problem *p, const struct operands *x, int64_t i, int64_t j) {
+  double sum = p->first ? 0 : at(&x->d, false, i, j);
+  for (int64_t from = 0; from < p->k; from += p->group_k) {
+    double group = 0;
+    for (int64_t l = from; l < from + p->group_k && l < p->k; l++)
+      group = fma(at(&x->a, p->ta, i, l), at(&x->b, p->tb, l, j), group);
+    sum += group;
+  }
+  return p->last ? alpha * sum : sum;
+}
+
+static void make_expected(const struct problem *p, struct operands *x) {
+  x->expected = malloc(x->d.elems * sizeof *x->expected);
+  assert_non_null(x->expected);
+  memcpy(x->expected, x->d.host, x->d.elems * sizeof *x->expected);
+  for (int64_t j = 0; j < p->n; j++)
+    for (int64_t i = 0; i < p->m; i++) x->expected[x->d.skip + i + j * x->d.ld] = sum_of(p, x, i, j);
+}
+
+static void make_operands(struct operands *x, const struct problem *p, uint64_t seed) {
+  uint64_t rng = seed;
+  x->a = new_matrix(p, p->ta ? p->k : p->m, p->ta ? p->m : p->k, &rng);
+  x->b = new_matrix(p, p->tb ? p->n : p->k, p->tb ? p->k : p->n, &rng);
+  x->d = new_matrix(p, p->m, p->n, &rng);
+  upload(&x->a), upload(&x->b);
+  make_expected(p, x);
+}
+
+static void destroy_operands(struct operands *x) {
+  destroy(&x->a), destroy(&x->b), destroy(&x->d);
+  free(x->expected);
+}
+
+/* ---- launches ---- */
+
+static struct tb_fp64_args arguments(const struct problem *p, const struct operands *x) {
+  return (struct tb_fp64_args){.a = on_device(&x->a),
+                               .b = on_device(&x->b),
+                               .d = on_device(&x->d),
+                               .lda = x->a.ld,
+                               .ldb = x->b.ld,
+                               .ldd = x->d.ld,
+                               .alpha = alpha,
+                               .first = p->first,
+                               .last = p->last};
+}
+
+static void launch(const struct problem *p, const struct tb_fp64_plan *plan, const struct tb_fp64_args *args) {
+  CUdeviceptr workspace = 0;
+  if (plan->partials_bytes > 0) OK(tb_cuda.cuMemAlloc(&workspace, (size_t)plan->partials_bytes));
+  OK(tb_fp64_launch(&kernels, plan, p->ta, p->tb, args, workspace, NULL));
+  OK(tb_cuda.cuStreamSynchronize(NULL));
+  if (workspace != 0) OK(tb_cuda.cuMemFree(workspace));
+}
+
+static void compare(const struct problem *p, const struct operands *x, const struct tb_fp64_plan *plan) {
+  double *got = malloc(x->d.elems * sizeof *got);
+  assert_non_null(got);
+  OK(tb_cuda.cuMemcpyDtoHAsync(got, x->d.device, x->d.elems * sizeof *got, NULL));
+  OK(tb_cuda.cuStreamSynchronize(NULL));
+  for (size_t i = 0; i < x->d.elems; i++)
+    if (memcmp(&got[i], &x->expected[i], sizeof *got) != 0 && !(isnan(got[i]) && isnan(x->expected[i])))
+      fail_msg(
+          "%s, %ld whole, %d splits, %ld blocks, %c%c %ld x %ld x %ld in groups of %d, pad %ld, skip %ld, first %d, "
+          "last %d: element %zu is %a, not %a",
+          tb_fp64_tiles[plan->tile].name, (long)plan->whole, plan->splits, (long)plan->blocks, "NT"[p->ta], "NT"[p->tb],
+          (long)p -> m, (long)p -> n, (long)p -> k, p -> group_k, (long)p -> pad, (long)p -> skip, p -> first,
+          p -> last, i, got[i], x -> expected[i]);
+  free(got);
+}
+
+static void check_plan(const struct problem *p, const struct operands *x, const struct tb_fp64_plan *plan) {
+  const struct tb_fp64_args args = arguments(p, x);
+  upload(&x->d);
+  launch(p, plan, &args);
+  compare(p, x, plan);
+}
+
+/* A GPU with few SMs has blocks that take several jobs. */
+static void check_way(const struct problem *p, const struct operands *x, int tile, int64_t whole, int splits,
+                      int sm_count) {
+  struct tb_fp64_device device = kernels.device;
+  device.sm_count = sm_count;
+  struct tb_fp64_plan plan = {.m = p->m, .n = p->n, .k = p->k, .group_k = p->group_k};
+  assert_true(tb_fp64_plan_way(&plan, &device, tile, whole, splits));
+  check_plan(p, x, &plan);
+}
+
+/* ---- tests ---- */
+
+static int quick; /* --quick: for compute-sanitizer and the race detector */
+
+/* Two tiles and a bit, with even sizes and with odd ones, k in four groups of which the last is not whole. */
+static void each_tile(void **state) {
+  (void)state;
+  for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++)
+    for (int variant = 0; variant < 8; variant++) {
+      const bool odd = variant & 4;
+      const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
+      const struct problem p = {.ta = variant & 1,
+                                .tb = variant & 2,
+                                .m = t->block_m + (odd ? 5 : 2),
+                                .n = t->block_n / 2 + (odd ? -1 : 0),
+                                .k = 3 * 32 + (odd ? 7 : 18),
+                                .group_k = 32,
+                                .pad = odd ? 2 : 4,
+                                .skip = odd ? 1 : 0,
+                                .first = (tile + variant) % 3 != 0,
+                                .last = (tile + variant) % 4 != 0};
+      struct operands x;
+      make_operands(&x, &p, (uint64_t)(8 * tile + variant + 1));
+      check_way(&p, &x, tile, 0, 1, 132);
+      check_way(&p, &x, tile, 1, 2, 1);
+      if (!quick) {
+        check_way(&p, &x, tile, 0, 1, 1);
+        check_way(&p, &x, tile, 0, 4, 132);
+        check_way(&p, &x, tile, 0, 3, 1);
+      }
+      destroy_operands(&x);
+    }
+}
+
+/* Whatever the library would take, for sizes from 1 on, leading dimensions and addresses of any kind. */
+static void any_shape(void **state) {
+  (void)state;
+  uint64_t rng = 7;
+  for (int i = 0; i < (quick ? 20 : 300); i++) {
+    const struct problem p = {.ta = tst_random_below(&rng, 2),
+                              .tb = tst_random_below(&rng, 2),
+                              .m = 1 + (int64_t)tst_random_below(&rng, i % 4 == 0 ? 150 : 40),
+                              .n = 1 + (int64_t)tst_random_below(&rng, i % 4 == 1 ? 150 : 40),
+                              .k = 1 + (int64_t)tst_random_below(&rng, i % 4 == 2 ? 700 : 70),
+                              .group_k = 16 * (1 + (int)tst_random_below(&rng, 8)),
+                              .pad = (int64_t)tst_random_below(&rng, 3),
+                              .skip = (int64_t)tst_random_below(&rng, 2),
+                              .first = tst_random_below(&rng, 2),
+                              .last = tst_random_below(&rng, 2)};
+    struct operands x;
+    struct tb_fp64_device device = kernels.device;
+    device.sm_count = 1 + (int)tst_random_below(&rng, 8);
+    make_operands(&x, &p, rng);
+    struct tb_fp64_plan plan;
+    assert_true(tb_fp64_plan_make(&plan, &device, p.m, p.n, p.k, p.group_k, i % 2 ? 0 : INT64_MAX));
+    check_plan(&p, &x, &plan);
+    const int64_t groups = tb_ceil_div(p.k, p.group_k);
+    const int tile = (int)tst_random_below(&rng, TB_FP64_TILE_COUNT);
+    check_way(&p, &x, tile, 0, 1 + (int)tst_random_below(&rng, (unsigned)groups), device.sm_count);
+    destroy_operands(&x);
+  }
+}
+
+/* Parts of k one after another, cut between groups, have the bits of the whole. */
+static void continued(void **state) {
+  (void)state;
+  for (int variant = 0; variant < 4; variant++) {
+    const struct problem p = {variant & 1, variant & 2, 37, 50, 200, 48, 1, 1, true, true};
+    struct operands x;
+    make_operands(&x, &p, 3);
+    upload(&x.d);
+    struct tb_fp64_plan plan;
+    for (int64_t from = 0; from < p.k; from += 96) {
+      struct tb_fp64_args args = arguments(&p, &x);
+      const int64_t count = tb_min(p.k - from, 96);
+      args.a += p.ta ? from : from * args.lda;
+      args.b += p.tb ? from * args.ldb : from;
+      args.first = from == 0, args.last = from + count == p.k;
+      assert_true(tb_fp64_plan_make(&plan, &kernels.device, p.m, p.n, count, p.group_k, INT64_MAX));
+      launch(&p, &plan, &args);
+    }
+    compare(&p, &x, &plan);
+    destroy_operands(&x);
+  }
+}
+
+/* An Inf or NaN reaches its row or column and no other element: not by the zeros beyond an edge either. */
+static void infinities(void **state) {
+  (void)state;
+  static const double values[] = {INFINITY, -INFINITY, NAN};
+  for (int variant = 0; variant < 12; variant++) {
+    const struct problem p = {variant & 1, variant & 2, 35, 33, 35, 16, 1, variant & 1, true, true};
+    struct operands x;
+    make_operands(&x, &p, 5);
+    const int64_t i = p.m - 1, j = p.n - 1, l = p.k - 1;
+    x.a.host[x.a.skip + (p.ta ? l + i * x.a.ld : i + l * x.a.ld)] = values[variant / 4];
+    x.b.host[x.b.skip + (p.tb ? j + 3 * x.b.ld : 3 + j * x.b.ld)] = values[(variant / 4 + 1) % 3];
+    upload(&x.a), upload(&x.b);
+    free(x.expected);
+    make_expected(&p, &x);
+    for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++) check_way(&p, &x, tile, 0, tile % 3 + 1, 132);
+    for (int64_t e = 0; e < p.m * p.n; e++)
+      assert_true(e % p.m == i || e / p.m == j ? !isfinite(x.expected[x.d.skip + e % p.m + e / p.m * x.d.ld])
+                                               : isfinite(x.expected[x.d.skip + e % p.m + e / p.m * x.d.ld]));
+    destroy_operands(&x);
+  }
+}
+
+/* Every product underflows to -0; the sum of the groups starts at 0. */
+static void a_zero_is_positive(void **state) {
+  (void)state;
+  for (int splits = 1; splits <= 3; splits++) {
+    const struct problem p = {false, true, 20, 20, 48, 16, 0, 0, true, false};
+    struct operands x;
+    make_operands(&x, &p, 1);
+    for (size_t i = 0; i < x.a.elems; i++) x.a.host[i] = 0x1p-600;
+    for (size_t i = 0; i < x.b.elems; i++) x.b.host[i] = -0x1p-600;
+    upload(&x.a), upload(&x.b);
+    for (size_t i = 0; i < x.d.elems; i++) x.expected[i] = 0;
+    check_way(&p, &x, TB_FP64_32x32, 0, splits, 132);
+    destroy_operands(&x);
+  }
+}
+
+static void commit(void **state) {
+  (void)state;
+  static const double betas[] = {0, 1, -0.3};
+  for (int variant = 0; variant < 6; variant++) {
+    const struct problem p = {.m = 67, .n = 19, .pad = variant, .skip = variant % 2};
+    const bool with_d = variant < 3;
+    const double beta = betas[variant % 3];
+    uint64_t rng = 11;
+    struct matrix c = new_matrix(&p, p.m, p.n, &rng), d = new_matrix(&p, p.m, p.n, &rng);
+    upload(&c), upload(&d);
+    double *got = malloc(c.elems * sizeof *got);
+    assert_non_null(got);
+    struct tb_fp64_commit_args args = {on_device(&c), with_d ? on_device(&d) : NULL, c.ld, d.ld, p.m, p.n, beta};
+    OK(tb_fp64_commit(&kernels, &args, NULL));
+    OK(tb_cuda.cuMemcpyDtoHAsync(got, c.device, c.elems * sizeof *got, NULL));
+    OK(tb_cuda.cuStreamSynchronize(NULL));
+    for (int64_t e = 0; e < p.m * p.n; e++) {
+      double *const to = &c.host[c.skip + e % p.m + e / p.m * c.ld];
+      const volatile double kept = beta == 0 ? 0 : beta * *to; /* rounded: no FMA */
+      const double sum = at(&d, false, e % p.m, e / p.m);
+      *to = !with_d ? kept : beta == 0 ? sum : sum + kept;
+    }
+    assert_memory_equal(got, c.host, c.elems * sizeof *got);
+    free(got);
+    destroy(&c), destroy(&d);
+  }
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(each_tile), cmocka_unit_test(any_shape),
+                                     cmocka_unit_test(continued), cmocka_unit_test(infinities),
+                                     cmocka_unit_test(commit),    cmocka_unit_test(a_zero_is_positive)};
+  quick = argc == 2 && strcmp(argv[1], "--quick") == 0;
+  return cmocka_run_group_tests(tests, open_device, close_device);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How products in double precision are spread over a GPU: every plan covers the product, keeps to the GPU's limits and
+ * to the memory it is given; groups depend on the shape alone; on an H200 large products take the largest tile whole,
+ * few tiles are split, and the predictions are near what was measured.
+ *
+ * Seen to fail when: the rounded-up groups of a split leave an empty part; splits are taken without memory for them;
+ * blocks are more than the GPU holds; a shape's group is no multiple of a step.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/integers.h"
+#include "rng.h"
+#include "select/fp64_plan.h"
+
+static const struct tb_fp64_device h200 = {132, 232448, 233472, 66.9e12, 4.8e12};
+static const struct tb_fp64_device t4 = {40, 65536, 65536, 0.25e12, 0.32e12};
+
+static void check(const struct tb_fp64_plan *p, const struct tb_fp64_device *device, int64_t partials_bytes) {
+  const struct tb_fp64_tile *const t = &tb_fp64_tiles[p->tile];
+  const int64_t groups = tb_ceil_div(p->k, p->group_k);
+  assert_true(p->tiles == tb_ceil_div(p->m, t->block_m) * tb_ceil_div(p->n, t->block_n));
+  assert_true(p->whole >= 0 && p->whole <= p->tiles && (p->splits > 1 || p->whole == p->tiles));
+  assert_true(p->jobs == p->whole + (p->tiles - p->whole) * p->splits);
+  assert_true((int64_t)p->splits * p->groups_per_split >= groups); /* all groups are computed, and no part is empty */
+  assert_true((int64_t)(p->splits - 1) * p->groups_per_split < groups);
+  assert_true(p->blocks >= 1 && p->blocks <= p->jobs && p->blocks <= (int64_t)device->sm_count * t->blocks);
+  assert_true(p->shared_bytes <= device->block_shared_bytes && p->shared_bytes >= t->stage_bytes);
+  if (p->whole > 0 && groups > 1) assert_true(p->shared_bytes >= t->stage_bytes + t->sum_bytes);
+  assert_true(p->partials_bytes <= partials_bytes);
+  if (p->splits > 1) assert_true(p->partials_bytes == (p->tiles - p->whole) * groups * 8 * t->block_m * t->block_n);
+  assert_true(p->seconds > 0 && p->seconds < 1e9);
+}
+
+static int64_t random_size(uint64_t *rng) {
+  return 1 + (int64_t)tst_random_below(rng, 1u << (1 + tst_random_below(rng, 16)));
+}
+
+static void every_plan_covers_its_product(void **state) {
+  (void)state;
+  uint64_t rng = 1;
+  for (int i = 0; i < 3000; i++) {
+    const int64_t m = random_size(&rng), n = random_size(&rng), k = random_size(&rng);
+    const struct tb_fp64_device *const device = i % 2 ? &h200 : &t4;
+    const int64_t bytes = i % 3 == 0 ? 0 : INT64_C(1) << (10 + tst_random_below(&rng, 25));
+    const int group_k = i % 5 ? tb_fp64_group_k(m, n, k) : 16 * (1 + (int)tst_random_below(&rng, 100));
+    struct tb_fp64_plan plan;
+    assert_true(tb_fp64_plan_make(&plan, device, m, n, k, group_k, bytes));
+    assert_true(plan.m == m && plan.n == n && plan.k == k && plan.group_k == group_k);
+    check(&plan, device, bytes);
+    const int tile = (int)tst_random_below(&rng, TB_FP64_TILE_COUNT), splits = 1 + (int)tst_random_below(&rng, 9);
+    if (tb_fp64_plan_way(&plan, device, tile, (int64_t)tst_random_below(&rng, 3), splits)) {
+      assert_true(plan.tile == tile);
+      check(&plan, device, INT64_MAX);
+    } /* else there are not so many tiles or groups, or it does not fit */
+  }
+}
+
+static void groups_are_the_shapes(void **state) {
+  (void)state;
+  static const struct {
+    int64_t m, n, k;
+    int group_k;
+  } rows[] = {
+      {8192, 8192, 8192, 2048}, {8192, 8192, 8191, 1024},        {2048, 2048, 2048, 1024}, {512, 512, 512, 1024},
+      {3072, 768, 3072, 512},   {3072, 768, 1024, 1024},         {513, 512, 100000, 512},  {513, 448, 100000, 2048},
+      {256, 256, 65536, 2048},  {256, 256, 16384, 1024},         {64, 64, 4096, 128},      {1, 1, 1, 128},
+      {64, 64, 256 * 300, 304}, {64, 64, INT64_C(1) << 30, 2048}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    assert_int_equal(tb_fp64_group_k(rows[i].m, rows[i].n, rows[i].k), rows[i].group_k);
+  uint64_t rng = 2;
+  for (int i = 0; i < 1000; i++)
+    assert_int_equal(tb_fp64_group_k(random_size(&rng), random_size(&rng), random_size(&rng)) % TB_FP64_GROUP_STEP_K,
+                     0);
+}
+
+static void what_an_h200_takes(void **state) {
+  (void)state;
+  /* Milliseconds: tests/gpu/fp64_bench, one H200 at up to 1.98 GHz. */
+  static const struct {
+    int64_t m, n, k;
+    double ms;
+  } rows[] = {{8192, 8192, 8192, 19.5},  {4096, 4096, 4096, 2.40}, {2048, 2048, 2048, 0.295},
+              {1024, 1024, 1024, 0.041}, {512, 512, 512, 0.0106},  {256, 256, 65536, 0.169}};
+  struct tb_fp64_plan plan;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const int group_k = tb_fp64_group_k(rows[i].m, rows[i].n, rows[i].k);
+    assert_true(tb_fp64_plan_make(&plan, &h200, rows[i].m, rows[i].n, rows[i].k, group_k, 1 << 29));
+    const double ratio = plan.seconds * 1e3 / rows[i].ms;
+    if (!(ratio > 0.8 && ratio < 1.25)) fail_msg("row %zu: predicted over measured time %.2f", i, ratio);
+  }
+  assert_int_equal(plan.tile, TB_FP64_128x128); /* 4 tiles for 132 SMs */
+  assert_true(plan.splits >= 16);
+  assert_true(tb_fp64_plan_make(&plan, &h200, 8192, 8192, 8192, 2048, 0));
+  assert_true(plan.tile == TB_FP64_128x128 && plan.splits == 1 && plan.blocks == 132);
+}
+
+static void refused(void **state) {
+  (void)state;
+  struct tb_fp64_plan plan;
+  struct tb_fp64_device small = h200;
+  const int64_t most = INT32_MAX - 1023;
+  assert_true(tb_fp64_plan_make(&plan, &h200, most, 1, 1, 1024, 0));
+  assert_false(tb_fp64_plan_make(&plan, &h200, most + 1, 1, 1, 1024, 0));
+  assert_false(tb_fp64_plan_make(&plan, &h200, 1, most + 1, 1, 1024, 0));
+  assert_false(tb_fp64_plan_make(&plan, &h200, 1, 1, most + 1, 1024, 0));
+  small.block_shared_bytes = 40 << 10;
+  assert_true(tb_fp64_plan_make(&plan, &small, 1000, 1000, 5000, 1024, 0));
+  small.block_shared_bytes = 40 << 10, small.block_shared_bytes -= 1;
+  assert_false(tb_fp64_plan_make(&plan, &small, 1000, 1000, 5000, 1024, 0));
+  plan = (struct tb_fp64_plan){.m = 200, .n = 200, .k = 1000, .group_k = 512};
+  assert_false(tb_fp64_plan_way(&plan, &h200, TB_FP64_128x128, 0, 3)); /* two groups */
+  assert_false(tb_fp64_plan_way(&plan, &h200, TB_FP64_128x128, 4, 2)); /* all tiles whole, and yet split */
+  assert_true(tb_fp64_plan_way(&plan, &h200, TB_FP64_128x128, 3, 2));
+}
+
+static void arguments_are_the_plans(void **state) {
+  (void)state;
+  struct tb_fp64_plan plan = {.m = 300, .n = 200, .k = 1000, .group_k = 256};
+  assert_true(tb_fp64_plan_way(&plan, &h200, TB_FP64_128x128, 4, 2));
+  struct tb_fp64_args args = {.alpha = 3, .lda = 7};
+  tb_fp64_arguments(&args, &plan);
+  assert_true(args.m == 300 && args.n == 200 && args.k == 1000 && args.group_k == 256 && args.whole == 4);
+  assert_true(args.jobs == 8 && args.groups_per_split == 2 && args.alpha == 3 && args.lda == 7);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_plan_covers_its_product),
+      cmocka_unit_test(groups_are_the_shapes),
+      cmocka_unit_test(what_an_h200_takes),
+      cmocka_unit_test(refused),
+      cmocka_unit_test(arguments_are_the_plans),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
