@@ -13,6 +13,10 @@ enum tb_type { TB_S, TB_D, TB_C, TB_Z, TB_TYPE_COUNT };
 static inline bool tb_type_is_complex(enum tb_type type) { return type >= TB_C; }
 static inline bool tb_type_is_double(enum tb_type type) { return type == TB_D || type == TB_Z; }
 
+/* The type of an element's parts, and how many it has. */
+static inline enum tb_type tb_type_real(enum tb_type type) { return tb_type_is_double(type) ? TB_D : TB_S; }
+static inline int tb_type_parts(enum tb_type type) { return tb_type_is_complex(type) ? 2 : 1; }
+
 /* Of an element. */
 static inline int64_t tb_type_bytes(enum tb_type type) {
   return (int64_t)sizeof(float) << (tb_type_is_complex(type) + tb_type_is_double(type));
@@ -62,6 +66,16 @@ static inline bool tb_is_zero_double(double x) {
   uint64_t bits;
   memcpy(&bits, &x, sizeof bits);
   return bits << 1 == 0;
+}
+
+/* The real and the imaginary part of a complex scalar. */
+static inline void tb_scalar_parts(enum tb_type type, union tb_scalar x, double part[2]) {
+  for (int i = 0; i < 2; i++) part[i] = tb_type_is_double(type) ? x.z[i] : (double)x.c[i];
+}
+
+/* Whether a complex scalar's imaginary part is 0 or -0. */
+static inline bool tb_scalar_is_real(enum tb_type type, union tb_scalar x) {
+  return tb_type_is_double(type) ? tb_is_zero_double(x.z[1]) : tb_is_zero(x.c[1]);
 }
 
 static inline bool tb_scalar_is_zero(enum tb_type type, union tb_scalar x) {

@@ -107,11 +107,11 @@ static struct tb_choice selected(struct tb_device *d, enum tb_selected_for what,
  * a part of the product, each within the limit of memory: the product as a whole counts. */
 struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
   if (tb_type_is_double(call->type)) return (struct tb_choice){.family = TB_FAMILY_FP64};
-  const int64_t precision = tb_option_number(TB_OPTION_precision);
-  const struct tb_product product = {.m = call->m,
+  const int64_t precision = tb_option_number(TB_OPTION_precision), parts = tb_type_parts(call->type);
+  const struct tb_product product = {.m = parts * call->m,
                                      .n = call->n,
-                                     .k = call->k,
-                                     .group_k = tb_gemm_group_k(call),
+                                     .k = parts * call->k,
+                                     .group_k = parts * tb_gemm_group_k(call),
                                      .transpose_a = call->a.transposed,
                                      .transpose_b = call->b.transposed,
                                      .vectors = true,
@@ -144,18 +144,19 @@ static struct tb_choice choose(struct tb_device *d, const struct tb_call *call, 
     choice.emulated.whole = plan->way.whole;
     return choice;
   }
-  struct tb_product product = {.type = call->type,
-                               .m = plan->tile_m,
+  const int64_t parts = tb_type_parts(call->type);
+  struct tb_product product = {.type = tb_type_real(call->type),
+                               .m = parts * plan->tile_m,
                                .n = plan->strips ? plan->tile_n : tb_min(call->n, plan->block_n),
-                               .k = plan->slice_k,
-                               .group_k = plan->group_k,
+                               .k = parts * plan->slice_k,
+                               .group_k = parts * plan->group_k,
                                .transpose_a = call->a.transposed,
                                .transpose_b = call->b.transposed,
                                .vectors = tiles_are_vectors(call, plan),
-                               .as_stored = !plan->at_once};
-  int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * tb_call_bytes(call));
+                               .as_stored = !plan->at_once || parts > 1};
+  const int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * tb_call_bytes(call));
   product.workspace_bytes =
-      product.as_stored ? sums * product.m * product.n * tb_call_bytes(call) : plan->workspace_bytes;
+      product.as_stored ? sums * plan->tile_m * product.n * tb_call_bytes(call) : plan->workspace_bytes;
   return selected(d, TB_SELECTED_FOR_TILE, &product);
 }
 

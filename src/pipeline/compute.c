@@ -58,12 +58,24 @@ static CUresult deliver(struct tb_pipeline *p, int64_t tile, CUstream stream) {
   return tb_call_overwrites(p->layout.call) ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
 }
 
+static bool is_complex(const struct tb_pipeline *p) { return tb_type_is_complex(p->layout.call->type); }
+
+/* What multiplies when a sum is complete: of a complex product a real factor. Another has been multiplied by when A was
+ * made real. */
+static union tb_scalar real_alpha(const struct tb_call *call) {
+  if (!tb_type_is_complex(call->type) || tb_scalar_is_real(call->type, call->alpha)) return call->alpha;
+  return tb_scalar_of(call->type, 1);
+}
+
+/* In real elements: of a complex product the real one that it is. */
 static struct tb_multiply product_of(const struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k) {
   const struct tb_layout *l = &p->layout;
-  const struct tb_matrix a = tb_layout_a(l, row, k), b = tb_layout_b(l, column, k);
+  const int parts = tb_type_parts(l->call->type);
+  const struct tb_matrix a = is_complex(p) ? tb_layout_real_a(l, row, k) : tb_layout_a(l, row, k);
+  const struct tb_matrix b = is_complex(p) ? tb_layout_real_b(l, column, k) : tb_layout_b(l, column, k);
   const struct tb_matrix d = tb_layout_d(l, row * l->columns + column);
   return (struct tb_multiply){
-      .type = l->call->type,
+      .type = tb_type_real(l->call->type),
       .transpose_a = l->call->a.transposed,
       .transpose_b = l->call->b.transposed,
       .a = a.address,
@@ -71,15 +83,15 @@ static struct tb_multiply product_of(const struct tb_pipeline *p, int64_t row, i
       .d = d.address,
       .lda = a.ld,
       .ldb = b.ld,
-      .ldd = d.ld,
-      .m = tb_layout_rows(l, row).size,
+      .ldd = parts * d.ld,
+      .m = parts * tb_layout_rows(l, row).size,
       .n = tb_layout_columns(l, column).size,
-      .k = k.size,
-      .group_k = l->plan->group_k,
-      .alpha = l->call->alpha,
+      .k = parts * k.size,
+      .group_k = parts * l->plan->group_k,
+      .alpha = real_alpha(l->call),
       .first = k.start == 0,
       .last = k.start + k.size == l->call->k,
-      .padded = l->plan->ways.a != TB_IN_PLACE && l->plan->ways.b != TB_IN_PLACE,
+      .padded = is_complex(p) || (l->plan->ways.a != TB_IN_PLACE && l->plan->ways.b != TB_IN_PLACE),
   };
 }
 
@@ -89,15 +101,16 @@ static CUresult mark_begin(struct tb_pipeline *p, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-/* From packed panels, span after span of the k that starts there. */
+/* From packed panels, span after span of the k that starts there. Spans are elements of the call, the rest is real. */
 static CUresult multiply(struct tb_pipeline *p, int64_t row, int64_t column, int64_t k_start,
                          const struct tb_multiply *product) {
   const struct tb_layout *l = &p->layout;
   const struct tb_sgemm_args args = tb_sgemm_args_of(product);
   const bool transpose_a = product->transpose_a, transpose_b = product->transpose_b;
-  const int64_t number = stream_number(p, row, column), span_k = l->plan->span_k;
-  for (int64_t start = 0; start < args.k; start += span_k) {
-    const struct tb_sgemm_args span = tb_kernels_part_of_k(&args, transpose_a, transpose_b, start, span_k);
+  const int64_t number = stream_number(p, row, column), span_k = l->plan->span_k, parts = is_complex(p) ? 2 : 1;
+  for (int64_t start = 0; parts * start < args.k; start += span_k) {
+    const struct tb_sgemm_args span =
+        tb_kernels_part_of_k(&args, transpose_a, transpose_b, parts * start, parts * span_k);
     TB_TRY(tb_emulated_multiply(&p->d->kernels.emulated, transpose_a, transpose_b, &span,
                                 tb_layout_packed_a(l, row, k_start + start),
                                 tb_layout_packed_b(l, column, k_start + start), tb_layout_workspace(l, number),
@@ -128,29 +141,78 @@ static CUresult await_panels(struct tb_pipeline *p, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-/* A slice of a panel that is there, for the tensor cores, span after span. In a stream of its own: the GPU may have no
- * multiprocessor free for it yet, and neither the link nor launches from other panels need wait for that. */
-static CUresult pack(struct tb_pipeline *p, const struct tb_step *step) {
+static CUresult expand_a(struct tb_pipeline *p, int64_t row, struct tb_extent k, CUstream stream) {
   const struct tb_layout *l = &p->layout;
-  const struct tb_extent k = tb_layout_slice(l, step->slice);
-  const struct tb_matrix x = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
+  const struct tb_call *call = l->call;
+  const struct tb_matrix from = tb_layout_a(l, row, k), to = tb_layout_real_a(l, row, k);
+  const int64_t sides = tb_layout_rows(l, row).size;
+  const bool along = call->a.transposed;
+  struct tb_complex_expand_args args = {.from = (const void *)from.address,
+                                        .to = (void *)to.address,
+                                        .from_ld = from.ld,
+                                        .to_ld = to.ld,
+                                        .rows = along ? k.size : sides,
+                                        .columns = along ? sides : k.size,
+                                        .along_k = along,
+                                        .conjugate_a = call->a.conjugated,
+                                        .conjugate_b = call->b.conjugated,
+                                        .scaled = !tb_scalar_is_real(call->type, call->alpha)};
+  tb_scalar_parts(call->type, call->alpha, args.alpha);
+  return tb_complex_expand(&p->d->kernels.complex, call->type, &args, stream);
+}
+
+static CUresult part_b(struct tb_pipeline *p, int64_t column, struct tb_extent k, CUstream stream) {
+  const struct tb_layout *l = &p->layout;
+  const struct tb_matrix from = tb_layout_b(l, column, k), to = tb_layout_real_b(l, column, k);
+  struct tb_complex_part_args args = {.from = (const void *)from.address,
+                                      .to = (void *)to.address,
+                                      .from_ld = from.ld,
+                                      .to_ld = to.ld,
+                                      .rows = tb_layout_columns(l, column).size,
+                                      .columns = k.size};
+  return tb_complex_part(&p->d->kernels.complex, l->call->type, &args, stream);
+}
+
+CUresult tb_compute_make_real(struct tb_pipeline *p, bool of_b, int64_t index, struct tb_extent k, CUstream stream) {
+  if (!is_complex(p)) return CUDA_SUCCESS;
+  if (!of_b) return expand_a(p, index, k, stream);
+  return p->layout.plan->b_real_elems > 0 ? part_b(p, index, k, stream) : CUDA_SUCCESS;
+}
+
+/* For the tensor cores, span after span. */
+static CUresult pack(struct tb_pipeline *p, const struct tb_step *step, struct tb_extent k) {
+  const struct tb_layout *l = &p->layout;
+  const int64_t parts = is_complex(p) ? 2 : 1;
+  const int64_t rows = step->of_b ? 0 : parts * tb_layout_rows(l, step->index).size;
+  const struct tb_matrix x = !is_complex(p)
+                                 ? step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k)
+                             : step->of_b ? tb_layout_real_b(l, step->index, k)
+                                          : tb_layout_real_a(l, step->index, k);
   struct tb_emulated_operand operand = {.from = (const float *)x.address,
                                         .ld = x.ld,
-                                        .sides = step->of_b ? tb_layout_columns(l, step->index).size
-                                                            : tb_layout_rows(l, step->index).size,
+                                        .sides = step->of_b ? tb_layout_columns(l, step->index).size : rows,
                                         .of_b = step->of_b,
                                         .along_k = step->of_b ? !l->call->b.transposed : l->call->a.transposed};
+  for (int64_t start = 0; start < k.size; start += l->plan->span_k) {
+    const CUdeviceptr to = step->of_b ? tb_layout_packed_b(l, step->index, k.start + start)
+                                      : tb_layout_packed_a(l, step->index, k.start + start);
+    const int64_t span_k = parts * tb_min(l->plan->span_k, k.size - start);
+    TB_TRY(tb_emulated_pack(&p->d->kernels.emulated, &operand, to, NULL, 0, span_k, p->packing));
+    operand.from += operand.along_k ? span_k : span_k * operand.ld;
+  }
+  return CUDA_SUCCESS;
+}
+
+/* A slice of a panel that is there: made real, packed. In a stream of its own: the GPU may have no multiprocessor free
+ * for it yet, and neither the link nor launches from other panels need wait for that. */
+static CUresult prepare(struct tb_pipeline *p, const struct tb_step *step) {
+  const struct tb_extent k = tb_layout_slice(&p->layout, step->slice);
   TB_TRY(await_panels(p, p->packing));
   if (p->up.must_hold_packing) TB_TRY(hold(p, p->packing));
   p->up.must_hold_packing = false;
   TB_TRY(mark_begin(p, p->packing));
-  for (int64_t start = 0; start < k.size; start += l->plan->span_k) {
-    const CUdeviceptr to = step->of_b ? tb_layout_packed_b(l, step->index, k.start + start)
-                                      : tb_layout_packed_a(l, step->index, k.start + start);
-    const int64_t span_k = tb_min(l->plan->span_k, k.size - start);
-    TB_TRY(tb_emulated_pack(&p->d->kernels.emulated, &operand, to, NULL, 0, span_k, p->packing));
-    operand.from += operand.along_k ? span_k : span_k * operand.ld;
-  }
+  TB_TRY(tb_compute_make_real(p, step->of_b, step->index, k, p->packing));
+  if (tb_plan_packs(p->layout.plan)) TB_TRY(pack(p, step, k));
   TB_TRY(tb_cuda.cuEventRecord(p->d->packed, p->packing));
   p->packed = true;
   return CUDA_SUCCESS;
@@ -158,7 +220,7 @@ static CUresult pack(struct tb_pipeline *p, const struct tb_step *step) {
 
 /* What the launches of a step want to have happened. */
 static CUresult await_step(struct tb_pipeline *p, CUstream stream) {
-  if (!tb_plan_packs(p->layout.plan)) return await_panels(p, stream);
+  if (!tb_plan_prepares(p->layout.plan)) return await_panels(p, stream);
   if (p->packed && stream != p->packing) TB_TRY(tb_cuda.cuStreamWaitEvent(stream, p->d->packed, 0));
   return CUDA_SUCCESS;
 }
@@ -167,7 +229,7 @@ CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step) {
   const struct tb_extent k = tb_layout_slice(&p->layout, step->slice);
   const int64_t others = step->of_b ? p->layout.rows : p->layout.columns;
   const int64_t *other_slices = step->of_b ? p->a_slices : p->b_slices;
-  if (!(step->of_b ? p->up.b_packed : p->up.a_packed)) TB_TRY(pack(p, step));
+  if (!(step->of_b ? p->up.b_packed : p->up.a_packed)) TB_TRY(prepare(p, step));
   (step->of_b ? p->b_slices : p->a_slices)[step->index] = step->slice + 1;
   for (int64_t other = 0; other < others; other++) {
     if (other_slices[other] <= step->slice) continue;

@@ -48,6 +48,8 @@ CUresult tb_one_slot_run(struct tb_pipeline *p) {
   TB_TRY(mark(p, TB_UP_BEGIN));
   TB_TRY(tb_cuda.cuMemcpyHtoDAsync(p->layout.arena, d->up_ring.slot[0], bytes_up, stream));
   TB_TRY(mark(p, TB_UP_END));
+  TB_TRY(tb_compute_make_real(p, false, 0, p->layout.chunk, stream));
+  TB_TRY(tb_compute_make_real(p, true, 0, p->layout.chunk, stream));
   TB_TRY(tb_compute_launch(p, 0, 0, p->layout.chunk));
   TB_TRY(mark(p, TB_DOWN_BEGIN));
   TB_TRY(tb_cuda.cuMemcpyDtoHAsync(arrived, result.address, bytes_down, stream));

@@ -33,7 +33,7 @@ struct tb_up_entry {
 struct tb_up {
   struct tb_schedule schedule; /* of the current chunk */
   bool a_there, b_there;       /* the operand's panels need not go up */
-  bool a_packed, b_packed;     /* they need not be packed: for the tensor cores and not there yet, they must */
+  bool a_packed, b_packed;     /* they need not be packed, or made real: they are, or it is not that kind of plan */
   int64_t begun_steps, ended_steps, computed_steps;
   bool ahead;             /* of a block that is not the one which comes down: nothing is computed yet */
   bool must_hold;         /* pieces replace panels that launches may still read */
@@ -119,6 +119,9 @@ CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step);
 
 /* The launch of a tile for a slice of k. */
 CUresult tb_compute_launch(struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k);
+
+/* A slice of a panel of a complex product that is there, as a real one. Of others nothing is to be done. */
+CUresult tb_compute_make_real(struct tb_pipeline *p, bool of_b, int64_t index, struct tb_extent k, CUstream stream);
 
 /* Has the copies up wait until no launch reads the panels that they are going to replace: for all launches so far, or
  * for those up to the latest mark. */

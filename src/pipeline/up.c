@@ -73,8 +73,8 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
   const bool a_kept = plan->a_kept_bytes > 0 && p->layout.chunk.start == 0 && p->a_resident == p->layout.block.i;
   up->a_there = plan->ways.a == TB_IN_PLACE || a_resident || a_kept;
   up->b_there = plan->ways.b == TB_IN_PLACE || b_resident;
-  up->a_packed = !tb_plan_packs(plan) || a_resident; /* other chunks were packed where what is kept was */
-  up->b_packed = !tb_plan_packs(plan) || b_resident;
+  up->a_packed = !tb_plan_prepares(plan) || a_resident; /* other chunks were packed where what is kept was */
+  up->b_packed = !tb_plan_prepares(plan) || b_resident;
   const enum tb_schedule_order before = up->schedule.order, order = order_of(p);
   up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout), order};
   up->begun_steps = up->ended_steps = up->computed_steps = 0;

@@ -84,28 +84,53 @@ struct tb_view tb_layout_b_view(const struct tb_layout *l, int64_t column, struc
   return tb_view_at(l->call->b, k.start, l->block.j + tb_layout_columns(l, column).start);
 }
 
-/* A slice of a panel of `across` rows or columns that starts `panel` elements from `base`; `along`: stored along k. */
-static struct tb_matrix slice_of_panel(const struct tb_layout *l, uint64_t base, int64_t panel, int64_t across,
-                                       bool along, struct tb_extent k) {
-  const enum tb_type type = l->call->type;
-  const int64_t before = (k.start - l->chunk.start) * (along ? across : tb_leading(type, across));
-  return (struct tb_matrix){tb_address_behind(l->call, base, panel + before),
-                            tb_leading(type, along ? k.size : across)};
+/* A slice of a panel of `across` rows or columns that starts `panel` elements of a type from `base`; `along`: stored
+ * along k. `before`: the k of the slices ahead of it. */
+static struct tb_matrix slice_of_panel(enum tb_type type, uint64_t base, int64_t panel, int64_t across, bool along,
+                                       int64_t before, int64_t k) {
+  const int64_t ahead = before * (along ? across : tb_leading(type, across));
+  return (struct tb_matrix){base + (uint64_t)((panel + ahead) * tb_type_bytes(type)),
+                            tb_leading(type, along ? k : across)};
 }
 
 struct tb_matrix tb_layout_a(const struct tb_layout *l, int64_t row, struct tb_extent k) {
   struct tb_view x = tb_layout_a_view(l, row, k);
   if (l->plan->ways.a == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
   const uint64_t base = l->arena + (uint64_t)(l->chunk.start > 0 ? l->plan->a_kept_bytes : 0);
-  return slice_of_panel(l, base, row * l->plan->a_panel_elems, tb_layout_rows(l, row).size, x.transposed, k);
+  return slice_of_panel(x.type, base, row * l->plan->a_panel_elems, tb_layout_rows(l, row).size, x.transposed,
+                        k.start - l->chunk.start, k.size);
 }
 
 struct tb_matrix tb_layout_b(const struct tb_layout *l, int64_t column, struct tb_extent k) {
   struct tb_view x = tb_layout_b_view(l, column, k);
   if (l->plan->ways.b == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
   uint64_t base = l->arena + (uint64_t)l->plan->b_offset_bytes;
-  return slice_of_panel(l, base, column * l->plan->b_panel_elems, tb_layout_columns(l, column).size, !x.transposed, k);
+  return slice_of_panel(x.type, base, column * l->plan->b_panel_elems, tb_layout_columns(l, column).size, !x.transposed,
+                        k.start - l->chunk.start, k.size);
 }
+
+/* ---- of complex products ---- */
+
+struct tb_matrix tb_layout_real_a(const struct tb_layout *l, int64_t row, struct tb_extent k) {
+  const uint64_t base = l->arena + (uint64_t)l->plan->real_offset_bytes;
+  return slice_of_panel(tb_type_real(l->call->type), base, row * l->plan->a_real_elems, 2 * tb_layout_rows(l, row).size,
+                        l->call->a.transposed, 2 * (k.start - l->chunk.start), 2 * k.size);
+}
+
+struct tb_matrix tb_layout_real_b(const struct tb_layout *l, int64_t column, struct tb_extent k) {
+  if (l->plan->b_real_elems == 0) {
+    const struct tb_matrix stored = tb_layout_b(l, column, k);
+    return (struct tb_matrix){stored.address, 2 * stored.ld};
+  }
+  const enum tb_type real = tb_type_real(l->call->type);
+  const int64_t rows = tb_ceil_div(l->plan->block_m, l->plan->tile_m);
+  const uint64_t base =
+      l->arena + (uint64_t)(l->plan->real_offset_bytes + rows * l->plan->a_real_elems * tb_type_bytes(real));
+  return slice_of_panel(real, base, column * l->plan->b_real_elems, tb_layout_columns(l, column).size, false,
+                        2 * (k.start - l->chunk.start), 2 * k.size);
+}
+
+/* ---- packed ---- */
 
 /* Of a panel, which has room for all spans of a chunk, one behind the other. */
 static int64_t packed_span(const struct tb_layout *l, int64_t panel, int64_t k_start) {

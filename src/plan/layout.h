@@ -63,6 +63,11 @@ struct tb_view tb_layout_b_view(const struct tb_layout *layout, int64_t column, 
 struct tb_matrix tb_layout_a(const struct tb_layout *layout, int64_t row, struct tb_extent k);
 struct tb_matrix tb_layout_b(const struct tb_layout *layout, int64_t column, struct tb_extent k);
 
+/* The same of a complex product as the kernels read it, in reals: the panel made real, or as it is where that is a real
+ * matrix already. */
+struct tb_matrix tb_layout_real_a(const struct tb_layout *layout, int64_t row, struct tb_extent k);
+struct tb_matrix tb_layout_real_b(const struct tb_layout *layout, int64_t column, struct tb_extent k);
+
 /* Where they leave a tile's product: in the arena, or in C. */
 struct tb_matrix tb_layout_d(const struct tb_layout *layout, int64_t tile);
 

@@ -135,6 +135,27 @@ void tb_plan_size_panels(struct tb_plan *plan, const struct tb_call *call, int64
   plan->tile_elems = wants_d(&plan->ways, call) ? tb_padded(call->type, tb_leading(call->type, tile_m) * tile_n) : 0;
 }
 
+/* What a panel of a complex product takes as a real one, in reals: as it is stored, twice as long both ways; of B,
+ * whose stored columns are the sides, in one. */
+static int64_t a_real_elems(const struct tb_plan *plan, const struct tb_call *call, int64_t rows) {
+  const enum tb_type real = tb_type_real(call->type);
+  return tb_padded(real, panel_elems(real, 2 * rows, 2 * plan->chunk_k, call->a.transposed));
+}
+
+static int64_t b_real_elems(const struct tb_plan *plan, const struct tb_call *call, int64_t columns) {
+  const enum tb_type real = tb_type_real(call->type);
+  return call->b.transposed ? tb_padded(real, panel_elems(real, columns, 2 * plan->chunk_k, false)) : 0;
+}
+
+void tb_plan_place_real(struct tb_plan *plan, const struct tb_call *call, int64_t rows, int64_t columns) {
+  if (!tb_type_is_complex(call->type)) return;
+  plan->a_real_elems = a_real_elems(plan, call, plan->tile_m);
+  plan->b_real_elems = b_real_elems(plan, call, plan->tile_n);
+  plan->real_offset_bytes = plan->arena_bytes;
+  plan->arena_bytes +=
+      (rows * plan->a_real_elems + columns * plan->b_real_elems) * tb_type_bytes(tb_type_real(call->type));
+}
+
 /* ---- strips ---- */
 
 /* Of C, along which of its sides the strips follow each other. */
@@ -240,6 +261,7 @@ static void lay_out(struct tb_plan *plan, const struct tb_call *call) {
   int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   plan->slice_k = slices == 1 ? plan->chunk_k : slice_of(plan, tb_call_bytes(call), slices);
   tb_plan_place_panels(plan, call, rows, columns, false);
+  tb_plan_place_real(plan, call, rows, columns);
 }
 
 /* Halves one of the three sizes: k while it dominates, else the longer side of the block. False: all are at their
@@ -247,7 +269,7 @@ static void lay_out(struct tb_plan *plan, const struct tb_call *call) {
 static bool cut(struct tb_plan *plan) {
   int64_t side = tb_max(plan->block_m, plan->block_n);
   int64_t piece = side > PIECE_ELEMS ? PIECE_ELEMS : PIECE_ELEMS_MIN;
-  bool k_counts = plan->ways.a != TB_IN_PLACE || plan->ways.b != TB_IN_PLACE;
+  bool k_counts = plan->ways.a != TB_IN_PLACE || plan->ways.b != TB_IN_PLACE || tb_plan_expands(plan);
   if (k_counts && plan->chunk_k > tb_max(CHUNK_K_WISH, plan->cut_k) && plan->chunk_k >= side)
     plan->chunk_k = tb_round_up(tb_ceil_div(plan->chunk_k, 2), plan->cut_k);
   else if (plan->block_m == side && side > piece)
@@ -275,7 +297,7 @@ static void add_workspace(struct tb_plan *plan, enum tb_type type, int64_t budge
   int64_t sums = tb_min(tb_ceil_div(plan->slice_k, unit_k), room / sum_bytes);
   plan->workspace_offset_bytes = plan->arena_bytes;
   plan->workspace_bytes = sums < 2 ? 0 : sums * sum_bytes;
-  if (plan->at_once) {
+  if (plan->at_once && !tb_plan_expands(plan)) {
     const int64_t wish = plan->workspace_bytes + tb_packed_bytes(plan->block_m, plan->block_n, plan->chunk_k);
     plan->workspace_bytes =
         tb_min(tb_min(wish, PACKED_BYTES_MAX), budget_bytes - plan->arena_bytes) / TB_LINE_BYTES * TB_LINE_BYTES;
@@ -287,17 +309,29 @@ static void add_workspace(struct tb_plan *plan, enum tb_type type, int64_t budge
 struct tb_plan tb_plan_uncut(const struct tb_call *call, struct tb_ways ways) {
   const int64_t group_k = tb_gemm_group_k(call);
   const int64_t cut_k = group_k % tb_line_elems(call->type) == 0 ? group_k : 2 * group_k;
+  const int64_t most_k = CHUNK_K_MAX / tb_type_parts(call->type);
   /* A column of a tile must fit into a slot of the download ring. */
   return (struct tb_plan){.block_m = tb_min(call->m, TB_TILES_MAX * tb_slot_elems(call->type)),
                           .block_n = call->n,
-                          .chunk_k = call->k > CHUNK_K_MAX ? CHUNK_K_MAX / cut_k * cut_k : call->k,
+                          .chunk_k = call->k > most_k ? most_k / cut_k * cut_k : call->k,
                           .group_k = group_k,
                           .cut_k = cut_k,
                           .ways = ways};
 }
 
+/* Operands in place are read by one launch for all of k; but what a complex product makes of them is the more, the
+ * longer the k. */
+static void shorten_real_panels(struct tb_plan *plan, const struct tb_call *call) {
+  const int64_t k = plan->chunk_k, a = a_real_elems(plan, call, plan->block_m);
+  const int64_t bytes = (a + b_real_elems(plan, call, plan->block_n)) * tb_type_bytes(tb_type_real(call->type));
+  if (bytes <= PACKED_BYTES_MAX) return;
+  const int64_t cuts = tb_ceil_div(bytes, PACKED_BYTES_MAX);
+  plan->chunk_k = tb_min(k, tb_round_up(tb_ceil_div(k, cuts), plan->cut_k));
+}
+
 bool tb_plan_make(struct tb_plan *plan, const struct tb_call *call, struct tb_ways ways, int64_t budget_bytes) {
   *plan = tb_plan_uncut(call, ways);
+  if (tb_type_is_complex(call->type) && tb_plan_is_at_once(&ways)) shorten_real_panels(plan, call);
   for (;;) {
     lay_out(plan, call);
     if (plan->arena_bytes <= budget_bytes) break;

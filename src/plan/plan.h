@@ -30,6 +30,12 @@
  *
  *      A's panels | B's panels | tiles of C | A's panels packed | B's panels packed | a workspace for each stream
  *
+ * A complex product is computed as a real one of twice the rows and twice the k (kernels/complex/complex_args.h), which
+ * C and most B in memory are without a change. Panels of A, and of a B that is transposed, are made real ones when they
+ * are up, and have room for that behind the tiles of C:
+ *
+ *      A's panels | B's panels | tiles of C | A's real panels | B's real panels | ...
+ *
  * Where both C and k are cut, all of A and B goes up for each block; but where there is room for a chunk's panels of A
  * twice, those of the first chunk stay for the other blocks of the row: ahead of A's panels, as many more. Launches are
  * of one stream then, whose workspace leaves the room, and may be where k alone is cut: in order they leave the link
@@ -86,8 +92,10 @@ struct tb_plan {
   int64_t a_panel_elems, b_panel_elems, tile_elems; /* room for one panel or tile, padding included */
   int64_t b_offset_bytes, d_offset_bytes;           /* in the arena: A's panels, then B's, then the result's tiles */
   int64_t a_kept_bytes; /* emulated: of the first chunk's panels of A, ahead of the others'; 0: they are among them */
-  int64_t workspace_offset_bytes; /* and last, where there is room, for what kernels note down */
-  int64_t workspace_bytes;        /* for each tile of the block; may be 0. emulated: for each stream */
+  /* Of a complex product: room for a panel made real, in reals; 0: it is taken as it is. */
+  int64_t a_real_elems, b_real_elems, real_offset_bytes; /* A's real panels, then B's */
+  int64_t workspace_offset_bytes;                        /* and last, where there is room, for what kernels note down */
+  int64_t workspace_bytes; /* for each tile of the block; may be 0. emulated: for each stream */
   int64_t arena_bytes;
   bool at_once;               /* everything is in place: one launch computes a block */
   bool strips;                /* one operand is a single panel, and each panel of the other completes a tile */
@@ -125,6 +133,10 @@ static inline int64_t tb_plan_spans(const struct tb_plan *plan) { return tb_ceil
 
 /* Whether panels are packed for the tensor cores one by one. */
 static inline bool tb_plan_packs(const struct tb_plan *plan) { return plan->emulated && !plan->at_once; }
+
+/* Whether panels are made real ones, and whether either is to be done with a panel that is up. */
+static inline bool tb_plan_expands(const struct tb_plan *plan) { return plan->a_real_elems > 0; }
+static inline bool tb_plan_prepares(const struct tb_plan *plan) { return tb_plan_packs(plan) || tb_plan_expands(plan); }
 
 /* Elements of a line, and of a slot. */
 static inline int64_t tb_line_elems(enum tb_type type) { return TB_LINE_BYTES / tb_type_bytes(type); }

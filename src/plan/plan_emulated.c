@@ -44,6 +44,13 @@ static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 
 #define EMULATED_AT_ONCE_BYTES_MAX ((int64_t)6 << 30)
 #define EMULATED_AT_ONCE_SHARE 2
 
+/* Of a complex product the kernels see the real one, of twice the rows and twice the k. */
+static int parts_of_element(const struct tb_plan *plan) { return tb_plan_expands(plan) ? 2 : 1; }
+
+static int64_t tiles_of_launch(const struct tb_plan *plan) {
+  return tb_emulated_tiles(parts_of_element(plan) * plan->tile_m, plan->tile_n);
+}
+
 /* As many as there are tiles to run, at most. */
 static int streams_for(const struct tb_ways *ways, int64_t tiles) {
   int streams = tb_plan_in_one_stream(ways) ? 1 : TB_COMPUTE_STREAMS;
@@ -53,7 +60,7 @@ static int streams_for(const struct tb_ways *ways, int64_t tiles) {
 
 /* As many as fill the GPU together: room for a strip's operands in bf16 planes is most of what a stream wants. */
 static int streams_for_strips(const struct tb_plan *plan) {
-  const int64_t tiles = tb_emulated_tiles(plan->tile_m, plan->tile_n);
+  const int64_t tiles = tiles_of_launch(plan);
   int streams = plan->streams;
   while (streams > EMULATED_STREAMS_MIN && streams / 2 * tiles >= EMULATED_TILES_OF_GPU) streams /= 2;
   return streams;
@@ -65,7 +72,7 @@ static int streams_for_strips(const struct tb_plan *plan) {
 static struct tb_emulated_way launch_way(const struct tb_plan *plan, const struct tb_call *call,
                                          const struct tb_emulated_way *whole) {
   const bool uncut = plan->tile_m == call->m && plan->tile_n == call->n;
-  if (whole->whole == 0 || (uncut && tb_emulated_tiles(plan->tile_m, plan->tile_n) > whole->whole)) return *whole;
+  if (whole->whole == 0 || (uncut && tiles_of_launch(plan) > whole->whole)) return *whole;
   return (struct tb_emulated_way){.splits = 1, .fast = whole->fast, .span_k = whole->span_k};
 }
 
@@ -108,10 +115,11 @@ struct layout {
 static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, const struct tb_emulated_way *whole,
                              const struct layout *layout) {
   static const struct tb_tilings of_strips = {&emulated_strips_of_rows, &emulated_strips_of_columns};
+  const int parts = tb_type_parts(call->type);
   plan->emulated = true;
   plan->strips = false;
   plan->at_once = tb_plan_is_at_once(&plan->ways);
-  plan->span_k = tb_emulated_first_span(whole, call->k);
+  plan->span_k = tb_emulated_first_span(whole, parts * call->k) / parts;
   plan->slice_k = slice_of_emulated(plan, call);
   const struct tb_tilings tilings = tilings_for(plan, call, layout->streams_most);
   tb_plan_size_panels(plan, call, plan->block_m, plan->block_n);
@@ -122,15 +130,16 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, c
   if (plan->strips) plan->slice_k = plan->chunk_k;
   const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   tb_plan_place_panels(plan, call, rows, columns, layout->keeps_a);
-  const int64_t a_bytes = tb_emulated_packed_bytes(false, plan->tile_m, plan->span_k);
-  const int64_t b_bytes = tb_emulated_packed_bytes(true, plan->tile_n, plan->span_k);
+  tb_plan_place_real(plan, call, rows, columns);
+  const int64_t a_bytes = tb_emulated_packed_bytes(false, parts * plan->tile_m, parts * plan->span_k);
+  const int64_t b_bytes = tb_emulated_packed_bytes(true, plan->tile_n, parts * plan->span_k);
   plan->packed_offset_bytes = plan->arena_bytes;
   plan->a_packed_bytes = plan->at_once ? 0 : a_bytes;
   plan->b_packed_bytes = plan->at_once ? 0 : b_bytes;
   plan->workspace_offset_bytes =
       plan->packed_offset_bytes + tb_plan_spans(plan) * (rows * plan->a_packed_bytes + columns * plan->b_packed_bytes);
   plan->way = launch_way(plan, call, whole);
-  plan->workspace_bytes = tb_emulated_workspace_bytes(plan->tile_m, plan->tile_n, call->k, &plan->way);
+  plan->workspace_bytes = tb_emulated_workspace_bytes(parts * plan->tile_m, plan->tile_n, parts * call->k, &plan->way);
   if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;
   plan->streams = (int)tb_min(streams_for(&plan->ways, rows * columns), layout->streams_most);
   if (plan->strips) plan->streams = streams_for_strips(plan);
@@ -153,7 +162,7 @@ static double together(double x, double y) {
 
 /* What the launches that run at the same time reach of the kernels' rate. */
 static double filling(const struct tb_plan *plan) {
-  const int64_t tiles = tb_emulated_tiles(plan->tile_m, plan->tile_n);
+  const int64_t tiles = tiles_of_launch(plan);
   if (plan->streams == 1) return (double)tiles / (double)tb_round_up(tiles, EMULATED_TILES_AT_ONCE / 2);
   const double full = (double)(plan->streams * tiles) / EMULATED_TILES_OF_GPU;
   return full < 1 ? full : 1;
@@ -246,8 +255,8 @@ static double cost_of_others(const struct tb_call *call, const struct tb_ways *w
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call);
   const double a = ways->a == TB_IN_PLACE ? 0 : m * k * bytes, b = ways->b == TB_IN_PLACE ? 0 : n * k * bytes;
-  const double full =
-      (double)(2 * tb_emulated_tiles(call->m, call->n)) / EMULATED_TILES_OF_GPU; /* theirs are half as large */
+  const double full = (double)(2 * tb_emulated_tiles(tb_type_parts(call->type) * call->m, call->n)) /
+                      EMULATED_TILES_OF_GPU; /* theirs are half as large */
   return a + b + tb_call_flops(call) / tb_plan_other_flops_per_byte(ways) / (full < 1 ? full : 1) + 0.5 * m * n * bytes;
 }
 

@@ -49,4 +49,7 @@ void tb_plan_size_strips(struct tb_plan *plan, const struct tb_call *call, doubl
 void tb_plan_place_panels(struct tb_plan *plan, const struct tb_call *call, int64_t rows, int64_t columns,
                           bool keeps_a);
 
+/* Where the real panels of a complex product lie: behind all else so far. Of another, nothing is done. */
+void tb_plan_place_real(struct tb_plan *plan, const struct tb_call *call, int64_t rows, int64_t columns);
+
 #endif

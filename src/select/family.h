@@ -7,6 +7,7 @@
 #ifndef TB_FAMILY_H
 #define TB_FAMILY_H
 
+#include "select/complex.h"
 #include "select/emulated.h"
 #include "select/fma.h"
 #include "select/fp64.h"
@@ -20,6 +21,7 @@ struct tb_kernels {
   struct tb_skinny skinny;
   struct tb_emulated_kernels emulated;
   struct tb_fp64_kernels fp64;
+  struct tb_complex_kernels complex;
 };
 
 struct tb_family_row {

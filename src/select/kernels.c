@@ -27,7 +27,7 @@ static CUresult load_families(struct tb_kernels *kernels, CUdevice device) {
   TB_TRY(tb_shared_load(&kernels->shared, device)); /* first: the families take what they need from there */
   for (int family = TB_FAMILY_FIRST; family < TB_FAMILY_COUNT; family++)
     TB_TRY(tb_families[family].load(kernels, device));
-  return CUDA_SUCCESS;
+  return tb_complex_load(&kernels->complex);
 }
 
 CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
@@ -41,6 +41,7 @@ CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
 void tb_kernels_unload(struct tb_kernels *kernels) {
   for (int family = TB_FAMILY_FIRST; family < TB_FAMILY_COUNT; family++)
     if (tb_families[family].unload != NULL) tb_families[family].unload(kernels);
+  tb_complex_unload(&kernels->complex);
   tb_shared_unload(&kernels->shared);
 }
 
@@ -128,8 +129,16 @@ CUresult tb_kernels_multiply(const struct tb_kernels *kernels, const struct tb_c
   return tb_family_of(choice)->launch(kernels, &launch);
 }
 
+static CUresult commit_complex(const struct tb_kernels *kernels, const struct tb_commit *x, CUstream stream) {
+  struct tb_complex_commit_args args = {
+      .c = (void *)x->c, .d = (const void *)x->d, .ldc = x->ldc, .ldd = x->ldd, .m = x->m, .n = x->n};
+  tb_scalar_parts(x->type, x->beta, args.beta);
+  return tb_complex_commit(&kernels->complex, x->type, &args, stream);
+}
+
 CUresult tb_kernels_commit(const struct tb_kernels *kernels, CUfunction commit, const struct tb_commit *x,
                            CUstream stream) {
+  if (tb_type_is_complex(x->type)) return commit_complex(kernels, x, stream);
   if (x->type == TB_D) {
     struct tb_fp64_commit_args args = {(double *)x->c, (const double *)x->d, x->ldc, x->ldd, x->m, x->n, x->beta.d};
     return tb_fp64_commit(&kernels->fp64, &args, stream);

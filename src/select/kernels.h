@@ -19,7 +19,7 @@ struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transp
                                    const struct tb_sgemm_args *args, int64_t workspace_bytes,
                                    enum tb_precision precision);
 
-/* A product as the pipeline has it; addresses on the device, or for it to reach. */
+/* A product as the pipeline has it, of real elements; addresses on the device, or for it to reach. */
 struct tb_multiply {
   enum tb_type type;
   bool transpose_a, transpose_b;

@@ -7,6 +7,7 @@
 
 #include "fma/commit_args.h"
 #include "emulated/emulated_args.h"
+#include "complex/complex_args.h"
 #include "fp64/fp64_args.h"
 #include "skinny/skinny_args.h"
 
@@ -198,6 +199,40 @@ void fp64_commit(Touches &t, void *const *parameters) {
   if (a.d != nullptr) t.matrix(a.d, m, n, static_cast<size_t>(a.ldd) * 2, false);
 }
 
+/* ---- complex products made real ---- */
+
+/* The kernels' own words, in words of this file: an element's parts have one each, or two. */
+void expand(Touches &t, size_t real, void *const *parameters) {
+  const auto &a = read<tb_complex_expand_args>(parameters);
+  const size_t rows = static_cast<size_t>(a.rows) * 2 * real, columns = static_cast<size_t>(a.columns);
+  t.matrix(a.from, rows, columns, static_cast<size_t>(a.from_ld) * 2 * real, false);
+  t.matrix(a.to, rows, columns * 2, static_cast<size_t>(a.to_ld) * real, true);
+}
+
+void part(Touches &t, size_t real, void *const *parameters) {
+  const auto &a = read<tb_complex_part_args>(parameters);
+  const size_t rows = static_cast<size_t>(a.rows) * real, columns = static_cast<size_t>(a.columns);
+  t.matrix(a.from, rows * 2, columns, static_cast<size_t>(a.from_ld) * 2 * real, false);
+  t.matrix(a.to, rows, columns * 2, static_cast<size_t>(a.to_ld) * real, true);
+}
+
+void complex_commit(Touches &t, size_t real, void *const *parameters) {
+  const auto &a = read<tb_complex_commit_args>(parameters);
+  const size_t rows = static_cast<size_t>(a.m) * 2 * real, columns = static_cast<size_t>(a.n);
+  t.matrix(a.c, rows, columns, static_cast<size_t>(a.ldc) * 2 * real, true);
+  if (a.d != nullptr) t.matrix(a.d, rows, columns, static_cast<size_t>(a.ldd) * 2 * real, false);
+}
+
+void of_complex(Touches &t, const char *name, void *const *parameters) {
+  const size_t real = begins(name, "tb_z") ? DOUBLE / WORD : 1;
+  if (ends(name, "_expand"))
+    expand(t, real, parameters);
+  else if (ends(name, "_part"))
+    part(t, real, parameters);
+  else
+    complex_commit(t, real, parameters);
+}
+
 /* Of the fake's own tests: one that keeps to it, one that need not, and one that does not. */
 bool of_a_test(Touches &t, const char *name, void *const *parameters) {
   if (strcmp(name, "test_scale") == 0) {
@@ -275,6 +310,8 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     fp64_commit(t, parameters);
   else if (begins(name, "tb_dgemm_"))
     fp64(t, name, parameters);
+  else if (begins(name, "tb_cgemm_") || begins(name, "tb_zgemm_"))
+    of_complex(t, name, parameters);
   else if (begins(name, "tb_sgemm_"))
     tile(t, name, parameters);
   else if (!of_a_test(t, name, parameters))

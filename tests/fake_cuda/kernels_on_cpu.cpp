@@ -11,6 +11,7 @@
 #include "fma/sgemm.cu"
 #include "emulated/emulated.cu"
 #include "fp64/dgemm.cu"
+#include "complex/complex.cu"
 #include "teaching/ladder.cu"
 #include "skinny/skinny.cu"
 #include "test_kernels.cu"
@@ -48,7 +49,10 @@ static const Kernel kernels[] = {
 #include "fp64/tiles.def"
 #undef TB_FP64_KERNEL
 #undef TB_FP64_TILE
-                        FAKE_CUDA_KERNEL(tb_dgemm_commit)
+                        FAKE_CUDA_KERNEL(tb_dgemm_commit) FAKE_CUDA_KERNEL(tb_cgemm_expand)
+                            FAKE_CUDA_KERNEL(tb_zgemm_expand) FAKE_CUDA_KERNEL(tb_cgemm_part)
+                                FAKE_CUDA_KERNEL(tb_zgemm_part) FAKE_CUDA_KERNEL(tb_cgemm_commit)
+                                    FAKE_CUDA_KERNEL(tb_zgemm_commit)
 
 #define TB_SKINNY(columns, ...)                    \
   FAKE_CUDA_KERNEL(tb_skinny_side_##columns)       \
@@ -62,7 +66,7 @@ static const Kernel kernels[] = {
 #undef TB_LADDER_STEP
 
 #define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
-                            FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
+                                        FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
 #undef FAKE_CUDA_TEST_KERNEL
 };
 

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "select/complex.h"
+
+#include "base/integers.h"
+#include "select/embed.h"
+
+TB_EMBED(tb_complex_fatbin, TB_COMPLEX_FATBIN); /* kernels/complex/complex.cu */
+
+/* A grid has at most this many blocks along y. */
+#define GRID_Y_MAX 65535
+
+static CUresult load_functions(struct tb_complex_kernels *complex) {
+  static const char *const expand[] = {"tb_cgemm_expand", "tb_zgemm_expand"};
+  static const char *const part[] = {"tb_cgemm_part", "tb_zgemm_part"};
+  static const char *const commit[] = {"tb_cgemm_commit", "tb_zgemm_commit"};
+  for (int doubles = 0; doubles < 2; doubles++) {
+    TB_TRY(tb_cuda.cuModuleGetFunction(&complex->expand[doubles], complex->module, expand[doubles]));
+    TB_TRY(tb_cuda.cuModuleGetFunction(&complex->part[doubles], complex->module, part[doubles]));
+    TB_TRY(tb_cuda.cuModuleGetFunction(&complex->commit[doubles], complex->module, commit[doubles]));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_complex_load(struct tb_complex_kernels *complex) {
+  TB_TRY(tb_cuda.cuModuleLoadData(&complex->module, tb_complex_fatbin));
+  const CUresult result = load_functions(complex);
+  if (result != CUDA_SUCCESS) tb_complex_unload(complex);
+  return result;
+}
+
+void tb_complex_unload(struct tb_complex_kernels *complex) {
+  if (complex->module != NULL) tb_cuda.cuModuleUnload(complex->module);
+  complex->module = NULL;
+}
+
+/* A thread an element, of a grid that strides over columns. */
+static CUresult launch(CUfunction function, int64_t rows, int64_t columns, void *args, CUstream stream) {
+  const int64_t x = tb_ceil_div(rows, TB_COMPLEX_THREADS_M), y = tb_ceil_div(columns, TB_COMPLEX_THREADS_N);
+  void *parameters[] = {args};
+  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)x, (unsigned)tb_min(y, GRID_Y_MAX), 1, TB_COMPLEX_THREADS_M,
+                                TB_COMPLEX_THREADS_N, 1, 0, stream, parameters, NULL));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_complex_expand(const struct tb_complex_kernels *complex, enum tb_type type,
+                           struct tb_complex_expand_args *args, CUstream stream) {
+  return launch(complex->expand[tb_type_is_double(type)], args->rows, args->columns, args, stream);
+}
+
+CUresult tb_complex_part(const struct tb_complex_kernels *complex, enum tb_type type, struct tb_complex_part_args *args,
+                         CUstream stream) {
+  return launch(complex->part[tb_type_is_double(type)], args->rows, args->columns, args, stream);
+}
+
+CUresult tb_complex_commit(const struct tb_complex_kernels *complex, enum tb_type type,
+                           struct tb_complex_commit_args *args, CUstream stream) {
+  return launch(complex->commit[tb_type_is_double(type)], args->m, args->n, args, stream);
+}
