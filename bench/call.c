@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* End-to-end timing of one product; see call.h. */
 #include "call.h"
-#include "data.h"
 
 #include <getopt.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct times {
   double first_s, median_s, min_s;
@@ -18,14 +15,14 @@ static _Noreturn void usage(const char *program, int with_setting) {
   fprintf(stderr,
           "usage: %s [--label TEXT] [--csv FILE] [--budget SECONDS] [--ta N|T] [--tb N|T] %s SIZE...\n"
           "       SIZE is n or MxNxK\n",
-          program, with_setting ? "[--setting N]" : "[--symbol sgemm_|cblas_sgemm]");
+          program, with_setting ? "[--setting N] [--type s|d|c|z]" : "[--symbol sgemm_|cblas_zgemm|...]");
   exit(2);
 }
 
 int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting) {
-  static const struct option option[] = {
-      {"symbol", 1, 0, 's'}, {"setting", 1, 0, 'S'}, {"budget", 1, 0, 'b'}, {"csv", 1, 0, 'c'},
-      {"label", 1, 0, 'l'},  {"ta", 1, 0, 'A'},      {"tb", 1, 0, 'B'},     {0, 0, 0, 0}};
+  static const struct option option[] = {{"symbol", 1, 0, 's'}, {"setting", 1, 0, 'S'}, {"budget", 1, 0, 'b'},
+                                         {"csv", 1, 0, 'c'},    {"label", 1, 0, 'l'},   {"ta", 1, 0, 'A'},
+                                         {"tb", 1, 0, 'B'},     {"type", 1, 0, 't'},    {0, 0, 0, 0}};
   for (int o; (o = getopt_long(argc, argv, "", option, NULL)) != -1;) {
     switch (o) {
       case 's':
@@ -34,6 +31,9 @@ int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting) {
       case 'S':
         if (!setting) usage(argv[0], 0);
         *setting = atoi(optarg);
+        break;
+      case 't':
+        if (!setting || !tb_type_parse(optarg, &call->type)) usage(argv[0], setting != NULL);
         break;
       case 'b':
         call->budget_s = atof(optarg);
@@ -58,18 +58,18 @@ int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting) {
   return optind;
 }
 
-static struct times measure(const struct tb_call *call, int m, int n, int k, const float *a, const float *b, float *c) {
+static struct times measure(const struct tb_call *call, const struct tb_problem *p) {
   enum { MAX_REPS = 51, MIN_REPS = 2 };
   double took[MAX_REPS];
   struct times t = {0};
   double start = tb_now_s();
-  call->sgemm(call, m, n, k, a, b, c);
+  call->gemm(call, p);
   t.first_s = tb_now_s() - start;
   double deadline = tb_now_s() + call->budget_s;
   while (t.reps < MIN_REPS || (t.reps < MAX_REPS && tb_now_s() < deadline)) {
-    memset(c, 0xff, sizeof *c * (size_t)m * (size_t)n); /* NaN: an element that is left out shows in the check */
+    tb_problem_spoil(p);
     start = tb_now_s();
-    call->sgemm(call, m, n, k, a, b, c);
+    call->gemm(call, p);
     took[t.reps++] = tb_now_s() - start;
   }
   t.median_s = tb_median(took, t.reps);
@@ -77,31 +77,15 @@ static struct times measure(const struct tb_call *call, int m, int n, int k, con
   return t;
 }
 
-static struct tb_error check(const struct tb_call *call, int m, int n, int k, const float *a, const float *b,
-                             const float *c) {
-  size_t row[TB_SAMPLE_MAX], col[TB_SAMPLE_MAX];
-  int rows = tb_sample((size_t)m, 1, row), cols = tb_sample((size_t)n, 2, col);
-  float picked[TB_SAMPLE_MAX * TB_SAMPLE_MAX];
-  for (int j = 0; j < cols; j++) {
-    for (int i = 0; i < rows; i++) picked[i + j * rows] = c[row[i] + col[j] * (size_t)m];
-  }
-  for (size_t i = 0; i < (size_t)m * (size_t)n; i++) {
-    if (isnan(c[i])) return (struct tb_error){NAN, NAN, NAN}; /* left out, wherever it is */
-  }
-  struct tb_pool_view view_a = {a, 0, 0, (size_t)(call->ta ? k : m), call->ta};
-  struct tb_pool_view view_b = {b, 0, 0, (size_t)(call->tb ? n : k), call->tb};
-  return tb_sample_error(view_a, view_b, (size_t)k, row, rows, col, cols, picked);
-}
-
-static void write_csv(const struct tb_call *call, int m, int n, int k, struct times t, struct tb_error e) {
+static void write_csv(const struct tb_call *call, const struct tb_problem *p, struct times t, struct tb_error e) {
   FILE *f = fopen(call->csv, "a");
   if (f && fseek(f, 0, SEEK_END) == 0 && ftell(f) == 0) {
-    fprintf(f, "label,symbol,owner,ta,tb,m,n,k,reps,first_s,median_s,min_s,tflops,max_err_u,mean_err_u\n");
+    fprintf(f, "label,symbol,owner,type,ta,tb,m,n,k,reps,first_s,median_s,min_s,tflops,max_err_u,mean_err_u\n");
   }
   if (f) {
-    fprintf(f, "%s,%s,%s,%c,%c,%d,%d,%d,%d,%.6f,%.6f,%.6f,%.3f,%.3f,%.4f\n", call->label, call->symbol, call->owner,
-            "NT"[call->ta], "NT"[call->tb], m, n, k, t.reps, t.first_s, t.median_s, t.min_s,
-            2e-12 * m * n * k / t.median_s, e.max_u, e.mean_u);
+    fprintf(f, "%s,%s,%s,%c,%c,%c,%d,%d,%d,%d,%.6f,%.6f,%.6f,%.3f,%.3f,%.4f\n", call->label, call->symbol, call->owner,
+            tb_type_letter(p->type), "NT"[p->ta], "NT"[p->tb], p -> m, p -> n, p -> k, t.reps, t.first_s, t.median_s,
+            t.min_s, 1e-12 * tb_problem_flops(p) / t.median_s, e.max_u, e.mean_u);
   }
   if (!f || fclose(f)) {
     perror(call->csv);
@@ -123,25 +107,19 @@ int tb_call_run(const struct tb_call *call, const char *size) {
     fprintf(stderr, "%s: no size; n or MxNxK is meant\n", size);
     exit(2);
   }
-  float *a = tb_alloc((size_t)m * (size_t)k), *b = tb_alloc((size_t)k * (size_t)n),
-        *c = tb_alloc((size_t)m * (size_t)n);
-  tb_data_fill(a, (size_t)m, (size_t)k, TB_UNIFORM, TB_OPERAND_A, 1);
-  tb_data_fill(b, (size_t)k, (size_t)n, TB_UNIFORM, TB_OPERAND_B, 2);
-  memset(c, 0xff, sizeof *c * (size_t)m * (size_t)n);
-  struct times t = measure(call, m, n, k, a, b, c);
-  struct tb_error e = check(call, m, n, k, a, b, c);
+  const struct tb_problem p = tb_problem_make(call->type, call->ta, call->tb, m, n, k);
+  struct times t = measure(call, &p);
+  struct tb_error e = tb_problem_error(&p);
   printf("%-22s %s %c%c %dx%dx%d  first %.4f s  median %.6f s  min %.6f s of %d  %.3f TFLOP/s  error %.2f u  (%s)\n",
          call->label, call->symbol, "NT"[call->ta], "NT"[call->tb], m, n, k, t.first_s, t.median_s, t.min_s, t.reps,
-         2e-12 * m * n * k / t.median_s, e.max_u, call->owner);
+         1e-12 * tb_problem_flops(&p) / t.median_s, e.max_u, call->owner);
   fflush(stdout);
-  int right = e.max_u <= tb_error_bound_u((size_t)k);
-  if (right && call->csv) write_csv(call, m, n, k, t, e);
+  int right = e.max_u <= tb_problem_bound_u(&p);
+  if (right && call->csv) write_csv(call, &p, t, e);
   if (!right) {
     fprintf(stderr, "%s %s: WRONG RESULT: error %g u, a right one has at most %g\n", call->label, size, e.max_u,
-            tb_error_bound_u((size_t)k));
+            tb_problem_bound_u(&p));
   }
-  free(a);
-  free(b);
-  free(c);
+  tb_problem_free(&p);
   return right;
 }

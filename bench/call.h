@@ -8,9 +8,12 @@
 #ifndef TB_BENCH_CALL_H
 #define TB_BENCH_CALL_H
 
+#include "problem.h"
+
 struct tb_call {
-  /* C = op(A) op(B), column-major without padding; returns when C is complete in host memory. */
-  void (*sgemm)(const struct tb_call *call, int m, int n, int k, const float *a, const float *b, float *c);
+  /* Computes a product of the call's type; returns when C is complete in host memory. */
+  void (*gemm)(const struct tb_call *call, const struct tb_problem *problem);
+  enum tb_type type;
   void *ctx;
   const char *label;  /* who is measured, with which setting */
   const char *symbol; /* what was called */
@@ -20,9 +23,9 @@ struct tb_call {
   int ta, tb;
 };
 
-/* The defaults, then the common options: --label --csv --budget --ta --tb, and --symbol and --setting N where the
- * program passes a place for them. Returns the index of the first SIZE; exits with 2 and a usage text when it makes no
- * sense. */
+/* The defaults, then the common options: --label --csv --budget --ta --tb, and either --setting N and --type, where the
+ * program passes a place for the setting, or --symbol. Returns the index of the first SIZE; exits with 2 and a usage
+ * text when it makes no sense. */
 int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting);
 
 /*

@@ -157,9 +157,15 @@ def read_csv(path):
         return list(csv.DictReader(f))
 
 
-def link_seconds(link, n):
+# Of elements: bytes; and operations of a multiplication and an addition.
+ELEMENT_BYTES = {"s": 4, "d": 8, "c": 8, "z": 16}
+FLOPS = {"s": 2, "d": 2, "c": 8, "z": 8}
+
+
+def link_seconds(link, n, element_type="s"):
     """Of n cubed, by a row of link.csv: A's and B's way up, and C's way down."""
-    return 8e-9 * n * n / float(link["up_gb_s"]), 4e-9 * n * n / float(link["down_gb_s"])
+    matrix_gb = 1e-9 * ELEMENT_BYTES[element_type] * n * n
+    return 2 * matrix_gb / float(link["up_gb_s"]), matrix_gb / float(link["down_gb_s"])
 
 
 def markdown(header, rows):

@@ -12,8 +12,21 @@
 #include <unistd.h>
 
 static const double pi = 3.14159265358979323846;
-static const double u = 1.0 / 16777216;       /* 2^-24 */
-static const double smallest_unit = 0x1p-150; /* half the smallest subnormal */
+
+/* What a precision has. Where A of doubles is subnormal, A and C are looked at 2^SCALE larger: half the distance of
+ * neighbours is no double there. */
+struct precision {
+  double u, smallest_unit; /* half the smallest subnormal */
+  double subnormal_a, subnormal_b, subnormal_c_a;
+  uint64_t integer, integer_sum; /* the largest integer, and the largest sum */
+};
+enum { SCALE = 600 };
+static const double scaled_below = 0x1p-900;
+static const struct precision precisions[] = {
+    {0x1p-24, 0x1p-150, 0x1p-124, 0x1p100, 0x1p-130, 1 << 11, 1 << 24},
+    {0x1p-53, 0x1p-475, 0x1p-1020, 0x1p900, 0x1p-1026, 1 << 26, (uint64_t)1 << 53},
+};
+static const struct precision *precision_of(enum tb_type type) { return &precisions[tb_type_is_double(type)]; }
 
 const char *const tb_data_kind_name[TB_DATA_KIND_COUNT] = {
 #define TB_KIND(id, name) name,
@@ -34,7 +47,9 @@ struct spot {
   uint64_t side, p, depth;
 };
 
-static double normal(double first, double second) { return sqrt(-2 * log(first + 0.5 * u)) * cos(2 * pi * second); }
+static double normal(double u, double first, double second) {
+  return sqrt(-2 * log(first + 0.5 * u)) * cos(2 * pi * second);
+}
 
 /* Of each row of A the one element of TB_HUGE that is huge: at some multiple of huge_step, which B knows, too. */
 static const uint64_t huge_step = 64;
@@ -45,12 +60,13 @@ static double huge_or_normal(enum tb_operand which, struct spot at, double x) {
 }
 
 /*
- * One operand's integers go to 2^11, the other's as far as the sum over k of |a||b| has room below 2^24: at least to 1,
- * with zeros between where even that is too much (k > 2^13). They take turns. Even rows and columns have no signs, so
- * that their sums grow.
+ * One operand's integers go to the largest, the other's as far as the sum over k of |a||b| has room below its limit: at
+ * least to 1, with zeros between where even that is too much (fp32: k > 2^13). They take turns. Even rows and columns
+ * have no signs, so that their sums grow.
  */
-static double integer(enum tb_operand which, struct spot at, double first, double second) {
-  const uint64_t large = 1 << 11, room = (1 << 24) / large;
+static double integer(const struct precision *precision, enum tb_operand which, struct spot at, double first,
+                      double second) {
+  const uint64_t large = precision->integer, room = precision->integer_sum / large;
   const uint64_t small = at.depth < room ? room / at.depth : 1;
   const uint64_t stride = (at.depth + room - 1) / room;
   const bool is_large = (at.p / stride % 2 == 0) == (which == TB_OPERAND_A);
@@ -59,31 +75,43 @@ static double integer(enum tb_operand which, struct spot at, double first, doubl
   return at.side % 2 && second < 0.5 ? -size : size;
 }
 
-static float value(enum tb_data_kind kind, enum tb_operand which, uint64_t seed, uint64_t index, struct spot at) {
-  uint64_t bits = mix(index + (seed << 40));
-  double first = (double)(bits >> 40) * u, second = (double)(bits & 0xffffff) * u; /* in [0, 1) */
-  double position = at.depth > 1 ? (double)at.p / (double)(at.depth - 1) : 0;      /* from 0 to 1 along k */
+/* Two numbers in [0, 1) of as many random bits as the precision has. */
+static void two_units(bool doubles, uint64_t number, double *first, double *second) {
+  const uint64_t bits = mix(number);
+  if (doubles)
+    *first = (double)(bits >> 11) * 0x1p-53, *second = (double)(mix(bits) >> 11) * 0x1p-53;
+  else
+    *first = (double)(bits >> 40) * 0x1p-24, *second = (double)(bits & 0xffffff) * 0x1p-24;
+}
+
+/* Of a real type. */
+static double value(enum tb_type type, enum tb_data_kind kind, enum tb_operand which, uint64_t seed, uint64_t index,
+                    struct spot at) {
+  const struct precision *precision = precision_of(type);
+  double first, second;
+  two_units(tb_type_is_double(type), index + (seed << 40), &first, &second);
+  double position = at.depth > 1 ? (double)at.p / (double)(at.depth - 1) : 0; /* from 0 to 1 along k */
   switch (kind) {
     case TB_UNIFORM01:
-      return (float)first;
+      return first;
     case TB_UNIFORM:
-      return (float)(first - 0.5);
+      return first - 0.5;
     case TB_NORMAL:
-      return (float)normal(first, second);
+      return normal(precision->u, first, second);
     case TB_WIDE:
-      return (float)((second < 0.5 ? -1 : 1) * exp2(40 * first - 20));
+      return (second < 0.5 ? -1 : 1) * exp2(40 * first - 20);
     case TB_WIDER:
-      return (float)((second < 0.5 ? -1 : 1) * exp2(120 * first - 60));
+      return (second < 0.5 ? -1 : 1) * exp2(120 * first - 60);
     case TB_GRADED:
-      return (float)((first - 0.5) * exp2((which == TB_OPERAND_A ? 1 : -1) * (20 - 40 * position)));
+      return (first - 0.5) * exp2((which == TB_OPERAND_A ? 1 : -1) * (20 - 40 * position));
     case TB_HUGE:
-      return (float)huge_or_normal(which, at, normal(first, second));
+      return huge_or_normal(which, at, normal(precision->u, first, second));
     case TB_SUBNORMAL: /* |a| < 2^-125 */
-      return (float)((first - 0.5) * (which == TB_OPERAND_A ? 0x1p-124 : 0x1p100));
+      return (first - 0.5) * (which == TB_OPERAND_A ? precision->subnormal_a : precision->subnormal_b);
     case TB_SUBNORMAL_C: /* |a| < 2^-131 */
-      return (float)((first - 0.5) * (which == TB_OPERAND_A ? 0x1p-130 : 1));
+      return (first - 0.5) * (which == TB_OPERAND_A ? precision->subnormal_c_a : 1);
     case TB_INTEGER:
-      return (float)integer(which, at, first, second);
+      return integer(precision, which, at, first, second);
     case TB_DATA_KIND_COUNT:
       break;
   }
@@ -121,25 +149,41 @@ void tb_parallel(size_t count, void (*run)(void *, size_t, size_t), void *ctx) {
 }
 
 struct fill {
-  float *x;
+  enum tb_type type;
+  void *x;
   size_t rows, cols;
   enum tb_data_kind kind;
   enum tb_operand which;
   unsigned seed;
 };
 
+/* Imaginary parts are those of another seed's matrix. */
+enum { IMAGINARY_SEED = 1000003 };
+
 static void fill_part(void *ctx, size_t begin, size_t end) {
   const struct fill *f = ctx;
+  const size_t parts = (size_t)tb_type_parts(f->type);
   for (size_t i = begin; i < end; i++) {
     size_t row = i % f->rows, col = i / f->rows;
     struct spot at = f->which == TB_OPERAND_A ? (struct spot){row, col, f->cols} : (struct spot){col, row, f->rows};
-    f->x[i] = value(f->kind, f->which, f->seed, i, at);
+    for (size_t part = 0; part < parts; part++) {
+      const double x = value(f->type, f->kind, f->which, f->seed + part * IMAGINARY_SEED, i, at);
+      if (tb_type_is_double(f->type))
+        ((double *)f->x)[i * parts + part] = x;
+      else
+        ((float *)f->x)[i * parts + part] = (float)x;
+    }
   }
 }
 
-void tb_data_fill(float *x, size_t rows, size_t cols, enum tb_data_kind kind, enum tb_operand which, unsigned seed) {
-  struct fill f = {x, rows, cols, kind, which, seed};
+void tb_data_fill_type(enum tb_type type, void *x, size_t rows, size_t cols, enum tb_data_kind kind,
+                       enum tb_operand which, unsigned seed) {
+  struct fill f = {type, x, rows, cols, kind, which, seed};
   tb_parallel(rows * cols, fill_part, &f);
+}
+
+void tb_data_fill(float *x, size_t rows, size_t cols, enum tb_data_kind kind, enum tb_operand which, unsigned seed) {
+  tb_data_fill_type(TB_S, x, rows, cols, kind, which, seed);
 }
 
 int tb_sample(size_t size, unsigned seed, size_t index[TB_SAMPLE_MAX]) {
@@ -158,9 +202,10 @@ struct sums {
   double max, mean, bias;
 };
 
-static void add(struct sums *s, double c, double exact, double magnitude) {
-  double unit = magnitude > 0 ? fmax(magnitude * u, smallest_unit) : 0;
-  double error = c == exact ? 0 : (c - exact) / unit;                   /* 1/0 is infinity, as it should be */
+/* `off` is what the result has more than the exact one, of which the sign counts. */
+static void add(struct sums *s, const struct precision *precision, double off, double exact, double magnitude) {
+  double unit = magnitude > 0 ? fmax(magnitude * precision->u, precision->smallest_unit) : 0;
+  double error = off == 0 ? 0 : off / unit;                             /* 1/0 is infinity, as it should be */
   if (!(fabs(error) <= s->max) && !isnan(s->max)) s->max = fabs(error); /* once NaN, always NaN */
   s->mean += fabs(error);
   s->bias += exact < 0 ? -error : error;
@@ -185,11 +230,61 @@ static void *malloc_or_die(size_t bytes) {
   return x;
 }
 
-float *tb_alloc(size_t count) { return malloc_or_die(count * sizeof(float)); }
+void *tb_alloc_type(enum tb_type type, size_t count) { return malloc_or_die(count * (size_t)tb_type_bytes(type)); }
+float *tb_alloc(size_t count) { return tb_alloc_type(TB_S, count); }
 
-static float element(struct tb_pool_view v, size_t i, size_t p) {
-  size_t at = v.offset + (v.transposed ? p + i * v.ld : i + p * v.ld);
-  return v.data[v.wrap ? at % v.wrap : at];
+/* A part of element number `at`: 0 real, 1 imaginary. */
+static double part_of(enum tb_type type, const void *x, size_t at, size_t part) {
+  const size_t number = at * (size_t)tb_type_parts(type) + part;
+  return tb_type_is_double(type) ? ((const double *)x)[number] : (double)((const float *)x)[number];
+}
+
+/* The parts of elements (i, 0 to k - 1) of op(X), and of elements (0 to k - 1, i) where `along` is set: k real ones,
+ * and behind them k imaginary ones. */
+static void gather(struct tb_pool_view v, size_t i, bool along, size_t k, double *to) {
+  for (size_t p = 0; p < k; p++) {
+    const size_t row = along ? p : i, column = along ? i : p;
+    const size_t at = v.offset + (v.transposed ? column + row * v.ld : row + column * v.ld);
+    for (size_t part = 0; part < (size_t)tb_type_parts(v.type); part++) {
+      const double x = part_of(v.type, v.data, v.wrap ? at % v.wrap : at, part);
+      to[part * k + p] = v.conjugated && part == 1 ? -x : x;
+    }
+  }
+}
+
+/* A sum of products with the sum of their sizes. Doubles are added in two doubles together, whose error is of the order
+ * of k^2 u^2 (Ogita, Rump and Oishi, "Accurate sum and dot product", 2005, algorithm Dot2); products of floats are
+ * exact in one. */
+struct dot {
+  double high, low, size;
+};
+
+static void add_products(struct dot *sum, bool doubles, double sign, const double *a, const double *b, size_t k) {
+  for (size_t p = 0; p < k; p++) {
+    const double product = sign * a[p] * b[p];
+    sum->size += fabs(product);
+    if (!doubles) {
+      sum->high += product;
+      continue;
+    }
+    const double total = sum->high + product, added = total - sum->high;
+    sum->low += (sum->high - (total - added)) + (product - added) + fma(sign * a[p], b[p], -product);
+    sum->high = total;
+  }
+}
+
+/* A part of the product of a row of op(A) and a column of op(B), gathered. */
+static struct dot dot_of(enum tb_type type, size_t part, const double *a, const double *b, size_t k) {
+  struct dot sum = {0, 0, 0};
+  const bool doubles = tb_type_is_double(type);
+  if (part == 1) {
+    add_products(&sum, doubles, 1, a, b + k, k);
+    add_products(&sum, doubles, 1, a + k, b, k);
+  } else {
+    add_products(&sum, doubles, 1, a, b, k);
+    if (tb_type_is_complex(type)) add_products(&sum, doubles, -1, a + k, b + k, k);
+  }
+  return sum;
 }
 
 struct sample {
@@ -197,55 +292,80 @@ struct sample {
   const size_t *row, *col;
   int rows;
   size_t k;
-  const float *c;
-  const double *a_rows; /* the sampled rows of op(A), each contiguous */
-  struct sums *sums;    /* one per sampled column */
+  const void *c;
+  double *a_rows;    /* the sampled rows of op(A), gathered one after another */
+  int scale;         /* A and C are looked at 2^scale larger */
+  struct sums *sums; /* one per sampled column */
 };
+
+static size_t gathered(const struct sample *s) { return s->k * (size_t)tb_type_parts(s->a.type); }
 
 static void gather_rows(void *ctx, size_t begin, size_t end) {
   struct sample *s = ctx;
-  for (size_t i = begin; i < end; i++) {
-    for (size_t p = 0; p < s->k; p++) ((double *)s->a_rows)[i * s->k + p] = element(s->a, s->row[i], p);
-  }
+  for (size_t i = begin; i < end; i++) gather(s->a, s->row[i], false, s->k, s->a_rows + i * gathered(s));
 }
 
 static void check_columns(void *ctx, size_t begin, size_t end) {
   struct sample *s = ctx;
-  double *b = malloc_or_die(s->k * sizeof *b);
+  const enum tb_type type = s->a.type;
+  const struct precision *precision = precision_of(type);
+  double *b = malloc_or_die(gathered(s) * sizeof *b);
   for (size_t j = begin; j < end; j++) {
-    for (size_t p = 0; p < s->k; p++) b[p] = element(s->b, p, s->col[j]);
+    gather(s->b, s->col[j], true, s->k, b);
     s->sums[j] = (struct sums){0, 0, 0};
     for (int i = 0; i < s->rows; i++) {
-      const double *a = s->a_rows + (size_t)i * s->k;
-      double exact = 0, magnitude = 0;
-      for (size_t p = 0; p < s->k; p++) {
-        exact += a[p] * b[p];
-        magnitude += fabs(a[p] * b[p]);
+      for (size_t part = 0; part < (size_t)tb_type_parts(type); part++) {
+        const struct dot exact = dot_of(type, part, s->a_rows + (size_t)i * gathered(s), b, s->k);
+        const double c = ldexp(part_of(type, s->c, (size_t)i + j * (size_t)s->rows, part), s->scale);
+        add(&s->sums[j], precision, c - exact.high - exact.low, exact.high, exact.size);
       }
-      add(&s->sums[j], s->c[(size_t)i + j * (size_t)s->rows], exact, magnitude);
     }
   }
   free(b);
 }
 
+/* Of gathered rows so small that half the distance of neighbouring results is no number. */
+static void scale_up(struct sample *s) {
+  double largest = 0;
+  const size_t count = (size_t)s->rows * gathered(s);
+  for (size_t i = 0; i < count; i++) largest = fmax(largest, fabs(s->a_rows[i]));
+  if (!tb_type_is_double(s->a.type) || largest >= scaled_below) return;
+  s->scale = SCALE;
+  for (size_t i = 0; i < count; i++) s->a_rows[i] = ldexp(s->a_rows[i], SCALE);
+}
+
 struct tb_error tb_sample_error(struct tb_pool_view a, struct tb_pool_view b, size_t k, const size_t *row, int rows,
-                                const size_t *col, int cols, const float *c) {
+                                const size_t *col, int cols, const void *c) {
   struct sums sums[TB_SAMPLE_MAX];
-  double *a_rows = malloc_or_die((size_t)rows * k * sizeof *a_rows);
-  struct sample s = {a, b, row, col, rows, k, c, a_rows, sums};
+  struct sample s = {.a = a, .b = b, .row = row, .col = col, .rows = rows, .k = k, .c = c, .sums = sums};
+  s.a_rows = malloc_or_die((size_t)rows * gathered(&s) * sizeof *s.a_rows);
   tb_parallel((size_t)rows, gather_rows, &s);
+  scale_up(&s);
   tb_parallel((size_t)cols, check_columns, &s);
-  free(a_rows);
-  return join(sums, (size_t)cols, (size_t)rows * (size_t)cols);
+  free(s.a_rows);
+  return join(sums, (size_t)cols, (size_t)(rows * cols * tb_type_parts(a.type)));
 }
 
 struct tb_error tb_full_error(const float *c, const double *exact, const double *magnitude, size_t count) {
   struct sums s = {0, 0, 0};
-  for (size_t i = 0; i < count; i++) add(&s, c[i], exact[i], magnitude[i]);
+  for (size_t i = 0; i < count; i++) add(&s, precision_of(TB_S), c[i] - exact[i], exact[i], magnitude[i]);
   return join(&s, 1, count);
 }
 
 double tb_error_bound_u(size_t k) { return 4 * sqrt((double)k) + 4; }
+
+/* Of a complex type with an imaginary part of 0. */
+const void *tb_one(enum tb_type type) {
+  static const float single[] = {1, 0};
+  static const double twice[] = {1, 0};
+  return tb_type_is_double(type) ? (const void *)twice : single;
+}
+
+const void *tb_zero(enum tb_type type) {
+  static const float single[] = {0, 0};
+  static const double twice[] = {0, 0};
+  return tb_type_is_double(type) ? (const void *)twice : single;
+}
 
 double tb_now_s(void) {
   struct timespec t;

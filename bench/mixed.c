@@ -9,7 +9,6 @@
  * Linked with OpenBLAS and run with TileBLAS preloaded, which is forced to the GPU. Operands are plain malloc'd memory;
  * every GPU shape's result is checked. Status 1: a wrong result or a failure; 77: no GPU answers.
  */
-#include "data.h"
 #include "sides.h"
 
 #include <getopt.h>
@@ -23,14 +22,14 @@ enum { ROUNDS_MAX = 101, SKIPPED = 77, LATER_US = 50000 };
 /* What comes before the call that is timed. */
 enum before { ANOTHER, OTHER_SIDE, OTHER_SIDE_EARLIER, BEFORE_COUNT };
 
-static double seconds_of(tb_sgemm *side, const struct tb_problem *p) {
+static double seconds_of(tb_gemm *side, const struct tb_problem *p) {
   const double begun = tb_now_s();
   tb_problem_compute(p, side);
   return tb_now_s() - begun;
 }
 
 /* The median of calls of `side`, each with this before it. */
-static double median(tb_sgemm *side, const struct tb_problem *p, enum before before, tb_sgemm *other,
+static double median(tb_gemm *side, const struct tb_problem *p, enum before before, tb_gemm *other,
                      const struct tb_problem *of, int rounds) {
   double took[ROUNDS_MAX];
   for (int round = 0; round < rounds; round++) {
@@ -42,9 +41,9 @@ static double median(tb_sgemm *side, const struct tb_problem *p, enum before bef
   return tb_median(took, rounds);
 }
 
-static int measure(FILE *csv, const char *name, tb_sgemm *side, int m, int n, int k, tb_sgemm *other,
+static int measure(FILE *csv, const char *name, tb_gemm *side, int m, int n, int k, tb_gemm *other,
                    const struct tb_problem *of, int rounds) {
-  const struct tb_problem p = tb_problem_make(0, 0, m, n, k);
+  const struct tb_problem p = tb_problem_make(TB_S, 0, 0, m, n, k);
   double us[BEFORE_COUNT];
   for (int before = 0; before < BEFORE_COUNT; before++)
     us[before] = median(side, &p, (enum before)before, other, of, rounds) * 1e6;
@@ -71,10 +70,10 @@ int main(int argc, char **argv) {
     if (o == 'r') rounds = atoi(optarg);
   }
   if (rounds < 1 || rounds > ROUNDS_MAX) return 2;
-  tb_sides_find();
+  tb_sides_find(TB_S);
   tb_sides_route("gpu");
-  const struct tb_problem of_cpu = tb_problem_make(0, 0, 1024, 1024, 1024);
-  const struct tb_problem of_gpu = tb_problem_make(0, 0, 1024, 1024, 1024);
+  const struct tb_problem of_cpu = tb_problem_make(TB_S, 0, 0, 1024, 1024, 1024);
+  const struct tb_problem of_gpu = tb_problem_make(TB_S, 0, 0, 1024, 1024, 1024);
   seconds_of(tb_ours, &of_gpu);
   if (tb_sides_gpu_calls() == 0) return puts("no GPU answers"), SKIPPED;
   FILE *csv = path ? fopen(path, "w") : NULL;

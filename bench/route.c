@@ -3,7 +3,7 @@
  * The router's regret: random products, each left to the router and forced to either side in turn, and computed by
  * OpenBLAS itself without us, that twice: what two measurements of the same thing differ by is no regret.
  *
- *   route [--csv FILE] [--shapes N] [--most SIDE] [--budget SECONDS]
+ *   route [--csv FILE] [--type s|d|c|z] [--shapes N] [--most SIDE] [--budget SECONDS]
  *
  * Linked with OpenBLAS and run with TileBLAS preloaded. One process: the GPU is opened and both sides are measured
  * before the first shape (that is what `calls` and the first line here show). Then, for each shape, some calls are left
@@ -13,7 +13,6 @@
  * calls teach the router nothing. Operands are plain malloc'd memory; results of the router's and the GPU's
  * calls are checked. Status 1: a wrong result or a failure; 77: no GPU answers.
  */
-#include "data.h"
 #include "sides.h"
 
 #include <getopt.h>
@@ -96,9 +95,9 @@ static int next_side(uint64_t *state, int most) {
   return (int)lround(LEAST_SIDE * exp2(unit * log2((double)most / LEAST_SIDE)));
 }
 
-static struct tb_problem make_problem(int number, uint64_t *state, int most) {
+static struct tb_problem make_problem(enum tb_type type, int number, uint64_t *state, int most) {
   const int m = next_side(state, most), n = next_side(state, most), k = next_side(state, most);
-  return tb_problem_make(number & 1, number >> 1 & 1, m, n, k); /* all four pairs in turn */
+  return tb_problem_make(type, number & 1, number >> 1 & 1, m, n, k); /* all four pairs in turn */
 }
 
 static void write_row(FILE *csv, const struct tb_problem *p, const struct result *r) {
@@ -116,10 +115,10 @@ static void write_row(FILE *csv, const struct tb_problem *p, const struct result
 
 /* The router opens the GPU and measures: within how many calls of a large product, and how long the last one takes. A
  * router that does not want it all the same gets it forced upon it. False: no GPU answers. */
-static int open_gpu(int most) {
+static int open_gpu(enum tb_type type, int most) {
   enum { CALLS_MAX = 20 };
   const int side = most < 4096 ? most : 4096;
-  const struct tb_problem p = tb_problem_make(0, 0, side, side, side);
+  const struct tb_problem p = tb_problem_make(type, 0, 0, side, side, side);
   int calls = 0;
   double seconds = 0;
   while (tb_sides_gpu_calls() == 0 && calls < CALLS_MAX) seconds = time_way(&p, AUTO, 1), calls++;
@@ -132,27 +131,28 @@ static int open_gpu(int most) {
 }
 
 int main(int argc, char **argv) {
-  static const struct option options[] = {
-      {"csv", 1, 0, 'c'}, {"shapes", 1, 0, 's'}, {"most", 1, 0, 'm'}, {"budget", 1, 0, 'b'}, {0, 0, 0, 0}};
+  static const struct option options[] = {{"csv", 1, 0, 'c'},    {"shapes", 1, 0, 's'}, {"most", 1, 0, 'm'},
+                                          {"budget", 1, 0, 'b'}, {"type", 1, 0, 't'},   {0, 0, 0, 0}};
+  enum tb_type type = TB_S;
   const char *path = NULL;
   int shapes = 200, most = 8192;
   double budget_s = 0.3;
   for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    if (o == '?') return 2;
+    if (o == '?' || (o == 't' && !tb_type_parse(optarg, &type))) return 2;
     if (o == 'c') path = optarg;
     if (o == 's') shapes = atoi(optarg);
     if (o == 'm') most = atoi(optarg);
     if (o == 'b') budget_s = atof(optarg);
   }
-  tb_sides_find();
+  tb_sides_find(type);
   FILE *csv = path ? fopen(path, "w") : NULL;
   if (path && !csv) return perror(path), EXIT_FAILURE;
   if (csv) fprintf(csv, "ta,tb,m,n,k,rounds,openblas_s,openblas_again_s,auto_s,cpu_s,gpu_s,gpu_share,first_gpu\n");
-  if (!open_gpu(most)) return puts("no GPU answers"), SKIPPED;
+  if (!open_gpu(type, most)) return puts("no GPU answers"), SKIPPED;
   uint64_t state = 20261121;
   int wrong = 0;
   for (int i = 0; i < shapes; i++) {
-    const struct tb_problem p = make_problem(i, &state, most);
+    const struct tb_problem p = make_problem(type, i, &state, most);
     const struct result r = measure(&p, budget_s);
     const int right = is_right(&p, AUTO) && is_right(&p, GPU);
     if (right) write_row(csv, &p, &r);

@@ -202,8 +202,8 @@ static struct tb_error sample_error(struct tb_work *w) {
     for (int i = 0; i < rows; i++) picked[i + j * rows] = column[row[i]];
   }
   free(column);
-  struct tb_pool_view view_a = {w->a.pool, 0, w->a.pool_len, (size_t)lda(w), s->ta};
-  struct tb_pool_view view_b = {w->b.pool, 0, w->b.pool_len, (size_t)ldb(w), s->tb};
+  struct tb_pool_view view_a = {.data = w->a.pool, .wrap = w->a.pool_len, .ld = (size_t)lda(w), .transposed = s->ta};
+  struct tb_pool_view view_b = {.data = w->b.pool, .wrap = w->b.pool_len, .ld = (size_t)ldb(w), .transposed = s->tb};
   return tb_sample_error(view_a, view_b, (size_t)s->k, row, rows, col, cols, picked);
 }
 

@@ -2,8 +2,9 @@
 /*
  * The program that a careful engineer writes first: allocate on the GPU, copy A and B up, cuBLAS, copy C down, free.
  *
- *   copy_cublas [--setting 0|2] [options of call.c] SIZE...      setting: cuBLAS's math mode; 0 default, 2 pedantic
- * fp32
+ *   copy_cublas [--setting 0|2] [--type s|d|c|z] [options of call.c] SIZE...
+ *
+ * setting: cuBLAS's math mode; 0 default, 2 pedantic fp32
  *
  * Host operands are plain malloc'd memory, as everywhere in these measurements. The handle is made once, outside the
  * timing.
@@ -14,19 +15,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void sgemm(const struct tb_call *call, int m, int n, int k, const float *a, const float *b, float *c) {
-  const float one = 1, zero = 0;
-  size_t a_bytes = sizeof *a * (size_t)m * (size_t)k, b_bytes = sizeof *b * (size_t)k * (size_t)n;
-  size_t c_bytes = sizeof *c * (size_t)m * (size_t)n;
+static void gemm(const struct tb_call *call, const struct tb_problem *p) {
+  const size_t bytes = (size_t)tb_type_bytes(p->type), m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
   void *da, *db, *dc;
-  TB_NV(cudaMalloc(&da, a_bytes));
-  TB_NV(cudaMalloc(&db, b_bytes));
-  TB_NV(cudaMalloc(&dc, c_bytes));
-  TB_NV(cudaMemcpy(da, a, a_bytes, TB_HOST_TO_DEVICE));
-  TB_NV(cudaMemcpy(db, b, b_bytes, TB_HOST_TO_DEVICE));
-  TB_NV(cublasSgemm_v2((tb_cublas_handle)call->ctx, call->ta ? TB_OP_T : TB_OP_N, call->tb ? TB_OP_T : TB_OP_N, m, n, k,
-                       &one, da, call->ta ? k : m, db, call->tb ? n : k, &zero, dc, m));
-  TB_NV(cudaMemcpy(c, dc, c_bytes, TB_DEVICE_TO_HOST)); /* waits for the product: both are on the default stream */
+  TB_NV(cudaMalloc(&da, bytes * m * k));
+  TB_NV(cudaMalloc(&db, bytes * k * n));
+  TB_NV(cudaMalloc(&dc, bytes * m * n));
+  TB_NV(cudaMemcpy(da, p->a, bytes * m * k, TB_HOST_TO_DEVICE));
+  TB_NV(cudaMemcpy(db, p->b, bytes * k * n, TB_HOST_TO_DEVICE));
+  const struct tb_nvidia_product product = {.type = p->type,
+                                            .ta = p->ta,
+                                            .tb = p->tb,
+                                            .m = p->m,
+                                            .n = p->n,
+                                            .k = p->k,
+                                            .a = da,
+                                            .b = db,
+                                            .c = dc,
+                                            .lda = tb_problem_lda(p),
+                                            .ldb = tb_problem_ldb(p),
+                                            .ldc = p->m};
+  TB_NV_GEMM(tb_nvidia_gemm((tb_cublas_handle)call->ctx, &product));
+  TB_NV(cudaMemcpy(p->c, dc, bytes * m * n, TB_DEVICE_TO_HOST)); /* waits: both are on the default stream */
   TB_NV(cudaFree(da));
   TB_NV(cudaFree(db));
   TB_NV(cudaFree(dc));
@@ -34,7 +44,7 @@ static void sgemm(const struct tb_call *call, int m, int n, int k, const float *
 
 int main(int argc, char **argv) {
   struct tb_call call = {
-      .sgemm = sgemm, .label = "copy-cublas-copy", .symbol = "cublasSgemm", .owner = "libcublas", .budget_s = 1};
+      .gemm = gemm, .label = "copy-cublas-copy", .symbol = "cublas gemm", .owner = "libcublas", .budget_s = 1};
   int math = TB_MATH_DEFAULT;
   int next = tb_call_parse(&call, argc, argv, &math);
   if (math != TB_MATH_DEFAULT && math != TB_MATH_PEDANTIC) {

@@ -2,8 +2,9 @@
 /*
  * cuBLASXt: NVIDIA's own out-of-core product on host memory, one GPU.
  *
- *   cublasxt [--setting BLOCK] [options of call.c] SIZE...      BLOCK: its tile; negative: with pinning of host memory
- * off
+ *   cublasxt [--setting BLOCK] [--type s|d|c|z] [options of call.c] SIZE...
+ *
+ * BLOCK: its tile; negative: with pinning of host memory off
  *
  * The handle is made once, outside the timing.
  */
@@ -13,17 +14,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void sgemm(const struct tb_call *call, int m, int n, int k, const float *a, const float *b, float *c) {
-  const float one = 1, zero = 0;
-  TB_NV(cublasXtSgemm((tb_cublasxt_handle)call->ctx, call->ta ? TB_OP_T : TB_OP_N, call->tb ? TB_OP_T : TB_OP_N,
-                      (size_t)m, (size_t)n, (size_t)k, &one, a, (size_t)(call->ta ? k : m), b,
-                      (size_t)(call->tb ? n : k), &zero, c, (size_t)m));
+static void gemm(const struct tb_call *call, const struct tb_problem *p) {
+  const struct tb_nvidia_product product = {.type = p->type,
+                                            .ta = p->ta,
+                                            .tb = p->tb,
+                                            .m = p->m,
+                                            .n = p->n,
+                                            .k = p->k,
+                                            .a = p->a,
+                                            .b = p->b,
+                                            .c = p->c,
+                                            .lda = tb_problem_lda(p),
+                                            .ldb = tb_problem_ldb(p),
+                                            .ldc = p->m};
+  TB_NV_GEMM(tb_nvidia_xt_gemm((tb_cublasxt_handle)call->ctx, &product));
   TB_NV(cudaDeviceSynchronize()); /* the call is documented as blocking; this holds it to that */
 }
 
 int main(int argc, char **argv) {
   struct tb_call call = {
-      .sgemm = sgemm, .label = "cublasxt", .symbol = "cublasXtSgemm", .owner = "libcublas", .budget_s = 1};
+      .gemm = gemm, .label = "cublasxt", .symbol = "cublasXt gemm", .owner = "libcublas", .budget_s = 1};
   int block = 2048;
   int next = tb_call_parse(&call, argc, argv, &block);
   if (!tb_nvidia_load()) return TB_PEER_MISSING;

@@ -2,6 +2,8 @@
 /* NVIDIA's libraries for the peer measurements; see nvidia.h. */
 #include "nvidia.h"
 
+#include "../data.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +29,21 @@ int tb_nvidia_load(void) {
   TB_NVIDIA_FUNCTIONS(TB_NVIDIA)
 #undef TB_NVIDIA
   return 1;
+}
+
+int tb_nvidia_gemm(tb_cublas_handle handle, const struct tb_nvidia_product *p) {
+  int(*const by_type[TB_TYPE_COUNT]) TB_NVIDIA_GEMM = {tb_nvidia.cublasSgemm_v2, tb_nvidia.cublasDgemm_v2,
+                                                       tb_nvidia.cublasCgemm_v2, tb_nvidia.cublasZgemm_v2};
+  int(*const by_three) TB_NVIDIA_GEMM = p->type == TB_C ? tb_nvidia.cublasCgemm3m : tb_nvidia.cublasZgemm3m;
+  return (p->by_three ? by_three : by_type[p->type])(handle, p->ta, p->tb, p->m, p->n, p->k, tb_one(p->type), p->a,
+                                                     p->lda, p->b, p->ldb, tb_zero(p->type), p->c, p->ldc);
+}
+
+int tb_nvidia_xt_gemm(tb_cublasxt_handle handle, const struct tb_nvidia_product *p) {
+  int(*const by_type[TB_TYPE_COUNT]) TB_NVIDIA_XT_GEMM = {tb_nvidia.cublasXtSgemm, tb_nvidia.cublasXtDgemm,
+                                                          tb_nvidia.cublasXtCgemm, tb_nvidia.cublasXtZgemm};
+  return by_type[p->type](handle, p->ta, p->tb, (size_t)p->m, (size_t)p->n, (size_t)p->k, tb_one(p->type), p->a,
+                          (size_t)p->lda, p->b, (size_t)p->ldb, tb_zero(p->type), p->c, (size_t)p->ldc);
 }
 
 void tb_nvidia_check(int status, const char *call, const char *file, int line) {
