@@ -61,14 +61,23 @@ static int own_signal(void) {
   return status == 3 && is_pending(SIGPIPE) ? 0 : 4;
 }
 
+/* A library that counts its lines writes the counts at exit: it has the limit back by then, and the report fits. */
+static void end_limit(const struct rlimit *before) {
+  if (strcmp(tst_setting("TB_TEST_COUNTS"), "ON") == 0) setrlimit(RLIMIT_FSIZE, before);
+}
+
 static int limited_file(void) {
-  const struct rlimit limit = {10, 10};
+  struct rlimit before, limit;
+  getrlimit(RLIMIT_FSIZE, &before);
+  limit = (struct rlimit){10, before.rlim_max};
   int fd = open(tst_temporary_file(), O_WRONLY | O_APPEND);
   if (fd < 0 || setrlimit(RLIMIT_FSIZE, &limit) != 0) return 2;
   dup2(fd, STDERR_FILENO);
   tileblas_option_set("TILEBLAS_VERBOSE", "1");
   tileblas_option_set("TILEBLAS_REPORT", "1");
-  return tst_guest_product(8) && tst_guest_product(8) && !is_pending(SIGXFSZ) ? 0 : 3;
+  const bool well = tst_guest_product(8) && tst_guest_product(8) && !is_pending(SIGXFSZ);
+  end_limit(&before);
+  return well ? 0 : 3;
 }
 
 /* ---- shut in ---- */
