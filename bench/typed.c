@@ -48,9 +48,10 @@ static CUdeviceptr real_buffer(const struct tb_typed *w, size_t elems, size_t ti
   return tb_type_is_complex(w->type) ? tb_gpu_alloc(elems * bytes_of(w) * times) : 0;
 }
 
-void tb_typed_open(struct tb_typed *w, const struct tb_bench *bench, enum tb_type type, const struct tb_shape *shape,
+void tb_typed_open(struct tb_typed *w, struct tb_bench *bench, enum tb_type type, const struct tb_shape *shape,
                    int shapes, size_t rotate_bytes) {
   *w = (struct tb_typed){.bench = bench, .type = type, .rotate_bytes = rotate_bytes};
+  tb_gpu_check(tb_kernels_ready(&bench->kernels, type), "tb_kernels_ready", __FILE__, __LINE__);
   size_t a_len = 0, b_len = 0, c_len = 0, a_most = 0, b_most = 0;
   for (int i = 0; i < shapes; i++) {
     lay_out(w, shape[i]);

@@ -38,7 +38,7 @@ struct tb_typed {
 };
 
 /* Buffers for any of the shapes, `rotate_bytes` of copies of the operands and more; 0: one copy. */
-void tb_typed_open(struct tb_typed *work, const struct tb_bench *bench, enum tb_type type, const struct tb_shape *shape,
+void tb_typed_open(struct tb_typed *work, struct tb_bench *bench, enum tb_type type, const struct tb_shape *shape,
                    int shapes, size_t rotate_bytes);
 void tb_typed_close(struct tb_typed *work);
 
@@ -64,6 +64,6 @@ double tb_typed_prepare_us(struct tb_typed *work, double budget_s);
 
 /* types_accuracy.c: the errors on all kinds of data, n x n results, beside cuBLAS and OpenBLAS; short_list: the two
  * smallest k. False: one of ours was wrong. csv may be NULL. */
-bool tb_typed_accuracy(const struct tb_bench *bench, enum tb_type type, int n, bool short_list, FILE *csv);
+bool tb_typed_accuracy(struct tb_bench *bench, enum tb_type type, int n, bool short_list, FILE *csv);
 
 #endif

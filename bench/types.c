@@ -159,7 +159,7 @@ static bool measure_shape(struct session *s, struct tb_shape shape) {
   return all_right;
 }
 
-static bool measure_speed(const struct tb_bench *bench, const struct options *o, FILE *csv) {
+static bool measure_speed(struct tb_bench *bench, const struct options *o, FILE *csv) {
   struct session s = {.o = o, .csv = csv};
   bool all_right = true;
   tb_typed_open(&s.work, bench, o->type, o->shape, o->shapes, o->rotate_bytes);

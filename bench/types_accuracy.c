@@ -112,7 +112,7 @@ static bool judge_depth(struct judge *j, struct tb_shape shape, bool short_list)
   return all_right;
 }
 
-bool tb_typed_accuracy(const struct tb_bench *bench, enum tb_type type, int n, bool short_list, FILE *csv) {
+bool tb_typed_accuracy(struct tb_bench *bench, enum tb_type type, int n, bool short_list, FILE *csv) {
   struct judge j = {.csv = csv, .openblas = find_openblas(type)};
   const int last = short_list ? DEPTHS_SHORT : DEPTHS;
   const struct tb_shape deepest = {0, 0, n, n, depths[last - 1]};

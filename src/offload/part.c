@@ -195,6 +195,7 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
 
 /* With the device entered. */
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
+  TB_TRY(tb_kernels_ready(&d->kernels, part->call.type));
   if (tb_call_is_trivial(&part->call)) {
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);

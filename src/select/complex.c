@@ -22,6 +22,7 @@ static CUresult load_functions(struct tb_complex_kernels *complex) {
 }
 
 CUresult tb_complex_load(struct tb_complex_kernels *complex) {
+  if (complex->module != NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&complex->module, tb_complex_fatbin));
   const CUresult result = load_functions(complex);
   if (result != CUDA_SUCCESS) tb_complex_unload(complex);

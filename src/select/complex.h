@@ -13,7 +13,7 @@ struct tb_complex_kernels {
   CUfunction expand[2], part[2], commit[2]; /* of floats, of doubles */
 };
 
-/* Loads the kernels into the current context. Nothing is left behind on failure. */
+/* Loads the kernels into the current context, unless they are there. Nothing is left behind on failure. */
 CUresult tb_complex_load(struct tb_complex_kernels *complex);
 
 /* Nothing may be running. Does nothing after a load that failed. */

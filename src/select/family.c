@@ -74,7 +74,7 @@ static CUresult emulated_launch(const struct tb_kernels *kernels, const struct t
 /* ---- fp64 ---- */
 
 static CUresult fp64_load(struct tb_kernels *kernels, CUdevice device) {
-  TB_TRY(tb_fp64_load(&kernels->fp64, device));
+  TB_TRY(tb_fp64_look(&kernels->fp64, device)); /* the kernels when they are wanted: tb_kernels_ready */
   kernels->device.fp64 = kernels->fp64.device;
   return CUDA_SUCCESS;
 }

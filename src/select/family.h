@@ -27,8 +27,8 @@ struct tb_kernels {
 struct tb_family_row {
   unsigned types; /* of elements that it takes: a bit for each enum tb_type */
 
-  /* Loads the family's kernels behind the shared ones, and says in kernels->device what the device has of them. Nothing
-   * of its own is left behind on failure. */
+  /* Loads the family's kernels behind the shared ones, if they are for all or for single precision, and says in
+   * kernels->device what the device has of them. Nothing of its own is left behind on failure. */
   CUresult (*load)(struct tb_kernels *kernels, CUdevice device);
   /* NULL: nothing to unload. Does nothing where nothing is loaded. */
   void (*unload)(struct tb_kernels *kernels);

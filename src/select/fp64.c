@@ -20,9 +20,10 @@ static double sm_flops_per_cycle(int major, int minor) {
   return 4;
 }
 
-static CUresult read_device(struct tb_fp64_kernels *fp64, CUdevice device) {
+CUresult tb_fp64_look(struct tb_fp64_kernels *fp64, CUdevice device) {
   int major, minor, khz, memory_khz, bus_bits, block_bytes, sm_bytes;
   struct tb_fp64_device *const d = &fp64->device;
+  *fp64 = (struct tb_fp64_kernels){0};
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&d->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
@@ -60,9 +61,8 @@ static CUresult load_functions(struct tb_fp64_kernels *fp64) {
   return CUDA_SUCCESS;
 }
 
-CUresult tb_fp64_load(struct tb_fp64_kernels *fp64, CUdevice device) {
-  *fp64 = (struct tb_fp64_kernels){0};
-  TB_TRY(read_device(fp64, device));
+CUresult tb_fp64_load(struct tb_fp64_kernels *fp64) {
+  if (fp64->module != NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&fp64->module, tb_dgemm_fatbin));
   CUresult result = load_functions(fp64);
   if (result != CUDA_SUCCESS) tb_fp64_unload(fp64);

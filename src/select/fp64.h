@@ -16,8 +16,12 @@ struct tb_fp64_kernels {
   bool early; /* a kernel may start before the one ahead has ended */
 };
 
-/* Loads the kernels into the current context, which is the device's. Nothing is left behind on failure. */
-CUresult tb_fp64_load(struct tb_fp64_kernels *fp64, CUdevice device);
+/* What plans ask of a device. Loads nothing. */
+CUresult tb_fp64_look(struct tb_fp64_kernels *fp64, CUdevice device);
+
+/* Loads the kernels into the current context, which is that device's, unless they are there. Nothing is left behind on
+ * failure. */
+CUresult tb_fp64_load(struct tb_fp64_kernels *fp64);
 
 /* Nothing may be running. Does nothing after a load that failed. */
 void tb_fp64_unload(struct tb_fp64_kernels *fp64);

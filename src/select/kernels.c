@@ -27,7 +27,7 @@ static CUresult load_families(struct tb_kernels *kernels, CUdevice device) {
   TB_TRY(tb_shared_load(&kernels->shared, device)); /* first: the families take what they need from there */
   for (int family = TB_FAMILY_FIRST; family < TB_FAMILY_COUNT; family++)
     TB_TRY(tb_families[family].load(kernels, device));
-  return tb_complex_load(&kernels->complex);
+  return CUDA_SUCCESS;
 }
 
 CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
@@ -36,6 +36,11 @@ CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
   CUresult result = load_families(kernels, device);
   if (result != CUDA_SUCCESS) tb_kernels_unload(kernels);
   return result;
+}
+
+CUresult tb_kernels_ready(struct tb_kernels *kernels, enum tb_type type) {
+  if (tb_type_is_double(type)) TB_TRY(tb_fp64_load(&kernels->fp64));
+  return tb_type_is_complex(type) ? tb_complex_load(&kernels->complex) : CUDA_SUCCESS;
 }
 
 void tb_kernels_unload(struct tb_kernels *kernels) {

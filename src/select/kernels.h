@@ -8,8 +8,13 @@
 #include "select/family.h"
 #include "select/select.h"
 
-/* Loads the kernels into the current context, which is one of `device`. Nothing is left behind on failure. */
+/* Loads the kernels into the current context, which is one of `device`; of those for other types than TB_S none.
+ * Nothing is left behind on failure. */
 CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device);
+
+/* Loads what products of this type want besides, once: more than half of all kernels are for double precision, and who
+ * multiplies floats need not wait for them. To be called in that context, before the first such product is launched. */
+CUresult tb_kernels_ready(struct tb_kernels *kernels, enum tb_type type);
 
 /* Nothing may be running. Does nothing after a load that failed. */
 void tb_kernels_unload(struct tb_kernels *kernels);

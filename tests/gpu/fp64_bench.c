@@ -258,7 +258,8 @@ static void open_gpu(void) {
   OK(tb_cuda.cuDeviceGet(&gpu, 0));
   OK(tb_cuda.cuDevicePrimaryCtxRetain(&context, gpu));
   OK(tb_cuda.cuCtxPushCurrent(context));
-  OK(tb_fp64_load(&kernels, gpu));
+  OK(tb_fp64_look(&kernels, gpu));
+  OK(tb_fp64_load(&kernels));
   d_elems = pool_elems / 2 + 100000;
   workspace_bytes = 4 * pool_elems;
   pool = malloc(pool_elems * sizeof *pool);

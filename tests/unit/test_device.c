@@ -147,6 +147,20 @@ static void a_commit_of_many_columns(void **state) {
   free(c);
 }
 
+/* What is loaded first is for single precision. */
+static CUresult load_all_types(struct tb_kernels *kernels, CUdevice gpu) {
+  CUresult loaded = tb_kernels_load(kernels, gpu);
+  if (loaded != CUDA_SUCCESS) return loaded;
+  loaded = tb_kernels_ready(kernels, TB_Z);
+  if (loaded != CUDA_SUCCESS) tb_kernels_unload(kernels);
+  return loaded;
+}
+
+static CUresult load_fp64(struct tb_fp64_kernels *fp64, CUdevice gpu) {
+  const CUresult seen = tb_fp64_look(fp64, gpu);
+  return seen == CUDA_SUCCESS ? tb_fp64_load(fp64) : seen;
+}
+
 /* Loads it, and if that goes well, takes it away again. */
 static CUresult load(int family, CUdevice gpu) {
   static struct tb_kernels kernels;
@@ -159,8 +173,8 @@ static CUresult load(int family, CUdevice gpu) {
   }
   const CUresult loaded = family == 0   ? tb_skinny_load(&kernels.skinny, gpu)
                           : family == 1 ? tb_emulated_load(&kernels.emulated, &shared, gpu)
-                          : family == 2 ? tb_kernels_load(&kernels, gpu)
-                                        : tb_fp64_load(&fp64, gpu);
+                          : family == 2 ? load_all_types(&kernels, gpu)
+                                        : load_fp64(&fp64, gpu);
   if (family == 1) tb_shared_unload(&shared);
   if (loaded != CUDA_SUCCESS) return loaded;
   if (family == 0) tb_skinny_unload(&kernels.skinny);
@@ -189,6 +203,31 @@ static void families_take_their_modules_away(void **state) {
       if (fake->get(FAKE_CUDA_MODULES) != 0) fail_msg("family %d, function %lu: a module is left", family, nth);
     }
   }
+  assert_int_equal(tb_cuda.cuCtxPopCurrent(&context), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDevicePrimaryCtxRelease(gpu), CUDA_SUCCESS);
+}
+
+/* Each type's kernels are loaded when they are wanted, once, and taken away with the others. */
+static void kernels_are_loaded_when_they_are_wanted(void **state) {
+  (void)state;
+  static struct tb_kernels kernels;
+  const struct {
+    enum tb_type type;
+    int modules;
+  } wanted[] = {{TB_S, 0}, {TB_D, 1}, {TB_S, 0}, {TB_C, 1}, {TB_Z, 0}, {TB_D, 0}};
+  CUcontext context;
+  CUdevice gpu;
+  assert_int_equal(tb_cuda.cuDeviceGet(&gpu, 0), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDevicePrimaryCtxRetain(&context, gpu), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuCtxPushCurrent(context), CUDA_SUCCESS);
+  assert_int_equal(tb_kernels_load(&kernels, gpu), CUDA_SUCCESS);
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    const uint64_t before = fake->get(FAKE_CUDA_MODULES);
+    assert_int_equal(tb_kernels_ready(&kernels, wanted[i].type), CUDA_SUCCESS);
+    assert_int_equal(fake->get(FAKE_CUDA_MODULES) - before, wanted[i].modules);
+  }
+  tb_kernels_unload(&kernels);
+  assert_int_equal(fake->get(FAKE_CUDA_MODULES), 0);
   assert_int_equal(tb_cuda.cuCtxPopCurrent(&context), CUDA_SUCCESS);
   assert_int_equal(tb_cuda.cuDevicePrimaryCtxRelease(gpu), CUDA_SUCCESS);
 }
@@ -242,7 +281,8 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(leaving_twice_leaves_the_programs),
                                      cmocka_unit_test(an_arena_is_clear),
                                      cmocka_unit_test(a_commit_of_many_columns),
-                                     cmocka_unit_test(families_take_their_modules_away)};
+                                     cmocka_unit_test(families_take_their_modules_away),
+                                     cmocka_unit_test(kernels_are_loaded_when_they_are_wanted)};
   const struct CMUnitTest of_another_kind[] = {cmocka_unit_test(no_tensor_core_kernels_elsewhere)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver fails on no command");

@@ -21,7 +21,8 @@ static struct tb_fp64_kernels kernels;
 
 static int open_device(void **state) {
   (void)state;
-  OK(tb_fp64_load(&kernels, tst_gpu_open()));
+  OK(tb_fp64_look(&kernels, tst_gpu_open()));
+  OK(tb_fp64_load(&kernels));
   return 0;
 }
 
