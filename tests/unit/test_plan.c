@@ -5,7 +5,8 @@
  * goes to the partial sums of a split k.
  *
  * Seen to fail when: padding is left out of a buffer's size; a chunk of k ends inside a kernel's chunk; the offsets
- * overlap; a block has more columns than the kernels count.
+ * overlap; a block has more columns than the kernels count; what a complex
+ * product makes of operands in place has no limit.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -423,6 +424,11 @@ static void squares_for_the_tensor_cores(void **state) {
   call.m = call.n = call.k = 32768;
   assert_true(tb_plan_make_emulated(&plan, &call, in_place, &unsplit, INT64_MAX));
   assert_true(plan.at_once && plan.workspace_bytes <= (int64_t)6 << 30);
+  /* Of a complex one the real panels count, too. */
+  call.type = call.a.type = call.b.type = TB_C;
+  const struct tb_emulated_way in_spans = {1, 0, false, tb_emulated_span_k(2 * call.m, call.n, 2 * call.k)};
+  assert_true(tb_plan_make_emulated(&plan, &call, in_place, &in_spans, INT64_MAX));
+  assert_true(plan.at_once && plan.arena_bytes - plan.real_offset_bytes <= (int64_t)6 << 30);
 }
 
 /* Where there is no memory for strips, of which the streams want more, there may be for squares of the whole product.
