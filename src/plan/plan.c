@@ -43,8 +43,9 @@ static const struct tb_tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_
 /* k is cut first while it is longer than this and than the block: short chunks make more launches, not less traffic. */
 #define CHUNK_K_WISH 1024
 
-/* What a kernel counts in 32 bits. */
+/* What a kernel counts in 32 bits; the columns are whole tiles of the tensor cores. */
 #define CHUNK_K_MAX ((int64_t)1 << 30)
+#define BLOCK_N_MAX ((int64_t)3 << 28)
 /* Most memory for the partial sums of a split k. Products that gain by a split have few elements of C. */
 #define WORKSPACE_BYTES_MAX ((int64_t)256 << 20)
 /* Most for them and for packed operands: when less than all of k is packed at once, the more, the less often C is read
@@ -312,7 +313,7 @@ struct tb_plan tb_plan_uncut(const struct tb_call *call, struct tb_ways ways) {
   const int64_t most_k = CHUNK_K_MAX / tb_type_parts(call->type);
   /* A column of a tile must fit into a slot of the download ring. */
   return (struct tb_plan){.block_m = tb_min(call->m, TB_TILES_MAX * tb_slot_elems(call->type)),
-                          .block_n = call->n,
+                          .block_n = tb_min(call->n, BLOCK_N_MAX),
                           .chunk_k = call->k > most_k ? most_k / cut_k * cut_k : call->k,
                           .group_k = group_k,
                           .cut_k = cut_k,

@@ -38,9 +38,9 @@ static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 
 #define EMULATED_TILES_AT_ONCE 132
 #define EMULATED_TILES_OF_GPU (3 * EMULATED_TILES_AT_ONCE / 2)
 
-/* Most memory for packed operands, and for packing them again, when they are in place, and of what there is at most
- * such a part: the program may want it. 16384 cubed is not cut for that; to pack a panel once more takes little beside
- * its products with so many others. */
+/* Most memory for packed operands, for packing them again, and for real panels, when they are in place, and of what
+ * there is at most such a part: the program may want it. 16384 cubed is not cut for that; to pack a panel once more
+ * takes little beside its products with so many others. */
 #define EMULATED_AT_ONCE_BYTES_MAX ((int64_t)6 << 30)
 #define EMULATED_AT_ONCE_SHARE 2
 
@@ -148,7 +148,8 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, c
 
 static bool fits(const struct tb_plan *plan, int64_t budget_bytes) {
   const int64_t most = tb_min(EMULATED_AT_ONCE_BYTES_MAX, budget_bytes / EMULATED_AT_ONCE_SHARE);
-  return plan->arena_bytes <= budget_bytes && !(plan->at_once && plan->workspace_bytes > most);
+  const int64_t real_bytes = tb_plan_expands(plan) ? plan->packed_offset_bytes - plan->real_offset_bytes : 0;
+  return plan->arena_bytes <= budget_bytes && !(plan->at_once && real_bytes + plan->workspace_bytes > most);
 }
 
 /* Of two things that go on at once, the shorter does with the longer, but for a panel. */

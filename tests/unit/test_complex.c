@@ -9,7 +9,8 @@
  *     test_complex tensor   on a GPU with few multiprocessors (FAKE_CUDA_SMS), for which these products are large
  *
  * Seen to fail when: an imaginary part has the wrong sign, of a conjugated B alone, too; a panel made real is as long
- * as the one that it is made of; alpha multiplies twice; a slice of a panel is made real where the first one lies.
+ * as the one that it is made of; alpha multiplies twice; a slice of a panel is made real where the first one lies; a
+ * beta of 1 multiplies C's infinities by its imaginary part, on the host or on the GPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -293,6 +294,25 @@ static bool is_right_from_gpu(struct product *p, int which) {
   return read && same;
 }
 
+/* 1 times a number is that number: what lies beside an infinity in C stays. */
+static bool keeps_infinity(int spelling, bool on_gpu) {
+  uint64_t rng = 9;
+  struct product p = {.spelling = spelling, .whole = true, .ta = 'N', .tb = 'T', .m = 20, .n = 17, .k = 33};
+  const int64_t at = 5; /* in the first column */
+  long double size;
+  p.alpha.re = p.beta.re = 1;
+  fill(&p, 2, &rng);
+  const struct pair want = expected(&p, at, 0, at, &size);
+  put_element(doubles(&p), p.c, at, (struct pair){element(doubles(&p), p.before, at).re, INFINITY});
+  void *const c = on_gpu ? put(&p, p.c, p.c_count) : p.c;
+  call(&p, p.a, p.b, c);
+  const bool read = !on_gpu || tst_cuda_read(TST_DEVICE, p.c, c, (size_t)p.c_count * bytes(&p));
+  if (on_gpu) tst_cuda_free(TST_DEVICE, c);
+  const struct pair got = element(doubles(&p), p.c, at);
+  destroy(&p);
+  return read && got.re == want.re && isinf(got.im);
+}
+
 static int in_gpu_memory(void *unused) {
   (void)unused;
   uint64_t rng = 3;
@@ -303,6 +323,7 @@ static int in_gpu_memory(void *unused) {
     if (!is_right_from_gpu(&p, i % 7 + 1)) return 1;
     destroy(&p);
   }
+  if (!keeps_infinity(C_CBLAS, true) || !keeps_infinity(Z_CBLAS, true)) return 4;
   tst_cuda_end(0);
   return gpu_calls() >= 56 ? 0 : 2;
 }
@@ -364,6 +385,7 @@ static void not_numbers(void **state) {
       }
     destroy(&p);
   }
+  assert_true(keeps_infinity(C_CBLAS, false) && keeps_infinity(Z_CBLAS, false));
 }
 
 /* ---- on the tensor cores ---- */

@@ -5,7 +5,8 @@
  * goes to the partial sums of a split k.
  *
  * Seen to fail when: padding is left out of a buffer's size; a chunk of k ends inside a kernel's chunk; the offsets
- * overlap.
+ * overlap; a block has more columns than the kernels count; what a complex
+ * product makes of operands in place has no limit.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -423,6 +424,11 @@ static void squares_for_the_tensor_cores(void **state) {
   call.m = call.n = call.k = 32768;
   assert_true(tb_plan_make_emulated(&plan, &call, in_place, &unsplit, INT64_MAX));
   assert_true(plan.at_once && plan.workspace_bytes <= (int64_t)6 << 30);
+  /* Of a complex one the real panels count, too. */
+  call.type = call.a.type = call.b.type = TB_C;
+  const struct tb_emulated_way in_spans = {1, 0, false, tb_emulated_span_k(2 * call.m, call.n, 2 * call.k)};
+  assert_true(tb_plan_make_emulated(&plan, &call, in_place, &in_spans, INT64_MAX));
+  assert_true(plan.at_once && plan.arena_bytes - plan.real_offset_bytes <= (int64_t)6 << 30);
 }
 
 /* Where there is no memory for strips, of which the streams want more, there may be for squares of the whole product.
@@ -510,6 +516,26 @@ static void spans_of_k(void **state) {
 }
 
 /* As a slot is 2 MiB, and the least tiles are 512 x 512. */
+/* In GPU memory a side may have more elements than the kernels count. */
+static void sides_beyond_the_kernels(void **state) {
+  (void)state;
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0};
+  const int64_t beyond = ((int64_t)1 << 31) + 7, most = ((int64_t)1 << 31) - 1024;
+  for (int side = 0; side < 3 * TB_TYPE_COUNT; side++) {
+    struct tb_call call = {.type = (enum tb_type)(side / 3), .m = 2, .n = 3, .k = 5};
+    *(side % 3 == 0 ? &call.m : side % 3 == 1 ? &call.n : &call.k) = beyond;
+    call.alpha = tb_scalar_of(call.type, 1);
+    call.a = (struct tb_view){.ld = call.m, .type = call.type},
+    call.b = (struct tb_view){.ld = call.k, .type = call.type};
+    call.ldc = call.m;
+    struct tb_plan plan;
+    assert_true(tb_plan_make(&plan, &call, in_place, INT64_MAX));
+    const int parts = tb_type_parts(call.type);
+    assert_true(parts * plan.block_m <= most && plan.block_n <= most && parts * plan.chunk_k <= most);
+    assert_true(plan.block_n % TB_EMULATED_TILE_N == 0 || plan.block_n == call.n);
+  }
+}
+
 static void what_fits_into_a_slot(void **state) {
   (void)state;
   const struct tb_ways in_place = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false, 0};
@@ -536,6 +562,7 @@ int main(void) {
       cmocka_unit_test(squares_for_the_tensor_cores),
       cmocka_unit_test(squares_where_strips_do_not_fit),
       cmocka_unit_test(less_memory_for_the_tensor_cores),
+      cmocka_unit_test(sides_beyond_the_kernels),
       cmocka_unit_test(what_fits_into_a_slot),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
