@@ -156,7 +156,7 @@ static struct tb_choice choose(struct tb_device *d, const struct tb_call *call, 
                                .as_stored = !plan->at_once || parts > 1};
   const int64_t sums = plan->workspace_bytes / (plan->tile_m * plan->tile_n * tb_call_bytes(call));
   product.workspace_bytes =
-      product.as_stored ? sums * plan->tile_m * product.n * tb_call_bytes(call) : plan->workspace_bytes;
+      plan->at_once ? plan->workspace_bytes : sums * plan->tile_m * product.n * tb_call_bytes(call);
   return selected(d, TB_SELECTED_FOR_TILE, &product);
 }
 

@@ -287,7 +287,8 @@ static bool cut(struct tb_plan *plan) {
 /*
  * Memory for partial sums behind the rest, as far as it fits: as many as a split k can have, one for every chunk of the
  * kernels' sums, or every group if that is less. None where not even two would fit, for then there is nothing to split.
- * And for packed operands, where one launch has them all.
+ * And for packed operands, where one launch has them all. In double precision they are taken as they are: then as much
+ * is for the sums of the tiles that do not fill a last round of the GPU, whose k is split.
  */
 static void add_workspace(struct tb_plan *plan, enum tb_type type, int64_t budget_bytes) {
   int64_t tiles = tb_ceil_div(plan->block_m, plan->tile_m) * tb_ceil_div(plan->block_n, plan->tile_n);
@@ -298,8 +299,10 @@ static void add_workspace(struct tb_plan *plan, enum tb_type type, int64_t budge
   int64_t sums = tb_min(tb_ceil_div(plan->slice_k, unit_k), room / sum_bytes);
   plan->workspace_offset_bytes = plan->arena_bytes;
   plan->workspace_bytes = sums < 2 ? 0 : sums * sum_bytes;
-  if (plan->at_once && !tb_plan_expands(plan)) {
-    const int64_t wish = plan->workspace_bytes + tb_packed_bytes(plan->block_m, plan->block_n, plan->chunk_k);
+  if (plan->at_once && (tb_type_is_double(type) || !tb_plan_expands(plan))) {
+    const int64_t parts = tb_type_parts(type);
+    const int64_t wish =
+        plan->workspace_bytes + tb_packed_bytes(parts * plan->block_m, plan->block_n, parts * plan->chunk_k);
     plan->workspace_bytes =
         tb_min(tb_min(wish, PACKED_BYTES_MAX), budget_bytes - plan->arena_bytes) / TB_LINE_BYTES * TB_LINE_BYTES;
   }

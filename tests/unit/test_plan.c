@@ -288,6 +288,21 @@ static void room_for_a_split_of_k(void **state) {
   assert_int_equal(plan.workspace_bytes, 0);
 }
 
+/* In double precision what does not fill a last round of the GPU is split, 132 tiles of 128 x 128 in 8 groups at most:
+ * of an operand in place, real or complex, there is room for that. */
+static void room_for_a_last_round(void **state) {
+  (void)state;
+  static const struct tb_ways in_place = {.a = TB_IN_PLACE, .b = TB_IN_PLACE, .c = TB_IN_PLACE};
+  for (int type = TB_D; type <= TB_Z; type += TB_Z - TB_D) {
+    struct tb_call call = {.type = (enum tb_type)type, .m = 4096, .n = 4096, .k = 4096};
+    call.a.type = call.b.type = call.type;
+    call.alpha = tb_scalar_of(call.type, 1);
+    struct tb_plan plan;
+    assert_true(tb_plan_make(&plan, &call, in_place, INT64_MAX) && plan.at_once);
+    assert_true(plan.workspace_bytes >= (int64_t)132 * 8 * 128 * 128 * 8);
+  }
+}
+
 /* ---- for the tensor cores ---- */
 
 /* Rates of links: not measured, an H200's, slow and fast ones. */
@@ -554,6 +569,7 @@ int main(void) {
       cmocka_unit_test(more_memory_larger_pieces),
       cmocka_unit_test(links_decide_about_no_bits),
       cmocka_unit_test(room_for_a_split_of_k),
+      cmocka_unit_test(room_for_a_last_round),
       cmocka_unit_test(squares),
       cmocka_unit_test(strips),
       cmocka_unit_test(spans_of_k),
