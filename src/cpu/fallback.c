@@ -271,7 +271,7 @@ _Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 static void call_function(const struct target *t, const struct tb_arguments *x) {
   const enum tb_type type = tb_routine_of(t->as)->type;
   if (tb_symbols[t->as].abi == TB_ABI_CBLAS)
-    tb_call_cblas_gemm(t->behind.function, type, x);
+    tb_call_cblas_gemm(t->behind.function, type, x, &x->alpha, &x->beta);
   else
     tb_call_fortran_gemm(t->behind.function, x);
 }
