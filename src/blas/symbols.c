@@ -2,7 +2,8 @@
 #include "blas/symbols.h"
 
 const struct tb_routine_info tb_routines[TB_ROUTINE_COUNT] = {
-#define TB_ROUTINE(type, signature, routine) {#routine, TB_##type, TB_SIGNATURE_##signature},
+#define TB_ROUTINE(type, signature, routine, stand_in) \
+  {#routine, TB_##type, TB_SIGNATURE_##signature, TB_ROUTINE_##stand_in},
 #include "blas/routines.def"
 #undef TB_ROUTINE
 };

@@ -8,7 +8,7 @@
 
 #include "blas/type.h"
 
-#define TB_ROUTINE(type, signature, routine) TB_ROUTINE_##routine,
+#define TB_ROUTINE(type, signature, routine, stand_in) TB_ROUTINE_##routine,
 enum tb_routine {
 #include "blas/routines.def"
   TB_ROUTINE_COUNT
@@ -45,6 +45,7 @@ struct tb_routine_info {
   const char *name; /* "sgemm" */
   enum tb_type type;
   enum tb_signature signature;
+  enum tb_routine stand_in; /* routines.def: its own number where there is none */
 };
 
 extern const struct tb_routine_info tb_routines[TB_ROUTINE_COUNT];
@@ -74,6 +75,13 @@ extern const struct tb_symbol_info tb_symbols[TB_SYMBOL_COUNT];
 
 static inline const struct tb_routine_info *tb_routine_of(enum tb_symbol symbol) {
   return &tb_routines[tb_symbols[symbol].routine];
+}
+
+/* The symbol of the routine that may stand in, in the same spelling: of cgemm3m_ cgemm_. Most stand for themselves. */
+static inline enum tb_symbol tb_stand_in(enum tb_symbol symbol) {
+  enum { SPELLINGS = (int)TB_SYMBOL_COUNT / (int)TB_ROUTINE_COUNT };
+  _Static_assert((int)TB_SYMBOL_COUNT == SPELLINGS * (int)TB_ROUTINE_COUNT, "all routines have the same spellings");
+  return (enum tb_symbol)((int)tb_routine_of(symbol)->stand_in * SPELLINGS + (int)symbol % SPELLINGS);
 }
 
 #endif

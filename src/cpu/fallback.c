@@ -54,14 +54,22 @@ static bool adopt_next(struct target *target, enum tb_symbol symbol) {
   return target->behind.function != NULL || adopt(target, RTLD_NEXT, symbol, "");
 }
 
-/* Any symbol of the routine, the wanted ABI first, then those whose arguments are nearest to it. */
+/* From a symbol to another that computes the same; FAR: it does not. */
+enum { FAR = 8 };
+static int distance_of(enum tb_symbol wanted, enum tb_symbol other) {
+  const struct tb_symbol_info *w = &tb_symbols[wanted], *i = &tb_symbols[other];
+  int away = (i->abi != w->abi ? 2 : 0) + (i->wide != w->wide ? 1 : 0);
+  if (i->routine == w->routine) return away;
+  return i->routine == tb_routine_of(wanted)->stand_in ? FAR / 2 + away : FAR;
+}
+
+/* Any symbol of the routine, the wanted ABI first, then those whose arguments are nearest to it; or else of the routine
+ * that may stand in, in the same order. */
 static bool adopt_any(struct target *target, void *library, enum tb_symbol wanted, const char *how) {
-  const struct tb_symbol_info *w = &tb_symbols[wanted];
-  for (int distance = 0; distance < 4; distance++) {
+  for (int distance = 0; distance < FAR; distance++) {
     for (int s = 0; s < TB_SYMBOL_COUNT; s++) {
-      const struct tb_symbol_info *i = &tb_symbols[s];
-      int away = (i->abi != w->abi ? 2 : 0) + (i->wide != w->wide ? 1 : 0);
-      if (away == distance && i->routine == w->routine && adopt(target, library, (enum tb_symbol)s, how)) return true;
+      const enum tb_symbol other = (enum tb_symbol)s;
+      if (distance_of(wanted, other) == distance && adopt(target, library, other, how)) return true;
     }
   }
   return false;
@@ -165,7 +173,9 @@ static bool adopt_openblas(struct target *target, enum tb_symbol symbol) {
 
 static struct target search(enum tb_symbol symbol) {
   struct target target;
+  const enum tb_symbol other = tb_stand_in(symbol);
   if (adopt_named(&target, symbol) || adopt_next(&target, symbol) || adopt_loaded(&target, symbol, adopt) ||
+      (other != symbol && (adopt_next(&target, other) || adopt_loaded(&target, other, adopt))) ||
       adopt_openblas(&target, symbol) || adopt_loaded(&target, symbol, adopt_any))
     return target;
   return (struct target){.as = symbol, .how = ""};
@@ -185,13 +195,14 @@ static bool is_wide(const struct target *target) {
 }
 
 /* The program was made for the BLAS that it would have had, in its search order: not for one that TILEBLAS_FALLBACK
- * names, nor for one that is loaded for somebody else, as by us for the 64-bit names. */
+ * names, nor for one that is loaded for somebody else, as by us for the 64-bit names. Where that BLAS lacks the symbol,
+ * the one that may stand in tells. */
 static enum width width_of_callers(enum tb_symbol symbol) {
   struct tb_guest guest;
   struct target target;
   const bool entered = tb_thread.guest == NULL; /* the first call may be on its way to the CPU BLAS already */
   if (entered) tb_guest_enter(&guest);
-  const bool wide = adopt_next(&target, symbol) && is_wide(&target);
+  const bool wide = (adopt_next(&target, symbol) || adopt_next(&target, tb_stand_in(symbol))) && is_wide(&target);
   if (entered) tb_guest_leave(&guest);
   return wide ? WIDE : NARROW;
 }
@@ -203,7 +214,7 @@ bool tb_fallback_callers_are_wide(enum tb_symbol symbol) {
   return width == WIDE;
 }
 
-/* With the lock held. */
+/* With the lock held. What stands in may be called directly, too: the short way takes valid calls alone. */
 static void publish(const struct target *target, enum tb_symbol symbol, bool wide_callers) {
   const bool beyond = !tb_symbols[symbol].wide && (wide_callers || target->wide);
   if (target->behind.function != NULL && tb_symbols[target->as].abi == tb_symbols[symbol].abi)
@@ -260,7 +271,7 @@ _Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 static void call_function(const struct target *t, const struct tb_arguments *x) {
   const enum tb_type type = tb_routine_of(t->as)->type;
   if (tb_symbols[t->as].abi == TB_ABI_CBLAS)
-    tb_call_cblas_gemm(t->behind.function, type, x);
+    tb_call_cblas_gemm(t->behind.function, type, x, &x->alpha, &x->beta);
   else
     tb_call_fortran_gemm(t->behind.function, x);
 }
@@ -359,10 +370,16 @@ static __attribute__((noinline)) void call_as_gemm(enum tb_symbol symbol, const 
   tb_fallback_gemm(&call);
 }
 
+/* Whether the target can be handed the arguments as they are, and says of wrong ones what the program expects. */
+static bool takes(const struct target *t, enum tb_symbol symbol, int refused, const struct tb_arguments *x) {
+  return t->behind.function != NULL && tb_symbols[t->as].abi == tb_symbols[symbol].abi &&
+         (refused == 0 || tb_symbols[t->as].routine == tb_symbols[symbol].routine) &&
+         all_fit(t, x->m, x->n, x->k, x->lda, x->ldb, x->ldc);
+}
+
 void tb_fallback_as_made(enum tb_symbol symbol, int refused, const struct tb_arguments *x) {
   const struct target *t = target_of(symbol);
-  if (t->behind.function != NULL && tb_symbols[t->as].abi == tb_symbols[symbol].abi &&
-      all_fit(t, x->m, x->n, x->k, x->lda, x->ldb, x->ldc))
+  if (takes(t, symbol, refused, x))
     call_as_made(t, refused == 0, x);
   else if (refused == 0)
     call_as_gemm(symbol, x);

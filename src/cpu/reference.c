@@ -43,7 +43,7 @@ void tb_reference_gemm(const struct tb_call *call) {
 extern void xerbla_(const char *routine, const int *info, size_t length) __attribute__((weak));
 extern void cblas_xerbla(int info, const char *routine, const char *format, ...) __attribute__((weak));
 
-/* "cblas_sgemm", and in Fortran's six letters "SGEMM ". */
+/* "cblas_sgemm", and in Fortran's six letters "SGEMM "; a longer name, as "CGEMM3M", has none added. */
 static void name_of(enum tb_symbol symbol, char *name, size_t size) {
   const char *routine = tb_routine_of(symbol)->name;
   if (tb_symbols[symbol].abi == TB_ABI_CBLAS) {

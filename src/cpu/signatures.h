@@ -24,8 +24,10 @@ typedef void tb_fortran_gemm(const char *, const char *, const void *, const voi
                              const void *, const void *, const void *, const void *, const void *, void *, const void *,
                              size_t, size_t);
 
+/* alpha, beta: where the scalars of a complex routine lie, *x or the program's own memory. */
 static inline __attribute__((always_inline)) void tb_call_cblas_gemm(void *function, enum tb_type type,
-                                                                     const struct tb_arguments *x) {
+                                                                     const struct tb_arguments *x, const void *alpha,
+                                                                     const void *beta) {
   if (type == TB_S)
     ((tb_cblas_sgemm *)function)(x->layout, x->transa, x->transb, x->m, x->n, x->k, x->alpha.s, x->a, x->lda, x->b,
                                  x->ldb, x->beta.s, x->c, x->ldc);
@@ -33,8 +35,8 @@ static inline __attribute__((always_inline)) void tb_call_cblas_gemm(void *funct
     ((tb_cblas_dgemm *)function)(x->layout, x->transa, x->transb, x->m, x->n, x->k, x->alpha.d, x->a, x->lda, x->b,
                                  x->ldb, x->beta.d, x->c, x->ldc);
   else
-    ((tb_cblas_zgemm *)function)(x->layout, x->transa, x->transb, x->m, x->n, x->k, &x->alpha, x->a, x->lda, x->b,
-                                 x->ldb, &x->beta, x->c, x->ldc);
+    ((tb_cblas_zgemm *)function)(x->layout, x->transa, x->transb, x->m, x->n, x->k, alpha, x->a, x->lda, x->b, x->ldb,
+                                 beta, x->c, x->ldc);
 }
 
 static inline void tb_call_fortran_gemm(void *function, const struct tb_arguments *x) {

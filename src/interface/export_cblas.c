@@ -24,9 +24,11 @@ static inline bool gemm_is_valid(const struct tb_arguments *x) {
                                    : tb_gemm_lds_fit(a != 0, b != 0, x->m, x->n, x->k, x->lda, x->ldb, x->ldc);
 }
 
-/* Answers a call that is small. The function gets the arguments as they are. */
+/* Answers a call that is small. The function gets the arguments as they are, and of complex scalars the addresses alpha
+ * and beta: copies would have to be written to memory first. */
 static inline __attribute__((always_inline)) bool answer_small(_Atomic(void *) *direct, enum tb_symbol symbol,
-                                                               enum tb_type type, bool wide, struct tb_arguments made) {
+                                                               enum tb_type type, bool wide, struct tb_arguments made,
+                                                               const void *alpha, const void *beta) {
   struct tb_arguments x = made;
   set_width(&x, wide);
   uint64_t terms;
@@ -36,14 +38,14 @@ static inline __attribute__((always_inline)) bool answer_small(_Atomic(void *) *
   void *function = tb_small_begin(direct, symbol, type, x.a, x.b, x.c, terms);
   if (function == NULL) return false;
   tb_thread.cpu_depth = 1;
-  tb_call_cblas_gemm(function, type, &made);
+  tb_call_cblas_gemm(function, type, &made, alpha, beta);
   tb_thread.cpu_depth = 0;
   return true;
 }
 
 /* Of its own, so that what it needs of the stack is not below the long way. */
 static __attribute__((noinline, cold)) bool answer_small_and_wide(enum tb_symbol symbol, const struct tb_arguments *x) {
-  return answer_small(tb_fallback_direct_wide, symbol, tb_routine_of(symbol)->type, true, *x);
+  return answer_small(tb_fallback_direct_wide, symbol, tb_routine_of(symbol)->type, true, *x, &x->alpha, &x->beta);
 }
 
 /* The integers are as wide as the callers of this symbol have them, whatever its name says. */
@@ -54,7 +56,7 @@ static __attribute__((noinline, cold)) void answer_by_the_long_way(enum tb_symbo
   if (!answer_small_and_wide(symbol, x)) tb_run(symbol, caller, x);
 }
 
-/* How alpha and beta are passed: real ones by value. */
+/* How alpha and beta are passed: real ones by value, complex ones by an address. */
 #define SCALAR_S float
 #define SCALAR_D double
 #define SCALAR_C const void *
@@ -65,10 +67,14 @@ static __attribute__((noinline, cold)) void answer_by_the_long_way(enum tb_symbo
   { .d = x }
 #define SAID_C(x) tb_scalar_at(TB_C, x)
 #define SAID_Z(x) tb_scalar_at(TB_Z, x)
+#define ADDRESS_S(x) NULL
+#define ADDRESS_D(x) NULL
+#define ADDRESS_C(x) x
+#define ADDRESS_Z(x) x
 
 /* Both ways get arguments of their own: one struct for both would be written to memory ahead of the short one. */
-#define ANSWER(symbol, type, wide, ...)                                                          \
-  if (!answer_small(tb_fallback_direct, symbol, type, wide, (struct tb_arguments){__VA_ARGS__})) \
+#define ANSWER(symbol, type, wide, alpha, beta, ...)                                                          \
+  if (!answer_small(tb_fallback_direct, symbol, type, wide, (struct tb_arguments){__VA_ARGS__}, alpha, beta)) \
   answer_by_the_long_way(symbol, __builtin_return_address(0), &(struct tb_arguments){__VA_ARGS__})
 
 /* Of plain names, too, an integer is declared with 64 bits: callers pass 32 or 64 in the same place. */
@@ -76,8 +82,8 @@ static __attribute__((noinline, cold)) void answer_by_the_long_way(enum tb_symbo
   TILEBLAS_API void symbol(int layout, int transa, int transb, int64_t m, int64_t n, int64_t k, SCALAR_##type alpha, \
                            const void *a, int64_t lda, const void *b, int64_t ldb, SCALAR_##type beta, void *c,      \
                            int64_t ldc) {                                                                            \
-    ANSWER(TB_SYMBOL_##symbol, TB_##type, sizeof(integer) == 8, layout, transa, transb, m, n, k, SAID_##type(alpha), \
-           SAID_##type(beta), a, b, c, lda, ldb, ldc);                                                               \
+    ANSWER(TB_SYMBOL_##symbol, TB_##type, sizeof(integer) == 8, ADDRESS_##type(alpha), ADDRESS_##type(beta), layout, \
+           transa, transb, m, n, k, SAID_##type(alpha), SAID_##type(beta), a, b, c, lda, ldb, ldc);                  \
   }
 
 #define TB_CBLAS(type, signature, routine, integer, symbol) EXPORT_##signature(type, integer, symbol)

@@ -147,17 +147,20 @@ void tb_stats_reset(void) {
   reset_small();
 }
 
+/* As many to a line as keep it within the width of the rows, and at least one line. */
 static void report_symbols(int fd) {
-  char line[512];
-  size_t length = 0;
+  char line[104] = "";
   for (int symbol = 0; symbol < TB_SYMBOL_COUNT; symbol++) {
-    unsigned long long calls = calls_through(symbol);
+    char one[64]; /* a name and 20 digits at most */
+    const unsigned long long calls = calls_through(symbol);
     if (calls == 0) continue;
-    int n = snprintf(line + length, sizeof line - length, " %s=%llu", tb_symbols[symbol].name, calls);
-    if (n < 0 || (size_t)n >= sizeof line - length) break;
-    length += (size_t)n;
+    snprintf(one, sizeof one, " %s=%llu", tb_symbols[symbol].name, calls);
+    if (strlen(line) + strlen(one) >= sizeof line) {
+      tb_say_to(fd, "symbols%s", line);
+      line[0] = '\0';
+    }
+    strcat(line, one);
   }
-  line[length] = '\0';
   tb_say_to(fd, "symbols%s", line);
 }
 

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that calls sgemm through names given to it, for tests of what stands behind a name. It prints one line a
- * call, "NAME ok" or "NAME wrong", and exits with 1 after a wrong one. Arguments, in the order in which they are
- * obeyed:
+ * A program that calls sgemm, cgemm3m or zgemm3m through names given to it, for tests of what stands behind a name. It
+ * prints one line a call, "NAME ok" or "NAME wrong", and exits with 1 after a wrong one. Arguments, in the order in
+ * which they are obeyed:
  *
  *   local:PATH   dlopen with RTLD_LOCAL, as Python loads an extension module
  *   global:PATH  dlopen with RTLD_GLOBAL
  *   fallback:PATH  sets TILEBLAS_FALLBACK by tileblas_option_set
  *   times:N      how often each following name is called; 1 to begin with
  *   threads:N    in how many threads at once; 1 to begin with
+ *   wide:1       a plain name of cgemm3m or zgemm3m gets integers that need 64 bits
  *   loaded:PART  prints "loaded PART" or "not loaded PART": whether a library whose path contains PART is in the
- * process NAME         finds the symbol as the program would, and calls it
+ * process
+ *   NAME         finds the symbol as the program would, and calls it
  */
 #define _GNU_SOURCE
+#include <complex.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -22,7 +25,7 @@
 #include "process.h"
 #include "abi.h"
 
-static int times = 1, threads = 1, wrong;
+static int times = 1, threads = 1, wide, wrong;
 
 static void open_library(const char *path, int flags) {
   if (!dlopen(path, RTLD_NOW | flags)) {
@@ -54,20 +57,57 @@ static int call_is_right(const struct tst_symbol *symbol) {
   return memcmp(c, right, sizeof c) == 0;
 }
 
-static void *call_times(void *symbol) {
+/* ---- complex ones ---- */
+
+typedef void cblas_function(int, int, int, int64_t, int64_t, int64_t, const void *, const void *, int64_t, const void *,
+                            int64_t, const void *, void *, int64_t);
+typedef void fortran_function(const char *, const char *, const int64_t *, const int64_t *, const int64_t *,
+                              const void *, const void *, const int64_t *, const void *, const int64_t *, const void *,
+                              void *, const int64_t *, size_t, size_t);
+
+/* As floats, where the name is not z's. */
+static void round_to_type(const char *name, const double complex *x, int count, void *y) {
+  if (strstr(name, "zgemm"))
+    memcpy(y, x, (size_t)count * sizeof *x);
+  else
+    for (int i = 0; i < count; i++) ((float complex *)y)[i] = (float complex)x[i];
+}
+
+/* C (2 x 1) = (2 + i) A (2 x 3) B (3 x 1) + 3 C in whole numbers. B and C have one column: any leading dimension that
+ * is long enough will do. Integers are passed with 64 bits, of which a function of 32 looks at the lower half. */
+static int complex_call_is_right(const char *name) {
+  const double complex a[] = {1, I, 2 - I, 3, 1 + I, -2}, b[] = {1 - I, 2, 3 * I}, c[] = {4, 5 * I},
+                       scalar[] = {2 + I, 3};
+  double complex x[6], y[3], z[2], factors[2], right[2], rounded[2];
+  const int64_t m = 2, n = 1, k = 3, lda = 2, ld = wide ? (int64_t)1 << 32 : 3;
+  void *function = dlsym(RTLD_DEFAULT, name);
+  if (!function) exit(2);
+  for (int i = 0; i < 2; i++) right[i] = scalar[0] * (a[i] * b[0] + a[i + 2] * b[1] + a[i + 4] * b[2]) + 3 * c[i];
+  round_to_type(name, right, 2, rounded);
+  round_to_type(name, a, 6, x), round_to_type(name, b, 3, y), round_to_type(name, c, 2, z);
+  round_to_type(name, scalar, 2, factors);
+  const char *beta = (const char *)factors + (strstr(name, "zgemm") ? sizeof(double complex) : sizeof(float complex));
+  if (strstr(name, "cblas"))
+    ((cblas_function *)function)(102, 111, 111, m, n, k, factors, x, lda, y, ld, beta, z, ld);
+  else
+    ((fortran_function *)function)("N", "N", &m, &n, &k, factors, x, &lda, y, &ld, beta, z, &ld, 1, 1);
+  return memcmp(z, rounded, 2 * (size_t)(beta - (const char *)factors)) == 0;
+}
+
+static void *call_times(void *name) {
+  const struct tst_symbol *symbol = strstr(name, "gemm3m") ? NULL : tst_find_symbol(name);
   for (int i = 0; i < times; i++) {
-    int right = call_is_right(symbol);
-    printf("%s %s\n", ((const struct tst_symbol *)symbol)->name, right ? "ok" : "wrong");
+    int right = symbol ? call_is_right(symbol) : complex_call_is_right(name);
+    printf("%s %s\n", (const char *)name, right ? "ok" : "wrong");
     if (!right) __atomic_store_n(&wrong, 1, __ATOMIC_RELAXED);
   }
   return NULL;
 }
 
-static void call_name(const char *name) {
+static void call_name(char *name) {
   pthread_t ids[64];
-  void *symbol = (void *)tst_find_symbol(name);
   for (int i = 0; i < threads; i++)
-    if (pthread_create(&ids[i], NULL, call_times, symbol) != 0) abort();
+    if (pthread_create(&ids[i], NULL, call_times, name) != 0) abort();
   for (int i = 0; i < threads; i++) pthread_join(ids[i], NULL);
 }
 
@@ -86,6 +126,8 @@ int main(int argc, char **argv) {
       times = atoi(value);
     else if (strncmp(argv[i], "threads:", 8) == 0)
       threads = atoi(value);
+    else if (strncmp(argv[i], "wide:", 5) == 0)
+      wide = atoi(value);
     else if (strncmp(argv[i], "loaded:", 7) == 0)
       print_loaded(value);
     else

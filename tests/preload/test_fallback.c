@@ -6,7 +6,8 @@
  *
  * Seen to fail when: privately loaded libraries are not searched (private_library); TILEBLAS_FALLBACK is ignored, or
  * what it was at load goes on for ever; a second copy of the library is taken for somebody's BLAS (the call never comes
- * back).
+ * back); cgemm_ stands in for cgemm3m_ after OpenBLAS was opened, or where there is a cgemm3m_; the width of cgemm3m_'s
+ * integers is not asked of the cgemm_ that stands in.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "process.h"
 #include "report.h"
@@ -99,6 +101,62 @@ static void wide_blas_under_a_plain_name(void **state) {
   free(expect(tst_format(":%s", stub("wide")), NULL, NULL, "sgemm_", "sgemm_"));
 }
 
+/* Where the BLAS has no routine that multiplies three times, as the reference has none, the one that multiplies four
+ * times answers: before OpenBLAS is opened, which has both. */
+static void another_routine_stands_in(void **state) {
+  (void)state;
+  const char *preloaded = tst_format(":%s", stub("cgemm_")), *local = tst_format("local:%s", stub("cgemm_"));
+  char *err = expect(preloaded, NULL, NULL, "cgemm3m_", "cgemm_");
+  if (!strstr(err, "libstub_cgemm_.so (cgemm_)")) fail_msg("the report names another symbol\n%s", err);
+  free(err);
+  free(expect("", NULL, local, "cgemm3m_", "cgemm_"));
+  free(expect("", NULL, tst_format("local:%s", stub("cblas_cgemm")), "cblas_cgemm3m", "cblas_cgemm"));
+  const char *const names[] = {"cgemm3m_",      "cgemm3m_64_",      "scipy_cgemm3m_64_",
+                               "cblas_cgemm3m", "cblas_cgemm3m_64", "scipy_cblas_cgemm3m64_"};
+  for (int i = 0; i < 6; i++) {
+    err = expect("", tst_format("TILEBLAS_FALLBACK=%s", stub("cgemm_")), NULL, names[i], "cgemm_");
+    assert_int_equal(tst_count_lines(err, "warning"), 0);
+    free(err);
+    free(expect("", tst_format("TILEBLAS_FALLBACK=%s", stub("cblas_cgemm")), NULL, names[i], "cblas_cgemm"));
+  }
+}
+
+/* A routine's own symbol comes first: the one that is asked for, and in a library that is searched any other, too. */
+static void nobody_stands_in_needlessly(void **state) {
+  (void)state;
+  const char *both = tst_format(":%s:%s", stub("cgemm_"), stub("cgemm3m_"));
+  free(expect(both, NULL, NULL, "cgemm3m_", "cgemm3m_"));
+  free(expect(tst_format(":%s", stub("cgemm_")), NULL, tst_format("local:%s", stub("cgemm3m_")), "cgemm3m_",
+              "cgemm3m_"));
+  const char *beside = tst_format("TILEBLAS_FALLBACK=%s", stub("cblas_cgemm3m"));
+  free(expect("", beside, NULL, "cgemm3m_", "cblas_cgemm3m"));
+  free(expect("", NULL, NULL, "zgemm3m_", NULL)); /* OpenBLAS has it */
+}
+
+/* A plain name's callers have the integers of the BLAS that they would have had. */
+static void a_wide_blas_stands_in(void **state) {
+  (void)state;
+  free(expect(tst_format(":%s", stub("wide_cgemm_")), NULL, "wide:1", "cgemm3m_", "cgemm_"));
+}
+
+/* netlib's, and the one with 64-bit integers; the report names the symbol that has answered. */
+static void the_reference_blas(void **state) {
+  (void)state;
+  static const struct {
+    const char *library, *open, *symbol, *answers;
+  } cases[] = {{"blas/libblas.so.3", NULL, "cgemm3m_", "(cgemm_)"},
+               {"blas/libblas.so.3", NULL, "cblas_zgemm3m", "(cblas_zgemm)"},
+               {"blas64/libblas64.so.3", "wide:1", "zgemm3m_", "(zgemm_)"},
+               {"blas64/libblas64.so.3", "wide:1", "cblas_cgemm3m", "(cblas_cgemm)"}};
+  for (int i = 0; i < 4; i++) {
+    const char *library = tst_format("/usr/lib/x86_64-linux-gnu/%s", cases[i].library);
+    if (access(library, F_OK) != 0) TST_LEAVE_OUT("%s is not installed", library);
+    char *err = expect(tst_format(":%s", library), NULL, cases[i].open, cases[i].symbol, NULL);
+    if (!strstr(err, tst_format("%s %s\n", library, cases[i].answers))) fail_msg("another answered:\n%s", err);
+    free(err);
+  }
+}
+
 /* With no BLAS in the process at all OpenBLAS is opened, whatever the name. */
 static void openblas_is_opened(void **state) {
   (void)state;
@@ -161,6 +219,10 @@ int main(void) {
       cmocka_unit_test(never_itself),
       cmocka_unit_test(linked_and_preloaded),
       cmocka_unit_test(wide_blas_under_a_plain_name),
+      cmocka_unit_test(another_routine_stands_in),
+      cmocka_unit_test(nobody_stands_in_needlessly),
+      cmocka_unit_test(a_wide_blas_stands_in),
+      cmocka_unit_test(the_reference_blas),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Complex products from the exported functions to C, in both precisions: random calls of every spelling, layout and
- * transpose with complex scalars, against sums in long double, and of whole numbers to the bit; in one piece and cut
- * for want of memory, which has the same bits; on the GPU's own memory, where a kernel commits; on the tensor cores;
- * and with a driver that fails.
+ * Complex products from the exported functions to C, gemm and gemm3m in both precisions: random calls of every
+ * spelling, layout and transpose with complex scalars, against sums in long double, and of whole numbers to the bit; in
+ * one piece and cut for want of memory, which has the same bits; on the GPU's own memory, where a kernel commits; on
+ * the tensor cores; and with a driver that fails.
  *
  *     test_complex          all but the tensor cores
  *     test_complex tensor   on a GPU with few multiprocessors (FAKE_CUDA_SMS), for which these products are large
@@ -37,11 +37,12 @@ typedef void fortran_function(const char *, const char *, const void *, const vo
                               const void *, const void *, const void *, const void *, const void *, void *,
                               const void *);
 
-#define SPELLINGS(x, cblas, fortran)                                                                   \
-  cblas(x, 32, cblas_##x##gemm) cblas(x, 32, scipy_cblas_##x##gemm) cblas(x, 64, cblas_##x##gemm64_)   \
-      cblas(x, 64, cblas_##x##gemm_64) cblas(x, 64, scipy_cblas_##x##gemm64_) fortran(x, 32, x##gemm_) \
-          fortran(x, 32, scipy_##x##gemm_) fortran(x, 64, x##gemm_64_) fortran(x, 64, x##gemm_64)      \
-              fortran(x, 64, scipy_##x##gemm_64_)
+#define SPELLINGS_OF(x, routine, cblas, fortran)                                                             \
+  cblas(x, 32, cblas_##routine) cblas(x, 32, scipy_cblas_##routine) cblas(x, 64, cblas_##routine##64_)       \
+      cblas(x, 64, cblas_##routine##_64) cblas(x, 64, scipy_cblas_##routine##64_) fortran(x, 32, routine##_) \
+          fortran(x, 32, scipy_##routine##_) fortran(x, 64, routine##_64_) fortran(x, 64, routine##_64)      \
+              fortran(x, 64, scipy_##routine##_64_)
+#define SPELLINGS(x, cblas, fortran) SPELLINGS_OF(x, x##gemm, cblas, fortran) SPELLINGS_OF(x, x##gemm3m, cblas, fortran)
 #define DECLARE_CBLAS(x, bits, name) extern cblas_function name;
 #define DECLARE_FORTRAN(x, bits, name) extern fortran_function name;
 SPELLINGS(c, DECLARE_CBLAS, DECLARE_FORTRAN)
@@ -219,8 +220,8 @@ static void every_spelling(void **state) {
   int64_t forced = 0;
   const int64_t begun = gpu_calls();
   set("TILEBLAS_ROUTE", "gpu");
-  for (int i = 0; i < 24 * COUNT; i++) {
-    struct product p = random_product(i % COUNT, i < 22 * COUNT ? 24 : 90, &rng);
+  for (int i = 0; i < 12 * COUNT; i++) {
+    struct product p = random_product(i % COUNT, i < 11 * COUNT ? 24 : 90, &rng);
     call(&p, p.a, p.b, p.c);
     expect_right(&p, p.c);
     forced += size_of(p.alpha) != 0;
