@@ -52,7 +52,7 @@ struct tb_complex_part_args {
 };
 
 /* C = D + beta * C for complex elements, as struct tb_commit_args has it (fma/commit_args.h): beta times C by parts,
- * two products and a sum, each rounded, as copy.c does it. */
+ * two products and a sum, each rounded, as copy.c does it. A beta of 1 multiplies nothing, not even Inf and NaN. */
 struct tb_complex_commit_args {
   void *c; /* device pointers, aligned to a real, that do not overlap */
   const void *d;
