@@ -37,7 +37,7 @@ struct tb_complex_expand_args {
   int64_t from_ld;  /* complex elements between stored columns */
   int64_t to_ld;    /* reals */
   int64_t rows, columns;
-  double alpha[2]; /* of a cgemm, floats' values */
+  double alpha[2]; /* of a cgemm, floats' values; the caller's but for a power of 2 */
   int32_t along_k, conjugate_a, conjugate_b;
   int32_t scaled; /* 0: alpha is 1 and multiplies nothing, not even Inf and NaN */
 };

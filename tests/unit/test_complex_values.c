@@ -9,8 +9,8 @@
  * part is the one expected or it is wrong. A zero's sign is compared where BLAS libraries agree about it.
  *
  * Seen to fail when: a beta of 1 multiplies C, in the program's memory and on the GPU; beta = 0 reads C; the imaginary
- * part of a real alpha, 0, multiplies; that of another does not; a conjugated A or B is not; subnormals are flushed
- * where A is made real.
+ * part of a real alpha, 0, multiplies; that of another does not; a conjugated A or B is not; all of alpha multiplies A
+ * before the product; subnormals are flushed where A is made real.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -277,6 +277,13 @@ static void large_and_small(void **state) {
         {{LEAST, 3 * LEAST}, {0.5L, 0}, {1, 0}, {0, 2 * LEAST}},
         {{LEAST, 3 * LEAST}, {1, 0}, {BIG, 0}, {BIG * LEAST, 3 * BIG * LEAST}},
         {{LEAST, 3 * LEAST}, {1, 0}, {0, BIG}, {-3 * BIG * LEAST, BIG * LEAST}},
+        /* An alpha that is not real: what it is multiplied by first neither overflows nor loses bits. */
+        {{BIG, 0}, {1 / BIG, 0}, {BIG, BIG}, {BIG, BIG}},
+        {{1 / BIG, 0}, {BIG, 0}, {BIG, -BIG}, {BIG, -BIG}},
+        {{0, BIG}, {1 / BIG, 0}, {0, BIG}, {-BIG, 0}},
+        {{1.25L / BIG, 0}, {BIG, 0}, {1 / BIG, 1.5L / BIG}, {1.25L / BIG, 1.875L / BIG}},
+        {{1, 0}, {1, 0}, {LEAST, 2 * LEAST}, {LEAST, 2 * LEAST}},
+        {{1, 1}, {1, 0}, {BIG, LEAST}, {BIG, BIG}},
     };
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) expect_single(type ? Z_CBLAS : C_CBLAS, &singles[i]);
   }
