@@ -32,12 +32,6 @@ template <typename T> __device__ Complex<T> product(Complex<T> x, Complex<T> y) 
   return {T::plus(T::times(x.re, y.re), -T::times(x.im, y.im)), T::plus(T::times(x.re, y.im), T::times(x.im, y.re))};
 }
 
-/* A real factor multiplies the parts alone: 1 leaves what lies beside an infinity as it is. */
-template <typename T> __device__ Complex<T> scaled(Complex<T> factor, Complex<T> x) {
-  if (factor.im == 0) return {T::times(factor.re, x.re), T::times(factor.re, x.im)};
-  return product<T>(factor, x);
-}
-
 template <typename T> __device__ Complex<T> scalar(const double from[2]) {
   return {static_cast<typename T::Real>(from[0]), static_cast<typename T::Real>(from[1])};
 }
@@ -89,6 +83,7 @@ template <typename T> __device__ void commit(const tb_complex_commit_args &args)
   if (at.row >= args.m) return;
   const Complex<T> beta = scalar<T>(args.beta);
   const bool overwrites = beta.re == 0 && beta.im == 0;
+  const bool keeps = beta.re == 1 && beta.im == 0;
   for (int64_t j = at.column; j < args.n; j += at.step) {
     Real *const c = static_cast<Real *>(args.c) + 2 * (at.row + j * args.ldc);
     Complex<T> sum = {0, 0};
@@ -97,7 +92,7 @@ template <typename T> __device__ void commit(const tb_complex_commit_args &args)
       sum = {d[0], d[1]};
     }
     if (!overwrites) {
-      const Complex<T> kept = scaled<T>(beta, Complex<T>{c[0], c[1]});
+      const Complex<T> before = {c[0], c[1]}, kept = keeps ? before : product<T>(beta, before);
       sum = args.d == nullptr ? kept : Complex<T>{T::plus(sum.re, kept.re), T::plus(sum.im, kept.im)};
     }
     c[0] = sum.re;

@@ -37,7 +37,7 @@ struct tb_complex_expand_args {
   int64_t from_ld;  /* complex elements between stored columns */
   int64_t to_ld;    /* reals */
   int64_t rows, columns;
-  double alpha[2]; /* of a cgemm, floats' values */
+  double alpha[2]; /* of a cgemm, floats' values; the caller's but for a power of 2 */
   int32_t along_k, conjugate_a, conjugate_b;
   int32_t scaled; /* 0: alpha is 1 and multiplies nothing, not even Inf and NaN */
 };
@@ -52,7 +52,7 @@ struct tb_complex_part_args {
 };
 
 /* C = D + beta * C for complex elements, as struct tb_commit_args has it (fma/commit_args.h): beta times C by parts,
- * two products and a sum, each rounded, or by a real beta one product, as copy.c does it. */
+ * two products and a sum, each rounded, as copy.c does it. A beta of 1 multiplies nothing, not even Inf and NaN. */
 struct tb_complex_commit_args {
   void *c; /* device pointers, aligned to a real, that do not overlap */
   const void *d;

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <float.h>
+#include <math.h>
+
 #include "select/commit.h"
 #include "pipeline/pipeline_internal.h"
 
@@ -60,11 +63,31 @@ static CUresult deliver(struct tb_pipeline *p, int64_t tile, CUstream stream) {
 
 static bool is_complex(const struct tb_pipeline *p) { return tb_type_is_complex(p->layout.call->type); }
 
-/* What multiplies when a sum is complete: of a complex product a real factor. Another has been multiplied by when A was
- * made real. */
+/*
+ * A complex alpha that is not real is 2^e times a rest, whose larger part is at least 1 and below 2. A is multiplied by
+ * the rest when it is made real, and each sum by 2^e when it is complete: alpha times A might overflow, or fall among
+ * the subnormals, where alpha times A B does not. 0 where the rest would not be exact.
+ */
+static int exponent_of_alpha(const struct tb_call *call) {
+  double part[2];
+  tb_scalar_parts(call->type, call->alpha, part);
+  if (!isfinite(part[0]) || !isfinite(part[1])) return 0;
+  const double x = fabs(part[0]), y = fabs(part[1]), larger = x > y ? x : y, smaller = x > y ? y : x;
+  const double normal = tb_type_is_double(call->type) ? DBL_MIN : (double)FLT_MIN;
+  int e;
+  frexp(larger, &e); /* of libc, as scalbn is: the library does without libm */
+  return smaller == 0 || scalbn(smaller, 1 - e) >= normal ? e - 1 : 0;
+}
+
+/* What multiplies a sum when it is complete. */
 static union tb_scalar real_alpha(const struct tb_call *call) {
   if (!tb_type_is_complex(call->type) || tb_scalar_is_real(call->type, call->alpha)) return call->alpha;
-  return tb_scalar_of(call->type, 1);
+  union tb_scalar power = tb_scalar_of(call->type, 1);
+  if (tb_type_is_double(call->type))
+    power.d = scalbn(1, exponent_of_alpha(call));
+  else
+    power.s = scalbnf(1, exponent_of_alpha(call));
+  return power;
 }
 
 /* In real elements: of a complex product the real one that it is. */
@@ -158,6 +181,8 @@ static CUresult expand_a(struct tb_pipeline *p, int64_t row, struct tb_extent k,
                                         .conjugate_b = call->b.conjugated,
                                         .scaled = !tb_scalar_is_real(call->type, call->alpha)};
   tb_scalar_parts(call->type, call->alpha, args.alpha);
+  if (args.scaled)
+    for (int i = 0; i < 2; i++) args.alpha[i] = scalbn(args.alpha[i], -exponent_of_alpha(call));
   return tb_complex_expand(&p->d->kernels.complex, call->type, &args, stream);
 }
 

@@ -72,15 +72,15 @@ static void add_z(double *restrict to, const double *restrict from, const double
   }
 }
 
-/* A real factor of complex elements multiplies their parts alone: 1 leaves what lies beside an infinity as it is. */
+/* A complex beta of 1 multiplies nothing: its imaginary part, 0, would make NaNs of infinities. */
 static void add_elements(const struct tb_copy *c, void *to, const void *from, int64_t n) {
-  const bool by_parts = tb_type_is_complex(c->type) && tb_scalar_is_real(c->type, c->beta);
-  switch (by_parts ? tb_type_real(c->type) : c->type) {
+  const bool whole = tb_type_is_complex(c->type) && tb_scalar_is_one(c->type, c->beta);
+  switch (whole ? tb_type_real(c->type) : c->type) {
     case TB_S:
-      add_s(to, from, c->beta.s, by_parts ? 2 * n : n);
+      add_s(to, from, c->beta.s, n * tb_type_parts(c->type));
       break;
     case TB_D:
-      add_d(to, from, c->beta.d, by_parts ? 2 * n : n);
+      add_d(to, from, c->beta.d, n * tb_type_parts(c->type));
       break;
     case TB_C:
       add_c(to, from, c->beta.c, n);

@@ -261,6 +261,7 @@ static int with_failure(void *number) {
 /* Whatever fails, the CPU has the rest, once. */
 static void failures(void **state) {
   (void)state;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver fails on no command");
   for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
     struct tst_output o;
     tst_fork(&o, with_failure, (void *)i);
@@ -275,5 +276,5 @@ int main(void) {
       cmocka_unit_test(every_spelling),          cmocka_unit_test(several_tiles),
       cmocka_unit_test(the_same_bits_in_pieces),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }
