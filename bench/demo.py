@@ -180,7 +180,7 @@ def read_report(path):
             if line.startswith(key + ": "):
                 report[key] = line[len(key) + 2:]
         if line.startswith("symbols "):
-            report["symbols"] = line[len("symbols "):]
+            report["symbols"] = (report["symbols"] + line[len("symbols"):]).lstrip()
         columns = re.split(r"\s{2,}", line.strip())
         if len(columns) >= 3 and re.fullmatch(r"gpu\d*|cpu", columns[0]):
             report["rows"].append((columns[0], columns[1], columns[2]))

@@ -147,17 +147,22 @@ void tb_stats_reset(void) {
   reset_small();
 }
 
+#define SYMBOLS_COLUMNS 112 /* on a line, which is then no wider than the rows */
+
 static void report_symbols(int fd) {
-  char line[512];
+  char line[SYMBOLS_COLUMNS + 1] = "", item[64];
   size_t length = 0;
   for (int symbol = 0; symbol < TB_SYMBOL_COUNT; symbol++) {
     unsigned long long calls = calls_through(symbol);
     if (calls == 0) continue;
-    int n = snprintf(line + length, sizeof line - length, " %s=%llu", tb_symbols[symbol].name, calls);
-    if (n < 0 || (size_t)n >= sizeof line - length) break;
-    length += (size_t)n;
+    snprintf(item, sizeof item, " %s=%llu", tb_symbols[symbol].name, calls);
+    if (length + strlen(item) > SYMBOLS_COLUMNS) {
+      tb_say_to(fd, "symbols%s", line);
+      length = 0;
+    }
+    memcpy(line + length, item, strlen(item) + 1);
+    length += strlen(item);
   }
-  line[length] = '\0';
   tb_say_to(fd, "symbols%s", line);
 }
 

@@ -3,7 +3,8 @@
  * The sums, the report made of them, and the one writer of messages.
  *
  * Seen to fail when: a route's row is added to the other's; a failure is counted as a call; a long message loses its
- * newline; a message within a message is not dropped; errno is changed.
+ * newline; a message within a message is not dropped; errno is changed; symbols that do not fit into a line are left
+ * out.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -95,6 +96,18 @@ static void report(void **state) {
   free(text);
 }
 
+/* None is missing when a program calls through all of them, and no line is too wide. */
+static void every_symbol(void **state) {
+  (void)state;
+  tb_stats_reset();
+  for (int s = 0; s < TB_SYMBOL_COUNT; s++)
+    for (int calls = 0; calls < 1000 + s; calls++) tb_stats_add((enum tb_symbol)s, TB_CPU, TB_STATUS_small, 1, 0, 0);
+  char *text = report_text();
+  for (int s = 0; s < TB_SYMBOL_COUNT; s++) assert_int_equal(tst_report_symbol(text, tb_symbols[s].name), 1000 + s);
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) assert_in_range(strlen(line), 11, 130);
+  free(text);
+}
+
 /* Every reason has a text, no two the same, that the report's column holds: columns are two blanks apart. */
 static void every_reason(void **state) {
   (void)state;
@@ -180,6 +193,7 @@ int main(void) {
       cmocka_unit_test(sums),
       cmocka_unit_test(sizes),
       cmocka_unit_test(report),
+      cmocka_unit_test(every_symbol),
       cmocka_unit_test(every_reason),
       cmocka_unit_test(nothing_to_report),
       cmocka_unit_test(whole_lines_with_prefix),
