@@ -39,6 +39,7 @@ tb_package_is_there() {
   python3-venv) /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null ;;
   g++ | gfortran | pkg-config | octave-cli | valgrind) tb_have "$1" ;;
   octave) tb_have octave-cli ;;
+  r-base-core) tb_have Rscript ;;
   *) dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed' ;;
   esac
 }
