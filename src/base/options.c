@@ -128,7 +128,7 @@ static void describe_values(const struct option *o, char *out, size_t size) {
   }
 }
 
-static int find(const char *name, size_t length) {
+static int find_option(const char *name, size_t length) {
   for (int i = 0; i < TB_OPTION_COUNT; i++)
     if (strlen(table[i].name) == length && memcmp(table[i].name, name, length) == 0) return i;
   return -1;
@@ -137,12 +137,12 @@ static int find(const char *name, size_t length) {
 /* What environment modules set for a package of this name, beside its options. */
 static const char *const modules[] = {"ROOT", "DIR", "HOME", "VERSION", "PREFIX", "BASE", "LIB", "INC", "BIN"};
 
-#define PREFIX "TILEBLAS_"
+#define OPTION_PREFIX "TILEBLAS_"
 
 static bool is_of_modules(const char *name, size_t length) {
   for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
-    if (length == strlen(PREFIX) + strlen(modules[i]) &&
-        memcmp(name + strlen(PREFIX), modules[i], strlen(modules[i])) == 0)
+    if (length == strlen(OPTION_PREFIX) + strlen(modules[i]) &&
+        memcmp(name + strlen(OPTION_PREFIX), modules[i], strlen(modules[i])) == 0)
       return true;
   return false;
 }
@@ -156,14 +156,14 @@ static int complaint_count;
 static void load_variable(const char *variable) {
   const size_t length = strcspn(variable, "=");
   const char *value = variable[length] == '=' ? variable + length + 1 : "";
-  const int index = find(variable, length);
+  const int index = find_option(variable, length);
   if (index < 0 ? is_of_modules(variable, length) : value[0] == '\0' || store(index, value)) return;
   if (complaint_count < TB_WARNINGS_MAX) snprintf(complaints[complaint_count++], COMPLAINT_MAX, "%s", variable);
 }
 
 static void complain(const char *variable) {
   const size_t length = strcspn(variable, "=");
-  const int index = find(variable, length);
+  const int index = find_option(variable, length);
   if (index < 0) {
     tb_warn("%.*s is no option of TileBLAS; see its README for the list", (int)length, variable);
   } else {
@@ -187,7 +187,7 @@ void tb_options_load(void) {
    */
   char **variables = getauxval(AT_SECURE) ? NULL : environ;
   for (char **e = variables; e != NULL && *e != NULL; e++)
-    if (strncmp(*e, PREFIX, strlen(PREFIX)) == 0) load_variable(*e);
+    if (strncmp(*e, OPTION_PREFIX, strlen(OPTION_PREFIX)) == 0) load_variable(*e);
   pthread_mutex_unlock(&texts_lock);
 }
 
@@ -200,7 +200,7 @@ void tb_option_text(enum tb_option option, char text[TB_OPTION_TEXT_MAX]) {
 }
 
 int tb_option_set(const char *name, const char *value) {
-  int index = name && value ? find(name, strlen(name)) : -1;
+  int index = name && value ? find_option(name, strlen(name)) : -1;
   if (index < 0) return -1;
   pthread_mutex_lock(&texts_lock);
   bool stored = store(index, value);
@@ -209,7 +209,7 @@ int tb_option_set(const char *name, const char *value) {
 }
 
 int tb_option_get(const char *name, char *buffer, size_t size) {
-  int index = name && buffer ? find(name, strlen(name)) : -1;
+  int index = name && buffer ? find_option(name, strlen(name)) : -1;
   if (index < 0) return -1;
   const struct option *o = &table[index];
   char value[TB_OPTION_TEXT_MAX];

@@ -13,7 +13,7 @@ static CUstream stream_of(const struct tb_pipeline *p, int64_t row, int64_t colu
 }
 
 /* Has `stream` wait for all launches so far. */
-static CUresult hold(struct tb_pipeline *p, CUstream stream) {
+static CUresult hold_stream(struct tb_pipeline *p, CUstream stream) {
   for (int s = 0; s < p->stream_count; s++) {
     TB_TRY(tb_cuda.cuEventRecord(p->d->drained[s], p->streams[s]));
     TB_TRY(tb_cuda.cuStreamWaitEvent(stream, p->d->drained[s], 0));
@@ -21,7 +21,7 @@ static CUresult hold(struct tb_pipeline *p, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult tb_compute_hold_uploads(struct tb_pipeline *p) { return hold(p, p->d->up); }
+CUresult tb_compute_hold_uploads(struct tb_pipeline *p) { return hold_stream(p, p->d->up); }
 
 CUresult tb_compute_mark(struct tb_pipeline *p) {
   for (int s = 0; s < p->stream_count; s++) TB_TRY(tb_cuda.cuEventRecord(p->d->half[s], p->streams[s]));
@@ -180,7 +180,7 @@ CUresult tb_compute_make_real(struct tb_pipeline *p, bool of_b, int64_t index, s
 }
 
 /* For the tensor cores, span after span. */
-static CUresult pack(struct tb_pipeline *p, const struct tb_step *step, struct tb_extent k) {
+static CUresult pack_panel(struct tb_pipeline *p, const struct tb_step *step, struct tb_extent k) {
   const struct tb_layout *l = &p->layout;
   const int64_t parts = is_complex(p) ? 2 : 1;
   const int64_t rows = step->of_b ? 0 : parts * tb_layout_rows(l, step->index).size;
@@ -205,14 +205,14 @@ static CUresult pack(struct tb_pipeline *p, const struct tb_step *step, struct t
 
 /* A slice of a panel that is there: made real, packed. In a stream of its own: the GPU may have no multiprocessor free
  * for it yet, and neither the link nor launches from other panels need wait for that. */
-static CUresult prepare(struct tb_pipeline *p, const struct tb_step *step) {
+static CUresult prepare_panel(struct tb_pipeline *p, const struct tb_step *step) {
   const struct tb_extent k = tb_layout_slice(&p->layout, step->slice);
   TB_TRY(await_panels(p, p->packing));
-  if (p->up.must_hold_packing) TB_TRY(hold(p, p->packing));
+  if (p->up.must_hold_packing) TB_TRY(hold_stream(p, p->packing));
   p->up.must_hold_packing = false;
   TB_TRY(mark_begin(p, p->packing));
   TB_TRY(tb_compute_make_real(p, step->of_b, step->index, k, p->packing));
-  if (tb_plan_packs(p->layout.plan)) TB_TRY(pack(p, step, k));
+  if (tb_plan_packs(p->layout.plan)) TB_TRY(pack_panel(p, step, k));
   TB_TRY(tb_cuda.cuEventRecord(p->d->packed, p->packing));
   p->packed = true;
   return CUDA_SUCCESS;
@@ -229,7 +229,7 @@ CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step) {
   const struct tb_extent k = tb_layout_slice(&p->layout, step->slice);
   const int64_t others = step->of_b ? p->layout.rows : p->layout.columns;
   const int64_t *other_slices = step->of_b ? p->a_slices : p->b_slices;
-  if (!(step->of_b ? p->up.b_packed : p->up.a_packed)) TB_TRY(prepare(p, step));
+  if (!(step->of_b ? p->up.b_packed : p->up.a_packed)) TB_TRY(prepare_panel(p, step));
   (step->of_b ? p->b_slices : p->a_slices)[step->index] = step->slice + 1;
   for (int64_t other = 0; other < others; other++) {
     if (other_slices[other] <= step->slice) continue;

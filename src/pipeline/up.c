@@ -33,9 +33,11 @@ static enum tb_stores stores_now(const struct tb_pipeline *p) {
              : TB_STORES_WRITTEN_BACK;
 }
 
-static int slot_of(const struct tb_pipeline *p, uint64_t number) { return tb_slot_of(&p->d->up_ring, number); }
+static int up_slot_of(const struct tb_pipeline *p, uint64_t number) { return tb_slot_of(&p->d->up_ring, number); }
 
-static struct tb_up_entry *entry_of(struct tb_pipeline *p, uint64_t number) { return &p->up.entry[slot_of(p, number)]; }
+static struct tb_up_entry *up_entry_of(struct tb_pipeline *p, uint64_t number) {
+  return &p->up.entry[up_slot_of(p, number)];
+}
 
 static bool is_full(const struct tb_pipeline *p) {
   return p->up.begun - p->up.freed == (uint64_t)tb_ring_pieces(&p->d->up_ring);
@@ -128,7 +130,7 @@ static bool find_source(struct tb_pipeline *p, struct tb_up_entry *e) {
 /* False: there is something to wait for first. */
 static bool begin_piece(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
-  struct tb_up_entry *e = entry_of(p, up->begun);
+  struct tb_up_entry *e = up_entry_of(p, up->begun);
   e->step = step_at(p, up->begun_steps);
   e->way = TB_STAGED;
   e->from_other = false;
@@ -137,7 +139,7 @@ static bool begin_piece(struct tb_pipeline *p) {
   if (needs_slot(e)) {
     const int64_t most = tb_min(tb_ring_piece_bytes(&p->d->up_ring), tb_max(FIRST_PIECE_BYTES, up->begun_bytes));
     e->last = tb_upload_cut(&up->upload, most / tb_type_bytes(up->upload.type),
-                            tb_slot(&p->d->up_ring, slot_of(p, up->begun)), &e->copy, &e->piece);
+                            tb_slot(&p->d->up_ring, up_slot_of(p, up->begun)), &e->copy, &e->piece);
     e->copy.stores = stores_now(p);
     e->copy.of_many = p->is_large && e->copy.stores == TB_STORES_CACHED;
     tb_copy_start(p->d->pool, &e->copy);
@@ -151,7 +153,7 @@ static bool begin_piece(struct tb_pipeline *p) {
 
 /* ---- sending ---- */
 
-static CUresult mark(struct tb_pipeline *p, enum tb_mark which) {
+static CUresult mark_up(struct tb_pipeline *p, enum tb_mark which) {
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[which], p->d->up));
   return CUDA_SUCCESS;
 }
@@ -168,7 +170,7 @@ static CUresult announce(struct tb_pipeline *p, const struct tb_step *step) {
 }
 
 static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_entry *e) {
-  if (!p->marked_up) TB_TRY(mark(p, TB_UP_BEGIN));
+  if (!p->marked_up) TB_TRY(mark_up(p, TB_UP_BEGIN));
   p->marked_up = true;
   TB_TRY(e->way == TB_DIRECT ? tb_upload_direct(p->d, &e->whole) : tb_upload_send(p->d, slot, &e->piece));
   const int64_t direct_bytes = e->whole.rows * e->whole.columns * tb_type_bytes(e->whole.type);
@@ -177,7 +179,7 @@ static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_e
   p->uploaded = e->way == TB_DIRECT ? p->d->uploaded : p->d->up_ring.moved[slot];
   if (e->way == TB_DIRECT) TB_TRY(tb_cuda.cuEventRecord(p->uploaded, p->d->up));
   TB_TRY(announce(p, &e->step));
-  return mark(p, TB_UP_END);
+  return mark_up(p, TB_UP_END);
 }
 
 static CUresult fetch_panel(struct tb_pipeline *p, const struct tb_up_entry *e) {
@@ -192,7 +194,7 @@ static bool replaces_nothing(const struct tb_pipeline *p, const struct tb_step *
 }
 
 /* Before a piece of the step that goes up: no launch may need what it replaces. */
-static CUresult hold(struct tb_pipeline *p, const struct tb_step *step) {
+static CUresult hold_for_step(struct tb_pipeline *p, const struct tb_step *step) {
   struct tb_up *up = &p->up;
   if (replaces_nothing(p, step)) return CUDA_SUCCESS;
   if (up->ended_steps < tb_min(up->free_panels, tb_schedule_first(&up->schedule))) {
@@ -225,12 +227,12 @@ CUresult tb_up_catch_up(struct tb_pipeline *p) {
 
 static CUresult send_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
-  const struct tb_up_entry *e = entry_of(p, up->sent);
-  if (e->way != TB_IN_PLACE && up->must_hold) TB_TRY(hold(p, &e->step));
+  const struct tb_up_entry *e = up_entry_of(p, up->sent);
+  if (e->way != TB_IN_PLACE && up->must_hold) TB_TRY(hold_for_step(p, &e->step));
   if (e->from_other)
     TB_TRY(fetch_panel(p, e));
   else if (e->way != TB_IN_PLACE)
-    TB_TRY(send_piece(p, slot_of(p, up->sent), e));
+    TB_TRY(send_piece(p, up_slot_of(p, up->sent), e));
   up->sent++;
   if (!e->last) return CUDA_SUCCESS;
   up->ended_steps++;
@@ -243,8 +245,8 @@ static CUresult send_oldest(struct tb_pipeline *p) {
 static CUresult free_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
   if (!is_full(p) || up->freed == up->sent) return CUDA_SUCCESS;
-  if (needs_slot(entry_of(p, up->freed))) {
-    const CUresult result = tb_upload_sent(p->d, slot_of(p, up->freed));
+  if (needs_slot(up_entry_of(p, up->freed))) {
+    const CUresult result = tb_upload_sent(p->d, up_slot_of(p, up->freed));
     if (result == CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
     TB_TRY(result);
   }
@@ -258,7 +260,7 @@ static bool is_copied(const struct tb_pipeline *p, const struct tb_up_entry *e) 
 
 CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
   struct tb_up *up = &p->up;
-  while (up->sent < up->begun && is_copied(p, entry_of(p, up->sent))) {
+  while (up->sent < up->begun && is_copied(p, up_entry_of(p, up->sent))) {
     TB_TRY(send_oldest(p));
     *turn = TB_SOMETHING;
   }
@@ -273,7 +275,7 @@ bool tb_up_is_over(const struct tb_pipeline *p) { return p->up.ended_steps == tb
 
 void tb_up_abandon(struct tb_pipeline *p) {
   for (uint64_t number = p->up.sent; number < p->up.begun; number++) {
-    const struct tb_up_entry *e = entry_of(p, number);
+    const struct tb_up_entry *e = up_entry_of(p, number);
     if (needs_slot(e)) tb_copy_wait(p->d->pool, &e->copy);
   }
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "base/integers.h"
+#include "select/limits.h"
 
 const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT] = {
 #define TB_FP64_TILE(name, bm, bn, wm, wn, stages, blocks)                                                            \
@@ -30,23 +31,18 @@ static const struct {
 /* What an SM moves to and from its shared memory or the L2, of a group's sums, in a second. */
 #define SUM_BYTES_PER_SECOND 120e9
 
-/* CUDA keeps this much of an SM's shared memory for itself for each block. */
-#define RESERVED_BYTES 1024
-/* What the grid's first dimension and the kernels' counting allow. */
-#define SIZE_MAX_ELEMS (INT64_C(2147483647) - 1023)
-
 /* A group's end costs as much as 40 k of a tile of 128 x 128. */
 #define GROUP_K 1024
-#define LONG_K 8192 /* from here on a group is GROUP_K_MAX */
-#define GROUP_K_MAX 2048
+#define LONG_K 8192 /* from here on a group is FP64_GROUP_K_MAX */
+#define FP64_GROUP_K_MAX 2048
 /* With less than so many tiles of 128 x 128, some are likely to be split. */
 #define SOME_TILES 200
 #define SOME_TILES_GROUP_K 512
 /* Below so many tiles of 64 x 64, k is to be split among SMs, into about as many parts as make WANTED_PARTS of them. */
 #define FEW_TILES 64
 #define WANTED_PARTS 256
-#define GROUP_K_MIN 128
-#define SPLITS_MAX 64
+#define FP64_GROUP_K_MIN 128
+#define FP64_SPLITS_MAX 64
 
 static int64_t tiles_of(int64_t m, int64_t n, int64_t side) { return tb_ceil_div(m, side) * tb_ceil_div(n, side); }
 
@@ -54,14 +50,14 @@ int tb_fp64_group_k(int64_t m, int64_t n, int64_t k) {
   const int64_t tiles = tiles_of(m, n, 64);
   if (tiles < FEW_TILES) {
     const int64_t part = tb_round_up(tb_ceil_div(k, tb_ceil_div(WANTED_PARTS, tiles)), TB_FP64_GROUP_STEP_K);
-    return (int)tb_min(tb_max(part, GROUP_K_MIN), GROUP_K_MAX);
+    return (int)tb_min(tb_max(part, FP64_GROUP_K_MIN), FP64_GROUP_K_MAX);
   }
   if (tiles_of(m, n, 128) < SOME_TILES && k > GROUP_K) return SOME_TILES_GROUP_K;
-  return k < LONG_K ? GROUP_K : GROUP_K_MAX;
+  return k < LONG_K ? GROUP_K : FP64_GROUP_K_MAX;
 }
 
-static int blocks_per_sm(const struct tb_fp64_tile *tile, const struct tb_fp64_device *device, int shared_bytes) {
-  const int64_t by_shared = device->sm_shared_bytes / (shared_bytes + RESERVED_BYTES);
+static int fp64_blocks_per_sm(const struct tb_fp64_tile *tile, const struct tb_fp64_device *device, int shared_bytes) {
+  const int64_t by_shared = device->sm_shared_bytes / (shared_bytes + TB_SM_RESERVED_BYTES);
   return (int)tb_max(1, tb_min(by_shared, tile->blocks));
 }
 
@@ -70,7 +66,7 @@ static double block_seconds(const struct tb_fp64_plan *p, const struct tb_fp64_d
                             int64_t k, int64_t groups) {
   if (blocks == 0) return 0;
   const struct tb_fp64_tile *const tile = &tb_fp64_tiles[p->tile];
-  const int at_once = blocks_per_sm(tile, device, p->shared_bytes);
+  const int at_once = fp64_blocks_per_sm(tile, device, p->shared_bytes);
   const double sm_flops = device->flops_per_second / device->sm_count;
   const double products = 2.0 * tile->block_m * tile->block_n * (double)k / sm_flops;
   const double sums = 2.0 * tile->sum_bytes * (double)groups / SUM_BYTES_PER_SECOND;
@@ -109,7 +105,7 @@ bool tb_fp64_plan_way(struct tb_fp64_plan *p, const struct tb_fp64_device *devic
   p->shared_bytes = t->stage_bytes + (p->whole > 0 && groups > 1 ? t->sum_bytes : 0);
   p->partials_bytes = p->splits > 1 ? (p->tiles - p->whole) * groups * t->sum_bytes : 0;
   if (p->shared_bytes > device->block_shared_bytes || p->jobs > INT32_MAX) return false;
-  p->blocks = tb_min(p->jobs, (int64_t)device->sm_count * blocks_per_sm(t, device, p->shared_bytes));
+  p->blocks = tb_min(p->jobs, (int64_t)device->sm_count * fp64_blocks_per_sm(t, device, p->shared_bytes));
   p->seconds = seconds_of(p, device);
   return true;
 }
@@ -128,9 +124,9 @@ static void consider_tile(struct tb_fp64_plan *p, const struct tb_fp64_device *d
   const int64_t groups = tb_ceil_div(p->k, p->group_k);
   const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
   consider(p, device, tile, 0, 1, partials_bytes, best);
-  const int64_t slots = (int64_t)device->sm_count * blocks_per_sm(t, device, t->stage_bytes + t->sum_bytes);
+  const int64_t slots = (int64_t)device->sm_count * fp64_blocks_per_sm(t, device, t->stage_bytes + t->sum_bytes);
   const int64_t rounds = p->tiles / slots * slots;
-  for (int splits = 2; splits <= tb_min(groups, SPLITS_MAX); splits++) {
+  for (int splits = 2; splits <= tb_min(groups, FP64_SPLITS_MAX); splits++) {
     consider(p, device, tile, 0, splits, partials_bytes, best);
     if (rounds > 0) consider(p, device, tile, rounds, splits, partials_bytes, best);
   }
@@ -138,7 +134,7 @@ static void consider_tile(struct tb_fp64_plan *p, const struct tb_fp64_device *d
 
 bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int64_t m, int64_t n, int64_t k,
                        int group_k, int64_t partials_bytes) {
-  if (m > SIZE_MAX_ELEMS || n > SIZE_MAX_ELEMS || k > SIZE_MAX_ELEMS) return false;
+  if (m > TB_SIDE_MAX_ELEMS || n > TB_SIDE_MAX_ELEMS || k > TB_SIDE_MAX_ELEMS) return false;
   struct tb_fp64_plan p = {.m = m, .n = n, .k = k, .group_k = group_k}, best = {.blocks = 0};
   for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++) consider_tile(&p, device, tile, partials_bytes, &best);
   *plan = best;
