@@ -164,7 +164,7 @@ static struct tb_choice choose_for_part(struct tb_device *d, const struct tb_cal
 static struct tb_panels panels_of(const struct tb_call *call, const struct tb_plan *plan, enum tb_operand operand) {
   const bool a = operand == TB_OPERAND_A;
   const bool whole = plan->chunk_k == call->k && (a ? plan->block_m == call->m : plan->block_n == call->n);
-  if (!whole || (a ? plan->ways.a : plan->ways.b) == TB_IN_PLACE) return (struct tb_panels){0, 0, 0};
+  if (!whole || tb_way_of(&plan->ways, !a) == TB_IN_PLACE) return (struct tb_panels){0, 0, 0};
   const int64_t slices = tb_ceil_div(plan->chunk_k, plan->slice_k);
   return a ? (struct tb_panels){tb_ceil_div(call->m, plan->tile_m), plan->tile_m, slices}
            : (struct tb_panels){tb_ceil_div(call->n, plan->tile_n), plan->tile_n, slices};

@@ -15,7 +15,7 @@ static void fill_one_slot(struct tb_pipeline *p) {
     struct tb_upload u;
     struct tb_piece piece;
     tb_up_of_step(p, &step, &u);
-    char *to = slot + (b ? p->layout.plan->b_offset_bytes : 0);
+    char *to = slot + p->layout.plan->operand[b].offset_bytes;
     tb_upload_cut(&u, tb_slot_elems(u.type), to, &copies[b], &piece);
     copies[b].stores = TB_STORES_STREAMED;
     tb_copy_start(p->d->pool, &copies[b]);

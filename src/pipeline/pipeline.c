@@ -25,8 +25,8 @@ static bool reads_in_place(const struct tb_plan *plan) {
 
 /* What is on the device of the operands is there for the next block, too. */
 static void leave_block(struct tb_pipeline *p) {
-  p->a_resident = p->layout.block.i;
-  p->b_resident = p->layout.block.j;
+  p->resident[TB_OF_A] = p->layout.block.i;
+  p->resident[TB_OF_B] = p->layout.block.j;
 }
 
 /* With so many threads, of which ten others fill the link both ways, the caller of a large product does not copy: it
@@ -195,8 +195,7 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
                             .streams = device->compute,
                             .stream_count = plan->emulated ? plan->streams : TB_COMPUTE_STREAMS,
                             .packing = device->packing,
-                            .a_resident = -1,
-                            .b_resident = -1};
+                            .resident = {-1, -1}};
   p->down.rest_bytes = call->m * call->n * tb_call_bytes(call);
   prepare_staging(p, call, &plan->ways);
   if (reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) {

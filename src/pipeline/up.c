@@ -70,13 +70,14 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
   struct tb_up *up = &p->up;
   const struct tb_plan *plan = p->layout.plan;
   const bool whole_k = plan->chunk_k == p->layout.call->k;
-  const bool a_resident = whole_k && p->a_resident == p->layout.block.i;
-  const bool b_resident = whole_k && p->b_resident == p->layout.block.j;
-  const bool a_kept = plan->a_kept_bytes > 0 && p->layout.chunk.start == 0 && p->a_resident == p->layout.block.i;
-  up->a_there = plan->ways.a == TB_IN_PLACE || a_resident || a_kept;
-  up->b_there = plan->ways.b == TB_IN_PLACE || b_resident;
-  up->a_packed = !tb_plan_prepares(plan) || a_resident; /* other chunks were packed where what is kept was */
-  up->b_packed = !tb_plan_prepares(plan) || b_resident;
+  const int64_t first[2] = {p->layout.block.i, p->layout.block.j};
+  for (int of_b = 0; of_b < 2; of_b++) {
+    const bool same_part = p->resident[of_b] == first[of_b], resident = whole_k && same_part;
+    const bool kept = !of_b && plan->a_kept_bytes > 0 && p->layout.chunk.start == 0 && same_part;
+    up->operand[of_b].there = tb_way_of(&plan->ways, of_b) == TB_IN_PLACE || resident || kept;
+    /* Other chunks were packed where what is kept was. */
+    up->operand[of_b].packed = !tb_plan_prepares(plan) || resident;
+  }
   const enum tb_schedule_order before = up->schedule.order, order = order_of(p);
   up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout), order};
   up->begun_steps = up->ended_steps = up->computed_steps = 0;
@@ -86,25 +87,24 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
   up->free_panels = order != before ? up->freed_panels : 0; /* of the operand that goes up first now */
   up->freed_panels = 0;
   up->awaited_half = false;
-  memset(p->a_slices, 0, sizeof p->a_slices);
-  memset(p->b_slices, 0, sizeof p->b_slices);
+  memset(p->slices, 0, sizeof p->slices);
 }
 
 /* ---- beginning ---- */
 
 enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *step, struct tb_upload *u) {
   const struct tb_layout *l = &p->layout;
-  if (step->of_b ? p->up.b_there : p->up.a_there) return TB_IN_PLACE;
+  if (p->up.operand[step->of_b].there) return TB_IN_PLACE;
   const struct tb_extent k = tb_layout_slice(l, step->slice);
-  const struct tb_view x = step->of_b ? tb_layout_b_view(l, step->index, k) : tb_layout_a_view(l, step->index, k);
-  const struct tb_matrix to = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
-  const int64_t across = step->of_b ? tb_layout_columns(l, step->index).size : tb_layout_rows(l, step->index).size;
-  const bool along = step->of_b != x.transposed; /* stored columns run along k */
+  const struct tb_view x = tb_layout_view(l, step->of_b, step->index, k);
+  const struct tb_matrix to = tb_layout_panel(l, step->of_b, step->index, k);
+  const int64_t across = tb_layout_sides(l, step->of_b, step->index).size;
+  const bool along = tb_runs_along_k(l->call, step->of_b);
   *u =
       (struct tb_upload){.type = x.type, .source = x.data, .source_ld = x.ld, .target = to.address, .target_ld = to.ld};
   u->rows = along ? k.size : across;
   u->columns = along ? across : k.size;
-  return step->of_b ? l->plan->ways.b : l->plan->ways.a;
+  return tb_way_of(&l->plan->ways, step->of_b);
 }
 
 static enum tb_operand operand_of(const struct tb_step *step) { return step->of_b ? TB_OPERAND_B : TB_OPERAND_A; }
@@ -165,7 +165,7 @@ static CUresult announce(struct tb_pipeline *p, const struct tb_step *step) {
     return CUDA_SUCCESS;
   const struct tb_layout *l = &p->layout;
   const struct tb_extent k = tb_layout_slice(l, step->slice);
-  const struct tb_matrix at = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
+  const struct tb_matrix at = tb_layout_panel(l, step->of_b, step->index, k);
   return tb_pass_sent(p->pass, step->index, step->slice, at.address);
 }
 

@@ -11,7 +11,7 @@ names() {
   find "$1" -name '*.[ch]' | sort | while read -r file; do
     awk -v file="${file#"$1"/}" '
       function say(name) { if (name != "" && !(name in said)) { said[name] = 1; print name, file } }
-      # A declaration without its initialisers, bodies and parentheses: its names are the last words of what commas part.
+      # A declaration without its initialisers, bodies and parentheses: its names end what commas part.
       function names_of(text,   part, n, i) {
         while (sub(/\{[^{}]*\}/, "", text)) continue
         sub(/\{.*/, "", text)
@@ -52,7 +52,8 @@ names() {
 # twice FOLDER: the names that several files define.
 twice() {
   names "$1" | sort |
-    awk '{ files[$1] = files[$1] " " $2; count[$1]++ } END { for (n in count) if (count[n] > 1) print n ":" files[n] }' |
+    awk '{ files[$1] = files[$1] " " $2; count[$1]++ }
+         END { for (n in count) if (count[n] > 1) print n ":" files[n] }' |
     sort
 }
 
