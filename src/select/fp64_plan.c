@@ -5,6 +5,7 @@
 
 #include "base/integers.h"
 #include "select/limits.h"
+#include "select/rates.h"
 
 const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT] = {
 #define TB_FP64_TILE(name, bm, bn, wm, wn, stages, blocks)                                                            \
@@ -14,22 +15,13 @@ const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT] = {
 #undef TB_FP64_TILE
 };
 
-/* Of the nominal rate, what a tile's blocks reach when an SM holds as many as it can, and one alone:
- * tests/gpu/fp64_bench on an H200, 2048 and 1024 cubed. */
 static const struct {
   double full, alone;
-} rates[TB_FP64_TILE_COUNT] = {
-    [TB_FP64_128x128] = {0.90, 0.90}, [TB_FP64_128x64] = {0.72, 0.62}, [TB_FP64_64x128] = {0.72, 0.62},
-    [TB_FP64_64x64] = {0.79, 0.65},   [TB_FP64_64x32] = {0.71, 0.50},  [TB_FP64_32x64] = {0.68, 0.50},
-    [TB_FP64_32x32] = {0.57, 0.35},
+} rates[] = {
+#define TB_FP64_RATE(kernel, full, alone) [TB_FP64_##kernel] = {full, alone},
+#include "select/rates.def"
 };
-
-/* Until a block's first products are there, and from its last to the end of the kernel. */
-#define START_SECONDS 4e-6
-/* The second launch that a split k needs. */
-#define GATHER_SECONDS 3e-6
-/* What an SM moves to and from its shared memory or the L2, of a group's sums, in a second. */
-#define SUM_BYTES_PER_SECOND 120e9
+_Static_assert(sizeof rates / sizeof *rates == TB_FP64_TILE_COUNT, "rates.def has one row for each of tiles.def");
 
 /* A group's end costs as much as 40 k of a tile of 128 x 128. */
 #define GROUP_K 1024
@@ -69,7 +61,7 @@ static double block_seconds(const struct tb_fp64_plan *p, const struct tb_fp64_d
   const int at_once = fp64_blocks_per_sm(tile, device, p->shared_bytes);
   const double sm_flops = device->flops_per_second / device->sm_count;
   const double products = 2.0 * tile->block_m * tile->block_n * (double)k / sm_flops;
-  const double sums = 2.0 * tile->sum_bytes * (double)groups / SUM_BYTES_PER_SECOND;
+  const double sums = 2.0 * tile->sum_bytes * (double)groups / tb_rate.fp64_sum_bytes_per_s;
   const int64_t mine = tb_ceil_div(blocks, device->sm_count);
   const double full = products / rates[p->tile].full + sums;
   const double alone = products / rates[p->tile].alone + sums;
@@ -84,10 +76,10 @@ static double seconds_of(const struct tb_fp64_plan *p, const struct tb_fp64_devi
   if (p->splits > 1) {
     const int64_t part_k = tb_min((int64_t)p->groups_per_split * p->group_k, p->k);
     seconds += block_seconds(p, device, (p->tiles - p->whole) * p->splits, part_k, p->groups_per_split);
-    seconds += GATHER_SECONDS + 2.0 * (double)p->partials_bytes / device->bytes_per_second;
+    seconds += tb_rate.fp64_gather_seconds + 2.0 * (double)p->partials_bytes / device->bytes_per_second;
   }
   const double by_memory = moved / device->bytes_per_second;
-  return START_SECONDS + (seconds > by_memory ? seconds : by_memory);
+  return tb_rate.fp64_start_seconds + (seconds > by_memory ? seconds : by_memory);
 }
 
 bool tb_fp64_plan_way(struct tb_fp64_plan *p, const struct tb_fp64_device *device, int tile, int64_t whole,

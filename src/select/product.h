@@ -82,13 +82,8 @@ struct tb_tile_rate {
 };
 struct tb_select_table {
   struct tb_tile_rate tile[TB_TILE_COUNT];
-#define TB_SELECT_TILE(...)
 #define TB_SELECT_COST(name, value) double name;
-#define TB_RATE(...)
 #include "select/rates.def"
-#undef TB_SELECT_TILE
-#undef TB_SELECT_COST
-#undef TB_RATE
 };
 extern const struct tb_select_table tb_select_table;
 
