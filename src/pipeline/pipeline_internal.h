@@ -4,8 +4,8 @@
  * functions do what can be done at the moment and return; pipeline.c goes round them until nothing is left. Under
  * offload.c's lock, with the device entered.
  */
-#ifndef TB_PIPELINE_PARTS_H
-#define TB_PIPELINE_PARTS_H
+#ifndef TB_PIPELINE_INTERNAL_H
+#define TB_PIPELINE_INTERNAL_H
 
 #include "pipeline/copy.h"
 #include "pipeline/pipeline.h"

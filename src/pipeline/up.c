@@ -8,12 +8,13 @@
 #define FIRST_PIECE_BYTES ((int64_t)256 << 10)
 
 /*
- * By which stores words get into the slots. Streaming stores go to memory, where they are in the way of what is read
+ * By which stores elements get into the slots. Streaming stores go to memory, where they are in the way of what is read
  * and of the GPU's own reading: 44 GB/s up instead of 50 alone, 38 instead of 44 while C comes down. Others leave the
- * words in a core's own caches, from which the GPU reads at 20 GB/s, until later copies have driven them out into the
- * cache that the cores share. So the first pieces, for which nothing would do that, go by streaming stores. (H200, 16
- * cores: 4096 cubed 4.4 ms by streaming stores alone, 3.8 ms with this; 1024 cubed 0.43 ms, and 0.60 by others alone.
- * Lines that are told to go to the shared cache, by cldemote: 8192 cubed 15.8 to 16.5 ms, and 13.8 to 14.3 without.)
+ * elements in a core's own caches, from which the GPU reads at 20 GB/s, until later copies have driven them out into
+ * the cache that the cores share. So the first pieces, for which nothing would do that, go by streaming stores. (H200,
+ * 16 cores: 4096 cubed 4.4 ms by streaming stores alone, 3.8 ms with this; 1024 cubed 0.43 ms, and 0.60 by others
+ * alone. Lines that are told to go to the shared cache, by cldemote: 8192 cubed 15.8 to 16.5 ms, and 13.8 to 14.3
+ * without.)
  *
  * Where little more follows, nothing drives them out: of calls of middling size all that is not streamed is written
  * back at once. Threads that do so reach no more than the link, so that it would hold up larger products. (H200, 16

@@ -152,7 +152,7 @@ static CUresult pack_operands(const struct tb_fma *fma, const struct tb_launch *
 /* The part of D that starts at this row and column, from packed operands. */
 static struct tb_sgemm_args part_of(const struct tb_sgemm_args *args, struct tb_rest part) {
   struct tb_sgemm_args p = *args;
-  p.a += part.first_row * p.lda; /* a panel has TB_SGEMM_PANEL words for each of its lda rows, and as many sides */
+  p.a += part.first_row * p.lda; /* a panel has TB_SGEMM_PANEL elements for each of its lda rows, and as many sides */
   p.b += part.first_column * p.ldb;
   p.d += part.first_row + part.first_column * p.ldd;
   p.m = part.m, p.n = part.n;

@@ -38,12 +38,12 @@ static bool shape_block(struct tb_skinny_plan *p, const struct tb_sm_limits *lim
     p->block_chunks = (int)tb_ceil_div(p->groups_per_split, rounds) * TB_SKINNY_GROUP_CHUNKS;
     p->buffers = rounds > 1 ? panels : 1;
     p->threads = rows * p->block_chunks;
-    const int64_t words = (p->along_k ? TB_SKINNY_RING_WORDS(p->block_rows, p->block_chunks, row->stages) : 0) +
+    const int64_t elems = (p->along_k ? TB_SKINNY_RING_WORDS(p->block_rows, p->block_chunks, row->stages) : 0) +
                           p->buffers * (TB_SKINNY_PANEL_WORDS(row->columns, p->block_chunks) +
                                         TB_SKINNY_SUM_WORDS(row->columns, p->block_rows, p->block_chunks)) +
                           p->block_rows * row->columns;
-    if (words * (int64_t)sizeof(float) > limits->block_shared_bytes) continue;
-    p->shared_bytes = (int)(words * (int64_t)sizeof(float));
+    if (elems * (int64_t)sizeof(float) > limits->block_shared_bytes) continue;
+    p->shared_bytes = (int)(elems * (int64_t)sizeof(float));
     return true;
   }
   return false;
@@ -62,15 +62,15 @@ static double skinny_cost(const struct tb_skinny_plan *p, const struct tb_sm_lim
   const int64_t blocks = p->blocks * p->splits, resident = skinny_blocks_per_sm(p, limits);
   const int64_t mine = tb_ceil_div(blocks, limits->sm_count), waves = tb_ceil_div(mine, resident);
   const double k = (double)least(p->k, (int64_t)p->groups_per_split * TB_SGEMM_GROUP_K);
-  const double words = sizeof(float);
-  const double segment = tb_rate.skinny_segment_bytes / (p->block_rows * words);
-  const double x = (double)p->block_rows * k * words * (p->along_k ? 1 : 1 + segment * segment),
-               y = p->columns * k * words;
-  const double d = (double)p->block_rows * p->columns * (p->exchanged ? SECTOR_BYTES : words);
+  const double element_bytes = sizeof(float);
+  const double segment = tb_rate.skinny_segment_bytes / (p->block_rows * element_bytes);
+  const double x = (double)p->block_rows * k * element_bytes * (p->along_k ? 1 : 1 + segment * segment),
+               y = p->columns * k * element_bytes;
+  const double d = (double)p->block_rows * p->columns * (p->exchanged ? SECTOR_BYTES : element_bytes);
   /* Words of X that a thread has on their way: all batches, or all stages, but one, of its rows. */
   const int batch = p->vectors ? TB_SKINNY_SIDE_BATCH : row->batch;
   const double ahead = p->along_k ? (row->stages - 1) * TB_SKINNY_STAGE_K : (TB_SKINNY_BATCHES - 1) * batch;
-  const double flight = ahead * tb_skinny_thread_rows(p) * p->threads * words * (double)least(mine, resident);
+  const double flight = ahead * tb_skinny_thread_rows(p) * p->threads * element_bytes * (double)least(mine, resident);
   const double slow = flight < tb_rate.skinny_flight_bytes ? tb_rate.skinny_flight_bytes / flight : 1;
   /* With one panel every round starts anew. */
   const int64_t starts =
