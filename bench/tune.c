@@ -199,13 +199,8 @@ static void print_table(FILE *to, const struct tb_select_table *t) {
     fprintf(to, "TB_SELECT_TILE(%s, %.3g, %.3g, %.2g, %.2g, %.2g, %.2g)\n", tb_tiles[i].name, t->tile[i].full,
             t->tile[i].alone, t->tile[i].knee, t->tile[i].along_k, t->tile[i].by_words, t->tile[i].block_us);
   fprintf(to, "\n");
-#define TB_SELECT_TILE(...)
 #define TB_SELECT_COST(name, value) fprintf(to, "TB_SELECT_COST(%s, %.3g)\n", #name, t->name);
-#define TB_RATE(...)
 #include "select/rates.def"
-#undef TB_SELECT_TILE
-#undef TB_SELECT_COST
-#undef TB_RATE
 }
 
 static int propose(const struct tb_bench *bench, const struct options *o, const struct samples *all) {

@@ -3,8 +3,8 @@
  * TileBLAS: GPU answers for programs that know only the CPU BLAS.
  *
  * A program needs nothing from this header. It links TileBLAS, or is started with LD_PRELOAD=libtileblas.so.0, and goes
- * on calling cblas_sgemm or sgemm_ (declared in OpenBLAS's cblas.h); products that a GPU finishes sooner are computed
- * there, and all others by the CPU BLAS that would have answered without TileBLAS.
+ * on calling the gemm of its type: cblas_sgemm or zgemm_, say (declared in OpenBLAS's cblas.h). Products that a GPU
+ * finishes sooner are computed there, and all others by the CPU BLAS that would have answered without TileBLAS.
  *
  * What is here lets a program look and steer:
  *   1. version and options    tileblas_version, tileblas_option_set, tileblas_option_get
@@ -68,7 +68,7 @@ typedef struct tileblas_stats {
   uint64_t gpu_calls;    /* answered by a GPU, wholly or with the CPU's help after a failure */
   uint64_t cpu_calls;    /* answered by the CPU BLAS, calls that it refuses included */
   uint64_t gpu_failures; /* calls during which a GPU failed; the answers are right nevertheless */
-  double gpu_flops;      /* floating-point operations, 2 m n k a call */
+  double gpu_flops;      /* floating-point operations: 2 m n k a call, of complex types 8 m n k */
   double cpu_flops;
   double gpu_bytes; /* bytes moved over the link, both ways */
   double gpu_seconds;

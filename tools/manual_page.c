@@ -2,7 +2,10 @@
 /* Prints tileblas(7). The options are the rows of src/base/options.def, the version is tileblas.h's; the rest stands
  * here.
  */
-#include "option_rows.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/options_internal.h"
 #include "tileblas.h"
 
 /* Text as roff wants it: a backslash, a hyphen, and a dot or an apostrophe that would begin a request. */
@@ -19,7 +22,7 @@ static void print_text(const char *text) {
   }
 }
 
-static void print_values(const struct option *o) {
+static void print_values(const struct tb_option_row *o) {
   switch (o->type) {
     case CHOICE:
       for (const char *c = o->choices; *c; c++) printf(*c == '|' ? ", " : "%c", *c);
@@ -40,7 +43,7 @@ static void print_values(const struct option *o) {
   }
 }
 
-static void print_option(const struct option *o) {
+static void print_option(const struct tb_option_row *o) {
   printf(".TP\n.B %s\n", o->name);
   print_text(o->help);
   printf(".\n.br\nValues: ");
@@ -60,9 +63,8 @@ static const char before[] =
     ".fi\n"
     ".SH DESCRIPTION\n"
     "TileBLAS answers\n"
-    ".BR cblas_sgemm ,\n"
-    ".B sgemm_\n"
-    "and their spellings for 64\\-bit integers and for the wheels of NumPy and SciPy.\n"
+    "the matrix products sgemm, dgemm, cgemm and zgemm by their CBLAS and Fortran names, those for 64\\-bit integers\n"
+    "and those of the wheels of NumPy and SciPy.\n"
     "A product that a GPU finishes sooner is computed there.\n"
     "The CPU BLAS that the program would have used anyway answers all others.\n"
     "The program needs no change, and nothing needs configuring.\n"
@@ -96,7 +98,7 @@ static const char after[] = ".SH FILES\n"
 int main(void) {
   printf(".\\\" SPDX-License-Identifier: BSD-3-Clause\n.\\\" Made from src/base/options.def by tools/manual_page.c.\n");
   printf(".TH TILEBLAS 7 \"\" \"TileBLAS %s\" \"TileBLAS\"\n%s", TILEBLAS_VERSION_STRING, before);
-  for (size_t i = 0; i < OPTION_COUNT; i++) print_option(&options[i]);
+  for (size_t i = 0; i < sizeof tb_option_rows / sizeof *tb_option_rows; i++) print_option(&tb_option_rows[i]);
   printf("%s", after);
   return ferror(stdout) != 0;
 }

@@ -2,7 +2,11 @@
 /*
  * Prints the options as a Markdown table, from the rows of options.def. tools/options-table compiles and runs this.
  */
-#include "option_rows.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/options_internal.h"
 
 static void print_choices(const char *choices) {
   for (const char *word = choices; *word;) {
@@ -12,7 +16,7 @@ static void print_choices(const char *choices) {
   }
 }
 
-static void print_range(const struct option *o) {
+static void print_range(const struct tb_option_row *o) {
   if (o->max == INT64_MAX)
     printf("from %" PRId64, o->min);
   else
@@ -21,7 +25,7 @@ static void print_range(const struct option *o) {
   if (o->type == BYTES) printf("; `K`, `M`, `G` or `T` may follow the number");
 }
 
-static void print_values(const struct option *o) {
+static void print_values(const struct tb_option_row *o) {
   switch (o->type) {
     case CHOICE:
       print_choices(o->choices);
@@ -41,8 +45,8 @@ static void print_values(const struct option *o) {
 
 int main(void) {
   printf("| variable | values | default | what it does |\n|---|---|---|---|\n");
-  for (size_t i = 0; i < OPTION_COUNT; i++) {
-    const struct option *o = &options[i];
+  for (size_t i = 0; i < sizeof tb_option_rows / sizeof *tb_option_rows; i++) {
+    const struct tb_option_row *o = &tb_option_rows[i];
     printf("| `%s` | ", o->name);
     print_values(o);
     printf(*o->standard ? " | `%s` | " : " | none%s | ", o->standard);

@@ -9,7 +9,7 @@
  *
  * Launched early (ptx.cuh), its blocks may be there before the partial sums are, and find out where they stand.
  */
-#include "fma/sgemm_internal.cuh"
+#include "fma/store.cuh"
 
 namespace gather {
 namespace {

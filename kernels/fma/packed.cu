@@ -21,7 +21,7 @@
  * each, and every thread asks once whether the next step is there. The rest is as in sgemm.cu: 8 x 8 accumulators a
  * thread, fragments read a k ahead.
  */
-#include "fma/sgemm_internal.cuh"
+#include "fma/store.cuh"
 
 namespace packed {
 namespace {

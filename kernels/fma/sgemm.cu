@@ -37,7 +37,7 @@
 #include "fma/commit.cu"
 #include "fma/gather.cu"
 #include "fma/packed.cu"
-#include "fma/sgemm_internal.cuh"
+#include "fma/store.cuh"
 #include "emulated/emulated_args.h"
 
 namespace {

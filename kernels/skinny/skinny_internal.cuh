@@ -4,8 +4,8 @@
  * thread's chains, and the fold of the chunks' sums. skinny.cu says how they make up a round; layouts in shared memory
  * are skinny_args.h's.
  */
-#ifndef TB_SKINNY_PARTS_CUH
-#define TB_SKINNY_PARTS_CUH
+#ifndef TB_SKINNY_INTERNAL_CUH
+#define TB_SKINNY_INTERNAL_CUH
 
 #include "common/ptx.cuh"
 #include "skinny/skinny_args.h"

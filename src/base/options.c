@@ -10,32 +10,15 @@
 #include <sys/auxv.h>
 
 #include "base/log.h"
+#include "base/options_internal.h"
 
 extern char **environ;
-
-enum type { CHOICE, FLAG, INTEGER, BYTES, TEXT };
-
-struct option {
-  const char *name;
-  enum type type;
-  const char *standard; /* the default, as text */
-  int64_t min, max;
-  const char *choices; /* "a|b|c" */
-  const char *unit, *help;
-};
-
-static const struct option table[TB_OPTION_COUNT] = {
-#define TB_OPTION(id, name, type, standard, min, max, choices, unit, help) \
-  {name, type, standard, min, max, choices, unit, help},
-#include "base/options.def"
-#undef TB_OPTION
-};
 
 atomic_llong tb_option_numbers[TB_OPTION_COUNT];
 static char texts[TB_OPTION_COUNT][TB_OPTION_TEXT_MAX];
 static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool parse_choice(const struct option *o, const char *value, long long *number) {
+static bool parse_choice(const struct tb_option_row *o, const char *value, long long *number) {
   size_t length = strlen(value);
   const char *word = o->choices;
   for (long long index = 0; word != NULL && length > 0; index++) {
@@ -62,7 +45,7 @@ static bool parse_flag(const char *value, long long *number) {
 
 /* A decimal number; for BYTES with an optional K, M, G or T (powers of 1024), an optional i and an optional B behind
  * it. */
-static bool parse_integer(const struct option *o, const char *value, long long *number) {
+static bool parse_integer(const struct tb_option_row *o, const char *value, long long *number) {
   char *end;
   errno = 0;
   long long n = strtoll(value, &end, 10);
@@ -84,7 +67,7 @@ static bool parse_integer(const struct option *o, const char *value, long long *
 
 /* Stores a value. Returns false, and changes nothing, when it is not one of the option. */
 static bool store(int index, const char *value) {
-  const struct option *o = &table[index];
+  const struct tb_option_row *o = &tb_option_rows[index];
   long long number = 0;
   switch (o->type) {
     case CHOICE:
@@ -107,8 +90,8 @@ static bool store(int index, const char *value) {
   return true;
 }
 
-/* What a value may be, for the warning and for README. */
-static void describe_values(const struct option *o, char *out, size_t size) {
+/* What a value may be, for the warning. */
+static void describe_values(const struct tb_option_row *o, char *out, size_t size) {
   switch (o->type) {
     case CHOICE:
       snprintf(out, size, "%s", o->choices);
@@ -128,21 +111,21 @@ static void describe_values(const struct option *o, char *out, size_t size) {
   }
 }
 
-static int find(const char *name, size_t length) {
+static int find_option(const char *name, size_t length) {
   for (int i = 0; i < TB_OPTION_COUNT; i++)
-    if (strlen(table[i].name) == length && memcmp(table[i].name, name, length) == 0) return i;
+    if (strlen(tb_option_rows[i].name) == length && memcmp(tb_option_rows[i].name, name, length) == 0) return i;
   return -1;
 }
 
 /* What environment modules set for a package of this name, beside its options. */
 static const char *const modules[] = {"ROOT", "DIR", "HOME", "VERSION", "PREFIX", "BASE", "LIB", "INC", "BIN"};
 
-#define PREFIX "TILEBLAS_"
+#define OPTION_PREFIX "TILEBLAS_"
 
 static bool is_of_modules(const char *name, size_t length) {
   for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
-    if (length == strlen(PREFIX) + strlen(modules[i]) &&
-        memcmp(name + strlen(PREFIX), modules[i], strlen(modules[i])) == 0)
+    if (length == strlen(OPTION_PREFIX) + strlen(modules[i]) &&
+        memcmp(name + strlen(OPTION_PREFIX), modules[i], strlen(modules[i])) == 0)
       return true;
   return false;
 }
@@ -156,21 +139,21 @@ static int complaint_count;
 static void load_variable(const char *variable) {
   const size_t length = strcspn(variable, "=");
   const char *value = variable[length] == '=' ? variable + length + 1 : "";
-  const int index = find(variable, length);
+  const int index = find_option(variable, length);
   if (index < 0 ? is_of_modules(variable, length) : value[0] == '\0' || store(index, value)) return;
   if (complaint_count < TB_WARNINGS_MAX) snprintf(complaints[complaint_count++], COMPLAINT_MAX, "%s", variable);
 }
 
 static void complain(const char *variable) {
   const size_t length = strcspn(variable, "=");
-  const int index = find(variable, length);
+  const int index = find_option(variable, length);
   if (index < 0) {
     tb_warn("%.*s is no option of TileBLAS; see its README for the list", (int)length, variable);
   } else {
     char allowed[128];
-    describe_values(&table[index], allowed, sizeof allowed);
-    tb_warn("%s=%.200s is not one of: %s; using \"%s\"", table[index].name, variable + length + 1, allowed,
-            table[index].standard);
+    describe_values(&tb_option_rows[index], allowed, sizeof allowed);
+    tb_warn("%s=%.200s is not one of: %s; using \"%s\"", tb_option_rows[index].name, variable + length + 1, allowed,
+            tb_option_rows[index].standard);
   }
 }
 
@@ -182,12 +165,12 @@ void tb_options_complain(void) {
 void tb_options_load(void) {
   pthread_mutex_lock(&texts_lock);
   complaint_count = 0;
-  for (int i = 0; i < TB_OPTION_COUNT; i++) store(i, table[i].standard);
+  for (int i = 0; i < TB_OPTION_COUNT; i++) store(i, tb_option_rows[i].standard);
   /* A program that runs with more rights than its caller takes no libraries and writes no files at the caller's word.
    */
   char **variables = getauxval(AT_SECURE) ? NULL : environ;
   for (char **e = variables; e != NULL && *e != NULL; e++)
-    if (strncmp(*e, PREFIX, strlen(PREFIX)) == 0) load_variable(*e);
+    if (strncmp(*e, OPTION_PREFIX, strlen(OPTION_PREFIX)) == 0) load_variable(*e);
   pthread_mutex_unlock(&texts_lock);
 }
 
@@ -200,7 +183,7 @@ void tb_option_text(enum tb_option option, char text[TB_OPTION_TEXT_MAX]) {
 }
 
 int tb_option_set(const char *name, const char *value) {
-  int index = name && value ? find(name, strlen(name)) : -1;
+  int index = name && value ? find_option(name, strlen(name)) : -1;
   if (index < 0) return -1;
   pthread_mutex_lock(&texts_lock);
   bool stored = store(index, value);
@@ -209,9 +192,9 @@ int tb_option_set(const char *name, const char *value) {
 }
 
 int tb_option_get(const char *name, char *buffer, size_t size) {
-  int index = name && buffer ? find(name, strlen(name)) : -1;
+  int index = name && buffer ? find_option(name, strlen(name)) : -1;
   if (index < 0) return -1;
-  const struct option *o = &table[index];
+  const struct tb_option_row *o = &tb_option_rows[index];
   char value[TB_OPTION_TEXT_MAX];
   long long number = tb_option_number((enum tb_option)index);
   if (o->type == TEXT) {

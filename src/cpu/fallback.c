@@ -29,8 +29,8 @@ struct target {
 
 static struct target storage[TB_SYMBOL_COUNT];
 static _Atomic(const struct target *) targets[TB_SYMBOL_COUNT];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards storage and description; see resolve */
-static char description[256];
+static pthread_mutex_t fallback_lock = PTHREAD_MUTEX_INITIALIZER; /* guards storage and fallback_text; see resolve */
+static char fallback_text[256];
 
 _Atomic(void *) tb_fallback_direct[TB_SYMBOL_COUNT];
 _Atomic(void *) tb_fallback_direct_wide[TB_SYMBOL_COUNT];
@@ -181,7 +181,7 @@ static struct target search(enum tb_symbol symbol) {
   return (struct target){.as = symbol, .how = ""};
 }
 
-static void describe(const struct target *target, char *text, size_t size) {
+static void describe_target(const struct target *target, char *text, size_t size) {
   if (target->behind.function == NULL)
     snprintf(text, size, "no CPU BLAS found: plain loops, slow");
   else
@@ -215,7 +215,7 @@ bool tb_fallback_callers_are_wide(enum tb_symbol symbol) {
 }
 
 /* With the lock held. What stands in may be called directly, too: the short way takes valid calls alone. */
-static void publish(const struct target *target, enum tb_symbol symbol, bool wide_callers) {
+static void publish_target(const struct target *target, enum tb_symbol symbol, bool wide_callers) {
   const bool beyond = !tb_symbols[symbol].wide && (wide_callers || target->wide);
   if (target->behind.function != NULL && tb_symbols[target->as].abi == tb_symbols[symbol].abi)
     atomic_store_explicit(beyond ? &tb_fallback_direct_wide[symbol] : &tb_fallback_direct[symbol],
@@ -228,18 +228,18 @@ static const struct target *resolve_as_guest(enum tb_symbol symbol) {
   struct target found = search(symbol);
   found.wide = is_wide(&found);
   const bool wide_callers = tb_fallback_callers_are_wide(symbol);
-  char text[sizeof description];
-  describe(&found, text, sizeof text);
-  pthread_mutex_lock(&lock);
+  char text[sizeof fallback_text];
+  describe_target(&found, text, sizeof text);
+  pthread_mutex_lock(&fallback_lock);
   const struct target *target = atomic_load(&targets[symbol]);
   if (target == NULL) {
     target = &storage[symbol];
     storage[symbol] = found;
     atomic_store_explicit(&targets[symbol], target, memory_order_release);
-    publish(target, symbol, wide_callers);
-    if (description[0] == '\0') memcpy(description, text, sizeof description);
+    publish_target(target, symbol, wide_callers);
+    if (fallback_text[0] == '\0') memcpy(fallback_text, text, sizeof fallback_text);
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&fallback_lock);
   return target;
 }
 
@@ -390,9 +390,9 @@ void tb_fallback_as_made(enum tb_symbol symbol, int refused, const struct tb_arg
 void *tb_fallback_function(enum tb_symbol symbol) { return target_of(symbol)->behind.function; }
 
 void tb_fallback_describe(char *text, size_t size) {
-  pthread_mutex_lock(&lock);
-  snprintf(text, size, "%s", description[0] ? description : "not needed so far");
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_lock(&fallback_lock);
+  snprintf(text, size, "%s", fallback_text[0] ? fallback_text : "not needed so far");
+  pthread_mutex_unlock(&fallback_lock);
 }
 
-void tb_fallback_after_fork(void) { pthread_mutex_init(&lock, NULL); }
+void tb_fallback_after_fork(void) { pthread_mutex_init(&fallback_lock, NULL); }

@@ -8,6 +8,9 @@
 
 #include "cuda/driver.h"
 
+/* A grid has at most this many blocks along y. */
+#define TB_GRID_Y_MAX 65535
+
 struct tb_grid {
   int64_t x, y;
   int threads, shared_bytes;

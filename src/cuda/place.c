@@ -26,14 +26,14 @@ static atomic_bool hangs;         /* no GPU answers any more: a question to the 
 static bool cycles_are_time;      /* the processor's counter never stops. Written once, before it is read */
 static atomic_ullong libraries;   /* loaded by then since the process began; 0: never looked */
 
-struct look {
+struct library_look {
   unsigned long long libraries, known;
   bool found;
 };
 
 static int look_at_library(struct dl_phdr_info *info, size_t size, void *opaque) {
   (void)size;
-  struct look *look = opaque;
+  struct library_look *look = opaque;
   look->libraries = info->dlpi_adds;
   if (look->libraries == look->known) return 1;
   look->found = info->dlpi_name != NULL && strstr(info->dlpi_name, "libcuda.so") != NULL;
@@ -47,7 +47,7 @@ static bool driver_appeared(void) {
   clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
   long long now_ns = (long long)t.tv_sec * 1000000000 + t.tv_nsec;
   if (now_ns == atomic_load_explicit(&looked_at_ns, memory_order_acquire)) return false;
-  struct look look = {.known = atomic_load_explicit(&libraries, memory_order_relaxed)};
+  struct library_look look = {.known = atomic_load_explicit(&libraries, memory_order_relaxed)};
   tb_libraries_visit(look_at_library, &look);
   if (look.found) return true;
   atomic_store_explicit(&libraries, look.libraries, memory_order_relaxed);

@@ -33,7 +33,7 @@ CUresult tb_patience_try(struct tb_patience *patience) {
 }
 
 /* CUDA_ERROR_NOT_READY: not yet. */
-static CUresult ask(CUstream stream) {
+static CUresult ask_stream(CUstream stream) {
   for (int i = 0; i < QUESTIONS; i++) {
     const CUresult result = tb_cuda.cuStreamQuery(stream);
     if (result == CUDA_ERROR_NOT_READY) continue;
@@ -46,7 +46,7 @@ static CUresult ask(CUstream stream) {
 CUresult tb_wait_for_stream(CUstream stream, double seconds) {
   struct tb_patience patience = {.seconds = seconds};
   CUresult result;
-  while ((result = ask(stream)) == CUDA_ERROR_NOT_READY) {
+  while ((result = ask_stream(stream)) == CUDA_ERROR_NOT_READY) {
     TB_TRY(tb_patience_try(&patience));
     if (tb_clock_seconds() - patience.since < LONG_SECONDS) {
       sched_yield();

@@ -11,13 +11,13 @@
 /* Of the library that was the latest to be one. */
 static atomic_uintptr_t blas_start, blas_end;
 
-struct look {
+struct object_look {
   uintptr_t caller, start, end; /* of the object that it lies in */
 };
 
 static int look_at_object(struct dl_phdr_info *info, size_t size, void *opaque) {
   (void)size;
-  struct look *look = opaque;
+  struct object_look *look = opaque;
   uintptr_t start = UINTPTR_MAX, end = 0;
   for (int i = 0; i < info->dlpi_phnum; i++) {
     if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
@@ -32,7 +32,7 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *opaque) 
 }
 
 bool tb_caller_is_cpu_blas(const void *caller) {
-  struct look look = {.caller = (uintptr_t)caller};
+  struct object_look look = {.caller = (uintptr_t)caller};
   const uintptr_t start = atomic_load(&blas_start), end = atomic_load(&blas_end);
   if (look.caller >= start && look.caller < end) return true; /* of two threads that write at once both are right */
   if (dl_iterate_phdr(look_at_object, &look) == 0) return false;

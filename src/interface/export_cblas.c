@@ -16,7 +16,7 @@ static inline void set_width(struct tb_arguments *x, bool wide) {
 }
 
 /* For sizes that are not zero; a T and a C together go the long way. */
-static inline bool gemm_is_valid(const struct tb_arguments *x) {
+static inline bool cblas_gemm_is_valid(const struct tb_arguments *x) {
   const unsigned a = (unsigned)x->transa - TB_NO_TRANS, b = (unsigned)x->transb - TB_NO_TRANS;
   if ((a | b) > TB_CONJ_TRANS - TB_NO_TRANS || (unsigned)x->layout - TB_ROW_MAJOR > TB_COL_MAJOR - TB_ROW_MAJOR)
     return false;
@@ -26,13 +26,14 @@ static inline bool gemm_is_valid(const struct tb_arguments *x) {
 
 /* Answers a call that is small. The function gets the arguments as they are, and of complex scalars the addresses alpha
  * and beta: copies would have to be written to memory first. */
-static inline __attribute__((always_inline)) bool answer_small(_Atomic(void *) *direct, enum tb_symbol symbol,
-                                                               enum tb_type type, bool wide, struct tb_arguments made,
-                                                               const void *alpha, const void *beta) {
+static inline __attribute__((always_inline)) bool answer_small_cblas(_Atomic(void *) *direct, enum tb_symbol symbol,
+                                                                     enum tb_type type, bool wide,
+                                                                     struct tb_arguments made, const void *alpha,
+                                                                     const void *beta) {
   struct tb_arguments x = made;
   set_width(&x, wide);
   uint64_t terms;
-  if (!tb_small_sizes(type, x.m, x.n, x.k, made.alpha, &terms) || !gemm_is_valid(&x) ||
+  if (!tb_small_sizes(type, x.m, x.n, x.k, made.alpha, &terms) || !cblas_gemm_is_valid(&x) ||
       (wide && !(tb_fits_int32(x.lda) && tb_fits_int32(x.ldb) && tb_fits_int32(x.ldc))))
     return false;
   void *function = tb_small_begin(direct, symbol, type, x.a, x.b, x.c, terms);
@@ -45,12 +46,13 @@ static inline __attribute__((always_inline)) bool answer_small(_Atomic(void *) *
 
 /* Of its own, so that what it needs of the stack is not below the long way. */
 static __attribute__((noinline, cold)) bool answer_small_and_wide(enum tb_symbol symbol, const struct tb_arguments *x) {
-  return answer_small(tb_fallback_direct_wide, symbol, tb_routine_of(symbol)->type, true, *x, &x->alpha, &x->beta);
+  return answer_small_cblas(tb_fallback_direct_wide, symbol, tb_routine_of(symbol)->type, true, *x, &x->alpha,
+                            &x->beta);
 }
 
 /* The integers are as wide as the callers of this symbol have them, whatever its name says. */
-static __attribute__((noinline, cold)) void answer_by_the_long_way(enum tb_symbol symbol, const void *caller,
-                                                                   struct tb_arguments *x) {
+static __attribute__((noinline, cold)) void answer_long_cblas(enum tb_symbol symbol, const void *caller,
+                                                              struct tb_arguments *x) {
   tb_run_initialise();
   set_width(x, tb_fallback_callers_are_wide(symbol));
   if (!answer_small_and_wide(symbol, x)) tb_run(symbol, caller, x);
@@ -73,19 +75,19 @@ static __attribute__((noinline, cold)) void answer_by_the_long_way(enum tb_symbo
 #define ADDRESS_Z(x) x
 
 /* Both ways get arguments of their own: one struct for both would be written to memory ahead of the short one. */
-#define ANSWER(symbol, type, wide, alpha, beta, ...)                                                          \
-  if (!answer_small(tb_fallback_direct, symbol, type, wide, (struct tb_arguments){__VA_ARGS__}, alpha, beta)) \
-  answer_by_the_long_way(symbol, __builtin_return_address(0), &(struct tb_arguments){__VA_ARGS__})
+#define ANSWER_CBLAS(symbol, type, wide, alpha, beta, ...)                                                          \
+  if (!answer_small_cblas(tb_fallback_direct, symbol, type, wide, (struct tb_arguments){__VA_ARGS__}, alpha, beta)) \
+  answer_long_cblas(symbol, __builtin_return_address(0), &(struct tb_arguments){__VA_ARGS__})
 
 /* Of plain names, too, an integer is declared with 64 bits: callers pass 32 or 64 in the same place. */
-#define EXPORT_gemm(type, integer, symbol)                                                                           \
+#define EXPORT_CBLAS_gemm(type, integer, symbol)                                                                     \
   TILEBLAS_API void symbol(int layout, int transa, int transb, int64_t m, int64_t n, int64_t k, SCALAR_##type alpha, \
                            const void *a, int64_t lda, const void *b, int64_t ldb, SCALAR_##type beta, void *c,      \
                            int64_t ldc) {                                                                            \
-    ANSWER(TB_SYMBOL_##symbol, TB_##type, sizeof(integer) == 8, ADDRESS_##type(alpha), ADDRESS_##type(beta), layout, \
-           transa, transb, m, n, k, SAID_##type(alpha), SAID_##type(beta), a, b, c, lda, ldb, ldc);                  \
+    ANSWER_CBLAS(TB_SYMBOL_##symbol, TB_##type, sizeof(integer) == 8, ADDRESS_##type(alpha), ADDRESS_##type(beta),   \
+                 layout, transa, transb, m, n, k, SAID_##type(alpha), SAID_##type(beta), a, b, c, lda, ldb, ldc);    \
   }
 
-#define TB_CBLAS(type, signature, routine, integer, symbol) EXPORT_##signature(type, integer, symbol)
+#define TB_CBLAS(type, signature, routine, integer, symbol) EXPORT_CBLAS_##signature(type, integer, symbol)
 #define TB_FORTRAN(type, signature, routine, integer, symbol)
 #include "blas/symbols.def"

@@ -52,7 +52,7 @@ static const unsigned char said_by[UCHAR_MAX + 1] = {
 };
 
 /* For sizes that are not zero. */
-static inline bool gemm_is_valid(const struct tb_arguments *x) {
+static inline bool fortran_gemm_is_valid(const struct tb_arguments *x) {
   const unsigned a = said_by[(unsigned char)x->transa], b = said_by[(unsigned char)x->transb];
   if (TB_RARELY(a == TB_TRANS_UNKNOWN) || TB_RARELY(b == TB_TRANS_UNKNOWN)) return false;
   return tb_gemm_lds_fit(a != TB_TRANS_N, b != TB_TRANS_N, x->m, x->n, x->k, x->lda, x->ldb, x->ldc);
@@ -60,11 +60,11 @@ static inline bool gemm_is_valid(const struct tb_arguments *x) {
 
 /* Answers a call that is small. The function gets the arguments as they are: its integers are as wide as the caller's,
  * or it looks at their lower halves. */
-static inline __attribute__((always_inline)) bool answer_small(_Atomic(void *) *direct, enum tb_symbol symbol,
-                                                               enum tb_type type, bool wide, struct passed p) {
+static inline __attribute__((always_inline)) bool answer_small_fortran(_Atomic(void *) *direct, enum tb_symbol symbol,
+                                                                       enum tb_type type, bool wide, struct passed p) {
   const struct tb_arguments x = read(&p, type, wide);
   uint64_t terms;
-  if (!tb_small_sizes(type, x.m, x.n, x.k, x.alpha, &terms) || !gemm_is_valid(&x) ||
+  if (!tb_small_sizes(type, x.m, x.n, x.k, x.alpha, &terms) || !fortran_gemm_is_valid(&x) ||
       (wide && !(tb_fits_int32(x.lda) && tb_fits_int32(x.ldb) && tb_fits_int32(x.ldc))))
     return false;
   tb_fortran_gemm *function = (tb_fortran_gemm *)tb_small_begin(direct, symbol, type, x.a, x.b, x.c, terms);
@@ -76,29 +76,29 @@ static inline __attribute__((always_inline)) bool answer_small(_Atomic(void *) *
 }
 
 /* The integers lie at their addresses as wide as the callers of this symbol have them, whatever its name says. */
-static __attribute__((noinline, cold)) void answer_by_the_long_way(enum tb_symbol symbol, const void *caller,
-                                                                   const struct passed *p) {
+static __attribute__((noinline, cold)) void answer_long_fortran(enum tb_symbol symbol, const void *caller,
+                                                                const struct passed *p) {
   tb_run_initialise();
   const bool wide = tb_fallback_callers_are_wide(symbol);
   const enum tb_type type = tb_routine_of(symbol)->type;
-  if (wide && answer_small(tb_fallback_direct_wide, symbol, type, wide, *p)) return;
+  if (wide && answer_small_fortran(tb_fallback_direct_wide, symbol, type, wide, *p)) return;
   const struct tb_arguments x = read(p, type, wide);
   tb_run(symbol, caller, &x);
 }
 
 /* Both ways get arguments of their own: one struct for both would be written to memory ahead of the short one. */
-#define ANSWER(symbol, type, wide, ...)                                                    \
-  if (!answer_small(tb_fallback_direct, symbol, type, wide, (struct passed){__VA_ARGS__})) \
-  answer_by_the_long_way(symbol, __builtin_return_address(0), &(struct passed){__VA_ARGS__})
+#define ANSWER_FORTRAN(symbol, type, wide, ...)                                                    \
+  if (!answer_small_fortran(tb_fallback_direct, symbol, type, wide, (struct passed){__VA_ARGS__})) \
+  answer_long_fortran(symbol, __builtin_return_address(0), &(struct passed){__VA_ARGS__})
 
-#define EXPORT_gemm(type, integer, symbol)                                                                            \
-  TILEBLAS_API void symbol(const char *transa, const char *transb, const integer *m, const integer *n,                \
-                           const integer *k, const void *alpha, const void *a, const integer *lda, const void *b,     \
-                           const integer *ldb, const void *beta, void *c, const integer *ldc) {                       \
-    ANSWER(TB_SYMBOL_##symbol, TB_##type, sizeof(integer) == 8, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, \
-           c, ldc);                                                                                                   \
+#define EXPORT_FORTRAN_gemm(type, integer, symbol)                                                                 \
+  TILEBLAS_API void symbol(const char *transa, const char *transb, const integer *m, const integer *n,             \
+                           const integer *k, const void *alpha, const void *a, const integer *lda, const void *b,  \
+                           const integer *ldb, const void *beta, void *c, const integer *ldc) {                    \
+    ANSWER_FORTRAN(TB_SYMBOL_##symbol, TB_##type, sizeof(integer) == 8, transa, transb, m, n, k, alpha, a, lda, b, \
+                   ldb, beta, c, ldc);                                                                             \
   }
 
 #define TB_CBLAS(type, signature, routine, integer, symbol)
-#define TB_FORTRAN(type, signature, routine, integer, symbol) EXPORT_##signature(type, integer, symbol)
+#define TB_FORTRAN(type, signature, routine, integer, symbol) EXPORT_FORTRAN_##signature(type, integer, symbol)
 #include "blas/symbols.def"

@@ -25,7 +25,7 @@
 
 /* ---- once a process ---- */
 
-static pthread_once_t loaded = PTHREAD_ONCE_INIT, once = PTHREAD_ONCE_INIT;
+static pthread_once_t loaded = PTHREAD_ONCE_INIT, run_once = PTHREAD_ONCE_INIT;
 
 static void after_fork(void) {
   tb_libraries_after_fork();
@@ -52,12 +52,12 @@ static void load(void) {
 }
 
 /* A program's constructor that calls before ours has run comes by tb_run_initialise. */
-__attribute__((constructor)) static void at_load(void) { pthread_once(&loaded, load); }
+__attribute__((constructor)) static void load_once(void) { pthread_once(&loaded, load); }
 
 static atomic_bool initialised;
 
-static void initialise(void) {
-  at_load();
+static void initialise_once(void) {
+  load_once();
   tb_options_complain();
   atomic_store(&initialised, true);
 }
@@ -67,11 +67,11 @@ void tb_run_initialise(void) {
   struct tb_guest guest;
   if (atomic_load_explicit(&initialised, memory_order_acquire)) return;
   tb_guest_enter(&guest);
-  pthread_once(&once, initialise);
+  pthread_once(&run_once, initialise_once);
   tb_guest_leave(&guest);
 }
 
-__attribute__((destructor)) static void finish(void) {
+__attribute__((destructor)) static void report_at_end(void) {
   struct tb_floats floats;
   tb_floats_begin(&floats);
   tb_stats_report_at_exit();
@@ -171,7 +171,7 @@ static double started_at(const struct tb_decision *decision) {
   return decision->at > 0 ? decision->at : tb_clock_seconds();
 }
 
-static bool offload(const struct tb_call *call, const struct tb_places *places, struct tb_decision *decision) {
+static bool try_offload(const struct tb_call *call, const struct tb_places *places, struct tb_decision *decision) {
   struct tb_outcome outcome;
   const double started = started_at(decision);
   if (!tb_offload_gemm(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
@@ -214,7 +214,7 @@ static void run_hosted(const struct tb_call *call, const struct tb_places *place
     return;
   }
   struct tb_decision decision = decide(&hosted.call, NULL);
-  if (decision.where == TB_CPU || !offload(&hosted.call, NULL, &decision)) {
+  if (decision.where == TB_CPU || !try_offload(&hosted.call, NULL, &decision)) {
     cpu.started = tb_clock_seconds();
     struct tb_guest *paused;
     tb_guest_pause_floats(&paused);
@@ -256,7 +256,7 @@ static bool run_gpu(const struct tb_call *call, struct cpu_call *cpu) {
   struct tb_places found;
   const struct tb_places *places = tb_places_find(call, &found) ? &found : NULL;
   if (!is_shut_in(places, &cpu->decision)) cpu->decision = decide(call, places);
-  if (cpu->decision.where == TB_GPU && offload(call, places, &cpu->decision)) return true;
+  if (cpu->decision.where == TB_GPU && try_offload(call, places, &cpu->decision)) return true;
   if (places != NULL && tb_places_need_gpu(places)) {
     run_hosted(call, places, cpu->decision.why);
     return true;

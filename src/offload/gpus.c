@@ -42,7 +42,7 @@ static struct tb_pool *copying; /* of one that computes alone */
 static struct tb_pool *drivers;
 static double open_seconds; /* that opening the first took */
 
-static char description[TB_LOG_TEXT_MAX] = "not needed so far";
+static char gpus_text[TB_LOG_TEXT_MAX] = "not needed so far";
 static atomic_int status = TB_STATUS_ok; /* why no GPU can answer; this one: it can, or nobody has tried */
 static _Atomic double again_at;          /* while status is TB_STATUS_not_now: before then nothing is tried */
 static atomic_bool is_open;
@@ -56,7 +56,7 @@ enum tb_status tb_gpus_status(void) {
 
 bool tb_gpus_are_open(void) { return atomic_load_explicit(&is_open, memory_order_relaxed); }
 
-void tb_gpus_describe(char *text, size_t size) { snprintf(text, size, "%s", description); }
+void tb_gpus_describe(char *text, size_t size) { snprintf(text, size, "%s", gpus_text); }
 
 double tb_gpus_open_seconds(void) { return open_seconds; }
 
@@ -79,7 +79,7 @@ bool tb_gpus_must_open_more(void) {
 }
 
 /* After anything has changed: what others see without the lock. `why` if no GPU is left. */
-static void publish(enum tb_status why) {
+static void publish_gpus(enum tb_status why) {
   char text[TB_LOG_TEXT_MAX] = "";
   size_t length = 0;
   for (int i = 0; i < gpu_count; i++) {
@@ -87,7 +87,7 @@ static void publish(enum tb_status why) {
     int added = snprintf(text + length, sizeof text - length, "%s%s", length > 0 ? "; " : "", gpus[i].text);
     if (added > 0) length = length + (size_t)added < sizeof text ? length + (size_t)added : sizeof text - 1;
   }
-  if (length > 0) snprintf(description, sizeof description, "%s", text);
+  if (length > 0) snprintf(gpus_text, sizeof gpus_text, "%s", text);
   atomic_store(&is_open, count_in_state(OPEN) > 0);
   if (tb_gpus_usable() == 0) atomic_store(&status, why);
 }
@@ -103,7 +103,7 @@ static bool try_later(struct tb_retry *retry, const char *detail) {
 
 /* Until then all calls are the CPU's. */
 static void pause_until(double when, const char *detail) {
-  snprintf(description, sizeof description, "%s: %s", tb_status_text(TB_STATUS_not_now), detail);
+  snprintf(gpus_text, sizeof gpus_text, "%s: %s", tb_status_text(TB_STATUS_not_now), detail);
   atomic_store(&again_at, when);
   atomic_store(&status, TB_STATUS_not_now);
 }
@@ -185,7 +185,7 @@ static bool has_list(void) {
   if (why == TB_STATUS_not_now) why = TB_STATUS_no_device;
   listed = true;
   if (why == TB_STATUS_ok) return true;
-  snprintf(description, sizeof description, "%s: %s", tb_status_text(why), detail);
+  snprintf(gpus_text, sizeof gpus_text, "%s: %s", tb_status_text(why), detail);
   atomic_store(&status, why);
   return false;
 }
@@ -194,12 +194,12 @@ static bool has_list(void) {
 static struct tb_device *open_alone(struct gpu *g) {
   char detail[160] = "";
   const enum tb_status why = open_gpu(g, detail, sizeof detail);
-  publish(why);
+  publish_gpus(why);
   if (why == TB_STATUS_ok) {
     atomic_store(&status, TB_STATUS_ok); /* it may have been another before */
     return &g->device;
   }
-  if (!tb_gpus_are_open()) snprintf(description, sizeof description, "%s: %s", tb_status_text(why), detail);
+  if (!tb_gpus_are_open()) snprintf(gpus_text, sizeof gpus_text, "%s: %s", tb_status_text(why), detail);
   pause_if_none(detail);
   return NULL;
 }
@@ -283,7 +283,7 @@ static void disconnect(struct gpu *from, int to) {
 static void open_rest(void) {
   if (drivers == NULL) drivers = tb_pool_open(gpu_count, false);
   tb_pool_run(drivers, open_untried, NULL, gpu_count);
-  publish(TB_STATUS_no_device);
+  publish_gpus(TB_STATUS_no_device);
   connect_all();
   const int sharing = count_in_state(OPEN);
   for (int i = 0; i < gpu_count; i++)
@@ -359,7 +359,7 @@ void tb_gpus_give_up(struct tb_device *d, const char *failure) {
     snprintf(gpus[i].text, sizeof gpus[i].text, "GPU %d, %.60s, given up after %.100s", d->ordinal, d->name, failure);
     close_gpu(&gpus[i]);
   }
-  publish(TB_STATUS_gpu_lost);
+  publish_gpus(TB_STATUS_gpu_lost);
   if (d->hangs && tb_gpus_usable() == 0) tb_places_avoid_driver();
   if (!tb_gpus_are_open()) close_pools();
 }
@@ -381,7 +381,7 @@ bool tb_gpus_abandon(void) {
              gpus[i].ordinal, gpus[i].device.name);
   }
   atomic_store(&status, TB_STATUS_gpu_lost);
-  publish(TB_STATUS_gpu_lost);
+  publish_gpus(TB_STATUS_gpu_lost);
   return any;
 }
 
@@ -393,5 +393,5 @@ void tb_gpus_after_fork(void) {
   atomic_store(&is_open, false);
   atomic_store(&status, TB_STATUS_forked);
   for (int i = 0; i < gpu_count; i++) gpus[i].state = UNUSABLE;
-  snprintf(description, sizeof description, "%s", tb_status_text(TB_STATUS_forked));
+  snprintf(gpus_text, sizeof gpus_text, "%s", tb_status_text(TB_STATUS_forked));
 }

@@ -51,7 +51,7 @@ static CUresult copy_in_order(const struct pair *p, bool up) {
 }
 
 /* In the context that the memory belongs to, or for want of one in its device's. */
-static CUresult move(const struct tb_location *l, const struct pair *p, bool up) {
+static CUresult move_pair(const struct tb_location *l, const struct pair *p, bool up) {
   CUcontext context = (CUcontext)l->context;
   CUdevice device = 0;
   bool retain = context == NULL;
@@ -74,13 +74,13 @@ static bool is_wanted(const struct tb_location *l, bool managed_too) {
 }
 
 /* *copied stays NULL when it fails. */
-static CUresult fetch(const struct tb_location *l, const void *data, enum tb_type type, int64_t rows, int64_t columns,
-                      int64_t ld, void **copied) {
+static CUresult fetch_operand(const struct tb_location *l, const void *data, enum tb_type type, int64_t rows,
+                              int64_t columns, int64_t ld, void **copied) {
   /* No overflow: a matrix of that size lies in memory. */
   void *host = malloc((size_t)(rows * columns * tb_type_bytes(type)));
   if (host == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   struct pair p = {(CUdeviceptr)data, host, ld, rows, columns, tb_type_bytes(type)};
-  CUresult result = move(l, &p, false);
+  CUresult result = move_pair(l, &p, false);
   if (result == CUDA_SUCCESS)
     *copied = host;
   else if (result != CUDA_ERROR_TIMEOUT) /* else the GPU may yet write there */
@@ -91,7 +91,7 @@ static CUresult fetch(const struct tb_location *l, const void *data, enum tb_typ
 static CUresult fetch_view(const struct tb_location *l, struct tb_view *x, int64_t rows, int64_t columns,
                            void **copied) {
   int64_t stored_rows = x->transposed ? columns : rows, stored_columns = x->transposed ? rows : columns;
-  TB_TRY(fetch(l, x->data, x->type, stored_rows, stored_columns, x->ld, copied));
+  TB_TRY(fetch_operand(l, x->data, x->type, stored_rows, stored_columns, x->ld, copied));
   x->data = *copied;
   x->ld = stored_rows;
   return CUDA_SUCCESS;
@@ -105,7 +105,7 @@ static CUresult fetch_operands(struct tb_hosted *h, const struct tb_places *plac
   if (reads && is_wanted(&places->b, managed_too))
     TB_TRY(fetch_view(&places->b, &call->b, call->k, call->n, &h->copy_b));
   if (is_wanted(&places->c, managed_too)) {
-    TB_TRY(fetch(&places->c, call->c, call->type, call->m, call->n, call->ldc, &h->copy_c));
+    TB_TRY(fetch_operand(&places->c, call->c, call->type, call->m, call->n, call->ldc, &h->copy_c));
     call->c = h->copy_c;
     call->ldc = call->m;
   }
@@ -140,7 +140,7 @@ bool tb_hosted_end(struct tb_hosted *h) {
   if (h->copy_c != NULL) {
     struct pair p = {(CUdeviceptr)h->c, h->copy_c, h->ldc, h->call.m, h->call.n, tb_call_bytes(&h->call)};
     tb_cuda_failed_call = NULL;
-    result = move(&h->c_location, &p, true);
+    result = move_pair(&h->c_location, &p, true);
   }
   release(h);
   if (result != CUDA_SUCCESS) say_lost(result, "a product stays behind on the CPU");

@@ -18,7 +18,7 @@
 /* After so long without a call, device memory is given back: to allocate it anew takes about a millisecond. */
 #define IDLE_SECONDS 2.0
 
-static struct tb_idle *idle;
+static struct tb_idle *idle_for_seconds;
 static struct tb_idle *idle_for_long; /* TILEBLAS_IDLE; NULL: it is 0 */
 static atomic_int giving_back;        /* threads that may be inside for that */
 
@@ -56,8 +56,8 @@ static bool try_to_enter(bool final) {
   return found != TB_GATE_CLOSED;
 }
 
-/* A call that is under way touches `idle` when it ends, so then nothing is lost by not waiting for it. */
-static void give_back(void) {
+/* A call that is under way touches `idle_for_seconds` when it ends, so then nothing is lost by not waiting for it. */
+static void give_memory_back(void) {
   atomic_fetch_add(&giving_back, 1);
   if (try_to_enter(false)) {
     tb_gpus_give_back();
@@ -89,9 +89,9 @@ static void close_at_exit(void) {
     if (atomic_load(&giving_back) == 0) return;
     sched_yield();
   }
-  tb_idle_close(idle);
+  tb_idle_close(idle_for_seconds);
   tb_idle_close(idle_for_long);
-  idle = idle_for_long = NULL;
+  idle_for_seconds = idle_for_long = NULL;
   if (tb_gpus_are_open()) tb_gpus_close(TB_STATUS_ending); /* in the child of a fork they are the parent's */
   tb_gate_leave();
 }
@@ -100,18 +100,18 @@ void tb_keeper_begin(void) {
   static bool registered;
   if (!registered && (registered = atexit(close_at_exit) == 0))
     tb_process_watch(); /* which is run before, being later */
-  if (idle == NULL) idle = tb_idle_open(IDLE_SECONDS, give_back);
+  if (idle_for_seconds == NULL) idle_for_seconds = tb_idle_open(IDLE_SECONDS, give_memory_back);
   const double seconds = (double)tb_option_number(TB_OPTION_idle);
   if (idle_for_long == NULL && seconds > 0) idle_for_long = tb_idle_open(seconds, give_gpus_back);
 }
 
 void tb_keeper_touch(void) {
-  tb_idle_touch(idle);
+  tb_idle_touch(idle_for_seconds);
   tb_idle_touch(idle_for_long);
 }
 
 void tb_keeper_after_fork(void) {
   tb_gate_after_fork();
-  idle = idle_for_long = NULL; /* their threads are the parent's */
+  idle_for_seconds = idle_for_long = NULL; /* their threads are the parent's */
   atomic_store(&giving_back, 0);
 }

@@ -51,8 +51,8 @@ bool tb_places_are_plain(const struct tb_call *call) {
   return true;
 }
 
-static void *const end_of_memory = (void *)UINTPTR_MAX;
-struct tb_own_memory tb_own_memory = {.heap_start = 0, .heap_end = &end_of_memory};
+static void *const end_of_all_memory = (void *)UINTPTR_MAX;
+struct tb_own_memory tb_own_memory = {.heap_start = 0, .heap_end = &end_of_all_memory};
 
 void tb_places_initialise(void) {}
 

@@ -42,7 +42,7 @@ void tb_offload_after_fork(void) {
 /* ---- one call ---- */
 
 /* A call in parts: one, or those of several GPUs; and behind them what a GPU could not finish of another's. */
-struct job {
+struct offload_job {
   const struct tb_call *call;
   const struct tb_places *places;
   bool timed;
@@ -87,7 +87,7 @@ static struct tb_device *find_device(const struct tb_places *p, enum tb_status *
 }
 
 /* Whether several GPUs should share it. */
-static bool should_share(const struct job *job, struct tb_device *first) {
+static bool should_share(const struct offload_job *job, struct tb_device *first) {
   static double saved_seconds;
   const int64_t mode = tb_option_number(TB_OPTION_share);
   if (mode == TB_SHARE_NEVER || tb_gpus_usable() < 2) return false;
@@ -99,7 +99,7 @@ static bool should_share(const struct job *job, struct tb_device *first) {
   return tb_share_pays(seconds, tb_gpus_usable(), open_seconds, &saved_seconds);
 }
 
-static bool run_shared(struct job *job) {
+static bool run_shared(struct offload_job *job) {
   struct tb_gpus_team team;
   tb_gpus_assemble(&team);
   if (team.count < 2) return false;
@@ -110,7 +110,7 @@ static bool run_shared(struct job *job) {
   return true;
 }
 
-static void run_alone(struct job *job, struct tb_device *device) {
+static void run_alone(struct offload_job *job, struct tb_device *device) {
   const struct tb_ways ways = tb_plan_ways(job->call, job->places);
   const struct tb_choice whole = tb_part_choose(device, job->call, ways);
   job->parts = &job->one;
@@ -145,7 +145,7 @@ static void give_up(struct tb_device *d, const char *failure, enum tb_status why
 static bool is_unfinished(const struct tb_part *part) { return part->why != TB_STATUS_ok; }
 
 /* A GPU that did not fail in this call. */
-static struct tb_device *survivor(const struct job *job) {
+static struct tb_device *survivor(const struct offload_job *job) {
   struct tb_device *d;
   for (int number = 0; (d = tb_gpus_open_one(number)) != NULL; number++) {
     bool failed = false;
@@ -157,7 +157,7 @@ static struct tb_device *survivor(const struct job *job) {
 }
 
 /* Room for one more part. */
-static bool grow(struct job *job) {
+static bool grow_parts(struct offload_job *job) {
   const size_t count = (size_t)job->count;
   struct tb_part *grown = realloc(job->parts == &job->one ? NULL : job->parts, (count + 1) * sizeof *grown);
   if (grown == NULL) return false;
@@ -167,11 +167,11 @@ static bool grow(struct job *job) {
 }
 
 /* What GPUs could not finish, by those that are left. One that fails at that leaves a part of its own. */
-static void rescue(struct job *job) {
+static void rescue(struct offload_job *job) {
   for (int i = 0; i < job->count; i++) {
     struct tb_device *d;
     struct tb_block rest;
-    while (is_unfinished(&job->parts[i]) && (d = survivor(job)) != NULL && grow(job) &&
+    while (is_unfinished(&job->parts[i]) && (d = survivor(job)) != NULL && grow_parts(job) &&
            tb_part_take_rest(&job->parts[i], &rest)) {
       const struct tb_call call = tb_call_part(&job->parts[i].call, rest.i, rest.m, rest.j, rest.n);
       const struct tb_choice whole = job->parts[i].whole;
@@ -205,7 +205,7 @@ static bool finish_on_cpu(struct tb_part *part, const struct tb_call *call) {
   return any;
 }
 
-static void finish(struct job *job, struct tb_outcome *outcome) {
+static void finish_job(struct offload_job *job, struct tb_outcome *outcome) {
   if (!uses_gpu_memory(job->places)) {
     for (int i = 0; i < job->count; i++)
       if (finish_on_cpu(&job->parts[i], &job->parts[i].call)) outcome->by_cpu = true;
@@ -227,7 +227,7 @@ static void finish(struct job *job, struct tb_outcome *outcome) {
 
 static double longer(double a, double b) { return a > b ? a : b; }
 
-static void describe(const struct job *job, struct tb_outcome *outcome) {
+static void describe_outcome(const struct offload_job *job, struct tb_outcome *outcome) {
   size_t length = 0;
   outcome->why = TB_STATUS_ok;
   outcome->kernel = job->parts[0].kernel;
@@ -251,7 +251,7 @@ static void describe(const struct job *job, struct tb_outcome *outcome) {
 }
 
 /* With the lock held. False: no GPU can take it, for the reason in the outcome. */
-static bool offload(struct job *job, struct tb_outcome *outcome) {
+static bool run_job(struct offload_job *job, struct tb_outcome *outcome) {
   struct tb_device *device = find_device(job->places, &outcome->why);
   if (device == NULL) return false;
   const double begun = tb_clock_seconds();
@@ -259,23 +259,23 @@ static bool offload(struct job *job, struct tb_outcome *outcome) {
   for (int i = 0; i < job->count; i++)
     if (is_unfinished(&job->parts[i])) give_up(job->parts[i].device, job->parts[i].failure, job->parts[i].why);
   if (!uses_gpu_memory(job->places)) rescue(job);
-  describe(job, outcome);
+  describe_outcome(job, outcome);
   for (int number = 0; (device = tb_gpus_open_one(number)) != NULL; number++) tb_part_tidy(device);
   tb_keeper_touch();
   outcome->seconds = tb_clock_seconds() - begun;
   return true;
 }
 
-static _Atomic(struct job *) spare_job; /* the latest call's: of 9 KB, for which a stack may be too small */
+static _Atomic(struct offload_job *) spare_job; /* the latest call's: of 9 KB, for which a stack may be too small */
 
-static struct job *get_job(void) {
-  struct job *job = atomic_exchange(&spare_job, NULL);
+static struct offload_job *get_job(void) {
+  struct offload_job *job = atomic_exchange(&spare_job, NULL);
   return job != NULL ? job : malloc(sizeof *job);
 }
 
 __attribute__((destructor)) static void free_spare_job(void) { free(atomic_exchange(&spare_job, NULL)); }
 
-static void put_job(struct job *job) {
+static void put_job(struct offload_job *job) {
   if (job->parts != &job->one) free(job->parts);
   free(atomic_exchange(&spare_job, job));
 }
@@ -288,7 +288,7 @@ bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places,
   outcome->why = TB_STATUS_busy;
   if (!tb_keeper_enter()) return false;
   outcome->why = TB_STATUS_no_memory;
-  struct job *const job = get_job();
+  struct offload_job *const job = get_job();
   if (job == NULL) {
     tb_keeper_leave();
     return false;
@@ -296,9 +296,9 @@ bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places,
   job->call = call, job->places = places, job->timed = timed;
   job->parts = &job->one, job->count = job->sharing = 0;
   job->rescued = false, job->rescued_bytes = 0;
-  const bool taken = offload(job, outcome);
+  const bool taken = run_job(job, outcome);
   tb_keeper_leave();
-  if (outcome->failed) finish(job, outcome);
+  if (outcome->failed) finish_job(job, outcome);
   put_job(job);
   return taken;
 }

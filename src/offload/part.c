@@ -44,8 +44,8 @@ static bool emulated_pays(const struct tb_device *d, const struct tb_call *call,
 }
 
 /* Cuts the call for the memory there is, and has the arena ready. CUDA_ERROR_OUT_OF_MEMORY: it cannot be done. */
-static CUresult prepare(struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
-                        const struct tb_choice *whole, struct tb_plan *plan) {
+static CUresult cut_and_reserve(struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
+                                const struct tb_choice *whole, struct tb_plan *plan) {
   int64_t limit = tb_option_number(TB_OPTION_memory_limit);
   int64_t budget = limit > 0 ? limit : INT64_MAX;
   tb_device_trim(d, budget); /* the limit may be younger than the arena */
@@ -136,8 +136,8 @@ double tb_part_flops_per_s(const struct tb_device *d, const struct tb_choice *wh
 
 /* A panel that arrives makes a row or a column of tiles ready at the same time, so what is chosen is chosen for a slice
  * of a row of them, or of a strip; its share of the workspace is the tiles', in the measure of its elements. */
-static struct tb_choice choose(struct tb_device *d, const struct tb_call *call, const struct tb_plan *plan,
-                               const struct tb_choice *whole) {
+static struct tb_choice choose_for_part(struct tb_device *d, const struct tb_call *call, const struct tb_plan *plan,
+                                        const struct tb_choice *whole) {
   if (plan->emulated) {
     struct tb_choice choice = *whole;
     choice.emulated.splits = plan->way.splits;
@@ -164,7 +164,7 @@ static struct tb_choice choose(struct tb_device *d, const struct tb_call *call, 
 static struct tb_panels panels_of(const struct tb_call *call, const struct tb_plan *plan, enum tb_operand operand) {
   const bool a = operand == TB_OPERAND_A;
   const bool whole = plan->chunk_k == call->k && (a ? plan->block_m == call->m : plan->block_n == call->n);
-  if (!whole || (a ? plan->ways.a : plan->ways.b) == TB_IN_PLACE) return (struct tb_panels){0, 0, 0};
+  if (!whole || tb_way_of(&plan->ways, !a) == TB_IN_PLACE) return (struct tb_panels){0, 0, 0};
   const int64_t slices = tb_ceil_div(plan->chunk_k, plan->slice_k);
   return a ? (struct tb_panels){tb_ceil_div(call->m, plan->tile_m), plan->tile_m, slices}
            : (struct tb_panels){tb_ceil_div(call->n, plan->tile_n), plan->tile_n, slices};
@@ -173,17 +173,17 @@ static struct tb_panels panels_of(const struct tb_call *call, const struct tb_pl
 /* What the verbose line says of fp16 planes whatever the data (kernels/PRECISION.md). */
 #define FAST_KERNEL "emulated-fast, each product within 2^-21 of itself and 2^-39 of its row's and column's largest,"
 
-static bool passes(const struct tb_pass *pass) { return pass != NULL && pass->operand != TB_NO_OPERAND; }
+static bool passes_panels(const struct tb_pass *pass) { return pass != NULL && pass->operand != TB_NO_OPERAND; }
 
 static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, struct tb_pass *pass) {
   /* For the other kernels panels are passed on as a whole, for the tensor cores in slices if all have them. */
-  if (passes(pass) && !part->plan.emulated) part->plan.slice_k = part->plan.chunk_k;
-  struct tb_choice choice = choose(d, &part->call, &part->plan, &part->whole);
+  if (passes_panels(pass) && !part->plan.emulated) part->plan.slice_k = part->plan.chunk_k;
+  struct tb_choice choice = choose_for_part(d, &part->call, &part->plan, &part->whole);
   if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   const bool fast = choice.family == TB_FAMILY_EMULATED && choice.emulated.fast;
   part->kernel = fast ? FAST_KERNEL : tb_choice_name(&choice);
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
-  if (passes(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
+  if (passes_panels(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
   TB_TRY(tb_pipeline_run(d, &part->call, &part->plan, &choice, timed, pass, &part->progress));
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
@@ -200,7 +200,7 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
   }
-  CUresult result = prepare(d, &part->call, ways, &part->whole, &part->plan);
+  CUresult result = cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan);
   return result == CUDA_SUCCESS ? compute(part, d, timed, pass) : result;
 }
 
@@ -253,7 +253,7 @@ struct tiles {
 };
 
 /* The tiles from one that C has nothing of: as many to its right as C has nothing of, and as many such rows below. */
-static struct tiles grow(const int64_t *committed_columns, struct tiles grid, int64_t row, int64_t column) {
+static struct tiles grow_tiles(const int64_t *committed_columns, struct tiles grid, int64_t row, int64_t column) {
   struct tiles t = {row, 1, column, 1};
   const int64_t *line = committed_columns + row * grid.columns;
   while (t.column + t.columns < grid.columns && line[t.column + t.columns] == 0) t.columns++;
@@ -274,7 +274,7 @@ static bool take_from_block(struct tb_part *part, struct tb_block *rest) {
     const int64_t j = first + committed[tile];
     if (j >= tb_min(first + plan->tile_n, block.n)) continue;
     struct tiles t = {tile / grid.columns, 1, tile % grid.columns, 1};
-    if (committed[tile] == 0) t = grow(committed, grid, t.row, t.column);
+    if (committed[tile] == 0) t = grow_tiles(committed, grid, t.row, t.column);
     *rest = (struct tb_block){block.i + i, tb_min(t.rows * plan->tile_m, block.m - i), block.j + j,
                               tb_min(first + t.columns * plan->tile_n, block.n) - j};
     for (int64_t row = t.row; row < t.row + t.rows; row++)

@@ -5,7 +5,7 @@
 #include "select/order.h"
 
 /* What the members' threads need. */
-struct work {
+struct team_work {
   struct tb_part *parts;
   struct tb_device *device[TB_GPUS_MAX];
   struct tb_call call[TB_GPUS_MAX];
@@ -28,7 +28,7 @@ static struct tb_ways ways_of(const struct tb_call *call, const struct tb_places
 }
 
 static void drive(void *context, int member) {
-  struct work *w = context;
+  struct team_work *w = context;
   struct tb_device *d = w->device[member];
   struct tb_pass pass = tb_pass_of(&w->exchange, member, d, w->shared);
   const double begun = tb_clock_seconds();
@@ -38,7 +38,7 @@ static void drive(void *context, int member) {
 }
 
 /* What the parts took, for the next call's shares. who[i]: the part of device i; -1: it had none. */
-static void learn(const struct work *w, const struct tb_gpus_team *team, const int who[]) {
+static void learn(const struct team_work *w, const struct tb_gpus_team *team, const int who[]) {
   double flops[TB_GPUS_MAX], seconds[TB_GPUS_MAX];
   for (int i = 0; i < team->count; i++) {
     const bool done = who[i] >= 0 && w->parts[who[i]].why == TB_STATUS_ok;
@@ -49,7 +49,8 @@ static void learn(const struct work *w, const struct tb_gpus_team *team, const i
 }
 
 /* For the tensor cores if all would have the whole of it there. */
-static struct tb_choice choose(const struct tb_gpus_team *team, const struct tb_call *call, struct tb_ways ways) {
+static struct tb_choice choose_for_team(const struct tb_gpus_team *team, const struct tb_call *call,
+                                        struct tb_ways ways) {
   struct tb_choice choice = tb_part_choose(team->device[0], call, ways);
   for (int i = 1; i < team->count && choice.family == TB_FAMILY_EMULATED; i++)
     choice = tb_part_choose(team->device[i], call, ways);
@@ -65,10 +66,10 @@ static int64_t piece_of(const struct tb_choice *whole, bool by_columns) {
 int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_call *call,
                 const struct tb_places *places, bool timed) {
   const bool by_columns = tb_share_by_columns(call);
-  static struct work w; /* one call at a time, and stacks may be small */
-  w = (struct work){
+  static struct team_work w; /* one call at a time, and stacks may be small */
+  w = (struct team_work){
       .parts = parts, .shared = by_columns ? TB_OPERAND_A : TB_OPERAND_B, .places = places, .timed = timed};
-  w.whole = choose(team, call, tb_plan_ways(call, places)); /* as one GPU would */
+  w.whole = choose_for_team(team, call, tb_plan_ways(call, places)); /* as one GPU would */
   double weight[TB_GPUS_MAX];
   int64_t run[TB_GPUS_MAX], begin = 0;
   int who[TB_GPUS_MAX], members = 0;

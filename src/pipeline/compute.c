@@ -16,7 +16,7 @@ static CUstream stream_of(const struct tb_pipeline *p, int64_t row, int64_t colu
 }
 
 /* Has `stream` wait for all launches so far. */
-static CUresult hold(struct tb_pipeline *p, CUstream stream) {
+static CUresult hold_stream(struct tb_pipeline *p, CUstream stream) {
   for (int s = 0; s < p->stream_count; s++) {
     TB_TRY(tb_cuda.cuEventRecord(p->d->drained[s], p->streams[s]));
     TB_TRY(tb_cuda.cuStreamWaitEvent(stream, p->d->drained[s], 0));
@@ -24,7 +24,7 @@ static CUresult hold(struct tb_pipeline *p, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult tb_compute_hold_uploads(struct tb_pipeline *p) { return hold(p, p->d->up); }
+CUresult tb_compute_hold_uploads(struct tb_pipeline *p) { return hold_stream(p, p->d->up); }
 
 CUresult tb_compute_mark(struct tb_pipeline *p) {
   for (int s = 0; s < p->stream_count; s++) TB_TRY(tb_cuda.cuEventRecord(p->d->half[s], p->streams[s]));
@@ -90,12 +90,16 @@ static union tb_scalar real_alpha(const struct tb_call *call) {
   return power;
 }
 
+/* A slice of a panel as the kernels read it: in real elements. */
+static struct tb_matrix real_panel(const struct tb_pipeline *p, bool of_b, int64_t panel, struct tb_extent k) {
+  return is_complex(p) ? tb_layout_real(&p->layout, of_b, panel, k) : tb_layout_panel(&p->layout, of_b, panel, k);
+}
+
 /* In real elements: of a complex product the real one that it is. */
 static struct tb_multiply product_of(const struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k) {
   const struct tb_layout *l = &p->layout;
   const int parts = tb_type_parts(l->call->type);
-  const struct tb_matrix a = is_complex(p) ? tb_layout_real_a(l, row, k) : tb_layout_a(l, row, k);
-  const struct tb_matrix b = is_complex(p) ? tb_layout_real_b(l, column, k) : tb_layout_b(l, column, k);
+  const struct tb_matrix a = real_panel(p, TB_OF_A, row, k), b = real_panel(p, TB_OF_B, column, k);
   const struct tb_matrix d = tb_layout_d(l, row * l->columns + column);
   return (struct tb_multiply){
       .type = tb_type_real(l->call->type),
@@ -135,8 +139,8 @@ static CUresult multiply(struct tb_pipeline *p, int64_t row, int64_t column, int
     const struct tb_sgemm_args span =
         tb_kernels_part_of_k(&args, transpose_a, transpose_b, parts * start, parts * span_k);
     TB_TRY(tb_emulated_multiply(&p->d->kernels.emulated, transpose_a, transpose_b, &span,
-                                tb_layout_packed_a(l, row, k_start + start),
-                                tb_layout_packed_b(l, column, k_start + start), tb_layout_workspace(l, number),
+                                tb_layout_packed(l, TB_OF_A, row, k_start + start),
+                                tb_layout_packed(l, TB_OF_B, column, k_start + start), tb_layout_workspace(l, number),
                                 &l->plan->way, p->streams[number]));
   }
   return CUDA_SUCCESS;
@@ -167,7 +171,7 @@ static CUresult await_panels(struct tb_pipeline *p, CUstream stream) {
 static CUresult expand_a(struct tb_pipeline *p, int64_t row, struct tb_extent k, CUstream stream) {
   const struct tb_layout *l = &p->layout;
   const struct tb_call *call = l->call;
-  const struct tb_matrix from = tb_layout_a(l, row, k), to = tb_layout_real_a(l, row, k);
+  const struct tb_matrix from = tb_layout_panel(l, TB_OF_A, row, k), to = tb_layout_real(l, TB_OF_A, row, k);
   const int64_t sides = tb_layout_rows(l, row).size;
   const bool along = call->a.transposed;
   struct tb_complex_expand_args args = {.from = (const void *)from.address,
@@ -188,7 +192,7 @@ static CUresult expand_a(struct tb_pipeline *p, int64_t row, struct tb_extent k,
 
 static CUresult part_b(struct tb_pipeline *p, int64_t column, struct tb_extent k, CUstream stream) {
   const struct tb_layout *l = &p->layout;
-  const struct tb_matrix from = tb_layout_b(l, column, k), to = tb_layout_real_b(l, column, k);
+  const struct tb_matrix from = tb_layout_panel(l, TB_OF_B, column, k), to = tb_layout_real(l, TB_OF_B, column, k);
   struct tb_complex_part_args args = {.from = (const void *)from.address,
                                       .to = (void *)to.address,
                                       .from_ld = from.ld,
@@ -201,26 +205,19 @@ static CUresult part_b(struct tb_pipeline *p, int64_t column, struct tb_extent k
 CUresult tb_compute_make_real(struct tb_pipeline *p, bool of_b, int64_t index, struct tb_extent k, CUstream stream) {
   if (!is_complex(p)) return CUDA_SUCCESS;
   if (!of_b) return expand_a(p, index, k, stream);
-  return p->layout.plan->b_real_elems > 0 ? part_b(p, index, k, stream) : CUDA_SUCCESS;
+  return p->layout.plan->operand[TB_OF_B].real_elems > 0 ? part_b(p, index, k, stream) : CUDA_SUCCESS;
 }
 
 /* For the tensor cores, span after span. */
-static CUresult pack(struct tb_pipeline *p, const struct tb_step *step, struct tb_extent k) {
+static CUresult pack_panel(struct tb_pipeline *p, const struct tb_step *step, struct tb_extent k) {
   const struct tb_layout *l = &p->layout;
   const int64_t parts = is_complex(p) ? 2 : 1;
-  const int64_t rows = step->of_b ? 0 : parts * tb_layout_rows(l, step->index).size;
-  const struct tb_matrix x = !is_complex(p)
-                                 ? step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k)
-                             : step->of_b ? tb_layout_real_b(l, step->index, k)
-                                          : tb_layout_real_a(l, step->index, k);
-  struct tb_emulated_operand operand = {.from = (const float *)x.address,
-                                        .ld = x.ld,
-                                        .sides = step->of_b ? tb_layout_columns(l, step->index).size : rows,
-                                        .of_b = step->of_b,
-                                        .along_k = step->of_b ? !l->call->b.transposed : l->call->a.transposed};
+  const struct tb_matrix x = real_panel(p, step->of_b, step->index, k);
+  const int64_t sides = (step->of_b ? 1 : parts) * tb_layout_sides(l, step->of_b, step->index).size;
+  struct tb_emulated_operand operand =
+      tb_emulated_operand_at(x.address, x.ld, sides, step->of_b, tb_runs_along_k(l->call, step->of_b));
   for (int64_t start = 0; start < k.size; start += l->plan->span_k) {
-    const CUdeviceptr to = step->of_b ? tb_layout_packed_b(l, step->index, k.start + start)
-                                      : tb_layout_packed_a(l, step->index, k.start + start);
+    const CUdeviceptr to = tb_layout_packed(l, step->of_b, step->index, k.start + start);
     const int64_t span_k = parts * tb_min(l->plan->span_k, k.size - start);
     TB_TRY(tb_emulated_pack(&p->d->kernels.emulated, &operand, to, NULL, 0, span_k, p->packing));
     operand.from += operand.along_k ? span_k : span_k * operand.ld;
@@ -230,14 +227,14 @@ static CUresult pack(struct tb_pipeline *p, const struct tb_step *step, struct t
 
 /* A slice of a panel that is there: made real, packed. In a stream of its own: the GPU may have no multiprocessor free
  * for it yet, and neither the link nor launches from other panels need wait for that. */
-static CUresult prepare(struct tb_pipeline *p, const struct tb_step *step) {
+static CUresult prepare_panel(struct tb_pipeline *p, const struct tb_step *step) {
   const struct tb_extent k = tb_layout_slice(&p->layout, step->slice);
   TB_TRY(await_panels(p, p->packing));
-  if (p->up.must_hold_packing) TB_TRY(hold(p, p->packing));
+  if (p->up.must_hold_packing) TB_TRY(hold_stream(p, p->packing));
   p->up.must_hold_packing = false;
   TB_TRY(mark_begin(p, p->packing));
   TB_TRY(tb_compute_make_real(p, step->of_b, step->index, k, p->packing));
-  if (tb_plan_packs(p->layout.plan)) TB_TRY(pack(p, step, k));
+  if (tb_plan_packs(p->layout.plan)) TB_TRY(pack_panel(p, step, k));
   TB_TRY(tb_cuda.cuEventRecord(p->d->packed, p->packing));
   p->packed = true;
   return CUDA_SUCCESS;
@@ -253,9 +250,9 @@ static CUresult await_step(struct tb_pipeline *p, CUstream stream) {
 CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step) {
   const struct tb_extent k = tb_layout_slice(&p->layout, step->slice);
   const int64_t others = step->of_b ? p->layout.rows : p->layout.columns;
-  const int64_t *other_slices = step->of_b ? p->a_slices : p->b_slices;
-  if (!(step->of_b ? p->up.b_packed : p->up.a_packed)) TB_TRY(prepare(p, step));
-  (step->of_b ? p->b_slices : p->a_slices)[step->index] = step->slice + 1;
+  const int64_t *other_slices = p->slices[!step->of_b];
+  if (!p->up.operand[step->of_b].packed) TB_TRY(prepare_panel(p, step));
+  p->slices[step->of_b][step->index] = step->slice + 1;
   for (int64_t other = 0; other < others; other++) {
     if (other_slices[other] <= step->slice) continue;
     const int64_t row = step->of_b ? other : step->index, column = step->of_b ? step->index : other;

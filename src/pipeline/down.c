@@ -18,10 +18,10 @@
  * lines takes its time.) */
 #define DROPPED_BYTES ((int64_t)4 << 20)
 
-static int slot_of(const struct tb_pipeline *p, uint64_t number) { return tb_slot_of(&p->d->down_ring, number); }
+static int down_slot_of(const struct tb_pipeline *p, uint64_t number) { return tb_slot_of(&p->d->down_ring, number); }
 
-static struct tb_down_entry *entry_of(struct tb_pipeline *p, uint64_t number) {
-  return &p->down.entry[slot_of(p, number)];
+static struct tb_down_entry *down_entry_of(struct tb_pipeline *p, uint64_t number) {
+  return &p->down.entry[down_slot_of(p, number)];
 }
 
 void tb_down_enter_block(struct tb_pipeline *p) {
@@ -74,13 +74,13 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   const struct tb_call *call = p->down.layout.call;
   const struct tb_matrix d = tb_layout_d(&p->down.layout, tile);
   const struct tb_block t = tb_layout_tile(&p->down.layout, tile);
-  const int slot = slot_of(p, down->asked);
+  const int slot = down_slot_of(p, down->asked);
   const int64_t size = tb_call_bytes(call), c_bytes = call->m * call->n * size;
   const int64_t whole = tb_ring_piece_bytes(&p->d->down_ring);
   const int64_t most = tb_min(whole, tb_max(LAST_PIECE_BYTES, down->rest_bytes / PIECES_OF_REST));
   const int64_t columns = tb_min(tb_download_columns(d.ld, most / size), t.n - down->fetched_columns);
   const int64_t bytes = ((columns - 1) * d.ld + t.m) * size;
-  struct tb_down_entry *e = entry_of(p, down->asked);
+  struct tb_down_entry *e = down_entry_of(p, down->asked);
   *e = (struct tb_down_entry){.tile = tile, .columns = columns, .bytes = bytes};
   e->copy = (struct tb_copy){.type = call->type, .beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
   e->copy.stores = c_bytes >= STREAMED_C_BYTES ? TB_STORES_STREAMED : TB_STORES_CACHED;
@@ -98,7 +98,7 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
 }
 
 /* Asks for the next columns of the oldest tile that is complete and not wholly fetched. */
-static CUresult fetch(struct tb_pipeline *p) {
+static CUresult fetch_columns(struct tb_pipeline *p) {
   struct tb_down *down = &p->down;
   const int64_t tile = down->order[down->fetched];
   if (down->fetched_columns == 0) TB_TRY(await_tile(p, tile));
@@ -113,14 +113,14 @@ static CUresult fetch(struct tb_pipeline *p) {
 /* ---- committing ---- */
 
 static void count_oldest(struct tb_pipeline *p) {
-  const struct tb_down_entry *e = entry_of(p, p->down.committed);
+  const struct tb_down_entry *e = down_entry_of(p, p->down.committed);
   tb_down_count(p, e->tile, e->columns);
   p->progress->down_bytes += (double)e->bytes;
   p->down.committed++;
 }
 
 static bool oldest_is_committed(struct tb_pipeline *p) {
-  return p->down.committed < p->down.arrived && tb_copy_done(p->d->pool, &entry_of(p, p->down.committed)->copy);
+  return p->down.committed < p->down.arrived && tb_copy_done(p->d->pool, &down_entry_of(p, p->down.committed)->copy);
 }
 
 /* ---- turns ---- */
@@ -132,15 +132,15 @@ CUresult tb_down_turn(struct tb_pipeline *p, enum tb_turn *turn) {
     *turn = TB_SOMETHING;
   }
   while (down->arrived < down->asked) {
-    const CUresult result = tb_download_arrived(p->d, slot_of(p, down->arrived));
+    const CUresult result = tb_download_arrived(p->d, down_slot_of(p, down->arrived));
     if (result == CUDA_ERROR_NOT_READY) break;
     TB_TRY(result);
-    tb_copy_start(p->d->pool, &entry_of(p, down->arrived)->copy);
+    tb_copy_start(p->d->pool, &down_entry_of(p, down->arrived)->copy);
     down->arrived++;
     *turn = TB_SOMETHING;
   }
   while (down->asked - down->committed < (uint64_t)tb_ring_pieces(&p->d->down_ring) && down->fetched < down->complete) {
-    TB_TRY(fetch(p));
+    TB_TRY(fetch_columns(p));
     *turn = TB_SOMETHING;
   }
   return CUDA_SUCCESS;
@@ -156,7 +156,7 @@ void tb_down_count_committed(struct tb_pipeline *p) {
 
 void tb_down_abandon(struct tb_pipeline *p) {
   while (p->down.committed < p->down.arrived) {
-    tb_copy_wait(p->d->pool, &entry_of(p, p->down.committed)->copy);
+    tb_copy_wait(p->d->pool, &down_entry_of(p, p->down.committed)->copy);
     count_oldest(p);
   }
 }

@@ -49,18 +49,18 @@ void tb_pass_leave(struct tb_pass *pass) {
 
 /* ---- whose turn ---- */
 
-static bool passes(const struct tb_pass *pass, enum tb_operand operand) {
+static bool passes_operand(const struct tb_pass *pass, enum tb_operand operand) {
   return pass != NULL && pass->operand == operand;
 }
 
 int64_t tb_pass_turn(const struct tb_pass *pass, enum tb_operand operand, int64_t turn) {
-  if (!passes(pass, operand)) return turn;
+  if (!passes_operand(pass, operand)) return turn;
   const int64_t members = pass->exchange->members, group = turn / members * members;
   return group + (turn - group + pass->member) % tb_min(members, pass->exchange->panels.count - group);
 }
 
 bool tb_pass_is_own(const struct tb_pass *pass, enum tb_operand operand, int64_t panel) {
-  return !passes(pass, operand) || panel % pass->exchange->members == pass->member;
+  return !passes_operand(pass, operand) || panel % pass->exchange->members == pass->member;
 }
 
 /* ---- on the way ---- */

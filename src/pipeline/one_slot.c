@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pipeline/pipeline_internal.h"
 
-static CUresult mark(struct tb_pipeline *p, enum tb_mark which) {
+static CUresult mark_slot(struct tb_pipeline *p, enum tb_mark which) {
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[which], p->streams[0]));
   return CUDA_SUCCESS;
 }
 
 /* Both operands into one slot, each where it lies in the arena. */
-static void pack(struct tb_pipeline *p) {
+static void fill_one_slot(struct tb_pipeline *p) {
   char *slot = tb_slot(&p->d->up_ring, 0);
   struct tb_copy copies[2];
   for (int b = 0; b < 2; b++) {
@@ -15,7 +15,7 @@ static void pack(struct tb_pipeline *p) {
     struct tb_upload u;
     struct tb_piece piece;
     tb_up_of_step(p, &step, &u);
-    char *to = slot + (b ? p->layout.plan->b_offset_bytes : 0);
+    char *to = slot + p->layout.plan->operand[b].offset_bytes;
     tb_upload_cut(&u, tb_slot_elems(u.type), to, &copies[b], &piece);
     copies[b].stores = TB_STORES_STREAMED;
     tb_copy_start(p->d->pool, &copies[b]);
@@ -44,16 +44,16 @@ CUresult tb_one_slot_run(struct tb_pipeline *p) {
   const struct tb_call *call = p->layout.call;
   const size_t bytes_down = (size_t)(((call->n - 1) * result.ld + call->m) * tb_call_bytes(call));
   void *arrived = tb_slot(&d->down_ring, 0);
-  pack(p);
-  TB_TRY(mark(p, TB_UP_BEGIN));
+  fill_one_slot(p);
+  TB_TRY(mark_slot(p, TB_UP_BEGIN));
   TB_TRY(tb_cuda.cuMemcpyHtoDAsync(p->layout.arena, d->up_ring.slot[0], bytes_up, stream));
-  TB_TRY(mark(p, TB_UP_END));
+  TB_TRY(mark_slot(p, TB_UP_END));
   TB_TRY(tb_compute_make_real(p, false, 0, p->layout.chunk, stream));
   TB_TRY(tb_compute_make_real(p, true, 0, p->layout.chunk, stream));
   TB_TRY(tb_compute_launch(p, 0, 0, p->layout.chunk));
-  TB_TRY(mark(p, TB_DOWN_BEGIN));
+  TB_TRY(mark_slot(p, TB_DOWN_BEGIN));
   TB_TRY(tb_cuda.cuMemcpyDtoHAsync(arrived, result.address, bytes_down, stream));
-  TB_TRY(mark(p, TB_DOWN_END));
+  TB_TRY(mark_slot(p, TB_DOWN_END));
   TB_TRY(tb_device_wait(d, stream));
   commit(p, arrived);
   p->progress->down_bytes += (double)bytes_down;

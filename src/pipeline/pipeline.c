@@ -25,8 +25,8 @@ static bool reads_in_place(const struct tb_plan *plan) {
 
 /* What is on the device of the operands is there for the next block, too. */
 static void leave_block(struct tb_pipeline *p) {
-  p->a_resident = p->layout.block.i;
-  p->b_resident = p->layout.block.j;
+  p->resident[TB_OF_A] = p->layout.block.i;
+  p->resident[TB_OF_B] = p->layout.block.j;
 }
 
 /* With so many threads, of which ten others fill the link both ways, the caller of a large product does not copy: it
@@ -38,7 +38,7 @@ static void leave_block(struct tb_pipeline *p) {
 /* Nothing could be done: takes part in the copying, or lets a moment pass. The GPU is asked again and again instead of
  * waited for: no single event is the next to come, and the driver's own wait asks as often, unless the program has told
  * it to sleep, of which it would wake too late for a slot; nor could that wait be left. */
-static CUresult idle(struct tb_pipeline *p, int *turns, struct tb_patience *patience) {
+static CUresult help_or_yield(struct tb_pipeline *p, int *turns, struct tb_patience *patience) {
   const bool minds_the_link = p->is_large && tb_pool_threads(p->d->pool) >= THREADS_ENOUGH;
   if (!minds_the_link && tb_pool_help(p->d->pool)) {
     patience->since = 0;
@@ -66,7 +66,7 @@ static void go_ahead(struct tb_pipeline *p) {
 
 /* Handlers run where nothing of the call is under way in the program's memory, for one may leave by siglongjmp. What is
  * then in streams concerns slots and the arena alone, or memory that the driver gave the program. */
-static CUresult let_signals_in(struct tb_pipeline *p) {
+static CUresult open_window(struct tb_pipeline *p) {
   struct tb_device *const d = p->d;
   tb_pool_settle(d->pool);
   tb_down_count_committed(p);
@@ -84,7 +84,7 @@ static CUresult look_for_signals(struct tb_pipeline *p) {
   const bool is_first = p->next_look == 0; /* what waits has not waited for long, and a short call is over before */
   p->next_look = now + LOOK_SECONDS;
   if (is_first) return CUDA_SUCCESS;
-  return tb_guest_is_wanted() ? let_signals_in(p) : CUDA_SUCCESS;
+  return tb_guest_is_wanted() ? open_window(p) : CUDA_SUCCESS;
 }
 
 /* All chunks of k, until every launch is enqueued and all that is to come down by slots is committed. */
@@ -105,7 +105,7 @@ static CUresult go_round(struct tb_pipeline *p) {
       else
         go_ahead(p);
     } else if (turn == TB_NOTHING) {
-      TB_TRY(idle(p, &turns, &patience));
+      TB_TRY(help_or_yield(p, &turns, &patience));
     } else {
       turns = 0;
       patience.since = 0;
@@ -115,7 +115,7 @@ static CUresult go_round(struct tb_pipeline *p) {
 }
 
 /* Until C has all of the block, and nothing of it is under way. */
-static CUresult finish(struct tb_pipeline *p) {
+static CUresult finish_block(struct tb_pipeline *p) {
   const struct tb_layout *l = &p->down.layout;
   const enum tb_way way = l->plan->ways.c;
   if (way == TB_DIRECT) TB_TRY(tb_device_wait(p->d, p->d->down));
@@ -139,7 +139,7 @@ static CUresult run_block(struct tb_pipeline *p, int64_t number) {
   if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, true));
   if (!p->up.ahead) leave_block(p);
   /* Nothing of this block is under way when the next one overwrites its tiles. */
-  return finish(p);
+  return finish_block(p);
 }
 
 /* ---- one call ---- */
@@ -195,8 +195,7 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
                             .streams = device->compute,
                             .stream_count = plan->emulated ? plan->streams : TB_COMPUTE_STREAMS,
                             .packing = device->packing,
-                            .a_resident = -1,
-                            .b_resident = -1};
+                            .resident = {-1, -1}};
   p->down.rest_bytes = call->m * call->n * tb_call_bytes(call);
   prepare_staging(p, call, &plan->ways);
   if (reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) {

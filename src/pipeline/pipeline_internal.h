@@ -4,8 +4,8 @@
  * functions do what can be done at the moment and return; pipeline.c goes round them until nothing is left. Under
  * offload.c's lock, with the device entered.
  */
-#ifndef TB_PIPELINE_PARTS_H
-#define TB_PIPELINE_PARTS_H
+#ifndef TB_PIPELINE_INTERNAL_H
+#define TB_PIPELINE_INTERNAL_H
 
 #include "pipeline/copy.h"
 #include "pipeline/pipeline.h"
@@ -32,8 +32,10 @@ struct tb_up_entry {
 
 struct tb_up {
   struct tb_schedule schedule; /* of the current chunk */
-  bool a_there, b_there;       /* the operand's panels need not go up */
-  bool a_packed, b_packed;     /* they need not be packed, or made real: they are, or it is not that kind of plan */
+  struct {
+    bool there;  /* the operand's panels need not go up */
+    bool packed; /* they need not be packed, or made real: they are, or it is not that kind of plan */
+  } operand[2];  /* by of_b, as all such arrays */
   int64_t begun_steps, ended_steps, computed_steps;
   bool ahead;             /* of a block that is not the one which comes down: nothing is computed yet */
   bool must_hold;         /* pieces replace panels that launches may still read */
@@ -81,14 +83,14 @@ struct tb_pipeline {
   struct tb_progress *progress;
   const CUstream *streams; /* the launches are spread over these */
   int stream_count;
-  CUstream packing;               /* panels are packed here for the tensor cores */
-  bool packed;                    /* one was: d->packed is recorded */
-  CUevent uploaded;               /* behind the latest slice of a panel; NULL: nothing has gone up */
-  struct tb_layout layout;        /* of the block that goes up and is computed */
-  int64_t a_resident, b_resident; /* first row, first column of the operands' parts on the device; -1: none */
+  CUstream packing;        /* panels are packed here for the tensor cores */
+  bool packed;             /* one was: d->packed is recorded */
+  CUevent uploaded;        /* behind the latest slice of a panel; NULL: nothing has gone up */
+  struct tb_layout layout; /* of the block that goes up and is computed */
+  int64_t resident[2];     /* first row, first column of the operands' parts on the device; -1: none */
   struct tb_up up;
   struct tb_down down;
-  int64_t a_slices[TB_TILES_MAX], b_slices[TB_TILES_MAX]; /* of each panel of the chunk, that are there */
+  int64_t slices[2][TB_TILES_MAX]; /* of each panel of the chunk, that are there */
 };
 
 /* What a part could do. */

@@ -8,12 +8,13 @@
 #define FIRST_PIECE_BYTES ((int64_t)256 << 10)
 
 /*
- * By which stores words get into the slots. Streaming stores go to memory, where they are in the way of what is read
+ * By which stores elements get into the slots. Streaming stores go to memory, where they are in the way of what is read
  * and of the GPU's own reading: 44 GB/s up instead of 50 alone, 38 instead of 44 while C comes down. Others leave the
- * words in a core's own caches, from which the GPU reads at 20 GB/s, until later copies have driven them out into the
- * cache that the cores share. So the first pieces, for which nothing would do that, go by streaming stores. (H200, 16
- * cores: 4096 cubed 4.4 ms by streaming stores alone, 3.8 ms with this; 1024 cubed 0.43 ms, and 0.60 by others alone.
- * Lines that are told to go to the shared cache, by cldemote: 8192 cubed 15.8 to 16.5 ms, and 13.8 to 14.3 without.)
+ * elements in a core's own caches, from which the GPU reads at 20 GB/s, until later copies have driven them out into
+ * the cache that the cores share. So the first pieces, for which nothing would do that, go by streaming stores. (H200,
+ * 16 cores: 4096 cubed 4.4 ms by streaming stores alone, 3.8 ms with this; 1024 cubed 0.43 ms, and 0.60 by others
+ * alone. Lines that are told to go to the shared cache, by cldemote: 8192 cubed 15.8 to 16.5 ms, and 13.8 to 14.3
+ * without.)
  *
  * Where little more follows, nothing drives them out: of calls of middling size all that is not streamed is written
  * back at once. Threads that do so reach no more than the link, so that it would hold up larger products. (H200, 16
@@ -33,9 +34,11 @@ static enum tb_stores stores_now(const struct tb_pipeline *p) {
              : TB_STORES_WRITTEN_BACK;
 }
 
-static int slot_of(const struct tb_pipeline *p, uint64_t number) { return tb_slot_of(&p->d->up_ring, number); }
+static int up_slot_of(const struct tb_pipeline *p, uint64_t number) { return tb_slot_of(&p->d->up_ring, number); }
 
-static struct tb_up_entry *entry_of(struct tb_pipeline *p, uint64_t number) { return &p->up.entry[slot_of(p, number)]; }
+static struct tb_up_entry *up_entry_of(struct tb_pipeline *p, uint64_t number) {
+  return &p->up.entry[up_slot_of(p, number)];
+}
 
 static bool is_full(const struct tb_pipeline *p) {
   return p->up.begun - p->up.freed == (uint64_t)tb_ring_pieces(&p->d->up_ring);
@@ -68,13 +71,14 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
   struct tb_up *up = &p->up;
   const struct tb_plan *plan = p->layout.plan;
   const bool whole_k = plan->chunk_k == p->layout.call->k;
-  const bool a_resident = whole_k && p->a_resident == p->layout.block.i;
-  const bool b_resident = whole_k && p->b_resident == p->layout.block.j;
-  const bool a_kept = plan->a_kept_bytes > 0 && p->layout.chunk.start == 0 && p->a_resident == p->layout.block.i;
-  up->a_there = plan->ways.a == TB_IN_PLACE || a_resident || a_kept;
-  up->b_there = plan->ways.b == TB_IN_PLACE || b_resident;
-  up->a_packed = !tb_plan_prepares(plan) || a_resident; /* other chunks were packed where what is kept was */
-  up->b_packed = !tb_plan_prepares(plan) || b_resident;
+  const int64_t first[2] = {p->layout.block.i, p->layout.block.j};
+  for (int of_b = 0; of_b < 2; of_b++) {
+    const bool same_part = p->resident[of_b] == first[of_b], resident = whole_k && same_part;
+    const bool kept = !of_b && plan->a_kept_bytes > 0 && p->layout.chunk.start == 0 && same_part;
+    up->operand[of_b].there = tb_way_of(&plan->ways, of_b) == TB_IN_PLACE || resident || kept;
+    /* Other chunks were packed where what is kept was. */
+    up->operand[of_b].packed = !tb_plan_prepares(plan) || resident;
+  }
   const enum tb_schedule_order before = up->schedule.order, order = order_of(p);
   up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout), order};
   up->begun_steps = up->ended_steps = up->computed_steps = 0;
@@ -84,25 +88,24 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
   up->free_panels = order != before ? up->freed_panels : 0; /* of the operand that goes up first now */
   up->freed_panels = 0;
   up->awaited_half = false;
-  memset(p->a_slices, 0, sizeof p->a_slices);
-  memset(p->b_slices, 0, sizeof p->b_slices);
+  memset(p->slices, 0, sizeof p->slices);
 }
 
 /* ---- beginning ---- */
 
 enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *step, struct tb_upload *u) {
   const struct tb_layout *l = &p->layout;
-  if (step->of_b ? p->up.b_there : p->up.a_there) return TB_IN_PLACE;
+  if (p->up.operand[step->of_b].there) return TB_IN_PLACE;
   const struct tb_extent k = tb_layout_slice(l, step->slice);
-  const struct tb_view x = step->of_b ? tb_layout_b_view(l, step->index, k) : tb_layout_a_view(l, step->index, k);
-  const struct tb_matrix to = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
-  const int64_t across = step->of_b ? tb_layout_columns(l, step->index).size : tb_layout_rows(l, step->index).size;
-  const bool along = step->of_b != x.transposed; /* stored columns run along k */
+  const struct tb_view x = tb_layout_view(l, step->of_b, step->index, k);
+  const struct tb_matrix to = tb_layout_panel(l, step->of_b, step->index, k);
+  const int64_t across = tb_layout_sides(l, step->of_b, step->index).size;
+  const bool along = tb_runs_along_k(l->call, step->of_b);
   *u =
       (struct tb_upload){.type = x.type, .source = x.data, .source_ld = x.ld, .target = to.address, .target_ld = to.ld};
   u->rows = along ? k.size : across;
   u->columns = along ? across : k.size;
-  return step->of_b ? l->plan->ways.b : l->plan->ways.a;
+  return tb_way_of(&l->plan->ways, step->of_b);
 }
 
 static enum tb_operand operand_of(const struct tb_step *step) { return step->of_b ? TB_OPERAND_B : TB_OPERAND_A; }
@@ -128,7 +131,7 @@ static bool find_source(struct tb_pipeline *p, struct tb_up_entry *e) {
 /* False: there is something to wait for first. */
 static bool begin_piece(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
-  struct tb_up_entry *e = entry_of(p, up->begun);
+  struct tb_up_entry *e = up_entry_of(p, up->begun);
   e->step = step_at(p, up->begun_steps);
   e->way = TB_STAGED;
   e->from_other = false;
@@ -137,7 +140,7 @@ static bool begin_piece(struct tb_pipeline *p) {
   if (needs_slot(e)) {
     const int64_t most = tb_min(tb_ring_piece_bytes(&p->d->up_ring), tb_max(FIRST_PIECE_BYTES, up->begun_bytes));
     e->last = tb_upload_cut(&up->upload, most / tb_type_bytes(up->upload.type),
-                            tb_slot(&p->d->up_ring, slot_of(p, up->begun)), &e->copy, &e->piece);
+                            tb_slot(&p->d->up_ring, up_slot_of(p, up->begun)), &e->copy, &e->piece);
     e->copy.stores = stores_now(p);
     e->copy.of_many = p->is_large && e->copy.stores == TB_STORES_CACHED;
     tb_copy_start(p->d->pool, &e->copy);
@@ -151,7 +154,7 @@ static bool begin_piece(struct tb_pipeline *p) {
 
 /* ---- sending ---- */
 
-static CUresult mark(struct tb_pipeline *p, enum tb_mark which) {
+static CUresult mark_up(struct tb_pipeline *p, enum tb_mark which) {
   if (p->timed) TB_TRY(tb_cuda.cuEventRecord(p->d->marks[which], p->d->up));
   return CUDA_SUCCESS;
 }
@@ -163,12 +166,12 @@ static CUresult announce(struct tb_pipeline *p, const struct tb_step *step) {
     return CUDA_SUCCESS;
   const struct tb_layout *l = &p->layout;
   const struct tb_extent k = tb_layout_slice(l, step->slice);
-  const struct tb_matrix at = step->of_b ? tb_layout_b(l, step->index, k) : tb_layout_a(l, step->index, k);
+  const struct tb_matrix at = tb_layout_panel(l, step->of_b, step->index, k);
   return tb_pass_sent(p->pass, step->index, step->slice, at.address);
 }
 
 static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_entry *e) {
-  if (!p->marked_up) TB_TRY(mark(p, TB_UP_BEGIN));
+  if (!p->marked_up) TB_TRY(mark_up(p, TB_UP_BEGIN));
   p->marked_up = true;
   TB_TRY(e->way == TB_DIRECT ? tb_upload_direct(p->d, &e->whole) : tb_upload_send(p->d, slot, &e->piece));
   const int64_t direct_bytes = e->whole.rows * e->whole.columns * tb_type_bytes(e->whole.type);
@@ -177,7 +180,7 @@ static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_e
   p->uploaded = e->way == TB_DIRECT ? p->d->uploaded : p->d->up_ring.moved[slot];
   if (e->way == TB_DIRECT) TB_TRY(tb_cuda.cuEventRecord(p->uploaded, p->d->up));
   TB_TRY(announce(p, &e->step));
-  return mark(p, TB_UP_END);
+  return mark_up(p, TB_UP_END);
 }
 
 static CUresult fetch_panel(struct tb_pipeline *p, const struct tb_up_entry *e) {
@@ -192,7 +195,7 @@ static bool replaces_nothing(const struct tb_pipeline *p, const struct tb_step *
 }
 
 /* Before a piece of the step that goes up: no launch may need what it replaces. */
-static CUresult hold(struct tb_pipeline *p, const struct tb_step *step) {
+static CUresult hold_for_step(struct tb_pipeline *p, const struct tb_step *step) {
   struct tb_up *up = &p->up;
   if (replaces_nothing(p, step)) return CUDA_SUCCESS;
   if (up->ended_steps < tb_min(up->free_panels, tb_schedule_first(&up->schedule))) {
@@ -225,12 +228,12 @@ CUresult tb_up_catch_up(struct tb_pipeline *p) {
 
 static CUresult send_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
-  const struct tb_up_entry *e = entry_of(p, up->sent);
-  if (e->way != TB_IN_PLACE && up->must_hold) TB_TRY(hold(p, &e->step));
+  const struct tb_up_entry *e = up_entry_of(p, up->sent);
+  if (e->way != TB_IN_PLACE && up->must_hold) TB_TRY(hold_for_step(p, &e->step));
   if (e->from_other)
     TB_TRY(fetch_panel(p, e));
   else if (e->way != TB_IN_PLACE)
-    TB_TRY(send_piece(p, slot_of(p, up->sent), e));
+    TB_TRY(send_piece(p, up_slot_of(p, up->sent), e));
   up->sent++;
   if (!e->last) return CUDA_SUCCESS;
   up->ended_steps++;
@@ -243,8 +246,8 @@ static CUresult send_oldest(struct tb_pipeline *p) {
 static CUresult free_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
   if (!is_full(p) || up->freed == up->sent) return CUDA_SUCCESS;
-  if (needs_slot(entry_of(p, up->freed))) {
-    const CUresult result = tb_upload_sent(p->d, slot_of(p, up->freed));
+  if (needs_slot(up_entry_of(p, up->freed))) {
+    const CUresult result = tb_upload_sent(p->d, up_slot_of(p, up->freed));
     if (result == CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
     TB_TRY(result);
   }
@@ -258,7 +261,7 @@ static bool is_copied(const struct tb_pipeline *p, const struct tb_up_entry *e) 
 
 CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
   struct tb_up *up = &p->up;
-  while (up->sent < up->begun && is_copied(p, entry_of(p, up->sent))) {
+  while (up->sent < up->begun && is_copied(p, up_entry_of(p, up->sent))) {
     TB_TRY(send_oldest(p));
     *turn = TB_SOMETHING;
   }
@@ -273,7 +276,7 @@ bool tb_up_is_over(const struct tb_pipeline *p) { return p->up.ended_steps == tb
 
 void tb_up_abandon(struct tb_pipeline *p) {
   for (uint64_t number = p->up.sent; number < p->up.begun; number++) {
-    const struct tb_up_entry *e = entry_of(p, number);
+    const struct tb_up_entry *e = up_entry_of(p, number);
     if (needs_slot(e)) tb_copy_wait(p->d->pool, &e->copy);
   }
 }

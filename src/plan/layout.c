@@ -53,6 +53,10 @@ struct tb_extent tb_layout_columns(const struct tb_layout *l, int64_t column) {
   return piece(l->block.n, l->plan->tile_n, column);
 }
 
+struct tb_extent tb_layout_sides(const struct tb_layout *l, bool of_b, int64_t panel) {
+  return of_b ? tb_layout_columns(l, panel) : tb_layout_rows(l, panel);
+}
+
 struct tb_block tb_layout_tile(const struct tb_layout *l, int64_t tile) {
   struct tb_extent i = tb_layout_rows(l, tile / l->columns), j = tb_layout_columns(l, tile % l->columns);
   return (struct tb_block){i.start, i.size, j.start, j.size};
@@ -76,12 +80,9 @@ uint64_t tb_layout_workspace(const struct tb_layout *l, int64_t tile_or_stream) 
 
 /* ---- panels ---- */
 
-struct tb_view tb_layout_a_view(const struct tb_layout *l, int64_t row, struct tb_extent k) {
-  return tb_view_at(l->call->a, l->block.i + tb_layout_rows(l, row).start, k.start);
-}
-
-struct tb_view tb_layout_b_view(const struct tb_layout *l, int64_t column, struct tb_extent k) {
-  return tb_view_at(l->call->b, k.start, l->block.j + tb_layout_columns(l, column).start);
+struct tb_view tb_layout_view(const struct tb_layout *l, bool of_b, int64_t panel, struct tb_extent k) {
+  const int64_t side = (of_b ? l->block.j : l->block.i) + tb_layout_sides(l, of_b, panel).start;
+  return of_b ? tb_view_at(l->call->b, k.start, side) : tb_view_at(l->call->a, side, k.start);
 }
 
 /* A slice of a panel of `across` rows or columns that starts `panel` elements of a type from `base`; `along`: stored
@@ -93,57 +94,42 @@ static struct tb_matrix slice_of_panel(enum tb_type type, uint64_t base, int64_t
                             tb_leading(type, along ? k : across)};
 }
 
-struct tb_matrix tb_layout_a(const struct tb_layout *l, int64_t row, struct tb_extent k) {
-  struct tb_view x = tb_layout_a_view(l, row, k);
-  if (l->plan->ways.a == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
-  const uint64_t base = l->arena + (uint64_t)(l->chunk.start > 0 ? l->plan->a_kept_bytes : 0);
-  return slice_of_panel(x.type, base, row * l->plan->a_panel_elems, tb_layout_rows(l, row).size, x.transposed,
-                        k.start - l->chunk.start, k.size);
+struct tb_matrix tb_layout_panel(const struct tb_layout *l, bool of_b, int64_t panel, struct tb_extent k) {
+  const struct tb_view x = tb_layout_view(l, of_b, panel, k);
+  if (tb_way_of(&l->plan->ways, of_b) == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
+  const struct tb_plan_operand *const operand = &l->plan->operand[of_b];
+  const int64_t kept_bytes = !of_b && l->chunk.start > 0 ? l->plan->a_kept_bytes : 0;
+  return slice_of_panel(x.type, l->arena + (uint64_t)(operand->offset_bytes + kept_bytes), panel * operand->panel_elems,
+                        tb_layout_sides(l, of_b, panel).size, tb_runs_along_k(l->call, of_b), k.start - l->chunk.start,
+                        k.size);
 }
 
-struct tb_matrix tb_layout_b(const struct tb_layout *l, int64_t column, struct tb_extent k) {
-  struct tb_view x = tb_layout_b_view(l, column, k);
-  if (l->plan->ways.b == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
-  uint64_t base = l->arena + (uint64_t)l->plan->b_offset_bytes;
-  return slice_of_panel(x.type, base, column * l->plan->b_panel_elems, tb_layout_columns(l, column).size, !x.transposed,
-                        k.start - l->chunk.start, k.size);
-}
+/* Panels of A of a block; behind so many, B's begin that are made real or packed. */
+static int64_t panels_of_a(const struct tb_layout *l) { return tb_ceil_div(l->plan->block_m, l->plan->tile_m); }
 
 /* ---- of complex products ---- */
 
-struct tb_matrix tb_layout_real_a(const struct tb_layout *l, int64_t row, struct tb_extent k) {
-  const uint64_t base = l->arena + (uint64_t)l->plan->real_offset_bytes;
-  return slice_of_panel(tb_type_real(l->call->type), base, row * l->plan->a_real_elems, 2 * tb_layout_rows(l, row).size,
-                        l->call->a.transposed, 2 * (k.start - l->chunk.start), 2 * k.size);
-}
-
-struct tb_matrix tb_layout_real_b(const struct tb_layout *l, int64_t column, struct tb_extent k) {
-  if (l->plan->b_real_elems == 0) {
-    const struct tb_matrix stored = tb_layout_b(l, column, k);
+/* A becomes one of twice the rows and twice the k as it is stored; B of twice the k, its rows behind one another. */
+struct tb_matrix tb_layout_real(const struct tb_layout *l, bool of_b, int64_t panel, struct tb_extent k) {
+  const struct tb_plan_operand *const operand = l->plan->operand;
+  if (of_b && operand[TB_OF_B].real_elems == 0) {
+    const struct tb_matrix stored = tb_layout_panel(l, of_b, panel, k);
     return (struct tb_matrix){stored.address, 2 * stored.ld};
   }
   const enum tb_type real = tb_type_real(l->call->type);
-  const int64_t rows = tb_ceil_div(l->plan->block_m, l->plan->tile_m);
-  const uint64_t base =
-      l->arena + (uint64_t)(l->plan->real_offset_bytes + rows * l->plan->a_real_elems * tb_type_bytes(real));
-  return slice_of_panel(real, base, column * l->plan->b_real_elems, tb_layout_columns(l, column).size, false,
-                        2 * (k.start - l->chunk.start), 2 * k.size);
+  const int64_t behind_a = of_b ? panels_of_a(l) * operand[TB_OF_A].real_elems * tb_type_bytes(real) : 0;
+  return slice_of_panel(real, l->arena + (uint64_t)(l->plan->real_offset_bytes + behind_a),
+                        panel * operand[of_b].real_elems, (of_b ? 1 : 2) * tb_layout_sides(l, of_b, panel).size,
+                        !of_b && l->call->a.transposed, 2 * (k.start - l->chunk.start), 2 * k.size);
 }
 
 /* ---- packed ---- */
 
-/* Of a panel, which has room for all spans of a chunk, one behind the other. */
-static int64_t packed_span(const struct tb_layout *l, int64_t panel, int64_t k_start) {
-  return panel * tb_plan_spans(l->plan) + (k_start - l->chunk.start) / l->plan->span_k;
-}
-
-uint64_t tb_layout_packed_a(const struct tb_layout *l, int64_t row, int64_t k_start) {
-  return l->arena + (uint64_t)(l->plan->packed_offset_bytes + packed_span(l, row, k_start) * l->plan->a_packed_bytes);
-}
-
-uint64_t tb_layout_packed_b(const struct tb_layout *l, int64_t column, int64_t k_start) {
-  const int64_t rows = tb_ceil_div(l->plan->block_m, l->plan->tile_m);
-  const int64_t behind_a = rows * tb_plan_spans(l->plan) * l->plan->a_packed_bytes;
-  return l->arena + (uint64_t)(l->plan->packed_offset_bytes + behind_a +
-                               packed_span(l, column, k_start) * l->plan->b_packed_bytes);
+/* A panel has room for all spans of a chunk, one behind the other. */
+uint64_t tb_layout_packed(const struct tb_layout *l, bool of_b, int64_t panel, int64_t k_start) {
+  const struct tb_plan_operand *const operand = l->plan->operand;
+  const int64_t spans = tb_plan_spans(l->plan);
+  const int64_t behind_a = of_b ? panels_of_a(l) * spans * operand[TB_OF_A].packed_bytes : 0;
+  const int64_t span = panel * spans + (k_start - l->chunk.start) / l->plan->span_k;
+  return l->arena + (uint64_t)(l->plan->packed_offset_bytes + behind_a + span * operand[of_b].packed_bytes);
 }

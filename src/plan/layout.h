@@ -51,22 +51,22 @@ struct tb_extent tb_layout_slice(const struct tb_layout *layout, int64_t slice);
 struct tb_extent tb_layout_rows(const struct tb_layout *layout, int64_t row);
 struct tb_extent tb_layout_columns(const struct tb_layout *layout, int64_t column);
 
+/* The rows of op(A), or the columns of op(B), of a panel. */
+struct tb_extent tb_layout_sides(const struct tb_layout *layout, bool of_b, int64_t panel);
+
 /* The rows and columns of a tile. */
 struct tb_block tb_layout_tile(const struct tb_layout *layout, int64_t tile);
 
-/* The part of op(A), and of op(B), that a row or column of tiles and a slice of the chunk want. */
-struct tb_view tb_layout_a_view(const struct tb_layout *layout, int64_t row, struct tb_extent k);
-struct tb_view tb_layout_b_view(const struct tb_layout *layout, int64_t column, struct tb_extent k);
+/* The part of op(A), or of op(B), that a row or column of tiles and a slice of the chunk want. */
+struct tb_view tb_layout_view(const struct tb_layout *layout, bool of_b, int64_t panel, struct tb_extent k);
 
 /* Where the kernels read it: in its panel, or in place. Each slice of a panel is a matrix of its own, behind the slices
  * before it. */
-struct tb_matrix tb_layout_a(const struct tb_layout *layout, int64_t row, struct tb_extent k);
-struct tb_matrix tb_layout_b(const struct tb_layout *layout, int64_t column, struct tb_extent k);
+struct tb_matrix tb_layout_panel(const struct tb_layout *layout, bool of_b, int64_t panel, struct tb_extent k);
 
 /* The same of a complex product as the kernels read it, in reals: the panel made real, or as it is where that is a real
  * matrix already. */
-struct tb_matrix tb_layout_real_a(const struct tb_layout *layout, int64_t row, struct tb_extent k);
-struct tb_matrix tb_layout_real_b(const struct tb_layout *layout, int64_t column, struct tb_extent k);
+struct tb_matrix tb_layout_real(const struct tb_layout *layout, bool of_b, int64_t panel, struct tb_extent k);
 
 /* Where they leave a tile's product: in the arena, or in C. */
 struct tb_matrix tb_layout_d(const struct tb_layout *layout, int64_t tile);
@@ -79,8 +79,7 @@ void *tb_layout_c(const struct tb_layout *layout, int64_t tile);
 uint64_t tb_layout_workspace(const struct tb_layout *layout, int64_t tile_or_stream);
 
 /* Where a panel lies packed for the tensor cores, the span of it that starts at this k. */
-uint64_t tb_layout_packed_a(const struct tb_layout *layout, int64_t row, int64_t k_start);
-uint64_t tb_layout_packed_b(const struct tb_layout *layout, int64_t column, int64_t k_start);
+uint64_t tb_layout_packed(const struct tb_layout *layout, bool of_b, int64_t panel, int64_t k_start);
 
 /* The address so many of a call's elements behind another. */
 static inline uint64_t tb_address_behind(const struct tb_call *call, uint64_t base, int64_t elems) {

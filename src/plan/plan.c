@@ -118,52 +118,44 @@ static bool wants_d(const struct tb_ways *ways, const struct tb_call *call) {
 }
 
 /* Panels and tiles start on lines too. */
-static int64_t a_panel_elems(const struct tb_plan *plan, const struct tb_call *call, int64_t rows) {
-  if (plan->ways.a == TB_IN_PLACE) return 0;
-  return tb_padded(call->type, panel_elems(call->type, rows, plan->chunk_k, call->a.transposed));
-}
-
-static int64_t b_panel_elems(const struct tb_plan *plan, const struct tb_call *call, int64_t columns) {
-  if (plan->ways.b == TB_IN_PLACE) return 0;
-  return tb_padded(call->type, panel_elems(call->type, columns, plan->chunk_k, !call->b.transposed));
+static int64_t room_for_panel(const struct tb_plan *plan, const struct tb_call *call, bool of_b, int64_t across) {
+  if (tb_way_of(&plan->ways, of_b) == TB_IN_PLACE) return 0;
+  return tb_padded(call->type, panel_elems(call->type, across, plan->chunk_k, tb_runs_along_k(call, of_b)));
 }
 
 void tb_plan_size_panels(struct tb_plan *plan, const struct tb_call *call, int64_t tile_m, int64_t tile_n) {
   plan->tile_m = tile_m;
   plan->tile_n = tile_n;
-  plan->a_panel_elems = a_panel_elems(plan, call, tile_m);
-  plan->b_panel_elems = b_panel_elems(plan, call, tile_n);
+  plan->operand[TB_OF_A].panel_elems = room_for_panel(plan, call, TB_OF_A, tile_m);
+  plan->operand[TB_OF_B].panel_elems = room_for_panel(plan, call, TB_OF_B, tile_n);
   plan->tile_elems = wants_d(&plan->ways, call) ? tb_padded(call->type, tb_leading(call->type, tile_m) * tile_n) : 0;
 }
 
 /* What a panel of a complex product takes as a real one, in reals: as it is stored, twice as long both ways; of B,
  * whose stored columns are the sides, in one. */
-static int64_t a_real_elems(const struct tb_plan *plan, const struct tb_call *call, int64_t rows) {
+static int64_t real_elems_of_a(const struct tb_plan *plan, const struct tb_call *call, int64_t rows) {
   const enum tb_type real = tb_type_real(call->type);
   return tb_padded(real, panel_elems(real, 2 * rows, 2 * plan->chunk_k, call->a.transposed));
 }
 
-static int64_t b_real_elems(const struct tb_plan *plan, const struct tb_call *call, int64_t columns) {
+static int64_t real_elems_of_b(const struct tb_plan *plan, const struct tb_call *call, int64_t columns) {
   const enum tb_type real = tb_type_real(call->type);
   return call->b.transposed ? tb_padded(real, panel_elems(real, columns, 2 * plan->chunk_k, false)) : 0;
 }
 
 void tb_plan_place_real(struct tb_plan *plan, const struct tb_call *call, int64_t rows, int64_t columns) {
   if (!tb_type_is_complex(call->type)) return;
-  plan->a_real_elems = a_real_elems(plan, call, plan->tile_m);
-  plan->b_real_elems = b_real_elems(plan, call, plan->tile_n);
+  struct tb_plan_operand *const a = &plan->operand[TB_OF_A], *const b = &plan->operand[TB_OF_B];
+  a->real_elems = real_elems_of_a(plan, call, plan->tile_m);
+  b->real_elems = real_elems_of_b(plan, call, plan->tile_n);
   plan->real_offset_bytes = plan->arena_bytes;
-  plan->arena_bytes +=
-      (rows * plan->a_real_elems + columns * plan->b_real_elems) * tb_type_bytes(tb_type_real(call->type));
+  plan->arena_bytes += (rows * a->real_elems + columns * b->real_elems) * tb_type_bytes(tb_type_real(call->type));
 }
 
 /* ---- strips ---- */
 
 /* Of C, along which of its sides the strips follow each other. */
 enum strips { NO_STRIPS, STRIPS_OF_ROWS, STRIPS_OF_COLUMNS };
-
-/* Whether the operand's stored columns do. */
-static bool runs_along_k(const struct tb_call *call, bool a) { return a ? call->a.transposed : !call->b.transposed; }
 
 /* Not where more comes down than goes up: then C's way must begin as soon as may be. Nor where little comes down, and
  * nothing is gained; nor where the panels of a strip are parts of stored columns, short pieces of memory far apart,
@@ -173,9 +165,9 @@ static enum strips strips_for(const struct tb_call *call, const struct tb_ways *
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   bool of_rows = m > n;
   const bool much_longer = (of_rows ? n : m) < STRIPS_SIDES * (of_rows ? m : n);
-  if (!runs_along_k(call, of_rows) && !much_longer) of_rows = !of_rows;
+  if (!tb_runs_along_k(call, !of_rows) && !much_longer) of_rows = !of_rows;
   const double up = (m + n) * k, up_in_strips = (of_rows ? m : n) * k, down = m * n;
-  if (tb_plan_in_one_stream(ways) || !runs_along_k(call, of_rows)) return NO_STRIPS;
+  if (tb_plan_in_one_stream(ways) || !tb_runs_along_k(call, !of_rows)) return NO_STRIPS;
   if (tb_call_flops(call) / flops_per_byte > times * up_in_strips * (double)tb_call_bytes(call)) return NO_STRIPS;
   if (down > up || down < STRIPS_SHARE * up) return NO_STRIPS;
   return of_rows ? STRIPS_OF_ROWS : STRIPS_OF_COLUMNS;
@@ -205,7 +197,7 @@ void tb_plan_size_strips(struct tb_plan *plan, const struct tb_call *call, doubl
 }
 
 static int64_t slices_of_strip(const struct tb_plan *plan, int64_t bytes) {
-  const int64_t elems = plan->tile_m == plan->block_m ? plan->b_panel_elems : plan->a_panel_elems;
+  const int64_t elems = plan->operand[plan->tile_m == plan->block_m].panel_elems;
   return tb_min(SLICES, tb_ceil_div(elems * bytes, STRIP_SLICE_BYTES));
 }
 
@@ -215,12 +207,13 @@ static int64_t slices_of_strip(const struct tb_plan *plan, int64_t bytes) {
 static bool fits_one_slot(const struct tb_plan *plan, const struct tb_call *call) {
   const bool staged = plan->ways.a == TB_STAGED && plan->ways.b == TB_STAGED && plan->ways.c == TB_STAGED;
   return !tb_plan_is_cut(plan, call) && staged &&
-         plan->a_panel_elems + plan->b_panel_elems <= tb_slot_elems(call->type) &&
+         plan->operand[TB_OF_A].panel_elems + plan->operand[TB_OF_B].panel_elems <= tb_slot_elems(call->type) &&
          plan->tile_elems <= tb_slot_elems(call->type);
 }
 
 static int64_t slice_of(const struct tb_plan *plan, int64_t bytes, int64_t slices) {
-  const int64_t elems_of_k = (plan->a_panel_elems + plan->b_panel_elems) / plan->chunk_k + 1;
+  const int64_t panels = plan->operand[TB_OF_A].panel_elems + plan->operand[TB_OF_B].panel_elems;
+  const int64_t elems_of_k = panels / plan->chunk_k + 1;
   const int64_t least = tb_ceil_div(SLICE_BYTES_MIN, elems_of_k * bytes);
   int64_t slice = tb_round_up(tb_max(least, tb_ceil_div(plan->chunk_k, slices)), plan->cut_k);
   /* A launch for the few k that are left over costs as much as one for many. */
@@ -232,11 +225,12 @@ void tb_plan_place_panels(struct tb_plan *plan, const struct tb_call *call, int6
                           bool keeps_a) {
   const int64_t size = tb_call_bytes(call), last_m = plan->block_m - (rows - 1) * plan->tile_m;
   const int64_t last_n = plan->block_n - (columns - 1) * plan->tile_n;
-  const int64_t a_elems = (rows - 1) * plan->a_panel_elems + a_panel_elems(plan, call, last_m);
-  const int64_t b_elems = (columns - 1) * plan->b_panel_elems + b_panel_elems(plan, call, last_n);
+  struct tb_plan_operand *const a = &plan->operand[TB_OF_A], *const b = &plan->operand[TB_OF_B];
+  const int64_t a_elems = (rows - 1) * a->panel_elems + room_for_panel(plan, call, TB_OF_A, last_m);
+  const int64_t b_elems = (columns - 1) * b->panel_elems + room_for_panel(plan, call, TB_OF_B, last_n);
   plan->a_kept_bytes = keeps_a ? a_elems * size : 0;
-  plan->b_offset_bytes = plan->a_kept_bytes + a_elems * size;
-  plan->d_offset_bytes = plan->b_offset_bytes + b_elems * size;
+  b->offset_bytes = plan->a_kept_bytes + a_elems * size;
+  plan->d_offset_bytes = b->offset_bytes + b_elems * size;
   plan->arena_bytes = plan->d_offset_bytes + rows * columns * plan->tile_elems * size;
 }
 
@@ -326,8 +320,8 @@ struct tb_plan tb_plan_uncut(const struct tb_call *call, struct tb_ways ways) {
 /* Operands in place are read by one launch for all of k; but what a complex product makes of them is the more, the
  * longer the k. */
 static void shorten_real_panels(struct tb_plan *plan, const struct tb_call *call) {
-  const int64_t k = plan->chunk_k, a = a_real_elems(plan, call, plan->block_m);
-  const int64_t bytes = (a + b_real_elems(plan, call, plan->block_n)) * tb_type_bytes(tb_type_real(call->type));
+  const int64_t k = plan->chunk_k, a = real_elems_of_a(plan, call, plan->block_m);
+  const int64_t bytes = (a + real_elems_of_b(plan, call, plan->block_n)) * tb_type_bytes(tb_type_real(call->type));
   if (bytes <= PACKED_BYTES_MAX) return;
   const int64_t cuts = tb_ceil_div(bytes, PACKED_BYTES_MAX);
   plan->chunk_k = tb_min(k, tb_round_up(tb_ceil_div(k, cuts), plan->cut_k));

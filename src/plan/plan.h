@@ -83,29 +83,47 @@ struct tb_ways {
 /* The ways for operands that lie in these places (NULL: all pageable); device memory must be the computing GPU's. */
 struct tb_ways tb_plan_ways(const struct tb_call *call, const struct tb_places *places);
 
+/* What is kept for each of the operands, in arrays of two: an index says of which, and so does `of_b` of a step. */
+enum { TB_OF_A, TB_OF_B };
+
+/* The way of an operand. */
+static inline enum tb_way tb_way_of(const struct tb_ways *ways, bool of_b) { return of_b ? ways->b : ways->a; }
+
+/* The operand, and whether its stored columns run along k. */
+static inline struct tb_view tb_operand_of(const struct tb_call *call, bool of_b) { return of_b ? call->b : call->a; }
+static inline bool tb_runs_along_k(const struct tb_call *call, bool of_b) {
+  return tb_operand_of(call, of_b).transposed != of_b;
+}
+
+/* Of the panels of an operand. */
+struct tb_plan_operand {
+  int64_t offset_bytes; /* in the arena: A's, then B's, then the result's tiles */
+  int64_t panel_elems;  /* room for one, padding included */
+  int64_t real_elems;   /* of a complex product: for one made real, in reals; 0: it is taken as it is */
+  int64_t packed_bytes; /* emulated: for one's span; 0 when at once: then a launch packs both */
+};
+
 struct tb_plan {
   int64_t block_m, block_n, chunk_k; /* chunk_k is k, or a multiple of cut_k */
   int64_t group_k;                   /* of the product: between groups cuts of k do not show in the result (order.h) */
   int64_t cut_k;                     /* whole groups that fill lines of the arena */
   int64_t slice_k;                   /* chunk_k, or a multiple of cut_k */
   int64_t tile_m, tile_n;
-  int64_t a_panel_elems, b_panel_elems, tile_elems; /* room for one panel or tile, padding included */
-  int64_t b_offset_bytes, d_offset_bytes;           /* in the arena: A's panels, then B's, then the result's tiles */
+  struct tb_plan_operand operand[2];
+  int64_t d_offset_bytes, tile_elems; /* of the result's tiles; room for one, padding included */
   int64_t a_kept_bytes; /* emulated: of the first chunk's panels of A, ahead of the others'; 0: they are among them */
-  /* Of a complex product: room for a panel made real, in reals; 0: it is taken as it is. */
-  int64_t a_real_elems, b_real_elems, real_offset_bytes; /* A's real panels, then B's */
-  int64_t workspace_offset_bytes;                        /* and last, where there is room, for what kernels note down */
-  int64_t workspace_bytes; /* for each tile of the block; may be 0. emulated: for each stream */
+  int64_t real_offset_bytes;      /* A's panels made real, then B's */
+  int64_t workspace_offset_bytes; /* and last, where there is room, for what kernels note down */
+  int64_t workspace_bytes;        /* for each tile of the block; may be 0. emulated: for each stream */
   int64_t arena_bytes;
-  bool at_once;               /* everything is in place: one launch computes a block */
-  bool strips;                /* one operand is a single panel, and each panel of the other completes a tile */
-  bool one_slot;              /* one tile, and A's and B's panels fit into one slot together, C into another */
-  bool emulated;              /* for the tensor cores */
-  struct tb_emulated_way way; /* emulated: of every launch */
-  int streams;                /* emulated: that the launches alternate between, a power of two */
-  int64_t span_k;             /* emulated: of the product, not of the plan (emulated_plan.h); a chunk has whole ones */
-  int64_t a_packed_bytes, b_packed_bytes; /* emulated: for a panel's span; 0 when at once: then a launch packs both */
-  int64_t packed_offset_bytes;            /* emulated: of A's packed panels, then B's */
+  bool at_once;                /* everything is in place: one launch computes a block */
+  bool strips;                 /* one operand is a single panel, and each panel of the other completes a tile */
+  bool one_slot;               /* one tile, and A's and B's panels fit into one slot together, C into another */
+  bool emulated;               /* for the tensor cores */
+  struct tb_emulated_way way;  /* emulated: of every launch */
+  int streams;                 /* emulated: that the launches alternate between, a power of two */
+  int64_t span_k;              /* emulated: of the product, not of the plan (emulated_plan.h); a chunk has whole ones */
+  int64_t packed_offset_bytes; /* emulated: of A's packed panels, then B's */
   struct tb_ways
       ways; /* what is in place has no room in the arena; a C with beta does: the product, before its commit */
 };
@@ -135,7 +153,7 @@ static inline int64_t tb_plan_spans(const struct tb_plan *plan) { return tb_ceil
 static inline bool tb_plan_packs(const struct tb_plan *plan) { return plan->emulated && !plan->at_once; }
 
 /* Whether panels are made real ones, and whether either is to be done with a panel that is up. */
-static inline bool tb_plan_expands(const struct tb_plan *plan) { return plan->a_real_elems > 0; }
+static inline bool tb_plan_expands(const struct tb_plan *plan) { return plan->operand[TB_OF_A].real_elems > 0; }
 static inline bool tb_plan_prepares(const struct tb_plan *plan) { return tb_plan_packs(plan) || tb_plan_expands(plan); }
 
 /* Elements of a line, and of a slot. */

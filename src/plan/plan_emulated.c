@@ -134,10 +134,11 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, c
   const int64_t a_bytes = tb_emulated_packed_bytes(false, parts * plan->tile_m, parts * plan->span_k);
   const int64_t b_bytes = tb_emulated_packed_bytes(true, plan->tile_n, parts * plan->span_k);
   plan->packed_offset_bytes = plan->arena_bytes;
-  plan->a_packed_bytes = plan->at_once ? 0 : a_bytes;
-  plan->b_packed_bytes = plan->at_once ? 0 : b_bytes;
+  struct tb_plan_operand *const a = &plan->operand[TB_OF_A], *const b = &plan->operand[TB_OF_B];
+  a->packed_bytes = plan->at_once ? 0 : a_bytes;
+  b->packed_bytes = plan->at_once ? 0 : b_bytes;
   plan->workspace_offset_bytes =
-      plan->packed_offset_bytes + tb_plan_spans(plan) * (rows * plan->a_packed_bytes + columns * plan->b_packed_bytes);
+      plan->packed_offset_bytes + tb_plan_spans(plan) * (rows * a->packed_bytes + columns * b->packed_bytes);
   plan->way = launch_way(plan, call, whole);
   plan->workspace_bytes = tb_emulated_workspace_bytes(parts * plan->tile_m, plan->tile_n, parts * call->k, &plan->way);
   if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;

@@ -42,13 +42,13 @@ static void add_places(cpu_set_t *cores) {
 }
 
 /* When the library was loaded: OpenMP's, and the calling thread's. */
-static cpu_set_t places, at_load;
+static cpu_set_t places, cores_at_load;
 
 void tb_background_at_load(void) {
   CPU_ZERO(&places);
-  CPU_ZERO(&at_load);
+  CPU_ZERO(&cores_at_load);
   add_places(&places);
-  sched_getaffinity(0, sizeof at_load, &at_load);
+  sched_getaffinity(0, sizeof cores_at_load, &cores_at_load);
 }
 
 /* What all threads of the process may use, together: each may be bound to a core of its own. */
@@ -68,8 +68,8 @@ void tb_background_process_cores(cpu_set_t *cores) {
   CPU_ZERO(cores);
   sched_getaffinity(0, sizeof *cores, cores);
   CPU_OR(cores, cores, &places);
-  CPU_AND(&common, cores, &at_load);
-  if (!CPU_EQUAL(&common, &at_load) || CPU_COUNT(&at_load) == 0) add_threads(cores);
+  CPU_AND(&common, cores, &cores_at_load);
+  if (!CPU_EQUAL(&common, &cores_at_load) || CPU_COUNT(&cores_at_load) == 0) add_threads(cores);
 }
 
 /* Of "150000 100000", microseconds of a period, the cores that are meant, rounded up; of "max 100000", all. */

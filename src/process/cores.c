@@ -18,7 +18,7 @@ static int take_from(const cpu_set_t *allowed, int first, int avoided) {
   return TB_NO_CORE;
 }
 
-static void give_back(int number) {
+static void give_core_back(int number) {
   if (number != TB_NO_CORE) atomic_store(&taken[number], false);
 }
 
@@ -37,14 +37,14 @@ void tb_core_take(struct tb_core *core, pthread_t thread, int avoided) {
   CPU_ZERO(&mask);
   CPU_SET(number, &mask);
   if (pthread_setaffinity_np(thread, sizeof mask, &mask) != 0) {
-    give_back(number);
+    give_core_back(number);
     return;
   }
-  give_back(core->number);
+  give_core_back(core->number);
   core->number = number;
 }
 
 void tb_core_leave(struct tb_core *core) {
-  give_back(core->number);
+  give_core_back(core->number);
   core->number = TB_NO_CORE;
 }

@@ -34,7 +34,7 @@
 #define TICKET(job, count, next) \
   ((uint64_t)(uint32_t)(job) << (2 * TASK_BITS) | (uint64_t)(count) << TASK_BITS | (uint64_t)(next))
 
-struct job {
+struct pool_job {
   atomic_uint_fast64_t ticket;
   atomic_int done; /* tasks that have returned */
   int count;       /* the rest is written before the ticket, and read with a task taken */
@@ -52,9 +52,9 @@ struct member {
 };
 
 struct tb_pool {
-  struct job jobs[TB_POOL_JOBS_MAX]; /* job number n is jobs[n % TB_POOL_JOBS_MAX] */
-  atomic_uint_fast64_t begun;        /* number of the latest job; they count from 1 */
-  atomic_uint_fast64_t oldest;       /* no job before this one has a task left */
+  struct pool_job jobs[TB_POOL_JOBS_MAX]; /* job number n is jobs[n % TB_POOL_JOBS_MAX] */
+  atomic_uint_fast64_t begun;             /* number of the latest job; they count from 1 */
+  atomic_uint_fast64_t oldest;            /* no job before this one has a task left */
 
   pthread_mutex_t lock;   /* guards the stack */
   struct member *asleep;  /* the latest to lie down, whose caches are the warmest, gets up first */
@@ -80,10 +80,10 @@ static inline void pause_briefly(void) {
 
 static bool has_task(uint64_t ticket) { return (ticket & TASK_MASK) < (ticket >> TASK_BITS & TASK_MASK); }
 
-static struct job *job_of(struct tb_pool *pool, uint64_t number) { return &pool->jobs[number % TB_POOL_JOBS_MAX]; }
+static struct pool_job *job_of(struct tb_pool *pool, uint64_t number) { return &pool->jobs[number % TB_POOL_JOBS_MAX]; }
 
 /* The next task of a job, or -1. */
-static int take(struct job *job) {
+static int take_task(struct pool_job *job) {
   uint64_t ticket = atomic_load(&job->ticket);
   while (has_task(ticket))
     if (atomic_compare_exchange_weak(&job->ticket, &ticket, ticket + 1)) return (int)(ticket & TASK_MASK);
@@ -94,8 +94,8 @@ static int take(struct job *job) {
 static bool work(struct tb_pool *pool, double *seconds) {
   const uint64_t begun = atomic_load(&pool->begun);
   for (uint64_t number = atomic_load(&pool->oldest); number <= begun; number++) {
-    struct job *job = job_of(pool, number);
-    const int index = take(job);
+    struct pool_job *job = job_of(pool, number);
+    const int index = take_task(job);
     if (index >= 0) {
       const double since = seconds != NULL ? tb_clock_seconds() : 0;
       job->task(job->context, index);
@@ -162,7 +162,7 @@ static void sleep_until_work(struct member *m) {
   if (any_task(pool)) wake(pool, WAKES);
 }
 
-static void *thread_main(void *opaque) {
+static void *pool_thread_main(void *opaque) {
   struct member *me = opaque;
   struct tb_pool *pool = me->pool;
   me->self = pthread_self();
@@ -203,7 +203,7 @@ struct tb_pool *tb_pool_open(int threads, bool keep_cores) {
     m->pool = pool;
     m->core.number = TB_NO_CORE;
     sem_init(&m->told, 0, 0);
-    if (!tb_background_start(&m->thread, thread_main, m)) {
+    if (!tb_background_start(&m->thread, pool_thread_main, m)) {
       sem_destroy(&m->told);
       break;
     }
@@ -237,7 +237,7 @@ uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int ind
     return 0;
   }
   const uint64_t number = atomic_load(&pool->begun) + 1;
-  struct job *job = job_of(pool, number);
+  struct pool_job *job = job_of(pool, number);
   if (number > TB_POOL_JOBS_MAX) tb_pool_wait(pool, number - TB_POOL_JOBS_MAX);
   /* What follows reads the place's ticket as that of the job before, which has no task left. */
   job->task = task;
@@ -254,7 +254,7 @@ uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int ind
 
 bool tb_pool_done(const struct tb_pool *pool, uint64_t number) {
   if (number == 0 || number + TB_POOL_JOBS_MAX <= atomic_load(&pool->begun)) return true; /* its place serves another */
-  const struct job *job = &pool->jobs[number % TB_POOL_JOBS_MAX];
+  const struct pool_job *job = &pool->jobs[number % TB_POOL_JOBS_MAX];
   return atomic_load(&job->done) == job->count;
 }
 

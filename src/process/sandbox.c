@@ -10,7 +10,7 @@
 #define FILTERED 2
 static int filter_at_load, confined_at_load;
 
-static int ask(int what) {
+static int ask_kernel(int what) {
   const int saved_errno = errno;
   const int answer = prctl(what, 0, 0, 0, 0);
   errno = saved_errno;
@@ -18,14 +18,14 @@ static int ask(int what) {
 }
 
 void tb_sandbox_at_load(void) {
-  filter_at_load = ask(PR_GET_SECCOMP);
-  confined_at_load = ask(PR_GET_NO_NEW_PRIVS);
+  filter_at_load = ask_kernel(PR_GET_SECCOMP);
+  confined_at_load = ask_kernel(PR_GET_NO_NEW_PRIVS);
 }
 
 /* No thread gets out again. Every call on the GPU asks, so the question that mostly decides comes first. */
 bool tb_sandboxed(void) {
   if (tb_thread.sandboxed) return true;
-  if (filter_at_load == FILTERED && (confined_at_load != 0 || ask(PR_GET_NO_NEW_PRIVS) != 1)) return false;
-  tb_thread.sandboxed = ask(PR_GET_SECCOMP) == FILTERED;
+  if (filter_at_load == FILTERED && (confined_at_load != 0 || ask_kernel(PR_GET_NO_NEW_PRIVS) != 1)) return false;
+  tb_thread.sandboxed = ask_kernel(PR_GET_SECCOMP) == FILTERED;
   return tb_thread.sandboxed;
 }

@@ -50,14 +50,14 @@ bool tb_stack_has_room(void) {
   return here < tb_thread.stack_end && here > tb_thread.stack_start && here - tb_thread.stack_start >= TB_STACK_BYTES;
 }
 
-struct work {
+struct stack_work {
   void (*function)(void *context);
   void *context;
   struct tb_guest *guest;
 };
 
-static void *thread_main(void *opaque) {
-  const struct work *w = opaque;
+static void *stack_thread_main(void *opaque) {
+  const struct stack_work *w = opaque;
   if (w->guest != NULL) tb_guest_stand_in(w->guest);
   w->function(w->context);
   tb_thread.guest = NULL;
@@ -65,9 +65,9 @@ static void *thread_main(void *opaque) {
 }
 
 bool tb_stack_run(void (*function)(void *context), void *context) {
-  struct work w = {function, context, tb_thread.guest};
+  struct stack_work w = {function, context, tb_thread.guest};
   pthread_t thread;
-  if (!tb_background_start_roomy(&thread, thread_main, &w)) return false;
+  if (!tb_background_start_roomy(&thread, stack_thread_main, &w)) return false;
   pthread_join(thread, NULL);
   if (w.guest != NULL) w.guest->elsewhere = false;
   return true;

@@ -75,7 +75,7 @@ static bool is_younger(const struct timespec *a, const struct timespec *b) {
 }
 
 /* Those whose names begin and end so: how many, and the youngest or the oldest. */
-static int find(int folder, const char *prefix, const char *suffix, bool youngest, char *name, size_t size) {
+static int find_file(int folder, const char *prefix, const char *suffix, bool youngest, char *name, size_t size) {
   struct timespec best = {0};
   int count = 0;
   int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* closedir takes it along */
@@ -97,13 +97,13 @@ static int find(int folder, const char *prefix, const char *suffix, bool younges
 }
 
 bool tb_cache_file_youngest(int folder, const char *prefix, const char *suffix, char *name, size_t size) {
-  return find(folder, prefix, suffix, true, name, size) > 0;
+  return find_file(folder, prefix, suffix, true, name, size) > 0;
 }
 
 static void remove_oldest(int folder, const char *prefix) {
   char name[NAME_MAX + 1];
   for (int tries = 0; tries < 2 * TB_CACHE_FILES_MOST; tries++) {
-    if (find(folder, prefix, "", false, name, sizeof name) <= TB_CACHE_FILES_MOST) return;
+    if (find_file(folder, prefix, "", false, name, sizeof name) <= TB_CACHE_FILES_MOST) return;
     if (unlinkat(folder, name, 0) != 0 && errno != ENOENT) return;
   }
 }

@@ -86,7 +86,7 @@ size_t tb_calibration_print(char *text, size_t size, const struct tb_machine_key
 /* ---- reading it ---- */
 
 /* Takes `word` from the front of the rest of the text. */
-static bool take(const char **rest, const char *word) {
+static bool take_word(const char **rest, const char *word) {
   const size_t length = strlen(word);
   if (strncmp(*rest, word, length) != 0) return false;
   *rest += length;
@@ -94,20 +94,20 @@ static bool take(const char **rest, const char *word) {
 }
 
 static bool take_line(const char **rest, const char *name, const char *value) {
-  if (!take(rest, name)) return false;
-  if (value != NULL) return take(rest, value) && take(rest, "\n");
+  if (!take_word(rest, name)) return false;
+  if (value != NULL) return take_word(rest, value) && take_word(rest, "\n");
   *rest += strcspn(*rest, "\n"); /* any */
-  return take(rest, "\n");
+  return take_word(rest, "\n");
 }
 
 /* A whole number from 0 to FIGURE_MOST, in the unit given. */
 static bool take_figure(const char **rest, const char *name, double unit, double *x) {
   char *end;
-  if (!take(rest, name) || !take(rest, " ") || **rest < '0' || **rest > '9') return false;
+  if (!take_word(rest, name) || !take_word(rest, " ") || **rest < '0' || **rest > '9') return false;
   const double value = (double)strtoll(*rest, &end, 10);
   *rest = end;
   *x = value * unit;
-  return value <= FIGURE_MOST && take(rest, "\n");
+  return value <= FIGURE_MOST && take_word(rest, "\n");
 }
 
 static bool take_node(const char **rest, struct tb_calibration *c, int where, int node) {
@@ -130,7 +130,7 @@ static bool take_nodes(const char **rest, struct tb_calibration *c) {
 static bool take_all(const char *rest, const struct tb_machine_key *key, struct tb_calibration *c) {
   double threads;
   const char type[] = {tb_type_letter(key->type), '\0'};
-  bool right = take(&rest, HEAD) && take_line(&rest, "type ", type) && take_line(&rest, "cpu ", key->cpu) &&
+  bool right = take_word(&rest, HEAD) && take_line(&rest, "type ", type) && take_line(&rest, "cpu ", key->cpu) &&
                take_line(&rest, "blas ", key->blas) && take_line(&rest, "gpu ", key->gpu) &&
                take_figure(&rest, "open_ns", 1e-9, &c->open_seconds) &&
                take_figure(&rest, "link_up_bytes_per_s", 1, &c->link_up_bytes_per_s) &&
@@ -172,12 +172,13 @@ bool tb_calibration_folder(char folder[TB_CALIBRATION_PATH_MAX]) {
 
 #define NAME_MAX_LENGTH 64
 
-#define PREFIX "calibration-"
+#define FILE_PREFIX "calibration-"
 
 /* "calibration-<type>-<CPU side>-", and with a GPU "<GPU>.txt" behind it. */
 static void file_name(char name[NAME_MAX_LENGTH], const struct tb_machine_key *key) {
   const uint64_t cpu = fnv1a(key->cpu, strlen(key->cpu)) * 31 + fnv1a(key->blas, strlen(key->blas));
-  int n = snprintf(name, NAME_MAX_LENGTH, PREFIX "%c-%016llx-", tb_type_letter(key->type), (unsigned long long)cpu);
+  int n =
+      snprintf(name, NAME_MAX_LENGTH, FILE_PREFIX "%c-%016llx-", tb_type_letter(key->type), (unsigned long long)cpu);
   if (key->gpu != NULL)
     snprintf(name + n, NAME_MAX_LENGTH - (size_t)n, "%016llx.txt",
              (unsigned long long)fnv1a(key->gpu, strlen(key->gpu)));
@@ -223,7 +224,7 @@ static bool write_text(const char *folder, const char *name, const char *text, s
   if (length == 0 || !may_write(length)) return false;
   int opened = tb_cache_folder_open(folder, true);
   if (opened < 0) return false;
-  const bool written = tb_cache_file_write(opened, PREFIX, name, text, length);
+  const bool written = tb_cache_file_write(opened, FILE_PREFIX, name, text, length);
   close(opened);
   return written;
 }

@@ -14,7 +14,7 @@
 #include "blas/symbols.h"
 
 /* All that the thread needs is its own: the call may be over. */
-struct job {
+struct kept_job {
   sem_t done;
   atomic_int state;
   bool writes, succeeded;
@@ -26,7 +26,7 @@ enum { UNDER_WAY, FINISHED, LEFT_ALONE };
 
 static atomic_bool dead; /* the file system did not answer in time */
 
-static void destroy(struct job *job) {
+static void destroy(struct kept_job *job) {
   sem_destroy(&job->done);
   free((char *)job->key.cpu);
   free((char *)job->key.blas);
@@ -34,8 +34,8 @@ static void destroy(struct job *job) {
   free(job);
 }
 
-static void *thread_main(void *opaque) {
-  struct job *job = opaque;
+static void *kept_thread_main(void *opaque) {
+  struct kept_job *job = opaque;
   job->succeeded = job->writes ? tb_calibration_write(job->folder, &job->key, &job->calibration, job->path)
                                : tb_calibration_read(job->folder, &job->key, &job->calibration);
   if (atomic_exchange(&job->state, FINISHED) == LEFT_ALONE)
@@ -45,8 +45,8 @@ static void *thread_main(void *opaque) {
   return NULL;
 }
 
-static struct job *create(const char *folder, const struct tb_machine_key *key) {
-  struct job *job = strlen(folder) < TB_CALIBRATION_PATH_MAX ? calloc(1, sizeof *job) : NULL;
+static struct kept_job *create(const char *folder, const struct tb_machine_key *key) {
+  struct kept_job *job = strlen(folder) < TB_CALIBRATION_PATH_MAX ? calloc(1, sizeof *job) : NULL;
   if (job == NULL) return NULL;
   sem_init(&job->done, 0, 0);
   strcpy(job->folder, folder);
@@ -58,7 +58,7 @@ static struct job *create(const char *folder, const struct tb_machine_key *key) 
 }
 
 /* Whether it is finished in time. */
-static bool wait_for(struct job *job) {
+static bool wait_for(struct kept_job *job) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_nsec += (long)(TB_KEPT_SECONDS * 1e9);
@@ -77,9 +77,9 @@ static void stay_loaded(void) {
 }
 
 /* False: it is the thread's from now on, or gone. */
-static bool do_in_time(struct job *job) {
+static bool do_in_time(struct kept_job *job) {
   pthread_t thread;
-  if (!tb_background_start_roomy(&thread, thread_main, job)) {
+  if (!tb_background_start_roomy(&thread, kept_thread_main, job)) {
     destroy(job);
     return false;
   }
@@ -94,7 +94,7 @@ static bool do_in_time(struct job *job) {
 }
 
 bool tb_kept_read(const char *folder, const struct tb_machine_key *key, struct tb_calibration *calibration) {
-  struct job *job = atomic_load(&dead) ? NULL : create(folder, key);
+  struct kept_job *job = atomic_load(&dead) ? NULL : create(folder, key);
   if (job == NULL || !do_in_time(job)) return false;
   const bool succeeded = job->succeeded;
   if (succeeded) *calibration = job->calibration;
@@ -104,7 +104,7 @@ bool tb_kept_read(const char *folder, const struct tb_machine_key *key, struct t
 
 bool tb_kept_write(const char *folder, const struct tb_machine_key *key, const struct tb_calibration *calibration,
                    char path[TB_CALIBRATION_PATH_MAX]) {
-  struct job *job = atomic_load(&dead) ? NULL : create(folder, key);
+  struct kept_job *job = atomic_load(&dead) ? NULL : create(folder, key);
   if (job == NULL) return false;
   job->writes = true;
   job->calibration = *calibration;

@@ -62,7 +62,7 @@ static void fade(struct tb_follower *f, double now) {
   f->at = now;
 }
 
-static void move(struct tb_follower *f, double factor, double now) {
+static void move_factor(struct tb_follower *f, double factor, double now) {
   fade(f, now);
   f->value = bounded(f->value * factor, 1 / TB_LEARNED_MOST, TB_LEARNED_MOST);
 }
@@ -79,7 +79,7 @@ static void observe_class(struct tb_model *model, enum tb_where where, const str
   const double change = step(&model->learned[where][cell->node[nearest]], off, class_gains, weight) - 1;
   for (int i = 0; i < 8; i++)
     if (cell->weight[i] > 0)
-      move(&model->learned[where][cell->node[i]], 1 + bounded(change * cell->weight[i] / squares, -0.9, 3), now);
+      move_factor(&model->learned[where][cell->node[i]], 1 + bounded(change * cell->weight[i] / squares, -0.9, 3), now);
 }
 
 /* ---- shapes ---- */
@@ -152,7 +152,7 @@ void tb_model_observe(struct tb_model *model, const struct tb_call *call, const 
     return;
   }
   model->trying = NULL;
-  if (o->where == TB_GPU) move(&model->placed, step(&model->placed, off, class_gains, weight), now);
+  if (o->where == TB_GPU) move_factor(&model->placed, step(&model->placed, off, class_gains, weight), now);
 }
 
 bool tb_model_set_threads(struct tb_model *model, int threads) {

@@ -8,8 +8,6 @@
 
 /* So many copying threads fill the link. */
 #define ASSUMED_BYTES_CORES_MAX 8
-/* That a core takes with doubles. */
-#define DOUBLE_TIMES 2
 
 /* Copies and kernels overlap tile by tile: tiles of about this side, at most so many along one (plan.c). */
 #define OVERLAP_TILE_ELEMS 1024
@@ -114,7 +112,7 @@ static void forget(struct tb_model *model) {
 }
 
 void tb_model_assume(struct tb_model *model, enum tb_type type, int cores) {
-  const double slower = tb_type_is_double(type) ? DOUBLE_TIMES : 1;
+  const double slower = tb_type_is_double(type) ? tb_rate.assumed_double_times : 1;
   const int copying = cores < ASSUMED_BYTES_CORES_MAX ? cores : ASSUMED_BYTES_CORES_MAX;
   *model =
       (struct tb_model){.type = type,

@@ -58,8 +58,8 @@ static bool should_try_other(const struct tb_prediction *p, enum tb_where sooner
   return p->trying[other] || (!p->known[other] && TB_PROBE_CALLS * (there - here) < p->probe_seconds);
 }
 
-static struct tb_decision weigh(const struct tb_call *call, const struct tb_places *places,
-                                const struct tb_machine *machine) {
+static struct tb_decision weigh_sides(const struct tb_call *call, const struct tb_places *places,
+                                      const struct tb_machine *machine) {
   struct tb_prediction p;
   tb_model_predict(machine->model, call, places, machine->now, &p);
   struct tb_decision d = {.cpu_seconds = p.seconds[TB_CPU], .gpu_seconds = p.seconds[TB_GPU]};
@@ -88,5 +88,5 @@ struct tb_decision tb_route(const struct tb_call *call, const struct tb_places *
   if (tb_route_settled(call, machine->mode, &d)) return d;
   if (machine->gpu != TB_STATUS_ok) return (struct tb_decision){.where = TB_CPU, .why = machine->gpu};
   if (machine->mode == TB_ROUTE_GPU) return (struct tb_decision){.where = TB_GPU, .why = TB_STATUS_forced_gpu};
-  return weigh(call, places, machine);
+  return weigh_sides(call, places, machine);
 }

@@ -18,7 +18,7 @@
 #include "offload/offload.h"
 #include "route/small.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards models; held for some hundred nanoseconds */
+static pthread_mutex_t router_lock = PTHREAD_MUTEX_INITIALIZER; /* guards models; held for some hundred nanoseconds */
 
 /* What a GPU would have saved by calls that were sent to the CPU for the price of opening. */
 static double saved_seconds;
@@ -42,7 +42,7 @@ static bool advance(struct knowledge *of, int from, int to) {
 }
 
 void tb_router_after_fork(void) {
-  pthread_mutex_init(&lock, NULL);
+  pthread_mutex_init(&router_lock, NULL);
   for (int type = 0; type < TB_TYPE_COUNT; type++) {
     advance(&of_type[type], LOOKING_FOR_KEPT, NOTHING_KNOWN);
     advance(&of_type[type], MEASURING, NOT_MEASURED);
@@ -69,22 +69,22 @@ static void assume_if_unknown(struct knowledge *of, int cores) {
 
 /* Opening a GPU will then have a price on top. */
 static void assume(struct knowledge *of, bool measuring) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&router_lock);
   assume_if_unknown(of, of->cpu_side.cores);
   if (measuring) of->model.rates.open_seconds += TB_CALIBRATION_SECONDS;
   publish_small(of);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&router_lock);
 }
 
 static void fit(struct knowledge *of) {
   if (memcmp(&of->found, &of->fitted, sizeof of->fitted) == 0) return; /* what was learned since stays */
   of->fitted = of->found;
   tb_offload_set_link(of->found.link_up_bytes_per_s);
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&router_lock);
   tb_model_fit(&of->model, type_of(of), &of->found, of->cpu_side.cores);
   of->have_model = true;
   publish_small(of);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&router_lock);
 }
 
 /* ---- where its figures come from ---- */
@@ -184,19 +184,20 @@ static void lead(const struct tb_call *call, struct tb_decision *decision) {
 
 /* ---- decisions ---- */
 
-static struct tb_decision weigh(const struct tb_call *call, const struct tb_places *places, struct tb_machine machine) {
+static struct tb_decision weigh_with_model(const struct tb_call *call, const struct tb_places *places,
+                                           struct tb_machine machine) {
   struct knowledge *const of = &of_type[call->type];
   const int threads = tb_cpu_side_threads();
   machine.gpu = tb_offload_status();
   machine.gpu_open = tb_offload_is_open();
   machine.model = &of->model;
   machine.now = tb_clock_seconds();
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&router_lock);
   if (!of->have_model) assume_if_unknown(of, tb_cpu_side_cores());
   if (threads > 0 && tb_model_set_threads(&of->model, threads)) publish_small(of);
   machine.saved_seconds = saved_seconds;
   struct tb_decision decision = tb_route(call, places, &machine);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&router_lock);
   decision.at = machine.now;
   return decision;
 }
@@ -216,8 +217,8 @@ struct tb_decision tb_router_decide(const struct tb_call *call, const struct tb_
   if (mode != TB_ROUTE_AUTO || machine.gpu != TB_STATUS_ok) return tb_route(call, places, &machine);
   struct knowledge *const of = &of_type[call->type];
   look_for_kept(of, call->symbol);
-  struct tb_decision decision = weigh(call, places, machine);
-  if (decision.where == TB_GPU && settle(of, call->symbol)) decision = weigh(call, places, machine);
+  struct tb_decision decision = weigh_with_model(call, places, machine);
+  if (decision.where == TB_GPU && settle(of, call->symbol)) decision = weigh_with_model(call, places, machine);
   if (places == NULL) lead(call, &decision);
   return decision;
 }
@@ -231,8 +232,8 @@ void tb_router_learn(const struct tb_call *call, const struct tb_places *places,
                                              .followers = d->followers,
                                              .best_predicted_seconds =
                                                  d->cpu_seconds < d->gpu_seconds ? d->cpu_seconds : d->gpu_seconds};
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&router_lock);
   tb_model_observe(&of_type[call->type].model, call, places, &observation, now);
   if (d->why == TB_STATUS_not_yet) saved_seconds += seconds - d->gpu_seconds;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&router_lock);
 }

@@ -7,11 +7,11 @@
 #include "route/route.h"
 
 struct tb_small tb_small = {.terms = {1, 1, 1, 1}};
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t small_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* With a lock, so that of two threads that change something the last to write has seen both changes. */
 void tb_small_update(void) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&small_lock);
   const int64_t route = tb_option_number(TB_OPTION_route);
   bool observed = tb_option_number(TB_OPTION_verbose) || tb_option_number(TB_OPTION_report);
   atomic_store_explicit(&tb_small.which, route == TB_ROUTE_CPU, memory_order_relaxed);
@@ -20,7 +20,7 @@ void tb_small_update(void) {
     atomic_store_explicit(&tb_small.terms[type], route == TB_ROUTE_GPU || observed ? 1 : (unsigned long long)terms,
                           memory_order_relaxed);
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&small_lock);
 }
 
-void tb_small_after_fork(void) { pthread_mutex_init(&lock, NULL); }
+void tb_small_after_fork(void) { pthread_mutex_init(&small_lock, NULL); }

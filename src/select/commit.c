@@ -2,9 +2,7 @@
 #include "select/commit.h"
 
 #include "base/integers.h"
-
-/* A grid has at most this many blocks along y. */
-#define GRID_Y_MAX 65535
+#include "cuda/launch.h"
 
 CUresult tb_commit_load(CUfunction *commit, CUmodule module) {
   TB_TRY(tb_cuda.cuModuleGetFunction(commit, module, "tb_sgemm_commit"));
@@ -14,7 +12,7 @@ CUresult tb_commit_load(CUfunction *commit, CUmodule module) {
 CUresult tb_commit_launch(CUfunction commit, struct tb_commit_args *args, CUstream stream) {
   int64_t rows = tb_ceil_div(args->m, TB_COMMIT_THREADS_M), columns = tb_ceil_div(args->n, TB_COMMIT_THREADS_N);
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(commit, (unsigned)rows, (unsigned)(columns < GRID_Y_MAX ? columns : GRID_Y_MAX), 1,
-                                TB_COMMIT_THREADS_M, TB_COMMIT_THREADS_N, 1, 0, stream, parameters, NULL));
+  TB_TRY(tb_cuda.cuLaunchKernel(commit, (unsigned)rows, (unsigned)(columns < TB_GRID_Y_MAX ? columns : TB_GRID_Y_MAX),
+                                1, TB_COMMIT_THREADS_M, TB_COMMIT_THREADS_N, 1, 0, stream, parameters, NULL));
   return CUDA_SUCCESS;
 }

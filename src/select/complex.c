@@ -2,14 +2,12 @@
 #include "select/complex.h"
 
 #include "base/integers.h"
+#include "cuda/launch.h"
 #include "select/embed.h"
 
 TB_EMBED(tb_complex_fatbin, TB_COMPLEX_FATBIN); /* kernels/complex/complex.cu */
 
-/* A grid has at most this many blocks along y. */
-#define GRID_Y_MAX 65535
-
-static CUresult load_functions(struct tb_complex_kernels *complex) {
+static CUresult load_complex_functions(struct tb_complex_kernels *complex) {
   static const char *const expand[] = {"tb_cgemm_expand", "tb_zgemm_expand"};
   static const char *const part[] = {"tb_cgemm_part", "tb_zgemm_part"};
   static const char *const commit[] = {"tb_cgemm_commit", "tb_zgemm_commit"};
@@ -24,7 +22,7 @@ static CUresult load_functions(struct tb_complex_kernels *complex) {
 CUresult tb_complex_load(struct tb_complex_kernels *complex) {
   if (complex->module != NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&complex->module, tb_complex_fatbin));
-  const CUresult result = load_functions(complex);
+  const CUresult result = load_complex_functions(complex);
   if (result != CUDA_SUCCESS) tb_complex_unload(complex);
   return result;
 }
@@ -38,7 +36,7 @@ void tb_complex_unload(struct tb_complex_kernels *complex) {
 static CUresult launch(CUfunction function, int64_t rows, int64_t columns, void *args, CUstream stream) {
   const int64_t x = tb_ceil_div(rows, TB_COMPLEX_THREADS_M), y = tb_ceil_div(columns, TB_COMPLEX_THREADS_N);
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)x, (unsigned)tb_min(y, GRID_Y_MAX), 1, TB_COMPLEX_THREADS_M,
+  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)x, (unsigned)tb_min(y, TB_GRID_Y_MAX), 1, TB_COMPLEX_THREADS_M,
                                 TB_COMPLEX_THREADS_N, 1, 0, stream, parameters, NULL));
   return CUDA_SUCCESS;
 }

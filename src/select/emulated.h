@@ -39,6 +39,12 @@ struct tb_emulated_operand {
   bool of_b, along_k; /* along_k: a column of memory runs along k */
 };
 
+/* An operand that lies there on the device. */
+static inline struct tb_emulated_operand tb_emulated_operand_at(uint64_t address, int64_t ld, int64_t sides, bool of_b,
+                                                                bool along_k) {
+  return (struct tb_emulated_operand){(const float *)address, ld, sides, of_b, along_k};
+}
+
 /* Packs one operand, or (b not NULL) both of a product by one launch. */
 CUresult tb_emulated_pack(const struct tb_emulated_kernels *emulated, const struct tb_emulated_operand *a,
                           CUdeviceptr packed_a, const struct tb_emulated_operand *b, CUdeviceptr packed_b, int64_t k,

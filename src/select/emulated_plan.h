@@ -17,7 +17,7 @@
 #include "select/product.h"
 
 #define TB_EMULATED_ALIGNMENT_BYTES 128
-/* Planes of a word: of fp16, of bf16. */
+/* Planes of an element: of fp16, of bf16. */
 #define TB_EMULATED_HALF_PLANES 2
 #define TB_EMULATED_BFLOAT_PLANES 3
 /* Most blocks that multiply at a time, however many SMs there are: each has room for the sums of a tile. */

@@ -21,8 +21,8 @@ static void function_name(char *name, size_t size, const struct tb_tile *t, int 
 
 /* Kernels may have all the shared memory that a block can have: more than a tile wants keeps others off its SM, see
  * shared_bytes_to_hold. A device with less of it than a tile wants goes without. */
-static CUresult load_tile(struct tb_fma *fma, const struct tb_shared *shared, struct tb_select_device *device, int tile,
-                          int variant) {
+static CUresult load_fma_tile(struct tb_fma *fma, const struct tb_shared *shared, struct tb_select_device *device,
+                              int tile, int variant) {
   const struct tb_tile *t = &tb_tiles[tile];
   const int ta = variant >> 1 & 1, tb = variant & 1, any = variant >> 2;
   char name[64];
@@ -44,7 +44,7 @@ static CUresult load_tile(struct tb_fma *fma, const struct tb_shared *shared, st
 static CUresult load_tiles(struct tb_fma *fma, const struct tb_shared *shared, struct tb_select_device *device) {
   for (int tile = 0; tile < TB_TILE_COUNT; tile++) {
     const int variants = !tb_tiles[tile].packed ? 8 : shared->early ? 1 : 0;
-    for (int variant = 0; variant < variants; variant++) TB_TRY(load_tile(fma, shared, device, tile, variant));
+    for (int variant = 0; variant < variants; variant++) TB_TRY(load_fma_tile(fma, shared, device, tile, variant));
   }
   return CUDA_SUCCESS;
 }
@@ -152,7 +152,7 @@ static CUresult pack_operands(const struct tb_fma *fma, const struct tb_launch *
 /* The part of D that starts at this row and column, from packed operands. */
 static struct tb_sgemm_args part_of(const struct tb_sgemm_args *args, struct tb_rest part) {
   struct tb_sgemm_args p = *args;
-  p.a += part.first_row * p.lda; /* a panel has TB_SGEMM_PANEL words for each of its lda rows, and as many sides */
+  p.a += part.first_row * p.lda; /* a panel has TB_SGEMM_PANEL elements for each of its lda rows, and as many sides */
   p.b += part.first_column * p.ldb;
   p.d += part.first_row + part.first_column * p.ldd;
   p.m = part.m, p.n = part.n;

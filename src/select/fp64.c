@@ -9,9 +9,6 @@
 
 TB_EMBED(tb_dgemm_fatbin, TB_DGEMM_FATBIN); /* kernels/fp64/dgemm.cu */
 
-/* A grid has at most this many blocks along y. */
-#define GRID_Y_MAX 65535
-
 /* ---- loading ---- */
 
 /* Operations of an SM in a cycle: those with fast FP64 units, and all others. */
@@ -39,7 +36,7 @@ CUresult tb_fp64_look(struct tb_fp64_kernels *fp64, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-static CUresult load_tile(struct tb_fp64_kernels *fp64, int tile) {
+static CUresult load_fp64_tile(struct tb_fp64_kernels *fp64, int tile) {
   const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
   const int64_t shared_bytes = tb_min(t->stage_bytes + t->sum_bytes, fp64->device.block_shared_bytes);
   char name[48];
@@ -55,8 +52,8 @@ static CUresult load_tile(struct tb_fp64_kernels *fp64, int tile) {
   return CUDA_SUCCESS;
 }
 
-static CUresult load_functions(struct tb_fp64_kernels *fp64) {
-  for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++) TB_TRY(load_tile(fp64, tile));
+static CUresult load_fp64_functions(struct tb_fp64_kernels *fp64) {
+  for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++) TB_TRY(load_fp64_tile(fp64, tile));
   TB_TRY(tb_cuda.cuModuleGetFunction(&fp64->commit, fp64->module, "tb_dgemm_commit"));
   return CUDA_SUCCESS;
 }
@@ -64,7 +61,7 @@ static CUresult load_functions(struct tb_fp64_kernels *fp64) {
 CUresult tb_fp64_load(struct tb_fp64_kernels *fp64) {
   if (fp64->module != NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&fp64->module, tb_dgemm_fatbin));
-  CUresult result = load_functions(fp64);
+  CUresult result = load_fp64_functions(fp64);
   if (result != CUDA_SUCCESS) tb_fp64_unload(fp64);
   return result;
 }
@@ -113,7 +110,7 @@ CUresult tb_fp64_commit(const struct tb_fp64_kernels *fp64, struct tb_fp64_commi
   const int64_t rows = tb_ceil_div(args->m, TB_FP64_COMMIT_THREADS_M);
   const int64_t columns = tb_ceil_div(args->n, TB_FP64_COMMIT_THREADS_N);
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(fp64->commit, (unsigned)rows, (unsigned)tb_min(columns, GRID_Y_MAX), 1,
+  TB_TRY(tb_cuda.cuLaunchKernel(fp64->commit, (unsigned)rows, (unsigned)tb_min(columns, TB_GRID_Y_MAX), 1,
                                 TB_FP64_COMMIT_THREADS_M, TB_FP64_COMMIT_THREADS_N, 1, 0, stream, parameters, NULL));
   return CUDA_SUCCESS;
 }

@@ -4,6 +4,8 @@
 #include <stddef.h>
 
 #include "base/integers.h"
+#include "select/limits.h"
+#include "select/rates.h"
 
 const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT] = {
 #define TB_FP64_TILE(name, bm, bn, wm, wn, stages, blocks)                                                            \
@@ -13,40 +15,26 @@ const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT] = {
 #undef TB_FP64_TILE
 };
 
-/* Of the nominal rate, what a tile's blocks reach when an SM holds as many as it can, and one alone:
- * tests/gpu/fp64_bench on an H200, 2048 and 1024 cubed. */
 static const struct {
   double full, alone;
-} rates[TB_FP64_TILE_COUNT] = {
-    [TB_FP64_128x128] = {0.90, 0.90}, [TB_FP64_128x64] = {0.72, 0.62}, [TB_FP64_64x128] = {0.72, 0.62},
-    [TB_FP64_64x64] = {0.79, 0.65},   [TB_FP64_64x32] = {0.71, 0.50},  [TB_FP64_32x64] = {0.68, 0.50},
-    [TB_FP64_32x32] = {0.57, 0.35},
+} rates[] = {
+#define TB_FP64_RATE(kernel, full, alone) [TB_FP64_##kernel] = {full, alone},
+#include "select/rates.def"
 };
-
-/* Until a block's first products are there, and from its last to the end of the kernel. */
-#define START_SECONDS 4e-6
-/* The second launch that a split k needs. */
-#define GATHER_SECONDS 3e-6
-/* What an SM moves to and from its shared memory or the L2, of a group's sums, in a second. */
-#define SUM_BYTES_PER_SECOND 120e9
-
-/* CUDA keeps this much of an SM's shared memory for itself for each block. */
-#define RESERVED_BYTES 1024
-/* What the grid's first dimension and the kernels' counting allow. */
-#define SIZE_MAX_ELEMS (INT64_C(2147483647) - 1023)
+_Static_assert(sizeof rates / sizeof *rates == TB_FP64_TILE_COUNT, "rates.def has one row for each of tiles.def");
 
 /* A group's end costs as much as 40 k of a tile of 128 x 128. */
 #define GROUP_K 1024
-#define LONG_K 8192 /* from here on a group is GROUP_K_MAX */
-#define GROUP_K_MAX 2048
+#define LONG_K 8192 /* from here on a group is FP64_GROUP_K_MAX */
+#define FP64_GROUP_K_MAX 2048
 /* With less than so many tiles of 128 x 128, some are likely to be split. */
 #define SOME_TILES 200
 #define SOME_TILES_GROUP_K 512
 /* Below so many tiles of 64 x 64, k is to be split among SMs, into about as many parts as make WANTED_PARTS of them. */
 #define FEW_TILES 64
 #define WANTED_PARTS 256
-#define GROUP_K_MIN 128
-#define SPLITS_MAX 64
+#define FP64_GROUP_K_MIN 128
+#define FP64_SPLITS_MAX 64
 
 static int64_t tiles_of(int64_t m, int64_t n, int64_t side) { return tb_ceil_div(m, side) * tb_ceil_div(n, side); }
 
@@ -54,14 +42,14 @@ int tb_fp64_group_k(int64_t m, int64_t n, int64_t k) {
   const int64_t tiles = tiles_of(m, n, 64);
   if (tiles < FEW_TILES) {
     const int64_t part = tb_round_up(tb_ceil_div(k, tb_ceil_div(WANTED_PARTS, tiles)), TB_FP64_GROUP_STEP_K);
-    return (int)tb_min(tb_max(part, GROUP_K_MIN), GROUP_K_MAX);
+    return (int)tb_min(tb_max(part, FP64_GROUP_K_MIN), FP64_GROUP_K_MAX);
   }
   if (tiles_of(m, n, 128) < SOME_TILES && k > GROUP_K) return SOME_TILES_GROUP_K;
-  return k < LONG_K ? GROUP_K : GROUP_K_MAX;
+  return k < LONG_K ? GROUP_K : FP64_GROUP_K_MAX;
 }
 
-static int blocks_per_sm(const struct tb_fp64_tile *tile, const struct tb_fp64_device *device, int shared_bytes) {
-  const int64_t by_shared = device->sm_shared_bytes / (shared_bytes + RESERVED_BYTES);
+static int fp64_blocks_per_sm(const struct tb_fp64_tile *tile, const struct tb_fp64_device *device, int shared_bytes) {
+  const int64_t by_shared = device->sm_shared_bytes / (shared_bytes + TB_SM_RESERVED_BYTES);
   return (int)tb_max(1, tb_min(by_shared, tile->blocks));
 }
 
@@ -70,10 +58,10 @@ static double block_seconds(const struct tb_fp64_plan *p, const struct tb_fp64_d
                             int64_t k, int64_t groups) {
   if (blocks == 0) return 0;
   const struct tb_fp64_tile *const tile = &tb_fp64_tiles[p->tile];
-  const int at_once = blocks_per_sm(tile, device, p->shared_bytes);
+  const int at_once = fp64_blocks_per_sm(tile, device, p->shared_bytes);
   const double sm_flops = device->flops_per_second / device->sm_count;
   const double products = 2.0 * tile->block_m * tile->block_n * (double)k / sm_flops;
-  const double sums = 2.0 * tile->sum_bytes * (double)groups / SUM_BYTES_PER_SECOND;
+  const double sums = 2.0 * tile->sum_bytes * (double)groups / tb_rate.fp64_sum_bytes_per_s;
   const int64_t mine = tb_ceil_div(blocks, device->sm_count);
   const double full = products / rates[p->tile].full + sums;
   const double alone = products / rates[p->tile].alone + sums;
@@ -88,10 +76,10 @@ static double seconds_of(const struct tb_fp64_plan *p, const struct tb_fp64_devi
   if (p->splits > 1) {
     const int64_t part_k = tb_min((int64_t)p->groups_per_split * p->group_k, p->k);
     seconds += block_seconds(p, device, (p->tiles - p->whole) * p->splits, part_k, p->groups_per_split);
-    seconds += GATHER_SECONDS + 2.0 * (double)p->partials_bytes / device->bytes_per_second;
+    seconds += tb_rate.fp64_gather_seconds + 2.0 * (double)p->partials_bytes / device->bytes_per_second;
   }
   const double by_memory = moved / device->bytes_per_second;
-  return START_SECONDS + (seconds > by_memory ? seconds : by_memory);
+  return tb_rate.fp64_start_seconds + (seconds > by_memory ? seconds : by_memory);
 }
 
 bool tb_fp64_plan_way(struct tb_fp64_plan *p, const struct tb_fp64_device *device, int tile, int64_t whole,
@@ -109,7 +97,7 @@ bool tb_fp64_plan_way(struct tb_fp64_plan *p, const struct tb_fp64_device *devic
   p->shared_bytes = t->stage_bytes + (p->whole > 0 && groups > 1 ? t->sum_bytes : 0);
   p->partials_bytes = p->splits > 1 ? (p->tiles - p->whole) * groups * t->sum_bytes : 0;
   if (p->shared_bytes > device->block_shared_bytes || p->jobs > INT32_MAX) return false;
-  p->blocks = tb_min(p->jobs, (int64_t)device->sm_count * blocks_per_sm(t, device, p->shared_bytes));
+  p->blocks = tb_min(p->jobs, (int64_t)device->sm_count * fp64_blocks_per_sm(t, device, p->shared_bytes));
   p->seconds = seconds_of(p, device);
   return true;
 }
@@ -128,9 +116,9 @@ static void consider_tile(struct tb_fp64_plan *p, const struct tb_fp64_device *d
   const int64_t groups = tb_ceil_div(p->k, p->group_k);
   const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
   consider(p, device, tile, 0, 1, partials_bytes, best);
-  const int64_t slots = (int64_t)device->sm_count * blocks_per_sm(t, device, t->stage_bytes + t->sum_bytes);
+  const int64_t slots = (int64_t)device->sm_count * fp64_blocks_per_sm(t, device, t->stage_bytes + t->sum_bytes);
   const int64_t rounds = p->tiles / slots * slots;
-  for (int splits = 2; splits <= tb_min(groups, SPLITS_MAX); splits++) {
+  for (int splits = 2; splits <= tb_min(groups, FP64_SPLITS_MAX); splits++) {
     consider(p, device, tile, 0, splits, partials_bytes, best);
     if (rounds > 0) consider(p, device, tile, rounds, splits, partials_bytes, best);
   }
@@ -138,7 +126,7 @@ static void consider_tile(struct tb_fp64_plan *p, const struct tb_fp64_device *d
 
 bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int64_t m, int64_t n, int64_t k,
                        int group_k, int64_t partials_bytes) {
-  if (m > SIZE_MAX_ELEMS || n > SIZE_MAX_ELEMS || k > SIZE_MAX_ELEMS) return false;
+  if (m > TB_SIDE_MAX_ELEMS || n > TB_SIDE_MAX_ELEMS || k > TB_SIDE_MAX_ELEMS) return false;
   struct tb_fp64_plan p = {.m = m, .n = n, .k = k, .group_k = group_k}, best = {.blocks = 0};
   for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++) consider_tile(&p, device, tile, partials_bytes, &best);
   *plan = best;

@@ -15,21 +15,12 @@ const struct tb_select_table tb_select_table = {
 #define TB_SELECT_TILE(name, full, alone, knee, along_k, by_words, block_us) \
   .tile[TB_TILE_##name] = {full, alone, knee, along_k, by_words, block_us},
 #define TB_SELECT_COST(name, value) .name = value,
-#define TB_RATE(...)
 #include "select/rates.def"
-#undef TB_SELECT_TILE
-#undef TB_SELECT_COST
-#undef TB_RATE
 };
 
 enum {
 #define TB_SELECT_TILE(...) +1
-#define TB_SELECT_COST(...)
   RATED_TILES = 0
-#define TB_RATE(...)
 #include "select/rates.def"
-#undef TB_SELECT_TILE
-#undef TB_SELECT_COST
-#undef TB_RATE
 };
 _Static_assert((int)RATED_TILES == (int)TB_TILE_COUNT, "rates.def has one row for each of kernels/fma/registry.def");

@@ -13,6 +13,7 @@
 #include "blas/type.h"
 #include "common/sgemm_args.h"
 #include "select/fp64_plan.h"
+#include "select/limits.h"
 
 /* The tiles in the registry's order: TB_TILE_128x128 and so on. */
 enum {
@@ -43,12 +44,6 @@ static inline int64_t tb_tile_count(const struct tb_tile *tile, int64_t m, int64
 #define TB_CLUSTERS_HELD_MAX 8
 struct tb_clusters {
   int at_once[TB_SGEMM_TOGETHER_MAX + 1][TB_CLUSTERS_HELD_MAX + 1];
-};
-
-/* Of a GPU: its SMs, and shared memory in bytes. */
-struct tb_sm_limits {
-  int sm_count;
-  int64_t block_shared_bytes, sm_shared_bytes; /* that a block may have, that an SM has */
 };
 
 struct tb_select_device {
@@ -87,13 +82,8 @@ struct tb_tile_rate {
 };
 struct tb_select_table {
   struct tb_tile_rate tile[TB_TILE_COUNT];
-#define TB_SELECT_TILE(...)
 #define TB_SELECT_COST(name, value) double name;
-#define TB_RATE(...)
 #include "select/rates.def"
-#undef TB_SELECT_TILE
-#undef TB_SELECT_COST
-#undef TB_RATE
 };
 extern const struct tb_select_table tb_select_table;
 

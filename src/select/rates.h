@@ -4,19 +4,13 @@
 #ifndef TB_RATES_H
 #define TB_RATES_H
 
-#define TB_SELECT_TILE(...)
-#define TB_SELECT_COST(...)
 static const struct tb_fixed_rates {
 #define TB_RATE(name, value) double name;
 #include "select/rates.def"
-#undef TB_RATE
 } tb_rate = {
 #define TB_RATE(name, value) .name = value,
 #include "select/rates.def"
-#undef TB_RATE
 };
-#undef TB_SELECT_TILE
-#undef TB_SELECT_COST
 
 /* What plans count on for a link that was measured at so much; 0: it was not. Near the named rate they count on that:
  * measurements differ by some per cent from process to process, and plans need not. */

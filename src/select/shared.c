@@ -48,7 +48,7 @@ CUresult tb_gather_launch(const struct tb_launch *launch, struct tb_sgemm_args *
                           (struct tb_grid){blocks, 1, GATHER_THREADS, 0, 1}, args, NULL, launch->stream);
 }
 
-/* Four words at a time along m or n: the addresses must be multiples of 16 bytes, and the last four words readable. */
+/* Four elements at a time along m or n: addresses must be multiples of 16 bytes, and the last four readable. */
 static bool whole_vectors(const float *operand, int64_t ld, int64_t side, bool padded) {
   return (uintptr_t)operand % 16 == 0 && ld % 4 == 0 && (padded || side % 4 == 0);
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "base/integers.h"
+#include "select/limits.h"
 #include "select/rates.h"
 
 const struct tb_skinny_row tb_skinny_rows[TB_SKINNY_ROW_COUNT] = {
@@ -14,15 +15,11 @@ const struct tb_skinny_row tb_skinny_rows[TB_SKINNY_ROW_COUNT] = {
 };
 
 #define SECTOR_BYTES 32
-/* CUDA keeps this much of an SM's shared memory for itself for each block. */
-#define RESERVED_BYTES 1024
 #define SM_REGISTERS 65536
 /* Most registers of a thread of the kernels whose X runs along k. */
 #define K_REGISTERS 128
 /* The grid's second dimension. */
-#define SPLITS_MAX 65535
-/* What the grid's first dimension and the kernels' counting allow. */
-#define SIZE_MAX_ELEMS (INT64_C(2147483647) - 1023)
+#define SKINNY_SPLITS_MAX 65535
 
 int tb_skinny_thread_rows(const struct tb_skinny_plan *p) {
   return !p->along_k && p->vectors ? TB_SKINNY_SIDE_ROWS : tb_skinny_rows[p->row].rows;
@@ -41,20 +38,20 @@ static bool shape_block(struct tb_skinny_plan *p, const struct tb_sm_limits *lim
     p->block_chunks = (int)tb_ceil_div(p->groups_per_split, rounds) * TB_SKINNY_GROUP_CHUNKS;
     p->buffers = rounds > 1 ? panels : 1;
     p->threads = rows * p->block_chunks;
-    const int64_t words = (p->along_k ? TB_SKINNY_RING_WORDS(p->block_rows, p->block_chunks, row->stages) : 0) +
+    const int64_t elems = (p->along_k ? TB_SKINNY_RING_WORDS(p->block_rows, p->block_chunks, row->stages) : 0) +
                           p->buffers * (TB_SKINNY_PANEL_WORDS(row->columns, p->block_chunks) +
                                         TB_SKINNY_SUM_WORDS(row->columns, p->block_rows, p->block_chunks)) +
                           p->block_rows * row->columns;
-    if (words * (int64_t)sizeof(float) > limits->block_shared_bytes) continue;
-    p->shared_bytes = (int)(words * (int64_t)sizeof(float));
+    if (elems * (int64_t)sizeof(float) > limits->block_shared_bytes) continue;
+    p->shared_bytes = (int)(elems * (int64_t)sizeof(float));
     return true;
   }
   return false;
 }
 
-static int64_t blocks_per_sm(const struct tb_skinny_plan *p, const struct tb_sm_limits *limits) {
+static int64_t skinny_blocks_per_sm(const struct tb_skinny_plan *p, const struct tb_sm_limits *limits) {
   const int threads = p->along_k ? SM_REGISTERS / K_REGISTERS : tb_skinny_rows[p->row].side_threads;
-  const int64_t by_shared = limits->sm_shared_bytes / (p->shared_bytes + RESERVED_BYTES);
+  const int64_t by_shared = limits->sm_shared_bytes / (p->shared_bytes + TB_SM_RESERVED_BYTES);
   const int64_t blocks = least(by_shared, threads / p->threads);
   return blocks > 1 ? blocks : 1;
 }
@@ -62,18 +59,18 @@ static int64_t blocks_per_sm(const struct tb_skinny_plan *p, const struct tb_sm_
 /* The busiest SM's time. */
 static double skinny_cost(const struct tb_skinny_plan *p, const struct tb_sm_limits *limits) {
   const struct tb_skinny_row *row = &tb_skinny_rows[p->row];
-  const int64_t blocks = p->blocks * p->splits, resident = blocks_per_sm(p, limits);
+  const int64_t blocks = p->blocks * p->splits, resident = skinny_blocks_per_sm(p, limits);
   const int64_t mine = tb_ceil_div(blocks, limits->sm_count), waves = tb_ceil_div(mine, resident);
   const double k = (double)least(p->k, (int64_t)p->groups_per_split * TB_SGEMM_GROUP_K);
-  const double words = sizeof(float);
-  const double segment = tb_rate.skinny_segment_bytes / (p->block_rows * words);
-  const double x = (double)p->block_rows * k * words * (p->along_k ? 1 : 1 + segment * segment),
-               y = p->columns * k * words;
-  const double d = (double)p->block_rows * p->columns * (p->exchanged ? SECTOR_BYTES : words);
+  const double element_bytes = sizeof(float);
+  const double segment = tb_rate.skinny_segment_bytes / (p->block_rows * element_bytes);
+  const double x = (double)p->block_rows * k * element_bytes * (p->along_k ? 1 : 1 + segment * segment),
+               y = p->columns * k * element_bytes;
+  const double d = (double)p->block_rows * p->columns * (p->exchanged ? SECTOR_BYTES : element_bytes);
   /* Words of X that a thread has on their way: all batches, or all stages, but one, of its rows. */
   const int batch = p->vectors ? TB_SKINNY_SIDE_BATCH : row->batch;
   const double ahead = p->along_k ? (row->stages - 1) * TB_SKINNY_STAGE_K : (TB_SKINNY_BATCHES - 1) * batch;
-  const double flight = ahead * tb_skinny_thread_rows(p) * p->threads * words * (double)least(mine, resident);
+  const double flight = ahead * tb_skinny_thread_rows(p) * p->threads * element_bytes * (double)least(mine, resident);
   const double slow = flight < tb_rate.skinny_flight_bytes ? tb_rate.skinny_flight_bytes / flight : 1;
   /* With one panel every round starts anew. */
   const int64_t starts =
@@ -103,13 +100,13 @@ static void consider_rows(struct tb_skinny_plan *p, const struct tb_sm_limits *l
     consider_skinny(p, limits, 1, groups, best);
     const int64_t idle = limits->sm_count / p->blocks;
     if (may_split && idle > 1 && groups > 1)
-      consider_skinny(p, limits, least(least(idle, groups), SPLITS_MAX), groups, best);
+      consider_skinny(p, limits, least(least(idle, groups), SKINNY_SPLITS_MAX), groups, best);
   }
 }
 
 bool tb_skinny_plan_make(struct tb_skinny_plan *plan, const struct tb_sm_limits *limits, bool ta, bool tb, int64_t m,
                          int64_t n, int64_t k, bool vectors, int64_t partials_bytes) {
-  if (!tb_skinny_takes(m, n) || m > SIZE_MAX_ELEMS || n > SIZE_MAX_ELEMS || k > SIZE_MAX_ELEMS) return false;
+  if (!tb_skinny_takes(m, n) || m > TB_SIDE_MAX_ELEMS || n > TB_SIDE_MAX_ELEMS || k > TB_SIDE_MAX_ELEMS) return false;
   struct tb_skinny_plan p = {.m = m, .n = n, .k = k, .exchanged = m < n, .vectors = vectors};
   p.x_rows = p.exchanged ? n : m;
   p.columns = (int)(p.exchanged ? m : n);

@@ -28,11 +28,11 @@ struct places {
 /* Those that the block has; the others stay what they were. */
 static void look(const struct tb_layout *l, struct places *p) {
   const struct tb_extent k = tb_layout_slice(l, 0);
-  for (int64_t row = 0; row < l->rows; row++) p->a[row] = tb_layout_a(l, row, k).address;
-  for (int64_t column = 0; column < l->columns; column++) p->b[column] = tb_layout_b(l, column, k).address;
+  for (int64_t row = 0; row < l->rows; row++) p->a[row] = tb_layout_panel(l, TB_OF_A, row, k).address;
+  for (int64_t column = 0; column < l->columns; column++) p->b[column] = tb_layout_panel(l, TB_OF_B, column, k).address;
   if (!tb_plan_packs(l->plan)) return;
-  for (int64_t row = 0; row < l->rows; row++) p->packed_a[row] = tb_layout_packed_a(l, row, 0);
-  for (int64_t column = 0; column < l->columns; column++) p->packed_b[column] = tb_layout_packed_b(l, column, 0);
+  for (int64_t row = 0; row < l->rows; row++) p->packed_a[row] = tb_layout_packed(l, TB_OF_A, row, 0);
+  for (int64_t column = 0; column < l->columns; column++) p->packed_b[column] = tb_layout_packed(l, TB_OF_B, column, 0);
 }
 
 static void expect_same(const uint64_t *now, const uint64_t *before, int64_t count, const char *what, int64_t block) {
@@ -42,8 +42,8 @@ static void expect_same(const uint64_t *now, const uint64_t *before, int64_t cou
 
 /* The first block is the largest. */
 static void check_packed(const struct tb_layout *l, const struct places *p) {
-  const int64_t spans = tb_plan_spans(l->plan), a = spans * l->plan->a_packed_bytes,
-                b = spans * l->plan->b_packed_bytes;
+  const int64_t spans = tb_plan_spans(l->plan), a = spans * l->plan->operand[TB_OF_A].packed_bytes,
+                b = spans * l->plan->operand[TB_OF_B].packed_bytes;
   for (int64_t row = 1; row < l->rows; row++) assert_true(p->packed_a[row] >= p->packed_a[row - 1] + (uint64_t)a);
   assert_true(p->packed_b[0] >= p->packed_a[l->rows - 1] + (uint64_t)a);
   for (int64_t i = 1; i < l->columns; i++) assert_true(p->packed_b[i] >= p->packed_b[i - 1] + (uint64_t)b);

@@ -68,12 +68,12 @@ static void check_plan(const struct tb_call *call, const struct tb_plan *p, int6
   int64_t rows = tb_ceil_div(p->block_m, p->tile_m), columns = tb_ceil_div(p->block_n, p->tile_n);
   int64_t a = call->a.transposed ? padded_bytes(p->chunk_k, p->tile_m) : padded_bytes(p->tile_m, p->chunk_k);
   int64_t b = call->b.transposed ? padded_bytes(p->tile_n, p->chunk_k) : padded_bytes(p->chunk_k, p->tile_n);
-  assert_true(4 * p->a_panel_elems >= a && 4 * p->b_panel_elems >= b);
+  assert_true(4 * p->operand[TB_OF_A].panel_elems >= a && 4 * p->operand[TB_OF_B].panel_elems >= b);
   assert_true(4 * p->tile_elems >= padded_bytes(p->tile_m, p->tile_n));
-  assert_true(p->a_kept_bytes == 0 && p->b_offset_bytes >= a_panels_bytes(call, p));
-  assert_true(p->d_offset_bytes >= p->b_offset_bytes + b_panels_bytes(call, p));
+  assert_true(p->a_kept_bytes == 0 && p->operand[TB_OF_B].offset_bytes >= a_panels_bytes(call, p));
+  assert_true(p->d_offset_bytes >= p->operand[TB_OF_B].offset_bytes + b_panels_bytes(call, p));
   assert_true(p->arena_bytes >= p->d_offset_bytes + rows * columns * padded_bytes(p->tile_m, p->tile_n));
-  assert_int_equal(p->b_offset_bytes % 128, 0);
+  assert_int_equal(p->operand[TB_OF_B].offset_bytes % 128, 0);
   assert_int_equal(p->d_offset_bytes % 128, 0);
 
   /* Behind them the tiles' workspaces, each for two partial sums or more, and for no more than k has. */
@@ -123,8 +123,8 @@ static void in_place_takes_no_room(void **state) {
     bool wants_d = ways.c != TB_IN_PLACE || call.beta.s != 0;
     bool at_once = ways.a == TB_IN_PLACE && ways.b == TB_IN_PLACE && ways.c == TB_IN_PLACE;
     assert_true(tb_plan_make(&p, &call, ways, INT64_MAX));
-    assert_int_equal(p.a_panel_elems == 0, ways.a == TB_IN_PLACE);
-    assert_int_equal(p.b_panel_elems == 0, ways.b == TB_IN_PLACE);
+    assert_int_equal(p.operand[TB_OF_A].panel_elems == 0, ways.a == TB_IN_PLACE);
+    assert_int_equal(p.operand[TB_OF_B].panel_elems == 0, ways.b == TB_IN_PLACE);
     assert_int_equal(p.tile_elems == 0, !wants_d);
     if (at_once) assert_true(p.tile_m == call.m && p.tile_n == call.n);
     if (at_once)
@@ -342,20 +342,23 @@ static void check_emulated_plan(const struct tb_call *call, const struct tb_plan
     assert_true(p->chunk_k < call->k && p->block_n < call->n && p->ways.a != TB_IN_PLACE);
     assert_true(p->a_kept_bytes >= a_panels && p->a_kept_bytes % 128 == 0);
   }
-  assert_true(p->b_offset_bytes >= p->a_kept_bytes + a_panels && p->b_offset_bytes % 128 == 0);
-  assert_true(p->d_offset_bytes >= p->b_offset_bytes + b_panels_bytes(call, p) && p->d_offset_bytes % 128 == 0);
+  assert_true(p->operand[TB_OF_B].offset_bytes >= p->a_kept_bytes + a_panels &&
+              p->operand[TB_OF_B].offset_bytes % 128 == 0);
+  assert_true(p->d_offset_bytes >= p->operand[TB_OF_B].offset_bytes + b_panels_bytes(call, p) &&
+              p->d_offset_bytes % 128 == 0);
   /* Room for what is packed, and for each stream; all of it in the arena. */
   const int64_t a = tb_emulated_packed_bytes(false, p->tile_m, p->span_k);
   const int64_t b = tb_emulated_packed_bytes(true, p->tile_n, p->span_k);
   const int64_t spans = tb_ceil_div(p->chunk_k, p->span_k);
   int64_t workspace = tb_emulated_workspace_bytes(p->tile_m, p->tile_n, p->span_k, &p->way);
   if (p->at_once) workspace += a + b;
-  assert_true(p->at_once || (p->a_packed_bytes >= a && p->b_packed_bytes >= b));
+  assert_true(p->at_once || (p->operand[TB_OF_A].packed_bytes >= a && p->operand[TB_OF_B].packed_bytes >= b));
   assert_true(p->workspace_bytes >= workspace);
   const int64_t d_bytes = rows_of(p) * columns_of(p) * p->tile_elems * 4;
   assert_true(p->packed_offset_bytes >= p->d_offset_bytes + d_bytes);
   assert_true(p->workspace_offset_bytes >=
-              p->packed_offset_bytes + spans * (rows_of(p) * p->a_packed_bytes + columns_of(p) * p->b_packed_bytes));
+              p->packed_offset_bytes + spans * (rows_of(p) * p->operand[TB_OF_A].packed_bytes +
+                                                columns_of(p) * p->operand[TB_OF_B].packed_bytes));
   assert_true(p->arena_bytes >= p->workspace_offset_bytes + p->streams * p->workspace_bytes);
 }
 

@@ -177,11 +177,13 @@ static void occupy_panels(const struct tb_layout *l) {
     const struct tb_extent k = tb_layout_slice(l, slice);
     for (int64_t row = 0; row < l->rows; row++) {
       const int64_t m = tb_layout_rows(l, row).size;
-      occupy(tb_layout_a(l, row, k), l->call->a.transposed ? k.size : m, l->call->a.transposed ? m : k.size);
+      occupy(tb_layout_panel(l, TB_OF_A, row, k), l->call->a.transposed ? k.size : m,
+             l->call->a.transposed ? m : k.size);
     }
     for (int64_t column = 0; column < l->columns; column++) {
       const int64_t n = tb_layout_columns(l, column).size;
-      occupy(tb_layout_b(l, column, k), l->call->b.transposed ? n : k.size, l->call->b.transposed ? k.size : n);
+      occupy(tb_layout_panel(l, TB_OF_B, column, k), l->call->b.transposed ? n : k.size,
+             l->call->b.transposed ? k.size : n);
     }
   }
 }
@@ -195,10 +197,10 @@ static void occupy_packed(const struct tb_layout *l) {
   for (int64_t k = 0; k < l->chunk.size; k += l->plan->span_k) {
     const int64_t start = l->chunk.start + k, size = tb_min(l->plan->span_k, l->chunk.size - k);
     for (int64_t row = 0; row < l->rows; row++)
-      occupy_bytes(tb_layout_packed_a(l, row, start),
+      occupy_bytes(tb_layout_packed(l, TB_OF_A, row, start),
                    tb_emulated_packed_bytes(false, tb_layout_rows(l, row).size, size));
     for (int64_t column = 0; column < l->columns; column++)
-      occupy_bytes(tb_layout_packed_b(l, column, start),
+      occupy_bytes(tb_layout_packed(l, TB_OF_B, column, start),
                    tb_emulated_packed_bytes(true, tb_layout_columns(l, column).size, size));
   }
 }
@@ -279,8 +281,8 @@ static void addresses_beyond_32_bits(void **state) {
   assert_true((uintptr_t)tb_layout_c(&l, tile) == 4 * ((uintptr_t)t.i + (uintptr_t)t.j * (uintptr_t)ld));
   const struct tb_extent k = tb_layout_slice(&l, tb_layout_slices(&l) - 1);
   const int64_t j = tb_layout_columns(&l, l.columns - 1).start;
-  assert_true((uintptr_t)tb_layout_a_view(&l, 0, k).data == 4 * (uintptr_t)k.start * (uintptr_t)ld);
-  assert_true((uintptr_t)tb_layout_b_view(&l, l.columns - 1, k).data ==
+  assert_true((uintptr_t)tb_layout_view(&l, TB_OF_A, 0, k).data == 4 * (uintptr_t)k.start * (uintptr_t)ld);
+  assert_true((uintptr_t)tb_layout_view(&l, TB_OF_B, l.columns - 1, k).data ==
               4 * ((uintptr_t)k.start + (uintptr_t)j * (uintptr_t)ld));
 }
 

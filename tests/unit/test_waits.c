@@ -89,11 +89,12 @@ static void lay_out_emulated(struct tb_plan *plan, const struct shape *s, int64_
   plan->emulated = true;
   plan->span_k = s->span_k;
   plan->way = (struct tb_emulated_way){.splits = 1, .span_k = s->span_k};
-  plan->a_packed_bytes = tb_emulated_packed_bytes(false, plan->tile_m, plan->span_k);
-  plan->b_packed_bytes = tb_emulated_packed_bytes(true, plan->tile_n, plan->span_k);
+  plan->operand[TB_OF_A].packed_bytes = tb_emulated_packed_bytes(false, plan->tile_m, plan->span_k);
+  plan->operand[TB_OF_B].packed_bytes = tb_emulated_packed_bytes(true, plan->tile_n, plan->span_k);
   plan->packed_offset_bytes = plan->arena_bytes;
   plan->workspace_offset_bytes =
-      plan->packed_offset_bytes + tb_plan_spans(plan) * (rows * plan->a_packed_bytes + columns * plan->b_packed_bytes);
+      plan->packed_offset_bytes + tb_plan_spans(plan) * (rows * plan->operand[TB_OF_A].packed_bytes +
+                                                         columns * plan->operand[TB_OF_B].packed_bytes);
   plan->workspace_bytes = tb_emulated_workspace_bytes(plan->tile_m, plan->tile_n, plan->span_k, &plan->way);
   plan->streams = s->streams;
   plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
