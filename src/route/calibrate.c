@@ -116,8 +116,7 @@ bool tb_calibrate(struct tb_calibration *calibration, const struct tb_gpu_identi
   struct operands x = {malloc(bytes), malloc(bytes), symbol};
   bool done = x.in != NULL && x.out != NULL;
   if (done) {
-    const bool doubles = tb_type_is_double(type);
-    fill(x.in, bytes / (doubles ? sizeof(double) : sizeof(float)), doubles);
+    fill(x.in, bytes / (size_t)tb_type_bytes(tb_type_real(type)), tb_type_is_double(type));
     memset(x.out, 0, bytes);
     done =
         tb_offload_measure_link(&calibration->link_up_bytes_per_s, &calibration->link_down_bytes_per_s) &&
