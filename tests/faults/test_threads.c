@@ -36,7 +36,7 @@ static atomic_int wrong;
 
 /* C = A B for whole numbers, by plain loops in the thread: the matrices are small. */
 static void call_and_check(uint64_t *rng) {
-  const struct tst_symbol *symbol = &tst_symbols[tst_random_below(rng, (int64_t)tst_symbol_count)];
+  const struct tst_symbol *symbol = &tst_symbols[tst_random_below(rng, TST_SPELLINGS)];
   struct tst_problem p = {.trans_a = 'N', .trans_b = 'N', .alpha = 1, .beta = 1};
   float *a = malloc(3 * SIDE_MAX * SIDE_MAX * sizeof *a), *b = a + SIDE_MAX * SIDE_MAX, *c = b + SIDE_MAX * SIDE_MAX;
   if (!a) abort();

@@ -144,7 +144,7 @@ static void draw_options(struct fuzz_call *call, uint64_t *rng) {
 void fuzz_draw(struct fuzz_call *call, uint64_t *rng, int64_t most) {
   static const enum fuzz_values values[] = {FUZZ_INTEGERS, FUZZ_INTEGERS, FUZZ_INTEGERS,  FUZZ_SIGNED, FUZZ_SIGNED,
                                             FUZZ_POSITIVE, FUZZ_WIDE,     FUZZ_SUBNORMAL, FUZZ_SPECIAL};
-  *call = (struct fuzz_call){.symbol = &tst_symbols[below(rng, (int64_t)tst_symbol_count)]};
+  *call = (struct fuzz_call){.symbol = &tst_symbols[below(rng, TST_SPELLINGS)]};
   struct tst_problem *p = &call->p;
   const bool fortran = tst_is_fortran(call->symbol);
   p->row_major = !fortran && one_in(rng, 2);

@@ -58,7 +58,7 @@ static float random_scalar(uint64_t *rng) {
 }
 
 static const struct tst_symbol *random_problem(struct tst_problem *p, uint64_t *rng) {
-  const struct tst_symbol *symbol = &tst_symbols[tst_random_below(rng, (int64_t)tst_symbol_count)];
+  const struct tst_symbol *symbol = &tst_symbols[tst_random_below(rng, TST_SPELLINGS)];
   const bool fortran = tst_is_fortran(symbol);
   *p = (struct tst_problem){.row_major = !fortran && tst_random_below(rng, 2)};
   p->trans_a = "NTCntc"[tst_random_below(rng, fortran ? 6 : 3)];

@@ -29,8 +29,8 @@ static struct contexts look(void) {
   return now;
 }
 
-void tst_call_balanced(const struct tst_symbol *symbol, void *function, const struct tst_problem *p, const float *a,
-                       const float *b, float *c) {
+void tst_call_balanced(const struct tst_symbol *symbol, void *function, const struct tst_problem *p, const void *a,
+                       const void *b, void *c) {
   const struct contexts before = look();
   tst_call(symbol, function, p, a, b, c);
   const struct contexts after = look();

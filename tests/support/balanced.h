@@ -7,7 +7,7 @@
 
 /* tst_call; ends the process with a line on stderr when another context is current behind it than before, or the
  * thread's stack of contexts is higher or lower. Looks only where the process has the fake driver. */
-void tst_call_balanced(const struct tst_symbol *symbol, void *function, const struct tst_problem *p, const float *a,
-                       const float *b, float *c);
+void tst_call_balanced(const struct tst_symbol *symbol, void *function, const struct tst_problem *p, const void *a,
+                       const void *b, void *c);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "product.h"
 
+#include <complex.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +84,7 @@ static double gamma_of(double n) {
 static void expect_one(const struct tst_problem *p, const double *a, const double *b, double c, double *value,
                        double *bound) {
   const double underflow = 0x1p-149;
-  double sum = 0, magnitude = 0, alpha = p->alpha, beta = p->beta, result = 0, error = 0;
+  double sum = 0, magnitude = 0, alpha = (float)p->alpha, beta = (float)p->beta, result = 0, error = 0;
 
   for (int64_t l = 0; l < p->k; l++) {
     sum += a[l] * b[l];
@@ -169,11 +170,23 @@ const char *tst_verify_against(const struct tst_problem *p, const struct tst_ope
   return NULL;
 }
 
+enum { SCALAR_TEXT = 40 };
+
+/* Complex ones as (real,imaginary). */
+static const char *scalar_text(enum tst_type type, double complex x, char text[SCALAR_TEXT]) {
+  if (tst_parts(type) == 2)
+    snprintf(text, SCALAR_TEXT, "(%g,%g)", creal(x), cimag(x));
+  else
+    snprintf(text, SCALAR_TEXT, "%g", creal(x));
+  return text;
+}
+
 const char *tst_describe(const struct tst_symbol *symbol, const struct tst_problem *p) {
-  static char line[256];
-  snprintf(line, sizeof line, "%s %s %c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld ldc=%lld alpha=%g beta=%g",
+  static char line[320];
+  char alpha[SCALAR_TEXT], beta[SCALAR_TEXT];
+  snprintf(line, sizeof line, "%s %s %c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld ldc=%lld alpha=%s beta=%s",
            symbol->name, p->row_major ? "row-major" : "column-major", p->trans_a, p->trans_b, (long long)p->m,
-           (long long)p->n, (long long)p->k, (long long)p->lda, (long long)p->ldb, (long long)p->ldc, (double)p->alpha,
-           (double)p->beta);
+           (long long)p->n, (long long)p->k, (long long)p->lda, (long long)p->ldb, (long long)p->ldc,
+           scalar_text(symbol->type, p->alpha, alpha), scalar_text(symbol->type, p->beta, beta));
   return line;
 }

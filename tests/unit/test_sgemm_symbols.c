@@ -43,7 +43,7 @@ static void check_symbol(const struct tst_symbol *symbol, const char *letters, b
 
 static void every_symbol(void **state) {
   (void)state;
-  for (size_t s = 0; s < tst_symbol_count; s++) {
+  for (size_t s = 0; s < TST_SPELLINGS; s++) {
     check_symbol(&tst_symbols[s], "NTC", false);
     if (tst_is_fortran(&tst_symbols[s]))
       check_symbol(&tst_symbols[s], "ntc", false);
@@ -55,7 +55,7 @@ static void every_symbol(void **state) {
 /* Nothing to multiply, through every symbol: m, n or k = 0, or alpha = 0. */
 static void every_symbol_quick_return(void **state) {
   (void)state;
-  for (size_t s = 0; s < tst_symbol_count; s++)
+  for (size_t s = 0; s < TST_SPELLINGS; s++)
     for (int which = 0; which < 4; which++) {
       struct tst_problem p = {.trans_a = 'N', .trans_b = 'T', .m = 5, .n = 7, .k = 9, .alpha = 1, .beta = 2.5f};
       if (which == 0) p.m = 0;
@@ -74,7 +74,7 @@ static void every_symbol_quick_return(void **state) {
 static void leading_dimensions_beyond_32_bits(void **state) {
   (void)state;
   const int64_t huge = ((int64_t)1 << 33) + 1;
-  for (size_t s = 0; s < tst_symbol_count; s++) {
+  for (size_t s = 0; s < TST_SPELLINGS; s++) {
     if (!tst_is_64bit(&tst_symbols[s])) continue;
     float a[3] = {1, 2, 3}, b[1] = {4}, c[3] = {10, 20, 30};
     struct tst_problem p = {.trans_a = 'N', .trans_b = 'N', .m = 3, .n = 1, .k = 1, .alpha = 1, .beta = 2};
@@ -128,15 +128,15 @@ static void indices_beyond_32_bits(void **state) {
 static void the_report_counts_each_symbol(void **state) {
   (void)state;
   tileblas_stats_reset();
-  for (size_t s = 0; s < tst_symbol_count; s++)
+  for (size_t s = 0; s < TST_SPELLINGS; s++)
     for (size_t i = 0; i <= s; i++) {
       struct tst_problem p = {.trans_a = 'N', .trans_b = 'N', .m = 2, .n = 3, .k = 4, .alpha = 1};
       tst_set_leading(&p, 0);
       tst_check(&tst_symbols[s], &p, TST_INTEGERS, 1);
     }
   char *text = tst_report_read(tileblas_report);
-  for (size_t s = 0; s < tst_symbol_count; s++) assert_int_equal(tst_report_symbol(text, tst_symbols[s].name), s + 1);
-  const unsigned long long calls = tst_symbol_count * (tst_symbol_count + 1) / 2;
+  for (size_t s = 0; s < TST_SPELLINGS; s++) assert_int_equal(tst_report_symbol(text, tst_symbols[s].name), s + 1);
+  const unsigned long long calls = TST_SPELLINGS * (TST_SPELLINGS + 1) / 2;
   assert_int_equal(tst_report_calls(text, "gpu", "TILEBLAS_ROUTE=gpu"), tst_expect_gpu() ? calls : 0);
   assert_int_equal(tst_report_calls(text, "cpu", NULL), tst_expect_gpu() ? 0 : calls);
   free(text);

@@ -66,7 +66,8 @@ static void expect_echo(const struct tst_symbol *symbol, const struct tst_proble
   assert_int_equal(e->trans_b, fortran ? p->trans_b : cblas_number(p->trans_b));
   assert_true(e->m == p->m && e->n == p->n && e->k == p->k);
   assert_true(e->lda == p->lda && e->ldb == p->ldb && e->ldc == p->ldc);
-  assert_true(memcmp(&e->alpha, &p->alpha, sizeof p->alpha) == 0 && e->beta == p->beta);
+  const float alpha = (float)p->alpha;
+  assert_true(memcmp(&e->alpha, &alpha, sizeof alpha) == 0 && e->beta == p->beta);
   assert_true(e->a == a && e->b == b && e->c == c);
 }
 
@@ -109,7 +110,7 @@ static void every_argument(void **state) {
   (void)state;
   static const int64_t sizes[][3] = {{1, 1, 1}, {2, 3, 4}, {4, 2, 3},  {3, 4, 2},  {2, 2, 5}, {0, 2, 2},
                                      {2, 0, 2}, {2, 2, 0}, {-1, 2, 2}, {2, -1, 2}, {2, 2, -1}};
-  for (size_t s = 0; s < tst_symbol_count; s++) {
+  for (size_t s = 0; s < TST_SPELLINGS; s++) {
     const struct tst_symbol *symbol = &tst_symbols[s];
     const char *letters = tst_is_fortran(symbol) ? "NnTtCcX.\xce" : "NTCX";
     warm(symbol);
@@ -294,7 +295,7 @@ static void calls_from_inside_the_blas(void **state) {
 static void calls_of_the_blas_itself(void **state) {
   (void)state;
   *(void **)nested = tst_resolve(tst_find_symbol("sgemm_"));
-  for (size_t s = 0; s < tst_symbol_count; s++) {
+  for (size_t s = 0; s < TST_SPELLINGS; s++) {
     warm(tst_find_symbol("sgemm_"));
     warm(&tst_symbols[s]);
     const uint64_t before = stats_now().cpu_calls;

@@ -55,7 +55,7 @@ static void check_leading(const struct tst_symbol *symbol, struct tst_problem p,
 /* Any of the three; by the short way, and by the long, which a call goes that somebody watches. */
 static void leading_dimensions(void **state) {
   (void)state;
-  for (size_t s = 0; s < tst_symbol_count; s++) {
+  for (size_t s = 0; s < TST_SPELLINGS; s++) {
     const struct tst_symbol *symbol = &tst_symbols[s];
     const char *letters = letters_of(symbol);
     if (!tst_is_64bit(symbol)) continue;
@@ -156,7 +156,7 @@ static void sizes_in_pieces(void **state) {
   const size_t count = sizeof sizes / sizeof *sizes;
   *hook = keep_piece;
   assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", "cpu"), 0);
-  for (size_t s = 0; s < tst_symbol_count; s++)
+  for (size_t s = 0; s < TST_SPELLINGS; s++)
     for (size_t i = 0; i < count * count * 4; i++)
       for (int rows = 0; rows < 2; rows++)
         if (tst_is_64bit(&tst_symbols[s]) && !(rows && tst_is_fortran(&tst_symbols[s])))
