@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A random sgemm call: what is asked, in which memory its operands lie and how they share it, and what they hold. All
- * of it follows from one seed. Not thread safe.
+ * A random call of gemm in one of its types: what is asked, in which memory its operands lie and how they share it, and
+ * what they hold. All of it follows from one seed. A part is a real number: an element, or half of a complex one. Not
+ * thread safe.
  */
 #ifndef FUZZ_CALL_H
 #define FUZZ_CALL_H
@@ -10,10 +11,10 @@
 #include "blocks.h"
 
 enum fuzz_values {
-  FUZZ_INTEGERS,  /* as large as leaves every sum exact in fp32: the answer's bits are known */
+  FUZZ_INTEGERS,  /* parts as large as leave every sum exact in the type: the answer's bits are known */
   FUZZ_SIGNED,    /* uniform in (-1, 1) */
   FUZZ_POSITIVE,  /* uniform in [0, 1) */
-  FUZZ_WIDE,      /* of either sign, exponents from -40 to 40 */
+  FUZZ_WIDE,      /* of either sign, exponents from -40 to 40, or of doubles from -300 to 300 */
   FUZZ_SUBNORMAL, /* A and C subnormal, B uniform in (-1, 1) */
   FUZZ_SPECIAL,   /* FUZZ_SIGNED with zeros, Inf, -Inf and NaN here and there */
   FUZZ_VALUES
@@ -34,24 +35,29 @@ struct fuzz_call {
   enum fuzz_values values;
   enum fuzz_layout layout;
   int64_t stride_k;                      /* A is 0 but for every so many k */
-  int amplitude_a, amplitude_b;          /* of FUZZ_INTEGERS */
+  int64_t amplitude[3];                  /* of FUZZ_INTEGERS, in A, B and C */
   enum fuzz_kind kind[3];                /* of A, B and C */
   bool fresh[3];                         /* memory that no call had before */
   int64_t len[3], lines[3];              /* as stored */
-  int64_t lead[3];                       /* words before the operand: guard, and how it is aligned */
+  int64_t lead[3];                       /* parts before the operand: guard, and how it is aligned */
   bool c_unread;                         /* beta is 0, and C holds NaN */
   const char *route, *precision, *share; /* options */
   char memory_limit[24];
   bool verbose;
 };
 
-/* The same for the same seed. m n k is at most `most`. */
-void fuzz_draw(struct fuzz_call *call, uint64_t *rng, int64_t most);
+struct fuzz_limits {
+  double most;     /* of m n k, in multiplications of parts */
+  bool own_memory; /* of the program alone, none of CUDA's */
+};
+
+/* The same for the same seed and limits. */
+void fuzz_draw(struct fuzz_call *call, uint64_t *rng, const struct fuzz_limits *limits);
 
 /* Where the operands of a call are. */
 struct fuzz_operands {
   struct fuzz_block *block[3]; /* some may be one and the same */
-  int64_t at[3];               /* words from the block's start */
+  int64_t at[3];               /* bytes from the block's start */
 };
 
 /* Takes blocks, lays the operands out, fills images and sends them. */

@@ -1,23 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a random call must have left: every element of C beside OpenBLAS's dgemm of the same operands, and every other
+ * What a random call must have left: every element of C beside sums that are better than the type's, and every other
  * byte of every block as it was.
  *
- * With u = 2^-24, S = (|A||B|)ij and any order of summation, a chain of k multiply-adds and the scaling and adding of
- * alpha and beta obey (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1)
+ * A complex product is looked at as the real one that it is, of the parts of its elements: of twice the rows and k. So
+ * let K be k, or 2 k of a complex product, and S the sum of the absolute values of what is added to a part. With the
+ * type's u (2^-24 or 2^-53), its least number t (2^-149 or 2^-1074), and any order of summation, a chain of K
+ * multiply-adds and the scaling and adding of alpha and beta obey (Higham, Accuracy and Stability of Numerical
+ * Algorithms, 2nd edition, section 3.1)
  *
- *     |got - exact|  <=  gamma(k + 3) (|alpha| S + |beta C|) + (k |alpha| + 2) 2^-149,     gamma(n) = n u / (1 - n u)
+ *     |got - exact|  <=  gamma(K + 3) (|alpha| S + |beta C|) + (K |alpha| + 2) t,     gamma(n) = n u / (1 - n u)
  *
- * where the last term is what underflows. dgemm's own error is gamma(k + 3) with u = 2^-53, which is added.
- * The bounds of kernels/PRECISION.md for the tensor cores are below a plain chain's from k = 34 on: where they may have
- * computed, a k below counts as 34. Under TILEBLAS_PRECISION=fast each product may be off by 2^-21 of itself and by
- * 2^-39 of the largest word of the row times that of the column, among all k instead of 1024:
+ * where the last term is what underflows. |alpha| S and |beta C| of a complex product are sums over both parts of alpha
+ * and of beta. Elements of A, or of B in a row-major call, may have been multiplied by its alpha first: K t is
+ * added, for where that underflows, the other operand is at most 1.
  *
- *     + |alpha| (2^-21 S + 2^-39 k max|A(i,:)| max|B(:,j)|)
+ * The sums are those of OpenBLAS's dgemm, with an error of gamma(K + 3) for u = 2^-53 and of K 2^-1074. For the types
+ * of double precision that is as much as the library may err itself: there they are sums of long double, as many as
+ * SHARP (expected.c) products of parts allow, evenly over C; the bound of the other elements is that of both errors.
  *
- * Whole numbers leave no room: their bound is 0. Where the operands have Inf or NaN, the answer must be what fp64
- * makes of them. Where S or the terms reach 2^127, the order of summation decides whether fp32 overflows: such an
- * element is counted and not compared. Not thread safe.
+ * The bounds of kernels/PRECISION.md for the tensor cores are below a plain chain's from K = 34 on: where they may have
+ * computed, a K below counts as 34. Under TILEBLAS_PRECISION=fast each product may be off by 2^-21 of itself and by
+ * 2^-39 of the largest word of the row times that of the column, among all K instead of 1024:
+ *
+ *     + |alpha| (2^-21 S + 2^-39 K max|A(i,:)| max|B(:,j)|)
+ *
+ * On the CPU, gemm3m has the imaginary part from (re + im)(re + im) less re re and im im. Let T be S of both parts
+ * together. Three chains of k and what is added to them stray by gamma(k + 4) 2 T at most, and that is below
+ * gamma(K + 3) 2 T: 2 T stands for S. An Inf or NaN is then an Inf or NaN in both parts.
+ *
+ * Whole numbers leave no room: their bound is 0. Where the operands have Inf or NaN, the answer must be what the sums
+ * make of them. A complex one may also be NaN there, or what sums of alpha times A, or B, make of it; and a scalar's
+ * part that is 0 makes NaN of an Inf or leaves it out. Where S or the terms reach half of what the type holds, the
+ * order of summation decides whether it overflows: such a part is counted and not compared. Not thread safe.
  */
 #ifndef FUZZ_EXPECTED_H
 #define FUZZ_EXPECTED_H
@@ -28,12 +43,13 @@
 void fuzz_expected_begin(void);
 
 /* After the call: NULL when all is well, else what is wrong, in static memory. `precision` is TILEBLAS_PRECISION's
- * value. */
-const char *fuzz_verify(const struct fuzz_call *call, const struct fuzz_operands *x, const char *precision);
+ * value; by_cpu: a BLAS on the CPU answered. */
+const char *fuzz_verify(const struct fuzz_call *call, const struct fuzz_operands *x, const char *precision,
+                        bool by_cpu);
 
-/* Elements that were compared, and those that were not. */
+/* Parts of elements that were compared, and those that were not. */
 struct fuzz_compared {
-  unsigned long long elements, overflowing;
+  unsigned long long parts, overflowing;
 };
 struct fuzz_compared fuzz_compared(void);
 

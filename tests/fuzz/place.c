@@ -8,15 +8,20 @@
 #include "rng.h"
 
 #define POOL 65536
-#define GUARD 64 /* words behind the last operand of a block */
+#define GUARD 64 /* parts behind the last operand of a block */
 
 static struct fuzz_block blocks[3][FUZZ_KINDS];
 
 /* ---- values ---- */
 
-static float signed_unit(uint64_t *rng) { return 2 * tst_random_unit(rng) - 1; }
+/* In [0, 1), of as many bits as the type has. */
+static double unit(uint64_t *rng, bool is_double) {
+  return is_double ? (double)(tst_random(rng) >> 11) * 0x1p-53 : (double)tst_random_unit(rng);
+}
 
-static float special(uint64_t *rng) {
+static double signed_unit(uint64_t *rng, bool is_double) { return 2 * unit(rng, is_double) - 1; }
+
+static double special(uint64_t *rng, bool is_double) {
   switch (tst_random_below(rng, 512)) {
     case 0:
       return INFINITY;
@@ -25,86 +30,109 @@ static float special(uint64_t *rng) {
     case 2:
       return NAN;
     default:
-      return tst_random_below(rng, 16) == 0 ? 0 : signed_unit(rng);
+      return tst_random_below(rng, 16) == 0 ? 0 : signed_unit(rng, is_double);
   }
 }
 
-static float draw_value(uint64_t *rng, enum fuzz_values values, int amplitude, bool is_b) {
-  switch (values) {
+static double draw_value(uint64_t *rng, const struct fuzz_call *call, int which, bool is_double) {
+  const int64_t amplitude = call->amplitude[which], exponent = is_double ? 300 : 40;
+  switch (call->values) {
     case FUZZ_INTEGERS:
-      return (float)(tst_random_below(rng, 2 * amplitude + 1) - amplitude);
+      return (double)(tst_random_below(rng, 2 * amplitude + 1) - amplitude);
     case FUZZ_POSITIVE:
-      return tst_random_unit(rng);
+      return unit(rng, is_double);
     case FUZZ_WIDE:
-      return ldexpf(signed_unit(rng), (int)tst_random_below(rng, 81) - 40);
+      return ldexp(signed_unit(rng, is_double), (int)(tst_random_below(rng, 2 * exponent + 1) - exponent));
     case FUZZ_SUBNORMAL:
-      return is_b ? signed_unit(rng) : ldexpf(signed_unit(rng), -126);
+      return ldexp(signed_unit(rng, is_double), which == 1 ? 0 : is_double ? -1022 : -126);
     case FUZZ_SPECIAL:
-      return special(rng);
+      return special(rng, is_double);
     default:
-      return signed_unit(rng);
+      return signed_unit(rng, is_double);
   }
 }
+
+static struct {
+  union {
+    float s[POOL];
+    double d[POOL];
+  } values;
+  int64_t ready;
+} pool;
 
 /* One pool at a time: to make it takes a tenth of a millisecond or so, and small operands need a part of it alone. */
-static void fill(float *image, const struct fuzz_call *call, int which, int64_t ld, uint64_t *rng) {
-  static float pool[POOL];
-  const int64_t elements = call->len[which] * call->lines[which];
-  const int64_t ready = elements < POOL / 2 ? 2 * elements + 1 : POOL;
-  const int amplitude = which == 0 ? call->amplitude_a : which == 1 ? call->amplitude_b : 255;
-  for (int64_t i = 0; i < ready; i++) pool[i] = draw_value(rng, call->values, amplitude, which == 1);
+static void make_pool(const struct fuzz_call *call, int which, int64_t wanted, uint64_t *rng) {
+  const bool is_double = tst_is_double(call->symbol->type);
+  pool.ready = wanted < POOL / 2 ? 2 * wanted + 1 : POOL;
+  for (int64_t i = 0; i < pool.ready; i++) {
+    const double x = draw_value(rng, call, which, is_double);
+    if (is_double)
+      pool.values.d[i] = x;
+    else
+      pool.values.s[i] = (float)x;
+  }
+}
+
+static void fill(char *image, const struct fuzz_call *call, int which, int64_t ld, uint64_t *rng) {
+  const enum tst_type type = call->symbol->type;
+  const int64_t bytes = tst_part_bytes(type), len = call->len[which] * tst_parts(type);
+  make_pool(call, which, len * call->lines[which], rng);
   for (int64_t line = 0; line < call->lines[which]; line++)
-    for (int64_t done = 0; done < call->len[which];) {
-      const int64_t from = tst_random_below(rng, ready);
-      int64_t count = ready - from;
-      if (count > call->len[which] - done) count = call->len[which] - done;
-      memcpy(image + line * ld + done, pool + from, (size_t)count * sizeof *image);
+    for (int64_t done = 0; done < len;) {
+      const int64_t from = tst_random_below(rng, pool.ready);
+      int64_t count = pool.ready - from;
+      if (count > len - done) count = len - done;
+      memcpy(image + (line * ld * tst_parts(type) + done) * bytes, (const char *)&pool.values + from * bytes,
+             (size_t)(count * bytes));
       done += count;
     }
 }
 
 /* Leaves every so many k of A. */
-static void thin_out(float *image, const struct fuzz_call *call) {
+static void thin_out(char *image, const struct fuzz_call *call) {
   const bool along_k = call->p.row_major == ((call->p.trans_a | 0x20) == 'n'); /* ASCII lower case */
+  const int64_t bytes = tst_parts(call->symbol->type) * tst_part_bytes(call->symbol->type);
   for (int64_t line = 0; line < call->lines[0]; line++)
     for (int64_t i = 0; i < call->len[0]; i++)
-      if ((along_k ? i : line) % call->stride_k != 0) image[line * call->p.lda + i] = 0;
+      if ((along_k ? i : line) % call->stride_k != 0)
+        memset(image + (line * call->p.lda + i) * bytes, 0, (size_t)bytes);
 }
 
 /* ---- places ---- */
 
+/* In parts. */
 static int64_t extent(const struct fuzz_call *call, int which, int64_t ld) {
   const bool empty = call->lines[which] == 0 || call->len[which] == 0;
-  return empty ? 0 : (call->lines[which] - 1) * ld + call->len[which];
+  return empty ? 0 : ((call->lines[which] - 1) * ld + call->len[which]) * tst_parts(call->symbol->type);
 }
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Offsets into blocks, of which operand i has number owner[i]; words[] of each block, guards included. */
-static void lay_out(const struct fuzz_call *call, const int64_t ld[3], int owner[3], int64_t at[3], int64_t words[3]) {
+/* Offsets into blocks, of which operand i has number owner[i]; the size of each block, guards included. In parts. */
+static void lay_out(const struct fuzz_call *call, const int64_t ld[3], int owner[3], int64_t at[3], int64_t size[3]) {
   int64_t end = 0, first = 0;
-  memset(words, 0, 3 * sizeof *words);
+  memset(size, 0, 3 * sizeof *size);
   for (int i = 0; i < 3; i++) {
-    const int64_t size = extent(call, i, ld[i]);
     owner[i] = call->layout == FUZZ_APART || (call->layout == FUZZ_A_OVER_B && i == 2) ? i : 0;
     at[i] = call->lead[i];
     if (call->layout == FUZZ_A_OVER_B && i == 1) at[i] = at[0] + (call->lead[1] % 2 ? 0 : call->lead[1]);
     if (call->layout == FUZZ_ONE_BLOCK) at[i] = end + call->lead[i];
     if (call->layout == FUZZ_SUBMATRICES) at[i] = call->lead[0] + first;
-    first += call->len[i];
-    end = at[i] + size;
-    words[owner[i]] = larger(words[owner[i]], end + GUARD);
+    first += call->len[i] * tst_parts(call->symbol->type);
+    end = at[i] + extent(call, i, ld[i]);
+    size[owner[i]] = larger(size[owner[i]], end + (call->kind[i] == FUZZ_FENCED_BEHIND ? 0 : GUARD));
   }
 }
 
 void fuzz_place(struct fuzz_operands *x, const struct fuzz_call *call, uint64_t *rng) {
-  const int64_t ld[3] = {call->p.lda, call->p.ldb, call->p.ldc};
+  const int64_t ld[3] = {call->p.lda, call->p.ldb, call->p.ldc}, bytes = tst_part_bytes(call->symbol->type);
   int owner[3];
-  int64_t words[3];
-  lay_out(call, ld, owner, x->at, words);
+  int64_t size[3];
+  lay_out(call, ld, owner, x->at, size);
   for (int i = 0; i < 3; i++) {
+    x->at[i] *= bytes;
     x->block[i] = &blocks[owner[i]][call->kind[i]];
-    if (owner[i] == i) fuzz_block_take(x->block[i], call->kind[i], (size_t)words[i], call->fresh[i]);
+    if (owner[i] == i) fuzz_block_take(x->block[i], call->kind[i], (size_t)(size[i] * bytes), call->fresh[i]);
   }
   for (int i = 0; i < 3; i++)
     if (i < 2 || !call->c_unread) fill(x->block[i]->image + x->at[i], call, i, ld[i], rng);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The full fuzz of tests/gpu/run: tests/fuzz/fuzz_placed in many processes, each with seeds and a CUDA context of its own.
+"""The full fuzz of tests/gpu/run: tests/fuzz/fuzz_gemm in many processes, each with seeds and a CUDA context of its own.
 
 Each worker has other settings in its environment; those that keep them make every call with them. The totals are summed
 and printed by mixture of memory. Python's standard library only.
@@ -16,8 +16,8 @@ import time
 GRACE_SECONDS = 60  # for the call under way when the time is over
 SEEDS_OF_WORKER = 10_000_000
 MIXTURE = re.compile(r"^mixture (\w+ \w+ \w+): (\d+) gpu, (\d+) cpu, (\d+) wrong$", re.M)
-LAST_LINE = re.compile(r"^fuzz_placed: (\d+) calls in \d+ s, (\d+) by the GPU, (\d+) by the CPU BLAS, (\d+) wrong$", re.M)
-COMPARED = re.compile(r"^(\d+) elements of C compared, (\d+) not", re.M)
+LAST_LINE = re.compile(r"^fuzz_gemm: (\d+) calls in \d+ s, (\d+) by the GPU, (\d+) by the CPU BLAS, (\d+) wrong$", re.M)
+COMPARED = re.compile(r"^(\d+) parts of C's elements compared, (\d+) not", re.M)
 
 # A worker's environment; keeps: no option is set between its calls.
 SETTINGS = [
@@ -36,7 +36,7 @@ SETTINGS = [
 class Totals:
     def __init__(self):
         self.mixtures = collections.defaultdict(lambda: [0, 0, 0])  # calls by the GPU, by the CPU BLAS, wrong
-        self.calls = self.gpu = self.cpu = self.wrong = self.elements = self.unchecked = 0
+        self.calls = self.gpu = self.cpu = self.wrong = self.parts = self.unchecked = 0
         self.complaints = []
 
     def add(self, worker, status, text, stopped):
@@ -48,7 +48,7 @@ class Totals:
         if last and compared:
             calls, gpu, cpu, wrong = map(int, last.groups())
             self.calls, self.gpu, self.cpu, self.wrong = self.calls + calls, self.gpu + gpu, self.cpu + cpu, self.wrong + wrong
-            self.elements, self.unchecked = self.elements + int(compared[1]), self.unchecked + int(compared[2])
+            self.parts, self.unchecked = self.parts + int(compared[1]), self.unchecked + int(compared[2])
         if not last or status not in (0, 1) or (status == 1 and not int(last[4])):
             why = "did not end in time" if stopped else f"ended with status {status}"
             self.complaints.append(f"FAILED: worker {worker} {why}; it said last: {text[-300:]}\n")
@@ -85,7 +85,7 @@ def full(place, log, calls, seconds, workers, seed, most):
     """Returns (what is wrong or "", text of the totals)."""
     cores = len(os.sched_getaffinity(0))
     environment = place.environment(OPENBLAS_NUM_THREADS=max(1, cores // workers))
-    command = [place.program("tests/fuzz/fuzz_placed"), "--calls", -(-calls // workers), "--seconds", seconds,
+    command = [place.program("tests/fuzz/fuzz_gemm"), "--calls", -(-calls // workers), "--seconds", seconds,
                "--most", most, "--seed"]
     totals, begun = Totals(), time.monotonic()
     with place.scratch("fuzz") as scratch, concurrent.futures.ThreadPoolExecutor(workers) as pool:
@@ -94,7 +94,7 @@ def full(place, log, calls, seconds, workers, seed, most):
         for done in started:
             totals.add(*done.result())
     text = "".join(totals.complaints) + totals.table()
-    text += (f"\n  {totals.elements} elements of C compared, {totals.unchecked} not, for they may overflow"
+    text += (f"\n  {totals.parts} parts of C's elements compared, {totals.unchecked} not, for they may overflow"
              f"\nfuzz: {totals.calls} calls by {workers} workers in {time.monotonic() - begun:.0f} s, {totals.gpu} by the GPU,"
              f" {totals.cpu} by the CPU BLAS, {totals.wrong} wrong answers")
     wrong = totals.complaints[0].strip() if totals.complaints else ""

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random sgemm calls of every symbol, option and size, with operands in ordinary, pinned, registered, managed and
- * device memory in any mixture: every element against dgemm, every other byte as it was.
+ * Random calls of gemm in all four types and gemm3m, by every symbol, option and size, with operands in ordinary
+ * memory, fenced or not, and in pinned, registered, managed and device memory, in any mixture: every element against
+ * sums that are better than the type's, every other byte as it was.
  *
- *   fuzz_placed [--calls N] [--seed S] [--seconds T] [--most MNK] [--keep-options]
+ *   fuzz_gemm [--calls N] [--seed S] [--seconds T] [--most MNK] [--own-memory] [--keep-options]
  *
- * N calls (300) from seed S (1) on, or as many as T seconds allow; m n k is at most MNK. Options are drawn for each
- * call, or with --keep-options stay as the environment has them. A wrong call is told with the command that repeats it
- * alone. Last the calls by mixture of memory and by route. Status 1: an answer was wrong.
+ * N calls (300) from seed S (1) on, or as many as T seconds allow; m n k is at most MNK, of complex numbers a fourth.
+ * --own-memory: ordinary memory alone. Options are drawn for each call, but for those that the environment has; with
+ * --keep-options all stay as they are. A wrong call is told with the command that repeats it alone. Last the calls by
+ * mixture of memory and by route. Status 1: an answer was wrong.
  *
  * Seen to fail when: a pinned C is fetched with the tile's leading dimension; beta is 2 and the commit takes 1; copies
  * of device memory to the host ignore its leading dimension; the commit on the GPU leaves out beta; fp16 planes serve
- * two sides of 12-bit words.
+ * two sides of 12-bit words; a conjugate transpose of B is a transpose; zgemm's commit takes beta's real part alone;
+ * dgemm's alpha is rounded to a float; an element behind a complex C is written; a copy reads before an operand's first
+ * element, or behind its last.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -22,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "balanced.h"
 #include "call.h"
 #include "expected.h"
 #include "fake.h"
@@ -35,16 +40,21 @@ extern char **environ;
 
 static struct {
   unsigned long long calls, seed;
-  double seconds, most;
+  double seconds;
+  struct fuzz_limits limits;
   bool keep_options;
-} wanted = {.calls = 300, .seed = 1, .seconds = 1e9, .most = 4e10};
+} wanted = {.calls = 300, .seed = 1, .seconds = 1e9, .limits = {.most = 4e10}};
 
-/* Of a mixture of kinds; registered memory counts as pinned. */
+static bool gpu_expected; /* the build has its code, and a driver is there */
+
+/* Of a mixture of kinds; registered memory counts as pinned, fenced as pageable. */
 static struct { unsigned long long gpu, cpu, wrong; } totals[TST_KINDS][TST_KINDS][TST_KINDS];
 static unsigned long long calls_made, wrong_calls;
 
-static const enum tst_kind counted_as[FUZZ_KINDS] = {TST_PAGEABLE, TST_PINNED, TST_PINNED, TST_MANAGED, TST_DEVICE};
-static const char *const fuzz_names[FUZZ_KINDS] = {"pageable", "pinned", "registered", "managed", "device"};
+static const enum tst_kind counted_as[FUZZ_KINDS] = {TST_PAGEABLE, TST_PAGEABLE, TST_PAGEABLE, TST_PINNED,
+                                                     TST_PINNED,   TST_MANAGED,  TST_DEVICE};
+static const char *const fuzz_names[FUZZ_KINDS] = {"pageable",   "fenced before", "fenced behind", "pinned",
+                                                   "registered", "managed",       "device"};
 static const char *const names[TST_KINDS] = {"pageable", "pinned", "managed", "device"};
 static const char *const layouts[FUZZ_LAYOUTS] = {"apart", "A over B", "one block", "submatrices"};
 static const char *const values[FUZZ_VALUES] = {"integers", "signed", "positive", "wide", "subnormal", "special"};
@@ -59,8 +69,9 @@ static void begin_repeat(const char *program) {
   for (char **e = environ; *e && end < 700; e++)
     if (strncmp(*e, "TILEBLAS_", 9) == 0 || strncmp(*e, "FAKE_CUDA_", 10) == 0 || strncmp(*e, "OPENBLAS_", 9) == 0)
       end += snprintf(repeat + end, sizeof repeat - (size_t)end, "%.80s ", *e);
-  end += snprintf(repeat + end, sizeof repeat - (size_t)end, "%.200s%s --most %.0f --calls 1 --seed ", program,
-                  wanted.keep_options ? " --keep-options" : "", wanted.most);
+  end += snprintf(repeat + end, sizeof repeat - (size_t)end, "%.200s%s%s --most %.0f --calls 1 --seed ", program,
+                  wanted.keep_options ? " --keep-options" : "", wanted.limits.own_memory ? " --own-memory" : "",
+                  wanted.limits.most);
   repeat_end = (size_t)end;
 }
 
@@ -92,15 +103,16 @@ static void tell_totals(double seconds) {
                totals[a][b][c].cpu, totals[a][b][c].wrong);
       }
   const struct fuzz_compared compared = fuzz_compared();
-  printf("%llu elements of C compared, %llu not, for they may overflow\n", compared.elements - compared.overflowing,
-         compared.overflowing);
-  printf("fuzz_placed: %llu calls in %.0f s, %llu by the GPU, %llu by the CPU BLAS, %llu wrong\n", calls_made, seconds,
+  printf("%llu parts of C's elements compared, %llu not, for they may overflow\n",
+         compared.parts - compared.overflowing, compared.overflowing);
+  printf("fuzz_gemm: %llu calls in %.0f s, %llu by the GPU, %llu by the CPU BLAS, %llu wrong\n", calls_made, seconds,
          gpu, cpu, wrong_calls);
 }
 
 /* ---- a call ---- */
 
 static void must_set(const char *name, const char *value) {
+  if (getenv(name) != NULL) return;
   if (tileblas_option_set(name, value) == 0) return;
   printf("FAILED: %s cannot be %s\n", name, value);
   exit(1);
@@ -128,7 +140,8 @@ static const char *wrong_route(const struct fuzz_call *call, const tileblas_stat
                                const char *route) {
   const struct tst_problem *p = &call->p;
   const unsigned long long gpu = after->gpu_calls - before->gpu_calls, cpu = after->cpu_calls - before->cpu_calls;
-  const bool work = p->m > 0 && p->n > 0 && p->k > 0 && p->alpha != 0, forbidden = strcmp(route, "cpu") == 0;
+  const bool work = p->m > 0 && p->n > 0 && p->k > 0 && p->alpha != 0;
+  const bool forbidden = !gpu_expected || strcmp(route, "cpu") == 0;
   bool device = false;
   for (int i = 0; i < 3; i++) device = device || call->kind[i] == FUZZ_DEVICE;
   if (after->gpu_failures != before->gpu_failures) return "the GPU failed";
@@ -144,7 +157,7 @@ static void one_call(unsigned long long seed) {
   struct fuzz_operands x;
   char route[16], precision[16];
   tileblas_stats before, after;
-  fuzz_draw(&call, &rng, (int64_t)wanted.most);
+  fuzz_draw(&call, &rng, &wanted.limits);
   snprintf(repeat + repeat_end, sizeof repeat - repeat_end, "%llu\n", seed);
   fuzz_place(&x, &call, &rng);
   set_options(&call);
@@ -152,10 +165,10 @@ static void one_call(unsigned long long seed) {
   tileblas_option_get("TILEBLAS_ROUTE", route, sizeof route);
   tileblas_option_get("TILEBLAS_PRECISION", precision, sizeof precision);
   tileblas_stats_get(&before);
-  tst_call(call.symbol, tst_resolve(call.symbol), &call.p, x.block[0]->memory + x.at[0], x.block[1]->memory + x.at[1],
-           x.block[2]->memory + x.at[2]);
+  tst_call_balanced(call.symbol, tst_resolve(call.symbol), &call.p, x.block[0]->memory + x.at[0],
+                    x.block[1]->memory + x.at[1], x.block[2]->memory + x.at[2]);
   tileblas_stats_get(&after);
-  const char *wrong = fuzz_verify(&call, &x, precision);
+  const char *wrong = fuzz_verify(&call, &x, precision, after.cpu_calls != before.cpu_calls);
   if (!wrong) wrong = wrong_route(&call, &before, &after, route);
   if (wrong) tell_wrong(&call, wrong);
   __typeof__(totals[0][0][0]) *total =
@@ -170,16 +183,20 @@ static void one_call(unsigned long long seed) {
 /* ---- the program ---- */
 
 static void read_arguments(int argc, char **argv) {
-  static const struct option known[] = {
-      {"calls", required_argument, NULL, 'c'},   {"seed", required_argument, NULL, 's'},
-      {"seconds", required_argument, NULL, 't'}, {"most", required_argument, NULL, 'm'},
-      {"keep-options", no_argument, NULL, 'k'},  {0}};
+  static const struct option known[] = {{"calls", required_argument, NULL, 'c'},
+                                        {"seed", required_argument, NULL, 's'},
+                                        {"seconds", required_argument, NULL, 't'},
+                                        {"most", required_argument, NULL, 'm'},
+                                        {"keep-options", no_argument, NULL, 'k'},
+                                        {"own-memory", no_argument, NULL, 'o'},
+                                        {0}};
   for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
     if (c == 'c') wanted.calls = strtoull(optarg, NULL, 10);
     if (c == 's') wanted.seed = strtoull(optarg, NULL, 10);
     if (c == 't') wanted.seconds = strtod(optarg, NULL);
-    if (c == 'm') wanted.most = strtod(optarg, NULL);
+    if (c == 'm') wanted.limits.most = strtod(optarg, NULL);
     if (c == 'k') wanted.keep_options = true;
+    if (c == 'o') wanted.limits.own_memory = true;
     if (c == '?') exit(2);
   }
 }
@@ -197,13 +214,15 @@ int main(int argc, char **argv) {
   begin_repeat(argv[0]);
   for (size_t i = 0; i < sizeof deadly / sizeof deadly[0]; i++) signal(deadly[i], on_signal);
   fuzz_expected_begin();
-  tst_cuda_begin(0);
+  const char *expected = getenv("TB_TEST_EXPECT");
+  gpu_expected = !expected || strcmp(expected, "gpu") == 0;
+  if (!wanted.limits.own_memory) tst_cuda_begin(0);
   for (unsigned long long i = 0; i < wanted.calls && now() - begun < wanted.seconds && wrong_calls < WRONG_MAX; i++)
     one_call(wanted.seed + i);
   fuzz_drop_blocks();
   const struct tst_fake *fake = tst_fake();
   if (fake && fake->get(FAKE_CUDA_MISUSES) != 0) wrong_calls++, puts("FAILED: the driver was misused");
-  tst_cuda_end(0);
+  if (!wanted.limits.own_memory) tst_cuda_end(0);
   tell_totals(now() - begun);
   return wrong_calls > 0 ? 1 : 0;
 }
