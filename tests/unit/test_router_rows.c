@@ -2,10 +2,11 @@
 /*
  * Calls that follow one of their shape and are not weighed themselves (router.h): so many and no more, none that
  * somebody observes, and none that differs from the one before in any field that counts towards a shape. Only decisions
- * are asked for. Each case is a process of its own.
+ * are asked for. And what is small, for each type. Each case is a process of its own.
  *
  * Seen to fail when: a call follows one of another m, n, k or transpose, or one that was not clear, or without end; the
- * first call of a shape takes another's followers for its own.
+ * first call of a shape takes another's followers for its own; a complex multiplication and addition counts as two
+ * operations where small calls are told from others.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -20,6 +21,10 @@
 
 #include "base/clock.h"
 #include "process.h"
+#include "route/cpu_side.h"
+#include "route/learn.h"
+#include "route/model.h"
+#include "route/route.h"
 #include "route/router.h"
 #include "interface/run.h"
 #include "tileblas.h"
@@ -121,6 +126,28 @@ static int what_is_no_shape(void *unused) {
 }
 
 /* Another thread's calls are a row of their own. */
+/* What is published as small is what the type's model says, in its own operations. */
+static int small_by_the_model(void *unused) {
+  static const enum tb_symbol symbols[] = {TB_SYMBOL_cblas_sgemm, TB_SYMBOL_cblas_dgemm, TB_SYMBOL_cblas_cgemm,
+                                           TB_SYMBOL_cblas_zgemm};
+  static struct tb_model model;
+  (void)unused;
+  begin();
+  for (int type = 0; type < TB_TYPE_COUNT; type++) {
+    struct tb_call call = usual;
+    struct tb_cpu_side side;
+    call.symbol = symbols[type], call.type = (enum tb_type)type;
+    call.alpha = tb_scalar_of(call.type, 1);
+    decide(&call, true);
+    tb_cpu_side_look(&side, call.symbol);
+    tb_model_assume(&model, call.type, side.cores);
+    tb_model_set_threads(&model, tb_cpu_side_threads()); /* as the CPU BLAS says that it has */
+    const double wanted = tb_model_small_flops(&model), published = tb_route_small_flops(call.type);
+    if (published > wanted || published < wanted - tb_type_flops(call.type)) return 1 + type;
+  }
+  return 0;
+}
+
 static void *decide_once(void *decision) {
   *(struct tb_decision *)decision = decide(&usual, false);
   return NULL;
@@ -158,8 +185,14 @@ static void calls_of_another_shape(void **state) {
   for (intptr_t number = 0; number < 2 * FIELDS; number++) expect(another_field, (void *)number);
 }
 
+static void small_calls_of_every_type(void **state) {
+  (void)state;
+  expect(small_by_the_model, NULL);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(calls_that_follow), cmocka_unit_test(calls_of_another_shape)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(calls_that_follow), cmocka_unit_test(calls_of_another_shape),
+                                     cmocka_unit_test(small_calls_of_every_type)};
   if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') tst_skip("only the fake driver's GPU is known to be there");
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
