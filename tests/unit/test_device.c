@@ -275,7 +275,22 @@ static void a_large_arena_is_given_back(void **state) {
   look("tb_part_tidy", 0);
 }
 
+static double fp64_flops_per_cycle; /* of an SM: two for each FP64 result, of the tensor cores where they have it */
+
+static void double_precision_by_the_device(void **state) {
+  (void)state;
+  static struct tb_fp64_kernels fp64;
+  CUdevice gpu;
+  int khz;
+  assert_int_equal(tb_cuda.cuDeviceGet(&gpu, 0), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, gpu), CUDA_SUCCESS);
+  assert_int_equal(tb_fp64_look(&fp64, gpu), CUDA_SUCCESS);
+  assert_true(fp64.device.flops_per_second == fp64.device.sm_count * fp64_flops_per_cycle * khz * 1e3);
+  assert_null(fp64.module);
+}
+
 int main(int argc, char **argv) {
+  const struct CMUnitTest by_device[] = {cmocka_unit_test(double_precision_by_the_device)};
   const struct CMUnitTest tests[] = {cmocka_unit_test(one_call_fails),
                                      cmocka_unit_test(a_large_arena_is_given_back),
                                      cmocka_unit_test(leaving_twice_leaves_the_programs),
@@ -287,6 +302,10 @@ int main(int argc, char **argv) {
   fake = tst_fake();
   if (!fake) tst_skip("a real driver fails on no command");
   if (!tb_cuda_load() || tb_cuda.cuInit(0) != CUDA_SUCCESS) return 2;
+  if (argc > 2 && strcmp(argv[1], "fp64") == 0) {
+    fp64_flops_per_cycle = atof(argv[2]);
+    return cmocka_run_group_tests(by_device, NULL, NULL);
+  }
   if (argc > 1 && strcmp(argv[1], "another") == 0) return cmocka_run_group_tests(of_another_kind, NULL, NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
