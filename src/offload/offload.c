@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "offload/team.h"
+#include "select/order.h"
 #include "cuda/wait.h"
 
 enum tb_status tb_offload_status(void) {
@@ -173,7 +174,8 @@ static void rescue(struct offload_job *job) {
     struct tb_block rest;
     while (is_unfinished(&job->parts[i]) && (d = survivor(job)) != NULL && grow_parts(job) &&
            tb_part_take_rest(&job->parts[i], &rest)) {
-      const struct tb_call call = tb_call_part(&job->parts[i].call, rest.i, rest.m, rest.j, rest.n);
+      struct tb_call call = tb_call_part(&job->parts[i].call, rest.i, rest.m, rest.j, rest.n);
+      call.group_k = tb_gemm_group_k(&job->parts[i].call); /* who computes does not show in the bits */
       const struct tb_choice whole = job->parts[i].whole;
       struct tb_part *part = &job->parts[job->count];
       tb_part_run(part, d, &call, tb_plan_ways(&call, job->places), &whole, false, NULL);

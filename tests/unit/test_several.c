@@ -155,6 +155,35 @@ static int same_bits(void *machine) {
   return right && all_worked(m) ? 0 : 1;
 }
 
+/* Nor do they show who finished what another had to leave: GPU 0 computes alone, in blocks, and fails at one of them.
+ */
+static int rescued_bits(void *machine) {
+  const struct machine *m = machine;
+  bool right = true;
+  begin(m, "always");
+  const int64_t before = 3; /* copies down that go well */
+  uint64_t seed = 1;
+  struct tst_operands x;
+  const struct tst_problem p = tst_variant(0, 520, 400, 1100, 1.5f, 0.3f);
+  tst_operands_create(&x, &p, TST_SIGNED, &seed);
+  call(&p, &x); /* opens both */
+  tst_matrix_restore(&x.c);
+  tileblas_option_set("TILEBLAS_SHARE", "never");
+  call(&p, &x);
+  float *alone = malloc(x.c.inner_bytes);
+  if (!alone) return 3;
+  memcpy(alone, x.c.inner, x.c.inner_bytes);
+  tst_matrix_restore(&x.c);
+  const uint64_t launches = launches_on(1);
+  fake->inject_on(0, "cuMemcpyDtoHAsync", before + 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
+  call(&p, &x);
+  if (launches_on(1) == launches) right = false, printf("GPU 1 finished nothing\n");
+  if (memcmp(alone, x.c.inner, x.c.inner_bytes) != 0) right = false, printf("other bits\n");
+  free(alone);
+  tst_operands_destroy(&x);
+  return right ? 0 : 1;
+}
+
 /* A product on the tensor cores of which one row of A, or column of B, is far smaller than it begins. */
 static void make_uneven(struct tst_operands *x, const struct tst_problem *p, bool by_rows) {
   /* In the middle: between tiles of 128 rows, or 192 columns, and where those of the other size would be. */
@@ -427,6 +456,11 @@ CASE(small_calls_open_one, small_calls, 2, true, "0")
 CASE(a_large_call_is_shared, a_large_call, 2, true, "0")
 CASE(one_that_does_not_open, one_does_not_open, 3, true, "0")
 
+static void the_bits_of_a_rescue(void **state) {
+  (void)state;
+  expect(rescued_bits, (struct machine){2, true, "600K", 0}, "tileblas: warning: GPU 0 ", 1);
+}
+
 static void one_without_memory(void **state) {
   (void)state;
   expect(full_memory, (struct machine){2, true, "0", 2}, "tileblas: warning: GPU 1 ", 1);
@@ -450,6 +484,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(the_bits_of_one),
       cmocka_unit_test(the_bits_of_one_in_pieces),
       cmocka_unit_test(the_bits_of_one_on_tensor_cores),
+      cmocka_unit_test(the_bits_of_a_rescue),
       cmocka_unit_test(panels_of_two),
       cmocka_unit_test(panels_of_three),
       cmocka_unit_test(panels_of_four),
