@@ -123,10 +123,8 @@ static void push(CUcontext context, const Origin &by) {
   driver().happened[FAKE_CUDA_PUSHED]++;
 }
 
-/* The last reference is gone: what the context still had goes with it. */
-static void end_context(Device &device) {
-  const std::shared_ptr<Context> context = std::move(device.primary);
-  device.primary = nullptr;
+/* What the context still has goes with it. */
+static void end_context(const std::shared_ptr<Context> &context) {
   drop_queues(*context);
   if (!context->shut && driver().happened[FAKE_CUDA_ABANDONED] == 0) note_first_abandoned(context.get());
   size_t left = driver().streams.remove_of(context.get());
@@ -136,16 +134,23 @@ static void end_context(Device &device) {
   left += free_memory_of(*context);
   if (!context->shut) driver().happened[FAKE_CUDA_ABANDONED] += left;
   driver().contexts.remove(context->handle);
+}
+
+/* The last reference is gone. */
+static void end_primary(Device &device) {
+  const std::shared_ptr<Context> context = std::move(device.primary);
+  device.primary = nullptr;
+  end_context(context);
   for (Device &other : driver().devices)
     if (other.primary) other.primary->peers.erase(context->device);
 }
 
-static void begin_context(Device &device, CUdevice number) {
+static std::shared_ptr<Context> begin_context(CUdevice number) {
   auto context = std::make_shared<Context>();
   context->device = number;
   context->default_stream = new_stream(*context, true);
   context->handle = driver().contexts.add(context);
-  device.primary = context;
+  return context;
 }
 
 } // namespace fake
@@ -248,7 +253,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   Device &d = driver().devices[static_cast<size_t>(device)];
-  if (d.references.empty()) begin_context(d, device);
+  if (d.references.empty()) d.primary = begin_context(device);
   d.references.push_back(call.origin());
   *out = d.primary->handle;
   return CUDA_SUCCESS;
@@ -261,7 +266,33 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   Device &d = driver().devices[static_cast<size_t>(device)];
   if (d.references.empty()) return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
   drop_reference(d, call.origin());
-  if (d.references.empty()) end_context(d);
+  if (d.references.empty()) end_primary(d);
+  return call.after_release(CUDA_SUCCESS);
+}
+
+/* By the names that every driver has; cuda.h calls younger ones so, with other arguments. */
+extern "C" __attribute__((visibility("default"))) CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags,
+                                                                          CUdevice device) {
+  Call call(Fn::cuCtxCreate_v2, {device});
+  (void)flags;
+  if (call.status != CUDA_SUCCESS) return call.status;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  *out = begin_context(device)->handle;
+  push(*out, call.origin());
+  return CUDA_SUCCESS;
+}
+
+extern "C" __attribute__((visibility("default"))) CUresult cuCtxDestroy_v2(CUcontext handle) {
+  Call call(Fn::cuCtxDestroy_v2, {-1, handle});
+  if (call.refused()) return call.status;
+  const std::shared_ptr<Context> context = driver().contexts.find(handle);
+  if (!context) return call.after_release(CUDA_ERROR_INVALID_CONTEXT);
+  if (!context_stack().empty() && context_stack().back() == handle) {
+    context_stack().pop_back();
+    driver().happened[FAKE_CUDA_PUSHED]--;
+  }
+  end_context(context);
   return call.after_release(CUDA_SUCCESS);
 }
 

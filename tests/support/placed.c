@@ -13,6 +13,8 @@ static struct {
   int (*retain)(void **, int);
   int (*release)(int);
   int (*set_current)(void *);
+  int (*create)(void **, unsigned, int);
+  int (*destroy)(void *);
   int (*enable_peer)(void *, unsigned);
   int (*alloc)(address *, size_t);
   int (*alloc_managed)(address *, size_t, unsigned);
@@ -60,6 +62,8 @@ void tst_cuda_begin(int device) {
   find(library, "cuDevicePrimaryCtxRetain", &cuda.retain);
   find(library, "cuDevicePrimaryCtxRelease_v2", &cuda.release);
   find(library, "cuCtxSetCurrent", &cuda.set_current);
+  find(library, "cuCtxCreate_v2", &cuda.create);
+  find(library, "cuCtxDestroy_v2", &cuda.destroy);
   find(library, "cuCtxEnablePeerAccess", &cuda.enable_peer);
   find(library, "cuMemAlloc_v2", &cuda.alloc);
   find(library, "cuMemAllocManaged", &cuda.alloc_managed);
@@ -83,6 +87,18 @@ void tst_cuda_end(int device) {
   cuda.set_current(NULL);
   cuda.release(device);
   begun[device] = false;
+}
+
+static void *own_context;
+
+void tst_cuda_begin_own(int device) {
+  tst_cuda_begin(device);
+  must(cuda.create(&own_context, 0, device), "cuCtxCreate");
+}
+
+void tst_cuda_end_own(int device) {
+  must(cuda.destroy(own_context), "cuCtxDestroy");
+  must(cuda.set_current(contexts[device]), "cuCtxSetCurrent");
 }
 
 void tst_cuda_enable_peer(int device, int peer) {

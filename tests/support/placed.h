@@ -16,6 +16,11 @@ void tst_cuda_begin(int device);
 /* Gives that context back. */
 void tst_cuda_end(int device);
 
+/* The same, and behind it a context of the program's own on that device: what is allocated then belongs there. The end
+ * of it comes before tst_cuda_end. */
+void tst_cuda_begin_own(int device);
+void tst_cuda_end_own(int device);
+
 /* Memory of a kind, and its end; not for TST_PAGEABLE. */
 void *tst_cuda_allocate(enum tst_kind kind, size_t bytes);
 void tst_cuda_free(enum tst_kind kind, void *memory);

@@ -5,8 +5,9 @@
  * launch wants. Also on the ways around the GPU: forced to the CPU, memory of a GPU that is not used, a GPU that fails.
  *
  * Each case is a process of its own. Seen to fail when: the commit leaves out beta; a panel in place is taken for a
- * padded one; a small product of device memory goes to the CPU; device memory of another GPU is taken for ours; a call
- * returns before its work on the GPU is done; C = D + beta C is contracted; a context of a pool's stays retained.
+ * padded one; a small product of device memory goes to the CPU; device memory of another GPU, or context, is taken for
+ * ours; a call returns before its work on the GPU is done; C = D + beta C is contracted; a context of a pool's stays
+ * retained.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -306,6 +307,27 @@ static int another_gpu(void *route) {
   return right ? 0 : 1;
 }
 
+/* What a program allocated in a context of its own is out of reach of our kernels, though it is the same GPU's: the CPU
+ * computes from copies, and the GPU stays in use. */
+static int own_context(void *unused) {
+  (void)unused;
+  const enum tst_kind device[3] = {TST_DEVICE, TST_DEVICE, TST_DEVICE}, host[3] = {TST_PAGEABLE};
+  const struct tst_problem p = tst_variant(0, 33, 20, 41, 1, 2.5f);
+  tst_cuda_begin_own(0);
+  bool right = tileblas_option_set("TILEBLAS_ROUTE", "auto") == 0;
+  tileblas_stats before, after;
+  tileblas_stats_get(&before);
+  right &= check(&p, device, 1);
+  tileblas_stats_get(&after);
+  right &= after.gpu_calls == before.gpu_calls && after.cpu_calls == before.cpu_calls + 1;
+  tst_cuda_end_own(0);
+  right &= tileblas_option_set("TILEBLAS_ROUTE", "gpu") == 0 && check(&p, host, 2);
+  tileblas_stats_get(&before);
+  right &= before.gpu_calls == after.gpu_calls + 1 && before.gpu_failures == 0;
+  tst_cuda_end(0);
+  return right ? 0 : 1;
+}
+
 /* ---- failures ---- */
 
 /* The device is lost: what lies in its memory is out of reach, C stays as it was, and the process lives. */
@@ -406,6 +428,7 @@ CASE(the_same_bits_wherever_c_lies, same_bits, NULL)
 CASE(memory_of_another_gpu, another_gpu, "auto")
 CASE(memory_of_another_gpu_by_ours, another_gpu, "gpu")
 CASE(memory_of_another_gpu_by_the_cpu, another_gpu, "cpu")
+CASE(memory_of_another_context, own_context, NULL)
 
 static void a_lost_device(void **state) {
   (void)state;
@@ -436,23 +459,15 @@ static void a_pool_that_cannot_be_entered(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_combination_by_the_gpu),
-      cmocka_unit_test(every_combination_where_it_must),
-      cmocka_unit_test(every_combination_by_the_cpu),
-      cmocka_unit_test(larger_shapes_in_one_piece),
-      cmocka_unit_test(larger_shapes_in_many_pieces),
-      cmocka_unit_test(several_tiles),
-      cmocka_unit_test(nothing_is_staged_without_need),
-      cmocka_unit_test(a_resident_product_makes_few_driver_calls),
-      cmocka_unit_test(small_products_go_where_they_must),
-      cmocka_unit_test(a_driver_that_appears_later_is_noticed),
-      cmocka_unit_test(nothing_to_multiply_by_the_gpu),
-      cmocka_unit_test(nothing_to_multiply_by_the_cpu),
-      cmocka_unit_test(the_same_bits_wherever_c_lies),
-      cmocka_unit_test(memory_of_another_gpu),
-      cmocka_unit_test(memory_of_another_gpu_by_ours),
-      cmocka_unit_test(memory_of_another_gpu_by_the_cpu),
-      cmocka_unit_test(a_lost_device),
+      cmocka_unit_test(every_combination_by_the_gpu),      cmocka_unit_test(every_combination_where_it_must),
+      cmocka_unit_test(every_combination_by_the_cpu),      cmocka_unit_test(larger_shapes_in_one_piece),
+      cmocka_unit_test(larger_shapes_in_many_pieces),      cmocka_unit_test(several_tiles),
+      cmocka_unit_test(nothing_is_staged_without_need),    cmocka_unit_test(a_resident_product_makes_few_driver_calls),
+      cmocka_unit_test(small_products_go_where_they_must), cmocka_unit_test(a_driver_that_appears_later_is_noticed),
+      cmocka_unit_test(nothing_to_multiply_by_the_gpu),    cmocka_unit_test(nothing_to_multiply_by_the_cpu),
+      cmocka_unit_test(the_same_bits_wherever_c_lies),     cmocka_unit_test(memory_of_another_gpu),
+      cmocka_unit_test(memory_of_another_gpu_by_ours),     cmocka_unit_test(memory_of_another_gpu_by_the_cpu),
+      cmocka_unit_test(memory_of_another_context),         cmocka_unit_test(a_lost_device),
       cmocka_unit_test(a_pool_that_cannot_be_entered),
   };
   if (argc > 1 && strcmp(argv[1], "--quick") == 0) return watched();
