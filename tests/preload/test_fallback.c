@@ -7,7 +7,8 @@
  * Seen to fail when: privately loaded libraries are not searched (private_library); TILEBLAS_FALLBACK is ignored, or
  * what it was at load goes on for ever; a second copy of the library is taken for somebody's BLAS (the call never comes
  * back); cgemm_ stands in for cgemm3m_ after OpenBLAS was opened, or where there is a cgemm3m_; the width of cgemm3m_'s
- * integers is not asked of the cgemm_ that stands in.
+ * integers is not asked of the cgemm_ that stands in; small calls give addresses of 32-bit integers to a BLAS with
+ * 64-bit ones that TILEBLAS_FALLBACK names.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -99,6 +100,21 @@ static void wide_call_on_a_32_bit_blas(void **state) {
 static void wide_blas_under_a_plain_name(void **state) {
   (void)state;
   free(expect(tst_format(":%s", stub("wide")), NULL, NULL, "sgemm_", "sgemm_"));
+}
+
+/* It may be named for a program whose own BLAS has 32-bit ones: small calls, too, are then given to it as it reads
+ * them.
+ */
+static void wide_blas_for_a_narrow_program(void **state) {
+  (void)state;
+  const char *const argv[] = {tst_setting("TB_TEST_CALLER"), "times:4", "sgemm_", NULL};
+  const char *const env[] = {tst_format("LD_PRELOAD=%s:libopenblas.so.0", tst_setting("TB_TEST_LIBRARY")),
+                             tst_format("TILEBLAS_FALLBACK=%s", stub("wide_told")), NULL};
+  struct tst_output o;
+  tst_run(&o, argv, env);
+  if (o.status != 0 || tst_count_lines(o.out, "sgemm_ ok") != 4 || tst_count_lines(o.out, "stub sgemm_") != 4)
+    fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
 }
 
 /* Where the BLAS has no routine that multiplies three times, as the reference has none, the one that multiplies four
@@ -219,6 +235,7 @@ int main(void) {
       cmocka_unit_test(never_itself),
       cmocka_unit_test(linked_and_preloaded),
       cmocka_unit_test(wide_blas_under_a_plain_name),
+      cmocka_unit_test(wide_blas_for_a_narrow_program),
       cmocka_unit_test(another_routine_stands_in),
       cmocka_unit_test(nobody_stands_in_needlessly),
       cmocka_unit_test(a_wide_blas_stands_in),
