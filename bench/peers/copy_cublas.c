@@ -23,18 +23,7 @@ static void gemm(const struct tb_call *call, const struct tb_problem *p) {
   TB_NV(cudaMalloc(&dc, bytes * m * n));
   TB_NV(cudaMemcpy(da, p->a, bytes * m * k, TB_HOST_TO_DEVICE));
   TB_NV(cudaMemcpy(db, p->b, bytes * k * n, TB_HOST_TO_DEVICE));
-  const struct tb_nvidia_product product = {.type = p->type,
-                                            .ta = p->ta,
-                                            .tb = p->tb,
-                                            .m = p->m,
-                                            .n = p->n,
-                                            .k = p->k,
-                                            .a = da,
-                                            .b = db,
-                                            .c = dc,
-                                            .lda = tb_problem_lda(p),
-                                            .ldb = tb_problem_ldb(p),
-                                            .ldc = p->m};
+  const struct tb_nvidia_product product = tb_nvidia_product_of(p, da, db, dc);
   TB_NV_GEMM(tb_nvidia_gemm((tb_cublas_handle)call->ctx, &product));
   TB_NV(cudaMemcpy(p->c, dc, bytes * m * n, TB_DEVICE_TO_HOST)); /* waits: both are on the default stream */
   TB_NV(cudaFree(da));

@@ -15,18 +15,7 @@
 #include <stdlib.h>
 
 static void gemm(const struct tb_call *call, const struct tb_problem *p) {
-  const struct tb_nvidia_product product = {.type = p->type,
-                                            .ta = p->ta,
-                                            .tb = p->tb,
-                                            .m = p->m,
-                                            .n = p->n,
-                                            .k = p->k,
-                                            .a = p->a,
-                                            .b = p->b,
-                                            .c = p->c,
-                                            .lda = tb_problem_lda(p),
-                                            .ldb = tb_problem_ldb(p),
-                                            .ldc = p->m};
+  const struct tb_nvidia_product product = tb_nvidia_product_of(p, p->a, p->b, p->c);
   TB_NV_GEMM(tb_nvidia_xt_gemm((tb_cublasxt_handle)call->ctx, &product));
   TB_NV(cudaDeviceSynchronize()); /* the call is documented as blocking; this holds it to that */
 }

@@ -2,8 +2,6 @@
 /* NVIDIA's libraries for the peer measurements; see nvidia.h. */
 #include "nvidia.h"
 
-#include "../data.h"
-
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +27,21 @@ int tb_nvidia_load(void) {
   TB_NVIDIA_FUNCTIONS(TB_NVIDIA)
 #undef TB_NVIDIA
   return 1;
+}
+
+struct tb_nvidia_product tb_nvidia_product_of(const struct tb_problem *p, const void *a, const void *b, void *c) {
+  return (struct tb_nvidia_product){.type = p->type,
+                                    .ta = p->ta,
+                                    .tb = p->tb,
+                                    .m = p->m,
+                                    .n = p->n,
+                                    .k = p->k,
+                                    .a = a,
+                                    .b = b,
+                                    .c = c,
+                                    .lda = tb_problem_lda(p),
+                                    .ldb = tb_problem_ldb(p),
+                                    .ldc = p->m};
 }
 
 int tb_nvidia_gemm(tb_cublas_handle handle, const struct tb_nvidia_product *p) {

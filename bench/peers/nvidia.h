@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "blas/type.h"
+#include "../problem.h"
 
 enum { TB_PEER_MISSING = 77 };
 enum { TB_HOST_TO_DEVICE = 1, TB_DEVICE_TO_HOST = 2 };                /* cudaMemcpyKind */
@@ -85,6 +85,9 @@ struct tb_nvidia_product {
   void *c;
   int lda, ldb, ldc;
 };
+/* A problem's, with its matrices there. */
+struct tb_nvidia_product tb_nvidia_product_of(const struct tb_problem *problem, const void *a, const void *b, void *c);
+
 int tb_nvidia_gemm(tb_cublas_handle handle, const struct tb_nvidia_product *product);
 int tb_nvidia_xt_gemm(tb_cublasxt_handle handle, const struct tb_nvidia_product *product);
 
