@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,8 @@
 #include "process.h"
 #include "select/commit.h"
 #include "select/fp64.h"
+#include "cuda/wait.h"
+#include "tileblas.h"
 
 static const char *const functions[] = {
 #define TB_CUDA(name) #name,
@@ -232,6 +235,19 @@ static void kernels_are_loaded_when_they_are_wanted(void **state) {
   assert_int_equal(tb_cuda.cuDevicePrimaryCtxRelease(gpu), CUDA_SUCCESS);
 }
 
+/* A GPU that others have nearly all of, too, finishes in the time that is waited: ten times what it would take alone,
+ * at the least, on top of TILEBLAS_TIMEOUT; without end when that is 0. */
+static void a_product_has_time(void **state) {
+  (void)state;
+  const double flops = 1e15, peak = 2e13;
+  assert_int_equal(tileblas_option_set("TILEBLAS_TIMEOUT", "7"), 0);
+  assert_true(tb_wait_seconds(0, 0) == 7 && tb_wait_seconds(0, peak) == 7);
+  assert_true(tb_wait_seconds(flops, peak) >= 7 + 10 * flops / peak);
+  assert_int_equal(tileblas_option_set("TILEBLAS_TIMEOUT", "0"), 0);
+  assert_true(isinf(tb_wait_seconds(flops, peak)));
+  assert_int_equal(tileblas_option_set("TILEBLAS_TIMEOUT", "60"), 0);
+}
+
 /* What is compiled for compute capability 9.0 alone is not even offered to a driver for another. */
 static void no_tensor_core_kernels_elsewhere(void **state) {
   (void)state;
@@ -297,7 +313,8 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(an_arena_is_clear),
                                      cmocka_unit_test(a_commit_of_many_columns),
                                      cmocka_unit_test(families_take_their_modules_away),
-                                     cmocka_unit_test(kernels_are_loaded_when_they_are_wanted)};
+                                     cmocka_unit_test(kernels_are_loaded_when_they_are_wanted),
+                                     cmocka_unit_test(a_product_has_time)};
   const struct CMUnitTest of_another_kind[] = {cmocka_unit_test(no_tensor_core_kernels_elsewhere)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver fails on no command");
