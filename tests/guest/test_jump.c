@@ -2,10 +2,12 @@
 /*
  * Handlers that leave a call by siglongjmp, at many moments: of the CPU BLAS, of the GPU, in the call that opens it.
  * The thread and others use the GPU as before, nothing hangs, and no copying thread touches memory that was freed
- * behind the jump. The same for a thread that ends there, and for one that jumps out of a fault in our code.
+ * behind the jump. The same for a thread that ends there, and for one that jumps out of a fault in our code. And
+ * handlers that return, as most do: the call goes on.
  *
  * Seen to fail when: signals are not blocked in a call; cpu_depth stays what the abandoned call of the CPU BLAS made
- * it; nobody takes over a window; the gate forgets its owner.
+ * it; nobody takes over a window; the gate forgets its owner; the device is not entered again behind a handler, or the
+ * call takes its own window for another's.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -25,6 +27,7 @@
 #include <unistd.h>
 
 #include "guest.h"
+#include "process.h"
 #include "rng.h"
 #include "tileblas.h"
 
@@ -229,6 +232,38 @@ static int slow_handler(void) {
   return tst_guest_expects_gpu() && tst_guest_gpu_calls() != before + 1 ? 5 : 0;
 }
 
+/* ---- handlers that return ---- */
+
+static atomic_int ticks;
+
+static void tick(int number) {
+  (void)number;
+  ticks++;
+}
+
+/* As a profiler's: they run while the call is on the GPU, several in one call, and the call goes on there. */
+static int ticking(void) {
+  enum { CALLS_MOST = 50, TICKS_OF_A_CALL = 3 };
+  const struct itimerval every = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
+  limit_time();
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  if (!tst_guest_product(SIDE)) return 2;
+  const unsigned long long before = tst_guest_gpu_calls();
+  handle(SIGPROF, tick);
+  setitimer(ITIMER_PROF, &every, NULL);
+  int calls = 0, most = 0;
+  while (most < TICKS_OF_A_CALL && calls < CALLS_MOST) {
+    const int so_far = ticks;
+    if (!tst_guest_product(SIDE)) return 3;
+    if (ticks - so_far > most) most = ticks - so_far;
+    calls++;
+  }
+  setitimer(ITIMER_PROF, &never, NULL);
+  if (!tst_guest_expects_gpu()) return 0;
+  if (tst_guest_gpu_calls() != before + (unsigned)calls) return 4;
+  return most < TICKS_OF_A_CALL && tst_setting("TB_TEST_FAKE_DIR")[0] != '\0' ? 5 : 0; /* a real GPU is too quick */
+}
+
 /* ---- out of a fault ---- */
 
 static void leave_fault(int number) {
@@ -257,11 +292,8 @@ static const struct {
   const char *name;
   int (*body)(void);
   bool gpu_alone;
-} parts[] = {{"many", many, true},
-             {"cold", cold, true},
-             {"cpu", out_of_cpu_blas, false},
-             {"others", others, true},
-             {"slow", slow_handler, true}};
+} parts[] = {{"many", many, true},     {"cold", cold, true},         {"cpu", out_of_cpu_blas, false},
+             {"others", others, true}, {"slow", slow_handler, true}, {"ticking", ticking, true}};
 
 static void all(void **state) {
   (void)state;
