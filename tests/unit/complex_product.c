@@ -94,7 +94,8 @@ void fill(struct product *p, int64_t longer, uint64_t *rng) {
 }
 
 struct product random_product(int spelling, int64_t most, uint64_t *rng) {
-  static const struct pair scalars[] = {{1, 0}, {0, 0}, {-2, 0}, {0, 1}, {3, -2}};
+  static const struct pair scalars[] = {{1, 0}, {0, 0},  {-2, 0},
+                                        {0, 1}, {3, -2}, {-0.0L, -0.0L}}; /* a zero of any sign reads nothing */
   struct product p = {.spelling = spelling,
                       .row_major = spellings[spelling].cblas != NULL && tst_random_below(rng, 2) == 1,
                       .whole = tst_random_below(rng, 2) == 1,
@@ -103,8 +104,8 @@ struct product random_product(int spelling, int64_t most, uint64_t *rng) {
                       .m = 1 + tst_random_below(rng, most),
                       .n = 1 + tst_random_below(rng, most),
                       .k = 1 + tst_random_below(rng, most),
-                      .alpha = scalars[tst_random_below(rng, 5)],
-                      .beta = scalars[tst_random_below(rng, 5)]};
+                      .alpha = scalars[tst_random_below(rng, 6)],
+                      .beta = scalars[tst_random_below(rng, 6)]};
   fill(&p, tst_random_below(rng, 4), rng);
   return p;
 }

@@ -71,7 +71,7 @@ static double *numbers(int64_t count, uint64_t *rng) {
 static bool stored_by_rows(const struct product *p, char trans) { return (trans != 'N') != p->row_major; }
 
 static struct product random_product(int spelling, int64_t most, uint64_t *rng) {
-  static const double scalars[] = {1, 0, -2.5, 0x1p-40};
+  static const double scalars[] = {1, 0, -2.5, 0x1p-40, -0.0}; /* a zero of either sign reads nothing */
   struct product p = {.spelling = spelling,
                       .row_major = spellings[spelling].cblas != NULL && tst_random_below(rng, 2) == 1,
                       .ta = "NTC"[tst_random_below(rng, 3)],
@@ -79,8 +79,8 @@ static struct product random_product(int spelling, int64_t most, uint64_t *rng) 
                       .m = 1 + tst_random_below(rng, most),
                       .n = 1 + tst_random_below(rng, most),
                       .k = 1 + tst_random_below(rng, most),
-                      .alpha = scalars[tst_random_below(rng, 4)],
-                      .beta = scalars[tst_random_below(rng, 4)]};
+                      .alpha = scalars[tst_random_below(rng, 5)],
+                      .beta = scalars[tst_random_below(rng, 5)]};
   const int64_t a_rows = stored_by_rows(&p, p.ta) ? p.k : p.m, a_columns = stored_by_rows(&p, p.ta) ? p.m : p.k;
   const int64_t b_rows = stored_by_rows(&p, p.tb) ? p.n : p.k, b_columns = stored_by_rows(&p, p.tb) ? p.k : p.n;
   const int64_t c_rows = p.row_major ? p.n : p.m, c_columns = p.row_major ? p.m : p.n;
