@@ -126,7 +126,7 @@ static void run_alone(struct offload_job *job, struct tb_device *device) {
 static void give_up(struct tb_device *d, const char *failure, enum tb_status why) {
   char name[sizeof d->name];
   const int ordinal = d->ordinal;
-  if (why == TB_STATUS_interrupted) return; /* by what the program wanted */
+  if (why == TB_STATUS_interrupted || why == TB_STATUS_ending) return; /* by what the program wanted */
   snprintf(name, sizeof name, "%s", d->name);
   if (why == TB_STATUS_no_memory) {
     static bool told;

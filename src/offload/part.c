@@ -240,7 +240,9 @@ void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_call
     part->why = TB_STATUS_interrupted;
     return;
   }
-  part->why = result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed;
+  part->why = result == CUDA_ERROR_OUT_OF_MEMORY   ? TB_STATUS_no_memory
+              : result == CUDA_ERROR_DEINITIALIZED ? TB_STATUS_ending
+                                                   : TB_STATUS_gpu_failed;
   tb_cuda_describe_failure(result, part->failure, sizeof part->failure);
   if (d->hangs) snprintf(part->failure, sizeof part->failure, "no progress for %.0f s", d->patience_seconds);
 }
