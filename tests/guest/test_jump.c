@@ -242,7 +242,7 @@ static void tick(int number) {
 }
 
 /* As a profiler's: they run while the call is on the GPU, several in one call, and the call goes on there. */
-static int ticking(void) {
+static int tick_through(bool alone) {
   enum { CALLS_MOST = 50, TICKS_OF_A_CALL = 3 };
   const struct itimerval every = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
   limit_time();
@@ -260,8 +260,32 @@ static int ticking(void) {
   }
   setitimer(ITIMER_PROF, &never, NULL);
   if (!tst_guest_expects_gpu()) return 0;
-  if (tst_guest_gpu_calls() != before + (unsigned)calls) return 4;
+  if (alone && tst_guest_gpu_calls() != before + (unsigned)calls) return 4;
   return most < TICKS_OF_A_CALL && tst_setting("TB_TEST_FAKE_DIR")[0] != '\0' ? 5 : 0; /* a real GPU is too quick */
+}
+
+static int ticking(void) { return tick_through(true); }
+
+static atomic_bool enough;
+
+static void *compute_on(void *right) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, NULL);
+  while (!enough) *(bool *)right &= tst_guest_product(SIDE);
+  return NULL;
+}
+
+/* The same for a thread that waits while another has the GPU. */
+static int ticking_beside(void) {
+  pthread_t id;
+  bool right = true;
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  if (pthread_create(&id, NULL, compute_on, &right) != 0) return 6;
+  const int status = tick_through(false);
+  enough = true;
+  pthread_join(id, NULL);
+  return status != 0 ? status : right ? 0 : 7;
 }
 
 /* ---- out of a fault ---- */
@@ -292,8 +316,13 @@ static const struct {
   const char *name;
   int (*body)(void);
   bool gpu_alone;
-} parts[] = {{"many", many, true},     {"cold", cold, true},         {"cpu", out_of_cpu_blas, false},
-             {"others", others, true}, {"slow", slow_handler, true}, {"ticking", ticking, true}};
+} parts[] = {{"many", many, true},
+             {"cold", cold, true},
+             {"cpu", out_of_cpu_blas, false},
+             {"others", others, true},
+             {"slow", slow_handler, true},
+             {"ticking", ticking, true},
+             {"ticking beside", ticking_beside, true}};
 
 static void all(void **state) {
   (void)state;

@@ -245,6 +245,12 @@ static void a_product_has_time(void **state) {
   assert_true(tb_wait_seconds(flops, peak) >= 7 + 10 * flops / peak);
   assert_int_equal(tileblas_option_set("TILEBLAS_TIMEOUT", "0"), 0);
   assert_true(isinf(tb_wait_seconds(flops, peak)));
+  static struct tb_device device;
+  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
+  assert_int_equal(tb_wait_for_stream(device.up, INFINITY), CUDA_SUCCESS);
+  tb_device_leave();
+  tb_device_close(&device);
   assert_int_equal(tileblas_option_set("TILEBLAS_TIMEOUT", "60"), 0);
 }
 
