@@ -43,9 +43,9 @@ static struct tb_typed_arena make_arena(const struct tb_typed *w, size_t len, un
   return x;
 }
 
-/* A complex A in four times its reals, a transposed B in as many. */
+/* An A that is made real in four times its reals, a transposed B in as many. */
 static CUdeviceptr real_buffer(const struct tb_typed *w, size_t elems, size_t times) {
-  return tb_type_is_complex(w->type) ? tb_gpu_alloc(elems * bytes_of(w) * times) : 0;
+  return tb_is_made_real(w->type) ? tb_gpu_alloc(elems * bytes_of(w) * times) : 0;
 }
 
 void tb_typed_open(struct tb_typed *w, struct tb_bench *bench, enum tb_type type, const struct tb_shape *shape,
@@ -79,7 +79,7 @@ void tb_typed_close(struct tb_typed *w) {
 
 /* ---- as the pipeline does it ---- */
 
-static int parts_of(const struct tb_typed *w) { return tb_type_parts(w->type); }
+static int parts_of(const struct tb_typed *w) { return tb_kernel_parts(w->type); }
 
 static int64_t group_k(const struct tb_typed *w) {
   const struct tb_call call = {.type = w->type, .m = w->shape.m, .n = w->shape.n, .k = w->shape.k};
@@ -89,7 +89,7 @@ static int64_t group_k(const struct tb_typed *w) {
 /* tb_part_choose and what its plan makes of that, for operands that are taken in place and as a whole. */
 static struct tb_choice choose(const struct tb_typed *w) {
   const bool emulated = w->type == TB_C && w->precision != TB_PRECISION_IEEE;
-  struct tb_product product = {.type = tb_type_real(w->type),
+  struct tb_product product = {.type = tb_kernel_type(w->type),
                                .m = parts_of(w) * (int64_t)w->shape.m,
                                .n = w->shape.n,
                                .k = parts_of(w) * (int64_t)w->shape.k,
@@ -100,7 +100,7 @@ static struct tb_choice choose(const struct tb_typed *w) {
                                .emulated = emulated,
                                .workspace_bytes = w->bench->workspace_bytes};
   const struct tb_choice choice = tb_select(&w->bench->kernels.device, &product);
-  if (choice.family == TB_FAMILY_EMULATED || !tb_type_is_complex(w->type)) return choice;
+  if (choice.family == TB_FAMILY_EMULATED || !tb_is_made_real(w->type)) return choice;
   product.emulated = false;
   product.as_stored = true;
   return tb_select(&w->bench->kernels.device, &product);
@@ -122,7 +122,7 @@ static void expand_a(const struct tb_typed *w, CUdeviceptr a) {
                                         .rows = lda(w),
                                         .columns = s->ta ? s->m : s->k,
                                         .along_k = s->ta};
-  tb_gpu_check(tb_complex_expand(&w->bench->kernels.complex, w->type, &args, w->bench->gpu.stream), "tb_complex_expand",
+  tb_gpu_check(tb_complex_expand(&w->bench->kernels.complex, &args, w->bench->gpu.stream), "tb_complex_expand",
                __FILE__, __LINE__);
 }
 
@@ -133,8 +133,8 @@ static void part_b(const struct tb_typed *w, CUdeviceptr b) {
                                       .to_ld = ldb(w),
                                       .rows = ldb(w),
                                       .columns = w->shape.k};
-  tb_gpu_check(tb_complex_part(&w->bench->kernels.complex, w->type, &args, w->bench->gpu.stream), "tb_complex_part",
-               __FILE__, __LINE__);
+  tb_gpu_check(tb_complex_part(&w->bench->kernels.complex, &args, w->bench->gpu.stream), "tb_complex_part", __FILE__,
+               __LINE__);
 }
 
 static CUdeviceptr copy_of(const struct tb_typed *w, CUdeviceptr first, size_t step, long i) {
@@ -149,12 +149,12 @@ static void prepare(void *ctx, long i) {
 
 static void multiply(struct tb_typed *w, long i) {
   const int64_t parts = parts_of(w);
-  const bool complex = parts > 1, apart = complex && w->shape.tb;
-  if (complex) prepare(w, i);
-  const struct tb_multiply product = {.type = tb_type_real(w->type),
+  const bool real = parts > 1, apart = real && w->shape.tb;
+  if (real) prepare(w, i);
+  const struct tb_multiply product = {.type = tb_kernel_type(w->type),
                                       .transpose_a = w->shape.ta,
                                       .transpose_b = w->shape.tb,
-                                      .a = complex ? w->real_a : copy_of(w, w->a.gpu, w->a_step, i),
+                                      .a = real ? w->real_a : copy_of(w, w->a.gpu, w->a_step, i),
                                       .b = apart ? w->real_b : copy_of(w, w->b.gpu, w->b_step, i),
                                       .d = copy_of(w, w->c, w->c_step, i),
                                       .lda = parts * lda(w),
@@ -164,7 +164,7 @@ static void multiply(struct tb_typed *w, long i) {
                                       .n = w->shape.n,
                                       .k = parts * w->shape.k,
                                       .group_k = group_k(w),
-                                      .alpha = tb_scalar_of(tb_type_real(w->type), 1),
+                                      .alpha = tb_scalar_of(tb_kernel_type(w->type), 1),
                                       .first = true,
                                       .last = true};
   tb_gpu_check(tb_kernels_multiply(&w->bench->kernels, &w->choice, &product, w->bench->workspace, w->bench->gpu.stream),
@@ -253,7 +253,9 @@ struct tb_error tb_typed_error_of(const struct tb_typed *w, const void *c) {
   return sampled(w, column_on_host, c);
 }
 
-double tb_typed_bound_u(const struct tb_typed *w) { return tb_error_bound_u((size_t)w->shape.k * (size_t)parts_of(w)); }
+double tb_typed_bound_u(const struct tb_typed *w) {
+  return tb_error_bound_u((size_t)w->shape.k * (size_t)tb_type_parts(w->type));
+}
 
 void tb_typed_way(const struct tb_typed *w, char *text, size_t size) { tb_choice_describe(&w->choice, text, size); }
 
@@ -262,5 +264,5 @@ double tb_typed_median_us(struct tb_typed *w, double budget_s) {
 }
 
 double tb_typed_prepare_us(struct tb_typed *w, double budget_s) {
-  return tb_type_is_complex(w->type) ? tb_gpu_median_us(&w->bench->gpu, prepare, w, budget_s) : 0;
+  return tb_is_made_real(w->type) ? tb_gpu_median_us(&w->bench->gpu, prepare, w, budget_s) : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One product of d, c or z elements on resident operands, as the pipeline computes it when they lie on the GPU: a
- * complex A is made real first, and a transposed B (kernels/complex/complex_args.h); or by cuBLAS. What types.c and
+ * One product of d, c or z elements on resident operands, as the pipeline computes it when they lie on the GPU: of
+ * c elements A is made real first, and a transposed B (kernels/complex/complex_args.h); or by cuBLAS. What types.c and
  * types_accuracy.c share. s has work.h. Not thread-safe.
  */
 #ifndef TB_BENCH_TYPED_H

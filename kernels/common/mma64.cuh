@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The FP64 tensor cores (PTX ISA, mma.sync .f64; compute capability 8.0 on), behind one function that a whole warp
- * calls together.
+ * The FP64 tensor cores (PTX ISA, mma.sync .f64; compute capability 8.0 on), behind one function that a whole
+ * warp calls together.
  *
- *   multiply64(d, x, y)     D_j += X Y_j for each j: 16 x 8 += 16 x 8 times 8 x 8
+ *   multiply64(d, x, y, signs)   D_j += X Y_j for each j: 16 x 8 += 16 x 8 times 8 x 8 real numbers (a d of one part);
+ *                                16 x 4 times 4 x 8 complex ones (of two parts)
  *
  * With lane = 4 g + t, a thread has
  *
- *   x[e][h]   X: row g + 8 e, k = t + 4 h
- *   y[j][h]   Y_j: column g, k = t + 4 h
- *   d[j][c]   D_j: row g + c / 2 * 8, column 2 t + c % 2
+ *   of real numbers   x[e][h]      X: row g + 8 e, k = t + 4 h
+ *                     y[j][h]      Y_j: column g, k = t + 4 h
+ *   of complex ones   x[e][part]   X: row g + 8 e, k = t; part 0 is real, 1 imaginary
+ *                     y[j][part]   Y_j: column g, k = t
+ *   of either         d[part][j][c]   D_j: row g + c / 2 * 8, column 2 t + c % 2
  *
  * Every product and every sum is rounded as an FMA is. An element's eight products are added one after another, k
- * ascending. (NVIDIA does not say so of its tensor cores; the bits of an H200 do, tests/gpu/fp64_bench.c.)
+ * ascending. A complex element's four k bring eight products to each part: to the real one those of real parts, k
+ * ascending, then those of imaginary parts, subtracted; to the imaginary one those of X's real parts, then those of its
+ * imaginary ones. `signs` changes the sign of X's, and of Y's, imaginary parts first: conjugation. (NVIDIA does not say
+ * so of its tensor cores; the bits of an H200 do, tests/gpu/fp64_bench.c.)
  *
  * Before 8.0 there are shuffles and FMAs in its place: 7.5 has two FP64 units an SM, for which the FMAs of one
  * instruction take 128 cycles. (No such GPU was at hand.)
@@ -22,11 +28,17 @@
 
 #include "common/ptx.cuh"
 
+/* The sign bit, of a double's upper half, or 0. */
+constexpr int kMinus64 = INT32_MIN;
+struct Signs64 {
+  int x, y;
+};
+
 #if defined(TB_ON_CPU)
 
 /* Lanes show each other their fragments. Elements are independent chains, so they stand in the innermost loops. */
 template <int Y>
-__device__ inline void multiply64(double (&d)[Y][4], const double (&x)[2][2], const double (&y)[Y][2]) {
+__device__ inline void multiply64(double (&d)[1][Y][4], const double (&x)[2][2], const double (&y)[Y][2], Signs64) {
   struct Fragments {
     double x[2][2], y[Y][2];
   };
@@ -40,7 +52,35 @@ __device__ inline void multiply64(double (&d)[Y][4], const double (&x)[2][2], co
     for (unsigned k = 0; k < 4; k++) {
       const Fragments &row = *of(4 * g + k), *const column[2] = {of(8 * t + k), of(8 * t + 4 + k)};
       for (int j = 0; j < Y; j++)
-        for (int c = 0; c < 4; c++) d[j][c] = __fma_rn(row.x[c / 2][h], column[c % 2]->y[j][h], d[j][c]);
+        for (int c = 0; c < 4; c++) d[0][j][c] = __fma_rn(row.x[c / 2][h], column[c % 2]->y[j][h], d[0][j][c]);
+    }
+  __syncwarp();
+}
+
+template <int Y>
+__device__ inline void multiply64(double (&d)[2][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
+                                  Signs64 signs) {
+  struct Fragments {
+    double x[2][2], y[Y][2];
+  };
+  static_assert(sizeof(Fragments) <= TB_CPU_LANE_BYTES, "a lane's slot holds them");
+  const unsigned lane = tb_cpu_lane(), g = lane / 4, t = lane % 4;
+  const auto of = [](unsigned other) { return static_cast<Fragments *>(tb_cpu_lane_slot(other)); };
+  Fragments &mine = *of(lane);
+  std::memcpy(mine.x, x, sizeof x);
+  std::memcpy(mine.y, y, sizeof y);
+  for (int e = 0; e < 2; e++) mine.x[e][1] = signs.x != 0 ? -x[e][1] : x[e][1];
+  for (int j = 0; j < Y; j++) mine.y[j][1] = signs.y != 0 ? -y[j][1] : y[j][1];
+  __syncwarp();
+  for (int by = 0; by < 2; by++) /* X's part */
+    for (unsigned k = 0; k < 4; k++) {
+      const Fragments &row = *of(4 * g + k), *const column[2] = {of(8 * t + k), of(8 * t + 4 + k)};
+      for (int j = 0; j < Y; j++)
+        for (int c = 0; c < 4; c++) {
+          const double u = row.x[c / 2][by];
+          d[0][j][c] = __fma_rn(by != 0 ? -u : u, column[c % 2]->y[j][by], d[0][j][c]);
+          d[1][j][c] = __fma_rn(u, column[c % 2]->y[j][1 - by], d[1][j][c]);
+        }
     }
   __syncwarp();
 }
@@ -85,11 +125,35 @@ __device__ __forceinline__ void multiply64_four(double (&d)[4], double x0, doubl
 
 /* A tile's next four k stand behind other tiles' first four: they wait for these. */
 template <int Y>
-__device__ __forceinline__ void multiply64(double (&d)[Y][4], const double (&x)[2][2], const double (&y)[Y][2]) {
+__device__ __forceinline__ void multiply64(double (&d)[1][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
+                                           Signs64) {
 #pragma unroll
   for (int h = 0; h < 2; h++)
 #pragma unroll
-    for (int j = 0; j < Y; j++) multiply64_four(d[j], x[0][h], x[1][h], y[j][h]);
+    for (int j = 0; j < Y; j++) multiply64_four(d[0][j], x[0][h], x[1][h], y[j][h]);
+}
+
+__device__ __forceinline__ double with_sign(double x, int changed) {
+  return __hiloint2double(__double2hiint(x) ^ changed, __double2loint(x));
+}
+
+/* All tiles' next four products stand behind those that wait for nothing, as above. */
+template <int Y>
+__device__ __forceinline__ void multiply64(double (&d)[2][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
+                                           Signs64 signs) {
+  double imaginary[Y];
+#pragma unroll
+  for (int j = 0; j < Y; j++) imaginary[j] = with_sign(y[j][1], signs.y);
+#pragma unroll
+  for (int j = 0; j < Y; j++) multiply64_four(d[0][j], x[0][0], x[1][0], y[j][0]);
+#pragma unroll
+  for (int j = 0; j < Y; j++) multiply64_four(d[1][j], x[0][0], x[1][0], imaginary[j]);
+  const double minus[2] = {with_sign(x[0][1], signs.x ^ kMinus64), with_sign(x[1][1], signs.x ^ kMinus64)};
+#pragma unroll
+  for (int j = 0; j < Y; j++) multiply64_four(d[0][j], minus[0], minus[1], imaginary[j]);
+  const double plus[2] = {with_sign(x[0][1], signs.x), with_sign(x[1][1], signs.x)};
+#pragma unroll
+  for (int j = 0; j < Y; j++) multiply64_four(d[1][j], plus[0], plus[1], y[j][0]);
 }
 
 #endif

@@ -108,8 +108,6 @@ template <typename T> __device__ void commit(const tb_complex_commit_args &args)
     complex_parts::of(arguments);                                                          \
   }
 TB_COMPLEX_KERNEL(tb_cgemm_expand, tb_complex_expand_args, expand<complex_parts::Floats>)
-TB_COMPLEX_KERNEL(tb_zgemm_expand, tb_complex_expand_args, expand<complex_parts::Doubles>)
 TB_COMPLEX_KERNEL(tb_cgemm_part, tb_complex_part_args, part<complex_parts::Floats>)
-TB_COMPLEX_KERNEL(tb_zgemm_part, tb_complex_part_args, part<complex_parts::Doubles>)
 TB_COMPLEX_KERNEL(tb_cgemm_commit, tb_complex_commit_args, commit<complex_parts::Floats>)
 TB_COMPLEX_KERNEL(tb_zgemm_commit, tb_complex_commit_args, commit<complex_parts::Doubles>)

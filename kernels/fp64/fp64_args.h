@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The argument blocks of the fp64 kernels (dgemm.cu): one struct by value, shared by host C and CUDA C.
+ * The argument blocks of the fp64 kernels (dgemm.cu, zgemm.cu): one struct by value, shared by host C and CUDA C.
  *
- *   D = alpha * ([D +] op(A) op(B))       column-major, op(X) = X or X^T
+ *   D = alpha * ([D +] op(A) op(B))       column-major, op(X) = X or X^T, of complex elements also their conjugates
  *
  * A is m x k after op, B is k x n after op, D is m x n. Leading dimensions are in elements. Nothing outside the stated
  * shapes is read or written; A, B and D must not overlap. beta is not here: the host, or tb_dgemm_commit, adds
  * beta * C.
  *
  * Order of summation, the same for every tile, cut and split: a group is `group_k` products, or what is left of k, one
- * chain of FMAs that starts at zero, k ascending (common/mma64.cuh says what the tensor cores have to do with it); the
- * groups' sums are added in order, to 0. alpha multiplies last. A chain may be filled up with zeros. Nothing but the
+ * chain of FMAs that starts at zero, k ascending (common/mma64.cuh says what the tensor cores have to do with it, and
+ * how each four k of complex elements are taken); the groups' sums are added in order, to 0. alpha multiplies last: by
+ * parts, or where it is complex by the textbook's two products and a sum, each rounded. A chain may be filled up with
+ * zeros. Nothing but the
  * product's shape decides group_k (tb_fp64_group_k in src/select/fp64_plan.h), and the parts of a product that is cut
  * have that of the whole; k is cut between groups.
  *
@@ -23,7 +25,7 @@
 #include <stdint.h>
 
 struct tb_fp64_args {
-  const double *a; /* device pointers, 8-byte aligned */
+  const double *a; /* device pointers, 8-byte aligned; of complex elements, the real part first */
   const double *b;
   double *d;
   int64_t lda, ldb, ldd; /* elements between stored columns */
@@ -31,10 +33,12 @@ struct tb_fp64_args {
   double *partials; /* split k: room for the sums of every group of the tiles that are split, a tile each; aligned to 16
                        bytes; tb_dgemm_gather_<tile> adds them. Else NULL */
   double alpha;     /* applied by the launch with `last` set */
-  int32_t group_k;  /* products of a group, a multiple of TB_FP64_GROUP_STEP_K */
-  int32_t whole;    /* so many tiles, the first, have k whole, and are a job each; without splits all */
-  uint32_t jobs;    /* these, then the others' first parts, then their second ones. Blocks take each so many-th job as
-                       the grid has blocks */
+  double alpha_im;  /* its imaginary part; dgemm does not look, nor at the next two */
+  int32_t conjugate_a, conjugate_b;
+  int32_t group_k; /* products of a group, a multiple of TB_FP64_GROUP_STEP_K, or of half of it for complex ones */
+  int32_t whole;   /* so many tiles, the first, have k whole, and are a job each; without splits all */
+  uint32_t jobs;   /* these, then the others' first parts, then their second ones. Blocks take each so many-th job as
+                      the grid has blocks */
   int32_t groups_per_split; /* groups of a part */
   int32_t first;            /* 1: the sum starts here (D is not read); 0: it continues from the bare sums in D */
   int32_t last;             /* 1: multiply by alpha when storing; 0: store the bare sums */
@@ -43,13 +47,13 @@ struct tb_fp64_args {
 /* What a group is a multiple of. */
 #define TB_FP64_GROUP_STEP_K 16
 
-/* Bytes of a stage, of each row of op(A) and column of op(B): a step of 16 k. */
+/* Bytes of a stage, of each row of op(A) and column of op(B): a step of 16 k, or of 8 complex ones. */
 #define TB_FP64_SIDE_BYTES 128
 
 /* Dynamic shared memory of a kernel, in bytes: the stages of both panels; and where a block computes several groups of
  * a tile that is not split, the sums of those it has. */
 #define TB_FP64_STAGE_BYTES(block_m, block_n, stages) (TB_FP64_SIDE_BYTES * ((block_m) + (block_n)) * (stages))
-#define TB_FP64_SUM_BYTES(block_m, block_n) (8 * (block_m) * (block_n))
+#define TB_FP64_SUM_BYTES(elem_bytes, block_m, block_n) ((elem_bytes) * (block_m) * (block_n))
 
 /* A tile that is split is gathered by so many blocks. */
 #define TB_FP64_GATHER_BLOCKS 8

@@ -5,12 +5,13 @@
  * A warp has warp_m x warp_n of the tile, in regions of 16 x 16, of two instructions of 16 x 8 each. With lane = 4 g +
  * t a thread has of each region
  *
- *   rows 2 g and 2 g + 1 of columns 4 t to 4 t + 3      (the tensor cores' rows g and g + 8; of instruction e columns
- *                                                        4 t + e and 4 t + 2 + e, its columns 2 t and 2 t + 1)
+ *   reals     rows 2 g and 2 g + 1 of columns 4 t to 4 t + 3      (the tensor cores' rows g and g + 8; of instruction e
+ *                                                                  columns 4 t + e and 4 t + 2 + e, its 2 t and 2 t +
+ * 1) complex   rows g and g + 8 of columns 2 t, 2 t + 1, 8 + 2 t and 8 + 2 t + 1      (as the tensor cores have them)
  *
- * and keeps them as units of 16 bytes, two neighbouring rows; eight lanes have a line of D. Shared memory and the
- * partial sums hold units in the order of the threads, whatever their places in D: unit u of all threads side by side,
- * then unit u + 1.
+ * and keeps them as units of 16 bytes, two neighbouring rows or a complex element; eight lanes have a line of D. Shared
+ * memory and the partial sums hold units in the order of the threads, whatever their places in D: unit u of all threads
+ * side by side, then unit u + 1.
  */
 #ifndef TB_FP64_TILE_CUH
 #define TB_FP64_TILE_CUH
@@ -24,7 +25,8 @@ namespace {
 /* Tile columns that are computed together, so that the L2 still holds their panels of B for the next tile row. */
 constexpr int kGroupColumns = 8;
 
-template <int BM, int BN, int WM, int WN, int Stages, int Blocks> struct Geometry {
+template <class E, int BM, int BN, int WM, int WN, int Stages, int Blocks> struct Geometry {
+  using Element = E;
   static constexpr int block_m = BM, block_n = BN, stages = Stages;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800 /* a SM has half the threads there */
   static constexpr int blocks_per_sm = (Blocks + 1) / 2;
@@ -35,6 +37,9 @@ template <int BM, int BN, int WM, int WN, int Stages, int Blocks> struct Geometr
   static constexpr int threads = 32 * warps_m * warps_n;
   static constexpr int regions_m = WM / 16, regions_n = WN / 16;
   static_assert(BM % WM == 0 && BN % WN == 0 && WM % 16 == 0 && WN % 16 == 0, "whole regions");
+  /* Units: of a tile; and of a thread, in each column of its part, so many rows apart. */
+  static constexpr int tile_units = BM * BN * E::bytes / kUnitBytes;
+  static constexpr int unit_rows = regions_m * E::doubles, unit_step = 16 / E::doubles;
 };
 
 /* What of D's tile a thread has. */
@@ -93,23 +98,49 @@ template <class G> __device__ __forceinline__ Job job_of(const tb_fp64_args &arg
 /* This thread's elements of D, for those that exist. */
 struct Target {
   double *d;
-  int64_t ld;
+  int64_t ld_doubles;
   int rows, columns; /* from there on */
   bool whole;        /* all exist, and 16 bytes may be moved at a time */
 };
 
 template <class G>
 __device__ __forceinline__ Target target_of(const tb_fp64_args &args, const Job &job, const Owner<G> &owner) {
+  using E = typename G::Element;
   const int64_t rows = args.m - job.row, columns = args.n - job.column;
-  const int row = owner.row + owner.lane / 4 * 2, column = owner.column + owner.lane % 4 * 4;
+  const int row = owner.row + owner.lane / 4 * E::elems, column = owner.column + owner.lane % 4 * 2 * E::elems;
   Target t;
-  t.ld = args.ldd;
-  t.d = args.d + job.row + row + (job.column + column) * args.ldd;
+  t.ld_doubles = args.ldd * E::doubles;
+  t.d = args.d + (job.row + row) * E::doubles + (job.column + column) * t.ld_doubles;
   t.rows = static_cast<int>(rows < G::block_m ? rows : G::block_m) - row;
   t.columns = static_cast<int>(columns < G::block_n ? columns : G::block_n) - column;
   t.whole = rows >= G::block_m && columns >= G::block_n && reinterpret_cast<uintptr_t>(args.d) % kUnitBytes == 0 &&
-            args.ldd % 2 == 0;
+            t.ld_doubles % 2 == 0;
   return t;
+}
+
+/* Which of a unit's halves exist, of those in a column with so many rows from this thread's first on. */
+template <class G> __device__ __forceinline__ bool is_there(int unit, int half, int rows) {
+  return unit * G::unit_step + half * (G::Element::elems - 1) < rows;
+}
+
+/* What multiplies a sum that goes to D; 1 for one that is not complete. */
+struct Scale {
+  double re, im;
+  __device__ __forceinline__ explicit Scale(const tb_fp64_args &args)
+      : re(args.last ? args.alpha : 1), im(args.last ? args.alpha_im : 0) {}
+};
+
+__device__ __forceinline__ double2 scaled(Real, const Scale &by, double2 v) {
+  v.x = by.re * v.x, v.y = by.re * v.y;
+  return v;
+}
+
+__device__ __forceinline__ double2 scaled(Complex, const Scale &by, double2 v) {
+  if (by.im == 0) return scaled(Real(), by, v);
+  double2 z;
+  z.x = __dadd_rn(__dmul_rn(by.re, v.x), -__dmul_rn(by.im, v.y));
+  z.y = __dadd_rn(__dmul_rn(by.re, v.y), __dmul_rn(by.im, v.x));
+  return z;
 }
 
 /* Where a group's sums come from and go to. This thread's first unit; the next is a unit for each thread behind. */
@@ -117,19 +148,24 @@ struct Way {
   double2 *sums;     /* in shared memory */
   double2 *partials; /* or NULL: k is whole */
   bool from_sums, from_d, to_d;
-  double scale; /* of what goes to D */
+  Scale scale; /* of what goes to D */
 };
 
 /* One thread's sums. */
 template <class G> struct Accumulators {
+  using E = typename G::Element;
   static constexpr int columns = 4 * G::regions_n, batch = 2; /* columns that go at once */
-  static constexpr int at_once = batch * G::regions_m;
-  static constexpr int units = G::regions_m * columns; /* unit r + regions_m * c: rows 16 r and the next, column c */
-  double sum[G::regions_m][2 * G::regions_n][4];       /* of each region along m, as multiply64 has them */
+  static constexpr int at_once = batch * G::unit_rows;
+  static constexpr int units = G::unit_rows * columns; /* unit r + unit_rows * c: unit r of column c */
+  /* Of each region along m, as multiply64 has them. */
+  double sum[G::regions_m][E::parts][2 * G::regions_n][4];
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
-    for (int i = 0; i < 2 * units; i++) sum[i / columns / 2][i / 4 % (2 * G::regions_n)][i % 4] = 0;
+    for (int r = 0; r < G::regions_m; r++)
+#pragma unroll
+      for (int i = 0; i < E::parts * 8 * G::regions_n; i++)
+        sum[r][i / 4 / (2 * G::regions_n)][i / 4 % (2 * G::regions_n)][i % 4] = 0;
   }
 
   /* sum += what was kept, or D, or 0, so that none is a negative zero; and goes on. A few columns at a time, with a
@@ -139,66 +175,73 @@ template <class G> struct Accumulators {
     double2 *sums = way.sums, *partials = way.partials;
 #pragma unroll
     for (int first = 0; first < columns; first += batch) {
-      double2 v[batch][G::regions_m] = {};
+      double2 v[batch][G::unit_rows] = {};
       if (way.from_sums) {
 #pragma unroll
-        for (int u = 0; u < at_once; u++) v[u / G::regions_m][u % G::regions_m] = sums[u * G::threads];
+        for (int u = 0; u < at_once; u++) v[u / G::unit_rows][u % G::unit_rows] = sums[u * G::threads];
       }
       double *from = d;
 #pragma unroll
       for (int c = 0; c < batch; c++) {
         if (way.from_d) load_column(v[c], t, from, place_of(first + c));
-        if (c + 1 < batch) from = opaque(from + (place_of(first + c + 1) - place_of(first + c)) * t.ld);
+        if (c + 1 < batch) from = opaque(from + (place_of(first + c + 1) - place_of(first + c)) * t.ld_doubles);
 #pragma unroll
-        for (int r = 0; r < G::regions_m; r++) {
-          v[c][r].x = v[c][r].x + of(r, first + c)[(first + c) % 4 / 2];
-          v[c][r].y = v[c][r].y + of(r, first + c)[(first + c) % 4 / 2 + 2];
-        }
+        for (int r = 0; r < G::unit_rows; r++) add(v[c][r], r, first + c);
       }
 #pragma unroll
       for (int c = 0; c < batch; c++) {
         if (way.to_d) store_column(v[c], t, d, place_of(first + c), way.scale);
-        if (first + c + 1 < columns) d = opaque(d + (place_of(first + c + 1) - place_of(first + c)) * t.ld);
+        if (first + c + 1 < columns) d = opaque(d + (place_of(first + c + 1) - place_of(first + c)) * t.ld_doubles);
       }
       if (way.partials != nullptr) {
 #pragma unroll
-        for (int u = 0; u < at_once; u++) partials[u * G::threads] = v[u / G::regions_m][u % G::regions_m];
+        for (int u = 0; u < at_once; u++) partials[u * G::threads] = v[u / G::unit_rows][u % G::unit_rows];
         partials += at_once * G::threads;
       } else if (!way.to_d) {
 #pragma unroll
-        for (int u = 0; u < at_once; u++) sums[u * G::threads] = v[u / G::regions_m][u % G::regions_m];
+        for (int u = 0; u < at_once; u++) sums[u * G::threads] = v[u / G::unit_rows][u % G::unit_rows];
       }
       sums += at_once * G::threads;
     }
   }
 
   /* Columns of the tile from a thread's first to its others. */
-  static __device__ __forceinline__ constexpr int place_of(int column) { return column / 4 * 16 + column % 4; }
+  static __device__ __forceinline__ constexpr int place_of(int column) {
+    return column / 4 * 16 + (E::parts == 1 ? column % 4 : column % 4 / 2 * 8 + column % 2);
+  }
 
 private:
-  __device__ __forceinline__ const double (&of(int region, int column) const)[4] {
-    return sum[region][column / 4 * 2 + column % 2];
+  __device__ __forceinline__ void add(double2 &v, int unit, int column) const {
+    const int region = unit / E::doubles;
+    if (E::parts == 1) {
+      const double(&of)[4] = sum[region][0][column / 4 * 2 + column % 2];
+      v.x = v.x + of[column % 4 / 2], v.y = v.y + of[column % 4 / 2 + 2];
+    } else {
+      const int instruction = column / 4 * 2 + column % 4 / 2, element = unit % 2 * 2 + column % 2;
+      v.x = v.x + sum[region][0][instruction][element];
+      v.y = v.y + sum[region][E::parts - 1][instruction][element];
+    }
   }
-  static __device__ __forceinline__ void load_column(double2 (&v)[G::regions_m], const Target &t, const double *d,
+  static __device__ __forceinline__ void load_column(double2 (&v)[G::unit_rows], const Target &t, const double *d,
                                                      int column) {
     const int rows = column < t.columns ? t.rows : 0;
 #pragma unroll
-    for (int r = 0; r < G::regions_m; r++) {
-      if (16 * r < rows) v[r].x = d[16 * r];
-      if (16 * r + 1 < rows) v[r].y = d[16 * r + 1];
+    for (int r = 0; r < G::unit_rows; r++) {
+      if (is_there<G>(r, 0, rows)) v[r].x = d[16 * r];
+      if (is_there<G>(r, 1, rows)) v[r].y = d[16 * r + 1];
     }
   }
-  static __device__ __forceinline__ void store_column(double2 (&v)[G::regions_m], const Target &t, double *d,
-                                                      int column, double scale) {
+  static __device__ __forceinline__ void store_column(double2 (&v)[G::unit_rows], const Target &t, double *d,
+                                                      int column, const Scale &scale) {
     const int rows = column < t.columns ? t.rows : 0;
 #pragma unroll
-    for (int r = 0; r < G::regions_m; r++) {
-      v[r].x = scale * v[r].x, v[r].y = scale * v[r].y;
+    for (int r = 0; r < G::unit_rows; r++) {
+      v[r] = scaled(E(), scale, v[r]);
       if (t.whole) {
         *reinterpret_cast<double2 *>(d + 16 * r) = v[r];
       } else {
-        if (16 * r < rows) d[16 * r] = v[r].x;
-        if (16 * r + 1 < rows) d[16 * r + 1] = v[r].y;
+        if (is_there<G>(r, 0, rows)) d[16 * r] = v[r].x;
+        if (is_there<G>(r, 1, rows)) d[16 * r + 1] = v[r].y;
       }
     }
   }

@@ -107,7 +107,7 @@ static struct tb_choice selected(struct tb_device *d, enum tb_selected_for what,
  * a part of the product, each within the limit of memory: the product as a whole counts. */
 struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
   if (tb_type_is_double(call->type)) return (struct tb_choice){.family = TB_FAMILY_FP64};
-  const int64_t precision = tb_option_number(TB_OPTION_precision), parts = tb_type_parts(call->type);
+  const int64_t precision = tb_option_number(TB_OPTION_precision), parts = tb_kernel_parts(call->type);
   const struct tb_product product = {.m = parts * call->m,
                                      .n = call->n,
                                      .k = parts * call->k,
@@ -144,8 +144,8 @@ static struct tb_choice choose_for_part(struct tb_device *d, const struct tb_cal
     choice.emulated.whole = plan->way.whole;
     return choice;
   }
-  const int64_t parts = tb_type_parts(call->type);
-  struct tb_product product = {.type = tb_type_real(call->type),
+  const int64_t parts = tb_kernel_parts(call->type);
+  struct tb_product product = {.type = tb_kernel_type(call->type),
                                .m = parts * plan->tile_m,
                                .n = plan->strips ? plan->tile_n : tb_min(call->n, plan->block_n),
                                .k = parts * plan->slice_k,

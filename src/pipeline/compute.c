@@ -61,7 +61,8 @@ static CUresult deliver(struct tb_pipeline *p, int64_t tile, CUstream stream) {
   return tb_call_overwrites(p->layout.call) ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
 }
 
-static bool is_complex(const struct tb_pipeline *p) { return tb_type_is_complex(p->layout.call->type); }
+/* Whether the kernels see the panels as real ones. */
+static bool is_made_real(const struct tb_pipeline *p) { return tb_is_made_real(p->layout.call->type); }
 
 /*
  * A complex alpha that is not real is 2^e times a rest, whose larger part is at least 1 and below 2. A is multiplied by
@@ -69,42 +70,37 @@ static bool is_complex(const struct tb_pipeline *p) { return tb_type_is_complex(
  * the subnormals, where alpha times A B does not. 0 where the rest would not be exact.
  */
 static int exponent_of_alpha(const struct tb_call *call) {
-  double part[2];
-  tb_scalar_parts(call->type, call->alpha, part);
-  if (!isfinite(part[0]) || !isfinite(part[1])) return 0;
-  const double x = fabs(part[0]), y = fabs(part[1]), larger = x > y ? x : y, smaller = x > y ? y : x;
-  const double normal = tb_type_is_double(call->type) ? DBL_MIN : (double)FLT_MIN;
+  const float re = fabsf(call->alpha.c[0]), im = fabsf(call->alpha.c[1]);
+  if (!isfinite(re) || !isfinite(im)) return 0;
+  const float larger = re > im ? re : im, smaller = re > im ? im : re;
   int e;
-  frexp(larger, &e); /* of libc, as scalbn is: the library does without libm */
-  return smaller == 0 || scalbn(smaller, 1 - e) >= normal ? e - 1 : 0;
+  frexpf(larger, &e); /* of libc, as scalbnf is: the library does without libm */
+  return smaller == 0 || scalbnf(smaller, 1 - e) >= FLT_MIN ? e - 1 : 0;
 }
 
 /* What multiplies a sum when it is complete. */
-static union tb_scalar real_alpha(const struct tb_call *call) {
-  if (!tb_type_is_complex(call->type) || tb_scalar_is_real(call->type, call->alpha)) return call->alpha;
-  union tb_scalar power = tb_scalar_of(call->type, 1);
-  if (tb_type_is_double(call->type))
-    power.d = scalbn(1, exponent_of_alpha(call));
-  else
-    power.s = scalbnf(1, exponent_of_alpha(call));
-  return power;
+static union tb_scalar kernel_alpha(const struct tb_call *call) {
+  if (!tb_is_made_real(call->type) || tb_scalar_is_real(call->type, call->alpha)) return call->alpha;
+  return (union tb_scalar){.s = scalbnf(1, exponent_of_alpha(call))};
 }
 
-/* A slice of a panel as the kernels read it: in real elements. */
-static struct tb_matrix real_panel(const struct tb_pipeline *p, bool of_b, int64_t panel, struct tb_extent k) {
-  return is_complex(p) ? tb_layout_real(&p->layout, of_b, panel, k) : tb_layout_panel(&p->layout, of_b, panel, k);
+/* A slice of a panel as the kernels read it. */
+static struct tb_matrix kernel_panel(const struct tb_pipeline *p, bool of_b, int64_t panel, struct tb_extent k) {
+  return is_made_real(p) ? tb_layout_real(&p->layout, of_b, panel, k) : tb_layout_panel(&p->layout, of_b, panel, k);
 }
 
-/* In real elements: of a complex product the real one that it is. */
+/* In elements as the kernels see them. */
 static struct tb_multiply product_of(const struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k) {
   const struct tb_layout *l = &p->layout;
-  const int parts = tb_type_parts(l->call->type);
-  const struct tb_matrix a = real_panel(p, TB_OF_A, row, k), b = real_panel(p, TB_OF_B, column, k);
+  const int parts = tb_kernel_parts(l->call->type);
+  const struct tb_matrix a = kernel_panel(p, TB_OF_A, row, k), b = kernel_panel(p, TB_OF_B, column, k);
   const struct tb_matrix d = tb_layout_d(l, row * l->columns + column);
   return (struct tb_multiply){
-      .type = tb_type_real(l->call->type),
+      .type = tb_kernel_type(l->call->type),
       .transpose_a = l->call->a.transposed,
       .transpose_b = l->call->b.transposed,
+      .conjugate_a = l->call->a.conjugated,
+      .conjugate_b = l->call->b.conjugated,
       .a = a.address,
       .b = b.address,
       .d = d.address,
@@ -115,10 +111,10 @@ static struct tb_multiply product_of(const struct tb_pipeline *p, int64_t row, i
       .n = tb_layout_columns(l, column).size,
       .k = parts * k.size,
       .group_k = parts * l->plan->group_k,
-      .alpha = real_alpha(l->call),
+      .alpha = kernel_alpha(l->call),
       .first = k.start == 0,
       .last = k.start + k.size == l->call->k,
-      .padded = is_complex(p) || (l->plan->ways.a != TB_IN_PLACE && l->plan->ways.b != TB_IN_PLACE),
+      .padded = is_made_real(p) || (l->plan->ways.a != TB_IN_PLACE && l->plan->ways.b != TB_IN_PLACE),
   };
 }
 
@@ -134,7 +130,8 @@ static CUresult multiply(struct tb_pipeline *p, int64_t row, int64_t column, int
   const struct tb_layout *l = &p->layout;
   const struct tb_sgemm_args args = tb_sgemm_args_of(product);
   const bool transpose_a = product->transpose_a, transpose_b = product->transpose_b;
-  const int64_t number = stream_number(p, row, column), span_k = l->plan->span_k, parts = is_complex(p) ? 2 : 1;
+  const int64_t number = stream_number(p, row, column), span_k = l->plan->span_k,
+                parts = tb_kernel_parts(l->call->type);
   for (int64_t start = 0; parts * start < args.k; start += span_k) {
     const struct tb_sgemm_args span =
         tb_kernels_part_of_k(&args, transpose_a, transpose_b, parts * start, parts * span_k);
@@ -187,7 +184,7 @@ static CUresult expand_a(struct tb_pipeline *p, int64_t row, struct tb_extent k,
   tb_scalar_parts(call->type, call->alpha, args.alpha);
   if (args.scaled)
     for (int i = 0; i < 2; i++) args.alpha[i] = scalbn(args.alpha[i], -exponent_of_alpha(call));
-  return tb_complex_expand(&p->d->kernels.complex, call->type, &args, stream);
+  return tb_complex_expand(&p->d->kernels.complex, &args, stream);
 }
 
 static CUresult part_b(struct tb_pipeline *p, int64_t column, struct tb_extent k, CUstream stream) {
@@ -199,11 +196,11 @@ static CUresult part_b(struct tb_pipeline *p, int64_t column, struct tb_extent k
                                       .to_ld = to.ld,
                                       .rows = tb_layout_columns(l, column).size,
                                       .columns = k.size};
-  return tb_complex_part(&p->d->kernels.complex, l->call->type, &args, stream);
+  return tb_complex_part(&p->d->kernels.complex, &args, stream);
 }
 
 CUresult tb_compute_make_real(struct tb_pipeline *p, bool of_b, int64_t index, struct tb_extent k, CUstream stream) {
-  if (!is_complex(p)) return CUDA_SUCCESS;
+  if (!is_made_real(p)) return CUDA_SUCCESS;
   if (!of_b) return expand_a(p, index, k, stream);
   return p->layout.plan->operand[TB_OF_B].real_elems > 0 ? part_b(p, index, k, stream) : CUDA_SUCCESS;
 }
@@ -211,8 +208,8 @@ CUresult tb_compute_make_real(struct tb_pipeline *p, bool of_b, int64_t index, s
 /* For the tensor cores, span after span. */
 static CUresult pack_panel(struct tb_pipeline *p, const struct tb_step *step, struct tb_extent k) {
   const struct tb_layout *l = &p->layout;
-  const int64_t parts = is_complex(p) ? 2 : 1;
-  const struct tb_matrix x = real_panel(p, step->of_b, step->index, k);
+  const int64_t parts = tb_kernel_parts(l->call->type);
+  const struct tb_matrix x = kernel_panel(p, step->of_b, step->index, k);
   const int64_t sides = (step->of_b ? 1 : parts) * tb_layout_sides(l, step->of_b, step->index).size;
   struct tb_emulated_operand operand =
       tb_emulated_operand_at(x.address, x.ld, sides, step->of_b, tb_runs_along_k(l->call, step->of_b));

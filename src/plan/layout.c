@@ -116,7 +116,7 @@ struct tb_matrix tb_layout_real(const struct tb_layout *l, bool of_b, int64_t pa
     const struct tb_matrix stored = tb_layout_panel(l, of_b, panel, k);
     return (struct tb_matrix){stored.address, 2 * stored.ld};
   }
-  const enum tb_type real = tb_type_real(l->call->type);
+  const enum tb_type real = tb_kernel_type(l->call->type);
   const int64_t behind_a = of_b ? panels_of_a(l) * operand[TB_OF_A].real_elems * tb_type_bytes(real) : 0;
   return slice_of_panel(real, l->arena + (uint64_t)(l->plan->real_offset_bytes + behind_a),
                         panel * operand[of_b].real_elems, (of_b ? 1 : 2) * tb_layout_sides(l, of_b, panel).size,

@@ -134,22 +134,22 @@ void tb_plan_size_panels(struct tb_plan *plan, const struct tb_call *call, int64
 /* What a panel of a complex product takes as a real one, in reals: as it is stored, twice as long both ways; of B,
  * whose stored columns are the sides, in one. */
 static int64_t real_elems_of_a(const struct tb_plan *plan, const struct tb_call *call, int64_t rows) {
-  const enum tb_type real = tb_type_real(call->type);
+  const enum tb_type real = tb_kernel_type(call->type);
   return tb_padded(real, panel_elems(real, 2 * rows, 2 * plan->chunk_k, call->a.transposed));
 }
 
 static int64_t real_elems_of_b(const struct tb_plan *plan, const struct tb_call *call, int64_t columns) {
-  const enum tb_type real = tb_type_real(call->type);
+  const enum tb_type real = tb_kernel_type(call->type);
   return call->b.transposed ? tb_padded(real, panel_elems(real, columns, 2 * plan->chunk_k, false)) : 0;
 }
 
 void tb_plan_place_real(struct tb_plan *plan, const struct tb_call *call, int64_t rows, int64_t columns) {
-  if (!tb_type_is_complex(call->type)) return;
+  if (!tb_is_made_real(call->type)) return;
   struct tb_plan_operand *const a = &plan->operand[TB_OF_A], *const b = &plan->operand[TB_OF_B];
   a->real_elems = real_elems_of_a(plan, call, plan->tile_m);
   b->real_elems = real_elems_of_b(plan, call, plan->tile_n);
   plan->real_offset_bytes = plan->arena_bytes;
-  plan->arena_bytes += (rows * a->real_elems + columns * b->real_elems) * tb_type_bytes(tb_type_real(call->type));
+  plan->arena_bytes += (rows * a->real_elems + columns * b->real_elems) * tb_type_bytes(tb_kernel_type(call->type));
 }
 
 /* ---- strips ---- */
@@ -293,7 +293,7 @@ static void add_workspace(struct tb_plan *plan, enum tb_type type, int64_t budge
   int64_t sums = tb_min(tb_ceil_div(plan->slice_k, unit_k), room / sum_bytes);
   plan->workspace_offset_bytes = plan->arena_bytes;
   plan->workspace_bytes = sums < 2 ? 0 : sums * sum_bytes;
-  if (plan->at_once && (tb_type_is_double(type) || !tb_plan_expands(plan))) {
+  if (plan->at_once && !tb_plan_expands(plan)) {
     const int64_t parts = tb_type_parts(type);
     const int64_t wish =
         plan->workspace_bytes + tb_packed_bytes(parts * plan->block_m, plan->block_n, parts * plan->chunk_k);
@@ -307,7 +307,7 @@ static void add_workspace(struct tb_plan *plan, enum tb_type type, int64_t budge
 struct tb_plan tb_plan_uncut(const struct tb_call *call, struct tb_ways ways) {
   const int64_t group_k = tb_gemm_group_k(call);
   const int64_t cut_k = group_k % tb_line_elems(call->type) == 0 ? group_k : 2 * group_k;
-  const int64_t most_k = CHUNK_K_MAX / tb_type_parts(call->type);
+  const int64_t most_k = CHUNK_K_MAX / tb_kernel_parts(call->type);
   /* A column of a tile must fit into a slot of the download ring. */
   return (struct tb_plan){.block_m = tb_min(call->m, TB_TILES_MAX * tb_slot_elems(call->type)),
                           .block_n = tb_min(call->n, BLOCK_N_MAX),
@@ -321,7 +321,7 @@ struct tb_plan tb_plan_uncut(const struct tb_call *call, struct tb_ways ways) {
  * longer the k. */
 static void shorten_real_panels(struct tb_plan *plan, const struct tb_call *call) {
   const int64_t k = plan->chunk_k, a = real_elems_of_a(plan, call, plan->block_m);
-  const int64_t bytes = (a + real_elems_of_b(plan, call, plan->block_n)) * tb_type_bytes(tb_type_real(call->type));
+  const int64_t bytes = (a + real_elems_of_b(plan, call, plan->block_n)) * tb_type_bytes(tb_kernel_type(call->type));
   if (bytes <= PACKED_BYTES_MAX) return;
   const int64_t cuts = tb_ceil_div(bytes, PACKED_BYTES_MAX);
   plan->chunk_k = tb_min(k, tb_round_up(tb_ceil_div(k, cuts), plan->cut_k));
@@ -329,7 +329,7 @@ static void shorten_real_panels(struct tb_plan *plan, const struct tb_call *call
 
 bool tb_plan_make(struct tb_plan *plan, const struct tb_call *call, struct tb_ways ways, int64_t budget_bytes) {
   *plan = tb_plan_uncut(call, ways);
-  if (tb_type_is_complex(call->type) && tb_plan_is_at_once(&ways)) shorten_real_panels(plan, call);
+  if (tb_is_made_real(call->type) && tb_plan_is_at_once(&ways)) shorten_real_panels(plan, call);
   for (;;) {
     lay_out(plan, call);
     if (plan->arena_bytes <= budget_bytes) break;

@@ -115,7 +115,7 @@ struct layout {
 static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, const struct tb_emulated_way *whole,
                              const struct layout *layout) {
   static const struct tb_tilings of_strips = {&emulated_strips_of_rows, &emulated_strips_of_columns};
-  const int parts = tb_type_parts(call->type);
+  const int parts = tb_kernel_parts(call->type);
   plan->emulated = true;
   plan->strips = false;
   plan->at_once = tb_plan_is_at_once(&plan->ways);
@@ -257,7 +257,7 @@ static double cost_of_others(const struct tb_call *call, const struct tb_ways *w
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call);
   const double a = ways->a == TB_IN_PLACE ? 0 : m * k * bytes, b = ways->b == TB_IN_PLACE ? 0 : n * k * bytes;
-  const double full = (double)(2 * tb_emulated_tiles(tb_type_parts(call->type) * call->m, call->n)) /
+  const double full = (double)(2 * tb_emulated_tiles(tb_kernel_parts(call->type) * call->m, call->n)) /
                       EMULATED_TILES_OF_GPU; /* theirs are half as large */
   return a + b + tb_call_flops(call) / tb_plan_other_flops_per_byte(ways) / (full < 1 ? full : 1) + 0.5 * m * n * bytes;
 }

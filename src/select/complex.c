@@ -8,14 +8,10 @@
 TB_EMBED(tb_complex_fatbin, TB_COMPLEX_FATBIN); /* kernels/complex/complex.cu */
 
 static CUresult load_complex_functions(struct tb_complex_kernels *complex) {
-  static const char *const expand[] = {"tb_cgemm_expand", "tb_zgemm_expand"};
-  static const char *const part[] = {"tb_cgemm_part", "tb_zgemm_part"};
-  static const char *const commit[] = {"tb_cgemm_commit", "tb_zgemm_commit"};
-  for (int doubles = 0; doubles < 2; doubles++) {
-    TB_TRY(tb_cuda.cuModuleGetFunction(&complex->expand[doubles], complex->module, expand[doubles]));
-    TB_TRY(tb_cuda.cuModuleGetFunction(&complex->part[doubles], complex->module, part[doubles]));
-    TB_TRY(tb_cuda.cuModuleGetFunction(&complex->commit[doubles], complex->module, commit[doubles]));
-  }
+  TB_TRY(tb_cuda.cuModuleGetFunction(&complex->expand, complex->module, "tb_cgemm_expand"));
+  TB_TRY(tb_cuda.cuModuleGetFunction(&complex->part, complex->module, "tb_cgemm_part"));
+  TB_TRY(tb_cuda.cuModuleGetFunction(&complex->commit[false], complex->module, "tb_cgemm_commit"));
+  TB_TRY(tb_cuda.cuModuleGetFunction(&complex->commit[true], complex->module, "tb_zgemm_commit"));
   return CUDA_SUCCESS;
 }
 
@@ -41,14 +37,13 @@ static CUresult launch(CUfunction function, int64_t rows, int64_t columns, void 
   return CUDA_SUCCESS;
 }
 
-CUresult tb_complex_expand(const struct tb_complex_kernels *complex, enum tb_type type,
-                           struct tb_complex_expand_args *args, CUstream stream) {
-  return launch(complex->expand[tb_type_is_double(type)], args->rows, args->columns, args, stream);
+CUresult tb_complex_expand(const struct tb_complex_kernels *complex, struct tb_complex_expand_args *args,
+                           CUstream stream) {
+  return launch(complex->expand, args->rows, args->columns, args, stream);
 }
 
-CUresult tb_complex_part(const struct tb_complex_kernels *complex, enum tb_type type, struct tb_complex_part_args *args,
-                         CUstream stream) {
-  return launch(complex->part[tb_type_is_double(type)], args->rows, args->columns, args, stream);
+CUresult tb_complex_part(const struct tb_complex_kernels *complex, struct tb_complex_part_args *args, CUstream stream) {
+  return launch(complex->part, args->rows, args->columns, args, stream);
 }
 
 CUresult tb_complex_commit(const struct tb_complex_kernels *complex, enum tb_type type,

@@ -110,7 +110,7 @@ const struct tb_family_row tb_families[TB_FAMILY_COUNT] = {
                           .workspace_bytes = tb_skinny_workspace_bytes,
                           .name = tb_skinny_name,
                           .launch = skinny_launch},
-    [TB_FAMILY_FP64] = {.types = ONLY(TB_D),
+    [TB_FAMILY_FP64] = {.types = ONLY(TB_D) | ONLY(TB_Z),
                         .load = fp64_load,
                         .unload = fp64_unload,
                         .candidates = tb_fp64_candidates,

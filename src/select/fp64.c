@@ -8,6 +8,7 @@
 #include "select/embed.h"
 
 TB_EMBED(tb_dgemm_fatbin, TB_DGEMM_FATBIN); /* kernels/fp64/dgemm.cu */
+TB_EMBED(tb_zgemm_fatbin, TB_ZGEMM_FATBIN); /* kernels/fp64/zgemm.cu */
 
 /* ---- loading ---- */
 
@@ -39,47 +40,55 @@ CUresult tb_fp64_look(struct tb_fp64_kernels *fp64, CUdevice device) {
 static CUresult load_fp64_tile(struct tb_fp64_kernels *fp64, int tile) {
   const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
   const int64_t shared_bytes = tb_min(t->stage_bytes + t->sum_bytes, fp64->device.block_shared_bytes);
+  const CUmodule module = fp64->module[t->complex];
+  const char letter = "dz"[t->complex];
   char name[48];
   for (int variant = 0; variant < 8; variant++) {
-    const bool ta = variant & 4, tb = variant & 2, pairs = variant & 1;
-    CUfunction *const function = &fp64->tile[tile][ta][tb][pairs];
-    snprintf(name, sizeof name, "tb_dgemm_%s_%c%c%s", t->name, "nt"[ta], "nt"[tb], pairs ? "" : "_any");
-    TB_TRY(tb_cuda.cuModuleGetFunction(function, fp64->module, name));
+    const bool ta = variant & 4, tb = variant & 2, units = variant & 1;
+    CUfunction *const function = &fp64->tile[tile][ta][tb][units];
+    snprintf(name, sizeof name, "tb_%cgemm_%s_%c%c%s", letter, t->name, "nt"[ta], "nt"[tb], units ? "" : "_any");
+    TB_TRY(tb_cuda.cuModuleGetFunction(function, module, name));
     TB_TRY(tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes));
   }
-  snprintf(name, sizeof name, "tb_dgemm_gather_%s", t->name);
-  TB_TRY(tb_cuda.cuModuleGetFunction(&fp64->gather[tile], fp64->module, name));
+  snprintf(name, sizeof name, "tb_%cgemm_gather_%s", letter, t->name);
+  TB_TRY(tb_cuda.cuModuleGetFunction(&fp64->gather[tile], module, name));
   return CUDA_SUCCESS;
 }
 
-static CUresult load_fp64_functions(struct tb_fp64_kernels *fp64) {
-  for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++) TB_TRY(load_fp64_tile(fp64, tile));
-  TB_TRY(tb_cuda.cuModuleGetFunction(&fp64->commit, fp64->module, "tb_dgemm_commit"));
+static CUresult load_fp64_functions(struct tb_fp64_kernels *fp64, bool complex) {
+  for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++)
+    if (tb_fp64_tiles[tile].complex == complex) TB_TRY(load_fp64_tile(fp64, tile));
+  if (!complex) TB_TRY(tb_cuda.cuModuleGetFunction(&fp64->commit, fp64->module[false], "tb_dgemm_commit"));
   return CUDA_SUCCESS;
 }
 
-CUresult tb_fp64_load(struct tb_fp64_kernels *fp64) {
-  if (fp64->module != NULL) return CUDA_SUCCESS;
-  TB_TRY(tb_cuda.cuModuleLoadData(&fp64->module, tb_dgemm_fatbin));
-  CUresult result = load_fp64_functions(fp64);
-  if (result != CUDA_SUCCESS) tb_fp64_unload(fp64);
+static void unload_fp64_module(CUmodule *module) {
+  if (*module != NULL) tb_cuda.cuModuleUnload(*module);
+  *module = NULL;
+}
+
+CUresult tb_fp64_load(struct tb_fp64_kernels *fp64, bool complex) {
+  CUmodule *const module = &fp64->module[complex];
+  if (*module != NULL) return CUDA_SUCCESS;
+  TB_TRY(tb_cuda.cuModuleLoadData(module, complex ? tb_zgemm_fatbin : tb_dgemm_fatbin));
+  const CUresult result = load_fp64_functions(fp64, complex);
+  if (result != CUDA_SUCCESS) unload_fp64_module(module);
   return result;
 }
 
 void tb_fp64_unload(struct tb_fp64_kernels *fp64) {
-  if (fp64->module != NULL) tb_cuda.cuModuleUnload(fp64->module);
-  fp64->module = NULL;
+  for (int complex = 0; complex < 2; complex++) unload_fp64_module(&fp64->module[complex]);
 }
 
 /* ---- launching ---- */
 
-static bool in_pairs(const double *from, int64_t ld, int64_t run) {
-  return (uintptr_t)from % 16 == 0 && ld % 2 == 0 && run % 2 == 0;
+static bool in_units(bool complex, const double *from, int64_t ld, int64_t run) {
+  return (uintptr_t)from % 16 == 0 && (complex || (ld % 2 == 0 && run % 2 == 0));
 }
 
-bool tb_fp64_pairs(bool transpose_a, bool transpose_b, const struct tb_fp64_args *args) {
-  return in_pairs(args->a, args->lda, transpose_a ? args->k : args->m) &&
-         in_pairs(args->b, args->ldb, transpose_b ? args->n : args->k);
+bool tb_fp64_in_units(bool complex, bool transpose_a, bool transpose_b, const struct tb_fp64_args *args) {
+  return in_units(complex, args->a, args->lda, transpose_a ? args->k : args->m) &&
+         in_units(complex, args->b, args->ldb, transpose_b ? args->n : args->k);
 }
 
 CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64_plan *plan, bool transpose_a,
@@ -89,8 +98,8 @@ CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64
   tb_fp64_arguments(&arguments, plan);
   arguments.partials = plan->splits > 1 ? (double *)workspace : NULL;
   const struct tb_grid grid = {plan->blocks, 1, tile->threads, plan->shared_bytes, 1};
-  const bool pairs = tb_fp64_pairs(transpose_a, transpose_b, &arguments);
-  const CUfunction function = fp64->tile[plan->tile][transpose_a][transpose_b][pairs];
+  const bool units = tb_fp64_in_units(plan->complex, transpose_a, transpose_b, &arguments);
+  const CUfunction function = fp64->tile[plan->tile][transpose_a][transpose_b][units];
   TB_TRY(tb_launch_behind(false, function, grid, &arguments, NULL, stream));
   if (plan->splits == 1) return CUDA_SUCCESS;
   const struct tb_grid gather = {(plan->tiles - plan->whole) * TB_FP64_GATHER_BLOCKS, 1, tile->threads, 0, 1};
@@ -101,7 +110,7 @@ CUresult tb_fp64_launch_chosen(const struct tb_fp64_kernels *fp64, const struct 
   const struct tb_fp64_args *const args = l->args_fp64;
   const int64_t room_bytes = l->choice->fp64.room_bytes * args->m * args->n;
   struct tb_fp64_plan plan;
-  if (!tb_fp64_plan_make(&plan, &fp64->device, args->m, args->n, args->k, args->group_k, room_bytes))
+  if (!tb_fp64_plan_make(&plan, &fp64->device, l->complex, args->m, args->n, args->k, args->group_k, room_bytes))
     return CUDA_ERROR_INVALID_VALUE;
   return tb_fp64_launch(fp64, &plan, l->transpose_a, l->transpose_b, args, l->workspace, l->stream);
 }

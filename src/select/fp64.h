@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kernels for double precision as the host sees them (kernels/fp64/dgemm.cu): loaded from the embedded fat binary,
- * and launched as fp64_plan.h says. Under offload.c's lock. */
+/* The kernels for double precision as the host sees them (kernels/fp64/): loaded from the embedded fat binaries, one
+ * for real elements and one for complex ones, and launched as fp64_plan.h says. Under offload.c's lock. */
 #ifndef TB_FP64_H
 #define TB_FP64_H
 
@@ -9,8 +9,8 @@
 #include "select/shared.h"
 
 struct tb_fp64_kernels {
-  CUmodule module;
-  CUfunction tile[TB_FP64_TILE_COUNT][2][2][2]; /* [A transposed][B transposed][in pairs] */
+  CUmodule module[2];                           /* for real and for complex elements */
+  CUfunction tile[TB_FP64_TILE_COUNT][2][2][2]; /* [A transposed][B transposed][in units] */
   CUfunction gather[TB_FP64_TILE_COUNT], commit;
   struct tb_fp64_device device;
   bool early; /* a kernel may start before the one ahead has ended */
@@ -19,20 +19,21 @@ struct tb_fp64_kernels {
 /* What plans ask of a device. Loads nothing. */
 CUresult tb_fp64_look(struct tb_fp64_kernels *fp64, CUdevice device);
 
-/* Loads the kernels into the current context, which is that device's, unless they are there. Nothing is left behind on
- * failure. */
-CUresult tb_fp64_load(struct tb_fp64_kernels *fp64);
+/* Loads the kernels for these elements into the current context, which is that device's, unless they are there. Nothing
+ * is left behind on failure. */
+CUresult tb_fp64_load(struct tb_fp64_kernels *fp64, bool complex);
 
 /* Nothing may be running. Does nothing after a load that failed. */
 void tb_fp64_unload(struct tb_fp64_kernels *fp64);
 
-/* Both operands of a product can be copied two elements, 16 bytes, at a time: they and their columns are aligned, and
- * what runs along their memory, sides or k, is even. */
-bool tb_fp64_pairs(bool transpose_a, bool transpose_b, const struct tb_fp64_args *args);
+/* Both operands of a product can be copied 16 bytes at a time: they and their columns are aligned, and of reals what
+ * runs along their memory, sides or k, is even. */
+bool tb_fp64_in_units(bool complex, bool transpose_a, bool transpose_b, const struct tb_fp64_args *args);
 
 /*
- * Launches the plan of the product that `args` speaks of (a, b, d, lda, ldb, ldd, alpha, first, last; the rest is the
- * plan's). The workspace has room for plan->partials_bytes, aligned to 16 bytes. Allocates nothing.
+ * Launches the plan of the product that `args` speaks of (a, b, d, lda, ldb, ldd, alpha, first, last, and of complex
+ * elements alpha_im and conjugate_a and _b; the rest is the plan's). The workspace has room for plan->partials_bytes,
+ * aligned to 16 bytes. Allocates nothing.
  */
 CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64_plan *plan, bool transpose_a,
                         bool transpose_b, const struct tb_fp64_args *args, CUdeviceptr workspace, CUstream stream);

@@ -8,8 +8,16 @@
 #include "select/rates.h"
 
 const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT] = {
-#define TB_FP64_TILE(name, bm, bn, wm, wn, stages, blocks)                                                            \
-  {#name, bm, bn, 32 * ((bm) / (wm)) * ((bn) / (wn)), TB_FP64_STAGE_BYTES(bm, bn, stages), TB_FP64_SUM_BYTES(bm, bn), \
+#define BYTES_OF_d 8
+#define BYTES_OF_z 16
+#define TB_FP64_TILE(letter, name, bm, bn, wm, wn, stages, blocks) \
+  {#name,                                                          \
+   BYTES_OF_##letter == 16,                                        \
+   bm,                                                             \
+   bn,                                                             \
+   32 * ((bm) / (wm)) * ((bn) / (wn)),                             \
+   TB_FP64_STAGE_BYTES(bm, bn, stages),                            \
+   TB_FP64_SUM_BYTES(BYTES_OF_##letter, bm, bn),                   \
    blocks},
 #include "fp64/tiles.def"
 #undef TB_FP64_TILE
@@ -18,7 +26,7 @@ const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT] = {
 static const struct {
   double full, alone;
 } rates[] = {
-#define TB_FP64_RATE(kernel, full, alone) [TB_FP64_##kernel] = {full, alone},
+#define TB_FP64_RATE(letter, kernel, full, alone) [TB_FP64_##letter##kernel] = {full, alone},
 #include "select/rates.def"
 };
 _Static_assert(sizeof rates / sizeof *rates == TB_FP64_TILE_COUNT, "rates.def has one row for each of tiles.def");
@@ -38,7 +46,7 @@ _Static_assert(sizeof rates / sizeof *rates == TB_FP64_TILE_COUNT, "rates.def ha
 
 static int64_t tiles_of(int64_t m, int64_t n, int64_t side) { return tb_ceil_div(m, side) * tb_ceil_div(n, side); }
 
-int tb_fp64_group_k(int64_t m, int64_t n, int64_t k) {
+static int group_k_of_reals(int64_t m, int64_t n, int64_t k) {
   const int64_t tiles = tiles_of(m, n, 64);
   if (tiles < FEW_TILES) {
     const int64_t part = tb_round_up(tb_ceil_div(k, tb_ceil_div(WANTED_PARTS, tiles)), TB_FP64_GROUP_STEP_K);
@@ -46,6 +54,11 @@ int tb_fp64_group_k(int64_t m, int64_t n, int64_t k) {
   }
   if (tiles_of(m, n, 128) < SOME_TILES && k > GROUP_K) return SOME_TILES_GROUP_K;
   return k < LONG_K ? GROUP_K : FP64_GROUP_K_MAX;
+}
+
+/* A complex product has the sums of a real one of twice the rows and twice the k. */
+int tb_fp64_group_k(bool complex, int64_t m, int64_t n, int64_t k) {
+  return complex ? group_k_of_reals(2 * m, n, 2 * k) / 2 : group_k_of_reals(m, n, k);
 }
 
 static int fp64_blocks_per_sm(const struct tb_fp64_tile *tile, const struct tb_fp64_device *device, int shared_bytes) {
@@ -60,7 +73,7 @@ static double block_seconds(const struct tb_fp64_plan *p, const struct tb_fp64_d
   const struct tb_fp64_tile *const tile = &tb_fp64_tiles[p->tile];
   const int at_once = fp64_blocks_per_sm(tile, device, p->shared_bytes);
   const double sm_flops = device->flops_per_second / device->sm_count;
-  const double products = 2.0 * tile->block_m * tile->block_n * (double)k / sm_flops;
+  const double products = (p->complex ? 8.0 : 2.0) * tile->block_m * tile->block_n * (double)k / sm_flops;
   const double sums = 2.0 * tile->sum_bytes * (double)groups / tb_rate.fp64_sum_bytes_per_s;
   const int64_t mine = tb_ceil_div(blocks, device->sm_count);
   const double full = products / rates[p->tile].full + sums;
@@ -71,7 +84,7 @@ static double block_seconds(const struct tb_fp64_plan *p, const struct tb_fp64_d
 
 static double seconds_of(const struct tb_fp64_plan *p, const struct tb_fp64_device *device) {
   const int64_t groups = tb_ceil_div(p->k, p->group_k);
-  const double moved = 8 * ((double)(p->m + p->n) * (double)p->k + (double)p->m * (double)p->n);
+  const double moved = (p->complex ? 16 : 8) * ((double)(p->m + p->n) * (double)p->k + (double)p->m * (double)p->n);
   double seconds = block_seconds(p, device, p->whole, p->k, groups);
   if (p->splits > 1) {
     const int64_t part_k = tb_min((int64_t)p->groups_per_split * p->group_k, p->k);
@@ -124,11 +137,12 @@ static void consider_tile(struct tb_fp64_plan *p, const struct tb_fp64_device *d
   }
 }
 
-bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int64_t m, int64_t n, int64_t k,
-                       int group_k, int64_t partials_bytes) {
+bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, bool complex, int64_t m,
+                       int64_t n, int64_t k, int group_k, int64_t partials_bytes) {
   if (m > TB_SIDE_MAX_ELEMS || n > TB_SIDE_MAX_ELEMS || k > TB_SIDE_MAX_ELEMS) return false;
-  struct tb_fp64_plan p = {.m = m, .n = n, .k = k, .group_k = group_k}, best = {.blocks = 0};
-  for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++) consider_tile(&p, device, tile, partials_bytes, &best);
+  struct tb_fp64_plan p = {.complex = complex, .m = m, .n = n, .k = k, .group_k = group_k}, best = {.blocks = 0};
+  for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++)
+    if (tb_fp64_tiles[tile].complex == complex) consider_tile(&p, device, tile, partials_bytes, &best);
   *plan = best;
   return best.blocks != 0;
 }

@@ -11,9 +11,9 @@
 
 #include "fp64/fp64_args.h"
 
-/* The tiles in the order of tiles.def: TB_FP64_128x128 and so on. */
+/* The tiles in the order of tiles.def: TB_FP64_d128x128 and so on. */
 enum {
-#define TB_FP64_TILE(name, ...) TB_FP64_##name,
+#define TB_FP64_TILE(letter, name, ...) TB_FP64_##letter##name,
 #include "fp64/tiles.def"
 #undef TB_FP64_TILE
   TB_FP64_TILE_COUNT
@@ -22,6 +22,7 @@ enum {
 /* One row of tiles.def. */
 struct tb_fp64_tile {
   const char *name;
+  bool complex; /* its elements */
   int block_m, block_n, threads, stage_bytes, sum_bytes;
   int blocks; /* that an SM holds by registers */
 };
@@ -37,6 +38,7 @@ struct tb_fp64_device {
 
 struct tb_fp64_plan {
   int tile;        /* of tiles.def */
+  bool complex;    /* the elements */
   int64_t m, n, k; /* of the product */
   int group_k;
   int64_t tiles, whole; /* in all, and with k whole */
@@ -51,18 +53,18 @@ struct tb_fp64_plan {
 
 /* Products of a group for a product of this shape, whatever part of it is then computed where: the bits depend on it.
  * With many tiles a constant; with few it is smaller, or k larger, so that k can be split among all SMs. */
-int tb_fp64_group_k(int64_t m, int64_t n, int64_t k);
+int tb_fp64_group_k(bool complex, int64_t m, int64_t n, int64_t k);
 
 /*
  * The quickest way to compute a product of m x k by k x n, a whole one or a part of one that has groups of group_k. k
  * is split only if the groups' sums fit into partials_bytes. False: no tile fits this GPU's shared memory (40 KiB are
  * enough), or a size is above 2^31 - 1024.
  */
-bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int64_t m, int64_t n, int64_t k,
-                       int group_k, int64_t partials_bytes);
+bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, bool complex, int64_t m,
+                       int64_t n, int64_t k, int group_k, int64_t partials_bytes);
 
-/* That way with this tile, `whole` tiles with k whole, and the others' k in so many parts; seconds included. False: the
- * tile does not fit, or there are not so many groups. */
+/* That way with this tile, which is one for the plan's elements, `whole` tiles with k whole, and the others' k in so
+ * many parts; seconds included. False: the tile does not fit, or there are not so many groups. */
 bool tb_fp64_plan_way(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int tile, int64_t whole,
                       int splits);
 

@@ -7,8 +7,8 @@ int tb_fp64_candidates(const struct tb_select_device *device, const struct tb_pr
                        struct tb_choice candidate[]) {
   struct tb_fp64_plan plan;
   const int64_t room_bytes = product->workspace_bytes / (product->m * product->n);
-  if (!tb_fp64_plan_make(&plan, &device->fp64, product->m, product->n, product->k, (int)product->group_k,
-                         room_bytes * product->m * product->n))
+  if (!tb_fp64_plan_make(&plan, &device->fp64, product->type == TB_Z, product->m, product->n, product->k,
+                         (int)product->group_k, room_bytes * product->m * product->n))
     return 0;
   candidate[0] = (struct tb_choice){.family = TB_FAMILY_FP64, .fp64 = {.room_bytes = room_bytes}};
   return 1;
@@ -19,7 +19,8 @@ double tb_fp64_predict_us(const struct tb_select_table *table, const struct tb_s
   struct tb_fp64_plan plan;
   (void)table;
   const int64_t room_bytes = choice->fp64.room_bytes * product->m * product->n;
-  return tb_fp64_plan_make(&plan, &device->fp64, product->m, product->n, product->k, (int)product->group_k, room_bytes)
+  return tb_fp64_plan_make(&plan, &device->fp64, product->type == TB_Z, product->m, product->n, product->k,
+                           (int)product->group_k, room_bytes)
              ? plan.seconds * 1e6
              : INFINITY;
 }

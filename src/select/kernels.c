@@ -39,7 +39,7 @@ CUresult tb_kernels_load(struct tb_kernels *kernels, CUdevice device) {
 }
 
 CUresult tb_kernels_ready(struct tb_kernels *kernels, enum tb_type type) {
-  if (tb_type_is_double(type)) TB_TRY(tb_fp64_load(&kernels->fp64));
+  if (tb_type_is_double(type)) TB_TRY(tb_fp64_load(&kernels->fp64, type == TB_Z));
   return tb_type_is_complex(type) ? tb_complex_load(&kernels->complex) : CUDA_SUCCESS;
 }
 
@@ -101,6 +101,8 @@ struct tb_sgemm_args tb_sgemm_args_of(const struct tb_multiply *x) {
 }
 
 static struct tb_fp64_args fp64_args_of(const struct tb_multiply *x) {
+  double alpha[2] = {x->alpha.d, 0};
+  if (x->type == TB_Z) tb_scalar_parts(TB_Z, x->alpha, alpha);
   return (struct tb_fp64_args){.a = (const double *)x->a,
                                .b = (const double *)x->b,
                                .d = (double *)x->d,
@@ -111,14 +113,17 @@ static struct tb_fp64_args fp64_args_of(const struct tb_multiply *x) {
                                .n = x->n,
                                .k = x->k,
                                .group_k = (int32_t)x->group_k,
-                               .alpha = x->alpha.d,
+                               .alpha = alpha[0],
+                               .alpha_im = alpha[1],
+                               .conjugate_a = x->conjugate_a,
+                               .conjugate_b = x->conjugate_b,
                                .first = x->first,
                                .last = x->last};
 }
 
 CUresult tb_kernels_multiply(const struct tb_kernels *kernels, const struct tb_choice *choice,
                              const struct tb_multiply *x, CUdeviceptr workspace, CUstream stream) {
-  if (x->type != TB_D) {
+  if (x->type == TB_S) {
     const struct tb_sgemm_args args = tb_sgemm_args_of(x);
     return tb_kernels_launch(kernels, choice, x->transpose_a, x->transpose_b, &args, workspace, stream);
   }
@@ -129,6 +134,7 @@ CUresult tb_kernels_multiply(const struct tb_kernels *kernels, const struct tb_c
                                    .transpose_a = x->transpose_a,
                                    .transpose_b = x->transpose_b,
                                    .args_fp64 = &args,
+                                   .complex = x->type == TB_Z,
                                    .workspace = workspace,
                                    .stream = stream};
   return tb_family_of(choice)->launch(kernels, &launch);

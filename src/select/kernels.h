@@ -24,10 +24,12 @@ struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transp
                                    const struct tb_sgemm_args *args, int64_t workspace_bytes,
                                    enum tb_precision precision);
 
-/* A product as the pipeline has it, of real elements; addresses on the device, or for it to reach. */
+/* A product as the pipeline has it, of elements as the kernels see them (product.h); addresses on the device, or for it
+ * to reach. */
 struct tb_multiply {
   enum tb_type type;
   bool transpose_a, transpose_b;
+  bool conjugate_a, conjugate_b; /* of TB_Z alone */
   CUdeviceptr a, b, d;
   int64_t lda, ldb, ldd; /* in elements */
   int64_t m, n, k, group_k;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "select/order.h"
 
-#include "select/fp64_plan.h"
+#include "select/product.h"
 
 #include "base/integers.h"
 #include "common/sgemm_args.h"
@@ -131,11 +131,12 @@ int64_t tb_group_k(int64_t m, int64_t n, int64_t k) {
   return latest.group_k;
 }
 
-/* A complex product's is its real one's (kernels/complex), whose groups have whole elements. */
+/* That of what the kernels see, in the call's elements: a real product's groups have whole complex ones. */
 int64_t tb_gemm_group_k(const struct tb_call *call) {
   if (call->group_k > 0) return call->group_k;
-  const int parts = tb_type_parts(call->type);
+  if (tb_type_is_double(call->type))
+    return tb_fp64_group_k(call->type == TB_Z, call->m, call->n, call->k > 0 ? call->k : 1);
+  const int parts = tb_kernel_parts(call->type);
   const int64_t m = call->m * parts, n = call->n, k = call->k * parts;
-  if (tb_type_is_double(call->type)) return tb_fp64_group_k(m, n, k > 0 ? k : 1) / parts;
   return (k > 0 ? tb_group_k(m, n, k) : TB_SGEMM_GROUP_K) / parts; /* nothing to add: any will do */
 }

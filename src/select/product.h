@@ -56,6 +56,14 @@ struct tb_select_device {
   double bytes_per_us;              /* the memory's nominal bandwidth */
 };
 
+/*
+ * What the kernels see of a call's elements: a complex product of floats as a real one, of twice the rows and twice the
+ * k (kernels/complex/complex_args.h); all others as they are.
+ */
+static inline bool tb_is_made_real(enum tb_type type) { return type == TB_C; }
+static inline enum tb_type tb_kernel_type(enum tb_type type) { return tb_is_made_real(type) ? TB_S : type; }
+static inline int tb_kernel_parts(enum tb_type type) { return tb_is_made_real(type) ? 2 : 1; }
+
 struct tb_product {
   enum tb_type type;
   int64_t m, n, k;

@@ -38,6 +38,7 @@ struct tb_launch {
   bool transpose_a, transpose_b;
   const struct tb_sgemm_args *args;     /* of single precision */
   const struct tb_fp64_args *args_fp64; /* of double precision */
+  bool complex;                         /* the elements, of these */
   CUdeviceptr workspace;
   CUstream stream;
 };

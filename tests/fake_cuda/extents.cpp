@@ -174,22 +174,24 @@ void thin(Touches &t, bool along_k, void *const *parameters) {
 
 /* ---- double precision ---- */
 
-/* tb_dgemm_gather_<tile>, tb_dgemm_<tile>_<variant> and the tile's sides in its name. */
+/* tb_<letter>gemm_gather_<tile>, tb_<letter>gemm_<tile>_<variant> and the tile's sides in its name. */
 void fp64(Touches &t, const char *name, void *const *parameters) {
   const auto &a = read<tb_fp64_args>(parameters);
-  const bool gathers = begins(name, "tb_dgemm_gather_");
-  const char *const tile = name + strlen(gathers ? "tb_dgemm_gather_" : "tb_dgemm_");
+  const size_t words = begins(name, "tb_zgemm_") ? 4 : 2; /* of an element */
+  const char *const behind = name + strlen("tb_dgemm_");
+  const bool gathers = begins(behind, "gather_");
+  const char *const tile = behind + (gathers ? strlen("gather_") : 0);
   const int64_t block_m = atoi(tile), block_n = atoi(strchr(tile, 'x') + 1);
   const size_t m = static_cast<size_t>(a.m), n = static_cast<size_t>(a.n), k = static_cast<size_t>(a.k);
   const size_t tiles = divided(a.m, block_m) * divided(a.n, block_n), groups = divided(a.k, a.group_k);
   const size_t split = a.partials == nullptr ? 0 : tiles - static_cast<size_t>(a.whole);
-  t.bytes(a.partials, split * groups * static_cast<size_t>(block_m * block_n) * DOUBLE, !gathers);
-  t.matrix(a.d, m * 2, n, static_cast<size_t>(a.ldd) * 2, true);
+  t.bytes(a.partials, split * groups * static_cast<size_t>(block_m * block_n) * words / 2 * DOUBLE, !gathers);
+  t.matrix(a.d, m * words, n, static_cast<size_t>(a.ldd) * words, true);
   if (gathers) return;
   const char *const variant = strchr(tile, '_') + 1;
   const bool ta = variant[0] == 't', tb = variant[1] == 't';
-  t.matrix(a.a, (ta ? k : m) * 2, ta ? m : k, static_cast<size_t>(a.lda) * 2, false);
-  t.matrix(a.b, (tb ? n : k) * 2, tb ? k : n, static_cast<size_t>(a.ldb) * 2, false);
+  t.matrix(a.a, (ta ? k : m) * words, ta ? m : k, static_cast<size_t>(a.lda) * words, false);
+  t.matrix(a.b, (tb ? n : k) * words, tb ? k : n, static_cast<size_t>(a.ldb) * words, false);
 }
 
 void fp64_commit(Touches &t, void *const *parameters) {
@@ -308,10 +310,10 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     pack(t, parameters);
   else if (strcmp(name, "tb_dgemm_commit") == 0)
     fp64_commit(t, parameters);
-  else if (begins(name, "tb_dgemm_"))
-    fp64(t, name, parameters);
-  else if (begins(name, "tb_cgemm_") || begins(name, "tb_zgemm_"))
+  else if (begins(name, "tb_cgemm_") || strcmp(name, "tb_zgemm_commit") == 0)
     of_complex(t, name, parameters);
+  else if (begins(name, "tb_dgemm_") || begins(name, "tb_zgemm_"))
+    fp64(t, name, parameters);
   else if (begins(name, "tb_sgemm_"))
     tile(t, name, parameters);
   else if (!of_a_test(t, name, parameters))

@@ -11,6 +11,7 @@
 #include "fma/sgemm.cu"
 #include "emulated/emulated.cu"
 #include "fp64/dgemm.cu"
+#include "fp64/zgemm.cu"
 #include "complex/complex.cu"
 #include "teaching/ladder.cu"
 #include "skinny/skinny.cu"
@@ -35,24 +36,22 @@ static const Kernel kernels[] = {
                 FAKE_CUDA_KERNEL(tb_emulated_pack_half) FAKE_CUDA_KERNEL(tb_emulated_pack_bfloat)
                     FAKE_CUDA_KERNEL(tb_emulated_multiply_half) FAKE_CUDA_KERNEL(tb_emulated_multiply_bfloat)
 
-#undef TB_FP64_KERNEL
-#define TB_FP64_KERNEL(tile, variant, ...) FAKE_CUDA_KERNEL(tb_dgemm_##tile##_##variant)
-#undef TB_FP64_TILE
-#define TB_FP64_TILE(tile, ...) \
-  TB_FP64_KERNEL(tile, nn)      \
-  TB_FP64_KERNEL(tile, nt)      \
-  TB_FP64_KERNEL(tile, tn)      \
-  TB_FP64_KERNEL(tile, tt)      \
-  TB_FP64_KERNEL(tile, nn_any)  \
-  TB_FP64_KERNEL(tile, nt_any)  \
-  TB_FP64_KERNEL(tile, tn_any) TB_FP64_KERNEL(tile, tt_any) FAKE_CUDA_KERNEL(tb_dgemm_gather_##tile)
+#define FP64_KERNEL(letter, tile, variant) FAKE_CUDA_KERNEL(tb_##letter##gemm_##tile##_##variant)
+#define TB_FP64_TILE(letter, tile, ...) \
+  FP64_KERNEL(letter, tile, nn)         \
+  FP64_KERNEL(letter, tile, nt)         \
+  FP64_KERNEL(letter, tile, tn)         \
+  FP64_KERNEL(letter, tile, tt)         \
+  FP64_KERNEL(letter, tile, nn_any)     \
+  FP64_KERNEL(letter, tile, nt_any)     \
+  FP64_KERNEL(letter, tile, tn_any)     \
+  FP64_KERNEL(letter, tile, tt_any) FAKE_CUDA_KERNEL(tb_##letter##gemm_gather_##tile)
 #include "fp64/tiles.def"
-#undef TB_FP64_KERNEL
+#undef FP64_KERNEL
 #undef TB_FP64_TILE
                         FAKE_CUDA_KERNEL(tb_dgemm_commit) FAKE_CUDA_KERNEL(tb_cgemm_expand)
-                            FAKE_CUDA_KERNEL(tb_zgemm_expand) FAKE_CUDA_KERNEL(tb_cgemm_part)
-                                FAKE_CUDA_KERNEL(tb_zgemm_part) FAKE_CUDA_KERNEL(tb_cgemm_commit)
-                                    FAKE_CUDA_KERNEL(tb_zgemm_commit)
+                            FAKE_CUDA_KERNEL(tb_cgemm_part) FAKE_CUDA_KERNEL(tb_cgemm_commit)
+                                FAKE_CUDA_KERNEL(tb_zgemm_commit)
 
 #define TB_SKINNY(columns, ...)                    \
   FAKE_CUDA_KERNEL(tb_skinny_side_##columns)       \
@@ -66,7 +65,7 @@ static const Kernel kernels[] = {
 #undef TB_LADDER_STEP
 
 #define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
-                                        FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
+                                    FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
 #undef FAKE_CUDA_TEST_KERNEL
 };
 

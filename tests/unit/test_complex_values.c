@@ -3,14 +3,14 @@
  * What the numbers of a complex product may be: infinities and NaNs in operands, C and scalars, what must not be read
  * at all, overflow, subnormals, zeros with a sign; the answer of the GPU, and where BLAS libraries agree the CPU's.
  *
- * What is expected is a chain of real sums (kernels/PRECISION.md, "Complex"): A multiplied by an alpha that is not
- * real, by the textbook's formula; the four real products; alpha, where it is real, times each part of the sum; beta
- * times C by the formula again, but for 0 and 1. Operands are small whole numbers, of which every sum is exact, so a
+ * What is expected is a chain of real sums (kernels/PRECISION.md, "Complex"): the four real products; alpha, where it is
+ * real, times each part of the sum; another one times the sum in zgemm, by the textbook's formula, and in cgemm times
+ * A before the product; beta times C by the formula again, but for 0 and 1. Operands are small whole numbers, of which every sum is exact, so a
  * part is the one expected or it is wrong. A zero's sign is compared where BLAS libraries agree about it.
  *
  * Seen to fail when: a beta of 1 multiplies C, in the program's memory and on the GPU; beta = 0 reads C; the imaginary
  * part of a real alpha, 0, multiplies; that of another does not; a conjugated A or B is not; all of alpha multiplies A
- * before the product; subnormals are flushed where A is made real.
+ * before cgemm's product; subnormals are flushed where A is made real.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,9 +37,10 @@ static struct pair chain(const struct product *p, int64_t i, int64_t j, struct p
   struct pair sum = {0, 0};
   for (int64_t l = 0; l < p->k && size_of(p->alpha) != 0; l++) {
     const struct pair a = stored(p, p->a, p->ta, i, l, p->lda), y = stored(p, p->b, p->tb, l, j, p->ldb);
-    const struct pair x = real ? a : times(p->alpha, a), xy = times(x, y);
+    const struct pair x = real || doubles(p) ? a : times(p->alpha, a), xy = times(x, y);
     sum.re += xy.re, sum.im += xy.im;
   }
+  if (!real && doubles(p) && p->k > 0) sum = times(p->alpha, sum);
   if (real && p->k > 0 && size_of(p->alpha) != 0) sum.re *= p->alpha.re, sum.im *= p->alpha.re;
   if (p->beta.re == 0 && p->beta.im == 0) return sum;
   const struct pair kept = p->beta.re == 1 && p->beta.im == 0 ? before : times(p->beta, before);

@@ -34,7 +34,8 @@ static void check(const struct tb_fp64_plan *p, const struct tb_fp64_device *dev
   assert_true(p->shared_bytes <= device->block_shared_bytes && p->shared_bytes >= t->stage_bytes);
   if (p->whole > 0 && groups > 1) assert_true(p->shared_bytes >= t->stage_bytes + t->sum_bytes);
   assert_true(p->partials_bytes <= partials_bytes);
-  if (p->splits > 1) assert_true(p->partials_bytes == (p->tiles - p->whole) * groups * 8 * t->block_m * t->block_n);
+  if (p->splits > 1)
+    assert_true(p->partials_bytes == (p->tiles - p->whole) * groups * (t->complex ? 16 : 8) * t->block_m * t->block_n);
   assert_true(p->seconds > 0 && p->seconds < 1e9);
 }
 
@@ -49,9 +50,11 @@ static void every_plan_covers_its_product(void **state) {
     const int64_t m = random_size(&rng), n = random_size(&rng), k = random_size(&rng);
     const struct tb_fp64_device *const device = i % 2 ? &h200 : &t4;
     const int64_t bytes = i % 3 == 0 ? 0 : INT64_C(1) << (10 + tst_random_below(&rng, 25));
-    const int group_k = i % 5 ? tb_fp64_group_k(m, n, k) : 16 * (1 + (int)tst_random_below(&rng, 100));
+    const bool complex = i / 2 % 2;
+    const int group_k = i % 5 ? tb_fp64_group_k(complex, m, n, k) : 16 * (1 + (int)tst_random_below(&rng, 100));
     struct tb_fp64_plan plan;
-    assert_true(tb_fp64_plan_make(&plan, device, m, n, k, group_k, bytes));
+    assert_true(tb_fp64_plan_make(&plan, device, complex, m, n, k, group_k, bytes));
+    assert_true(plan.complex == complex && tb_fp64_tiles[plan.tile].complex == complex);
     assert_true(plan.m == m && plan.n == n && plan.k == k && plan.group_k == group_k);
     check(&plan, device, bytes);
     const int tile = (int)tst_random_below(&rng, TB_FP64_TILE_COUNT), splits = 1 + (int)tst_random_below(&rng, 9);
@@ -73,11 +76,13 @@ static void groups_are_the_shapes(void **state) {
       {256, 256, 65536, 2048},  {256, 256, 16384, 1024},         {64, 64, 4096, 128},      {1, 1, 1, 128},
       {64, 64, 256 * 300, 304}, {64, 64, INT64_C(1) << 30, 2048}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    assert_int_equal(tb_fp64_group_k(rows[i].m, rows[i].n, rows[i].k), rows[i].group_k);
+    assert_int_equal(tb_fp64_group_k(false, rows[i].m, rows[i].n, rows[i].k), rows[i].group_k);
   uint64_t rng = 2;
-  for (int i = 0; i < 1000; i++)
-    assert_int_equal(tb_fp64_group_k(random_size(&rng), random_size(&rng), random_size(&rng)) % TB_FP64_GROUP_STEP_K,
-                     0);
+  for (int i = 0; i < 1000; i++) {
+    const int64_t m = random_size(&rng), n = random_size(&rng), k = random_size(&rng);
+    assert_int_equal(tb_fp64_group_k(false, m, n, k) % TB_FP64_GROUP_STEP_K, 0);
+    assert_int_equal(2 * tb_fp64_group_k(true, m, n, k), tb_fp64_group_k(false, 2 * m, n, 2 * k));
+  }
 }
 
 static void what_an_h200_takes(void **state) {
@@ -90,15 +95,15 @@ static void what_an_h200_takes(void **state) {
               {1024, 1024, 1024, 0.041}, {512, 512, 512, 0.0106},  {256, 256, 65536, 0.169}};
   struct tb_fp64_plan plan;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    const int group_k = tb_fp64_group_k(rows[i].m, rows[i].n, rows[i].k);
-    assert_true(tb_fp64_plan_make(&plan, &h200, rows[i].m, rows[i].n, rows[i].k, group_k, 1 << 29));
+    const int group_k = tb_fp64_group_k(false, rows[i].m, rows[i].n, rows[i].k);
+    assert_true(tb_fp64_plan_make(&plan, &h200, false, rows[i].m, rows[i].n, rows[i].k, group_k, 1 << 29));
     const double ratio = plan.seconds * 1e3 / rows[i].ms;
     if (!(ratio > 0.8 && ratio < 1.25)) fail_msg("row %zu: predicted over measured time %.2f", i, ratio);
   }
-  assert_int_equal(plan.tile, TB_FP64_128x128); /* 4 tiles for 132 SMs */
+  assert_int_equal(plan.tile, TB_FP64_d128x128); /* 4 tiles for 132 SMs */
   assert_true(plan.splits >= 16);
-  assert_true(tb_fp64_plan_make(&plan, &h200, 8192, 8192, 8192, 2048, 0));
-  assert_true(plan.tile == TB_FP64_128x128 && plan.splits == 1 && plan.blocks == 132);
+  assert_true(tb_fp64_plan_make(&plan, &h200, false, 8192, 8192, 8192, 2048, 0));
+  assert_true(plan.tile == TB_FP64_d128x128 && plan.splits == 1 && plan.blocks == 132);
 }
 
 static void refused(void **state) {
@@ -106,24 +111,24 @@ static void refused(void **state) {
   struct tb_fp64_plan plan;
   struct tb_fp64_device small = h200;
   const int64_t most = INT32_MAX - 1023;
-  assert_true(tb_fp64_plan_make(&plan, &h200, most, 1, 1, 1024, 0));
-  assert_false(tb_fp64_plan_make(&plan, &h200, most + 1, 1, 1, 1024, 0));
-  assert_false(tb_fp64_plan_make(&plan, &h200, 1, most + 1, 1, 1024, 0));
-  assert_false(tb_fp64_plan_make(&plan, &h200, 1, 1, most + 1, 1024, 0));
+  assert_true(tb_fp64_plan_make(&plan, &h200, false, most, 1, 1, 1024, 0));
+  assert_false(tb_fp64_plan_make(&plan, &h200, false, most + 1, 1, 1, 1024, 0));
+  assert_false(tb_fp64_plan_make(&plan, &h200, false, 1, most + 1, 1, 1024, 0));
+  assert_false(tb_fp64_plan_make(&plan, &h200, false, 1, 1, most + 1, 1024, 0));
   small.block_shared_bytes = 40 << 10;
-  assert_true(tb_fp64_plan_make(&plan, &small, 1000, 1000, 5000, 1024, 0));
+  assert_true(tb_fp64_plan_make(&plan, &small, false, 1000, 1000, 5000, 1024, 0));
   small.block_shared_bytes = 40 << 10, small.block_shared_bytes -= 1;
-  assert_false(tb_fp64_plan_make(&plan, &small, 1000, 1000, 5000, 1024, 0));
+  assert_false(tb_fp64_plan_make(&plan, &small, false, 1000, 1000, 5000, 1024, 0));
   plan = (struct tb_fp64_plan){.m = 200, .n = 200, .k = 1000, .group_k = 512};
-  assert_false(tb_fp64_plan_way(&plan, &h200, TB_FP64_128x128, 0, 3)); /* two groups */
-  assert_false(tb_fp64_plan_way(&plan, &h200, TB_FP64_128x128, 4, 2)); /* all tiles whole, and yet split */
-  assert_true(tb_fp64_plan_way(&plan, &h200, TB_FP64_128x128, 3, 2));
+  assert_false(tb_fp64_plan_way(&plan, &h200, TB_FP64_d128x128, 0, 3)); /* two groups */
+  assert_false(tb_fp64_plan_way(&plan, &h200, TB_FP64_d128x128, 4, 2)); /* all tiles whole, and yet split */
+  assert_true(tb_fp64_plan_way(&plan, &h200, TB_FP64_d128x128, 3, 2));
 }
 
 static void arguments_are_the_plans(void **state) {
   (void)state;
   struct tb_fp64_plan plan = {.m = 300, .n = 200, .k = 1000, .group_k = 256};
-  assert_true(tb_fp64_plan_way(&plan, &h200, TB_FP64_128x128, 4, 2));
+  assert_true(tb_fp64_plan_way(&plan, &h200, TB_FP64_d128x128, 4, 2));
   struct tb_fp64_args args = {.alpha = 3, .lda = 7};
   tb_fp64_arguments(&args, &plan);
   assert_true(args.m == 300 && args.n == 200 && args.k == 1000 && args.group_k == 256 && args.whole == 4);

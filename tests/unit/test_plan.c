@@ -548,7 +548,7 @@ static void sides_beyond_the_kernels(void **state) {
     call.ldc = call.m;
     struct tb_plan plan;
     assert_true(tb_plan_make(&plan, &call, in_place, INT64_MAX));
-    const int parts = tb_type_parts(call.type);
+    const int parts = tb_kernel_parts(call.type);
     assert_true(parts * plan.block_m <= most && plan.block_n <= most && parts * plan.chunk_k <= most);
     assert_true(plan.block_n % TB_EMULATED_TILE_N == 0 || plan.block_n == call.n);
   }
