@@ -106,12 +106,44 @@ CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64
   return tb_launch_behind(fp64->early, fp64->gather[plan->tile], gather, &arguments, NULL, stream);
 }
 
+static bool same_product(const struct tb_fp64_product *x, const struct tb_fp64_product *y) {
+  return x->complex == y->complex && x->units == y->units && x->m == y->m && x->n == y->n && x->k == y->k &&
+         x->group_k == y->group_k;
+}
+
+/* tb_fp64_plan_make, unless it is the same product again, as in most programs' loops: some hundred ways are weighed. */
+static bool planned(struct tb_fp64_plan *plan, const struct tb_fp64_kernels *fp64,
+                    const struct tb_fp64_product *product, int64_t room_bytes) {
+  static _Thread_local struct {
+    struct tb_fp64_product product;
+    const struct tb_fp64_kernels *fp64;
+    int sm_count; /* of the device that was loaded there then */
+    int64_t room_bytes;
+    struct tb_fp64_plan plan;
+  } latest;
+  const bool again = latest.fp64 == fp64 && latest.sm_count == fp64->device.sm_count &&
+                     latest.room_bytes == room_bytes && same_product(&latest.product, product);
+  if (!again) {
+    latest.fp64 = NULL;
+    if (!tb_fp64_plan_make(&latest.plan, &fp64->device, product, room_bytes)) return false;
+    latest.fp64 = fp64, latest.sm_count = fp64->device.sm_count;
+    latest.room_bytes = room_bytes, latest.product = *product;
+  }
+  *plan = latest.plan;
+  return true;
+}
+
 CUresult tb_fp64_launch_chosen(const struct tb_fp64_kernels *fp64, const struct tb_launch *l) {
   const struct tb_fp64_args *const args = l->args_fp64;
   const int64_t room_bytes = l->choice->fp64.room_bytes * args->m * args->n;
   struct tb_fp64_plan plan;
-  if (!tb_fp64_plan_make(&plan, &fp64->device, l->complex, args->m, args->n, args->k, args->group_k, room_bytes))
-    return CUDA_ERROR_INVALID_VALUE;
+  const struct tb_fp64_product product = {.complex = l->complex,
+                                          .units = tb_fp64_in_units(l->complex, l->transpose_a, l->transpose_b, args),
+                                          .m = args->m,
+                                          .n = args->n,
+                                          .k = args->k,
+                                          .group_k = args->group_k};
+  if (!planned(&plan, fp64, &product, room_bytes)) return CUDA_ERROR_INVALID_VALUE;
   return tb_fp64_launch(fp64, &plan, l->transpose_a, l->transpose_b, args, l->workspace, l->stream);
 }
 

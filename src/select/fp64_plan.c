@@ -23,43 +23,18 @@ const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT] = {
 #undef TB_FP64_TILE
 };
 
-static const struct {
+struct fp64_rate {
   double full, alone;
-} rates[] = {
-#define TB_FP64_RATE(letter, kernel, full, alone) [TB_FP64_##letter##kernel] = {full, alone},
+};
+/* Of operands that are copied in units of 16 bytes, and of others. */
+static const struct fp64_rate rates[][2] = {
+#define TB_FP64_RATE(letter, kernel, full, alone, full_any, alone_any) \
+  [TB_FP64_##letter##kernel] = {{full, alone}, {full_any, alone_any}},
 #include "select/rates.def"
 };
 _Static_assert(sizeof rates / sizeof *rates == TB_FP64_TILE_COUNT, "rates.def has one row for each of tiles.def");
 
-/* A group's end costs as much as 40 k of a tile of 128 x 128. */
-#define GROUP_K 1024
-#define LONG_K 8192 /* from here on a group is FP64_GROUP_K_MAX */
-#define FP64_GROUP_K_MAX 2048
-/* With less than so many tiles of 128 x 128, some are likely to be split. */
-#define SOME_TILES 200
-#define SOME_TILES_GROUP_K 512
-/* Below so many tiles of 64 x 64, k is to be split among SMs, into about as many parts as make WANTED_PARTS of them. */
-#define FEW_TILES 64
-#define WANTED_PARTS 256
-#define FP64_GROUP_K_MIN 128
 #define FP64_SPLITS_MAX 64
-
-static int64_t tiles_of(int64_t m, int64_t n, int64_t side) { return tb_ceil_div(m, side) * tb_ceil_div(n, side); }
-
-static int group_k_of_reals(int64_t m, int64_t n, int64_t k) {
-  const int64_t tiles = tiles_of(m, n, 64);
-  if (tiles < FEW_TILES) {
-    const int64_t part = tb_round_up(tb_ceil_div(k, tb_ceil_div(WANTED_PARTS, tiles)), TB_FP64_GROUP_STEP_K);
-    return (int)tb_min(tb_max(part, FP64_GROUP_K_MIN), FP64_GROUP_K_MAX);
-  }
-  if (tiles_of(m, n, 128) < SOME_TILES && k > GROUP_K) return SOME_TILES_GROUP_K;
-  return k < LONG_K ? GROUP_K : FP64_GROUP_K_MAX;
-}
-
-/* A complex product has the sums of a real one of twice the rows and twice the k. */
-int tb_fp64_group_k(bool complex, int64_t m, int64_t n, int64_t k) {
-  return complex ? group_k_of_reals(2 * m, n, 2 * k) / 2 : group_k_of_reals(m, n, k);
-}
 
 static int fp64_blocks_per_sm(const struct tb_fp64_tile *tile, const struct tb_fp64_device *device, int shared_bytes) {
   const int64_t by_shared = device->sm_shared_bytes / (shared_bytes + TB_SM_RESERVED_BYTES);
@@ -76,8 +51,8 @@ static double block_seconds(const struct tb_fp64_plan *p, const struct tb_fp64_d
   const double products = (p->complex ? 8.0 : 2.0) * tile->block_m * tile->block_n * (double)k / sm_flops;
   const double sums = 2.0 * tile->sum_bytes * (double)groups / tb_rate.fp64_sum_bytes_per_s;
   const int64_t mine = tb_ceil_div(blocks, device->sm_count);
-  const double full = products / rates[p->tile].full + sums;
-  const double alone = products / rates[p->tile].alone + sums;
+  const struct fp64_rate *const rate = &rates[p->tile][!p->units];
+  const double full = products / rate->full + sums, alone = products / rate->alone + sums;
   const double last = (double)(mine % at_once) * full; /* of those that do not fill an SM */
   return (double)(mine / at_once * at_once) * full + (mine % at_once > 0 && last < alone ? alone : last);
 }
@@ -137,12 +112,15 @@ static void consider_tile(struct tb_fp64_plan *p, const struct tb_fp64_device *d
   }
 }
 
-bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, bool complex, int64_t m,
-                       int64_t n, int64_t k, int group_k, int64_t partials_bytes) {
-  if (m > TB_SIDE_MAX_ELEMS || n > TB_SIDE_MAX_ELEMS || k > TB_SIDE_MAX_ELEMS) return false;
-  struct tb_fp64_plan p = {.complex = complex, .m = m, .n = n, .k = k, .group_k = group_k}, best = {.blocks = 0};
+bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device,
+                       const struct tb_fp64_product *product, int64_t partials_bytes) {
+  const struct tb_fp64_product *const x = product;
+  if (x->m > TB_SIDE_MAX_ELEMS || x->n > TB_SIDE_MAX_ELEMS || x->k > TB_SIDE_MAX_ELEMS) return false;
+  struct tb_fp64_plan p = {
+      .complex = x->complex, .units = x->units, .m = x->m, .n = x->n, .k = x->k, .group_k = x->group_k};
+  struct tb_fp64_plan best = {.blocks = 0};
   for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++)
-    if (tb_fp64_tiles[tile].complex == complex) consider_tile(&p, device, tile, partials_bytes, &best);
+    if (tb_fp64_tiles[tile].complex == x->complex) consider_tile(&p, device, tile, partials_bytes, &best);
   *plan = best;
   return best.blocks != 0;
 }

@@ -39,6 +39,7 @@ struct tb_fp64_device {
 struct tb_fp64_plan {
   int tile;        /* of tiles.def */
   bool complex;    /* the elements */
+  bool units;      /* operands are copied in units of 16 bytes */
   int64_t m, n, k; /* of the product */
   int group_k;
   int64_t tiles, whole; /* in all, and with k whole */
@@ -51,17 +52,23 @@ struct tb_fp64_plan {
   double seconds;         /* predicted, launches included */
 };
 
-/* Products of a group for a product of this shape, whatever part of it is then computed where: the bits depend on it.
- * With many tiles a constant; with few it is smaller, or k larger, so that k can be split among all SMs. */
+/* A product, or a part of one that has groups of group_k. */
+struct tb_fp64_product {
+  bool complex, units;
+  int64_t m, n, k;
+  int group_k;
+};
+
+/* Products of a group for a product of this shape, whatever part of it is then computed where: the bits depend on it
+ * (fp64_order.c). */
 int tb_fp64_group_k(bool complex, int64_t m, int64_t n, int64_t k);
 
 /*
- * The quickest way to compute a product of m x k by k x n, a whole one or a part of one that has groups of group_k. k
- * is split only if the groups' sums fit into partials_bytes. False: no tile fits this GPU's shared memory (40 KiB are
- * enough), or a size is above 2^31 - 1024.
+ * The quickest way to compute a product of m x k by k x n. k is split only if the groups' sums fit into partials_bytes.
+ * False: no tile fits this GPU's shared memory (40 KiB are enough), or a size is above 2^31 - 1024.
  */
-bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, bool complex, int64_t m,
-                       int64_t n, int64_t k, int group_k, int64_t partials_bytes);
+bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device,
+                       const struct tb_fp64_product *product, int64_t partials_bytes);
 
 /* That way with this tile, which is one for the plan's elements, `whole` tiles with k whole, and the others' k in so
  * many parts; seconds included. False: the tile does not fit, or there are not so many groups. */

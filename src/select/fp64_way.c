@@ -3,13 +3,23 @@
 
 #include <math.h>
 
+/* With so much room for each element of the result. */
+static bool plan_of(struct tb_fp64_plan *plan, const struct tb_select_device *device, const struct tb_product *product,
+                    int64_t room_bytes) {
+  const struct tb_fp64_product x = {.complex = product->type == TB_Z,
+                                    .units = product->vectors,
+                                    .m = product->m,
+                                    .n = product->n,
+                                    .k = product->k,
+                                    .group_k = (int)product->group_k};
+  return tb_fp64_plan_make(plan, &device->fp64, &x, room_bytes * product->m * product->n);
+}
+
 int tb_fp64_candidates(const struct tb_select_device *device, const struct tb_product *product,
                        struct tb_choice candidate[]) {
   struct tb_fp64_plan plan;
   const int64_t room_bytes = product->workspace_bytes / (product->m * product->n);
-  if (!tb_fp64_plan_make(&plan, &device->fp64, product->type == TB_Z, product->m, product->n, product->k,
-                         (int)product->group_k, room_bytes * product->m * product->n))
-    return 0;
+  if (!plan_of(&plan, device, product, room_bytes)) return 0;
   candidate[0] = (struct tb_choice){.family = TB_FAMILY_FP64, .fp64 = {.room_bytes = room_bytes}};
   return 1;
 }
@@ -18,11 +28,7 @@ double tb_fp64_predict_us(const struct tb_select_table *table, const struct tb_s
                           const struct tb_product *product, const struct tb_choice *choice) {
   struct tb_fp64_plan plan;
   (void)table;
-  const int64_t room_bytes = choice->fp64.room_bytes * product->m * product->n;
-  return tb_fp64_plan_make(&plan, &device->fp64, product->type == TB_Z, product->m, product->n, product->k,
-                           (int)product->group_k, room_bytes)
-             ? plan.seconds * 1e6
-             : INFINITY;
+  return plan_of(&plan, device, product, choice->fp64.room_bytes) ? plan.seconds * 1e6 : INFINITY;
 }
 
 void tb_fp64_offer(const struct tb_select_device *device, const struct tb_product *product, struct tb_best *best) {

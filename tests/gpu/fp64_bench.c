@@ -72,16 +72,23 @@ static int64_t lda_of(const struct product *p) { return p->ta ? p->k : p->m; }
 static int64_t ldb_of(const struct product *p) { return p->tb ? p->n : p->k; }
 static size_t b_at(const struct product *p) { return ((size_t)(p->m * p->k) * parts + 1) / 2 * 2; }
 
+static struct tb_fp64_args arguments_of(const struct product *p) {
+  return (struct tb_fp64_args){.a = (double *)(uintptr_t)device_pool,
+                               .b = (double *)(uintptr_t)device_pool + b_at(p),
+                               .d = (double *)(uintptr_t)device_d,
+                               .lda = lda_of(p),
+                               .ldb = ldb_of(p),
+                               .ldd = p->m,
+                               .m = p->m,
+                               .n = p->n,
+                               .k = p->k,
+                               .alpha = 1,
+                               .first = 1,
+                               .last = 1};
+}
+
 static void run_ours(const struct product *p, const struct tb_fp64_plan *plan) {
-  const struct tb_fp64_args args = {.a = (double *)(uintptr_t)device_pool,
-                                    .b = (double *)(uintptr_t)device_pool + b_at(p),
-                                    .d = (double *)(uintptr_t)device_d,
-                                    .lda = lda_of(p),
-                                    .ldb = ldb_of(p),
-                                    .ldd = p->m,
-                                    .alpha = 1,
-                                    .first = 1,
-                                    .last = 1};
+  const struct tb_fp64_args args = arguments_of(p);
   OK(tb_fp64_launch(&kernels, plan, p->ta, p->tb, &args, workspace, NULL));
 }
 
@@ -234,10 +241,16 @@ static void measure_others(const struct product *p, struct tb_fp64_plan plan, en
 
 static void measure(const struct product *p, enum others others) {
   const int group_k = forced_group_k > 0 ? forced_group_k : tb_fp64_group_k(complex_elements, p->m, p->n, p->k);
+  const struct tb_fp64_args args = arguments_of(p);
+  const struct tb_fp64_product product = {.complex = complex_elements,
+                                          .units = tb_fp64_in_units(complex_elements, p->ta, p->tb, &args),
+                                          .m = p->m,
+                                          .n = p->n,
+                                          .k = p->k,
+                                          .group_k = group_k};
   struct tb_fp64_plan plan;
   if ((size_t)(p->m * p->n) * parts > d_doubles || b_at(p) + (size_t)(p->k * p->n) * parts > pool_doubles ||
-      !tb_fp64_plan_make(&plan, &kernels.device, complex_elements, p->m, p->n, p->k, group_k,
-                         (int64_t)workspace_bytes)) {
+      !tb_fp64_plan_make(&plan, &kernels.device, &product, (int64_t)workspace_bytes)) {
     printf("%c%c %ldx%ldx%ld: too large\n", "NT"[p->ta], "NT"[p->tb], (long)p -> m, (long)p -> n, (long)p -> k);
     return;
   }

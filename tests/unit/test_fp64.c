@@ -276,7 +276,8 @@ static void any_shape(void **state) {
     device.sm_count = 1 + (int)tst_random_below(&rng, 8);
     make_operands(&x, &p, rng);
     struct tb_fp64_plan plan;
-    assert_true(tb_fp64_plan_make(&plan, &device, complex, p.m, p.n, p.k, p.group_k, i % 2 ? 0 : INT64_MAX));
+    const struct tb_fp64_product whole = {complex, i % 3 == 0, p.m, p.n, p.k, p.group_k};
+    assert_true(tb_fp64_plan_make(&plan, &device, &whole, i % 2 ? 0 : INT64_MAX));
     check_plan(&p, &x, &plan);
     const int64_t groups = tb_ceil_div(p.k, p.group_k);
     const int tile = complex ? TB_FP64_z128x64 + (int)tst_random_below(&rng, TB_FP64_TILE_COUNT - TB_FP64_z128x64)
@@ -302,7 +303,8 @@ static void continued(void **state) {
       args.a += x.a.parts * (p.ta ? from : from * args.lda);
       args.b += x.b.parts * (p.tb ? from * args.ldb : from);
       args.first = from == 0, args.last = from + count == p.k;
-      assert_true(tb_fp64_plan_make(&plan, &kernels.device, complex, p.m, p.n, count, p.group_k, INT64_MAX));
+      const struct tb_fp64_product part = {complex, true, p.m, p.n, count, p.group_k};
+      assert_true(tb_fp64_plan_make(&plan, &kernels.device, &part, INT64_MAX));
       launch(&p, &plan, &args);
     }
     compare(&p, &x, &plan);

@@ -53,8 +53,9 @@ static void every_plan_covers_its_product(void **state) {
     const bool complex = i / 2 % 2;
     const int group_k = i % 5 ? tb_fp64_group_k(complex, m, n, k) : 16 * (1 + (int)tst_random_below(&rng, 100));
     struct tb_fp64_plan plan;
-    assert_true(tb_fp64_plan_make(&plan, device, complex, m, n, k, group_k, bytes));
-    assert_true(plan.complex == complex && tb_fp64_tiles[plan.tile].complex == complex);
+    const struct tb_fp64_product product = {complex, i / 4 % 2, m, n, k, group_k};
+    assert_true(tb_fp64_plan_make(&plan, device, &product, bytes));
+    assert_true(plan.complex == complex && plan.units == product.units && tb_fp64_tiles[plan.tile].complex == complex);
     assert_true(plan.m == m && plan.n == n && plan.k == k && plan.group_k == group_k);
     check(&plan, device, bytes);
     const int tile = (int)tst_random_below(&rng, TB_FP64_TILE_COUNT), splits = 1 + (int)tst_random_below(&rng, 9);
@@ -65,24 +66,60 @@ static void every_plan_covers_its_product(void **state) {
   }
 }
 
+/* The bits of products rest on these: they change with the order of summation alone. */
 static void groups_are_the_shapes(void **state) {
   (void)state;
   static const struct {
+    bool complex;
     int64_t m, n, k;
     int group_k;
-  } rows[] = {
-      {8192, 8192, 8192, 2048}, {8192, 8192, 8191, 1024},        {2048, 2048, 2048, 1024}, {512, 512, 512, 1024},
-      {3072, 768, 3072, 512},   {3072, 768, 1024, 1024},         {513, 512, 100000, 512},  {513, 448, 100000, 2048},
-      {256, 256, 65536, 2048},  {256, 256, 16384, 1024},         {64, 64, 4096, 128},      {1, 1, 1, 128},
-      {64, 64, 256 * 300, 304}, {64, 64, INT64_C(1) << 30, 2048}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    assert_int_equal(tb_fp64_group_k(false, rows[i].m, rows[i].n, rows[i].k), rows[i].group_k);
-  uint64_t rng = 2;
-  for (int i = 0; i < 1000; i++) {
-    const int64_t m = random_size(&rng), n = random_size(&rng), k = random_size(&rng);
-    assert_int_equal(tb_fp64_group_k(false, m, n, k) % TB_FP64_GROUP_STEP_K, 0);
-    assert_int_equal(2 * tb_fp64_group_k(true, m, n, k), tb_fp64_group_k(false, 2 * m, n, 2 * k));
+  } rows[] = {{false, 8192, 8192, 8192, 2048},
+              {true, 8192, 8192, 8192, 1024},
+              {false, 8192, 8192, 8191, 1024},
+              {true, 8192, 8192, 8191, 512},
+              {false, 2048, 2048, 2048, 1024},
+              {true, 2048, 2048, 2048, 512},
+              {false, 512, 512, 512, 512},
+              {true, 512, 512, 512, 512},
+              {false, 3072, 768, 3072, 768},
+              {true, 3072, 768, 3072, 312},
+              {false, 513, 512, 100000, 2048},
+              {true, 513, 512, 100000, 1024},
+              {false, 256, 256, 65536, 2048},
+              {true, 256, 256, 65536, 1024},
+              {false, 64, 64, 4096, 64},
+              {true, 64, 64, 4096, 64},
+              {false, 1, 1, 1, 16},
+              {true, 1, 1, 1, 8},
+              {false, 119, 430, 309, 80},
+              {true, 119, 430, 309, 80},
+              {false, 64, 64, 1073741824, 2048},
+              {true, 64, 64, 1073741824, 1024},
+              {false, 2147482623, 1, 5, 16},
+              {true, 2147482623, 1, 5, 8},
+              {false, 4096, 4096, 127, 128},
+              {true, 4096, 4096, 127, 128},
+              {false, 353, 863, 1242, 416},
+              {true, 353, 863, 1242, 416}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const int group_k = tb_fp64_group_k(rows[i].complex, rows[i].m, rows[i].n, rows[i].k);
+    if (group_k != rows[i].group_k) fail_msg("row %zu: groups of %d, not %d", i, group_k, rows[i].group_k);
   }
+  uint64_t rng = 2;
+  for (int i = 0; i < 2000; i++) {
+    const int64_t m = random_size(&rng), n = random_size(&rng), k = random_size(&rng);
+    const bool complex = i % 2;
+    const int group_k = tb_fp64_group_k(complex, m, n, k), step = TB_FP64_GROUP_STEP_K >> complex;
+    assert_true(group_k > 0 && group_k % step == 0 && group_k <= 2048 >> complex);
+    assert_true(group_k >= 64 >> complex || group_k >= k);
+    assert_true(group_k < k + step);                              /* no longer than k is */
+    assert_int_equal(group_k, tb_fp64_group_k(complex, m, n, k)); /* whatever was asked before */
+  }
+}
+
+static bool make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int64_t m, int64_t n, int64_t k,
+                 int group_k, int64_t bytes) {
+  return tb_fp64_plan_make(plan, device, &(struct tb_fp64_product){false, true, m, n, k, group_k}, bytes);
 }
 
 static void what_an_h200_takes(void **state) {
@@ -96,13 +133,14 @@ static void what_an_h200_takes(void **state) {
   struct tb_fp64_plan plan;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const int group_k = tb_fp64_group_k(false, rows[i].m, rows[i].n, rows[i].k);
-    assert_true(tb_fp64_plan_make(&plan, &h200, false, rows[i].m, rows[i].n, rows[i].k, group_k, 1 << 29));
+    const struct tb_fp64_product product = {false, true, rows[i].m, rows[i].n, rows[i].k, group_k};
+    assert_true(tb_fp64_plan_make(&plan, &h200, &product, 1 << 29));
     const double ratio = plan.seconds * 1e3 / rows[i].ms;
     if (!(ratio > 0.8 && ratio < 1.25)) fail_msg("row %zu: predicted over measured time %.2f", i, ratio);
   }
   assert_int_equal(plan.tile, TB_FP64_d128x128); /* 4 tiles for 132 SMs */
   assert_true(plan.splits >= 16);
-  assert_true(tb_fp64_plan_make(&plan, &h200, false, 8192, 8192, 8192, 2048, 0));
+  assert_true(make(&plan, &h200, 8192, 8192, 8192, 2048, 0));
   assert_true(plan.tile == TB_FP64_d128x128 && plan.splits == 1 && plan.blocks == 132);
 }
 
@@ -111,14 +149,14 @@ static void refused(void **state) {
   struct tb_fp64_plan plan;
   struct tb_fp64_device small = h200;
   const int64_t most = INT32_MAX - 1023;
-  assert_true(tb_fp64_plan_make(&plan, &h200, false, most, 1, 1, 1024, 0));
-  assert_false(tb_fp64_plan_make(&plan, &h200, false, most + 1, 1, 1, 1024, 0));
-  assert_false(tb_fp64_plan_make(&plan, &h200, false, 1, most + 1, 1, 1024, 0));
-  assert_false(tb_fp64_plan_make(&plan, &h200, false, 1, 1, most + 1, 1024, 0));
+  assert_true(make(&plan, &h200, most, 1, 1, 1024, 0));
+  assert_false(make(&plan, &h200, most + 1, 1, 1, 1024, 0));
+  assert_false(make(&plan, &h200, 1, most + 1, 1, 1024, 0));
+  assert_false(make(&plan, &h200, 1, 1, most + 1, 1024, 0));
   small.block_shared_bytes = 40 << 10;
-  assert_true(tb_fp64_plan_make(&plan, &small, false, 1000, 1000, 5000, 1024, 0));
+  assert_true(make(&plan, &small, 1000, 1000, 5000, 1024, 0));
   small.block_shared_bytes = 40 << 10, small.block_shared_bytes -= 1;
-  assert_false(tb_fp64_plan_make(&plan, &small, false, 1000, 1000, 5000, 1024, 0));
+  assert_false(make(&plan, &small, 1000, 1000, 5000, 1024, 0));
   plan = (struct tb_fp64_plan){.m = 200, .n = 200, .k = 1000, .group_k = 512};
   assert_false(tb_fp64_plan_way(&plan, &h200, TB_FP64_d128x128, 0, 3)); /* two groups */
   assert_false(tb_fp64_plan_way(&plan, &h200, TB_FP64_d128x128, 4, 2)); /* all tiles whole, and yet split */
