@@ -27,6 +27,7 @@ static double saved_seconds;
 struct knowledge {
   struct tb_model model;
   bool have_model;
+  double unweighed_seconds; /* that the CPU took for calls which assumptions alone gave to it */
   /* The thread that brings the stage forward alone uses what follows. */
   atomic_int stage;
   struct tb_cpu_side cpu_side;
@@ -161,6 +162,28 @@ static bool settle(struct knowledge *of, enum tb_symbol symbol) {
   return true;
 }
 
+/*
+ * Assumptions are cautious of the GPU, whose double precision may have a thirtieth of its fp32's rate, or a half. So
+ * what the CPU takes for calls that they give to it is rent, too: when it comes to so many times the price of a look,
+ * both sides are measured. Shorter calls do not count, which no GPU can do much sooner.
+ */
+#define LOOK_TIMES 2
+#define LOOK_CALL_SECONDS 300e-6
+
+/* With the lock held. */
+static bool is_unweighed(const struct knowledge *of, const struct tb_decision *decision) {
+  return decision->why == TB_STATUS_cpu_sooner && of->model.assumed;
+}
+
+static bool is_worth_a_look(struct knowledge *of, const struct tb_decision *decision) {
+  if (tb_option_number(TB_OPTION_calibration) == TB_CALIBRATION_OFF) return false;
+  pthread_mutex_lock(&router_lock);
+  const bool is = is_unweighed(of, decision) && decision->cpu_seconds >= LOOK_CALL_SECONDS &&
+                  of->unweighed_seconds >= LOOK_TIMES * of->model.rates.open_seconds;
+  pthread_mutex_unlock(&router_lock);
+  return is;
+}
+
 /* ---- calls that follow ---- */
 
 /* To weigh a call and to learn from it takes half a microsecond. Of a row of short ones of one shape that are clearly
@@ -218,7 +241,8 @@ struct tb_decision tb_router_decide(const struct tb_call *call, const struct tb_
   struct knowledge *const of = &of_type[call->type];
   look_for_kept(of, call->symbol);
   struct tb_decision decision = weigh_with_model(call, places, machine);
-  if (decision.where == TB_GPU && settle(of, call->symbol)) decision = weigh_with_model(call, places, machine);
+  if ((decision.where == TB_GPU || is_worth_a_look(of, &decision)) && settle(of, call->symbol))
+    decision = weigh_with_model(call, places, machine);
   if (places == NULL) lead(call, &decision);
   return decision;
 }
@@ -232,8 +256,10 @@ void tb_router_learn(const struct tb_call *call, const struct tb_places *places,
                                              .followers = d->followers,
                                              .best_predicted_seconds =
                                                  d->cpu_seconds < d->gpu_seconds ? d->cpu_seconds : d->gpu_seconds};
+  struct knowledge *const of = &of_type[call->type];
   pthread_mutex_lock(&router_lock);
-  tb_model_observe(&of_type[call->type].model, call, places, &observation, now);
+  if (is_unweighed(of, d) && seconds >= LOOK_CALL_SECONDS) of->unweighed_seconds += seconds;
+  tb_model_observe(&of->model, call, places, &observation, now);
   if (d->why == TB_STATUS_not_yet) saved_seconds += seconds - d->gpu_seconds;
   pthread_mutex_unlock(&router_lock);
 }

@@ -6,7 +6,8 @@
  * is a process of its own.
  *
  * Seen to fail when: a broken file is believed or left; a process without a home prints or stops; two threads measure;
- * a failing GPU is measured on; what calls took does not count towards a GPU's opening, or all of it does; the short
+ * a failing GPU is measured on; what calls took does not count towards a GPU's opening, or all of it does; it does not
+ * count towards a look where assumptions keep calls from the GPU, or short ones' time does; the short
  * way of small calls does not hear of the model.
  */
 #define _GNU_SOURCE
@@ -17,8 +18,10 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +59,16 @@ int clock_gettime(clockid_t clock, struct timespec *t) {
   const long long second = 1000000000, ns = second * (t->tv_sec - computed_since.tv_sec + decides_since.tv_sec) +
                                             t->tv_nsec - computed_since.tv_nsec + decides_since.tv_nsec;
   *t = (struct timespec){ns / second, ns % second};
+  return 0;
+}
+
+/* The cores that the library finds, if not this machine's. */
+static int pretended_cores;
+
+int sched_getaffinity(pid_t thread, size_t size, cpu_set_t *set) {
+  if (pretended_cores == 0) return syscall(SYS_sched_getaffinity, thread, size, set) < 0 ? -1 : 0;
+  CPU_ZERO_S(size, set);
+  for (int core = 0; core < pretended_cores; core++) CPU_SET_S(core, size, set);
   return 0;
 }
 
@@ -224,6 +237,45 @@ static void price_of_opening(void **state) {
   expect(opens_for_what_calls_took, NULL, NULL);
 }
 
+/* One that assumptions give to the CPU where it has many cores. */
+static const struct tb_call given_to_the_cpu = {
+    .symbol = TB_SYMBOL_cblas_dgemm, .type = TB_D, .m = 1000, .n = 1000, .k = 1000, .alpha = {.d = 1}};
+
+/* Calls so given to it that took so long in all, of this length. */
+static void have_taken(const struct tb_decision *d, double seconds, double each) {
+  for (double took = 0; took < seconds; took += each)
+    tb_router_learn(&given_to_the_cpu, NULL, d, TB_CPU, each, tb_clock_seconds());
+}
+
+/* A second of them is little beside the price of a look; three seconds are worth it; of short calls none are, nor where
+ * nothing is to be measured. */
+static int looks_for_what_calls_took(void *off) {
+  if (off) tileblas_option_set("TILEBLAS_CALIBRATION", "off");
+  const struct tst_fake *fake = tst_fake();
+  tb_run_initialise();
+  void (*set_threads)(int) = (void (*)(int))dlsym(dlopen("libopenblas.so.0", RTLD_NOW), "openblas_set_num_threads");
+  if (set_threads == NULL) return 5;
+  set_threads(32);
+  pretended_cores = 32;
+  const struct tb_decision first = tb_router_decide(&given_to_the_cpu, NULL, TB_ROUTE_AUTO);
+  pretended_cores = 0;
+  if (first.why != TB_STATUS_cpu_sooner || first.cpu_seconds < 300e-6) return 1;
+  have_taken(&first, 0.5, first.cpu_seconds);
+  have_taken(&first, 3, 200e-6);
+  if (tb_router_decide(&given_to_the_cpu, NULL, TB_ROUTE_AUTO).where != TB_CPU || fake->calls("cuInit") != 0) return 2;
+  have_taken(&first, 3, first.cpu_seconds);
+  if (tb_router_decide(&given_to_the_cpu, NULL, TB_ROUTE_AUTO).where != TB_CPU) return 3; /* the fake GPU is slow */
+  return fake->calls("cuInit") == (off ? 0 : 1) ? 0 : 4;
+}
+
+static void price_of_a_look(void **state) {
+  (void)state;
+  expect(looks_for_what_calls_took, (void *)1, NULL);
+  assert_null(kept_file());
+  expect(looks_for_what_calls_took, NULL, NULL);
+  assert_non_null(kept_file());
+}
+
 /* ---- at the same time ---- */
 
 static pthread_barrier_t together;
@@ -379,6 +431,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(no_home, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(switched_off, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(price_of_opening, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(price_of_a_look, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(threads_and_processes, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(forked, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),
