@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The argument blocks of the kernels that make a complex product a real one (complex.cu): structs by value, shared by
+ * The argument blocks of the kernels that make a complex product of floats a real one (complex.cu), and of both
+ * types' commits: structs by value, shared by
  * host C and CUDA C.
  *
  * Memory holds a complex column as reals, real and imaginary parts in turn. So C of m x n elements is a real matrix of

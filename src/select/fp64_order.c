@@ -15,7 +15,7 @@
  * Everything is counted in multiply-adds of one multiprocessor at its peak, in whole numbers, so that every compiler
  * and every processor comes to the same bits.
  */
-#define MULTIPROCESSORS 132
+#define FP64_MULTIPROCESSORS 132
 #define PRODUCTS_PER_US 253440
 /* A group is no longer, by the error of a sum of so many, and because panels that go up are cut between groups; nor
  * shorter, unless k is: then its sums are most of the work. */
@@ -66,7 +66,7 @@ static int64_t blocks_cost(const struct fp64_order *o, const struct fp64_order_t
   const int64_t area = (int64_t)t->side_m * t->side_n, products = area * k * (o->complex ? 400 : 100);
   const int64_t sums = area * (o->complex ? 16 : 8) * groups * PRODUCTS_OF_SUM_BYTES_100 / 100;
   const int64_t full = products / t->full + sums, alone = products / t->alone + sums;
-  const int64_t mine = tb_ceil_div(blocks, MULTIPROCESSORS), whole = tb_quotient(mine, t->held) * t->held;
+  const int64_t mine = tb_ceil_div(blocks, FP64_MULTIPROCESSORS), whole = tb_quotient(mine, t->held) * t->held;
   const int64_t last = (mine - whole) * full;
   return whole * full + (mine > whole ? tb_max(last, alone) : 0);
 }
@@ -86,7 +86,7 @@ static int64_t fp64_order_cost(const struct fp64_order *o, const struct fp64_ord
 /* The least for a tile: all of them split, or those that do not fill a round. */
 static int64_t fp64_least_cost(const struct fp64_order *o, const struct fp64_order_tile *t, int64_t parts) {
   const int64_t tiles = tb_ceil_div(o->m, t->side_m) * tb_ceil_div(o->n, t->side_n);
-  const int64_t round = (int64_t)MULTIPROCESSORS * t->held, rounds = tiles / round * round;
+  const int64_t round = (int64_t)FP64_MULTIPROCESSORS * t->held, rounds = tiles / round * round;
   if (parts == 1) return fp64_order_cost(o, t, tiles, tiles, 1);
   const int64_t all = fp64_order_cost(o, t, tiles, 0, parts);
   return rounds == 0 || rounds == tiles ? all : tb_min(all, fp64_order_cost(o, t, tiles, rounds, parts));
@@ -110,7 +110,7 @@ int tb_fp64_group_k(bool complex, int64_t m, int64_t n, int64_t k) {
   struct fp64_order o = {.complex = complex, .m = m, .n = n, .k = k};
   const struct fp64_order_tile *const largest = &fp64_order_tiles[complex][0];
   int64_t best_group_k = fp64_group_of_parts(complex, k, 1);
-  if (tb_ceil_div(m, largest->side_m) <= ROUNDS_ENOUGH * MULTIPROCESSORS / tb_ceil_div(n, largest->side_n)) {
+  if (tb_ceil_div(m, largest->side_m) <= ROUNDS_ENOUGH * FP64_MULTIPROCESSORS / tb_ceil_div(n, largest->side_n)) {
     int64_t best = fp64_order_cost_of_parts(&o, 1);
     for (size_t i = 0; i < sizeof fp64_order_parts / sizeof *fp64_order_parts; i++) {
       if (tb_ceil_div(k, fp64_order_parts[i]) < FP64_GROUP_K_MIN >> complex) break;

@@ -3,10 +3,11 @@
  * What the numbers of a complex product may be: infinities and NaNs in operands, C and scalars, what must not be read
  * at all, overflow, subnormals, zeros with a sign; the answer of the GPU, and where BLAS libraries agree the CPU's.
  *
- * What is expected is a chain of real sums (kernels/PRECISION.md, "Complex"): the four real products; alpha, where it is
- * real, times each part of the sum; another one times the sum in zgemm, by the textbook's formula, and in cgemm times
- * A before the product; beta times C by the formula again, but for 0 and 1. Operands are small whole numbers, of which every sum is exact, so a
- * part is the one expected or it is wrong. A zero's sign is compared where BLAS libraries agree about it.
+ * What is expected is a chain of real sums (kernels/PRECISION.md, "Complex"): the four real products; alpha, where it
+ * is real, times each part of the sum; another one times the sum in zgemm, by the textbook's formula, and in cgemm
+ * times A before the product; beta times C by the formula again, but for 0 and 1. Operands are small whole numbers, of
+ * which every sum is exact, so a part is the one expected or it is wrong. A zero's sign is compared where BLAS
+ * libraries agree about it.
  *
  * Seen to fail when: a beta of 1 multiplies C, in the program's memory and on the GPU; beta = 0 reads C; the imaginary
  * part of a real alpha, 0, multiplies; that of another does not; a conjugated A or B is not; all of alpha multiplies A
