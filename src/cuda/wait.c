@@ -32,6 +32,12 @@ CUresult tb_patience_try(struct tb_patience *patience) {
   return CUDA_ERROR_TIMEOUT;
 }
 
+CUresult tb_ask_event(CUevent event) {
+  const CUresult result = tb_cuda.cuEventQuery(event);
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) tb_cuda_failed_call = "cuEventQuery";
+  return result;
+}
+
 /* CUDA_ERROR_NOT_READY: not yet. */
 static CUresult ask_stream(CUstream stream) {
   for (int i = 0; i < QUESTIONS; i++) {

@@ -23,6 +23,9 @@ struct tb_patience {
 /* To be called when nothing could be done: CUDA_ERROR_TIMEOUT when that has been so for too long. Reads the clock. */
 CUresult tb_patience_try(struct tb_patience *patience);
 
+/* Whether what the event was recorded behind is done; CUDA_ERROR_NOT_READY: not yet. */
+CUresult tb_ask_event(CUevent event);
+
 /* Returns when everything in the stream is done, or has failed, or CUDA_ERROR_TIMEOUT after so many seconds. */
 CUresult tb_wait_for_stream(CUstream stream, double seconds);
 

@@ -185,20 +185,23 @@ CUresult tb_device_free_bytes(struct tb_device *d, int64_t *bytes) {
   return CUDA_SUCCESS;
 }
 
+/* Padding is read, and comes down with the tiles; what another program left there is none of ours. */
+static CUresult clear_arena(struct tb_device *d, size_t bytes) {
+  TB_TRY(tb_cuda.cuMemsetD8Async(d->arena, 0, bytes, d->up));
+  return tb_device_wait(d, d->up); /* no launch need wait for an upload */
+}
+
 CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
   if (bytes <= d->arena_bytes) return CUDA_SUCCESS;
   tb_device_trim(d, 0);
   TB_TRY(tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes));
   d->arena_bytes = bytes;
-  /* Padding is read, and comes down with the tiles; what another program left there is none of ours. */
-  CUresult cleared = tb_cuda.cuMemsetD8Async(d->arena, 0, (size_t)bytes, d->up);
-  if (cleared == CUDA_SUCCESS) cleared = tb_device_wait(d, d->up); /* no launch need wait for an upload */
+  const CUresult cleared = clear_arena(d, (size_t)bytes);
   if (cleared != CUDA_SUCCESS) {
     tb_device_settle(d);
     tb_device_trim(d, 0);
   }
-  TB_TRY(cleared);
-  return CUDA_SUCCESS;
+  return cleared;
 }
 
 void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pipeline/exchange.h"
 
+#include "cuda/wait.h"
+
 /* ---- between the members ---- */
 
 void tb_exchange_open(struct tb_exchange *x, int members, bool on) {
@@ -89,9 +91,9 @@ CUresult tb_pass_offer(struct tb_pass *pass, bool wait) {
     const int64_t panel = pass->offered % own * members + pass->member, slice = pass->offered / own;
     CUevent arrived;
     TB_TRY(tb_device_panel_event(pass->device, panel, slice, &arrived));
-    CUresult result = tb_cuda.cuEventQuery(arrived);
+    const CUresult result = tb_ask_event(arrived);
     if (result == CUDA_ERROR_NOT_READY) break;
-    TB_TRY(result);
+    if (result != CUDA_SUCCESS) return result;
     offer(pass->exchange, panel, slice);
   }
   return CUDA_SUCCESS;

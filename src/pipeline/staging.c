@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pipeline/staging.h"
 
+#include "cuda/wait.h"
+
 bool tb_upload_cut(struct tb_upload *u, int64_t most, void *slot, struct tb_copy *copy, struct tb_piece *piece) {
   const bool whole_columns = u->target_ld <= tb_slot_elems(u->type);
   const int64_t columns = whole_columns ? tb_min(tb_max(most / u->target_ld, 1), u->columns - u->column) : 1;
@@ -27,11 +29,7 @@ CUresult tb_upload_send(struct tb_device *d, int slot, const struct tb_piece *pi
   return CUDA_SUCCESS;
 }
 
-static CUresult moved(const struct tb_ring *ring, int slot) {
-  CUresult result = tb_cuda.cuEventQuery(ring->moved[slot]);
-  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) tb_cuda_failed_call = "cuEventQuery";
-  return result;
-}
+static CUresult moved(const struct tb_ring *ring, int slot) { return tb_ask_event(ring->moved[slot]); }
 
 CUresult tb_upload_sent(struct tb_device *d, int slot) { return moved(&d->up_ring, slot); }
 

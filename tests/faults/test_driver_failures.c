@@ -14,7 +14,7 @@
  * a process of its own, forked before any BLAS or driver is loaded.
  *
  * Seen to fail when: a resource is not released on one path; the commit goes on after a failed wait; the fallback
- * computes a tile that is committed; the warning is printed for each tile.
+ * computes a tile that is committed; the warning is printed for each tile, or does not name the call that failed.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -86,6 +86,14 @@ static int life(void *argument) {
   return right && tst_nothing_left(fake) ? 0 : 1;
 }
 
+/* Whether the line that begins there says that the function failed. */
+static bool names(const char *line, const char *function) {
+  char named[96];
+  snprintf(named, sizeof named, "): %s: ", function);
+  const char *const found = strstr(line, named);
+  return found && found < strchr(line, '\n');
+}
+
 /* NULL when everything about a case is as it must be. */
 static const char *judge(const struct failure *f, const struct tst_output *o) {
   unsigned long long failed = tst_number_after(o->out, "failures="), gpu = tst_number_after(o->out, "gpu=");
@@ -103,6 +111,7 @@ static const char *judge(const struct failure *f, const struct tst_output *o) {
   const char *after = failed ? strstr(o->err, "tileblas: warning: ") : "";
   if (tst_count_lines(after, "(the GPU failed earlier in this process)") + failed != tst_count_lines(after, " -> "))
     return "the GPU was used again";
+  if (failed && f->flags == 0 && !names(after, f->function)) return "the warning names another call";
   return NULL;
 }
 

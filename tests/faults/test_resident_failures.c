@@ -4,13 +4,14 @@
  * at every position (many are sampled, see tst_next_position): C is right, for what only one call refused can still be
  * copied; or it is as it was, and a line says so, when the copies fail too. Nothing is left behind in the driver.
  *
- *   test_resident_failures once|memory|copies
+ *   test_resident_failures once|memory|copies|beside
  *     once    one call fails: the answer is right, by whatever way
  *     memory  the same for want of memory, after which the GPU is still used
  *     copies  one call fails, and from then on no copy between host and device succeeds
+ *     beside  one call fails while another GPU is open and well, which does not reach the operands
  *
  * Seen to fail when: the commit of a tile is counted before it is enqueued; beta is applied twice; the copies leak; a
- * product is lost and nobody is told; a call that fails leaves work on the GPU.
+ * product is lost and nobody is told; a call that fails leaves work on the GPU; another GPU is to finish the product.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +52,7 @@ struct failure {
   unsigned long nth;
 };
 
-static bool copies_fail;              /* the mode */
+static bool copies_fail, beside;      /* the mode */
 static int code = CUDA_ERROR_UNKNOWN; /* of the first failure */
 
 struct product {
@@ -90,6 +91,13 @@ static bool judge_product(struct product *t, bool may_be_lost, unsigned *lost) {
   return !wrong;
 }
 
+/* A product that both GPUs share, and so both are open. */
+static bool open_both(const struct tst_library *library, const struct tst_fake *fake) {
+  const struct tst_problem shared = tst_variant(0, 300, 2000, 30, -1, 2);
+  library->option_set("TILEBLAS_SHARE", "always");
+  return tst_call_exactly(library, shared, 1) && fake->calls_on(1, "cuMemAlloc") > 0;
+}
+
 /* In the child: every case without and with beta, the failure in the whole of it. */
 static int life(void *argument) {
   const struct failure *f = argument;
@@ -97,12 +105,15 @@ static int life(void *argument) {
   struct product products[2 * CASES];
   bool right = true;
 
-  setenv("FAKE_CUDA_POOLED", f->nth % 4 < 2 ? "0" : "1", 1); /* then the library finds the context */
+  setenv("FAKE_CUDA_POOLED", beside || f->nth % 4 < 2 ? "0" : "1", 1); /* then the library finds the context */
+  setenv("FAKE_CUDA_DEVICES", beside ? "2" : "1", 1);
+  setenv("FAKE_CUDA_PEERS", "0", 1);
   const struct tst_fake *fake = tst_fake();
   if (!fake) return 2;
   tst_cuda_begin(0);
   tst_library_open(&library);
   library.option_set("TILEBLAS_ROUTE", "gpu");
+  if (beside && !open_both(&library, fake)) return 4;
   library.option_set("TILEBLAS_MEMORY_LIMIT", LIMIT);
   for (size_t i = 0; i < 2 * CASES; i++) make(&products[i], i / 2, i % 2 ? 2 : 0);
   fake->reset_calls();
@@ -156,16 +167,21 @@ static void run_case(const struct failure *f, unsigned long counts[FUNCTIONS]) {
   tst_output_destroy(&o);
 }
 
+/* Beside another GPU, where it is the same but for who goes on, fewer. */
+static unsigned long next_position(unsigned long nth, unsigned long count) {
+  return beside ? nth + 5 : tst_next_position(nth, count);
+}
+
 static void every_function_at_every_position(void **state) {
   (void)state;
   unsigned long counts[FUNCTIONS], cases_run = 0;
   run_case(&(struct failure){NULL, 0}, counts);
   assert_int_equal(failures, 0);
   for (size_t i = 0; i < FUNCTIONS; i++)
-    for (unsigned long nth = 1; nth <= counts[i]; nth = tst_next_position(nth, counts[i]), cases_run++)
+    for (unsigned long nth = 1; nth <= counts[i]; nth = next_position(nth, counts[i]), cases_run++)
       run_case(&(struct failure){functions[i], nth}, NULL);
   printf("%lu cases\n", cases_run);
-  assert_true(cases_run > 100);
+  assert_true(cases_run > (beside ? 30 : 100));
   assert_int_equal(failures, 0);
 }
 
@@ -173,6 +189,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_function_at_every_position)};
   if (argc != 2) return 2;
   copies_fail = strcmp(argv[1], "copies") == 0;
+  beside = strcmp(argv[1], "beside") == 0;
   if (strcmp(argv[1], "memory") == 0) code = CUDA_ERROR_OUT_OF_MEMORY;
   return cmocka_run_group_tests_name(argv[1], tests, NULL, NULL);
 }

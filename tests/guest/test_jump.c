@@ -7,7 +7,7 @@
  *
  * Seen to fail when: signals are not blocked in a call; cpu_depth stays what the abandoned call of the CPU BLAS made
  * it; nobody takes over a window; the gate forgets its owner; the device is not entered again behind a handler, or the
- * call takes its own window for another's.
+ * call takes its own window for another's; the call behind a fault gives back another floating-point control.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -25,6 +25,7 @@
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <unistd.h>
+#include <xmmintrin.h>
 
 #include "guest.h"
 #include "process.h"
@@ -295,7 +296,13 @@ static void leave_fault(int number) {
   siglongjmp(target, 1);
 }
 
-static int fault(void) {
+/* What the call finds in the MXCSR, and the next one leaves there: as a process begins, rounding upwards, flushing
+ * small numbers to zero, trapping. */
+static const unsigned controls[] = {0x1f80, 0x1f80 | 0x4000, 0x1f80 | 0x8040, 0x1f80 & ~0x200u};
+enum { CONTROLS = sizeof controls / sizeof *controls };
+#define CONTROL_FLAGS 0x3fu
+
+static int fault(int number) {
   limit_time();
   int state;
   const size_t bytes = 3 * sizeof(float) * 100 * 100;
@@ -303,11 +310,14 @@ static int fault(void) {
   if (!tst_guest_product(100)) return 2;
   handle(SIGSEGV, leave_fault);
   float *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  _mm_setcsr(controls[number]);
   if (sigsetjmp(target, 1) == 0) {
     tst_guest_call(memory, 100, 1);
     return 3;
   }
-  if (!tst_guest_product(100) || !tst_guest_product(SIDE)) return 4;
+  if (!tst_guest_product(100)) return 4;
+  if ((_mm_getcsr() & ~CONTROL_FLAGS) != controls[number]) return 6;
+  if (!tst_guest_product(SIDE)) return 4;
   pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
   return state == PTHREAD_CANCEL_ENABLE ? 0 : 5;
 }
@@ -329,13 +339,18 @@ static void all(void **state) {
   static const char *const forced[] = {"TILEBLAS_ROUTE=gpu", NULL};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (tst_guest_expects_gpu() || !parts[i].gpu_alone) tst_guest_run(parts[i].name, forced, 0);
-  if (tst_guest_expects_gpu()) tst_guest_run("fault", forced, 1);
+  for (int i = 0; i < CONTROLS && tst_guest_expects_gpu(); i++) {
+    char part[16];
+    snprintf(part, sizeof part, "fault %d", i);
+    tst_guest_run(part, forced, 1);
+  }
 }
 
 int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof parts / sizeof *parts && argc == 2; i++)
     if (strcmp(argv[1], parts[i].name) == 0) return parts[i].body();
-  if (argc == 2 && strcmp(argv[1], "fault") == 0) return fault();
+  int number;
+  if (argc == 2 && sscanf(argv[1], "fault %d", &number) == 1) return fault(number);
   const struct CMUnitTest tests[] = {cmocka_unit_test(all)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

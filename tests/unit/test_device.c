@@ -7,7 +7,8 @@
  *
  * Seen to fail when: the second block of a ring's pinned memory is not freed; tb_part_tidy does not leave the device;
  * one stream, event or module of tb_device_close is forgotten; a failing opening keeps the context; half of an arena is
- * cleared; kernels that cannot be loaded leave their module, or unload it twice.
+ * cleared; kernels that cannot be loaded leave their module, or unload it twice; an arena that cannot be had is asked
+ * for again at the size that it had.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -300,6 +301,53 @@ static void a_large_arena_is_given_back(void **state) {
   look("tb_part_tidy", 0);
 }
 
+/* ---- memory in pieces ---- */
+
+static __typeof__(tb_cuda.cuMemAlloc) driver_allocate;
+static size_t piece_bytes; /* the largest that is left in one piece, of much more in all */
+
+static CUresult CUDAAPI allocate_a_piece(CUdeviceptr *memory, size_t bytes) {
+  return bytes > piece_bytes ? CUDA_ERROR_OUT_OF_MEMORY : driver_allocate(memory, bytes);
+}
+
+/* One product of 500 cubed on a GPU of its own; the bytes of its arena, 0 for none. */
+static int64_t arena_of_product(float *a, float *b, float *c) {
+  static struct tb_device device;
+  static struct tb_part part;
+  enum { SIDE = 500 };
+  const struct tb_call call = {
+      .m = SIDE, .n = SIDE, .k = SIDE, .alpha = {1}, .a = {a, SIDE, false}, .b = {b, SIDE, false}, .c = c, .ldc = SIDE};
+  const struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
+  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  driver_allocate = tb_cuda.cuMemAlloc;
+  tb_cuda.cuMemAlloc = allocate_a_piece;
+  const struct tb_choice whole = tb_part_choose(&device, &call, ways);
+  tb_part_run(&part, &device, &call, ways, &whole, false, NULL);
+  tb_cuda.cuMemAlloc = driver_allocate;
+  const int64_t bytes = part.why == TB_STATUS_ok ? device.arena_bytes : 0;
+  tb_device_close(&device);
+  return bytes;
+}
+
+/* A call that asks for a small part of the memory gets on with a sixteenth of what it asked for first. */
+static void an_arena_of_what_there_is(void **state) {
+  (void)state;
+  enum { ELEMENTS = 500 * 500 };
+  float *const x = malloc(4 * ELEMENTS * sizeof *x), *const whole = x + 2 * ELEMENTS, *const c = x + 3 * ELEMENTS;
+  assert_non_null(x);
+  for (int i = 0; i < 2 * ELEMENTS; i++) x[i] = (float)(i % 17 - 8);
+  piece_bytes = SIZE_MAX;
+  const int64_t most = arena_of_product(x, x + ELEMENTS, whole);
+  assert_true(most > 0);
+  for (int part = 1; part <= 16; part++) {
+    piece_bytes = (size_t)(most / part);
+    const int64_t bytes = arena_of_product(x, x + ELEMENTS, c);
+    if (bytes == 0 || bytes > most / part) fail_msg("%lld bytes of %zu", (long long)bytes, piece_bytes);
+    assert_memory_equal(c, whole, ELEMENTS * sizeof *c);
+  }
+  free(x);
+}
+
 static double fp64_flops_per_cycle; /* of an SM: two for each FP64 result, of the tensor cores where they have it */
 
 static void double_precision_by_the_device(void **state) {
@@ -320,6 +368,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(a_large_arena_is_given_back),
                                      cmocka_unit_test(leaving_twice_leaves_the_programs),
                                      cmocka_unit_test(an_arena_is_clear),
+                                     cmocka_unit_test(an_arena_of_what_there_is),
                                      cmocka_unit_test(a_commit_of_many_columns),
                                      cmocka_unit_test(families_take_their_modules_away),
                                      cmocka_unit_test(kernels_are_loaded_when_they_are_wanted),
