@@ -14,7 +14,7 @@
 struct tb_followed {
   int64_t m, n, k;
   int type;
-  bool transpose_a, transpose_b;
+  bool transpose_a, transpose_b, triangle;
   int may_follow, followers;
 };
 
