@@ -128,7 +128,10 @@ static int in_memory_of(void *what) {
   tst_cuda_begin(0);
   for (int i = 0; i < TST_TRIANGLE_NAMES; i++) {
     struct tst_triangle_call call;
-    tst_triangle_create(&call, i, 90, 90, &rng);
+    if (i % 8 == 0) /* longer than what is used in place */
+      tst_triangle_create_sized(&call, i, 300, 9, &rng);
+    else
+      tst_triangle_create(&call, i, 90, 90, &rng);
     struct tst_triangle_memory *const all[] = {&call.a, &call.b, &call.c};
     void *there[3];
     for (int x = 0; x < 3; x++) {
