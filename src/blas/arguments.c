@@ -5,14 +5,10 @@ static int64_t at_least_one(int64_t n) { return n > 1 ? n : 1; }
 
 /* ---- as a column-major product ---- */
 
-static bool has_one_operand(enum tb_signature signature) {
-  return signature == TB_SIGNATURE_syrk || signature == TB_SIGNATURE_herk;
-}
-
-/* The B of a product of A with itself: A transposed, and of a Hermitian one conjugated. */
+/* Of the second operand: the first one's turned, and for a Hermitian C conjugated. */
 static enum tb_trans other_trans(enum tb_signature signature, enum tb_trans trans) {
   if (trans != TB_TRANS_N) return TB_TRANS_N;
-  return signature == TB_SIGNATURE_herk ? TB_TRANS_C : TB_TRANS_T;
+  return tb_is_hermitian(signature) ? TB_TRANS_C : TB_TRANS_T;
 }
 
 static enum tb_region_of other_triangle(enum tb_region_of triangle) {
@@ -25,7 +21,7 @@ struct tb_column_major tb_arguments_column_major(enum tb_symbol symbol, const st
   const enum tb_signature signature = tb_routine_of(symbol)->signature;
   const enum tb_trans transa = tb_trans_of(abi, x->transa);
   const enum tb_trans transb =
-      has_one_operand(signature) ? other_trans(signature, transa) : tb_trans_of(abi, x->transb);
+      tb_is_of_one_transpose(signature) ? other_trans(signature, transa) : tb_trans_of(abi, x->transb);
   const enum tb_region_of triangle = signature == TB_SIGNATURE_gemm ? TB_WHOLE : tb_triangle_of(abi, x->uplo);
   if (x->layout == TB_ROW_MAJOR)
     return (struct tb_column_major){
@@ -38,15 +34,15 @@ struct tb_column_major tb_arguments_column_major(enum tb_symbol symbol, const st
 /* What is checked. */
 struct checked {
   const struct tb_routine_info *routine;
-  enum tb_trans said; /* of the operand, where there is one */
+  enum tb_trans said; /* where one is said for both operands */
   struct tb_column_major call;
 };
 
-/* A product of A with itself is A A^T or A^T A; of a complex one A^T is not A^H. */
+/* One for both is N or T, for a Hermitian C N or C; of real operands C is T. */
 static bool is_trans(const struct checked *x, enum tb_trans trans) {
   if (trans == TB_TRANS_UNKNOWN) return false;
-  if (!has_one_operand(x->routine->signature) || trans == TB_TRANS_N) return true;
-  if (x->routine->signature == TB_SIGNATURE_herk) return trans == TB_TRANS_C;
+  if (!tb_is_of_one_transpose(x->routine->signature) || trans == TB_TRANS_N) return true;
+  if (tb_is_hermitian(x->routine->signature)) return trans == TB_TRANS_C;
   return trans == TB_TRANS_T || !tb_type_is_complex(x->routine->type);
 }
 
@@ -57,7 +53,7 @@ static bool is_acceptable(const struct checked *checked, enum tb_argument which)
     case TB_ARGUMENT_UPLO:
       return x->triangle != TB_WHOLE;
     case TB_ARGUMENT_TRANSA:
-      return is_trans(checked, has_one_operand(checked->routine->signature) ? checked->said : x->transa);
+      return is_trans(checked, tb_is_of_one_transpose(checked->routine->signature) ? checked->said : x->transa);
     case TB_ARGUMENT_TRANSB:
       return is_trans(checked, x->transb);
     case TB_ARGUMENT_M:
@@ -104,17 +100,27 @@ static int place_of(const unsigned char *signature, enum tb_argument which) {
   return 0;
 }
 
+/* What is checked of a call, and whether its arguments have changed places for it. Those with one transpose for both
+ * operands are checked in their own order: the leading dimensions, of which as much is wanted, go back. */
+static struct checked checked_of(enum tb_symbol symbol, const struct tb_arguments *x, bool *changed_places) {
+  struct checked checked = {tb_routine_of(symbol), tb_trans_of(tb_symbols[symbol].abi, x->transa),
+                            tb_arguments_column_major(symbol, x)};
+  const bool own_order = tb_is_of_one_transpose(checked.routine->signature);
+  *changed_places = x->layout == TB_ROW_MAJOR && !own_order;
+  if (own_order) checked.call.lda = x->lda, checked.call.ldb = x->ldb;
+  return checked;
+}
+
 int tb_arguments_refused(enum tb_symbol symbol, const struct tb_arguments *x) {
-  const enum tb_abi abi = tb_symbols[symbol].abi;
-  const struct checked checked = {tb_routine_of(symbol), tb_trans_of(abi, x->transa),
-                                  tb_arguments_column_major(symbol, x)};
+  bool changed_places;
+  const struct checked checked = checked_of(symbol, x, &changed_places);
   const unsigned char *signature = tb_signatures[checked.routine->signature];
-  const int ahead = abi == TB_ABI_CBLAS ? 1 : 0;
+  const int ahead = tb_symbols[symbol].abi == TB_ABI_CBLAS ? 1 : 0;
   if (x->layout != TB_ROW_MAJOR && x->layout != TB_COL_MAJOR) return 1;
   for (int i = 0; signature[i] != TB_ARGUMENT_NONE; i++) {
     const enum tb_argument which = (enum tb_argument)signature[i];
     if (is_acceptable(&checked, which)) continue;
-    const int there = x->layout == TB_ROW_MAJOR ? place_of(signature, transposed(which)) : 0;
+    const int there = changed_places ? place_of(signature, transposed(which)) : 0;
     return ahead + (there != 0 ? there : i + 1);
   }
   return 0;

@@ -26,9 +26,40 @@ int tb_call_from(struct tb_call *call, enum tb_symbol symbol, const struct tb_ar
                            .b = view_of(routine->type, y.b, y.ldb, y.transb),
                            .c = x->c,
                            .ldc = x->ldc,
-                           .region = {.of = y.triangle, .hermitian = routine->signature == TB_SIGNATURE_herk},
+                           .region = {.of = y.triangle, .hermitian = tb_is_hermitian(routine->signature)},
+                           .twice = tb_is_of_rank_2k(routine->signature),
                            .row_major = x->layout == TB_ROW_MAJOR};
   return 0;
+}
+
+/* op(X)^T, and for a Hermitian C op(X)^H. */
+static struct tb_view turned(struct tb_view x, bool hermitian) {
+  x.transposed = !x.transposed;
+  x.conjugated = x.conjugated != hermitian;
+  return x;
+}
+
+static union tb_scalar conjugate(enum tb_type type, union tb_scalar x) {
+  if (tb_type_is_double(type))
+    x.z[1] = -x.z[1];
+  else
+    x.c[1] = -x.c[1];
+  return x;
+}
+
+struct tb_call tb_call_once(const struct tb_call *call) {
+  struct tb_call once = *call;
+  once.twice = false;
+  return once;
+}
+
+struct tb_call tb_call_again(const struct tb_call *call) {
+  struct tb_call again = tb_call_once(call);
+  again.a = turned(call->b, call->region.hermitian);
+  again.b = turned(call->a, call->region.hermitian);
+  again.alpha = call->region.hermitian ? conjugate(call->type, call->alpha) : call->alpha;
+  again.beta = tb_scalar_of(call->type, 1);
+  return again;
 }
 
 struct tb_call tb_call_part(const struct tb_call *call, int64_t i, int64_t m, int64_t j, int64_t n) {

@@ -42,6 +42,14 @@ enum tb_signature {
 };
 #undef TB_SIGNATURE
 
+/* What a signature says of its routine: that op(B) is op(A) or op(B) transposed, by one transpose for both; that C is
+ * Hermitian; that the product is added once more with its operands in each other's places. */
+static inline bool tb_is_of_one_transpose(enum tb_signature s) {
+  return s != TB_SIGNATURE_gemm && s != TB_SIGNATURE_gemmt;
+}
+static inline bool tb_is_hermitian(enum tb_signature s) { return s == TB_SIGNATURE_herk || s == TB_SIGNATURE_her2k; }
+static inline bool tb_is_of_rank_2k(enum tb_signature s) { return s == TB_SIGNATURE_syr2k || s == TB_SIGNATURE_her2k; }
+
 struct tb_routine_info {
   const char *name; /* "sgemm" */
   enum tb_type type;

@@ -54,7 +54,7 @@ static void scale_hermitian(const struct tb_call *call, bool scales) {
   }
 }
 
-void tb_fallback_triangle(const struct tb_call *call) {
+static void compute_triangle(const struct tb_call *call) {
   struct tb_call plain = *call;
   const bool overwrites = tb_call_overwrites(call), keeps = tb_scalar_is_one(call->type, call->beta);
   plain.symbol = tb_gemm_of(call->symbol);
@@ -65,4 +65,10 @@ void tb_fallback_triangle(const struct tb_call *call) {
   }
   compute_part(&plain, 0, call->m, 0, call->n);
   if (call->region.hermitian) scale_hermitian(call, false);
+}
+
+void tb_fallback_triangle(const struct tb_call *call) {
+  const struct tb_call once = tb_call_once(call), again = tb_call_again(call);
+  compute_triangle(&once);
+  if (call->twice && !tb_call_is_trivial(call)) compute_triangle(&again);
 }

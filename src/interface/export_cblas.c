@@ -28,14 +28,15 @@ TB_ALWAYS_INLINE bool is_said_triangle(int uplo) {
   return (unsigned)uplo - TB_SAID_UPPER <= TB_SAID_LOWER - TB_SAID_UPPER;
 }
 
-/* Of a product of A with itself; what is rare goes the long way. */
+/* With one transpose for both operands; what is rare goes the long way. */
 TB_ALWAYS_INLINE bool cblas_syrk_is_valid(enum tb_signature signature, const struct tb_arguments *x) {
-  const int transposed = signature == TB_SIGNATURE_herk ? TB_CONJ_TRANS : TB_TRANS;
+  const int transposed = tb_is_hermitian(signature) ? TB_CONJ_TRANS : TB_TRANS;
   if ((x->transa != TB_NO_TRANS && x->transa != transposed) || !is_said_triangle(x->uplo) ||
       (unsigned)x->layout - TB_ROW_MAJOR > TB_COL_MAJOR - TB_ROW_MAJOR)
     return false;
   const bool along_k = (x->layout == TB_ROW_MAJOR) == (x->transa == TB_NO_TRANS);
-  return x->lda >= (along_k ? x->k : x->n) && x->ldc >= x->n;
+  const int64_t stored = along_k ? x->k : x->n;
+  return x->lda >= stored && x->ldb >= stored && x->ldc >= x->n;
 }
 
 TB_ALWAYS_INLINE bool cblas_is_valid(enum tb_signature signature, const struct tb_arguments *x) {
@@ -94,7 +95,7 @@ static __attribute__((noinline, cold)) void answer_long_cblas(enum tb_symbol sym
 #define ADDRESS_C(x) x
 #define ADDRESS_Z(x) x
 
-/* Those of herk are real. */
+/* Those of herk are real, and her2k's beta. */
 #define REAL_C float
 #define REAL_Z double
 #define SAID_REAL_C SAID_S
@@ -135,6 +136,18 @@ static __attribute__((noinline, cold)) void answer_long_cblas(enum tb_symbol sym
   EXPORT_CBLAS_RANK_K(TB_SIGNATURE_syrk, type, integer, symbol, SCALAR_##type, SAID_##type, ADDRESS_##type)
 #define EXPORT_CBLAS_herk(type, integer, symbol) \
   EXPORT_CBLAS_RANK_K(TB_SIGNATURE_herk, type, integer, symbol, REAL_##type, SAID_REAL_##type, ADDRESS_S)
+
+#define EXPORT_CBLAS_RANK_2K(signature, type, integer, symbol, scalar_of_beta, said_beta, address_of_beta)             \
+  TILEBLAS_API void symbol(int layout, int uplo, int trans, int64_t n, int64_t k, SCALAR_##type alpha, const void *a,  \
+                           int64_t lda, const void *b, int64_t ldb, scalar_of_beta beta, void *c, int64_t ldc) {       \
+    ANSWER_CBLAS(TB_SYMBOL_##symbol, signature, TB_##type, sizeof(integer) == 8, ADDRESS_##type(alpha),                \
+                 address_of_beta(beta), layout, trans, 0, uplo, n, n, k, SAID_##type(alpha), said_beta(beta), a, b, c, \
+                 lda, ldb, ldc);                                                                                       \
+  }
+#define EXPORT_CBLAS_syr2k(type, integer, symbol) \
+  EXPORT_CBLAS_RANK_2K(TB_SIGNATURE_syr2k, type, integer, symbol, SCALAR_##type, SAID_##type, ADDRESS_##type)
+#define EXPORT_CBLAS_her2k(type, integer, symbol) \
+  EXPORT_CBLAS_RANK_2K(TB_SIGNATURE_her2k, type, integer, symbol, REAL_##type, SAID_REAL_##type, ADDRESS_S)
 
 #define TB_CBLAS(type, signature, routine, integer, symbol) EXPORT_CBLAS_##signature(type, integer, symbol)
 #define TB_FORTRAN(type, signature, routine, integer, symbol)

@@ -29,16 +29,16 @@ TB_ALWAYS_INLINE int64_t integer_at(const void *address, bool wide) {
   return memcpy(&narrow_one, address, sizeof narrow_one), narrow_one;
 }
 
-/* `type`: of alpha and beta. */
-TB_ALWAYS_INLINE struct tb_arguments read(const struct passed *p, enum tb_type type, bool wide) {
+/* `alpha`, `beta`: their types. */
+TB_ALWAYS_INLINE struct tb_arguments read(const struct passed *p, enum tb_type alpha, enum tb_type beta, bool wide) {
   return (struct tb_arguments){.layout = TB_COL_MAJOR,
                                .transa = *p->transa,
                                .transb = *p->transb,
                                .m = integer_at(p->m, wide),
                                .n = integer_at(p->n, wide),
                                .k = integer_at(p->k, wide),
-                               .alpha = tb_scalar_at(type, p->alpha),
-                               .beta = tb_scalar_at(type, p->beta),
+                               .alpha = tb_scalar_at(alpha, p->alpha),
+                               .beta = tb_scalar_at(beta, p->beta),
                                .a = p->a,
                                .b = p->b,
                                .c = p->c,
@@ -66,11 +66,12 @@ TB_ALWAYS_INLINE bool is_upper_or_lower(int letter) {
   return upper == 'U' || upper == 'L';
 }
 
-/* Of a product of A with itself; what is rare goes the long way. */
+/* With one transpose for both operands; what is rare goes the long way. */
 TB_ALWAYS_INLINE bool fortran_syrk_is_valid(enum tb_signature signature, const struct tb_arguments *x) {
   const unsigned said = said_by[(unsigned char)x->transa];
-  if (TB_RARELY(said != TB_TRANS_N && said != (signature == TB_SIGNATURE_herk ? TB_TRANS_C : TB_TRANS_T))) return false;
-  return x->lda >= (said == TB_TRANS_N ? x->n : x->k) && x->ldc >= x->n;
+  if (TB_RARELY(said != TB_TRANS_N && said != (tb_is_hermitian(signature) ? TB_TRANS_C : TB_TRANS_T))) return false;
+  const int64_t stored = said == TB_TRANS_N ? x->n : x->k;
+  return x->lda >= stored && x->ldb >= stored && x->ldc >= x->n;
 }
 
 TB_ALWAYS_INLINE bool fortran_is_valid(enum tb_signature signature, const struct tb_arguments *x) {
@@ -87,6 +88,9 @@ TB_ALWAYS_INLINE void pass_on(void *function, enum tb_signature signature, const
   else if (signature == TB_SIGNATURE_gemmt)
     ((tb_fortran_gemmt *)function)(p->uplo, p->transa, p->transb, p->n, p->k, p->alpha, p->a, p->lda, p->b, p->ldb,
                                    p->beta, p->c, p->ldc, 1, 1, 1);
+  else if (tb_is_of_rank_2k(signature))
+    ((tb_fortran_syr2k *)function)(p->uplo, p->transa, p->n, p->k, p->alpha, p->a, p->lda, p->b, p->ldb, p->beta, p->c,
+                                   p->ldc, 1, 1);
   else
     ((tb_fortran_syrk *)function)(p->uplo, p->transa, p->n, p->k, p->alpha, p->a, p->lda, p->beta, p->c, p->ldc, 1, 1);
 }
@@ -95,7 +99,7 @@ TB_ALWAYS_INLINE void pass_on(void *function, enum tb_signature signature, const
  * or it looks at their lower halves. */
 TB_ALWAYS_INLINE bool answer_small_fortran(_Atomic(void *) *direct, enum tb_symbol symbol, enum tb_signature signature,
                                            enum tb_type type, bool wide, struct passed p) {
-  const struct tb_arguments x = read(&p, tb_scalar_type(signature, type), wide);
+  const struct tb_arguments x = read(&p, tb_alpha_type(signature, type), tb_beta_type(signature, type), wide);
   uint64_t terms;
   if (!tb_small_sizes(signature, type, x.m, x.n, x.k, x.alpha, &terms) || !fortran_is_valid(signature, &x) ||
       (wide && !(tb_fits_int32(x.lda) && tb_fits_int32(x.ldb) && tb_fits_int32(x.ldc))))
@@ -116,7 +120,8 @@ static __attribute__((noinline, cold)) void answer_long_fortran(enum tb_symbol s
   const struct tb_routine_info *const routine = tb_routine_of(symbol);
   if (wide && answer_small_fortran(tb_fallback_direct_wide, symbol, routine->signature, routine->type, wide, *p))
     return;
-  const struct tb_arguments x = read(p, tb_scalar_type(routine->signature, routine->type), wide);
+  const struct tb_arguments x =
+      read(p, tb_alpha_type(routine->signature, routine->type), tb_beta_type(routine->signature, routine->type), wide);
   tb_run(symbol, caller, &x);
 }
 
@@ -152,6 +157,16 @@ static const char no_triangle;
   }
 #define EXPORT_FORTRAN_syrk(type, integer, symbol) EXPORT_FORTRAN_RANK_K(TB_SIGNATURE_syrk, type, integer, symbol)
 #define EXPORT_FORTRAN_herk(type, integer, symbol) EXPORT_FORTRAN_RANK_K(TB_SIGNATURE_herk, type, integer, symbol)
+
+#define EXPORT_FORTRAN_RANK_2K(signature, type, integer, symbol)                                                       \
+  TILEBLAS_API void symbol(const char *uplo, const char *trans, const integer *n, const integer *k, const void *alpha, \
+                           const void *a, const integer *lda, const void *b, const integer *ldb, const void *beta,     \
+                           void *c, const integer *ldc) {                                                              \
+    ANSWER_FORTRAN(TB_SYMBOL_##symbol, signature, TB_##type, sizeof(integer) == 8, trans, trans, n, n, k, alpha, a,    \
+                   lda, b, ldb, beta, c, ldc, uplo);                                                                   \
+  }
+#define EXPORT_FORTRAN_syr2k(type, integer, symbol) EXPORT_FORTRAN_RANK_2K(TB_SIGNATURE_syr2k, type, integer, symbol)
+#define EXPORT_FORTRAN_her2k(type, integer, symbol) EXPORT_FORTRAN_RANK_2K(TB_SIGNATURE_her2k, type, integer, symbol)
 
 #define TB_CBLAS(type, signature, routine, integer, symbol)
 #define TB_FORTRAN(type, signature, routine, integer, symbol) EXPORT_FORTRAN_##signature(type, integer, symbol)

@@ -11,6 +11,7 @@
 #include "process/environment.h"
 #include "interface/caller.h"
 #include "cpu/fallback.h"
+#include "level3/products.h"
 #include "process/guest.h"
 #include "offload/hosted.h"
 #include "process/libraries.h"
@@ -125,6 +126,8 @@ static void describe_sizes(const struct tb_call *g, const struct tb_view *a, con
     snprintf(text, size, "%c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld", ta, tb, m, n, k, lda, ldb);
   else if (signature == TB_SIGNATURE_gemmt)
     snprintf(text, size, "%c%c%c n=%lld k=%lld lda=%lld ldb=%lld", uplo, ta, tb, n, k, lda, ldb);
+  else if (tb_is_of_rank_2k(signature))
+    snprintf(text, size, "%c%c n=%lld k=%lld lda=%lld ldb=%lld", uplo, ta, n, k, lda, ldb);
   else
     snprintf(text, size, "%c%c n=%lld k=%lld lda=%lld", uplo, ta, n, k, lda);
 }
@@ -190,7 +193,7 @@ static double started_at(const struct tb_decision *decision) {
 static bool try_offload(const struct tb_call *call, const struct tb_places *places, struct tb_decision *decision) {
   struct tb_outcome outcome;
   const double started = started_at(decision);
-  if (!tb_offload_gemm(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
+  if (!tb_level3_offload(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
     *decision = (struct tb_decision){.where = TB_CPU, .why = outcome.why};
     return false;
   }

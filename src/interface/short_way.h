@@ -30,7 +30,7 @@ TB_ALWAYS_INLINE bool tb_small_sizes(enum tb_signature signature, enum tb_type t
   if (TB_RARELY(tb_scalar_is_zero(type, alpha))) return false;
   const uint64_t elems =
       signature == TB_SIGNATURE_gemm ? (uint64_t)m * (uint64_t)n : (uint64_t)n * ((uint64_t)n + 1) / 2;
-  *terms = elems * (uint64_t)k;
+  *terms = elems * (uint64_t)k * (tb_is_of_rank_2k(signature) ? 2 : 1);
   return !TB_RARELY(*terms - 1 >= atomic_load_explicit(&tb_small.terms[type], memory_order_relaxed) - 1);
 }
 

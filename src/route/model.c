@@ -227,7 +227,7 @@ void tb_model_fit(struct tb_model *model, enum tb_type type, const struct tb_cal
 
 static bool is_shape(const struct tb_shape_memory *s, const struct tb_call *call) {
   return s->m == call->m && s->n == call->n && s->k == call->k && s->transpose_a == call->a.transposed &&
-         s->transpose_b == call->b.transposed && s->triangle == (call->region.of != TB_WHOLE);
+         s->transpose_b == call->b.transposed && s->form == tb_call_form(call);
 }
 
 /* The first of the two places where a shape may be; the other is its neighbour, the number with the last bit turned. */
@@ -235,7 +235,7 @@ static unsigned first_place(const struct tb_call *call) {
   uint64_t h = (uint64_t)call->m * 0x9e3779b97f4a7c15u;
   h = (h ^ h >> 29 ^ (uint64_t)call->n) * 0xbf58476d1ce4e5b9u;
   h = (h ^ h >> 32 ^ (uint64_t)call->k) * 0x94d049bb133111ebu;
-  h ^= h >> 31 ^ (uint64_t)((call->region.of != TB_WHOLE) * 4 + call->a.transposed * 2 + call->b.transposed) << 3;
+  h ^= h >> 31 ^ (uint64_t)(tb_call_form(call) * 4 + call->a.transposed * 2 + call->b.transposed) << 3;
   return (unsigned)(h % TB_SHAPES_REMEMBERED);
 }
 
@@ -254,7 +254,7 @@ struct tb_shape_memory *tb_model_remember(struct tb_model *model, const struct t
   if (neighbour->used < s->used) s = neighbour;
   *s = (struct tb_shape_memory){
       .m = call->m, .n = call->n, .k = call->k, .transpose_a = call->a.transposed, .transpose_b = call->b.transposed};
-  s->triangle = call->region.of != TB_WHOLE;
+  s->form = tb_call_form(call);
   return s;
 }
 

@@ -170,8 +170,7 @@ static bool settle(struct knowledge *of, enum tb_symbol symbol) {
 
 static bool is_followed(const struct tb_followed *f, const struct tb_call *call) {
   return f->m == call->m && f->n == call->n && f->k == call->k && f->type == (int)call->type &&
-         f->triangle == (call->region.of != TB_WHOLE) && f->transpose_a == call->a.transposed &&
-         f->transpose_b == call->b.transposed;
+         f->form == tb_call_form(call) && f->transpose_a == call->a.transposed && f->transpose_b == call->b.transposed;
 }
 
 /* One that is weighed: whether others may follow it, and how many have followed the one before. */
@@ -179,7 +178,7 @@ static void lead(const struct tb_call *call, struct tb_decision *decision) {
   struct tb_followed *f = &tb_thread.followed;
   if (is_followed(f, call)) decision->followers = f->followers;
   *f = (struct tb_followed){.m = call->m, .n = call->n, .k = call->k, .type = (int)call->type};
-  f->transpose_a = call->a.transposed, f->transpose_b = call->b.transposed, f->triangle = call->region.of != TB_WHOLE;
+  f->transpose_a = call->a.transposed, f->transpose_b = call->b.transposed, f->form = tb_call_form(call);
   f->may_follow = decision->clear && decision->cpu_seconds < SHORT_SECONDS ? FOLLOWERS : 0;
 }
 

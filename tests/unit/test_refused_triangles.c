@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What BLAS refuses of gemmt, syrk and herk, in every spelling and both layouts: the program's handler hears the
- * routine that it called and the number of the first bad argument in the reference's order, also where that BLAS has no
- * such routine and products compute the valid calls; C is untouched. A product of a complex A with itself takes A^T or
- * A^H, not both. A valid call is right afterwards.
+ * What BLAS refuses of gemmt, syrk, herk, syr2k and her2k, in every spelling and both layouts: the program's handler
+ * hears the routine that it called and the number of the first bad argument in the reference's order, also where that
+ * BLAS has no such routine and products compute the valid calls; C is untouched. A product of a complex A with itself
+ * takes A^T or A^H, not both. A valid call is right afterwards.
  *
  *   test_refused_triangles none      without a CPU BLAS: by the numbers written out here
  *   test_refused_triangles LIBRARY   behind that BLAS: what it tells itself of a routine that it has
@@ -64,22 +64,28 @@ void *dlopen(const char *path, int flags) {
 
 enum { N = 4, K = 5 };
 
-/* Of a legal call what is put in the place of an argument, and the number in Fortran's counting: gemmt's, and that of
- * the others; 0: they do not have it. A letter of 0, or a size of LEGAL, stays. */
+/* Of a legal call what is put in the place of an argument, and the number in Fortran's counting: gemmt's, that of syrk
+ * and herk, and that of the ranks 2k; 0: they do not have it, or go another way. A letter of 0, or a size of LEGAL,
+ * stays. */
 enum { LEGAL = -9 };
 struct fault {
   char uplo, ta, tb;
   int64_t n, k, lda, ldb, ldc;
-  int of_gemmt, of_others;
+  int of_gemmt, of_rank_k, of_rank_2k;
 };
 static const struct fault faults[] = {
-    {'X', 0, 0, LEGAL, LEGAL, LEGAL, LEGAL, LEGAL, 1, 1}, {0, 'X', 0, LEGAL, LEGAL, LEGAL, LEGAL, LEGAL, 2, 2},
-    {0, 0, 'X', LEGAL, LEGAL, LEGAL, LEGAL, LEGAL, 3, 0}, {0, 0, 0, -1, LEGAL, LEGAL, LEGAL, LEGAL, 4, 3},
-    {0, 0, 0, LEGAL, -1, LEGAL, LEGAL, LEGAL, 5, 4},      {0, 0, 0, LEGAL, LEGAL, -1, LEGAL, LEGAL, 8, 7},
-    {0, 0, 0, LEGAL, LEGAL, LEGAL, -1, LEGAL, 10, 0},     {0, 0, 0, LEGAL, LEGAL, LEGAL, LEGAL, -1, 13, 10},
-    {'X', 0, 0, -1, LEGAL, LEGAL, LEGAL, LEGAL, 1, 1},    {0, 0, 0, LEGAL, -1, LEGAL, LEGAL, -1, 5, 4},
-    {0, 0, 0, LEGAL, LEGAL, -1, LEGAL, -1, 8, 7},
+    {'X', 0, 0, LEGAL, LEGAL, LEGAL, LEGAL, LEGAL, 1, 1, 1}, {0, 'X', 0, LEGAL, LEGAL, LEGAL, LEGAL, LEGAL, 2, 2, 2},
+    {0, 0, 'X', LEGAL, LEGAL, LEGAL, LEGAL, LEGAL, 3, 0, 0}, {0, 0, 0, -1, LEGAL, LEGAL, LEGAL, LEGAL, 4, 3, 3},
+    {0, 0, 0, LEGAL, -1, LEGAL, LEGAL, LEGAL, 5, 4, 4},      {0, 0, 0, LEGAL, LEGAL, -1, LEGAL, LEGAL, 8, 7, 7},
+    {0, 0, 0, LEGAL, LEGAL, LEGAL, -1, LEGAL, 10, 0, 9},     {0, 0, 0, LEGAL, LEGAL, LEGAL, LEGAL, -1, 13, 10, 12},
+    {'X', 0, 0, -1, LEGAL, LEGAL, LEGAL, LEGAL, 1, 1, 1},    {0, 0, 0, LEGAL, -1, LEGAL, LEGAL, -1, 5, 4, 4},
+    {0, 0, 0, LEGAL, LEGAL, -1, LEGAL, -1, 8, 7, 7},         {0, 0, 0, LEGAL, LEGAL, -1, -1, LEGAL, 0, 0, 7},
 };
+
+static int number_of(const struct tst_triangle_call *call, const struct fault *fault) {
+  if (call->name.shape == GEMMT) return fault->of_gemmt;
+  return call->name.shape == SYRK || call->name.shape == HERK ? fault->of_rank_k : fault->of_rank_2k;
+}
 
 /* A size one too small: what the stored operand needs, less one. */
 static int64_t put_size(int64_t legal, int64_t fault) {
@@ -93,7 +99,7 @@ static bool along_k(const struct tst_triangle_call *call, char trans, bool of_b)
 /* The call with leading dimensions that are just long enough. */
 static void make_tight(struct tst_triangle_call *call) {
   call->lda = along_k(call, call->ta, false) ? call->k : call->n;
-  call->ldb = along_k(call, call->tb, true) ? call->k : call->n;
+  call->ldb = along_k(call, call->tb, call->name.shape == GEMMT) ? call->k : call->n;
   call->ldc = call->n;
 }
 
@@ -121,9 +127,9 @@ static void told_name(const struct tst_triangle_call *call, const char *routine,
 static void plain_name(const struct tst_triangle_call *call, char *routine, char *plain, size_t size) {
   const char *from = call->name.name;
   while (strchr("sdcz", *from) == NULL ||
-         (strncmp(from + 1, "gemmt", 5) && strncmp(from + 1, "syrk", 4) && strncmp(from + 1, "herk", 4)))
+         (strncmp(from + 1, "gemmt", 5) && strncmp(from + 1, "syr", 3) && strncmp(from + 1, "her", 3)))
     from++;
-  const size_t length = strspn(from, "abcdefghijklmnopqrstuvwxyz");
+  const size_t length = strspn(from, "abcdefghijklmnopqrstuvwxyz2");
   memcpy(routine, from, length);
   routine[length] = '\0';
   snprintf(plain, size, call->name.cblas ? "cblas_%s" : "%s_", routine);
@@ -170,7 +176,7 @@ static void every_fault(void **state) {
     make_tight(&tight);
     for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
       struct tst_triangle_call call = with_fault(&tight, &faults[f]);
-      const int number = legal.name.shape == GEMMT ? faults[f].of_gemmt : faults[f].of_others;
+      const int number = number_of(&legal, &faults[f]);
       if (number != 0) check(&call, number);
     }
     tst_triangle_make(&legal);
@@ -188,7 +194,7 @@ static void transposes_of_complex_ones(void **state) {
     struct tst_triangle_call call;
     tst_triangle_create_sized(&call, i, N, K, &rng);
     const bool complex = call.name.type == 'c' || call.name.type == 'z';
-    call.ta = call.name.shape == HERK ? 'T' : 'C';
+    call.ta = call.tb = call.name.shape == HERK || call.name.shape == HER2K ? 'T' : 'C';
     make_tight(&call);
     if (complex && call.name.shape != GEMMT) check(&call, 2);
     tst_triangle_destroy(&call);

@@ -55,6 +55,16 @@ static void counted_one_by_one(void **state) {
   }
 }
 
+static void operations(void **state) {
+  (void)state;
+  struct tb_call call = {.type = TB_D, .m = 10, .n = 10, .k = 3};
+  assert_true(tb_call_flops(&call) == 600);
+  call.region.of = TB_LOWER_TRIANGLE;
+  assert_true(tb_call_flops(&call) == 330);
+  call.twice = true;
+  assert_true(tb_call_flops(&call) == 660);
+}
+
 /* ---- copies ---- */
 
 enum { COPIED = 1 << 19 };
@@ -131,7 +141,7 @@ static void computed_by_products(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(counted_one_by_one), cmocka_unit_test(copied_by_threads),
-                                     cmocka_unit_test(computed_by_products)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(counted_one_by_one), cmocka_unit_test(operations),
+                                     cmocka_unit_test(copied_by_threads), cmocka_unit_test(computed_by_products)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

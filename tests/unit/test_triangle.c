@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A triangle of C from the exported functions of gemmt, syrk and herk: random calls of every spelling and type, on
- * either side; in one piece and cut for want of memory, which has the same bits; in several tiles and blocks, of which
- * those outside the triangle are no work; on the GPU's own and pinned memory; by several GPUs; and with a driver that
- * fails.
+ * A triangle of C from the exported functions of gemmt, syrk, herk, syr2k and her2k: random calls of every spelling and
+ * type, on either side; in one piece and cut for want of memory, which has the same bits; in several tiles and blocks,
+ * of which those outside the triangle are no work; on the GPU's own and pinned memory; by three GPUs; and with a driver
+ * that fails.
  *
- * Seen to fail when: a task that has some rows of a column takes the diagonal to be where the whole has it; tiles
- * outside the triangle are computed; a Hermitian diagonal keeps its imaginary part, on the GPU or where the CPU
- * finishes; all of a pinned C is written; a part of C takes its triangle for the whole's.
+ * Seen to fail when: tiles outside the triangle are computed; a Hermitian diagonal keeps its imaginary part; all of a
+ * pinned C is written; a part of C takes its triangle for the whole's; the second product of a rank 2k has the first
+ * one's alpha, beta or places, or is left out where no GPU takes it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,6 +94,10 @@ static void the_same_bits_in_pieces(void **state) {
     tst_triangle_make(&call);
     memcpy(whole, call.c.data, call.c.bytes);
     make_again(&call, "300K");
+    assert_memory_equal(whole, call.c.data, call.c.bytes);
+    assert_int_equal(tileblas_option_set("TILEBLAS_SHARE", "never"), 0);
+    make_again(&call, "0");
+    assert_int_equal(tileblas_option_set("TILEBLAS_SHARE", "always"), 0);
     assert_memory_equal(whole, call.c.data, call.c.bytes);
     expect_right(&call);
     free(whole);
@@ -226,6 +230,42 @@ static int with_failure(void *opaque) {
   return tst_fake()->get(FAKE_CUDA_FAILURES) > 0 ? 0 : 3;
 }
 
+/* With A, or A and B, and C in device memory, so that the rest goes by copies. */
+static int with_failure_on_the_gpu(void *opaque) {
+  const struct failure *f = opaque;
+  uint64_t rng = 11 * (uint64_t)f->routine + f->nth;
+  struct tst_triangle_call call;
+  tst_triangle_create_sized(&call, f->routine, 40, 7, &rng);
+  tst_cuda_begin(0);
+  struct tst_triangle_memory *const all[] = {&call.a, &call.b, &call.c};
+  void *there[3];
+  for (int x = 0; x < 3; x++) {
+    there[x] = x == 1 && f->nth % 2 ? NULL : tst_cuda_allocate(TST_DEVICE, all[x]->bytes);
+    if (there[x] != NULL) tst_cuda_write(TST_DEVICE, there[x], all[x]->data, all[x]->bytes);
+  }
+  if (f->function != NULL && tst_fake()->inject(f->function, f->nth, CUDA_ERROR_UNKNOWN, 0) != 0) return 1;
+  tst_triangle_make_on(&call, there[0], there[1] != NULL ? there[1] : call.b.data, there[2]);
+  if (!tst_cuda_read(TST_DEVICE, call.c.data, there[2], call.c.bytes)) return 2;
+  expect_right(&call);
+  tileblas_stats stats;
+  tileblas_stats_get(&stats);
+  for (int x = 0; x < 3; x++)
+    if (there[x] != NULL) tst_cuda_free(TST_DEVICE, there[x]);
+  tst_triangle_destroy(&call);
+  tst_cuda_end(0);
+  return f->function != NULL || (stats.gpu_calls == 1 && stats.gpu_failures == 0) ? 0 : 3;
+}
+
+static void failures_on_the_gpu(void **state) {
+  (void)state;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver fails on no command");
+  for (int routine = 0; routine < TST_TRIANGLE_ROUTINES; routine++)
+    for (unsigned long nth = 0; nth < 4; nth++) {
+      struct failure f = {nth == 0 ? NULL : "cuLaunchKernel", nth == 0 ? 1 : nth, routine};
+      in_a_process(with_failure_on_the_gpu, &f, "in device memory");
+    }
+}
+
 /* Whatever fails, the CPU has the rest, once. */
 static void failures(void **state) {
   (void)state;
@@ -244,15 +284,17 @@ static void failures(void **state) {
   }
 }
 
-int main(void) {
+/* Without an argument by one GPU; with any, what several GPUs share. */
+int main(int argc, char **argv) {
+  (void)argv;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(operands_on_the_gpu),
-      cmocka_unit_test(pinned_operands),
-      cmocka_unit_test(failures),
-      cmocka_unit_test(on_the_gpu),
-      cmocka_unit_test(on_the_cpu),
-      cmocka_unit_test(the_same_bits_in_pieces),
-      cmocka_unit_test(several_tiles),
+      cmocka_unit_test(operands_on_the_gpu), cmocka_unit_test(pinned_operands),
+      cmocka_unit_test(failures_on_the_gpu), cmocka_unit_test(failures),
+      cmocka_unit_test(on_the_gpu),          cmocka_unit_test(on_the_cpu),
+      cmocka_unit_test(several_tiles),       cmocka_unit_test(the_same_bits_in_pieces),
   };
+  const struct CMUnitTest shared[] = {cmocka_unit_test(failures), cmocka_unit_test(several_tiles),
+                                      cmocka_unit_test(the_same_bits_in_pieces)};
+  if (argc > 1) return tst_result(cmocka_run_group_tests(shared, NULL, NULL));
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -11,9 +11,9 @@
 
 #include "rng.h"
 
-static const char *const routines[TST_TRIANGLE_ROUTINES] = {"sgemmt",  "dgemmt",  "cgemmt",  "zgemmt", "sgemmtr",
-                                                            "dgemmtr", "cgemmtr", "zgemmtr", "ssyrk",  "dsyrk",
-                                                            "csyrk",   "zsyrk",   "cherk",   "zherk"};
+static const char *const routines[TST_TRIANGLE_ROUTINES] = {
+    "sgemmt", "dgemmt", "cgemmt", "zgemmt", "sgemmtr", "dgemmtr", "cgemmtr", "zgemmtr", "ssyrk",  "dsyrk",
+    "csyrk",  "zsyrk",  "cherk",  "zherk",  "ssyr2k",  "dsyr2k",  "csyr2k",  "zsyr2k",  "cher2k", "zher2k"};
 
 static const struct {
   const char *format;
@@ -30,7 +30,11 @@ void tst_triangle_find(int number, struct tst_triangle_name *name) {
   const int spelling = number / TST_TRIANGLE_ROUTINES % SPELLINGS;
   snprintf(name->name, sizeof name->name, spellings[spelling].format, routine);
   name->type = routine[0];
-  name->shape = strstr(routine, "gemmt") ? GEMMT : strstr(routine, "syrk") ? SYRK : HERK;
+  name->shape = strstr(routine, "gemmt")   ? GEMMT
+                : strstr(routine, "syrk")  ? SYRK
+                : strstr(routine, "herk")  ? HERK
+                : strstr(routine, "syr2k") ? SYR2K
+                                           : HER2K;
   name->cblas = spellings[spelling].cblas;
   name->wide = spellings[spelling].wide;
   name->function = dlsym(RTLD_DEFAULT, name->name);
@@ -42,6 +46,10 @@ void tst_triangle_find(int number, struct tst_triangle_name *name) {
 
 static bool is_double(const struct tst_triangle_call *p) { return p->name.type == 'd' || p->name.type == 'z'; }
 static bool is_complex(const struct tst_triangle_call *p) { return p->name.type == 'c' || p->name.type == 'z'; }
+static bool is_hermitian(const struct tst_triangle_call *p) { return p->name.shape == HERK || p->name.shape == HER2K; }
+static bool is_of_rank_2k(const struct tst_triangle_call *p) {
+  return p->name.shape == SYR2K || p->name.shape == HER2K;
+}
 static size_t element_bytes(const struct tst_triangle_call *p) {
   return (is_double(p) ? sizeof(double) : sizeof(float)) << is_complex(p);
 }
@@ -87,7 +95,7 @@ static void poison_c(const struct tst_triangle_call *p) {
   for (int64_t line = 0; line < p->n; line++)
     for (int64_t row = 0; row < p->n; row++)
       for (int part = 0; part < 1 + is_complex(p); part++)
-        if (!is_inside(p, row, line) || is_zero(p->beta) || (p->name.shape == HERK && row == line && part == 1))
+        if (!is_inside(p, row, line) || is_zero(p->beta) || (is_hermitian(p) && row == line && part == 1))
           set(p, p->c.data, row + line * p->ldc, part, NAN);
 }
 
@@ -100,11 +108,11 @@ static char any_of(const char *letters, const struct tst_triangle_call *p, uint6
   return !p->name.cblas && tst_random_below(rng, 2) ? (char)tolower((unsigned char)letter) : letter;
 }
 
-static void choose_scalar(const struct tst_triangle_call *p, double x[2], uint64_t *rng) {
+static void choose_scalar(double x[2], bool real, uint64_t *rng) {
   static const double scalars[] = {1, 0, -2.5, 0.75, -0.0};
   const int64_t which = tst_random_below(rng, 5);
   x[0] = scalars[which];
-  x[1] = is_complex(p) && p->name.shape != HERK && which > 1 && tst_random_below(rng, 2) ? 0.375 : 0;
+  x[1] = !real && which > 1 && tst_random_below(rng, 2) ? 0.375 : 0;
 }
 
 static void create(struct tst_triangle_call *p, int number, int64_t n, int64_t k, bool multiplies, uint64_t *rng) {
@@ -112,12 +120,13 @@ static void create(struct tst_triangle_call *p, int number, int64_t n, int64_t k
   tst_triangle_find(number, &p->name);
   p->row_major = p->name.cblas && tst_random_below(rng, 2);
   p->uplo = any_of("UL", p, rng);
-  p->ta = any_of(p->name.shape == HERK ? "NC" : p->name.shape == SYRK && is_complex(p) ? "NT" : "NTC", p, rng);
-  p->tb = any_of("NTC", p, rng);
-  do choose_scalar(p, p->alpha, rng);
+  p->ta = any_of(is_hermitian(p) ? "NC" : p->name.shape != GEMMT && is_complex(p) ? "NT" : "NTC", p, rng);
+  p->tb = p->name.shape == GEMMT ? any_of("NTC", p, rng) : p->ta;
+  do choose_scalar(p->alpha, !is_complex(p) || p->name.shape == HERK, rng);
   while (multiplies && is_zero(p->alpha));
-  choose_scalar(p, p->beta, rng);
-  const bool a_along = along_k(p, p->ta, false), b_along = along_k(p, p->tb, true), unread = is_zero(p->alpha);
+  choose_scalar(p->beta, !is_complex(p) || is_hermitian(p), rng);
+  const bool a_along = along_k(p, p->ta, false), b_along = along_k(p, p->tb, p->name.shape == GEMMT),
+             unread = is_zero(p->alpha);
   p->lda = (a_along ? p->k : p->n) + tst_random_below(rng, 4);
   p->ldb = (b_along ? p->k : p->n) + tst_random_below(rng, 4);
   p->ldc = p->n + tst_random_below(rng, 4);
@@ -167,6 +176,9 @@ typedef int64_t integer;
             void *, integer))
 #define CBLAS_SYRK(scalar) \
   (void (*)(int, int, int, integer, integer, scalar, const void *, integer, scalar, void *, integer))
+#define CBLAS_SYR2K(scalar, real)                                                                                \
+  (void (*)(int, int, int, integer, integer, scalar, const void *, integer, const void *, integer, real, void *, \
+            integer))
 
 static int said(char letter) {
   static const int number[128] = {['N'] = 111, ['T'] = 112, ['C'] = 113, ['U'] = 121, ['L'] = 122};
@@ -178,12 +190,16 @@ static void make_cblas(const struct tst_triangle_call *p, const void *a, const v
   const int layout = p->row_major ? 101 : 102, uplo = said(p->uplo), ta = said(p->ta), tb = said(p->tb);
   const integer n = passed(p, p->n), k = passed(p, p->k), lda = passed(p, p->lda), ldb = passed(p, p->ldb);
   const integer ldc = passed(p, p->ldc);
-  const bool by_address = is_complex(p) && p->name.shape != HERK;
-#define CALL(alpha, beta, scalar)                                                                                \
-  (p->name.shape == GEMMT                                                                                        \
-       ? (CBLAS_GEMMT(scalar) p->name.function)(layout, uplo, ta, tb, n, k, alpha, a, lda, b, ldb, beta, c, ldc) \
-       : (CBLAS_SYRK(scalar) p->name.function)(layout, uplo, ta, n, k, alpha, a, lda, beta, c, ldc))
-  if (by_address)
+  void *const f = p->name.function;
+#define CALL(alpha, beta, scalar)                                                                                        \
+  (p->name.shape == GEMMT ? (CBLAS_GEMMT(scalar) f)(layout, uplo, ta, tb, n, k, alpha, a, lda, b, ldb, beta, c, ldc)     \
+   : is_of_rank_2k(p)     ? (CBLAS_SYR2K(scalar, scalar) f)(layout, uplo, ta, n, k, alpha, a, lda, b, ldb, beta, c, ldc) \
+                          : (CBLAS_SYRK(scalar) f)(layout, uplo, ta, n, k, alpha, a, lda, beta, c, ldc))
+  if (p->name.shape == HER2K && is_double(p))
+    (CBLAS_SYR2K(const void *, double) f)(layout, uplo, ta, n, k, &x, a, lda, b, ldb, y.d[0], c, ldc);
+  else if (p->name.shape == HER2K)
+    (CBLAS_SYR2K(const void *, float) f)(layout, uplo, ta, n, k, &x, a, lda, b, ldb, y.s[0], c, ldc);
+  else if (is_complex(p) && p->name.shape != HERK)
     CALL(&x, &y, const void *);
   else if (is_double(p))
     CALL(x.d[0], y.d[0], double);
@@ -200,6 +216,10 @@ static void make_fortran(const struct tst_triangle_call *p, const void *a, const
                const integer *, const void *, const integer *, const void *, void *, const integer *, size_t, size_t,
                size_t))p->name.function)(&p->uplo, &p->ta, &p->tb, &s[0], &s[1], &x, a, &s[2], b, &s[3], &y, c, &s[4],
                                          1, 1, 1);
+  else if (is_of_rank_2k(p))
+    ((void (*)(const char *, const char *, const integer *, const integer *, const void *, const void *,
+               const integer *, const void *, const integer *, const void *, void *, const integer *, size_t,
+               size_t))p->name.function)(&p->uplo, &p->ta, &s[0], &s[1], &x, a, &s[2], b, &s[3], &y, c, &s[4], 1, 1);
   else
     ((void (*)(const char *, const char *, const integer *, const integer *, const void *, const void *,
                const integer *, const void *, void *, const integer *, size_t, size_t))p->name.function)(
@@ -227,42 +247,67 @@ static struct number times(struct number x, struct number y) {
 
 static long double size_of(struct number x) { return fabsl(x.re) + fabsl(x.im); }
 
-/* Element (i, l) of op(A), or (l, j) of op(B), `side` being i or j. */
-static struct number element(const struct tst_triangle_call *p, bool of_b, int64_t side, int64_t l) {
-  const bool itself = of_b && p->name.shape != GEMMT;
-  const char trans = (char)toupper((unsigned char)(of_b && !itself ? p->tb : p->ta));
-  const int64_t ld = of_b && !itself ? p->ldb : p->lda;
-  const bool along = along_k(p, trans, of_b && !itself);
-  const int64_t at = along ? l + side * ld : side + l * ld;
-  const void *data = of_b && !itself ? p->b.data : p->a.data;
+/* Element (side, l) of op(X), X being A or B; or (l, side), of a B that is the product's second operand. */
+static struct number stored(const struct tst_triangle_call *p, bool of_b, bool second, int64_t side, int64_t l) {
+  const char trans = (char)toupper((unsigned char)(of_b ? p->tb : p->ta));
+  const bool along = along_k(p, trans, second);
+  const int64_t ld = of_b ? p->ldb : p->lda, at = along ? l + side * ld : side + l * ld;
+  const void *data = of_b ? p->b.data : p->a.data;
   struct number x = {get(p, data, at, 0), is_complex(p) ? get(p, data, at, 1) : 0};
-  if ((trans == 'C') != (itself && p->name.shape == HERK)) x.im = -x.im;
+  if (trans == 'C') x.im = -x.im;
   return x;
+}
+
+/* Of X^T, or for a Hermitian C of X^H. */
+static struct number turned(const struct tst_triangle_call *p, bool of_b, int64_t side, int64_t l) {
+  struct number x = stored(p, of_b, false, side, l);
+  if (is_hermitian(p)) x.im = -x.im;
+  return x;
+}
+
+/* The factors of term l of element (i, j); `again`: of what syr2k adds with A and B in each other's places. */
+static void factors(const struct tst_triangle_call *p, bool again, int64_t i, int64_t j, int64_t l,
+                    struct number x[2]) {
+  x[0] = stored(p, again, false, i, l);
+  x[1] = p->name.shape == GEMMT ? stored(p, true, true, j, l) : turned(p, is_of_rank_2k(p) && !again, j, l);
 }
 
 static struct number of_parts(const double x[2]) { return (struct number){x[0], x[1]}; }
 
-/* What stored element (row, line) must be, and how far off it may be: 2 k terms of a chain, and what alpha and beta
- * add. */
+/* alpha times the sum of an element's terms; their size is added to *size. */
+static struct number product_of(const struct tst_triangle_call *p, bool again, int64_t i, int64_t j,
+                                long double *size) {
+  struct number sum = {0, 0}, alpha = of_parts(p->alpha), x[2];
+  long double of_terms = 0;
+  if (again && is_hermitian(p)) alpha.im = -alpha.im;
+  for (int64_t l = 0; l < p->k; l++) {
+    factors(p, again, i, j, l, x);
+    const struct number term = times(x[0], x[1]);
+    sum.re += term.re, sum.im += term.im;
+    of_terms += size_of(x[0]) * size_of(x[1]);
+  }
+  *size += of_terms * size_of(alpha);
+  return times(alpha, sum);
+}
+
+/* What stored element (row, line) must be, and how far off it may be: 2 k terms of a chain, twice of a rank 2k, and
+ * what alpha and beta add. */
 static struct number expected(const struct tst_triangle_call *p, int64_t row, int64_t line, long double *bound) {
   const int64_t i = p->row_major ? line : row, j = p->row_major ? row : line, at = row + line * p->ldc;
   struct number sum = {0, 0}, kept = {0, 0};
   long double size = 0;
-  for (int64_t l = 0; l < p->k && !is_zero(p->alpha); l++) {
-    const struct number x = element(p, false, i, l), y = element(p, true, j, l), z = times(x, y);
-    sum.re += z.re, sum.im += z.im;
-    size += size_of(x) * size_of(y);
+  for (int again = 0; again < 1 + is_of_rank_2k(p) && !is_zero(p->alpha); again++) {
+    const struct number product = product_of(p, again, i, j, &size);
+    sum.re += product.re, sum.im += product.im;
   }
-  sum = times(of_parts(p->alpha), sum);
-  size *= size_of(of_parts(p->alpha));
   if (!is_zero(p->beta)) {
     kept.re = get(p, p->c.before, at, 0);
-    if (is_complex(p) && !(p->name.shape == HERK && i == j)) kept.im = get(p, p->c.before, at, 1);
+    if (is_complex(p) && !(is_hermitian(p) && i == j)) kept.im = get(p, p->c.before, at, 1);
     size += size_of(of_parts(p->beta)) * size_of(kept);
     kept = times(of_parts(p->beta), kept);
   }
-  *bound = (long double)(2 * p->k + 8) * (is_double(p) ? 0x1p-53L : 0x1p-24L) * size;
-  return (struct number){sum.re + kept.re, p->name.shape == HERK && i == j ? 0 : sum.im + kept.im};
+  *bound = (long double)((is_of_rank_2k(p) ? 4 : 2) * p->k + 10) * (is_double(p) ? 0x1p-53L : 0x1p-24L) * size;
+  return (struct number){sum.re + kept.re, is_hermitian(p) && i == j ? 0 : sum.im + kept.im};
 }
 
 static bool is_as_it_was(const struct tst_triangle_call *p, int64_t at) {
@@ -275,7 +320,7 @@ static bool is_right(const struct tst_triangle_call *p, int64_t row, int64_t lin
   const int64_t at = row + line * p->ldc;
   const struct number want = expected(p, row, line, &bound);
   const long double re = get(p, p->c.data, at, 0), im = is_complex(p) ? get(p, p->c.data, at, 1) : 0;
-  if (p->name.shape == HERK && row == line && im != 0) return false;
+  if (is_hermitian(p) && row == line && im != 0) return false;
   return fabsl(re - want.re) <= bound && fabsl(im - want.im) <= bound;
 }
 

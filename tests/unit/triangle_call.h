@@ -15,11 +15,11 @@
 struct tst_triangle_name {
   char name[32];
   char type; /* s, d, c or z */
-  enum { GEMMT, SYRK, HERK } shape;
+  enum { GEMMT, SYRK, HERK, SYR2K, HER2K } shape;
   bool cblas, wide;
   void *function;
 };
-enum { TST_TRIANGLE_ROUTINES = 14, TST_TRIANGLE_NAMES = 10 * TST_TRIANGLE_ROUTINES };
+enum { TST_TRIANGLE_ROUTINES = 20, TST_TRIANGLE_NAMES = 10 * TST_TRIANGLE_ROUTINES };
 void tst_triangle_find(int number, struct tst_triangle_name *name);
 
 /* Memory of an operand: numbers of the type, two of a complex element. */
@@ -31,7 +31,7 @@ struct tst_triangle_memory {
 struct tst_triangle_call {
   struct tst_triangle_name name;
   bool row_major;
-  char uplo, ta, tb; /* tb: gemmt's */
+  char uplo, ta, tb; /* tb: gemmt's own; of the others ta's */
   int64_t n, k, lda, ldb, ldc;
   double alpha[2], beta[2];
   struct tst_triangle_memory a, b, c;
