@@ -15,6 +15,7 @@ struct tb_followed {
   int64_t m, n, k;
   int type;
   bool transpose_a, transpose_b;
+  int form; /* call.h */
   int may_follow, followers;
 };
 

@@ -3,25 +3,59 @@
 
 static int64_t at_least_one(int64_t n) { return n > 1 ? n : 1; }
 
-/* Arguments of a column-major call. */
+/* ---- as a column-major product ---- */
+
+/* Of the second operand: the first one's turned, and for a Hermitian C conjugated. */
+static enum tb_trans other_trans(enum tb_signature signature, enum tb_trans trans) {
+  if (trans != TB_TRANS_N) return TB_TRANS_N;
+  return tb_is_hermitian(signature) ? TB_TRANS_C : TB_TRANS_T;
+}
+
+static enum tb_region_of other_triangle(enum tb_region_of triangle) {
+  return triangle == TB_WHOLE ? TB_WHOLE : triangle == TB_UPPER_TRIANGLE ? TB_LOWER_TRIANGLE : TB_UPPER_TRIANGLE;
+}
+
+/* A row-major C is the transpose of a column-major one: op(B)^T op(A)^T, and its upper triangle the lower one. */
+struct tb_column_major tb_arguments_column_major(enum tb_symbol symbol, const struct tb_arguments *x) {
+  const enum tb_abi abi = tb_symbols[symbol].abi;
+  const enum tb_signature signature = tb_routine_of(symbol)->signature;
+  const enum tb_trans transa = tb_trans_of(abi, x->transa);
+  const enum tb_trans transb =
+      tb_is_of_one_transpose(signature) ? other_trans(signature, transa) : tb_trans_of(abi, x->transb);
+  const enum tb_region_of triangle = signature == TB_SIGNATURE_gemm ? TB_WHOLE : tb_triangle_of(abi, x->uplo);
+  if (x->layout == TB_ROW_MAJOR)
+    return (struct tb_column_major){
+        other_triangle(triangle), transb, transa, x->n, x->m, x->k, x->ldb, x->lda, x->ldc, x->b, x->a};
+  return (struct tb_column_major){triangle, transa, transb, x->m, x->n, x->k, x->lda, x->ldb, x->ldc, x->a, x->b};
+}
+
+/* ---- checks ---- */
+
+/* What is checked. */
 struct checked {
-  enum tb_trans transa, transb;
-  int64_t m, n, k, lda, ldb, ldc;
+  const struct tb_routine_info *routine;
+  enum tb_trans said; /* where one is said for both operands */
+  struct tb_column_major call;
 };
 
-static struct checked column_major(enum tb_abi abi, const struct tb_arguments *x) {
-  const enum tb_trans transa = tb_trans_of(abi, x->transa), transb = tb_trans_of(abi, x->transb);
-  if (x->layout == TB_ROW_MAJOR) return (struct checked){transb, transa, x->n, x->m, x->k, x->ldb, x->lda, x->ldc};
-  return (struct checked){transa, transb, x->m, x->n, x->k, x->lda, x->ldb, x->ldc};
+/* One for both is N or T, for a Hermitian C N or C; of real operands C is T. */
+static bool is_trans(const struct checked *x, enum tb_trans trans) {
+  if (trans == TB_TRANS_UNKNOWN) return false;
+  if (!tb_is_of_one_transpose(x->routine->signature) || trans == TB_TRANS_N) return true;
+  if (tb_is_hermitian(x->routine->signature)) return trans == TB_TRANS_C;
+  return trans == TB_TRANS_T || !tb_type_is_complex(x->routine->type);
 }
 
 /* The reference's own checks (sgemm.f and its like). */
-static bool is_acceptable(const struct checked *x, enum tb_argument which) {
+static bool is_acceptable(const struct checked *checked, enum tb_argument which) {
+  const struct tb_column_major *const x = &checked->call;
   switch (which) {
+    case TB_ARGUMENT_UPLO:
+      return x->triangle != TB_WHOLE;
     case TB_ARGUMENT_TRANSA:
-      return x->transa != TB_TRANS_UNKNOWN;
+      return is_trans(checked, tb_is_of_one_transpose(checked->routine->signature) ? checked->said : x->transa);
     case TB_ARGUMENT_TRANSB:
-      return x->transb != TB_TRANS_UNKNOWN;
+      return is_trans(checked, x->transb);
     case TB_ARGUMENT_M:
       return x->m >= 0;
     case TB_ARGUMENT_N:
@@ -59,22 +93,35 @@ static enum tb_argument transposed(enum tb_argument which) {
   }
 }
 
+/* From 1; 0: the signature has no such argument. */
 static int place_of(const unsigned char *signature, enum tb_argument which) {
-  int place = 0;
-  while (signature[place] != which) place++;
-  return place + 1;
+  for (int place = 0; signature[place] != TB_ARGUMENT_NONE; place++)
+    if (signature[place] == which) return place + 1;
+  return 0;
+}
+
+/* What is checked of a call, and whether its arguments have changed places for it. Those with one transpose for both
+ * operands are checked in their own order: the leading dimensions, of which as much is wanted, go back. */
+static struct checked checked_of(enum tb_symbol symbol, const struct tb_arguments *x, bool *changed_places) {
+  struct checked checked = {tb_routine_of(symbol), tb_trans_of(tb_symbols[symbol].abi, x->transa),
+                            tb_arguments_column_major(symbol, x)};
+  const bool own_order = tb_is_of_one_transpose(checked.routine->signature);
+  *changed_places = x->layout == TB_ROW_MAJOR && !own_order;
+  if (own_order) checked.call.lda = x->lda, checked.call.ldb = x->ldb;
+  return checked;
 }
 
 int tb_arguments_refused(enum tb_symbol symbol, const struct tb_arguments *x) {
-  const enum tb_abi abi = tb_symbols[symbol].abi;
-  const unsigned char *signature = tb_signatures[tb_routine_of(symbol)->signature];
-  const int ahead = abi == TB_ABI_CBLAS ? 1 : 0;
+  bool changed_places;
+  const struct checked checked = checked_of(symbol, x, &changed_places);
+  const unsigned char *signature = tb_signatures[checked.routine->signature];
+  const int ahead = tb_symbols[symbol].abi == TB_ABI_CBLAS ? 1 : 0;
   if (x->layout != TB_ROW_MAJOR && x->layout != TB_COL_MAJOR) return 1;
-  const struct checked checked = column_major(abi, x);
   for (int i = 0; signature[i] != TB_ARGUMENT_NONE; i++) {
     const enum tb_argument which = (enum tb_argument)signature[i];
     if (is_acceptable(&checked, which)) continue;
-    return ahead + place_of(signature, x->layout == TB_ROW_MAJOR ? transposed(which) : which);
+    const int there = changed_places ? place_of(signature, transposed(which)) : 0;
+    return ahead + (there != 0 ? there : i + 1);
   }
   return 0;
 }

@@ -6,14 +6,19 @@
 #ifndef TB_ARGUMENTS_H
 #define TB_ARGUMENTS_H
 
+#include "blas/region.h"
 #include "blas/symbols.h"
 
 /* CBLAS's values, repeated here because the library builds without anybody's cblas.h. */
 enum { TB_ROW_MAJOR = 101, TB_COL_MAJOR = 102, TB_NO_TRANS = 111, TB_TRANS = 112, TB_CONJ_TRANS = 113 };
+enum { TB_SAID_UPPER = 121, TB_SAID_LOWER = 122 };
 
+/* A routine with one size for C has it as both; one with a single operand has that as both A and B, its transpose, as
+ * it is, with A, and nothing in transb. */
 struct tb_arguments {
   int layout;         /* of a CBLAS call; Fortran's are TB_COL_MAJOR */
   int transa, transb; /* of a CBLAS call its values, of a Fortran call letters */
+  int uplo;           /* likewise; here, so that nothing in between is to be cleared in a small call */
   int64_t m, n, k;
   union tb_scalar alpha, beta;
   const void *a, *b;
@@ -33,11 +38,29 @@ static inline enum tb_trans tb_trans_of(enum tb_abi abi, int said) {
   return upper == 'N' ? TB_TRANS_N : upper == 'T' ? TB_TRANS_T : upper == 'C' ? TB_TRANS_C : TB_TRANS_UNKNOWN;
 }
 
+/* What is said of a triangle. */
+static inline enum tb_region_of tb_triangle_of(enum tb_abi abi, int said) {
+  const int upper = abi == TB_ABI_CBLAS ? (said == TB_SAID_UPPER   ? 'U'
+                                           : said == TB_SAID_LOWER ? 'L'
+                                                                   : 0)
+                                        : said & ~('a' - 'A');
+  return upper == 'U' ? TB_UPPER_TRIANGLE : upper == 'L' ? TB_LOWER_TRIANGLE : TB_WHOLE;
+}
+
 /* Whether the leading dimensions of a column-major gemm of sizes that are not zero are long enough. */
-static inline bool tb_gemm_lds_fit(bool a_transposed, bool b_transposed, int64_t m, int64_t n, int64_t k, int64_t lda,
-                                   int64_t ldb, int64_t ldc) {
+TB_ALWAYS_INLINE bool tb_gemm_lds_fit(bool a_transposed, bool b_transposed, int64_t m, int64_t n, int64_t k,
+                                      int64_t lda, int64_t ldb, int64_t ldc) {
   return lda >= (a_transposed ? k : m) && ldb >= (b_transposed ? n : k) && ldc >= m;
 }
+
+/* A program's arguments as those of a column-major product with two operands. */
+struct tb_column_major {
+  enum tb_region_of triangle; /* TB_WHOLE: there is none, or it was not said which */
+  enum tb_trans transa, transb;
+  int64_t m, n, k, lda, ldb, ldc;
+  const void *a, *b;
+};
+struct tb_column_major tb_arguments_column_major(enum tb_symbol symbol, const struct tb_arguments *arguments);
 
 /*
  * The number, from 1, of the first argument of symbol's routine that the reference refuses, as its xerbla would name

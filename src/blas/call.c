@@ -13,24 +13,53 @@ static struct tb_view view_of(enum tb_type type, const void *data, int64_t ld, e
 int tb_call_from(struct tb_call *call, enum tb_symbol symbol, const struct tb_arguments *x) {
   const int refused = tb_arguments_refused(symbol, x);
   if (refused != 0) return refused;
-  const enum tb_abi abi = tb_symbols[symbol].abi;
-  const enum tb_type type = tb_routine_of(symbol)->type;
-  const bool row_major = x->layout == TB_ROW_MAJOR;
-  const struct tb_view a = view_of(type, x->a, x->lda, tb_trans_of(abi, x->transa));
-  const struct tb_view b = view_of(type, x->b, x->ldb, tb_trans_of(abi, x->transb));
+  const struct tb_routine_info *const routine = tb_routine_of(symbol);
+  const struct tb_column_major y = tb_arguments_column_major(symbol, x);
   *call = (struct tb_call){.symbol = symbol,
-                           .type = type,
-                           .m = row_major ? x->n : x->m,
-                           .n = row_major ? x->m : x->n,
-                           .k = x->k,
+                           .type = routine->type,
+                           .m = y.m,
+                           .n = y.n,
+                           .k = y.k,
                            .alpha = x->alpha,
                            .beta = x->beta,
-                           .a = row_major ? b : a,
-                           .b = row_major ? a : b,
+                           .a = view_of(routine->type, y.a, y.lda, y.transa),
+                           .b = view_of(routine->type, y.b, y.ldb, y.transb),
                            .c = x->c,
                            .ldc = x->ldc,
-                           .row_major = row_major};
+                           .region = {.of = y.triangle, .hermitian = tb_is_hermitian(routine->signature)},
+                           .twice = tb_is_of_rank_2k(routine->signature),
+                           .row_major = x->layout == TB_ROW_MAJOR};
   return 0;
+}
+
+/* op(X)^T, and for a Hermitian C op(X)^H. */
+static struct tb_view turned(struct tb_view x, bool hermitian) {
+  x.transposed = !x.transposed;
+  x.conjugated = x.conjugated != hermitian;
+  return x;
+}
+
+static union tb_scalar conjugate(enum tb_type type, union tb_scalar x) {
+  if (tb_type_is_double(type))
+    x.z[1] = -x.z[1];
+  else
+    x.c[1] = -x.c[1];
+  return x;
+}
+
+struct tb_call tb_call_once(const struct tb_call *call) {
+  struct tb_call once = *call;
+  once.twice = false;
+  return once;
+}
+
+struct tb_call tb_call_again(const struct tb_call *call) {
+  struct tb_call again = tb_call_once(call);
+  again.a = turned(call->b, call->region.hermitian);
+  again.b = turned(call->a, call->region.hermitian);
+  again.alpha = call->region.hermitian ? conjugate(call->type, call->alpha) : call->alpha;
+  again.beta = tb_scalar_of(call->type, 1);
+  return again;
 }
 
 struct tb_call tb_call_part(const struct tb_call *call, int64_t i, int64_t m, int64_t j, int64_t n) {
@@ -40,5 +69,6 @@ struct tb_call tb_call_part(const struct tb_call *call, int64_t i, int64_t m, in
   part.a = tb_view_at(call->a, i, 0);
   part.b = tb_view_at(call->b, 0, j);
   part.c = tb_call_c(call, i, j);
+  part.region = tb_region_at(call->region, i, j);
   return part;
 }

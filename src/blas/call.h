@@ -3,11 +3,15 @@
  * One BLAS call, whatever symbol it came through: column-major, 64-bit sizes, operands as views. Pure, thread-safe.
  *
  *   C = alpha * op(A) * op(B) + beta * C      op(A) is m x k, op(B) is k x n, C is m x n
+ *
+ * or a triangle of C alone: gemmt's, and syrk's and herk's, whose B is A once more. syr2k's and her2k's is two such
+ * products, the second with the operands in each other's places: C = alpha A B^T + alpha B A^T + beta C.
  */
 #ifndef TB_BLAS_CALL_H
 #define TB_BLAS_CALL_H
 
 #include "blas/arguments.h"
+#include "blas/region.h"
 
 /* What of an operand is stored; the other half of a symmetric or Hermitian one follows from it, and that of a
  * triangular one is zero. */
@@ -34,7 +38,9 @@ struct tb_call {
   struct tb_view a, b;
   void *c;
   int64_t ldc;
+  struct tb_region region; /* of C, that is computed */
   int64_t group_k; /* of a part of a product: the whole's, in which its elements are added (order.h). 0: not a part */
+  bool twice;      /* a second product follows: tb_call_again */
   bool row_major;  /* the program's call was; kept so that the verbose line can speak of the call as it was made */
 };
 
@@ -50,12 +56,20 @@ static inline bool tb_call_is_trivial(const struct tb_call *call) {
   return call->m == 0 || call->n == 0 || call->k == 0 || tb_scalar_is_zero(call->type, call->alpha);
 }
 
-/* Whether C is overwritten, and never read. */
+/* Whether what is computed of C is overwritten, and never read; and whether all of C is. */
 static inline bool tb_call_overwrites(const struct tb_call *call) { return tb_scalar_is_zero(call->type, call->beta); }
+static inline bool tb_call_overwrites_all(const struct tb_call *call) {
+  return call->region.of == TB_WHOLE && tb_call_overwrites(call);
+}
 
-/* Floating-point operations of a call: a multiplication and an addition for each of the m n k terms. */
+/* Elements of C that are computed. */
+static inline double tb_call_elems(const struct tb_call *call) {
+  return tb_region_elems(call->region, call->m, call->n);
+}
+
+/* Floating-point operations of a call: a multiplication and an addition for each of the k terms of an element. */
 static inline double tb_call_flops(const struct tb_call *call) {
-  return tb_type_flops(call->type) * (double)call->m * (double)call->n * (double)call->k;
+  return (call->twice ? 2 : 1) * tb_type_flops(call->type) * tb_call_elems(call) * (double)call->k;
 }
 
 /* Of an element. */
@@ -76,6 +90,13 @@ static inline struct tb_view tb_view_at(struct tb_view x, int64_t i, int64_t j) 
 static inline void *tb_call_c(const struct tb_call *call, int64_t i, int64_t j) {
   return (char *)call->c + (i + j * call->ldc) * tb_call_bytes(call);
 }
+
+/* The product itself of a call that is two, and the second one, which adds to what the first has left. */
+struct tb_call tb_call_once(const struct tb_call *call);
+struct tb_call tb_call_again(const struct tb_call *call);
+
+/* What tells calls of the same sizes apart by the time that they take: 0: all of C, 1: a triangle, 2: one twice. */
+static inline int tb_call_form(const struct tb_call *call) { return (call->region.of != TB_WHOLE) + call->twice; }
 
 /* The rows [i, i + m) and columns [j, j + n) of a call's C, as a call of its own. */
 struct tb_call tb_call_part(const struct tb_call *call, int64_t i, int64_t m, int64_t j, int64_t n);

@@ -20,6 +20,7 @@ const struct tb_symbol_info tb_symbols[TB_SYMBOL_COUNT] = {
 
 /* The names of signatures.def, by which its rows are written. */
 enum {
+  UPLO = TB_ARGUMENT_UPLO,
   TRANSA = TB_ARGUMENT_TRANSA,
   TRANSB = TB_ARGUMENT_TRANSB,
   M = TB_ARGUMENT_M,

@@ -18,6 +18,7 @@ enum tb_routine {
 /* The arguments that routines have; as many as TB_ARGUMENTS_MAX each. */
 enum tb_argument {
   TB_ARGUMENT_NONE,
+  TB_ARGUMENT_UPLO,
   TB_ARGUMENT_TRANSA,
   TB_ARGUMENT_TRANSB,
   TB_ARGUMENT_M,
@@ -40,6 +41,14 @@ enum tb_signature {
   TB_SIGNATURE_COUNT
 };
 #undef TB_SIGNATURE
+
+/* What a signature says of its routine: that op(B) is op(A) or op(B) transposed, by one transpose for both; that C is
+ * Hermitian; that the product is added once more with its operands in each other's places. */
+static inline bool tb_is_of_one_transpose(enum tb_signature s) {
+  return s != TB_SIGNATURE_gemm && s != TB_SIGNATURE_gemmt;
+}
+static inline bool tb_is_hermitian(enum tb_signature s) { return s == TB_SIGNATURE_herk || s == TB_SIGNATURE_her2k; }
+static inline bool tb_is_of_rank_2k(enum tb_signature s) { return s == TB_SIGNATURE_syr2k || s == TB_SIGNATURE_her2k; }
 
 struct tb_routine_info {
   const char *name; /* "sgemm" */
@@ -65,7 +74,7 @@ enum tb_symbol {
 enum tb_abi { TB_ABI_CBLAS, TB_ABI_FORTRAN };
 
 struct tb_symbol_info {
-  const char *name;
+  char name[24];           /* not a pointer, which the loader would have to set in every process */
   enum tb_routine routine; /* symbols of one routine compute the same */
   enum tb_abi abi;
   bool wide; /* 64-bit integers */
@@ -77,11 +86,25 @@ static inline const struct tb_routine_info *tb_routine_of(enum tb_symbol symbol)
   return &tb_routines[tb_symbols[symbol].routine];
 }
 
-/* The symbol of the routine that may stand in, in the same spelling: of cgemm3m_ cgemm_. Most stand for themselves. */
-static inline enum tb_symbol tb_stand_in(enum tb_symbol symbol) {
+/* Another routine's symbol in the same spelling. */
+static inline enum tb_symbol tb_symbol_of(enum tb_symbol symbol, enum tb_routine routine) {
   enum { SPELLINGS = (int)TB_SYMBOL_COUNT / (int)TB_ROUTINE_COUNT };
   _Static_assert((int)TB_SYMBOL_COUNT == SPELLINGS * (int)TB_ROUTINE_COUNT, "all routines have the same spellings");
-  return (enum tb_symbol)((int)tb_routine_of(symbol)->stand_in * SPELLINGS + (int)symbol % SPELLINGS);
+  return (enum tb_symbol)((int)routine * SPELLINGS + (int)symbol % SPELLINGS);
+}
+
+/* That of the routine that may stand in: of cgemm3m_ cgemm_. Most stand for themselves. */
+static inline enum tb_symbol tb_stand_in(enum tb_symbol symbol) {
+  return tb_symbol_of(symbol, tb_routine_of(symbol)->stand_in);
+}
+
+/* That of the product of the same type: of dsyrk_ dgemm_. A product's own is itself. */
+static inline enum tb_symbol tb_gemm_of(enum tb_symbol symbol) {
+  _Static_assert((int)TB_ROUTINE_sgemm == TB_S && (int)TB_ROUTINE_dgemm == TB_D && (int)TB_ROUTINE_cgemm == TB_C &&
+                     (int)TB_ROUTINE_zgemm == TB_Z,
+                 "the products are in the types' order");
+  const struct tb_routine_info *const routine = tb_routine_of(symbol);
+  return routine->signature == TB_SIGNATURE_gemm ? symbol : tb_symbol_of(symbol, (enum tb_routine)routine->type);
 }
 
 #endif

@@ -7,18 +7,20 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/inline.h"
+
 /* By the first letter of a routine's name: float, double, and pairs of them, the real part first. */
 enum tb_type { TB_S, TB_D, TB_C, TB_Z, TB_TYPE_COUNT };
 
-static inline bool tb_type_is_complex(enum tb_type type) { return type >= TB_C; }
-static inline bool tb_type_is_double(enum tb_type type) { return type == TB_D || type == TB_Z; }
+TB_ALWAYS_INLINE bool tb_type_is_complex(enum tb_type type) { return type >= TB_C; }
+TB_ALWAYS_INLINE bool tb_type_is_double(enum tb_type type) { return type == TB_D || type == TB_Z; }
 
 /* The type of an element's parts, and how many it has. */
 static inline enum tb_type tb_type_real(enum tb_type type) { return tb_type_is_double(type) ? TB_D : TB_S; }
 static inline int tb_type_parts(enum tb_type type) { return tb_type_is_complex(type) ? 2 : 1; }
 
 /* Of an element. */
-static inline int64_t tb_type_bytes(enum tb_type type) {
+TB_ALWAYS_INLINE int64_t tb_type_bytes(enum tb_type type) {
   return (int64_t)sizeof(float) << (tb_type_is_complex(type) + tb_type_is_double(type));
 }
 
@@ -36,7 +38,7 @@ union tb_scalar {
   double z[2];
 };
 
-static inline union tb_scalar tb_scalar_at(enum tb_type type, const void *address) {
+TB_ALWAYS_INLINE union tb_scalar tb_scalar_at(enum tb_type type, const void *address) {
   union tb_scalar x = {.z = {0, 0}};
   memcpy(&x, address, (size_t)tb_type_bytes(type));
   return x;
@@ -57,12 +59,12 @@ static inline bool tb_scalars_are_equal(enum tb_type type, union tb_scalar x, un
 }
 
 /* Whether a float or double is 0 or -0: what a comparison would say, without a flag for a signalling NaN. */
-static inline bool tb_is_zero(float x) {
+TB_ALWAYS_INLINE bool tb_is_zero(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
   return bits << 1 == 0;
 }
-static inline bool tb_is_zero_double(double x) {
+TB_ALWAYS_INLINE bool tb_is_zero_double(double x) {
   uint64_t bits;
   memcpy(&bits, &x, sizeof bits);
   return bits << 1 == 0;
@@ -78,7 +80,7 @@ static inline bool tb_scalar_is_real(enum tb_type type, union tb_scalar x) {
   return tb_type_is_double(type) ? tb_is_zero_double(x.z[1]) : tb_is_zero(x.c[1]);
 }
 
-static inline bool tb_scalar_is_zero(enum tb_type type, union tb_scalar x) {
+TB_ALWAYS_INLINE bool tb_scalar_is_zero(enum tb_type type, union tb_scalar x) {
   if (tb_type_is_double(type)) return tb_is_zero_double(x.d) && (type == TB_D || tb_is_zero_double(x.z[1]));
   return tb_is_zero(x.s) && (type == TB_S || tb_is_zero(x.c[1]));
 }

@@ -5,14 +5,15 @@
  *   1. the library that TILEBLAS_FALLBACK names, with any symbol of the routine;
  *   2. the next definition of the symbol in the program's search order;
  *   3. a loaded library that defines it, even one loaded privately (as Python loads the BLAS inside NumPy's wheel);
- *   4. 2 and 3 for the symbol that may stand in, where there is one (routines.def): cgemm_ for cgemm3m_;
+ *   4. 2 and 3 for the symbols that may stand in, where there are any (routines.def): cgemm_ for cgemm3m_;
  *   5. OpenBLAS, opened now;
  *   6. any loaded library with another symbol of the same routine;
  *   7. the plain loops of reference.c.
- * A library of 1, 5 or 6 without a symbol of the routine may have one of the routine that stands in. What stands in
- * gets valid calls alone, for it would report others under its own name. Never TileBLAS itself, nor another copy of it.
- * Thread-safe. While a CPU BLAS works for us, BLAS calls that it makes through exported symbols (netlib's cblas_sgemm
- * calls sgemm_) come back through our own: tb_in_fallback() tells.
+ * A library of 1, 5 or 6 without a symbol of the routine may have one of a routine that stands in. What stands in gets
+ * valid calls alone, for it would report others under its own name; one with other arguments gets products
+ * (triangle.c). Never TileBLAS itself, nor another copy of it. Thread-safe. While a CPU BLAS works for us, BLAS calls
+ * that it makes through exported symbols (netlib's cblas_sgemm calls sgemm_) come back through our own:
+ * tb_in_fallback() tells.
  */
 #ifndef TB_FALLBACK_H
 #define TB_FALLBACK_H

@@ -25,6 +25,7 @@
 #define TB_PLACE_H
 
 #include "blas/call.h"
+#include "base/inline.h"
 #include "base/thread.h"
 
 /* Of products of at most so many terms m n k, memory that is the process's own is not looked at any further. */
@@ -71,7 +72,7 @@ extern struct tb_own_memory {
  * address; half of it is near enough to tell that stack from another. */
 #define TB_STACK_BYTES_MAX ((uintptr_t)64 << 20)
 
-static inline bool tb_is_in_heap_or_data(const void *p) {
+TB_ALWAYS_INLINE bool tb_is_in_heap_or_data(const void *p) {
   const uintptr_t at = (uintptr_t)p;
   const struct tb_own_memory *own = &tb_own_memory;
   return at < (uintptr_t)*own->heap_end && (at >= own->heap_start || at - own->data_start < own->data_bytes);
@@ -86,7 +87,7 @@ static inline bool tb_is_in_stack(const void *p, uintptr_t here) {
 /* No processor counts more slowly than 0.5 GHz: 8 ms at most. */
 #define TB_LOOK_CYCLES ((uint64_t)1 << 22)
 
-static inline uint64_t tb_cycles(void) {
+TB_ALWAYS_INLINE uint64_t tb_cycles(void) {
 #ifdef __x86_64__
   return __builtin_ia32_rdtsc();
 #else
@@ -103,7 +104,7 @@ static inline bool tb_is_own(const void *p, uintptr_t here) {
  * True when it is certain, without a question to the driver, that the CPU may touch all three and none is managed
  * memory: tb_places_find would find nothing that keeps a small product from the CPU. False: ask it.
  */
-static inline bool tb_places_are_harmless(const void *a, const void *b, const void *c) {
+TB_ALWAYS_INLINE bool tb_places_are_harmless(const void *a, const void *b, const void *c) {
   if (tb_is_in_heap_or_data(a) && tb_is_in_heap_or_data(b) && tb_is_in_heap_or_data(c)) return true;
   if (tb_cycles() - tb_thread.looked_at_cycles < TB_LOOK_CYCLES) return true;
   const char mark = 0;

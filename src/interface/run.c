@@ -11,6 +11,7 @@
 #include "process/environment.h"
 #include "interface/caller.h"
 #include "cpu/fallback.h"
+#include "level3/products.h"
 #include "process/guest.h"
 #include "offload/hosted.h"
 #include "process/libraries.h"
@@ -113,17 +114,35 @@ static void describe_scalar(enum tb_type type, union tb_scalar x, char text[SCAL
 
 static char trans_letter(const struct tb_view *x) { return x->conjugated ? 'C' : x->transposed ? 'T' : 'N'; }
 
+/* "UN" and "m=.. n=.. k=.. lda=.. ldb=..", as far as the routine has them. */
+static void describe_sizes(const struct tb_call *g, const struct tb_view *a, const struct tb_view *b, char *text,
+                           size_t size) {
+  const long long m = g->row_major ? g->n : g->m, n = g->row_major ? g->m : g->n, k = g->k;
+  const enum tb_signature signature = tb_routine_of(g->symbol)->signature;
+  const char uplo = (g->region.of == TB_UPPER_TRIANGLE) != g->row_major ? 'U' : 'L';
+  const char ta = trans_letter(a), tb = trans_letter(b);
+  const long long lda = a->ld, ldb = b->ld;
+  if (signature == TB_SIGNATURE_gemm)
+    snprintf(text, size, "%c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld", ta, tb, m, n, k, lda, ldb);
+  else if (signature == TB_SIGNATURE_gemmt)
+    snprintf(text, size, "%c%c%c n=%lld k=%lld lda=%lld ldb=%lld", uplo, ta, tb, n, k, lda, ldb);
+  else if (tb_is_of_rank_2k(signature))
+    snprintf(text, size, "%c%c n=%lld k=%lld lda=%lld ldb=%lld", uplo, ta, n, k, lda, ldb);
+  else
+    snprintf(text, size, "%c%c n=%lld k=%lld lda=%lld", uplo, ta, n, k, lda);
+}
+
 /* The call in the program's own words: a row-major product has changed places with its transpose, and changes back
  * here. */
 static void describe_call(const struct tb_call *g, char *text, size_t size) {
   const struct tb_view *a = g->row_major ? &g->b : &g->a, *b = g->row_major ? &g->a : &g->b;
-  int64_t m = g->row_major ? g->n : g->m, n = g->row_major ? g->m : g->n;
+  char sizes[160];
   char alpha[SCALAR_TEXT_MAX], beta[SCALAR_TEXT_MAX];
   describe_scalar(g->type, g->alpha, alpha);
   describe_scalar(g->type, g->beta, beta);
-  snprintf(text, size, "%s%s %c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld ldc=%lld alpha=%s beta=%s",
-           tb_symbols[g->symbol].name, g->row_major ? " row-major" : "", trans_letter(a), trans_letter(b), (long long)m,
-           (long long)n, (long long)g->k, (long long)a->ld, (long long)b->ld, (long long)g->ldc, alpha, beta);
+  describe_sizes(g, a, b, sizes, sizeof sizes);
+  snprintf(text, size, "%s%s %s ldc=%lld alpha=%s beta=%s", tb_symbols[g->symbol].name,
+           g->row_major ? " row-major" : "", sizes, (long long)g->ldc, alpha, beta);
 }
 
 static void describe_reason(const struct tb_decision *d, enum tb_status why, char *text, size_t size) {
@@ -174,7 +193,7 @@ static double started_at(const struct tb_decision *decision) {
 static bool try_offload(const struct tb_call *call, const struct tb_places *places, struct tb_decision *decision) {
   struct tb_outcome outcome;
   const double started = started_at(decision);
-  if (!tb_offload_gemm(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
+  if (!tb_level3_offload(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
     *decision = (struct tb_decision){.where = TB_CPU, .why = outcome.why};
     return false;
   }

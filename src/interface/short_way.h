@@ -10,6 +10,7 @@
 #ifndef TB_SHORT_WAY_H
 #define TB_SHORT_WAY_H
 
+#include "base/inline.h"
 #include "cpu/fallback.h"
 #include "cuda/place.h"
 #include "interface/stats.h"
@@ -21,12 +22,15 @@
 /* Sizes below this: their product is no overflow. */
 #define TB_SMALL_SIDE_MAX ((int64_t)1 << 20)
 
-/* Whether it is a small product: no size is negative or zero, nor is alpha. *terms is m n k. */
-static inline bool tb_small_sizes(enum tb_type type, int64_t m, int64_t n, int64_t k, union tb_scalar alpha,
-                                  uint64_t *terms) {
+/* Whether it is a small product: no size is negative or zero, nor is alpha. *terms is m n k, or of a triangle, where m
+ * is n, what of it is computed. */
+TB_ALWAYS_INLINE bool tb_small_sizes(enum tb_signature signature, enum tb_type type, int64_t m, int64_t n, int64_t k,
+                                     union tb_scalar alpha, uint64_t *terms) {
   if (TB_RARELY((uint64_t)(m | n | k) >= (uint64_t)TB_SMALL_SIDE_MAX)) return false;
   if (TB_RARELY(tb_scalar_is_zero(type, alpha))) return false;
-  *terms = (uint64_t)m * (uint64_t)n * (uint64_t)k;
+  const uint64_t elems =
+      signature == TB_SIGNATURE_gemm ? (uint64_t)m * (uint64_t)n : (uint64_t)n * ((uint64_t)n + 1) / 2;
+  *terms = elems * (uint64_t)k * (tb_is_of_rank_2k(signature) ? 2 : 1);
   return !TB_RARELY(*terms - 1 >= atomic_load_explicit(&tb_small.terms[type], memory_order_relaxed) - 1);
 }
 
@@ -35,8 +39,8 @@ static inline bool tb_small_sizes(enum tb_type type, int64_t m, int64_t n, int64
  * it, from `direct`, which has the symbol's own ABI; the call is counted. NULL: the call must go the long way, and is
  * not counted. The caller sets tb_thread.cpu_depth to 1 around the function's call.
  */
-static inline void *tb_small_begin(_Atomic(void *) *direct, enum tb_symbol symbol, enum tb_type type, const void *a,
-                                   const void *b, const void *c, uint64_t terms) {
+TB_ALWAYS_INLINE void *tb_small_begin(_Atomic(void *) *direct, enum tb_symbol symbol, enum tb_type type, const void *a,
+                                      const void *b, const void *c, uint64_t terms) {
   void *function = atomic_load_explicit(&direct[symbol], memory_order_acquire);
   if (TB_RARELY(function == NULL)) return NULL;
   struct tb_small_sums *sums = tb_thread.small_sums;

@@ -154,7 +154,7 @@ static void report_symbols(int fd) {
     char one[64]; /* a name and 20 digits at most */
     const unsigned long long calls = calls_through(symbol);
     if (calls == 0) continue;
-    snprintf(one, sizeof one, " %s=%llu", tb_symbols[symbol].name, calls);
+    snprintf(one, sizeof one, " %.*s=%llu", (int)sizeof tb_symbols->name, tb_symbols[symbol].name, calls);
     if (strlen(line) + strlen(one) >= sizeof line) {
       tb_say_to(fd, "symbols%s", line);
       line[0] = '\0';

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/inline.h"
 #include "base/status.h"
 #include "blas/symbols.h"
 #include "base/thread.h"
@@ -29,7 +30,7 @@ struct tb_small_sums {
 } __attribute__((aligned(128)));
 
 /* Adds one untimed call that the CPU answers to one of the thread's sums. */
-static inline void tb_stats_add_small(struct tb_small_sums *sums, enum tb_symbol symbol, uint64_t flops) {
+TB_ALWAYS_INLINE void tb_stats_add_small(struct tb_small_sums *sums, enum tb_symbol symbol, uint64_t flops) {
   unsigned long long calls = atomic_load_explicit(&sums->calls[symbol], memory_order_relaxed);
   unsigned long long so_far = atomic_load_explicit(&sums->flops, memory_order_relaxed);
   atomic_store_explicit(&sums->calls[symbol], calls + 1, memory_order_relaxed);

@@ -15,6 +15,7 @@ struct pair {
   CUdeviceptr device;
   void *host;
   int64_t ld, rows, columns, element_bytes;
+  struct tb_region region; /* that is moved */
 };
 
 static CUresult copy(const struct pair *p, int64_t first, int64_t columns, bool up, CUstream stream) {
@@ -32,9 +33,28 @@ static CUresult copy(const struct pair *p, int64_t first, int64_t columns, bool 
   return CUDA_SUCCESS;
 }
 
+/* Rows of a column. */
+static CUresult copy_run(const struct pair *p, int64_t column, struct tb_region_rows rows, bool up, CUstream stream) {
+  if (rows.first == rows.end) return CUDA_SUCCESS;
+  const struct pair run = {.device = p->device + (CUdeviceptr)((rows.first + column * p->ld) * p->element_bytes),
+                           .host = (char *)p->host + (rows.first + column * p->rows) * p->element_bytes,
+                           .ld = p->ld,
+                           .rows = rows.end - rows.first,
+                           .columns = 1,
+                           .element_bytes = p->element_bytes};
+  return copy(&run, 0, 1, up, stream);
+}
+
+/* Column by column, so that nothing else of the memory is touched. */
+static CUresult copy_triangle(const struct pair *p, bool up, CUstream stream) {
+  for (int64_t j = 0; j < p->columns; j++) TB_TRY(copy_run(p, j, tb_region_rows(p->region, p->rows, j), up, stream));
+  return CUDA_SUCCESS;
+}
+
 static CUresult copy_all(const struct pair *p, bool up, CUstream stream) {
   bool at_once = p->ld <= PITCH_BYTES_MAX / p->element_bytes;
-  for (int64_t j = 0; j < p->columns; j += at_once ? p->columns : 1)
+  if (p->region.of != TB_WHOLE) TB_TRY(copy_triangle(p, up, stream));
+  for (int64_t j = 0; p->region.of == TB_WHOLE && j < p->columns; j += at_once ? p->columns : 1)
     TB_TRY(copy(p, j, at_once ? p->columns : 1, up, stream));
   TB_TRY(tb_wait_for_stream(stream, tb_wait_seconds(0, 0)));
   return CUDA_SUCCESS;
@@ -75,11 +95,11 @@ static bool is_wanted(const struct tb_location *l, bool managed_too) {
 
 /* *copied stays NULL when it fails. */
 static CUresult fetch_operand(const struct tb_location *l, const void *data, enum tb_type type, int64_t rows,
-                              int64_t columns, int64_t ld, void **copied) {
+                              int64_t columns, int64_t ld, struct tb_region region, void **copied) {
   /* No overflow: a matrix of that size lies in memory. */
   void *host = malloc((size_t)(rows * columns * tb_type_bytes(type)));
   if (host == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  struct pair p = {(CUdeviceptr)data, host, ld, rows, columns, tb_type_bytes(type)};
+  struct pair p = {(CUdeviceptr)data, host, ld, rows, columns, tb_type_bytes(type), region};
   CUresult result = move_pair(l, &p, false);
   if (result == CUDA_SUCCESS)
     *copied = host;
@@ -91,7 +111,8 @@ static CUresult fetch_operand(const struct tb_location *l, const void *data, enu
 static CUresult fetch_view(const struct tb_location *l, struct tb_view *x, int64_t rows, int64_t columns,
                            void **copied) {
   int64_t stored_rows = x->transposed ? columns : rows, stored_columns = x->transposed ? rows : columns;
-  TB_TRY(fetch_operand(l, x->data, x->type, stored_rows, stored_columns, x->ld, copied));
+  const struct tb_region whole = {.of = TB_WHOLE};
+  TB_TRY(fetch_operand(l, x->data, x->type, stored_rows, stored_columns, x->ld, whole, copied));
   x->data = *copied;
   x->ld = stored_rows;
   return CUDA_SUCCESS;
@@ -105,7 +126,7 @@ static CUresult fetch_operands(struct tb_hosted *h, const struct tb_places *plac
   if (reads && is_wanted(&places->b, managed_too))
     TB_TRY(fetch_view(&places->b, &call->b, call->k, call->n, &h->copy_b));
   if (is_wanted(&places->c, managed_too)) {
-    TB_TRY(fetch_operand(&places->c, call->c, call->type, call->m, call->n, call->ldc, &h->copy_c));
+    TB_TRY(fetch_operand(&places->c, call->c, call->type, call->m, call->n, call->ldc, call->region, &h->copy_c));
     call->c = h->copy_c;
     call->ldc = call->m;
   }
@@ -138,7 +159,8 @@ bool tb_hosted_begin(struct tb_hosted *h, const struct tb_call *call, const stru
 bool tb_hosted_end(struct tb_hosted *h) {
   CUresult result = CUDA_SUCCESS;
   if (h->copy_c != NULL) {
-    struct pair p = {(CUdeviceptr)h->c, h->copy_c, h->ldc, h->call.m, h->call.n, tb_call_bytes(&h->call)};
+    struct pair p = {(CUdeviceptr)h->c,       h->copy_c,     h->ldc, h->call.m, h->call.n,
+                     tb_call_bytes(&h->call), h->call.region};
     tb_cuda_failed_call = NULL;
     result = move_pair(&h->c_location, &p, true);
   }

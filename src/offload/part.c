@@ -196,6 +196,7 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
 /* With the device entered. */
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
   TB_TRY(tb_kernels_ready(&d->kernels, part->call.type));
+  if (part->call.region.of != TB_WHOLE && ways.c == TB_IN_PLACE) TB_TRY(tb_triangle_load(&d->kernels.triangle));
   if (tb_call_is_trivial(&part->call)) {
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
@@ -274,7 +275,8 @@ static bool take_from_block(struct tb_part *part, struct tb_block *rest) {
   for (int64_t tile = 0; tile < grid.rows * grid.columns; tile++) {
     const int64_t i = tile / grid.columns * plan->tile_m, first = tile % grid.columns * plan->tile_n;
     const int64_t j = first + committed[tile];
-    if (j >= tb_min(first + plan->tile_n, block.n)) continue;
+    const int64_t m = tb_min(plan->tile_m, block.m - i), end = tb_min(first + plan->tile_n, block.n);
+    if (j >= end || tb_region_misses(tb_region_at(part->call.region, block.i + i, block.j + j), m, end - j)) continue;
     struct tiles t = {tile / grid.columns, 1, tile % grid.columns, 1};
     if (committed[tile] == 0) t = grow_tiles(committed, grid, t.row, t.column);
     *rest = (struct tb_block){block.i + i, tb_min(t.rows * plan->tile_m, block.m - i), block.j + j,

@@ -48,7 +48,8 @@ static CUresult enqueue_commit(struct tb_pipeline *p, int64_t tile, CUstream str
                                    .ldd = d.ld,
                                    .m = t.m,
                                    .n = t.n,
-                                   .beta = call->beta};
+                                   .beta = call->beta,
+                                   .region = tb_layout_region(&p->layout, tile)};
   TB_TRY(tb_kernels_commit(&p->d->kernels, p->d->commit, &commit, stream));
   tb_down_count(p, tile, t.n);
   return CUDA_SUCCESS;
@@ -58,7 +59,7 @@ static CUresult enqueue_commit(struct tb_pipeline *p, int64_t tile, CUstream str
 static CUresult deliver(struct tb_pipeline *p, int64_t tile, CUstream stream) {
   if (p->layout.plan->one_slot) return CUDA_SUCCESS;
   if (p->layout.plan->ways.c != TB_IN_PLACE) return tb_down_add(p, tile, stream);
-  return tb_call_overwrites(p->layout.call) ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
+  return tb_call_overwrites_all(p->layout.call) ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
 }
 
 /* Whether the kernels see the panels as real ones. */
@@ -253,6 +254,7 @@ CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step) {
   for (int64_t other = 0; other < others; other++) {
     if (other_slices[other] <= step->slice) continue;
     const int64_t row = step->of_b ? other : step->index, column = step->of_b ? step->index : other;
+    if (tb_layout_misses(&p->layout, row * p->layout.columns + column)) continue;
     TB_TRY(await_step(p, stream_of(p, row, column)));
     TB_TRY(tb_compute_launch(p, row, column, k));
   }

@@ -72,10 +72,11 @@ static void add_z(double *restrict to, const double *restrict from, const double
   }
 }
 
-/* A complex beta of 1 multiplies nothing: its imaginary part, 0, would make NaNs of infinities. */
+/* A complex beta of 1 multiplies nothing: its imaginary part, 0, would make NaNs of infinities. That of a Hermitian C
+ * has none. */
 static void add_elements(const struct tb_copy *c, void *to, const void *from, int64_t n) {
-  const bool whole = tb_type_is_complex(c->type) && tb_scalar_is_one(c->type, c->beta);
-  switch (whole ? tb_type_real(c->type) : c->type) {
+  const bool by_numbers = tb_type_is_complex(c->type) && (c->region.hermitian || tb_scalar_is_one(c->type, c->beta));
+  switch (by_numbers ? tb_type_real(c->type) : c->type) {
     case TB_S:
       add_s(to, from, c->beta.s, n * tb_type_parts(c->type));
       break;
@@ -107,11 +108,11 @@ static void copy_elements(const struct tb_copy *c, char *to, const char *from, i
 /* Lines are sent away while they are still in the nearest cache. */
 #define RUN_BYTES ((int64_t)4096)
 
-static void copy_column(const struct tb_copy *c, char *to, const char *from) {
+static void copy_rows(const struct tb_copy *c, int64_t rows, char *to, const char *from) {
   const bool writes_back = c->stores == TB_STORES_WRITTEN_BACK, sends = writes_back || c->drops;
   const int64_t size = tb_type_bytes(c->type);
-  for (int64_t i = 0, n; i < c->rows; i += n, to += n * size, from += n * size) {
-    n = sends ? tb_min(c->rows - i, RUN_BYTES / size) : c->rows;
+  for (int64_t i = 0, n; i < rows; i += n, to += n * size, from += n * size) {
+    n = sends ? tb_min(rows - i, RUN_BYTES / size) : rows;
     copy_elements(c, to, from, n);
     if (writes_back) tb_lines_write_back(to, (size_t)(n * size));
     if (c->drops) tb_lines_drop(from, (size_t)(n * size));
@@ -122,34 +123,51 @@ static char *behind(const void *at, enum tb_type type, int64_t elements) {
   return (char *)at + elements * tb_type_bytes(type);
 }
 
+/* An imaginary part on a Hermitian diagonal. */
+static void make_real(const struct tb_copy *c, void *element) {
+  const int64_t part = tb_type_bytes(tb_type_real(c->type));
+  memset((char *)element + part, 0, (size_t)part);
+}
+
+static void copy_column(const struct tb_copy *c, int64_t j) {
+  const struct tb_region_rows rows = tb_region_rows(c->region, c->rows, j);
+  const int64_t diagonal = j + c->region.diagonal;
+  char *const to = behind(c->to, c->type, j * c->to_ld);
+  if (rows.first >= rows.end) return;
+  copy_rows(c, rows.end - rows.first, behind(to, c->type, rows.first),
+            behind(c->from, c->type, j * c->from_ld + rows.first));
+  if (c->region.hermitian && diagonal >= 0 && diagonal < c->rows) make_real(c, behind(to, c->type, diagonal));
+}
+
 /* A task's share: some of the columns, or of all columns some rows when there are fewer columns than tasks. The job is
  * not read: the caller may still be about to note it down. */
 static struct tb_copy share(const struct tb_copy *c, int index) {
   struct tb_copy s = {.type = c->type, .beta = c->beta, .stores = c->stores, .drops = c->drops};
   s.to = c->to, s.from = c->from, s.to_ld = c->to_ld, s.from_ld = c->from_ld;
-  s.rows = c->rows, s.columns = c->columns;
+  s.rows = c->rows, s.columns = c->columns, s.region = c->region;
   if (c->columns >= c->tasks) {
     int64_t first = c->columns * index / c->tasks, end = c->columns * (index + 1) / c->tasks;
     s.to = behind(c->to, c->type, first * c->to_ld);
     s.from = behind(c->from, c->type, first * c->from_ld);
     s.columns = end - first;
+    s.region = tb_region_at(c->region, 0, first);
   } else {
     int64_t first = c->rows * index / c->tasks, end = c->rows * (index + 1) / c->tasks;
     s.to = behind(c->to, c->type, first);
     s.from = behind(c->from, c->type, first);
     s.rows = end - first;
+    s.region = tb_region_at(c->region, first, 0);
   }
   return s;
 }
 
 static void copy_task(void *context, int index) {
   struct tb_copy s = share(context, index);
-  if (s.to_ld == s.rows && s.from_ld == s.rows) {
+  if (s.to_ld == s.rows && s.from_ld == s.rows && s.region.of == TB_WHOLE) {
     s.rows *= s.columns; /* one long column */
     s.columns = 1;
   }
-  for (int64_t j = 0; j < s.columns; j++)
-    copy_column(&s, behind(s.to, s.type, j * s.to_ld), behind(s.from, s.type, j * s.from_ld));
+  for (int64_t j = 0; j < s.columns; j++) copy_column(&s, j);
   if (s.stores == TB_STORES_STREAMED) end_stream();
 }
 

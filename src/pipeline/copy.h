@@ -7,6 +7,7 @@
 #ifndef TB_COPY_H
 #define TB_COPY_H
 
+#include "blas/region.h"
 #include "blas/type.h"
 #include "process/pool.h"
 
@@ -21,7 +22,8 @@ enum tb_stores {
 
 /*
  * to[i + j to_ld] = from[i + j from_ld] + beta to[i + j to_ld], rows x columns, where `to` is not read if beta = 0.
- * Both leading dimensions are at least rows. The caller fills it and leaves it alone until it is done.
+ * Both leading dimensions are at least rows. Of a region alone that is done for its elements; a Hermitian one's beta is
+ * real, and what it has of the diagonal is. The caller fills it and leaves it alone until it is done.
  */
 struct tb_copy {
   enum tb_type type;
@@ -32,8 +34,9 @@ struct tb_copy {
   void *to;
   const void *from;
   int64_t to_ld, from_ld, rows, columns; /* in elements */
-  int tasks;                             /* from here on it is copy.c's */
-  uint64_t job;                          /* of the pool; 0: done */
+  struct tb_region region;
+  int tasks;    /* from here on it is copy.c's */
+  uint64_t job; /* of the pool; 0: done */
 };
 
 static inline int64_t tb_copy_bytes(const struct tb_copy *c) { return c->rows * c->columns * tb_type_bytes(c->type); }

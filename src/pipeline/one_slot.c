@@ -31,6 +31,7 @@ static void commit(struct tb_pipeline *p, const void *arrived) {
   copy.from_ld = tb_leading(call->type, call->m);
   copy.rows = call->m;
   copy.columns = call->n;
+  copy.region = call->region;
   tb_copy_start(p->d->pool, &copy);
   tb_copy_wait(p->d->pool, &copy);
   tb_down_count(p, 0, call->n);

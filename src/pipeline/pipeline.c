@@ -57,7 +57,7 @@ static CUresult help_or_yield(struct tb_pipeline *p, int *turns, struct tb_patie
 static void go_ahead(struct tb_pipeline *p) {
   if (p->pass != NULL || p->layout.plan->ways.c != TB_STAGED || p->layout.is_last) return;
   leave_block(p);
-  tb_layout_enter(&p->layout, p->progress->block + 1);
+  tb_layout_enter(&p->layout, tb_layout_next_block(p->layout.call, p->layout.plan, p->progress->block + 1));
   tb_up_enter_chunk(p, true);
 }
 
@@ -120,7 +120,7 @@ static CUresult finish_block(struct tb_pipeline *p) {
   const enum tb_way way = l->plan->ways.c;
   if (way == TB_DIRECT) TB_TRY(tb_device_wait(p->d, p->d->down));
   for (int s = 0; way == TB_IN_PLACE && s < p->stream_count; s++) TB_TRY(tb_device_wait(p->d, p->streams[s]));
-  bool counted = way == TB_STAGED || (way == TB_IN_PLACE && !tb_call_overwrites(l->call));
+  bool counted = way == TB_STAGED || (way == TB_IN_PLACE && !tb_call_overwrites_all(l->call));
   /* What a failure before this point left in C is overwritten by the CPU. */
   for (int64_t tile = 0; !counted && tile < l->rows * l->columns; tile++)
     tb_down_count(p, tile, tb_layout_tile(l, tile).n);
@@ -165,7 +165,7 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, c
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call);
   const double up = ((ways->a == TB_STAGED ? m * k : 0) + (ways->b == TB_STAGED ? k * n : 0)) * bytes;
-  const double down = ways->c == TB_STAGED ? m * n * bytes : 0;
+  const double down = ways->c == TB_STAGED ? tb_call_elems(call) * bytes : 0;
   p->staged_bytes = (int64_t)up;
   p->cleans_lines =
       p->staged_bytes >= CLEANED_BYTES_MIN && p->staged_bytes <= CLEANED_BYTES_MAX && tb_lines_can_leave();
@@ -174,9 +174,16 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, c
   prepare_ring(&p->d->down_ring, down, p->is_large ? TB_PIECE_SLOTS : 1);
 }
 
-static CUresult run_blocks(struct tb_pipeline *p, int64_t blocks) {
+static int64_t c_bytes_of(const struct tb_call *call) {
+  return (int64_t)(tb_call_elems(call) * (double)tb_call_bytes(call));
+}
+
+static CUresult run_blocks(struct tb_pipeline *p, const struct tb_call *call, const struct tb_plan *plan) {
   struct tb_progress *progress = p->progress;
-  for (progress->block = 0; progress->block < blocks; progress->block++) TB_TRY(run_block(p, progress->block));
+  const int64_t blocks = tb_layout_blocks(call, plan);
+  progress->block = tb_layout_next_block(call, plan, 0);
+  for (; progress->block < blocks; progress->block = tb_layout_next_block(call, plan, progress->block + 1))
+    TB_TRY(run_block(p, progress->block));
   return CUDA_SUCCESS;
 }
 
@@ -196,14 +203,14 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
                             .stream_count = plan->emulated ? plan->streams : TB_COMPUTE_STREAMS,
                             .packing = device->packing,
                             .resident = {-1, -1}};
-  p->down.rest_bytes = call->m * call->n * tb_call_bytes(call);
+  p->down.rest_bytes = c_bytes_of(call);
   prepare_staging(p, call, &plan->ways);
   if (reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) {
     p->streams = &device->ordered;
     p->stream_count = 1;
     p->packing = device->ordered;
   }
-  const CUresult result = run_blocks(p, tb_layout_blocks(call, plan));
+  const CUresult result = run_blocks(p, call, plan);
   if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) {
     tb_up_abandon(p);
     tb_down_abandon(p);
@@ -212,8 +219,13 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
 }
 
 CUresult tb_pipeline_scale(struct tb_device *device, const struct tb_call *call, struct tb_progress *progress) {
-  const struct tb_commit scaled = {
-      .type = call->type, .c = (CUdeviceptr)call->c, .ldc = call->ldc, .m = call->m, .n = call->n, .beta = call->beta};
+  const struct tb_commit scaled = {.type = call->type,
+                                   .c = (CUdeviceptr)call->c,
+                                   .ldc = call->ldc,
+                                   .m = call->m,
+                                   .n = call->n,
+                                   .beta = call->beta,
+                                   .region = call->region};
   if (!tb_scalar_is_one(call->type, call->beta))
     TB_TRY(tb_kernels_commit(&device->kernels, device->commit, &scaled, device->ordered));
   progress->committed_columns[0] = call->n;

@@ -20,9 +20,18 @@ struct tb_block tb_layout_block(const struct tb_call *call, const struct tb_plan
   return (struct tb_block){i.start, i.size, j.start, j.size};
 }
 
+int64_t tb_layout_next_block(const struct tb_call *call, const struct tb_plan *plan, int64_t number) {
+  const int64_t blocks = tb_layout_blocks(call, plan);
+  for (; number < blocks; number++) {
+    const struct tb_block b = tb_layout_block(call, plan, number);
+    if (!tb_region_misses(tb_region_at(call->region, b.i, b.j), b.m, b.n)) break;
+  }
+  return number;
+}
+
 void tb_layout_enter(struct tb_layout *l, int64_t number) {
   l->block = tb_layout_block(l->call, l->plan, number);
-  l->is_last = number + 1 == tb_layout_blocks(l->call, l->plan);
+  l->is_last = tb_layout_next_block(l->call, l->plan, number + 1) == tb_layout_blocks(l->call, l->plan);
   l->rows = tb_ceil_div(l->block.m, l->plan->tile_m);
   l->columns = tb_ceil_div(l->block.n, l->plan->tile_n);
   l->chunk = piece(l->call->k, l->plan->chunk_k, 0);
@@ -60,6 +69,16 @@ struct tb_extent tb_layout_sides(const struct tb_layout *l, bool of_b, int64_t p
 struct tb_block tb_layout_tile(const struct tb_layout *l, int64_t tile) {
   struct tb_extent i = tb_layout_rows(l, tile / l->columns), j = tb_layout_columns(l, tile % l->columns);
   return (struct tb_block){i.start, i.size, j.start, j.size};
+}
+
+struct tb_region tb_layout_region(const struct tb_layout *l, int64_t tile) {
+  const struct tb_block t = tb_layout_tile(l, tile);
+  return tb_region_at(l->call->region, l->block.i + t.i, l->block.j + t.j);
+}
+
+bool tb_layout_misses(const struct tb_layout *l, int64_t tile) {
+  const struct tb_block t = tb_layout_tile(l, tile);
+  return tb_region_misses(tb_layout_region(l, tile), t.m, t.n);
 }
 
 void *tb_layout_c(const struct tb_layout *l, int64_t tile) {

@@ -16,6 +16,9 @@ struct tb_block {
 int64_t tb_layout_blocks(const struct tb_call *call, const struct tb_plan *plan);
 struct tb_block tb_layout_block(const struct tb_call *call, const struct tb_plan *plan, int64_t number);
 
+/* From this number on, the first block of which anything is computed; tb_layout_blocks: there is none. */
+int64_t tb_layout_next_block(const struct tb_call *call, const struct tb_plan *plan, int64_t number);
+
 /* Of rows or columns, counted from the start of their block; or of k. */
 struct tb_extent {
   int64_t start, size;
@@ -32,7 +35,7 @@ struct tb_layout {
   const struct tb_plan *plan;
   uint64_t arena; /* plan->arena_bytes of device memory */
   struct tb_block block;
-  bool is_last;           /* of all blocks */
+  bool is_last;           /* of all blocks of which anything is computed */
   int64_t rows, columns;  /* tiles along the block's sides; they are counted along its rows */
   struct tb_extent chunk; /* of k, whose panels are in the arena */
 };
@@ -70,6 +73,10 @@ struct tb_matrix tb_layout_real(const struct tb_layout *layout, bool of_b, int64
 
 /* Where they leave a tile's product: in the arena, or in C. */
 struct tb_matrix tb_layout_d(const struct tb_layout *layout, int64_t tile);
+
+/* The part of a tile that is computed; and whether nothing of it is, so that it is no work for anybody. */
+struct tb_region tb_layout_region(const struct tb_layout *layout, int64_t tile);
+bool tb_layout_misses(const struct tb_layout *layout, int64_t tile);
 
 /* A tile of the program's own C. */
 void *tb_layout_c(const struct tb_layout *layout, int64_t tile);

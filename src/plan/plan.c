@@ -106,15 +106,16 @@ struct tb_ways tb_plan_ways(const struct tb_call *call, const struct tb_places *
   if (places == NULL) return ways;
   ways.a = operand_way(places->a.place, call->a, call->m, call->k, call->n);
   ways.b = operand_way(places->b.place, call->b, call->k, call->n, call->m);
-  /* A pinned C that is still needed is the host's to commit: a failing GPU must not have touched it. */
-  enum tb_place c = places->c.place == TB_PINNED && !tb_call_overwrites(call) ? TB_PAGEABLE : places->c.place;
+  /* A pinned C that is still needed is the host's to commit: a failing GPU must not have touched it. So is one of which
+   * a triangle alone is computed. */
+  enum tb_place c = places->c.place == TB_PINNED && !tb_call_overwrites_all(call) ? TB_PAGEABLE : places->c.place;
   const int64_t bytes = tb_call_bytes(call);
   ways.c = way_of(c, call->m * call->n * bytes <= PINNED_IN_PLACE_BYTES, call->m, call->ldc * bytes);
   return ways;
 }
 
 static bool wants_d(const struct tb_ways *ways, const struct tb_call *call) {
-  return ways->c != TB_IN_PLACE || !tb_call_overwrites(call);
+  return ways->c != TB_IN_PLACE || !tb_call_overwrites_all(call);
 }
 
 /* Panels and tiles start on lines too. */
@@ -164,6 +165,7 @@ static enum strips strips_for(const struct tb_call *call, const struct tb_ways *
                               double times) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   bool of_rows = m > n;
+  if (call->region.of != TB_WHOLE) return NO_STRIPS; /* half of every one would be computed for nothing */
   const bool much_longer = (of_rows ? n : m) < STRIPS_SIDES * (of_rows ? m : n);
   if (!tb_runs_along_k(call, !of_rows) && !much_longer) of_rows = !of_rows;
   const double up = (m + n) * k, up_in_strips = (of_rows ? m : n) * k, down = m * n;

@@ -147,7 +147,8 @@ void tb_model_observe(struct tb_model *model, const struct tb_call *call, const 
   model->ended = now;
   put_by(&model->probe_seconds, TB_PROBE_SHARE, o, of_trial);
   if (places == NULL) {
-    observe_class(model, o->where, &cell, off, weight, now);
+    /* Of a triangle only its own shape is learned: a class is of whole products. */
+    if (call->region.of == TB_WHOLE) observe_class(model, o->where, &cell, off, weight, now);
     observe_shape(model, call, o, class_seconds, weight, of_trial, now);
     return;
   }

@@ -74,7 +74,8 @@ static double copy_seconds(double bytes, enum tb_place place, double staged_byte
 static double cpu_formula(const struct tb_rates *r, const struct tb_call *call) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   return r->cpu_call_seconds + tb_call_flops(call) / r->cpu_flops_per_s +
-         (double)tb_call_bytes(call) * (m * k + k * n + 2 * m * n) / r->cpu_bytes_per_s; /* C is read and written */
+         (double)tb_call_bytes(call) * (m * k + k * n + 2 * tb_call_elems(call)) /
+             r->cpu_bytes_per_s; /* C is read and written */
 }
 
 /* A and B go up while the kernels run and C comes down behind them, all copied by the same threads: copies add up. Of
@@ -84,9 +85,10 @@ static double gpu_formula(const struct tb_rates *r, const struct tb_call *call, 
   if (places == NULL) places = &all_pageable;
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call);
-  const double copy = copy_seconds(bytes * m * k, places->a.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
-                      copy_seconds(bytes * k * n, places->b.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
-                      copy_seconds(bytes * m * n, places->c.place, r->down_bytes_per_s, r->link_down_bytes_per_s);
+  const double copy =
+      copy_seconds(bytes * m * k, places->a.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
+      copy_seconds(bytes * k * n, places->b.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
+      copy_seconds(bytes * tb_call_elems(call), places->c.place, r->down_bytes_per_s, r->link_down_bytes_per_s);
   const double compute = tb_call_flops(call) / r->gpu_flops_per_s;
   int64_t tiles = ((m > n ? call->m : call->n) + OVERLAP_TILE_ELEMS - 1) / OVERLAP_TILE_ELEMS;
   if (tiles < 1) tiles = 1;
@@ -225,7 +227,7 @@ void tb_model_fit(struct tb_model *model, enum tb_type type, const struct tb_cal
 
 static bool is_shape(const struct tb_shape_memory *s, const struct tb_call *call) {
   return s->m == call->m && s->n == call->n && s->k == call->k && s->transpose_a == call->a.transposed &&
-         s->transpose_b == call->b.transposed;
+         s->transpose_b == call->b.transposed && s->form == tb_call_form(call);
 }
 
 /* The first of the two places where a shape may be; the other is its neighbour, the number with the last bit turned. */
@@ -233,7 +235,7 @@ static unsigned first_place(const struct tb_call *call) {
   uint64_t h = (uint64_t)call->m * 0x9e3779b97f4a7c15u;
   h = (h ^ h >> 29 ^ (uint64_t)call->n) * 0xbf58476d1ce4e5b9u;
   h = (h ^ h >> 32 ^ (uint64_t)call->k) * 0x94d049bb133111ebu;
-  h ^= h >> 31 ^ (uint64_t)(call->a.transposed * 2 + call->b.transposed) << 3;
+  h ^= h >> 31 ^ (uint64_t)(tb_call_form(call) * 4 + call->a.transposed * 2 + call->b.transposed) << 3;
   return (unsigned)(h % TB_SHAPES_REMEMBERED);
 }
 
@@ -252,6 +254,7 @@ struct tb_shape_memory *tb_model_remember(struct tb_model *model, const struct t
   if (neighbour->used < s->used) s = neighbour;
   *s = (struct tb_shape_memory){
       .m = call->m, .n = call->n, .k = call->k, .transpose_a = call->a.transposed, .transpose_b = call->b.transposed};
+  s->form = tb_call_form(call);
   return s;
 }
 

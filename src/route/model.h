@@ -66,6 +66,7 @@ struct tb_follower {
 struct tb_shape_memory {
   int64_t m, n, k; /* m = 0: unused */
   bool transpose_a, transpose_b;
+  int form;     /* call.h */
   bool decided; /* `last` is the side that was thought to be sooner the last time */
   enum tb_where last;
   double used; /* when */

@@ -193,7 +193,7 @@ static bool is_worth_a_look(struct knowledge *of, const struct tb_decision *deci
 
 static bool is_followed(const struct tb_followed *f, const struct tb_call *call) {
   return f->m == call->m && f->n == call->n && f->k == call->k && f->type == (int)call->type &&
-         f->transpose_a == call->a.transposed && f->transpose_b == call->b.transposed;
+         f->form == tb_call_form(call) && f->transpose_a == call->a.transposed && f->transpose_b == call->b.transposed;
 }
 
 /* One that is weighed: whether others may follow it, and how many have followed the one before. */
@@ -201,7 +201,7 @@ static void lead(const struct tb_call *call, struct tb_decision *decision) {
   struct tb_followed *f = &tb_thread.followed;
   if (is_followed(f, call)) decision->followers = f->followers;
   *f = (struct tb_followed){.m = call->m, .n = call->n, .k = call->k, .type = (int)call->type};
-  f->transpose_a = call->a.transposed, f->transpose_b = call->b.transposed;
+  f->transpose_a = call->a.transposed, f->transpose_b = call->b.transposed, f->form = tb_call_form(call);
   f->may_follow = decision->clear && decision->cpu_seconds < SHORT_SECONDS ? FOLLOWERS : 0;
 }
 
@@ -239,9 +239,9 @@ struct tb_decision tb_router_decide(const struct tb_call *call, const struct tb_
   struct tb_machine machine = {.mode = mode, .gpu = tb_offload_status()};
   if (mode != TB_ROUTE_AUTO || machine.gpu != TB_STATUS_ok) return tb_route(call, places, &machine);
   struct knowledge *const of = &of_type[call->type];
-  look_for_kept(of, call->symbol);
+  look_for_kept(of, tb_gemm_of(call->symbol));
   struct tb_decision decision = weigh_with_model(call, places, machine);
-  if ((decision.where == TB_GPU || is_worth_a_look(of, &decision)) && settle(of, call->symbol))
+  if ((decision.where == TB_GPU || is_worth_a_look(of, &decision)) && settle(of, tb_gemm_of(call->symbol)))
     decision = weigh_with_model(call, places, machine);
   if (places == NULL) lead(call, &decision);
   return decision;

@@ -47,6 +47,7 @@ void tb_kernels_unload(struct tb_kernels *kernels) {
   for (int family = TB_FAMILY_FIRST; family < TB_FAMILY_COUNT; family++)
     if (tb_families[family].unload != NULL) tb_families[family].unload(kernels);
   tb_complex_unload(&kernels->complex);
+  tb_triangle_unload(&kernels->triangle);
   tb_shared_unload(&kernels->shared);
 }
 
@@ -147,8 +148,26 @@ static CUresult commit_complex(const struct tb_kernels *kernels, const struct tb
   return tb_complex_commit(&kernels->complex, x->type, &args, stream);
 }
 
+static CUresult commit_triangle(const struct tb_kernels *kernels, const struct tb_commit *x, CUstream stream) {
+  struct tb_triangle_commit_args args = {.c = (void *)x->c,
+                                         .d = (const void *)x->d,
+                                         .ldc = x->ldc,
+                                         .ldd = x->ldd,
+                                         .m = x->m,
+                                         .n = x->n,
+                                         .diagonal = x->region.diagonal,
+                                         .lower = x->region.of == TB_LOWER_TRIANGLE,
+                                         .hermitian = x->region.hermitian};
+  if (tb_type_is_complex(x->type))
+    tb_scalar_parts(x->type, x->beta, args.beta);
+  else
+    args.beta[0] = x->type == TB_D ? x->beta.d : (double)x->beta.s;
+  return tb_triangle_commit(&kernels->triangle, x->type, &args, stream);
+}
+
 CUresult tb_kernels_commit(const struct tb_kernels *kernels, CUfunction commit, const struct tb_commit *x,
                            CUstream stream) {
+  if (x->region.of != TB_WHOLE) return commit_triangle(kernels, x, stream);
   if (tb_type_is_complex(x->type)) return commit_complex(kernels, x, stream);
   if (x->type == TB_D) {
     struct tb_fp64_commit_args args = {(double *)x->c, (const double *)x->d, x->ldc, x->ldd, x->m, x->n, x->beta.d};

@@ -5,6 +5,7 @@
 #define TB_KERNELS_H
 
 #include "base/options.h"
+#include "blas/region.h"
 #include "select/family.h"
 #include "select/select.h"
 
@@ -45,12 +46,14 @@ struct tb_sgemm_args tb_sgemm_args_of(const struct tb_multiply *multiply);
 CUresult tb_kernels_multiply(const struct tb_kernels *kernels, const struct tb_choice *choice,
                              const struct tb_multiply *multiply, CUdeviceptr workspace, CUstream stream);
 
-/* Enqueues C = D + beta C for m x n elements of a type on the device; D NULL: C = beta C. */
+/* Enqueues C = D + beta C for m x n elements of a type on the device; D NULL: C = beta C. For a triangle of them its
+ * kernels must have been loaded (triangle.h). */
 struct tb_commit {
   enum tb_type type;
   CUdeviceptr c, d;
   int64_t ldc, ldd, m, n;
   union tb_scalar beta;
+  struct tb_region region;
 };
 CUresult tb_kernels_commit(const struct tb_kernels *kernels, CUfunction commit, const struct tb_commit *what,
                            CUstream stream);

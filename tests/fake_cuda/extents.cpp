@@ -8,6 +8,7 @@
 #include "fma/commit_args.h"
 #include "emulated/emulated_args.h"
 #include "complex/complex_args.h"
+#include "triangle/triangle_args.h"
 #include "fp64/fp64_args.h"
 #include "skinny/skinny_args.h"
 
@@ -235,6 +236,23 @@ void of_complex(Touches &t, const char *name, void *const *parameters) {
     complex_commit(t, real, parameters);
 }
 
+/* ---- commits of a triangle ---- */
+
+/* Column by column: what lies outside is nobody's. */
+void triangle_commit(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_commit_args>(parameters);
+  const char type = name[strlen(name) - 1];
+  const int64_t bytes = (type == 's' ? 1 : type == 'z' ? 4 : 2) * static_cast<int64_t>(WORD);
+  for (int64_t j = 0; j < a.n; j++) {
+    const int64_t row = std::max<int64_t>(0, std::min(a.m, j + a.diagonal + (a.lower ? 0 : 1)));
+    const int64_t first = a.lower ? row : 0, rows = a.lower ? a.m - row : row;
+    if (rows == 0) continue;
+    t.bytes(static_cast<const char *>(a.c) + (first + j * a.ldc) * bytes, static_cast<size_t>(rows * bytes), true);
+    if (a.d != nullptr)
+      t.bytes(static_cast<const char *>(a.d) + (first + j * a.ldd) * bytes, static_cast<size_t>(rows * bytes), false);
+  }
+}
+
 /* Of the fake's own tests: one that keeps to it, one that need not, and one that does not. */
 bool of_a_test(Touches &t, const char *name, void *const *parameters) {
   if (strcmp(name, "test_scale") == 0) {
@@ -314,6 +332,8 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     of_complex(t, name, parameters);
   else if (begins(name, "tb_dgemm_") || begins(name, "tb_zgemm_"))
     fp64(t, name, parameters);
+  else if (begins(name, "tb_triangle_"))
+    triangle_commit(t, name, parameters);
   else if (begins(name, "tb_sgemm_"))
     tile(t, name, parameters);
   else if (!of_a_test(t, name, parameters))

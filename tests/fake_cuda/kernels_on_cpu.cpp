@@ -15,6 +15,7 @@
 #include "complex/complex.cu"
 #include "teaching/ladder.cu"
 #include "skinny/skinny.cu"
+#include "triangle/triangle.cu"
 #include "test_kernels.cu"
 #include "test_race_kernels.cu"
 
@@ -51,7 +52,9 @@ static const Kernel kernels[] = {
 #undef TB_FP64_TILE
                         FAKE_CUDA_KERNEL(tb_dgemm_commit) FAKE_CUDA_KERNEL(tb_cgemm_expand)
                             FAKE_CUDA_KERNEL(tb_cgemm_part) FAKE_CUDA_KERNEL(tb_cgemm_commit)
-                                FAKE_CUDA_KERNEL(tb_zgemm_commit)
+                                FAKE_CUDA_KERNEL(tb_zgemm_commit) FAKE_CUDA_KERNEL(tb_triangle_commit_s)
+                                    FAKE_CUDA_KERNEL(tb_triangle_commit_d) FAKE_CUDA_KERNEL(tb_triangle_commit_c)
+                                        FAKE_CUDA_KERNEL(tb_triangle_commit_z)
 
 #define TB_SKINNY(columns, ...)                    \
   FAKE_CUDA_KERNEL(tb_skinny_side_##columns)       \
@@ -65,7 +68,7 @@ static const Kernel kernels[] = {
 #undef TB_LADDER_STEP
 
 #define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
-                                    FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
+                                            FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
 #undef FAKE_CUDA_TEST_KERNEL
 };
 

@@ -7,7 +7,7 @@
 cd "$TB_TEST_SOURCE/src"
 
 # The rooms in the order in which a call passes through them: all that this test knows.
-rooms=(interface route offload pipeline plan select cuda cpu blas process base)
+rooms=(interface level3 route offload pipeline plan select cuda cpu blas process base)
 may_know_cuda=" offload pipeline select cuda "
 
 # edge FILE TARGET, a line for each include of a file of src/ or of cuda.h.

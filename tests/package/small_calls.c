@@ -12,7 +12,16 @@
 void mark(void);
 __attribute__((noinline)) void mark(void) { __asm__ volatile(""); }
 
-enum { ROW_MAJOR = 101, COL_MAJOR = 102, NO_TRANS = 111, TRANS = 112, SIDE_MAX = 64, ELEMS = SIDE_MAX * SIDE_MAX };
+enum {
+  ROW_MAJOR = 101,
+  COL_MAJOR = 102,
+  NO_TRANS = 111,
+  TRANS = 112,
+  CONJ_TRANS = 113,
+  UPPER = 121,
+  SIDE_MAX = 64,
+  ELEMS = SIDE_MAX * SIDE_MAX
+};
 enum { ELEM_BYTES_MAX = 2 * sizeof(double), NOT_COUNTED = 3 };
 
 struct kind {
@@ -56,13 +65,55 @@ struct data {
   }
 SYMBOLS(CALLS_CBLAS, CALLS_FORTRAN)
 
+/* Those of a triangle: the upper one; the transpose is the first. Not gemmt's: few BLAS have it. */
+#define TRIANGLES(cblas, fortran)                                                              \
+  cblas('d', double, OF_DOUBLE, cblas_dsyrk) cblas('c', const void *, BY_ADDRESS, cblas_csyrk) \
+      cblas('c', float, OF_FLOAT, cblas_cherk) fortran('s', ssyrk_) fortran('z', zherk_)
+#define CALLS_CBLAS_SYRK(type, scalar, scalar_of, symbol)                                            \
+  void symbol(int, int, int, int, int, scalar, const void *, int, scalar, void *, int);              \
+  static void calls_##symbol(const struct kind *kind, const struct data *x, long calls) {            \
+    const int layout = kind->layout == 'r' ? ROW_MAJOR : COL_MAJOR, n = kind->side;                  \
+    const int trans = kind->trans[0] == 'N' ? NO_TRANS : kind->trans[0] == 'C' ? CONJ_TRANS : TRANS; \
+    for (; calls > 0; calls--)                                                                       \
+      symbol(layout, UPPER, trans, n, n, scalar_of(x->alpha), x->a, n, scalar_of(x->beta), x->c, n); \
+  }
+#define CALLS_FORTRAN_SYRK(type, symbol)                                                                     \
+  void symbol(const char *, const char *, const int *, const int *, const void *, const void *, const int *, \
+              const void *, void *, const int *);                                                            \
+  static void calls_##symbol(const struct kind *kind, const struct data *x, long calls) {                    \
+    const int n = kind->side;                                                                                \
+    for (; calls > 0; calls--) symbol("U", &kind->trans[0], &n, &n, x->alpha, x->a, &n, x->beta, x->c, &n);  \
+  }
+TRIANGLES(CALLS_CBLAS_SYRK, CALLS_FORTRAN_SYRK)
+
+#define SYR2K(cblas, fortran)                                \
+  cblas('s', float, float, OF_FLOAT, OF_FLOAT, cblas_ssyr2k) \
+      cblas('z', const void *, double, BY_ADDRESS, OF_DOUBLE, cblas_zher2k) fortran('d', dsyr2k_)
+#define CALLS_CBLAS_SYR2K(type, scalar, real, scalar_of, real_of, symbol)                                   \
+  void symbol(int, int, int, int, int, scalar, const void *, int, const void *, int, real, void *, int);    \
+  static void calls_##symbol(const struct kind *kind, const struct data *x, long calls) {                   \
+    const int layout = kind->layout == 'r' ? ROW_MAJOR : COL_MAJOR, n = kind->side;                         \
+    const int trans = kind->trans[0] == 'N' ? NO_TRANS : kind->trans[0] == 'C' ? CONJ_TRANS : TRANS;        \
+    for (; calls > 0; calls--)                                                                              \
+      symbol(layout, UPPER, trans, n, n, scalar_of(x->alpha), x->a, n, x->b, n, real_of(x->beta), x->c, n); \
+  }
+#define CALLS_FORTRAN_SYR2K(type, symbol)                                                                             \
+  void symbol(const char *, const char *, const int *, const int *, const void *, const void *, const int *,          \
+              const void *, const int *, const void *, void *, const int *);                                          \
+  static void calls_##symbol(const struct kind *kind, const struct data *x, long calls) {                             \
+    const int n = kind->side;                                                                                         \
+    for (; calls > 0; calls--) symbol("U", &kind->trans[0], &n, &n, x->alpha, x->a, &n, x->b, &n, x->beta, x->c, &n); \
+  }
+SYR2K(CALLS_CBLAS_SYR2K, CALLS_FORTRAN_SYR2K)
+#define ROW_CBLAS_SYR2K(type, scalar, real, scalar_of, real_of, symbol) {#symbol, type, calls_##symbol},
+
 #define ROW_CBLAS(type, scalar, scalar_of, symbol) {#symbol, type, calls_##symbol},
 #define ROW_FORTRAN(type, symbol) {#symbol, type, calls_##symbol},
 static const struct {
   const char *symbol;
   char type;
   void (*calls)(const struct kind *, const struct data *, long);
-} symbols[] = {SYMBOLS(ROW_CBLAS, ROW_FORTRAN)};
+} symbols[] = {SYMBOLS(ROW_CBLAS, ROW_FORTRAN) TRIANGLES(ROW_CBLAS, ROW_FORTRAN) SYR2K(ROW_CBLAS_SYR2K, ROW_FORTRAN)};
 
 static char variables[3 * ELEMS * ELEM_BYTES_MAX] __attribute__((aligned(16)));
 

@@ -33,6 +33,14 @@ kinds=(
   "cgemm3m_ - TT variables 8"
   "cblas_zgemm3m c TN variables 1"
   "zgemm3m_ - NN heap 8"
+  "cblas_dsyrk r NN heap 8"
+  "cblas_csyrk c TN variables 1"
+  "cblas_cherk r CN heap 8"
+  "ssyrk_ - NN heap 8"
+  "zherk_ - CN variables 8"
+  "cblas_ssyr2k r NN heap 8"
+  "cblas_zher2k c CN variables 1"
+  "dsyr2k_ - TN heap 8"
 )
 
 # Profile 2 i of a run is what ran between the two marks of kind i, counted from 1.

@@ -59,6 +59,19 @@ def products(routine, dtype):
     print("products", routine, count)
 
 
+def products_with_itself(routine, dtype):
+    """A matrix times its own transpose: NumPy asks for one triangle, and copies it to the other side."""
+    count = 0
+    for m, k in [(40, 60), (65, 31), (3, 129)]:
+        for whole in (False, True):
+            a = random((m, k), dtype, whole)
+            for form, x, y in [("A @ A.T", a, a.T), ("A.T @ A", a.T, a)]:
+                check(f"{routine} {form} {m}x{k}", x @ y, x, y)
+                count += 1
+    print("products", routine, count)
+
+
 rng = np.random.default_rng(1)
 for item in TYPES.items():
     products(*item)
+    products_with_itself(item[0].replace("gemm", "syrk"), item[1])
