@@ -3,9 +3,13 @@
  * The elements of C that a routine computes: all of them, or those of a triangle, whose diagonal is counted in. Of a
  * part of C it may be any piece of a triangle. Elements outside are neither read nor written. Pure; thread-safe.
  *
- *        upper, diagonal = 1         lower, diagonal = 1       Column j meets the diagonal in row j + diagonal, in a
- * part x x x x                     . . . .                it may be above the first row or below the last one. x x x x
- * x . . . . x x x                     x x . .
+ *   upper, diagonal = 1      lower, diagonal = 1
+ *
+ *      x x x x                   . . . .
+ *      x x x x                   x . . .
+ *      . x x x                   x x . .
+ *
+ * Column j meets the diagonal in row j + diagonal; in a part it may be above the first row, or below the last one.
  */
 #ifndef TB_REGION_H
 #define TB_REGION_H
