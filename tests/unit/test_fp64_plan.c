@@ -112,8 +112,11 @@ static void groups_are_the_shapes(void **state) {
     const int group_k = tb_fp64_group_k(complex, m, n, k), step = TB_FP64_GROUP_STEP_K >> complex;
     assert_true(group_k > 0 && group_k % step == 0 && group_k <= 2048 >> complex);
     assert_true(group_k >= 64 >> complex || group_k >= k);
-    assert_true(group_k < k + step);                              /* no longer than k is */
+    assert_true(group_k < k + step); /* no longer than k is */
+    const int of_more_columns = tb_fp64_group_k(complex, m, 64 * n, k);
     assert_int_equal(group_k, tb_fp64_group_k(complex, m, n, k)); /* whatever was asked before */
+    assert_true(tb_fp64_group_k(complex, m + 1, n, k) > 0);
+    assert_int_equal(of_more_columns, tb_fp64_group_k(complex, m, 64 * n, k));
   }
 }
 
