@@ -85,8 +85,7 @@ static CUresult move_pair(const struct tb_location *l, const struct pair *p, boo
     tb_cuda_leave();
   }
   if (retain) tb_cuda.cuDevicePrimaryCtxRelease(device);
-  TB_TRY(result);
-  return CUDA_SUCCESS;
+  return result; /* the call that failed has its name noted where it failed */
 }
 
 static bool is_wanted(const struct tb_location *l, bool managed_too) {

@@ -176,7 +176,9 @@ static bool is_unweighed(const struct knowledge *of, const struct tb_decision *d
 }
 
 static bool is_worth_a_look(struct knowledge *of, const struct tb_decision *decision) {
-  if (tb_option_number(TB_OPTION_calibration) == TB_CALIBRATION_OFF) return false;
+  if (decision->why != TB_STATUS_cpu_sooner) return false;
+  if (atomic_load_explicit(&of->stage, memory_order_relaxed) != NOT_MEASURED)
+    return false; /* there is nothing to see */
   pthread_mutex_lock(&router_lock);
   const bool is = is_unweighed(of, decision) && decision->cpu_seconds >= LOOK_CALL_SECONDS &&
                   of->unweighed_seconds >= LOOK_TIMES * of->model.rates.open_seconds;

@@ -9,7 +9,7 @@
  * The groups' sums of a tile whose k is split are stored one by one, and added in order, so k has about as many groups
  * as it is worth being split into: those that take an H200 the least time by the estimate below. Its numbers are like
  * fp64_plan.c's, but belong to the order of summation now: they stay as they are when kernels get faster, and on other
- * GPUs. They were fitted to the times of 1,206 ways of 32 products (tests/gpu/fp64_bench --ways, 2026-11-25), of reals
+ * GPUs. They were fitted to the times of 1,206 ways of 67 products (tests/gpu/fp64_bench --ways, 2026-11-25), of reals
  * between those of aligned operands and of others; root mean square of the differences 10 %.
  *
  * Everything is counted in multiply-adds of one multiprocessor at its peak, in whole numbers, so that every compiler
@@ -36,7 +36,8 @@ struct fp64_order_tile {
   int full, alone;          /* per cent of the peak that they reach together, and that one does */
 };
 
-static const struct fp64_order_tile fp64_order_tiles[][7] = {
+enum { FP64_ORDER_TILES = 7 }; /* of a type, at most; `held` is 0 behind the last */
+static const struct fp64_order_tile fp64_order_tiles[][FP64_ORDER_TILES] = {
     {{128, 128, 1, 87, 87},
      {128, 64, 2, 74, 47},
      {64, 128, 2, 74, 47},
@@ -95,7 +96,7 @@ static int64_t fp64_least_cost(const struct fp64_order *o, const struct fp64_ord
 static int64_t fp64_order_cost_of_parts(struct fp64_order *o, int64_t parts) {
   int64_t least = INT64_MAX;
   o->group_k = fp64_group_of_parts(o->complex, o->k, parts);
-  for (int i = 0; i < 7 && fp64_order_tiles[o->complex][i].held > 0; i++)
+  for (int i = 0; i < FP64_ORDER_TILES && fp64_order_tiles[o->complex][i].held > 0; i++)
     least = tb_min(least, fp64_least_cost(o, &fp64_order_tiles[o->complex][i], parts));
   return least;
 }

@@ -204,21 +204,21 @@ void fp64_commit(Touches &t, void *const *parameters) {
 
 /* ---- complex products made real ---- */
 
-/* The kernels' own words, in words of this file: an element's parts have one each, or two. */
-void expand(Touches &t, size_t real, void *const *parameters) {
+void expand(Touches &t, void *const *parameters) {
   const auto &a = read<tb_complex_expand_args>(parameters);
-  const size_t rows = static_cast<size_t>(a.rows) * 2 * real, columns = static_cast<size_t>(a.columns);
-  t.matrix(a.from, rows, columns, static_cast<size_t>(a.from_ld) * 2 * real, false);
-  t.matrix(a.to, rows, columns * 2, static_cast<size_t>(a.to_ld) * real, true);
+  const size_t rows = static_cast<size_t>(a.rows) * 2, columns = static_cast<size_t>(a.columns);
+  t.matrix(a.from, rows, columns, static_cast<size_t>(a.from_ld) * 2, false);
+  t.matrix(a.to, rows, columns * 2, static_cast<size_t>(a.to_ld), true);
 }
 
-void part(Touches &t, size_t real, void *const *parameters) {
+void part(Touches &t, void *const *parameters) {
   const auto &a = read<tb_complex_part_args>(parameters);
-  const size_t rows = static_cast<size_t>(a.rows) * real, columns = static_cast<size_t>(a.columns);
-  t.matrix(a.from, rows * 2, columns, static_cast<size_t>(a.from_ld) * 2 * real, false);
-  t.matrix(a.to, rows, columns * 2, static_cast<size_t>(a.to_ld) * real, true);
+  const size_t rows = static_cast<size_t>(a.rows), columns = static_cast<size_t>(a.columns);
+  t.matrix(a.from, rows * 2, columns, static_cast<size_t>(a.from_ld) * 2, false);
+  t.matrix(a.to, rows, columns * 2, static_cast<size_t>(a.to_ld), true);
 }
 
+/* `real`: words of this file that a part of an element has. */
 void complex_commit(Touches &t, size_t real, void *const *parameters) {
   const auto &a = read<tb_complex_commit_args>(parameters);
   const size_t rows = static_cast<size_t>(a.m) * 2 * real, columns = static_cast<size_t>(a.n);
@@ -229,9 +229,9 @@ void complex_commit(Touches &t, size_t real, void *const *parameters) {
 void of_complex(Touches &t, const char *name, void *const *parameters) {
   const size_t real = begins(name, "tb_z") ? DOUBLE / WORD : 1;
   if (ends(name, "_expand"))
-    expand(t, real, parameters);
+    expand(t, parameters);
   else if (ends(name, "_part"))
-    part(t, real, parameters);
+    part(t, parameters);
   else
     complex_commit(t, real, parameters);
 }
