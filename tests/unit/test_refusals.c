@@ -26,44 +26,9 @@
 #include <string.h>
 
 #include "abi.h"
+#include "heard.h"
 #include "process.h"
 #include "tileblas.h"
-
-/* ---- what the handlers hear ---- */
-
-static struct heard {
-  int calls, info, by_c;
-  char name[32];
-  size_t length;
-} heard;
-
-static void hear(int by_c, const char *name, size_t length, int info) {
-  const size_t kept = length < sizeof heard.name - 1 ? length : sizeof heard.name - 1;
-  heard = (struct heard){.calls = heard.calls + 1, .info = info, .by_c = by_c, .length = length};
-  memcpy(heard.name, name, kept);
-}
-
-void xerbla_(const char *name, const int *info, size_t length);
-void xerbla_(const char *name, const int *info, size_t length) { hear(0, name, length, *info); }
-
-void cblas_xerbla(int info, const char *name, const char *format, ...);
-void cblas_xerbla(int info, const char *name, const char *format, ...) {
-  (void)format;
-  hear(1, name, strlen(name), info);
-}
-
-/* ---- without a CPU BLAS ---- */
-
-static const char *library; /* "none" or the CPU BLAS's path */
-static bool alone(void) { return strcmp(library, "none") == 0; }
-
-/* The test's own, in place of the loader's: without a BLAS nothing is found. */
-void *dlopen(const char *path, int flags) {
-  static __typeof__(dlopen) *real;
-  if (alone()) return NULL;
-  if (!real) *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
-  return real(path, flags);
-}
 
 /* ---- a call, and what the reference says of it ---- */
 

@@ -23,42 +23,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "heard.h"
 #include "process.h"
 #include "rng.h"
 #include "tileblas.h"
 #include "triangle_call.h"
-
-/* ---- what the handlers hear ---- */
-
-static struct heard {
-  int calls, info, by_c;
-  char name[32];
-} heard;
-
-static void hear(int by_c, const char *name, size_t length, int info) {
-  heard = (struct heard){.calls = heard.calls + 1, .info = info, .by_c = by_c};
-  memcpy(heard.name, name, length < sizeof heard.name - 1 ? length : sizeof heard.name - 1);
-}
-
-void xerbla_(const char *name, const int *info, size_t length);
-void xerbla_(const char *name, const int *info, size_t length) { hear(0, name, length, *info); }
-
-void cblas_xerbla(int info, const char *name, const char *format, ...);
-void cblas_xerbla(int info, const char *name, const char *format, ...) {
-  (void)format;
-  hear(1, name, strlen(name), info);
-}
-
-static const char *library; /* "none" or the CPU BLAS's path */
-static bool alone(void) { return strcmp(library, "none") == 0; }
-
-/* The test's own, in place of the loader's: without a BLAS nothing is found. */
-void *dlopen(const char *path, int flags) {
-  static __typeof__(dlopen) *real;
-  if (alone()) return NULL;
-  if (!real) *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
-  return real(path, flags);
-}
 
 /* ---- calls ---- */
 
@@ -140,6 +109,7 @@ static struct heard expected(const struct tst_triangle_call *call, int number) {
   plain_name(call, routine, plain, sizeof plain);
   struct heard told = {.calls = 1, .info = number + call->name.cblas, .by_c = call->name.cblas};
   told_name(call, routine, told.name, sizeof told.name);
+  told.length = strlen(told.name);
   void *const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   void *const function = handle != NULL ? dlsym(handle, plain) : NULL;
   if (function == NULL) return told;

@@ -23,41 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "heard.h"
 #include "process.h"
 #include "report.h"
 #include "tileblas.h"
-
-/* ---- what the handlers hear ---- */
-
-static struct heard {
-  int calls, info, by_c;
-  char name[32];
-} heard;
-
-static void hear(int by_c, const char *name, size_t length, int info) {
-  heard = (struct heard){.calls = heard.calls + 1, .info = info, .by_c = by_c};
-  memcpy(heard.name, name, length < sizeof heard.name - 1 ? length : sizeof heard.name - 1);
-}
-
-void xerbla_(const char *name, const int *info, size_t length);
-void xerbla_(const char *name, const int *info, size_t length) { hear(0, name, length, *info); }
-
-void cblas_xerbla(int info, const char *name, const char *format, ...);
-void cblas_xerbla(int info, const char *name, const char *format, ...) {
-  (void)format;
-  hear(1, name, strlen(name), info);
-}
-
-static const char *library; /* "none" or the CPU BLAS's path */
-static bool alone(void) { return strcmp(library, "none") == 0; }
-
-/* The test's own, in place of the loader's: without a BLAS nothing is found. */
-void *dlopen(const char *path, int flags) {
-  static __typeof__(dlopen) *real;
-  if (alone()) return NULL;
-  if (!real) *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
-  return real(path, flags);
-}
 
 /* ---- calls ---- */
 
@@ -141,6 +110,7 @@ static struct heard expected(int which, const struct call *call) {
   const bool fortran = ours[which].fortran != NULL;
   struct heard told = {.calls = 1, .info = call->number - fortran, .by_c = !fortran};
   strcpy(told.name, ours[which].told);
+  told.length = strlen(told.name);
   void *const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   void *const function = handle != NULL ? dlsym(handle, ours[which].plain) : NULL;
   if (function == NULL) return told;

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program's own error handlers, and a program without a CPU BLAS: what the tests of refused calls share. xerbla_ and
+ * cblas_xerbla write down what they hear; dlopen, in place of the loader's, finds nothing where no BLAS is to be there.
+ * For one thread.
+ */
+#ifndef TST_HEARD_H
+#define TST_HEARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct heard {
+  int calls, info, by_c;
+  char name[32];
+  size_t length; /* that came with the name */
+};
+extern struct heard heard; /* the latest, and how many since it was cleared */
+
+extern const char *library; /* "none" or the CPU BLAS's path; to be set first */
+bool alone(void);           /* there is none */
+
+#endif
