@@ -92,6 +92,12 @@ static inline int64_t tb_call_b_rows(const struct tb_call *call) {
   return call->recipe == TB_MULTIPLY ? call->k : call->m;
 }
 
+/* The elements of op(X) that are stored, of one that is not general. */
+static inline struct tb_region tb_view_stored(const struct tb_view *x) {
+  const bool upper = (x->uplo == TB_UPPER) != x->transposed;
+  return (struct tb_region){upper ? TB_UPPER_TRIANGLE : TB_LOWER_TRIANGLE, x->structure == TB_HERMITIAN, x->diagonal};
+}
+
 /* Whether an operand's other half follows from the stored one. */
 static inline bool tb_view_is_mirrored(const struct tb_view *x) {
   return x->structure == TB_SYMMETRIC || x->structure == TB_HERMITIAN;
@@ -140,8 +146,12 @@ static inline void *tb_call_c(const struct tb_call *call, int64_t i, int64_t j) 
 struct tb_call tb_call_once(const struct tb_call *call);
 struct tb_call tb_call_again(const struct tb_call *call);
 
-/* What tells calls of the same sizes apart by the time that they take: 0: all of C, 1: a triangle, 2: one twice. */
-static inline int tb_call_form(const struct tb_call *call) { return (call->region.of != TB_WHOLE) + call->twice; }
+/* What tells calls of the same sizes apart by the time that they take: 0: all of C, 1: a triangle, 2: one twice; 3: an
+ * operand that is mirrored, 4 and 5: a triangular one that multiplies, and one that is solved with. */
+static inline int tb_call_form(const struct tb_call *call) {
+  if (call->recipe != TB_MULTIPLY || tb_call_is_mirrored(call)) return 3 + (int)call->recipe;
+  return (call->region.of != TB_WHOLE) + call->twice;
+}
 
 /* The rows [i, i + m) and columns [j, j + n) of a call's C, as a call of its own. Of a triangular recipe they must be
  * all of C's rows where the triangle is on the left, and else all of its columns. */

@@ -196,7 +196,8 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
 /* With the device entered. */
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
   TB_TRY(tb_kernels_ready(&d->kernels, part->call.type));
-  if (part->call.region.of != TB_WHOLE && ways.c == TB_IN_PLACE) TB_TRY(tb_triangle_load(&d->kernels.triangle));
+  if ((part->call.region.of != TB_WHOLE && ways.c == TB_IN_PLACE) || ways.a == TB_FORMED || ways.b == TB_FORMED)
+    TB_TRY(tb_triangle_load(&d->kernels.triangle));
   if (tb_call_is_trivial(&part->call)) {
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);

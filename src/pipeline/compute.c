@@ -166,6 +166,20 @@ static CUresult await_panels(struct tb_pipeline *p, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
+CUresult tb_compute_form(struct tb_pipeline *p, const struct tb_upload *panel) {
+  struct tb_triangle_form_args args = {.to = (void *)panel->target,
+                                       .from = panel->source,
+                                       .to_ld = panel->target_ld,
+                                       .from_ld = panel->source_ld,
+                                       .m = panel->rows,
+                                       .n = panel->columns,
+                                       .diagonal = panel->stored.diagonal,
+                                       .lower = panel->stored.of == TB_LOWER_TRIANGLE,
+                                       .hermitian = panel->stored.hermitian};
+  TB_TRY(mark_begin(p, p->streams[0]));
+  return tb_triangle_form(&p->d->kernels.triangle, panel->type, &args, p->streams[0]);
+}
+
 static CUresult expand_a(struct tb_pipeline *p, int64_t row, struct tb_extent k, CUstream stream) {
   const struct tb_layout *l = &p->layout;
   const struct tb_call *call = l->call;

@@ -5,6 +5,7 @@
 
 #include "base/integers.h"
 #include "pipeline/lines.h"
+#include "pipeline/mirror.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -139,13 +140,69 @@ static void copy_column(const struct tb_copy *c, int64_t j) {
   if (c->region.hermitian && diagonal >= 0 && diagonal < c->rows) make_real(c, behind(to, c->type, diagonal));
 }
 
+/* ---- mirror images ---- */
+
+/* Rows of a column that are not the region's. */
+static struct tb_region_rows mirrored_rows(const struct tb_copy *c, int64_t j) {
+  const struct tb_region_rows rows = tb_region_rows(c->region, c->rows, j);
+  return c->region.of == TB_UPPER_TRIANGLE ? (struct tb_region_rows){rows.end, c->rows}
+                                           : (struct tb_region_rows){0, rows.first};
+}
+
+/* At most as many rows and columns as are turned at a time, all of them images. */
+static void copy_images(const struct tb_copy *c, struct tb_region_rows rows, int64_t j, int64_t columns) {
+  char turned[TB_MIRROR_BYTES] __attribute__((aligned(64)));
+  const int64_t i = rows.first, n = rows.end - rows.first, diagonal = c->region.diagonal;
+  if (n <= 0) return;
+  tb_mirror_turn(c->type, c->region.hermitian, turned,
+                 behind(c->from, c->type, j + diagonal + (i - diagonal) * c->from_ld), c->from_ld, n, columns);
+  for (int64_t x = 0; x < columns; x++)
+    copy_rows(c, n, behind(c->to, c->type, i + (j + x) * c->to_ld), behind(turned, c->type, x * TB_MIRROR_ROWS));
+}
+
+static struct tb_region_rows common_rows(struct tb_region_rows x, struct tb_region_rows y) {
+  return (struct tb_region_rows){tb_max(x.first, y.first), tb_min(x.end, y.end)};
+}
+
+/* Of some rows and columns: those rows that are images in all of the columns, and what else each column has. */
+static void mirror_part(const struct tb_copy *c, struct tb_region_rows part, int64_t j, int64_t columns) {
+  const struct tb_region_rows first = mirrored_rows(c, j), last = mirrored_rows(c, j + columns - 1);
+  const struct tb_region_rows all = common_rows(part, common_rows(first, last));
+  copy_images(c, all, j, columns);
+  for (int64_t x = j; x < j + columns; x++) {
+    const struct tb_region_rows rows = common_rows(part, mirrored_rows(c, x));
+    if (all.first >= all.end) {
+      copy_images(c, rows, x, 1);
+    } else {
+      copy_images(c, (struct tb_region_rows){rows.first, all.first}, x, 1);
+      copy_images(c, (struct tb_region_rows){all.end, rows.end}, x, 1);
+    }
+  }
+}
+
+static void copy_mirrored(const struct tb_copy *c) {
+  const int64_t width = tb_mirror_columns(c->type);
+  for (int64_t i = 0; i < c->rows; i += TB_MIRROR_ROWS)
+    for (int64_t j = 0; j < c->columns; j += width)
+      mirror_part(c, (struct tb_region_rows){i, tb_min(i + TB_MIRROR_ROWS, c->rows)}, j, tb_min(width, c->columns - j));
+}
+
+/* ---- tasks ---- */
+
+/* Rows of a task's share of mirror images, at least: of what it reads these are the columns, each in one run. */
+#define MIRRORED_ROWS_MIN 16
+
+static bool is_shared_by_columns(const struct tb_copy *c) {
+  return c->columns >= c->tasks && !(c->mirrored && c->rows >= (int64_t)MIRRORED_ROWS_MIN * c->tasks);
+}
+
 /* A task's share: some of the columns, or of all columns some rows when there are fewer columns than tasks. The job is
  * not read: the caller may still be about to note it down. */
 static struct tb_copy share(const struct tb_copy *c, int index) {
   struct tb_copy s = {.type = c->type, .beta = c->beta, .stores = c->stores, .drops = c->drops};
   s.to = c->to, s.from = c->from, s.to_ld = c->to_ld, s.from_ld = c->from_ld;
-  s.rows = c->rows, s.columns = c->columns, s.region = c->region;
-  if (c->columns >= c->tasks) {
+  s.rows = c->rows, s.columns = c->columns, s.region = c->region, s.mirrored = c->mirrored;
+  if (is_shared_by_columns(c)) {
     int64_t first = c->columns * index / c->tasks, end = c->columns * (index + 1) / c->tasks;
     s.to = behind(c->to, c->type, first * c->to_ld);
     s.from = behind(c->from, c->type, first * c->from_ld);
@@ -168,6 +225,7 @@ static void copy_task(void *context, int index) {
     s.columns = 1;
   }
   for (int64_t j = 0; j < s.columns; j++) copy_column(&s, j);
+  if (s.mirrored) copy_mirrored(&s);
   if (s.stores == TB_STORES_STREAMED) end_stream();
 }
 

@@ -23,7 +23,9 @@ enum tb_stores {
 /*
  * to[i + j to_ld] = from[i + j from_ld] + beta to[i + j to_ld], rows x columns, where `to` is not read if beta = 0.
  * Both leading dimensions are at least rows. Of a region alone that is done for its elements; a Hermitian one's beta is
- * real, and what it has of the diagonal is. The caller fills it and leaves it alone until it is done.
+ * real, and what it has of the diagonal is. Mirror images are taken at the region's diagonal, which `from` may have
+ * elsewhere than in what is copied: element (i, j) is that of (j + diagonal, i - diagonal), of a Hermitian one its
+ * conjugate. The caller fills it and leaves it alone until it is done.
  */
 struct tb_copy {
   enum tb_type type;
@@ -35,8 +37,9 @@ struct tb_copy {
   const void *from;
   int64_t to_ld, from_ld, rows, columns; /* in elements */
   struct tb_region region;
-  int tasks;    /* from here on it is copy.c's */
-  uint64_t job; /* of the pool; 0: done */
+  bool mirrored; /* beta is 0, and elements outside the region are read from their mirror images */
+  int tasks;     /* from here on it is copy.c's */
+  uint64_t job;  /* of the pool; 0: done */
 };
 
 static inline int64_t tb_copy_bytes(const struct tb_copy *c) { return c->rows * c->columns * tb_type_bytes(c->type); }

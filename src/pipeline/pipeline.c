@@ -17,8 +17,9 @@
 /* And between two looks at the clock. */
 #define TURNS_BEFORE_LOOK 64
 
+/* Whether an operand is read where it lies, by the product or by what forms its panels. */
 static bool reads_in_place(const struct tb_plan *plan) {
-  return plan->ways.a == TB_IN_PLACE || plan->ways.b == TB_IN_PLACE;
+  return !tb_way_is_by_link(plan->ways.a) || !tb_way_is_by_link(plan->ways.b);
 }
 
 /* ---- one block ---- */

@@ -122,6 +122,10 @@ CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step);
 /* The launch of a tile for a slice of k. */
 CUresult tb_compute_launch(struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k);
 
+/* A panel of a symmetric or Hermitian operand on the GPU. In the launches' one stream, so that it replaces nothing that
+ * they still read. */
+CUresult tb_compute_form(struct tb_pipeline *p, const struct tb_upload *panel);
+
 /* A slice of a panel of a complex product that is there, as a real one. Of others nothing is to be done. */
 CUresult tb_compute_make_real(struct tb_pipeline *p, bool of_b, int64_t index, struct tb_extent k, CUstream stream);
 

@@ -11,6 +11,9 @@ bool tb_upload_cut(struct tb_upload *u, int64_t most, void *slot, struct tb_copy
   copy->from = tb_elements_behind(u->type, u->source, u->row + u->column * u->source_ld);
   copy->rows = rows;
   copy->columns = columns;
+  const struct tb_region stored = tb_region_at(u->stored, u->row, u->column);
+  copy->mirrored = !tb_region_covers(stored, rows, columns);
+  if (copy->mirrored || (stored.hermitian && tb_region_has_diagonal(stored, rows, columns))) copy->region = stored;
   /* Each column lands at a multiple of the padded leading dimension. */
   piece->target = u->target + (CUdeviceptr)((u->row + u->column * u->target_ld) * tb_type_bytes(u->type));
   piece->bytes = ((columns - 1) * u->target_ld + rows) * tb_type_bytes(u->type);

@@ -18,7 +18,8 @@ struct tb_upload {
   int64_t source_ld, rows, columns;
   CUdeviceptr target;
   int64_t target_ld;
-  int64_t row, column; /* where the next piece starts */
+  struct tb_region stored; /* of a symmetric or Hermitian matrix: its triangle; the others are read from there */
+  int64_t row, column;     /* where the next piece starts */
 };
 
 /* What a slot holds on its way to the device. */

@@ -51,8 +51,8 @@ static bool needs_slot(const struct tb_up_entry *e) { return e->way == TB_STAGED
 static bool has_order(const struct tb_pipeline *p) {
   const struct tb_layout *l = &p->layout;
   const bool at_end = l->is_last && l->chunk.start + l->chunk.size == l->call->k;
-  return tb_plan_packs(l->plan) && l->plan->chunk_k < l->call->k && l->plan->ways.a != TB_IN_PLACE &&
-         l->plan->ways.b != TB_IN_PLACE && !at_end;
+  return tb_plan_packs(l->plan) && l->plan->chunk_k < l->call->k && tb_way_is_by_link(l->plan->ways.a) &&
+         tb_way_is_by_link(l->plan->ways.b) && !at_end;
 }
 
 /* Where one operand's panels go up first: those of the one whose panels did not in the chunk before. Where the first
@@ -105,6 +105,7 @@ enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *ste
       (struct tb_upload){.type = x.type, .source = x.data, .source_ld = x.ld, .target = to.address, .target_ld = to.ld};
   u->rows = along ? k.size : across;
   u->columns = along ? across : k.size;
+  if (tb_view_is_mirrored(&x)) u->stored = tb_view_stored(&x);
   return tb_way_of(&l->plan->ways, step->of_b);
 }
 
@@ -229,9 +230,11 @@ CUresult tb_up_catch_up(struct tb_pipeline *p) {
 static CUresult send_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
   const struct tb_up_entry *e = up_entry_of(p, up->sent);
-  if (e->way != TB_IN_PLACE && up->must_hold) TB_TRY(hold_for_step(p, &e->step));
+  if (tb_way_is_by_link(e->way) && up->must_hold) TB_TRY(hold_for_step(p, &e->step));
   if (e->from_other)
     TB_TRY(fetch_panel(p, e));
+  else if (e->way == TB_FORMED)
+    TB_TRY(tb_compute_form(p, &e->whole));
   else if (e->way != TB_IN_PLACE)
     TB_TRY(send_piece(p, up_slot_of(p, up->sent), e));
   up->sent++;

@@ -61,7 +61,7 @@ static const struct tb_tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_
 
 /* Operands and a C in place are the business of one stream, for the program's own must wait for it. */
 bool tb_plan_in_one_stream(const struct tb_ways *ways) {
-  return ways->a == TB_IN_PLACE || ways->b == TB_IN_PLACE || ways->c == TB_IN_PLACE;
+  return !tb_way_is_by_link(ways->a) || !tb_way_is_by_link(ways->b) || ways->c == TB_IN_PLACE;
 }
 
 bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call) {
@@ -97,6 +97,7 @@ static enum tb_way way_of(enum tb_place place, bool pinned_in_place, int64_t sto
 /* `shared_by` is the side of C along which the operand's elements are read again. */
 static enum tb_way operand_way(enum tb_place place, struct tb_view x, int64_t rows, int64_t columns,
                                int64_t shared_by) {
+  if (tb_view_is_mirrored(&x)) return place == TB_DEVICE || place == TB_MANAGED ? TB_FORMED : TB_STAGED;
   bool in_place = shared_by <= PIECE_ELEMS_MIN || rows * columns * tb_type_bytes(x.type) <= PINNED_IN_PLACE_BYTES;
   return way_of(place, in_place, x.transposed ? columns : rows, x.ld * tb_type_bytes(x.type));
 }
@@ -238,7 +239,7 @@ void tb_plan_place_panels(struct tb_plan *plan, const struct tb_call *call, int6
 
 /* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. */
 bool tb_plan_is_at_once(const struct tb_ways *ways) {
-  return ways->a == TB_IN_PLACE && ways->b == TB_IN_PLACE && ways->c == TB_IN_PLACE;
+  return !tb_way_is_by_link(ways->a) && !tb_way_is_by_link(ways->b) && ways->c == TB_IN_PLACE;
 }
 
 static void lay_out(struct tb_plan *plan, const struct tb_call *call) {
@@ -329,8 +330,18 @@ static void shorten_real_panels(struct tb_plan *plan, const struct tb_call *call
   plan->chunk_k = tb_min(k, tb_round_up(tb_ceil_div(k, cuts), plan->cut_k));
 }
 
+/* Nor are panels that are formed longer than that: they are read once. */
+static void shorten_formed_panels(struct tb_plan *plan, const struct tb_call *call) {
+  tb_plan_size_panels(plan, call, plan->block_m, plan->block_n);
+  const int64_t elems = (plan->ways.a == TB_FORMED ? plan->operand[TB_OF_A].panel_elems : 0) +
+                        (plan->ways.b == TB_FORMED ? plan->operand[TB_OF_B].panel_elems : 0);
+  const int64_t cuts = tb_ceil_div(elems * tb_call_bytes(call), PACKED_BYTES_MAX);
+  if (cuts > 1) plan->chunk_k = tb_min(plan->chunk_k, tb_round_up(tb_ceil_div(plan->chunk_k, cuts), plan->cut_k));
+}
+
 bool tb_plan_make(struct tb_plan *plan, const struct tb_call *call, struct tb_ways ways, int64_t budget_bytes) {
   *plan = tb_plan_uncut(call, ways);
+  shorten_formed_panels(plan, call);
   if (tb_is_made_real(call->type) && tb_plan_is_at_once(&ways)) shorten_real_panels(plan, call);
   for (;;) {
     lay_out(plan, call);

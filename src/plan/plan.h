@@ -70,6 +70,7 @@
 enum tb_way {
   TB_STAGED,  /* copied by the CPU to or from pinned slots, and by the GPU from or to there */
   TB_DIRECT,  /* copied by the GPU from or to where it lies, pinned memory */
+  TB_FORMED,  /* of a symmetric or Hermitian operand on the GPU: a kernel makes its panels, general ones */
   TB_IN_PLACE /* the kernels read or write it where it lies */
 };
 
@@ -85,6 +86,9 @@ struct tb_ways tb_plan_ways(const struct tb_call *call, const struct tb_places *
 
 /* What is kept for each of the operands, in arrays of two: an index says of which, and so does `of_b` of a step. */
 enum { TB_OF_A, TB_OF_B };
+
+/* Whether what is on a way has the link to cross. */
+static inline bool tb_way_is_by_link(enum tb_way way) { return way == TB_STAGED || way == TB_DIRECT; }
 
 /* The way of an operand. */
 static inline enum tb_way tb_way_of(const struct tb_ways *ways, bool of_b) { return of_b ? ways->b : ways->a; }

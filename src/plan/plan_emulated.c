@@ -209,8 +209,8 @@ static struct parts parts_of(const struct tb_plan *plan, const struct tb_call *c
   const double m = (double)call->m / p.rows, n = (double)call->n / p.columns, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call);
   p.blocks = p.rows * p.columns;
-  p.a = plan->ways.a == TB_IN_PLACE ? 0 : m * k * bytes;
-  p.b = plan->ways.b == TB_IN_PLACE ? 0 : n * k * bytes;
+  p.a = !tb_way_is_by_link(plan->ways.a) ? 0 : m * k * bytes;
+  p.b = !tb_way_is_by_link(plan->ways.b) ? 0 : n * k * bytes;
   p.product = tb_type_flops(call->type) * m * n * k / tb_plan_emulated_flops_per_byte(&plan->ways) / filling(plan);
   p.down = m * n * bytes;
   return p;
@@ -256,7 +256,7 @@ static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least)
 static double cost_of_others(const struct tb_call *call, const struct tb_ways *ways) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call);
-  const double a = ways->a == TB_IN_PLACE ? 0 : m * k * bytes, b = ways->b == TB_IN_PLACE ? 0 : n * k * bytes;
+  const double a = !tb_way_is_by_link(ways->a) ? 0 : m * k * bytes, b = !tb_way_is_by_link(ways->b) ? 0 : n * k * bytes;
   const double full = (double)(2 * tb_emulated_tiles(tb_kernel_parts(call->type) * call->m, call->n)) /
                       EMULATED_TILES_OF_GPU; /* theirs are half as large */
   return a + b + tb_call_flops(call) / tb_plan_other_flops_per_byte(ways) / (full < 1 ? full : 1) + 0.5 * m * n * bytes;

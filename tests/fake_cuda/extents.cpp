@@ -253,6 +253,26 @@ void triangle_commit(Touches &t, const char *name, void *const *parameters) {
   }
 }
 
+/* What is read of a panel's matrix: of each column the stored run, and that in which the others' images lie. */
+void triangle_form(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_form_args>(parameters);
+  const char type = name[strlen(name) - 1];
+  const int64_t bytes = (type == 's' ? 1 : type == 'z' ? 4 : 2) * static_cast<int64_t>(WORD);
+  const char *const from = static_cast<const char *>(a.from);
+  for (int64_t j = 0; j < a.n; j++) {
+    t.bytes(static_cast<char *>(a.to) + j * a.to_ld * bytes, static_cast<size_t>(a.m * bytes), true);
+    const int64_t row = std::max<int64_t>(0, std::min(a.m, j + a.diagonal + (a.lower ? 0 : 1)));
+    const int64_t first = a.lower ? row : 0, rows = a.lower ? a.m - row : row;
+    t.bytes(from + (first + j * a.from_ld) * bytes, static_cast<size_t>(rows * bytes), false);
+  }
+  for (int64_t i = 0; i < a.m; i++) {
+    const int64_t column = std::max<int64_t>(0, std::min(a.n, i - a.diagonal + (a.lower ? 1 : 0)));
+    const int64_t first = a.lower ? column : 0, columns = a.lower ? a.n - column : column;
+    t.bytes(from + (first + a.diagonal + (i - a.diagonal) * a.from_ld) * bytes, static_cast<size_t>(columns * bytes),
+            false);
+  }
+}
+
 /* Of the fake's own tests: one that keeps to it, one that need not, and one that does not. */
 bool of_a_test(Touches &t, const char *name, void *const *parameters) {
   if (strcmp(name, "test_scale") == 0) {
@@ -332,7 +352,9 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     of_complex(t, name, parameters);
   else if (begins(name, "tb_dgemm_") || begins(name, "tb_zgemm_"))
     fp64(t, name, parameters);
-  else if (begins(name, "tb_triangle_"))
+  else if (begins(name, "tb_triangle_form_"))
+    triangle_form(t, name, parameters);
+  else if (begins(name, "tb_triangle_commit_"))
     triangle_commit(t, name, parameters);
   else if (begins(name, "tb_sgemm_"))
     tile(t, name, parameters);

@@ -54,7 +54,9 @@ static const Kernel kernels[] = {
                             FAKE_CUDA_KERNEL(tb_cgemm_part) FAKE_CUDA_KERNEL(tb_cgemm_commit)
                                 FAKE_CUDA_KERNEL(tb_zgemm_commit) FAKE_CUDA_KERNEL(tb_triangle_commit_s)
                                     FAKE_CUDA_KERNEL(tb_triangle_commit_d) FAKE_CUDA_KERNEL(tb_triangle_commit_c)
-                                        FAKE_CUDA_KERNEL(tb_triangle_commit_z)
+                                        FAKE_CUDA_KERNEL(tb_triangle_commit_z) FAKE_CUDA_KERNEL(tb_triangle_form_s)
+                                            FAKE_CUDA_KERNEL(tb_triangle_form_d) FAKE_CUDA_KERNEL(tb_triangle_form_c)
+                                                FAKE_CUDA_KERNEL(tb_triangle_form_z)
 
 #define TB_SKINNY(columns, ...)                    \
   FAKE_CUDA_KERNEL(tb_skinny_side_##columns)       \
@@ -68,7 +70,7 @@ static const Kernel kernels[] = {
 #undef TB_LADDER_STEP
 
 #define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
-                                            FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
+                                                    FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
 #undef FAKE_CUDA_TEST_KERNEL
 };
 
