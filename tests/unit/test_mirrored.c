@@ -134,7 +134,7 @@ struct placed {
 static struct placed place(struct tst_sided_call *call, enum tst_kind kind, bool b_too) {
   struct placed p = {.all = {&call->a, &call->b, &call->c}, .kind = kind};
   for (int x = 0; x < 3; x++) {
-    p.there[x] = x == 1 && !b_too ? call->b.data : tst_cuda_allocate(kind, p.all[x]->bytes);
+    p.there[x] = x == 1 && (!b_too || call->b.data == NULL) ? call->b.data : tst_cuda_allocate(kind, p.all[x]->bytes);
     if (p.there[x] != call->b.data) tst_cuda_write(kind, p.there[x], p.all[x]->data, p.all[x]->bytes);
   }
   return p;
@@ -173,23 +173,22 @@ static int in_memory_of(void *what) {
   return gpu_calls() >= forced ? 0 : 2;
 }
 
-/* With TILEBLAS_ROUTE=cpu the CPU answers, by copies: of A what is stored. */
+/* With TILEBLAS_ROUTE=cpu the CPU answers, by copies: of A what is stored, and once what is overwritten. */
 static int by_copies(void *unused) {
   (void)unused;
   uint64_t rng = 9;
   set("TILEBLAS_ROUTE", "cpu");
   tst_cuda_begin(0);
-  for (int i = 0; i < NAMES; i++) {
+  for (int i = 0; i < TST_SIDED_NAMES; i++) {
     struct tst_sided_call call;
-    tst_sided_create_sized(&call, name_number(i), 60, 60, &rng);
-    void *const a = tst_cuda_allocate(TST_DEVICE, call.a.bytes);
-    tst_cuda_write(TST_DEVICE, a, call.a.data, call.a.bytes);
+    tst_sided_create_sized(&call, i, 60, 60, &rng);
+    struct placed p = place(&call, TST_DEVICE, false);
     const uint64_t down = tst_fake() != NULL ? tst_fake()->get(FAKE_CUDA_BYTES_DOWN) : 0;
-    tst_sided_make_on(&call, a, call.b.data, call.c.data);
+    tst_sided_make_on(&call, p.there[0], p.there[1], p.there[2]);
     const uint64_t moved = tst_fake() != NULL ? tst_fake()->get(FAKE_CUDA_BYTES_DOWN) - down : 0;
+    if (!take_back(&call, &p)) return 1;
     expect_right(&call);
-    if (10 * moved > 6 * call.a.bytes) return 2;
-    tst_cuda_free(TST_DEVICE, a);
+    if (10 * moved > 6 * call.a.bytes + 10 * call.c.bytes) return 2;
     tst_sided_destroy(&call);
   }
   tst_cuda_end(0);
