@@ -68,6 +68,7 @@ static void go_ahead(struct tb_pipeline *p) {
  * then in streams concerns slots and the arena alone, or memory that the driver gave the program. */
 static CUresult open_window(struct tb_pipeline *p) {
   struct tb_device *const d = p->d;
+  tb_pages_end(&p->pages);
   tb_pool_settle(d->pool);
   tb_down_count_committed(p);
   tb_device_leave();
@@ -210,7 +211,9 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
     p->stream_count = 1;
     p->packing = device->ordered;
   }
+  if (plan->ways.c == TB_STAGED && !plan->one_slot) tb_pages_begin(&p->pages, device->pool, call);
   const CUresult result = run_blocks(p, call, plan);
+  if (result != TB_INTERRUPTED) tb_pages_end(&p->pages);
   if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) {
     tb_up_abandon(p);
     tb_down_abandon(p);
