@@ -18,6 +18,9 @@
 enum tb_structure { TB_GENERAL, TB_SYMMETRIC, TB_HERMITIAN, TB_TRIANGULAR };
 enum tb_uplo { TB_UPPER, TB_LOWER };
 
+/* What is done with the operands. */
+enum tb_recipe { TB_MULTIPLY, TB_TRIANGULAR_MULTIPLY, TB_TRIANGULAR_SOLVE };
+
 /* An operand as it lies in memory: element (i, j) of op(X) is data[i + j * ld], or data[j + i * ld] when transposed,
  * and its conjugate when conjugated. */
 struct tb_view {
@@ -40,6 +43,8 @@ struct tb_call {
   int64_t ldc;
   struct tb_region region; /* of C, that is computed */
   int64_t group_k; /* of a part of a product: the whole's, in which its elements are added (order.h). 0: not a part */
+  enum tb_recipe recipe : 8;
+  bool on_right;   /* of a triangular operand: op(A) stands there */
   bool twice;      /* a second product follows: tb_call_again */
   bool row_major;  /* the program's call was; kept so that the verbose line can speak of the call as it was made */
 };
