@@ -9,7 +9,7 @@
 static void compute_on_cpu(const struct tb_call *call) {
   struct tb_guest *paused;
   tb_guest_pause_floats(&paused);
-  tb_fallback_gemm(call);
+  tb_fallback_compute(call);
   tb_guest_resume_floats(paused);
 }
 

@@ -200,7 +200,7 @@ static bool finish_on_cpu(struct tb_part *part, const struct tb_call *call) {
     const struct tb_call missing = tb_call_part(call, rest.i, rest.m, rest.j, rest.n);
     struct tb_guest *paused;
     tb_guest_pause_floats(&paused);
-    tb_fallback_gemm(&missing);
+    tb_fallback_compute(&missing);
     tb_guest_resume_floats(paused);
     any = true;
   }
