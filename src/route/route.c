@@ -14,9 +14,7 @@ atomic_llong tb_route_small_terms[TB_TYPE_COUNT] = {TB_SMALL_TERMS_AT_FIRST, TB_
                                                     TB_SMALL_TERMS_AT_FIRST, TB_SMALL_TERMS_AT_FIRST};
 
 /* Routines for which there is no way on a GPU. */
-static bool is_for_cpu_alone(const struct tb_call *call) {
-  return call->recipe != TB_MULTIPLY || tb_call_is_mirrored(call);
-}
+static bool is_for_cpu_alone(const struct tb_call *call) { return tb_call_is_mirrored(call); }
 
 bool tb_route_resident(const struct tb_call *call, const struct tb_places *p, enum tb_route_mode mode,
                        struct tb_decision *decision) {

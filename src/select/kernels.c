@@ -102,7 +102,7 @@ struct tb_sgemm_args tb_sgemm_args_of(const struct tb_multiply *x) {
                                 .padded = x->padded};
 }
 
-static struct tb_fp64_args fp64_args_of(const struct tb_multiply *x) {
+struct tb_fp64_args tb_fp64_args_of(const struct tb_multiply *x) {
   double alpha[2] = {x->alpha.d, 0};
   if (x->type == TB_Z) tb_scalar_parts(TB_Z, x->alpha, alpha);
   return (struct tb_fp64_args){.a = (const double *)x->a,
@@ -129,7 +129,7 @@ CUresult tb_kernels_multiply(const struct tb_kernels *kernels, const struct tb_c
     const struct tb_sgemm_args args = tb_sgemm_args_of(x);
     return tb_kernels_launch(kernels, choice, x->transpose_a, x->transpose_b, &args, workspace, stream);
   }
-  const struct tb_fp64_args args = fp64_args_of(x);
+  const struct tb_fp64_args args = tb_fp64_args_of(x);
   const struct tb_launch launch = {.shared = &kernels->shared,
                                    .device = &kernels->device,
                                    .choice = choice,
