@@ -57,7 +57,7 @@ static inline bool tb_is_triangular(enum tb_signature s) { return s == TB_SIGNAT
 static inline bool tb_has_side(enum tb_signature s) { return tb_is_mirrored(s) || tb_is_triangular(s); }
 
 struct tb_routine_info {
-  const char *name; /* "sgemm" */
+  char name[8]; /* "sgemm"; not a pointer, which the loader would have to set in every process */
   enum tb_type type;
   enum tb_signature signature;
   enum tb_routine stand_in; /* routines.def: its own number where there is none */
@@ -80,7 +80,7 @@ enum tb_symbol {
 enum tb_abi { TB_ABI_CBLAS, TB_ABI_FORTRAN };
 
 struct tb_symbol_info {
-  char name[24];           /* not a pointer, which the loader would have to set in every process */
+  char name[24];           /* no pointer either */
   enum tb_routine routine; /* symbols of one routine compute the same */
   enum tb_abi abi;
   bool wide; /* 64-bit integers */

@@ -76,24 +76,27 @@ TB_ALWAYS_INLINE bool fortran_syrk_is_valid(enum tb_signature signature, const s
   return x->lda >= stored && x->ldb >= stored && x->ldc >= x->n;
 }
 
-TB_ALWAYS_INLINE bool is_left_or_right(int letter) {
-  const int upper = letter & ~('a' - 'A');
-  return upper == 'L' || upper == 'R';
-}
+/* Whether a letter is a side, a triangle, a transpose, a diagonal: looked up, for there are up to four in a call. */
+enum { SIDE, UPLO, TRANS, DIAG };
+static const unsigned char is_legal[][UCHAR_MAX + 1] = {
+    [SIDE] = {['L'] = 1, ['l'] = 1, ['R'] = 1, ['r'] = 1},
+    [UPLO] = {['U'] = 1, ['u'] = 1, ['L'] = 1, ['l'] = 1},
+    [TRANS] = {['N'] = 1, ['n'] = 1, ['T'] = 1, ['t'] = 1, ['C'] = 1, ['c'] = 1},
+    [DIAG] = {['U'] = 1, ['u'] = 1, ['N'] = 1, ['n'] = 1},
+};
 
 /* Those that have a side. */
 TB_ALWAYS_INLINE bool fortran_symm_is_valid(enum tb_signature signature, const struct tb_arguments *x) {
-  if (TB_RARELY(!is_left_or_right(x->side))) return false;
-  if (tb_is_triangular(signature) && (TB_RARELY(said_by[(unsigned char)x->transa] == TB_TRANS_UNKNOWN) ||
-                                      TB_RARELY(tb_diag_of(TB_ABI_FORTRAN, x->diag) == TB_DIAG_UNKNOWN)))
-    return false;
-  return x->lda >= x->k && x->ldb >= x->m && x->ldc >= x->m;
+  unsigned char legal = is_legal[SIDE][(unsigned char)x->side] & is_legal[UPLO][(unsigned char)x->uplo];
+  if (tb_is_triangular(signature))
+    legal &= is_legal[TRANS][(unsigned char)x->transa] & is_legal[DIAG][(unsigned char)x->diag];
+  return !TB_RARELY(legal == 0) && x->lda >= x->k && x->ldb >= x->m && x->ldc >= x->m;
 }
 
 TB_ALWAYS_INLINE bool fortran_is_valid(enum tb_signature signature, const struct tb_arguments *x) {
   if (signature == TB_SIGNATURE_gemm) return fortran_gemm_is_valid(x);
-  if (TB_RARELY(!is_upper_or_lower(x->uplo))) return false;
   if (tb_has_side(signature)) return fortran_symm_is_valid(signature, x);
+  if (TB_RARELY(!is_upper_or_lower(x->uplo))) return false;
   return signature == TB_SIGNATURE_gemmt ? fortran_gemm_is_valid(x) : fortran_syrk_is_valid(signature, x);
 }
 
