@@ -186,7 +186,8 @@ static bool take_from_rows(const struct tb_call *block, struct tb_triangular_pro
   }
   if (solves) scaled.alpha = tb_scalar_of(block->type, 1);
   *rest = tb_triangular_diagonal(&scaled, first, left);
-  p->handed = p->lines = 0;
+  p->handed = 0;
+  p->lines = 0;
   p->block++;
   return true;
 }
