@@ -140,8 +140,12 @@ static inline void *tb_call_c(const struct tb_call *call, int64_t i, int64_t j) 
 struct tb_call tb_call_once(const struct tb_call *call);
 struct tb_call tb_call_again(const struct tb_call *call);
 
-/* What tells calls of the same sizes apart by the time that they take: 0: all of C, 1: a triangle, 2: one twice. */
-static inline int tb_call_form(const struct tb_call *call) { return (call->region.of != TB_WHOLE) + call->twice; }
+/* What tells calls of the same sizes apart by the time that they take: 0: all of C, 1: a triangle, 2: one twice; from 3
+ * on trmm and trsm, on the left and on the right. */
+static inline int tb_call_form(const struct tb_call *call) {
+  if (call->recipe != TB_MULTIPLY) return 1 + 2 * (int)call->recipe + call->on_right;
+  return (call->region.of != TB_WHOLE) + call->twice;
+}
 
 /* The rows [i, i + m) and columns [j, j + n) of a call's C, as a call of its own. Of a triangular recipe they must be
  * all of C's rows where the triangle is on the left, and else all of its columns. */
