@@ -121,18 +121,6 @@ static CUresult turn_block(struct tb_triangular *t, int64_t block, CUdeviceptr s
   return tb_solve_turn(&t->d->kernels.solve, t->call->type, &args, stream_for(t, block));
 }
 
-/* All steps of a block, from where it lies. */
-static CUresult compute_block(struct tb_triangular *t, int64_t block) {
-  const struct tb_triangular_columns b = columns_of(t, block);
-  const int64_t steps = tb_triangular_steps(&t->plan->shape);
-  TB_TRY(scale_block(t, &b, stream_for(t, block)));
-  for (int64_t number = 0; number < steps; number++) {
-    const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
-    TB_TRY(tb_triangular_launch(t, &b, &step, workspace_of(t, block), stream_for(t, block)));
-  }
-  return CUDA_SUCCESS;
-}
-
 /* Behind A', and in place behind what the program has enqueued. */
 static CUresult begin_block(struct tb_triangular *t, int64_t block) {
   TB_TRY(tb_cuda.cuStreamWaitEvent(stream_for(t, block), t->d->packed, 0));
@@ -144,19 +132,53 @@ static CUresult end_block(struct tb_triangular *t, int64_t block) {
   return CUDA_SUCCESS;
 }
 
-CUresult tb_triangular_take_block(struct tb_triangular *t, int64_t block, CUevent arrived) {
+static CUresult launch_step(struct tb_triangular *t, int64_t block, int64_t number) {
+  const struct tb_triangular_columns b = columns_of(t, block);
+  const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
+  return tb_triangular_launch(t, &b, &step, workspace_of(t, block), stream_for(t, block));
+}
+
+/* ---- blocks that go by slots ---- */
+
+CUresult tb_triangular_take_block(struct tb_triangular *t, CUevent arrived) {
+  TB_TRY(tb_cuda.cuStreamWaitEvent(stream_for(t, t->arrived), arrived, 0));
+  t->arrived++;
+  return CUDA_SUCCESS;
+}
+
+static CUresult start_block(struct tb_triangular *t, int64_t block) {
   const struct tb_triangular_stored stored = tb_triangular_stored(t, block);
-  CUevent done;
-  TB_TRY(tb_cuda.cuStreamWaitEvent(stream_for(t, block), arrived, 0));
+  const struct tb_triangular_columns b = columns_of(t, block);
   TB_TRY(begin_block(t, block));
   if (t->plan->turns) TB_TRY(turn_block(t, block, stored.address, stored.ld, false));
-  TB_TRY(compute_block(t, block));
+  return scale_block(t, &b, stream_for(t, block));
+}
+
+static CUresult complete_block(struct tb_triangular *t, int64_t block) {
+  const struct tb_triangular_stored stored = tb_triangular_stored(t, block);
+  CUevent done;
   if (t->plan->turns) TB_TRY(turn_block(t, block, stored.address, stored.ld, true));
   TB_TRY(end_block(t, block));
   TB_TRY(tb_triangular_done_event(t, block, &done));
   TB_TRY(tb_cuda.cuEventRecord(done, stream_for(t, block)));
   t->down.complete++;
+  t->computed++;
+  t->step = 0;
   return CUDA_SUCCESS;
+}
+
+/* To enqueue all of a block takes the host a millisecond, in which the link would come to the end of what there is in
+ * slots. So a turn has some steps: 50 us or so. */
+#define STEPS_OF_TURN 12
+
+static CUresult compute_turn(struct tb_triangular *t, bool *something) {
+  const int64_t steps = tb_triangular_steps(&t->plan->shape);
+  if (t->computed == t->arrived) return CUDA_SUCCESS;
+  *something = true;
+  if (t->step == 0) TB_TRY(start_block(t, t->computed));
+  for (const int64_t end = tb_min(steps, t->step + STEPS_OF_TURN); t->step < end; t->step++)
+    TB_TRY(launch_step(t, t->computed, t->step));
+  return t->step == steps ? complete_block(t, t->computed) : CUDA_SUCCESS;
 }
 
 /* ---- where B lies on the GPU ---- */
@@ -174,10 +196,8 @@ static CUresult run_in_place(struct tb_triangular *t) {
     t->progress->begun = true;
   }
   for (int64_t number = 0; number < steps; number++) {
-    const struct tb_triangular_step step = tb_triangular_step(&plan->shape, number);
     for (int64_t block = 0; block < plan->blocks; block++) {
-      const struct tb_triangular_columns b = columns_of(t, block);
-      TB_TRY(tb_triangular_launch(t, &b, &step, workspace_of(t, block), stream_for(t, block)));
+      TB_TRY(launch_step(t, block, number));
       t->progress->steps[block]++;
     }
   }
@@ -188,9 +208,12 @@ static CUresult run_in_place(struct tb_triangular *t) {
 static CUresult run_turned(struct tb_triangular *t) {
   for (int64_t block = 0; block < t->plan->blocks; block++) {
     const CUdeviceptr b = (CUdeviceptr)block_of_b(t, block);
+    const struct tb_triangular_columns there = columns_of(t, block);
     TB_TRY(begin_block(t, block));
     TB_TRY(turn_block(t, block, b, t->call->ldc, false));
-    TB_TRY(compute_block(t, block));
+    TB_TRY(scale_block(t, &there, stream_for(t, block)));
+    for (int64_t number = 0; number < tb_triangular_steps(&t->plan->shape); number++)
+      TB_TRY(launch_step(t, block, number));
     TB_TRY(turn_block(t, block, b, t->call->ldc, true));
     t->progress->block = block + 1;
     t->progress->begun = true;
@@ -226,6 +249,7 @@ static CUresult go_triangular_rounds(struct tb_triangular *t) {
     const CUresult looked = look_at_signals(t);
     if (looked != CUDA_SUCCESS) return looked;
     TB_TRY(tb_triangular_up_turn(t, &something));
+    TB_TRY(compute_turn(t, &something));
     TB_TRY(tb_triangular_down_turn(t, &something));
     if (something)
       tb_rounds_went_on(&t->rounds);

@@ -66,6 +66,8 @@ struct tb_triangular {
   struct tb_rounds rounds;
   struct tb_triangular_up up;
   struct tb_triangular_down down;
+  int64_t arrived, computed, step; /* blocks that are up; those of them all of whose steps are enqueued; and the next
+                                      one's next step */
   struct tb_triangular_product product[TB_TRIANGULAR_PRODUCTS];
   const char *kernel; /* of the largest product */
 };
@@ -80,9 +82,9 @@ void tb_triangular_up_abandon(struct tb_triangular *t);
 
 /* ---- triangular.c ---- */
 
-/* A panel of A is there behind `arrived`, in its buffer; and a block of B in its place. */
+/* A panel of A is there behind `arrived`, in its buffer; and the next block of B in its place. */
 CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t panel, CUevent arrived);
-CUresult tb_triangular_take_block(struct tb_triangular *t, int64_t block, CUevent arrived);
+CUresult tb_triangular_take_block(struct tb_triangular *t, CUevent arrived);
 
 /* Where a block that goes by slots lies, as B is stored; and behind which event it is complete. */
 struct tb_triangular_stored {

@@ -95,8 +95,7 @@ static CUresult send_oldest_piece(struct tb_triangular *t) {
   if (!e->last) return CUDA_SUCCESS;
   TB_TRY(mark_triangular_up(t, TB_UP_END));
   const CUevent arrived = t->d->up_ring.moved[slot];
-  return is_of_a(t, e->job) ? tb_triangular_take_panel(t, e->job, arrived)
-                            : tb_triangular_take_block(t, e->job - t->plan->panels, arrived);
+  return is_of_a(t, e->job) ? tb_triangular_take_panel(t, e->job, arrived) : tb_triangular_take_block(t, arrived);
 }
 
 /* ---- turns ---- */
