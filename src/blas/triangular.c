@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "blas/triangular.h"
 
-static void *row_of(const struct tb_call *call, int64_t row) {
+static void *row_of_b(const struct tb_call *call, int64_t row) {
   return call->on_right ? tb_call_c(call, 0, row) : tb_call_c(call, row, 0);
 }
 
 /* Of B from a row on. */
 static struct tb_view rows_from(const struct tb_call *call, int64_t row) {
-  return (struct tb_view){.data = row_of(call, row), .ld = call->ldc, .type = call->type};
+  return (struct tb_view){.data = row_of_b(call, row), .ld = call->ldc, .type = call->type};
 }
 
 struct tb_call tb_triangular_diagonal(const struct tb_call *call, int64_t first, int64_t size) {
   struct tb_call part = *call;
   part.a = tb_view_at(call->a, first, first);
-  part.c = row_of(call, first);
+  part.c = row_of_b(call, first);
   part.b = rows_from(call, first);
   part.k = size;
   *(call->on_right ? &part.n : &part.m) = size;
@@ -36,7 +36,7 @@ struct tb_call tb_triangular_update(const struct tb_call *call, int64_t target, 
   product.recipe = TB_MULTIPLY;
   product.on_right = false;
   product.row_major = false;
-  product.c = row_of(call, target);
+  product.c = row_of_b(call, target);
   product.k = source_size;
   product.alpha = alpha;
   product.beta = beta;

@@ -63,12 +63,8 @@ static CUresult plan_and_reserve(struct triangular_job *job, struct tb_device *d
 /* alpha = 0: neither A nor B is read. */
 static CUresult zero_in_place(struct triangular_job *job, struct tb_device *d) {
   const struct tb_call *call = job->call;
-  const struct tb_commit zero = {.type = call->type,
-                                 .c = (CUdeviceptr)call->c,
-                                 .ldc = call->ldc,
-                                 .m = call->m,
-                                 .n = call->n,
-                                 .beta = call->alpha};
+  const struct tb_commit zero = {
+      .type = call->type, .c = (CUdeviceptr)call->c, .ldc = call->ldc, .m = call->m, .n = call->n, .beta = call->alpha};
   TB_TRY(tb_kernels_commit(&d->kernels, d->commit, &zero, d->ordered));
   TB_TRY(tb_device_wait(d, d->ordered));
   return CUDA_SUCCESS;

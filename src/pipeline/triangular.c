@@ -9,7 +9,7 @@
 
 /* ---- where things lie ---- */
 
-static CUdeviceptr place_of(const struct tb_triangular *t, int64_t block) {
+static CUdeviceptr triangular_place(const struct tb_triangular *t, int64_t block) {
   return t->d->arena + (CUdeviceptr)(t->plan->b_offset_bytes + block % t->plan->places * t->plan->b_bytes);
 }
 
@@ -23,7 +23,7 @@ struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, 
   const struct tb_triangular_plan *plan = t->plan;
   const int64_t sides = tb_triangular_size(plan, block), order = plan->shape.order;
   if (!plan->turns)
-    return (struct tb_triangular_stored){place_of(t, block), plan->b_ld, order, sides, block_of_b(t, block)};
+    return (struct tb_triangular_stored){triangular_place(t, block), plan->b_ld, order, sides, block_of_b(t, block)};
   const int64_t at = plan->stored_offset_bytes + block % plan->places * plan->stored_bytes;
   return (struct tb_triangular_stored){t->d->arena + (CUdeviceptr)at, plan->stored_ld, sides, order,
                                        block_of_b(t, block)};
@@ -32,7 +32,7 @@ struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, 
 /* The block as it is computed. */
 static struct tb_triangular_columns columns_of(const struct tb_triangular *t, int64_t block) {
   const struct tb_triangular_plan *plan = t->plan;
-  const CUdeviceptr there = plan->places == 0 ? (CUdeviceptr)block_of_b(t, block) : place_of(t, block);
+  const CUdeviceptr there = plan->places == 0 ? (CUdeviceptr)block_of_b(t, block) : triangular_place(t, block);
   return (struct tb_triangular_columns){there, plan->b_ld, tb_triangular_size(plan, block)};
 }
 

@@ -57,11 +57,12 @@ static const Kernel kernels[] = {
                                     FAKE_CUDA_KERNEL(tb_triangle_commit_d) FAKE_CUDA_KERNEL(tb_triangle_commit_c)
                                         FAKE_CUDA_KERNEL(tb_triangle_commit_z)
 
-#define SOLVE_KERNELS(letter)                                                           \
-  FAKE_CUDA_KERNEL(tb_triangle_form_##letter)                                           \
-  FAKE_CUDA_KERNEL(tb_triangle_turn_##letter) FAKE_CUDA_KERNEL(tb_trmm_upper_##letter)  \
-      FAKE_CUDA_KERNEL(tb_trmm_lower_##letter) FAKE_CUDA_KERNEL(tb_trsm_upper_##letter) \
-          FAKE_CUDA_KERNEL(tb_trsm_lower_##letter)
+#define SOLVE_KERNELS(letter)                 \
+  FAKE_CUDA_KERNEL(tb_triangle_form_##letter) \
+  FAKE_CUDA_KERNEL(tb_triangle_turn_##letter) \
+  FAKE_CUDA_KERNEL(tb_trmm_upper_##letter)    \
+  FAKE_CUDA_KERNEL(tb_trmm_lower_##letter)    \
+  FAKE_CUDA_KERNEL(tb_trsm_upper_##letter) FAKE_CUDA_KERNEL(tb_trsm_lower_##letter)
                                             SOLVE_KERNELS(s) SOLVE_KERNELS(d) SOLVE_KERNELS(c) SOLVE_KERNELS(z)
 #undef SOLVE_KERNELS
 
