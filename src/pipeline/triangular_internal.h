@@ -69,7 +69,8 @@ struct tb_triangular {
   int64_t arrived, computed, step; /* blocks that are up; those of them all of whose steps are enqueued; and the next
                                       one's next step */
   struct tb_triangular_product product[TB_TRIANGULAR_PRODUCTS];
-  const char *kernel; /* of the largest product */
+  const char *kernel; /* of the largest product; and its terms, for a column of B */
+  int64_t kernel_terms;
 };
 
 /* ---- triangular_up.c ---- */

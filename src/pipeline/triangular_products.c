@@ -138,7 +138,10 @@ CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangula
   const bool units = tb_type_is_double(type) && tb_fp64_in_units(type == TB_Z, false, false, &args);
   const struct tb_triangular_product *p = product_for(t, step->size, b->sides, step->source_size, units);
   if (p == NULL) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  if (t->kernel == NULL || 2 * step->size >= t->plan->shape.order) t->kernel = tb_choice_name(&p->choice);
+  if (step->size * step->source_size > t->kernel_terms) {
+    t->kernel_terms = step->size * step->source_size;
+    t->kernel = tb_choice_name(&p->choice);
+  }
   if (p->choice.family == TB_FAMILY_FP64)
     return tb_fp64_launch(&t->d->kernels.fp64, &p->fp64, false, false, &args, workspace, stream);
   x.group_k = p->group_k;

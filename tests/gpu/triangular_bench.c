@@ -266,5 +266,6 @@ int main(int argc, char **argv) {
           right &= measure(&p, host, rounds);
         }
   }
+  tb_gpu_close(&gpu);
   return right ? 0 : 1;
 }

@@ -72,11 +72,10 @@ enum { VARIANTS = 24 };
 static const int64_t orders[] = {1, 2, 31, 33, 63, 64, 65, 96, 127, 129, 200};
 enum { ORDERS = sizeof orders / sizeof *orders };
 
-static void every_variant(void **state) {
-  (void)state;
+static void variants(int step) {
   uint64_t rng = 1;
   const int64_t begun = gpu_calls();
-  for (int i = 0; i < VARIANTS * TRIANGULAR; i++) {
+  for (int i = 0; i < VARIANTS * TRIANGULAR; i += step) {
     struct tst_sided_call call;
     const int64_t order = orders[i * 7 % ORDERS], other = 1 + tst_random_below(&rng, 40);
     const bool right = i / TRIANGULAR % 2;
@@ -85,7 +84,18 @@ static void every_variant(void **state) {
     expect_right(&call);
     tst_sided_destroy(&call);
   }
-  assert_int_equal(gpu_calls() - begun, VARIANTS * TRIANGULAR);
+  assert_int_equal(gpu_calls() - begun, (VARIANTS * TRIANGULAR + step - 1) / step);
+}
+
+static void every_variant(void **state) {
+  (void)state;
+  variants(1);
+}
+
+static void some_variants(void **state) {
+  (void)state;
+  set_option("TILEBLAS_ROUTE", "gpu");
+  variants(5);
 }
 
 static void every_spelling(void **state) {
@@ -256,7 +266,52 @@ static void operands_on_the_gpu(void **state) {
   }
 }
 
-int main(void) {
+/* However B is cut: in blocks that go by slots, and in halves where it lies. */
+static int the_same_bits_anywhere(void *unused) {
+  (void)unused;
+  uint64_t rng = 8;
+  tst_cuda_begin(0);
+  set_option("TILEBLAS_ROUTE", "gpu");
+  for (int i = 0; i < 2; i++) {
+    struct tst_sided_call call;
+    create_variant(&call, i ? 2 : 6, i, i ? 1160 : 200, i ? 200 : 1160, &rng); /* ctrmm, ctrsm */
+    void *const there = placed(TST_DEVICE, &call.c), *const a = placed(TST_DEVICE, &call.a);
+    tst_sided_make(&call);
+    expect_right(&call);
+    void *const first = malloc(call.c.bytes);
+    if (first == NULL) return 1;
+    memcpy(first, call.c.data, call.c.bytes);
+    tst_sided_make_on(&call, a, NULL, there);
+    if (!tst_cuda_read(TST_DEVICE, call.c.data, there, call.c.bytes)) return 2;
+    if (memcmp(first, call.c.data, call.c.bytes) != 0) return 3;
+    tst_cuda_free(TST_DEVICE, a);
+    tst_cuda_free(TST_DEVICE, there);
+    free(first);
+    tst_sided_destroy(&call);
+  }
+  tst_cuda_end(0);
+  return gpu_calls() == 4 ? 0 : 4;
+}
+
+static void on_tensor_cores(void **state) {
+  (void)state;
+  struct tst_output o;
+  set_option("TILEBLAS_VERBOSE", "1");
+  tst_fork(&o, the_same_bits_anywhere, NULL);
+  const size_t emulated = tst_count_lines(o.err, " emulated ");
+  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+  if (tst_fake() != NULL) assert_int_equal(emulated, 4);
+}
+
+/*
+ *   test_triangular [--quick|tensor]
+ *     --quick  some variants alone: for orders of warps, the race detector and compute-sanitizer
+ *     tensor   on a GPU so small that products of the test's size are for the tensor cores
+ */
+int main(int argc, char **argv) {
+  const struct CMUnitTest quick[] = {cmocka_unit_test(some_variants)};
+  const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(operands_on_the_gpu),
       cmocka_unit_test(every_variant),
@@ -266,6 +321,7 @@ int main(void) {
       cmocka_unit_test(triangles_that_let_grow),
       cmocka_unit_test(what_is_not_finite_stays),
   };
-  setenv("TILEBLAS_ROUTE", "gpu", 0);
+  if (argc > 1 && strcmp(argv[1], "tensor") == 0) return tst_result(cmocka_run_group_tests(tensor, NULL, NULL));
+  if (argc > 1) return tst_result(cmocka_run_group_tests(quick, NULL, NULL));
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }
