@@ -107,7 +107,7 @@ template <typename Element, bool solves, bool lower> struct Leaf {
   using Real = typename Element::Real;
   static constexpr int ROWS = TB_TRIANGLE_ROWS_OF_WARP(sizeof(Real), Element::parts);
   static constexpr int WARPS = TB_TRIANGLE_LEAF_WARPS, M = WARPS * ROWS, N = TB_TRIANGLE_LEAF_COLUMNS, PAD = N + 1;
-  static constexpr int PER_LOAD = 16 / sizeof(Element);
+  static constexpr int PER_LOAD = 16 / sizeof(Element), LINES = N / WARPS, RUNS = M / 32;
   struct alignas(16) Vector {
     Element element[PER_LOAD];
   };
@@ -124,32 +124,61 @@ template <typename Element, bool solves, bool lower> struct Leaf {
   }
   __device__ int first_row(int j) const { return lower ? j / ROWS * ROWS : 0; }
 
+  /* All that is loaded at once is on its way before any of it is stored. */
   __device__ void load_a(const tb_triangle_leaf_args &args) {
     const Element *const from = static_cast<const Element *>(args.a);
-    for (int e = static_cast<int>(threadIdx.x); e < M * M; e += WARPS * 32) {
-      const int i = e % M, j = e / M;
-      if (lower ? i < first_row(j) : i / ROWS > j / ROWS) continue;
-      const bool there = i < args.m && j < args.m && (lower ? i >= j : i <= j) && !(i == j && args.unit);
-      const Element value = there ? from[i + j * args.lda] : Element::from(static_cast<Real>(i == j));
-      column(j)[i - first_row(j)] = value;
-      if (solves && i == j) by[i] = divisor_of(value);
+    constexpr int THREADS = 32 * WARPS, AT_ONCE = 8;
+#pragma unroll 1
+    for (int first = static_cast<int>(threadIdx.x); first < M * M; first += AT_ONCE * THREADS) {
+      Element value[AT_ONCE];
+#pragma unroll
+      for (int u = 0; u < AT_ONCE; u++) {
+        const int i = (first + u * THREADS) % M, j = (first + u * THREADS) / M;
+        const bool there = i < args.m && j < args.m && (lower ? i >= j : i <= j) && !(i == j && args.unit);
+        value[u] = there ? from[i + j * args.lda] : Element::from(static_cast<Real>(i == j));
+      }
+#pragma unroll
+      for (int u = 0; u < AT_ONCE; u++) {
+        const int i = (first + u * THREADS) % M, j = (first + u * THREADS) / M;
+        if (lower ? i >= first_row(j) : i / ROWS <= j / ROWS) column(j)[i - first_row(j)] = value[u];
+      }
     }
   }
 
-  /* A row after another of 32 neighbours, of every fourth column. */
-  __device__ void move_b(const tb_triangle_leaf_args &args, bool back) const {
-    const int64_t first = blockIdx.x * static_cast<int64_t>(N);
-    for (int j = warp; j < N && first + j < args.n; j += WARPS) {
-      Element *const b = static_cast<Element *>(args.b) + (first + j) * args.ldb;
-      for (int i = lane; i < M; i += 32) {
-        if (!back)
-          x[i * PAD + j] = i < args.m ? b[i] : Element::from(0);
-        else if (i < args.m)
-          b[i] = x[i * PAD + j];
+  __device__ void prepare_quotients() {
+    const int i = static_cast<int>(threadIdx.x);
+    if (i < M) by[i] = divisor_of(column(i)[i - first_row(i)]);
+  }
+
+  /* Of every fourth column runs of 32 neighbours; elements that there are none of are zeros. */
+  __device__ void load_b(const tb_triangle_leaf_args &args, Element value[LINES][RUNS]) const {
+    const int64_t first = blockIdx.x * static_cast<int64_t>(N) + warp;
+    const Element *const b = static_cast<const Element *>(args.b) + first * args.ldb + lane;
+#pragma unroll
+    for (int l = 0; l < LINES; l++)
+#pragma unroll
+      for (int r = 0; r < RUNS; r++) {
+        const bool there = first + l * WARPS < args.n && lane + 32 * r < args.m;
+        value[l][r] = there ? b[l * WARPS * args.ldb + 32 * r] : Element::from(0);
       }
-    }
-    for (int j = warp; !back && j < N; j += WARPS) /* lanes without a column */
-      for (int i = lane; first + j >= args.n && i < M; i += 32) x[i * PAD + j] = Element::from(0);
+  }
+
+  __device__ void show_b(const Element value[LINES][RUNS]) const {
+#pragma unroll
+    for (int l = 0; l < LINES; l++)
+#pragma unroll
+      for (int r = 0; r < RUNS; r++) x[(lane + 32 * r) * PAD + warp + l * WARPS] = value[l][r];
+  }
+
+  __device__ void store_b(const tb_triangle_leaf_args &args) const {
+    const int64_t first = blockIdx.x * static_cast<int64_t>(N) + warp;
+    Element *const b = static_cast<Element *>(args.b) + first * args.ldb + lane;
+#pragma unroll
+    for (int l = 0; l < LINES; l++)
+#pragma unroll
+      for (int r = 0; r < RUNS; r++)
+        if (first + l * WARPS < args.n && lane + 32 * r < args.m)
+          b[l * WARPS * args.ldb + 32 * r] = x[(lane + 32 * r) * PAD + warp + l * WARPS];
   }
 
   __device__ Element *shown(int row) const { return x + row * PAD + lane; }
@@ -238,14 +267,19 @@ template <typename Element, bool solves, bool lower> struct Leaf {
     x = a + TB_TRIANGLE_LEAF_BLOCKS * ROWS * ROWS;
     by = reinterpret_cast<Divisor<Real> *>(x + M * PAD);
     warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    Element value[LINES][RUNS];
+    load_b(args, value);
     load_a(args);
-    move_b(args, false);
+    show_b(value);
     __syncthreads();
-    if (solves)
+    if (solves) {
+      prepare_quotients();
+      __syncthreads();
       solve(args.unit != 0);
-    else
+    } else {
       multiply(args.unit != 0);
-    move_b(args, true);
+    }
+    store_b(args);
   }
 };
 

@@ -94,10 +94,10 @@ __device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
 
 } // namespace triangle_solve
 
-#define TB_TRIANGLE_SOLVE_KERNEL(name, threads, args, ...)                           \
-  extern "C" __global__ void __launch_bounds__(threads) name(const args arguments) { \
-    TB_DYNAMIC_SHARED(unsigned char, shared);                                        \
-    triangle_solve::__VA_ARGS__(arguments, shared);                                  \
+#define TB_TRIANGLE_SOLVE_KERNEL(name, threads, args, ...)                              \
+  extern "C" __global__ void __launch_bounds__(threads, 1) name(const args arguments) { \
+    TB_DYNAMIC_SHARED(unsigned char, shared);                                           \
+    triangle_solve::__VA_ARGS__(arguments, shared);                                     \
   }
 #define TB_TRIANGLE_TILE_BLOCK (TB_TRIANGLE_TILE * TB_TRIANGLE_TILE_THREADS)
 #define TB_TRIANGLE_LEAF_BLOCK (TB_TRIANGLE_LEAF_WARPS * 32)

@@ -11,6 +11,7 @@
 #define BLOCK_NARROWEST_OF_ALL 32
 /* A panel of A: enough to keep the link busy. It is read in tiles of so many columns. */
 #define PANEL_BYTES ((int64_t)8 << 20)
+#define PANELS_LEAST 4
 #define PANEL_STEP 32
 #define PANELS_IN_PLACE 16
 /* What workspaces take of the memory that A' leaves, at most. */
@@ -73,7 +74,8 @@ int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways
 static void size_panels(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t most) {
   const int64_t order = call->k, ld = tb_leading(call->type, order);
   const bool in_place = plan->ways.a == TB_IN_PLACE;
-  const int64_t wish = in_place ? order / PANELS_IN_PLACE : tb_min(most, PANEL_BYTES) / (ld * bytes);
+  const int64_t most_columns = tb_min(most, PANEL_BYTES) / (ld * bytes);
+  const int64_t wish = in_place ? order / PANELS_IN_PLACE : tb_min(most_columns, order / PANELS_LEAST);
   plan->panel = tb_min(order, tb_max(wish / PANEL_STEP, 1) * PANEL_STEP);
   plan->panels = tb_ceil_div(order, plan->panel);
   plan->raw_bytes = in_place ? 0 : tb_padded(call->type, ld * plan->panel) * bytes;
