@@ -15,18 +15,58 @@ static enum tb_region_of other_triangle(enum tb_region_of triangle) {
   return triangle == TB_WHOLE ? TB_WHOLE : triangle == TB_UPPER_TRIANGLE ? TB_LOWER_TRIANGLE : TB_UPPER_TRIANGLE;
 }
 
+/* A symmetric A, or its conjugate, is its own transpose, and a triangular one's transpose is turned once more. */
+static struct tb_column_major with_side(enum tb_symbol symbol, const struct tb_arguments *x) {
+  const enum tb_abi abi = tb_symbols[symbol].abi;
+  const bool is_triangular = tb_is_triangular(tb_routine_of(symbol)->signature);
+  const enum tb_side side = tb_side_of(abi, x->side);
+  const enum tb_region_of triangle = tb_triangle_of(abi, x->uplo);
+  struct tb_column_major y = {.triangle = triangle,
+                              .side = side,
+                              .diag = is_triangular ? tb_diag_of(abi, x->diag) : TB_NON_UNIT,
+                              .transa = is_triangular ? tb_trans_of(abi, x->transa) : TB_TRANS_N,
+                              .transb = TB_TRANS_N,
+                              .m = x->m,
+                              .n = x->n,
+                              .k = side == TB_LEFT ? x->m : x->n,
+                              .lda = x->lda,
+                              .ldb = x->ldb,
+                              .ldc = x->ldc,
+                              .a = x->a,
+                              .b = x->b};
+  if (x->layout != TB_ROW_MAJOR) return y;
+  y.triangle = other_triangle(triangle);
+  y.side = side == TB_LEFT ? TB_RIGHT : side == TB_RIGHT ? TB_LEFT : TB_SIDE_UNKNOWN;
+  y.m = x->n, y.n = x->m;
+  return y;
+}
+
 /* A row-major C is the transpose of a column-major one: op(B)^T op(A)^T, and its upper triangle the lower one. */
 struct tb_column_major tb_arguments_column_major(enum tb_symbol symbol, const struct tb_arguments *x) {
   const enum tb_abi abi = tb_symbols[symbol].abi;
   const enum tb_signature signature = tb_routine_of(symbol)->signature;
+  if (tb_has_side(signature)) return with_side(symbol, x);
   const enum tb_trans transa = tb_trans_of(abi, x->transa);
   const enum tb_trans transb =
       tb_is_of_one_transpose(signature) ? other_trans(signature, transa) : tb_trans_of(abi, x->transb);
-  const enum tb_region_of triangle = signature == TB_SIGNATURE_gemm ? TB_WHOLE : tb_triangle_of(abi, x->uplo);
-  if (x->layout == TB_ROW_MAJOR)
-    return (struct tb_column_major){
-        other_triangle(triangle), transb, transa, x->n, x->m, x->k, x->ldb, x->lda, x->ldc, x->b, x->a};
-  return (struct tb_column_major){triangle, transa, transb, x->m, x->n, x->k, x->lda, x->ldb, x->ldc, x->a, x->b};
+  struct tb_column_major y = {.triangle = signature == TB_SIGNATURE_gemm ? TB_WHOLE : tb_triangle_of(abi, x->uplo),
+                              .transa = transa,
+                              .transb = transb,
+                              .m = x->m,
+                              .n = x->n,
+                              .k = x->k,
+                              .lda = x->lda,
+                              .ldb = x->ldb,
+                              .ldc = x->ldc,
+                              .a = x->a,
+                              .b = x->b};
+  if (x->layout != TB_ROW_MAJOR) return y;
+  y.triangle = other_triangle(y.triangle);
+  y.transa = transb, y.transb = transa;
+  y.m = x->n, y.n = x->m;
+  y.lda = x->ldb, y.ldb = x->lda;
+  y.a = x->b, y.b = x->a;
+  return y;
 }
 
 /* ---- checks ---- */
@@ -49,7 +89,12 @@ static bool is_trans(const struct checked *x, enum tb_trans trans) {
 /* The reference's own checks (sgemm.f and its like). */
 static bool is_acceptable(const struct checked *checked, enum tb_argument which) {
   const struct tb_column_major *const x = &checked->call;
+  const bool has_side = tb_has_side(checked->routine->signature);
   switch (which) {
+    case TB_ARGUMENT_SIDE:
+      return x->side != TB_SIDE_UNKNOWN;
+    case TB_ARGUMENT_DIAG:
+      return x->diag != TB_DIAG_UNKNOWN;
     case TB_ARGUMENT_UPLO:
       return x->triangle != TB_WHOLE;
     case TB_ARGUMENT_TRANSA:
@@ -63,9 +108,9 @@ static bool is_acceptable(const struct checked *checked, enum tb_argument which)
     case TB_ARGUMENT_K:
       return x->k >= 0;
     case TB_ARGUMENT_LDA:
-      return x->lda >= at_least_one(x->transa == TB_TRANS_N ? x->m : x->k);
+      return x->lda >= at_least_one(has_side || x->transa != TB_TRANS_N ? x->k : x->m);
     case TB_ARGUMENT_LDB:
-      return x->ldb >= at_least_one(x->transb == TB_TRANS_N ? x->k : x->n);
+      return x->ldb >= at_least_one(has_side ? x->m : x->transb == TB_TRANS_N ? x->k : x->n);
     case TB_ARGUMENT_LDC:
       return x->ldc >= at_least_one(x->m);
     default:
@@ -73,8 +118,10 @@ static bool is_acceptable(const struct checked *checked, enum tb_argument which)
   }
 }
 
-/* The argument of a row-major call that stands where this one does in the transposed product. */
-static enum tb_argument transposed(enum tb_argument which) {
+/* The argument of a row-major call that stands where this one does in the transposed product. Where A has a side, that
+ * alone changes. */
+static enum tb_argument transposed(enum tb_signature signature, enum tb_argument which) {
+  if (tb_has_side(signature) && which != TB_ARGUMENT_M && which != TB_ARGUMENT_N) return which;
   switch (which) {
     case TB_ARGUMENT_TRANSA:
       return TB_ARGUMENT_TRANSB;
@@ -120,7 +167,7 @@ int tb_arguments_refused(enum tb_symbol symbol, const struct tb_arguments *x) {
   for (int i = 0; signature[i] != TB_ARGUMENT_NONE; i++) {
     const enum tb_argument which = (enum tb_argument)signature[i];
     if (is_acceptable(&checked, which)) continue;
-    const int there = changed_places ? place_of(signature, transposed(which)) : 0;
+    const int there = changed_places ? place_of(signature, transposed(checked.routine->signature, which)) : 0;
     return ahead + (there != 0 ? there : i + 1);
   }
   return 0;

@@ -11,14 +11,17 @@
 
 /* CBLAS's values, repeated here because the library builds without anybody's cblas.h. */
 enum { TB_ROW_MAJOR = 101, TB_COL_MAJOR = 102, TB_NO_TRANS = 111, TB_TRANS = 112, TB_CONJ_TRANS = 113 };
-enum { TB_SAID_UPPER = 121, TB_SAID_LOWER = 122 };
+enum { TB_SAID_UPPER = 121, TB_SAID_LOWER = 122, TB_SAID_NON_UNIT = 131, TB_SAID_UNIT = 132 };
+enum { TB_SAID_LEFT = 141, TB_SAID_RIGHT = 142 };
 
 /* A routine with one size for C has it as both; one with a single operand has that as both A and B, its transpose, as
- * it is, with A, and nothing in transb. */
+ * it is, with A, and nothing in transb. Of one with a side k is the order of A, which that side says; one that
+ * overwrites B has it as both B and C. */
 struct tb_arguments {
   int layout;         /* of a CBLAS call; Fortran's are TB_COL_MAJOR */
   int transa, transb; /* of a CBLAS call its values, of a Fortran call letters */
   int uplo;           /* likewise; here, so that nothing in between is to be cleared in a small call */
+  int side, diag;
   int64_t m, n, k;
   union tb_scalar alpha, beta;
   const void *a, *b;
@@ -38,6 +41,20 @@ static inline enum tb_trans tb_trans_of(enum tb_abi abi, int said) {
   return upper == 'N' ? TB_TRANS_N : upper == 'T' ? TB_TRANS_T : upper == 'C' ? TB_TRANS_C : TB_TRANS_UNKNOWN;
 }
 
+/* What is said of a side, and of a triangle's diagonal. */
+enum tb_side { TB_SIDE_UNKNOWN, TB_LEFT, TB_RIGHT };
+enum tb_diag { TB_DIAG_UNKNOWN, TB_NON_UNIT, TB_UNIT };
+static inline enum tb_side tb_side_of(enum tb_abi abi, int said) {
+  const int left = abi == TB_ABI_CBLAS ? TB_SAID_LEFT : 'L', right = abi == TB_ABI_CBLAS ? TB_SAID_RIGHT : 'R';
+  const int as_upper = abi == TB_ABI_CBLAS ? said : said & ~('a' - 'A');
+  return as_upper == left ? TB_LEFT : as_upper == right ? TB_RIGHT : TB_SIDE_UNKNOWN;
+}
+static inline enum tb_diag tb_diag_of(enum tb_abi abi, int said) {
+  const int no = abi == TB_ABI_CBLAS ? TB_SAID_NON_UNIT : 'N', yes = abi == TB_ABI_CBLAS ? TB_SAID_UNIT : 'U';
+  const int as_upper = abi == TB_ABI_CBLAS ? said : said & ~('a' - 'A');
+  return as_upper == no ? TB_NON_UNIT : as_upper == yes ? TB_UNIT : TB_DIAG_UNKNOWN;
+}
+
 /* What is said of a triangle. */
 static inline enum tb_region_of tb_triangle_of(enum tb_abi abi, int said) {
   const int upper = abi == TB_ABI_CBLAS ? (said == TB_SAID_UPPER   ? 'U'
@@ -53,9 +70,12 @@ TB_ALWAYS_INLINE bool tb_gemm_lds_fit(bool a_transposed, bool b_transposed, int6
   return lda >= (a_transposed ? k : m) && ldb >= (b_transposed ? n : k) && ldc >= m;
 }
 
-/* A program's arguments as those of a column-major product with two operands. */
+/* A program's arguments as those of a column-major product with two operands. Of one with a side, A and B are still
+ * the program's. */
 struct tb_column_major {
   enum tb_region_of triangle; /* TB_WHOLE: there is none, or it was not said which */
+  enum tb_side side;
+  enum tb_diag diag;
   enum tb_trans transa, transb;
   int64_t m, n, k, lda, ldb, ldc;
   const void *a, *b;

@@ -10,6 +10,25 @@ static struct tb_view view_of(enum tb_type type, const void *data, int64_t ld, e
                           .type = type};
 }
 
+/* A on its side of B, and a matrix that is overwritten as B. */
+static void place_structured(struct tb_call *call, enum tb_signature signature, const struct tb_column_major *y) {
+  struct tb_view a = call->a;
+  a.uplo = y->triangle == TB_UPPER_TRIANGLE ? TB_UPPER : TB_LOWER;
+  a.unit = y->diag == TB_UNIT;
+  a.structure = tb_is_triangular(signature)      ? TB_TRIANGULAR
+                : signature == TB_SIGNATURE_hemm ? TB_HERMITIAN
+                                                 : TB_SYMMETRIC;
+  call->region.of = TB_WHOLE;
+  call->a = a;
+  if (tb_is_triangular(signature)) {
+    call->recipe = signature == TB_SIGNATURE_trmm ? TB_TRIANGULAR_MULTIPLY : TB_TRIANGULAR_SOLVE;
+    call->on_right = y->side == TB_RIGHT;
+  } else if (y->side == TB_RIGHT) {
+    call->a = call->b;
+    call->b = a;
+  }
+}
+
 int tb_call_from(struct tb_call *call, enum tb_symbol symbol, const struct tb_arguments *x) {
   const int refused = tb_arguments_refused(symbol, x);
   if (refused != 0) return refused;
@@ -29,6 +48,7 @@ int tb_call_from(struct tb_call *call, enum tb_symbol symbol, const struct tb_ar
                            .region = {.of = y.triangle, .hermitian = tb_is_hermitian(routine->signature)},
                            .twice = tb_is_of_rank_2k(routine->signature),
                            .row_major = x->layout == TB_ROW_MAJOR};
+  if (tb_has_side(routine->signature)) place_structured(call, routine->signature, &y);
   return 0;
 }
 
@@ -66,8 +86,8 @@ struct tb_call tb_call_part(const struct tb_call *call, int64_t i, int64_t m, in
   struct tb_call part = *call;
   part.m = m;
   part.n = n;
-  part.a = tb_view_at(call->a, i, 0);
-  part.b = tb_view_at(call->b, 0, j);
+  part.a = call->recipe == TB_MULTIPLY ? tb_view_at(call->a, i, 0) : call->a;
+  part.b = tb_view_at(call->b, call->recipe == TB_MULTIPLY ? 0 : i, j);
   part.c = tb_call_c(call, i, j);
   part.region = tb_region_at(call->region, i, j);
   return part;

@@ -5,7 +5,11 @@
  *   C = alpha * op(A) * op(B) + beta * C      op(A) is m x k, op(B) is k x n, C is m x n
  *
  * or a triangle of C alone: gemmt's, and syrk's and herk's, whose B is A once more. syr2k's and her2k's is two such
- * products, the second with the operands in each other's places: C = alpha A B^T + alpha B A^T + beta C.
+ * products, the second with the operands in each other's places: C = alpha A B^T + alpha B A^T + beta C. Of symm's and
+ * hemm's one operand is symmetric or Hermitian: A on the left, B on the right.
+ *
+ * trmm and trsm overwrite an m x n matrix with what a triangle makes of it: C = alpha op(A) C, or the X of
+ * op(A) X = alpha C; with the triangle on the right alpha C op(A), or X op(A) = alpha C. A is k x k, B a view of C.
  */
 #ifndef TB_BLAS_CALL_H
 #define TB_BLAS_CALL_H
@@ -18,6 +22,9 @@
 enum tb_structure { TB_GENERAL, TB_SYMMETRIC, TB_HERMITIAN, TB_TRIANGULAR };
 enum tb_uplo { TB_UPPER, TB_LOWER };
 
+/* What is done with the operands. */
+enum tb_recipe { TB_MULTIPLY, TB_TRIANGULAR_MULTIPLY, TB_TRIANGULAR_SOLVE };
+
 /* An operand as it lies in memory: element (i, j) of op(X) is data[i + j * ld], or data[j + i * ld] when transposed,
  * and its conjugate when conjugated. */
 struct tb_view {
@@ -27,7 +34,8 @@ struct tb_view {
   bool unit;             /* of a triangular one: the diagonal is 1, and not read */
   enum tb_type type : 8; /* in so few bits because a call lies on the caller's stack */
   enum tb_structure structure : 8;
-  enum tb_uplo uplo : 8; /* of one that is not general: the triangle that is stored */
+  enum tb_uplo uplo : 8; /* of one that is not general: the triangle that is stored, of X as it lies in memory */
+  int64_t diagonal;      /* likewise: column j of op(X) meets its matrix's diagonal in row j + diagonal */
 };
 
 struct tb_call {
@@ -40,8 +48,10 @@ struct tb_call {
   int64_t ldc;
   struct tb_region region; /* of C, that is computed */
   int64_t group_k; /* of a part of a product: the whole's, in which its elements are added (order.h). 0: not a part */
-  bool twice;      /* a second product follows: tb_call_again */
-  bool row_major;  /* the program's call was; kept so that the verbose line can speak of the call as it was made */
+  enum tb_recipe recipe : 8;
+  bool on_right;  /* of a triangular operand: op(A) stands there */
+  bool twice;     /* a second product follows: tb_call_again */
+  bool row_major; /* the program's call was; kept so that the verbose line can speak of the call as it was made */
 };
 
 /*
@@ -67,9 +77,27 @@ static inline double tb_call_elems(const struct tb_call *call) {
   return tb_region_elems(call->region, call->m, call->n);
 }
 
-/* Floating-point operations of a call: a multiplication and an addition for each of the k terms of an element. */
+/* Floating-point operations of a call: a multiplication and an addition for each of the k terms of an element, of which
+ * a triangular operand leaves half. */
 static inline double tb_call_flops(const struct tb_call *call) {
-  return (call->twice ? 2 : 1) * tb_type_flops(call->type) * tb_call_elems(call) * (double)call->k;
+  const double times = call->twice ? 2 : call->recipe == TB_MULTIPLY ? 1 : 0.5;
+  return times * tb_type_flops(call->type) * tb_call_elems(call) * (double)call->k;
+}
+
+/* The rows of op(A) and of op(B). Their columns are k and n. */
+static inline int64_t tb_call_a_rows(const struct tb_call *call) {
+  return call->recipe == TB_MULTIPLY ? call->m : call->k;
+}
+static inline int64_t tb_call_b_rows(const struct tb_call *call) {
+  return call->recipe == TB_MULTIPLY ? call->k : call->m;
+}
+
+/* Whether an operand's other half follows from the stored one. */
+static inline bool tb_view_is_mirrored(const struct tb_view *x) {
+  return x->structure == TB_SYMMETRIC || x->structure == TB_HERMITIAN;
+}
+static inline bool tb_call_is_mirrored(const struct tb_call *call) {
+  return tb_view_is_mirrored(&call->a) || tb_view_is_mirrored(&call->b);
 }
 
 /* Of an element. */
@@ -80,9 +108,26 @@ static inline const void *tb_elements_behind(enum tb_type type, const void *data
   return (const char *)data + elements * tb_type_bytes(type);
 }
 
-/* The view whose (0, 0) is element (i, j) of op(X), which is general. */
+/* The view whose (0, 0) is element (i, j) of op(X). */
 static inline struct tb_view tb_view_at(struct tb_view x, int64_t i, int64_t j) {
   x.data = tb_elements_behind(x.type, x.data, x.transposed ? j + i * x.ld : i + j * x.ld);
+  x.diagonal += j - i;
+  return x;
+}
+
+/* Whether element (i, j) of op(X), which is not general, is on the diagonal or on the stored side of it. */
+static inline bool tb_view_stores(const struct tb_view *x, int64_t i, int64_t j) {
+  const int64_t below = i - j - x->diagonal;
+  return below == 0 || (below > 0) == ((x->uplo == TB_LOWER) != x->transposed);
+}
+
+/* The view of a symmetric or Hermitian matrix that begins where this one does and reads every element from its mirror
+ * image; general, so for elements that are not stored. */
+static inline struct tb_view tb_view_mirrored(struct tb_view x) {
+  x.data = tb_elements_behind(x.type, x.data, -x.diagonal * (x.transposed ? 1 - x.ld : x.ld - 1));
+  x.transposed = !x.transposed;
+  x.conjugated = x.conjugated != (x.structure == TB_HERMITIAN);
+  x.structure = TB_GENERAL;
   return x;
 }
 
@@ -95,10 +140,15 @@ static inline void *tb_call_c(const struct tb_call *call, int64_t i, int64_t j) 
 struct tb_call tb_call_once(const struct tb_call *call);
 struct tb_call tb_call_again(const struct tb_call *call);
 
-/* What tells calls of the same sizes apart by the time that they take: 0: all of C, 1: a triangle, 2: one twice. */
-static inline int tb_call_form(const struct tb_call *call) { return (call->region.of != TB_WHOLE) + call->twice; }
+/* What tells calls of the same sizes apart by the time that they take: 0: all of C, 1: a triangle, 2: one twice; from 3
+ * on trmm and trsm, on the left and on the right. */
+static inline int tb_call_form(const struct tb_call *call) {
+  if (call->recipe != TB_MULTIPLY) return 1 + 2 * (int)call->recipe + call->on_right;
+  return (call->region.of != TB_WHOLE) + call->twice;
+}
 
-/* The rows [i, i + m) and columns [j, j + n) of a call's C, as a call of its own. */
+/* The rows [i, i + m) and columns [j, j + n) of a call's C, as a call of its own. Of a triangular recipe they must be
+ * all of C's rows where the triangle is on the left, and else all of its columns. */
 struct tb_call tb_call_part(const struct tb_call *call, int64_t i, int64_t m, int64_t j, int64_t n);
 
 #endif

@@ -20,9 +20,11 @@ const struct tb_symbol_info tb_symbols[TB_SYMBOL_COUNT] = {
 
 /* The names of signatures.def, by which its rows are written. */
 enum {
+  SIDE = TB_ARGUMENT_SIDE,
   UPLO = TB_ARGUMENT_UPLO,
   TRANSA = TB_ARGUMENT_TRANSA,
   TRANSB = TB_ARGUMENT_TRANSB,
+  DIAG = TB_ARGUMENT_DIAG,
   M = TB_ARGUMENT_M,
   N = TB_ARGUMENT_N,
   K = TB_ARGUMENT_K,

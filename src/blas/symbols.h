@@ -18,9 +18,11 @@ enum tb_routine {
 /* The arguments that routines have; as many as TB_ARGUMENTS_MAX each. */
 enum tb_argument {
   TB_ARGUMENT_NONE,
+  TB_ARGUMENT_SIDE,
   TB_ARGUMENT_UPLO,
   TB_ARGUMENT_TRANSA,
   TB_ARGUMENT_TRANSB,
+  TB_ARGUMENT_DIAG,
   TB_ARGUMENT_M,
   TB_ARGUMENT_N,
   TB_ARGUMENT_K,
@@ -43,15 +45,19 @@ enum tb_signature {
 #undef TB_SIGNATURE
 
 /* What a signature says of its routine: that op(B) is op(A) or op(B) transposed, by one transpose for both; that C is
- * Hermitian; that the product is added once more with its operands in each other's places. */
+ * Hermitian; that the product is added once more with its operands in each other's places; that A is symmetric or
+ * Hermitian, or triangular, and then B is overwritten; that A may stand on either side of B. */
 static inline bool tb_is_of_one_transpose(enum tb_signature s) {
-  return s != TB_SIGNATURE_gemm && s != TB_SIGNATURE_gemmt;
+  return s >= TB_SIGNATURE_syrk && s <= TB_SIGNATURE_her2k;
 }
 static inline bool tb_is_hermitian(enum tb_signature s) { return s == TB_SIGNATURE_herk || s == TB_SIGNATURE_her2k; }
 static inline bool tb_is_of_rank_2k(enum tb_signature s) { return s == TB_SIGNATURE_syr2k || s == TB_SIGNATURE_her2k; }
+static inline bool tb_is_mirrored(enum tb_signature s) { return s == TB_SIGNATURE_symm || s == TB_SIGNATURE_hemm; }
+static inline bool tb_is_triangular(enum tb_signature s) { return s == TB_SIGNATURE_trmm || s == TB_SIGNATURE_trsm; }
+static inline bool tb_has_side(enum tb_signature s) { return tb_is_mirrored(s) || tb_is_triangular(s); }
 
 struct tb_routine_info {
-  const char *name; /* "sgemm" */
+  char name[8]; /* "sgemm"; not a pointer, which the loader would have to set in every process */
   enum tb_type type;
   enum tb_signature signature;
   enum tb_routine stand_in; /* routines.def: its own number where there is none */
@@ -74,7 +80,7 @@ enum tb_symbol {
 enum tb_abi { TB_ABI_CBLAS, TB_ABI_FORTRAN };
 
 struct tb_symbol_info {
-  char name[24];           /* not a pointer, which the loader would have to set in every process */
+  char name[24];           /* no pointer either */
   enum tb_routine routine; /* symbols of one routine compute the same */
   enum tb_abi abi;
   bool wide; /* 64-bit integers */

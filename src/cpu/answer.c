@@ -44,8 +44,23 @@ static int trans_of(enum tb_abi abi, struct tb_view x) {
   return said[abi][x.transposed + x.conjugated];
 }
 
+/* What of a call with a symmetric, Hermitian or triangular operand is said otherwise: that operand is A, on its side.
+ */
+static void say_structure(struct tb_arguments *x, enum tb_abi abi, const struct tb_call *g) {
+  static const int sides[][2] = {[TB_ABI_CBLAS] = {TB_SAID_LEFT, TB_SAID_RIGHT}, [TB_ABI_FORTRAN] = {'L', 'R'}};
+  static const int uplos[][2] = {[TB_ABI_CBLAS] = {TB_SAID_UPPER, TB_SAID_LOWER}, [TB_ABI_FORTRAN] = {'U', 'L'}};
+  static const int diags[][2] = {[TB_ABI_CBLAS] = {TB_SAID_NON_UNIT, TB_SAID_UNIT}, [TB_ABI_FORTRAN] = {'N', 'U'}};
+  const bool second = tb_view_is_mirrored(&g->b);
+  const struct tb_view *const a = second ? &g->b : &g->a, *const b = second ? &g->a : &g->b;
+  x->side = sides[abi][second || g->on_right];
+  x->uplo = uplos[abi][a->uplo];
+  x->diag = diags[abi][a->unit];
+  x->a = a->data, x->lda = a->ld;
+  x->b = b->data, x->ldb = b->ld;
+}
+
 /* A valid column-major call that the target's integers can express. */
-static void call_gemm(const struct tb_target *t, const struct tb_call *g) {
+static void call_target(const struct tb_target *t, const struct tb_call *g) {
   const enum tb_abi abi = tb_symbols[t->as].abi;
   struct tb_arguments x = {.layout = TB_COL_MAJOR,
                            .transa = trans_of(abi, g->a),
@@ -61,44 +76,72 @@ static void call_gemm(const struct tb_target *t, const struct tb_call *g) {
                            .lda = g->a.ld,
                            .ldb = g->b.ld,
                            .ldc = g->ldc};
+  if (tb_has_side(tb_routine_of(t->as)->signature)) say_structure(&x, abi, g);
   read_nothing_needless(g->type, &x);
   tb_thread.cpu_depth++;
   call_function(t, &x);
   tb_thread.cpu_depth--;
 }
 
+static void compute_by_loops(const struct tb_call *g) {
+  if (g->recipe == TB_MULTIPLY)
+    tb_reference_gemm(g);
+  else
+    tb_reference_triangular(g);
+}
+
+/* As much of a size as a BLAS with 32 bits is given at once. */
+#define STEP ((int64_t)1 << 30)
+
+/* A matrix that is not general is not cut, and it is smaller than that. */
+static void call_in_pieces_with_side(const struct tb_target *t, const struct tb_call *g) {
+  const bool on_right = g->on_right || tb_view_is_mirrored(&g->b);
+  for (int64_t i = 0; i < (on_right ? g->m : g->n); i += STEP) {
+    const struct tb_call piece = on_right ? tb_call_part(g, i, tb_min(STEP, g->m - i), 0, g->n)
+                                          : tb_call_part(g, 0, g->m, i, tb_min(STEP, g->n - i));
+    call_target(t, &piece);
+  }
+}
+
 /* Sizes beyond 32 bits in pieces that a 32-bit BLAS can express; leading dimensions beyond them by the plain loops. */
 static void call_in_pieces(const struct tb_target *t, const struct tb_call *g) {
-  const int64_t step = (int64_t)1 << 30;
   if (!tb_fits_int32(g->a.ld) || !tb_fits_int32(g->b.ld) || !tb_fits_int32(g->ldc)) {
-    tb_reference_gemm(g);
+    compute_by_loops(g);
     return;
   }
-  for (int64_t j = 0; j < g->n; j += step) {
-    for (int64_t i = 0; i < g->m; i += step) {
-      struct tb_call part = tb_call_part(g, i, tb_min(step, g->m - i), j, tb_min(step, g->n - j));
-      for (int64_t l = 0; l == 0 || l < g->k; l += step) {
+  if (tb_has_side(tb_routine_of(t->as)->signature)) {
+    call_in_pieces_with_side(t, g);
+    return;
+  }
+  for (int64_t j = 0; j < g->n; j += STEP) {
+    for (int64_t i = 0; i < g->m; i += STEP) {
+      struct tb_call part = tb_call_part(g, i, tb_min(STEP, g->m - i), j, tb_min(STEP, g->n - j));
+      for (int64_t l = 0; l == 0 || l < g->k; l += STEP) {
         struct tb_call piece = part;
-        piece.k = tb_min(step, g->k - l);
+        piece.k = tb_min(STEP, g->k - l);
         piece.a = tb_view_at(part.a, 0, l);
         piece.b = tb_view_at(part.b, l, 0);
         piece.beta = l == 0 ? g->beta : tb_scalar_of(g->type, 1);
-        call_gemm(t, &piece);
+        call_target(t, &piece);
       }
     }
   }
 }
 
-void tb_fallback_gemm(const struct tb_call *g) {
+void tb_fallback_compute(const struct tb_call *g) {
   if (g->region.of != TB_WHOLE) {
     tb_fallback_triangle(g);
     return;
   }
+  if (tb_call_is_mirrored(g) && !tb_has_all_of_mirrored(g)) {
+    tb_fallback_mirrored(g);
+    return;
+  }
   const struct tb_target *t = tb_fallback_target(g->symbol);
   if (t->behind.function == NULL)
-    tb_reference_gemm(g);
+    compute_by_loops(g);
   else if (all_fit(t, g->m, g->n, g->k, g->a.ld, g->b.ld, g->ldc))
-    call_gemm(t, g);
+    call_target(t, g);
   else
     call_in_pieces(t, g);
 }
@@ -113,10 +156,10 @@ static __attribute__((noinline)) void call_as_made(const struct tb_target *t, bo
   tb_thread.cpu_depth -= valid;
 }
 
-static __attribute__((noinline)) void call_as_gemm(enum tb_symbol symbol, const struct tb_arguments *made) {
+static __attribute__((noinline)) void call_from_views(enum tb_symbol symbol, const struct tb_arguments *made) {
   struct tb_call call;
   tb_call_from(&call, symbol, made);
-  tb_fallback_gemm(&call);
+  tb_fallback_compute(&call);
 }
 
 /* Whether the target can be handed the arguments as they are, and says of wrong ones what the program expects. */
@@ -131,7 +174,7 @@ void tb_fallback_as_made(enum tb_symbol symbol, int refused, const struct tb_arg
   if (takes(t, symbol, refused, x))
     call_as_made(t, refused == 0, x);
   else if (refused == 0)
-    call_as_gemm(symbol, x);
+    call_from_views(symbol, x);
   else
     tb_reference_xerbla(symbol, refused);
 }

@@ -8,7 +8,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "process/libraries.h"
+
 static struct tb_behind next[TB_SYMBOL_COUNT];
+
+/* Where this library begins in memory; the linker's. To ask the loader for it would have it go through all names. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 
 static void *base_of(const void *address) {
   Dl_info info;
@@ -20,7 +25,7 @@ bool tb_behind_look(void *function, struct tb_behind *behind) {
   Dl_info info;
   *behind = (struct tb_behind){.function = function, .file = "?"};
   if (!dladdr(function, &info)) return true;
-  if (info.dli_fbase == base_of((const void *)&tb_symbols)) return false;
+  if (info.dli_fbase == (const void *)__ehdr_start) return false;
   behind->file = info.dli_fname;
   /* A reference of our own: a dlclose elsewhere must not pull the library from under a thread that computes. */
   void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
@@ -45,15 +50,25 @@ static int may_have_blas(struct dl_phdr_info *info, size_t size, void *context) 
   if (name[0] == '\0') return 0; /* the program, which comes before us in the search order */
   for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++)
     if (strncmp(name, everywhere[i], strlen(everywhere[i])) == 0) return 0;
-  return info->dlpi_addr != (uintptr_t)base_of((const void *)&tb_symbols);
+  return info->dlpi_addr != (uintptr_t)__ehdr_start;
 }
 
-/* A symbol that is not there takes the loader two thousand instructions, in every process of a preloaded job. */
+/* A symbol that is not there takes the loader two thousand instructions, in every process of a preloaded job, and to
+ * tell whose one is, a hundred times that: of a library's first alone. */
 void tb_behind_at_load(void) {
   if (dl_iterate_phdr(may_have_blas, NULL) == 0) return;
+  struct tb_library_look library = {0};
+  struct tb_behind known = {0};
   for (int s = 0; s < TB_SYMBOL_COUNT; s++) {
     void *function = dlsym(RTLD_NEXT, tb_symbols[s].name);
-    if (function == NULL || !tb_behind_look(function, &next[s])) next[s] = (struct tb_behind){0};
+    if (function == NULL) continue;
+    if ((uintptr_t)function < library.start || (uintptr_t)function >= library.end) {
+      library = (struct tb_library_look){.address = (uintptr_t)function};
+      if (!tb_behind_look(function, &known)) known = (struct tb_behind){0};
+      tb_libraries_visit(tb_libraries_look, &library);
+    }
+    next[s] = known;
+    if (known.function != NULL) next[s].function = function;
   }
   (void)dlerror(); /* the program may ask for one of its own */
 }

@@ -53,8 +53,8 @@ static inline bool tb_fits_int32(int64_t n) { return n >= INT32_MIN && n <= INT3
  */
 void tb_fallback_as_made(enum tb_symbol symbol, int refused, const struct tb_arguments *arguments);
 
-/* A valid column-major call, or a part of one, computed by the BLAS behind its symbol. */
-void tb_fallback_gemm(const struct tb_call *call);
+/* A valid column-major call of any recipe, or a part of one, computed by the BLAS behind its symbol. */
+void tb_fallback_compute(const struct tb_call *call);
 
 /* The function that answers a symbol, of whatever ABI, found now if it was not before; NULL: plain loops do. */
 void *tb_fallback_function(enum tb_symbol symbol);

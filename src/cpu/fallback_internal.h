@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the search for the CPU BLAS (fallback.c) and the calls of what it found (answer.c, triangle.c) share.
- * Thread-safe. */
+/* What the search for the CPU BLAS (fallback.c) and the calls of what it found (answer.c, triangle.c, mirrored.c)
+ * share. Thread-safe. */
 #ifndef TB_FALLBACK_INTERNAL_H
 #define TB_FALLBACK_INTERNAL_H
 
@@ -24,7 +24,12 @@ static inline bool tb_takes_the_same(enum tb_symbol one, enum tb_symbol other) {
          tb_routine_of(one)->signature == tb_routine_of(other)->signature;
 }
 
-/* tb_fallback_gemm of a call that computes a triangle: by products that are none. */
+/* tb_fallback_compute of a call that computes a triangle: by products that are none. */
 void tb_fallback_triangle(const struct tb_call *call);
+
+/* Whether a symmetric or Hermitian operand is all of its matrix, as a BLAS wants it; and tb_fallback_compute of a call
+ * in which it is a part: by products, and one that has all of a smaller one. */
+bool tb_has_all_of_mirrored(const struct tb_call *call);
+void tb_fallback_mirrored(const struct tb_call *call);
 
 #endif

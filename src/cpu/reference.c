@@ -34,6 +34,12 @@ void tb_reference_gemm(const struct tb_call *call) {
   loops[call->type](call);
 }
 
+void tb_reference_triangular(const struct tb_call *call) {
+  static void (*const loops[TB_TYPE_COUNT])(const struct tb_call *) = {s_triangular, d_triangular, c_triangular,
+                                                                       z_triangular};
+  loops[call->type](call);
+}
+
 /* ---- the error report ---- */
 
 /*

@@ -45,6 +45,21 @@ TB_CBLAS_SYR2K(tb_cblas_cher2k, const void *, float);
 TB_CBLAS_SYR2K(tb_cblas_zher2k, const void *, double);
 #undef TB_CBLAS_SYR2K
 
+#define TB_CBLAS_SYMM(name, scalar)                                                                                \
+  typedef void name(int, int, int, int64_t, int64_t, scalar, const void *, int64_t, const void *, int64_t, scalar, \
+                    void *, int64_t)
+TB_CBLAS_SYMM(tb_cblas_ssymm, float);
+TB_CBLAS_SYMM(tb_cblas_dsymm, double);
+TB_CBLAS_SYMM(tb_cblas_zsymm, const void *);
+#undef TB_CBLAS_SYMM
+
+#define TB_CBLAS_TRMM(name, scalar) \
+  typedef void name(int, int, int, int, int, int64_t, int64_t, scalar, const void *, int64_t, void *, int64_t)
+TB_CBLAS_TRMM(tb_cblas_strmm, float);
+TB_CBLAS_TRMM(tb_cblas_dtrmm, double);
+TB_CBLAS_TRMM(tb_cblas_ztrmm, const void *);
+#undef TB_CBLAS_TRMM
+
 /* Lengths of the character arguments come last. */
 typedef void tb_fortran_gemm(const char *, const char *, const void *, const void *, const void *, const void *,
                              const void *, const void *, const void *, const void *, const void *, void *, const void *,
@@ -55,9 +70,14 @@ typedef void tb_fortran_gemmt(const char *, const char *, const char *, const vo
 typedef void tb_fortran_syrk(const char *, const char *, const void *, const void *, const void *, const void *,
                              const void *, const void *, void *, const void *, size_t, size_t);
 
+/* symm has the same. */
 typedef void tb_fortran_syr2k(const char *, const char *, const void *, const void *, const void *, const void *,
                               const void *, const void *, const void *, const void *, void *, const void *, size_t,
                               size_t);
+
+typedef void tb_fortran_trmm(const char *, const char *, const char *, const char *, const void *, const void *,
+                             const void *, const void *, const void *, void *, const void *, size_t, size_t, size_t,
+                             size_t);
 
 /* The types as which a routine's alpha and beta are passed. */
 TB_ALWAYS_INLINE enum tb_type tb_alpha_type(enum tb_signature signature, enum tb_type type) {
@@ -130,6 +150,32 @@ TB_ALWAYS_INLINE void tb_call_cblas_syr2k(void *function, enum tb_type type, con
                                   x->c, x->ldc);
 }
 
+TB_ALWAYS_INLINE void tb_call_cblas_symm(void *function, enum tb_type type, const struct tb_arguments *x,
+                                         const void *alpha, const void *beta) {
+  if (type == TB_S)
+    ((tb_cblas_ssymm *)function)(x->layout, x->side, x->uplo, x->m, x->n, x->alpha.s, x->a, x->lda, x->b, x->ldb,
+                                 x->beta.s, x->c, x->ldc);
+  else if (type == TB_D)
+    ((tb_cblas_dsymm *)function)(x->layout, x->side, x->uplo, x->m, x->n, x->alpha.d, x->a, x->lda, x->b, x->ldb,
+                                 x->beta.d, x->c, x->ldc);
+  else
+    ((tb_cblas_zsymm *)function)(x->layout, x->side, x->uplo, x->m, x->n, alpha, x->a, x->lda, x->b, x->ldb, beta, x->c,
+                                 x->ldc);
+}
+
+TB_ALWAYS_INLINE void tb_call_cblas_trmm(void *function, enum tb_type type, const struct tb_arguments *x,
+                                         const void *alpha) {
+  if (type == TB_S)
+    ((tb_cblas_strmm *)function)(x->layout, x->side, x->uplo, x->transa, x->diag, x->m, x->n, x->alpha.s, x->a, x->lda,
+                                 x->c, x->ldc);
+  else if (type == TB_D)
+    ((tb_cblas_dtrmm *)function)(x->layout, x->side, x->uplo, x->transa, x->diag, x->m, x->n, x->alpha.d, x->a, x->lda,
+                                 x->c, x->ldc);
+  else
+    ((tb_cblas_ztrmm *)function)(x->layout, x->side, x->uplo, x->transa, x->diag, x->m, x->n, alpha, x->a, x->lda, x->c,
+                                 x->ldc);
+}
+
 TB_ALWAYS_INLINE void tb_call_cblas(void *function, enum tb_signature signature, enum tb_type type,
                                     const struct tb_arguments *x, const void *alpha, const void *beta) {
   if (signature == TB_SIGNATURE_gemm)
@@ -140,12 +186,17 @@ TB_ALWAYS_INLINE void tb_call_cblas(void *function, enum tb_signature signature,
     tb_call_cblas_syr2k(function, type, x, alpha, beta);
   else if (signature == TB_SIGNATURE_her2k)
     tb_call_cblas_her2k(function, type, x, alpha);
+  else if (tb_is_mirrored(signature))
+    tb_call_cblas_symm(function, type, x, alpha, beta);
+  else if (tb_is_triangular(signature))
+    tb_call_cblas_trmm(function, type, x, alpha);
   else
     tb_call_cblas_syrk(function, tb_alpha_type(signature, type), x, alpha, beta);
 }
 
 static inline void tb_call_fortran(void *function, enum tb_signature signature, const struct tb_arguments *x) {
   const char transa = (char)x->transa, transb = (char)x->transb, uplo = (char)x->uplo;
+  const char side = (char)x->side, diag = (char)x->diag;
   if (signature == TB_SIGNATURE_gemm)
     ((tb_fortran_gemm *)function)(&transa, &transb, &x->m, &x->n, &x->k, &x->alpha, x->a, &x->lda, x->b, &x->ldb,
                                   &x->beta, x->c, &x->ldc, 1, 1);
@@ -155,6 +206,12 @@ static inline void tb_call_fortran(void *function, enum tb_signature signature, 
   else if (tb_is_of_rank_2k(signature))
     ((tb_fortran_syr2k *)function)(&uplo, &transa, &x->n, &x->k, &x->alpha, x->a, &x->lda, x->b, &x->ldb, &x->beta,
                                    x->c, &x->ldc, 1, 1);
+  else if (tb_is_mirrored(signature)) /* the same types in the same places */
+    ((tb_fortran_syr2k *)function)(&side, &uplo, &x->m, &x->n, &x->alpha, x->a, &x->lda, x->b, &x->ldb, &x->beta, x->c,
+                                   &x->ldc, 1, 1);
+  else if (tb_is_triangular(signature))
+    ((tb_fortran_trmm *)function)(&side, &uplo, &transa, &diag, &x->m, &x->n, &x->alpha, x->a, &x->lda, x->c, &x->ldc,
+                                  1, 1, 1, 1);
   else
     ((tb_fortran_syrk *)function)(&uplo, &transa, &x->n, &x->k, &x->alpha, x->a, &x->lda, &x->beta, x->c, &x->ldc, 1,
                                   1);

@@ -12,7 +12,7 @@ static __attribute__((noinline)) void compute_rectangle(const struct tb_call *ca
                                                         int64_t n) {
   struct tb_call product = tb_call_part(call, i, m, j, n);
   product.region = (struct tb_region){.of = TB_WHOLE};
-  tb_fallback_gemm(&product);
+  tb_fallback_compute(&product);
 }
 
 static void compute_part(const struct tb_call *call, int64_t i, int64_t m, int64_t j, int64_t n) {

@@ -237,8 +237,8 @@ bool tb_places_find(const struct tb_call *call, struct tb_places *places) {
   places->c = matrix_location(call->type, call->c, call->m, call->n, call->ldc, &initialised);
   if (!initialised) return false;
   if (!tb_call_is_trivial(call)) {
-    places->a = view_location(call->a, call->m, call->k);
-    places->b = view_location(call->b, call->k, call->n);
+    places->a = view_location(call->a, tb_call_a_rows(call), call->k);
+    places->b = view_location(call->b, tb_call_b_rows(call), call->n);
   }
   return places->a.place != TB_PAGEABLE || places->b.place != TB_PAGEABLE || places->c.place != TB_PAGEABLE;
 }

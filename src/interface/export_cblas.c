@@ -39,10 +39,22 @@ TB_ALWAYS_INLINE bool cblas_syrk_is_valid(enum tb_signature signature, const str
   return x->lda >= stored && x->ldb >= stored && x->ldc >= x->n;
 }
 
+/* Those that have a side. */
+TB_ALWAYS_INLINE bool cblas_symm_is_valid(enum tb_signature signature, const struct tb_arguments *x) {
+  if ((unsigned)x->side - TB_SAID_LEFT > TB_SAID_RIGHT - TB_SAID_LEFT || !is_said_triangle(x->uplo) ||
+      (unsigned)x->layout - TB_ROW_MAJOR > TB_COL_MAJOR - TB_ROW_MAJOR)
+    return false;
+  if (tb_is_triangular(signature) && ((unsigned)x->transa - TB_NO_TRANS > TB_CONJ_TRANS - TB_NO_TRANS ||
+                                      (unsigned)x->diag - TB_SAID_NON_UNIT > TB_SAID_UNIT - TB_SAID_NON_UNIT))
+    return false;
+  const int64_t stored = x->layout == TB_ROW_MAJOR ? x->n : x->m;
+  return x->lda >= x->k && x->ldb >= stored && x->ldc >= stored;
+}
+
 TB_ALWAYS_INLINE bool cblas_is_valid(enum tb_signature signature, const struct tb_arguments *x) {
   if (signature == TB_SIGNATURE_gemm) return cblas_gemm_is_valid(x);
   if (signature == TB_SIGNATURE_gemmt) return is_said_triangle(x->uplo) && cblas_gemm_is_valid(x);
-  return cblas_syrk_is_valid(signature, x);
+  return tb_has_side(signature) ? cblas_symm_is_valid(signature, x) : cblas_syrk_is_valid(signature, x);
 }
 
 /* Answers a call that is small. The function gets the arguments as they are, and of complex scalars the addresses alpha
@@ -113,24 +125,24 @@ static __attribute__((noinline, cold)) void answer_long_cblas(enum tb_symbol sym
                            const void *a, int64_t lda, const void *b, int64_t ldb, SCALAR_##type beta, void *c,      \
                            int64_t ldc) {                                                                            \
     ANSWER_CBLAS(TB_SYMBOL_##symbol, TB_SIGNATURE_gemm, TB_##type, sizeof(integer) == 8, ADDRESS_##type(alpha),      \
-                 ADDRESS_##type(beta), layout, transa, transb, 0, m, n, k, SAID_##type(alpha), SAID_##type(beta), a, \
-                 b, c, lda, ldb, ldc);                                                                               \
+                 ADDRESS_##type(beta), layout, transa, transb, 0, 0, 0, m, n, k, SAID_##type(alpha),                 \
+                 SAID_##type(beta), a, b, c, lda, ldb, ldc);                                                         \
   }
 
-#define EXPORT_CBLAS_gemmt(type, integer, symbol)                                                                    \
-  TILEBLAS_API void symbol(int layout, int uplo, int transa, int transb, int64_t n, int64_t k, SCALAR_##type alpha,  \
-                           const void *a, int64_t lda, const void *b, int64_t ldb, SCALAR_##type beta, void *c,      \
-                           int64_t ldc) {                                                                            \
-    ANSWER_CBLAS(TB_SYMBOL_##symbol, TB_SIGNATURE_gemmt, TB_##type, sizeof(integer) == 8, ADDRESS_##type(alpha),     \
-                 ADDRESS_##type(beta), layout, transa, transb, uplo, n, n, k, SAID_##type(alpha), SAID_##type(beta), \
-                 a, b, c, lda, ldb, ldc);                                                                            \
+#define EXPORT_CBLAS_gemmt(type, integer, symbol)                                                                   \
+  TILEBLAS_API void symbol(int layout, int uplo, int transa, int transb, int64_t n, int64_t k, SCALAR_##type alpha, \
+                           const void *a, int64_t lda, const void *b, int64_t ldb, SCALAR_##type beta, void *c,     \
+                           int64_t ldc) {                                                                           \
+    ANSWER_CBLAS(TB_SYMBOL_##symbol, TB_SIGNATURE_gemmt, TB_##type, sizeof(integer) == 8, ADDRESS_##type(alpha),    \
+                 ADDRESS_##type(beta), layout, transa, transb, uplo, 0, 0, n, n, k, SAID_##type(alpha),             \
+                 SAID_##type(beta), a, b, c, lda, ldb, ldc);                                                        \
   }
 
 #define EXPORT_CBLAS_RANK_K(signature, type, integer, symbol, scalar, said, address)                            \
   TILEBLAS_API void symbol(int layout, int uplo, int trans, int64_t n, int64_t k, scalar alpha, const void *a,  \
                            int64_t lda, scalar beta, void *c, int64_t ldc) {                                    \
     ANSWER_CBLAS(TB_SYMBOL_##symbol, signature, TB_##type, sizeof(integer) == 8, address(alpha), address(beta), \
-                 layout, trans, 0, uplo, n, n, k, said(alpha), said(beta), a, a, c, lda, lda, ldc);             \
+                 layout, trans, 0, uplo, 0, 0, n, n, k, said(alpha), said(beta), a, a, c, lda, lda, ldc);       \
   }
 #define EXPORT_CBLAS_syrk(type, integer, symbol) \
   EXPORT_CBLAS_RANK_K(TB_SIGNATURE_syrk, type, integer, symbol, SCALAR_##type, SAID_##type, ADDRESS_##type)
@@ -141,13 +153,34 @@ static __attribute__((noinline, cold)) void answer_long_cblas(enum tb_symbol sym
   TILEBLAS_API void symbol(int layout, int uplo, int trans, int64_t n, int64_t k, SCALAR_##type alpha, const void *a,  \
                            int64_t lda, const void *b, int64_t ldb, scalar_of_beta beta, void *c, int64_t ldc) {       \
     ANSWER_CBLAS(TB_SYMBOL_##symbol, signature, TB_##type, sizeof(integer) == 8, ADDRESS_##type(alpha),                \
-                 address_of_beta(beta), layout, trans, 0, uplo, n, n, k, SAID_##type(alpha), said_beta(beta), a, b, c, \
-                 lda, ldb, ldc);                                                                                       \
+                 address_of_beta(beta), layout, trans, 0, uplo, 0, 0, n, n, k, SAID_##type(alpha), said_beta(beta), a, \
+                 b, c, lda, ldb, ldc);                                                                                 \
   }
 #define EXPORT_CBLAS_syr2k(type, integer, symbol) \
   EXPORT_CBLAS_RANK_2K(TB_SIGNATURE_syr2k, type, integer, symbol, SCALAR_##type, SAID_##type, ADDRESS_##type)
 #define EXPORT_CBLAS_her2k(type, integer, symbol) \
   EXPORT_CBLAS_RANK_2K(TB_SIGNATURE_her2k, type, integer, symbol, REAL_##type, SAID_REAL_##type, ADDRESS_S)
+
+/* A's order is that of its side. */
+#define EXPORT_CBLAS_symm(type, integer, symbol) EXPORT_CBLAS_MIRRORED(TB_SIGNATURE_symm, type, integer, symbol)
+#define EXPORT_CBLAS_hemm(type, integer, symbol) EXPORT_CBLAS_MIRRORED(TB_SIGNATURE_hemm, type, integer, symbol)
+#define EXPORT_CBLAS_MIRRORED(signature, type, integer, symbol)                                                      \
+  TILEBLAS_API void symbol(int layout, int side, int uplo, int64_t m, int64_t n, SCALAR_##type alpha, const void *a, \
+                           int64_t lda, const void *b, int64_t ldb, SCALAR_##type beta, void *c, int64_t ldc) {      \
+    ANSWER_CBLAS(TB_SYMBOL_##symbol, signature, TB_##type, sizeof(integer) == 8, ADDRESS_##type(alpha),              \
+                 ADDRESS_##type(beta), layout, 0, 0, uplo, side, 0, m, n, side == TB_SAID_LEFT ? m : n,              \
+                 SAID_##type(alpha), SAID_##type(beta), a, b, c, lda, ldb, ldc);                                     \
+  }
+
+#define EXPORT_CBLAS_trmm(type, integer, symbol) EXPORT_CBLAS_TRIANGULAR(TB_SIGNATURE_trmm, type, integer, symbol)
+#define EXPORT_CBLAS_trsm(type, integer, symbol) EXPORT_CBLAS_TRIANGULAR(TB_SIGNATURE_trsm, type, integer, symbol)
+#define EXPORT_CBLAS_TRIANGULAR(signature, type, integer, symbol)                                                     \
+  TILEBLAS_API void symbol(int layout, int side, int uplo, int transa, int diag, int64_t m, int64_t n,                \
+                           SCALAR_##type alpha, const void *a, int64_t lda, void *b, int64_t ldb) {                   \
+    ANSWER_CBLAS(TB_SYMBOL_##symbol, signature, TB_##type, sizeof(integer) == 8, ADDRESS_##type(alpha), NULL, layout, \
+                 transa, 0, uplo, side, diag, m, n, side == TB_SAID_LEFT ? m : n, SAID_##type(alpha), {.z = {0}}, a,  \
+                 b, b, lda, ldb, ldb);                                                                                \
+  }
 
 #define TB_CBLAS(type, signature, routine, integer, symbol) EXPORT_CBLAS_##signature(type, integer, symbol)
 #define TB_FORTRAN(type, signature, routine, integer, symbol)

@@ -18,7 +18,7 @@ struct passed {
   const void *m, *n, *k, *alpha, *a, *lda, *b, *ldb, *beta;
   void *c;
   const void *ldc;
-  const char *uplo;
+  const char *uplo, *side, *diag;
 };
 
 /* The caller's, of 32 or 64 bits. */
@@ -45,7 +45,9 @@ TB_ALWAYS_INLINE struct tb_arguments read(const struct passed *p, enum tb_type a
                                .lda = integer_at(p->lda, wide),
                                .ldb = integer_at(p->ldb, wide),
                                .ldc = integer_at(p->ldc, wide),
-                               .uplo = *p->uplo};
+                               .uplo = *p->uplo,
+                               .side = *p->side,
+                               .diag = *p->diag};
 }
 
 /* What the letters of a transpose say, for the short way; the others are TB_TRANS_UNKNOWN. */
@@ -74,8 +76,26 @@ TB_ALWAYS_INLINE bool fortran_syrk_is_valid(enum tb_signature signature, const s
   return x->lda >= stored && x->ldb >= stored && x->ldc >= x->n;
 }
 
+/* Whether a letter is a side, a triangle, a transpose, a diagonal: looked up, for there are up to four in a call. */
+enum { SIDE, UPLO, TRANS, DIAG };
+static const unsigned char is_legal[][UCHAR_MAX + 1] = {
+    [SIDE] = {['L'] = 1, ['l'] = 1, ['R'] = 1, ['r'] = 1},
+    [UPLO] = {['U'] = 1, ['u'] = 1, ['L'] = 1, ['l'] = 1},
+    [TRANS] = {['N'] = 1, ['n'] = 1, ['T'] = 1, ['t'] = 1, ['C'] = 1, ['c'] = 1},
+    [DIAG] = {['U'] = 1, ['u'] = 1, ['N'] = 1, ['n'] = 1},
+};
+
+/* Those that have a side. */
+TB_ALWAYS_INLINE bool fortran_symm_is_valid(enum tb_signature signature, const struct tb_arguments *x) {
+  unsigned char legal = is_legal[SIDE][(unsigned char)x->side] & is_legal[UPLO][(unsigned char)x->uplo];
+  if (tb_is_triangular(signature))
+    legal &= is_legal[TRANS][(unsigned char)x->transa] & is_legal[DIAG][(unsigned char)x->diag];
+  return !TB_RARELY(legal == 0) && x->lda >= x->k && x->ldb >= x->m && x->ldc >= x->m;
+}
+
 TB_ALWAYS_INLINE bool fortran_is_valid(enum tb_signature signature, const struct tb_arguments *x) {
   if (signature == TB_SIGNATURE_gemm) return fortran_gemm_is_valid(x);
+  if (tb_has_side(signature)) return fortran_symm_is_valid(signature, x);
   if (TB_RARELY(!is_upper_or_lower(x->uplo))) return false;
   return signature == TB_SIGNATURE_gemmt ? fortran_gemm_is_valid(x) : fortran_syrk_is_valid(signature, x);
 }
@@ -88,6 +108,12 @@ TB_ALWAYS_INLINE void pass_on(void *function, enum tb_signature signature, const
   else if (signature == TB_SIGNATURE_gemmt)
     ((tb_fortran_gemmt *)function)(p->uplo, p->transa, p->transb, p->n, p->k, p->alpha, p->a, p->lda, p->b, p->ldb,
                                    p->beta, p->c, p->ldc, 1, 1, 1);
+  else if (tb_is_mirrored(signature))
+    ((tb_fortran_syr2k *)function)(p->side, p->uplo, p->m, p->n, p->alpha, p->a, p->lda, p->b, p->ldb, p->beta, p->c,
+                                   p->ldc, 1, 1);
+  else if (tb_is_triangular(signature))
+    ((tb_fortran_trmm *)function)(p->side, p->uplo, p->transa, p->diag, p->m, p->n, p->alpha, p->a, p->lda, p->c,
+                                  p->ldc, 1, 1, 1, 1);
   else if (tb_is_of_rank_2k(signature))
     ((tb_fortran_syr2k *)function)(p->uplo, p->transa, p->n, p->k, p->alpha, p->a, p->lda, p->b, p->ldb, p->beta, p->c,
                                    p->ldc, 1, 1);
@@ -130,15 +156,16 @@ static __attribute__((noinline, cold)) void answer_long_fortran(enum tb_symbol s
   if (!answer_small_fortran(tb_fallback_direct, symbol, signature, type, wide, (struct passed){__VA_ARGS__})) \
   answer_long_fortran(symbol, __builtin_return_address(0), &(struct passed){__VA_ARGS__})
 
-/* A triangle that no argument names, of gemm. */
-static const char no_triangle;
+/* A letter of a routine that has none such, and a beta. */
+static const char no_letter;
+static const union tb_scalar no_beta;
 
 #define EXPORT_FORTRAN_gemm(type, integer, symbol)                                                                  \
   TILEBLAS_API void symbol(const char *transa, const char *transb, const integer *m, const integer *n,              \
                            const integer *k, const void *alpha, const void *a, const integer *lda, const void *b,   \
                            const integer *ldb, const void *beta, void *c, const integer *ldc) {                     \
     ANSWER_FORTRAN(TB_SYMBOL_##symbol, TB_SIGNATURE_gemm, TB_##type, sizeof(integer) == 8, transa, transb, m, n, k, \
-                   alpha, a, lda, b, ldb, beta, c, ldc, &no_triangle);                                              \
+                   alpha, a, lda, b, ldb, beta, c, ldc, &no_letter, &no_letter, &no_letter);                        \
   }
 
 #define EXPORT_FORTRAN_gemmt(type, integer, symbol)                                                                  \
@@ -146,14 +173,14 @@ static const char no_triangle;
                            const integer *k, const void *alpha, const void *a, const integer *lda, const void *b,    \
                            const integer *ldb, const void *beta, void *c, const integer *ldc) {                      \
     ANSWER_FORTRAN(TB_SYMBOL_##symbol, TB_SIGNATURE_gemmt, TB_##type, sizeof(integer) == 8, transa, transb, n, n, k, \
-                   alpha, a, lda, b, ldb, beta, c, ldc, uplo);                                                       \
+                   alpha, a, lda, b, ldb, beta, c, ldc, uplo, &no_letter, &no_letter);                               \
   }
 
 #define EXPORT_FORTRAN_RANK_K(signature, type, integer, symbol)                                                        \
   TILEBLAS_API void symbol(const char *uplo, const char *trans, const integer *n, const integer *k, const void *alpha, \
                            const void *a, const integer *lda, const void *beta, void *c, const integer *ldc) {         \
     ANSWER_FORTRAN(TB_SYMBOL_##symbol, signature, TB_##type, sizeof(integer) == 8, trans, trans, n, n, k, alpha, a,    \
-                   lda, a, lda, beta, c, ldc, uplo);                                                                   \
+                   lda, a, lda, beta, c, ldc, uplo, &no_letter, &no_letter);                                           \
   }
 #define EXPORT_FORTRAN_syrk(type, integer, symbol) EXPORT_FORTRAN_RANK_K(TB_SIGNATURE_syrk, type, integer, symbol)
 #define EXPORT_FORTRAN_herk(type, integer, symbol) EXPORT_FORTRAN_RANK_K(TB_SIGNATURE_herk, type, integer, symbol)
@@ -163,10 +190,35 @@ static const char no_triangle;
                            const void *a, const integer *lda, const void *b, const integer *ldb, const void *beta,     \
                            void *c, const integer *ldc) {                                                              \
     ANSWER_FORTRAN(TB_SYMBOL_##symbol, signature, TB_##type, sizeof(integer) == 8, trans, trans, n, n, k, alpha, a,    \
-                   lda, b, ldb, beta, c, ldc, uplo);                                                                   \
+                   lda, b, ldb, beta, c, ldc, uplo, &no_letter, &no_letter);                                           \
   }
 #define EXPORT_FORTRAN_syr2k(type, integer, symbol) EXPORT_FORTRAN_RANK_2K(TB_SIGNATURE_syr2k, type, integer, symbol)
 #define EXPORT_FORTRAN_her2k(type, integer, symbol) EXPORT_FORTRAN_RANK_2K(TB_SIGNATURE_her2k, type, integer, symbol)
+
+/* A's order is that of its side. */
+TB_ALWAYS_INLINE const void *order_of(const char *side, const void *m, const void *n) {
+  return (*side & ~('a' - 'A')) == 'L' ? m : n;
+}
+
+#define EXPORT_FORTRAN_symm(type, integer, symbol) EXPORT_FORTRAN_MIRRORED(TB_SIGNATURE_symm, type, integer, symbol)
+#define EXPORT_FORTRAN_hemm(type, integer, symbol) EXPORT_FORTRAN_MIRRORED(TB_SIGNATURE_hemm, type, integer, symbol)
+#define EXPORT_FORTRAN_MIRRORED(signature, type, integer, symbol)                                                     \
+  TILEBLAS_API void symbol(const char *side, const char *uplo, const integer *m, const integer *n, const void *alpha, \
+                           const void *a, const integer *lda, const void *b, const integer *ldb, const void *beta,    \
+                           void *c, const integer *ldc) {                                                             \
+    ANSWER_FORTRAN(TB_SYMBOL_##symbol, signature, TB_##type, sizeof(integer) == 8, &no_letter, &no_letter, m, n,      \
+                   order_of(side, m, n), alpha, a, lda, b, ldb, beta, c, ldc, uplo, side, &no_letter);                \
+  }
+
+#define EXPORT_FORTRAN_trmm(type, integer, symbol) EXPORT_FORTRAN_TRIANGULAR(TB_SIGNATURE_trmm, type, integer, symbol)
+#define EXPORT_FORTRAN_trsm(type, integer, symbol) EXPORT_FORTRAN_TRIANGULAR(TB_SIGNATURE_trsm, type, integer, symbol)
+#define EXPORT_FORTRAN_TRIANGULAR(signature, type, integer, symbol)                                                    \
+  TILEBLAS_API void symbol(const char *side, const char *uplo, const char *transa, const char *diag, const integer *m, \
+                           const integer *n, const void *alpha, const void *a, const integer *lda, void *b,            \
+                           const integer *ldb) {                                                                       \
+    ANSWER_FORTRAN(TB_SYMBOL_##symbol, signature, TB_##type, sizeof(integer) == 8, transa, &no_letter, m, n,           \
+                   order_of(side, m, n), alpha, a, lda, b, ldb, &no_beta, b, ldb, uplo, side, diag);                   \
+  }
 
 #define TB_CBLAS(type, signature, routine, integer, symbol)
 #define TB_FORTRAN(type, signature, routine, integer, symbol) EXPORT_FORTRAN_##signature(type, integer, symbol)

@@ -114,6 +114,22 @@ static void describe_scalar(enum tb_type type, union tb_scalar x, char text[SCAL
 
 static char trans_letter(const struct tb_view *x) { return x->conjugated ? 'C' : x->transposed ? 'T' : 'N'; }
 
+/* Whether what the program named A is the call's B. */
+static bool is_exchanged(const struct tb_call *g) {
+  return tb_has_side(tb_routine_of(g->symbol)->signature) ? tb_view_is_mirrored(&g->b) : g->row_major;
+}
+
+/* "LU m=.. n=.. lda=.. ldb=..", with a triangular A "LUNN". The other one of a row-major call's sides and triangles. */
+static void describe_sided(const struct tb_call *g, const struct tb_view *a, const struct tb_view *b, char *text,
+                           size_t size) {
+  const long long m = g->row_major ? g->n : g->m, n = g->row_major ? g->m : g->n;
+  const bool second = tb_view_is_mirrored(&g->b);
+  char letters[] = {(second || g->on_right) != g->row_major ? 'R' : 'L',
+                    (a->uplo == TB_LOWER) != g->row_major ? 'L' : 'U', 0, 0, 0};
+  if (g->recipe != TB_MULTIPLY) letters[2] = trans_letter(a), letters[3] = a->unit ? 'U' : 'N';
+  snprintf(text, size, "%s m=%lld n=%lld lda=%lld ldb=%lld", letters, m, n, (long long)a->ld, (long long)b->ld);
+}
+
 /* "UN" and "m=.. n=.. k=.. lda=.. ldb=..", as far as the routine has them. */
 static void describe_sizes(const struct tb_call *g, const struct tb_view *a, const struct tb_view *b, char *text,
                            size_t size) {
@@ -122,7 +138,9 @@ static void describe_sizes(const struct tb_call *g, const struct tb_view *a, con
   const char uplo = (g->region.of == TB_UPPER_TRIANGLE) != g->row_major ? 'U' : 'L';
   const char ta = trans_letter(a), tb = trans_letter(b);
   const long long lda = a->ld, ldb = b->ld;
-  if (signature == TB_SIGNATURE_gemm)
+  if (tb_has_side(signature))
+    describe_sided(g, a, b, text, size);
+  else if (signature == TB_SIGNATURE_gemm)
     snprintf(text, size, "%c%c m=%lld n=%lld k=%lld lda=%lld ldb=%lld", ta, tb, m, n, k, lda, ldb);
   else if (signature == TB_SIGNATURE_gemmt)
     snprintf(text, size, "%c%c%c n=%lld k=%lld lda=%lld ldb=%lld", uplo, ta, tb, n, k, lda, ldb);
@@ -135,14 +153,17 @@ static void describe_sizes(const struct tb_call *g, const struct tb_view *a, con
 /* The call in the program's own words: a row-major product has changed places with its transpose, and changes back
  * here. */
 static void describe_call(const struct tb_call *g, char *text, size_t size) {
-  const struct tb_view *a = g->row_major ? &g->b : &g->a, *b = g->row_major ? &g->a : &g->b;
+  const struct tb_view *a = is_exchanged(g) ? &g->b : &g->a, *b = is_exchanged(g) ? &g->a : &g->b;
   char sizes[160];
   char alpha[SCALAR_TEXT_MAX], beta[SCALAR_TEXT_MAX];
   describe_scalar(g->type, g->alpha, alpha);
   describe_scalar(g->type, g->beta, beta);
   describe_sizes(g, a, b, sizes, sizeof sizes);
-  snprintf(text, size, "%s%s %s ldc=%lld alpha=%s beta=%s", tb_symbols[g->symbol].name,
-           g->row_major ? " row-major" : "", sizes, (long long)g->ldc, alpha, beta);
+  const char *const name = tb_symbols[g->symbol].name, *const layout = g->row_major ? " row-major" : "";
+  if (g->recipe != TB_MULTIPLY)
+    snprintf(text, size, "%s%s %s alpha=%s", name, layout, sizes, alpha);
+  else
+    snprintf(text, size, "%s%s %s ldc=%lld alpha=%s beta=%s", name, layout, sizes, (long long)g->ldc, alpha, beta);
 }
 
 static void describe_reason(const struct tb_decision *d, enum tb_status why, char *text, size_t size) {
@@ -157,7 +178,7 @@ static void describe_reason(const struct tb_decision *d, enum tb_status why, cha
 static void describe_places(const struct tb_call *g, const struct tb_places *p, char *text, size_t size) {
   text[0] = '\0';
   if (p == NULL) return;
-  const struct tb_location *a = g->row_major ? &p->b : &p->a, *b = g->row_major ? &p->a : &p->b;
+  const struct tb_location *a = is_exchanged(g) ? &p->b : &p->a, *b = is_exchanged(g) ? &p->a : &p->b;
   snprintf(text, size, "A=%s B=%s C=%s ", tb_place_text(a->place), tb_place_text(b->place), tb_place_text(p->c.place));
 }
 
@@ -237,7 +258,7 @@ static void run_hosted(const struct tb_call *call, const struct tb_places *place
     cpu.started = tb_clock_seconds();
     struct tb_guest *paused;
     tb_guest_pause_floats(&paused);
-    tb_fallback_gemm(&hosted.call);
+    tb_fallback_compute(&hosted.call);
     tb_guest_resume_floats(paused);
     count_cpu(call, &cpu);
   }

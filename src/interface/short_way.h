@@ -23,14 +23,15 @@
 #define TB_SMALL_SIDE_MAX ((int64_t)1 << 20)
 
 /* Whether it is a small product: no size is negative or zero, nor is alpha. *terms is m n k, or of a triangle, where m
- * is n, what of it is computed. */
+ * is n, what of it is computed, or half of them where an operand is a triangle. */
 TB_ALWAYS_INLINE bool tb_small_sizes(enum tb_signature signature, enum tb_type type, int64_t m, int64_t n, int64_t k,
                                      union tb_scalar alpha, uint64_t *terms) {
   if (TB_RARELY((uint64_t)(m | n | k) >= (uint64_t)TB_SMALL_SIDE_MAX)) return false;
   if (TB_RARELY(tb_scalar_is_zero(type, alpha))) return false;
-  const uint64_t elems =
-      signature == TB_SIGNATURE_gemm ? (uint64_t)m * (uint64_t)n : (uint64_t)n * ((uint64_t)n + 1) / 2;
+  const uint64_t elems = signature == TB_SIGNATURE_gemm || tb_has_side(signature) ? (uint64_t)m * (uint64_t)n
+                                                                                  : (uint64_t)n * ((uint64_t)n + 1) / 2;
   *terms = elems * (uint64_t)k * (tb_is_of_rank_2k(signature) ? 2 : 1);
+  if (tb_is_triangular(signature)) *terms = (*terms + 1) / 2;
   return !TB_RARELY(*terms - 1 >= atomic_load_explicit(&tb_small.terms[type], memory_order_relaxed) - 1);
 }
 

@@ -107,11 +107,17 @@ static CUresult fetch_operand(const struct tb_location *l, const void *data, enu
   return result;
 }
 
+/* What of it is read: the stored triangle, where there is one. */
+static struct tb_region stored_of(const struct tb_view *x) {
+  struct tb_region stored = {.of = TB_WHOLE};
+  if (x->structure != TB_GENERAL) stored.of = x->uplo == TB_UPPER ? TB_UPPER_TRIANGLE : TB_LOWER_TRIANGLE;
+  return stored;
+}
+
 static CUresult fetch_view(const struct tb_location *l, struct tb_view *x, int64_t rows, int64_t columns,
                            void **copied) {
   int64_t stored_rows = x->transposed ? columns : rows, stored_columns = x->transposed ? rows : columns;
-  const struct tb_region whole = {.of = TB_WHOLE};
-  TB_TRY(fetch_operand(l, x->data, x->type, stored_rows, stored_columns, x->ld, whole, copied));
+  TB_TRY(fetch_operand(l, x->data, x->type, stored_rows, stored_columns, x->ld, stored_of(x), copied));
   x->data = *copied;
   x->ld = stored_rows;
   return CUDA_SUCCESS;
@@ -121,13 +127,14 @@ static CUresult fetch_operands(struct tb_hosted *h, const struct tb_places *plac
   struct tb_call *call = &h->call;
   bool reads = !tb_call_is_trivial(call);
   if (reads && is_wanted(&places->a, managed_too))
-    TB_TRY(fetch_view(&places->a, &call->a, call->m, call->k, &h->copy_a));
-  if (reads && is_wanted(&places->b, managed_too))
+    TB_TRY(fetch_view(&places->a, &call->a, tb_call_a_rows(call), call->k, &h->copy_a));
+  if (reads && call->recipe == TB_MULTIPLY && is_wanted(&places->b, managed_too))
     TB_TRY(fetch_view(&places->b, &call->b, call->k, call->n, &h->copy_b));
   if (is_wanted(&places->c, managed_too)) {
     TB_TRY(fetch_operand(&places->c, call->c, call->type, call->m, call->n, call->ldc, call->region, &h->copy_c));
     call->c = h->copy_c;
     call->ldc = call->m;
+    if (call->recipe != TB_MULTIPLY) call->b.data = call->c, call->b.ld = call->ldc;
   }
   return CUDA_SUCCESS;
 }

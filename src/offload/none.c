@@ -35,6 +35,15 @@ bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places,
   return false;
 }
 
+bool tb_offload_triangular(const struct tb_call *call, const struct tb_places *places, bool timed,
+                           struct tb_outcome *outcome) {
+  (void)call;
+  (void)places;
+  (void)timed;
+  *outcome = (struct tb_outcome){.why = TB_STATUS_no_kernels};
+  return false;
+}
+
 void tb_offload_describe(char *text, size_t size) { snprintf(text, size, "%s", tb_status_text(TB_STATUS_no_kernels)); }
 
 void tb_offload_after_fork(void) {}

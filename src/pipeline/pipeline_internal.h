@@ -80,7 +80,7 @@ struct tb_pipeline {
   bool cleans_lines;    /* it is of a size by which lines leave the caches at once (lines.h) */
   bool is_large;        /* in what goes by slots, up and down */
   bool timed, marked_up, marked_compute, marked_down;
-  double next_look; /* for signals */
+  struct tb_rounds rounds;
   struct tb_progress *progress;
   const CUstream *streams; /* the launches are spread over these */
   int stream_count;

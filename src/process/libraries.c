@@ -12,6 +12,22 @@ void tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, voi
   pthread_mutex_unlock(&visiting);
 }
 
+int tb_libraries_look(struct dl_phdr_info *info, size_t size, void *opaque) {
+  (void)size;
+  struct tb_library_look *look = opaque;
+  uintptr_t start = UINTPTR_MAX, end = 0;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
+    const uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, to = from + info->dlpi_phdr[i].p_memsz;
+    if (from < start) start = from;
+    if (to > end) end = to;
+  }
+  if (look->address < start || look->address >= end) return 0;
+  look->start = start;
+  look->end = end;
+  return 1;
+}
+
 void tb_libraries_before_fork(void) { pthread_mutex_lock(&visiting); }
 
 /* In the child, too, the thread that forked owns it. */

@@ -7,9 +7,16 @@
 #define TB_LIBRARIES_H
 
 #include <link.h>
+#include <stdint.h>
 
 /* dl_iterate_phdr. `visit` must load no library, and fork no process. */
 void tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context);
+
+/* A visit that ends at the object in which an address lies, and notes where that begins and ends. */
+struct tb_library_look {
+  uintptr_t address, start, end;
+};
+int tb_libraries_look(struct dl_phdr_info *info, size_t size, void *look);
 
 /* Around a fork: in its parent before, and in both after. */
 void tb_libraries_before_fork(void);

@@ -90,7 +90,7 @@ static double time_call(void *context, enum tb_where where, const struct tb_node
   struct tb_outcome outcome = {.failed = false};
   const double begun = tb_clock_seconds();
   if (where == TB_CPU)
-    tb_fallback_gemm(&call);
+    tb_fallback_compute(&call);
   else if (!tb_offload_gemm(&call, NULL, false, &outcome))
     return -1;
   return outcome.failed ? -1 : where == TB_CPU ? tb_clock_seconds() - begun : outcome.seconds;

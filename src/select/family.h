@@ -12,6 +12,7 @@
 #include "select/fma.h"
 #include "select/fp64.h"
 #include "select/skinny.h"
+#include "select/solve.h"
 #include "select/triangle.h"
 
 /* What is loaded on a GPU. */
@@ -23,7 +24,8 @@ struct tb_kernels {
   struct tb_emulated_kernels emulated;
   struct tb_fp64_kernels fp64;
   struct tb_complex_kernels complex;
-  struct tb_triangle_kernels triangle; /* no family's: of commits */
+  struct tb_triangle_kernels triangle; /* no family's: of commits; */
+  struct tb_solve_kernels solve;       /* of trmm and trsm */
 };
 
 struct tb_family_row {

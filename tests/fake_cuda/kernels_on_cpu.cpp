@@ -15,6 +15,7 @@
 #include "complex/complex.cu"
 #include "teaching/ladder.cu"
 #include "skinny/skinny.cu"
+#include "triangle/solve.cu"
 #include "triangle/triangle.cu"
 #include "test_kernels.cu"
 #include "test_race_kernels.cu"
@@ -56,6 +57,15 @@ static const Kernel kernels[] = {
                                     FAKE_CUDA_KERNEL(tb_triangle_commit_d) FAKE_CUDA_KERNEL(tb_triangle_commit_c)
                                         FAKE_CUDA_KERNEL(tb_triangle_commit_z)
 
+#define SOLVE_KERNELS(letter)                 \
+  FAKE_CUDA_KERNEL(tb_triangle_form_##letter) \
+  FAKE_CUDA_KERNEL(tb_triangle_turn_##letter) \
+  FAKE_CUDA_KERNEL(tb_trmm_upper_##letter)    \
+  FAKE_CUDA_KERNEL(tb_trmm_lower_##letter)    \
+  FAKE_CUDA_KERNEL(tb_trsm_upper_##letter) FAKE_CUDA_KERNEL(tb_trsm_lower_##letter)
+                                            SOLVE_KERNELS(s) SOLVE_KERNELS(d) SOLVE_KERNELS(c) SOLVE_KERNELS(z)
+#undef SOLVE_KERNELS
+
 #define TB_SKINNY(columns, ...)                    \
   FAKE_CUDA_KERNEL(tb_skinny_side_##columns)       \
   FAKE_CUDA_KERNEL(tb_skinny_side_##columns##_any) \
@@ -68,7 +78,7 @@ static const Kernel kernels[] = {
 #undef TB_LADDER_STEP
 
 #define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
-                                            FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
+                                                FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
 #undef FAKE_CUDA_TEST_KERNEL
 };
 

@@ -19,6 +19,8 @@ enum {
   TRANS = 112,
   CONJ_TRANS = 113,
   UPPER = 121,
+  UNIT = 132,
+  LEFT = 141,
   SIDE_MAX = 64,
   ELEMS = SIDE_MAX * SIDE_MAX
 };
@@ -105,6 +107,44 @@ TRIANGLES(CALLS_CBLAS_SYRK, CALLS_FORTRAN_SYRK)
     for (; calls > 0; calls--) symbol("U", &kind->trans[0], &n, &n, x->alpha, x->a, &n, x->b, &n, x->beta, x->c, &n); \
   }
 SYR2K(CALLS_CBLAS_SYR2K, CALLS_FORTRAN_SYR2K)
+#define SYMM(cblas, fortran)                                                                                      \
+  cblas('s', float, OF_FLOAT, cblas_ssymm) cblas('z', const void *, BY_ADDRESS, cblas_zhemm) fortran('d', dsymm_) \
+      fortran('c', chemm_)
+#define CALLS_CBLAS_SYMM(type, scalar, scalar_of, symbol)                                                    \
+  void symbol(int, int, int, int, int, scalar, const void *, int, const void *, int, scalar, void *, int);   \
+  static void calls_##symbol(const struct kind *kind, const struct data *x, long calls) {                    \
+    const int layout = kind->layout == 'r' ? ROW_MAJOR : COL_MAJOR, n = kind->side;                          \
+    for (; calls > 0; calls--)                                                                               \
+      symbol(layout, LEFT, UPPER, n, n, scalar_of(x->alpha), x->a, n, x->b, n, scalar_of(x->beta), x->c, n); \
+  }
+#define CALLS_FORTRAN_SYMM(type, symbol)                                                                     \
+  void symbol(const char *, const char *, const int *, const int *, const void *, const void *, const int *, \
+              const void *, const int *, const void *, void *, const int *);                                 \
+  static void calls_##symbol(const struct kind *kind, const struct data *x, long calls) {                    \
+    const int n = kind->side;                                                                                \
+    for (; calls > 0; calls--) symbol("R", "L", &n, &n, x->alpha, x->a, &n, x->b, &n, x->beta, x->c, &n);    \
+  }
+SYMM(CALLS_CBLAS_SYMM, CALLS_FORTRAN_SYMM)
+
+#define TRMM(cblas, fortran)                                                                                        \
+  cblas('d', double, OF_DOUBLE, cblas_dtrsm) cblas('c', const void *, BY_ADDRESS, cblas_ctrmm) fortran('s', strmm_) \
+      fortran('z', ztrsm_)
+#define CALLS_CBLAS_TRMM(type, scalar, scalar_of, symbol)                                                             \
+  void symbol(int, int, int, int, int, int, int, scalar, const void *, int, void *, int);                             \
+  static void calls_##symbol(const struct kind *kind, const struct data *x, long calls) {                             \
+    const int layout = kind->layout == 'r' ? ROW_MAJOR : COL_MAJOR, n = kind->side;                                   \
+    const int trans = kind->trans[0] == 'N' ? NO_TRANS : kind->trans[0] == 'C' ? CONJ_TRANS : TRANS;                  \
+    for (; calls > 0; calls--) symbol(layout, LEFT, UPPER, trans, UNIT, n, n, scalar_of(x->alpha), x->a, n, x->c, n); \
+  }
+#define CALLS_FORTRAN_TRMM(type, symbol)                                                                      \
+  void symbol(const char *, const char *, const char *, const char *, const int *, const int *, const void *, \
+              const void *, const int *, void *, const int *);                                                \
+  static void calls_##symbol(const struct kind *kind, const struct data *x, long calls) {                     \
+    const int n = kind->side;                                                                                 \
+    for (; calls > 0; calls--) symbol("R", "L", &kind->trans[0], "U", &n, &n, x->alpha, x->a, &n, x->c, &n);  \
+  }
+TRMM(CALLS_CBLAS_TRMM, CALLS_FORTRAN_TRMM)
+
 #define ROW_CBLAS_SYR2K(type, scalar, real, scalar_of, real_of, symbol) {#symbol, type, calls_##symbol},
 
 #define ROW_CBLAS(type, scalar, scalar_of, symbol) {#symbol, type, calls_##symbol},
@@ -113,7 +153,8 @@ static const struct {
   const char *symbol;
   char type;
   void (*calls)(const struct kind *, const struct data *, long);
-} symbols[] = {SYMBOLS(ROW_CBLAS, ROW_FORTRAN) TRIANGLES(ROW_CBLAS, ROW_FORTRAN) SYR2K(ROW_CBLAS_SYR2K, ROW_FORTRAN)};
+} symbols[] = {SYMBOLS(ROW_CBLAS, ROW_FORTRAN) TRIANGLES(ROW_CBLAS, ROW_FORTRAN) SYR2K(ROW_CBLAS_SYR2K, ROW_FORTRAN)
+                   SYMM(ROW_CBLAS, ROW_FORTRAN) TRMM(ROW_CBLAS, ROW_FORTRAN)};
 
 static char variables[3 * ELEMS * ELEM_BYTES_MAX] __attribute__((aligned(16)));
 

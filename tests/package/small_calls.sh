@@ -41,6 +41,14 @@ kinds=(
   "cblas_ssyr2k r NN heap 8"
   "cblas_zher2k c CN variables 1"
   "dsyr2k_ - TN heap 8"
+  "cblas_ssymm c NN heap 8"
+  "cblas_zhemm r NN variables 1"
+  "dsymm_ - NN heap 8"
+  "chemm_ - NN variables 8"
+  "cblas_dtrsm r TN heap 8"
+  "cblas_ctrmm c CN variables 1"
+  "strmm_ - NN heap 8"
+  "ztrsm_ - TN variables 8"
 )
 
 # Profile 2 i of a run is what ran between the two marks of kind i, counted from 1.

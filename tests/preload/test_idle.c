@@ -97,7 +97,9 @@ static void needs_libc_and_libm_alone(void **state) {
 /* Routines that are no products, each by as many names as those. */
 static const char *const others[] = {"sgemmt",  "dgemmt", "cgemmt", "zgemmt", "sgemmtr", "dgemmtr", "cgemmtr",
                                      "zgemmtr", "ssyrk",  "dsyrk",  "csyrk",  "zsyrk",   "cherk",   "zherk",
-                                     "ssyr2k",  "dsyr2k", "csyr2k", "zsyr2k", "cher2k",  "zher2k"};
+                                     "ssyr2k",  "dsyr2k", "csyr2k", "zsyr2k", "cher2k",  "zher2k",  "ssymm",
+                                     "dsymm",   "csymm",  "zsymm",  "chemm",  "zhemm",   "strmm",   "dtrmm",
+                                     "ctrmm",   "ztrmm",  "strsm",  "dtrsm",  "ctrsm",   "ztrsm"};
 enum { OTHERS = sizeof others / sizeof *others };
 
 /* sgemm's name `s`, of another routine. */

@@ -123,7 +123,7 @@ static void computed_by_products(void **state) {
     for (int i = 0; i < 2 * LD * SIDE; i++) found[i] = c[i] = value(&rng);
     const int64_t inf = 2 * (tst_random_below(&rng, m) + tst_random_below(&rng, n) * LD);
     if (call.region.hermitian) found[inf] = c[inf] = INFINITY;
-    tb_fallback_gemm(&call);
+    tb_fallback_compute(&call);
     for (int64_t at = 0; at < LD * n; at++) {
       const int64_t i = at % LD, j = at / LD;
       double want[2] = {found[2 * at], found[2 * at + 1]};

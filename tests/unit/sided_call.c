@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "sided_call.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rng.h"
+
+static const char *const routines[TST_SIDED_ROUTINES] = {"ssymm", "dsymm", "csymm", "zsymm", "chemm", "zhemm", "strmm",
+                                                         "dtrmm", "ctrmm", "ztrmm", "strsm", "dtrsm", "ctrsm", "ztrsm"};
+
+static const struct {
+  const char *format;
+  bool cblas, wide;
+} spellings[] = {{"cblas_%s", true, false},   {"%s_", false, false},   {"scipy_cblas_%s", true, false},
+                 {"cblas_%s64_", true, true}, {"%s_64_", false, true}, {"scipy_cblas_%s64_", true, true},
+                 {"cblas_%s_64", true, true}, {"%s_64", false, true},  {"scipy_%s_64_", false, true},
+                 {"scipy_%s_", false, false}};
+enum { SPELLINGS = sizeof spellings / sizeof *spellings };
+_Static_assert(SPELLINGS *TST_SIDED_ROUTINES == TST_SIDED_NAMES, "as many names as the header says");
+
+void tst_sided_find(int number, struct tst_sided_name *name) {
+  const char *routine = routines[number % TST_SIDED_ROUTINES];
+  const int spelling = number / TST_SIDED_ROUTINES % SPELLINGS;
+  snprintf(name->name, sizeof name->name, spellings[spelling].format, routine);
+  name->type = routine[0];
+  name->shape = routine[1] == 's' ? SYMM : routine[1] == 'h' ? HEMM : routine[3] == 'm' ? TRMM : TRSM;
+  name->cblas = spellings[spelling].cblas;
+  name->wide = spellings[spelling].wide;
+  name->function = dlsym(RTLD_DEFAULT, name->name);
+  if (name->function == NULL) {
+    fprintf(stderr, "no symbol %s\n", name->name);
+    abort();
+  }
+}
+
+static bool is_double(const struct tst_sided_call *p) { return p->name.type == 'd' || p->name.type == 'z'; }
+static bool is_complex(const struct tst_sided_call *p) { return p->name.type == 'c' || p->name.type == 'z'; }
+static bool is_triangular(const struct tst_sided_call *p) { return p->name.shape >= TRMM; }
+static size_t element_bytes(const struct tst_sided_call *p) {
+  return (is_double(p) ? sizeof(double) : sizeof(float)) << is_complex(p);
+}
+static char upper(char letter) { return (char)toupper((unsigned char)letter); }
+
+int64_t tst_sided_order(const struct tst_sided_call *p) { return upper(p->side) == 'L' ? p->m : p->n; }
+
+/* ---- elements ---- */
+
+struct number {
+  long double re, im;
+};
+
+/* Number `part` of stored element `at`. */
+static double get(const struct tst_sided_call *p, const void *data, int64_t at, int part) {
+  const int64_t i = is_complex(p) ? 2 * at + part : at;
+  return is_double(p) ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+static void set(const struct tst_sided_call *p, void *data, int64_t at, int part, double x) {
+  const int64_t i = is_complex(p) ? 2 * at + part : at;
+  if (is_double(p))
+    ((double *)data)[i] = x;
+  else
+    ((float *)data)[i] = (float)x;
+}
+
+static int64_t place_of(const struct tst_sided_call *p, int64_t i, int64_t j, int64_t ld) {
+  return p->row_major ? j + i * ld : i + j * ld;
+}
+
+static struct number element(const struct tst_sided_call *p, const void *data, int64_t i, int64_t j, int64_t ld) {
+  const int64_t at = place_of(p, i, j, ld);
+  return (struct number){get(p, data, at, 0), is_complex(p) ? get(p, data, at, 1) : 0};
+}
+
+static bool is_stored(const struct tst_sided_call *p, int64_t i, int64_t j) {
+  return upper(p->uplo) == 'U' ? i <= j : i >= j;
+}
+
+static bool is_unit(const struct tst_sided_call *p) { return is_triangular(p) && upper(p->diag) == 'U'; }
+
+/* Element (i, j) of A as it is meant. */
+static struct number meant(const struct tst_sided_call *p, int64_t i, int64_t j) {
+  const char trans = is_triangular(p) ? upper(p->trans) : 'N';
+  const int64_t row = trans == 'N' ? i : j, column = trans == 'N' ? j : i;
+  const bool stored = is_stored(p, row, column);
+  if (is_triangular(p) && !stored) return (struct number){0, 0};
+  if (is_unit(p) && i == j) return (struct number){1, 0};
+  struct number x = stored ? element(p, p->a.data, row, column, p->lda) : element(p, p->a.data, column, row, p->lda);
+  if (trans == 'C' || (p->name.shape == HEMM && !stored)) x.im = -x.im;
+  if (p->name.shape == HEMM && i == j) x.im = 0;
+  return x;
+}
+
+/* ---- making ---- */
+
+static bool is_zero(const double x[2]) { return x[0] == 0 && x[1] == 0; }
+
+/* Numbers where `len` of `ld` are the operand's, NaN in the padding; a column more than there are is padding, too. */
+static void fill(const struct tst_sided_call *p, struct tst_sided_memory *x, int64_t rows, int64_t columns, int64_t ld,
+                 bool poisoned, uint64_t *rng) {
+  const int64_t len = p->row_major ? columns : rows, lines = p->row_major ? rows : columns;
+  x->bytes = (size_t)((lines + 1) * ld) * element_bytes(p);
+  x->data = malloc(x->bytes), x->before = malloc(x->bytes);
+  if (x->data == NULL || x->before == NULL) abort();
+  for (int64_t at = 0; at < (lines + 1) * ld; at++)
+    for (int part = 0; part < 1 + is_complex(p); part++) {
+      const double number = ((double)tst_random_below(rng, 1 << 20) - (1 << 19)) * 0x1p-20;
+      set(p, x->data, at, part, poisoned || at % ld >= len || at / ld >= lines ? NAN : number);
+    }
+}
+
+/* What of A is not read; and a triangle that is to be solved with is kept from growth. */
+static void shape_a(const struct tst_sided_call *p) {
+  const int64_t order = tst_sided_order(p);
+  for (int64_t i = 0; i < order; i++)
+    for (int64_t j = 0; j < order; j++)
+      for (int part = 0; part < 1 + is_complex(p); part++) {
+        const int64_t at = place_of(p, i, j, p->lda);
+        const double x = get(p, p->a.data, at, part);
+        if (!is_stored(p, i, j) || (is_unit(p) && i == j) || (p->name.shape == HEMM && i == j && part == 1))
+          set(p, p->a.data, at, part, NAN);
+        else if (p->name.shape == TRSM)
+          set(p, p->a.data, at, part, i == j ? x + 2 * (part == 0) : x / (double)order);
+      }
+}
+
+static void poison_c(const struct tst_sided_call *p) {
+  for (int64_t i = 0; i < p->m; i++)
+    for (int64_t j = 0; j < p->n; j++)
+      for (int part = 0; part < 1 + is_complex(p); part++) set(p, p->c.data, place_of(p, i, j, p->ldc), part, NAN);
+}
+
+static char any_of(const char *letters, const struct tst_sided_call *p, uint64_t *rng) {
+  const char letter = letters[tst_random_below(rng, (int64_t)strlen(letters))];
+  return !p->name.cblas && tst_random_below(rng, 2) ? (char)tolower((unsigned char)letter) : letter;
+}
+
+static void choose_scalar(double x[2], bool real, uint64_t *rng) {
+  static const double scalars[] = {1, 0, -2.5, 0.75, -0.0};
+  const int64_t which = tst_random_below(rng, 5);
+  x[0] = scalars[which];
+  x[1] = !real && which > 1 && tst_random_below(rng, 2) ? 0.375 : 0;
+}
+
+static void create(struct tst_sided_call *p, int number, int64_t m, int64_t n, bool multiplies, uint64_t *rng) {
+  *p = (struct tst_sided_call){.m = m, .n = n};
+  tst_sided_find(number, &p->name);
+  p->row_major = p->name.cblas && tst_random_below(rng, 2);
+  p->side = any_of("LR", p, rng);
+  p->uplo = any_of("UL", p, rng);
+  p->trans = any_of("NTC", p, rng);
+  p->diag = any_of("NU", p, rng);
+  do choose_scalar(p->alpha, !is_complex(p), rng);
+  while (multiplies && is_zero(p->alpha));
+  if (!is_triangular(p)) choose_scalar(p->beta, !is_complex(p), rng);
+  const int64_t order = tst_sided_order(p), line = p->row_major ? n : m;
+  p->lda = order + tst_random_below(rng, 4);
+  p->ldc = line + tst_random_below(rng, 4);
+  p->ldb = is_triangular(p) ? p->ldc : line + tst_random_below(rng, 4);
+  fill(p, &p->a, order, order, p->lda, is_zero(p->alpha), rng);
+  shape_a(p);
+  if (!is_triangular(p)) fill(p, &p->b, m, n, p->ldb, is_zero(p->alpha), rng);
+  fill(p, &p->c, m, n, p->ldc, false, rng);
+  if (is_triangular(p) ? is_zero(p->alpha) : is_zero(p->beta)) poison_c(p);
+  struct tst_sided_memory *const all[] = {&p->a, &p->b, &p->c};
+  for (int i = 0; i < 3; i++)
+    if (all[i]->data != NULL) memcpy(all[i]->before, all[i]->data, all[i]->bytes);
+}
+
+void tst_sided_create(struct tst_sided_call *p, int number, int64_t most, uint64_t *rng) {
+  const int64_t m = 1 + tst_random_below(rng, most);
+  create(p, number, m, 1 + tst_random_below(rng, most), false, rng);
+}
+
+void tst_sided_create_sized(struct tst_sided_call *p, int number, int64_t m, int64_t n, uint64_t *rng) {
+  create(p, number, m, n, true, rng);
+}
+
+void tst_sided_destroy(struct tst_sided_call *p) {
+  struct tst_sided_memory *const all[] = {&p->a, &p->b, &p->c};
+  for (int i = 0; i < 3; i++) free(all[i]->data), free(all[i]->before);
+}
+
+void tst_sided_restore(struct tst_sided_call *p) { memcpy(p->c.data, p->c.before, p->c.bytes); }
+
+/* ---- calling ---- */
+
+union scalar {
+  float s[2];
+  double d[2];
+};
+
+static union scalar scalar_of(const struct tst_sided_call *p, const double x[2]) {
+  return is_double(p) ? (union scalar){.d = {x[0], x[1]}} : (union scalar){.s = {(float)x[0], (float)x[1]}};
+}
+
+/* Integers are passed with 64 bits, of which a function of 32 looks at the lower half: so that this half alone is
+ * right, the upper one is none of the number. */
+static int64_t passed(const struct tst_sided_call *p, int64_t x) {
+  return p->name.wide ? x : (int64_t)((uint64_t)x & UINT32_MAX) | (int64_t)0x5a5a5a5a << 32;
+}
+
+typedef int64_t integer;
+#define CBLAS_SYMM(scalar)                                                                                         \
+  (void (*)(int, int, int, integer, integer, scalar, const void *, integer, const void *, integer, scalar, void *, \
+            integer))
+#define CBLAS_TRMM(scalar) \
+  (void (*)(int, int, int, int, int, integer, integer, scalar, const void *, integer, void *, integer))
+
+static void make_cblas(const struct tst_sided_call *p, const void *a, const void *b, void *c) {
+  const union scalar x = scalar_of(p, p->alpha), y = scalar_of(p, p->beta);
+  const int layout = p->row_major ? 101 : 102, side = p->side == 'L' ? 141 : p->side == 'R' ? 142 : 0;
+  const int uplo = p->uplo == 'U'   ? 121
+                   : p->uplo == 'L' ? 122
+                                    : 0,
+            diag = p->diag == 'N'   ? 131
+                   : p->diag == 'U' ? 132
+                                    : 0;
+  const int trans = p->trans == 'N' ? 111 : p->trans == 'T' ? 112 : p->trans == 'C' ? 113 : 0;
+  const integer m = passed(p, p->m), n = passed(p, p->n), lda = passed(p, p->lda), ldb = passed(p, p->ldb);
+  const integer ldc = passed(p, p->ldc);
+  void *const f = p->name.function;
+#define CALL(alpha, beta, scalar)                                                                          \
+  (is_triangular(p) ? (CBLAS_TRMM(scalar) f)(layout, side, uplo, trans, diag, m, n, alpha, a, lda, c, ldc) \
+                    : (CBLAS_SYMM(scalar) f)(layout, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc))
+  if (is_complex(p))
+    CALL(&x, &y, const void *);
+  else if (is_double(p))
+    CALL(x.d[0], y.d[0], double);
+  else
+    CALL(x.s[0], y.s[0], float);
+#undef CALL
+}
+
+static void make_fortran(const struct tst_sided_call *p, const void *a, const void *b, void *c) {
+  const union scalar x = scalar_of(p, p->alpha), y = scalar_of(p, p->beta);
+  const integer s[] = {passed(p, p->m), passed(p, p->n), passed(p, p->lda), passed(p, p->ldb), passed(p, p->ldc)};
+  if (is_triangular(p))
+    ((void (*)(const char *, const char *, const char *, const char *, const integer *, const integer *, const void *,
+               const void *, const integer *, void *, const integer *, size_t, size_t, size_t,
+               size_t))p->name.function)(&p->side, &p->uplo, &p->trans, &p->diag, &s[0], &s[1], &x, a, &s[2], c, &s[4],
+                                         1, 1, 1, 1);
+  else
+    ((void (*)(const char *, const char *, const integer *, const integer *, const void *, const void *,
+               const integer *, const void *, const integer *, const void *, void *, const integer *, size_t,
+               size_t))p->name.function)(&p->side, &p->uplo, &s[0], &s[1], &x, a, &s[2], b, &s[3], &y, c, &s[4], 1, 1);
+}
+
+void tst_sided_make_on(const struct tst_sided_call *p, const void *a, const void *b, void *c) {
+  if (p->name.cblas)
+    make_cblas(p, a, b, c);
+  else
+    make_fortran(p, a, b, c);
+}
+
+void tst_sided_make(const struct tst_sided_call *p) { tst_sided_make_on(p, p->a.data, p->b.data, p->c.data); }
+
+/* ---- verifying ---- */
+
+static struct number times(struct number x, struct number y) {
+  return (struct number){x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+}
+
+static long double size_of(struct number x) { return fabsl(x.re) + fabsl(x.im); }
+static struct number of_parts(const double x[2]) { return (struct number){x[0], x[1]}; }
+
+/* Element (i, j) of A X or X A; the size of its terms is added to *size. */
+static struct number product_of(const struct tst_sided_call *p, const void *x, int64_t ld, int64_t i, int64_t j,
+                                long double *size) {
+  struct number sum = {0, 0};
+  const bool left = upper(p->side) == 'L';
+  for (int64_t l = 0; l < tst_sided_order(p); l++) {
+    const struct number a = left ? meant(p, i, l) : meant(p, l, j);
+    if (is_triangular(p) && a.re == 0 && a.im == 0) continue;
+    const struct number y = left ? element(p, x, l, j, ld) : element(p, x, i, l, ld), term = times(a, y);
+    sum.re += term.re, sum.im += term.im;
+    *size += size_of(a) * size_of(y);
+  }
+  return sum;
+}
+
+/* How far an element of C, or of a residual, is off: of the largest that it may be. */
+static bool is_right(const struct tst_sided_call *p, int64_t i, int64_t j) {
+  const long double unit = is_double(p) ? 0x1p-53L : 0x1p-24L;
+  const struct number alpha = of_parts(p->alpha), c = element(p, p->c.data, i, j, p->ldc);
+  const bool empty = is_zero(p->alpha), solves = p->name.shape == TRSM;
+  long double size = 0;
+  struct number want = {0, 0}, got = c;
+  if (solves && !empty) {
+    got = product_of(p, p->c.data, p->ldc, i, j, &size);
+    const struct number b = element(p, p->c.before, i, j, p->ldc);
+    want = times(alpha, b);
+    size += size_of(alpha) * size_of(b);
+  } else if (!empty) {
+    const void *x = is_triangular(p) ? p->c.before : p->b.data;
+    want = times(alpha, product_of(p, x, is_triangular(p) ? p->ldc : p->ldb, i, j, &size));
+    size *= size_of(alpha);
+  }
+  if (!is_zero(p->beta)) {
+    const struct number kept = element(p, p->c.before, i, j, p->ldc), part = times(of_parts(p->beta), kept);
+    want.re += part.re, want.im += part.im;
+    size += size_of(of_parts(p->beta)) * size_of(kept);
+  }
+  const long double bound = (long double)(2 * tst_sided_order(p) + 10) * unit * size;
+  return fabsl(got.re - want.re) <= bound && fabsl(got.im - want.im) <= bound;
+}
+
+static bool is_as_it_was(const struct tst_sided_call *p, int64_t at) {
+  const size_t size = element_bytes(p), offset = (size_t)at * size;
+  return memcmp((char *)p->c.data + offset, (char *)p->c.before + offset, size) == 0;
+}
+
+static const char *where(const struct tst_sided_call *p, const char *what, int64_t i, int64_t j) {
+  static char text[240];
+  snprintf(text, sizeof text, "%s%s %c%c%c%c m=%d n=%d lda=%d ldb=%d ldc=%d alpha=%g%+gi beta=%g%+gi: (%d, %d) %s",
+           p->name.name, p->row_major ? " row-major" : "", p->side, p->uplo, p->trans, p->diag, (int)p->m, (int)p->n,
+           (int)p->lda, (int)p->ldb, (int)p->ldc, p->alpha[0], p->alpha[1], p->beta[0], p->beta[1], (int)i, (int)j,
+           what);
+  return text;
+}
+
+const char *tst_sided_wrong(const struct tst_sided_call *p) {
+  const int64_t len = p->row_major ? p->n : p->m, lines = p->row_major ? p->m : p->n;
+  for (int64_t at = 0; at < (lines + 1) * p->ldc; at++) {
+    const int64_t row = at % p->ldc, line = at / p->ldc, i = p->row_major ? line : row, j = p->row_major ? row : line;
+    if (row < len && line < lines) {
+      if (!is_right(p, i, j)) return where(p, "is wrong", i, j);
+    } else if (!is_as_it_was(p, at)) {
+      return where(p, "is padding, and was written", i, j);
+    }
+  }
+  if (memcmp(p->a.data, p->a.before, p->a.bytes) != 0) return where(p, "A was written", 0, 0);
+  return p->b.data != NULL && memcmp(p->b.data, p->b.before, p->b.bytes) != 0 ? where(p, "B was written", 0, 0) : NULL;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Random calls of the routines whose A has a side, by every spelling, and what they must leave: elements within the
+ * bound of one chain, solutions with a residual within it, all other memory as it was. What must not be read is NaN:
+ * the other triangle of A, a unit diagonal, the imaginary parts of a Hermitian one, padding, C where beta is 0, A and B
+ * where alpha is. Not thread safe.
+ */
+#ifndef TST_SIDED_CALL_H
+#define TST_SIDED_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A routine in a spelling: of so many, one behind another; the mirrored ones are the first of each spelling. */
+struct tst_sided_name {
+  char name[32];
+  char type; /* s, d, c or z */
+  enum { SYMM, HEMM, TRMM, TRSM } shape;
+  bool cblas, wide;
+  void *function;
+};
+enum { TST_SIDED_MIRRORED = 6, TST_SIDED_ROUTINES = 14, TST_SIDED_NAMES = 10 * TST_SIDED_ROUTINES };
+void tst_sided_find(int number, struct tst_sided_name *name);
+
+/* Memory of an operand: numbers of the type, two of a complex element. */
+struct tst_sided_memory {
+  void *data, *before;
+  size_t bytes;
+};
+
+struct tst_sided_call {
+  struct tst_sided_name name;
+  bool row_major;
+  char side, uplo, trans, diag; /* trans and diag: of a triangular A */
+  int64_t m, n, lda, ldb, ldc;
+  double alpha[2], beta[2];
+  struct tst_sided_memory a, b, c; /* c: also what trmm and trsm overwrite, which have no b */
+};
+
+/* Of that name, with m and n from 1 to the most; or an m and an n alone, and alpha is not 0. */
+void tst_sided_create(struct tst_sided_call *call, int number, int64_t most, uint64_t *rng);
+void tst_sided_create_sized(struct tst_sided_call *call, int number, int64_t m, int64_t n, uint64_t *rng);
+void tst_sided_destroy(struct tst_sided_call *call);
+
+/* The order of A. */
+int64_t tst_sided_order(const struct tst_sided_call *call);
+
+/* On these operands, or the call's own. */
+void tst_sided_make_on(const struct tst_sided_call *call, const void *a, const void *b, void *c);
+void tst_sided_make(const struct tst_sided_call *call);
+
+/* NULL: all memory is what it must be; else what is wrong, in static memory. */
+const char *tst_sided_wrong(const struct tst_sided_call *call);
+
+/* C as it was. */
+void tst_sided_restore(struct tst_sided_call *call);
+
+#endif
