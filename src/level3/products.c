@@ -13,9 +13,8 @@ static void compute_on_cpu(const struct tb_call *call) {
   tb_guest_resume_floats(paused);
 }
 
-/* A product that no GPU takes any more, by the CPU: the one before is in C. Several GPUs, and none, are no measure of
- * what one takes. */
-static void finish_product(const struct tb_call *call, const struct tb_places *places, struct tb_outcome *outcome) {
+/* Several GPUs, and none, are no measure of what one takes. */
+void tb_level3_finish(const struct tb_call *call, const struct tb_places *places, struct tb_outcome *outcome) {
   struct tb_hosted hosted;
   outcome->by_cpu = true;
   outcome->gpu_count = 0;
@@ -29,7 +28,7 @@ static void finish_product(const struct tb_call *call, const struct tb_places *p
   outcome->lost = !tb_hosted_end(&hosted);
 }
 
-static void add_outcome(struct tb_outcome *sum, const struct tb_outcome *next) {
+void tb_level3_add(struct tb_outcome *sum, const struct tb_outcome *next) {
   if (next->failed && !sum->failed) sum->why = next->why;
   sum->failed = sum->failed || next->failed;
   sum->by_cpu = sum->by_cpu || next->by_cpu;
@@ -50,9 +49,9 @@ static void offload_again(const struct tb_call *call, const struct tb_places *pl
   if (places != NULL) exchanged = (struct tb_places){.a = places->b, .b = places->a, .c = places->c};
   if (places != NULL) places = &exchanged;
   if (tb_offload_gemm(&again, places, timed, &second))
-    add_outcome(outcome, &second);
+    tb_level3_add(outcome, &second);
   else
-    finish_product(&again, places, outcome);
+    tb_level3_finish(&again, places, outcome);
 }
 
 bool tb_level3_offload(const struct tb_call *call, const struct tb_places *places, bool timed,

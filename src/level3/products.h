@@ -13,4 +13,11 @@
 bool tb_level3_offload(const struct tb_call *call, const struct tb_places *places, bool timed,
                        struct tb_outcome *outcome);
 
+/* A product that no GPU takes, by the CPU, when something of the call is in C already: through copies if operands lie
+ * on a GPU. */
+void tb_level3_finish(const struct tb_call *call, const struct tb_places *places, struct tb_outcome *outcome);
+
+/* Adds the outcome of a call's next product. */
+void tb_level3_add(struct tb_outcome *sum, const struct tb_outcome *next);
+
 #endif

@@ -13,6 +13,7 @@
 #include "process/guest.h"
 #include "offload/hosted.h"
 #include "offload/keeper.h"
+#include "offload/offload_internal.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "offload/team.h"
@@ -33,7 +34,7 @@ void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size)
 
 /* Whether the driver would refuse whatever this thread wants. It may wait for the end of a callback with our lock in
  * hand, so that is to be known before the lock is taken. */
-static bool is_in_callback(void) { return tb_cuda_is_loaded() && tb_cuda_refuses_thread(); }
+bool tb_offload_is_in_callback(void) { return tb_cuda_is_loaded() && tb_cuda_refuses_thread(); }
 
 void tb_offload_after_fork(void) {
   tb_keeper_after_fork();
@@ -76,7 +77,7 @@ static bool is_ours(const struct tb_device *d, const struct tb_location *l) {
 }
 
 /* The GPU that computes alone: the one in whose memory operands lie, if they do in any. NULL: for the reason given. */
-static struct tb_device *find_device(const struct tb_places *p, enum tb_status *why) {
+struct tb_device *tb_offload_find_device(const struct tb_places *p, enum tb_status *why) {
   const bool bound = p != NULL && tb_places_need_gpu(p);
   struct tb_device *d = bound ? tb_gpus_numbered(gpu_of(p)) : tb_gpus_first();
   if (tb_gpus_are_open()) tb_keeper_begin();
@@ -123,7 +124,7 @@ static void run_alone(struct offload_job *job, struct tb_device *device) {
 
 /* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later,
  * any other failure may have left the context broken. */
-static void give_up(struct tb_device *d, const char *failure, enum tb_status why) {
+void tb_offload_give_up(struct tb_device *d, const char *failure, enum tb_status why) {
   char name[sizeof d->name];
   const int ordinal = d->ordinal;
   if (why == TB_STATUS_interrupted || why == TB_STATUS_ending) return; /* by what the program wanted */
@@ -185,7 +186,7 @@ static void rescue(struct offload_job *job) {
         continue;
       }
       job->count++;
-      give_up(d, part->failure, part->why);
+      tb_offload_give_up(d, part->failure, part->why);
     }
   }
 }
@@ -254,12 +255,13 @@ static void describe_outcome(const struct offload_job *job, struct tb_outcome *o
 
 /* With the lock held. False: no GPU can take it, for the reason in the outcome. */
 static bool run_job(struct offload_job *job, struct tb_outcome *outcome) {
-  struct tb_device *device = find_device(job->places, &outcome->why);
+  struct tb_device *device = tb_offload_find_device(job->places, &outcome->why);
   if (device == NULL) return false;
   const double begun = tb_clock_seconds();
   if (!(should_share(job, device) && run_shared(job))) run_alone(job, device);
   for (int i = 0; i < job->count; i++)
-    if (is_unfinished(&job->parts[i])) give_up(job->parts[i].device, job->parts[i].failure, job->parts[i].why);
+    if (is_unfinished(&job->parts[i]))
+      tb_offload_give_up(job->parts[i].device, job->parts[i].failure, job->parts[i].why);
   if (!uses_gpu_memory(job->places)) rescue(job);
   describe_outcome(job, outcome);
   for (int number = 0; (device = tb_gpus_open_one(number)) != NULL; number++) tb_part_tidy(device);
@@ -285,7 +287,7 @@ static void put_job(struct offload_job *job) {
 bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
   *outcome = (struct tb_outcome){.why = TB_STATUS_callback};
-  if (is_in_callback()) return false;
+  if (tb_offload_is_in_callback()) return false;
   tb_cuda_load(); /* which waits for the loader: not with the gate ours */
   outcome->why = TB_STATUS_busy;
   if (!tb_keeper_enter()) return false;
@@ -330,11 +332,11 @@ bool tb_offload_may_open_later(void) {
 }
 
 bool tb_offload_open(struct tb_gpu_identity *identity) {
-  if (is_in_callback()) return false;
+  if (tb_offload_is_in_callback()) return false;
   enum tb_status why;
   tb_cuda_load();
   if (!tb_keeper_enter()) return false;
-  const struct tb_device *device = find_device(NULL, &why);
+  const struct tb_device *device = tb_offload_find_device(NULL, &why);
   if (device != NULL) identify(device, identity);
   tb_keeper_leave();
   return device != NULL;
@@ -372,13 +374,13 @@ static bool link_seconds(struct tb_device *d, double seconds[2]) {
   if (entered) tb_device_leave();
   if (result == CUDA_SUCCESS) return true;
   tb_cuda_describe_failure(result, failure, sizeof failure);
-  give_up(d, failure, result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed);
+  tb_offload_give_up(d, failure, result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed);
   return false;
 }
 
 bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
   double seconds[2];
-  if (is_in_callback()) return false;
+  if (tb_offload_is_in_callback()) return false;
   if (!tb_keeper_enter()) return false;
   const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(), seconds);
   tb_keeper_leave();

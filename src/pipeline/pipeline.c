@@ -33,7 +33,6 @@ static void leave_block(struct tb_pipeline *p) {
  * comes back late from each task, to a link that has waited. (H200, 12 threads: 8192 cubed 14.5 ms with its help, 14.2
  * without.) */
 #define THREADS_ENOUGH 11
-#define LARGE_BYTES 64e6 /* on their way up and down */
 
 /* Nothing could be done: takes part in the copying, or lets a moment pass. The GPU is asked again and again instead of
  * waited for: no single event is the next to come, and the driver's own wait asks as often, unless the program has told
@@ -153,8 +152,7 @@ static CUresult run_block(struct tb_pipeline *p, int64_t number) {
 #define CLEANED_BYTES_MIN ((int64_t)8 << 20)
 #define CLEANED_BYTES_MAX ((int64_t)28 << 20)
 
-/* For a call that moves so many bytes through it, which has pieces of so many slots. */
-static void prepare_ring(struct tb_ring *ring, double bytes, int piece_slots) {
+void tb_pipeline_prepare_ring(struct tb_ring *ring, double bytes, int piece_slots) {
   ring->piece_slots = piece_slots;
   ring->staged_bytes += bytes;
   if (ring->staged_bytes >= WIDE_BYTES) tb_device_widen_ring(ring);
@@ -169,9 +167,9 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, c
   p->staged_bytes = (int64_t)up;
   p->cleans_lines =
       p->staged_bytes >= CLEANED_BYTES_MIN && p->staged_bytes <= CLEANED_BYTES_MAX && tb_lines_can_leave();
-  p->is_large = up + down >= LARGE_BYTES;
-  prepare_ring(&p->d->up_ring, up, p->is_large ? TB_PIECE_SLOTS : 1);
-  prepare_ring(&p->d->down_ring, down, p->is_large ? TB_PIECE_SLOTS : 1);
+  p->is_large = up + down >= TB_LARGE_BYTES;
+  tb_pipeline_prepare_ring(&p->d->up_ring, up, p->is_large ? TB_PIECE_SLOTS : 1);
+  tb_pipeline_prepare_ring(&p->d->down_ring, down, p->is_large ? TB_PIECE_SLOTS : 1);
 }
 
 static int64_t c_bytes_of(const struct tb_call *call) {

@@ -96,6 +96,14 @@ struct tb_pipeline {
 /* What a part could do. */
 enum tb_turn { TB_NOTHING, TB_SOMETHING };
 
+/* ---- pipeline.c ---- */
+
+/* Calls that move so many bytes up and down have pieces of TB_PIECE_SLOTS. */
+#define TB_LARGE_BYTES 64e6
+
+/* For a call that moves so many bytes through a ring, which has pieces of so many slots. */
+void tb_pipeline_prepare_ring(struct tb_ring *ring, double bytes, int piece_slots);
+
 /* ---- up.c ---- */
 
 /* Gets ready for the chunk that the layout is at; ahead: its panels may go up, but nothing is computed before

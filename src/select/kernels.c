@@ -48,6 +48,7 @@ void tb_kernels_unload(struct tb_kernels *kernels) {
     if (tb_families[family].unload != NULL) tb_families[family].unload(kernels);
   tb_complex_unload(&kernels->complex);
   tb_triangle_unload(&kernels->triangle);
+  tb_batch_unload(&kernels->batch);
   tb_shared_unload(&kernels->shared);
 }
 
