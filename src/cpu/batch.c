@@ -12,8 +12,8 @@
 static void *groups_function(enum tb_symbol symbol, bool wide) {
   const struct tb_target *const t = tb_fallback_target(tb_batch_groups(symbol));
   if (t->behind.function == NULL || !tb_is_batch(tb_routine_of(t->as)->signature)) return NULL;
-  const bool certain = tb_symbols[t->as].wide || t->behind.index_of_max != NULL;
-  return certain && tb_symbols[t->as].abi == tb_symbols[symbol].abi && t->wide == wide ? t->behind.function : NULL;
+  return is_certain(t) && tb_symbols[t->as].abi == tb_symbols[symbol].abi && t->wide == wide ? t->behind.function
+                                                                                             : NULL;
 }
 
 static void call_groups(void *function, enum tb_abi abi, const struct tb_batch_arguments *x) {

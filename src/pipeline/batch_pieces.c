@@ -37,7 +37,9 @@ CUresult tb_batch_reserve(struct tb_device *d, struct tb_batch_room *room, int *
   tb_device_trim(d, budget);
   for (int64_t part = 1; whole.up_bytes / part >= TB_BATCH_LEAST_BYTES; part *= 2) {
     *room = (struct tb_batch_room){whole.up_bytes / part, whole.real_bytes / part, whole.down_bytes / part};
-    for (*regions = most; *regions >= (part == 1 ? tb_min(most, 2) : 1); *regions /= 2) {
+    /* Rather two smaller ones than one, which has nothing beside it. */
+    const int least = whole.up_bytes / part < 2 * TB_BATCH_LEAST_BYTES ? 1 : (int)tb_min(most, 2);
+    for (*regions = most; *regions >= least; *regions /= 2) {
       const int64_t bytes = *regions * tb_batch_region_bytes(room);
       if (bytes > budget) continue;
       const CUresult result = tb_device_reserve(d, bytes);
