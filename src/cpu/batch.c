@@ -7,8 +7,13 @@
 #include "cpu/reference.h"
 #include "cpu/signatures.h"
 
-/* The function with groups that takes arrays such as the caller's; NULL: there is none. A library that does not tell
- * how wide its integers are may have others than its names say, as the BLAS inside NumPy's wheels has. */
+/* Whether its integers are as wide as we think. A library that does not tell may have others under plain names than
+ * these say, as the BLAS inside NumPy's wheels has; names that only such libraries have do not lie. */
+static bool is_certain(const struct tb_target *t) {
+  return tb_symbols[t->as].wide || t->behind.index_of_max != NULL || strncmp(tb_symbols[t->as].name, "scipy_", 6) == 0;
+}
+
+/* The function with groups that takes arrays such as the caller's; NULL: there is none. */
 static void *groups_function(enum tb_symbol symbol, bool wide) {
   const struct tb_target *const t = tb_fallback_target(tb_batch_groups(symbol));
   if (t->behind.function == NULL || !tb_is_batch(tb_routine_of(t->as)->signature)) return NULL;
