@@ -53,11 +53,11 @@ static void describe_why(const struct tb_decision *d, enum tb_status why, char *
 }
 
 /* `o`: of a GPU; NULL: the CPU answered. */
-static void say_batch(const struct batch_run *run, const struct tb_outcome *o, double seconds) {
+static void say_batch(const struct batch_run *run, enum tb_status status, const struct tb_outcome *o, double seconds) {
   char call[256], why[192];
   const double tflops = seconds > 0 ? run->batch->flops / seconds * 1e-12 : 0;
   describe_batch_call(run->batch, call, sizeof call);
-  describe_why(&run->decision, o != NULL && o->failed ? o->why : run->decision.why, why, sizeof why);
+  describe_why(&run->decision, status, why, sizeof why);
   if (o == NULL)
     tb_say("%s -> cpu (%s) total %.3f ms %.3f TFLOP/s", call, why, seconds * 1e3, tflops);
   else
@@ -77,7 +77,7 @@ static void count_batch_on_cpu(const struct batch_run *run) {
   const double seconds = run->started > 0 ? tb_clock_seconds() - run->started : 0;
   tb_stats_add(run->batch->symbol, TB_CPU, run->decision.why, run->batch->flops, 0, seconds);
   tb_batch_learn(run->batch, &run->decision, TB_CPU, seconds);
-  if (tb_option_number(TB_OPTION_verbose)) say_batch(run, NULL, seconds);
+  if (tb_option_number(TB_OPTION_verbose)) say_batch(run, run->decision.why, NULL, seconds);
 }
 
 static void count_batch_on_gpu(const struct batch_run *run, const struct tb_outcome *o, double seconds) {
@@ -87,7 +87,7 @@ static void count_batch_on_gpu(const struct batch_run *run, const struct tb_outc
     tb_stats_add_failure();
   else
     tb_batch_learn(run->batch, &run->decision, TB_GPU, seconds);
-  if (tb_option_number(TB_OPTION_verbose)) say_batch(run, o->committed ? o : NULL, seconds);
+  if (tb_option_number(TB_OPTION_verbose)) say_batch(run, why, o->committed ? o : NULL, seconds);
 }
 
 /* What needs no look at the operands. */

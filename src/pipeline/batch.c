@@ -132,7 +132,7 @@ static CUresult compute_there(struct staged *s, const struct tb_batch_piece *pie
                               CUevent done, CUstream stream) {
   TB_TRY(tb_cuda.cuStreamWaitEvent(stream, up, 0));
   if (!s->marked) TB_TRY(mark_batch(s, TB_COMPUTE_BEGIN, stream));
-  TB_TRY(tb_batch_launch_piece(s->d, piece, &s->room, region, false, stream));
+  TB_TRY(tb_batch_launch_piece(s->d, piece, &s->room, region, NULL, stream));
   TB_TRY(mark_batch(s, TB_COMPUTE_END, stream));
   TB_TRY(tb_cuda.cuEventRecord(done, stream));
   return CUDA_SUCCESS;

@@ -16,7 +16,6 @@ static CUresult mark_in_place(const struct in_place *x, enum tb_mark which) {
   return CUDA_SUCCESS;
 }
 
-/* The commit of a C counts when it is enqueued: should it fail, so does all memory there. */
 static CUresult enqueue_piece(struct in_place *x, struct tb_batch_piece *piece) {
   struct tb_device *const d = x->d;
   const size_t bytes = (size_t)piece->count * sizeof(struct tb_batch_product);
@@ -26,9 +25,7 @@ static CUresult enqueue_piece(struct in_place *x, struct tb_batch_piece *piece) 
   x->progress->up_bytes += (double)bytes;
   if (!x->marked) TB_TRY(mark_in_place(x, TB_COMPUTE_BEGIN));
   x->marked = true;
-  TB_TRY(tb_batch_launch_piece(d, piece, &x->room, d->arena, true, d->ordered));
-  for (int i = 0; i < piece->count; i++)
-    if (!tb_call_overwrites(&piece->item[i].call)) x->progress->state[piece->item[i].number] = TB_BATCH_DONE;
+  TB_TRY(tb_batch_launch_piece(d, piece, &x->room, d->arena, x->progress, d->ordered));
   return mark_in_place(x, TB_COMPUTE_END);
 }
 

@@ -77,9 +77,11 @@ bool tb_batch_add(struct tb_batch_piece *piece, const struct tb_batch_room *room
 /* Writes the list, sorted by variants, behind what the slot holds. */
 void tb_batch_write_list(struct tb_batch_piece *piece);
 
-/* Enqueues the launches of a piece whose list is in its region; with commit, the commit of those that have a C. */
+/* Enqueues the launches of a piece whose list is in its region. in_place: also the commit of each C that is added to,
+ * whose product is done when that is enqueued; NULL: the results are to come down. */
 CUresult tb_batch_launch_piece(struct tb_device *device, const struct tb_batch_piece *piece,
-                               const struct tb_batch_room *room, uint64_t region, bool in_place, CUstream stream);
+                               const struct tb_batch_room *room, uint64_t region, struct tb_batch_progress *in_place,
+                               CUstream stream);
 
 /* The next product of this state; false: there is none. */
 bool tb_batch_seek(struct tb_batch_cursor *cursor, const struct tb_batch_progress *progress, enum tb_batch_state state);

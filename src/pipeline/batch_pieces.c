@@ -31,14 +31,21 @@ struct tb_batch_pipeline *tb_batch_pipeline_of(struct tb_device *d) {
   return d->batch;
 }
 
+/* A part of what a region has of something, if it has any. */
+static int64_t part_of_room(int64_t bytes, int64_t part) {
+  return bytes == 0 ? 0 : tb_max(TB_BATCH_LEAST_BYTES, bytes / part);
+}
+
 CUresult tb_batch_reserve(struct tb_device *d, struct tb_batch_room *room, int *regions, int most) {
   const int64_t limit = tb_option_number(TB_OPTION_memory_limit), budget = limit > 0 ? limit : INT64_MAX;
   const struct tb_batch_room whole = *room;
+  const int64_t largest = tb_max(whole.up_bytes, tb_max(whole.real_bytes, whole.down_bytes));
   tb_device_trim(d, budget);
-  for (int64_t part = 1; whole.up_bytes / part >= TB_BATCH_LEAST_BYTES; part *= 2) {
-    *room = (struct tb_batch_room){whole.up_bytes / part, whole.real_bytes / part, whole.down_bytes / part};
+  for (int64_t part = 1; largest / part >= TB_BATCH_LEAST_BYTES; part *= 2) {
+    *room = (struct tb_batch_room){part_of_room(whole.up_bytes, part), part_of_room(whole.real_bytes, part),
+                                   part_of_room(whole.down_bytes, part)};
     /* Rather two smaller ones than one, which has nothing beside it. */
-    const int least = whole.up_bytes / part < 2 * TB_BATCH_LEAST_BYTES ? 1 : (int)tb_min(most, 2);
+    const int least = largest / part < 2 * TB_BATCH_LEAST_BYTES ? 1 : (int)tb_min(most, 2);
     for (*regions = most; *regions >= least; *regions /= 2) {
       const int64_t bytes = *regions * tb_batch_region_bytes(room);
       if (bytes > budget) continue;
@@ -141,8 +148,16 @@ void tb_batch_write_list(struct tb_batch_piece *piece) {
     }
 }
 
+/* The commit of a C counts when it is enqueued: should it fail, so does all memory there. */
+static void count_commits(const struct tb_batch_piece *piece, int variant, struct tb_batch_progress *progress) {
+  for (int i = 0; i < piece->count; i++)
+    if (piece->item[i].variant == variant && !tb_call_overwrites(&piece->item[i].call))
+      progress->state[piece->item[i].number] = TB_BATCH_DONE;
+}
+
 CUresult tb_batch_launch_piece(struct tb_device *d, const struct tb_batch_piece *piece,
-                               const struct tb_batch_room *room, uint64_t region, bool in_place, CUstream stream) {
+                               const struct tb_batch_room *room, uint64_t region, struct tb_batch_progress *in_place,
+                               CUstream stream) {
   int count[TB_BATCH_VARIANTS] = {0};
   for (int i = 0; i < piece->count; i++) count[piece->item[i].variant]++;
   const struct tb_batch_product *const list = list_of(piece);
@@ -150,7 +165,7 @@ CUresult tb_batch_launch_piece(struct tb_device *d, const struct tb_batch_piece 
     if (count[variant] == 0) continue;
     const struct tb_batch_product *const there = (const struct tb_batch_product *)(region + (uint64_t)piece->list_at);
     struct tb_batch_run run = {.type = piece->item[0].call.type, .variant = variant, .list = list + first};
-    run.args = (struct tb_batch_args){.products = there + first, .base = in_place ? NULL : (char *)region};
+    run.args = (struct tb_batch_args){.products = there + first, .base = in_place != NULL ? NULL : (char *)region};
     run.args.count = count[variant];
     run.args.read_bytes = run.args.write_at = room->up_bytes; /* made real */
     run.args.write_bytes = piece->real_bytes;
@@ -158,7 +173,9 @@ CUresult tb_batch_launch_piece(struct tb_device *d, const struct tb_batch_piece 
     run.args.read_bytes = run.args.write_at = room->up_bytes + room->real_bytes;
     run.args.write_bytes = piece->down_bytes;
     TB_TRY(tb_batch_multiply(&d->kernels.batch, &run, stream));
-    if (in_place && piece->down_bytes > 0) TB_TRY(tb_batch_commit(&d->kernels.batch, &run, stream));
+    if (in_place == NULL || piece->down_bytes == 0) continue;
+    TB_TRY(tb_batch_commit(&d->kernels.batch, &run, stream));
+    count_commits(piece, variant, in_place);
   }
   return CUDA_SUCCESS;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Batches with every driver function that the library calls failed once at every position (many are sampled, see
- * tst_next_position): every product is right and committed once, a failing one loses none of the others, at most one
+ * Batches with every driver function that the library calls failed once at positions all over its life (see
+ * next_position): every product is right and committed once, a failing one loses none of the others, at most one
  * line of warning is printed, nothing is left behind in the driver, and the next batch is right too.
  *
  *   test_batch_failures once|async|resident
@@ -37,9 +37,9 @@ static const char *const functions[] = {
 #define FUNCTIONS (sizeof functions / sizeof functions[0])
 
 #define CUDA_ERROR_UNKNOWN 999
-#define CALLS 3
+#define CALLS 2
 /* Several pieces a batch, and two regions of the device for them. */
-#define LIMIT "600K"
+#define LIMIT "300K"
 
 struct failure {
   const char *function; /* NULL: none */
@@ -53,8 +53,8 @@ static unsigned mode_flags;
 /* ---- a batch of whole numbers: exact, whoever computes ---- */
 
 /* Two groups of many small products, of different kernels, and one product that is none of the small. */
-enum { GROUPS = 3, PRODUCTS = 25 + 25 + 1 };
-static const int sizes[GROUPS] = {25, 25, 1};
+enum { GROUPS = 3, PRODUCTS = 12 + 12 + 1 };
+static const int sizes[GROUPS] = {12, 12, 1};
 static const int shape[GROUPS][3] = {{40, 17, 33}, {16, 32, 40}, {1, 1500, 380}};
 
 struct memory {
@@ -68,7 +68,7 @@ static size_t elems(int g, int o) {
   return (size_t)(o == 0 ? s[0] * s[2] : o == 1 ? s[2] * s[1] : s[0] * s[1]);
 }
 
-static int group_of(int product) { return product < 25 ? 0 : product < 50 ? 1 : 2; }
+static int group_of(int product) { return product < 12 ? 0 : product < 24 ? 1 : 2; }
 
 static void make(struct memory *x, int product, int parts, uint64_t *seed) {
   const int g = group_of(product), m = shape[g][0], n = shape[g][1], k = shape[g][2];
@@ -100,7 +100,7 @@ static void make(struct memory *x, int product, int parts, uint64_t *seed) {
 static bool judge_product(struct memory *x) {
   bool right = true;
   if (resident) right = tst_cuda_read(TST_DEVICE, x->host[2], x->passed[2], x->count[2] * sizeof(float));
-  right = right && memcmp(x->host[2], x->expected, x->count[2] * sizeof(float)) == 0;
+  for (size_t i = 0; right && i < x->count[2]; i++) right = x->host[2][i] == x->expected[i]; /* a zero of either sign */
   for (int o = 0; o < 3; o++) {
     if (resident) tst_cuda_free(TST_DEVICE, x->passed[o]);
     free(x->host[o]);
@@ -197,12 +197,16 @@ static void run_case(const struct failure *f, unsigned long counts[FUNCTIONS]) {
 /* Those of opening are test_driver_failures': modules and functions come with the first batch, too. */
 static bool is_of_interest(const char *name) {
   static const char *const asynchronous[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel"};
-  static const char *const others[] = {
-      "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute", "cuMemAlloc",       "cuEventRecord",
-      "cuEventCreate",    "cuEventQuery",        "cuStreamWaitEvent",  "cuCtxPushCurrent", "cuStreamQuery",
-      "cuMemsetD8Async",  "cuMemHostAlloc",      "cuEventElapsedTime", "cuCtxPopCurrent",  "cuMemcpy2DAsync"};
+  static const char *const others[] = {"cuModuleLoadData", "cuModuleGetFunction", "cuMemAlloc",       "cuEventRecord",
+                                       "cuEventQuery",     "cuStreamWaitEvent",   "cuCtxPushCurrent", "cuStreamQuery"};
   if (tst_is_listed(name, asynchronous, sizeof asynchronous / sizeof asynchronous[0])) return true;
   return !(mode_flags & FAKE_CUDA_ASYNC) && tst_is_listed(name, others, sizeof others / sizeof others[0]);
+}
+
+/* Fewer than tst_next_position: what opens a GPU, loads kernels and is called for each piece is much alike. */
+static unsigned long next_position(unsigned long nth, unsigned long count) {
+  const unsigned long next = nth + (nth < 4 ? 1 : 23);
+  return next > count && nth < count ? count : next;
 }
 
 static void every_function_at_every_position(void **state) {
@@ -212,7 +216,7 @@ static void every_function_at_every_position(void **state) {
   assert_int_equal(failures, 0);
   for (size_t i = 0; i < FUNCTIONS; i++)
     for (unsigned long nth = 1; is_of_interest(functions[i]) && nth <= counts[i];
-         nth = tst_next_position(nth, counts[i]), cases++)
+         nth = next_position(nth, counts[i]), cases++)
       run_case(&(struct failure){functions[i], nth, mode_flags}, NULL);
   printf("%lu cases\n", cases);
   assert_true(cases > 10);
