@@ -9,26 +9,26 @@ static int64_t integer_of_batch(const struct tb_batch_arguments *x, const void *
   return memcpy(&narrow, (const char *)array + at * 4, sizeof narrow), narrow;
 }
 
-/* How an operand is said to be taken. OpenBLAS has one more: conjugated, and not transposed. */
+/* How an operand is said to be operand_taken. OpenBLAS has one more: conjugated, and not transposed. */
 #define CONJ_NO_TRANS 114
-struct taken {
+struct operand_taken {
   bool known, transposed, conjugated;
 };
 
-static struct taken taken_of(enum tb_abi abi, const void *array, int64_t group) {
+static struct operand_taken taken_of(enum tb_abi abi, const void *array, int64_t group) {
   int said = 0;
   if (abi == TB_ABI_CBLAS)
     memcpy(&said, (const char *)array + group * (int64_t)sizeof said, sizeof said);
   else
     said = ((const char *)array)[group];
-  if (abi == TB_ABI_CBLAS && said == CONJ_NO_TRANS) return (struct taken){true, false, true};
+  if (abi == TB_ABI_CBLAS && said == CONJ_NO_TRANS) return (struct operand_taken){true, false, true};
   const enum tb_trans trans = tb_trans_of(abi, said);
-  return (struct taken){trans != TB_TRANS_UNKNOWN, trans != TB_TRANS_N, trans == TB_TRANS_C};
+  return (struct operand_taken){trans != TB_TRANS_UNKNOWN, trans != TB_TRANS_N, trans == TB_TRANS_C};
 }
 
 /* A group as a column-major product. */
 struct group {
-  struct taken a, b;
+  struct operand_taken a, b;
   int64_t m, n, k, lda, ldb, ldc, products;
 };
 
@@ -63,10 +63,10 @@ static union tb_scalar scalar_of_group(enum tb_type type, const void *array, int
   return tb_scalar_at(type, (const char *)array + group * tb_type_bytes(type));
 }
 
-static struct tb_view view_of_group(enum tb_type type, struct taken taken, int64_t ld) {
+static struct tb_view view_of_group(enum tb_type type, struct operand_taken operand_taken, int64_t ld) {
   return (struct tb_view){.ld = ld,
-                          .transposed = taken.transposed,
-                          .conjugated = taken.conjugated && tb_type_is_complex(type),
+                          .transposed = operand_taken.transposed,
+                          .conjugated = operand_taken.conjugated && tb_type_is_complex(type),
                           .type = type};
 }
 

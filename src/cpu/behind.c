@@ -38,6 +38,10 @@ bool tb_behind_look(void *function, struct tb_behind *behind) {
 static const char *const everywhere[] = {"linux-vdso", "ld-linux",       "libc.so.",  "libm.so.",
                                          "libdl.so.",  "libpthread.so.", "vgpreload_"};
 
+/* Where this library, or the program that it is part of, begins: the linker's word, which takes no look at all symbols.
+ */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+
 static int may_have_blas(struct dl_phdr_info *info, size_t size, void *context) {
   (void)size, (void)context;
   const char *slash = strrchr(info->dlpi_name, '/');
@@ -45,7 +49,7 @@ static int may_have_blas(struct dl_phdr_info *info, size_t size, void *context) 
   if (name[0] == '\0') return 0; /* the program, which comes before us in the search order */
   for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++)
     if (strncmp(name, everywhere[i], strlen(everywhere[i])) == 0) return 0;
-  return info->dlpi_addr != (uintptr_t)base_of((const void *)&tb_symbols);
+  return info->dlpi_addr != (uintptr_t)__ehdr_start;
 }
 
 /* A symbol that is not there takes the loader two thousand instructions, in every process of a preloaded job. */

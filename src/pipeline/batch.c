@@ -22,7 +22,7 @@ static int first_of_task(const struct tb_batch_piece *piece, int task) {
 /* Copies of one thread. */
 static void copy_alone(struct tb_copy *copy) { tb_copy_start(NULL, copy); }
 
-static void pack_operand(const struct tb_batch_piece *piece, const struct tb_batch_item *item, bool of_b) {
+static void pack_matrix(const struct tb_batch_piece *piece, const struct tb_batch_item *item, bool of_b) {
   const struct tb_batch_stored s = tb_batch_stored(&item->call, of_b);
   const struct tb_view x = tb_operand_of(&item->call, of_b);
   struct tb_copy copy = {.type = x.type, .stores = piece->stores, .from = x.data, .from_ld = x.ld, .to_ld = s.ld};
@@ -35,8 +35,8 @@ static void pack_task(void *context, int task) {
   const struct tb_batch_piece *const piece = context;
   for (int i = first_of_task(piece, task); i < first_of_task(piece, task + 1); i++) {
     const struct tb_batch_item *const item = &piece->item[i];
-    if (!item->shares_a) pack_operand(piece, item, false);
-    if (!item->shares_b) pack_operand(piece, item, true);
+    if (!item->shares_a) pack_matrix(piece, item, false);
+    if (!item->shares_b) pack_matrix(piece, item, true);
   }
 }
 
@@ -76,7 +76,9 @@ struct staged {
 };
 
 static int region_of(const struct staged *s, uint64_t number) { return (int)(number % (uint64_t)s->regions); }
-static struct tb_batch_piece *piece_of(struct staged *s, uint64_t number) { return &s->p->piece[region_of(s, number)]; }
+static struct tb_batch_piece *piece_numbered(struct staged *s, uint64_t number) {
+  return &s->p->piece[region_of(s, number)];
+}
 static int ring_slot(const struct staged *s, uint64_t number) {
   return region_of(s, number) * s->d->up_ring.piece_slots;
 }
@@ -91,7 +93,7 @@ static uint64_t address_of(const struct staged *s, uint64_t number) {
 #define BATCH_FIRST_BYTES ((int64_t)256 << 10)
 
 static void begin_piece_of_batch(struct staged *s) {
-  struct tb_batch_piece *const piece = piece_of(s, s->begun);
+  struct tb_batch_piece *const piece = piece_numbered(s, s->begun);
   struct tb_batch_room room = s->room;
   piece->count = 0;
   piece->up_bytes = piece->real_bytes = piece->down_bytes = 0;
@@ -152,7 +154,7 @@ static CUresult ask_down(struct staged *s, const struct tb_batch_piece *piece, i
 
 /* The whole way of a piece on the GPU: nothing of its region is in use, for what was there before has arrived. */
 static CUresult send_piece_of_batch(struct staged *s) {
-  struct tb_batch_piece *const piece = piece_of(s, s->sent);
+  struct tb_batch_piece *const piece = piece_numbered(s, s->sent);
   const int slot = ring_slot(s, s->sent);
   const uint64_t region = address_of(s, s->sent);
   CUevent done;
@@ -166,7 +168,7 @@ static CUresult send_piece_of_batch(struct staged *s) {
 }
 
 static void count_piece(struct staged *s) {
-  const struct tb_batch_piece *const piece = piece_of(s, s->committed);
+  const struct tb_batch_piece *const piece = piece_numbered(s, s->committed);
   for (int i = 0; i < piece->count; i++) s->progress->state[piece->item[i].number] = TB_BATCH_DONE;
   s->progress->committed = true;
   s->committed++;
@@ -174,16 +176,16 @@ static void count_piece(struct staged *s) {
 
 static CUresult turn_batch(struct staged *s, bool *something) {
   *something = false;
-  for (; s->committed < s->arrived && tb_pool_done(s->d->pool, piece_of(s, s->committed)->job); *something = true)
+  for (; s->committed < s->arrived && tb_pool_done(s->d->pool, piece_numbered(s, s->committed)->job); *something = true)
     count_piece(s);
   for (; s->arrived < s->sent; *something = true) {
     const CUresult result = tb_ask_event(s->d->down_ring.moved[ring_slot(s, s->arrived)]);
     if (result == CUDA_ERROR_NOT_READY) break;
     TB_TRY(result);
-    struct tb_batch_piece *const piece = piece_of(s, s->arrived++);
+    struct tb_batch_piece *const piece = piece_numbered(s, s->arrived++);
     start_tasks(s->d->pool, piece, commit_task, piece->down_bytes);
   }
-  for (; s->sent < s->begun && tb_pool_done(s->d->pool, piece_of(s, s->sent)->job); *something = true)
+  for (; s->sent < s->begun && tb_pool_done(s->d->pool, piece_numbered(s, s->sent)->job); *something = true)
     TB_TRY(send_piece_of_batch(s));
   if (s->more && s->begun - s->committed < (uint64_t)s->regions) {
     begin_piece_of_batch(s);
@@ -194,9 +196,9 @@ static CUresult turn_batch(struct staged *s, bool *something) {
 
 /* Waits for what threads do in the program's memory, and counts it. */
 static void settle_threads(struct staged *s) {
-  for (uint64_t number = s->sent; number < s->begun; number++) tb_pool_wait(s->d->pool, piece_of(s, number)->job);
+  for (uint64_t number = s->sent; number < s->begun; number++) tb_pool_wait(s->d->pool, piece_numbered(s, number)->job);
   while (s->committed < s->arrived) {
-    tb_pool_wait(s->d->pool, piece_of(s, s->committed)->job);
+    tb_pool_wait(s->d->pool, piece_numbered(s, s->committed)->job);
     count_piece(s);
   }
 }

@@ -122,7 +122,7 @@ void tb_batch_unload(struct tb_batch_kernels *batch) {
 /* ---- a product ---- */
 
 /* In elements as the kernel sees them. */
-static void make_real(struct tb_batch_product *p, const struct tb_call *call, const struct tb_batch_place *place) {
+static void see_as_real(struct tb_batch_product *p, const struct tb_call *call, const struct tb_batch_place *place) {
   p->m *= 2, p->k *= 2, p->group_k *= 2;
   p->from_a = place->a, p->from_lda = place->lda;
   p->a = place->real_a, p->lda = place->real_lda;
@@ -138,7 +138,7 @@ static void make_real(struct tb_batch_product *p, const struct tb_call *call, co
 }
 
 /* Of a real scalar its value, and 0. */
-static void parts_of(enum tb_type type, union tb_scalar x, double part[2]) {
+static void scalar_parts_of(enum tb_type type, union tb_scalar x, double part[2]) {
   part[0] = tb_type_is_double(type) ? x.d : (double)x.s;
   part[1] = 0;
   if (tb_type_is_complex(type)) tb_scalar_parts(type, x, part);
@@ -158,9 +158,9 @@ void tb_batch_product_of(struct tb_batch_product *p, const struct tb_call *call,
                                  .conjugate_a = call->a.conjugated,
                                  .conjugate_b = call->b.conjugated,
                                  .from_b = -1};
-  parts_of(tb_is_made_real(call->type) ? TB_S : call->type, tb_real_alpha(call), p->alpha);
-  parts_of(call->type, call->beta, p->beta);
-  if (tb_is_made_real(call->type)) make_real(p, call, place);
+  scalar_parts_of(tb_is_made_real(call->type) ? TB_S : call->type, tb_real_alpha(call), p->alpha);
+  scalar_parts_of(call->type, call->beta, p->beta);
+  if (tb_is_made_real(call->type)) see_as_real(p, call, place);
 }
 
 static bool copies_vectors(const struct tb_call *call, const struct tb_batch_place *place) {
