@@ -59,11 +59,12 @@ static const Kernel kernels[] = {
                                 FAKE_CUDA_KERNEL(tb_triangle_commit_c) FAKE_CUDA_KERNEL(tb_triangle_commit_z)
 
 #define BATCH_KERNEL(letter, tile, variant) FAKE_CUDA_KERNEL(tb_batch_##letter##gemm_##tile##_##variant)
-#define BATCH_KERNELS(letter, tile)                                                                \
-  BATCH_KERNEL(letter, tile, nn)                                                                   \
-  BATCH_KERNEL(letter, tile, nt)                                                                   \
-  BATCH_KERNEL(letter, tile, tn) BATCH_KERNEL(letter, tile, tt) BATCH_KERNEL(letter, tile, nn_any) \
-      BATCH_KERNEL(letter, tile, nt_any) BATCH_KERNEL(letter, tile, tt_any)
+#define BATCH_KERNELS(letter, tile) \
+  BATCH_KERNEL(letter, tile, nn)    \
+  BATCH_KERNEL(letter, tile, nt)    \
+  BATCH_KERNEL(letter, tile, tn)    \
+  BATCH_KERNEL(letter, tile, tt)    \
+  BATCH_KERNEL(letter, tile, nn_any) BATCH_KERNEL(letter, tile, nt_any) BATCH_KERNEL(letter, tile, tt_any)
                                     BATCH_KERNELS(s, 64) BATCH_KERNELS(s, 32) BATCH_KERNELS(d, 64) BATCH_KERNELS(d, 32)
                                         BATCH_KERNELS(z, 64) BATCH_KERNELS(z, 32) BATCH_KERNEL(d, 64, tn_any)
                                             BATCH_KERNEL(d, 32, tn_any) BATCH_KERNEL(z, 64, tn_any)
