@@ -10,16 +10,20 @@ static bool is_for_gpu(unsigned char state) {
   return state == TB_BATCH_STAGED || state == TB_BATCH_IN_PLACE || state == TB_BATCH_ALONE;
 }
 
-/* Matrices a stride apart are one object, of which the first tells for all. */
+/* Matrices a stride apart are one object, of which the first tells for all. And in ordinary memory all of a group go
+ * the same way. */
 void tb_batch_look(struct tb_batch_places *x, const struct tb_batch *batch) {
   struct tb_batch_cursor cursor;
   struct tb_places found;
   const struct tb_places *places = NULL;
+  enum tb_batch_state way = TB_BATCH_DONE;
+  int64_t group = -1; /* that `way` is of; -1: of none */
   *x = (struct tb_batch_places){.state = malloc((size_t)batch->products + 1), .none = true, .first_there = -1};
   tb_batch_begin(&cursor, batch);
   while (x->state != NULL && tb_batch_next(&cursor)) {
     if (cursor.number == 0 || !batch->made->strided) places = tb_places_find(&cursor.call, &found) ? &found : NULL;
-    const enum tb_batch_state way = tb_offload_batch_way(&cursor.call, places);
+    if (places != NULL || group != cursor.group) way = tb_offload_batch_way(&cursor.call, places);
+    group = places == NULL ? cursor.group : -1;
     x->state[cursor.number] = (unsigned char)way;
     if (way == TB_BATCH_IN_PLACE && x->first_there < 0) x->first_there = cursor.number;
     if (is_for_gpu((unsigned char)way)) x->none = false;

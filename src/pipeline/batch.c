@@ -68,7 +68,7 @@ struct staged {
   struct tb_batch_room room;
   struct tb_batch_cursor cursor;
   bool more; /* the cursor is at a product that is to be packed */
-  bool timed, marked;
+  bool is_large, timed, marked;
   int regions;
   uint64_t begun, sent, arrived, committed;
   int64_t begun_bytes;
@@ -219,6 +219,11 @@ static CUresult let_signals_in(struct staged *s) {
   return CUDA_SUCCESS;
 }
 
+/* Whether the caller copied something. Not where it has the link to mind (pipeline_internal.h). */
+static bool helps(const struct staged *s) {
+  return !(s->is_large && tb_pool_threads(s->d->pool) >= TB_THREADS_ENOUGH) && tb_pool_help(s->d->pool);
+}
+
 static CUresult go_round_batch(struct staged *s) {
   struct tb_patience patience = {.seconds = s->d->patience_seconds};
   while (s->more || s->committed < s->begun) {
@@ -226,7 +231,7 @@ static CUresult go_round_batch(struct staged *s) {
     const CUresult looked = let_signals_in(s);
     if (looked != CUDA_SUCCESS) return looked;
     TB_TRY(turn_batch(s, &something));
-    if (something || tb_pool_help(s->d->pool)) {
+    if (something || helps(s)) {
       patience.since = 0;
       continue;
     }
@@ -245,7 +250,8 @@ CUresult tb_batch_run_staged(struct tb_device *d, const struct tb_batch *batch, 
   s.more = tb_batch_seek(&s.cursor, progress, TB_BATCH_STAGED);
   if (!s.more) return CUDA_SUCCESS;
   if (s.p == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  const int slots = batch->up_bytes + batch->down_bytes >= TB_LARGE_BYTES ? TB_PIECE_SLOTS : 1;
+  s.is_large = batch->up_bytes + batch->down_bytes >= TB_LARGE_BYTES;
+  const int slots = s.is_large ? TB_PIECE_SLOTS : 1;
   tb_pipeline_prepare_ring(&d->up_ring, batch->up_bytes, slots);
   tb_pipeline_prepare_ring(&d->down_ring, batch->down_bytes, slots);
   const int64_t bytes = slots * TB_SLOT_BYTES;

@@ -29,16 +29,11 @@ static void leave_block(struct tb_pipeline *p) {
   p->resident[TB_OF_B] = p->layout.block.j;
 }
 
-/* With so many threads, of which ten others fill the link both ways, the caller of a large product does not copy: it
- * comes back late from each task, to a link that has waited. (H200, 12 threads: 8192 cubed 14.5 ms with its help, 14.2
- * without.) */
-#define THREADS_ENOUGH 11
-
 /* Nothing could be done: takes part in the copying, or lets a moment pass. The GPU is asked again and again instead of
  * waited for: no single event is the next to come, and the driver's own wait asks as often, unless the program has told
  * it to sleep, of which it would wake too late for a slot; nor could that wait be left. */
 static CUresult help_or_yield(struct tb_pipeline *p, int *turns, struct tb_patience *patience) {
-  const bool minds_the_link = p->is_large && tb_pool_threads(p->d->pool) >= THREADS_ENOUGH;
+  const bool minds_the_link = p->is_large && tb_pool_threads(p->d->pool) >= TB_THREADS_ENOUGH;
   if (!minds_the_link && tb_pool_help(p->d->pool)) {
     patience->since = 0;
     return CUDA_SUCCESS;
