@@ -95,9 +95,34 @@ static void needs_libc_and_libm_alone(void **state) {
 }
 
 /* Routines that are no products, each by as many names as those. */
-static const char *const others[] = {"sgemmt",  "dgemmt", "cgemmt", "zgemmt", "sgemmtr", "dgemmtr", "cgemmtr",
-                                     "zgemmtr", "ssyrk",  "dsyrk",  "csyrk",  "zsyrk",   "cherk",   "zherk",
-                                     "ssyr2k",  "dsyr2k", "csyr2k", "zsyr2k", "cher2k",  "zher2k"};
+static const char *const others[] = {"sgemmt",
+                                     "dgemmt",
+                                     "cgemmt",
+                                     "zgemmt",
+                                     "sgemmtr",
+                                     "dgemmtr",
+                                     "cgemmtr",
+                                     "zgemmtr",
+                                     "ssyrk",
+                                     "dsyrk",
+                                     "csyrk",
+                                     "zsyrk",
+                                     "cherk",
+                                     "zherk",
+                                     "ssyr2k",
+                                     "dsyr2k",
+                                     "csyr2k",
+                                     "zsyr2k",
+                                     "cher2k",
+                                     "zher2k",
+                                     "sgemm_batch",
+                                     "dgemm_batch",
+                                     "cgemm_batch",
+                                     "zgemm_batch",
+                                     "sgemm_batch_strided",
+                                     "dgemm_batch_strided",
+                                     "cgemm_batch_strided",
+                                     "zgemm_batch_strided"};
 enum { OTHERS = sizeof others / sizeof *others };
 
 /* sgemm's name `s`, of another routine. */
