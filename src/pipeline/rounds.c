@@ -12,11 +12,6 @@
 /* And between two looks at the clock. */
 #define TURNS_BEFORE_LOOK 64
 
-/* With so many threads, of which ten others fill the link both ways, the caller of a large product does not copy: it
- * comes back late from each task, to a link that has waited. (H200, 12 threads: 8192 cubed 14.5 ms with its help, 14.2
- * without.) */
-#define THREADS_ENOUGH 11
-
 /* Between two looks for signals that wait. */
 #define LOOK_SECONDS 1e-3
 
@@ -37,7 +32,7 @@ void tb_rounds_went_on(struct tb_rounds *r) {
  * wait asks as often, unless the program has told it to sleep, of which it would wake too late for a slot; nor could
  * that wait be left. */
 CUresult tb_rounds_rest(struct tb_rounds *r, struct tb_device *d) {
-  const bool minds_the_link = r->is_large && tb_pool_threads(d->pool) >= THREADS_ENOUGH;
+  const bool minds_the_link = r->is_large && tb_pool_threads(d->pool) >= TB_THREADS_ENOUGH;
   if (!minds_the_link && tb_pool_help(d->pool)) {
     r->patience.since = 0;
     return CUDA_SUCCESS;

@@ -7,6 +7,7 @@
 #ifndef TB_FAMILY_H
 #define TB_FAMILY_H
 
+#include "select/batch.h"
 #include "select/complex.h"
 #include "select/emulated.h"
 #include "select/fma.h"
@@ -26,6 +27,7 @@ struct tb_kernels {
   struct tb_complex_kernels complex;
   struct tb_triangle_kernels triangle; /* no family's: of commits; */
   struct tb_solve_kernels solve;       /* of trmm and trsm */
+  struct tb_batch_kernels batch;       /* nor these, of many products at once */
 };
 
 struct tb_family_row {

@@ -49,6 +49,7 @@ void tb_kernels_unload(struct tb_kernels *kernels) {
   tb_complex_unload(&kernels->complex);
   tb_triangle_unload(&kernels->triangle);
   tb_solve_unload(&kernels->solve);
+  tb_batch_unload(&kernels->batch);
   tb_shared_unload(&kernels->shared);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "batch/batch_args.h"
 #include "fma/commit_args.h"
 #include "emulated/emulated_args.h"
 #include "complex/complex_args.h"
@@ -301,6 +302,18 @@ void triangle_leaf(Touches &t, const char *name, void *const *parameters) {
   t.matrix(a.b, m * words, static_cast<size_t>(a.n), static_cast<size_t>(a.ldb) * words, true);
 }
 
+/* ---- batches ---- */
+
+/* What their lists say lies in device memory, and may not be there yet: the arguments say between what it lies. A list
+ * of addresses says nothing. */
+void batch(Touches &t, void *const *parameters) {
+  const auto &a = read<tb_batch_args>(parameters);
+  t.bytes(a.products, static_cast<size_t>(a.count) * sizeof *a.products, false);
+  if (a.base == nullptr) return;
+  t.bytes(a.base, static_cast<size_t>(a.read_bytes), false);
+  t.bytes(a.base + a.write_at, static_cast<size_t>(a.write_bytes), true);
+}
+
 /* Of the fake's own tests: one that keeps to it, one that need not, and one that does not. */
 bool of_a_test(Touches &t, const char *name, void *const *parameters) {
   if (strcmp(name, "test_scale") == 0) {
@@ -386,6 +399,8 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     of_complex(t, name, parameters);
   else if (begins(name, "tb_dgemm_") || begins(name, "tb_zgemm_"))
     fp64(t, name, parameters);
+  else if (begins(name, "tb_batch_"))
+    batch(t, parameters);
   else if (begins(name, "tb_triangle_"))
     triangle_commit(t, name, parameters);
   else if (begins(name, "tb_sgemm_"))

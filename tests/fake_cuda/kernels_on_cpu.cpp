@@ -17,6 +17,9 @@
 #include "skinny/skinny.cu"
 #include "triangle/solve.cu"
 #include "triangle/triangle.cu"
+#include "batch/sgemm.cu"
+#include "batch/dgemm.cu"
+#include "batch/zgemm.cu"
 #include "test_kernels.cu"
 #include "test_race_kernels.cu"
 
@@ -35,8 +38,8 @@ static const Kernel kernels[] = {
     FAKE_CUDA_KERNEL(tb_sgemm_pack) FAKE_CUDA_KERNEL(tb_sgemm_gather) FAKE_CUDA_KERNEL(tb_sgemm_commit)
         FAKE_CUDA_KERNEL(tb_sgemm_again_nn) FAKE_CUDA_KERNEL(tb_sgemm_again_nt) FAKE_CUDA_KERNEL(tb_sgemm_again_tn)
             FAKE_CUDA_KERNEL(tb_sgemm_again_tt) FAKE_CUDA_KERNEL(tb_emulated_gather)
-                FAKE_CUDA_KERNEL(tb_emulated_pack_half) FAKE_CUDA_KERNEL(tb_emulated_pack_bfloat)
-                    FAKE_CUDA_KERNEL(tb_emulated_multiply_half) FAKE_CUDA_KERNEL(tb_emulated_multiply_bfloat)
+                FAKE_CUDA_KERNEL(tb_emulated_pack_half) FAKE_CUDA_KERNEL(tb_emulated_pack_bfloat) FAKE_CUDA_KERNEL(
+                    tb_emulated_multiply_half) FAKE_CUDA_KERNEL(tb_emulated_multiply_bfloat)
 
 #define FP64_KERNEL(letter, tile, variant) FAKE_CUDA_KERNEL(tb_##letter##gemm_##tile##_##variant)
 #define TB_FP64_TILE(letter, tile, ...) \
@@ -51,11 +54,26 @@ static const Kernel kernels[] = {
 #include "fp64/tiles.def"
 #undef FP64_KERNEL
 #undef TB_FP64_TILE
-                        FAKE_CUDA_KERNEL(tb_dgemm_commit) FAKE_CUDA_KERNEL(tb_cgemm_expand)
-                            FAKE_CUDA_KERNEL(tb_cgemm_part) FAKE_CUDA_KERNEL(tb_cgemm_commit)
-                                FAKE_CUDA_KERNEL(tb_zgemm_commit) FAKE_CUDA_KERNEL(tb_triangle_commit_s)
-                                    FAKE_CUDA_KERNEL(tb_triangle_commit_d) FAKE_CUDA_KERNEL(tb_triangle_commit_c)
-                                        FAKE_CUDA_KERNEL(tb_triangle_commit_z)
+                    FAKE_CUDA_KERNEL(tb_dgemm_commit) FAKE_CUDA_KERNEL(tb_cgemm_expand) FAKE_CUDA_KERNEL(tb_cgemm_part)
+                        FAKE_CUDA_KERNEL(tb_cgemm_commit) FAKE_CUDA_KERNEL(tb_zgemm_commit) FAKE_CUDA_KERNEL(
+                            tb_triangle_commit_s) FAKE_CUDA_KERNEL(tb_triangle_commit_d)
+                            FAKE_CUDA_KERNEL(tb_triangle_commit_c) FAKE_CUDA_KERNEL(tb_triangle_commit_z)
+
+#define BATCH_KERNEL(letter, tile, variant) FAKE_CUDA_KERNEL(tb_batch_##letter##gemm_##tile##_##variant)
+#define BATCH_KERNELS(letter, tile) \
+  BATCH_KERNEL(letter, tile, nn)    \
+  BATCH_KERNEL(letter, tile, nt)    \
+  BATCH_KERNEL(letter, tile, tn)    \
+  BATCH_KERNEL(letter, tile, tt)    \
+  BATCH_KERNEL(letter, tile, nn_any) BATCH_KERNEL(letter, tile, nt_any) BATCH_KERNEL(letter, tile, tt_any)
+                                BATCH_KERNELS(s, 64) BATCH_KERNELS(s, 32) BATCH_KERNELS(d, 64) BATCH_KERNELS(d, 32)
+                                    BATCH_KERNELS(z, 64) BATCH_KERNELS(z, 32) BATCH_KERNEL(d, 64, tn_any) BATCH_KERNEL(
+                                        d, 32, tn_any) BATCH_KERNEL(z, 64, tn_any) BATCH_KERNEL(z, 32, tn_any)
+                                        FAKE_CUDA_KERNEL(tb_batch_expand) FAKE_CUDA_KERNEL(tb_batch_part)
+                                            FAKE_CUDA_KERNEL(tb_batch_commit_s) FAKE_CUDA_KERNEL(tb_batch_commit_d)
+                                                FAKE_CUDA_KERNEL(tb_batch_commit_c) FAKE_CUDA_KERNEL(tb_batch_commit_z)
+#undef BATCH_KERNEL
+#undef BATCH_KERNELS
 
 #define SOLVE_KERNELS(letter)                 \
   FAKE_CUDA_KERNEL(tb_triangle_form_##letter) \
@@ -63,7 +81,7 @@ static const Kernel kernels[] = {
   FAKE_CUDA_KERNEL(tb_trmm_upper_##letter)    \
   FAKE_CUDA_KERNEL(tb_trmm_lower_##letter)    \
   FAKE_CUDA_KERNEL(tb_trsm_upper_##letter) FAKE_CUDA_KERNEL(tb_trsm_lower_##letter)
-                                            SOLVE_KERNELS(s) SOLVE_KERNELS(d) SOLVE_KERNELS(c) SOLVE_KERNELS(z)
+                                                    SOLVE_KERNELS(s) SOLVE_KERNELS(d) SOLVE_KERNELS(c) SOLVE_KERNELS(z)
 #undef SOLVE_KERNELS
 
 #define TB_SKINNY(columns, ...)                    \
@@ -78,7 +96,7 @@ static const Kernel kernels[] = {
 #undef TB_LADDER_STEP
 
 #define FAKE_CUDA_TEST_KERNEL(name) FAKE_CUDA_KERNEL(name)
-                                                FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
+                                                        FAKE_CUDA_TEST_KERNELS FAKE_CUDA_RACE_KERNELS
 #undef FAKE_CUDA_TEST_KERNEL
 };
 
