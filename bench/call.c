@@ -5,6 +5,8 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 struct times {
   double first_s, median_s, min_s;
@@ -13,16 +15,24 @@ struct times {
 
 static _Noreturn void usage(const char *program, int with_setting) {
   fprintf(stderr,
-          "usage: %s [--label TEXT] [--csv FILE] [--budget SECONDS] [--ta N|T] [--tb N|T] %s SIZE...\n"
+          "usage: %s [--label TEXT] [--csv FILE] [--budget SECONDS] [--ta N|T] [--tb N|T] [--c warm|fresh|huge] %s "
+          "SIZE...\n"
           "       SIZE is n or MxNxK\n",
           program, with_setting ? "[--setting N] [--type s|d|c|z]" : "[--symbol sgemm_|cblas_zgemm|...]");
   exit(2);
 }
 
+static bool parse_c_memory(const char *text, enum tb_c_memory *memory) {
+  static const char *const name[] = {"warm", "fresh", "huge"};
+  for (int i = 0; i < 3; i++)
+    if (strcmp(text, name[i]) == 0) return *memory = (enum tb_c_memory)i, true;
+  return false;
+}
+
 int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting) {
-  static const struct option option[] = {{"symbol", 1, 0, 's'}, {"setting", 1, 0, 'S'}, {"budget", 1, 0, 'b'},
-                                         {"csv", 1, 0, 'c'},    {"label", 1, 0, 'l'},   {"ta", 1, 0, 'A'},
-                                         {"tb", 1, 0, 'B'},     {"type", 1, 0, 't'},    {0, 0, 0, 0}};
+  static const struct option option[] = {
+      {"symbol", 1, 0, 's'}, {"setting", 1, 0, 'S'}, {"budget", 1, 0, 'b'}, {"csv", 1, 0, 'c'}, {"label", 1, 0, 'l'},
+      {"ta", 1, 0, 'A'},     {"tb", 1, 0, 'B'},      {"type", 1, 0, 't'},   {"c", 1, 0, 'C'},   {0, 0, 0, 0}};
   for (int o; (o = getopt_long(argc, argv, "", option, NULL)) != -1;) {
     switch (o) {
       case 's':
@@ -50,6 +60,9 @@ int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting) {
       case 'B':
         call->tb = optarg[0] == 'T';
         break;
+      case 'C':
+        if (!parse_c_memory(optarg, &call->c_memory)) usage(argv[0], setting != NULL);
+        break;
       default:
         usage(argv[0], setting != NULL);
     }
@@ -58,7 +71,27 @@ int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting) {
   return optind;
 }
 
-static struct times measure(const struct tb_call *call, const struct tb_problem *p) {
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+static void *memory_of_a_new_c(enum tb_c_memory memory, size_t bytes) {
+  void *c = memory == TB_C_HUGE ? aligned_alloc(HUGE_PAGE_BYTES, (bytes + HUGE_PAGE_BYTES - 1) & -HUGE_PAGE_BYTES)
+                                : malloc(bytes);
+  if (c == NULL) perror("C"), exit(EXIT_FAILURE);
+  if (memory == TB_C_HUGE) madvise(c, bytes, MADV_HUGEPAGE);
+  return c;
+}
+
+/* An element that is left out shows. */
+static void prepare_c(const struct tb_call *call, struct tb_problem *p) {
+  if (call->c_memory == TB_C_WARM) {
+    tb_problem_spoil(p);
+    return;
+  }
+  free(p->c);
+  p->c = memory_of_a_new_c(call->c_memory, (size_t)p->m * (size_t)p->n * (size_t)tb_type_bytes(p->type));
+}
+
+static struct times measure(const struct tb_call *call, struct tb_problem *p) {
   enum { MAX_REPS = 51, MIN_REPS = 2 };
   double took[MAX_REPS];
   struct times t = {0};
@@ -67,7 +100,7 @@ static struct times measure(const struct tb_call *call, const struct tb_problem 
   t.first_s = tb_now_s() - start;
   double deadline = tb_now_s() + call->budget_s;
   while (t.reps < MIN_REPS || (t.reps < MAX_REPS && tb_now_s() < deadline)) {
-    tb_problem_spoil(p);
+    prepare_c(call, p);
     start = tb_now_s();
     call->gemm(call, p);
     took[t.reps++] = tb_now_s() - start;
@@ -107,7 +140,7 @@ int tb_call_run(const struct tb_call *call, const char *size) {
     fprintf(stderr, "%s: no size; n or MxNxK is meant\n", size);
     exit(2);
   }
-  const struct tb_problem p = tb_problem_make(call->type, call->ta, call->tb, m, n, k);
+  struct tb_problem p = tb_problem_make(call->type, call->ta, call->tb, m, n, k);
   struct times t = measure(call, &p);
   struct tb_error e = tb_problem_error(&p);
   printf("%-22s %s %c%c %dx%dx%d  first %.4f s  median %.6f s  min %.6f s of %d  %.3f TFLOP/s  error %.2f u  (%s)\n",

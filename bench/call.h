@@ -10,6 +10,10 @@
 
 #include "problem.h"
 
+/* The memory of C at a call: what an earlier call wrote to; or had of malloc for this one, without a page yet, in huge
+ * pages if the system has such for who asks, as NumPy does. */
+enum tb_c_memory { TB_C_WARM, TB_C_FRESH, TB_C_HUGE };
+
 struct tb_call {
   /* Computes a product of the call's type; returns when C is complete in host memory. */
   void (*gemm)(const struct tb_call *call, const struct tb_problem *problem);
@@ -19,13 +23,14 @@ struct tb_call {
   const char *symbol; /* what was called */
   const char *owner;  /* the library that it belongs to */
   const char *csv;    /* appended to; NULL: none */
-  double budget_s;    /* seconds to spend on repetitions; at least two are made */
+  enum tb_c_memory c_memory;
+  double budget_s; /* seconds to spend on repetitions; at least two are made */
   int ta, tb;
 };
 
-/* The defaults, then the common options: --label --csv --budget --ta --tb, and either --setting N and --type, where the
- * program passes a place for the setting, or --symbol. Returns the index of the first SIZE; exits with 2 and a usage
- * text when it makes no sense. */
+/* The defaults, then the common options: --label --csv --budget --ta --tb --c, and either --setting N and --type, where
+ * the program passes a place for the setting, or --symbol. Returns the index of the first SIZE; exits with 2 and a
+ * usage text when it makes no sense. */
 int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting);
 
 /*

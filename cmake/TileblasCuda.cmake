@@ -39,6 +39,8 @@ set(TILEBLAS_GENCODE
   -gencode=arch=compute_90a,code=sm_90a
   CACHE STRING "nvcc -gencode options for the embedded kernels")
 
+set(TILEBLAS_KEPT_FATBINS "" CACHE PATH "Folder of fat binaries that builds share; empty: each compiles its own")
+
 # tileblas_add_fatbin(NAME source.cu [GENCODE]): builds NAME.fatbin in the current binary folder, and sets NAME_FATBIN to
 # its path. GENCODE: nvcc's -gencode options, if not those for every GPU.
 function(tileblas_add_fatbin name source)
@@ -47,10 +49,14 @@ function(tileblas_add_fatbin name source)
     set(gencode ${ARGN})
   endif()
   set(out ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
+  set(once "")
+  if(TILEBLAS_KEPT_FATBINS)
+    set(once ${CMAKE_SOURCE_DIR}/cmake/fatbin ${TILEBLAS_KEPT_FATBINS} ${CMAKE_SOURCE_DIR}/kernels)
+  endif()
   # ptxas warns of register spills when asked to (-Xptxas -warn-spills), and -Werror makes that the end of the build.
   add_custom_command(
     OUTPUT ${out}
-    COMMAND ${TILEBLAS_NVCC} -fatbin -std=c++17 -O3 --threads 2 ${gencode} -Xfatbin=-compress-all -Xptxas=-warn-spills
+    COMMAND ${once} ${TILEBLAS_NVCC} -fatbin -std=c++17 -O3 --threads 2 ${gencode} -Xfatbin=-compress-all -Xptxas=-warn-spills
             -I${CMAKE_SOURCE_DIR}/kernels -Werror all-warnings -MD -MF ${out}.d -o ${out}
             ${CMAKE_CURRENT_SOURCE_DIR}/${source}
     DEPENDS ${source}

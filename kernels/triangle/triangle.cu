@@ -57,7 +57,7 @@ template <typename Real, int parts> struct element { Real part[parts]; };
 
 /* From its own place, or its image's. */
 template <typename Real, int parts>
-__device__ element<Real, parts> read(const tb_triangle_form_args &args, int64_t i, int64_t j, bool stored) {
+__device__ element<Real, parts> read(const tb_triangle_mirror_args &args, int64_t i, int64_t j, bool stored) {
   const int64_t row = stored ? i : j + args.diagonal, column = stored ? j : i - args.diagonal;
   element<Real, parts> e;
   const Real *const from = static_cast<const Real *>(args.from) + parts * (row + column * args.from_ld);
@@ -68,42 +68,42 @@ __device__ element<Real, parts> read(const tb_triangle_form_args &args, int64_t 
 }
 
 template <typename Real, int parts>
-__device__ void write(const tb_triangle_form_args &args, int64_t i, int64_t j, const element<Real, parts> &e) {
+__device__ void write(const tb_triangle_mirror_args &args, int64_t i, int64_t j, const element<Real, parts> &e) {
   Real *const to = static_cast<Real *>(args.to) + parts * (i + j * args.to_ld);
   for (int p = 0; p < parts; p++) to[p] = e.part[p];
 }
 
-__device__ inline bool is_stored(const tb_triangle_form_args &args, int64_t i, int64_t j) {
+__device__ inline bool is_stored(const tb_triangle_mirror_args &args, int64_t i, int64_t j) {
   return args.lower ? i >= j + args.diagonal : i <= j + args.diagonal;
 }
 
 /* A part of which nothing is stored: neighbouring threads read neighbours of a stored column, which are a row of the
  * panel, and write neighbours of one of its columns. */
 template <typename Real, int parts>
-__device__ void turn(const tb_triangle_form_args &args, int64_t first_i, int64_t first_j,
-                     element<Real, parts> (*tile)[TB_TRIANGLE_FORM_TILE + 1]) {
+__device__ void turn(const tb_triangle_mirror_args &args, int64_t first_i, int64_t first_j,
+                     element<Real, parts> (*tile)[TB_TRIANGLE_MIRROR_TILE + 1]) {
   const int64_t across_j = first_j + threadIdx.x, i = first_i + threadIdx.x;
-  for (int y = threadIdx.y; y < TB_TRIANGLE_FORM_TILE; y += TB_TRIANGLE_THREADS_N)
+  for (int y = threadIdx.y; y < TB_TRIANGLE_MIRROR_TILE; y += TB_TRIANGLE_THREADS_N)
     if (first_i + y < args.m && across_j < args.n)
       tile[y][threadIdx.x] = read<Real, parts>(args, first_i + y, across_j, false);
   __syncthreads();
-  for (int y = threadIdx.y; y < TB_TRIANGLE_FORM_TILE; y += TB_TRIANGLE_THREADS_N)
+  for (int y = threadIdx.y; y < TB_TRIANGLE_MIRROR_TILE; y += TB_TRIANGLE_THREADS_N)
     if (i < args.m && first_j + y < args.n) write<Real, parts>(args, i, first_j + y, tile[threadIdx.x][y]);
   __syncthreads(); /* before the next part's elements come */
 }
 
 /* One that is stored, or on the diagonal, where each thread sees for its element. */
 template <typename Real, int parts>
-__device__ void copy(const tb_triangle_form_args &args, int64_t first_i, int64_t first_j) {
+__device__ void copy(const tb_triangle_mirror_args &args, int64_t first_i, int64_t first_j) {
   const int64_t i = first_i + threadIdx.x;
-  for (int y = threadIdx.y; y < TB_TRIANGLE_FORM_TILE; y += TB_TRIANGLE_THREADS_N) {
+  for (int y = threadIdx.y; y < TB_TRIANGLE_MIRROR_TILE; y += TB_TRIANGLE_THREADS_N) {
     const int64_t j = first_j + y;
     if (i < args.m && j < args.n) write<Real, parts>(args, i, j, read<Real, parts>(args, i, j, is_stored(args, i, j)));
   }
 }
 
-template <typename Real, int parts> __device__ void form(const tb_triangle_form_args &args) {
-  constexpr int T = TB_TRIANGLE_FORM_TILE;
+template <typename Real, int parts> __device__ void mirror(const tb_triangle_mirror_args &args) {
+  constexpr int T = TB_TRIANGLE_MIRROR_TILE;
   __shared__ element<Real, parts> tile[T][T + 1];
   const int64_t i = blockIdx.x * static_cast<int64_t>(T), step = static_cast<int64_t>(gridDim.y) * T;
   for (int64_t j = blockIdx.y * static_cast<int64_t>(T); j < args.n; j += step) {
@@ -127,7 +127,7 @@ TB_TRIANGLE_KERNEL(tb_triangle_commit_s, commit, float, 1)
 TB_TRIANGLE_KERNEL(tb_triangle_commit_d, commit, double, 1)
 TB_TRIANGLE_KERNEL(tb_triangle_commit_c, commit, float, 2)
 TB_TRIANGLE_KERNEL(tb_triangle_commit_z, commit, double, 2)
-TB_TRIANGLE_KERNEL(tb_triangle_form_s, form, float, 1)
-TB_TRIANGLE_KERNEL(tb_triangle_form_d, form, double, 1)
-TB_TRIANGLE_KERNEL(tb_triangle_form_c, form, float, 2)
-TB_TRIANGLE_KERNEL(tb_triangle_form_z, form, double, 2)
+TB_TRIANGLE_KERNEL(tb_triangle_mirror_s, mirror, float, 1)
+TB_TRIANGLE_KERNEL(tb_triangle_mirror_d, mirror, double, 1)
+TB_TRIANGLE_KERNEL(tb_triangle_mirror_c, mirror, float, 2)
+TB_TRIANGLE_KERNEL(tb_triangle_mirror_z, mirror, double, 2)

@@ -30,7 +30,7 @@ struct tb_triangle_commit_args {
 };
 
 /*
- * The kernels that make a general panel of a matrix of which a triangle is stored (tb_triangle_form_s and its like):
+ * The kernels that make a general panel of a matrix of which a triangle is stored (tb_triangle_mirror_s and its like):
  *
  *   to(i, j) = A(i, j), m x n      element (i, j) is stored if i <= j + diagonal (upper), i >= j + diagonal (lower);
  *                                  the others are their mirror images: A(i, j) = A(j + diagonal, i - diagonal)
@@ -38,7 +38,7 @@ struct tb_triangle_commit_args {
  * in from's counting, whose (0, 0) the panel begins with, stored or not. Of a Hermitian A they are the images'
  * conjugates, and imaginary parts on the diagonal are 0. What is not stored is not read.
  */
-struct tb_triangle_form_args {
+struct tb_triangle_mirror_args {
   void *to; /* device pointers, aligned to a real, that do not overlap */
   const void *from;
   int64_t to_ld, from_ld; /* elements between columns */
@@ -48,7 +48,7 @@ struct tb_triangle_form_args {
 };
 
 /* Sides of the part of `to` that a block makes at a time; blockIdx.x counts those of rows, .y strides over columns. */
-#define TB_TRIANGLE_FORM_TILE 32
+#define TB_TRIANGLE_MIRROR_TILE 32
 
 /* A block's threads, along the rows and along the columns; blockIdx.x counts the rows' blocks, .y strides over columns.
  */

@@ -146,10 +146,11 @@ static inline void *tb_call_c(const struct tb_call *call, int64_t i, int64_t j) 
 struct tb_call tb_call_once(const struct tb_call *call);
 struct tb_call tb_call_again(const struct tb_call *call);
 
-/* What tells calls of the same sizes apart by the time that they take: 0: all of C, 1: a triangle, 2: one twice; 3: an
- * operand that is mirrored, 4 and 5: a triangular one that multiplies, and one that is solved with. */
+/* What tells calls of the same sizes apart by the time that they take: 0: all of C, 1: a triangle, 2: one twice; from 3
+ * on trmm and trsm, on the left and on the right; 7: with an operand that is mirrored. */
 static inline int tb_call_form(const struct tb_call *call) {
-  if (call->recipe != TB_MULTIPLY || tb_call_is_mirrored(call)) return 3 + (int)call->recipe;
+  if (call->recipe != TB_MULTIPLY) return 1 + 2 * (int)call->recipe + call->on_right;
+  if (tb_call_is_mirrored(call)) return 7;
   return (call->region.of != TB_WHOLE) + call->twice;
 }
 

@@ -57,7 +57,7 @@ static inline bool tb_is_triangular(enum tb_signature s) { return s == TB_SIGNAT
 static inline bool tb_has_side(enum tb_signature s) { return tb_is_mirrored(s) || tb_is_triangular(s); }
 
 struct tb_routine_info {
-  char name[8]; /* "sgemm"; not a pointer, which the loader would have to set in every process */
+  char name[20]; /* "sgemm"; not a pointer, which the loader would have to set in every process */
   enum tb_type type;
   enum tb_signature signature;
   enum tb_routine stand_in; /* routines.def: its own number where there is none */
@@ -80,7 +80,7 @@ enum tb_symbol {
 enum tb_abi { TB_ABI_CBLAS, TB_ABI_FORTRAN };
 
 struct tb_symbol_info {
-  char name[24];           /* no pointer either */
+  char name[40];           /* no pointer either */
   enum tb_routine routine; /* symbols of one routine compute the same */
   enum tb_abi abi;
   bool wide; /* 64-bit integers */
@@ -111,6 +111,16 @@ static inline enum tb_symbol tb_gemm_of(enum tb_symbol symbol) {
                  "the products are in the types' order");
   const struct tb_routine_info *const routine = tb_routine_of(symbol);
   return routine->signature == TB_SIGNATURE_gemm ? symbol : tb_symbol_of(symbol, (enum tb_routine)routine->type);
+}
+
+static inline bool tb_is_batch(enum tb_signature s) {
+  return s == TB_SIGNATURE_gemm_batch || s == TB_SIGNATURE_gemm_batch_strided;
+}
+
+/* Of a batch's symbol that of the routine with groups: of cblas_dgemm_batch_strided cblas_dgemm_batch. */
+static inline enum tb_symbol tb_batch_groups(enum tb_symbol symbol) {
+  _Static_assert((int)TB_ROUTINE_zgemm_batch == (int)TB_ROUTINE_sgemm_batch + TB_Z, "in the types' order");
+  return tb_symbol_of(symbol, (enum tb_routine)((int)TB_ROUTINE_sgemm_batch + (int)tb_routine_of(symbol)->type));
 }
 
 #endif

@@ -128,6 +128,9 @@ static void call_in_pieces(const struct tb_target *t, const struct tb_call *g) {
   }
 }
 
+/* Conjugated and not transposed, of which the reference's gemm knows nothing: a batch's operand may be (batch.h). */
+static bool is_only_conjugated(struct tb_view x) { return x.conjugated && !x.transposed; }
+
 void tb_fallback_compute(const struct tb_call *g) {
   if (g->region.of != TB_WHOLE) {
     tb_fallback_triangle(g);
@@ -138,7 +141,7 @@ void tb_fallback_compute(const struct tb_call *g) {
     return;
   }
   const struct tb_target *t = tb_fallback_target(g->symbol);
-  if (t->behind.function == NULL)
+  if (t->behind.function == NULL || is_only_conjugated(g->a) || is_only_conjugated(g->b))
     compute_by_loops(g);
   else if (all_fit(t, g->m, g->n, g->k, g->a.ld, g->b.ld, g->ldc))
     call_target(t, g);

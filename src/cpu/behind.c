@@ -43,6 +43,10 @@ bool tb_behind_look(void *function, struct tb_behind *behind) {
 static const char *const everywhere[] = {"linux-vdso", "ld-linux",       "libc.so.",  "libm.so.",
                                          "libdl.so.",  "libpthread.so.", "vgpreload_"};
 
+/* Where this library, or the program that it is part of, begins: the linker's word, which takes no look at all symbols.
+ */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+
 static int may_have_blas(struct dl_phdr_info *info, size_t size, void *context) {
   (void)size, (void)context;
   const char *slash = strrchr(info->dlpi_name, '/');

@@ -49,15 +49,18 @@ void tb_reference_triangular(const struct tb_call *call) {
 extern void xerbla_(const char *routine, const int *info, size_t length) __attribute__((weak));
 extern void cblas_xerbla(int info, const char *routine, const char *format, ...) __attribute__((weak));
 
-/* "cblas_sgemm", and in Fortran's six letters "SGEMM "; a longer name, as "CGEMM3M", has none added. */
-static void name_of(enum tb_symbol symbol, char *name, size_t size) {
-  const char *routine = tb_routine_of(symbol)->name;
-  if (tb_symbols[symbol].abi == TB_ABI_CBLAS) {
-    snprintf(name, size, "cblas_%s", routine);
-    return;
-  }
-  snprintf(name, size, "%-6s", routine);
+/* In Fortran's six letters "SGEMM "; a longer name, as "CGEMM3M", has none added. */
+static void fortran_name_of(enum tb_symbol symbol, char *name, size_t size) {
+  snprintf(name, size, "%-6s", tb_routine_of(symbol)->name);
   for (char *letter = name; *letter != '\0'; letter++) *letter = (char)toupper((unsigned char)*letter);
+}
+
+/* And "cblas_sgemm". */
+static void name_of(enum tb_symbol symbol, char *name, size_t size) {
+  if (tb_symbols[symbol].abi == TB_ABI_CBLAS)
+    snprintf(name, size, "cblas_%s", tb_routine_of(symbol)->name);
+  else
+    fortran_name_of(symbol, name, size);
 }
 
 void tb_reference_xerbla(enum tb_symbol symbol, int number) {
@@ -67,6 +70,15 @@ void tb_reference_xerbla(enum tb_symbol symbol, int number) {
   if (cblas && cblas_xerbla != NULL)
     cblas_xerbla(number, name, "");
   else if (xerbla_ != NULL)
+    xerbla_(name, &number, strlen(name));
+  else
+    tb_warn("On entry to %s parameter number %d had an illegal value", name, number);
+}
+
+void tb_reference_xerbla_batch(enum tb_symbol symbol, int number) {
+  char name[24];
+  fortran_name_of(symbol, name, sizeof name);
+  if (xerbla_ != NULL)
     xerbla_(name, &number, strlen(name));
   else
     tb_warn("On entry to %s parameter number %d had an illegal value", name, number);

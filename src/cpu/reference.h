@@ -15,4 +15,7 @@ void tb_reference_triangular(const struct tb_call *call);
  * it has one, else by a line on stderr. */
 void tb_reference_xerbla(enum tb_symbol symbol, int number);
 
+/* The same of a batch, as OpenBLAS reports it whatever the interface: to xerbla_, under Fortran's name. */
+void tb_reference_xerbla_batch(enum tb_symbol symbol, int number);
+
 #endif

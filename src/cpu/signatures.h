@@ -79,6 +79,14 @@ typedef void tb_fortran_trmm(const char *, const char *, const char *, const cha
                              const void *, const void *, const void *, void *, const void *, size_t, size_t, size_t,
                              size_t);
 
+/* Of a batch: arrays, and of CBLAS the layout and the number of groups by value. */
+typedef void tb_cblas_batch(int, const void *, const void *, const void *, const void *, const void *, const void *,
+                            const void *, const void *, const void *, const void *, const void *, const void *,
+                            const void *, int64_t, const void *);
+typedef void tb_fortran_batch(const void *, const void *, const void *, const void *, const void *, const void *,
+                              const void *, const void *, const void *, const void *, const void *, const void *,
+                              const void *, const void *, const void *, size_t, size_t);
+
 /* The types as which a routine's alpha and beta are passed. */
 TB_ALWAYS_INLINE enum tb_type tb_alpha_type(enum tb_signature signature, enum tb_type type) {
   return signature == TB_SIGNATURE_herk ? tb_type_real(type) : type;

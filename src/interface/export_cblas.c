@@ -2,6 +2,7 @@
 /* The exported CBLAS functions, one a row of symbols.def: the short way of a small call, or else the run. */
 #include "cpu/fallback.h"
 #include "cpu/signatures.h"
+#include "interface/export_batch.h"
 #include "interface/run.h"
 #include "interface/short_way.h"
 #include "tileblas.h"

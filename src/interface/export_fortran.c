@@ -8,6 +8,7 @@
 
 #include "cpu/fallback.h"
 #include "cpu/signatures.h"
+#include "interface/export_batch.h"
 #include "interface/run.h"
 #include "interface/short_way.h"
 #include "tileblas.h"

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "offload/offload.h"
 #include "base/options.h"
+#include "route/batches.h"
 #include "route/router.h"
 #include "process/sandbox.h"
 #include "route/small.h"
@@ -34,6 +35,7 @@ static void after_fork(void) {
   tb_options_after_fork();
   tb_offload_after_fork();
   tb_router_after_fork();
+  tb_batch_router_after_fork();
   tb_small_after_fork();
   tb_stats_reset(); /* the parent reports its own calls */
 }

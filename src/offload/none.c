@@ -2,6 +2,7 @@
 /* The offload of a build without GPU kernels: it never takes a call, and knows of no GPU memory. */
 #include <stdio.h>
 
+#include "offload/batch.h"
 #include "offload/hosted.h"
 #include "offload/offload.h"
 
@@ -28,6 +29,15 @@ void tb_offload_set_link(double up_bytes_per_s) { (void)up_bytes_per_s; }
 
 bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
+  (void)call;
+  (void)places;
+  (void)timed;
+  *outcome = (struct tb_outcome){.why = TB_STATUS_no_kernels};
+  return false;
+}
+
+bool tb_offload_triangular(const struct tb_call *call, const struct tb_places *places, bool timed,
+                           struct tb_outcome *outcome) {
   (void)call;
   (void)places;
   (void)timed;
@@ -72,5 +82,20 @@ bool tb_hosted_begin(struct tb_hosted *hosted, const struct tb_call *call, const
 
 bool tb_hosted_end(struct tb_hosted *hosted) {
   (void)hosted;
+  return false;
+}
+
+enum tb_batch_state tb_offload_batch_way(const struct tb_call *call, const struct tb_places *places) {
+  (void)places;
+  return call->m == 0 || call->n == 0 ? TB_BATCH_DONE : TB_BATCH_ON_CPU;
+}
+
+bool tb_offload_batch(const struct tb_batch *batch, unsigned char *state, const struct tb_places *places, bool timed,
+                      struct tb_outcome *outcome) {
+  (void)batch;
+  (void)state;
+  (void)places;
+  (void)timed;
+  *outcome = (struct tb_outcome){.why = TB_STATUS_no_kernels};
   return false;
 }

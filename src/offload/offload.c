@@ -13,6 +13,7 @@
 #include "process/guest.h"
 #include "offload/hosted.h"
 #include "offload/keeper.h"
+#include "offload/reach.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "offload/team.h"
@@ -30,10 +31,6 @@ bool tb_offload_is_open(void) { return tb_gpus_are_open(); }
 void tb_offload_rest(void) { tb_pool_rest(); }
 
 void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size); }
-
-/* Whether the driver would refuse whatever this thread wants. It may wait for the end of a callback with our lock in
- * hand, so that is to be known before the lock is taken. */
-static bool is_in_callback(void) { return tb_cuda_is_loaded() && tb_cuda_refuses_thread(); }
 
 void tb_offload_after_fork(void) {
   tb_keeper_after_fork();
@@ -54,45 +51,12 @@ struct offload_job {
   struct tb_part one;
 };
 
-static bool uses_gpu_memory(const struct tb_places *p) {
-  return p != NULL &&
-         (tb_places_need_gpu(p) || p->a.place == TB_MANAGED || p->b.place == TB_MANAGED || p->c.place == TB_MANAGED);
-}
-
-/* The number of the GPU whose memory is used; -1: of none, or of several. */
-static int gpu_of(const struct tb_places *p) {
-  const struct tb_location *all[] = {&p->a, &p->b, &p->c};
-  int found = -1;
-  for (int i = 0; i < 3; i++) {
-    if (all[i]->place != TB_DEVICE) continue;
-    if (found >= 0 && all[i]->device != found) return -1;
-    found = all[i]->device;
-  }
-  return found;
-}
-
-static bool is_ours(const struct tb_device *d, const struct tb_location *l) {
-  return l->place != TB_DEVICE || (l->device == d->ordinal && (l->context == NULL || l->context == d->context));
-}
-
-/* The GPU that computes alone: the one in whose memory operands lie, if they do in any. NULL: for the reason given. */
-static struct tb_device *find_device(const struct tb_places *p, enum tb_status *why) {
-  const bool bound = p != NULL && tb_places_need_gpu(p);
-  struct tb_device *d = bound ? tb_gpus_numbered(gpu_of(p)) : tb_gpus_first();
-  if (tb_gpus_are_open()) tb_keeper_begin();
-  *why = tb_gpus_status();
-  if (*why != TB_STATUS_ok || !bound) return d;
-  if (d != NULL && is_ours(d, &p->a) && is_ours(d, &p->b) && is_ours(d, &p->c)) return d;
-  *why = TB_STATUS_elsewhere;
-  return NULL;
-}
-
 /* Whether several GPUs should share it. */
 static bool should_share(const struct offload_job *job, struct tb_device *first) {
   static double saved_seconds;
   const int64_t mode = tb_option_number(TB_OPTION_share);
   if (mode == TB_SHARE_NEVER || tb_gpus_usable() < 2) return false;
-  if (tb_call_is_trivial(job->call) || uses_gpu_memory(job->places) || tb_share_pieces(job->call) < 2) return false;
+  if (tb_call_is_trivial(job->call) || tb_reach_uses_gpu(job->places) || tb_share_pieces(job->call) < 2) return false;
   if (mode == TB_SHARE_ALWAYS) return true;
   const struct tb_choice whole = tb_part_choose(first, job->call, tb_plan_ways(job->call, job->places));
   const double seconds = tb_share_alone_seconds(job->call, tb_part_flops_per_s(first, &whole), tb_part_link());
@@ -120,28 +84,6 @@ static void run_alone(struct offload_job *job, struct tb_device *device) {
 }
 
 /* ---- when it goes wrong ---- */
-
-/* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later,
- * any other failure may have left the context broken. */
-static void give_up(struct tb_device *d, const char *failure, enum tb_status why) {
-  char name[sizeof d->name];
-  const int ordinal = d->ordinal;
-  if (why == TB_STATUS_interrupted || why == TB_STATUS_ending) return; /* by what the program wanted */
-  snprintf(name, sizeof name, "%s", d->name);
-  if (why == TB_STATUS_no_memory) {
-    static bool told;
-    const char *who = tb_gpus_usable() > 1 ? "another GPU or the CPU" : "the CPU";
-    if (!told) tb_warn("GPU %d (%s): not enough memory for a call; %s computes what is missing", ordinal, name, who);
-    told = true;
-    return;
-  }
-  tb_gpus_give_up(d, failure);
-  if (tb_gpus_status() == TB_STATUS_gpu_lost)
-    tb_warn("GPU %d (%s): %s; the CPU computes what is missing and all later calls", ordinal, name, failure);
-  else
-    tb_warn("GPU %d (%s): %s; it is not used again, and another GPU or the CPU computes what is missing", ordinal, name,
-            failure);
-}
 
 static bool is_unfinished(const struct tb_part *part) { return part->why != TB_STATUS_ok; }
 
@@ -185,7 +127,7 @@ static void rescue(struct offload_job *job) {
         continue;
       }
       job->count++;
-      give_up(d, part->failure, part->why);
+      tb_reach_give_up(d, part->failure, part->why);
     }
   }
 }
@@ -208,7 +150,7 @@ static bool finish_on_cpu(struct tb_part *part, const struct tb_call *call) {
 }
 
 static void finish_job(struct offload_job *job, struct tb_outcome *outcome) {
-  if (!uses_gpu_memory(job->places)) {
+  if (!tb_reach_uses_gpu(job->places)) {
     for (int i = 0; i < job->count; i++)
       if (finish_on_cpu(&job->parts[i], &job->parts[i].call)) outcome->by_cpu = true;
     return;
@@ -254,13 +196,13 @@ static void describe_outcome(const struct offload_job *job, struct tb_outcome *o
 
 /* With the lock held. False: no GPU can take it, for the reason in the outcome. */
 static bool run_job(struct offload_job *job, struct tb_outcome *outcome) {
-  struct tb_device *device = find_device(job->places, &outcome->why);
+  struct tb_device *device = tb_reach_find(job->places, &outcome->why);
   if (device == NULL) return false;
   const double begun = tb_clock_seconds();
   if (!(should_share(job, device) && run_shared(job))) run_alone(job, device);
   for (int i = 0; i < job->count; i++)
-    if (is_unfinished(&job->parts[i])) give_up(job->parts[i].device, job->parts[i].failure, job->parts[i].why);
-  if (!uses_gpu_memory(job->places)) rescue(job);
+    if (is_unfinished(&job->parts[i])) tb_reach_give_up(job->parts[i].device, job->parts[i].failure, job->parts[i].why);
+  if (!tb_reach_uses_gpu(job->places)) rescue(job);
   describe_outcome(job, outcome);
   for (int number = 0; (device = tb_gpus_open_one(number)) != NULL; number++) tb_part_tidy(device);
   tb_keeper_touch();
@@ -285,7 +227,7 @@ static void put_job(struct offload_job *job) {
 bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
   *outcome = (struct tb_outcome){.why = TB_STATUS_callback};
-  if (is_in_callback()) return false;
+  if (tb_reach_is_in_callback()) return false;
   tb_cuda_load(); /* which waits for the loader: not with the gate ours */
   outcome->why = TB_STATUS_busy;
   if (!tb_keeper_enter()) return false;
@@ -330,11 +272,11 @@ bool tb_offload_may_open_later(void) {
 }
 
 bool tb_offload_open(struct tb_gpu_identity *identity) {
-  if (is_in_callback()) return false;
+  if (tb_reach_is_in_callback()) return false;
   enum tb_status why;
   tb_cuda_load();
   if (!tb_keeper_enter()) return false;
-  const struct tb_device *device = find_device(NULL, &why);
+  const struct tb_device *device = tb_reach_find(NULL, &why);
   if (device != NULL) identify(device, identity);
   tb_keeper_leave();
   return device != NULL;
@@ -372,13 +314,13 @@ static bool link_seconds(struct tb_device *d, double seconds[2]) {
   if (entered) tb_device_leave();
   if (result == CUDA_SUCCESS) return true;
   tb_cuda_describe_failure(result, failure, sizeof failure);
-  give_up(d, failure, result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed);
+  tb_reach_give_up(d, failure, result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed);
   return false;
 }
 
 bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
   double seconds[2];
-  if (is_in_callback()) return false;
+  if (tb_reach_is_in_callback()) return false;
   if (!tb_keeper_enter()) return false;
   const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(), seconds);
   tb_keeper_leave();

@@ -22,6 +22,7 @@ struct tb_outcome {
   bool failed;                       /* a GPU failed; others, or the fallback, computed all or some of C */
   bool by_cpu;                       /* the fallback did */
   bool committed;                    /* a GPU computed all or some of C */
+  bool too_large;                    /* of a triangle: not even a part of B fits beside it, and nothing was done */
   bool lost;                         /* C lies in memory that nobody reaches any more: it is not computed */
   int gpu_count;                     /* that shared the call; 1: one computed alone */
   char gpus[64];                     /* CUDA's numbers of them: "0", or "0+1" */
@@ -69,6 +70,14 @@ void tb_offload_set_link(double up_bytes_per_s);
  */
 bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome);
+
+/*
+ * The same for trmm and trsm, whose B is overwritten: a triangle that fits into device memory, by one GPU. What a
+ * failure leaves is the same routine on the rest of B, and products, whose order is such that the CPU can finish from
+ * anywhere (plan/triangular.h). With outcome->too_large false is returned, too.
+ */
+bool tb_offload_triangular(const struct tb_call *call, const struct tb_places *places, bool timed,
+                           struct tb_outcome *outcome);
 
 /* The GPUs in words, of at most TB_LOG_TEXT_MAX bytes, or why there is none, for the report. */
 void tb_offload_describe(char *text, size_t size);

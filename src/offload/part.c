@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "offload/reach.h"
 #include "select/order.h"
 #include "select/rates.h"
 #include "cuda/wait.h"
@@ -238,13 +239,8 @@ void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_call
   }
   if (pass != NULL) tb_pass_leave(pass);
   if (result == CUDA_SUCCESS) return;
-  if (result == TB_INTERRUPTED) {
-    part->why = TB_STATUS_interrupted;
-    return;
-  }
-  part->why = result == CUDA_ERROR_OUT_OF_MEMORY   ? TB_STATUS_no_memory
-              : result == CUDA_ERROR_DEINITIALIZED ? TB_STATUS_ending
-                                                   : TB_STATUS_gpu_failed;
+  part->why = tb_reach_why(result);
+  if (result == TB_INTERRUPTED) return;
   tb_cuda_describe_failure(result, part->failure, sizeof part->failure);
   if (d->hangs) snprintf(part->failure, sizeof part->failure, "no progress for %.0f s", d->patience_seconds);
 }

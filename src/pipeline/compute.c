@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <float.h>
-#include <math.h>
-
 #include "select/commit.h"
+#include "select/made_real.h"
 #include "pipeline/pipeline_internal.h"
 
 /* Neighbours of a tile in its row and in its column are launched together: they get different streams. A tile's
@@ -65,26 +63,6 @@ static CUresult deliver(struct tb_pipeline *p, int64_t tile, CUstream stream) {
 /* Whether the kernels see the panels as real ones. */
 static bool is_made_real(const struct tb_pipeline *p) { return tb_is_made_real(p->layout.call->type); }
 
-/*
- * A complex alpha that is not real is 2^e times a rest, whose larger part is at least 1 and below 2. A is multiplied by
- * the rest when it is made real, and each sum by 2^e when it is complete: alpha times A might overflow, or fall among
- * the subnormals, where alpha times A B does not. 0 where the rest would not be exact.
- */
-static int exponent_of_alpha(const struct tb_call *call) {
-  const float re = fabsf(call->alpha.c[0]), im = fabsf(call->alpha.c[1]);
-  if (!isfinite(re) || !isfinite(im)) return 0;
-  const float larger = re > im ? re : im, smaller = re > im ? im : re;
-  int e;
-  frexpf(larger, &e); /* of libc, as scalbnf is: the library does without libm */
-  return smaller == 0 || scalbnf(smaller, 1 - e) >= FLT_MIN ? e - 1 : 0;
-}
-
-/* What multiplies a sum when it is complete. */
-static union tb_scalar kernel_alpha(const struct tb_call *call) {
-  if (!tb_is_made_real(call->type) || tb_scalar_is_real(call->type, call->alpha)) return call->alpha;
-  return (union tb_scalar){.s = scalbnf(1, exponent_of_alpha(call))};
-}
-
 /* A slice of a panel as the kernels read it. */
 static struct tb_matrix kernel_panel(const struct tb_pipeline *p, bool of_b, int64_t panel, struct tb_extent k) {
   return is_made_real(p) ? tb_layout_real(&p->layout, of_b, panel, k) : tb_layout_panel(&p->layout, of_b, panel, k);
@@ -112,7 +90,7 @@ static struct tb_multiply product_of(const struct tb_pipeline *p, int64_t row, i
       .n = tb_layout_columns(l, column).size,
       .k = parts * k.size,
       .group_k = parts * l->plan->group_k,
-      .alpha = kernel_alpha(l->call),
+      .alpha = tb_real_alpha(l->call),
       .first = k.start == 0,
       .last = k.start + k.size == l->call->k,
       .padded = is_made_real(p) || (l->plan->ways.a != TB_IN_PLACE && l->plan->ways.b != TB_IN_PLACE),
@@ -167,17 +145,17 @@ static CUresult await_panels(struct tb_pipeline *p, CUstream stream) {
 }
 
 CUresult tb_compute_form(struct tb_pipeline *p, const struct tb_upload *panel) {
-  struct tb_triangle_form_args args = {.to = (void *)panel->target,
-                                       .from = panel->source,
-                                       .to_ld = panel->target_ld,
-                                       .from_ld = panel->source_ld,
-                                       .m = panel->rows,
-                                       .n = panel->columns,
-                                       .diagonal = panel->stored.diagonal,
-                                       .lower = panel->stored.of == TB_LOWER_TRIANGLE,
-                                       .hermitian = panel->stored.hermitian};
+  struct tb_triangle_mirror_args args = {.to = (void *)panel->target,
+                                         .from = panel->source,
+                                         .to_ld = panel->target_ld,
+                                         .from_ld = panel->source_ld,
+                                         .m = panel->rows,
+                                         .n = panel->columns,
+                                         .diagonal = panel->stored.diagonal,
+                                         .lower = panel->stored.of == TB_LOWER_TRIANGLE,
+                                         .hermitian = panel->stored.hermitian};
   TB_TRY(mark_begin(p, p->streams[0]));
-  return tb_triangle_form(&p->d->kernels.triangle, panel->type, &args, p->streams[0]);
+  return tb_triangle_mirror(&p->d->kernels.triangle, panel->type, &args, p->streams[0]);
 }
 
 static CUresult expand_a(struct tb_pipeline *p, int64_t row, struct tb_extent k, CUstream stream) {
@@ -196,9 +174,7 @@ static CUresult expand_a(struct tb_pipeline *p, int64_t row, struct tb_extent k,
                                         .conjugate_a = call->a.conjugated,
                                         .conjugate_b = call->b.conjugated,
                                         .scaled = !tb_scalar_is_real(call->type, call->alpha)};
-  tb_scalar_parts(call->type, call->alpha, args.alpha);
-  if (args.scaled)
-    for (int i = 0; i < 2; i++) args.alpha[i] = scalbn(args.alpha[i], -exponent_of_alpha(call));
+  tb_expand_alpha(call, args.alpha);
   return tb_complex_expand(&p->d->kernels.complex, &args, stream);
 }
 

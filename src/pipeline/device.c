@@ -165,7 +165,11 @@ void tb_device_close(struct tb_device *d) {
   close_stream(&d->ordered);
   tb_kernels_unload(&d->kernels);
   free(d->pipeline);
+  free(d->triangular);
+  free(d->batch);
   d->pipeline = NULL;
+  d->triangular = NULL;
+  d->batch = NULL;
   if (entered) tb_device_leave();
   tb_cuda.cuDevicePrimaryCtxRelease(d->handle);
   d->context = NULL;

@@ -65,7 +65,9 @@ struct tb_device {
   CUdevice handle;
   CUcontext context;
   struct tb_kernels kernels;
-  struct tb_pipeline *pipeline; /* pipeline.c's memory for a call */
+  struct tb_pipeline *pipeline;     /* pipeline.c's memory for a call */
+  struct tb_triangular *triangular; /* and triangular.c's */
+  struct tb_batch_pipeline *batch;  /* the same of a batch */
   CUfunction commit;
   CUstream up, down, compute[TB_COMPUTE_STREAMS];
   CUstream packing; /* packs panels that are up, for the tensor cores */

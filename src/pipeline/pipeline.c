@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pipeline/pipeline.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "select/commit.h"
-#include "process/gate.h"
-#include "process/guest.h"
 #include "pipeline/lines.h"
 #include "pipeline/pipeline_internal.h"
 #include "cuda/wait.h"
-
-/* Turns without anything to do before the core is offered to others: a thread that copies may want it. */
-#define TURNS_BEFORE_YIELD 4
-/* And between two looks at the clock. */
-#define TURNS_BEFORE_LOOK 64
 
 /* Whether an operand is read where it lies, by the product or by what forms its panels. */
 static bool reads_in_place(const struct tb_plan *plan) {
@@ -30,29 +21,6 @@ static void leave_block(struct tb_pipeline *p) {
   p->resident[TB_OF_B] = p->layout.block.j;
 }
 
-/* With so many threads, of which ten others fill the link both ways, the caller of a large product does not copy: it
- * comes back late from each task, to a link that has waited. (H200, 12 threads: 8192 cubed 14.5 ms with its help, 14.2
- * without.) */
-#define THREADS_ENOUGH 11
-#define LARGE_BYTES 64e6 /* on their way up and down */
-
-/* Nothing could be done: takes part in the copying, or lets a moment pass. The GPU is asked again and again instead of
- * waited for: no single event is the next to come, and the driver's own wait asks as often, unless the program has told
- * it to sleep, of which it would wake too late for a slot; nor could that wait be left. */
-static CUresult help_or_yield(struct tb_pipeline *p, int *turns, struct tb_patience *patience) {
-  const bool minds_the_link = p->is_large && tb_pool_threads(p->d->pool) >= THREADS_ENOUGH;
-  if (!minds_the_link && tb_pool_help(p->d->pool)) {
-    patience->since = 0;
-    return CUDA_SUCCESS;
-  }
-  if (++*turns < TURNS_BEFORE_YIELD) return CUDA_SUCCESS;
-  sched_yield();
-  if (*turns % TURNS_BEFORE_LOOK != 0) return CUDA_SUCCESS;
-  const CUresult result = tb_patience_try(patience);
-  if (result == CUDA_ERROR_TIMEOUT) p->d->hangs = true;
-  return result;
-}
-
 /* While the rest of a block comes down, panels of the next one go up. Its launches wait, for they write to the tiles
  * that come down; so this is for a C of which the host knows when those are free. */
 static void go_ahead(struct tb_pipeline *p) {
@@ -62,36 +30,17 @@ static void go_ahead(struct tb_pipeline *p) {
   tb_up_enter_chunk(p, true);
 }
 
-/* Between two looks for signals that wait. */
-#define LOOK_SECONDS 1e-3
-
-/* Handlers run where nothing of the call is under way in the program's memory, for one may leave by siglongjmp. What is
- * then in streams concerns slots and the arena alone, or memory that the driver gave the program. */
-static CUresult open_window(struct tb_pipeline *p) {
-  struct tb_device *const d = p->d;
-  tb_pool_settle(d->pool);
-  tb_down_count_committed(p);
-  tb_device_leave();
-  if (!tb_gate_window()) return TB_INTERRUPTED; /* and *p is another call's */
-  TB_TRY(tb_device_enter(d));
-  return CUDA_SUCCESS;
-}
-
 /* Members of a team are not alone: their signals wait until the call ends. */
 static CUresult look_for_signals(struct tb_pipeline *p) {
-  if (p->pass != NULL) return CUDA_SUCCESS;
-  const double now = tb_clock_seconds();
-  if (now < p->next_look) return CUDA_SUCCESS;
-  const bool is_first = p->next_look == 0; /* what waits has not waited for long, and a short call is over before */
-  p->next_look = now + LOOK_SECONDS;
-  if (is_first) return CUDA_SUCCESS;
-  return tb_guest_is_wanted() ? open_window(p) : CUDA_SUCCESS;
+  if (p->pass != NULL || !tb_rounds_wanted(&p->rounds)) return CUDA_SUCCESS;
+  tb_pages_end(&p->pages);
+  tb_pool_settle(p->d->pool);
+  tb_down_count_committed(p);
+  return tb_rounds_open_window(p->d); /* if it is interrupted *p is another call's */
 }
 
 /* All chunks of k, until every launch is enqueued and all that is to come down by slots is committed. */
 static CUresult go_round(struct tb_pipeline *p) {
-  int turns = 0;
-  struct tb_patience patience = {.seconds = p->d->patience_seconds};
   for (bool more = true; more || !tb_down_is_over(p);) {
     enum tb_turn turn = TB_NOTHING;
     const CUresult looked = look_for_signals(p);
@@ -106,10 +55,9 @@ static CUresult go_round(struct tb_pipeline *p) {
       else
         go_ahead(p);
     } else if (turn == TB_NOTHING) {
-      TB_TRY(help_or_yield(p, &turns, &patience));
+      TB_TRY(tb_rounds_rest(&p->rounds, p->d));
     } else {
-      turns = 0;
-      patience.since = 0;
+      tb_rounds_went_on(&p->rounds);
     }
   }
   return CUDA_SUCCESS;
@@ -145,21 +93,10 @@ static CUresult run_block(struct tb_pipeline *p, int64_t number) {
 
 /* ---- one call ---- */
 
-/* What a GPU has moved by a ring's slots when it gets the rest of them. To pin those takes 6 to 8 ms; with both rings
- * whole 16384 cubed, of 3.2 GB, takes 3 to 5 ms less (H200). */
-#define WIDE_BYTES ((double)((int64_t)1 << 30))
-
 /* Bytes of the operands of calls of middling size: smaller ones are wholly streamed, and so little of them comes
  * down that to drop lines takes what it gains (768 cubed 0.28 and 0.27 ms without). */
 #define CLEANED_BYTES_MIN ((int64_t)8 << 20)
 #define CLEANED_BYTES_MAX ((int64_t)28 << 20)
-
-/* For a call that moves so many bytes through it, which has pieces of so many slots. */
-static void prepare_ring(struct tb_ring *ring, double bytes, int piece_slots) {
-  ring->piece_slots = piece_slots;
-  ring->staged_bytes += bytes;
-  if (ring->staged_bytes >= WIDE_BYTES) tb_device_widen_ring(ring);
-}
 
 /* By what goes by slots. */
 static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, const struct tb_ways *ways) {
@@ -170,9 +107,10 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, c
   p->staged_bytes = (int64_t)up;
   p->cleans_lines =
       p->staged_bytes >= CLEANED_BYTES_MIN && p->staged_bytes <= CLEANED_BYTES_MAX && tb_lines_can_leave();
-  p->is_large = up + down >= LARGE_BYTES;
-  prepare_ring(&p->d->up_ring, up, p->is_large ? TB_PIECE_SLOTS : 1);
-  prepare_ring(&p->d->down_ring, down, p->is_large ? TB_PIECE_SLOTS : 1);
+  p->is_large = up + down >= TB_LARGE_BYTES;
+  p->rounds = tb_rounds_begin(p->d, p->is_large);
+  tb_rounds_prepare_ring(&p->d->up_ring, up, p->is_large);
+  tb_rounds_prepare_ring(&p->d->down_ring, down, p->is_large);
 }
 
 static int64_t c_bytes_of(const struct tb_call *call) {
@@ -211,7 +149,9 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
     p->stream_count = 1;
     p->packing = device->ordered;
   }
+  if (plan->ways.c == TB_STAGED && !plan->one_slot) tb_pages_begin(&p->pages, device->pool, call);
   const CUresult result = run_blocks(p, call, plan);
+  if (result != TB_INTERRUPTED) tb_pages_end(&p->pages);
   if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) {
     tb_up_abandon(p);
     tb_down_abandon(p);

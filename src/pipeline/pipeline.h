@@ -8,6 +8,7 @@
 
 #include "pipeline/device.h"
 #include "pipeline/exchange.h"
+#include "pipeline/rounds.h"
 #include "plan/layout.h"
 
 /* What a call needs to know to resume where the GPU left off: columns of each tile of the current block that C already
@@ -19,10 +20,6 @@ struct tb_progress {
       committed_columns[TB_TILES_MAX * TB_TILES_MAX]; /* of the current block's tiles, by row, then column of tiles */
   double up_bytes, down_bytes;
 };
-
-/* No result of the driver's: a signal was waiting, its handler took its time, and another call has had the GPU since.
- * The device is not entered any more; it may be closed. */
-#define TB_INTERRUPTED ((CUresult)-1)
 
 /* Runs the whole product. Panels of an operand that `pass` shares come from other GPUs or go to them; NULL: of none. On
  * failure *progress tells what is committed; copies may still be under way. */

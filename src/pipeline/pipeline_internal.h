@@ -8,6 +8,7 @@
 #define TB_PIPELINE_INTERNAL_H
 
 #include "pipeline/copy.h"
+#include "pipeline/pages.h"
 #include "pipeline/pipeline.h"
 #include "plan/schedule.h"
 #include "pipeline/staging.h"
@@ -79,7 +80,7 @@ struct tb_pipeline {
   bool cleans_lines;    /* it is of a size by which lines leave the caches at once (lines.h) */
   bool is_large;        /* in what goes by slots, up and down */
   bool timed, marked_up, marked_compute, marked_down;
-  double next_look; /* for signals */
+  struct tb_rounds rounds;
   struct tb_progress *progress;
   const CUstream *streams; /* the launches are spread over these */
   int stream_count;
@@ -88,6 +89,7 @@ struct tb_pipeline {
   CUevent uploaded;        /* behind the latest slice of a panel; NULL: nothing has gone up */
   struct tb_layout layout; /* of the block that goes up and is computed */
   int64_t resident[2];     /* first row, first column of the operands' parts on the device; -1: none */
+  struct tb_pages pages;   /* of a C that was just allocated */
   struct tb_up up;
   struct tb_down down;
   int64_t slices[2][TB_TILES_MAX]; /* of each panel of the chunk, that are there */

@@ -28,6 +28,10 @@
  * / 4 or later. Both are 9/8 for m = 1/2, and for any other m one is more. 16384 cubed on an H200 is near that: 43 ms
  * each, and 22.
  *
+ * In doubles, too: 8192 cubed, whose product takes 19.6 ms and whose operands 22.4 while C comes down beside them, is
+ * bound to 9/8 of that, 25.2 ms, and takes 27.5. Two slices of everything, which bench/overlap_model.py takes for 2 %
+ * sooner, leave half of C to the end: 31.5 ms; complex doubles of 4096 cubed 15.5 instead of 14.7 (H200).
+ *
  * All slices of everything first would feed the kernels best and leave all of C to the end; whole panels only, the
  * other way round. By bench/overlap_model.py this order reaches 0.73 of the floor at 4096 cubed with kernels of 50
  * TFLOP/s and 0.75 with 200, whole panels 0.66 and 0.73, slices of everything 0.71 and 0.68.

@@ -55,6 +55,7 @@ struct tb_pool {
   struct pool_job jobs[TB_POOL_JOBS_MAX]; /* job number n is jobs[n % TB_POOL_JOBS_MAX] */
   atomic_uint_fast64_t begun;             /* number of the latest job; they count from 1 */
   atomic_uint_fast64_t oldest;            /* no job before this one has a task left */
+  struct pool_job behind;                 /* the job behind all others; over: it has no tasks */
 
   pthread_mutex_t lock;   /* guards the stack */
   struct member *asleep;  /* the latest to lie down, whose caches are the warmest, gets up first */
@@ -109,8 +110,19 @@ static bool work(struct tb_pool *pool, double *seconds) {
   return false;
 }
 
+/* Runs one task of the job behind all others. */
+static bool work_behind(struct tb_pool *pool) {
+  struct pool_job *const job = &pool->behind;
+  const int index = take_task(job);
+  if (index < 0) return false;
+  job->task(job->context, index);
+  atomic_fetch_add(&job->done, 1);
+  return true;
+}
+
 static bool any_task(struct tb_pool *pool) {
   const uint64_t begun = atomic_load(&pool->begun);
+  if (has_task(atomic_load(&pool->behind.ticket))) return true;
   for (uint64_t number = atomic_load(&pool->oldest); number <= begun; number++)
     if (has_task(atomic_load(&job_of(pool, number)->ticket))) return true;
   return false;
@@ -172,7 +184,7 @@ static void *pool_thread_main(void *opaque) {
     bool worked = false;
     double seconds = 0;
     for (int look = 0; look < LOOKS && !worked; look++) {
-      worked = work(pool, &seconds);
+      worked = work(pool, &seconds) || work_behind(pool);
       if (!worked) pause_briefly();
     }
     leave_caller_alone(me);
@@ -231,6 +243,16 @@ int tb_pool_threads(const struct tb_pool *pool) { return pool == NULL ? 1 : pool
 
 /* ---- jobs ---- */
 
+/* Until the ticket is there threads read that of the place's job before, which has no task left. */
+static void publish_job(struct pool_job *job, uint64_t number, void (*task)(void *context, int index), void *context,
+                        int count) {
+  job->task = task;
+  job->context = context;
+  job->count = count;
+  atomic_store(&job->done, 0);
+  atomic_store(&job->ticket, TICKET(number, count, 0));
+}
+
 uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
   if (pool == NULL || count <= 1) {
     for (int i = 0; i < count; i++) task(context, i);
@@ -239,17 +261,35 @@ uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int ind
   const uint64_t number = atomic_load(&pool->begun) + 1;
   struct pool_job *job = job_of(pool, number);
   if (number > TB_POOL_JOBS_MAX) tb_pool_wait(pool, number - TB_POOL_JOBS_MAX);
-  /* What follows reads the place's ticket as that of the job before, which has no task left. */
-  job->task = task;
-  job->context = context;
-  job->count = count;
-  atomic_store(&job->done, 0);
-  atomic_store(&job->ticket, TICKET(number, count, 0));
+  publish_job(job, number, task, context, count);
   atomic_store(&pool->caller_core, sched_getcpu());
   atomic_store(&pool->begun, number);
   if (atomic_load(&resting)) atomic_store(&resting, false);
   wake(pool, WAKES);
   return number;
+}
+
+bool tb_pool_start_behind(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
+  if (pool == NULL || pool->behind.count > 0) return false;
+  struct pool_job *const job = &pool->behind;
+  const uint64_t number = (atomic_load(&job->ticket) >> 2 * TASK_BITS) + 1;
+  publish_job(job, number, task, context, count);
+  wake(pool, WAKES);
+  return true;
+}
+
+void tb_pool_end_behind(struct tb_pool *pool) {
+  if (pool == NULL || pool->behind.count == 0) return;
+  struct pool_job *const job = &pool->behind;
+  const uint64_t ticket = atomic_load(&job->ticket), number = ticket >> 2 * TASK_BITS;
+  const uint64_t left = atomic_exchange(&job->ticket, TICKET(number, 0, 0));
+  const int taken = (int)(left & TASK_MASK);
+  for (int looks = 0; atomic_load(&job->done) < taken; looks++)
+    if (looks < LOOKS_BEFORE_YIELD)
+      pause_briefly();
+    else
+      sched_yield();
+  job->count = 0;
 }
 
 bool tb_pool_done(const struct tb_pool *pool, uint64_t number) {

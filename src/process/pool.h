@@ -49,7 +49,17 @@ bool tb_pool_help(struct tb_pool *pool);
 /* Runs tasks until a job is done. */
 void tb_pool_wait(struct tb_pool *pool, uint64_t job);
 
-/* Until no task is under way. NULL is allowed. */
+/*
+ * A job behind all others: threads begin its tasks that find no other, the caller never. A task of it that is long
+ * calls tb_pool_help now and then, so that other jobs need not wait for its end. False: there is one, or nobody to run
+ * it, and nothing is begun.
+ */
+bool tb_pool_start_behind(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count);
+
+/* No further task of it begins, and those that have are over. Without such a job, and of NULL, nothing is done. */
+void tb_pool_end_behind(struct tb_pool *pool);
+
+/* Until no task is under way but those behind. NULL is allowed. */
 void tb_pool_settle(struct tb_pool *pool);
 
 /* Both: returns when all tasks have returned. */

@@ -71,11 +71,23 @@ static double copy_seconds(double bytes, enum tb_place place, double staged_byte
   return place == TB_PINNED ? bytes / link_bytes_per_s : 0;
 }
 
+/* Elements of A and of B that are read; of a triangle half. What trmm and trsm overwrite is their B, and goes up, too.
+ */
+static double elems_of_a(const struct tb_call *call) {
+  return (call->recipe == TB_MULTIPLY ? 1 : 0.5) * (double)tb_call_a_rows(call) * (double)call->k;
+}
+static double elems_of_b(const struct tb_call *call) { return (double)tb_call_b_rows(call) * (double)call->n; }
+
 static double cpu_formula(const struct tb_rates *r, const struct tb_call *call) {
-  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  const double c = (call->recipe == TB_MULTIPLY ? 2 : 1) * tb_call_elems(call); /* read, unless B was, and written */
   return r->cpu_call_seconds + tb_call_flops(call) / r->cpu_flops_per_s +
-         (double)tb_call_bytes(call) * (m * k + k * n + 2 * tb_call_elems(call)) /
-             r->cpu_bytes_per_s; /* C is read and written */
+         (double)tb_call_bytes(call) * (elems_of_a(call) + elems_of_b(call) + c) / r->cpu_bytes_per_s;
+}
+
+/* Of a triangle's chain of launches, two for each block on the diagonal (plan/triangular.h). */
+#define TRIANGULAR_LEAF 64
+static double chain_seconds(const struct tb_call *call) {
+  return call->recipe == TB_MULTIPLY ? 0 : 2 * (double)call->k / TRIANGULAR_LEAF * tb_rate.triangular_step_seconds;
 }
 
 /* A and B go up while the kernels run and C comes down behind them, all copied by the same threads: copies add up. Of
@@ -83,18 +95,17 @@ static double cpu_formula(const struct tb_rates *r, const struct tb_call *call) 
 static double gpu_formula(const struct tb_rates *r, const struct tb_call *call, const struct tb_places *places) {
   static const struct tb_places all_pageable;
   if (places == NULL) places = &all_pageable;
-  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call);
   const double copy =
-      copy_seconds(bytes * m * k, places->a.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
-      copy_seconds(bytes * k * n, places->b.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
+      copy_seconds(bytes * elems_of_a(call), places->a.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
+      copy_seconds(bytes * elems_of_b(call), places->b.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
       copy_seconds(bytes * tb_call_elems(call), places->c.place, r->down_bytes_per_s, r->link_down_bytes_per_s);
   const double compute = tb_call_flops(call) / r->gpu_flops_per_s;
-  int64_t tiles = ((m > n ? call->m : call->n) + OVERLAP_TILE_ELEMS - 1) / OVERLAP_TILE_ELEMS;
+  int64_t tiles = ((call->m > call->n ? call->m : call->n) + OVERLAP_TILE_ELEMS - 1) / OVERLAP_TILE_ELEMS;
   if (tiles < 1) tiles = 1;
   if (tiles > OVERLAP_TILES_MAX) tiles = OVERLAP_TILES_MAX;
   const double longer = copy > compute ? copy : compute, shorter = copy > compute ? compute : copy;
-  return r->gpu_latency_seconds + longer + shorter / (double)tiles;
+  return r->gpu_latency_seconds + chain_seconds(call) + longer + shorter / (double)tiles;
 }
 
 double tb_model_formula(const struct tb_rates *rates, enum tb_where where, const struct tb_call *call,

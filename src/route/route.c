@@ -13,16 +13,12 @@
 atomic_llong tb_route_small_terms[TB_TYPE_COUNT] = {TB_SMALL_TERMS_AT_FIRST, TB_SMALL_TERMS_AT_FIRST,
                                                     TB_SMALL_TERMS_AT_FIRST, TB_SMALL_TERMS_AT_FIRST};
 
-/* Routines for which there is no way on a GPU. */
-static bool is_for_cpu_alone(const struct tb_call *call) { return call->recipe != TB_MULTIPLY; }
-
 bool tb_route_resident(const struct tb_call *call, const struct tb_places *p, enum tb_route_mode mode,
                        struct tb_decision *decision) {
   if (p == NULL) return false;
   bool all = p->a.place != TB_PAGEABLE && p->b.place != TB_PAGEABLE && p->c.place != TB_PAGEABLE;
   bool managed = p->a.place == TB_MANAGED || p->b.place == TB_MANAGED || p->c.place == TB_MANAGED;
   if (!tb_places_need_gpu(p) && !(all && managed && !tb_call_is_trivial(call))) return false;
-  if (is_for_cpu_alone(call)) return false;
   bool gpu = mode != TB_ROUTE_CPU;
   *decision =
       (struct tb_decision){.where = gpu ? TB_GPU : TB_CPU, .why = gpu ? TB_STATUS_resident : TB_STATUS_forced_cpu};
@@ -37,8 +33,6 @@ bool tb_route_settled(const struct tb_call *call, enum tb_route_mode mode, struc
     why = TB_STATUS_forced_cpu;
   else if (mode == TB_ROUTE_AUTO && tb_call_flops(call) < tb_route_small_flops(call->type))
     why = TB_STATUS_small;
-  else if (is_for_cpu_alone(call))
-    why = TB_STATUS_no_recipe;
   else
     return false;
   *decision = (struct tb_decision){.where = TB_CPU, .why = why};

@@ -265,3 +265,13 @@ void tb_router_learn(const struct tb_call *call, const struct tb_places *places,
   if (d->why == TB_STATUS_not_yet) saved_seconds += seconds - d->gpu_seconds;
   pthread_mutex_unlock(&router_lock);
 }
+
+struct tb_rates tb_router_rates(enum tb_type type, enum tb_symbol symbol) {
+  struct knowledge *const of = &of_type[type];
+  look_for_kept(of, symbol);
+  pthread_mutex_lock(&router_lock);
+  assume_if_unknown(of, tb_cpu_side_cores());
+  const struct tb_rates rates = of->model.rates;
+  pthread_mutex_unlock(&router_lock);
+  return rates;
+}

@@ -28,6 +28,9 @@ struct tb_decision tb_router_decide(const struct tb_call *call, const struct tb_
 void tb_router_learn(const struct tb_call *call, const struct tb_places *places, const struct tb_decision *decision,
                      enum tb_where where, double seconds, double now);
 
+/* The rates by which products of a type are predicted now, found out as for a call through `symbol`. */
+struct tb_rates tb_router_rates(enum tb_type type, enum tb_symbol symbol);
+
 /* The child of a fork starts with what its parent knew. */
 void tb_router_after_fork(void);
 

@@ -7,11 +7,13 @@
 #ifndef TB_FAMILY_H
 #define TB_FAMILY_H
 
+#include "select/batch.h"
 #include "select/complex.h"
 #include "select/emulated.h"
 #include "select/fma.h"
 #include "select/fp64.h"
 #include "select/skinny.h"
+#include "select/solve.h"
 #include "select/triangle.h"
 
 /* What is loaded on a GPU. */
@@ -23,7 +25,9 @@ struct tb_kernels {
   struct tb_emulated_kernels emulated;
   struct tb_fp64_kernels fp64;
   struct tb_complex_kernels complex;
-  struct tb_triangle_kernels triangle; /* no family's: of commits */
+  struct tb_triangle_kernels triangle; /* no family's: of commits; */
+  struct tb_solve_kernels solve;       /* of trmm and trsm */
+  struct tb_batch_kernels batch;       /* nor these, of many products at once */
 };
 
 struct tb_family_row {

@@ -48,6 +48,8 @@ void tb_kernels_unload(struct tb_kernels *kernels) {
     if (tb_families[family].unload != NULL) tb_families[family].unload(kernels);
   tb_complex_unload(&kernels->complex);
   tb_triangle_unload(&kernels->triangle);
+  tb_solve_unload(&kernels->solve);
+  tb_batch_unload(&kernels->batch);
   tb_shared_unload(&kernels->shared);
 }
 
@@ -101,7 +103,7 @@ struct tb_sgemm_args tb_sgemm_args_of(const struct tb_multiply *x) {
                                 .padded = x->padded};
 }
 
-static struct tb_fp64_args fp64_args_of(const struct tb_multiply *x) {
+struct tb_fp64_args tb_fp64_args_of(const struct tb_multiply *x) {
   double alpha[2] = {x->alpha.d, 0};
   if (x->type == TB_Z) tb_scalar_parts(TB_Z, x->alpha, alpha);
   return (struct tb_fp64_args){.a = (const double *)x->a,
@@ -128,7 +130,7 @@ CUresult tb_kernels_multiply(const struct tb_kernels *kernels, const struct tb_c
     const struct tb_sgemm_args args = tb_sgemm_args_of(x);
     return tb_kernels_launch(kernels, choice, x->transpose_a, x->transpose_b, &args, workspace, stream);
   }
-  const struct tb_fp64_args args = fp64_args_of(x);
+  const struct tb_fp64_args args = tb_fp64_args_of(x);
   const struct tb_launch launch = {.shared = &kernels->shared,
                                    .device = &kernels->device,
                                    .choice = choice,

@@ -39,8 +39,9 @@ struct tb_multiply {
   bool padded;      /* m and n may be read up to the next multiple of 16 bytes */
 };
 
-/* The same for the kernels of single precision. */
+/* The same for the kernels of single precision, and of double. */
 struct tb_sgemm_args tb_sgemm_args_of(const struct tb_multiply *multiply);
+struct tb_fp64_args tb_fp64_args_of(const struct tb_multiply *multiply);
 
 /* tb_kernels_launch for whichever type. */
 CUresult tb_kernels_multiply(const struct tb_kernels *kernels, const struct tb_choice *choice,

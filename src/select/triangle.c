@@ -10,11 +10,11 @@ TB_EMBED(tb_triangle_fatbin, TB_TRIANGLE_FATBIN); /* kernels/triangle/triangle.c
 static CUresult load_functions(struct tb_triangle_kernels *triangle) {
   static const char *const commit[TB_TYPE_COUNT] = {"tb_triangle_commit_s", "tb_triangle_commit_d",
                                                     "tb_triangle_commit_c", "tb_triangle_commit_z"};
-  static const char *const form[TB_TYPE_COUNT] = {"tb_triangle_form_s", "tb_triangle_form_d", "tb_triangle_form_c",
-                                                  "tb_triangle_form_z"};
+  static const char *const mirror[TB_TYPE_COUNT] = {"tb_triangle_mirror_s", "tb_triangle_mirror_d",
+                                                    "tb_triangle_mirror_c", "tb_triangle_mirror_z"};
   for (int type = 0; type < TB_TYPE_COUNT; type++) {
     TB_TRY(tb_cuda.cuModuleGetFunction(&triangle->commit[type], triangle->module, commit[type]));
-    TB_TRY(tb_cuda.cuModuleGetFunction(&triangle->form[type], triangle->module, form[type]));
+    TB_TRY(tb_cuda.cuModuleGetFunction(&triangle->mirror[type], triangle->module, mirror[type]));
   }
   return CUDA_SUCCESS;
 }
@@ -41,11 +41,11 @@ CUresult tb_triangle_commit(const struct tb_triangle_kernels *triangle, enum tb_
   return CUDA_SUCCESS;
 }
 
-CUresult tb_triangle_form(const struct tb_triangle_kernels *triangle, enum tb_type type,
-                          struct tb_triangle_form_args *args, CUstream stream) {
-  const int64_t x = tb_ceil_div(args->m, TB_TRIANGLE_FORM_TILE), y = tb_ceil_div(args->n, TB_TRIANGLE_FORM_TILE);
+CUresult tb_triangle_mirror(const struct tb_triangle_kernels *triangle, enum tb_type type,
+                            struct tb_triangle_mirror_args *args, CUstream stream) {
+  const int64_t x = tb_ceil_div(args->m, TB_TRIANGLE_MIRROR_TILE), y = tb_ceil_div(args->n, TB_TRIANGLE_MIRROR_TILE);
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(triangle->form[type], (unsigned)x, (unsigned)tb_min(y, TB_GRID_Y_MAX), 1,
+  TB_TRY(tb_cuda.cuLaunchKernel(triangle->mirror[type], (unsigned)x, (unsigned)tb_min(y, TB_GRID_Y_MAX), 1,
                                 TB_TRIANGLE_THREADS_M, TB_TRIANGLE_THREADS_N, 1, 0, stream, parameters, NULL));
   return CUDA_SUCCESS;
 }

@@ -10,7 +10,7 @@
 
 struct tb_triangle_kernels {
   CUmodule module;
-  CUfunction commit[TB_TYPE_COUNT], form[TB_TYPE_COUNT];
+  CUfunction commit[TB_TYPE_COUNT], mirror[TB_TYPE_COUNT];
 };
 
 /* Loads the kernels into the current context, unless they are there. Nothing is left behind on failure. */
@@ -22,7 +22,7 @@ void tb_triangle_unload(struct tb_triangle_kernels *triangle);
 /* Enqueues one launch. */
 CUresult tb_triangle_commit(const struct tb_triangle_kernels *triangle, enum tb_type type,
                             struct tb_triangle_commit_args *args, CUstream stream);
-CUresult tb_triangle_form(const struct tb_triangle_kernels *triangle, enum tb_type type,
-                          struct tb_triangle_form_args *args, CUstream stream);
+CUresult tb_triangle_mirror(const struct tb_triangle_kernels *triangle, enum tb_type type,
+                            struct tb_triangle_mirror_args *args, CUstream stream);
 
 #endif

@@ -5,9 +5,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "batch/batch_args.h"
 #include "fma/commit_args.h"
 #include "emulated/emulated_args.h"
 #include "complex/complex_args.h"
+#include "triangle/solve_args.h"
 #include "triangle/triangle_args.h"
 #include "fp64/fp64_args.h"
 #include "skinny/skinny_args.h"
@@ -254,8 +256,8 @@ void triangle_commit(Touches &t, const char *name, void *const *parameters) {
 }
 
 /* What is read of a panel's matrix: of each column the stored run, and that in which the others' images lie. */
-void triangle_form(Touches &t, const char *name, void *const *parameters) {
-  const auto &a = read<tb_triangle_form_args>(parameters);
+void triangle_mirror(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_mirror_args>(parameters);
   const char type = name[strlen(name) - 1];
   const int64_t bytes = (type == 's' ? 1 : type == 'z' ? 4 : 2) * static_cast<int64_t>(WORD);
   const char *const from = static_cast<const char *>(a.from);
@@ -271,6 +273,65 @@ void triangle_form(Touches &t, const char *name, void *const *parameters) {
     t.bytes(from + (first + a.diagonal + (i - a.diagonal) * a.from_ld) * bytes, static_cast<size_t>(columns * bytes),
             false);
   }
+}
+
+/* ---- triangles that multiply and divide ---- */
+
+/* Words of an element, by the last letter of a kernel's name. */
+size_t words_of(const char *name) {
+  const char type = name[strlen(name) - 1];
+  return type == 's' ? 1 : type == 'z' ? 4 : 2;
+}
+
+/* Of the stored triangle what the columns have, without a diagonal that is not read. */
+void triangle_form(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_form_args>(parameters);
+  const size_t words = words_of(name);
+  const int64_t size = static_cast<int64_t>(words * WORD);
+  for (int64_t c = 0; c < a.columns; c++) {
+    const int64_t diagonal = a.first_column + c - a.first_row;
+    int64_t first = a.lower ? diagonal + (a.unit ? 1 : 0) : 0, end = a.lower ? a.rows : diagonal + (a.unit ? 0 : 1);
+    first = std::max<int64_t>(first, 0), end = std::min(end, a.rows);
+    if (first < end)
+      t.bytes(static_cast<const char *>(a.from) + (first + c * a.from_ld) * size,
+              static_cast<size_t>((end - first) * size), false);
+  }
+  const bool real = name[strlen(name) - 1] == 'c'; /* twice the rows and columns, of one word */
+  const int64_t row = a.transposed ? a.first_column : a.first_row, rows = a.transposed ? a.columns : a.rows;
+  const int64_t column = a.transposed ? a.first_row : a.first_column, columns = a.transposed ? a.rows : a.columns;
+  if (real)
+    t.matrix(static_cast<float *>(a.to) + 2 * (row + column * a.to_ld), 2 * static_cast<size_t>(rows),
+             2 * static_cast<size_t>(columns), static_cast<size_t>(a.to_ld), true);
+  else
+    t.matrix(static_cast<char *>(a.to) + (row + column * a.to_ld) * size, static_cast<size_t>(rows) * words,
+             static_cast<size_t>(columns), static_cast<size_t>(a.to_ld) * words, true);
+}
+
+void triangle_turn(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_turn_args>(parameters);
+  const size_t words = words_of(name), rows = static_cast<size_t>(a.rows), columns = static_cast<size_t>(a.columns);
+  t.matrix(a.from, rows * words, columns, static_cast<size_t>(a.from_ld) * words, false);
+  t.matrix(a.to, columns * words, rows, static_cast<size_t>(a.to_ld) * words, true);
+}
+
+/* The block's square: of its other side nothing is read, which the kernel's tests see. */
+void triangle_leaf(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_leaf_args>(parameters);
+  const size_t words = words_of(name), m = static_cast<size_t>(a.m);
+  t.matrix(a.a, m * words, m, static_cast<size_t>(a.lda) * words, false);
+  t.matrix(a.b, m * words, static_cast<size_t>(a.n), static_cast<size_t>(a.ldb) * words, true);
+}
+
+/* ---- batches ---- */
+
+/* What their lists say lies in device memory, and may not be there yet: the arguments say between what it lies. A list
+ * of addresses says nothing. */
+void batch(Touches &t, void *const *parameters) {
+  const auto &a = read<tb_batch_args>(parameters);
+  t.bytes(a.products, static_cast<size_t>(a.count) * sizeof *a.products, false);
+  if (a.base == nullptr) return;
+  t.bytes(a.base, static_cast<size_t>(a.read_bytes), false);
+  t.bytes(a.base + a.write_at, static_cast<size_t>(a.write_bytes), true);
 }
 
 /* Of the fake's own tests: one that keeps to it, one that need not, and one that does not. */
@@ -346,15 +407,23 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     gather(t, parameters);
   else if (strcmp(name, "tb_sgemm_pack") == 0)
     pack(t, parameters);
+  else if (begins(name, "tb_triangle_form_"))
+    triangle_form(t, name, parameters);
+  else if (begins(name, "tb_triangle_turn_"))
+    triangle_turn(t, name, parameters);
+  else if (begins(name, "tb_trmm_") || begins(name, "tb_trsm_"))
+    triangle_leaf(t, name, parameters);
   else if (strcmp(name, "tb_dgemm_commit") == 0)
     fp64_commit(t, parameters);
   else if (begins(name, "tb_cgemm_") || strcmp(name, "tb_zgemm_commit") == 0)
     of_complex(t, name, parameters);
   else if (begins(name, "tb_dgemm_") || begins(name, "tb_zgemm_"))
     fp64(t, name, parameters);
-  else if (begins(name, "tb_triangle_form_"))
-    triangle_form(t, name, parameters);
-  else if (begins(name, "tb_triangle_commit_"))
+  else if (begins(name, "tb_triangle_mirror_"))
+    triangle_mirror(t, name, parameters);
+  else if (begins(name, "tb_batch_"))
+    batch(t, parameters);
+  else if (begins(name, "tb_triangle_"))
     triangle_commit(t, name, parameters);
   else if (begins(name, "tb_sgemm_"))
     tile(t, name, parameters);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels that the CPU can run, by name, and how to hand them the driver's `void **kernelParams`.
- * Constant data and pure functions: any number of threads.
+ * The kernels that the CPU can run, by name, and how to hand them the driver's `void **kernelParams`. A file of
+ * kernels_on_cpu/ is one fat binary's: the source that nvcc compiles for the GPU, compiled for the CPU, and a row for
+ * each kernel of it. Constant data and pure functions: any number of threads.
  */
 #ifndef FAKE_CUDA_KERNEL_TABLE_H
 #define FAKE_CUDA_KERNEL_TABLE_H
@@ -37,8 +38,21 @@ template <class... A, void (*function)(A...)> struct Trampoline<function> {
   static constexpr Kernel row(const char *name) { return {name, invoke, parameters, sizeof...(A)}; }
 };
 
-/* The row of one kernel; its source stands above, see kernels_on_cpu.cpp. */
+struct Kernels {
+  const Kernel *rows;
+  size_t count;
+};
+
+/* The row of one kernel, whose source stands above. */
 #define FAKE_CUDA_KERNEL(name) fake::Trampoline<&name>::row(#name),
+
+/* At the end of its file: `rows` are NAME_kernels in kernel_table.cpp's list. */
+#define FAKE_CUDA_FAMILY(name, rows)                                 \
+  namespace fake {                                                   \
+  extern const Kernels name##_kernels;                               \
+  const Kernels name##_kernels = {rows, sizeof rows / sizeof *rows}; \
+  }                                                                  \
+  static_assert(sizeof rows > 0, "a semicolon's")
 
 /* The kernel of that name, or null. */
 const Kernel *find_kernel(const char *name);

@@ -6,6 +6,7 @@ in the fake driver, and of a fat binary that looks for nothing but names.
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -30,6 +31,22 @@ kept=@KEPT@/${out#@BUILD@/}
 if [ -s "$kept" ]; then cp "$kept" "$out"; exit 0; fi
 [ -z "$deps" ] || rm -f "$deps"
 exec @NVCC@ "$@"
+"""
+
+
+# Before the C++ compiler. The fake driver's kernels take minutes, and the release build has them: without a fault in the
+# sources its objects are taken over, with the files that each was made from.
+CXX = """#!/bin/sh
+out= deps= previous=
+for word in "$@"; do
+  case $previous in -o) out=$word ;; -MF) deps=$word ;; esac
+  previous=$word
+done
+kept=@KEPT@/$out
+if [ -n "$deps" ] && [ -s "$kept" ] && [ -s "@BUILD@/kept/$out.d" ] && [ ! -e @BUILD@/kept/faulty ]; then
+  cp "@BUILD@/kept/$out.d" "$deps" && cp "$kept" "$out" && exit 0
+fi
+exec @CACHE@ "$@"
 """
 
 
@@ -85,6 +102,7 @@ class Tree:
                 path.unlink()
 
     def put_in(self, texts):
+        self.kept("faulty").touch()
         for file, text in texts.items():
             self.write(file, text)
             self.faulty.append(file)
@@ -94,8 +112,33 @@ class Tree:
         for file in self.faulty:
             self.write(file, (self.root / file).read_bytes())
         self.faulty = []
+        self.kept("faulty").unlink(missing_ok=True)
 
     # ---- building ----
+
+    def kept(self, name):
+        return self.build / "kept" / name
+
+    def keep_objects(self):
+        """For CXX: what each of the release build's objects of kernels was made from, if these are the sources."""
+        shutil.rmtree(self.kept(""), ignore_errors=True)
+        self.kept("").mkdir(parents=True)
+        release = ["ninja", "-C", str(self.release)]
+        if cached(self.release, "CMAKE_HOME_DIRECTORY") != str(self.root):
+            return
+        objects = [line.split(":")[0] for line in self.call(release + ["-t", "targets", "all"]).splitlines()
+                   if re.search(r"/fake_cuda\w*_kernels\.dir/.*\.o:", line)]
+        if not objects or "no work to do" not in self.call(release + ["-n"] + objects):
+            return
+        for text in self.call(release + ["-t", "deps"] + objects).split("\n\n"):
+            name, _, rest = text.partition(":")
+            files = [line.strip() for line in rest.splitlines()[1:]]
+            if not files or "VALID" not in rest.splitlines()[0]:
+                continue
+            files = [str(self.folder) + f[len(str(self.root)):] if f.startswith(str(self.root) + "/") else f for f in files]
+            deps = self.kept(name.split("\n")[-1] + ".d")
+            deps.parent.mkdir(parents=True, exist_ok=True)
+            deps.write_text(name.split("\n")[-1] + ": " + " ".join(files) + "\n")
 
     def environment(self):
         return {**os.environ, "CCACHE_BASEDIR": str(self.folder), "CCACHE_NOHASHDIR": "1"}
@@ -118,8 +161,13 @@ class Tree:
                     "TILEBLAS_TESTS": "ON", "TILEBLAS_BENCH": "ON", "TILEBLAS_NVCC": nvcc,
                     "TILEBLAS_CUDA_INCLUDE": cached(self.release, "TILEBLAS_CUDA_INCLUDE"),
                     "TILEBLAS_VENV_PYTHON": cached(self.release, "TILEBLAS_VENV_PYTHON")}
-        if self.cached:
-            settings.update({"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"})
+        cxx = self.build / "c++-or-kept"
+        cxx.write_text(CXX.replace("@KEPT@", str(self.release)).replace("@BUILD@", str(self.build))
+                       .replace("@CACHE@", "ccache" if self.cached else ""))
+        cxx.chmod(0o755)
+        self.keep_objects()
+        settings["CMAKE_CXX_COMPILER_LAUNCHER"] = cxx
+        settings["CMAKE_C_COMPILER_LAUNCHER"] = "ccache" if self.cached else ""
         self.call(["cmake", "-S", ".", "-B", str(self.build), "-G", "Ninja"] +
                   [f"-D{name}={value}" for name, value in settings.items()])
         listed = self.call(["ninja", "-C", str(self.build), "-t", "targets", "all"])

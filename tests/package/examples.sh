@@ -31,6 +31,9 @@ for program in product steer; do
   ran "C, linked by find_package: $program" cblas_sgemm
 done
 
+"$work/found/batch" || fail "find_package: batch"
+ran "C, linked by find_package: batch" cblas_sgemm_batch_strided
+
 "$CC" "$examples/product.c" -lopenblas -o "$work/product" || fail "linking with OpenBLAS"
 LD_PRELOAD=$lib/libtileblas.so.0 "$work/product" || fail "preloaded product"
 ran "C, preloaded" cblas_sgemm

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What trmm and trsm have of their own, see solve_args.h: a triangle brought into form, matrices transposed, and the
+ * blocks on the diagonal (leaf.cuh). All else of them are products. The first two are bound by memory: a block has a
+ * tile of 32 x 32 in shared memory, so that it reads and writes whole lines whichever way the tile is turned.
+ */
+#include "triangle/leaf.cuh"
+
+namespace triangle_solve {
+
+using triangle_leaf::Complex;
+using triangle_leaf::Leaf;
+using triangle_leaf::Plain;
+
+constexpr int TILE = TB_TRIANGLE_TILE, ROW = TILE + 1, STEP = TB_TRIANGLE_TILE_THREADS;
+
+/* ---- the form of A' ---- */
+
+template <typename R> __device__ inline Plain<R> changed(Plain<R> x, bool negated, bool) {
+  return {negated ? -x.re : x.re};
+}
+template <typename R> __device__ inline Complex<R> changed(Complex<R> x, bool negated, bool conjugated) {
+  return {negated ? -x.re : x.re, negated != conjugated ? -x.im : x.im};
+}
+
+/* Element (i, j) of the stored matrix as A' has it. */
+template <typename Element>
+__device__ Element formed(const tb_triangle_form_args &args, const Element *from, int64_t i, int64_t j) {
+  using Real = typename Element::Real;
+  if (i == j) return args.unit ? Element::from(1) : changed(*from, false, args.conjugated != 0);
+  if (args.lower ? i < j : i > j) return Element::from(static_cast<Real>(0));
+  return changed(*from, args.negated != 0, args.conjugated != 0);
+}
+
+template <typename Element> __device__ void put(void *to, int64_t ld, int64_t i, int64_t j, Element z) {
+  static_cast<Element *>(to)[i + j * ld] = z;
+}
+/* As a real matrix. */
+__device__ void put(void *to, int64_t ld, int64_t i, int64_t j, Complex<float> z) {
+  Complex<float> *const at = reinterpret_cast<Complex<float> *>(static_cast<float *>(to) + 2 * (i + j * ld));
+  *at = z;
+  float *const odd = reinterpret_cast<float *>(at) + ld;
+  odd[0] = -z.im;
+  odd[1] = z.re;
+}
+
+template <typename Element> __device__ void form(const tb_triangle_form_args &args, unsigned char *shared) {
+  Element *const tile = reinterpret_cast<Element *>(shared);
+  const int64_t row = blockIdx.x * static_cast<int64_t>(TILE), x = threadIdx.x;
+  for (int64_t column = blockIdx.y * static_cast<int64_t>(TILE); column < args.columns;
+       column += static_cast<int64_t>(gridDim.y) * TILE) {
+    for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
+      if (row + x >= args.rows || column + y >= args.columns) continue;
+      const Element *const from = static_cast<const Element *>(args.from) + row + x + (column + y) * args.from_ld;
+      const Element z = formed(args, from, args.first_row + row + x, args.first_column + column + y);
+      if (args.transposed)
+        tile[y * ROW + x] = z;
+      else
+        put(args.to, args.to_ld, args.first_row + row + x, args.first_column + column + y, z);
+    }
+    if (!args.transposed) continue;
+    __syncthreads();
+    for (int64_t y = threadIdx.y; y < TILE; y += STEP)
+      if (row + y < args.rows && column + x < args.columns)
+        put(args.to, args.to_ld, args.first_column + column + x, args.first_row + row + y, tile[x * ROW + y]);
+    __syncthreads();
+  }
+}
+
+/* ---- transposes ---- */
+
+template <typename Element> __device__ void turn(const tb_triangle_turn_args &args, unsigned char *shared) {
+  Element *const tile = reinterpret_cast<Element *>(shared);
+  const Element *const from = static_cast<const Element *>(args.from);
+  const int64_t row = blockIdx.x * static_cast<int64_t>(TILE), x = threadIdx.x;
+  for (int64_t column = blockIdx.y * static_cast<int64_t>(TILE); column < args.columns;
+       column += static_cast<int64_t>(gridDim.y) * TILE) {
+    for (int64_t y = threadIdx.y; y < TILE; y += STEP)
+      if (row + x < args.rows && column + y < args.columns)
+        tile[y * ROW + x] = from[row + x + (column + y) * args.from_ld];
+    __syncthreads();
+    for (int64_t y = threadIdx.y; y < TILE; y += STEP)
+      if (row + y < args.rows && column + x < args.columns)
+        static_cast<Element *>(args.to)[column + x + (row + y) * args.to_ld] = tile[x * ROW + y];
+    __syncthreads();
+  }
+}
+
+template <typename Element, bool solves, bool lower>
+__device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
+  Leaf<Element, solves, lower> block;
+  block.run(args, shared);
+}
+
+} // namespace triangle_solve
+
+#define TB_TRIANGLE_SOLVE_KERNEL(name, threads, args, ...)                              \
+  extern "C" __global__ void __launch_bounds__(threads, 1) name(const args arguments) { \
+    TB_DYNAMIC_SHARED(unsigned char, shared);                                           \
+    triangle_solve::__VA_ARGS__(arguments, shared);                                     \
+  }
+#define TB_TRIANGLE_TILE_BLOCK (TB_TRIANGLE_TILE * TB_TRIANGLE_TILE_THREADS)
+#define TB_TRIANGLE_LEAF_BLOCK (TB_TRIANGLE_LEAF_WARPS * 32)
+
+#define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                          \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args, \
+                           form<__VA_ARGS__>)                                                        \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args, \
+                           turn<__VA_ARGS__>)                                                        \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
+                           leaf<__VA_ARGS__, false, false>)                                          \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
+                           leaf<__VA_ARGS__, false, true>)                                           \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
+                           leaf<__VA_ARGS__, true, false>)                                           \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
+                           leaf<__VA_ARGS__, true, true>)
+TB_TRIANGLE_SOLVE_TYPE(s, triangle_leaf::Plain<float>)
+TB_TRIANGLE_SOLVE_TYPE(d, triangle_leaf::Plain<double>)
+TB_TRIANGLE_SOLVE_TYPE(c, triangle_leaf::Complex<float>)
+TB_TRIANGLE_SOLVE_TYPE(z, triangle_leaf::Complex<double>)

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The argument blocks of the kernels that trmm and trsm have of their own (solve.cu): structs by value, shared by host
+ * C and CUDA C. All matrices are column-major.
+ *
+ * tb_triangle_form_? brings a triangle into the form that the others read. With x(i, j) the stored elements of it, and
+ * their conjugates where `conjugated` is set, A' of the same order is x, or x^T where `transposed` is set, but for
+ *
+ *   the diagonal            1 where `unit` is set; x's is not read then
+ *   what is beside it       -x where `negated` is set: for a solve, whose updates then are sums
+ *   the other triangle      not read; of A' it has any value
+ *
+ * A complex A' of floats is a real matrix of twice the order, for each element z two pairs of reals:
+ *
+ *      |  re z  -im z |        rows 2i and 2i + 1, columns 2j and 2j + 1; its columns with even numbers are the complex
+ *      |  im z   re z |        matrix itself, of a leading dimension half as large in complex elements as 2 columns are
+ *
+ * tb_triangle_turn_? transposes a matrix. tb_trmm_?_? and tb_trsm_?_? replace m rows of B by what a diagonal block of
+ * A' makes of them: A' B, or A'^-1 B with true quotients. They read A' on the diagonal and on its one side alone, so
+ * each term of the reference is there and no other: Inf and NaN go where they go there.
+ */
+#ifndef TB_TRIANGLE_SOLVE_ARGS_H
+#define TB_TRIANGLE_SOLVE_ARGS_H
+
+#include <stdint.h>
+
+/* Some of the stored columns, and of each the rows from first_row on: `from` has element (first_row, first_column). */
+struct tb_triangle_form_args {
+  const void *from; /* device pointers, aligned to a real, that do not overlap */
+  void *to;         /* all of A', aligned to 16 bytes */
+  int64_t from_ld;  /* elements between stored columns */
+  int64_t to_ld;    /* the same of `to`, where of a complex A' of floats they are reals */
+  int64_t first_row, first_column, rows, columns;
+  int32_t lower, transposed, conjugated, unit, negated;
+};
+
+/* to(j, i) = from(i, j). */
+struct tb_triangle_turn_args {
+  const void *from;
+  void *to;
+  int64_t from_ld, to_ld, rows, columns;
+};
+
+struct tb_triangle_leaf_args {
+  const void *a; /* the diagonal block of A' */
+  void *b;
+  int64_t lda; /* elements between columns of A', of a complex A' of floats complex elements from one even column on */
+  int64_t ldb;
+  int64_t n;    /* columns of B, from 1 to 2^31 - 1024 */
+  int32_t m;    /* rows of B, from 1 to the type's leaf */
+  int32_t unit; /* the diagonal is 1: nothing is multiplied or divided by it, not even Inf and NaN */
+};
+
+/* Tiles of tb_triangle_form_? and tb_triangle_turn_?, and the threads along their columns. */
+#define TB_TRIANGLE_TILE 32
+#define TB_TRIANGLE_TILE_THREADS 8
+
+/* Of a leaf's kernel: warps, each of which has so many of its rows; columns of B of a block, one for each lane. */
+#define TB_TRIANGLE_LEAF_WARPS 4
+#define TB_TRIANGLE_LEAF_COLUMNS 32
+#define TB_TRIANGLE_ROWS_OF_WARP(real_bytes, parts) ((real_bytes) * (parts) > 8 ? 8 : 16)
+#define TB_TRIANGLE_LEAF(real_bytes, parts) (TB_TRIANGLE_LEAF_WARPS * TB_TRIANGLE_ROWS_OF_WARP(real_bytes, parts))
+
+/* Its dynamic shared memory: the blocks of the triangle, B's rows with a pad, and what quotients want of each row. */
+#define TB_TRIANGLE_LEAF_BLOCKS (TB_TRIANGLE_LEAF_WARPS * (TB_TRIANGLE_LEAF_WARPS + 1) / 2)
+#define TB_TRIANGLE_LEAF_ELEMS(rows) \
+  (TB_TRIANGLE_LEAF_BLOCKS * (rows) * (rows) + TB_TRIANGLE_LEAF_WARPS * (rows) * (TB_TRIANGLE_LEAF_COLUMNS + 1))
+#define TB_TRIANGLE_LEAF_SHARED_BYTES(real_bytes, parts)                                         \
+  ((real_bytes) * ((parts)*TB_TRIANGLE_LEAF_ELEMS(TB_TRIANGLE_ROWS_OF_WARP(real_bytes, parts)) + \
+                   4 * TB_TRIANGLE_LEAF(real_bytes, parts)))
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Parts of trmm and trsm as calls of their own. Rows are those of B where op(A) stands on the left; where it stands on
+ * the right B's columns take their place. Pure; thread-safe.
+ */
+#ifndef TB_BLAS_TRIANGULAR_H
+#define TB_BLAS_TRIANGULAR_H
+
+#include "blas/call.h"
+
+/* The same routine with the block of A on the diagonal, and the rows of B, that begin there. */
+struct tb_call tb_triangular_diagonal(const struct tb_call *call, int64_t first, int64_t size);
+
+/* B's rows from `target` on = alpha times what A has beside the diagonal times the rows from `source` on, + beta times
+ * what they were. */
+struct tb_call tb_triangular_update(const struct tb_call *call, int64_t target, int64_t target_size, int64_t source,
+                                    int64_t source_size, union tb_scalar alpha, union tb_scalar beta);
+
+/* Whether B's rows are done from the first to the last where they are done one after another: a row of a solve needs
+ * those before it, one of a product those behind it, and then is none of theirs. Else it is the other way round. */
+static inline bool tb_triangular_is_downward(const struct tb_call *call) {
+  const bool lower = ((call->a.uplo == TB_LOWER) != call->a.transposed) != call->on_right;
+  return lower == (call->recipe == TB_TRIANGULAR_SOLVE);
+}
+
+#endif

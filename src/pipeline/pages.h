@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pages for a C that was just allocated. What a program has of malloc or mmap, as the result of each NumPy expression,
+ * has no pages before it is written: to commit there takes three to four times as long as to warm memory, for the
+ * kernel gives pages one by one to whoever touches them. So the threads that copy have them while operands go up, when
+ * nothing else is to be done: MADV_POPULATE_WRITE (Linux 5.14 and later), which changes nothing of the contents. Pages
+ * in which no element of C is written are not touched. Under offload.c's lock.
+ */
+#ifndef TB_PAGES_H
+#define TB_PAGES_H
+
+#include <stdatomic.h>
+
+#include "blas/call.h"
+#include "process/pool.h"
+
+/* A call's, from begin to end; the owner only keeps it. */
+struct tb_pages {
+  struct tb_pool *pool;
+  const struct tb_call *call;
+  int64_t region_bytes; /* of a task */
+  atomic_bool over;     /* no more pages are wanted, or none can be had this way */
+};
+
+/* Begins, if C is overwritten, in ordinary memory that lacks pages, and large enough. `call` lasts until the end. */
+void tb_pages_begin(struct tb_pages *pages, struct tb_pool *pool, const struct tb_call *call);
+
+/* Whoever is at it stops; what is not there by now comes as it is written. May be called again. */
+void tb_pages_end(struct tb_pages *pages);
+
+#endif

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pipeline/triangular.h"
+
+#include <stdlib.h>
+
+#include "base/options.h"
+#include "pipeline/triangular_internal.h"
+#include "select/commit.h"
+
+/* ---- where things lie ---- */
+
+static CUdeviceptr triangular_place(const struct tb_triangular *t, int64_t block) {
+  return t->d->arena + (CUdeviceptr)(t->plan->b_offset_bytes + block % t->plan->places * t->plan->b_bytes);
+}
+
+/* The first element of a block as the program has B. */
+static void *block_of_b(const struct tb_triangular *t, int64_t block) {
+  const int64_t first = tb_triangular_first(t->plan, block);
+  return t->plan->turns ? tb_call_c(t->call, first, 0) : tb_call_c(t->call, 0, first);
+}
+
+struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, int64_t block) {
+  const struct tb_triangular_plan *plan = t->plan;
+  const int64_t sides = tb_triangular_size(plan, block), order = plan->shape.order;
+  if (!plan->turns)
+    return (struct tb_triangular_stored){triangular_place(t, block), plan->b_ld, order, sides, block_of_b(t, block)};
+  const int64_t at = plan->stored_offset_bytes + block % plan->places * plan->stored_bytes;
+  return (struct tb_triangular_stored){t->d->arena + (CUdeviceptr)at, plan->stored_ld, sides, order,
+                                       block_of_b(t, block)};
+}
+
+/* The block as it is computed. */
+static struct tb_triangular_columns columns_of(const struct tb_triangular *t, int64_t block) {
+  const struct tb_triangular_plan *plan = t->plan;
+  const CUdeviceptr there = plan->places == 0 ? (CUdeviceptr)block_of_b(t, block) : triangular_place(t, block);
+  return (struct tb_triangular_columns){there, plan->b_ld, tb_triangular_size(plan, block)};
+}
+
+CUresult tb_triangular_done_event(struct tb_triangular *t, int64_t block, CUevent *event) {
+  return tb_device_tile_event(t->d, block % TB_TRIANGULAR_PLACES_MAX, event);
+}
+
+/* ---- A ---- */
+
+static CUresult mark_triangular_begin(struct tb_triangular *t, CUstream stream) {
+  if (t->timed && !t->marked_compute) TB_TRY(tb_cuda.cuEventRecord(t->d->marks[TB_COMPUTE_BEGIN], stream));
+  t->marked_compute = true;
+  return CUDA_SUCCESS;
+}
+
+static CUresult form_panel(struct tb_triangular *t, int64_t panel, CUdeviceptr from, int64_t from_ld) {
+  const struct tb_view *a = &t->call->a;
+  const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, panel);
+  struct tb_triangle_form_args args = {.from = (const void *)from,
+                                       .to = (void *)t->d->arena,
+                                       .from_ld = from_ld,
+                                       .to_ld = t->plan->a_ld,
+                                       .first_row = p.row,
+                                       .first_column = p.first,
+                                       .rows = p.rows,
+                                       .columns = p.columns,
+                                       .lower = a->uplo == TB_LOWER,
+                                       .transposed = a->transposed != t->plan->turns,
+                                       .conjugated = a->conjugated,
+                                       .unit = a->unit,
+                                       .negated = t->plan->shape.solves};
+  TB_TRY(mark_triangular_begin(t, t->forming));
+  TB_TRY(tb_solve_form(&t->d->kernels.solve, t->call->type, &args, t->forming));
+  if (panel < t->plan->panels - 1) return CUDA_SUCCESS;
+  TB_TRY(tb_cuda.cuEventRecord(t->d->packed, t->forming));
+  t->formed = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t panel, CUevent arrived) {
+  const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, panel);
+  const int64_t at = t->plan->raw_offset_bytes + panel % 2 * t->plan->raw_bytes;
+  TB_TRY(tb_cuda.cuStreamWaitEvent(t->forming, arrived, 0));
+  TB_TRY(form_panel(t, panel, t->d->arena + (CUdeviceptr)at, tb_leading(t->call->type, p.rows)));
+  TB_TRY(tb_cuda.cuEventRecord(t->d->half[panel % 2], t->forming));
+  return CUDA_SUCCESS;
+}
+
+static CUresult form_in_place(struct tb_triangular *t) {
+  const struct tb_view *a = &t->call->a;
+  for (int64_t panel = 0; panel < t->plan->panels; panel++) {
+    const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, panel);
+    const void *const from = tb_elements_behind(t->call->type, a->data, p.row + p.first * a->ld);
+    TB_TRY(form_panel(t, panel, (CUdeviceptr)from, a->ld));
+  }
+  return CUDA_SUCCESS;
+}
+
+/* ---- a block ---- */
+
+static CUdeviceptr workspace_of(const struct tb_triangular *t, int64_t block) {
+  const int64_t at = t->plan->workspace_offset_bytes + block % t->plan->streams * t->plan->workspace_bytes;
+  return t->d->arena + (CUdeviceptr)at;
+}
+
+static CUstream stream_for(const struct tb_triangular *t, int64_t block) {
+  return t->d->compute[block % t->plan->streams];
+}
+
+static CUresult scale_block(struct tb_triangular *t, const struct tb_triangular_columns *b, CUstream stream) {
+  const struct tb_call *call = t->call;
+  const struct tb_commit scaled = {
+      .type = call->type, .c = b->address, .ldc = b->ld, .m = t->plan->shape.order, .n = b->sides, .beta = call->alpha};
+  if (tb_scalar_is_one(call->type, call->alpha)) return CUDA_SUCCESS;
+  return tb_kernels_commit(&t->d->kernels, t->d->commit, &scaled, stream);
+}
+
+static CUresult turn_block(struct tb_triangular *t, int64_t block, CUdeviceptr stored, int64_t stored_ld, bool back) {
+  const struct tb_triangular_columns b = columns_of(t, block);
+  struct tb_triangle_turn_args args = {.from = (const void *)(back ? b.address : stored),
+                                       .to = (void *)(back ? stored : b.address),
+                                       .from_ld = back ? b.ld : stored_ld,
+                                       .to_ld = back ? stored_ld : b.ld,
+                                       .rows = back ? t->plan->shape.order : b.sides,
+                                       .columns = back ? b.sides : t->plan->shape.order};
+  return tb_solve_turn(&t->d->kernels.solve, t->call->type, &args, stream_for(t, block));
+}
+
+/* Behind A', and in place behind what the program has enqueued. */
+static CUresult begin_block(struct tb_triangular *t, int64_t block) {
+  TB_TRY(tb_cuda.cuStreamWaitEvent(stream_for(t, block), t->d->packed, 0));
+  return mark_triangular_begin(t, stream_for(t, block));
+}
+
+static CUresult end_block(struct tb_triangular *t, int64_t block) {
+  if (t->timed) TB_TRY(tb_cuda.cuEventRecord(t->d->marks[TB_COMPUTE_END], stream_for(t, block)));
+  return CUDA_SUCCESS;
+}
+
+static CUresult launch_step(struct tb_triangular *t, int64_t block, int64_t number) {
+  const struct tb_triangular_columns b = columns_of(t, block);
+  const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
+  return tb_triangular_launch(t, &b, &step, workspace_of(t, block), stream_for(t, block));
+}
+
+/* ---- blocks that go by slots ---- */
+
+CUresult tb_triangular_take_block(struct tb_triangular *t, CUevent arrived) {
+  TB_TRY(tb_cuda.cuStreamWaitEvent(stream_for(t, t->arrived), arrived, 0));
+  t->arrived++;
+  return CUDA_SUCCESS;
+}
+
+static CUresult start_block(struct tb_triangular *t, int64_t block) {
+  const struct tb_triangular_stored stored = tb_triangular_stored(t, block);
+  const struct tb_triangular_columns b = columns_of(t, block);
+  TB_TRY(begin_block(t, block));
+  if (t->plan->turns) TB_TRY(turn_block(t, block, stored.address, stored.ld, false));
+  return scale_block(t, &b, stream_for(t, block));
+}
+
+static CUresult complete_block(struct tb_triangular *t, int64_t block) {
+  const struct tb_triangular_stored stored = tb_triangular_stored(t, block);
+  CUevent done;
+  if (t->plan->turns) TB_TRY(turn_block(t, block, stored.address, stored.ld, true));
+  TB_TRY(end_block(t, block));
+  TB_TRY(tb_triangular_done_event(t, block, &done));
+  TB_TRY(tb_cuda.cuEventRecord(done, stream_for(t, block)));
+  t->down.complete++;
+  t->computed++;
+  t->step = 0;
+  return CUDA_SUCCESS;
+}
+
+/* To enqueue all of a block takes the host a millisecond, in which the link would come to the end of what there is in
+ * slots. So a turn has some steps: 50 us or so. */
+#define STEPS_OF_TURN 12
+
+static CUresult compute_turn(struct tb_triangular *t, bool *something) {
+  const int64_t steps = tb_triangular_steps(&t->plan->shape);
+  if (t->computed == t->arrived) return CUDA_SUCCESS;
+  *something = true;
+  if (t->step == 0) TB_TRY(start_block(t, t->computed));
+  for (const int64_t end = tb_min(steps, t->step + STEPS_OF_TURN); t->step < end; t->step++)
+    TB_TRY(launch_step(t, t->computed, t->step));
+  return t->step == steps ? complete_block(t, t->computed) : CUDA_SUCCESS;
+}
+
+/* ---- where B lies on the GPU ---- */
+
+/* Of each block in turn a step, so that the streams have something to do beside each other. A step counts when it is
+ * enqueued: should it fail, so does all memory there. */
+static CUresult run_in_place(struct tb_triangular *t) {
+  const struct tb_triangular_plan *plan = t->plan;
+  const int64_t steps = tb_triangular_steps(&plan->shape);
+  for (int64_t block = 0; block < plan->blocks; block++) {
+    const struct tb_triangular_columns b = columns_of(t, block);
+    TB_TRY(begin_block(t, block));
+    TB_TRY(scale_block(t, &b, stream_for(t, block)));
+    t->progress->steps[block] = 1;
+    t->progress->begun = true;
+  }
+  for (int64_t number = 0; number < steps; number++) {
+    for (int64_t block = 0; block < plan->blocks; block++) {
+      TB_TRY(launch_step(t, block, number));
+      t->progress->steps[block]++;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+/* Transposed: a block is what it was until it is back. */
+static CUresult run_turned(struct tb_triangular *t) {
+  for (int64_t block = 0; block < t->plan->blocks; block++) {
+    const CUdeviceptr b = (CUdeviceptr)block_of_b(t, block);
+    const struct tb_triangular_columns there = columns_of(t, block);
+    TB_TRY(begin_block(t, block));
+    TB_TRY(turn_block(t, block, b, t->call->ldc, false));
+    TB_TRY(scale_block(t, &there, stream_for(t, block)));
+    for (int64_t number = 0; number < tb_triangular_steps(&t->plan->shape); number++)
+      TB_TRY(launch_step(t, block, number));
+    TB_TRY(turn_block(t, block, b, t->call->ldc, true));
+    t->progress->block = block + 1;
+    t->progress->begun = true;
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult finish_in_place(struct tb_triangular *t) {
+  for (int64_t block = 0; block < t->plan->streams; block++) {
+    TB_TRY(end_block(t, block));
+    TB_TRY(tb_device_wait(t->d, stream_for(t, block)));
+  }
+  return CUDA_SUCCESS;
+}
+
+/* ---- rounds ---- */
+
+static CUresult look_at_signals(struct tb_triangular *t) {
+  if (!tb_rounds_wanted(&t->rounds)) return CUDA_SUCCESS;
+  tb_pool_settle(t->d->pool);
+  tb_triangular_down_count(t);
+  return tb_rounds_open_window(t->d);
+}
+
+static bool is_over(const struct tb_triangular *t) {
+  return tb_triangular_up_is_over(t) && (t->plan->ways.c == TB_IN_PLACE || tb_triangular_down_is_over(t));
+}
+
+/* Until all that goes by slots has gone. */
+static CUresult go_triangular_rounds(struct tb_triangular *t) {
+  while (!is_over(t)) {
+    bool something = false;
+    const CUresult looked = look_at_signals(t);
+    if (looked != CUDA_SUCCESS) return looked;
+    TB_TRY(tb_triangular_up_turn(t, &something));
+    TB_TRY(compute_turn(t, &something));
+    TB_TRY(tb_triangular_down_turn(t, &something));
+    if (something)
+      tb_rounds_went_on(&t->rounds);
+    else
+      TB_TRY(tb_rounds_rest(&t->rounds, t->d));
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult run_all(struct tb_triangular *t) {
+  const struct tb_ways *ways = &t->plan->ways;
+  if (ways->a == TB_IN_PLACE) TB_TRY(form_in_place(t));
+  const CUresult gone = go_triangular_rounds(t);
+  if (gone != CUDA_SUCCESS || ways->c != TB_IN_PLACE) return gone;
+  TB_TRY(t->plan->turns ? run_turned(t) : run_in_place(t));
+  return finish_in_place(t);
+}
+
+static void prepare_slots(struct tb_triangular *t) {
+  const double order = (double)t->call->k, bytes = (double)tb_call_bytes(t->call);
+  const double a = t->plan->ways.a == TB_STAGED ? order * order / 2 * bytes : 0;
+  const double b = t->plan->ways.c == TB_STAGED ? order * (double)t->plan->sides * bytes : 0;
+  t->is_large = a + 2 * b >= TB_LARGE_BYTES;
+  t->rounds = tb_rounds_begin(t->d, t->is_large);
+  t->down.rest_bytes = (int64_t)b;
+  tb_rounds_prepare_ring(&t->d->up_ring, a + b, t->is_large);
+  tb_rounds_prepare_ring(&t->d->down_ring, b, t->is_large);
+}
+
+CUresult tb_triangular_run(struct tb_device *d, const struct tb_call *call, const struct tb_triangular_plan *plan,
+                           bool timed, struct tb_triangular_progress *progress) {
+  if (d->triangular == NULL) d->triangular = malloc(sizeof *d->triangular);
+  struct tb_triangular *const t = d->triangular;
+  if (t == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool in_place = plan->ways.a == TB_IN_PLACE || plan->ways.c == TB_IN_PLACE;
+  *t = (struct tb_triangular){.d = d,
+                              .call = call,
+                              .plan = plan,
+                              .progress = progress,
+                              .timed = timed,
+                              .forming = in_place ? d->ordered : d->packing,
+                              .precision = tb_option_number(TB_OPTION_precision),
+                              .up = {.sent_job = -1}};
+  prepare_slots(t);
+  const CUresult result = run_all(t);
+  if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) {
+    tb_triangular_up_abandon(t);
+    tb_triangular_down_abandon(t);
+  }
+  return result;
+}
+
+const char *tb_triangular_kernel(const struct tb_device *d) {
+  return d->triangular != NULL && d->triangular->kernel != NULL ? d->triangular->kernel : "triangle";
+}

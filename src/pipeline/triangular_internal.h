@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the parts of a triangular call share: triangular_up.c, triangular_products.c and triangular_down.c, driven by
+ * triangular.c as pipeline.c drives its own. Under offload.c's lock, with the device entered.
+ */
+#ifndef TB_PIPELINE_TRIANGULAR_INTERNAL_H
+#define TB_PIPELINE_TRIANGULAR_INTERNAL_H
+
+#include "pipeline/rounds.h"
+#include "pipeline/staging.h"
+#include "pipeline/triangular.h"
+
+/* How products of one size are computed. A call has few sizes and many products of each, in turns, and to choose takes
+ * some microseconds. */
+struct tb_triangular_product {
+  int64_t m, n, k; /* m = 0: none yet */
+  bool units;      /* fp64: as struct tb_fp64_product has it */
+  int64_t group_k;
+  struct tb_choice choice;
+  struct tb_fp64_plan fp64;
+};
+#define TB_TRIANGULAR_PRODUCTS 64
+
+/* A piece on its way up, in the ring as pipeline_internal.h has it. Jobs are A's panels and then B's blocks. */
+struct tb_triangular_up_entry {
+  int64_t job;
+  bool last; /* of its job */
+  struct tb_copy copy;
+  struct tb_piece piece;
+};
+
+struct tb_triangular_up {
+  int64_t job; /* that goes up now; those before have all their pieces begun */
+  bool within; /* some of its pieces are begun */
+  struct tb_upload upload;
+  struct tb_triangular_up_entry entry[TB_SLOTS];
+  uint64_t begun, sent, freed;
+  int64_t sent_job;    /* of the latest piece that was sent; -1: none */
+  int64_t begun_bytes; /* in the whole call */
+};
+
+/* Stored columns of a block on their way down. */
+struct tb_triangular_down_entry {
+  int64_t columns, bytes;
+  bool last; /* of their block */
+  struct tb_copy copy;
+};
+
+struct tb_triangular_down {
+  int64_t complete, fetched, emptied; /* blocks that are computed, wholly asked for, and no longer in their place */
+  int64_t fetched_columns;            /* of block `fetched` */
+  struct tb_triangular_down_entry entry[TB_SLOTS];
+  uint64_t asked, arrived, committed;
+  int64_t rest_bytes; /* of B, not yet asked for */
+};
+
+struct tb_triangular {
+  struct tb_device *d;
+  const struct tb_call *call;
+  const struct tb_triangular_plan *plan;
+  struct tb_triangular_progress *progress;
+  bool timed, marked_up, marked_compute, marked_down;
+  bool is_large, formed; /* formed: A' is, or will be where d->packed was recorded */
+  CUstream forming;      /* A' comes to be here; ordered with the program's work where anything is in place */
+  int64_t precision;     /* TILEBLAS_PRECISION */
+  struct tb_rounds rounds;
+  struct tb_triangular_up up;
+  struct tb_triangular_down down;
+  int64_t arrived, computed, step; /* blocks that are up; those of them all of whose steps are enqueued; and the next
+                                      one's next step */
+  struct tb_triangular_product product[TB_TRIANGULAR_PRODUCTS];
+  const char *kernel; /* of the largest product; and its terms, for a column of B */
+  int64_t kernel_terms;
+};
+
+/* ---- triangular_up.c ---- */
+
+/* Sends what is copied, has launched what that was missing for, and begins further pieces. */
+CUresult tb_triangular_up_turn(struct tb_triangular *t, bool *something);
+bool tb_triangular_up_is_over(const struct tb_triangular *t);
+/* After a failure: until no thread copies any more. */
+void tb_triangular_up_abandon(struct tb_triangular *t);
+
+/* ---- triangular.c ---- */
+
+/* A panel of A is there behind `arrived`, in its buffer; and the next block of B in its place. */
+CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t panel, CUevent arrived);
+CUresult tb_triangular_take_block(struct tb_triangular *t, CUevent arrived);
+
+/* Where a block that goes by slots lies, as B is stored; and behind which event it is complete. */
+struct tb_triangular_stored {
+  CUdeviceptr address;
+  int64_t ld, rows, columns; /* of the device's copy */
+  void *host;                /* the same of B */
+};
+struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, int64_t block);
+CUresult tb_triangular_done_event(struct tb_triangular *t, int64_t block, CUevent *event);
+
+/* ---- triangular_products.c ---- */
+
+/* A block as it is computed: `sides` columns, all rows. */
+struct tb_triangular_columns {
+  CUdeviceptr address;
+  int64_t ld, sides;
+};
+
+/* Enqueues a step. */
+CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangular_columns *b,
+                              const struct tb_triangular_step *step, CUdeviceptr workspace, CUstream stream);
+
+/* ---- triangular_down.c ---- */
+
+CUresult tb_triangular_down_turn(struct tb_triangular *t, bool *something);
+bool tb_triangular_down_is_over(const struct tb_triangular *t);
+/* With no copy under way: counts those that are done. After a failure: finishes those that were begun, first. */
+void tb_triangular_down_count(struct tb_triangular *t);
+void tb_triangular_down_abandon(struct tb_triangular *t);
+
+#endif

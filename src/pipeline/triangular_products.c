@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pipeline/triangular_internal.h"
+
+#include "base/options.h"
+#include "select/order.h"
+
+/* Workspace of the kernels that do not pack for the tensor cores, at most. */
+#define OTHER_WORKSPACE_BYTES ((int64_t)128 << 20)
+/* And of those that do. */
+#define EMULATED_WORKSPACE_BYTES ((int64_t)2 << 30)
+
+/* ---- choosing ---- */
+
+/* Of the product with all columns of B: what the bits depend on, which must not depend on how B is cut. */
+static struct tb_product whole_product(const struct tb_call *call, int64_t m, int64_t k, int64_t precision) {
+  const int64_t parts = tb_kernel_parts(call->type), sides = call->on_right ? call->m : call->n;
+  struct tb_product whole = {.type = tb_kernel_type(call->type),
+                             .m = parts * m,
+                             .n = sides,
+                             .k = parts * k,
+                             .vectors = true,
+                             .emulated = !tb_type_is_double(call->type) && precision != TB_PRECISION_IEEE,
+                             .fast = precision == TB_PRECISION_FAST,
+                             .workspace_bytes = INT64_MAX};
+  whole.group_k = tb_type_is_double(call->type) ? tb_fp64_group_k(call->type == TB_Z, m, sides, k)
+                                                : tb_group_k(whole.m, whole.n, whole.k);
+  return whole;
+}
+
+/* On the tensor cores, of some of the columns. k is split for all of them, or for none. */
+static struct tb_choice emulated_part(const struct tb_choice *whole, const struct tb_product *product, int64_t n) {
+  struct tb_choice choice = *whole;
+  if (n == product->n) return choice;
+  choice.emulated =
+      (struct tb_emulated_way){.splits = 1, .fast = whole->emulated.fast, .span_k = whole->emulated.span_k};
+  return choice;
+}
+
+static bool is_emulated(const struct tb_device *d, const struct tb_product *whole, struct tb_choice *choice) {
+  if (!whole->emulated) return false;
+  *choice = tb_select(&d->kernels.device, whole);
+  return choice->family == TB_FAMILY_EMULATED;
+}
+
+int64_t tb_triangular_workspace(struct tb_device *d, const struct tb_call *call, int64_t block) {
+  const int64_t leaf = tb_solve_leaf(call->type), half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
+  struct tb_choice choice;
+  if (call->k <= leaf) return 0;
+  const struct tb_product whole = whole_product(call, half, half, tb_option_number(TB_OPTION_precision));
+  if (is_emulated(d, &whole, &choice)) {
+    choice = emulated_part(&choice, &whole, block);
+    return tb_min(tb_workspace_bytes(whole.m, block, whole.k, &choice), EMULATED_WORKSPACE_BYTES);
+  }
+  const int64_t sums = 8 * whole.m * block * tb_type_bytes(whole.type);
+  return tb_min(sums + tb_packed_bytes(whole.m, block, whole.k), OTHER_WORKSPACE_BYTES);
+}
+
+static void choose_product(struct tb_triangular *t, struct tb_triangular_product *p, int64_t room_bytes) {
+  const struct tb_kernels *const kernels = &t->d->kernels;
+  struct tb_product product = whole_product(t->call, p->m, p->k, t->precision);
+  const int64_t parts = tb_kernel_parts(t->call->type);
+  p->group_k = product.group_k;
+  if (is_emulated(t->d, &product, &p->choice)) {
+    p->choice = emulated_part(&p->choice, &product, p->n);
+    if (tb_workspace_bytes(parts * p->m, p->n, parts * p->k, &p->choice) <= room_bytes) return;
+  }
+  product.emulated = false;
+  product.n = p->n;
+  product.workspace_bytes = room_bytes;
+  p->choice = tb_select(&kernels->device, &product);
+}
+
+/* The way of fp64 is its plan. */
+static bool plan_product(struct tb_triangular *t, struct tb_triangular_product *p, int64_t room_bytes) {
+  const struct tb_fp64_product product = {
+      .complex = t->call->type == TB_Z, .units = p->units, .m = p->m, .n = p->n, .k = p->k, .group_k = (int)p->group_k};
+  return tb_fp64_plan_make(&p->fp64, &t->d->kernels.device.fp64, &product, room_bytes);
+}
+
+/* NULL: the device runs none of our kernels. */
+static struct tb_triangular_product *product_for(struct tb_triangular *t, int64_t m, int64_t n, int64_t k, bool units) {
+  const uint64_t hash =
+      (uint64_t)m * 0x9e3779b97f4a7c15u ^ (uint64_t)n * 0xc2b2ae3d27d4eb4fu ^ (uint64_t)k * 0x165667b1u;
+  struct tb_triangular_product *p = &t->product[(hash >> 32) % TB_TRIANGULAR_PRODUCTS];
+  if (p->m == m && p->n == n && p->k == k && p->units == units) return p;
+  *p = (struct tb_triangular_product){.m = m, .n = n, .k = k, .units = units};
+  const int64_t room_bytes = t->plan->workspace_bytes;
+  choose_product(t, p, room_bytes);
+  const bool there =
+      p->choice.family != TB_FAMILY_NONE && (p->choice.family != TB_FAMILY_FP64 || plan_product(t, p, room_bytes));
+  if (!there) p->m = 0;
+  return there ? p : NULL;
+}
+
+/* ---- launching ---- */
+
+static CUdeviceptr element_of_a(const struct tb_triangular *t, int64_t i, int64_t j) {
+  const int64_t parts = tb_kernel_parts(t->call->type);
+  return t->d->arena + (CUdeviceptr)(parts * (i + j * t->plan->a_ld) * tb_type_bytes(tb_kernel_type(t->call->type)));
+}
+
+static CUdeviceptr row_of_block(const struct tb_triangular *t, const struct tb_triangular_columns *b, int64_t row) {
+  return b->address + (CUdeviceptr)(row * tb_call_bytes(t->call));
+}
+
+static CUresult launch_leaf(struct tb_triangular *t, const struct tb_triangular_columns *b,
+                            const struct tb_triangular_step *step, CUstream stream) {
+  struct tb_triangle_leaf_args args = {.a = (const void *)element_of_a(t, step->first, step->first),
+                                       .b = (void *)row_of_block(t, b, step->first),
+                                       .lda = t->plan->a_ld,
+                                       .ldb = b->ld,
+                                       .n = b->sides,
+                                       .m = (int32_t)step->size,
+                                       .unit = t->call->a.unit};
+  return tb_solve_leaf_launch(&t->d->kernels.solve, t->call->type, t->plan->shape.solves, t->plan->shape.lower, &args,
+                              stream);
+}
+
+CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangular_columns *b,
+                              const struct tb_triangular_step *step, CUdeviceptr workspace, CUstream stream) {
+  if (step->is_leaf) return launch_leaf(t, b, step, stream);
+  const enum tb_type type = t->call->type;
+  const int64_t parts = tb_kernel_parts(type);
+  struct tb_multiply x = {.type = tb_kernel_type(type),
+                          .a = element_of_a(t, step->first, step->source),
+                          .b = row_of_block(t, b, step->source),
+                          .d = row_of_block(t, b, step->first),
+                          .lda = t->plan->a_ld,
+                          .ldb = parts * b->ld,
+                          .ldd = parts * b->ld,
+                          .m = parts * step->size,
+                          .n = b->sides,
+                          .k = parts * step->source_size,
+                          .alpha = tb_scalar_of(type, 1),
+                          .last = true,
+                          .padded = true};
+  struct tb_fp64_args args = tb_fp64_args_of(&x);
+  const bool units = tb_type_is_double(type) && tb_fp64_in_units(type == TB_Z, false, false, &args);
+  const struct tb_triangular_product *p = product_for(t, step->size, b->sides, step->source_size, units);
+  if (p == NULL) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  if (step->size * step->source_size > t->kernel_terms) {
+    t->kernel_terms = step->size * step->source_size;
+    t->kernel = tb_choice_name(&p->choice);
+  }
+  if (p->choice.family == TB_FAMILY_FP64)
+    return tb_fp64_launch(&t->d->kernels.fp64, &p->fp64, false, false, &args, workspace, stream);
+  x.group_k = p->group_k;
+  return tb_kernels_multiply(&t->d->kernels, &p->choice, &x, workspace, stream);
+}

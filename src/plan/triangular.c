@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "plan/triangular.h"
+
+/* Columns of a block: an eighth of B, that the first comes early and little is left behind the last; but enough for the
+ * kernels. Where nothing is copied two streams have a half each, if that is enough: one has a small launch while the
+ * other has a large one. */
+#define BLOCKS_WISH 8
+#define BLOCK_LEAST 512
+#define BLOCK_LEAST_IN_PLACE 960
+#define BLOCK_NARROWEST TB_TRIANGULAR_BLOCK_STEP /* but where there is no memory for that */
+#define BLOCK_NARROWEST_OF_ALL 32
+/* A panel of A: enough to keep the link busy. It is read in tiles of so many columns. */
+#define PANEL_BYTES ((int64_t)8 << 20)
+#define PANELS_LEAST 4
+#define PANEL_STEP 32
+#define PANELS_IN_PLACE 16
+/* What workspaces take of the memory that A' leaves, at most. */
+#define WORKSPACE_SHARE 4
+
+/* ---- steps ---- */
+
+int64_t tb_triangular_steps(const struct tb_triangular_shape *s) { return 2 * tb_ceil_div(s->order, s->leaf) - 1; }
+
+struct tb_triangular_step tb_triangular_step(const struct tb_triangular_shape *s, int64_t number) {
+  int64_t first = 0, size = s->order;
+  const bool downward = s->lower == s->solves;
+  while (size > s->leaf) {
+    const int64_t top = tb_ceil_div(tb_ceil_div(size, s->leaf), 2) * s->leaf, bottom = size - top;
+    const int64_t begins = downward ? top : bottom, before = 2 * tb_ceil_div(begins, s->leaf) - 1;
+    if (number == before) {
+      const bool into_bottom = s->lower;
+      return (struct tb_triangular_step){.first = into_bottom ? first + top : first,
+                                         .size = into_bottom ? bottom : top,
+                                         .source = into_bottom ? first : first + top,
+                                         .source_size = into_bottom ? top : bottom};
+    }
+    const bool in_top = (number < before) == downward;
+    if (number > before) number -= before + 1;
+    if (!in_top) first += top;
+    size = in_top ? top : bottom;
+  }
+  return (struct tb_triangular_step){.is_leaf = true, .first = first, .size = size};
+}
+
+struct tb_triangular_shape tb_triangular_shape_of(const struct tb_call *call, int64_t leaf) {
+  const bool lower = (call->a.uplo == TB_LOWER) != call->a.transposed;
+  return (struct tb_triangular_shape){
+      .solves = call->recipe == TB_TRIANGULAR_SOLVE, .lower = lower != call->on_right, .order = call->k, .leaf = leaf};
+}
+
+/* ---- ways and sizes ---- */
+
+static enum tb_way way_from(enum tb_place place) {
+  return place == TB_DEVICE || place == TB_MANAGED ? TB_IN_PLACE : TB_STAGED;
+}
+
+struct tb_ways tb_triangular_ways(const struct tb_places *places) {
+  struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
+  if (places == NULL) return ways;
+  ways.a = way_from(places->a.place);
+  ways.b = ways.c = way_from(places->c.place);
+  return ways;
+}
+
+static int64_t sides_of(const struct tb_call *call) { return call->on_right ? call->m : call->n; }
+
+int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways) {
+  const int64_t sides = sides_of(call), least = ways.c == TB_IN_PLACE ? BLOCK_LEAST_IN_PLACE : BLOCK_LEAST;
+  const int64_t wish = tb_max(least, tb_ceil_div(sides, ways.c == TB_IN_PLACE ? TB_TRIANGULAR_STREAMS : BLOCKS_WISH));
+  return tb_min(sides, tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP));
+}
+
+/* In place it is read in parts, too, that of the other triangle little is looked at. */
+static void size_panels(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t most) {
+  const int64_t order = call->k, ld = tb_leading(call->type, order);
+  const bool in_place = plan->ways.a == TB_IN_PLACE;
+  const int64_t most_columns = tb_min(most, PANEL_BYTES) / (ld * bytes);
+  const int64_t wish = in_place ? order / PANELS_IN_PLACE : tb_min(most_columns, order / PANELS_LEAST);
+  plan->panel = tb_min(order, tb_max(wish / PANEL_STEP, 1) * PANEL_STEP);
+  plan->panels = tb_ceil_div(order, plan->panel);
+  plan->raw_bytes = in_place ? 0 : tb_padded(call->type, ld * plan->panel) * bytes;
+}
+
+/* With blocks of so many columns. */
+static void size_blocks(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t block) {
+  const bool in_place = plan->ways.c == TB_IN_PLACE;
+  plan->block = block;
+  plan->blocks = tb_ceil_div(plan->sides, block);
+  plan->streams = plan->blocks < TB_TRIANGULAR_STREAMS ? (int)plan->blocks : TB_TRIANGULAR_STREAMS;
+  plan->places =
+      in_place && !plan->turns ? 0 : (int)tb_min(in_place ? plan->streams : TB_TRIANGULAR_PLACES_MAX, plan->blocks);
+  plan->b_ld = plan->places == 0 ? call->ldc : tb_leading(call->type, call->k);
+  plan->b_bytes = plan->places == 0 ? 0 : tb_padded(call->type, plan->b_ld * block) * bytes;
+  plan->stored_ld = in_place ? call->ldc : tb_leading(call->type, block);
+  plan->stored_bytes = in_place || !plan->turns ? 0 : tb_padded(call->type, plan->stored_ld * call->k) * bytes;
+}
+
+static void place_all(struct tb_triangular_plan *plan, int64_t a_bytes) {
+  plan->raw_offset_bytes = a_bytes;
+  plan->b_offset_bytes = plan->raw_offset_bytes + 2 * plan->raw_bytes;
+  plan->stored_offset_bytes = plan->b_offset_bytes + plan->places * plan->b_bytes;
+  plan->workspace_offset_bytes = plan->stored_offset_bytes + plan->places * plan->stored_bytes;
+  plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
+}
+
+/* The next narrower blocks; 0: there are none. */
+static int64_t narrower(int64_t block) {
+  if (block > BLOCK_NARROWEST) return tb_round_up(tb_ceil_div(block, 2), TB_TRIANGULAR_BLOCK_STEP);
+  return block > BLOCK_NARROWEST_OF_ALL ? BLOCK_NARROWEST_OF_ALL : 0;
+}
+
+bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_call *call, struct tb_ways ways,
+                             int64_t leaf, int64_t workspace_bytes, int64_t budget_bytes) {
+  const int64_t bytes = tb_call_bytes(call), parts = tb_kernel_parts(call->type);
+  *plan = (struct tb_triangular_plan){
+      .shape = tb_triangular_shape_of(call, leaf), .ways = ways, .turns = call->on_right, .sides = sides_of(call)};
+  const enum tb_type kernel_type = tb_kernel_type(call->type);
+  plan->a_ld = tb_padded(kernel_type, parts * call->k);
+  const int64_t a_bytes = plan->a_ld * parts * call->k * tb_type_bytes(kernel_type);
+  if (a_bytes >= budget_bytes) return false;
+  const int64_t rest = (budget_bytes - a_bytes) / WORKSPACE_SHARE;
+  plan->workspace_bytes = tb_min(workspace_bytes, rest / TB_TRIANGULAR_STREAMS) / TB_LINE_BYTES * TB_LINE_BYTES;
+  size_panels(plan, call, bytes, rest / 2);
+  for (int64_t block = tb_triangular_block_wish(call, ways); block > 0; block = narrower(block)) {
+    size_blocks(plan, call, bytes, block);
+    place_all(plan, a_bytes);
+    if (plan->arena_bytes <= budget_bytes) return true;
+  }
+  return false;
+}
+
+struct tb_triangular_panel tb_triangular_panel(const struct tb_triangular_plan *plan, const struct tb_call *call,
+                                               int64_t number) {
+  const int64_t first = number * plan->panel, columns = tb_min(plan->panel, call->k - first);
+  if (call->a.uplo == TB_LOWER) return (struct tb_triangular_panel){first, columns, first, call->k - first};
+  return (struct tb_triangular_panel){first, columns, 0, first + columns};
+}
+
+/* ---- what is left ---- */
+
+static struct tb_call sides_from(const struct tb_call *call, int64_t first, int64_t size) {
+  return call->on_right ? tb_call_part(call, first, size, 0, call->n) : tb_call_part(call, 0, call->m, first, size);
+}
+
+/* A step of the plan's as a call, of a B that is alpha B already. */
+static struct tb_call call_of_step(const struct tb_call *call, const struct tb_triangular_step *step) {
+  const union tb_scalar one = tb_scalar_of(call->type, 1);
+  const bool solves = call->recipe == TB_TRIANGULAR_SOLVE;
+  struct tb_call part = *call;
+  part.alpha = one;
+  if (step->is_leaf) return tb_triangular_diagonal(&part, step->first, step->size);
+  return tb_triangular_update(&part, step->first, step->size, step->source, step->source_size,
+                              tb_scalar_of(call->type, solves ? -1 : 1), one);
+}
+
+/* Of blocks where they lie. */
+static bool take_steps(const struct tb_triangular_plan *plan, const struct tb_call *call,
+                       struct tb_triangular_progress *p, struct tb_call *rest) {
+  const int64_t steps = tb_triangular_steps(&plan->shape);
+  for (; p->block < plan->blocks; p->block++) {
+    int64_t *const done = &p->steps[p->block % TB_TRIANGULAR_STREAMS];
+    const struct tb_call part =
+        sides_from(call, tb_triangular_first(plan, p->block), tb_triangular_size(plan, p->block));
+    if (*done > steps) continue;
+    if (*done == 0) {
+      *rest = part;
+      *done = steps + 1;
+    } else {
+      const struct tb_triangular_step step = tb_triangular_step(&plan->shape, (*done)++ - 1);
+      *rest = call_of_step(&part, &step);
+    }
+    return true;
+  }
+  return false;
+}
+
+/* Of a block of rows of which some columns are committed. What those that are left still need of them is added first:
+ * of a solve; of a product nothing is, for they were the last to need anything. */
+static bool take_from_rows(const struct tb_call *block, struct tb_triangular_progress *p, struct tb_call *rest) {
+  const bool downward = tb_triangular_is_downward(block), solves = block->recipe == TB_TRIANGULAR_SOLVE;
+  const int64_t done = p->lines, left = block->k - done, first = downward ? done : 0;
+  struct tb_call scaled = *block;
+  if (solves && p->handed == 0) {
+    p->handed = 1;
+    *rest = tb_triangular_update(block, first, left, downward ? 0 : left, done, tb_scalar_of(block->type, -1),
+                                 block->alpha);
+    return true;
+  }
+  if (solves) scaled.alpha = tb_scalar_of(block->type, 1);
+  *rest = tb_triangular_diagonal(&scaled, first, left);
+  p->handed = 0;
+  p->lines = 0;
+  p->block++;
+  return true;
+}
+
+bool tb_triangular_take_rest(const struct tb_triangular_plan *plan, const struct tb_call *call,
+                             struct tb_triangular_progress *p, struct tb_call *rest) {
+  if (p->begun && plan->places == 0) return take_steps(plan, call, p, rest);
+  if (p->begun && p->block >= plan->blocks) return false;
+  if (p->begun && plan->turns && p->lines > 0) {
+    const struct tb_call block =
+        sides_from(call, tb_triangular_first(plan, p->block), tb_triangular_size(plan, p->block));
+    return take_from_rows(&block, p, rest);
+  }
+  const int64_t first = p->begun ? tb_triangular_first(plan, p->block) + p->lines : 0;
+  const int64_t sides = sides_of(call);
+  if (first >= sides || p->handed > 1) return false;
+  *rest = sides_from(call, first, sides - first);
+  p->handed = 2;
+  return true;
+}

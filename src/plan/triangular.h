@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How trmm and trsm become products and small triangles, and where their parts lie on a GPU: pure arithmetic, tested
+ * without one.
+ *
+ * Steps. Seen from the left, A' = op(A), or op(A)^T where op(A) stands on the right and B is transposed, is lower or
+ * upper. It is halved, again and again, at multiples of a leaf:
+ *
+ *      A11  0      B1     solve:     X1 = A11^-1 B1,  B2 = B2 - A21 X1,  X2 = A22^-1 B2
+ *      A21 A22     B2     multiply:  B2 = A22 B2,     B2 = B2 + A21 B1,  B1 = A11 B1
+ *
+ * and for an upper one with 1 and 2 in each other's places. All of that is in place. A half that is done is not
+ * touched again, and what a half needs of the other is there when it needs it, so after any step the rest of the steps
+ * gives the result, by whomever.
+ *
+ * Blocks. The columns of B, seen from the left, have nothing to do with each other. They are taken in blocks, so that
+ * one goes up while another is computed and a third comes down, each in one of a few places in the arena:
+ *
+ *      A' | two panels of A on their way | places of blocks | and as B is stored, on the right | workspaces
+ *
+ * A goes up first, in panels of stored columns, and of each what the triangle has: its rows from the panel's first
+ * column on, or up to its last.
+ */
+#ifndef TB_PLAN_TRIANGULAR_H
+#define TB_PLAN_TRIANGULAR_H
+
+#include "blas/triangular.h"
+#include "plan/plan.h"
+
+/* A step: a leaf's rows [first, first + size) of B, or the product that adds to them A' times the rows from `source`
+ * on, of which there are source_size. */
+struct tb_triangular_step {
+  bool is_leaf;
+  int64_t first, size, source, source_size;
+};
+
+/* What a call is, seen from the left. */
+struct tb_triangular_shape {
+  bool solves, lower; /* lower: A' */
+  int64_t order, leaf;
+};
+
+/* Steps of it, and step `number` of them. */
+int64_t tb_triangular_steps(const struct tb_triangular_shape *shape);
+struct tb_triangular_step tb_triangular_step(const struct tb_triangular_shape *shape, int64_t number);
+
+/* Blocks begin at multiples of so many columns: there the bits do not show it (select/emulated_plan.h). */
+#define TB_TRIANGULAR_BLOCK_STEP 192
+#define TB_TRIANGULAR_PLACES_MAX 3
+#define TB_TRIANGULAR_STREAMS 2
+
+struct tb_triangular_plan {
+  struct tb_triangular_shape shape;
+  struct tb_ways ways; /* of A and C; b's is C's */
+  bool turns;          /* op(A) is on the right: blocks are transposed on the device, both ways */
+  int64_t sides;       /* columns of B, seen from the left */
+  int64_t block;       /* of a block, at most */
+  int64_t blocks;
+  int places; /* for blocks in the arena; 0: they are computed where B lies */
+  int streams;
+  int64_t panel, panels; /* stored columns of A that go up, or are read, at once */
+  int64_t a_ld;          /* of A', as tb_triangle_form_args has it */
+  int64_t raw_ld, raw_offset_bytes, raw_bytes;
+  int64_t b_ld, b_offset_bytes, b_bytes;                /* of a place: a block as it is computed */
+  int64_t stored_ld, stored_offset_bytes, stored_bytes; /* and as B has it, where it is transposed and goes by slots */
+  int64_t workspace_offset_bytes, workspace_bytes;      /* of each stream */
+  int64_t arena_bytes;
+};
+
+/* The ways for operands that lie in these places (NULL: all pageable). B is overwritten, so what the program has of it
+ * is needed until the result is certain: a pinned B is the host's to commit. */
+struct tb_ways tb_triangular_ways(const struct tb_places *places);
+
+/* How the call (m, n >= 1) is seen from the left, with leaves of so many rows. */
+struct tb_triangular_shape tb_triangular_shape_of(const struct tb_call *call, int64_t leaf);
+
+/* Columns of a block of a call for which there is memory enough. */
+int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways);
+
+/* Cuts a call for at most budget_bytes of device memory, of which a stream's workspace would like to have
+ * `workspace_bytes`. False: not even the narrowest blocks fit beside A'. */
+bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_call *call, struct tb_ways ways,
+                             int64_t leaf, int64_t workspace_bytes, int64_t budget_bytes);
+
+/* A block's columns, seen from the left. */
+static inline int64_t tb_triangular_first(const struct tb_triangular_plan *plan, int64_t block) {
+  return block * plan->block;
+}
+static inline int64_t tb_triangular_size(const struct tb_triangular_plan *plan, int64_t block) {
+  return tb_min(plan->block, plan->sides - block * plan->block);
+}
+
+/* What of the stored columns from `first` on goes up: rows [row, row + rows). */
+struct tb_triangular_panel {
+  int64_t first, columns, row, rows;
+};
+struct tb_triangular_panel tb_triangular_panel(const struct tb_triangular_plan *plan, const struct tb_call *call,
+                                               int64_t number);
+
+/* ---- what is left ---- */
+
+/* How far a call has come. Each of B's blocks is what goes by slots: then stored columns of it are committed one after
+ * another, where op(A) is on the right in the order in which they are done; or it is in the arena to be computed, and
+ * complete when it is back; or it is computed where it lies, step by step. */
+struct tb_triangular_progress {
+  bool begun;    /* B is not what it was: else all the rest means nothing */
+  int64_t block; /* blocks before this one are complete; where they lie, those that are not of one of the streams */
+  int64_t lines; /* of this block: stored columns that are committed */
+  int64_t steps[TB_TRIANGULAR_STREAMS]; /* of each block where it lies: to be alpha B is the first, then the plan's */
+  double up_bytes, down_bytes;
+  int handed; /* of the rest: parts that were handed out */
+};
+
+/* What is left of a call as calls to be made one after another, of which this hands out the next. False: there is no
+ * more. */
+bool tb_triangular_take_rest(const struct tb_triangular_plan *plan, const struct tb_call *call,
+                             struct tb_triangular_progress *progress, struct tb_call *rest);
+
+#endif

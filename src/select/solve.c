@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "select/solve.h"
+
+#include <stdio.h>
+
+#include "base/integers.h"
+#include "cuda/launch.h"
+#include "select/embed.h"
+
+TB_EMBED(tb_solve_fatbin, TB_SOLVE_FATBIN); /* kernels/triangle/solve.cu */
+
+_Static_assert(TB_TRIANGLE_LEAF(4, 1) == 64 && TB_TRIANGLE_LEAF(8, 1) == 64 && TB_TRIANGLE_LEAF(4, 2) == 64 &&
+                   TB_TRIANGLE_LEAF(8, 2) == 32,
+               "the leaves of tb_solve_leaf");
+
+static CUresult load_solve_function(struct tb_solve_kernels *solve, CUfunction *function, const char *what, int type) {
+  char name[40];
+  snprintf(name, sizeof name, "tb_%s_%c", what, tb_type_letter((enum tb_type)type));
+  TB_TRY(tb_cuda.cuModuleGetFunction(function, solve->module, name));
+  return CUDA_SUCCESS;
+}
+
+static CUresult load_solve_functions(struct tb_solve_kernels *solve) {
+  static const char *const leaf[2][2] = {{"trmm_upper", "trmm_lower"}, {"trsm_upper", "trsm_lower"}};
+  for (int type = 0; type < TB_TYPE_COUNT; type++) {
+    TB_TRY(load_solve_function(solve, &solve->form[type], "triangle_form", type));
+    TB_TRY(load_solve_function(solve, &solve->turn[type], "triangle_turn", type));
+    for (int which = 0; which < 4; which++)
+      TB_TRY(load_solve_function(solve, &solve->leaf[type][which / 2][which % 2], leaf[which / 2][which % 2], type));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_solve_load(struct tb_solve_kernels *solve) {
+  if (solve->module != NULL) return CUDA_SUCCESS;
+  TB_TRY(tb_cuda.cuModuleLoadData(&solve->module, tb_solve_fatbin));
+  const CUresult result = load_solve_functions(solve);
+  if (result != CUDA_SUCCESS) tb_solve_unload(solve);
+  return result;
+}
+
+void tb_solve_unload(struct tb_solve_kernels *solve) {
+  if (solve->module != NULL) tb_cuda.cuModuleUnload(solve->module);
+  solve->module = NULL;
+}
+
+/* A block a tile, of a grid that strides over columns of tiles. */
+static CUresult launch_tiles(CUfunction function, enum tb_type type, int64_t rows, int64_t columns, void *args,
+                             CUstream stream) {
+  const int64_t x = tb_ceil_div(rows, TB_TRIANGLE_TILE), y = tb_ceil_div(columns, TB_TRIANGLE_TILE);
+  const int64_t shared_bytes = TB_TRIANGLE_TILE * (TB_TRIANGLE_TILE + 1) * tb_type_bytes(type);
+  void *parameters[] = {args};
+  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)x, (unsigned)tb_min(y, TB_GRID_Y_MAX), 1, TB_TRIANGLE_TILE,
+                                TB_TRIANGLE_TILE_THREADS, 1, (unsigned)shared_bytes, stream, parameters, NULL));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_solve_form(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_form_args *args,
+                       CUstream stream) {
+  return launch_tiles(solve->form[type], type, args->rows, args->columns, args, stream);
+}
+
+CUresult tb_solve_turn(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_turn_args *args,
+                       CUstream stream) {
+  return launch_tiles(solve->turn[type], type, args->rows, args->columns, args, stream);
+}
+
+CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type type, bool solves, bool lower,
+                              struct tb_triangle_leaf_args *args, CUstream stream) {
+  static const unsigned shared_bytes[TB_TYPE_COUNT] = {
+      TB_TRIANGLE_LEAF_SHARED_BYTES(4, 1), TB_TRIANGLE_LEAF_SHARED_BYTES(8, 1), TB_TRIANGLE_LEAF_SHARED_BYTES(4, 2),
+      TB_TRIANGLE_LEAF_SHARED_BYTES(8, 2)};
+  void *parameters[] = {args};
+  TB_TRY(tb_cuda.cuLaunchKernel(solve->leaf[type][solves][lower],
+                                (unsigned)tb_ceil_div(args->n, TB_TRIANGLE_LEAF_COLUMNS), 1, 1,
+                                32 * TB_TRIANGLE_LEAF_WARPS, 1, 1, shared_bytes[type], stream, parameters, NULL));
+  return CUDA_SUCCESS;
+}

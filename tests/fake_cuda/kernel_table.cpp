@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kernel_table.h"
+
+#include <cstring>
+
+namespace fake {
+
+extern const Kernels fma_kernels, emulated_kernels, dgemm_kernels, zgemm_kernels, complex_kernels, triangle_kernels,
+    solve_kernels, batch_sgemm_kernels, batch_dgemm_kernels, batch_zgemm_kernels, skinny_kernels, ladder_kernels,
+    test_kernels;
+
+static const Kernels *const families[] = {
+    &fma_kernels,      &emulated_kernels, &dgemm_kernels,       &zgemm_kernels,       &complex_kernels,
+    &triangle_kernels, &solve_kernels,    &batch_sgemm_kernels, &batch_dgemm_kernels, &batch_zgemm_kernels,
+    &skinny_kernels,   &ladder_kernels,   &test_kernels};
+
+const Kernel *find_kernel(const char *name) {
+  for (const Kernels *family : families)
+    for (size_t i = 0; i < family->count; i++)
+      if (!strcmp(family->rows[i].name, name)) return &family->rows[i];
+  return nullptr;
+}
+
+} // namespace fake

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Batches through every symbol, on the GPU: each product has the bits that it has alone, whatever else is in the batch,
+ * and nothing else of C's memory changes; many go up, are computed and come down together; operands that lie on the GPU
+ * stay there; what is large, trivial or empty; and a batch left to the CPU.
+ *
+ * Seen to fail when: beta is left out of the commit; the list is not sorted by kernels; a piece's second product shares
+ * the first one's B; a product's group_k is the one before's; a region is used before what it held has come down; a
+ * conjugate is lost; row-major operands stay in their places; a negative group is counted.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch_call.h"
+#include "fake.h"
+#include "placed.h"
+#include "process.h"
+#include "tileblas.h"
+
+static const char letters[] = "sdcz";
+
+static unsigned long long gpu_calls(void) {
+  tileblas_stats stats;
+  tileblas_stats_get(&stats);
+  return stats.gpu_calls;
+}
+
+/* Edges, several tiles, several groups of k, sizes that no vector divides, a single element; all pairs of transposes.
+ */
+static const struct batch_group mixed[] = {
+    {0, 0, 33, 17, 65, 0, {1, 0}, {0, 0}, 3},        {1, 0, 64, 64, 64, 3, {-2, 0.5}, {1, 0}, 2},
+    {0, 1, 1, 1, 1, 0, {0.5, 0}, {2, 0}, 2},         {2, 2, 130, 7, 40, 1, {1, 1}, {-1, 2}, 1},
+    {1, 2, 5, 70, 3, 2, {3, 0}, {0.5, 0}, 1},        {0, 2, 20, 20, 1500, 0, {1, 0}, {0, 0}, 1},
+    {2, 0, 32, 48, 96, 4, {1e-3, -2}, {0, 0.25}, 4}, {0, 0, 33, 17, 65, 0, {1, 0}, {0, 0}, 1},
+    {1, 1, 31, 33, 200, 0, {-0.25, 0}, {0, 0}, 2},   {0, 0, 96, 96, 32, 0, {1, 0}, {1, 0}, 1},
+};
+#define MIXED ((int)(sizeof mixed / sizeof mixed[0]))
+
+static void bits_of_each_alone(void **state) {
+  (void)state;
+  for (int type = 0; type < TST_TYPES; type++)
+    for (int row_major = 0; row_major < 2; row_major++) {
+      struct batch_call call = {.type = (enum tst_type)type, .row_major = row_major, .group = mixed, .groups = MIXED};
+      char symbol[40];
+      snprintf(symbol, sizeof symbol, "cblas_%cgemm_batch", letters[type]);
+      batch_create(&call, (uint64_t)(type * 2 + row_major + 1));
+      const unsigned long long before = gpu_calls();
+      batch_run(&call, symbol);
+      if (tst_fake()) assert_int_equal(gpu_calls() - before, 1);
+      if (!batch_is_right(&call)) fail_msg("%s%s", symbol, row_major ? ", row-major" : "");
+      batch_destroy(&call);
+    }
+}
+
+/* ---- spellings ---- */
+
+static const char *const spellings[] = {"cblas_%s", "scipy_cblas_%s", "cblas_%s64_", "cblas_%s_64", "scipy_cblas_%s64_",
+                                        "%s_",      "scipy_%s_",      "%s_64_",      "%s_64",       "scipy_%s_64_"};
+#define SPELLINGS (sizeof spellings / sizeof spellings[0])
+
+static void name_symbol(char name[64], int type, const char *routine, size_t spelling) {
+  char with_letter[40];
+  snprintf(with_letter, sizeof with_letter, "%c%s", letters[type], routine);
+  snprintf(name, 64, spellings[spelling], with_letter); /* NOLINT */
+}
+
+static void every_symbol(void **state) {
+  (void)state;
+  const struct batch_group two[] = {{0, 1, 9, 6, 5, 1, {2, 1}, {0.5, -1}, 2}, {1, 0, 4, 8, 11, 0, {1, 0}, {0, 0}, 1}};
+  for (int type = 0; type < TST_TYPES; type++)
+    for (size_t i = 0; i < SPELLINGS; i++)
+      for (int strided = 0; strided < 2; strided++) {
+        struct batch_call call = {.type = (enum tst_type)type, .group = two, .groups = strided ? 1 : 2};
+        char symbol[64];
+        name_symbol(symbol, type, strided ? "gemm_batch_strided" : "gemm_batch", i);
+        batch_create(&call, i + 7);
+        if (strided)
+          batch_run_strided(&call, symbol, 3);
+        else
+          batch_run(&call, symbol);
+        if (!batch_is_right(&call)) fail_msg("%s", symbol);
+        batch_destroy(&call);
+      }
+}
+
+/* ---- many ---- */
+
+/* So many products in one call, and how many copies and launches they take. */
+static void check_many(int type, struct batch_group group, enum batch_layout layout, unsigned long most_copies) {
+  const struct tst_fake *fake = tst_fake();
+  struct batch_call call = {.type = (enum tst_type)type, .layout = layout, .group = &group, .groups = 1};
+  char symbol[64];
+  name_symbol(symbol, type, "gemm_batch_strided", 0);
+  batch_create(&call, 11);
+  if (fake) fake->reset_calls();
+  batch_run_strided(&call, symbol, 0);
+  if (fake) {
+    const unsigned long up = (unsigned long)fake->calls("cuMemcpyHtoDAsync");
+    const unsigned long down = (unsigned long)fake->calls("cuMemcpyDtoHAsync");
+    const unsigned long launches = (unsigned long)fake->calls("cuLaunchKernel");
+    if (up > most_copies || up != down) fail_msg("%s: %lu copies up, %lu down", symbol, up, down);
+    assert_true(launches <= up * (type == TST_C ? 3 : 1));
+  }
+  if (!batch_is_right(&call)) fail_msg("%s, many", symbol);
+  batch_destroy(&call);
+}
+
+static void many_go_together(void **state) {
+  (void)state;
+  check_many(TST_S, (struct batch_group){0, 0, 8, 8, 8, 0, {1, 0}, {1, 0}, 2500}, BATCH_APART, 5);
+  check_many(TST_S, (struct batch_group){0, 1, 64, 64, 32, 0, {1, 0}, {0, 0}, 400}, BATCH_APART, 7);
+  check_many(TST_D, (struct batch_group){1, 0, 48, 40, 64, 0, {1, 0}, {2, 0}, 150}, BATCH_APART, 7);
+  check_many(TST_C, (struct batch_group){0, 1, 32, 32, 40, 0, {1, 2}, {0, 0}, 100}, BATCH_APART, 5);
+}
+
+/* A matrix that all products have is in a piece once. */
+static void shared_operands_go_up_once(void **state) {
+  (void)state;
+  check_many(TST_S, (struct batch_group){0, 0, 64, 4, 64, 0, {1, 0}, {0, 0}, 300}, BATCH_SHARED_A, 3);
+}
+
+/* ---- what is not like the others ---- */
+
+static void large_empty_and_trivial_ones(void **state) {
+  (void)state;
+  const struct batch_group groups[] = {
+      {0, 0, 1300, 8, 450, 0, {1, 0}, {1, 0}, 1}, /* more than a slot holds */
+      {0, 0, 10, 10, 10, 0, {1, 0}, {0, 0}, 2},   {0, 0, 0, 5, 5, 0, {1, 0}, {0, 0}, 1},
+      {0, 0, 5, 5, 0, 1, {1, 0}, {2, 0}, 1},      {0, 0, 6, 7, 8, 1, {0, 0}, {0, 0}, 2},
+      {0, 0, 3, 3, 3, 0, {1, 0}, {1, 0}, 0},      {0, 0, 6, 7, 8, 1, {1, 0}, {1, 0}, 1},
+  };
+  for (int type = 0; type < TST_TYPES; type++) {
+    struct batch_call call = {.type = (enum tst_type)type, .group = groups, .groups = 7};
+    char symbol[64];
+    name_symbol(symbol, type, "gemm_batch", 0);
+    batch_create(&call, 3);
+    batch_run(&call, symbol);
+    if (!batch_is_right(&call)) fail_msg("%s", symbol);
+    batch_destroy(&call);
+  }
+}
+
+/* beta = 0 reads nothing of C; NaN in alpha and beta is NaN everywhere. */
+static void no_numbers(void **state) {
+  (void)state;
+  const struct batch_group groups[] = {{0, 0, 9, 9, 9, 0, {1, 0}, {0, 0}, 1},
+                                       {0, 0, 9, 9, 9, 0, {NAN, 0}, {0, 0}, 1},
+                                       {0, 0, 9, 9, 9, 0, {1, 0}, {NAN, 0}, 1}};
+  struct batch_call call = {.type = TST_D, .group = groups, .groups = 3};
+  batch_create(&call, 5);
+  for (int i = 0; i < 81; i++) ((double *)call.matrices[0].c)[i] = NAN;
+  batch_run(&call, "cblas_dgemm_batch");
+  for (int i = 0; i < 81; i++) {
+    assert_false(isnan(((double *)call.matrices[0].c)[i]));
+    assert_true(isnan(((double *)call.matrices[1].c)[i]));
+    assert_true(isnan(((double *)call.matrices[2].c)[i]));
+  }
+  batch_destroy(&call);
+}
+
+void cblas_zgemm_batch(int, const int *, const int *, const int *, const int *, const int *, const void *, const void *,
+                       const int *, const void *, const int *, const void *, void *, const int *, int, const int *);
+
+/* Conjugated and not transposed, as OpenBLAS has it: a 1 x 1 product tells. */
+static void only_conjugated(void **state) {
+  (void)state;
+  const double a[2] = {2, 3}, b[2] = {5, 7}, alpha[2] = {1, 0}, beta[2] = {0, 0};
+  double c[2] = {9, 9};
+  const int trans_a = 114, trans_b = 111, one = 1;
+  const double *as = a, *bs = b;
+  double *cs = c;
+  cblas_zgemm_batch(102, &trans_a, &trans_b, &one, &one, &one, alpha, &as, &one, &bs, &one, beta, &cs, &one, 1, &one);
+  assert_true(c[0] == 2 * 5 + 3 * 7 && c[1] == 2 * 7 - 3 * 5);
+}
+
+static void nothing_at_all(void **state) {
+  (void)state;
+  const struct batch_group groups[] = {{0, 0, 4, 4, 4, 0, {1, 0}, {0, 0}, 0}};
+  struct batch_call call = {.type = TST_S, .group = groups, .groups = 1};
+  batch_create(&call, 1);
+  batch_run(&call, "cblas_sgemm_batch");
+  call.groups = 0;
+  batch_run(&call, "sgemm_batch_");
+  call.groups = -1;
+  batch_run(&call, "cblas_sgemm_batch64_");
+  batch_destroy(&call);
+}
+
+static void left_to_the_cpu(void **state) {
+  (void)state;
+  const struct batch_group groups[] = {{0, 1, 9, 6, 5, 1, {2, 0}, {0.5, 0}, 20}};
+  struct batch_call call = {.type = TST_S, .group = groups, .groups = 1};
+  tileblas_option_set("TILEBLAS_ROUTE", "cpu");
+  batch_create(&call, 2);
+  const unsigned long long before = gpu_calls();
+  batch_run(&call, "cblas_sgemm_batch");
+  assert_int_equal(gpu_calls() - before, 0);
+  assert_true(batch_is_right(&call));
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  batch_destroy(&call);
+}
+
+/* ---- little memory ---- */
+
+static void within_a_limit(void **state) {
+  (void)state;
+  const struct batch_group group = {0, 0, 60, 60, 60, 0, {1, 0}, {1, 0}, 40};
+  for (int type = 0; type < TST_TYPES; type++) {
+    struct batch_call call = {.type = (enum tst_type)type, .group = &group, .groups = 1};
+    char symbol[64];
+    name_symbol(symbol, type, "gemm_batch", 0);
+    batch_create(&call, 13);
+    tileblas_option_set("TILEBLAS_MEMORY_LIMIT", type == TST_S ? "200K" : "1M");
+    batch_run(&call, symbol);
+    tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "0");
+    if (!batch_is_right(&call)) fail_msg("%s with little memory", symbol);
+    batch_destroy(&call);
+  }
+}
+
+/* ---- on the GPU ---- */
+
+static void move(struct batch_call *call, bool there) {
+  const struct batch_matrices *m = call->matrices;
+  int64_t number = 0;
+  for (int g = 0; g < call->groups; g++)
+    for (int64_t i = 0; i < call->group[g].count; i++, number++, m++)
+      for (int o = 0; o < 3; o++) {
+        const size_t bytes = (size_t)(batch_stored_elems(call, &call->group[g], o) * batch_bytes(call->type));
+        void *const host = o == 0 ? m->a : o == 1 ? m->b : m->c;
+        if (there) {
+          call->device[o][number] = tst_cuda_allocate(TST_DEVICE, bytes);
+          tst_cuda_write(TST_DEVICE, call->device[o][number], host, bytes);
+        } else {
+          assert_true(tst_cuda_read(TST_DEVICE, host, call->device[o][number], bytes));
+          tst_cuda_free(TST_DEVICE, call->device[o][number]);
+        }
+      }
+}
+
+static void operands_stay_on_the_gpu(void **state) {
+  (void)state;
+  const struct tst_fake *fake = tst_fake();
+  tst_cuda_begin(0);
+  for (int type = 0; type < TST_TYPES; type++) {
+    struct batch_call call = {.type = (enum tst_type)type, .group = mixed, .groups = MIXED};
+    char symbol[64];
+    name_symbol(symbol, type, "gemm_batch", 0);
+    batch_create(&call, 17);
+    for (int o = 0; o < 3; o++) call.device[o] = calloc((size_t)call.products, sizeof(void *));
+    move(&call, true);
+    if (fake) fake->reset_calls();
+    batch_run(&call, symbol);
+    if (fake) assert_int_equal(fake->calls("cuMemcpyHtoDAsync"), 1); /* the list */
+    if (fake) assert_int_equal(fake->calls("cuMemcpyDtoHAsync"), 0);
+    move(&call, false);
+    if (!batch_is_right(&call)) fail_msg("%s on the GPU", symbol);
+    for (int o = 0; o < 3; o++) free(call.device[o]);
+    batch_destroy(&call);
+  }
+  tst_cuda_end(0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(bits_of_each_alone),
+      cmocka_unit_test(every_symbol),
+      cmocka_unit_test(many_go_together),
+      cmocka_unit_test(shared_operands_go_up_once),
+      cmocka_unit_test(large_empty_and_trivial_ones),
+      cmocka_unit_test(no_numbers),
+      cmocka_unit_test(only_conjugated),
+      cmocka_unit_test(nothing_at_all),
+      cmocka_unit_test(left_to_the_cpu),
+      cmocka_unit_test(within_a_limit),
+      cmocka_unit_test(operands_stay_on_the_gpu),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trmm and trsm on the GPU, from the exported functions: every side, triangle, transpose and diagonal in sizes around
+ * those of the blocks on the diagonal; B in several blocks; little memory, so that triangles are halved and B's blocks
+ * are narrow; operands on the GPU; Inf and NaN; triangles that let a solution grow.
+ *
+ * Seen to fail when: a block on the diagonal takes its rows for another's; the unit diagonal is read; an update is
+ * added to the wrong half; the columns of a partly filled block are not all stored; a panel of A is replaced before it
+ * was read; blocks come down in another order than they were computed in.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+#include "placed.h"
+#include "process.h"
+#include "rng.h"
+#include "sided_call.h"
+#include "tileblas.h"
+
+/* trmm and trsm of each type; a number of theirs in this spelling. */
+enum { TRIANGULAR = TST_SIDED_ROUTINES - TST_SIDED_MIRRORED, CBLAS = 0, FORTRAN = 1 };
+static int number_of(int routine, int spelling) {
+  return spelling * TST_SIDED_ROUTINES + TST_SIDED_MIRRORED + routine % TRIANGULAR;
+}
+
+static int64_t gpu_calls(void) {
+  tileblas_stats stats;
+  tileblas_stats_get(&stats);
+  return (int64_t)stats.gpu_calls;
+}
+
+static void set_option(const char *name, const char *value) {
+  if (tileblas_option_set(name, value) != 0) fail_msg("%s=%s is refused", name, value);
+}
+
+static void expect_right(const struct tst_sided_call *call) {
+  const char *wrong = tst_sided_wrong(call);
+  if (wrong != NULL) fail_msg("%s", wrong);
+}
+
+static bool is_variant(const struct tst_sided_call *call, int variant) {
+  return (call->side & ~32) == "LR"[variant % 2] && (call->uplo & ~32) == "UL"[variant / 2 % 2] &&
+         (call->diag & ~32) == "NU"[variant / 4 % 2] && (call->trans & ~32) == "NTC"[variant / 8 % 3];
+}
+
+/* A call of a routine in a variant: side, triangle, transpose, diagonal. A small one tells what the numbers give. */
+static void create_variant(struct tst_sided_call *call, int routine, int variant, int64_t m, int64_t n, uint64_t *rng) {
+  for (bool found = false; !found; tst_random(rng)) {
+    uint64_t ahead = *rng;
+    tst_sided_create_sized(call, number_of(routine, FORTRAN), 1, 1, &ahead);
+    found = is_variant(call, variant);
+    tst_sided_destroy(call);
+    if (!found) continue;
+    tst_sided_create_sized(call, number_of(routine, FORTRAN), m, n, rng);
+    call->side = (char)(call->side & ~32), call->uplo = (char)(call->uplo & ~32);
+    call->trans = (char)(call->trans & ~32), call->diag = (char)(call->diag & ~32);
+  }
+}
+enum { VARIANTS = 24 };
+
+/* ---- what there is ---- */
+
+static const int64_t orders[] = {1, 2, 31, 33, 63, 64, 65, 96, 127, 129, 200};
+enum { ORDERS = sizeof orders / sizeof *orders };
+
+static void variants(int step) {
+  uint64_t rng = 1;
+  const int64_t begun = gpu_calls();
+  for (int i = 0; i < VARIANTS * TRIANGULAR; i += step) {
+    struct tst_sided_call call;
+    const int64_t order = orders[i * 7 % ORDERS], other = 1 + tst_random_below(&rng, 40);
+    const bool right = i / TRIANGULAR % 2;
+    create_variant(&call, i, i / TRIANGULAR, right ? other : order, right ? order : other, &rng);
+    tst_sided_make(&call);
+    expect_right(&call);
+    tst_sided_destroy(&call);
+  }
+  assert_int_equal(gpu_calls() - begun, (VARIANTS * TRIANGULAR + step - 1) / step);
+}
+
+static void every_variant(void **state) {
+  (void)state;
+  variants(1);
+}
+
+static void some_variants(void **state) {
+  (void)state;
+  set_option("TILEBLAS_ROUTE", "gpu");
+  variants(5);
+}
+
+static void every_spelling(void **state) {
+  (void)state;
+  uint64_t rng = 2;
+  for (int i = 0; i < TST_SIDED_NAMES; i++) {
+    struct tst_sided_call call;
+    if (i % TST_SIDED_ROUTINES < TST_SIDED_MIRRORED) continue;
+    tst_sided_create(&call, i, 70, &rng);
+    tst_sided_make(&call);
+    expect_right(&call);
+    tst_sided_destroy(&call);
+  }
+}
+
+/* ---- in pieces ---- */
+
+/* So wide that B has several blocks; and with so little memory that they are narrower, or A is cut. The bits are the
+ * same as long as A is whole. */
+static void several_blocks(void **state) {
+  (void)state;
+  uint64_t rng = 3;
+  for (int i = 0; i < 2 * TRIANGULAR; i++) {
+    struct tst_sided_call call;
+    const bool right = i / TRIANGULAR == 1;
+    create_variant(&call, i, 2 * (i * 5 % 12) + right, right ? 1300 : 70, right ? 70 : 1300, &rng);
+    tst_sided_make(&call);
+    expect_right(&call);
+    void *const whole = malloc(call.c.bytes);
+    assert_non_null(whole);
+    memcpy(whole, call.c.data, call.c.bytes);
+    tst_sided_restore(&call);
+    set_option("TILEBLAS_MEMORY_LIMIT", "700K");
+    tst_sided_make(&call);
+    set_option("TILEBLAS_MEMORY_LIMIT", "0");
+    assert_memory_equal(whole, call.c.data, call.c.bytes);
+    free(whole);
+    tst_sided_destroy(&call);
+  }
+}
+
+static void little_memory(void **state) {
+  (void)state;
+  static const char *const limits[] = {"25K", "60K", "130K", "300K"};
+  uint64_t rng = 4;
+  for (int i = 0; i < 2 * VARIANTS; i++) {
+    struct tst_sided_call call;
+    const int64_t order = 70 + tst_random_below(&rng, 130), other = 1 + tst_random_below(&rng, 60);
+    create_variant(&call, i * 5, i % VARIANTS, i % 2 ? other : order, i % 2 ? order : other, &rng);
+    set_option("TILEBLAS_MEMORY_LIMIT", limits[i % 4]);
+    tst_sided_make(&call);
+    set_option("TILEBLAS_MEMORY_LIMIT", "0");
+    expect_right(&call);
+    tst_sided_destroy(&call);
+  }
+}
+
+/* ---- numbers ---- */
+
+static double *real_part(const struct tst_sided_call *call, void *data, int64_t i, int64_t j, int64_t ld) {
+  const int64_t at = call->row_major ? j + i * ld : i + j * ld;
+  return (double *)data + (call->name.type == 'z' ? 2 * at : at);
+}
+
+/* Doubles whose solutions grow by a thousand from row to row, or become as small, or whose diagonal would overflow if
+ * it were inverted or squared. */
+static void triangles_that_let_grow(void **state) {
+  (void)state;
+  uint64_t rng = 5;
+  static const double diagonals[] = {0x1p-10, 0x1p10, 0x1p-1000, 0x1p1000, 0x1p-400};
+  for (int i = 0; i < 2 * VARIANTS; i++) {
+    struct tst_sided_call call;
+    const double diagonal = diagonals[i % 5], beside = fabs(log2(diagonal)) > 10 ? 0 : 1;
+    create_variant(&call, i % 2 ? 5 : 7, i % VARIANTS, 70, 70, &rng); /* dtrsm, ztrsm */
+    assert_true(call.name.shape == TRSM);
+    for (int64_t x = 0; x < 70; x++)
+      for (int64_t y = 0; y < 70; y++)
+        for (int part = 0; part < 1 + (call.name.type == 'z'); part++)
+          if (x != y || call.diag == 'N')
+            real_part(&call, call.a.data, x, y, call.lda)[part] *= x == y ? diagonal : 60 * beside;
+    memcpy(call.a.before, call.a.data, call.a.bytes);
+    if (fabs(log2(diagonal)) > 10)
+      for (size_t at = 0; at < call.c.bytes / sizeof(double); at++)
+        ((double *)call.c.data)[at] *= sqrt(diagonal) * (diagonal < 1 ? 0x1p-300 : 1);
+    memcpy(call.c.before, call.c.data, call.c.bytes);
+    tst_sided_make(&call);
+    expect_right(&call);
+    tst_sided_destroy(&call);
+  }
+}
+
+/* In a line of B that stands for itself what is not finite stays there, and a zero of the other triangle lets none
+ * through to rows that do not need it. */
+static void what_is_not_finite_stays(void **state) {
+  (void)state;
+  uint64_t rng = 6;
+  for (int i = 0; i < 2 * VARIANTS; i++) {
+    struct tst_sided_call call;
+    create_variant(&call, i / VARIANTS ? 1 : 5, i % VARIANTS, 100, 100, &rng); /* dtrmm, dtrsm */
+    const bool left = call.side == 'L', lower = (call.uplo == 'L') != (call.trans != 'N');
+    const int64_t row = 70, line = 33;
+    *real_part(&call, call.c.data, left ? row : line, left ? line : row, call.ldc) = i % 3 ? INFINITY : NAN;
+    memcpy(call.c.before, call.c.data, call.c.bytes);
+    tst_sided_make(&call);
+    for (int64_t x = 0; x < 100; x++)
+      for (int64_t y = 0; y < 100; y++) { /* x: along A */
+        const double c = *real_part(&call, call.c.data, left ? x : y, left ? y : x, call.ldc);
+        const bool reached = y == line && ((lower == left) ? x >= row : x <= row);
+        if ((reached && x == row) == !!isfinite(c) && (x == row || !reached))
+          fail_msg("%s %c%c%c%c: (%d, %d) is %g", call.name.name, call.side, call.uplo, call.trans, call.diag, (int)x,
+                   (int)y, c);
+      }
+    tst_sided_destroy(&call);
+  }
+}
+
+/* ---- on the GPU's memory ---- */
+
+struct kinds {
+  enum tst_kind a, c;
+};
+
+static void *placed(enum tst_kind kind, struct tst_sided_memory *x) {
+  if (kind == TST_PAGEABLE) return x->data;
+  void *const there = tst_cuda_allocate(kind, x->bytes);
+  tst_cuda_write(kind, there, x->data, x->bytes);
+  return there;
+}
+
+/* Also those with alpha = 0, which are the CPU's elsewhere. */
+static int in_memory_of(void *what) {
+  const struct kinds *kinds = what;
+  uint64_t rng = 7;
+  tst_cuda_begin(0);
+  set_option("TILEBLAS_ROUTE", "gpu");
+  for (int i = 0; i < 2 * VARIANTS; i++) {
+    struct tst_sided_call call;
+    if (i % 8 == 3)
+      tst_sided_create(&call, number_of(i, CBLAS), 70, &rng);
+    else if (i == 10 || i == 21) /* more than one block */
+      create_variant(&call, i, i % 2, i % 2 ? 2000 : 40, i % 2 ? 40 : 2000, &rng);
+    else
+      create_variant(&call, i, i % VARIANTS, i % 2 ? 20 : 100, i % 2 ? 100 : 20, &rng);
+    void *const a = placed(kinds->a, &call.a), *const c = placed(kinds->c, &call.c);
+    tst_sided_make_on(&call, a, NULL, c);
+    if (kinds->c != TST_PAGEABLE && !tst_cuda_read(kinds->c, call.c.data, c, call.c.bytes)) return 1;
+    expect_right(&call);
+    if (kinds->a != TST_PAGEABLE) tst_cuda_free(kinds->a, a);
+    if (kinds->c != TST_PAGEABLE) tst_cuda_free(kinds->c, c);
+    tst_sided_destroy(&call);
+  }
+  tst_cuda_end(0);
+  return gpu_calls() >= VARIANTS ? 0 : 2;
+}
+
+static void operands_on_the_gpu(void **state) {
+  (void)state;
+  static const struct kinds all[] = {{TST_DEVICE, TST_DEVICE},
+                                     {TST_PAGEABLE, TST_DEVICE},
+                                     {TST_DEVICE, TST_PAGEABLE},
+                                     {TST_MANAGED, TST_MANAGED},
+                                     {TST_PINNED, TST_PINNED}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    struct tst_output o;
+    tst_fork(&o, in_memory_of, (void *)&all[i]);
+    if (o.status != 0) fail_msg("kinds %zu: status %d\n%s%s", i, o.status, o.out, o.err);
+    tst_output_destroy(&o);
+  }
+}
+
+/* However B is cut: in blocks that go by slots, and in halves where it lies. */
+static int the_same_bits_anywhere(void *unused) {
+  (void)unused;
+  uint64_t rng = 8;
+  tst_cuda_begin(0);
+  set_option("TILEBLAS_ROUTE", "gpu");
+  for (int i = 0; i < 2; i++) {
+    struct tst_sided_call call;
+    create_variant(&call, i ? 2 : 6, i, i ? 1160 : 200, i ? 200 : 1160, &rng); /* ctrmm, ctrsm */
+    void *const there = placed(TST_DEVICE, &call.c), *const a = placed(TST_DEVICE, &call.a);
+    tst_sided_make(&call);
+    expect_right(&call);
+    void *const first = malloc(call.c.bytes);
+    if (first == NULL) return 1;
+    memcpy(first, call.c.data, call.c.bytes);
+    tst_sided_make_on(&call, a, NULL, there);
+    if (!tst_cuda_read(TST_DEVICE, call.c.data, there, call.c.bytes)) return 2;
+    if (memcmp(first, call.c.data, call.c.bytes) != 0) return 3;
+    tst_cuda_free(TST_DEVICE, a);
+    tst_cuda_free(TST_DEVICE, there);
+    free(first);
+    tst_sided_destroy(&call);
+  }
+  tst_cuda_end(0);
+  return gpu_calls() == 4 ? 0 : 4;
+}
+
+static void on_tensor_cores(void **state) {
+  (void)state;
+  struct tst_output o;
+  set_option("TILEBLAS_VERBOSE", "1");
+  tst_fork(&o, the_same_bits_anywhere, NULL);
+  const size_t emulated = tst_count_lines(o.err, " emulated ");
+  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+  if (tst_fake() != NULL) assert_int_equal(emulated, 4);
+}
+
+/*
+ *   test_triangular [--quick|tensor]
+ *     --quick  some variants alone: for orders of warps, the race detector and compute-sanitizer
+ *     tensor   on a GPU so small that products of the test's size are for the tensor cores
+ */
+int main(int argc, char **argv) {
+  const struct CMUnitTest quick[] = {cmocka_unit_test(some_variants)};
+  const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(operands_on_the_gpu),
+      cmocka_unit_test(every_variant),
+      cmocka_unit_test(every_spelling),
+      cmocka_unit_test(several_blocks),
+      cmocka_unit_test(little_memory),
+      cmocka_unit_test(triangles_that_let_grow),
+      cmocka_unit_test(what_is_not_finite_stays),
+  };
+  if (argc > 1 && strcmp(argv[1], "tensor") == 0) return tst_result(cmocka_run_group_tests(tensor, NULL, NULL));
+  if (argc > 1) return tst_result(cmocka_run_group_tests(quick, NULL, NULL));
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
+}

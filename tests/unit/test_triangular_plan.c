@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The steps of trmm and trsm, and where their parts lie: every element of the triangle is used once, when what it needs
+ * is there and before what it changes is not; plans keep to their budget, and their parts apart.
+ *
+ * Seen to fail when: a product adds to the half that it reads; the second half comes first; a place of a block ends
+ * where the next one has begun.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/triangular.h"
+#include "rng.h"
+
+enum { MOST = 400 };
+static bool used[MOST][MOST], done[MOST];
+
+/* Element (i, j) of A' meets row j of B, for row i. */
+static void use(const struct tb_triangular_shape *s, int64_t i, int64_t j) {
+  assert_false(used[i][j]);
+  used[i][j] = true;
+  if (i == j) return;
+  assert_true(s->lower ? i > j : i < j);
+  if (s->solves)
+    assert_true(done[j] && !done[i]);
+  else
+    assert_true(!done[j] && done[i]); /* a row of a product has had its leaf, and the other is what it was */
+}
+
+static void take_step(const struct tb_triangular_shape *s, const struct tb_triangular_step *step) {
+  if (!step->is_leaf) {
+    for (int64_t i = step->first; i < step->first + step->size; i++)
+      for (int64_t j = step->source; j < step->source + step->source_size; j++) use(s, i, j);
+    return;
+  }
+  assert_true(step->size >= 1 && step->size <= s->leaf);
+  for (int64_t i = step->first; i < step->first + step->size; i++) {
+    for (int64_t j = step->first; j < step->first + step->size; j++)
+      if (s->lower ? j <= i : j >= i) assert_false(used[i][j]), used[i][j] = true;
+    assert_false(done[i]);
+    done[i] = true;
+  }
+}
+
+static void every_element_once(void **state) {
+  (void)state;
+  uint64_t rng = 1;
+  for (int round = 0; round < 200; round++) {
+    const struct tb_triangular_shape s = {.solves = round % 2,
+                                          .lower = round / 2 % 2,
+                                          .order = 1 + tst_random_below(&rng, MOST),
+                                          .leaf = round % 3 ? 64 : 32};
+    memset(used, 0, sizeof used);
+    memset(done, 0, sizeof done);
+    for (int64_t number = 0; number < tb_triangular_steps(&s); number++) {
+      const struct tb_triangular_step step = tb_triangular_step(&s, number);
+      take_step(&s, &step);
+    }
+    for (int64_t i = 0; i < s.order; i++)
+      for (int64_t j = 0; j < s.order; j++) assert_int_equal(used[i][j], s.lower ? j <= i : j >= i);
+  }
+}
+
+static struct tb_call some_call(uint64_t *rng) {
+  struct tb_call call = {.type = (enum tb_type)tst_random_below(rng, TB_TYPE_COUNT),
+                         .m = 1 + tst_random_below(rng, 5000),
+                         .n = 1 + tst_random_below(rng, 5000),
+                         .recipe = TB_TRIANGULAR_SOLVE,
+                         .on_right = tst_random_below(rng, 2)};
+  call.k = call.on_right ? call.n : call.m;
+  call.ldc = call.m;
+  call.a = (struct tb_view){.ld = call.k, .structure = TB_TRIANGULAR, .type = call.type};
+  call.a.uplo = tst_random_below(rng, 2) ? TB_LOWER : TB_UPPER;
+  return call;
+}
+
+/* Within the arena, one behind another; blocks begin where the bits do not show it, unless they are the last. */
+static void plans_keep_to_their_budget(void **state) {
+  (void)state;
+  uint64_t rng = 2;
+  int made = 0;
+  for (int round = 0; round < 2000; round++) {
+    const struct tb_call call = some_call(&rng);
+    const enum tb_way a = tst_random_below(&rng, 2) ? TB_STAGED : TB_IN_PLACE, c = round % 3 ? TB_STAGED : TB_IN_PLACE;
+    const struct tb_ways ways = {a, c, c, false, 0};
+    const int64_t budget = round % 4 ? 1 + tst_random_below(&rng, (int64_t)1 << 30) : INT64_MAX;
+    struct tb_triangular_plan p;
+    if (!tb_triangular_plan_make(&p, &call, ways, 64, tst_random_below(&rng, (int64_t)1 << 28), budget)) continue;
+    made++;
+    assert_true(p.arena_bytes <= budget);
+    assert_true(p.blocks >= 1 && (p.blocks - 1) * p.block < p.sides && p.blocks * p.block >= p.sides);
+    assert_true(p.block % TB_TRIANGULAR_BLOCK_STEP == 0 || p.block == p.sides || p.block == 32);
+    assert_true(p.places <= TB_TRIANGULAR_PLACES_MAX && (p.places > 0) == (c == TB_STAGED || call.on_right));
+    if (c == TB_IN_PLACE && p.places == 0) assert_true(p.blocks <= TB_TRIANGULAR_STREAMS);
+    const int64_t at[] = {0, p.raw_offset_bytes, p.b_offset_bytes, p.stored_offset_bytes, p.workspace_offset_bytes};
+    for (int i = 0; i < 4; i++) assert_true(at[i] <= at[i + 1] && at[i] % TB_LINE_BYTES == 0);
+    if (p.places > 0) assert_true(p.b_bytes >= p.b_ld * tb_min(p.block, p.sides) * tb_call_bytes(&call));
+    assert_true(p.b_offset_bytes + p.places * p.b_bytes <= p.stored_offset_bytes);
+    assert_true(p.stored_offset_bytes + p.places * p.stored_bytes <= p.workspace_offset_bytes);
+    int64_t columns = 0;
+    for (int64_t panel = 0; panel < p.panels; panel++) {
+      const struct tb_triangular_panel x = tb_triangular_panel(&p, &call, panel);
+      assert_int_equal(x.first, columns);
+      assert_true(x.row + x.rows <= call.k && x.row <= x.first && x.row + x.rows >= x.first + x.columns);
+      assert_true(a == TB_IN_PLACE || tb_leading(call.type, x.rows) * x.columns * tb_call_bytes(&call) <= p.raw_bytes);
+      columns += x.columns;
+    }
+    assert_int_equal(columns, call.k);
+  }
+  assert_true(made > 700);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element_once),
+                                     cmocka_unit_test(plans_keep_to_their_budget)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
