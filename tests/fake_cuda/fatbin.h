@@ -10,23 +10,27 @@
 #define FAKE_CUDA_FATBIN_H
 
 #include <string>
+#include <vector>
 
 namespace fake {
 
 constexpr unsigned FATBIN_MAGIC = 0xba55ed50;
 
-/* The whole fat binary at this address, empty when there is none. */
-std::string read_fatbin(const void *image);
+struct FatbinEntry {
+  bool is_ptx, is_machine_code, compressed;
+  int architecture;    /* such as 80 */
+  std::string payload; /* of machine code that is not compressed */
+};
 
-/* Whether a device can run one of its entries: machine code of its own generation, or PTX that is not newer. */
-bool fatbin_suits(const std::string &image, int compute_major, int compute_minor);
+/* What is kept of the fat binary at this address: all that can be seen of it. False: there is none. */
+bool read_fatbin(const void *image, std::vector<FatbinEntry> &entries);
 
-/* The virtual architecture, such as 80, of the entry that a device runs: machine code where there is some, else the
- * newest PTX. 0: none suits. */
-int fatbin_compiled_for(const std::string &image, int compute_major, int compute_minor);
+/* The virtual architecture, such as 80, of the entry that a device runs: machine code where there is some of its own
+ * generation, else the newest PTX that is not newer than the device. 0: none suits. */
+int fatbin_compiled_for(const std::vector<FatbinEntry> &entries, int compute_major, int compute_minor);
 
 /* Whether it holds that kernel; true too when compression hides it. */
-bool fatbin_may_have(const std::string &image, const std::string &kernel);
+bool fatbin_may_have(const std::vector<FatbinEntry> &entries, const std::string &kernel);
 
 } // namespace fake
 

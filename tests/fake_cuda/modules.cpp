@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "extents.h"
-#include "fatbin.h"
 #include "grid.h"
 #include "streams.h"
 #include "tensor_map.h"
@@ -156,9 +155,8 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image) {
   auto module = std::make_shared<Module>();
   module->made = call.origin();
   module->context = call.context;
-  module->image = read_fatbin(image);
-  if (module->image.empty()) return CUDA_ERROR_INVALID_IMAGE;
-  if (!fatbin_suits(module->image, settings().compute_major, settings().compute_minor))
+  if (!read_fatbin(image, module->entries)) return CUDA_ERROR_INVALID_IMAGE;
+  if (fatbin_compiled_for(module->entries, settings().compute_major, settings().compute_minor) == 0)
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   *out = driver().modules.add(std::move(module));
   return CUDA_SUCCESS;
@@ -183,8 +181,8 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
   if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
   if (!module || module->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
   const Kernel *kernel = find_kernel(name);
-  if (!kernel || !fatbin_may_have(module->image, name)) return CUDA_ERROR_NOT_FOUND;
-  const int compiled_for = fatbin_compiled_for(module->image, settings().compute_major, settings().compute_minor);
+  if (!kernel || !fatbin_may_have(module->entries, name)) return CUDA_ERROR_NOT_FOUND;
+  const int compiled_for = fatbin_compiled_for(module->entries, settings().compute_major, settings().compute_minor);
   *out = driver().functions.add(
       std::make_shared<Function>(Function{call.context, handle, kernel, compiled_for, DEFAULT_SHARED_BYTES}));
   module->functions.push_back(*out);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "audit.h"
+#include "fatbin.h"
 #include "kernel_table.h"
 
 namespace fake {
@@ -159,7 +160,7 @@ struct Event {
 
 struct Module {
   Context *context;
-  std::string image;
+  std::vector<FatbinEntry> entries;
   Origin made;
   std::vector<CUfunction> functions;
 };

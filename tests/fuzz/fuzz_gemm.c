@@ -4,10 +4,11 @@
  * memory, fenced or not, and in pinned, registered, managed and device memory, in any mixture: every element against
  * sums that are better than the type's, every other byte as it was.
  *
- *   fuzz_gemm [--calls N] [--seed S] [--seconds T] [--most MNK] [--own-memory] [--keep-options]
+ *   fuzz_gemm [--calls N] [--seed S] [--seconds T] [--most MNK] [--own-memory] [--alone] [--keep-options]
  *
  * N calls (300) from seed S (1) on, or as many as T seconds allow; m n k is at most MNK, of complex numbers a fourth.
- * --own-memory: ordinary memory alone. Options are drawn for each call, but for those that the environment has; with
+ * --own-memory: ordinary memory alone. --alone: each call in a process of its own, as the first that it makes. Options
+ * are drawn for each call, but for those that the environment has; with
  * --keep-options all stay as they are. A wrong call is told with the command that repeats it alone. Last the calls by
  * mixture of memory and by route. Status 1: an answer was wrong.
  *
@@ -23,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,7 +44,7 @@ static struct {
   unsigned long long calls, seed;
   double seconds;
   struct fuzz_limits limits;
-  bool keep_options;
+  bool keep_options, alone;
 } wanted = {.calls = 300, .seed = 1, .seconds = 1e9, .limits = {.most = 4e10}};
 
 static bool gpu_expected; /* the build has its code, and a driver is there */
@@ -183,19 +185,18 @@ static void one_call(unsigned long long seed) {
 /* ---- the program ---- */
 
 static void read_arguments(int argc, char **argv) {
-  static const struct option known[] = {{"calls", required_argument, NULL, 'c'},
-                                        {"seed", required_argument, NULL, 's'},
-                                        {"seconds", required_argument, NULL, 't'},
-                                        {"most", required_argument, NULL, 'm'},
-                                        {"keep-options", no_argument, NULL, 'k'},
-                                        {"own-memory", no_argument, NULL, 'o'},
-                                        {0}};
+  static const struct option known[] = {
+      {"calls", required_argument, NULL, 'c'},   {"seed", required_argument, NULL, 's'},
+      {"seconds", required_argument, NULL, 't'}, {"most", required_argument, NULL, 'm'},
+      {"keep-options", no_argument, NULL, 'k'},  {"own-memory", no_argument, NULL, 'o'},
+      {"alone", no_argument, NULL, 'a'},         {0}};
   for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
     if (c == 'c') wanted.calls = strtoull(optarg, NULL, 10);
     if (c == 's') wanted.seed = strtoull(optarg, NULL, 10);
     if (c == 't') wanted.seconds = strtod(optarg, NULL);
     if (c == 'm') wanted.limits.most = strtod(optarg, NULL);
     if (c == 'k') wanted.keep_options = true;
+    if (c == 'a') wanted.alone = true;
     if (c == 'o') wanted.limits.own_memory = true;
     if (c == '?') exit(2);
   }
@@ -207,6 +208,32 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static void make_calls(unsigned long long seed, unsigned long long calls, double end) {
+  if (!wanted.limits.own_memory) tst_cuda_begin(0);
+  for (unsigned long long i = 0; i < calls && now() < end && wrong_calls < WRONG_MAX; i++) one_call(seed + i);
+  fuzz_drop_blocks();
+  const struct tst_fake *fake = tst_fake();
+  if (fake && fake->get(FAKE_CUDA_MISUSES) != 0) wrong_calls++, puts("FAILED: the driver was misused");
+  if (!wanted.limits.own_memory) tst_cuda_end(0);
+}
+
+/* In a child of this process, which itself calls nothing. */
+static int every_call_alone(void) {
+  int wrong = 0;
+  for (unsigned long long i = 0; i < wanted.calls && wrong < WRONG_MAX; i++) {
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+      make_calls(wanted.seed + i, 1, 1e18);
+      exit(wrong_calls > 0);
+    }
+    int status = 1;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) wrong++;
+  }
+  printf("fuzz_gemm: %llu calls, each alone, %d wrong\n", wanted.calls, wrong);
+  return wrong > 0;
+}
+
 int main(int argc, char **argv) {
   static const int deadly[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTERM};
   const double begun = now();
@@ -216,13 +243,8 @@ int main(int argc, char **argv) {
   fuzz_expected_begin();
   const char *expected = getenv("TB_TEST_EXPECT");
   gpu_expected = !expected || strcmp(expected, "gpu") == 0;
-  if (!wanted.limits.own_memory) tst_cuda_begin(0);
-  for (unsigned long long i = 0; i < wanted.calls && now() - begun < wanted.seconds && wrong_calls < WRONG_MAX; i++)
-    one_call(wanted.seed + i);
-  fuzz_drop_blocks();
-  const struct tst_fake *fake = tst_fake();
-  if (fake && fake->get(FAKE_CUDA_MISUSES) != 0) wrong_calls++, puts("FAILED: the driver was misused");
-  if (!wanted.limits.own_memory) tst_cuda_end(0);
+  if (wanted.alone) return every_call_alone();
+  make_calls(wanted.seed, wanted.calls, begun + wanted.seconds);
   tell_totals(now() - begun);
   return wrong_calls > 0 ? 1 : 0;
 }

@@ -7,8 +7,8 @@
  *
  * Seen to fail when: the second block of a ring's pinned memory is not freed; tb_part_tidy does not leave the device;
  * one stream, event or module of tb_device_close is forgotten; a failing opening keeps the context; half of an arena is
- * cleared; kernels that cannot be loaded leave their module, or unload it twice; an arena that cannot be had is asked
- * for again at the size that it had.
+ * cleared, or not counted as free; kernels that cannot be loaded leave their module, or unload it twice; an arena that
+ * cannot be had is asked for again at the size that it had.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -301,6 +301,25 @@ static void a_large_arena_is_given_back(void **state) {
   look("tb_part_tidy", 0);
 }
 
+/* A larger arena comes in place of the one that is there, whose bytes are its own: a product is cut alike whatever the
+ * one before it took. */
+static void an_arena_is_no_ones_loss(void **state) {
+  (void)state;
+  static struct tb_device device;
+  int64_t all, now;
+  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
+  assert_int_equal(tb_device_free_bytes(&device, &all), CUDA_SUCCESS);
+  for (int64_t bytes = 1000; bytes < all; bytes *= 30) {
+    assert_int_equal(tb_device_reserve(&device, bytes), CUDA_SUCCESS);
+    assert_int_equal(tb_device_free_bytes(&device, &now), CUDA_SUCCESS);
+    if (now != all)
+      fail_msg("%lld bytes are free beside %lld, of %lld", (long long)now, (long long)bytes, (long long)all);
+  }
+  tb_device_leave();
+  tb_device_close(&device);
+}
+
 /* ---- memory in pieces ---- */
 
 static __typeof__(tb_cuda.cuMemAlloc) driver_allocate;
@@ -368,6 +387,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(a_large_arena_is_given_back),
                                      cmocka_unit_test(leaving_twice_leaves_the_programs),
                                      cmocka_unit_test(an_arena_is_clear),
+                                     cmocka_unit_test(an_arena_is_no_ones_loss),
                                      cmocka_unit_test(an_arena_of_what_there_is),
                                      cmocka_unit_test(a_commit_of_many_columns),
                                      cmocka_unit_test(families_take_their_modules_away),
