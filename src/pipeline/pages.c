@@ -28,19 +28,19 @@ struct bytes_range {
   uintptr_t first, end;
 };
 
-static uintptr_t address_of(const struct tb_call *call, int64_t i, int64_t j) {
+static uintptr_t address_in_c(const struct tb_call *call, int64_t i, int64_t j) {
   return (uintptr_t)tb_call_c(call, i, j);
 }
 
 /* From C's first element to behind its last one. */
 static struct bytes_range all_of(const struct tb_call *call) {
-  return (struct bytes_range){address_of(call, 0, 0), address_of(call, call->m, call->n - 1)};
+  return (struct bytes_range){address_in_c(call, 0, 0), address_in_c(call, call->m, call->n - 1)};
 }
 
 /* What is written of a column. */
 static struct bytes_range column_of(const struct tb_call *call, int64_t j) {
   const struct tb_region_rows rows = tb_region_rows(call->region, call->m, j);
-  return (struct bytes_range){address_of(call, rows.first, j), address_of(call, rows.end, j)};
+  return (struct bytes_range){address_in_c(call, rows.first, j), address_in_c(call, rows.end, j)};
 }
 
 /* ---- is it new? ---- */
@@ -55,7 +55,7 @@ static bool is_absent_at(const struct tb_call *call, int64_t probe, int64_t prob
   const int64_t j = (2 * probe + 1) * call->n / (2 * probes);
   const struct tb_region_rows rows = tb_region_rows(call->region, call->m, j);
   const int64_t i = rows.first + (2 * probe + 1) * (rows.end - rows.first) / (2 * probes);
-  return rows.first < rows.end && is_absent(address_of(call, i, j));
+  return rows.first < rows.end && is_absent(address_in_c(call, i, j));
 }
 
 static bool lacks_pages(const struct tb_call *call, int64_t bytes) {

@@ -90,7 +90,7 @@ static CUresult load_by_elements(struct tb_batch_kernels *batch) {
   return CUDA_SUCCESS;
 }
 
-static CUresult load_functions(struct tb_batch_kernels *batch, enum kind kind) {
+static CUresult load_batch_functions(struct tb_batch_kernels *batch, enum kind kind) {
   for (int tile = 0; tile < TB_BATCH_TILES; tile++) TB_TRY(load_tile(batch, kind, tile));
   return kind == OF_FLOATS ? load_by_elements(batch) : CUDA_SUCCESS;
 }
@@ -104,7 +104,7 @@ static CUresult load_kind(struct tb_batch_kernels *batch, enum kind kind) {
   const void *const fatbin[KINDS] = {tb_batch_sgemm_fatbin, tb_batch_dgemm_fatbin, tb_batch_zgemm_fatbin};
   if (batch->module[kind] != NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&batch->module[kind], fatbin[kind]));
-  const CUresult result = load_functions(batch, kind);
+  const CUresult result = load_batch_functions(batch, kind);
   if (result != CUDA_SUCCESS) unload_kind(batch, kind);
   return result;
 }

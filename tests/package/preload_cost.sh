@@ -7,7 +7,7 @@
 skip_if_sanitized "the sanitizers start up in every program"
 
 # What the library does itself: some 10 microseconds; the loader spends three times that on /bin/true alone.
-limit_instructions=30000
+limit_instructions=32000
 # With the loader's look-up of every name that it imports, which is done at load so that the table can be made read-only
 # (BIND_NOW, SECURITY.md): some 650 instructions a name.
 limit_with_binding=150000
