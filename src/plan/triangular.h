@@ -46,7 +46,7 @@ struct tb_triangular_step tb_triangular_step(const struct tb_triangular_shape *s
 
 /* Blocks begin at multiples of so many columns: there the bits do not show it (select/emulated_plan.h). */
 #define TB_TRIANGULAR_BLOCK_STEP 192
-#define TB_TRIANGULAR_PLACES_MAX 3
+#define TB_TRIANGULAR_PLACES_MAX 4
 #define TB_TRIANGULAR_STREAMS 2
 
 struct tb_triangular_plan {
