@@ -40,6 +40,12 @@ static int name_number(int i) {
   return i / TST_SIDED_MIRRORED % (TST_SIDED_NAMES / TST_SIDED_ROUTINES) * TST_SIDED_ROUTINES + i % TST_SIDED_MIRRORED;
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#define FAILURES_SKIPPED_BY 1
+#else
+#define FAILURES_SKIPPED_BY 3
+#endif
+
 static void expect_right(const struct tst_sided_call *call) {
   const char *wrong = tst_sided_wrong(call);
   if (wrong != NULL) fail_msg("%s", wrong);
@@ -252,7 +258,7 @@ static void fail_each(bool placed) {
   if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver fails on no command");
   for (size_t i = 0; i < (placed ? 1 : sizeof failing / sizeof *failing); i++) {
     int missed = 0;
-    for (unsigned long nth = 1; nth < 40 && missed < 3; nth += 1 + nth / 3) {
+    for (unsigned long nth = 1; nth < 40 && missed < 3; nth += 1 + nth / FAILURES_SKIPPED_BY) {
       struct failure f = {failing[i], nth, name_number((int)(nth + i)), placed};
       struct tst_output o;
       tst_fork(&o, with_failure, &f);
