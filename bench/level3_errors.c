@@ -133,7 +133,7 @@ bool tb_level3_errors(const struct tb_level3_options *o) {
     TB_NV(cublasSetStream_v2(j.cublas, j.gpu.stream));
   }
   if (!o->peers) fprintf(stderr, "peer missing: cuBLAS, by --peers none\n");
-  if (o->csv != NULL) fputs("type,routine,kind,n,who,max_err_u,mean_err_u,bias_u\n", o->csv);
+  if (o->csv != NULL && o->fresh_csv) fputs("type,routine,kind,n,who,max_err_u,mean_err_u,bias_u\n", o->csv);
   for (const char *letter = o->types; *letter != '\0'; letter++)
     for (int i = 0; i < o->sizes; i++)
       all_right &= judge_size(&j, (enum tb_type)(strchr("sdcz", *letter) - "sdcz"), o->size[i]);

@@ -105,7 +105,7 @@ static void upload(struct session *s) {
   if (s->plain && !dominated) return;
   tb_gpu_upload(&s->gpu, s->a, s->x.a, tb_extent_elems(tb_level3_a(&s->x)) * element_bytes(s));
   tb_gpu_upload(&s->gpu, s->b, s->x.b, tb_extent_elems(tb_level3_b(&s->x)) * element_bytes(s));
-  s->plain = !dominated && tb_extent_elems(tb_level3_b(&s->x)) > 0;
+  s->plain = !dominated && s->x.m == s->x.n && s->x.m == s->x.k && tb_extent_elems(tb_level3_b(&s->x)) > 0;
 }
 
 static double tflops(const struct session *s, double ms) { return 1e-9 * tb_level3_flops(&s->x) / ms; }
@@ -181,7 +181,7 @@ bool tb_level3_resident(const struct tb_level3_options *o) {
   }
   if (!o->peers) fprintf(stderr, "peer missing: cuBLAS, by --peers none\n");
   printf("%s, %d SMs\n", s.gpu.name, s.gpu.sm_count);
-  if (o->csv != NULL)
+  if (o->csv != NULL && o->fresh_csv)
     fputs("type,routine,variant,n,sides,ms,tflops,of_gemm,max_err_u,cublas_ms,cublas_tflops,cublas_max_err_u,"
           "over_cublas,cublas_in_place_ms\n",
           o->csv);
