@@ -83,7 +83,7 @@ static bool measure_call(const struct tb_level3_options *o, const struct tb_leve
     return !ours;
   }
   if (o->csv != NULL)
-    fprintf(o->csv, "%s,%s,%c,%s,%s,%d,%d,%d,%.4f,%.3f,%.6f,%.6f,%.6f,%.3f\n", o->label, owner_of(function), letter,
+    fprintf(o->csv, "%s,%s,%c,%s,%s,%d,%d,%d,%.6g,%.6g,%.6g,%.6g,%.6g,%.3f\n", o->label, owner_of(function), letter,
             name, variant, order, sides, rounds, 1e3 * seconds, tflops, 1e-9 * tb_level3_flops(x),
             1e-9 * tb_level3_up_bytes(x), 1e-9 * tb_level3_down_bytes(x), error_u);
   return true;

@@ -6,7 +6,7 @@
 
 DIR holds level3_resident.csv, level3_calls.csv and results.md of a run. Prints the tables of every size, or renews those
 of a Markdown file: what stands between <!-- bench/level3.py WHAT N --> and <!-- end -->, WHAT being `ratios` (routines by
-types), `types` (types by routines) or `shares`, and N an order. Python's standard library only.
+types), `types` (types by routines), `shares` or `errors`, and N an order. Python's standard library only.
 """
 
 import argparse
@@ -224,20 +224,26 @@ def errors_table(run):
                     [[routine, kind, *(error_cell(by.get(who)) for who in (OURS, *PEERS))] for (routine, kind), by in by_draws(run).items()])
 
 
+def over_peer(run, routine, who):
+    """Our errors over the peer's, largest and mean, by kinds of data. Where the peer's is zero: 1 if ours is, too, else infinite."""
+    over = []
+    for (named, _), by in by_draws(run).items():
+        for measure in ("max_err_u", "mean_err_u") if named == routine and who in by else ():
+            mine, other = float(by[OURS][measure]), float(by[who][measure])
+            over.append(mine / other if other else 1 if mine == 0 else float("inf"))
+    return over
+
+
 def larger_errors(run):
     """A line for each peer and routine: how many of our errors are larger, and by how much at most."""
     lines = []
     for who in PEERS:
-        by_routine = {}
-        for (routine, _), by in by_draws(run).items():
-            for measure in ("max_err_u", "mean_err_u"):
-                if who in by:
-                    mine, other = float(by[OURS][measure]), float(by[who][measure])
-                    by_routine.setdefault(routine, []).append(mine / other if other else float(mine > 0) * 2 + (mine == 0))
-        for routine, over in by_routine.items():
+        for routine in dict.fromkeys(routine for routine, _ in by_draws(run)):
+            over = over_peer(run, routine, who)
             more = [x for x in over if x > 1]
-            lines.append(f"- {routine}: {len(more)} of {len(over)} errors (max and mean, by data) are larger than {who}'s"
-                         + (f", by at most {max(more):.2f}" if more else ""))
+            if over:
+                lines.append(f"- {routine}: {len(more)} of {len(over)} errors (max and mean, by data) are larger than {who}'s"
+                             + (f", by at most {max(more):.2f}" if more else ""))
     return "\n".join(lines)
 
 
@@ -288,6 +294,8 @@ def level3(bench):
 LEGEND = {
     "ratios": "Times as fast as: cuBLAS on resident data / NVBLAS with autopin / OpenBLAS on all cores, both from ordinary memory.",
     "shares": "Our rate on resident data over our own gemm's / share of the floor, from ordinary memory.",
+    "errors": "How many of our errors, largest and mean on each kind of data, are larger than cuBLAS's / than OpenBLAS's, and by at most how "
+              "many times; of trsm residuals.",
 }
 LEGEND["types"] = LEGEND["ratios"]
 NONE = "-"
@@ -316,7 +324,16 @@ def ratio_cell(run, where):
 def share_cell(run, where):
     row, call = run.resident.get(where), run.by_ours(where)
     floor = run.floor_ms(call) if call else None
-    parts = [short(float(row["of_gemm"])) if row else NONE, short(floor / float(call["ms"])) if floor else NONE]
+    parts = [short(float(row["of_gemm"])) if row and row["of_gemm"] else NONE, short(floor / float(call["ms"])) if floor else NONE]
+    return " / ".join(parts) if parts != [NONE] * 2 else ""
+
+
+def larger_cell(run, where):
+    parts = []
+    for who in PEERS:
+        over = over_peer(run, where[0] + where[1], who)
+        more = [x for x in over if x > 1]
+        parts.append(NONE if not over else f"{len(more)} of {len(over)}" + (f", {max(more):.2f}" if more else ""))
     return " / ".join(parts) if parts != [NONE] * 2 else ""
 
 
@@ -343,7 +360,7 @@ def by_type(run, n):
 
 
 ratios, shares = by_routine(ratio_cell), by_routine(share_cell)
-TABLES = {"ratios": ratios, "types": by_type, "shares": shares}
+TABLES = {"ratios": ratios, "types": by_type, "shares": shares, "errors": by_routine(larger_cell)}
 
 
 def origin(run, target):
@@ -365,7 +382,9 @@ def renew(run, path):
     def replaced(found):
         table = TABLES[found[2]](run, int(found[3]))
         star = " \\*: at a smaller order." if "*" in table else ""
-        return f"{found[1]}{LEGEND[found[2]]} Order {found[3]}.{star} {origin(run, path)}\n\n{table}{found[4]}"
+        if table.count("\n") == 2:
+            table = "Not measured.\n"
+        return f"{found[1]}{LEGEND[found[2]]} Order {found[3]}.{star}\n{origin(run, path)}\n\n{table}{found[5]}"
 
     new, count = mark.subn(replaced, text)
     pathlib.Path(path).write_text(new)

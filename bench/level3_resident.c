@@ -125,14 +125,14 @@ static void print_row(const struct session *s, const struct measured *by) {
   printf("\n");
   fflush(stdout);
   if (s->o->csv == NULL) return;
-  fprintf(s->o->csv, "%c,%s,%s,%d,%d,%.4f,%.3f,%.4f,%.3f,", tb_type_letter(x->type), x->routine->name, variant, order,
+  fprintf(s->o->csv, "%c,%s,%s,%d,%d,%.6g,%.6g,%.4f,%.3f,", tb_type_letter(x->type), x->routine->name, variant, order,
           sides, ms, tflops(s, ms), of_gemm, by[BY_OURS].error_u);
   if (cublas > 0)
-    fprintf(s->o->csv, "%.4f,%.3f,%.3f,%.4f,", cublas, tflops(s, cublas),
+    fprintf(s->o->csv, "%.6g,%.6g,%.3f,%.4f,", cublas, tflops(s, cublas),
             fmax(by[BY_CUBLAS].error_u, by[BY_CUBLAS_IN_PLACE].error_u), cublas / ms);
   else
     fprintf(s->o->csv, ",,,,");
-  if (other > 0) fprintf(s->o->csv, "%.4f", other);
+  if (other > 0) fprintf(s->o->csv, "%.6g", other);
   fprintf(s->o->csv, "\n");
   fflush(s->o->csv);
 }
