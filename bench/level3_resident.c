@@ -148,8 +148,7 @@ static bool measure_routine(struct session *s, const struct tb_level3_routine *r
   if (s->cublas != NULL && tb_level3_in_place(&s->x)) by[BY_CUBLAS_IN_PLACE] = measure_cublas(s, BY_CUBLAS_IN_PLACE);
   by[BY_OURS] = measure(s, BY_OURS);
   if (routine->form == TB_FORM_GEMM) s->gemm_tflops = tflops(s, by[BY_OURS].ms);
-  print_row(s, by);
-  if (by[BY_OURS].error_u <= tb_level3_bound_u(&s->x)) return true;
+  if (by[BY_OURS].error_u <= tb_level3_bound_u(&s->x)) return print_row(s, by), true;
   fprintf(stderr, "WRONG RESULT: %c%s: error %g u, a right one has at most %g\n", tb_type_letter(s->x.type),
           routine->name, by[BY_OURS].error_u, tb_level3_bound_u(&s->x));
   return false;
