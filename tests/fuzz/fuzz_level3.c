@@ -58,9 +58,9 @@ static void one_call(struct fuzz_answer *answer, uint64_t *rng, const struct fuz
   fuzz_level3_make(&call);
   fuzz_end(&asked);
   const enum fuzz_kind *const kind = call.kind[0];
-  snprintf(operands, sizeof operands, "A %s, B %s, C %s, %s%s values", fuzz_kind_names[kind[0]],
-           fuzz_kind_names[kind[1]], fuzz_kind_names[kind[2]], call.grows ? "growing " : "",
-           fuzz_value_names[call.values]);
+  snprintf(operands, sizeof operands, "A %s, B %s, C %s, %s%s%s values", fuzz_kind_names[kind[0]],
+           fuzz_kind_names[kind[1]], fuzz_kind_names[kind[2]], call.together ? "in one matrix, " : "",
+           call.grows ? "growing " : "", fuzz_value_names[call.values]);
   *answer = (struct fuzz_answer){.kind = {kind[0], kind[1], kind[2]},
                                  .gpu = asked.gpu,
                                  .cpu = asked.cpu,

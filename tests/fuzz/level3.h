@@ -67,6 +67,7 @@ struct fuzz_level3 {
   struct fuzz_product product[FUZZ_PRODUCTS];
   int groups, group_size[FUZZ_GROUPS];
   int64_t stride[3]; /* of FUZZ_STRIDED, in elements */
+  bool together;     /* side by side in one matrix, as a LAPACK has them: between C's lines stand A's and B's */
   enum fuzz_kind kind[FUZZ_SETS][3];
   bool fresh[FUZZ_SETS][3];
   int64_t lead[FUZZ_SETS][3]; /* parts before the first matrix */
@@ -95,6 +96,9 @@ struct fuzz_compared fuzz_level3_compared(void);
 static inline bool fuzz_is_of_rank_2k(enum fuzz_shape shape) { return shape == FUZZ_SYR2K || shape == FUZZ_HER2K; }
 static inline bool fuzz_has_side(enum fuzz_shape shape) { return shape >= FUZZ_SYMM && shape <= FUZZ_TRSM; }
 static inline bool fuzz_is_triangular(enum fuzz_shape shape) { return shape == FUZZ_TRMM || shape == FUZZ_TRSM; }
+static inline bool fuzz_lacks_b(enum fuzz_shape shape) {
+  return shape == FUZZ_SYRK || shape == FUZZ_HERK || fuzz_is_triangular(shape);
+}
 static inline bool fuzz_is_batch(enum fuzz_shape shape) { return shape >= FUZZ_BATCH; }
 static inline char fuzz_upper(char letter) { return (char)(letter & ~0x20); } /* ASCII */
 static inline bool fuzz_is_left(const struct fuzz_level3 *call) { return fuzz_upper(call->side) == 'L'; }

@@ -209,10 +209,6 @@ static void shape_product(const struct fuzz_level3 *call, struct fuzz_product *p
   if (fuzz_is_triangular(shape)) c->unread = p->alpha == 0;
 }
 
-static bool lacks_b(enum fuzz_shape shape) {
-  return shape == FUZZ_SYRK || shape == FUZZ_HERK || fuzz_is_triangular(shape);
-}
-
 static void draw_alignment(const struct fuzz_level3 *call, struct fuzz_product *p, uint64_t *rng) {
   for (int i = 0; i < 3; i++) {
     struct fuzz_matrix *const x = &p->x[i];
@@ -245,8 +241,24 @@ static void draw_memory(struct fuzz_level3 *call, uint64_t *rng, bool own) {
       call->fresh[set][i] = fuzz_one_in(rng, 10);
       call->lead[set][i] = fuzz_one_in(rng, 2) ? 32 * (1 + fuzz_below(rng, 4)) : 16 + fuzz_below(rng, 100);
       if (call->kind[set][i] == FUZZ_FENCED_BEFORE) call->lead[set][i] = 0;
-      if (i == FUZZ_B && lacks_b(call->shape)) call->kind[set][i] = call->kind[set][FUZZ_A];
+      if (i == FUZZ_B && fuzz_lacks_b(call->shape)) call->kind[set][i] = call->kind[set][FUZZ_A];
     }
+}
+
+/* A common leading dimension, if that does not make them too large. */
+static void draw_together(struct fuzz_level3 *call, uint64_t *rng) {
+  struct fuzz_product *const p = &call->product[0];
+  const int64_t bytes = tst_parts(call->type) * tst_part_bytes(call->type);
+  int64_t all = fuzz_below(rng, 4), lines = 0;
+  if (fuzz_is_batch(call->shape) || !fuzz_one_in(rng, 5)) return;
+  for (int i = 0; i < 3; i++) {
+    if (i == FUZZ_B && fuzz_lacks_b(call->shape)) continue;
+    all += fuzz_length(call, &p->x[i]);
+    if (fuzz_lines(call, &p->x[i]) > lines) lines = fuzz_lines(call, &p->x[i]);
+  }
+  if (all * lines * bytes > FUZZ_BYTES_MAX) return;
+  call->together = true;
+  for (int i = 0; i < 3; i++) p->x[i].ld = all > 1 ? all : 1, call->kind[0][i] = call->kind[0][FUZZ_C];
 }
 
 void fuzz_level3_draw(struct fuzz_level3 *call, uint64_t *rng, const struct fuzz_limits *limits) {
@@ -264,6 +276,7 @@ void fuzz_level3_draw(struct fuzz_level3 *call, uint64_t *rng, const struct fuzz
   draw_amplitudes(call, rng);
   draw_products(call, rng);
   draw_memory(call, rng, limits->own_memory);
+  draw_together(call, rng);
   int64_t bytes = 0;
   for (int i = 0; i < call->products; i++) bytes += bytes_of(call, &call->product[i]);
   fuzz_draw_options(&call->options, rng, bytes, 340 * tst_part_bytes(call->type) / 4);

@@ -90,8 +90,10 @@ static void fill_product(const struct fuzz_level3 *call, const struct fuzz_produ
 
 /* ---- where they are ---- */
 
-static bool lacks(enum fuzz_shape shape, int which) {
-  return which == FUZZ_B && (shape == FUZZ_SYRK || shape == FUZZ_HERK || fuzz_is_triangular(shape));
+/* Operands of a set have a block each, but for those that there are not, or that lie in C's. */
+static bool has_block(const struct fuzz_level3 *call, int set, int which) {
+  if (call->together) return set == 0 && which == FUZZ_C;
+  return which != FUZZ_B || !fuzz_lacks_b(call->shape);
 }
 
 /* In parts, padding behind the last line left out. */
@@ -128,11 +130,26 @@ static int64_t lay_out(struct fuzz_level3 *call, int set, int which, uint64_t *r
   return end + (call->kind[set][which] == FUZZ_FENCED_BEHIND ? 0 : GUARD);
 }
 
+/* The same of operands that are one matrix. */
+static int64_t lay_together(struct fuzz_level3 *call) {
+  struct fuzz_block *const block = &blocks[0][FUZZ_C][call->kind[0][FUZZ_C]];
+  int64_t next = call->lead[0][FUZZ_C], end = next;
+  for (int i = 0; i < 3; i++) {
+    struct fuzz_matrix *const x = &call->product[0].x[i];
+    if (i == FUZZ_B && fuzz_lacks_b(call->shape)) continue;
+    x->block = block;
+    x->at = next * tst_part_bytes(call->type);
+    if (next + extent(call, x) > end) end = next + extent(call, x);
+    next += fuzz_length(call, x) * tst_parts(call->type);
+  }
+  return end + (call->kind[0][FUZZ_C] == FUZZ_FENCED_BEHIND ? 0 : GUARD);
+}
+
 int fuzz_level3_blocks(const struct fuzz_level3 *call, struct fuzz_block *used[], int which[]) {
   int count = 0;
   for (int set = 0; set < FUZZ_SETS; set++)
     for (int i = 0; i < 3; i++)
-      if (!lacks(call->shape, i)) used[count] = &blocks[set][i][call->kind[set][i]], which[count++] = i;
+      if (has_block(call, set, i)) used[count] = &blocks[set][i][call->kind[set][i]], which[count++] = i;
   return count;
 }
 
@@ -141,8 +158,8 @@ void fuzz_level3_place(struct fuzz_level3 *call, uint64_t *rng) {
   if (call->shape == FUZZ_STRIDED) draw_strides(call, rng);
   for (int set = 0; set < FUZZ_SETS; set++)
     for (int i = 0; i < 3; i++) {
-      if (lacks(call->shape, i)) continue;
-      const int64_t parts = lay_out(call, set, i, rng);
+      if (!has_block(call, set, i)) continue;
+      const int64_t parts = call->together ? lay_together(call) : lay_out(call, set, i, rng);
       fuzz_block_take(&blocks[set][i][call->kind[set][i]], call->kind[set][i], (size_t)(parts * bytes),
                       call->fresh[set][i]);
     }
