@@ -92,7 +92,8 @@ static void fill_product(const struct fuzz_level3 *call, const struct fuzz_produ
 
 /* Operands of a set have a block each, but for those that there are not, or that lie in C's. */
 static bool has_block(const struct fuzz_level3 *call, int set, int which) {
-  if (call->together) return set == 0 && which == FUZZ_C;
+  if (set > 0 && !fuzz_is_batch(call->shape)) return false;
+  if (call->together) return which == FUZZ_C;
   return which != FUZZ_B || !fuzz_lacks_b(call->shape);
 }
 
@@ -115,7 +116,7 @@ static void draw_strides(struct fuzz_level3 *call, uint64_t *rng) {
 static int64_t lay_out(struct fuzz_level3 *call, int set, int which, uint64_t *rng) {
   const int64_t bytes = tst_part_bytes(call->type), lead = call->lead[set][which];
   const bool shared = which < FUZZ_C && call->shape == FUZZ_BATCH && fuzz_one_in(rng, 5);
-  int64_t next = lead, end = 0;
+  int64_t next = lead, end = lead;
   for (int group = 0, number = 0; group < (fuzz_is_batch(call->shape) ? call->groups : 1); group++)
     for (int i = 0; i < (fuzz_is_batch(call->shape) ? call->group_size[group] : 1); i++, number++) {
       struct fuzz_matrix *const x = &call->product[number].x[which];
