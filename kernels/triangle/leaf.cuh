@@ -66,6 +66,25 @@ template <typename R> struct alignas(2 * sizeof(R)) Complex {
   __device__ static Complex from(R x) { return {x, 0}; }
 };
 
+/* The program's memory is aligned to a real alone. `whole`: this operand's is to an element. */
+template <typename Element> __device__ inline bool is_whole(const void *operand) {
+  return reinterpret_cast<uintptr_t>(operand) % sizeof(Element) == 0;
+}
+template <typename R> __device__ inline Plain<R> fetch(const Plain<R> *from, bool) { return *from; }
+template <typename R> __device__ inline Complex<R> fetch(const Complex<R> *from, bool whole) {
+  if (whole) return *from;
+  const R *const part = reinterpret_cast<const R *>(from);
+  return {part[0], part[1]};
+}
+template <typename R> __device__ inline void store(Plain<R> *to, Plain<R> x, bool) { *to = x; }
+template <typename R> __device__ inline void store(Complex<R> *to, Complex<R> x, bool whole) {
+  R *const part = reinterpret_cast<R *>(to);
+  if (whole)
+    *to = x;
+  else
+    part[0] = x.re, part[1] = x.im;
+}
+
 /* sum + a x. */
 template <typename R> __device__ inline void add(Plain<R> &sum, Plain<R> a, Plain<R> x) {
   sum.re = fused(a.re, x.re, sum.re);
@@ -154,12 +173,13 @@ template <typename Element, bool solves, bool lower> struct Leaf {
   __device__ void load_b(const tb_triangle_leaf_args &args, Element value[LINES][RUNS]) const {
     const int64_t first = blockIdx.x * static_cast<int64_t>(N) + warp;
     const Element *const b = static_cast<const Element *>(args.b) + first * args.ldb + lane;
+    const bool whole = is_whole<Element>(args.b);
 #pragma unroll
     for (int l = 0; l < LINES; l++)
 #pragma unroll
       for (int r = 0; r < RUNS; r++) {
         const bool there = first + l * WARPS < args.n && lane + 32 * r < args.m;
-        value[l][r] = there ? b[l * WARPS * args.ldb + 32 * r] : Element::from(0);
+        value[l][r] = there ? fetch(b + l * WARPS * args.ldb + 32 * r, whole) : Element::from(0);
       }
   }
 
@@ -173,12 +193,13 @@ template <typename Element, bool solves, bool lower> struct Leaf {
   __device__ void store_b(const tb_triangle_leaf_args &args) const {
     const int64_t first = blockIdx.x * static_cast<int64_t>(N) + warp;
     Element *const b = static_cast<Element *>(args.b) + first * args.ldb + lane;
+    const bool whole = is_whole<Element>(args.b);
 #pragma unroll
     for (int l = 0; l < LINES; l++)
 #pragma unroll
       for (int r = 0; r < RUNS; r++)
         if (first + l * WARPS < args.n && lane + 32 * r < args.m)
-          b[l * WARPS * args.ldb + 32 * r] = x[(lane + 32 * r) * PAD + warp + l * WARPS];
+          store(b + l * WARPS * args.ldb + 32 * r, x[(lane + 32 * r) * PAD + warp + l * WARPS], whole);
   }
 
   __device__ Element *shown(int row) const { return x + row * PAD + lane; }

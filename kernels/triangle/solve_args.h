@@ -34,7 +34,7 @@ struct tb_triangle_form_args {
   int32_t lower, transposed, conjugated, unit, negated;
 };
 
-/* to(j, i) = from(i, j). */
+/* to(j, i) = from(i, j); both aligned to a real. */
 struct tb_triangle_turn_args {
   const void *from;
   void *to;
@@ -42,8 +42,8 @@ struct tb_triangle_turn_args {
 };
 
 struct tb_triangle_leaf_args {
-  const void *a; /* the diagonal block of A' */
-  void *b;
+  const void *a; /* the diagonal block of A', aligned to 16 bytes */
+  void *b;       /* aligned to a real */
   int64_t lda; /* elements between columns of A', of a complex A' of floats complex elements from one even column on */
   int64_t ldb;
   int64_t n;    /* columns of B, from 1 to 2^31 - 1024 */

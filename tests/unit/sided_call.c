@@ -317,7 +317,7 @@ static bool is_as_it_was(const struct tst_sided_call *p, int64_t at) {
 }
 
 static const char *where(const struct tst_sided_call *p, const char *what, int64_t i, int64_t j) {
-  static char text[240];
+  static _Thread_local char text[240];
   snprintf(text, sizeof text, "%s%s %c%c%c%c m=%d n=%d lda=%d ldb=%d ldc=%d alpha=%g%+gi beta=%g%+gi: (%d, %d) %s",
            p->name.name, p->row_major ? " row-major" : "", p->side, p->uplo, p->trans, p->diag, (int)p->m, (int)p->n,
            (int)p->lda, (int)p->ldb, (int)p->ldc, p->alpha[0], p->alpha[1], p->beta[0], p->beta[1], (int)i, (int)j,

@@ -325,7 +325,7 @@ static bool is_right(const struct tst_triangle_call *p, int64_t row, int64_t lin
 }
 
 const char *tst_triangle_wrong(const struct tst_triangle_call *p) {
-  static char text[200];
+  static _Thread_local char text[200];
   /* The reference returns at once, and leaves a Hermitian diagonal as it is. */
   const bool nothing = is_zero(p->alpha) && p->beta[0] == 1 && p->beta[1] == 0;
   for (int64_t at = 0; at < (p->n + 1) * p->ldc; at++) {
