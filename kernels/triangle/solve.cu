@@ -106,20 +106,21 @@ __device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
     triangle_solve::__VA_ARGS__(arguments, shared);                                     \
   }
 #define TB_TRIANGLE_TILE_BLOCK (TB_TRIANGLE_TILE * TB_TRIANGLE_TILE_THREADS)
-#define TB_TRIANGLE_LEAF_BLOCK (TB_TRIANGLE_LEAF_WARPS * 32)
+#define TB_TRIANGLE_LEAF_BLOCK(...) \
+  TB_TRIANGLE_LEAF_THREADS(TB_TRIANGLE_LEAF(sizeof(__VA_ARGS__::Real), __VA_ARGS__::parts))
 
-#define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                          \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args, \
-                           form<__VA_ARGS__>)                                                        \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args, \
-                           turn<__VA_ARGS__>)                                                        \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
-                           leaf<__VA_ARGS__, false, false>)                                          \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
-                           leaf<__VA_ARGS__, false, true>)                                           \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
-                           leaf<__VA_ARGS__, true, false>)                                           \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
+#define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                                    \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args,           \
+                           form<__VA_ARGS__>)                                                                  \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args,           \
+                           turn<__VA_ARGS__>)                                                                  \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, false, false>)                                                    \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, false, true>)                                                     \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, true, false>)                                                     \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
                            leaf<__VA_ARGS__, true, true>)
 TB_TRIANGLE_SOLVE_TYPE(s, triangle_leaf::Plain<float>)
 TB_TRIANGLE_SOLVE_TYPE(d, triangle_leaf::Plain<double>)

@@ -55,18 +55,28 @@ struct tb_triangle_leaf_args {
 #define TB_TRIANGLE_TILE 32
 #define TB_TRIANGLE_TILE_THREADS 8
 
-/* Of a leaf's kernel: warps, each of which has so many of its rows; columns of B of a block, one for each lane. */
-#define TB_TRIANGLE_LEAF_WARPS 4
+/* Of a leaf's kernel: a warp's rows; columns of B of a block of threads, one for each lane; and rows of a whole leaf,
+ * as many as the triangle's columns that are in shared memory at once leave room for in 48 KiB. A smaller m has as many
+ * warps as it needs. */
+#define TB_TRIANGLE_LEAF_ROWS 8
 #define TB_TRIANGLE_LEAF_COLUMNS 32
-#define TB_TRIANGLE_ROWS_OF_WARP(real_bytes, parts) ((real_bytes) * (parts) > 8 ? 8 : 16)
-#define TB_TRIANGLE_LEAF(real_bytes, parts) (TB_TRIANGLE_LEAF_WARPS * TB_TRIANGLE_ROWS_OF_WARP(real_bytes, parts))
+#define TB_TRIANGLE_LEAF(real_bytes, parts) ((real_bytes) * (parts) > 8 ? 96 : 192)
+#define TB_TRIANGLE_LEAF_THREADS(m) (((m) + TB_TRIANGLE_LEAF_ROWS - 1) / TB_TRIANGLE_LEAF_ROWS * 32)
 
-/* Its dynamic shared memory: the blocks of the triangle, B's rows with a pad, and what quotients want of each row. */
-#define TB_TRIANGLE_LEAF_BLOCKS (TB_TRIANGLE_LEAF_WARPS * (TB_TRIANGLE_LEAF_WARPS + 1) / 2)
-#define TB_TRIANGLE_LEAF_ELEMS(rows) \
-  (TB_TRIANGLE_LEAF_BLOCKS * (rows) * (rows) + TB_TRIANGLE_LEAF_WARPS * (rows) * (TB_TRIANGLE_LEAF_COLUMNS + 1))
-#define TB_TRIANGLE_LEAF_SHARED_BYTES(real_bytes, parts)                                         \
-  ((real_bytes) * ((parts)*TB_TRIANGLE_LEAF_ELEMS(TB_TRIANGLE_ROWS_OF_WARP(real_bytes, parts)) + \
-                   4 * TB_TRIANGLE_LEAF(real_bytes, parts)))
+/* Its dynamic shared memory: two groups of the triangle's columns and two warps' rows of B with a pad, or before and
+ * after all these a piece of 32 bytes of B's columns for each warp; behind them the blocks of the diagonal, and four
+ * reals of each row for quotients. */
+#define TB_TRIANGLE_LEAF_STEPS_BYTES(real_bytes, parts) \
+  ((real_bytes) * (parts)*TB_TRIANGLE_LEAF_ROWS *       \
+   (2 * TB_TRIANGLE_LEAF(real_bytes, parts) + 2 * (TB_TRIANGLE_LEAF_COLUMNS + 1)))
+#define TB_TRIANGLE_LEAF_PIECES_BYTES(real_bytes, parts) \
+  (TB_TRIANGLE_LEAF(real_bytes, parts) / TB_TRIANGLE_LEAF_ROWS * 32 * (TB_TRIANGLE_LEAF_COLUMNS + 1))
+#define TB_TRIANGLE_LEAF_DIAGONAL_AT(real_bytes, parts)                                               \
+  (TB_TRIANGLE_LEAF_STEPS_BYTES(real_bytes, parts) > TB_TRIANGLE_LEAF_PIECES_BYTES(real_bytes, parts) \
+       ? TB_TRIANGLE_LEAF_STEPS_BYTES(real_bytes, parts)                                              \
+       : TB_TRIANGLE_LEAF_PIECES_BYTES(real_bytes, parts))
+#define TB_TRIANGLE_LEAF_SHARED_BYTES(real_bytes, parts) \
+  (TB_TRIANGLE_LEAF_DIAGONAL_AT(real_bytes, parts) +     \
+   (real_bytes)*TB_TRIANGLE_LEAF(real_bytes, parts) * ((parts)*TB_TRIANGLE_LEAF_ROWS + 4))
 
 #endif
