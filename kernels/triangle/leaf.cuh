@@ -2,21 +2,22 @@
 /*
  * A diagonal block of A' and the rows of B beside it, see solve_args.h. A block of threads has 32 columns of B, one for
  * each lane, and each of its warps eight rows of them in registers. It goes along the columns of A' in groups of eight,
- * a step each, which come to shared memory one step before they are wanted:
+ * a step each:
  *
  *        A'                  B
  *      | 0            |  | warp 0 |      solve, lower: warp 0 solves with its block of the diagonal and shows what it
- *      | 1  1         |  | warp 1 |      has; behind the barrier all others take their block of that group of columns
- *      | 2  2  2      |  | warp 2 |      times it away, and warp 1, which then has all it needs, solves and shows at
- *      | 3  3  3  3   |  | warp 3 |      once, before the next barrier. Upper: from the last warp to the first.
+ *      | 1  1         |  | warp 1 |      has; behind a barrier all others take their block of that group of columns
+ *      | 2  2  2      |  | warp 2 |      times it away, first of all warp 1, which then has all it needs: it solves and
+ *      | 3  3  3  3   |  | warp 3 |      shows while the others take away. Upper: from the last warp to the first.
  *
- * So a step takes as long as the longer of two: what one warp needs to take away and solve eight rows, and what all
- * the others need to take away theirs. A product goes the other way: a warp shows its rows of B while they are what
- * they were, overwrites them with its block of the diagonal times them, and adds what the warps after it show.
+ * So a step takes as long as what one warp needs to take away and to solve eight rows, or the others to take away
+ * theirs. Blocks of A' come to shared memory by asynchronous copies one step before they are wanted, each by its warp.
+ * A product goes the other way: a warp shows its rows of B while they are what they were, overwrites them with its
+ * block of the diagonal times them, and adds what the warps after it show.
  *
  * An element of A' is one load for a whole warp. B comes and goes by way of shared memory, in pieces of 32 bytes of a
- * column, for which global memory has a width of its own. A block that is cut off is filled up with a diagonal of 1 and
- * with zeros, of which nothing reaches a row that is B's.
+ * column, for which global memory has a width of its own. Where a block is cut off, A' goes on with a diagonal of 1 and
+ * zeros beside it, of which nothing reaches a row that is B's.
  *
  * Quotients. A division's chain of dependent operations, one for each row, would be most of a solve. So the diagonal's
  * reciprocals are there first, and a quotient is q = b r, then q + r (b - q d), with the remainder exact: three
@@ -29,7 +30,7 @@
 #define TB_TRIANGLE_LEAF_CUH
 
 #include "triangle/solve_args.h"
-#include "common/device.cuh"
+#include "common/ptx.cuh"
 
 namespace triangle_leaf {
 
@@ -145,27 +146,26 @@ template <typename R> __device__ inline Complex<R> quotients(Complex<R> b, R d, 
 template <typename Element, bool solves, bool lower> struct Leaf {
   using Real = typename Element::Real;
   static constexpr int ROWS = TB_TRIANGLE_LEAF_ROWS, N = TB_TRIANGLE_LEAF_COLUMNS, PAD = N + 1;
-  static constexpr int M = TB_TRIANGLE_LEAF(sizeof(Real), Element::parts), GROUP = M * ROWS; /* elements of a step */
-  static constexpr int FETCHED = ROWS * ROWS / 32;                                           /* of them a thread's */
+  static constexpr int M = TB_TRIANGLE_LEAF(sizeof(Real), Element::parts), BLOCK = ROWS * ROWS;
   static constexpr int PER_LOAD = 16 / sizeof(Element), PIECE = 32 / sizeof(Element);
   struct alignas(16) Vector {
     Element element[PER_LOAD];
   };
 
   /* Shared memory. */
-  Element *a;        /* two groups of columns, of M rows each */
+  Element *a;        /* of two steps the warp's blocks, by columns */
   Element *x;        /* the rows that two warps show, a row after another, padded */
   Element *diagonal; /* the warp's block of it, by columns */
-  Divisor<Real> *by; /* of each row */
+  Divisor<Real> *by; /* of each of its rows */
 
-  Element own[ROWS];        /* the warp's rows of the lane's column */
-  Element fetched[FETCHED]; /* of a group of columns that is on its way */
+  Element own[ROWS]; /* the warp's rows of the lane's column */
   int warp, lane, warps;
 
   /* Whose turn it is in a step, and who adds what that one shows. */
   static constexpr bool FORWARD = lower == solves;
   __device__ int turn(int step) const { return FORWARD ? step : warps - 1 - step; }
-  __device__ bool adds(int shown) const { return lower ? warp > shown : warp < shown; }
+  __device__ bool is_turn(int step) const { return step < warps && warp == turn(step); }
+  __device__ bool adds(int step) const { return step < warps && (lower ? warp > turn(step) : warp < turn(step)); }
 
   /* ---- A' ---- */
 
@@ -175,29 +175,31 @@ template <typename Element, bool solves, bool lower> struct Leaf {
     return there ? static_cast<const Element *>(args.a)[i + j * args.lda] : Element::from(static_cast<Real>(i == j));
   }
 
-  __device__ void load_diagonal(const tb_triangle_leaf_args &args) {
+  __device__ void load_diagonal(const tb_triangle_leaf_args &args) const {
 #pragma unroll
-    for (int u = 0; u < FETCHED; u++) {
-      const int at = lane + 32 * u, row = warp * ROWS + at / ROWS;
-      const Element value = element_of(args, warp * ROWS + at % ROWS, row);
-      diagonal[at] = value;
-      if (solves && at % (ROWS + 1) == 0) by[row] = divisor_of(value);
+    for (int at = 0; at < BLOCK; at += 32) {
+      const int i = (at + lane) % ROWS, j = (at + lane) / ROWS;
+      const Element value = element_of(args, warp * ROWS + i, warp * ROWS + j);
+      diagonal[at + lane] = value;
+      if (solves && i == j) by[i] = divisor_of(value);
     }
   }
 
-  __device__ void fetch_group(const tb_triangle_leaf_args &args, int step) {
-    const int rows = warps * ROWS;
-    if (step >= warps) return;
+  /* The warp's block of a step's group of columns, none of which is beyond the diagonal. */
+  __device__ void fetch_block(const tb_triangle_leaf_args &args, int step) const {
+    constexpr int LOADS = BLOCK / PER_LOAD, OF_COLUMN = ROWS / PER_LOAD;
+    if (adds(step))
 #pragma unroll
-    for (int u = 0; u < FETCHED; u++) {
-      const int at = static_cast<int>(threadIdx.x) + 32 * warps * u;
-      fetched[u] = element_of(args, at % rows, turn(step) * ROWS + at / rows);
-    }
-  }
-
-  __device__ void put_group(int step) {
-#pragma unroll
-    for (int u = 0; u < FETCHED; u++) a[step % 2 * GROUP + threadIdx.x + 32 * warps * u] = fetched[u];
+      for (int at = 0; at < LOADS; at += 32) {
+        const int i = (at + lane) % OF_COLUMN * PER_LOAD, j = (at + lane) / OF_COLUMN;
+        const int row = warp * ROWS + i, column = turn(step) * ROWS + j, rows = args.m - row;
+        const bool there = column < args.m && rows > 0;
+        if (LOADS >= 32 || lane < LOADS)
+          async_copy<16>(a + step % 2 * BLOCK + j * ROWS + i,
+                         static_cast<const Element *>(args.a) + (there ? row + column * args.lda : 0),
+                         there ? (rows < PER_LOAD ? rows : PER_LOAD) * static_cast<unsigned>(sizeof(Element)) : 0);
+      }
+    async_commit();
   }
 
   /* ---- B ---- */
@@ -267,36 +269,38 @@ template <typename Element, bool solves, bool lower> struct Leaf {
   }
 
   /* What the rows that are shown give. */
-  __device__ void add_group(int step) {
-    const Element *const from = a + step % 2 * GROUP + warp * ROWS;
-#pragma unroll 4
+  __device__ void add_block(int step) {
+#pragma unroll 2
     for (int j = 0; j < ROWS; j++) {
       Element part[ROWS];
-      load_column(from + j * warps * ROWS, part);
+      load_column(a + step % 2 * BLOCK + j * ROWS, part);
       const Element xj = *shown(step, j);
 #pragma unroll
       for (int i = 0; i < ROWS; i++) add(own[i], part[i], xj);
     }
   }
 
-  /* As if all quotients were quick. False: one is not, and then no number is what it should be. */
+  /* As if all quotients were quick. False: one is not, and then no number is what it should be. A column is loaded
+   * while the one before is at work; to load all of them first would want too many registers. */
   __device__ bool solve_quickly(bool unit) {
     bool all = true;
+    Element part[2][ROWS];
+    constexpr int FIRST = lower ? 0 : ROWS - 1, NEXT = lower ? 1 : -1;
+    load_column(diagonal + FIRST * ROWS, part[0]);
 #pragma unroll
     for (int number = 0; number < ROWS; number++) {
-      const int j = lower ? number : ROWS - 1 - number;
-      Element part[ROWS];
-      load_column(diagonal + j * ROWS, part);
-      if (Element::parts == 1) __syncwarp(); /* else all columns are loaded first, into more registers than there are */
+      const int j = FIRST + NEXT * number, now = number % 2;
+      const Divisor<Real> divisor = by[j];
+      if (number < ROWS - 1) load_column(diagonal + (j + NEXT) * ROWS, part[1 - now]);
+      __syncwarp();
       if (!unit) {
-        const Divisor<Real> &divisor = by[warp * ROWS + j];
         const Element above = numerator(own[j], divisor);
         all = all && are_quick(above, divisor.r);
         own[j] = quicks(above, divisor.d, divisor.r);
       }
 #pragma unroll
       for (int i = 0; i < ROWS; i++)
-        if (lower ? i > j : i < j) add(own[i], part[i], own[j]);
+        if (lower ? i > j : i < j) add(own[i], part[now][i], own[j]);
     }
     return all;
   }
@@ -306,7 +310,7 @@ template <typename Element, bool solves, bool lower> struct Leaf {
 #pragma unroll 1
     for (int number = 0; number < ROWS; number++) {
       const int j = lower ? number : ROWS - 1 - number;
-      const Divisor<Real> divisor = by[warp * ROWS + j];
+      const Divisor<Real> divisor = by[j];
       const Element xj = quotients(numerator(*shown(step, j), divisor), divisor.d, divisor.r);
       *shown(step, j) = xj;
 #pragma unroll 1
@@ -353,46 +357,55 @@ template <typename Element, bool solves, bool lower> struct Leaf {
     }
   }
 
-  /* What the warp does before a barrier, behind which others see what it shows. */
-  __device__ void take_turn(int step, bool unit) {
-    if (step >= warps || warp != turn(step)) return;
-    if (solves)
-      solve_and_show(step, unit);
-    else
-      show(step);
-  }
-
-  /* A group of columns is put where the one before the last was, which nobody reads behind the barrier. */
-  __device__ void go(const tb_triangle_leaf_args &args) {
+  /* Beside the first barrier of a step stands what the last one shows, and the blocks fetched meanwhile. The second one
+   * lets the warp whose turn comes have shared memory for itself, for that is what all others wait for. */
+  __device__ void solve(const tb_triangle_leaf_args &args) {
     const bool unit = args.unit != 0;
-    take_turn(0, unit);
+    if (is_turn(0)) solve_and_show(0, unit);
 #pragma unroll 1
     for (int step = 0; step < warps; step++) {
+      const bool is_next = is_turn(step + 1);
+      async_wait<0>();
       __syncthreads();
-      if (!solves && warp == turn(step)) multiply_diagonal(step, unit);
-      if (adds(turn(step))) add_group(step);
-      put_group(step + 1);
-      take_turn(step + 1, unit);
-      fetch_group(args, step + 2);
+      fetch_block(args, step + 1);
+      if (is_next) add_block(step);
+      __syncthreads();
+      if (is_next) solve_and_show(step + 1, unit);
+      if (!is_next && adds(step)) add_block(step);
     }
-    __syncthreads();
+  }
+
+  __device__ void multiply(const tb_triangle_leaf_args &args) {
+    const bool unit = args.unit != 0;
+    if (is_turn(0)) show(0);
+#pragma unroll 1
+    for (int step = 0; step < warps; step++) {
+      async_wait<0>();
+      __syncthreads();
+      fetch_block(args, step + 1);
+      if (is_turn(step + 1)) show(step + 1);
+      if (is_turn(step)) multiply_diagonal(step, unit);
+      if (adds(step)) add_block(step);
+    }
   }
 
   __device__ void run(const tb_triangle_leaf_args &args, unsigned char *shared) {
     warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     warps = static_cast<int>(blockDim.x) / 32;
     a = reinterpret_cast<Element *>(shared);
-    x = a + 2 * GROUP;
+    x = a + 2 * M * ROWS;
     diagonal = reinterpret_cast<Element *>(shared + TB_TRIANGLE_LEAF_DIAGONAL_AT(sizeof(Real), Element::parts));
-    by = reinterpret_cast<Divisor<Real> *>(diagonal + M * ROWS);
-    diagonal += warp * ROWS * ROWS;
+    by = reinterpret_cast<Divisor<Real> *>(diagonal + M * ROWS) + warp * ROWS;
+    a += 2 * warp * BLOCK, diagonal += warp * BLOCK;
     load_diagonal(args);
     load_b(args, shared);
-    fetch_group(args, 0);
     __syncthreads(); /* of the pieces there is no more need */
-    put_group(0);
-    fetch_group(args, 1);
-    go(args);
+    fetch_block(args, 0);
+    if (solves)
+      solve(args);
+    else
+      multiply(args);
+    __syncthreads();
     store_b(args, shared);
   }
 };

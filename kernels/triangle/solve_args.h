@@ -63,9 +63,9 @@ struct tb_triangle_leaf_args {
 #define TB_TRIANGLE_LEAF(real_bytes, parts) ((real_bytes) * (parts) > 8 ? 96 : 192)
 #define TB_TRIANGLE_LEAF_THREADS(m) (((m) + TB_TRIANGLE_LEAF_ROWS - 1) / TB_TRIANGLE_LEAF_ROWS * 32)
 
-/* Its dynamic shared memory: two groups of the triangle's columns and two warps' rows of B with a pad, or before and
- * after all these a piece of 32 bytes of B's columns for each warp; behind them the blocks of the diagonal, and four
- * reals of each row for quotients. */
+/* Its dynamic shared memory: two blocks of the triangle for each warp and two warps' rows of B with a pad, or before
+ * and after all these a piece of 32 bytes of B's columns for each warp; behind them the blocks of the diagonal, and
+ * four reals of each row for quotients. */
 #define TB_TRIANGLE_LEAF_STEPS_BYTES(real_bytes, parts) \
   ((real_bytes) * (parts)*TB_TRIANGLE_LEAF_ROWS *       \
    (2 * TB_TRIANGLE_LEAF(real_bytes, parts) + 2 * (TB_TRIANGLE_LEAF_COLUMNS + 1)))
