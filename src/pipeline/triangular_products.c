@@ -27,13 +27,16 @@ static struct tb_product whole_product(const struct tb_call *call, int64_t m, in
   return whole;
 }
 
+/* With the same bits, and in less memory. */
+static struct tb_choice without_splits(struct tb_choice choice) {
+  choice.emulated =
+      (struct tb_emulated_way){.splits = 1, .fast = choice.emulated.fast, .span_k = choice.emulated.span_k};
+  return choice;
+}
+
 /* On the tensor cores, of some of the columns. k is split for all of them, or for none. */
 static struct tb_choice emulated_part(const struct tb_choice *whole, const struct tb_product *product, int64_t n) {
-  struct tb_choice choice = *whole;
-  if (n == product->n) return choice;
-  choice.emulated =
-      (struct tb_emulated_way){.splits = 1, .fast = whole->emulated.fast, .span_k = whole->emulated.span_k};
-  return choice;
+  return n == product->n ? *whole : without_splits(*whole);
 }
 
 static bool is_emulated(const struct tb_device *d, const struct tb_product *whole, struct tb_choice *choice) {
@@ -62,6 +65,8 @@ static void choose_product(struct tb_triangular *t, struct tb_triangular_product
   p->group_k = product.group_k;
   if (is_emulated(t->d, &product, &p->choice)) {
     p->choice = emulated_part(&p->choice, &product, p->n);
+    if (tb_workspace_bytes(parts * p->m, p->n, parts * p->k, &p->choice) <= room_bytes) return;
+    p->choice = without_splits(p->choice);
     if (tb_workspace_bytes(parts * p->m, p->n, parts * p->k, &p->choice) <= room_bytes) return;
   }
   product.emulated = false;

@@ -70,7 +70,7 @@ enum { VARIANTS = 24 };
 /* ---- what there is ---- */
 
 /* Beside a warp's rows, and the leaves' sizes and halves. */
-static const int64_t orders[] = {1, 7, 8, 9, 95, 96, 97, 192, 193, 200, 391};
+static const int64_t orders[] = {1, 7, 8, 9, 63, 64, 65, 127, 129, 136, 270};
 enum { ORDERS = sizeof orders / sizeof *orders };
 
 static void variants(int step) {
@@ -122,7 +122,7 @@ static void several_blocks(void **state) {
   for (int i = 0; i < 2 * TRIANGULAR; i++) {
     struct tst_sided_call call;
     const bool right = i / TRIANGULAR == 1;
-    const int64_t order = i % 4 == 0 ? 200 : 70;
+    const int64_t order = i % 4 == 0 ? 140 : 70;
     create_variant(&call, i, 2 * (i * 5 % 12) + right, right ? 1300 : order, right ? order : 1300, &rng);
     tst_sided_make(&call);
     expect_right(&call);
@@ -145,7 +145,7 @@ static void little_memory(void **state) {
   uint64_t rng = 4;
   for (int i = 0; i < 2 * VARIANTS; i++) {
     struct tst_sided_call call;
-    const int64_t order = 70 + tst_random_below(&rng, 230), other = 1 + tst_random_below(&rng, 60);
+    const int64_t order = 70 + tst_random_below(&rng, 130), other = 1 + tst_random_below(&rng, 60);
     create_variant(&call, i * 5, i % VARIANTS, i % 2 ? other : order, i % 2 ? order : other, &rng);
     set_option("TILEBLAS_MEMORY_LIMIT", limits[i % 4]);
     tst_sided_make(&call);
@@ -196,14 +196,14 @@ static void what_is_not_finite_stays(void **state) {
   uint64_t rng = 6;
   for (int i = 0; i < 2 * VARIANTS; i++) {
     struct tst_sided_call call;
-    create_variant(&call, i / VARIANTS ? 1 : 5, i % VARIANTS, i % 2 ? 40 : 210, i % 2 ? 210 : 40,
+    create_variant(&call, i / VARIANTS ? 1 : 5, i % VARIANTS, i % 2 ? 40 : 150, i % 2 ? 150 : 40,
                    &rng); /* dtrmm, dtrsm */
     const bool left = call.side == 'L', lower = (call.uplo == 'L') != (call.trans != 'N');
-    const int64_t row = i % 3 == 2 ? 70 : 190, line = 33;
+    const int64_t row = i % 3 == 2 ? 70 : 125, line = 33;
     *real_part(&call, call.c.data, left ? row : line, left ? line : row, call.ldc) = i % 3 ? INFINITY : NAN;
     memcpy(call.c.before, call.c.data, call.c.bytes);
     tst_sided_make(&call);
-    for (int64_t x = 0; x < 210; x++)
+    for (int64_t x = 0; x < 150; x++)
       for (int64_t y = 0; y < 40; y++) { /* x: along A */
         const double c = *real_part(&call, call.c.data, left ? x : y, left ? y : x, call.ldc);
         const bool reached = y == line && ((lower == left) ? x >= row : x <= row);
@@ -239,9 +239,9 @@ static int in_memory_of(void *what) {
     if (i % 8 == 3)
       tst_sided_create(&call, number_of(i, CBLAS), 70, &rng);
     else if (i == 10 || i == 21) /* more than one block */
-      create_variant(&call, i, i % 2, i % 2 ? 2000 : 40, i % 2 ? 40 : 2000, &rng);
+      create_variant(&call, i, i % 2, i % 2 ? 8300 : 40, i % 2 ? 40 : 8300, &rng);
     else
-      create_variant(&call, i, i % VARIANTS, i % 2 ? 20 : 200, i % 2 ? 200 : 20, &rng);
+      create_variant(&call, i, i % VARIANTS, i % 2 ? 20 : 140, i % 2 ? 140 : 20, &rng);
     void *const a = placed(kinds->a, &call.a), *const c = placed(kinds->c, &call.c);
     tst_sided_make_on(&call, a, NULL, c);
     if (kinds->c != TST_PAGEABLE && !tst_cuda_read(kinds->c, call.c.data, c, call.c.bytes)) return 1;
@@ -269,7 +269,7 @@ static void operands_on_the_gpu(void **state) {
   }
 }
 
-/* However B is cut: in blocks that go by slots, and in halves where it lies. */
+/* However B is cut: in blocks that go by slots, and whole where it lies. */
 static int the_same_bits_anywhere(void *unused) {
   (void)unused;
   uint64_t rng = 8;
@@ -277,7 +277,7 @@ static int the_same_bits_anywhere(void *unused) {
   set_option("TILEBLAS_ROUTE", "gpu");
   for (int i = 0; i < 2; i++) {
     struct tst_sided_call call;
-    create_variant(&call, i ? 2 : 6, i, i ? 1160 : 384, i ? 384 : 1160, &rng); /* ctrmm, ctrsm */
+    create_variant(&call, i ? 2 : 6, i, i ? 1160 : 256, i ? 256 : 1160, &rng); /* ctrmm, ctrsm */
     void *const there = placed(TST_DEVICE, &call.c), *const a = placed(TST_DEVICE, &call.a);
     tst_sided_make(&call);
     expect_right(&call);
