@@ -15,6 +15,14 @@ static inline int64_t tb_triangular_whole_sides(const struct tb_call *call) {
   return call->whole_sides > 0 ? call->whole_sides : tb_triangular_sides(call);
 }
 
+/* The whole that a call is a part of, as far as its sizes tell of it. */
+static inline struct tb_call tb_triangular_whole(const struct tb_call *call) {
+  struct tb_call whole = *call;
+  *(call->on_right ? &whole.m : &whole.n) = tb_triangular_whole_sides(call);
+  whole.whole_sides = 0;
+  return whole;
+}
+
 /* The same routine for some of the sides. */
 struct tb_call tb_triangular_part(const struct tb_call *call, int64_t first, int64_t size);
 

@@ -209,7 +209,6 @@ static void describe_batch(const struct batch_job *job, struct tb_outcome *outco
   size_t length = 0;
   outcome->why = TB_STATUS_ok;
   outcome->kernel = "batch";
-  outcome->gpu_count = job->sharing;
   for (int i = 0; i < job->count; i++) {
     const struct batch_part *const part = &job->part[i];
     if (part->why != TB_STATUS_ok && !outcome->failed) outcome->why = part->why;
@@ -219,7 +218,9 @@ static void describe_batch(const struct batch_job *job, struct tb_outcome *outco
     outcome->up_ms = longest(outcome->up_ms, part->up_ms);
     outcome->compute_ms = longest(outcome->compute_ms, part->compute_ms);
     outcome->down_ms = longest(outcome->down_ms, part->down_ms);
-    if (i < job->sharing) tb_team_name(outcome->gpus, sizeof outcome->gpus, &length, part->device);
+    if (i >= job->sharing || part->progress.first == part->progress.end) continue; /* or it had no product */
+    outcome->gpu_count++;
+    tb_team_name(outcome->gpus, sizeof outcome->gpus, &length, part->device);
   }
 }
 

@@ -9,13 +9,23 @@
 #define TRIANGULAR_SPARE_FRACTION 10
 #define TRIANGULAR_RESERVE_TRIES 5
 
+/* In blocks of at most so many columns. */
+static bool plan_in_blocks(struct tb_triangular_plan *plan, struct tb_device *d, const struct tb_call *call,
+                           struct tb_ways ways, int64_t most, int64_t budget) {
+  const int64_t block = tb_min(most, tb_triangular_block_wish(call, ways));
+  return tb_triangular_plan_make(plan, call, ways, tb_solve_leaf(call->type), block,
+                                 tb_triangular_workspace(d, call, block), budget);
+}
+
+/* Where the whole is too large so are its parts, and it has to be halved; and where its blocks are narrower than the
+ * bits allow so are theirs: by how many GPUs it is computed does not show. */
 static bool plan_triangle(struct tb_part *part, struct tb_device *d, struct tb_ways ways, int64_t budget) {
-  const struct tb_call *const call = &part->call;
-  struct tb_triangular_part *const t = &part->triangular;
-  const int64_t block = tb_triangular_block_wish(call, ways);
-  t->too_large = !tb_triangular_plan_make(&t->plan, call, ways, tb_solve_leaf(call->type),
-                                          tb_triangular_workspace(d, call, block), budget);
-  return !t->too_large;
+  struct tb_triangular_plan *const plan = &part->triangular.plan;
+  const struct tb_call whole = tb_triangular_whole(&part->call);
+  bool fits = plan_in_blocks(plan, d, &whole, ways, INT64_MAX, budget);
+  if (fits && part->call.whole_sides > 0) fits = plan_in_blocks(plan, d, &part->call, ways, plan->block, budget);
+  part->triangular.too_large = !fits;
+  return fits;
 }
 
 /* CUDA_ERROR_OUT_OF_MEMORY: it cannot be done, or is too large. */

@@ -109,7 +109,7 @@ static int64_t narrower(int64_t block) {
 }
 
 bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_call *call, struct tb_ways ways,
-                             int64_t leaf, int64_t workspace_bytes, int64_t budget_bytes) {
+                             int64_t leaf, int64_t block, int64_t workspace_bytes, int64_t budget_bytes) {
   const int64_t bytes = tb_call_bytes(call), parts = tb_kernel_parts(call->type);
   *plan = (struct tb_triangular_plan){.shape = tb_triangular_shape_of(call, leaf),
                                       .ways = ways,
@@ -122,7 +122,7 @@ bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_ca
   const int64_t rest = (budget_bytes - a_bytes) / WORKSPACE_SHARE;
   plan->workspace_bytes = tb_min(workspace_bytes, rest / TB_TRIANGULAR_STREAMS) / TB_LINE_BYTES * TB_LINE_BYTES;
   size_panels(plan, call, bytes, rest / 2);
-  for (int64_t block = tb_triangular_block_wish(call, ways); block > 0; block = narrower(block)) {
+  for (; block > 0; block = narrower(block)) {
     size_blocks(plan, call, bytes, block);
     place_all(plan, a_bytes);
     if (plan->arena_bytes <= budget_bytes) return true;
