@@ -53,6 +53,7 @@ struct triangle {
   const char *name;
   int64_t order, long_side;
   const char *limit;
+  int64_t uneven; /* a column of floats; 0: none */
 };
 
 static char upper(char c) { return (char)(c & ~32); }
@@ -81,10 +82,19 @@ static void create_triangle(struct tst_sided_call *call, const struct triangle *
   }
 }
 
+/* A column of B whose numbers are too far apart for fp16 planes: its whole tile is computed in another way. */
+static void make_uneven(struct tst_sided_call *call, int64_t column) {
+  for (int64_t i = 0; i < call->m; i++) {
+    const int64_t at = i + column * call->ldc;
+    if (i % 64 != 0) ((float *)call->c.before)[at] = ((float *)call->c.data)[at] *= 0x1p-40f;
+  }
+}
+
 /* By one GPU, and by at most so many. NULL: with the same bits. */
 static const char *shared_wrong(const struct triangle *t, uint64_t *rng, int most) {
   struct tst_sided_call call;
   create_triangle(&call, t, rng);
+  if (t->uneven > 0) make_uneven(&call, t->uneven);
   set_option("TILEBLAS_MEMORY_LIMIT", t->limit);
   set_option("TILEBLAS_SHARE", "never");
   tst_sided_make(&call);
@@ -118,29 +128,26 @@ static void triangles(const struct triangle *list, size_t count, int most) {
 static void triangles_by_three(void **state) {
   (void)state;
   static const struct triangle all[] = {
-      {"dtrsm LUNN", 130, 700, "0"}, {"dtrsm RLTU", 70, 600, "0"},     {"dtrmm LLTN", 129, 577, "0"},
-      {"dtrmm RUNU", 96, 580, "0"},  {"strsm LLNU", 130, 1000, "0"},   {"strmm RUTN", 65, 580, "0"},
-      {"ctrsm RLCN", 66, 590, "0"},  {"ctrmm LUCU", 70, 600, "0"},     {"ztrsm LUTN", 40, 580, "0"},
-      {"ztrmm RLNN", 33, 580, "0"},  {"dtrsm LLNN", 70, 1300, "500K"}, {"dtrsm LLNN", 260, 600, "300K"}};
-  static const struct triangle by_two[] = {{"dtrsm LUNN", 66, 200, "0"}};
-  static const struct triangle by_one[] = {{"dtrsm RLNN", 66, 192, "0"}};
+      {"dtrsm LUNN", 130, 700, "0", 0}, {"dtrsm RLTU", 70, 600, "0", 0},     {"dtrmm LLTN", 129, 577, "0", 0},
+      {"dtrmm RUNU", 96, 580, "0", 0},  {"strsm LLNU", 130, 1000, "0", 0},   {"strmm RUTN", 65, 580, "0", 0},
+      {"ctrsm RLCN", 66, 590, "0", 0},  {"ctrmm LUCU", 70, 600, "0", 0},     {"ztrsm LUTN", 40, 580, "0", 0},
+      {"ztrmm RLNN", 33, 580, "0", 0},  {"dtrsm LLNN", 70, 1300, "500K", 0}, {"dtrsm LLNN", 260, 600, "300K", 0}};
+  static const struct triangle by_two[] = {{"dtrsm LUNN", 66, 200, "0", 0}};
+  static const struct triangle by_one[] = {{"dtrsm RLNN", 66, 192, "0", 0}};
   TRIANGLES(all, 3);
   TRIANGLES(by_two, 2);
   TRIANGLES(by_one, 1);
 }
 
-/* On the tensor cores the bits show whose tile a column is in; where the workspace has room for some columns alone,
- * they go there all the same. */
+/* On the tensor cores the bits show whose tile a column is in. And one GPU has workspace for some columns of its first
+ * block alone, where three have it for all of theirs. */
 static int on_tensor_cores(void *unused) {
-  static const struct triangle all[] = {{"strsm LLNN", 330, 760, "0"}, {"strsm LLNN", 330, 760, "12M"}};
+  static const struct triangle wide = {"strmm LLNN", 330, 760, "12M", 200};
   uint64_t rng = 8;
   (void)unused;
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    const char *wrong = shared_wrong(&all[i], &rng, GPUS);
-    if (wrong) printf("%s, limit %s: %s\n", all[i].name, all[i].limit, wrong);
-    if (wrong) return 1;
-  }
-  return 0;
+  const char *wrong = shared_wrong(&wide, &rng, GPUS);
+  if (wrong) printf("%s: %s\n", wide.name, wrong);
+  return wrong ? 1 : 0;
 }
 
 static void triangles_on_tensor_cores(void **state) {
@@ -151,7 +158,7 @@ static void triangles_on_tensor_cores(void **state) {
   tst_fork(&o, on_tensor_cores, NULL);
   set_option("TILEBLAS_VERBOSE", "0");
   unsetenv("FAKE_CUDA_SMS");
-  if (o.status != 0 || tst_count_lines(o.err, " emulated ") != 4) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  if (o.status != 0 || tst_count_lines(o.err, " emulated ") != 2) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
   tst_output_destroy(&o);
 }
 
@@ -220,7 +227,7 @@ static bool shared_batch(const struct batch_call *call, bool by_cpu) {
 
 /* Twice the same, so that what comes behind a failure is seen, too. */
 static int shared_calls(void *argument) {
-  static const struct triangle by_columns = {"dtrsm LUNN", 130, 700, "0"}, by_rows = {"dtrmm RLTN", 70, 600, "0"};
+  static const struct triangle by_columns = {"dtrsm LUNN", 130, 700, "0", 0}, by_rows = {"dtrmm RLTN", 70, 600, "0", 0};
   static const struct batch_group two = {0, 0, 64, 64, 64, 0, {1, 0}, {1, 0}, 2};
   const struct trouble *x = argument;
   const struct tst_fake *fake = tst_fake();
