@@ -48,6 +48,7 @@ struct tb_call {
   int64_t ldc;
   struct tb_region region; /* of C, that is computed */
   int64_t group_k; /* of a part of a product: the whole's, in which its elements are added (order.h). 0: not a part */
+  int64_t whole_sides; /* of a part of a triangular recipe: the whole's (triangular.h). 0: not a part */
   enum tb_recipe recipe : 8;
   bool on_right;  /* of a triangular operand: op(A) stands there */
   bool twice;     /* a second product follows: tb_call_again */

@@ -10,6 +10,13 @@ static struct tb_view rows_from(const struct tb_call *call, int64_t row) {
   return (struct tb_view){.data = row_of_b(call, row), .ld = call->ldc, .type = call->type};
 }
 
+struct tb_call tb_triangular_part(const struct tb_call *call, int64_t first, int64_t size) {
+  struct tb_call part =
+      call->on_right ? tb_call_part(call, first, size, 0, call->n) : tb_call_part(call, 0, call->m, first, size);
+  part.whole_sides = tb_triangular_whole_sides(call);
+  return part;
+}
+
 struct tb_call tb_triangular_diagonal(const struct tb_call *call, int64_t first, int64_t size) {
   struct tb_call part = *call;
   part.a = tb_view_at(call->a, first, first);

@@ -8,6 +8,24 @@
 
 #include "blas/call.h"
 
+/* B's columns where op(A) stands on the left, and else its rows: the sides, which have nothing to do with each other;
+ * and those of the whole that a call may be a part of, by which it is decided how an element is computed. */
+static inline int64_t tb_triangular_sides(const struct tb_call *call) { return call->on_right ? call->m : call->n; }
+static inline int64_t tb_triangular_whole_sides(const struct tb_call *call) {
+  return call->whole_sides > 0 ? call->whole_sides : tb_triangular_sides(call);
+}
+
+/* The whole that a call is a part of, as far as its sizes tell of it. */
+static inline struct tb_call tb_triangular_whole(const struct tb_call *call) {
+  struct tb_call whole = *call;
+  *(call->on_right ? &whole.m : &whole.n) = tb_triangular_whole_sides(call);
+  whole.whole_sides = 0;
+  return whole;
+}
+
+/* The same routine for some of the sides. */
+struct tb_call tb_triangular_part(const struct tb_call *call, int64_t first, int64_t size);
+
 /* The same routine with the block of A on the diagonal, and the rows of B, that begin there. */
 struct tb_call tb_triangular_diagonal(const struct tb_call *call, int64_t first, int64_t size);
 

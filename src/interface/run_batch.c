@@ -76,7 +76,7 @@ static bool is_observed(void) { return tb_option_number(TB_OPTION_verbose) || tb
 static void count_batch_on_cpu(const struct batch_run *run) {
   const double seconds = run->started > 0 ? tb_clock_seconds() - run->started : 0;
   tb_stats_add(run->batch->symbol, TB_CPU, run->decision.why, run->batch->flops, 0, seconds);
-  tb_batch_learn(run->batch, &run->decision, TB_CPU, seconds);
+  tb_batch_learn(run->batch, &run->decision, TB_CPU, 0, seconds);
   if (tb_option_number(TB_OPTION_verbose)) say_batch(run, run->decision.why, NULL, seconds);
 }
 
@@ -86,7 +86,7 @@ static void count_batch_on_gpu(const struct batch_run *run, const struct tb_outc
   if (o->failed)
     tb_stats_add_failure();
   else
-    tb_batch_learn(run->batch, &run->decision, TB_GPU, seconds);
+    tb_batch_learn(run->batch, &run->decision, TB_GPU, o->gpu_count, seconds);
   if (tb_option_number(TB_OPTION_verbose)) say_batch(run, why, o->committed ? o : NULL, seconds);
 }
 

@@ -43,7 +43,7 @@ static void run_rest(const struct tb_batch *batch, unsigned char *state, struct 
     if (way == TB_BATCH_DONE) continue;
     const struct tb_places *const places = tb_places_find(&cursor.call, &found) ? &found : NULL;
     const bool on_gpu = way == TB_BATCH_ALONE || way == TB_BATCH_IN_PLACE;
-    if (on_gpu && tb_offload_gemm(&cursor.call, places, false, &one))
+    if (on_gpu && tb_offload_call(&cursor.call, places, false, &one))
       tb_pieces_add(outcome, &one);
     else
       tb_pieces_finish(&cursor.call, places, outcome);

@@ -12,7 +12,7 @@ static void offload_again(const struct tb_call *call, const struct tb_places *pl
   struct tb_outcome second;
   if (places != NULL) exchanged = (struct tb_places){.a = places->b, .b = places->a, .c = places->c};
   if (places != NULL) places = &exchanged;
-  if (tb_offload_gemm(&again, places, timed, &second))
+  if (tb_offload_call(&again, places, timed, &second))
     tb_pieces_add(outcome, &second);
   else
     tb_pieces_finish(&again, places, outcome);
@@ -22,7 +22,7 @@ bool tb_level3_offload(const struct tb_call *call, const struct tb_places *place
                        struct tb_outcome *outcome) {
   if (call->recipe != TB_MULTIPLY) return tb_level3_triangular(call, places, timed, outcome);
   const struct tb_call once = tb_call_once(call);
-  if (!tb_offload_gemm(&once, places, timed, outcome)) return false;
+  if (!tb_offload_call(&once, places, timed, outcome)) return false;
   if (call->twice && !tb_call_is_trivial(call) && !outcome->lost) offload_again(call, places, timed, outcome);
   return true;
 }

@@ -6,7 +6,7 @@
 #include "offload/offload.h"
 
 /*
- * As tb_offload_gemm, of a call that may be two products: syr2k's and her2k's. Each is complete, by whomever, before
+ * As tb_offload_call, of a call that may be two products: syr2k's and her2k's. Each is complete, by whomever, before
  * the next begins, so the call is as safe as its products. Once the first is in C the rest is computed whatever becomes
  * of the GPUs. The outcome is that of all of them: bytes and times add up.
  */

@@ -22,7 +22,7 @@ static void offload_update(const struct pieces *p, const struct tb_call *update,
   const struct tb_places *const places = p->places == NULL ? NULL : &there;
   if (places != NULL) there = *p->places;
   if (places != NULL && on_right) there.a = p->places->c, there.b = p->places->a;
-  if (tb_offload_gemm(update, places, p->timed, &next))
+  if (tb_offload_call(update, places, p->timed, &next))
     tb_pieces_add(p->outcome, &next);
   else
     tb_pieces_finish(update, places, p->outcome);
@@ -34,7 +34,7 @@ static void offload_halves(const struct pieces *p, const struct tb_call *call);
 static void offload_part(const struct pieces *p, const struct tb_call *call) {
   struct tb_outcome next;
   if (p->outcome->lost) return;
-  if (tb_offload_triangular(call, p->places, p->timed, &next))
+  if (tb_offload_call(call, p->places, p->timed, &next))
     tb_pieces_add(p->outcome, &next);
   else if (next.too_large && call->k >= 2 * ROWS_LEAST)
     offload_halves(p, call);
@@ -60,7 +60,7 @@ static void offload_halves(const struct pieces *p, const struct tb_call *call) {
 
 bool tb_level3_triangular(const struct tb_call *call, const struct tb_places *places, bool timed,
                           struct tb_outcome *outcome) {
-  if (tb_offload_triangular(call, places, timed, outcome)) return true;
+  if (tb_offload_call(call, places, timed, outcome)) return true;
   if (!outcome->too_large || call->k < 2 * ROWS_LEAST) return false;
   const struct pieces pieces = {places, timed, outcome};
   *outcome = (struct tb_outcome){.why = TB_STATUS_ok, .gpu_count = 1};

@@ -8,7 +8,7 @@
 #include "offload/offload.h"
 
 /*
- * As tb_offload_triangular. A triangle that is too large is halved: each half is a smaller call of the same routine,
+ * As tb_offload_call. A triangle that is too large is halved: each half is a smaller call of the same routine,
  * and between them is a product, on several GPUs where they pay. Each is complete, by whomever, before the next begins,
  * so the call is as safe as they are; once the first is in B the rest is computed whatever becomes of the GPUs.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The small products of a batch on a GPU, in one turn at it. One GPU does it all: what several would share is the way
- * to the host's memory. offload/none.c has it for a build without kernels. Thread-safe. */
+/* The small products of a batch on a GPU, in one turn at it, or shared by several: each has products that follow each
+ * other. What one that fails leaves, another computes. offload/none.c has it for a build without kernels. Thread-safe.
+ */
 #ifndef TB_OFFLOAD_BATCH_H
 #define TB_OFFLOAD_BATCH_H
 

@@ -207,6 +207,7 @@ static struct tb_device *open_alone(struct gpu *g) {
 static struct tb_device *alone(struct tb_device *d) {
   if (copying == NULL) copying = open_copying(1);
   d->pool = copying;
+  d->in_team = false;
   return d;
 }
 
@@ -299,6 +300,7 @@ void tb_gpus_assemble(struct tb_gpus_team *team) {
     for (int j = 0; j < team->count; j++)
       if (!gpus[i].reaches[place[j]] || !gpus[place[j]].reaches[i]) team->connected = false;
     gpus[i].device.pool = gpus[i].copying;
+    gpus[i].device.in_team = true;
     team->device[team->count] = &gpus[i].device;
     team->pace[team->count] = &gpus[i].pace;
     place[team->count++] = i;

@@ -27,17 +27,8 @@ bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
 
 void tb_offload_set_link(double up_bytes_per_s) { (void)up_bytes_per_s; }
 
-bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places, bool timed,
+bool tb_offload_call(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
-  (void)call;
-  (void)places;
-  (void)timed;
-  *outcome = (struct tb_outcome){.why = TB_STATUS_no_kernels};
-  return false;
-}
-
-bool tb_offload_triangular(const struct tb_call *call, const struct tb_places *places, bool timed,
-                           struct tb_outcome *outcome) {
   (void)call;
   (void)places;
   (void)timed;

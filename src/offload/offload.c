@@ -48,6 +48,7 @@ struct offload_job {
   int count, sharing;    /* the first of them are the call's; others follow as GPUs fail at finishing those */
   bool rescued;          /* a GPU finished some of what another could not */
   double rescued_bytes;  /* that it moved */
+  struct tb_reach_failed failed;
   struct tb_part one;
 };
 
@@ -55,13 +56,16 @@ struct offload_job {
 static bool should_share(const struct offload_job *job, struct tb_device *first) {
   static double saved_seconds;
   const int64_t mode = tb_option_number(TB_OPTION_share);
-  if (mode == TB_SHARE_NEVER || tb_gpus_usable() < 2) return false;
-  if (tb_call_is_trivial(job->call) || tb_reach_uses_gpu(job->places) || tb_share_pieces(job->call) < 2) return false;
+  const struct tb_call *const call = job->call;
+  const int gpus = tb_gpus_usable();
+  if (mode == TB_SHARE_NEVER || gpus < 2) return false;
+  if (tb_call_is_trivial(call) || tb_reach_uses_gpu(job->places) || tb_share_pieces(call) < 2) return false;
   if (mode == TB_SHARE_ALWAYS) return true;
-  const struct tb_choice whole = tb_part_choose(first, job->call, tb_plan_ways(job->call, job->places));
-  const double seconds = tb_share_alone_seconds(job->call, tb_part_flops_per_s(first, &whole), tb_part_link());
+  const struct tb_choice whole = tb_part_choose(first, call, tb_part_ways(call, job->places));
+  const double seconds = tb_share_alone_seconds(call, tb_part_flops_per_s(first, &whole), tb_part_link());
+  if (!(seconds / gpus >= tb_share_common_seconds(call, tb_part_link()))) return false;
   const double open_seconds = tb_gpus_must_open_more() ? tb_gpus_open_seconds() : 0;
-  return tb_share_pays(seconds, tb_gpus_usable(), open_seconds, &saved_seconds);
+  return tb_share_pays(seconds, gpus, open_seconds, &saved_seconds);
 }
 
 static bool run_shared(struct offload_job *job) {
@@ -70,13 +74,13 @@ static bool run_shared(struct offload_job *job) {
   if (team.count < 2) return false;
   struct tb_part *parts = malloc((size_t)team.count * sizeof *parts);
   if (parts == NULL) return false;
-  job->count = job->sharing = tb_team_run(parts, &team, job->call, job->places, job->timed);
+  job->count = job->sharing = tb_team_compute(parts, &team, job->call, job->places, job->timed);
   job->parts = parts;
   return true;
 }
 
 static void run_alone(struct offload_job *job, struct tb_device *device) {
-  const struct tb_ways ways = tb_plan_ways(job->call, job->places);
+  const struct tb_ways ways = tb_part_ways(job->call, job->places);
   const struct tb_choice whole = tb_part_choose(device, job->call, ways);
   job->parts = &job->one;
   job->count = job->sharing = 1;
@@ -87,16 +91,9 @@ static void run_alone(struct offload_job *job, struct tb_device *device) {
 
 static bool is_unfinished(const struct tb_part *part) { return part->why != TB_STATUS_ok; }
 
-/* A GPU that did not fail in this call. */
-static struct tb_device *survivor(const struct offload_job *job) {
-  struct tb_device *d;
-  for (int number = 0; (d = tb_gpus_open_one(number)) != NULL; number++) {
-    bool failed = false;
-    for (int i = 0; i < job->count; i++)
-      failed = failed || (job->parts[i].device == d && is_unfinished(&job->parts[i]));
-    if (!failed) return d;
-  }
-  return NULL;
+static void give_up(struct offload_job *job, const struct tb_part *part) {
+  tb_reach_note(&job->failed, part->device);
+  tb_reach_give_up(part->device, part->failure, part->why);
 }
 
 /* Room for one more part. */
@@ -109,25 +106,36 @@ static bool grow_parts(struct offload_job *job) {
   return true;
 }
 
-/* What GPUs could not finish, by those that are left. One that fails at that leaves a part of its own. */
+/* What is left of a part, by another GPU. Adds a part if that fails, too. */
+static void rescue_rest(struct offload_job *job, const struct tb_part *failed, struct tb_device *d,
+                        const struct tb_call *rest) {
+  const struct tb_ways ways = tb_part_ways(rest, job->places);
+  const struct tb_choice whole = failed->call.recipe == TB_MULTIPLY ? failed->whole : tb_part_choose(d, rest, ways);
+  struct tb_part *const part = &job->parts[job->count];
+  tb_part_run(part, d, rest, ways, &whole, false, NULL);
+  job->rescued = job->rescued || part->committed;
+  if (is_unfinished(part)) {
+    job->count++;
+    give_up(job, part);
+  } else {
+    job->rescued_bytes += part->bytes;
+  }
+}
+
+/* What GPUs could not finish, by those that are left. One that fails at that leaves a part of its own, and what is left
+ * of it comes first: of a triangle the next rest wants it. */
 static void rescue(struct offload_job *job) {
-  for (int i = 0; i < job->count; i++) {
+  for (int i = job->count - 1; i >= 0;) {
     struct tb_device *d;
-    struct tb_block rest;
-    while (is_unfinished(&job->parts[i]) && (d = survivor(job)) != NULL && grow_parts(job) &&
-           tb_part_take_rest(&job->parts[i], &rest)) {
-      struct tb_call call = tb_call_part(&job->parts[i].call, rest.i, rest.m, rest.j, rest.n);
-      call.group_k = tb_gemm_group_k(&job->parts[i].call); /* who computes does not show in the bits */
-      const struct tb_choice whole = job->parts[i].whole;
-      struct tb_part *part = &job->parts[job->count];
-      tb_part_run(part, d, &call, tb_plan_ways(&call, job->places), &whole, false, NULL);
-      job->rescued = job->rescued || part->progress.committed;
-      if (!is_unfinished(part)) {
-        job->rescued_bytes += part->progress.up_bytes + part->progress.down_bytes;
-        continue;
-      }
-      job->count++;
-      tb_reach_give_up(d, part->failure, part->why);
+    struct tb_call rest;
+    if (!is_unfinished(&job->parts[i]) || job->parts[i].handed_out) {
+      i--;
+      continue;
+    }
+    if ((d = tb_reach_survivor(&job->failed)) == NULL || !grow_parts(job)) return;
+    if (tb_part_take_rest(&job->parts[i], &job->parts[i].call, &rest)) {
+      rescue_rest(job, &job->parts[i], d, &rest);
+      i = job->count - 1;
     }
   }
 }
@@ -136,10 +144,9 @@ static void rescue(struct offload_job *job) {
  * GPU. Without the lock: others need not wait, and a CPU BLAS with threads of its own may come back through our symbols
  * in one of them. False: there was nothing to do. */
 static bool finish_on_cpu(struct tb_part *part, const struct tb_call *call) {
-  struct tb_block rest;
+  struct tb_call missing;
   bool any = false;
-  while (tb_part_take_rest(part, &rest)) {
-    const struct tb_call missing = tb_call_part(call, rest.i, rest.m, rest.j, rest.n);
+  while (tb_part_take_rest(part, call, &missing)) {
     struct tb_guest *paused;
     tb_guest_pause_floats(&paused);
     tb_fallback_compute(&missing);
@@ -151,7 +158,7 @@ static bool finish_on_cpu(struct tb_part *part, const struct tb_call *call) {
 
 static void finish_job(struct offload_job *job, struct tb_outcome *outcome) {
   if (!tb_reach_uses_gpu(job->places)) {
-    for (int i = 0; i < job->count; i++)
+    for (int i = job->count - 1; i >= 0; i--) /* as rescue has them */
       if (finish_on_cpu(&job->parts[i], &job->parts[i].call)) outcome->by_cpu = true;
     return;
   }
@@ -181,17 +188,21 @@ static void describe_outcome(const struct offload_job *job, struct tb_outcome *o
     const struct tb_part *part = &job->parts[i];
     if (is_unfinished(part) && !outcome->failed) outcome->why = part->why;
     outcome->failed = outcome->failed || is_unfinished(part);
-    outcome->committed = outcome->committed || part->progress.committed;
-    outcome->bytes += part->progress.up_bytes + part->progress.down_bytes;
+    outcome->committed = outcome->committed || part->committed;
+    outcome->bytes += part->bytes;
     outcome->up_ms = longer(outcome->up_ms, part->up_ms);
     outcome->compute_ms = longer(outcome->compute_ms, part->compute_ms);
     outcome->down_ms = longer(outcome->down_ms, part->down_ms);
-    if (i >= job->sharing) continue;
-    const int added = snprintf(outcome->gpus + length, sizeof outcome->gpus - length, "%s%d", i > 0 ? "+" : "",
-                               part->device->ordinal);
-    if (added > 0 && length + (size_t)added < sizeof outcome->gpus) length += (size_t)added;
+    if (i < job->sharing) tb_team_name(outcome->gpus, sizeof outcome->gpus, &length, part->device);
   }
   outcome->gpu_count = job->sharing;
+}
+
+/* Of a triangle that no GPU has room for: then nothing was done. */
+static bool is_too_large(const struct offload_job *job) {
+  for (int i = 0; i < job->count; i++)
+    if (!job->parts[i].triangular.too_large) return false;
+  return true;
 }
 
 /* With the lock held. False: no GPU can take it, for the reason in the outcome. */
@@ -200,8 +211,13 @@ static bool run_job(struct offload_job *job, struct tb_outcome *outcome) {
   if (device == NULL) return false;
   const double begun = tb_clock_seconds();
   if (!(should_share(job, device) && run_shared(job))) run_alone(job, device);
-  for (int i = 0; i < job->count; i++)
-    if (is_unfinished(&job->parts[i])) tb_reach_give_up(job->parts[i].device, job->parts[i].failure, job->parts[i].why);
+  outcome->too_large = is_too_large(job);
+  if (outcome->too_large) {
+    outcome->why = TB_STATUS_no_memory;
+    return false;
+  }
+  for (int i = 0; i < job->sharing; i++)
+    if (is_unfinished(&job->parts[i])) give_up(job, &job->parts[i]);
   if (!tb_reach_uses_gpu(job->places)) rescue(job);
   describe_outcome(job, outcome);
   for (int number = 0; (device = tb_gpus_open_one(number)) != NULL; number++) tb_part_tidy(device);
@@ -224,7 +240,7 @@ static void put_job(struct offload_job *job) {
   free(atomic_exchange(&spare_job, job));
 }
 
-bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places, bool timed,
+bool tb_offload_call(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
   *outcome = (struct tb_outcome){.why = TB_STATUS_callback};
   if (tb_reach_is_in_callback()) return false;
@@ -240,6 +256,7 @@ bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places,
   job->call = call, job->places = places, job->timed = timed;
   job->parts = &job->one, job->count = job->sharing = 0;
   job->rescued = false, job->rescued_bytes = 0;
+  job->failed.count = 0;
   const bool taken = run_job(job, outcome);
   tb_keeper_leave();
   if (outcome->failed) finish_job(job, outcome);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A product on the GPU, from the program's memory to the program's memory. The one place where a CUDA failure is
+ * A call on the GPU, from the program's memory to the program's memory. The one place where a CUDA failure is
  * handled: C is written tile by tile, each when it is certain, and whatever a failure left unwritten is computed by the
  * fallback from A, B and the still original C. Nothing here shows that CUDA exists. Thread-safe: calls take turns at
  * the GPU.
@@ -64,20 +64,14 @@ bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s);
 void tb_offload_set_link(double up_bytes_per_s);
 
 /*
- * Computes the call: a product, or C = beta C where C is in device or managed memory. `places` as tb_places_find filled
- * it; NULL: all pageable. True: C is complete, or lost. False: no GPU could be opened, or an operand lies on another
- * one than ours (outcome->why), and C is untouched.
+ * Computes the call: a product, or C = beta C where C is in device or managed memory; or trmm and trsm, whose B is
+ * overwritten, of a triangle that fits into device memory. By one GPU or several; what those that fail leave is
+ * finished by others or the CPU: of a triangle in an order from which anyone can (plan/triangular.h). `places` as
+ * tb_places_find filled it; NULL: all pageable. True: C is complete, or lost. False: no GPU could be opened, or an
+ * operand lies on another one than ours, or the triangle is too large (outcome->why), and C is untouched.
  */
-bool tb_offload_gemm(const struct tb_call *call, const struct tb_places *places, bool timed,
+bool tb_offload_call(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome);
-
-/*
- * The same for trmm and trsm, whose B is overwritten: a triangle that fits into device memory, by one GPU. What a
- * failure leaves is the same routine on the rest of B, and products, whose order is such that the CPU can finish from
- * anywhere (plan/triangular.h). With outcome->too_large false is returned, too.
- */
-bool tb_offload_triangular(const struct tb_call *call, const struct tb_places *places, bool timed,
-                           struct tb_outcome *outcome);
 
 /* The GPUs in words, of at most TB_LOG_TEXT_MAX bytes, or why there is none, for the report. */
 void tb_offload_describe(char *text, size_t size);

@@ -79,7 +79,7 @@ void tb_part_tidy(struct tb_device *d) {
 
 /* ---- the GPU's way ---- */
 
-static double elapsed_ms(const struct tb_device *d, enum tb_mark begin, enum tb_mark end) {
+double tb_part_elapsed_ms(const struct tb_device *d, enum tb_mark begin, enum tb_mark end) {
   float milliseconds = 0;
   if (tb_cuda.cuEventElapsedTime(&milliseconds, d->marks[begin], d->marks[end]) != CUDA_SUCCESS) return 0;
   return milliseconds;
@@ -107,6 +107,7 @@ static struct tb_choice selected(struct tb_device *d, enum tb_selected_for what,
 /* Alignment does not count: the same numbers elsewhere in memory shall give the same bits. Nor does how many GPUs have
  * a part of the product, each within the limit of memory: the product as a whole counts. */
 struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
+  if (call->recipe != TB_MULTIPLY) return tb_triangular_choose(d, call);
   if (tb_type_is_double(call->type)) return (struct tb_choice){.family = TB_FAMILY_FP64};
   const int64_t precision = tb_option_number(TB_OPTION_precision), parts = tb_kernel_parts(call->type);
   const struct tb_product product = {.m = parts * call->m,
@@ -127,6 +128,10 @@ struct tb_choice tb_part_choose(struct tb_device *d, const struct tb_call *call,
   if (choice.family != TB_FAMILY_EMULATED || limit == 0) return choice;
   if (emulated_pays(d, call, ways, &choice, limit)) return choice;
   return (struct tb_choice){.family = TB_FAMILY_NONE};
+}
+
+struct tb_ways tb_part_ways(const struct tb_call *call, const struct tb_places *places) {
+  return call->recipe == TB_MULTIPLY ? tb_plan_ways(call, places) : tb_triangular_ways(places);
 }
 
 double tb_part_flops_per_s(const struct tb_device *d, const struct tb_choice *whole) {
@@ -187,16 +192,16 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   if (passes_panels(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
   TB_TRY(tb_pipeline_run(d, &part->call, &part->plan, &choice, timed, pass, &part->progress));
   if (timed) {
-    if (part->progress.up_bytes > 0) part->up_ms = elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
-    part->compute_ms = elapsed_ms(d, TB_COMPUTE_BEGIN, TB_COMPUTE_END);
-    if (part->progress.down_bytes > 0) part->down_ms = elapsed_ms(d, TB_DOWN_BEGIN, TB_DOWN_END);
+    if (part->progress.up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
+    part->compute_ms = tb_part_elapsed_ms(d, TB_COMPUTE_BEGIN, TB_COMPUTE_END);
+    if (part->progress.down_bytes > 0) part->down_ms = tb_part_elapsed_ms(d, TB_DOWN_BEGIN, TB_DOWN_END);
   }
   return CUDA_SUCCESS;
 }
 
 /* With the device entered. */
-static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
-  TB_TRY(tb_kernels_ready(&d->kernels, part->call.type));
+static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
+                            struct tb_pass *pass) {
   if ((part->call.region.of != TB_WHOLE && ways.c == TB_IN_PLACE) || ways.a == TB_FORMED || ways.b == TB_FORMED)
     TB_TRY(tb_triangle_load(&d->kernels.triangle));
   if (tb_call_is_trivial(&part->call)) {
@@ -205,6 +210,12 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
   }
   CUresult result = cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan);
   return result == CUDA_SUCCESS ? compute(part, d, timed, pass) : result;
+}
+
+static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
+  TB_TRY(tb_kernels_ready(&d->kernels, part->call.type));
+  return part->call.recipe == TB_MULTIPLY ? run_product(part, d, ways, timed, pass)
+                                          : tb_triangular_part_run(part, d, ways, timed);
 }
 
 static void begin(struct tb_part *part, struct tb_device *d, const struct tb_call *call,
@@ -217,11 +228,29 @@ static void begin(struct tb_part *part, struct tb_device *d, const struct tb_cal
   part->progress.committed = false;
   part->progress.block = 0;
   part->progress.up_bytes = part->progress.down_bytes = 0;
+  part->triangular = (struct tb_triangular_part){.too_large = false};
   part->why = TB_STATUS_ok;
   part->failure[0] = '\0';
   part->kernel = NULL;
   part->up_ms = part->compute_ms = part->down_ms = 0;
   part->handed_out = false;
+}
+
+enum tb_status tb_part_judge(const struct tb_device *d, CUresult result, char *failure, size_t size) {
+  const enum tb_status why = tb_reach_why(result);
+  failure[0] = '\0';
+  if (result == CUDA_SUCCESS || result == TB_INTERRUPTED) return why;
+  tb_cuda_describe_failure(result, failure, size);
+  if (d->hangs) snprintf(failure, size, "no progress for %.0f s", d->patience_seconds);
+  return why;
+}
+
+/* What of it counts, whoever asks. */
+static void sum_up(struct tb_part *part) {
+  const struct tb_triangular_progress *const t = &part->triangular.progress;
+  const bool product = part->call.recipe == TB_MULTIPLY;
+  part->committed = product ? part->progress.committed : t->begun || part->why == TB_STATUS_ok;
+  part->bytes = product ? part->progress.up_bytes + part->progress.down_bytes : t->up_bytes + t->down_bytes;
 }
 
 void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
@@ -238,11 +267,8 @@ void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_call
     if (result != TB_INTERRUPTED) tb_device_leave();
   }
   if (pass != NULL) tb_pass_leave(pass);
-  if (result == CUDA_SUCCESS) return;
-  part->why = tb_reach_why(result);
-  if (result == TB_INTERRUPTED) return;
-  tb_cuda_describe_failure(result, part->failure, sizeof part->failure);
-  if (d->hangs) snprintf(part->failure, sizeof part->failure, "no progress for %.0f s", d->patience_seconds);
+  part->why = tb_part_judge(d, result, part->failure, sizeof part->failure);
+  sum_up(part);
 }
 
 /* ---- what is left ---- */
@@ -286,8 +312,7 @@ static bool take_from_block(struct tb_part *part, struct tb_block *rest) {
   return false;
 }
 
-bool tb_part_take_rest(struct tb_part *part, struct tb_block *rest) {
-  if (part->why == TB_STATUS_ok || part->handed_out) return false;
+static bool take_rectangle(struct tb_part *part, struct tb_block *rest) {
   if (!part->progress.committed) { /* and the rest of it means nothing */
     *rest = (struct tb_block){0, part->call.m, 0, part->call.n};
     part->handed_out = true;
@@ -298,6 +323,21 @@ bool tb_part_take_rest(struct tb_part *part, struct tb_block *rest) {
     if (take_from_block(part, rest)) return true;
     memset(part->progress.committed_columns, 0, sizeof part->progress.committed_columns);
   }
-  part->handed_out = true;
   return false;
+}
+
+bool tb_part_take_rest(struct tb_part *part, const struct tb_call *call, struct tb_call *rest) {
+  struct tb_block block;
+  if (part->why == TB_STATUS_ok || part->handed_out) return false;
+  if (part->call.recipe != TB_MULTIPLY) {
+    part->handed_out = !tb_triangular_take_rest(&part->triangular.plan, call, &part->triangular.progress, rest);
+    return !part->handed_out;
+  }
+  if (!take_rectangle(part, &block)) {
+    part->handed_out = true;
+    return false;
+  }
+  *rest = tb_call_part(call, block.i, block.m, block.j, block.n);
+  rest->group_k = tb_gemm_group_k(call); /* who computes does not show in the bits */
+  return true;
 }

@@ -62,6 +62,23 @@ void tb_reach_give_up(struct tb_device *d, const char *failure, enum tb_status w
             failure);
 }
 
+static bool has_failed(const struct tb_reach_failed *failed, const struct tb_device *d) {
+  for (int i = 0; i < failed->count; i++)
+    if (failed->device[i] == d) return true;
+  return false;
+}
+
+void tb_reach_note(struct tb_reach_failed *failed, const struct tb_device *d) {
+  if (!has_failed(failed, d)) failed->device[failed->count++] = d;
+}
+
+struct tb_device *tb_reach_survivor(const struct tb_reach_failed *failed) {
+  struct tb_device *d;
+  for (int number = 0; (d = tb_gpus_open_one(number)) != NULL; number++)
+    if (!has_failed(failed, d)) return d;
+  return NULL;
+}
+
 enum tb_status tb_reach_why(CUresult result) {
   return result == CUDA_SUCCESS               ? TB_STATUS_ok
          : result == TB_INTERRUPTED           ? TB_STATUS_interrupted

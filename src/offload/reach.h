@@ -5,6 +5,7 @@
 #define TB_REACH_H
 
 #include "base/status.h"
+#include "cuda/allowed.h"
 #include "cuda/place.h"
 #include "pipeline/device.h"
 
@@ -21,6 +22,16 @@ struct tb_device *tb_reach_find(const struct tb_places *places, enum tb_status *
 /* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later,
  * any other failure may have left the context broken. */
 void tb_reach_give_up(struct tb_device *device, const char *failure, enum tb_status why);
+
+/* The GPUs that failed in a call. */
+struct tb_reach_failed {
+  int count;
+  const struct tb_device *device[TB_GPUS_MAX];
+};
+void tb_reach_note(struct tb_reach_failed *failed, const struct tb_device *device);
+
+/* A GPU that is open and did not; NULL: there is none. */
+struct tb_device *tb_reach_survivor(const struct tb_reach_failed *failed);
 
 /* Why a driver's result kept a call from being completed. */
 enum tb_status tb_reach_why(CUresult result);

@@ -1,17 +1,75 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "offload/team.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "select/order.h"
+
+/* ---- anything that is cut ---- */
+
+void tb_team_cut(struct tb_team_cut *cut, const struct tb_gpus_team *team, int64_t side, int64_t piece) {
+  double weight[TB_GPUS_MAX];
+  int64_t run[TB_GPUS_MAX], begin = 0;
+  *cut = (struct tb_team_cut){.team = *team};
+  tb_share_weigh((const struct tb_pace *const *)team->pace, team->count, weight);
+  tb_share_cut(side, piece, weight, team->count, run);
+  for (int i = 0; i < team->count; begin += run[i++]) {
+    if (run[i] == 0) continue;
+    const int member = cut->members++;
+    cut->device[member] = team->device[i];
+    cut->pace[member] = team->pace[i];
+    cut->first[member] = begin, cut->size[member] = run[i];
+  }
+}
+
+struct driven {
+  const struct tb_team_cut *cut;
+  tb_team_drive *drive;
+  void *context;
+  double work[TB_GPUS_MAX], seconds[TB_GPUS_MAX];
+};
+
+static void drive_member(void *context, int member) {
+  struct driven *const x = context;
+  const double begun = tb_clock_seconds();
+  x->work[member] = x->drive(x->context, member, x->cut->device[member]);
+  x->seconds[member] = tb_clock_seconds() - begun;
+}
+
+/* What the parts took, for the next call's shares. */
+static void learn(const struct driven *x) {
+  const struct tb_gpus_team *const team = &x->cut->team;
+  double work[TB_GPUS_MAX], seconds[TB_GPUS_MAX];
+  for (int i = 0, member = 0; i < team->count; i++) {
+    const bool has_part = member < x->cut->members && x->cut->pace[member] == team->pace[i];
+    work[i] = has_part ? x->work[member] : 0;
+    seconds[i] = has_part ? x->seconds[member] : 0;
+    member += has_part;
+  }
+  tb_share_learn(team->pace, team->count, work, seconds);
+}
+
+void tb_team_run(const struct tb_team_cut *cut, tb_team_drive *drive, void *context) {
+  struct driven x = {.cut = cut, .drive = drive, .context = context};
+  tb_pool_run(tb_gpus_drivers(), drive_member, &x, cut->members);
+  learn(&x);
+}
+
+void tb_team_name(char *text, size_t size, size_t *length, const struct tb_device *d) {
+  const int added = snprintf(text + *length, size - *length, "%s%d", *length > 0 ? "+" : "", d->ordinal);
+  if (added > 0 && *length + (size_t)added < size) *length += (size_t)added;
+}
+
+/* ---- a call ---- */
 
 /* What the members' threads need. */
 struct team_work {
   struct tb_part *parts;
-  struct tb_device *device[TB_GPUS_MAX];
-  struct tb_call call[TB_GPUS_MAX];
-  double seconds[TB_GPUS_MAX];
+  struct tb_team_cut cut;
   struct tb_exchange exchange;
-  enum tb_operand shared;
+  enum tb_operand shared; /* that is passed on */
+  const struct tb_call *call;
   const struct tb_places *places;
   struct tb_choice whole;
   bool timed;
@@ -19,7 +77,7 @@ struct team_work {
 
 /* Small pinned memory may be pinned for one GPU alone, so that the others' kernels do not reach it; their copies do. */
 static struct tb_ways ways_of(const struct tb_call *call, const struct tb_places *places) {
-  struct tb_ways ways = tb_plan_ways(call, places);
+  struct tb_ways ways = tb_part_ways(call, places);
   if (ways.a == TB_IN_PLACE) ways.a = TB_STAGED;
   if (ways.b == TB_IN_PLACE) ways.b = TB_STAGED;
   if (ways.c == TB_IN_PLACE) ways.c = TB_STAGED;
@@ -27,25 +85,21 @@ static struct tb_ways ways_of(const struct tb_call *call, const struct tb_places
   return ways;
 }
 
-static void drive(void *context, int member) {
-  struct team_work *w = context;
-  struct tb_device *d = w->device[member];
-  struct tb_pass pass = tb_pass_of(&w->exchange, member, d, w->shared);
-  const double begun = tb_clock_seconds();
-  const struct tb_call *call = &w->call[member];
-  tb_part_run(&w->parts[member], d, call, ways_of(call, w->places), &w->whole, w->timed, &pass);
-  w->seconds[member] = tb_clock_seconds() - begun;
+/* A run of C's columns or rows. Its elements are computed as one GPU would. */
+static struct tb_call part_of(const struct tb_call *call, int64_t first, int64_t size) {
+  if (call->recipe != TB_MULTIPLY) return tb_triangular_part(call, first, size);
+  struct tb_call part = tb_share_by_columns(call) ? tb_call_part(call, 0, call->m, first, size)
+                                                  : tb_call_part(call, first, size, 0, call->n);
+  part.group_k = tb_gemm_group_k(call); /* as one GPU would add them */
+  return part;
 }
 
-/* What the parts took, for the next call's shares. who[i]: the part of device i; -1: it had none. */
-static void learn(const struct team_work *w, const struct tb_gpus_team *team, const int who[]) {
-  double flops[TB_GPUS_MAX], seconds[TB_GPUS_MAX];
-  for (int i = 0; i < team->count; i++) {
-    const bool done = who[i] >= 0 && w->parts[who[i]].why == TB_STATUS_ok;
-    flops[i] = done ? tb_call_flops(&w->call[who[i]]) : 0;
-    seconds[i] = done ? w->seconds[who[i]] : 0;
-  }
-  tb_share_learn(team->pace, team->count, flops, seconds);
+static double drive_part(void *context, int member, struct tb_device *d) {
+  struct team_work *const w = context;
+  struct tb_pass pass = tb_pass_of(&w->exchange, member, d, w->shared);
+  const struct tb_call call = part_of(w->call, w->cut.first[member], w->cut.size[member]);
+  tb_part_run(&w->parts[member], d, &call, ways_of(&call, w->places), &w->whole, w->timed, &pass);
+  return w->parts[member].why == TB_STATUS_ok ? tb_call_flops(&call) : 0;
 }
 
 /* For the tensor cores if all would have the whole of it there. */
@@ -58,34 +112,28 @@ static struct tb_choice choose_for_team(const struct tb_gpus_team *team, const s
 }
 
 /* Where the pieces start the bits do not show: on the tensor cores at the edges of their tiles. */
-static int64_t piece_of(const struct tb_choice *whole, bool by_columns) {
-  if (whole->family != TB_FAMILY_EMULATED) return TB_SHARE_PIECE_ELEMS;
+static int64_t piece_of(const struct tb_call *call, const struct tb_choice *whole, bool by_columns) {
+  if (call->recipe != TB_MULTIPLY || whole->family != TB_FAMILY_EMULATED) return tb_share_piece(call);
   return by_columns ? TB_EMULATED_TILE_N : TB_EMULATED_TILE_M;
 }
 
-int tb_team_run(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_call *call,
-                const struct tb_places *places, bool timed) {
+/* What all members want in the same panels. */
+static enum tb_operand operand_of_all(const struct tb_call *call) {
+  if (call->recipe != TB_MULTIPLY) return TB_NO_OPERAND;
+  return tb_share_by_columns(call) ? TB_OPERAND_A : TB_OPERAND_B;
+}
+
+int tb_team_compute(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_call *call,
+                    const struct tb_places *places, bool timed) {
   const bool by_columns = tb_share_by_columns(call);
   static struct team_work w; /* one call at a time, and stacks may be small */
   w = (struct team_work){
-      .parts = parts, .shared = by_columns ? TB_OPERAND_A : TB_OPERAND_B, .places = places, .timed = timed};
-  w.whole = choose_for_team(team, call, tb_plan_ways(call, places)); /* as one GPU would */
-  double weight[TB_GPUS_MAX];
-  int64_t run[TB_GPUS_MAX], begin = 0;
-  int who[TB_GPUS_MAX], members = 0;
-  tb_share_weigh((const struct tb_pace *const *)team->pace, team->count, weight);
-  tb_share_cut(by_columns ? call->n : call->m, piece_of(&w.whole, by_columns), weight, team->count, run);
-  for (int i = 0; i < team->count; begin += run[i++]) {
-    who[i] = run[i] > 0 ? members : -1;
-    if (run[i] == 0) continue;
-    w.device[members] = team->device[i];
-    struct tb_call *const part = &w.call[members++];
-    *part = by_columns ? tb_call_part(call, 0, call->m, begin, run[i]) : tb_call_part(call, begin, run[i], 0, call->n);
-    part->group_k = tb_gemm_group_k(call); /* as one GPU would add them */
-  }
-  tb_exchange_open(&w.exchange, members, team->connected && members > 1);
-  tb_pool_run(tb_gpus_drivers(), drive, &w, members);
+      .parts = parts, .shared = operand_of_all(call), .call = call, .places = places, .timed = timed};
+  w.whole = choose_for_team(team, call, tb_part_ways(call, places)); /* as one GPU would */
+  tb_team_cut(&w.cut, team, by_columns ? call->n : call->m, piece_of(call, &w.whole, by_columns));
+  const bool passes = w.shared != TB_NO_OPERAND && team->connected && w.cut.members > 1;
+  tb_exchange_open(&w.exchange, w.cut.members, passes);
+  tb_team_run(&w.cut, drive_part, &w);
   tb_exchange_close(&w.exchange);
-  learn(&w, team, who);
-  return members;
+  return w.cut.members;
 }

@@ -208,7 +208,7 @@ static void settle_threads(struct staged *s) {
 
 static CUresult let_signals_in(struct staged *s) {
   const double now = tb_clock_seconds();
-  if (now < s->next_look) return CUDA_SUCCESS;
+  if (s->d->in_team || now < s->next_look) return CUDA_SUCCESS;
   const bool is_first = s->next_look == 0;
   s->next_look = now + BATCH_LOOK_SECONDS;
   if (is_first || !tb_guest_is_wanted()) return CUDA_SUCCESS;
@@ -250,9 +250,10 @@ CUresult tb_batch_run_staged(struct tb_device *d, const struct tb_batch *batch, 
   s.more = tb_batch_seek(&s.cursor, progress, TB_BATCH_STAGED);
   if (!s.more) return CUDA_SUCCESS;
   if (s.p == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  s.is_large = batch->up_bytes + batch->down_bytes >= TB_LARGE_BYTES;
-  tb_rounds_prepare_ring(&d->up_ring, batch->up_bytes, s.is_large);
-  tb_rounds_prepare_ring(&d->down_ring, batch->down_bytes, s.is_large);
+  const double share = (double)(progress->end - progress->first) / (double)batch->products;
+  s.is_large = share * (batch->up_bytes + batch->down_bytes) >= TB_LARGE_BYTES;
+  tb_rounds_prepare_ring(&d->up_ring, share * batch->up_bytes, s.is_large);
+  tb_rounds_prepare_ring(&d->down_ring, share * batch->down_bytes, s.is_large);
   const int64_t bytes = tb_ring_piece_bytes(&d->up_ring);
   s.room = (struct tb_batch_room){bytes, tb_is_made_real(batch->type) ? 2 * bytes + TB_BATCH_LEAST_BYTES : 0, bytes};
   const int pieces = (int)tb_min(tb_ring_pieces(&d->up_ring), tb_ring_pieces(&d->down_ring));

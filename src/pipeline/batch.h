@@ -14,16 +14,19 @@
 #include "blas/batch.h"
 #include "pipeline/pipeline.h"
 
+/* The products [first, end) of a batch on one GPU. */
 struct tb_batch_progress {
-  unsigned char *state; /* of each product: enum tb_batch_state */
-  bool committed;       /* any was, here */
+  unsigned char *state; /* of each product of the batch: enum tb_batch_state; of others nothing is read or written */
+  int64_t first, end;
+  bool committed; /* any was, here */
   double up_bytes, down_bytes;
 };
 
 /* Whether a product can be packed. */
 bool tb_batch_fits(const struct tb_call *call);
 
-/* Both compute the products of their state. On failure what is not done keeps its state; copies may still be under way.
+/* Both compute those products that have their state. On failure what is not done keeps its state; copies may still be
+ * under way.
  */
 CUresult tb_batch_run_staged(struct tb_device *device, const struct tb_batch *batch, bool timed,
                              struct tb_batch_progress *progress);

@@ -83,7 +83,7 @@ CUresult tb_batch_launch_piece(struct tb_device *device, const struct tb_batch_p
                                const struct tb_batch_room *room, uint64_t region, struct tb_batch_progress *in_place,
                                CUstream stream);
 
-/* The next product of this state; false: there is none. */
+/* The next of those products that has this state; false: there is none. */
 bool tb_batch_seek(struct tb_batch_cursor *cursor, const struct tb_batch_progress *progress, enum tb_batch_state state);
 
 #endif

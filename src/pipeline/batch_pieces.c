@@ -59,8 +59,8 @@ CUresult tb_batch_reserve(struct tb_device *d, struct tb_batch_room *room, int *
 
 bool tb_batch_seek(struct tb_batch_cursor *cursor, const struct tb_batch_progress *progress,
                    enum tb_batch_state state) {
-  while (tb_batch_next(cursor))
-    if (progress->state[cursor->number] == (unsigned char)state) return true;
+  while (cursor->number + 1 < progress->end && tb_batch_next(cursor))
+    if (cursor->number >= progress->first && progress->state[cursor->number] == (unsigned char)state) return true;
   return false;
 }
 

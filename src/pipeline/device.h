@@ -73,9 +73,10 @@ struct tb_device {
   CUstream packing; /* packs panels that are up, for the tensor cores */
   CUstream ordered; /* computes when operands are in place: ordered with the program's work in the default stream */
   struct tb_ring up_ring, down_ring;
-  struct tb_pool *pool;                           /* copies between the program's memory and the rings; gpus.c's */
-  CUevent uploaded;                               /* behind a panel that was copied directly */
-  CUevent packed;                                 /* behind the latest panel that was packed */
+  bool in_team;         /* others have parts of the call: no signal is let in, whose handler might leave it */
+  struct tb_pool *pool; /* copies between the program's memory and the rings; gpus.c's */
+  CUevent uploaded;     /* behind a panel that was copied directly */
+  CUevent packed;       /* behind the latest panel that was packed */
   CUevent drained[TB_COMPUTE_STREAMS];            /* behind the launches that read the operands' buffers */
   CUevent half[TB_COMPUTE_STREAMS];               /* behind those of the first half of a chunk's panels */
   CUevent tile_done[TB_TILES_MAX * TB_TILES_MAX]; /* behind each tile's last launch; made when first needed */

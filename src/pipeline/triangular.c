@@ -232,7 +232,7 @@ static CUresult finish_in_place(struct tb_triangular *t) {
 /* ---- rounds ---- */
 
 static CUresult look_at_signals(struct tb_triangular *t) {
-  if (!tb_rounds_wanted(&t->rounds)) return CUDA_SUCCESS;
+  if (t->d->in_team || !tb_rounds_wanted(&t->rounds)) return CUDA_SUCCESS;
   tb_pool_settle(t->d->pool);
   tb_triangular_down_count(t);
   return tb_rounds_open_window(t->d);

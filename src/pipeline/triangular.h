@@ -17,6 +17,9 @@ int64_t tb_triangular_workspace(struct tb_device *device, const struct tb_call *
 CUresult tb_triangular_run(struct tb_device *device, const struct tb_call *call, const struct tb_triangular_plan *plan,
                            bool timed, struct tb_triangular_progress *progress);
 
+/* What the largest product of a call is computed by, where there is memory for it. */
+struct tb_choice tb_triangular_choose(struct tb_device *device, const struct tb_call *call);
+
 /* What its largest product was computed by, for the verbose line. */
 const char *tb_triangular_kernel(const struct tb_device *device);
 

@@ -15,6 +15,7 @@
 struct tb_triangular_product {
   int64_t m, n, k; /* m = 0: none yet */
   bool units;      /* fp64: as struct tb_fp64_product has it */
+  int64_t columns; /* at once, on the tensor cores; elsewhere all n */
   int64_t group_k;
   struct tb_choice choice;
   struct tb_fp64_plan fp64;

@@ -13,7 +13,7 @@
 
 /* Of the product with all columns of B: what the bits depend on, which must not depend on how B is cut. */
 static struct tb_product whole_product(const struct tb_call *call, int64_t m, int64_t k, int64_t precision) {
-  const int64_t parts = tb_kernel_parts(call->type), sides = call->on_right ? call->m : call->n;
+  const int64_t parts = tb_kernel_parts(call->type), sides = tb_triangular_whole_sides(call);
   struct tb_product whole = {.type = tb_kernel_type(call->type),
                              .m = parts * m,
                              .n = sides,
@@ -45,11 +45,22 @@ static bool is_emulated(const struct tb_device *d, const struct tb_product *whol
   return choice->family == TB_FAMILY_EMULATED;
 }
 
-int64_t tb_triangular_workspace(struct tb_device *d, const struct tb_call *call, int64_t block) {
+/* The largest, of half of A. */
+static struct tb_product largest_product(const struct tb_call *call) {
   const int64_t leaf = tb_solve_leaf(call->type), half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
+  return whole_product(call, half, half, tb_option_number(TB_OPTION_precision));
+}
+
+struct tb_choice tb_triangular_choose(struct tb_device *d, const struct tb_call *call) {
+  if (tb_type_is_double(call->type)) return (struct tb_choice){.family = TB_FAMILY_FP64};
+  const struct tb_product product = largest_product(call);
+  return tb_select(&d->kernels.device, &product);
+}
+
+int64_t tb_triangular_workspace(struct tb_device *d, const struct tb_call *call, int64_t block) {
   struct tb_choice choice;
-  if (call->k <= leaf) return 0;
-  const struct tb_product whole = whole_product(call, half, half, tb_option_number(TB_OPTION_precision));
+  if (call->k <= tb_solve_leaf(call->type)) return 0;
+  const struct tb_product whole = largest_product(call);
   if (is_emulated(d, &whole, &choice)) {
     choice = emulated_part(&choice, &whole, block);
     return tb_min(tb_workspace_bytes(whole.m, block, whole.k, &choice), EMULATED_WORKSPACE_BYTES);
@@ -58,17 +69,29 @@ int64_t tb_triangular_workspace(struct tb_device *d, const struct tb_call *call,
   return tb_min(sums + tb_packed_bytes(whole.m, block, whole.k), OTHER_WORKSPACE_BYTES);
 }
 
+/* Columns for which there is room: all n, or fewer at once, between which the bits do not show. 0: there is room for
+ * none; that does not depend on n, for how B is cut decides nothing. */
+static int64_t columns_at_once(const struct tb_product *whole, int64_t n, struct tb_choice *choice,
+                               int64_t room_bytes) {
+  const int64_t least = tb_min(whole->n, TB_TRIANGULAR_BLOCK_STEP);
+  const struct tb_choice of_whole = *choice, of_least = emulated_part(&of_whole, whole, least);
+  if (tb_workspace_bytes(whole->m, least, whole->k, &of_least) > room_bytes) return 0;
+  for (;; n = tb_round_up(n / 2, TB_TRIANGULAR_BLOCK_STEP)) {
+    *choice = emulated_part(&of_whole, whole, n);
+    if (tb_workspace_bytes(whole->m, n, whole->k, choice) <= room_bytes) return n;
+    *choice = without_splits(of_whole);
+    if (n <= least || tb_workspace_bytes(whole->m, n, whole->k, choice) <= room_bytes) return n;
+  }
+}
+
 static void choose_product(struct tb_triangular *t, struct tb_triangular_product *p, int64_t room_bytes) {
   const struct tb_kernels *const kernels = &t->d->kernels;
   struct tb_product product = whole_product(t->call, p->m, p->k, t->precision);
-  const int64_t parts = tb_kernel_parts(t->call->type);
   p->group_k = product.group_k;
-  if (is_emulated(t->d, &product, &p->choice)) {
-    p->choice = emulated_part(&p->choice, &product, p->n);
-    if (tb_workspace_bytes(parts * p->m, p->n, parts * p->k, &p->choice) <= room_bytes) return;
-    p->choice = without_splits(p->choice);
-    if (tb_workspace_bytes(parts * p->m, p->n, parts * p->k, &p->choice) <= room_bytes) return;
-  }
+  p->columns = 0;
+  if (is_emulated(t->d, &product, &p->choice)) p->columns = columns_at_once(&product, p->n, &p->choice, room_bytes);
+  if (p->columns > 0) return;
+  p->columns = p->n;
   product.emulated = false;
   product.n = p->n;
   product.workspace_bytes = room_bytes;
@@ -150,5 +173,11 @@ CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangula
   if (p->choice.family == TB_FAMILY_FP64)
     return tb_fp64_launch(&t->d->kernels.fp64, &p->fp64, false, false, &args, workspace, stream);
   x.group_k = p->group_k;
-  return tb_kernels_multiply(&t->d->kernels, &p->choice, &x, workspace, stream);
+  for (int64_t done = 0; done < b->sides; done += p->columns) {
+    x.n = tb_min(p->columns, b->sides - done);
+    TB_TRY(tb_kernels_multiply(&t->d->kernels, &p->choice, &x, workspace, stream));
+    x.b += (CUdeviceptr)(p->columns * b->ld * tb_type_bytes(type));
+    x.d += (CUdeviceptr)(p->columns * b->ld * tb_type_bytes(type));
+  }
+  return CUDA_SUCCESS;
 }

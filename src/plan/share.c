@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plan/share.h"
 
+#include "plan/triangular.h"
 #include "select/rates.h"
 
 /* Not libm's: no more than this is needed of it. */
 static double larger(double a, double b) { return a > b ? a : b; }
 static int64_t nearest(double x) { return (int64_t)(x + 0.5); }
 
+double tb_share_bytes_seconds(double flops, double up_bytes, double down_bytes, double flops_per_s,
+                              double link_bytes_per_s) {
+  const double link = tb_link_bytes_per_s(link_bytes_per_s);
+  return larger(flops / flops_per_s, larger(up_bytes / link, down_bytes / link));
+}
+
 double tb_share_alone_seconds(const struct tb_call *call, double flops_per_s, double link_bytes_per_s) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double link = tb_link_bytes_per_s(link_bytes_per_s);
-  const double bytes = (double)tb_call_bytes(call);
-  const double up = bytes * (m * k + k * n) / link, down = bytes * m * n / link;
-  const double compute = tb_call_flops(call) / flops_per_s;
-  return larger(compute, larger(up, down));
+  const double bytes = (double)tb_call_bytes(call), down = bytes * m * n;
+  const double up = call->recipe == TB_MULTIPLY ? bytes * (m * k + k * n) : down;
+  return tb_share_bytes_seconds(tb_call_flops(call), up, down, flops_per_s, link_bytes_per_s);
+}
+
+double tb_share_common_seconds(const struct tb_call *call, double link_bytes_per_s) {
+  const double k = (double)call->k;
+  if (call->recipe == TB_MULTIPLY) return 0;
+  return (double)tb_call_bytes(call) * k * k / 2 / tb_link_bytes_per_s(link_bytes_per_s);
 }
 
 bool tb_share_pays(double alone_seconds, int gpus, double open_seconds, double *saved_seconds) {
@@ -23,9 +34,12 @@ bool tb_share_pays(double alone_seconds, int gpus, double open_seconds, double *
   return *saved_seconds >= open_seconds;
 }
 
+int64_t tb_share_piece(const struct tb_call *call) {
+  return call->recipe == TB_MULTIPLY ? TB_SHARE_PIECE_ELEMS : TB_TRIANGULAR_BLOCK_STEP;
+}
+
 int64_t tb_share_pieces(const struct tb_call *call) {
-  const int64_t side = call->m > call->n ? call->m : call->n;
-  return (side + TB_SHARE_PIECE_ELEMS - 1) / TB_SHARE_PIECE_ELEMS;
+  return tb_ceil_div(tb_share_by_columns(call) ? call->n : call->m, tb_share_piece(call));
 }
 
 void tb_share_weigh(const struct tb_pace *const pace[], int count, double weight[]) {

@@ -32,19 +32,31 @@
  * that the operands lie in, bounds them together (0.2 at 4096 and 8192 cubed, 0.3 at 16384, 0.5 to 0.6 at 32768). */
 #define TB_SHARE_SAVES 0.2
 
-/* What one GPU may take whose kernels reach this rate on large products: by that, or over the link, whichever is
- * longer. link_bytes_per_s as it was measured; 0: it was not (rates.h). */
+/* What one GPU may take, for what sharing divides, whose kernels reach this rate on large products: by that, or over
+ * the link, whichever is longer. link_bytes_per_s as it was measured; 0: it was not (rates.h). */
 double tb_share_alone_seconds(const struct tb_call *call, double flops_per_s, double link_bytes_per_s);
 
-/* Whether to share a product for which one GPU needs so long. While the others are not open (open_seconds > 0: what
+/* The same of products whose operations and bytes are known. */
+double tb_share_bytes_seconds(double flops, double up_bytes, double down_bytes, double flops_per_s,
+                              double link_bytes_per_s);
+
+/* What each of several has to do for itself: of trmm and trsm A's way up, which comes ahead of all else. Memory from
+ * which one GPU's link is filled has little left for another's, so what they divide must take each of them longer. */
+double tb_share_common_seconds(const struct tb_call *call, double link_bytes_per_s);
+
+/* Whether to share a call for which one GPU needs so long. While the others are not open (open_seconds > 0: what
  * opening the first took), what they would have saved is put by, and they are opened when it makes up for that: at
  * worst twice the best that hindsight could have done. */
 bool tb_share_pays(double alone_seconds, int gpus, double open_seconds, double *saved_seconds);
 
-/* The side of C that is cut: its columns unless it has more rows. */
-static inline bool tb_share_by_columns(const struct tb_call *call) { return call->n >= call->m; }
+/* The side of C that is cut: its columns unless it has more rows. trmm's and trsm's B is cut between its sides
+ * (blas/triangular.h). */
+static inline bool tb_share_by_columns(const struct tb_call *call) {
+  return call->recipe == TB_MULTIPLY ? call->n >= call->m : !call->on_right;
+}
 
-/* Pieces along it; 1: nothing to share. */
+/* What it is cut into, where kernels do not want other pieces; and how many there are. 1: nothing to share. */
+int64_t tb_share_piece(const struct tb_call *call);
 int64_t tb_share_pieces(const struct tb_call *call);
 
 /* A device as the shared calls so far showed it. */

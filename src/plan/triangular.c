@@ -64,10 +64,8 @@ struct tb_ways tb_triangular_ways(const struct tb_places *places) {
   return ways;
 }
 
-static int64_t sides_of(const struct tb_call *call) { return call->on_right ? call->m : call->n; }
-
 int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways) {
-  const int64_t sides = sides_of(call), least = ways.c == TB_IN_PLACE ? BLOCK_LEAST_IN_PLACE : BLOCK_LEAST;
+  const int64_t sides = tb_triangular_sides(call), least = ways.c == TB_IN_PLACE ? BLOCK_LEAST_IN_PLACE : BLOCK_LEAST;
   const int64_t wish = tb_max(least, tb_ceil_div(sides, ways.c == TB_IN_PLACE ? TB_TRIANGULAR_STREAMS : BLOCKS_WISH));
   return tb_min(sides, tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP));
 }
@@ -112,10 +110,12 @@ static int64_t narrower(int64_t block) {
 }
 
 bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_call *call, struct tb_ways ways,
-                             int64_t leaf, int64_t workspace_bytes, int64_t budget_bytes) {
+                             int64_t leaf, int64_t block, int64_t workspace_bytes, int64_t budget_bytes) {
   const int64_t bytes = tb_call_bytes(call), parts = tb_kernel_parts(call->type);
-  *plan = (struct tb_triangular_plan){
-      .shape = tb_triangular_shape_of(call, leaf), .ways = ways, .turns = call->on_right, .sides = sides_of(call)};
+  *plan = (struct tb_triangular_plan){.shape = tb_triangular_shape_of(call, leaf),
+                                      .ways = ways,
+                                      .turns = call->on_right,
+                                      .sides = tb_triangular_sides(call)};
   const enum tb_type kernel_type = tb_kernel_type(call->type);
   plan->a_ld = tb_padded(kernel_type, parts * call->k);
   const int64_t a_bytes = plan->a_ld * parts * call->k * tb_type_bytes(kernel_type);
@@ -123,7 +123,7 @@ bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_ca
   const int64_t rest = (budget_bytes - a_bytes) / WORKSPACE_SHARE;
   plan->workspace_bytes = tb_min(workspace_bytes, rest / TB_TRIANGULAR_STREAMS) / TB_LINE_BYTES * TB_LINE_BYTES;
   size_panels(plan, call, bytes, rest / 2);
-  for (int64_t block = tb_triangular_block_wish(call, ways); block > 0; block = narrower(block)) {
+  for (; block > 0; block = narrower(block)) {
     size_blocks(plan, call, bytes, block);
     place_all(plan, a_bytes);
     if (plan->arena_bytes <= budget_bytes) return true;
@@ -139,10 +139,6 @@ struct tb_triangular_panel tb_triangular_panel(const struct tb_triangular_plan *
 }
 
 /* ---- what is left ---- */
-
-static struct tb_call sides_from(const struct tb_call *call, int64_t first, int64_t size) {
-  return call->on_right ? tb_call_part(call, first, size, 0, call->n) : tb_call_part(call, 0, call->m, first, size);
-}
 
 /* A step of the plan's as a call, of a B that is alpha B already. */
 static struct tb_call call_of_step(const struct tb_call *call, const struct tb_triangular_step *step) {
@@ -162,7 +158,7 @@ static bool take_steps(const struct tb_triangular_plan *plan, const struct tb_ca
   for (; p->block < plan->blocks; p->block++) {
     int64_t *const done = &p->steps[p->block % TB_TRIANGULAR_STREAMS];
     const struct tb_call part =
-        sides_from(call, tb_triangular_first(plan, p->block), tb_triangular_size(plan, p->block));
+        tb_triangular_part(call, tb_triangular_first(plan, p->block), tb_triangular_size(plan, p->block));
     if (*done > steps) continue;
     if (*done == 0) {
       *rest = part;
@@ -202,13 +198,13 @@ bool tb_triangular_take_rest(const struct tb_triangular_plan *plan, const struct
   if (p->begun && p->block >= plan->blocks) return false;
   if (p->begun && plan->turns && p->lines > 0) {
     const struct tb_call block =
-        sides_from(call, tb_triangular_first(plan, p->block), tb_triangular_size(plan, p->block));
+        tb_triangular_part(call, tb_triangular_first(plan, p->block), tb_triangular_size(plan, p->block));
     return take_from_rows(&block, p, rest);
   }
   const int64_t first = p->begun ? tb_triangular_first(plan, p->block) + p->lines : 0;
-  const int64_t sides = sides_of(call);
+  const int64_t sides = tb_triangular_sides(call);
   if (first >= sides || p->handed > 1) return false;
-  *rest = sides_from(call, first, sides - first);
+  *rest = tb_triangular_part(call, first, sides - first);
   p->handed = 2;
   return true;
 }

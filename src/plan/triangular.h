@@ -77,10 +77,10 @@ struct tb_triangular_shape tb_triangular_shape_of(const struct tb_call *call, in
 /* Columns of a block of a call for which there is memory enough. */
 int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways);
 
-/* Cuts a call for at most budget_bytes of device memory, of which a stream's workspace would like to have
- * `workspace_bytes`. False: not even the narrowest blocks fit beside A'. */
+/* Cuts a call for at most budget_bytes of device memory, in blocks of so many columns or fewer; a stream's workspace
+ * would like to have `workspace_bytes` of it. False: not even the narrowest blocks fit beside A'. */
 bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_call *call, struct tb_ways ways,
-                             int64_t leaf, int64_t workspace_bytes, int64_t budget_bytes);
+                             int64_t leaf, int64_t block, int64_t workspace_bytes, int64_t budget_bytes);
 
 /* A block's columns, seen from the left. */
 static inline int64_t tb_triangular_first(const struct tb_triangular_plan *plan, int64_t block) {

@@ -117,12 +117,13 @@ struct tb_decision tb_batch_decide(const struct tb_batch *batch, enum tb_route_m
 /* The latest counts half. */
 static double followed(double before, double now) { return before > 0 ? (before + now) / 2 : now; }
 
-void tb_batch_learn(const struct tb_batch *batch, const struct tb_decision *d, enum tb_where where, double seconds) {
+void tb_batch_learn(const struct tb_batch *batch, const struct tb_decision *d, enum tb_where where, int gpus,
+                    double seconds) {
   if (!(d->cpu_seconds > 0 && d->gpu_seconds > 0 && seconds > 0)) return;
   pthread_mutex_lock(&batches_lock);
   struct form *const f = form_of(batch);
   f->seconds[where] = followed(f->seconds[where], seconds);
-  if (f->predicted[where] > 0)
+  if (f->predicted[where] > 0 && (where == TB_CPU || gpus == 1))
     factor[batch->type][where] = followed(factor[batch->type][where], seconds / f->predicted[where]);
   if (d->why == TB_STATUS_not_yet) saved_by_batches += seconds - d->gpu_seconds;
   pthread_mutex_unlock(&batches_lock);

@@ -12,8 +12,9 @@
 /* For a batch that has something to multiply, of operands that the CPU reaches. */
 struct tb_decision tb_batch_decide(const struct tb_batch *batch, enum tb_route_mode mode);
 
-/* What it took there. Forced calls teach nothing. */
-void tb_batch_learn(const struct tb_batch *batch, const struct tb_decision *decision, enum tb_where where,
+/* What it took there; `gpus`: so many GPUs, or 0: not all of it was there. Forced calls teach nothing; what several
+ * GPUs shared is no measure of what one takes, but its like will be shared, too. */
+void tb_batch_learn(const struct tb_batch *batch, const struct tb_decision *decision, enum tb_where where, int gpus,
                     double seconds);
 
 /* The child of a fork starts with what its parent knew. */

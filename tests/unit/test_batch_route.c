@@ -49,12 +49,12 @@ static void learns_by_form(void **state) {
   (void)state;
   const struct tb_batch learned = batch_of(30000, 64), forced = batch_of(30001, 64);
   const struct tb_decision d = tb_batch_decide(&learned, TB_ROUTE_AUTO);
-  tb_batch_learn(&learned, &d, TB_CPU, 50 * d.cpu_seconds);
+  tb_batch_learn(&learned, &d, TB_CPU, 0, 50 * d.cpu_seconds);
   const double after = tb_batch_decide(&learned, TB_ROUTE_AUTO).cpu_seconds;
   assert_true(after > 49 * d.cpu_seconds && after < 51 * d.cpu_seconds);
   const struct tb_decision by_force = tb_batch_decide(&forced, TB_ROUTE_GPU);
   const double before = tb_batch_decide(&forced, TB_ROUTE_AUTO).gpu_seconds;
-  tb_batch_learn(&forced, &by_force, TB_GPU, 100);
+  tb_batch_learn(&forced, &by_force, TB_GPU, 1, 100);
   assert_true(tb_batch_decide(&forced, TB_ROUTE_AUTO).gpu_seconds == before);
 }
 
@@ -63,13 +63,13 @@ static void opens_when_it_has_paid(void **state) {
   (void)state;
   const struct tb_batch batch = batch_of(5000, 128);
   struct tb_decision d = tb_batch_decide(&batch, TB_ROUTE_AUTO);
-  tb_batch_learn(&batch, &d, TB_CPU, d.gpu_seconds + 0.05); /* 50 ms are lost by each */
+  tb_batch_learn(&batch, &d, TB_CPU, 0, d.gpu_seconds + 0.05); /* 50 ms are lost by each */
   int stayed = 0;
   for (; stayed < 100; stayed++) {
     d = tb_batch_decide(&batch, TB_ROUTE_AUTO);
     if (d.where == TB_GPU) break;
     assert_int_equal(d.why, TB_STATUS_not_yet);
-    tb_batch_learn(&batch, &d, TB_CPU, d.gpu_seconds + 0.05);
+    tb_batch_learn(&batch, &d, TB_CPU, 0, d.gpu_seconds + 0.05);
   }
   assert_int_equal(d.why, TB_STATUS_gpu_sooner);
   assert_in_range(stayed, 2, 40);

@@ -168,12 +168,12 @@ static void blocks_that_go_up_ahead(void **state) {
 
 /* What the GPU left, by plain loops. */
 static void finish(const struct product *p) {
-  struct tb_block r;
-  while (tb_part_take_rest(&part[0], &r))
-    for (int64_t j = r.j; j < r.j + r.n; j++)
-      for (int64_t i = r.i; i < r.i + r.m; i++) {
-        float *c = &p->c[i + j * p->call.ldc];
-        *c = element(&p->call, *c, i, j);
+  struct tb_call rest;
+  while (tb_part_take_rest(&part[0], &p->call, &rest))
+    for (int64_t j = 0; j < rest.n; j++)
+      for (int64_t i = 0; i < rest.m; i++) {
+        float *c = tb_call_c(&rest, i, j);
+        *c = element(&rest, *c, i, j);
       }
 }
 

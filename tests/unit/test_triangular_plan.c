@@ -91,7 +91,9 @@ static void plans_keep_to_their_budget(void **state) {
     const struct tb_ways ways = {a, c, c, false, 0};
     const int64_t budget = round % 4 ? 1 + tst_random_below(&rng, (int64_t)1 << 30) : INT64_MAX;
     struct tb_triangular_plan p;
-    if (!tb_triangular_plan_make(&p, &call, ways, 64, tst_random_below(&rng, (int64_t)1 << 28), budget)) continue;
+    const int64_t block = tb_triangular_block_wish(&call, ways);
+    if (!tb_triangular_plan_make(&p, &call, ways, 64, block, tst_random_below(&rng, (int64_t)1 << 28), budget))
+      continue;
     made++;
     assert_true(p.arena_bytes <= budget);
     assert_true(p.blocks >= 1 && (p.blocks - 1) * p.block < p.sides && p.blocks * p.block >= p.sides);

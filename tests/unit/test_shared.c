@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trmm, trsm and batches that three GPUs compute together: the bits of one GPU alone, for each side, triangle and type,
+ * with little memory and on the tensor cores, too; every GPU has a part; what the verbose line says; and GPUs without
+ * memory, or lost in the midst, whose parts the others compute.
+ *
+ * Seen to fail when: a part of B is computed as if it was all; pieces begin between blocks; a part of rows is taken for
+ * one of columns; products at the edge of two GPUs' are left out, or both have them; what a GPU left is nobody's.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch_call.h"
+#include "fake.h"
+#include "process.h"
+#include "sided_call.h"
+#include "tileblas.h"
+
+enum { GPUS = 3, OUT_OF_MEMORY = 2, UNKNOWN = 999 };
+
+static void set_option(const char *name, const char *value) {
+  if (tileblas_option_set(name, value) != 0) fail_msg("%s=%s is refused", name, value);
+}
+
+static uint64_t launches_on(int gpu) {
+  return tst_fake()->calls_on(gpu, "cuLaunchKernel") + tst_fake()->calls_on(gpu, "cuLaunchKernelEx");
+}
+
+static uint64_t launches[GPUS];
+static void begin_counting(void) {
+  for (int gpu = 0; gpu < GPUS; gpu++) launches[gpu] = launches_on(gpu);
+}
+
+/* How many GPUs have launched anything since then. In the first call of a process all have that are to; later on one
+ * that was slow, for others had its core, may be left out. */
+static int gpus_at_work(void) {
+  int count = 0;
+  for (int gpu = 0; gpu < GPUS; gpu++) count += launches_on(gpu) > launches[gpu];
+  return count;
+}
+
+/* ---- trmm and trsm ---- */
+
+/* "dtrsm LUNN": a routine, side, triangle, transpose and diagonal; B is `long_side` where it is cut. */
+struct triangle {
+  const char *name;
+  int64_t order, long_side;
+  const char *limit;
+  int64_t uneven; /* a column of floats; 0: none */
+};
+
+static char upper(char c) { return (char)(c & ~32); }
+
+static void create_triangle(struct tst_sided_call *call, const struct triangle *t, uint64_t *rng) {
+  char routine[8], how[8];
+  if (sscanf(t->name, "%7s %7s", routine, how) != 2) abort();
+  int number = TST_SIDED_ROUTINES; /* Fortran's */
+  struct tst_sided_name name;
+  for (;; number++) {
+    tst_sided_find(number, &name);
+    if (strncmp(name.name, routine, 5) == 0) break;
+  }
+  const int64_t m = how[0] == 'L' ? t->order : t->long_side, n = how[0] == 'L' ? t->long_side : t->order;
+  /* Whatever else is drawn fits: a small call tells what the numbers give. */
+  for (bool found = false; !found;) {
+    uint64_t ahead = *rng;
+    tst_sided_create_sized(call, number, 1, 1, &ahead);
+    found = upper(call->side) == how[0] && upper(call->uplo) == how[1] && upper(call->trans) == how[2] &&
+            upper(call->diag) == how[3];
+    tst_sided_destroy(call);
+    if (found)
+      tst_sided_create_sized(call, number, m, n, rng);
+    else
+      *rng = ahead;
+  }
+}
+
+/* A column of B whose numbers are too far apart for fp16 planes: its whole tile is computed in another way. */
+static void make_uneven(struct tst_sided_call *call, int64_t column) {
+  for (int64_t i = 0; i < call->m; i++) {
+    const int64_t at = i + column * call->ldc;
+    if (i % 64 != 0) ((float *)call->c.before)[at] = ((float *)call->c.data)[at] *= 0x1p-40f;
+  }
+}
+
+/* By one GPU, and by at most so many. NULL: with the same bits. */
+static const char *shared_wrong(const struct triangle *t, uint64_t *rng, int most) {
+  struct tst_sided_call call;
+  create_triangle(&call, t, rng);
+  if (t->uneven > 0) make_uneven(&call, t->uneven);
+  set_option("TILEBLAS_MEMORY_LIMIT", t->limit);
+  set_option("TILEBLAS_SHARE", "never");
+  tst_sided_make(&call);
+  const char *wrong = tst_sided_wrong(&call);
+  void *const alone = malloc(call.c.bytes);
+  if (alone == NULL) abort();
+  memcpy(alone, call.c.data, call.c.bytes);
+  tst_sided_restore(&call);
+  set_option("TILEBLAS_SHARE", "always");
+  begin_counting();
+  tst_sided_make(&call);
+  set_option("TILEBLAS_MEMORY_LIMIT", "0");
+  if (!wrong && memcmp(alone, call.c.data, call.c.bytes) != 0) wrong = "other bits";
+  if (!wrong && gpus_at_work() > most) wrong = "by more GPUs than it has pieces";
+  free(alone);
+  tst_sided_destroy(&call);
+  return wrong;
+}
+
+static void triangles(const struct triangle *list, size_t count, int most) {
+  uint64_t rng = 1;
+  for (size_t i = 0; i < count; i++) {
+    const char *wrong = shared_wrong(&list[i], &rng, most);
+    if (wrong) fail_msg("%s, order %d, limit %s: %s", list[i].name, (int)list[i].order, list[i].limit, wrong);
+  }
+}
+#define TRIANGLES(list, most) triangles(list, sizeof list / sizeof *list, most)
+
+/* Pieces of unlike size, a last one of few columns, too few for all, and narrow blocks for little memory; and a
+ * triangle that is halved for want of it, of which each half, and what lies between them, is shared. */
+static void triangles_by_three(void **state) {
+  (void)state;
+  static const struct triangle all[] = {
+      {"dtrsm LUNN", 130, 700, "0", 0}, {"dtrsm RLTU", 70, 600, "0", 0},     {"dtrmm LLTN", 129, 577, "0", 0},
+      {"dtrmm RUNU", 96, 580, "0", 0},  {"strsm LLNU", 130, 1000, "0", 0},   {"strmm RUTN", 65, 580, "0", 0},
+      {"ctrsm RLCN", 66, 590, "0", 0},  {"ctrmm LUCU", 70, 600, "0", 0},     {"ztrsm LUTN", 40, 580, "0", 0},
+      {"ztrmm RLNN", 33, 580, "0", 0},  {"dtrsm LLNN", 70, 1300, "500K", 0}, {"dtrsm LLNN", 260, 600, "300K", 0}};
+  static const struct triangle by_two[] = {{"dtrsm LUNN", 66, 200, "0", 0}};
+  static const struct triangle by_one[] = {{"dtrsm RLNN", 66, 192, "0", 0}};
+  TRIANGLES(all, 3);
+  TRIANGLES(by_two, 2);
+  TRIANGLES(by_one, 1);
+}
+
+/* On the tensor cores the bits show whose tile a column is in. And one GPU has workspace for some columns of its first
+ * block alone, where three have it for all of theirs. */
+static int on_tensor_cores(void *unused) {
+  static const struct triangle wide = {"strmm LLNN", 330, 760, "12M", 200};
+  uint64_t rng = 8;
+  (void)unused;
+  const char *wrong = shared_wrong(&wide, &rng, GPUS);
+  if (wrong) printf("%s: %s\n", wide.name, wrong);
+  return wrong ? 1 : 0;
+}
+
+static void triangles_on_tensor_cores(void **state) {
+  (void)state;
+  struct tst_output o;
+  setenv("FAKE_CUDA_SMS", "2", 1); /* so that products of this size are for them */
+  set_option("TILEBLAS_VERBOSE", "1");
+  tst_fork(&o, on_tensor_cores, NULL);
+  set_option("TILEBLAS_VERBOSE", "0");
+  unsetenv("FAKE_CUDA_SMS");
+  if (o.status != 0 || tst_count_lines(o.err, " emulated ") != 2) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+}
+
+/* ---- batches ---- */
+
+static const struct batch_group groups[] = {
+    {0, 0, 33, 17, 65, 0, {1, 0}, {0, 0}, 30}, {1, 0, 64, 64, 64, 3, {-2, 0.5}, {1, 0}, 7},
+    {0, 1, 5, 70, 3, 2, {3, 0}, {0.5, 0}, 41}, {0, 0, 1300, 8, 450, 0, {1, 0}, {1, 0}, 1}, /* which goes alone */
+    {2, 2, 130, 7, 40, 1, {1, 1}, {-1, 2}, 3}, {0, 0, 6, 7, 8, 1, {0, 0}, {2, 0}, 1}};
+enum { BATCH_GROUPS = sizeof groups / sizeof *groups };
+
+/* Each product has the bits that it has alone, by one GPU. */
+static void expect_shared(enum tst_type type, int count, const char *limit) {
+  struct batch_call call = {.type = type, .group = groups, .groups = count};
+  set_option("TILEBLAS_SHARE", "never");
+  batch_create(&call, (uint64_t)type + 1);
+  set_option("TILEBLAS_SHARE", "always");
+  set_option("TILEBLAS_MEMORY_LIMIT", limit);
+  batch_run(&call, tst_format("cblas_%cgemm_batch", "sdcz"[type]));
+  set_option("TILEBLAS_MEMORY_LIMIT", "0");
+  assert_true(batch_is_right(&call));
+  batch_destroy(&call);
+}
+
+static void batches_by_three(void **state) {
+  (void)state;
+  for (int type = 0; type < TST_TYPES; type++) expect_shared((enum tst_type)type, BATCH_GROUPS, "0");
+  expect_shared(TST_S, 3, "200K");
+}
+
+/* ---- what is said, and failures ---- */
+
+struct trouble {
+  enum { BY_COLUMNS, BY_ROWS, BATCH, TWO_PRODUCTS } what;
+  unsigned full; /* bit i: others use all memory of GPU i */
+  int lost;      /* this GPU is, from the nth launch on; -1: none */
+  unsigned long nth;
+};
+
+static const char *const names[] = {"dtrsm_ ", "dtrmm_ ", "dgemm_batch ", "dgemm_batch "};
+
+static bool shared_triangle(const struct triangle *t) {
+  uint64_t rng = 5;
+  struct tst_sided_call call;
+  create_triangle(&call, t, &rng);
+  tst_sided_make(&call);
+  const char *wrong = tst_sided_wrong(&call);
+  if (wrong) printf("%s\n", wrong);
+  tst_sided_destroy(&call);
+  return !wrong;
+}
+
+/* What a GPU computes has the bits that are expected; the CPU's are others, but near. */
+static bool shared_batch(const struct batch_call *call, bool by_cpu) {
+  batch_run(call, "cblas_dgemm_batch");
+  if (!by_cpu) return batch_is_right(call);
+  for (int64_t i = 0; i < call->products; i++) {
+    const struct batch_matrices *const x = &call->matrices[i];
+    for (size_t j = 0; j < x->c_bytes / sizeof(double); j++) {
+      const double difference = ((double *)x->c)[j] - ((double *)x->expected)[j];
+      if (!(difference < 1e-12 && difference > -1e-12)) return false;
+    }
+  }
+  return true;
+}
+
+/* Twice the same, so that what comes behind a failure is seen, too. */
+static int shared_calls(void *argument) {
+  static const struct triangle by_columns = {"dtrsm LUNN", 130, 700, "0", 0}, by_rows = {"dtrmm RLTN", 70, 600, "0", 0};
+  static const struct batch_group two = {0, 0, 64, 64, 64, 0, {1, 0}, {1, 0}, 2};
+  const struct trouble *x = argument;
+  const struct tst_fake *fake = tst_fake();
+  struct batch_call batch[2];
+  bool right = true;
+  set_option("TILEBLAS_SHARE", "never");
+  for (int i = 0; i < 2; i++) {
+    batch[i] = (struct batch_call){.type = TST_D, .group = groups, .groups = 3};
+    if (x->what == TWO_PRODUCTS) batch[i].group = &two, batch[i].groups = 1;
+    if (x->what >= BATCH) batch_create(&batch[i], 9);
+  }
+  for (int gpu = 0; gpu < GPUS; gpu++)
+    if (x->full >> gpu & 1) fake->inject_on(gpu, "cuMemAlloc", 0, OUT_OF_MEMORY, 0);
+  if (x->lost >= 0) fake->inject_on(x->lost, "cuLaunchKernel", x->nth, UNKNOWN, FAKE_CUDA_STICKY);
+  set_option("TILEBLAS_SHARE", "always");
+  set_option("TILEBLAS_VERBOSE", "1");
+  for (int i = 0; i < 2 && right; i++)
+    right = x->what >= BATCH ? shared_batch(&batch[i], x->full == 7)
+                             : shared_triangle(x->what == BY_COLUMNS ? &by_columns : &by_rows);
+  for (int i = 0; i < 2 && x->what >= BATCH; i++) batch_destroy(&batch[i]);
+  return right && fake->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 1;
+}
+
+/* Which parts the two lines have, in all; and the CPU's are not what a GPU left. */
+static void expect_said(const struct trouble *x, const char *first, const char *second, size_t most_warnings) {
+  struct tst_output o;
+  tst_fork(&o, shared_calls, (void *)x);
+  const size_t warnings = tst_count_lines(o.err, "warning: ");
+  const bool said = tst_count_lines(o.err, first) > 0 && tst_count_lines(o.err, second) > 0 &&
+                    tst_count_lines(o.err, names[x->what]) == 2 && tst_count_lines(o.err, "\n") == 2 + warnings;
+  if (o.status != 0 || !said || warnings > most_warnings || tst_count_lines(o.err, "completed by the cpu") > 0)
+    fail_msg("%s, full %x, lost %d: status %d\n%s%s", names[x->what], x->full, x->lost, o.status, o.out, o.err);
+  tst_output_destroy(&o);
+}
+
+static void what_is_said(void **state) {
+  (void)state;
+  for (int what = BY_COLUMNS; what <= BATCH; what++)
+    expect_said(&(struct trouble){what, 0, -1, 0}, "-> gpu0+1+2 ", " -> ", 0);
+  expect_said(&(struct trouble){TWO_PRODUCTS, 0, -1, 0}, "-> gpu0+1 ", " -> ", 0);
+}
+
+/* The others compute their parts; or the CPU, when there are none. */
+static void without_memory(void **state) {
+  (void)state;
+  static const char by_another[] = "completed by another gpu";
+  for (int what = BY_COLUMNS; what <= BATCH; what++) {
+    expect_said(&(struct trouble){what, what == BY_ROWS ? 6 : 1, -1, 0}, by_another, " -> ", 1);
+    expect_said(&(struct trouble){what, 7, -1, 0}, " -> cpu (", " -> ", 1);
+  }
+}
+
+/* At once, or later. It is given up, and later calls are the others'. */
+static void a_lost_gpu(void **state) {
+  (void)state;
+  static const char *const left[GPUS] = {"-> gpu1+2 ", "-> gpu0+2 ", "-> gpu0+1 "};
+  for (int gpu = 0; gpu < GPUS; gpu++) {
+    expect_said(&(struct trouble){gpu == 1 ? BY_ROWS : BY_COLUMNS, 0, gpu, 4}, "completed by another gpu", left[gpu],
+                1);
+    expect_said(&(struct trouble){BATCH, 0, gpu, 1}, "completed by another gpu", left[gpu], 1);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(triangles_on_tensor_cores),
+      cmocka_unit_test(what_is_said),
+      cmocka_unit_test(without_memory),
+      cmocka_unit_test(a_lost_gpu),
+      cmocka_unit_test(triangles_by_three),
+      cmocka_unit_test(batches_by_three),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
