@@ -55,6 +55,23 @@ static void busy(void) { tb_busy_found(tb_clock_seconds()); }
 static bool is_busy(void) { return tb_busy_lately(tb_clock_seconds()); }
 static void bind_when(const char *word) { assert_int_equal(tb_option_set("TILEBLAS_BIND", word), 0); }
 
+/* Of all threads. */
+static atomic_int affinities;
+
+int pthread_setaffinity_np(pthread_t thread, size_t bytes, const cpu_set_t *set) {
+  static int (*original)(pthread_t, size_t, const cpu_set_t *);
+  if (original == NULL) *(void **)&original = dlsym(RTLD_NEXT, "pthread_setaffinity_np");
+  atomic_fetch_add(&affinities, 1);
+  return original(thread, bytes, set);
+}
+
+int pthread_getaffinity_np(pthread_t thread, size_t bytes, cpu_set_t *set) {
+  static int (*original)(pthread_t, size_t, cpu_set_t *);
+  if (original == NULL) *(void **)&original = dlsym(RTLD_NEXT, "pthread_getaffinity_np");
+  atomic_fetch_add(&affinities, 1);
+  return original(thread, bytes, set);
+}
+
 /* So late is a thread that was told of work. */
 static atomic_int late_us;
 
@@ -184,6 +201,13 @@ static void cores_of_others(int core[CORES_MAX], int count) {
   }
 }
 
+static atomic_int runs;
+
+static void count_run(void *context, int index) {
+  (void)context, (void)index;
+  atomic_fetch_add(&runs, 1);
+}
+
 static void others_are_free(const cpu_set_t *allowed, int count) {
   for (int i = 0; i < count; i++) {
     const cpu_set_t mask = mask_of_other(i, count, CPU_COUNT(allowed));
@@ -252,6 +276,26 @@ static void only_while_cores_are_busy(void **state) {
   others_are_free(&allowed, most - 1);
   tb_pool_close(pool);
   bind_when("auto");
+}
+
+/* Threads that have a core ask for none with each job, and neither do those for which there is none; some are held up
+ * and move. */
+static void cores_cost_once(void **state) {
+  (void)state;
+  cpu_set_t allowed;
+  assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  const int threads = CPU_COUNT(&allowed) + 2; /* one is the caller, and one has no core */
+  bind_when("always");
+  struct tb_pool *pool = tb_pool_open(threads, true);
+  for (int loop = 0; loop < 1000; loop++) {
+    if (loop == 100) atomic_store(&affinities, 0);
+    tb_pool_run(pool, count_run, NULL, threads);
+    if (loop % 100 == 0) usleep(2000); /* they sleep */
+  }
+  tb_pool_close(pool);
+  bind_when("auto");
+  printf("%d times\n", atomic_load(&affinities));
+  assert_in_range(atomic_load(&affinities), 0, 100);
 }
 
 /* A thread that is told of other cores while it keeps to one has these, when it takes another and for good. */
@@ -477,13 +521,6 @@ static int cores_by_status(pid_t thread) {
   return cores;
 }
 
-static atomic_int runs;
-
-static void count_run(void *context, int index) {
-  (void)context, (void)index;
-  atomic_fetch_add(&runs, 1);
-}
-
 /* Every task runs; threads are bound unless it is that what is refused. */
 static int go_on(const char *name) {
   pid_t thread[CORES_MAX];
@@ -531,6 +568,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(what_others_say_holds),
       cmocka_unit_test(threads_keep_to_cores),
       cmocka_unit_test(only_while_cores_are_busy),
+      cmocka_unit_test(cores_cost_once),
       cmocka_unit_test(threads_leave_the_callers_core),
       cmocka_unit_test(refusals),
       cmocka_unit_test(slices),
