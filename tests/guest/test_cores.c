@@ -112,7 +112,7 @@ static int among_spinning(void) {
     if (pthread_create(&id[i], NULL, spinning_thread, NULL) != 0) return 2;
   const int threads = threads_now(&after);
   for (int i = 0; i < 3; i++)
-    if (!tst_guest_product(300)) return 3;
+    if (!tst_guest_product(200)) return 3;
   const int more = threads_now(&after) - threads;
   for (int i = 0; i < spinning; i++) {
     if (pthread_getaffinity_np(id[i], sizeof of_spinning, &of_spinning) != 0) return 4;
