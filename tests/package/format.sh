@@ -14,8 +14,9 @@ cd "$TB_TEST_SOURCE"
 find include src kernels tests bench tools -type f \
   \( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) | sort >"$work/files"
 [ -s "$work/files" ] || fail "found no sources"
-while read -r file; do
-  "$formatter" --style=file "$file" | cmp -s - "$file" || echo "$file" >>"$work/wrong"
-done <"$work/files"
-[ ! -e "$work/wrong" ] || fail "not laid out as .clang-format says; mend with $formatter -i $(tr '\n' ' ' <"$work/wrong")"
+# Many files a process, on two cores: a process for each takes five times as long.
+xargs -P 2 -n 50 "$formatter" --style=file --dry-run <"$work/files" 2>"$work/said" || true
+sed -n 's/^\([^ :]*\):[0-9]*:[0-9]*: .*clang-format-violations.*/\1/p' "$work/said" | sort -u >"$work/wrong"
+[ -s "$work/wrong" ] || [ ! -s "$work/said" ] || fail "$formatter says: $(head -n 5 "$work/said")"
+[ ! -s "$work/wrong" ] || fail "not laid out as .clang-format says; mend with $formatter -i $(tr '\n' ' ' <"$work/wrong")"
 echo "$(wc -l <"$work/files") files are laid out by $($formatter --version)"
