@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Of two GPUs that share calls one fails, at every driver call that is about it: the answers are right, C is
+ * Of two GPUs that share calls, or three, one fails, at every driver call that is about it: the answers are right, C is
  * committed exactly once, what the one left undone is done by the other and not by the CPU, one line says that a GPU
  * failed that was open, later calls use the other alone, and nothing is left behind in the driver.
  *
@@ -77,7 +77,7 @@ static double bytes_moved(const struct tst_fake *fake) {
 
 static int life(void *argument) {
   const struct failure *f = argument;
-  setenv("FAKE_CUDA_DEVICES", "2", 1);
+  setenv("FAKE_CUDA_DEVICES", others ? "3" : "2", 1);
   setenv("FAKE_CUDA_SMS", "2", 1); /* so that large tiles are chosen, of which the fake has fewer threads to run */
   const struct tst_fake *fake = tst_fake();
   struct tst_library library;

@@ -291,12 +291,37 @@ static void a_lost_gpu(void **state) {
   }
 }
 
+/* One of two fails when it has written some columns of its rows, and the other one in its own, in what brings the other
+ * columns up to date, or in these: whatever is left is taken up in order, by the CPU where both are lost. */
+static int both_fail(void *nth) {
+  static const struct triangle rows = {"dtrsm RUNN", 100, 768, "0", 0};
+  const struct tst_fake *fake = tst_fake();
+  set_option("TILEBLAS_DEVICES", "0,1");
+  set_option("TILEBLAS_SHARE", "always");
+  set_option("TILEBLAS_VERBOSE", "1");
+  fake->inject_on(1, "cuMemcpyDtoHAsync", 2, UNKNOWN, FAKE_CUDA_ASYNC);
+  fake->inject_on(0, "cuMemcpyDtoHAsync", *(unsigned long *)nth, UNKNOWN, FAKE_CUDA_ASYNC);
+  return shared_triangle(&rows) ? 0 : 1;
+}
+
+static void both_of_two_fail(void **state) {
+  (void)state;
+  for (unsigned long nth = 1; nth <= 5; nth++) {
+    struct tst_output o;
+    tst_fork(&o, both_fail, &nth);
+    const char *const by = nth <= 4 ? "completed by the cpu" : "completed by another gpu";
+    if (o.status != 0 || tst_count_lines(o.err, by) != 1) fail_msg("%lu: status %d\n%s%s", nth, o.status, o.out, o.err);
+    tst_output_destroy(&o);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(triangles_on_tensor_cores),
       cmocka_unit_test(what_is_said),
       cmocka_unit_test(without_memory),
       cmocka_unit_test(a_lost_gpu),
+      cmocka_unit_test(both_of_two_fail),
       cmocka_unit_test(triangles_by_three),
       cmocka_unit_test(batches_by_three),
   };
