@@ -197,9 +197,10 @@ int tb_sample(size_t size, unsigned seed, size_t index[TB_SAMPLE_MAX]) {
   return TB_SAMPLE_MAX;
 }
 
-/* Sums over elements, joined to a tb_error at the end. */
+/* Sums over so many parts of elements, joined to a tb_error at the end. */
 struct sums {
   double max, mean, bias;
+  size_t count;
 };
 
 /* `off` is what the result has more than the exact one, of which the sign counts. */
@@ -209,11 +210,14 @@ static void add(struct sums *s, const struct precision *precision, double off, d
   if (!(fabs(error) <= s->max) && !isnan(s->max)) s->max = fabs(error); /* once NaN, always NaN */
   s->mean += fabs(error);
   s->bias += exact < 0 ? -error : error;
+  s->count++;
 }
 
-static struct tb_error join(const struct sums *s, size_t parts, size_t count) {
+static struct tb_error join(const struct sums *s, size_t parts) {
   struct tb_error e = {0, 0, 0};
-  for (size_t i = 0; i < parts; i++) {
+  size_t count = 0;
+  for (size_t i = 0; i < parts; i++) count += s[i].count;
+  for (size_t i = 0; i < parts && count > 0; i++) {
     if (!(s[i].max <= e.max_u) && !isnan(e.max_u)) e.max_u = s[i].max;
     e.mean_u += s[i].mean / (double)count;
     e.bias_u += s[i].bias / (double)count;
@@ -239,15 +243,28 @@ static double part_of(enum tb_type type, const void *x, size_t at, size_t part) 
   return tb_type_is_double(type) ? ((const double *)x)[number] : (double)((const float *)x)[number];
 }
 
+/* A part of element (row, column) of X. */
+static double stored_part(const struct tb_pool_view *v, size_t row, size_t column, size_t part) {
+  const bool mirrored = v->structure != TB_POOL_GENERAL && (v->upper ? row > column : row < column);
+  const bool hermitian = v->structure == TB_POOL_HERMITIAN;
+  if (row == column && v->unit) return part == 0;
+  if (row == column && hermitian && part == 1) return 0;
+  if (mirrored && v->structure == TB_POOL_TRIANGULAR) return 0;
+  const size_t at = v->offset + (mirrored ? column + row * v->ld : row + column * v->ld);
+  const double x = part_of(v->type, v->data, v->wrap ? at % v->wrap : at, part);
+  return mirrored && hermitian && part == 1 ? -x : x;
+}
+
 /* The parts of elements (i, 0 to k - 1) of op(X), and of elements (0 to k - 1, i) where `along` is set: k real ones,
  * and behind them k imaginary ones. */
 static void gather(struct tb_pool_view v, size_t i, bool along, size_t k, double *to) {
   for (size_t p = 0; p < k; p++) {
-    const size_t row = along ? p : i, column = along ? i : p;
-    const size_t at = v.offset + (v.transposed ? column + row * v.ld : row + column * v.ld);
-    for (size_t part = 0; part < (size_t)tb_type_parts(v.type); part++) {
-      const double x = part_of(v.type, v.data, v.wrap ? at % v.wrap : at, part);
-      to[part * k + p] = v.conjugated && part == 1 ? -x : x;
+    const bool behind = v.then != NULL && p >= v.then_at;
+    const struct tb_pool_view *const x = behind ? v.then : &v;
+    const size_t at = behind ? p - v.then_at : p, row = along ? at : i, column = along ? i : at;
+    for (size_t part = 0; part < (size_t)tb_type_parts(x->type); part++) {
+      const double value = x->transposed ? stored_part(x, column, row, part) : stored_part(x, row, column, part);
+      to[part * k + p] = x->conjugated && part == 1 ? -value : value;
     }
   }
 }
@@ -288,6 +305,7 @@ static struct dot dot_of(enum tb_type type, size_t part, const double *a, const 
 }
 
 struct sample {
+  enum tb_region_of region;
   struct tb_pool_view a, b;
   const size_t *row, *col;
   int rows;
@@ -305,6 +323,11 @@ static void gather_rows(void *ctx, size_t begin, size_t end) {
   for (size_t i = begin; i < end; i++) gather(s->a, s->row[i], false, s->k, s->a_rows + i * gathered(s));
 }
 
+static bool is_looked_at(const struct sample *s, size_t i, size_t j) {
+  const size_t row = s->row[i], column = s->col[j];
+  return s->region == TB_WHOLE || (s->region == TB_UPPER_TRIANGLE ? row <= column : row >= column);
+}
+
 static void check_columns(void *ctx, size_t begin, size_t end) {
   struct sample *s = ctx;
   const enum tb_type type = s->a.type;
@@ -312,8 +335,9 @@ static void check_columns(void *ctx, size_t begin, size_t end) {
   double *b = malloc_or_die(gathered(s) * sizeof *b);
   for (size_t j = begin; j < end; j++) {
     gather(s->b, s->col[j], true, s->k, b);
-    s->sums[j] = (struct sums){0, 0, 0};
+    s->sums[j] = (struct sums){0, 0, 0, 0};
     for (int i = 0; i < s->rows; i++) {
+      if (!is_looked_at(s, (size_t)i, j)) continue;
       for (size_t part = 0; part < (size_t)tb_type_parts(type); part++) {
         const struct dot exact = dot_of(type, part, s->a_rows + (size_t)i * gathered(s), b, s->k);
         const double c = ldexp(part_of(type, s->c, (size_t)i + j * (size_t)s->rows, part), s->scale);
@@ -334,22 +358,28 @@ static void scale_up(struct sample *s) {
   for (size_t i = 0; i < count; i++) s->a_rows[i] = ldexp(s->a_rows[i], SCALE);
 }
 
-struct tb_error tb_sample_error(struct tb_pool_view a, struct tb_pool_view b, size_t k, const size_t *row, int rows,
-                                const size_t *col, int cols, const void *c) {
+struct tb_error tb_sample_error_in(enum tb_region_of region, struct tb_pool_view a, struct tb_pool_view b, size_t k,
+                                   const size_t *row, int rows, const size_t *col, int cols, const void *c) {
   struct sums sums[TB_SAMPLE_MAX];
-  struct sample s = {.a = a, .b = b, .row = row, .col = col, .rows = rows, .k = k, .c = c, .sums = sums};
+  struct sample s = {
+      .region = region, .a = a, .b = b, .row = row, .col = col, .rows = rows, .k = k, .c = c, .sums = sums};
   s.a_rows = malloc_or_die((size_t)rows * gathered(&s) * sizeof *s.a_rows);
   tb_parallel((size_t)rows, gather_rows, &s);
   scale_up(&s);
   tb_parallel((size_t)cols, check_columns, &s);
   free(s.a_rows);
-  return join(sums, (size_t)cols, (size_t)(rows * cols * tb_type_parts(a.type)));
+  return join(sums, (size_t)cols);
+}
+
+struct tb_error tb_sample_error(struct tb_pool_view a, struct tb_pool_view b, size_t k, const size_t *row, int rows,
+                                const size_t *col, int cols, const void *c) {
+  return tb_sample_error_in(TB_WHOLE, a, b, k, row, rows, col, cols, c);
 }
 
 struct tb_error tb_full_error(const float *c, const double *exact, const double *magnitude, size_t count) {
-  struct sums s = {0, 0, 0};
+  struct sums s = {0, 0, 0, 0};
   for (size_t i = 0; i < count; i++) add(&s, precision_of(TB_S), c[i] - exact[i], exact[i], magnitude[i]);
-  return join(&s, 1, count);
+  return join(&s, 1);
 }
 
 double tb_error_bound_u(size_t k) { return 4 * sqrt((double)k) + 4; }

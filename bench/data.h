@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "blas/region.h"
 #include "blas/type.h"
 
 /* TB_KIND(id, "name"): the kinds of data on which accuracy is judged. The first three are ordinary data. */
@@ -60,6 +61,12 @@ struct tb_pool_view {
   int transposed;
   enum tb_type type; /* TB_S when not said */
   bool conjugated;
+  /* What is stored of X: all, or a triangle, beside which X is zero or the triangle's mirror image. */
+  enum tb_pool_structure { TB_POOL_GENERAL, TB_POOL_TRIANGULAR, TB_POOL_SYMMETRIC, TB_POOL_HERMITIAN } structure;
+  bool upper, unit; /* the triangle, and whether its diagonal counts as ones, whatever is stored there */
+  /* Behind its first then_at of k stands another matrix; NULL: none does. */
+  const struct tb_pool_view *then;
+  size_t then_at;
 };
 
 /* A unit is u |A||B|, but at least half the distance of neighbours, which does not shrink below 2^-126 (2^-1022). */
@@ -76,6 +83,10 @@ int tb_sample(size_t size, unsigned seed, size_t index[TB_SAMPLE_MAX]);
 /* Error of the elements C(row[i], col[j]) = c[i + j * rows] of op(A) op(B), alpha = 1 and beta = 0, all of one type. */
 struct tb_error tb_sample_error(struct tb_pool_view a, struct tb_pool_view b, size_t k, const size_t *row, int rows,
                                 const size_t *col, int cols, const void *c);
+
+/* The same of those elements alone that lie in a triangle of C, its diagonal counted in. */
+struct tb_error tb_sample_error_in(enum tb_region_of region, struct tb_pool_view a, struct tb_pool_view b, size_t k,
+                                   const size_t *row, int rows, const size_t *col, int cols, const void *c);
 
 /* Error of all `count` elements of c against fp64 results and fp64 |A||B|. */
 struct tb_error tb_full_error(const float *c, const double *exact, const double *magnitude, size_t count);

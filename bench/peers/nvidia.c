@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 struct tb_nvidia_functions tb_nvidia;
+static void *cublas; /* the library */
 
 static void *open_either(const char *newer, const char *older) {
   void *lib = dlopen(newer, RTLD_NOW | RTLD_LOCAL);
@@ -17,7 +18,7 @@ static void *open_either(const char *newer, const char *older) {
 
 int tb_nvidia_load(void) {
   void *cudart = open_either("libcudart.so.13", "libcudart.so.12");
-  void *cublas = open_either("libcublas.so.13", "libcublas.so.12");
+  cublas = open_either("libcublas.so.13", "libcublas.so.12");
   if (!cudart || !cublas) return 0;
 #define TB_NVIDIA(library, name, parameters)                  \
   if (!(*(void **)&tb_nvidia.name = dlsym(library, #name))) { \
@@ -28,6 +29,8 @@ int tb_nvidia_load(void) {
 #undef TB_NVIDIA
   return 1;
 }
+
+void *tb_nvidia_cublas_symbol(const char *name) { return dlsym(cublas, name); }
 
 struct tb_nvidia_product tb_nvidia_product_of(const struct tb_problem *p, const void *a, const void *b, void *c) {
   return (struct tb_nvidia_product){.type = p->type,

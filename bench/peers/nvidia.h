@@ -76,6 +76,9 @@ extern struct tb_nvidia_functions tb_nvidia;
 /* Loads both libraries by their names for CUDA 13 and 12; returns 0 after "peer missing: ..." on stderr. */
 int tb_nvidia_load(void);
 
+/* A function of cuBLAS that is not among these; NULL: it has none of that name. The libraries are loaded. */
+void *tb_nvidia_cublas_symbol(const char *name);
+
 /* C = op(A) op(B) by the type's function, or by the one of three real products that complex types have. */
 struct tb_nvidia_product {
   enum tb_type type;

@@ -112,7 +112,7 @@ __device__ __forceinline__ void multiply64_four(double (&d)[4], double x0, doubl
 
 __device__ __forceinline__ void multiply64_four(double (&d)[4], double x0, double x1, double y) {
   const unsigned lane = threadIdx.x % 32, row = lane / 4 * 4, column = lane % 4 * 8;
-#pragma unroll
+#pragma unroll 1 /* the few units for doubles have the time; unrolled, the compiler takes four times as long for all */
   for (unsigned k = 0; k < 4; k++) {
     const double y0 = __shfl_sync(~0u, y, column + k), y1 = __shfl_sync(~0u, y, column + 4 + k);
     const double u = __shfl_sync(~0u, x0, row + k), v = __shfl_sync(~0u, x1, row + k);

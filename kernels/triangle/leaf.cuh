@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A diagonal block of A' and the rows of B beside it, see solve_args.h. Four warps have a quarter of the rows each, in
- * registers, and a lane has a column of B:
+ * A diagonal block of A' and the rows of B beside it, see solve_args.h. A block of threads has 32 columns of B, one for
+ * each lane, and each of its warps eight rows of them in registers. It goes along the columns of A' in groups of eight,
+ * a step each:
  *
- *        A' in shared memory          B
- *      | 0               |        | warp 0 |      solve, lower: warp 0 solves with its block of the diagonal and shows
- *      | 1  1            |        | warp 1 |      what it has; the others take their block of that column of blocks
- *      | 2  2  2         |        | warp 2 |      times it away, and warp 1 goes on. Upper: from the last warp to the
- *      | 3  3  3  3      |        | warp 3 |      first.
+ *        A'                  B
+ *      | 0            |  | warp 0 |      solve, lower: warp 0 solves with its block of the diagonal and shows what it
+ *      | 1  1         |  | warp 1 |      has; behind a barrier all others take their block of that group of columns
+ *      | 2  2  2      |  | warp 2 |      times it away, first of all warp 1, which then has all it needs: it solves and
+ *      | 3  3  3  3   |  | warp 3 |      shows while the others take away. Upper: from the last warp to the first.
  *
- * An element of A' is one load for a whole warp. B comes and goes by way of shared memory, so that neighbouring lanes
- * move neighbouring rows. A block that is cut off is filled up with a diagonal of 1 and with zeros, of which nothing
- * reaches a row that is B's.
+ * So a step takes as long as what one warp needs to take away and to solve eight rows, or the others to take away
+ * theirs. Blocks of A' come to shared memory by asynchronous copies one step before they are wanted, each by its warp.
+ * A product goes the other way: a warp shows its rows of B while they are what they were, overwrites them with its
+ * block of the diagonal times them, and adds what the warps after it show.
+ *
+ * An element of A' is one load for a whole warp. B comes and goes by way of shared memory, in pieces of 32 bytes of a
+ * column, for which global memory has a width of its own. Where a block is cut off, A' goes on with a diagonal of 1 and
+ * zeros beside it, of which nothing reaches a row that is B's.
  *
  * Quotients. A division's chain of dependent operations, one for each row, would be most of a solve. So the diagonal's
  * reciprocals are there first, and a quotient is q = b r, then q + r (b - q d), with the remainder exact: three
@@ -24,7 +30,7 @@
 #define TB_TRIANGLE_LEAF_CUH
 
 #include "triangle/solve_args.h"
-#include "common/device.cuh"
+#include "common/ptx.cuh"
 
 namespace triangle_leaf {
 
@@ -43,11 +49,17 @@ template <typename Real> __device__ inline Real reciprocal(Real d) {
   return size <= Range<Real>::diagonal && size >= 1 / Range<Real>::diagonal ? 1 / d : 0;
 }
 
+/* Whether quick() is the quotient of b. */
+template <typename Real> __device__ inline bool is_quick(Real b, Real r) {
+  const Real size = absolute(b);
+  return r != 0 && size <= Range<Real>::number && (size >= 1 / Range<Real>::number || size == 0);
+}
+template <typename Real> __device__ inline Real quick(Real b, Real d, Real r) {
+  const Real q = b * r;
+  return fused(fused(-q, d, b), r, q);
+}
 template <typename Real> __device__ inline Real quotient(Real b, Real d, Real r) {
-  const Real size = absolute(b), q = b * r;
-  if (r != 0 && size <= Range<Real>::number && (size >= 1 / Range<Real>::number || size == 0))
-    return fused(fused(-q, d, b), r, q);
-  return b / d;
+  return is_quick(b, r) ? quick(b, d, r) : b / d;
 }
 
 /* ---- elements ---- */
@@ -65,6 +77,25 @@ template <typename R> struct alignas(2 * sizeof(R)) Complex {
   R re, im;
   __device__ static Complex from(R x) { return {x, 0}; }
 };
+
+/* The program's memory is aligned to a real alone. `whole`: this operand's is to an element. */
+template <typename Element> __device__ inline bool is_whole(const void *operand) {
+  return reinterpret_cast<uintptr_t>(operand) % sizeof(Element) == 0;
+}
+template <typename R> __device__ inline Plain<R> fetch(const Plain<R> *from, bool) { return *from; }
+template <typename R> __device__ inline Complex<R> fetch(const Complex<R> *from, bool whole) {
+  if (whole) return *from;
+  const R *const part = reinterpret_cast<const R *>(from);
+  return {part[0], part[1]};
+}
+template <typename R> __device__ inline void store(Plain<R> *to, Plain<R> x, bool) { *to = x; }
+template <typename R> __device__ inline void store(Complex<R> *to, Complex<R> x, bool whole) {
+  R *const part = reinterpret_cast<R *>(to);
+  if (whole)
+    *to = x;
+  else
+    part[0] = x.re, part[1] = x.im;
+}
 
 /* sum + a x. */
 template <typename R> __device__ inline void add(Plain<R> &sum, Plain<R> a, Plain<R> x) {
@@ -91,195 +122,291 @@ template <typename R> __device__ inline Divisor<R> divisor_of(Complex<R> d) {
   return {whole, reciprocal(whole), ratio, static_cast<R>(exchanged)};
 }
 
-template <typename R> __device__ inline Plain<R> divided(Plain<R> b, const Divisor<R> &x) {
-  return {quotient(b.re, x.d, x.r)};
+/* What is divided by a divisor's d: the number, or Smith's numerators. */
+template <typename R> __device__ inline Plain<R> numerator(Plain<R> b, const Divisor<R> &) { return b; }
+template <typename R> __device__ inline Complex<R> numerator(Complex<R> b, const Divisor<R> &x) {
+  return {x.exchanged != 0 ? fused(b.re, x.ratio, b.im) : fused(b.im, x.ratio, b.re),
+          x.exchanged != 0 ? fused(b.im, x.ratio, -b.re) : fused(-b.re, x.ratio, b.im)};
 }
-template <typename R> __device__ inline Complex<R> divided(Complex<R> b, const Divisor<R> &x) {
-  const R re = x.exchanged != 0 ? fused(b.re, x.ratio, b.im) : fused(b.im, x.ratio, b.re);
-  const R im = x.exchanged != 0 ? fused(b.im, x.ratio, -b.re) : fused(-b.re, x.ratio, b.im);
-  return {quotient(re, x.d, x.r), quotient(im, x.d, x.r)};
+template <typename R> __device__ inline bool are_quick(Plain<R> b, R r) { return is_quick(b.re, r); }
+template <typename R> __device__ inline bool are_quick(Complex<R> b, R r) {
+  return is_quick(b.re, r) && is_quick(b.im, r);
+}
+template <typename R> __device__ inline Plain<R> quicks(Plain<R> b, R d, R r) { return {quick(b.re, d, r)}; }
+template <typename R> __device__ inline Complex<R> quicks(Complex<R> b, R d, R r) {
+  return {quick(b.re, d, r), quick(b.im, d, r)};
+}
+template <typename R> __device__ inline Plain<R> quotients(Plain<R> b, R d, R r) { return {quotient(b.re, d, r)}; }
+template <typename R> __device__ inline Complex<R> quotients(Complex<R> b, R d, R r) {
+  return {quotient(b.re, d, r), quotient(b.im, d, r)};
 }
 
 /* ---- a block ---- */
 
-/* ROWS: of a warp. */
 template <typename Element, bool solves, bool lower> struct Leaf {
   using Real = typename Element::Real;
-  static constexpr int ROWS = TB_TRIANGLE_ROWS_OF_WARP(sizeof(Real), Element::parts);
-  static constexpr int WARPS = TB_TRIANGLE_LEAF_WARPS, M = WARPS * ROWS, N = TB_TRIANGLE_LEAF_COLUMNS, PAD = N + 1;
-  static constexpr int PER_LOAD = 16 / sizeof(Element), LINES = N / WARPS, RUNS = M / 32;
+  static constexpr int ROWS = TB_TRIANGLE_LEAF_ROWS, N = TB_TRIANGLE_LEAF_COLUMNS, PAD = N + 1;
+  static constexpr int M = TB_TRIANGLE_LEAF(sizeof(Real), Element::parts), BLOCK = ROWS * ROWS;
+  static constexpr int PER_LOAD = 16 / sizeof(Element), PIECE = 32 / sizeof(Element);
   struct alignas(16) Vector {
     Element element[PER_LOAD];
   };
 
-  Element *a, *x;    /* shared: the triangle's columns of blocks; B, a row after another */
-  Divisor<Real> *by; /* of each row */
+  /* Shared memory. */
+  Element *a;        /* of two steps the warp's blocks, by columns */
+  Element *x;        /* the rows that two warps show, a row after another, padded */
+  Element *diagonal; /* the warp's block of it, by columns */
+  Divisor<Real> *by; /* of each of its rows */
+
   Element own[ROWS]; /* the warp's rows of the lane's column */
-  int warp, lane;
+  int warp, lane, warps;
 
-  /* Column j of A' from the first row on that its column of blocks has. */
-  __device__ Element *column(int j) const {
-    const int s = j / ROWS, before = lower ? s * WARPS - s * (s - 1) / 2 : s * (s + 1) / 2;
-    return a + ROWS * ROWS * before + j % ROWS * ROWS * (lower ? WARPS - s : s + 1);
+  /* Whose turn it is in a step, and who adds what that one shows. */
+  static constexpr bool FORWARD = lower == solves;
+  __device__ int turn(int step) const { return FORWARD ? step : warps - 1 - step; }
+  __device__ bool is_turn(int step) const { return step < warps && warp == turn(step); }
+  __device__ bool adds(int step) const { return step < warps && (lower ? warp > turn(step) : warp < turn(step)); }
+
+  /* ---- A' ---- */
+
+  /* Element (i, j), where there is none as if A' went on with a diagonal of 1. */
+  __device__ static Element element_of(const tb_triangle_leaf_args &args, int i, int j) {
+    const bool there = i < args.m && j < args.m && (lower ? i >= j : i <= j) && !(i == j && args.unit);
+    return there ? static_cast<const Element *>(args.a)[i + j * args.lda] : Element::from(static_cast<Real>(i == j));
   }
-  __device__ int first_row(int j) const { return lower ? j / ROWS * ROWS : 0; }
 
-  /* All that is loaded at once is on its way before any of it is stored. */
-  __device__ void load_a(const tb_triangle_leaf_args &args) {
-    const Element *const from = static_cast<const Element *>(args.a);
-    constexpr int THREADS = 32 * WARPS, AT_ONCE = 8;
-#pragma unroll 1
-    for (int first = static_cast<int>(threadIdx.x); first < M * M; first += AT_ONCE * THREADS) {
-      Element value[AT_ONCE];
+  __device__ void load_diagonal(const tb_triangle_leaf_args &args) const {
 #pragma unroll
-      for (int u = 0; u < AT_ONCE; u++) {
-        const int i = (first + u * THREADS) % M, j = (first + u * THREADS) / M;
-        const bool there = i < args.m && j < args.m && (lower ? i >= j : i <= j) && !(i == j && args.unit);
-        value[u] = there ? from[i + j * args.lda] : Element::from(static_cast<Real>(i == j));
-      }
-#pragma unroll
-      for (int u = 0; u < AT_ONCE; u++) {
-        const int i = (first + u * THREADS) % M, j = (first + u * THREADS) / M;
-        if (lower ? i >= first_row(j) : i / ROWS <= j / ROWS) column(j)[i - first_row(j)] = value[u];
-      }
+    for (int at = 0; at < BLOCK; at += 32) {
+      const int i = (at + lane) % ROWS, j = (at + lane) / ROWS;
+      const Element value = element_of(args, warp * ROWS + i, warp * ROWS + j);
+      diagonal[at + lane] = value;
+      if (solves && i == j) by[i] = divisor_of(value);
     }
   }
 
-  __device__ void prepare_quotients() {
-    const int i = static_cast<int>(threadIdx.x);
-    if (i < M) by[i] = divisor_of(column(i)[i - first_row(i)]);
-  }
-
-  /* Of every fourth column runs of 32 neighbours; elements that there are none of are zeros. */
-  __device__ void load_b(const tb_triangle_leaf_args &args, Element value[LINES][RUNS]) const {
-    const int64_t first = blockIdx.x * static_cast<int64_t>(N) + warp;
-    const Element *const b = static_cast<const Element *>(args.b) + first * args.ldb + lane;
+  /* The warp's block of a step's group of columns, none of which is beyond the diagonal. */
+  __device__ void fetch_block(const tb_triangle_leaf_args &args, int step) const {
+    constexpr int LOADS = BLOCK / PER_LOAD, OF_COLUMN = ROWS / PER_LOAD;
+    if (adds(step))
 #pragma unroll
-    for (int l = 0; l < LINES; l++)
-#pragma unroll
-      for (int r = 0; r < RUNS; r++) {
-        const bool there = first + l * WARPS < args.n && lane + 32 * r < args.m;
-        value[l][r] = there ? b[l * WARPS * args.ldb + 32 * r] : Element::from(0);
+      for (int at = 0; at < LOADS; at += 32) {
+        const int i = (at + lane) % OF_COLUMN * PER_LOAD, j = (at + lane) / OF_COLUMN;
+        const int row = warp * ROWS + i, column = turn(step) * ROWS + j, rows = args.m - row;
+        const bool there = column < args.m && rows > 0;
+        if (LOADS >= 32 || lane < LOADS)
+          async_copy<16>(a + step % 2 * BLOCK + j * ROWS + i,
+                         static_cast<const Element *>(args.a) + (there ? row + column * args.lda : 0),
+                         there ? (rows < PER_LOAD ? rows : PER_LOAD) * static_cast<unsigned>(sizeof(Element)) : 0);
       }
+    async_commit();
   }
 
-  __device__ void show_b(const Element value[LINES][RUNS]) const {
-#pragma unroll
-    for (int l = 0; l < LINES; l++)
-#pragma unroll
-      for (int r = 0; r < RUNS; r++) x[(lane + 32 * r) * PAD + warp + l * WARPS] = value[l][r];
+  /* ---- B ---- */
+
+  /* Where the lane's part of a piece of B is: lanes along PIECE rows, and then along columns. */
+  __device__ int row_in_piece() const { return lane % PIECE; }
+  __device__ int column_of_load(int load) const { return load * (32 / PIECE) + lane / PIECE; }
+  __device__ Element *pieces(unsigned char *shared) const {
+    return reinterpret_cast<Element *>(shared) + warp * PIECE * PAD;
+  }
+  __device__ bool is_of_b(const tb_triangle_leaf_args &args, int first, int load) const {
+    return warp * ROWS + first + row_in_piece() < args.m &&
+           blockIdx.x * static_cast<int64_t>(N) + column_of_load(load) < args.n;
+  }
+  __device__ Element *of_b(const tb_triangle_leaf_args &args, int first, int load) const {
+    const int64_t column = blockIdx.x * static_cast<int64_t>(N) + column_of_load(load);
+    return static_cast<Element *>(args.b) + warp * ROWS + first + row_in_piece() + column * args.ldb;
   }
 
-  __device__ void store_b(const tb_triangle_leaf_args &args) const {
-    const int64_t first = blockIdx.x * static_cast<int64_t>(N) + warp;
-    Element *const b = static_cast<Element *>(args.b) + first * args.ldb + lane;
+  /* All is on its way before any of it is wanted. */
+  __device__ void load_b(const tb_triangle_leaf_args &args, unsigned char *shared) {
+    Element *const here = pieces(shared);
+    const bool whole = is_whole<Element>(args.b);
 #pragma unroll
-    for (int l = 0; l < LINES; l++)
+    for (int p = 0; p < ROWS; p += PIECE)
 #pragma unroll
-      for (int r = 0; r < RUNS; r++)
-        if (first + l * WARPS < args.n && lane + 32 * r < args.m)
-          b[l * WARPS * args.ldb + 32 * r] = x[(lane + 32 * r) * PAD + warp + l * WARPS];
+      for (int l = 0; l < PIECE; l++)
+        own[p + l] = is_of_b(args, p, l) ? fetch(of_b(args, p, l), whole) : Element::from(0);
+#pragma unroll
+    for (int p = 0; p < ROWS; p += PIECE) {
+      __syncwarp();
+#pragma unroll
+      for (int l = 0; l < PIECE; l++) here[row_in_piece() * PAD + column_of_load(l)] = own[p + l];
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < PIECE; i++) own[p + i] = here[i * PAD + lane];
+    }
   }
 
-  __device__ Element *shown(int row) const { return x + row * PAD + lane; }
+  __device__ void store_b(const tb_triangle_leaf_args &args, unsigned char *shared) const {
+    Element *const here = pieces(shared);
+    const bool whole = is_whole<Element>(args.b);
+#pragma unroll
+    for (int p = 0; p < ROWS; p += PIECE) {
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < PIECE; i++) here[i * PAD + lane] = own[p + i];
+      __syncwarp();
+#pragma unroll
+      for (int l = 0; l < PIECE; l++)
+        if (is_of_b(args, p, l)) store(of_b(args, p, l), here[row_in_piece() * PAD + column_of_load(l)], whole);
+    }
+  }
 
-  /* The warp's part of column j of A'. */
-  __device__ void load_column(int j, Element part[ROWS]) const {
-    const Vector *const from = reinterpret_cast<const Vector *>(column(j) + warp * ROWS - first_row(j));
+  /* ---- steps ---- */
+
+  __device__ Element *shown(int step, int row) const { return x + (step % 2 * ROWS + row) * PAD + lane; }
+
+  __device__ static void load_column(const Element *from, Element part[ROWS]) {
+    const Vector *const v = reinterpret_cast<const Vector *>(from);
 #pragma unroll
     for (int i = 0; i < ROWS; i += PER_LOAD) {
-      const Vector v = from[i / PER_LOAD];
+      const Vector loaded = v[i / PER_LOAD];
 #pragma unroll
-      for (int l = 0; l < PER_LOAD; l++) part[i + l] = v.element[l];
+      for (int l = 0; l < PER_LOAD; l++) part[i + l] = loaded.element[l];
     }
   }
 
-  /* Beside the diagonal: what another warp's rows give. */
-  __device__ void add_block(int s) {
+  /* What the rows that are shown give. */
+  __device__ void add_block(int step) {
 #pragma unroll 2
-    for (int jj = 0; jj < ROWS; jj++) {
+    for (int j = 0; j < ROWS; j++) {
       Element part[ROWS];
-      load_column(s * ROWS + jj, part);
-      const Element xj = *shown(s * ROWS + jj);
+      load_column(a + step % 2 * BLOCK + j * ROWS, part);
+      const Element xj = *shown(step, j);
 #pragma unroll
       for (int i = 0; i < ROWS; i++) add(own[i], part[i], xj);
     }
   }
 
-  __device__ void solve_diagonal(bool unit) {
+  /* As if all quotients were quick. False: one is not, and then no number is what it should be. A column is loaded
+   * while the one before is at work; to load all of them first would want too many registers. */
+  __device__ bool solve_quickly(bool unit) {
+    bool all = true;
+    Element part[2][ROWS];
+    constexpr int FIRST = lower ? 0 : ROWS - 1, NEXT = lower ? 1 : -1;
+    load_column(diagonal + FIRST * ROWS, part[0]);
 #pragma unroll
-    for (int step = 0; step < ROWS; step++) {
-      const int jj = lower ? step : ROWS - 1 - step, j = warp * ROWS + jj;
-      Element part[ROWS];
-      load_column(j, part);
-      if (!unit) own[jj] = divided(own[jj], by[j]);
-      *shown(j) = own[jj];
-#pragma unroll
-      for (int i = 0; i < ROWS; i++)
-        if (lower ? i > jj : i < jj) add(own[i], part[i], own[jj]);
-    }
-  }
-
-  __device__ void multiply_diagonal(bool unit) {
-#pragma unroll
-    for (int jj = 0; jj < ROWS; jj++) {
-      Element part[ROWS];
-      load_column(warp * ROWS + jj, part);
-      const Element xj = *shown(warp * ROWS + jj);
-      if (unit)
-        plus(own[jj], xj);
-      else
-        add(own[jj], part[jj], xj);
+    for (int number = 0; number < ROWS; number++) {
+      const int j = FIRST + NEXT * number, now = number % 2;
+      const Divisor<Real> divisor = by[j];
+      if (number < ROWS - 1) load_column(diagonal + (j + NEXT) * ROWS, part[1 - now]);
+      __syncwarp();
+      if (!unit) {
+        const Element above = numerator(own[j], divisor);
+        all = all && are_quick(above, divisor.r);
+        own[j] = quicks(above, divisor.d, divisor.r);
+      }
 #pragma unroll
       for (int i = 0; i < ROWS; i++)
-        if (lower ? i > jj : i < jj) add(own[i], part[i], xj);
+        if (lower ? i > j : i < j) add(own[i], part[now][i], own[j]);
     }
+    return all;
   }
 
-  __device__ void solve(bool unit) {
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) own[i] = *shown(warp * ROWS + i);
+  /* With the same operations, of what is shown. */
+  __device__ void solve_what_is_shown(int step) {
 #pragma unroll 1
-    for (int step = 0; step < WARPS; step++) {
-      const int s = lower ? step : WARPS - 1 - step;
-      if (warp == s) solve_diagonal(unit);
-      __syncthreads();
-      if (lower ? warp > s : warp < s) add_block(s);
+    for (int number = 0; number < ROWS; number++) {
+      const int j = lower ? number : ROWS - 1 - number;
+      const Divisor<Real> divisor = by[j];
+      const Element xj = quotients(numerator(*shown(step, j), divisor), divisor.d, divisor.r);
+      *shown(step, j) = xj;
+#pragma unroll 1
+      for (int i = lower ? j + 1 : 0; i < (lower ? ROWS : j); i++) {
+        Element sum = *shown(step, i);
+        add(sum, diagonal[i + j * ROWS], xj);
+        *shown(step, i) = sum;
+      }
     }
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) own[i] = *shown(step, i);
   }
 
-  __device__ void multiply(bool unit) {
+  /* Quick quotients one after another take half the time of quotients each of which is looked at first. */
+  __device__ void solve_and_show(int step, bool unit) {
+    show(step);
+    if (solve_quickly(unit))
+      show(step);
+    else
+      solve_what_is_shown(step);
+  }
+
+  __device__ void show(int step) const {
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) *shown(step, i) = own[i];
+  }
+
+  /* The warp's rows are those that are shown. */
+  __device__ void multiply_diagonal(int step, bool unit) {
 #pragma unroll
     for (int i = 0; i < ROWS; i++) own[i] = Element::from(0);
-#pragma unroll 1
-    for (int s = 0; s < WARPS; s++) {
-      if (s == warp) multiply_diagonal(unit);
-      if (lower ? s < warp : s > warp) add_block(s);
-    }
-    __syncthreads(); /* what is overwritten now was everybody's to read */
 #pragma unroll
-    for (int i = 0; i < ROWS; i++) *shown(warp * ROWS + i) = own[i];
-    __syncthreads();
+    for (int j = 0; j < ROWS; j++) {
+      Element part[ROWS];
+      load_column(diagonal + j * ROWS, part);
+      const Element xj = *shown(step, j);
+      if (unit)
+        plus(own[j], xj);
+      else
+        add(own[j], part[j], xj);
+#pragma unroll
+      for (int i = 0; i < ROWS; i++)
+        if (lower ? i > j : i < j) add(own[i], part[i], xj);
+    }
+  }
+
+  /* Beside the first barrier of a step stands what the last one shows, and the blocks fetched meanwhile. The second one
+   * lets the warp whose turn comes have shared memory for itself, for that is what all others wait for. */
+  __device__ void solve(const tb_triangle_leaf_args &args) {
+    const bool unit = args.unit != 0;
+    if (is_turn(0)) solve_and_show(0, unit);
+#pragma unroll 1
+    for (int step = 0; step < warps; step++) {
+      const bool is_next = is_turn(step + 1);
+      async_wait<0>();
+      __syncthreads();
+      fetch_block(args, step + 1);
+      if (is_next) add_block(step);
+      __syncthreads();
+      if (is_next) solve_and_show(step + 1, unit);
+      if (!is_next && adds(step)) add_block(step);
+    }
+  }
+
+  __device__ void multiply(const tb_triangle_leaf_args &args) {
+    const bool unit = args.unit != 0;
+    if (is_turn(0)) show(0);
+#pragma unroll 1
+    for (int step = 0; step < warps; step++) {
+      async_wait<0>();
+      __syncthreads();
+      fetch_block(args, step + 1);
+      if (is_turn(step + 1)) show(step + 1);
+      if (is_turn(step)) multiply_diagonal(step, unit);
+      if (adds(step)) add_block(step);
+    }
   }
 
   __device__ void run(const tb_triangle_leaf_args &args, unsigned char *shared) {
-    a = reinterpret_cast<Element *>(shared);
-    x = a + TB_TRIANGLE_LEAF_BLOCKS * ROWS * ROWS;
-    by = reinterpret_cast<Divisor<Real> *>(x + M * PAD);
     warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    Element value[LINES][RUNS];
-    load_b(args, value);
-    load_a(args);
-    show_b(value);
+    warps = static_cast<int>(blockDim.x) / 32;
+    a = reinterpret_cast<Element *>(shared);
+    x = a + 2 * M * ROWS;
+    diagonal = reinterpret_cast<Element *>(shared + TB_TRIANGLE_LEAF_DIAGONAL_AT(sizeof(Real), Element::parts));
+    by = reinterpret_cast<Divisor<Real> *>(diagonal + M * ROWS) + warp * ROWS;
+    a += 2 * warp * BLOCK, diagonal += warp * BLOCK;
+    load_diagonal(args);
+    load_b(args, shared);
+    __syncthreads(); /* of the pieces there is no more need */
+    fetch_block(args, 0);
+    if (solves)
+      solve(args);
+    else
+      multiply(args);
     __syncthreads();
-    if (solves) {
-      prepare_quotients();
-      __syncthreads();
-      solve(args.unit != 0);
-    } else {
-      multiply(args.unit != 0);
-    }
-    store_b(args);
+    store_b(args, shared);
   }
 };
 

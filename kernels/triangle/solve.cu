@@ -9,8 +9,11 @@
 namespace triangle_solve {
 
 using triangle_leaf::Complex;
+using triangle_leaf::fetch;
+using triangle_leaf::is_whole;
 using triangle_leaf::Leaf;
 using triangle_leaf::Plain;
+using triangle_leaf::store;
 
 constexpr int TILE = TB_TRIANGLE_TILE, ROW = TILE + 1, STEP = TB_TRIANGLE_TILE_THREADS;
 
@@ -27,9 +30,10 @@ template <typename R> __device__ inline Complex<R> changed(Complex<R> x, bool ne
 template <typename Element>
 __device__ Element formed(const tb_triangle_form_args &args, const Element *from, int64_t i, int64_t j) {
   using Real = typename Element::Real;
-  if (i == j) return args.unit ? Element::from(1) : changed(*from, false, args.conjugated != 0);
+  const bool whole = is_whole<Element>(args.from);
+  if (i == j) return args.unit ? Element::from(1) : changed(fetch(from, whole), false, args.conjugated != 0);
   if (args.lower ? i < j : i > j) return Element::from(static_cast<Real>(0));
-  return changed(*from, args.negated != 0, args.conjugated != 0);
+  return changed(fetch(from, whole), args.negated != 0, args.conjugated != 0);
 }
 
 template <typename Element> __device__ void put(void *to, int64_t ld, int64_t i, int64_t j, Element z) {
@@ -72,16 +76,18 @@ template <typename Element> __device__ void form(const tb_triangle_form_args &ar
 template <typename Element> __device__ void turn(const tb_triangle_turn_args &args, unsigned char *shared) {
   Element *const tile = reinterpret_cast<Element *>(shared);
   const Element *const from = static_cast<const Element *>(args.from);
+  Element *const to = static_cast<Element *>(args.to);
+  const bool whole_from = is_whole<Element>(from), whole_to = is_whole<Element>(to);
   const int64_t row = blockIdx.x * static_cast<int64_t>(TILE), x = threadIdx.x;
   for (int64_t column = blockIdx.y * static_cast<int64_t>(TILE); column < args.columns;
        column += static_cast<int64_t>(gridDim.y) * TILE) {
     for (int64_t y = threadIdx.y; y < TILE; y += STEP)
       if (row + x < args.rows && column + y < args.columns)
-        tile[y * ROW + x] = from[row + x + (column + y) * args.from_ld];
+        tile[y * ROW + x] = fetch(from + row + x + (column + y) * args.from_ld, whole_from);
     __syncthreads();
     for (int64_t y = threadIdx.y; y < TILE; y += STEP)
       if (row + y < args.rows && column + x < args.columns)
-        static_cast<Element *>(args.to)[column + x + (row + y) * args.to_ld] = tile[x * ROW + y];
+        store(to + column + x + (row + y) * args.to_ld, tile[x * ROW + y], whole_to);
     __syncthreads();
   }
 }
@@ -100,20 +106,21 @@ __device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
     triangle_solve::__VA_ARGS__(arguments, shared);                                     \
   }
 #define TB_TRIANGLE_TILE_BLOCK (TB_TRIANGLE_TILE * TB_TRIANGLE_TILE_THREADS)
-#define TB_TRIANGLE_LEAF_BLOCK (TB_TRIANGLE_LEAF_WARPS * 32)
+#define TB_TRIANGLE_LEAF_BLOCK(...) \
+  TB_TRIANGLE_LEAF_THREADS(TB_TRIANGLE_LEAF(sizeof(__VA_ARGS__::Real), __VA_ARGS__::parts))
 
-#define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                          \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args, \
-                           form<__VA_ARGS__>)                                                        \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args, \
-                           turn<__VA_ARGS__>)                                                        \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
-                           leaf<__VA_ARGS__, false, false>)                                          \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
-                           leaf<__VA_ARGS__, false, true>)                                           \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
-                           leaf<__VA_ARGS__, true, false>)                                           \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,    \
+#define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                                    \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args,           \
+                           form<__VA_ARGS__>)                                                                  \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args,           \
+                           turn<__VA_ARGS__>)                                                                  \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, false, false>)                                                    \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, false, true>)                                                     \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, true, false>)                                                     \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
                            leaf<__VA_ARGS__, true, true>)
 TB_TRIANGLE_SOLVE_TYPE(s, triangle_leaf::Plain<float>)
 TB_TRIANGLE_SOLVE_TYPE(d, triangle_leaf::Plain<double>)

@@ -34,7 +34,7 @@ struct tb_triangle_form_args {
   int32_t lower, transposed, conjugated, unit, negated;
 };
 
-/* to(j, i) = from(i, j). */
+/* to(j, i) = from(i, j); both aligned to a real. */
 struct tb_triangle_turn_args {
   const void *from;
   void *to;
@@ -42,8 +42,8 @@ struct tb_triangle_turn_args {
 };
 
 struct tb_triangle_leaf_args {
-  const void *a; /* the diagonal block of A' */
-  void *b;
+  const void *a; /* the diagonal block of A', aligned to 16 bytes */
+  void *b;       /* aligned to a real */
   int64_t lda; /* elements between columns of A', of a complex A' of floats complex elements from one even column on */
   int64_t ldb;
   int64_t n;    /* columns of B, from 1 to 2^31 - 1024 */
@@ -55,18 +55,28 @@ struct tb_triangle_leaf_args {
 #define TB_TRIANGLE_TILE 32
 #define TB_TRIANGLE_TILE_THREADS 8
 
-/* Of a leaf's kernel: warps, each of which has so many of its rows; columns of B of a block, one for each lane. */
-#define TB_TRIANGLE_LEAF_WARPS 4
+/* Of a leaf's kernel: a warp's rows; columns of B of a block of threads, one for each lane; and rows of a whole leaf.
+ * A smaller m has as many warps as it needs. (H200, order 4096: a leaf of 192 rows takes 33 us in d and 23 in s, and
+ * its products have sizes that fill the GPU less evenly than powers of two.) */
+#define TB_TRIANGLE_LEAF_ROWS 8
 #define TB_TRIANGLE_LEAF_COLUMNS 32
-#define TB_TRIANGLE_ROWS_OF_WARP(real_bytes, parts) ((real_bytes) * (parts) > 8 ? 8 : 16)
-#define TB_TRIANGLE_LEAF(real_bytes, parts) (TB_TRIANGLE_LEAF_WARPS * TB_TRIANGLE_ROWS_OF_WARP(real_bytes, parts))
+#define TB_TRIANGLE_LEAF(real_bytes, parts) ((real_bytes) * (parts) > 8 ? 64 : 128)
+#define TB_TRIANGLE_LEAF_THREADS(m) (((m) + TB_TRIANGLE_LEAF_ROWS - 1) / TB_TRIANGLE_LEAF_ROWS * 32)
 
-/* Its dynamic shared memory: the blocks of the triangle, B's rows with a pad, and what quotients want of each row. */
-#define TB_TRIANGLE_LEAF_BLOCKS (TB_TRIANGLE_LEAF_WARPS * (TB_TRIANGLE_LEAF_WARPS + 1) / 2)
-#define TB_TRIANGLE_LEAF_ELEMS(rows) \
-  (TB_TRIANGLE_LEAF_BLOCKS * (rows) * (rows) + TB_TRIANGLE_LEAF_WARPS * (rows) * (TB_TRIANGLE_LEAF_COLUMNS + 1))
-#define TB_TRIANGLE_LEAF_SHARED_BYTES(real_bytes, parts)                                         \
-  ((real_bytes) * ((parts)*TB_TRIANGLE_LEAF_ELEMS(TB_TRIANGLE_ROWS_OF_WARP(real_bytes, parts)) + \
-                   4 * TB_TRIANGLE_LEAF(real_bytes, parts)))
+/* Its dynamic shared memory: two blocks of the triangle for each warp and two warps' rows of B with a pad, or before
+ * and after all these a piece of 32 bytes of B's columns for each warp; behind them the blocks of the diagonal, and
+ * four reals of each row for quotients. */
+#define TB_TRIANGLE_LEAF_STEPS_BYTES(real_bytes, parts) \
+  ((real_bytes) * (parts)*TB_TRIANGLE_LEAF_ROWS *       \
+   (2 * TB_TRIANGLE_LEAF(real_bytes, parts) + 2 * (TB_TRIANGLE_LEAF_COLUMNS + 1)))
+#define TB_TRIANGLE_LEAF_PIECES_BYTES(real_bytes, parts) \
+  (TB_TRIANGLE_LEAF(real_bytes, parts) / TB_TRIANGLE_LEAF_ROWS * 32 * (TB_TRIANGLE_LEAF_COLUMNS + 1))
+#define TB_TRIANGLE_LEAF_DIAGONAL_AT(real_bytes, parts)                                               \
+  (TB_TRIANGLE_LEAF_STEPS_BYTES(real_bytes, parts) > TB_TRIANGLE_LEAF_PIECES_BYTES(real_bytes, parts) \
+       ? TB_TRIANGLE_LEAF_STEPS_BYTES(real_bytes, parts)                                              \
+       : TB_TRIANGLE_LEAF_PIECES_BYTES(real_bytes, parts))
+#define TB_TRIANGLE_LEAF_SHARED_BYTES(real_bytes, parts) \
+  (TB_TRIANGLE_LEAF_DIAGONAL_AT(real_bytes, parts) +     \
+   (real_bytes)*TB_TRIANGLE_LEAF(real_bytes, parts) * ((parts)*TB_TRIANGLE_LEAF_ROWS + 4))
 
 #endif

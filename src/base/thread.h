@@ -29,6 +29,7 @@ struct tb_thread {
   uint32_t float_control;
   uintptr_t stack_start, stack_end; /* stack.h: of the thread's stack; both 0: not looked at yet */
   bool sandboxed;                   /* sandbox.h: seen before */
+  double no_offer_before;           /* busy.h: of its core; by tb_clock_seconds */
 };
 
 extern _Thread_local struct tb_thread tb_thread __attribute__((tls_model("initial-exec")));

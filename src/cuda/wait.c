@@ -2,11 +2,11 @@
 #include "cuda/wait.h"
 
 #include <math.h>
-#include <sched.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/options.h"
+#include "process/busy.h"
 
 /* Of its nominal speed, what a GPU has for a call at the least. */
 #define LEAST_SHARE 0.02
@@ -55,7 +55,7 @@ CUresult tb_wait_for_stream(CUstream stream, double seconds) {
   while ((result = ask_stream(stream)) == CUDA_ERROR_NOT_READY) {
     TB_TRY(tb_patience_try(&patience));
     if (tb_clock_seconds() - patience.since < LONG_SECONDS) {
-      sched_yield();
+      tb_busy_offer_core();
     } else if (isinf(seconds)) {
       TB_TRY(tb_cuda.cuStreamSynchronize(stream));
       return CUDA_SUCCESS;

@@ -48,7 +48,10 @@ bool tb_keeper_enter(void) {
   return found != TB_GATE_CLOSED;
 }
 
-void tb_keeper_leave(void) { tb_gate_leave(); }
+void tb_keeper_leave(void) {
+  tb_pool_rest_if_busy();
+  tb_gate_leave();
+}
 
 static bool try_to_enter(bool final) {
   const enum tb_gate found = tb_gate_try(final);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pipeline/batch.h"
 
-#include <sched.h>
-
 #include "base/clock.h"
 #include "cuda/wait.h"
 #include "pipeline/batch_internal.h"
 #include "pipeline/rounds.h"
+#include "process/busy.h"
 #include "process/gate.h"
 #include "process/guest.h"
 
@@ -235,7 +234,7 @@ static CUresult go_round_batch(struct staged *s) {
       patience.since = 0;
       continue;
     }
-    sched_yield();
+    tb_busy_offer_core();
     const CUresult result = tb_patience_try(&patience);
     if (result == CUDA_ERROR_TIMEOUT) s->d->hangs = true;
     TB_TRY(result);

@@ -8,20 +8,23 @@ struct element_of_16 {
   uint64_t part[2];
 };
 
-#define TURN(name, element, columns_most)                                                                    \
-  static void turn_##name(element *restrict to, const element *restrict from, int64_t from_ld, int64_t rows, \
-                          int64_t columns) {                                                                 \
-    if (columns == (columns_most)) { /* of a known number, so that the compiler unrolls them */              \
-      for (int64_t i = 0; i < rows; i++)                                                                     \
-        for (int64_t j = 0; j < (columns_most); j++) to[i + j * TB_MIRROR_ROWS] = from[j + i * from_ld];     \
-      return;                                                                                                \
-    }                                                                                                        \
-    for (int64_t i = 0; i < rows; i++)                                                                       \
-      for (int64_t j = 0; j < columns; j++) to[i + j * TB_MIRROR_ROWS] = from[j + i * from_ld];              \
+/* As the program has it: an element of two floats is aligned to one. */
+typedef uint64_t tb_mirror_word __attribute__((aligned(4)));
+
+#define TURN(name, element, stored, columns_most)                                                           \
+  static void turn_##name(element *restrict to, const stored *restrict from, int64_t from_ld, int64_t rows, \
+                          int64_t columns) {                                                                \
+    if (columns == (columns_most)) { /* of a known number, so that the compiler unrolls them */             \
+      for (int64_t i = 0; i < rows; i++)                                                                    \
+        for (int64_t j = 0; j < (columns_most); j++) to[i + j * TB_MIRROR_ROWS] = from[j + i * from_ld];    \
+      return;                                                                                               \
+    }                                                                                                       \
+    for (int64_t i = 0; i < rows; i++)                                                                      \
+      for (int64_t j = 0; j < columns; j++) to[i + j * TB_MIRROR_ROWS] = from[j + i * from_ld];             \
   }
-TURN(4, uint32_t, 16)
-TURN(8, uint64_t, 8)
-TURN(16, struct element_of_16, 4)
+TURN(4, uint32_t, uint32_t, 16)
+TURN(8, uint64_t, tb_mirror_word, 8)
+TURN(16, struct element_of_16, struct element_of_16, 4)
 #undef TURN
 
 /* The sign of an imaginary part, in the elements of the buffer. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pipeline/rounds.h"
 
-#include <sched.h>
-
 #include "base/clock.h"
+#include "process/busy.h"
 #include "process/gate.h"
 #include "process/guest.h"
 
@@ -38,7 +37,7 @@ CUresult tb_rounds_rest(struct tb_rounds *r, struct tb_device *d) {
     return CUDA_SUCCESS;
   }
   if (++r->turns < TURNS_BEFORE_YIELD) return CUDA_SUCCESS;
-  sched_yield();
+  tb_busy_offer_core();
   if (r->turns % TURNS_BEFORE_LOOK != 0) return CUDA_SUCCESS;
   const CUresult result = tb_patience_try(&r->patience);
   if (result == CUDA_ERROR_TIMEOUT) d->hangs = true;

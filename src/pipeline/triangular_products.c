@@ -27,13 +27,16 @@ static struct tb_product whole_product(const struct tb_call *call, int64_t m, in
   return whole;
 }
 
+/* With the same bits, and in less memory. */
+static struct tb_choice without_splits(struct tb_choice choice) {
+  choice.emulated =
+      (struct tb_emulated_way){.splits = 1, .fast = choice.emulated.fast, .span_k = choice.emulated.span_k};
+  return choice;
+}
+
 /* On the tensor cores, of some of the columns. k is split for all of them, or for none. */
 static struct tb_choice emulated_part(const struct tb_choice *whole, const struct tb_product *product, int64_t n) {
-  struct tb_choice choice = *whole;
-  if (n == product->n) return choice;
-  choice.emulated =
-      (struct tb_emulated_way){.splits = 1, .fast = whole->emulated.fast, .span_k = whole->emulated.span_k};
-  return choice;
+  return n == product->n ? *whole : without_splits(*whole);
 }
 
 static bool is_emulated(const struct tb_device *d, const struct tb_product *whole, struct tb_choice *choice) {
@@ -75,6 +78,8 @@ static int64_t columns_at_once(const struct tb_product *whole, int64_t n, struct
   if (tb_workspace_bytes(whole->m, least, whole->k, &of_least) > room_bytes) return 0;
   for (;; n = tb_round_up(n / 2, TB_TRIANGULAR_BLOCK_STEP)) {
     *choice = emulated_part(&of_whole, whole, n);
+    if (tb_workspace_bytes(whole->m, n, whole->k, choice) <= room_bytes) return n;
+    *choice = without_splits(of_whole);
     if (n <= least || tb_workspace_bytes(whole->m, n, whole->k, choice) <= room_bytes) return n;
   }
 }

@@ -4,17 +4,18 @@
 /* Columns of a block: a quarter of B, that the first comes early and little is left behind the last; but enough for the
  * kernels, and few blocks, for each has all steps, of some 8 us of the caller's time. (H200, order 8192 from ordinary
  * memory, by quarters and eighths: dtrsm 28.2 and 29.8 ms, strsm 16.1 and 19.9; by thirds 29.2 and 15.6.) Where nothing
- * is copied two streams have a half each, if that is enough: one has a small launch while the other has a large one. */
+ * is copied two streams have a half each if that fills the GPU twice. (H200, both of one width, whole and by halves:
+ * dtrsm 4096 2.27 and 2.37 ms, 8192 12.76 and 12.56.) */
 #define BLOCKS_WISH 4
 #define BLOCK_LEAST 512
-#define BLOCK_LEAST_IN_PLACE 960
+#define BLOCK_LEAST_IN_PLACE 4096
 #define BLOCK_NARROWEST TB_TRIANGULAR_BLOCK_STEP /* but where there is no memory for that */
 #define BLOCK_NARROWEST_OF_ALL 32
 /* A panel of A: enough to keep the link busy. It is read in tiles of so many columns. */
 #define PANEL_BYTES ((int64_t)8 << 20)
 #define PANELS_LEAST 4
 #define PANEL_STEP 32
-#define PANELS_IN_PLACE 16
+#define PANELS_IN_PLACE 4
 /* What workspaces take of the memory that A' leaves, at most. */
 #define WORKSPACE_SHARE 4
 

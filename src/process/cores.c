@@ -2,24 +2,98 @@
 #define _GNU_SOURCE
 #include "process/cores.h"
 
+#include <errno.h>
 #include <stdatomic.h>
-#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "process/sandbox.h"
+
+/* ---- which one ---- */
 
 static atomic_bool taken[CPU_SETSIZE]; /* by one of our threads */
 
-/* The first free one from `first` on, round and round. */
-static int take_from(const cpu_set_t *allowed, int first, int avoided) {
-  for (int i = 0; i < CPU_SETSIZE; i++) {
-    const int number = (first + i) % CPU_SETSIZE;
-    bool expected = false;
-    if (number == avoided || !CPU_ISSET(number, allowed)) continue;
-    if (atomic_compare_exchange_strong(&taken[number], &expected, true)) return number;
-  }
-  return TB_NO_CORE;
+static bool is_free(const cpu_set_t *allowed, const cpu_set_t *others, int avoided, int number) {
+  return number != avoided && CPU_ISSET(number, allowed) && !CPU_ISSET(number, others);
 }
 
-static void give_core_back(int number) {
-  if (number != TB_NO_CORE) atomic_store(&taken[number], false);
+/* Whether one of ours, or the one that is avoided, is another thread of the same core. */
+static bool shares_hardware(const cpu_set_t *others, int (*lead)(int number), int avoided, int number) {
+  const int core = lead(number);
+  if (avoided != TB_NO_CORE && lead(avoided) == core) return true;
+  for (int i = 0, left = CPU_COUNT(others); left > 0; i++) {
+    if (!CPU_ISSET(i, others)) continue;
+    if (lead(i) == core) return true;
+    left--;
+  }
+  return false;
+}
+
+int tb_core_choose(const cpu_set_t *allowed, const cpu_set_t *others, int (*lead)(int number), int avoided, int first) {
+  int second_best = TB_NO_CORE;
+  for (int i = 0; i < CPU_SETSIZE; i++) {
+    const int number = (first + i) % CPU_SETSIZE;
+    if (!is_free(allowed, others, avoided, number)) continue;
+    if (!shares_hardware(others, lead, avoided, number)) return number;
+    if (second_best == TB_NO_CORE) second_best = number;
+  }
+  return second_best;
+}
+
+/* The lowest number among a core's hyperthreads, from "2-3" or "1,9". Its own one where nothing is known. */
+static int lead_of(int number) {
+  static _Atomic short known[CPU_SETSIZE]; /* plus 1 */
+  const int before = atomic_load(&known[number]);
+  if (before > 0) return before - 1;
+  char path[80];
+  int lead = number;
+  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", number);
+  FILE *file = tb_sandboxed() ? NULL : fopen(path, "re");
+  if (file != NULL && (fscanf(file, "%d", &lead) != 1 || lead < 0 || lead >= CPU_SETSIZE)) lead = number;
+  if (file != NULL) fclose(file);
+  atomic_store(&known[number], (short)(lead + 1));
+  return lead;
+}
+
+/* ---- keeping to it ---- */
+
+static int take_from(const cpu_set_t *allowed, int first, int avoided) {
+  for (;;) {
+    cpu_set_t others;
+    CPU_ZERO(&others);
+    for (int i = 0; i < CPU_SETSIZE; i++)
+      if (atomic_load_explicit(&taken[i], memory_order_relaxed)) CPU_SET(i, &others);
+    const int number = tb_core_choose(allowed, &others, lead_of, avoided, first);
+    if (number == TB_NO_CORE || !atomic_exchange(&taken[number], true)) return number;
+  }
+}
+
+void tb_core_leave(struct tb_core *core) {
+  if (core->number != TB_NO_CORE) atomic_store(&taken[core->number], false);
+  core->number = TB_NO_CORE;
+}
+
+static cpu_set_t only(int number) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  CPU_SET(number, &mask);
+  return mask;
+}
+
+/* What the thread may use is what it was left, or else what somebody has told it since. False: not allowed to ask, or
+ * more cores than a set has. */
+static bool look_for_changes(struct tb_core *core, pthread_t thread) {
+  cpu_set_t mask;
+  if (pthread_getaffinity_np(thread, sizeof mask, &mask) != 0) return false;
+  if (core->number != TB_NO_CORE) {
+    const cpu_set_t own = only(core->number);
+    if (CPU_EQUAL(&mask, &own)) return true;
+    tb_core_leave(core);
+  }
+  core->allowed = mask;
+  return true;
 }
 
 /* Where the kernel has put the thread, or behind the core that it has. */
@@ -29,22 +103,50 @@ static int first_choice(const struct tb_core *core) {
 }
 
 void tb_core_take(struct tb_core *core, pthread_t thread, int avoided) {
-  if (core->number == TB_NO_CORE && pthread_getaffinity_np(thread, sizeof core->allowed, &core->allowed) != 0)
-    return; /* more cores than a set has, or not allowed to ask */
+  if (tb_sandboxed() || !look_for_changes(core, thread)) return;
   const int number = take_from(&core->allowed, first_choice(core), avoided);
   if (number == TB_NO_CORE) return;
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  CPU_SET(number, &mask);
+  struct tb_core next = {.number = number, .allowed = core->allowed};
+  const cpu_set_t mask = only(number);
   if (pthread_setaffinity_np(thread, sizeof mask, &mask) != 0) {
-    give_core_back(number);
+    tb_core_leave(&next);
     return;
   }
-  give_core_back(core->number);
-  core->number = number;
+  tb_core_leave(core);
+  *core = next;
 }
 
-void tb_core_leave(struct tb_core *core) {
-  give_core_back(core->number);
-  core->number = TB_NO_CORE;
+void tb_core_give_back(struct tb_core *core) {
+  if (core->number == TB_NO_CORE || tb_sandboxed()) return;
+  if (look_for_changes(core, pthread_self()) && core->number != TB_NO_CORE)
+    pthread_setaffinity_np(pthread_self(), sizeof core->allowed, &core->allowed);
+  tb_core_leave(core);
+}
+
+/* ---- its time ---- */
+
+/* What the kernel calls sched_attr; the C library may have one of that name. */
+struct slice_attributes {
+  uint32_t size, policy;
+  uint64_t flags;
+  int32_t nice;
+  uint32_t priority;
+  uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+/* The shortest that Linux gives. */
+#define SLICE_NS 100000
+
+void tb_core_short_slice(void) {
+#if defined(SYS_sched_getattr) && defined(SYS_sched_setattr)
+  struct slice_attributes attributes = {0};
+  const int saved_errno = errno;
+  /* An older kernel says 0, and would take what it is told for nothing. */
+  if (!tb_sandboxed() && syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0 &&
+      attributes.policy == SCHED_OTHER && attributes.runtime_ns > SLICE_NS) {
+    attributes.runtime_ns = SLICE_NS;
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+  }
+  errno = saved_errno;
+#endif
 }

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A core for each of our threads, which keeps to it.
+ * Cores that the program's threads keep busy, and how our threads get along on them.
  *
- * A CPU BLAS leaves its threads looking for work behind every call, OpenBLAS for a tenth of a second, one on each core.
- * They yield, so a thread of ours that comes to such a core has most of it at once. But to the kernel all cores are
- * busy: it wakes our threads wherever, several on one core, and sees no reason to spread them. For that, calls on the
- * GPU behind calls of OpenBLAS took 2 to 15 times as long (H200, 16 cores). So our threads take cores apart from each
- * other, where the kernel puts them at first, if that may be. A thread that is kept from its core for long takes
- * another one: there is work on that one. And so does one that meets the program's calling thread on its core, which
- * has the GPU to feed and cannot wait for the end of a copy.
+ * A CPU BLAS and an OpenMP runtime leave their threads looking for work behind every call, one on each core, for a
+ * tenth of a second and more. To the kernel all cores are busy then: it wakes our threads wherever, several on one
+ * core, and sees no reason to spread them. Three things help.
+ *
+ * - A core for each of our threads, which keeps to it for a while (tb_core_take). For want of it calls on the GPU
+ * behind calls of OpenBLAS took 2 to 15 times as long (H200, 16 cores).
+ * - A short slice (tb_core_short_slice): who wants a core for a short time gets it soon.
+ * - A core is offered to others only while they give it back soon (busy.h). OpenBLAS's threads do, which offer it
+ *   themselves. GNU OpenMP's do not: an offer costs a millisecond, and up to eight.
+ *
+ * Where cores are free nothing of it is wanted: the kernel knows better which one to take. So threads keep to cores
+ * only for TB_BUSY_SECONDS after a core was found busy, and have what they had before when they sleep for longer.
  *
  * Thread-safe. Where a system does not let threads choose, nothing is done.
  */
@@ -20,6 +25,7 @@
 #endif
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 
 #define TB_NO_CORE (-1)
 
@@ -29,12 +35,25 @@ struct tb_core {
   cpu_set_t allowed; /* what the thread might use when it came to its first */
 };
 
+/*
+ * Which core a thread should keep to: one of `allowed` that is not in `taken` and not number `avoided`, the first from
+ * `first` on, round and round. Rather one that shares no hardware with those: lead(number) is the same for the threads
+ * of one core, the hyperthreads. TB_NO_CORE: there is none. Pure, but for `lead`.
+ */
+int tb_core_choose(const cpu_set_t *allowed, const cpu_set_t *taken, int (*lead)(int number), int avoided, int first);
+
 /* `thread`, the calling one or one that sleeps and has a core, keeps to a core that none of our threads keeps to,
  * another one than it has, and not number `avoided`. If there is none, all stays as it is: a thread without a core goes
- * where the kernel likes. */
+ * where the kernel likes. When others have changed what the thread may use, that holds from now on. */
 void tb_core_take(struct tb_core *core, pthread_t thread, int avoided);
+
+/* The calling thread may use what it might before tb_core_take, unless others have changed that since. */
+void tb_core_give_back(struct tb_core *core);
 
 /* The thread is about to end. */
 void tb_core_leave(struct tb_core *core);
+
+/* The calling thread asks for a short slice, where the kernel has such (Linux 6.12). It is no larger share. */
+void tb_core_short_slice(void);
 
 #endif

@@ -12,14 +12,14 @@
 
 #include "process/background.h"
 #include "base/clock.h"
+#include "base/options.h"
+#include "process/busy.h"
 #include "process/cores.h"
 
 /* Looks for work between two looks at the clock. */
 #define LOOKS 16
 /* Looks for the end of another thread's task before the core is offered to others: that thread may want it. */
 #define LOOKS_BEFORE_YIELD 2000
-/* A task, of some ten microseconds, that takes so long was not let to its core. */
-#define HELD_UP_SECONDS 1e-3
 /* Sleepers that the caller wakes with a job, and that each of them wakes in turn: one comes after 15 to 40
  * microseconds, and takes the waker 2 (16 cores of a virtual machine). */
 #define WAKES 2
@@ -47,6 +47,8 @@ struct member {
   struct tb_pool *pool;
   pthread_t thread, self; /* the same: what its starter knows, and what itself does */
   struct tb_core core;    /* while the thread sleeps, its waker's to change */
+  double take_again;      /* when, if there was no core */
+  double woken;           /* by its waker, when */
   sem_t told;             /* that there is work */
   struct member *below;   /* on the stack of those that sleep */
 };
@@ -70,6 +72,11 @@ struct tb_pool {
 
 /* Who finds no work sleeps at once: from tb_pool_rest to the next job. */
 static atomic_bool resting;
+
+/* Where cores are busy a thread that looks for work takes the time of one that may have some. */
+static double looking_seconds(double now) {
+  return tb_busy_lately(now) ? TB_POOL_SPIN_BUSY_SECONDS : TB_POOL_SPIN_SECONDS;
+}
 
 static inline void pause_briefly(void) {
 #if defined(__x86_64__)
@@ -152,6 +159,7 @@ static void leave_caller_alone(struct member *m) {
 static void wake(struct tb_pool *pool, int most) {
   for (struct member *m; most > 0 && atomic_load(&pool->sleepers) > 0 && (m = off_the_stack(pool)) != NULL; most--) {
     leave_caller_alone(m);
+    m->woken = tb_clock_seconds();
     sem_post(&m->told);
   }
 }
@@ -163,23 +171,83 @@ static void lie_down(struct member *m) {
   pool->asleep = m;
   atomic_fetch_add(&pool->sleepers, 1);
   pthread_mutex_unlock(&pool->lock);
+  /* If there is some by now somebody must get up, this one or another. */
+  if (any_task(pool) || atomic_load(&pool->closing)) wake(pool, 1);
+}
+
+/* Of itself. False: somebody is about to wake it. */
+static bool get_up(struct member *m) {
+  struct tb_pool *pool = m->pool;
+  pthread_mutex_lock(&pool->lock);
+  struct member **place = &pool->asleep;
+  while (*place != NULL && *place != m) place = &(*place)->below;
+  const bool found = *place != NULL;
+  if (found) {
+    *place = m->below;
+    atomic_fetch_sub(&pool->sleepers, 1);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  return found;
+}
+
+static void wait_for_word(struct member *m) {
+  while (sem_wait(&m->told) != 0 && errno == EINTR) continue;
+}
+
+/* False: it has not come within the time that cores are taken for busy. A clock that is set makes it another time. */
+static bool word_comes(struct member *m) {
+  struct timespec until;
+  int result;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += (time_t)TB_BUSY_SECONDS;
+  while ((result = sem_timedwait(&m->told, &until)) != 0 && errno == EINTR) continue;
+  return result == 0;
+}
+
+static bool should_keep_core(const struct tb_pool *pool, double now) {
+  const int64_t when = tb_option_number(TB_OPTION_bind);
+  return pool->keep_cores && (when == TB_BIND_ALWAYS || (when == TB_BIND_AUTO && tb_busy_lately(now)));
+}
+
+/* After a task that took so long, or 0. */
+static void keep_core(struct member *m, double now, double seconds) {
+  if (seconds > TB_BUSY_HELD_UP_SECONDS) tb_busy_found(now);
+  if (!should_keep_core(m->pool, now)) {
+    tb_core_give_back(&m->core);
+    m->take_again = 0;
+    return;
+  }
+  leave_caller_alone(m);
+  const bool wants_one = m->core.number == TB_NO_CORE && now >= m->take_again;
+  if (!wants_one && seconds <= TB_BUSY_HELD_UP_SECONDS) return;
+  tb_core_take(&m->core, m->self, atomic_load(&m->pool->caller_core));
+  m->take_again = now + TB_BUSY_SECONDS;
 }
 
 static void sleep_until_work(struct member *m) {
-  struct tb_pool *pool = m->pool;
-  lie_down(m);
-  /* If there is some by now somebody must get up, this one or another. */
-  if (any_task(pool) || atomic_load(&pool->closing)) wake(pool, 1);
-  while (sem_wait(&m->told) != 0 && errno == EINTR) continue;
-  if (any_task(pool)) wake(pool, WAKES);
+  for (bool told = false; !told;) {
+    const bool is_bound = m->core.number != TB_NO_CORE && tb_option_number(TB_OPTION_bind) != TB_BIND_ALWAYS;
+    lie_down(m);
+    told = is_bound && word_comes(m);
+    if (told || (is_bound && get_up(m))) {
+      if (!told) keep_core(m, tb_clock_seconds(), 0);
+      continue;
+    }
+    wait_for_word(m);
+    told = true;
+  }
+  const double now = tb_clock_seconds();
+  if (now - m->woken > TB_BUSY_LATE_SECONDS) tb_busy_found(now);
+  if (any_task(m->pool)) wake(m->pool, WAKES);
 }
 
 static void *pool_thread_main(void *opaque) {
   struct member *me = opaque;
   struct tb_pool *pool = me->pool;
   me->self = pthread_self();
-  if (pool->keep_cores) tb_core_take(&me->core, me->self, atomic_load(&pool->caller_core));
+  if (tb_option_number(TB_OPTION_bind) != TB_BIND_NEVER) tb_core_short_slice();
   double idle_since = tb_clock_seconds();
+  keep_core(me, idle_since, 0);
   while (!atomic_load(&pool->closing)) {
     bool worked = false;
     double seconds = 0;
@@ -187,14 +255,12 @@ static void *pool_thread_main(void *opaque) {
       worked = work(pool, &seconds) || work_behind(pool);
       if (!worked) pause_briefly();
     }
-    leave_caller_alone(me);
-    if (pool->keep_cores && seconds > HELD_UP_SECONDS)
-      tb_core_take(&me->core, me->self, atomic_load(&pool->caller_core));
     /* Who only looks for work leaves the core to who has some: calls of the CPU BLAS behind one on the GPU took 0.2 ms
      * longer without this (OpenBLAS 0.3.21, 16 cores). */
-    if (!worked) sched_yield();
+    if (!worked) tb_busy_offer_core();
     const double now = tb_clock_seconds();
-    if (!worked && now - idle_since < TB_POOL_SPIN_SECONDS && !atomic_load(&resting)) continue;
+    keep_core(me, now, seconds);
+    if (!worked && now - idle_since < looking_seconds(now) && !atomic_load(&resting)) continue;
     if (!worked) sleep_until_work(me);
     idle_since = now;
   }
@@ -238,6 +304,10 @@ void tb_pool_close(struct tb_pool *pool) {
 }
 
 void tb_pool_rest(void) { atomic_store(&resting, true); }
+
+void tb_pool_rest_if_busy(void) {
+  if (tb_busy_lately(tb_clock_seconds())) tb_pool_rest();
+}
 
 int tb_pool_threads(const struct tb_pool *pool) { return pool == NULL ? 1 : pool->threads + 1; }
 
@@ -288,7 +358,7 @@ void tb_pool_end_behind(struct tb_pool *pool) {
     if (looks < LOOKS_BEFORE_YIELD)
       pause_briefly();
     else
-      sched_yield();
+      tb_busy_offer_core();
   job->count = 0;
 }
 
@@ -314,6 +384,6 @@ void tb_pool_wait(struct tb_pool *pool, uint64_t number) {
     else if (looks++ < LOOKS_BEFORE_YIELD)
       pause_briefly();
     else
-      sched_yield();
+      tb_busy_offer_core();
   }
 }

@@ -22,12 +22,19 @@ struct tb_pool;
  * (512 cubed: 0.23 ms with 50 us, 0.16 with 300, on an H200's host). */
 #define TB_POOL_SPIN_SECONDS 300e-6
 
-/* Starts `threads` - 1 threads; the caller is the last one. NULL when there are none to start. keep_cores: the threads
- * keep to cores apart from each other (cores.h), for tasks of well below a millisecond. */
+/* Where cores are busy: between two copies of one call, but not between calls. */
+#define TB_POOL_SPIN_BUSY_SECONDS 50e-6
+
+/* Starts `threads` - 1 threads; the caller is the last one. NULL when there are none to start. keep_cores: where cores
+ * are busy the threads keep to some apart from each other (cores.h), for tasks of well below a millisecond;
+ * TILEBLAS_BIND says otherwise. */
 struct tb_pool *tb_pool_open(int threads, bool keep_cores);
 
 /* Threads of all pools that look for work sleep now, and so does who would, until the next job. Lock-free. */
 void tb_pool_rest(void);
+
+/* So they do where cores are busy: the program's threads want theirs back. */
+void tb_pool_rest_if_busy(void);
 
 /* Ends the threads and waits for them. No job may be under way. */
 void tb_pool_close(struct tb_pool *pool);

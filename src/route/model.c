@@ -85,7 +85,7 @@ static double cpu_formula(const struct tb_rates *r, const struct tb_call *call) 
 }
 
 /* Of a triangle's chain of launches, two for each block on the diagonal (plan/triangular.h). */
-#define TRIANGULAR_LEAF 64
+#define TRIANGULAR_LEAF 128
 static double chain_seconds(const struct tb_call *call) {
   return call->recipe == TB_MULTIPLY ? 0 : 2 * (double)call->k / TRIANGULAR_LEAF * tb_rate.triangular_step_seconds;
 }

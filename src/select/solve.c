@@ -9,10 +9,6 @@
 
 TB_EMBED(tb_solve_fatbin, TB_SOLVE_FATBIN); /* kernels/triangle/solve.cu */
 
-_Static_assert(TB_TRIANGLE_LEAF(4, 1) == 64 && TB_TRIANGLE_LEAF(8, 1) == 64 && TB_TRIANGLE_LEAF(4, 2) == 64 &&
-                   TB_TRIANGLE_LEAF(8, 2) == 32,
-               "the leaves of tb_solve_leaf");
-
 static CUresult load_solve_function(struct tb_solve_kernels *solve, CUfunction *function, const char *what, int type) {
   char name[40];
   snprintf(name, sizeof name, "tb_%s_%c", what, tb_type_letter((enum tb_type)type));
@@ -44,6 +40,11 @@ void tb_solve_unload(struct tb_solve_kernels *solve) {
   solve->module = NULL;
 }
 
+/* What a block may have without being asked for more. */
+_Static_assert(TB_TRIANGLE_LEAF_SHARED_BYTES(8, 1) <= 49152 && TB_TRIANGLE_LEAF_SHARED_BYTES(4, 2) <= 49152 &&
+                   TB_TRIANGLE_LEAF_SHARED_BYTES(8, 2) <= 49152,
+               "leaves");
+
 /* A block a tile, of a grid that strides over columns of tiles. */
 static CUresult launch_tiles(CUfunction function, enum tb_type type, int64_t rows, int64_t columns, void *args,
                              CUstream stream) {
@@ -71,8 +72,8 @@ CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type
       TB_TRIANGLE_LEAF_SHARED_BYTES(4, 1), TB_TRIANGLE_LEAF_SHARED_BYTES(8, 1), TB_TRIANGLE_LEAF_SHARED_BYTES(4, 2),
       TB_TRIANGLE_LEAF_SHARED_BYTES(8, 2)};
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(solve->leaf[type][solves][lower],
-                                (unsigned)tb_ceil_div(args->n, TB_TRIANGLE_LEAF_COLUMNS), 1, 1,
-                                32 * TB_TRIANGLE_LEAF_WARPS, 1, 1, shared_bytes[type], stream, parameters, NULL));
+  TB_TRY(tb_cuda.cuLaunchKernel(
+      solve->leaf[type][solves][lower], (unsigned)tb_ceil_div(args->n, TB_TRIANGLE_LEAF_COLUMNS), 1, 1,
+      (unsigned)TB_TRIANGLE_LEAF_THREADS(args->m), 1, 1, shared_bytes[type], stream, parameters, NULL));
   return CUDA_SUCCESS;
 }

@@ -15,7 +15,9 @@ struct tb_solve_kernels {
 };
 
 /* Rows of a block on the diagonal. */
-static inline int64_t tb_solve_leaf(enum tb_type type) { return type == TB_Z ? 32 : 64; }
+static inline int64_t tb_solve_leaf(enum tb_type type) {
+  return type == TB_Z ? TB_TRIANGLE_LEAF(8, 2) : TB_TRIANGLE_LEAF(4, 1);
+}
 
 /* Loads the kernels into the current context, unless they are there. Nothing is left behind on failure. */
 CUresult tb_solve_load(struct tb_solve_kernels *solve);

@@ -40,7 +40,8 @@ struct Thread : tb_cpu_thread {
   unsigned number; /* among all that run side by side */
   Fiber *fiber;
   unsigned warp_mask;            /* of the warp barrier it waits at */
-  std::vector<AsyncCopy> copies; /* not done yet, oldest first */
+  std::vector<AsyncCopy> copies; /* oldest first; */
+  size_t copies_done;            /* so many of them, which are forgotten later */
   unsigned groups;               /* committed so far */
   const uint64_t *waits_for;     /* the barrier in shared memory that it waits at */
   bool waited_for_kernels;       /* for those ahead of its own */

@@ -138,6 +138,7 @@ void prepare_thread(Thread &t, Block &block, uint3 index, unsigned number) {
   t.number = number;
   t.fiber = nullptr;
   t.copies.clear();
+  t.copies_done = 0;
   t.groups = 0;
   t.waited_for_kernels = false;
   warps[number / LANES].present |= 1u << number % LANES;

@@ -19,7 +19,7 @@ static const enum tst_kind kinds[FUZZ_KINDS] = {TST_PAGEABLE, TST_PAGEABLE, TST_
 
 static void *must_have(void *memory) {
   if (memory) return memory;
-  perror("fuzz_gemm");
+  perror("fuzz");
   exit(1);
 }
 

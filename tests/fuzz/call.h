@@ -9,16 +9,8 @@
 
 #include "abi.h"
 #include "blocks.h"
-
-enum fuzz_values {
-  FUZZ_INTEGERS,  /* parts as large as leave every sum exact in the type: the answer's bits are known */
-  FUZZ_SIGNED,    /* uniform in (-1, 1) */
-  FUZZ_POSITIVE,  /* uniform in [0, 1) */
-  FUZZ_WIDE,      /* of either sign, exponents from -40 to 40, or of doubles from -300 to 300 */
-  FUZZ_SUBNORMAL, /* A and C subnormal, B uniform in (-1, 1) */
-  FUZZ_SPECIAL,   /* FUZZ_SIGNED with zeros, Inf, -Inf and NaN here and there */
-  FUZZ_VALUES
-};
+#include "chance.h"
+#include "values.h"
 
 /* Where A, B and C stand to each other. */
 enum fuzz_layout {
@@ -34,21 +26,14 @@ struct fuzz_call {
   struct tst_problem p;
   enum fuzz_values values;
   enum fuzz_layout layout;
-  int64_t stride_k;                      /* A is 0 but for every so many k */
-  int64_t amplitude[3];                  /* of FUZZ_INTEGERS, in A, B and C */
-  enum fuzz_kind kind[3];                /* of A, B and C */
-  bool fresh[3];                         /* memory that no call had before */
-  int64_t len[3], lines[3];              /* as stored */
-  int64_t lead[3];                       /* parts before the operand: guard, and how it is aligned */
-  bool c_unread;                         /* beta is 0, and C holds NaN */
-  const char *route, *precision, *share; /* options */
-  char memory_limit[24];
-  bool verbose;
-};
-
-struct fuzz_limits {
-  double most;     /* of m n k, in multiplications of parts */
-  bool own_memory; /* of the program alone, none of CUDA's */
+  int64_t stride_k;         /* A is 0 but for every so many k */
+  int64_t amplitude[3];     /* of FUZZ_INTEGERS, in A, B and C */
+  enum fuzz_kind kind[3];   /* of A, B and C */
+  bool fresh[3];            /* memory that no call had before */
+  int64_t len[3], lines[3]; /* as stored */
+  int64_t lead[3];          /* parts before the operand: guard, and how it is aligned */
+  bool c_unread;            /* beta is 0, and C holds NaN */
+  struct fuzz_options options;
 };
 
 /* The same for the same seed and limits. */

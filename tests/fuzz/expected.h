@@ -38,6 +38,7 @@
 #define FUZZ_EXPECTED_H
 
 #include "call.h"
+#include "program.h"
 
 /* Finds OpenBLAS's dgemm. Ends the program when there is none. */
 void fuzz_expected_begin(void);
@@ -47,10 +48,7 @@ void fuzz_expected_begin(void);
 const char *fuzz_verify(const struct fuzz_call *call, const struct fuzz_operands *x, const char *precision,
                         bool by_cpu);
 
-/* Parts of elements that were compared, and those that were not. */
-struct fuzz_compared {
-  unsigned long long parts, overflowing;
-};
+/* What was compared so far. */
 struct fuzz_compared fuzz_compared(void);
 
 #endif

@@ -1,92 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operands of call.h in memory. Values come from pools, line by line from a random place: to make each anew would take
- * longer than the product. */
-#include <math.h>
+/* Operands of call.h in memory. */
 #include <string.h>
 
 #include "call.h"
-#include "rng.h"
 
-#define POOL 65536
 #define GUARD 64 /* parts behind the last operand of a block */
 
 static struct fuzz_block blocks[3][FUZZ_KINDS];
-
-/* ---- values ---- */
-
-/* In [0, 1), of as many bits as the type has. */
-static double unit(uint64_t *rng, bool is_double) {
-  return is_double ? (double)(tst_random(rng) >> 11) * 0x1p-53 : (double)tst_random_unit(rng);
-}
-
-static double signed_unit(uint64_t *rng, bool is_double) { return 2 * unit(rng, is_double) - 1; }
-
-static double special(uint64_t *rng, bool is_double) {
-  switch (tst_random_below(rng, 512)) {
-    case 0:
-      return INFINITY;
-    case 1:
-      return -INFINITY;
-    case 2:
-      return NAN;
-    default:
-      return tst_random_below(rng, 16) == 0 ? 0 : signed_unit(rng, is_double);
-  }
-}
-
-static double draw_value(uint64_t *rng, const struct fuzz_call *call, int which, bool is_double) {
-  const int64_t amplitude = call->amplitude[which], exponent = is_double ? 300 : 40;
-  switch (call->values) {
-    case FUZZ_INTEGERS:
-      return (double)(tst_random_below(rng, 2 * amplitude + 1) - amplitude);
-    case FUZZ_POSITIVE:
-      return unit(rng, is_double);
-    case FUZZ_WIDE:
-      return ldexp(signed_unit(rng, is_double), (int)(tst_random_below(rng, 2 * exponent + 1) - exponent));
-    case FUZZ_SUBNORMAL:
-      return ldexp(signed_unit(rng, is_double), which == 1 ? 0 : is_double ? -1022 : -126);
-    case FUZZ_SPECIAL:
-      return special(rng, is_double);
-    default:
-      return signed_unit(rng, is_double);
-  }
-}
-
-static struct {
-  union {
-    float s[POOL];
-    double d[POOL];
-  } values;
-  int64_t ready;
-} pool;
-
-/* One pool at a time: to make it takes a tenth of a millisecond or so, and small operands need a part of it alone. */
-static void make_pool(const struct fuzz_call *call, int which, int64_t wanted, uint64_t *rng) {
-  const bool is_double = tst_is_double(call->symbol->type);
-  pool.ready = wanted < POOL / 2 ? 2 * wanted + 1 : POOL;
-  for (int64_t i = 0; i < pool.ready; i++) {
-    const double x = draw_value(rng, call, which, is_double);
-    if (is_double)
-      pool.values.d[i] = x;
-    else
-      pool.values.s[i] = (float)x;
-  }
-}
-
-static void fill(char *image, const struct fuzz_call *call, int which, int64_t ld, uint64_t *rng) {
-  const enum tst_type type = call->symbol->type;
-  const int64_t bytes = tst_part_bytes(type), len = call->len[which] * tst_parts(type);
-  make_pool(call, which, len * call->lines[which], rng);
-  for (int64_t line = 0; line < call->lines[which]; line++)
-    for (int64_t done = 0; done < len;) {
-      const int64_t from = tst_random_below(rng, pool.ready);
-      int64_t count = pool.ready - from;
-      if (count > len - done) count = len - done;
-      memcpy(image + (line * ld * tst_parts(type) + done) * bytes, (const char *)&pool.values + from * bytes,
-             (size_t)(count * bytes));
-      done += count;
-    }
-}
 
 /* Leaves every so many k of A. */
 static void thin_out(char *image, const struct fuzz_call *call) {
@@ -135,7 +55,10 @@ void fuzz_place(struct fuzz_operands *x, const struct fuzz_call *call, uint64_t 
     if (owner[i] == i) fuzz_block_take(x->block[i], call->kind[i], (size_t)(size[i] * bytes), call->fresh[i]);
   }
   for (int i = 0; i < 3; i++)
-    if (i < 2 || !call->c_unread) fill(x->block[i]->image + x->at[i], call, i, ld[i], rng);
+    if (i < 2 || !call->c_unread) {
+      const struct fuzz_filling filling = {call->values, call->symbol->type, call->amplitude[i], i == 1};
+      fuzz_fill(x->block[i]->image + x->at[i], &filling, call->len[i], call->lines[i], ld[i], rng);
+    }
   if (call->stride_k > 1) thin_out(x->block[0]->image + x->at[0], call);
   for (int i = 0; i < 3; i++)
     if (owner[i] == i) fuzz_block_send(x->block[i]);

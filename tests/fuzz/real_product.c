@@ -112,6 +112,23 @@ static struct fuzz_factor make_factor(const struct fuzz_call *call, const struct
   return f;
 }
 
+struct fuzz_factor fuzz_factor_make(bool left, int parts, int64_t sides, int64_t k) {
+  struct fuzz_factor f = {.sides = sides * (left ? parts : 1), .k = k * parts};
+  f.wide = at_least(&wide_rooms[!left], f.sides * f.k);
+  f.largest = at_least(&largest_rooms[!left], f.sides);
+  return f;
+}
+
+void fuzz_factor_put(struct fuzz_factor *f, bool left, int parts, int64_t side, int64_t l, double complex x) {
+  double *const to = f->wide + (left ? parts : 1) * side * f->k + parts * l;
+  to[0] = creal(x);
+  if (parts == 1) return;
+  to[1] = left ? -cimag(x) : cimag(x);
+  if (left) to[f->k] = cimag(x), to[f->k + 1] = creal(x);
+}
+
+void fuzz_factor_end(struct fuzz_factor *f) { find_largest(f); }
+
 static struct fuzz_factor absolute(const struct fuzz_factor *f, int which) {
   struct fuzz_factor abs = *f;
   abs.wide = at_least(&other_rooms[which], f->sides * f->k);
@@ -146,26 +163,31 @@ static void multiply(const struct fuzz_factor *left, const struct fuzz_factor *r
         (int)left->sides);
 }
 
+void fuzz_real_sums(struct fuzz_real *real, bool sizes) {
+  const int64_t elements = real->left.sides * real->right.sides;
+  double *const sum = at_least(&sum_room, elements);
+  multiply(&real->left, &real->right, sum);
+  real->sum = real->size = sum;
+  real->scaled = NULL;
+  if (!sizes) return;
+  const struct fuzz_factor left = absolute(&real->left, 0), right = absolute(&real->right, 1);
+  double *const size = at_least(&size_room, elements);
+  multiply(&left, &right, size);
+  real->size = size;
+}
+
 void fuzz_real_multiply(struct fuzz_real *real, const struct fuzz_call *call, const struct fuzz_operands *x,
                         bool sizes) {
   const struct fuzz_factor a = make_factor(call, x, 0), b = make_factor(call, x, 1);
   real->left = call->p.row_major ? b : a;
   real->right = call->p.row_major ? a : b;
-  double *const sum = at_least(&sum_room, a.sides * b.sides);
-  multiply(&real->left, &real->right, sum);
-  real->sum = real->size = sum;
-  real->scaled = NULL;
+  fuzz_real_sums(real, sizes);
   if (call->values == FUZZ_SPECIAL && cimag(call->p.alpha) != 0) {
     const struct fuzz_factor scaled = times_alpha(&real->left, call->p.alpha);
     double *const of_scaled = at_least(&scaled_room, a.sides * b.sides);
     multiply(&scaled, &real->right, of_scaled);
     real->scaled = of_scaled;
   }
-  if (!sizes) return;
-  const struct fuzz_factor left = absolute(&real->left, 0), right = absolute(&real->right, 1);
-  double *const size = at_least(&size_room, a.sides * b.sides);
-  multiply(&left, &right, size);
-  real->size = size;
 }
 
 long double fuzz_real_sharp(const struct fuzz_real *real, int64_t row, int64_t column) {

@@ -35,6 +35,13 @@ void fuzz_real_begin(void);
 void fuzz_real_multiply(struct fuzz_real *real, const struct fuzz_call *call, const struct fuzz_operands *x,
                         bool sizes);
 
+/* The same of factors that are made element by element: the left one of the rows of a matrix, the right one of the
+ * columns of another, k elements each. Every element is put, and then the factor ended. */
+struct fuzz_factor fuzz_factor_make(bool left, int parts, int64_t sides, int64_t k);
+void fuzz_factor_put(struct fuzz_factor *factor, bool left, int parts, int64_t side, int64_t l, double _Complex x);
+void fuzz_factor_end(struct fuzz_factor *factor);
+void fuzz_real_sums(struct fuzz_real *real, bool sizes);
+
 /* One sum in long double. */
 long double fuzz_real_sharp(const struct fuzz_real *real, int64_t row, int64_t column);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The full fuzz of tests/gpu/run: tests/fuzz/fuzz_gemm in many processes, each with seeds and a CUDA context of its own.
+"""The full fuzz of tests/gpu/run: a program of tests/fuzz in many processes, each with seeds and a CUDA context of its own.
 
 Each worker has other settings in its environment; those that keep them make every call with them. The totals are summed
 and printed by mixture of memory. Python's standard library only.
@@ -16,7 +16,7 @@ import time
 GRACE_SECONDS = 60  # for the call under way when the time is over
 SEEDS_OF_WORKER = 10_000_000
 MIXTURE = re.compile(r"^mixture (\w+ \w+ \w+): (\d+) gpu, (\d+) cpu, (\d+) wrong$", re.M)
-LAST_LINE = re.compile(r"^fuzz_gemm: (\d+) calls in \d+ s, (\d+) by the GPU, (\d+) by the CPU BLAS, (\d+) wrong$", re.M)
+LAST_LINE = re.compile(r"^fuzz_\w+: (\d+) calls in \d+ s, (\d+) by the GPU, (\d+) by the CPU BLAS, (\d+) wrong$", re.M)
 COMPARED = re.compile(r"^(\d+) parts of C's elements compared, (\d+) not", re.M)
 
 # A worker's environment; keeps: no option is set between its calls.
@@ -81,21 +81,21 @@ def run_worker(number, command, seconds, environment, scratch, log):
     return number, process.returncode, text, stopped
 
 
-def full(place, log, calls, seconds, workers, seed, most):
-    """Returns (what is wrong or "", text of the totals)."""
+def full(place, log, name, program, calls, seconds, workers, seed, most):
+    """Returns (what is wrong or "", text of the totals, which `name` begins)."""
     cores = len(os.sched_getaffinity(0))
     environment = place.environment(OPENBLAS_NUM_THREADS=max(1, cores // workers))
-    command = [place.program("tests/fuzz/fuzz_gemm"), "--calls", -(-calls // workers), "--seconds", seconds,
+    command = [place.program(f"tests/fuzz/{program}"), "--calls", -(-calls // workers), "--seconds", seconds,
                "--most", most, "--seed"]
     totals, begun = Totals(), time.monotonic()
-    with place.scratch("fuzz") as scratch, concurrent.futures.ThreadPoolExecutor(workers) as pool:
+    with place.scratch(program) as scratch, concurrent.futures.ThreadPoolExecutor(workers) as pool:
         started = [pool.submit(run_worker, number, [*map(str, command), str(seed + number * SEEDS_OF_WORKER)], seconds,
                                environment, scratch, log) for number in range(workers)]
         for done in started:
             totals.add(*done.result())
     text = "".join(totals.complaints) + totals.table()
     text += (f"\n  {totals.parts} parts of C's elements compared, {totals.unchecked} not, for they may overflow"
-             f"\nfuzz: {totals.calls} calls by {workers} workers in {time.monotonic() - begun:.0f} s, {totals.gpu} by the GPU,"
+             f"\n{name}: {totals.calls} calls by {workers} workers in {time.monotonic() - begun:.0f} s, {totals.gpu} by the GPU,"
              f" {totals.cpu} by the CPU BLAS, {totals.wrong} wrong answers")
     wrong = totals.complaints[0].strip() if totals.complaints else ""
     if not wrong and totals.wrong:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * guest_stress SECONDS [SEED]: everything at once in one process. Threads call, fork, are cancelled, load and unload a
- * library that uses us, capture CUDA graphs, and leave calls by siglongjmp from a signal's handler. Every answer is
- * checked. At the end no thread, file or a growing number of mappings is left. An alarm ends what hangs.
+ * guest_stress SECONDS [SEED]: everything at once in one process. Threads call any routine, fork, are cancelled, load
+ * and unload a library that uses us, capture CUDA graphs, and leave calls by siglongjmp from a signal's handler. Every
+ * answer is checked. At the end no thread, file or a growing number of mappings is left. An alarm ends what hangs.
  *
  * Children of forks make no product: OpenBLAS's own lock may be somebody's. Jumps are few: each may leave one of
  * OpenBLAS's buffers behind.
@@ -23,7 +23,7 @@
 
 #include "guest.h"
 #include "process.h"
-#include "rng.h"
+#include "stress_calls.h"
 #include "tileblas.h"
 #ifdef GUEST_HAS_CUDA
 #include "cuda_program.h"
@@ -48,14 +48,12 @@ static void expect(bool right, const char *what) {
   fprintf(stderr, "stress: wrong: %s\n", what);
 }
 
-static int some_size(uint64_t *seed) {
-  const bool small = tst_random_below(seed, 10) < 6;
-  return 1 + (int)(small ? tst_random_below(seed, 40) : 40 + tst_random_below(seed, 120));
-}
-
 static void *call(void *number) {
   uint64_t seed = first_seed + (uint64_t)(uintptr_t)number;
-  while (!atomic_load(&over)) expect(tst_guest_product(some_size(&seed)), "a product");
+  while (!atomic_load(&over)) {
+    const char *const what = stress_any_call(&seed);
+    expect(what == NULL, what);
+  }
   return NULL;
 }
 

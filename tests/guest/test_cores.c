@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The cores of the process are those of all its threads, not the one that OpenMP has bound the calling thread to; a
- * process that has few has few. And what environment modules set for the package is no misspelt option.
+ * process that has few has few. What the program's threads may use stays as it is, while they keep all cores busy and
+ * ours keep to some. And what environment modules set for the package is no misspelt option.
  *
  * Seen to fail when: the calling thread's cores are taken for the process's; copying threads stay on their starter's
- * core.
+ * core; the caller is bound as our threads are.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -16,6 +17,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +93,38 @@ static int bound_process(void) {
   return threads_now(&cores) - threads <= 1 ? 0 : 4;
 }
 
+static atomic_bool over;
+
+static void *spinning_thread(void *unused) {
+  while (!atomic_load(&over)) continue;
+  return unused;
+}
+
+#define SPINNING_MAX 64
+
+/* As many threads as cores look for work, as OpenMP's do. */
+static int among_spinning(void) {
+  cpu_set_t before, after, of_spinning;
+  pthread_t id[SPINNING_MAX];
+  const int cores = own_cores(), spinning = cores < SPINNING_MAX ? cores : SPINNING_MAX;
+  sched_getaffinity(0, sizeof before, &before);
+  for (int i = 0; i < spinning; i++)
+    if (pthread_create(&id[i], NULL, spinning_thread, NULL) != 0) return 2;
+  const int threads = threads_now(&after);
+  for (int i = 0; i < 3; i++)
+    if (!tst_guest_product(200)) return 3;
+  const int more = threads_now(&after) - threads;
+  for (int i = 0; i < spinning; i++) {
+    if (pthread_getaffinity_np(id[i], sizeof of_spinning, &of_spinning) != 0) return 4;
+    if (!CPU_EQUAL(&of_spinning, &before)) return 5;
+  }
+  atomic_store(&over, true);
+  for (int i = 0; i < spinning; i++) pthread_join(id[i], NULL);
+  sched_getaffinity(0, sizeof after, &after);
+  printf("%d cores, %d spinning, %d threads of ours\n", cores, spinning, more);
+  return CPU_EQUAL(&after, &before) ? 0 : 6;
+}
+
 static int one_call(void) { return tst_guest_product(8) ? 0 : 2; }
 
 static void threads_are_there(void **state) {
@@ -99,6 +133,13 @@ static void threads_are_there(void **state) {
   const char *const forced[] = {"TILEBLAS_ROUTE=gpu", NULL};
   tst_guest_run("thread", forced, 0);
   tst_guest_run("process", forced, 0);
+}
+
+static void program_keeps_its_cores(void **state) {
+  (void)state;
+  if (!tst_guest_expects_gpu()) return;
+  tst_guest_run("spinning", (const char *const[]){"TILEBLAS_ROUTE=gpu", "TILEBLAS_BIND=always", NULL}, 0);
+  tst_guest_run("spinning", (const char *const[]){"TILEBLAS_ROUTE=gpu", NULL}, 0);
 }
 
 /* A program that OpenMP binds while it is loaded, before our constructor runs. */
@@ -130,8 +171,10 @@ static void modules_warn_of_nothing(void **state) {
 int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "thread") == 0) return bound_thread();
   if (argc == 2 && strcmp(argv[1], "process") == 0) return bound_process();
+  if (argc == 2 && strcmp(argv[1], "spinning") == 0) return among_spinning();
   if (argc == 2 && strcmp(argv[1], "call") == 0) return one_call();
   const struct CMUnitTest tests[] = {cmocka_unit_test(threads_are_there), cmocka_unit_test(openmp),
+                                     cmocka_unit_test(program_keeps_its_cores),
                                      cmocka_unit_test(modules_warn_of_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,10 @@
 /*
  * What the promises of docs/guest.md cost a call on the GPU: calls of the system for signals and sandboxes, by the
  * names that the library calls, and calls of the driver. Counted for operands all in place, and for a product of one
- * slot.
+ * slot. Of copying threads that keep to cores: a call that finds them there costs none for it.
  *
- * Seen to fail when: a call looks for signals before it has taken a while; a context is pushed that is current.
+ * Seen to fail when: a call looks for signals before it has taken a while; a context is pushed that is current; a
+ * thread that keeps to a core asks again and again what it may use.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -13,8 +14,13 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,6 +35,8 @@
  * mode, one asks for the context, which is the program's own, and the others place the operands and compute. */
 #define DRIVER_RESIDENT 10
 #define DRIVER_ONE_SLOT 12
+
+#define SEVERAL_SLOTS_N 300 /* some hundred kilobytes, which the threads copy */
 
 static _Thread_local int masks, pendings, prctls;
 
@@ -46,6 +54,23 @@ int sigpending(sigset_t *set) {
 int prctl(int option, ...) {
   prctls++;
   return (int)syscall(SYS_prctl, option, 0, 0, 0, 0);
+}
+
+/* Of all threads. */
+static atomic_int affinities;
+
+int pthread_setaffinity_np(pthread_t thread, size_t bytes, const cpu_set_t *set) {
+  static int (*original)(pthread_t, size_t, const cpu_set_t *);
+  if (original == NULL) *(void **)&original = dlsym(RTLD_NEXT, "pthread_setaffinity_np");
+  atomic_fetch_add(&affinities, 1);
+  return original(thread, bytes, set);
+}
+
+int pthread_getaffinity_np(pthread_t thread, size_t bytes, cpu_set_t *set) {
+  static int (*original)(pthread_t, size_t, cpu_set_t *);
+  if (original == NULL) *(void **)&original = dlsym(RTLD_NEXT, "pthread_getaffinity_np");
+  atomic_fetch_add(&affinities, 1);
+  return original(thread, bytes, set);
 }
 
 static unsigned long driver_calls(const struct tst_fake *fake) {
@@ -85,8 +110,32 @@ static void one_slot(void **state) {
   costs(100, TST_PAGEABLE, 1, DRIVER_ONE_SLOT);
 }
 
+static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* The first calls' threads take cores; later one may move that was held up, but most calls have none that does. On two
+ * cores there is but one thread, which keeps to none. */
+static void bound_threads(void **state) {
+  (void)state;
+  struct guest_product product;
+  int found[13];
+  const int calls = sizeof found / sizeof *found;
+  assert_int_equal(tileblas_option_set("TILEBLAS_BIND", "always"), 0);
+  for (int i = 0; i < calls; i++) {
+    guest_product_make(&product, SEVERAL_SLOTS_N, TST_PAGEABLE, 1);
+    atomic_store(&affinities, 0);
+    guest_product_call(&product);
+    found[i] = atomic_load(&affinities);
+    assert_true(guest_product_is_right(&product));
+  }
+  qsort(found + 2, (size_t)(calls - 2), sizeof *found, ascending);
+  printf("cores asked for and taken: %d to %d times a call\n", found[2], found[calls - 1]);
+  assert_int_equal(found[calls / 2 + 1], 0);
+  assert_int_equal(tileblas_option_set("TILEBLAS_BIND", "auto"), 0);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(operands_in_place), cmocka_unit_test(one_slot)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(operands_in_place), cmocka_unit_test(one_slot),
+                                     cmocka_unit_test(bound_threads)};
   if (tst_fake() == NULL) tst_skip("a real driver counts no calls");
   tileblas_option_set("TILEBLAS_ROUTE", "gpu");
   guest_begin();

@@ -70,7 +70,9 @@ static void client(void **state) {
 
   char *text = tst_read_file(report_path);
   unsigned long long products = check_symbols(o.out, text);
-  unsigned long long gpu = tst_report_calls(text, "gpu", NULL), cpu = tst_report_calls(text, "cpu", NULL);
+  const unsigned long long gpu = tst_report_calls(text, "gpu", NULL);
+  const unsigned long long empty = tst_report_calls(text, "cpu", "nothing to multiply"); /* of a LAPACK's first block */
+  const unsigned long long cpu = tst_report_calls(text, "cpu", NULL) - empty;
   bool expect_gpu = strcmp(route, "gpu") == 0 && strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") == 0;
   if (products == 0) fail_msg("no products: %s", o.out);
   if (expect_gpu ? cpu != 0 : gpu != 0)

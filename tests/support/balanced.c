@@ -29,13 +29,31 @@ static struct contexts look(void) {
   return now;
 }
 
-void tst_call_balanced(const struct tst_symbol *symbol, void *function, const struct tst_problem *p, const void *a,
-                       const void *b, void *c) {
+void tst_balanced(void (*call)(void *), void *context) {
   const struct contexts before = look();
-  tst_call(symbol, function, p, a, b, c);
+  call(context);
   const struct contexts after = look();
   if (after.current == before.current && after.pushed == before.pushed) return;
   fprintf(stderr, "a call left %llu contexts pushed, of %llu before it, and %s is current\n", after.pushed,
           before.pushed, after.current == before.current ? "the same" : "another");
   abort();
+}
+
+struct product {
+  const struct tst_symbol *symbol;
+  void *function;
+  const struct tst_problem *p;
+  const void *a, *b;
+  void *c;
+};
+
+static void make_product(void *context) {
+  const struct product *x = context;
+  tst_call(x->symbol, x->function, x->p, x->a, x->b, x->c);
+}
+
+void tst_call_balanced(const struct tst_symbol *symbol, void *function, const struct tst_problem *p, const void *a,
+                       const void *b, void *c) {
+  struct product product = {symbol, function, p, a, b, c};
+  tst_balanced(make_product, &product);
 }

@@ -10,4 +10,7 @@
 void tst_call_balanced(const struct tst_symbol *symbol, void *function, const struct tst_problem *p, const void *a,
                        const void *b, void *c);
 
+/* The same of any call. */
+void tst_balanced(void (*call)(void *), void *context);
+
 #endif

@@ -10,14 +10,15 @@
 #include "process.h"
 
 static const char prefix[] = "tileblas: ";
+enum { LINE = 4096 }; /* one line has all symbols */
 
 /* The next line that starts with the prefix, its text behind the prefix copied into line[]; NULL at the end. */
-static const char *next_line(const char *text, char line[512]) {
+static const char *next_line(const char *text, char line[LINE]) {
   while (*text) {
     size_t length = strcspn(text, "\n");
     const char *next = text + length + (text[length] == '\n');
     if (strncmp(text, prefix, strlen(prefix)) == 0) {
-      snprintf(line, 512, "%.*s", (int)(length - strlen(prefix)), text + strlen(prefix));
+      snprintf(line, LINE, "%.*s", (int)(length - strlen(prefix)), text + strlen(prefix));
       return next;
     }
     text = next;
@@ -43,7 +44,7 @@ static bool parse_row(char *line, char **route, char **why, unsigned long long *
 
 unsigned long long tst_report_calls(const char *text, const char *route, const char *why) {
   unsigned long long sum = 0, calls;
-  char line[512], *row_route, *row_why;
+  char line[LINE], *row_route, *row_why;
   while (text && (text = next_line(text, line)) != NULL)
     if (parse_row(line, &row_route, &row_why, &calls) && strcmp(row_route, route) == 0 &&
         (!why || strcmp(row_why, why) == 0))
@@ -53,7 +54,7 @@ unsigned long long tst_report_calls(const char *text, const char *route, const c
 
 unsigned long long tst_report_symbol(const char *text, const char *symbol) {
   unsigned long long sum = 0;
-  char line[512], key[128];
+  char line[LINE], key[128];
   snprintf(key, sizeof key, " %s=", symbol);
   while (text && (text = next_line(text, line)) != NULL) {
     if (strncmp(line, "symbols ", 8) != 0) continue;

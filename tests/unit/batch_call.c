@@ -39,10 +39,11 @@ int64_t batch_stored_elems(const struct batch_call *call, const struct batch_gro
 
 /* ---- making ---- */
 
-static char *random_matrix(enum tst_type type, int64_t elems, uint64_t *seed) {
+static char *random_matrix(const struct batch_call *call, int64_t elems, uint64_t *seed) {
+  const enum tst_type type = call->type;
   char *const memory = malloc((size_t)(elems * batch_bytes(type)));
   for (int64_t i = 0; i < elems * tst_parts(type); i++) {
-    const double x = (double)(tst_random(seed) >> 11) * 0x1p-52 - 1;
+    const double unit = (double)(tst_random(seed) >> 11) * 0x1p-52 - 1, x = call->whole ? (int)(8 * unit) : unit;
     if (tst_is_double(type))
       ((double *)memory)[i] = x;
     else
@@ -81,9 +82,9 @@ static void make_product(const struct batch_call *call, const struct batch_group
   const int64_t c_elems = batch_stored_elems(call, g, OPERAND_C);
   x->a = call->layout == BATCH_SHARED_A && first != x
              ? first->a
-             : random_matrix(call->type, batch_stored_elems(call, g, OPERAND_A), seed);
-  x->b = random_matrix(call->type, batch_stored_elems(call, g, OPERAND_B), seed);
-  x->c = random_matrix(call->type, c_elems, seed);
+             : random_matrix(call, batch_stored_elems(call, g, OPERAND_A), seed);
+  x->b = random_matrix(call, batch_stored_elems(call, g, OPERAND_B), seed);
+  x->c = random_matrix(call, c_elems, seed);
   x->c_bytes = (size_t)(c_elems * batch_bytes(call->type));
   x->expected = malloc(x->c_bytes);
   memcpy(x->expected, x->c, x->c_bytes);
@@ -176,7 +177,7 @@ static const void *integers(const struct arrays *x, bool wide, int which) {
 typedef const void *at;
 
 void batch_run(const struct batch_call *call, const char *symbol) {
-  static struct arrays x;
+  static _Thread_local struct arrays x;
   const bool wide = is_wide(symbol);
   void *const function = symbol_address(symbol);
   const void **addresses[3];
@@ -232,7 +233,7 @@ static char *together(const struct batch_call *call, int operand, int64_t stride
                         : STRIDED_CBLAS(integer, at, scalars(call, &x, 0), scalars(call, &x, 1))
 
 void batch_run_strided(const struct batch_call *call, const char *symbol, int64_t gap) {
-  static struct arrays x;
+  static _Thread_local struct arrays x;
   const struct batch_group *const g = call->group;
   void *const function = symbol_address(symbol);
   int64_t stride[3];

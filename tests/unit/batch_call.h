@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A batch of random products, called through any of its symbols, and what its products give one by one through
- * cblas_?gemm of the same library. Everything that C's memory holds is compared, padding included, bit by bit. For one
- * thread.
+ * cblas_?gemm of the same library. Everything that C's memory holds is compared, padding included, bit by bit. Any
+ * number of threads, with calls of their own.
  */
 #ifndef TST_BATCH_CALL_H
 #define TST_BATCH_CALL_H
@@ -31,6 +31,7 @@ struct batch_matrices {
 struct batch_call {
   enum tst_type type;
   bool row_major;
+  bool whole; /* the matrices' values are whole numbers: sums have the same bits in any order */
   enum batch_layout layout;
   const struct batch_group *group;
   int groups;
@@ -41,7 +42,7 @@ struct batch_call {
 
 int64_t batch_bytes(enum tst_type type);
 
-/* Makes the matrices, of values in (-1, 1), and what each product gives alone. */
+/* Makes the matrices, of values in (-1, 1) unless they are whole, and what each product gives alone. */
 void batch_create(struct batch_call *call, uint64_t seed);
 void batch_destroy(struct batch_call *call);
 

@@ -42,24 +42,19 @@ _Static_assert(sizeof spellings / sizeof *spellings == COUNT, "as many as the he
 
 /* ---- one product ---- */
 
-struct pair times(struct pair x, struct pair y) {
-  return (struct pair){x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
-}
-long double size_of(struct pair x) { return fabsl(x.re) + fabsl(x.im); }
-
 bool doubles(const struct product *p) { return spellings[p->spelling].doubles; }
 size_t bytes(const struct product *p) { return doubles(p) ? 2 * sizeof(double) : 2 * sizeof(float); }
 
-void put_element(bool is_double, void *x, int64_t i, struct pair value) {
+void put_element(bool is_double, void *x, int64_t i, struct tst_number value) {
   if (is_double)
     ((double *)x)[2 * i] = (double)value.re, ((double *)x)[2 * i + 1] = (double)value.im;
   else
     ((float *)x)[2 * i] = (float)value.re, ((float *)x)[2 * i + 1] = (float)value.im;
 }
 
-struct pair element(bool is_double, const void *x, int64_t i) {
-  if (is_double) return (struct pair){((const double *)x)[2 * i], ((const double *)x)[2 * i + 1]};
-  return (struct pair){((const float *)x)[2 * i], ((const float *)x)[2 * i + 1]};
+struct tst_number element(bool is_double, const void *x, int64_t i) {
+  if (is_double) return (struct tst_number){((const double *)x)[2 * i], ((const double *)x)[2 * i + 1]};
+  return (struct tst_number){((const float *)x)[2 * i], ((const float *)x)[2 * i + 1]};
 }
 
 static long double number(bool whole, uint64_t *rng) {
@@ -72,7 +67,7 @@ static void *numbers(const struct product *p, int64_t count, uint64_t *rng) {
   assert_non_null(x);
   for (int64_t i = 0; i < count; i++) {
     const long double re = number(p->whole, rng);
-    put_element(doubles(p), x, i, (struct pair){re, number(p->whole, rng)});
+    put_element(doubles(p), x, i, (struct tst_number){re, number(p->whole, rng)});
   }
   return x;
 }
@@ -87,15 +82,15 @@ void fill(struct product *p, int64_t longer, uint64_t *rng) {
   p->a_count = p->lda * a_columns, p->b_count = p->ldb * b_columns, p->c_count = p->ldc * (c_columns + 1);
   p->a = numbers(p, p->a_count, rng), p->b = numbers(p, p->b_count, rng), p->c = numbers(p, p->c_count, rng);
   if (p->beta.re == 0 && p->beta.im == 0)
-    for (int64_t i = 0; i < p->c_count; i++) put_element(doubles(p), p->c, i, (struct pair){NAN, INFINITY});
+    for (int64_t i = 0; i < p->c_count; i++) put_element(doubles(p), p->c, i, (struct tst_number){NAN, INFINITY});
   p->before = malloc((size_t)p->c_count * bytes(p));
   assert_non_null(p->before);
   memcpy(p->before, p->c, (size_t)p->c_count * bytes(p));
 }
 
 struct product random_product(int spelling, int64_t most, uint64_t *rng) {
-  static const struct pair scalars[] = {{1, 0}, {0, 0},  {-2, 0},
-                                        {0, 1}, {3, -2}, {-0.0L, -0.0L}}; /* a zero of any sign reads nothing */
+  static const struct tst_number scalars[] = {{1, 0}, {0, 0},  {-2, 0},
+                                              {0, 1}, {3, -2}, {-0.0L, -0.0L}}; /* a zero of any sign reads nothing */
   struct product p = {.spelling = spelling,
                       .row_major = spellings[spelling].cblas != NULL && tst_random_below(rng, 2) == 1,
                       .whole = tst_random_below(rng, 2) == 1,
@@ -128,29 +123,41 @@ void call(const struct product *p, const void *a, const void *b, void *c) {
     spellings[p->spelling].fortran(&p->ta, &p->tb, at[0], at[1], at[2], alpha, a, at[3], b, at[4], beta, c, at[5]);
 }
 
-struct pair stored(const struct product *p, const void *x, char trans, int64_t row, int64_t column, int64_t ld) {
-  struct pair e = element(doubles(p), x, stored_by_rows(p, trans) ? column + row * ld : row + column * ld);
+struct tst_number stored(const struct product *p, const void *x, char trans, int64_t row, int64_t column, int64_t ld) {
+  struct tst_number e = element(doubles(p), x, stored_by_rows(p, trans) ? column + row * ld : row + column * ld);
   if (trans == 'C') e.im = -e.im;
   return e;
 }
 
-/* Element (i, j) of the result; *size: of all that is added, by absolute values. */
-static struct pair expected(const struct product *p, int64_t i, int64_t j, int64_t at, long double *size) {
-  struct pair sum = {0, 0};
-  *size = 0;
+/* The factors of each element's terms, one behind another for every row and column of C. */
+struct factors {
+  struct tst_number *x, *y;
+};
+
+static void create_factors(struct factors *f, const struct product *p) {
+  f->x = tst_numbers(p->m * p->k), f->y = tst_numbers(p->n * p->k);
   for (int64_t l = 0; l < p->k; l++) {
-    const struct pair x = stored(p, p->a, p->ta, i, l, p->lda), y = stored(p, p->b, p->tb, l, j, p->ldb);
-    const struct pair xy = times(x, y);
-    sum.re += xy.re, sum.im += xy.im, *size += size_of(x) * size_of(y);
+    for (int64_t i = 0; i < p->m; i++) f->x[i * p->k + l] = stored(p, p->a, p->ta, i, l, p->lda);
+    for (int64_t j = 0; j < p->n; j++) f->y[j * p->k + l] = stored(p, p->b, p->tb, l, j, p->ldb);
   }
-  sum = times(p->alpha, sum), *size *= size_of(p->alpha);
-  if (size_of(p->beta) == 0) return sum;
-  const struct pair c = element(doubles(p), p->before, at), kept = times(p->beta, c);
-  *size += size_of(p->beta) * size_of(c);
-  return (struct pair){sum.re + kept.re, sum.im + kept.im};
+}
+
+/* Element (i, j) of the result; *size: of all that is added, by absolute values. */
+static struct tst_number expected(const struct product *p, const struct factors *f, int64_t i, int64_t j, int64_t at,
+                                  long double *size) {
+  *size = 0;
+  const struct tst_number sum =
+      tst_times(p->alpha, tst_sum_of_terms(f->x + i * p->k, f->y + j * p->k, p->k, false, size));
+  *size *= tst_size_of(p->alpha);
+  if (tst_size_of(p->beta) == 0) return sum;
+  const struct tst_number c = element(doubles(p), p->before, at), kept = tst_times(p->beta, c);
+  *size += tst_size_of(p->beta) * tst_size_of(c);
+  return (struct tst_number){sum.re + kept.re, sum.im + kept.im};
 }
 
 void expect_right(const struct product *p, const void *c) {
+  struct factors f;
+  create_factors(&f, p);
   const int64_t rows = p->row_major ? p->n : p->m, columns = p->row_major ? p->m : p->n;
   const long double unit = doubles(p) ? 0x1p-53L : 0x1p-24L;
   for (int64_t at = 0; at < p->c_count; at++) {
@@ -161,14 +168,15 @@ void expect_right(const struct product *p, const void *c) {
       continue;
     }
     long double size;
-    const struct pair got = element(doubles(p), c, at);
-    const struct pair want = expected(p, p->row_major ? column : row, p->row_major ? row : column, at, &size);
+    const struct tst_number got = element(doubles(p), c, at);
+    const struct tst_number want = expected(p, &f, p->row_major ? column : row, p->row_major ? row : column, at, &size);
     const long double most = p->whole ? 0 : (long double)(2 * p->k + 8) * unit * size;
     if (!(fabsl(got.re - want.re) <= most && fabsl(got.im - want.im) <= most))
       fail_msg("%s %c%c %d x %d x %d alpha %Lg %+Lgi beta %Lg %+Lgi: (%d, %d) is %.9Lg %+.9Lgi, not %.9Lg %+.9Lgi",
                spellings[p->spelling].name, p->ta, p->tb, (int)p->m, (int)p->n, (int)p->k, p->alpha.re, p->alpha.im,
                p->beta.re, p->beta.im, (int)row, (int)column, got.re, got.im, want.re, want.im);
   }
+  free(f.x), free(f.y);
 }
 
 int64_t gpu_calls(void) {

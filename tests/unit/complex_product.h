@@ -10,23 +10,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "terms.h"
+
 /* The spellings: all of cgemm's and cgemm3m's, then those of double precision; C's own come first. */
 enum { COUNT = 40, C_CBLAS = 0, Z_CBLAS = COUNT / 2 };
-
-struct pair {
-  long double re, im;
-};
-
-/* The textbook's product; and a size that has no root in it. */
-struct pair times(struct pair x, struct pair y);
-long double size_of(struct pair x);
 
 struct product {
   int spelling;
   bool row_major, whole; /* whole: small whole numbers, of which every sum is exact */
   char ta, tb;
   int64_t m, n, k, lda, ldb, ldc;
-  struct pair alpha, beta;
+  struct tst_number alpha, beta;
   void *a, *b, *c, *before; /* C with a column of padding behind the last */
   int64_t a_count, b_count, c_count;
 };
@@ -34,14 +28,14 @@ struct product {
 bool doubles(const struct product *p);
 size_t bytes(const struct product *p); /* of an element */
 
-void put_element(bool is_double, void *x, int64_t i, struct pair value);
-struct pair element(bool is_double, const void *x, int64_t i);
+void put_element(bool is_double, void *x, int64_t i, struct tst_number value);
+struct tst_number element(bool is_double, const void *x, int64_t i);
 
 /* Whether an operand of this transpose is stored by rows of what it is in the product. */
 bool stored_by_rows(const struct product *p, char trans);
 
 /* Element (row, column) of op(x). */
-struct pair stored(const struct product *p, const void *x, char trans, int64_t row, int64_t column, int64_t ld);
+struct tst_number stored(const struct product *p, const void *x, char trans, int64_t row, int64_t column, int64_t ld);
 
 /* Operands of p's sizes, whose columns are so much longer than need be; with beta = 0 C has no numbers. */
 void fill(struct product *p, int64_t longer, uint64_t *rng);

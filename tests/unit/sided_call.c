@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "rng.h"
+#include "terms.h"
 
 static const char *const routines[TST_SIDED_ROUTINES] = {"ssymm", "dsymm", "csymm", "zsymm", "chemm", "zhemm", "strmm",
                                                          "dtrmm", "ctrmm", "ztrmm", "strsm", "dtrsm", "ctrsm", "ztrsm"};
@@ -51,10 +52,6 @@ int64_t tst_sided_order(const struct tst_sided_call *p) { return upper(p->side) 
 
 /* ---- elements ---- */
 
-struct number {
-  long double re, im;
-};
-
 /* Number `part` of stored element `at`. */
 static double get(const struct tst_sided_call *p, const void *data, int64_t at, int part) {
   const int64_t i = is_complex(p) ? 2 * at + part : at;
@@ -73,9 +70,9 @@ static int64_t place_of(const struct tst_sided_call *p, int64_t i, int64_t j, in
   return p->row_major ? j + i * ld : i + j * ld;
 }
 
-static struct number element(const struct tst_sided_call *p, const void *data, int64_t i, int64_t j, int64_t ld) {
+static struct tst_number element(const struct tst_sided_call *p, const void *data, int64_t i, int64_t j, int64_t ld) {
   const int64_t at = place_of(p, i, j, ld);
-  return (struct number){get(p, data, at, 0), is_complex(p) ? get(p, data, at, 1) : 0};
+  return (struct tst_number){get(p, data, at, 0), is_complex(p) ? get(p, data, at, 1) : 0};
 }
 
 static bool is_stored(const struct tst_sided_call *p, int64_t i, int64_t j) {
@@ -85,13 +82,14 @@ static bool is_stored(const struct tst_sided_call *p, int64_t i, int64_t j) {
 static bool is_unit(const struct tst_sided_call *p) { return is_triangular(p) && upper(p->diag) == 'U'; }
 
 /* Element (i, j) of A as it is meant. */
-static struct number meant(const struct tst_sided_call *p, int64_t i, int64_t j) {
+static struct tst_number meant(const struct tst_sided_call *p, int64_t i, int64_t j) {
   const char trans = is_triangular(p) ? upper(p->trans) : 'N';
   const int64_t row = trans == 'N' ? i : j, column = trans == 'N' ? j : i;
   const bool stored = is_stored(p, row, column);
-  if (is_triangular(p) && !stored) return (struct number){0, 0};
-  if (is_unit(p) && i == j) return (struct number){1, 0};
-  struct number x = stored ? element(p, p->a.data, row, column, p->lda) : element(p, p->a.data, column, row, p->lda);
+  if (is_triangular(p) && !stored) return (struct tst_number){0, 0};
+  if (is_unit(p) && i == j) return (struct tst_number){1, 0};
+  struct tst_number x =
+      stored ? element(p, p->a.data, row, column, p->lda) : element(p, p->a.data, column, row, p->lda);
   if (trans == 'C' || (p->name.shape == HEMM && !stored)) x.im = -x.im;
   if (p->name.shape == HEMM && i == j) x.im = 0;
   return x;
@@ -263,49 +261,54 @@ void tst_sided_make(const struct tst_sided_call *p) { tst_sided_make_on(p, p->a.
 
 /* ---- verifying ---- */
 
-static struct number times(struct number x, struct number y) {
-  return (struct number){x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+static struct tst_number of_parts(const double x[2]) { return (struct tst_number){x[0], x[1]}; }
+
+/* What an element's terms are made of: A as it is meant, and the X that it is multiplied with; one behind another for
+ * each row of the product, or each column, of the left factor or the right one. */
+struct factors {
+  struct tst_number *a, *x;
+};
+
+static void create_factors(struct factors *f, const struct tst_sided_call *p) {
+  const int64_t order = tst_sided_order(p), others = p->m + p->n - order;
+  const bool left = upper(p->side) == 'L', of_c = is_triangular(p);
+  const void *const x = p->name.shape == TRSM ? p->c.data : of_c ? p->c.before : p->b.data;
+  const int64_t ld = of_c ? p->ldc : p->ldb;
+  f->a = tst_numbers(order * order), f->x = tst_numbers(others * order);
+  for (int64_t i = 0; i < order; i++)
+    for (int64_t l = 0; l < order; l++) f->a[i * order + l] = left ? meant(p, i, l) : meant(p, l, i);
+  for (int64_t j = 0; j < others; j++)
+    for (int64_t l = 0; l < order; l++) f->x[j * order + l] = left ? element(p, x, l, j, ld) : element(p, x, j, l, ld);
 }
 
-static long double size_of(struct number x) { return fabsl(x.re) + fabsl(x.im); }
-static struct number of_parts(const double x[2]) { return (struct number){x[0], x[1]}; }
-
 /* Element (i, j) of A X or X A; the size of its terms is added to *size. */
-static struct number product_of(const struct tst_sided_call *p, const void *x, int64_t ld, int64_t i, int64_t j,
-                                long double *size) {
-  struct number sum = {0, 0};
+static struct tst_number product_of(const struct tst_sided_call *p, const struct factors *f, int64_t i, int64_t j,
+                                    long double *size) {
+  const int64_t order = tst_sided_order(p);
   const bool left = upper(p->side) == 'L';
-  for (int64_t l = 0; l < tst_sided_order(p); l++) {
-    const struct number a = left ? meant(p, i, l) : meant(p, l, j);
-    if (is_triangular(p) && a.re == 0 && a.im == 0) continue;
-    const struct number y = left ? element(p, x, l, j, ld) : element(p, x, i, l, ld), term = times(a, y);
-    sum.re += term.re, sum.im += term.im;
-    *size += size_of(a) * size_of(y);
-  }
-  return sum;
+  return tst_sum_of_terms(f->a + (left ? i : j) * order, f->x + (left ? j : i) * order, order, !is_complex(p), size);
 }
 
 /* How far an element of C, or of a residual, is off: of the largest that it may be. */
-static bool is_right(const struct tst_sided_call *p, int64_t i, int64_t j) {
+static bool is_right(const struct tst_sided_call *p, const struct factors *f, int64_t i, int64_t j) {
   const long double unit = is_double(p) ? 0x1p-53L : 0x1p-24L;
-  const struct number alpha = of_parts(p->alpha), c = element(p, p->c.data, i, j, p->ldc);
+  const struct tst_number alpha = of_parts(p->alpha), c = element(p, p->c.data, i, j, p->ldc);
   const bool empty = is_zero(p->alpha), solves = p->name.shape == TRSM;
   long double size = 0;
-  struct number want = {0, 0}, got = c;
+  struct tst_number want = {0, 0}, got = c;
   if (solves && !empty) {
-    got = product_of(p, p->c.data, p->ldc, i, j, &size);
-    const struct number b = element(p, p->c.before, i, j, p->ldc);
-    want = times(alpha, b);
-    size += size_of(alpha) * size_of(b);
+    got = product_of(p, f, i, j, &size);
+    const struct tst_number b = element(p, p->c.before, i, j, p->ldc);
+    want = tst_times(alpha, b);
+    size += tst_size_of(alpha) * tst_size_of(b);
   } else if (!empty) {
-    const void *x = is_triangular(p) ? p->c.before : p->b.data;
-    want = times(alpha, product_of(p, x, is_triangular(p) ? p->ldc : p->ldb, i, j, &size));
-    size *= size_of(alpha);
+    want = tst_times(alpha, product_of(p, f, i, j, &size));
+    size *= tst_size_of(alpha);
   }
   if (!is_zero(p->beta)) {
-    const struct number kept = element(p, p->c.before, i, j, p->ldc), part = times(of_parts(p->beta), kept);
+    const struct tst_number kept = element(p, p->c.before, i, j, p->ldc), part = tst_times(of_parts(p->beta), kept);
     want.re += part.re, want.im += part.im;
-    size += size_of(of_parts(p->beta)) * size_of(kept);
+    size += tst_size_of(of_parts(p->beta)) * tst_size_of(kept);
   }
   const long double bound = (long double)(2 * tst_sided_order(p) + 10) * unit * size;
   return fabsl(got.re - want.re) <= bound && fabsl(got.im - want.im) <= bound;
@@ -317,7 +320,7 @@ static bool is_as_it_was(const struct tst_sided_call *p, int64_t at) {
 }
 
 static const char *where(const struct tst_sided_call *p, const char *what, int64_t i, int64_t j) {
-  static char text[240];
+  static _Thread_local char text[240];
   snprintf(text, sizeof text, "%s%s %c%c%c%c m=%d n=%d lda=%d ldb=%d ldc=%d alpha=%g%+gi beta=%g%+gi: (%d, %d) %s",
            p->name.name, p->row_major ? " row-major" : "", p->side, p->uplo, p->trans, p->diag, (int)p->m, (int)p->n,
            (int)p->lda, (int)p->ldb, (int)p->ldc, p->alpha[0], p->alpha[1], p->beta[0], p->beta[1], (int)i, (int)j,
@@ -325,16 +328,24 @@ static const char *where(const struct tst_sided_call *p, const char *what, int64
   return text;
 }
 
-const char *tst_sided_wrong(const struct tst_sided_call *p) {
+static const char *first_wrong(const struct tst_sided_call *p, const struct factors *f) {
   const int64_t len = p->row_major ? p->n : p->m, lines = p->row_major ? p->m : p->n;
   for (int64_t at = 0; at < (lines + 1) * p->ldc; at++) {
     const int64_t row = at % p->ldc, line = at / p->ldc, i = p->row_major ? line : row, j = p->row_major ? row : line;
     if (row < len && line < lines) {
-      if (!is_right(p, i, j)) return where(p, "is wrong", i, j);
+      if (!is_right(p, f, i, j)) return where(p, "is wrong", i, j);
     } else if (!is_as_it_was(p, at)) {
       return where(p, "is padding, and was written", i, j);
     }
   }
   if (memcmp(p->a.data, p->a.before, p->a.bytes) != 0) return where(p, "A was written", 0, 0);
   return p->b.data != NULL && memcmp(p->b.data, p->b.before, p->b.bytes) != 0 ? where(p, "B was written", 0, 0) : NULL;
+}
+
+const char *tst_sided_wrong(const struct tst_sided_call *p) {
+  struct factors f;
+  create_factors(&f, p);
+  const char *const wrong = first_wrong(p, &f);
+  free(f.a), free(f.x);
+  return wrong;
 }

@@ -3,7 +3,7 @@
  * Random calls of the routines whose A has a side, by every spelling, and what they must leave: elements within the
  * bound of one chain, solutions with a residual within it, all other memory as it was. What must not be read is NaN:
  * the other triangle of A, a unit diagonal, the imaginary parts of a Hermitian one, padding, C where beta is 0, A and B
- * where alpha is. Not thread safe.
+ * where alpha is. Any thread may make calls of its own.
  */
 #ifndef TST_SIDED_CALL_H
 #define TST_SIDED_CALL_H

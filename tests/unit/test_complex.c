@@ -43,7 +43,7 @@ static void every_spelling(void **state) {
     struct product p = random_product(i % COUNT, i < 11 * COUNT ? 24 : 90, &rng);
     call(&p, p.a, p.b, p.c);
     expect_right(&p, p.c);
-    forced += size_of(p.alpha) != 0;
+    forced += tst_size_of(p.alpha) != 0;
     destroy(&p);
   }
   assert_int_equal(gpu_calls() - begun, forced);
@@ -147,7 +147,7 @@ static int with_failure(void *number) {
   const int i = (int)(intptr_t)number;
   uint64_t rng = (uint64_t)i + 4;
   struct product p = random_product(i % 2 ? C_CBLAS : Z_CBLAS, 200, &rng);
-  p.alpha = (struct pair){-1, 2};
+  p.alpha = (struct tst_number){-1, 2};
   if (tst_fake()->inject(failing[i].function, failing[i].nth, CUDA_ERROR_UNKNOWN, 0) != 0) return 1;
   if (tileblas_option_set("TILEBLAS_ROUTE", "gpu") != 0) return 2;
   call(&p, p.a, p.b, p.c);
@@ -175,8 +175,8 @@ static int on_tensor_cores(void *number) {
   uint64_t rng = (uint64_t)i + 20;
   struct product p = {.spelling = C_CBLAS, .ta = "NTC"[i % 3], .tb = "NCT"[i / 3], .m = 130, .n = 390, .k = 160};
   if (tst_fake() == NULL) p.m = 206, p.n = 3107, p.k = 284; /* a GPU with more SMs takes other kernels for the former */
-  p.alpha = i % 2 ? (struct pair){-0.5, 2} : (struct pair){1, 0},
-  p.beta = i < 5 ? (struct pair){0, 0} : (struct pair){0, 3};
+  p.alpha = i % 2 ? (struct tst_number){-0.5, 2} : (struct tst_number){1, 0},
+  p.beta = i < 5 ? (struct tst_number){0, 0} : (struct tst_number){0, 3};
   tst_cuda_begin(0);
   fill(&p, i % 4, &rng);
   if (tileblas_option_set("TILEBLAS_ROUTE", "gpu") != 0 || tileblas_option_set("TILEBLAS_PRECISION", "ieee") != 0)

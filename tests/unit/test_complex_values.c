@@ -33,19 +33,19 @@
 /* ---- what is expected ---- */
 
 /* Element (i, j) of the result, `before` being C's. */
-static struct pair chain(const struct product *p, int64_t i, int64_t j, struct pair before) {
+static struct tst_number chain(const struct product *p, int64_t i, int64_t j, struct tst_number before) {
   const bool real = p->alpha.im == 0;
-  struct pair sum = {0, 0};
-  for (int64_t l = 0; l < p->k && size_of(p->alpha) != 0; l++) {
-    const struct pair a = stored(p, p->a, p->ta, i, l, p->lda), y = stored(p, p->b, p->tb, l, j, p->ldb);
-    const struct pair x = real || doubles(p) ? a : times(p->alpha, a), xy = times(x, y);
+  struct tst_number sum = {0, 0};
+  for (int64_t l = 0; l < p->k && tst_size_of(p->alpha) != 0; l++) {
+    const struct tst_number a = stored(p, p->a, p->ta, i, l, p->lda), y = stored(p, p->b, p->tb, l, j, p->ldb);
+    const struct tst_number x = real || doubles(p) ? a : tst_times(p->alpha, a), xy = tst_times(x, y);
     sum.re += xy.re, sum.im += xy.im;
   }
-  if (!real && doubles(p) && p->k > 0) sum = times(p->alpha, sum);
-  if (real && p->k > 0 && size_of(p->alpha) != 0) sum.re *= p->alpha.re, sum.im *= p->alpha.re;
+  if (!real && doubles(p) && p->k > 0) sum = tst_times(p->alpha, sum);
+  if (real && p->k > 0 && tst_size_of(p->alpha) != 0) sum.re *= p->alpha.re, sum.im *= p->alpha.re;
   if (p->beta.re == 0 && p->beta.im == 0) return sum;
-  const struct pair kept = p->beta.re == 1 && p->beta.im == 0 ? before : times(p->beta, before);
-  return (struct pair){sum.re + kept.re, sum.im + kept.im};
+  const struct tst_number kept = p->beta.re == 1 && p->beta.im == 0 ? before : tst_times(p->beta, before);
+  return (struct tst_number){sum.re + kept.re, sum.im + kept.im};
 }
 
 static bool same(long double x, long double y) { return isnan(x) ? isnan(y) : x == y; }
@@ -54,7 +54,8 @@ static void expect_chain(const struct product *p, const void *c, const char *wha
   for (int64_t j = 0; j < p->n; j++)
     for (int64_t i = 0; i < p->m; i++) {
       const int64_t at = i + j * p->ldc;
-      const struct pair got = element(doubles(p), c, at), want = chain(p, i, j, element(doubles(p), p->before, at));
+      const struct tst_number got = element(doubles(p), c, at),
+                              want = chain(p, i, j, element(doubles(p), p->before, at));
       if (!(same(got.re, want.re) && same(got.im, want.im)))
         fail_msg("%s: %c %c%c k %d alpha %Lg %+Lgi beta %Lg %+Lgi: (%d, %d) is %Lg %+Lgi, not %Lg %+Lgi", what,
                  doubles(p) ? 'z' : 'c', p->ta, p->tb, (int)p->k, p->alpha.re, p->alpha.im, p->beta.re, p->beta.im,
@@ -66,8 +67,8 @@ static void expect_chain(const struct product *p, const void *c, const char *wha
 static void expect_no_more_nans(const struct product *p, const void *ours, const void *theirs) {
   for (int64_t j = 0; j < p->n; j++)
     for (int64_t i = 0; i < p->m; i++) {
-      const struct pair got = element(doubles(p), ours, i + j * p->ldc);
-      const struct pair want = element(doubles(p), theirs, i + j * p->ldc);
+      const struct tst_number got = element(doubles(p), ours, i + j * p->ldc);
+      const struct tst_number want = element(doubles(p), theirs, i + j * p->ldc);
       if (!((isnan(want.re) || got.re == want.re) && (isnan(want.im) || got.im == want.im)))
         fail_msg("%c %c%c k %d alpha %Lg %+Lgi beta %Lg %+Lgi: %Lg %+Lgi, and the CPU BLAS's is %Lg %+Lgi",
                  doubles(p) ? 'z' : 'c', p->ta, p->tb, (int)p->k, p->alpha.re, p->alpha.im, p->beta.re, p->beta.im,
@@ -80,7 +81,7 @@ static void expect_no_more_nans(const struct product *p, const void *ours, const
 enum { TYPES = 2, TRANSPOSES = 9 };
 
 /* Number i of each type with each pair of transposes: whole numbers, padded, with no special one yet. */
-static struct product make(int i, int64_t k, struct pair alpha, struct pair beta) {
+static struct product make(int i, int64_t k, struct tst_number alpha, struct tst_number beta) {
   uint64_t rng = (uint64_t)i + 1;
   struct product p = {.spelling = i % TYPES ? Z_CBLAS : C_CBLAS,
                       .whole = true,
@@ -96,14 +97,14 @@ static struct product make(int i, int64_t k, struct pair alpha, struct pair beta
 }
 
 /* Element (row, column) of op(A) or op(B). */
-static void put_a(const struct product *p, int64_t row, int64_t column, struct pair x) {
+static void put_a(const struct product *p, int64_t row, int64_t column, struct tst_number x) {
   put_element(doubles(p), p->a, stored_by_rows(p, p->ta) ? column + row * p->lda : row + column * p->lda, x);
 }
-static void put_b(const struct product *p, int64_t row, int64_t column, struct pair x) {
+static void put_b(const struct product *p, int64_t row, int64_t column, struct tst_number x) {
   put_element(doubles(p), p->b, stored_by_rows(p, p->tb) ? column + row * p->ldb : row + column * p->ldb, x);
 }
 
-static void put_c(const struct product *p, struct pair x) {
+static void put_c(const struct product *p, struct tst_number x) {
   for (int64_t i = 0; i < p->c_count; i++) put_element(doubles(p), p->c, i, x);
   memcpy(p->before, p->c, (size_t)p->c_count * bytes(p));
 }
@@ -131,20 +132,20 @@ static void check_both(struct product *p, const char *what) {
 
 /* ---- tests ---- */
 
-static const struct pair specials[] = {{INFINITY, 1}, {1, INFINITY}, {-INFINITY, INFINITY}, {NAN, 1}, {1, NAN}};
+static const struct tst_number specials[] = {{INFINITY, 1}, {1, INFINITY}, {-INFINITY, INFINITY}, {NAN, 1}, {1, NAN}};
 enum { SPECIALS = sizeof specials / sizeof *specials };
 
 static void in_the_operands(void **state) {
   (void)state;
-  const struct pair alphas[] = {{1, 0}, {-2, 0}, {2, -0.0L}, {0, 1}, {2, -1}};
+  const struct tst_number alphas[] = {{1, 0}, {-2, 0}, {2, -0.0L}, {0, 1}, {2, -1}};
   const int64_t begun = gpu_calls();
   for (int i = 0; i < TYPES * TRANSPOSES; i++)
     for (int s = 0; s < SPECIALS; s++)
       for (int a = 0; a < 5; a++) {
-        struct product p = make(i, 6, alphas[a], (struct pair){0, 0});
+        struct product p = make(i, 6, alphas[a], (struct tst_number){0, 0});
         put_a(&p, 2, 3, specials[s]);
         check(&p, "A");
-        p = make(i, 6, alphas[a], (struct pair){a, 1});
+        p = make(i, 6, alphas[a], (struct tst_number){a, 1});
         put_b(&p, 3, 1, specials[s]);
         check(&p, "B");
       }
@@ -154,12 +155,12 @@ static void in_the_operands(void **state) {
 /* In the program's memory, which the CPU commits. */
 static void in_c(void **state) {
   (void)state;
-  const struct pair betas[] = {{1, 0}, {1, -0.0L}, {2, 0}, {0, 1}, {0, 0}, {-0.0L, -0.0L}};
+  const struct tst_number betas[] = {{1, 0}, {1, -0.0L}, {2, 0}, {0, 1}, {0, 0}, {-0.0L, -0.0L}};
   for (int i = 0; i < TYPES * TRANSPOSES; i++)
     for (int s = 0; s < SPECIALS; s++)
       for (int b = 0; b < 6; b++)
         for (int a = 0; a < 3; a++) {
-          struct product p = make(i, a == 2 ? 0 : 6, (struct pair){a != 0, 0}, betas[b]);
+          struct product p = make(i, a == 2 ? 0 : 6, (struct tst_number){a != 0, 0}, betas[b]);
           put_c(&p, specials[s]);
           check_both(&p, "C");
         }
@@ -173,7 +174,8 @@ static int in_c_on_the_gpu(void *unused) {
   for (int i = 0; i < TYPES * 3; i++)
     for (int s = 0; s < SPECIALS; s++)
       for (int b = 0; b < 6; b++) {
-        struct product p = make(i, 6, (struct pair){b % 2, 0}, (struct pair){b < 2 ? 1 : b - 3, b < 2 ? -0.0L : 0});
+        struct product p =
+            make(i, 6, (struct tst_number){b % 2, 0}, (struct tst_number){b < 2 ? 1 : b - 3, b < 2 ? -0.0L : 0});
         put_c(&p, specials[s]);
         void *const c = tst_cuda_allocate(TST_DEVICE, (size_t)p.c_count * bytes(&p));
         tst_cuda_write(TST_DEVICE, c, p.c, (size_t)p.c_count * bytes(&p));
@@ -198,13 +200,13 @@ static void in_c_of_the_gpu(void **state) {
 /* With k = 0 alpha multiplies nothing. */
 static void in_the_scalars(void **state) {
   (void)state;
-  const struct pair scalars[] = {{NAN, 0}, {1, NAN}, {NAN, NAN}, {INFINITY, 0}, {0, -INFINITY}, {INFINITY, 2}};
+  const struct tst_number scalars[] = {{NAN, 0}, {1, NAN}, {NAN, NAN}, {INFINITY, 0}, {0, -INFINITY}, {INFINITY, 2}};
   for (int i = 0; i < TYPES * TRANSPOSES; i++)
     for (int s = 0; s < 6; s++)
       for (int64_t k = 0; k <= 6; k += 6) {
-        struct product p = make(i, k, scalars[s], (struct pair){s % 2, 0});
+        struct product p = make(i, k, scalars[s], (struct tst_number){s % 2, 0});
         check(&p, "alpha");
-        p = make(i, k, (struct pair){1, 0}, scalars[s]);
+        p = make(i, k, (struct tst_number){1, 0}, scalars[s]);
         check(&p, "beta");
       }
 }
@@ -213,12 +215,12 @@ static void in_the_scalars(void **state) {
 static void unread(void **state) {
   (void)state;
   for (int i = 0; i < TYPES * TRANSPOSES; i++) {
-    struct product p = make(i, 6, (struct pair){0, -0.0L}, (struct pair){2, 1});
-    for (int64_t x = 0; x < p.a_count; x++) put_element(doubles(&p), p.a, x, (struct pair){NAN, NAN});
-    for (int64_t x = 0; x < p.b_count; x++) put_element(doubles(&p), p.b, x, (struct pair){NAN, NAN});
+    struct product p = make(i, 6, (struct tst_number){0, -0.0L}, (struct tst_number){2, 1});
+    for (int64_t x = 0; x < p.a_count; x++) put_element(doubles(&p), p.a, x, (struct tst_number){NAN, NAN});
+    for (int64_t x = 0; x < p.b_count; x++) put_element(doubles(&p), p.b, x, (struct tst_number){NAN, NAN});
     check_both(&p, "alpha 0");
-    p = make(i, 6, (struct pair){1, 2}, (struct pair){-0.0L, 0});
-    put_c(&p, (struct pair){NAN, NAN});
+    p = make(i, 6, (struct tst_number){1, 2}, (struct tst_number){-0.0L, 0});
+    put_c(&p, (struct tst_number){NAN, NAN});
     check_both(&p, "beta 0");
   }
 }
@@ -227,12 +229,12 @@ static void unread(void **state) {
 static void one_row(void **state) {
   (void)state;
   for (int i = 0; i < TYPES * TRANSPOSES; i++) {
-    struct product p = make(i, 33, (struct pair){1, 0}, (struct pair){0, 0});
-    put_a(&p, 4, 5, (struct pair){NAN, 1});
+    struct product p = make(i, 33, (struct tst_number){1, 0}, (struct tst_number){0, 0});
+    put_a(&p, 4, 5, (struct tst_number){NAN, 1});
     call(&p, p.a, p.b, p.c);
     for (int64_t j = 0; j < p.n; j++)
       for (int64_t row = 0; row < p.m; row++) {
-        const struct pair got = element(doubles(&p), p.c, row + j * p.ldc);
+        const struct tst_number got = element(doubles(&p), p.c, row + j * p.ldc);
         assert_int_equal(isnan(got.re) && isnan(got.im), row == 4);
       }
     destroy(&p);
@@ -243,7 +245,7 @@ static void one_row(void **state) {
 
 /* a, b and alpha, in parts that are powers of two or 0, and what a b alpha is: exponents of cgemm and of zgemm. */
 struct single {
-  struct pair a, b, alpha, result;
+  struct tst_number a, b, alpha, result;
 };
 
 static void expect_single(int spelling, const struct single *s) {
@@ -252,7 +254,7 @@ static void expect_single(int spelling, const struct single *s) {
   fill(&p, 0, &rng);
   for (int64_t i = 0; i < 3; i++) put_a(&p, i, 0, s->a), put_b(&p, 0, i, s->b);
   call(&p, p.a, p.b, p.c);
-  const struct pair got = element(doubles(&p), p.c, 0);
+  const struct tst_number got = element(doubles(&p), p.c, 0);
   if (!(same(got.re, s->result.re) && same(got.im, s->result.im)))
     fail_msg("%c: (%La, %La) (%La, %La) alpha (%La, %La) is (%La, %La), not (%La, %La)", doubles(&p) ? 'z' : 'c',
              s->a.re, s->a.im, s->b.re, s->b.im, s->alpha.re, s->alpha.im, got.re, got.im, s->result.re, s->result.im);
@@ -295,7 +297,7 @@ static void large_and_small(void **state) {
 static void zeros(void **state) {
   (void)state;
   const struct {
-    struct pair alpha, beta, a, b, c;
+    struct tst_number alpha, beta, a, b, c;
     bool minus[2];
   } cases[] = {
       {{0, 0}, {1, 0}, {1, 1}, {1, 1}, {-0.0L, -0.0L}, {true, true}}, /* C stays as it is */
@@ -308,7 +310,7 @@ static void zeros(void **state) {
     for (int64_t x = 0; x < p.b_count; x++) put_element(doubles(&p), p.b, x, cases[i / TYPES].b);
     put_c(&p, cases[i / TYPES].c);
     call(&p, p.a, p.b, p.c);
-    const struct pair got = element(doubles(&p), p.c, 0);
+    const struct tst_number got = element(doubles(&p), p.c, 0);
     assert_true(got.re == 0 && got.im == 0);
     assert_int_equal(signbit(got.re) != 0, cases[i / TYPES].minus[0]);
     assert_int_equal(signbit(got.im) != 0, cases[i / TYPES].minus[1]);

@@ -13,7 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "process/background.h"
+#include "process/busy.h"
 #include "pipeline/copy.h"
 
 #define ROWS 700
@@ -50,6 +52,14 @@ static void copies_in_flight(struct tb_pool *pool, int round) {
   }
 }
 
+/* Where cores were busy: threads that sleep get up once, of themselves, while others are woken. */
+static void cores_given_back(struct tb_pool *pool) {
+  for (int round = 0; round < 30; round++) {
+    usleep(50000);
+    copies_in_flight(pool, round);
+  }
+}
+
 static atomic_int actions;
 static int touched; /* no atomic: written before a touch, read by the action behind it */
 
@@ -83,9 +93,11 @@ int main(void) {
   for (int threads = 2; threads <= 5; threads++) {
     struct tb_pool *pool = tb_pool_open(threads, true);
     for (int round = 0; round < 20; round++) {
+      if (threads > 2 && round == 10) tb_busy_found(tb_clock_seconds()); /* from now on they keep to cores */
       copies_in_flight(pool, round);
       if (round % 8 == 0) usleep(1000); /* they fall asleep */
     }
+    if (threads == 5) cores_given_back(pool);
     tb_pool_close(pool);
   }
   idleness();

@@ -69,7 +69,8 @@ enum { VARIANTS = 24 };
 
 /* ---- what there is ---- */
 
-static const int64_t orders[] = {1, 2, 31, 33, 63, 64, 65, 96, 127, 129, 200};
+/* Beside a warp's rows, and the leaves' sizes and halves. */
+static const int64_t orders[] = {1, 7, 8, 9, 63, 64, 65, 127, 129, 136, 270};
 enum { ORDERS = sizeof orders / sizeof *orders };
 
 static void variants(int step) {
@@ -121,7 +122,8 @@ static void several_blocks(void **state) {
   for (int i = 0; i < 2 * TRIANGULAR; i++) {
     struct tst_sided_call call;
     const bool right = i / TRIANGULAR == 1;
-    create_variant(&call, i, 2 * (i * 5 % 12) + right, right ? 1300 : 70, right ? 70 : 1300, &rng);
+    const int64_t order = i % 4 == 0 ? 140 : 70;
+    create_variant(&call, i, 2 * (i * 5 % 12) + right, right ? 1300 : order, right ? order : 1300, &rng);
     tst_sided_make(&call);
     expect_right(&call);
     void *const whole = malloc(call.c.bytes);
@@ -194,14 +196,15 @@ static void what_is_not_finite_stays(void **state) {
   uint64_t rng = 6;
   for (int i = 0; i < 2 * VARIANTS; i++) {
     struct tst_sided_call call;
-    create_variant(&call, i / VARIANTS ? 1 : 5, i % VARIANTS, 100, 100, &rng); /* dtrmm, dtrsm */
+    create_variant(&call, i / VARIANTS ? 1 : 5, i % VARIANTS, i % 2 ? 40 : 150, i % 2 ? 150 : 40,
+                   &rng); /* dtrmm, dtrsm */
     const bool left = call.side == 'L', lower = (call.uplo == 'L') != (call.trans != 'N');
-    const int64_t row = 70, line = 33;
+    const int64_t row = i % 3 == 2 ? 70 : 125, line = 33;
     *real_part(&call, call.c.data, left ? row : line, left ? line : row, call.ldc) = i % 3 ? INFINITY : NAN;
     memcpy(call.c.before, call.c.data, call.c.bytes);
     tst_sided_make(&call);
-    for (int64_t x = 0; x < 100; x++)
-      for (int64_t y = 0; y < 100; y++) { /* x: along A */
+    for (int64_t x = 0; x < 150; x++)
+      for (int64_t y = 0; y < 40; y++) { /* x: along A */
         const double c = *real_part(&call, call.c.data, left ? x : y, left ? y : x, call.ldc);
         const bool reached = y == line && ((lower == left) ? x >= row : x <= row);
         if ((reached && x == row) == !!isfinite(c) && (x == row || !reached))
@@ -236,9 +239,9 @@ static int in_memory_of(void *what) {
     if (i % 8 == 3)
       tst_sided_create(&call, number_of(i, CBLAS), 70, &rng);
     else if (i == 10 || i == 21) /* more than one block */
-      create_variant(&call, i, i % 2, i % 2 ? 2000 : 40, i % 2 ? 40 : 2000, &rng);
+      create_variant(&call, i, i % 2, i % 2 ? 8300 : 40, i % 2 ? 40 : 8300, &rng);
     else
-      create_variant(&call, i, i % VARIANTS, i % 2 ? 20 : 100, i % 2 ? 100 : 20, &rng);
+      create_variant(&call, i, i % VARIANTS, i % 2 ? 20 : 140, i % 2 ? 140 : 20, &rng);
     void *const a = placed(kinds->a, &call.a), *const c = placed(kinds->c, &call.c);
     tst_sided_make_on(&call, a, NULL, c);
     if (kinds->c != TST_PAGEABLE && !tst_cuda_read(kinds->c, call.c.data, c, call.c.bytes)) return 1;
@@ -266,7 +269,7 @@ static void operands_on_the_gpu(void **state) {
   }
 }
 
-/* However B is cut: in blocks that go by slots, and in halves where it lies. */
+/* However B is cut: in blocks that go by slots, and whole where it lies. */
 static int the_same_bits_anywhere(void *unused) {
   (void)unused;
   uint64_t rng = 8;
@@ -274,7 +277,7 @@ static int the_same_bits_anywhere(void *unused) {
   set_option("TILEBLAS_ROUTE", "gpu");
   for (int i = 0; i < 2; i++) {
     struct tst_sided_call call;
-    create_variant(&call, i ? 2 : 6, i, i ? 1160 : 200, i ? 200 : 1160, &rng); /* ctrmm, ctrsm */
+    create_variant(&call, i ? 2 : 6, i, i ? 1160 : 256, i ? 256 : 1160, &rng); /* ctrmm, ctrsm */
     void *const there = placed(TST_DEVICE, &call.c), *const a = placed(TST_DEVICE, &call.a);
     tst_sided_make(&call);
     expect_right(&call);

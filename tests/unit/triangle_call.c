@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "rng.h"
+#include "terms.h"
 
 static const char *const routines[TST_TRIANGLE_ROUTINES] = {
     "sgemmt", "dgemmt", "cgemmt", "zgemmt", "sgemmtr", "dgemmtr", "cgemmtr", "zgemmtr", "ssyrk",  "dsyrk",
@@ -237,77 +238,80 @@ void tst_triangle_make(const struct tst_triangle_call *p) { tst_triangle_make_on
 
 /* ---- verifying ---- */
 
-struct number {
-  long double re, im;
-};
-
-static struct number times(struct number x, struct number y) {
-  return (struct number){x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
-}
-
-static long double size_of(struct number x) { return fabsl(x.re) + fabsl(x.im); }
-
 /* Element (side, l) of op(X), X being A or B; or (l, side), of a B that is the product's second operand. */
-static struct number stored(const struct tst_triangle_call *p, bool of_b, bool second, int64_t side, int64_t l) {
+static struct tst_number stored(const struct tst_triangle_call *p, bool of_b, bool second, int64_t side, int64_t l) {
   const char trans = (char)toupper((unsigned char)(of_b ? p->tb : p->ta));
   const bool along = along_k(p, trans, second);
   const int64_t ld = of_b ? p->ldb : p->lda, at = along ? l + side * ld : side + l * ld;
   const void *data = of_b ? p->b.data : p->a.data;
-  struct number x = {get(p, data, at, 0), is_complex(p) ? get(p, data, at, 1) : 0};
+  struct tst_number x = {get(p, data, at, 0), is_complex(p) ? get(p, data, at, 1) : 0};
   if (trans == 'C') x.im = -x.im;
   return x;
 }
 
 /* Of X^T, or for a Hermitian C of X^H. */
-static struct number turned(const struct tst_triangle_call *p, bool of_b, int64_t side, int64_t l) {
-  struct number x = stored(p, of_b, false, side, l);
+static struct tst_number turned(const struct tst_triangle_call *p, bool of_b, int64_t side, int64_t l) {
+  struct tst_number x = stored(p, of_b, false, side, l);
   if (is_hermitian(p)) x.im = -x.im;
   return x;
 }
 
-/* The factors of term l of element (i, j); `again`: of what syr2k adds with A and B in each other's places. */
-static void factors(const struct tst_triangle_call *p, bool again, int64_t i, int64_t j, int64_t l,
-                    struct number x[2]) {
-  x[0] = stored(p, again, false, i, l);
-  x[1] = p->name.shape == GEMMT ? stored(p, true, true, j, l) : turned(p, is_of_rank_2k(p) && !again, j, l);
+/* The factors of each element's terms, one behind another for every row and column of C; again: of what syr2k adds with
+ * A and B in each other's places. */
+struct factors {
+  struct tst_number *x[2], *y[2];
+};
+
+static void create_factors(struct factors *f, const struct tst_triangle_call *p) {
+  for (int again = 0; again < 2; again++) {
+    const bool wanted = again == 0 || is_of_rank_2k(p);
+    f->x[again] = wanted ? tst_numbers(p->n * p->k) : NULL, f->y[again] = wanted ? tst_numbers(p->n * p->k) : NULL;
+    for (int64_t i = 0; wanted && i < p->n; i++)
+      for (int64_t l = 0; l < p->k; l++) {
+        f->x[again][i * p->k + l] = stored(p, again, false, i, l);
+        f->y[again][i * p->k + l] =
+            p->name.shape == GEMMT ? stored(p, true, true, i, l) : turned(p, is_of_rank_2k(p) && !again, i, l);
+      }
+  }
 }
 
-static struct number of_parts(const double x[2]) { return (struct number){x[0], x[1]}; }
+static void destroy_factors(struct factors *f) {
+  for (int again = 0; again < 2; again++) free(f->x[again]), free(f->y[again]);
+}
+
+static struct tst_number of_parts(const double x[2]) { return (struct tst_number){x[0], x[1]}; }
 
 /* alpha times the sum of an element's terms; their size is added to *size. */
-static struct number product_of(const struct tst_triangle_call *p, bool again, int64_t i, int64_t j,
-                                long double *size) {
-  struct number sum = {0, 0}, alpha = of_parts(p->alpha), x[2];
+static struct tst_number product_of(const struct tst_triangle_call *p, const struct factors *f, bool again, int64_t i,
+                                    int64_t j, long double *size) {
+  struct tst_number alpha = of_parts(p->alpha);
   long double of_terms = 0;
   if (again && is_hermitian(p)) alpha.im = -alpha.im;
-  for (int64_t l = 0; l < p->k; l++) {
-    factors(p, again, i, j, l, x);
-    const struct number term = times(x[0], x[1]);
-    sum.re += term.re, sum.im += term.im;
-    of_terms += size_of(x[0]) * size_of(x[1]);
-  }
-  *size += of_terms * size_of(alpha);
-  return times(alpha, sum);
+  const struct tst_number sum =
+      tst_sum_of_terms(f->x[again] + i * p->k, f->y[again] + j * p->k, p->k, !is_complex(p), &of_terms);
+  *size += of_terms * tst_size_of(alpha);
+  return tst_times(alpha, sum);
 }
 
 /* What stored element (row, line) must be, and how far off it may be: 2 k terms of a chain, twice of a rank 2k, and
  * what alpha and beta add. */
-static struct number expected(const struct tst_triangle_call *p, int64_t row, int64_t line, long double *bound) {
+static struct tst_number expected(const struct tst_triangle_call *p, const struct factors *f, int64_t row, int64_t line,
+                                  long double *bound) {
   const int64_t i = p->row_major ? line : row, j = p->row_major ? row : line, at = row + line * p->ldc;
-  struct number sum = {0, 0}, kept = {0, 0};
+  struct tst_number sum = {0, 0}, kept = {0, 0};
   long double size = 0;
   for (int again = 0; again < 1 + is_of_rank_2k(p) && !is_zero(p->alpha); again++) {
-    const struct number product = product_of(p, again, i, j, &size);
+    const struct tst_number product = product_of(p, f, again, i, j, &size);
     sum.re += product.re, sum.im += product.im;
   }
   if (!is_zero(p->beta)) {
     kept.re = get(p, p->c.before, at, 0);
     if (is_complex(p) && !(is_hermitian(p) && i == j)) kept.im = get(p, p->c.before, at, 1);
-    size += size_of(of_parts(p->beta)) * size_of(kept);
-    kept = times(of_parts(p->beta), kept);
+    size += tst_size_of(of_parts(p->beta)) * tst_size_of(kept);
+    kept = tst_times(of_parts(p->beta), kept);
   }
   *bound = (long double)((is_of_rank_2k(p) ? 4 : 2) * p->k + 10) * (is_double(p) ? 0x1p-53L : 0x1p-24L) * size;
-  return (struct number){sum.re + kept.re, is_hermitian(p) && i == j ? 0 : sum.im + kept.im};
+  return (struct tst_number){sum.re + kept.re, is_hermitian(p) && i == j ? 0 : sum.im + kept.im};
 }
 
 static bool is_as_it_was(const struct tst_triangle_call *p, int64_t at) {
@@ -315,23 +319,23 @@ static bool is_as_it_was(const struct tst_triangle_call *p, int64_t at) {
   return memcmp((char *)p->c.data + offset, (char *)p->c.before + offset, size) == 0;
 }
 
-static bool is_right(const struct tst_triangle_call *p, int64_t row, int64_t line) {
+static bool is_right(const struct tst_triangle_call *p, const struct factors *f, int64_t row, int64_t line) {
   long double bound;
   const int64_t at = row + line * p->ldc;
-  const struct number want = expected(p, row, line, &bound);
+  const struct tst_number want = expected(p, f, row, line, &bound);
   const long double re = get(p, p->c.data, at, 0), im = is_complex(p) ? get(p, p->c.data, at, 1) : 0;
   if (is_hermitian(p) && row == line && im != 0) return false;
   return fabsl(re - want.re) <= bound && fabsl(im - want.im) <= bound;
 }
 
-const char *tst_triangle_wrong(const struct tst_triangle_call *p) {
-  static char text[200];
+static const char *first_wrong(const struct tst_triangle_call *p, const struct factors *f) {
+  static _Thread_local char text[200];
   /* The reference returns at once, and leaves a Hermitian diagonal as it is. */
   const bool nothing = is_zero(p->alpha) && p->beta[0] == 1 && p->beta[1] == 0;
   for (int64_t at = 0; at < (p->n + 1) * p->ldc; at++) {
     const int64_t row = at % p->ldc, line = at / p->ldc;
     const bool ours = row < p->n && line < p->n && is_inside(p, row, line) && !nothing;
-    if (ours ? is_right(p, row, line) : is_as_it_was(p, at)) continue;
+    if (ours ? is_right(p, f, row, line) : is_as_it_was(p, at)) continue;
     snprintf(text, sizeof text, "%s%s %c%c%c n=%d k=%d alpha %g%+gi beta %g%+gi: (%d, %d) is %s: %.9g%+.9gi",
              p->name.name, p->row_major ? " row-major" : "", p->uplo, p->ta, p->tb, (int)p->n, (int)p->k, p->alpha[0],
              p->alpha[1], p->beta[0], p->beta[1], (int)row, (int)line, ours ? "wrong" : "overwritten",
@@ -339,4 +343,12 @@ const char *tst_triangle_wrong(const struct tst_triangle_call *p) {
     return text;
   }
   return NULL;
+}
+
+const char *tst_triangle_wrong(const struct tst_triangle_call *p) {
+  struct factors f;
+  create_factors(&f, p);
+  const char *const wrong = first_wrong(p, &f);
+  destroy_factors(&f);
+  return wrong;
 }

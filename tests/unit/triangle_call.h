@@ -2,7 +2,8 @@
 /*
  * Random calls of the routines that compute a triangle of C, by every spelling, and what they must leave: elements
  * within the bound of one chain, all other memory as it was. What must not be read is NaN: the other triangle, padding,
- * C where beta is 0, A and B where alpha is, and the imaginary parts of a Hermitian diagonal. Not thread safe.
+ * C where beta is 0, A and B where alpha is, and the imaginary parts of a Hermitian diagonal. Any thread may make calls
+ * of its own.
  */
 #ifndef TST_TRIANGLE_CALL_H
 #define TST_TRIANGLE_CALL_H

@@ -34,6 +34,36 @@ products <- function(routine, is_complex, m, n, k) {
   length(forms)
 }
 
+# A matrix times its own transpose: R asks for one triangle, and copies it to the other side.
+products_with_itself <- function(m, n) {
+  x <- random(m, n, FALSE)
+  check("crossprod", crossprod(x), plain(t(x), x), (m + 3) * u * plain(t(abs(x)), abs(x)))
+  check("tcrossprod", tcrossprod(x), plain(x, t(x)), (n + 3) * u * plain(abs(x), t(abs(x))))
+  2
+}
+
+# Cholesky's factor and its inverse, and QR with pivots, by their residuals (Higham, theorems 10.3 and 19.4; constants
+# are generous). The reference LAPACK makes them of syrk, trsm, trmm and gemm in blocks of 64 and 32.
+factors <- function(n) {
+  a <- crossprod(random(2 * n, n, FALSE))
+  r <- chol(a)
+  check("chol", crossprod(r), a, 3 * (n + 1) * u * plain(t(abs(r)), abs(r)))
+  inverse <- chol2inv(r)
+  check("chol2inv", a %*% inverse, diag(n), 30 * n * u * plain(abs(a), plain(abs(inverse), plain(abs(a), abs(inverse)))))
+  c(dsyrk = 3, dtrsm = 3, dtrmm = 2)
+}
+
+orthogonal <- function(routine, is_complex, n) {
+  x <- random(2 * n, n, is_complex)
+  q <- qr(x, LAPACK = TRUE)
+  sizes <- sqrt(colSums(Mod(x)^2))[q$pivot]
+  check(paste(routine, "qr"), qr.qy(q, rbind(qr.R(q), matrix(0, n, n))), x[, q$pivot],
+        matrix(20 * n * u * sizes, 2 * n, n, byrow = TRUE))
+  check(paste(routine, "qr.qty"), qr.qty(q, x[, q$pivot]), rbind(qr.R(q), matrix(0, n, n)),
+        matrix(20 * n * u * sizes, 2 * n, n, byrow = TRUE))
+  6 # two times at least three
+}
+
 # LU computes the x of whole numbers with a backward error of 3 n u |L||U|. Its rows sum to 21 n at most, those of A's
 # inverse to 1/(5 n): together 13 n u of the largest x, and three times that of complex numbers. The reference LAPACK
 # calls gemm once at least; OpenBLAS's own LAPACK calls what nobody else sees.
@@ -57,4 +87,10 @@ for (routine in c("dgemm", "zgemm")) {
   for (shape in list(c(40, 50, 60), c(33, 65, 31), c(128, 3, 129)))
     count <- count + products(routine, is_complex, shape[1], shape[2], shape[3])
   cat("products", routine, count, "\n")
+  reflected <- orthogonal(routine, is_complex, 80)
+  if (netlib) cat("products", if (is_complex) "ztrmm" else "dtrmm", reflected, "\n")
 }
+count <- sum(products_with_itself(40, 60), products_with_itself(65, 31), products_with_itself(3, 129))
+cat("products dsyrk", count, "\n")
+blocks <- factors(200)
+if (netlib) for (routine in names(blocks)) cat("products", routine, blocks[[routine]], "\n")
