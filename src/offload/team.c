@@ -86,7 +86,7 @@ static struct tb_ways ways_of(const struct tb_call *call, const struct tb_places
 }
 
 /* A run of C's columns or rows. Its elements are computed as one GPU would. */
-static struct tb_call part_of(const struct tb_call *call, int64_t first, int64_t size) {
+static struct tb_call run_as_call(const struct tb_call *call, int64_t first, int64_t size) {
   if (call->recipe != TB_MULTIPLY) return tb_triangular_part(call, first, size);
   struct tb_call part = tb_share_by_columns(call) ? tb_call_part(call, 0, call->m, first, size)
                                                   : tb_call_part(call, first, size, 0, call->n);
@@ -97,7 +97,7 @@ static struct tb_call part_of(const struct tb_call *call, int64_t first, int64_t
 static double drive_part(void *context, int member, struct tb_device *d) {
   struct team_work *const w = context;
   struct tb_pass pass = tb_pass_of(&w->exchange, member, d, w->shared);
-  const struct tb_call call = part_of(w->call, w->cut.first[member], w->cut.size[member]);
+  const struct tb_call call = run_as_call(w->call, w->cut.first[member], w->cut.size[member]);
   tb_part_run(&w->parts[member], d, &call, ways_of(&call, w->places), &w->whole, w->timed, &pass);
   return w->parts[member].why == TB_STATUS_ok ? tb_call_flops(&call) : 0;
 }

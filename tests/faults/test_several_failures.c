@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Of two GPUs that share products one fails, at every driver call that is about it: the answers are right, C is
+ * Of two GPUs that share calls, or three, one fails, at every driver call that is about it: the answers are right, C is
  * committed exactly once, what the one left undone is done by the other and not by the CPU, one line says that a GPU
  * failed that was open, later calls use the other alone, and nothing is left behind in the driver.
  *
- *   test_several_failures once|sticky|async GPU
+ *   test_several_failures once|sticky|async GPU [others]
  *     once    the call fails, the GPU is well
  *     sticky  from that call on every call about this GPU fails: it is lost
  *     async   the call succeeds, and what it enqueued fails later
+ *     others  trsm and a batch instead of products
  *
  * The positions come from a run without failures; of functions that are called often, while a GPU is opened, some. The
  * threads that drive the GPUs meet in another order each time, so that now and then the last position is not reached.
  *
  * Seen to fail when: an owner that fails keeps the others waiting for its panels (by the time limit); a panel is
  * offered before it has arrived; a GPU that failed is not given up; what a rescue moved is counted in later calls, too;
- * the line does not name the call that failed.
+ * the line does not name the call that failed. Of others: of a block of rows that a GPU left the second rest comes
+ * first; a rest is taken for the whole; what a GPU left of a batch is the CPU's.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -28,6 +30,7 @@
 #include <string.h>
 
 #include "offload_call.h"
+#include "other_calls.h"
 #include "outer.h"
 #include "placed.h"
 #include "process.h"
@@ -40,7 +43,7 @@ static const char *const functions[] = {
 #define FUNCTIONS (sizeof functions / sizeof functions[0])
 
 #define CUDA_ERROR_UNKNOWN 999
-#define CALLS 4
+#define CALLS (1 + TST_OTHER_CALLS) /* of either kind */
 #ifdef __SANITIZE_ADDRESS__
 #define POSITIONS_MOST 1
 #else
@@ -55,10 +58,12 @@ struct failure {
 static const char *mode_name;
 static unsigned mode_flags;
 static int gpu; /* that fails */
+static bool others;
 
 /* Several panels of the operand that both want, too large a part of C for one slot, passed between the GPUs; and with a
  * limit blocks and chunks of k. */
 static bool some_calls(const struct tst_library *library) {
+  if (others) return tst_other_calls(library);
   bool right = tst_outer_is_right(library->cblas_sgemm, 1056, 1600);
   library->option_set("TILEBLAS_MEMORY_LIMIT", TST_PIECES_LIMIT);
   right &= tst_call_in_pieces(library, 0) & tst_call_in_pieces(library, 4);
@@ -72,7 +77,7 @@ static double bytes_moved(const struct tst_fake *fake) {
 
 static int life(void *argument) {
   const struct failure *f = argument;
-  setenv("FAKE_CUDA_DEVICES", "2", 1);
+  setenv("FAKE_CUDA_DEVICES", others ? "3" : "2", 1);
   setenv("FAKE_CUDA_SMS", "2", 1); /* so that large tiles are chosen, of which the fake has fewer threads to run */
   const struct tst_fake *fake = tst_fake();
   struct tst_library library;
@@ -103,9 +108,10 @@ static int life(void *argument) {
          (unsigned long long)fake->get(FAKE_CUDA_FAILURES), used_again);
   for (size_t i = 0; !f->function && i < FUNCTIONS; i++)
     printf("calls %s %llu\n", functions[i], (unsigned long long)fake->calls_on(gpu, functions[i]));
-  /* The context of a GPU that is lost cannot be entered: what it was given stays, while the program keeps it. */
+  /* The context of a GPU that is lost cannot be entered: what it was given stays, while the program keeps it. Of three
+   * it may have been lost while they were closed. */
   const uint64_t peers = fake->get(FAKE_CUDA_PEERS),
-                 kept = (mode_flags & FAKE_CUDA_STICKY) && own_peer && stats.gpu_failures > 0;
+                 kept = (mode_flags & FAKE_CUDA_STICKY) && own_peer && (stats.gpu_failures > 0 || others);
   if (peers < own_peer || peers > own_peer + kept) right = false, printf("peer access is not as it was\n");
   if (own_peer) tst_cuda_end(0), tst_cuda_end(1);
   return right && tst_nothing_left(fake) ? 0 : 1;
@@ -176,14 +182,16 @@ static void every_function_at_every_position(void **state) {
   unsigned long counts[FUNCTIONS], cases = 0;
   learn(counts);
   for (size_t i = 0; i < FUNCTIONS; i++) {
-    const bool must_be_called = is_asynchronous(functions[i]) ||
-                                tst_is_listed(functions[i], of_several, sizeof of_several / sizeof of_several[0]);
+    const bool must_be_called =
+        !others && (is_asynchronous(functions[i]) ||
+                    tst_is_listed(functions[i], of_several, sizeof of_several / sizeof of_several[0]));
     if (counts[i] == 0 && must_be_called && strcmp(functions[i], "cuLaunchKernelEx") != 0) /* of a split k alone */
       fail_msg("%s is never called: nothing here tests it", functions[i]);
     if ((mode_flags & FAKE_CUDA_ASYNC) && !is_asynchronous(functions[i])) continue;
     const unsigned long positions = counts[i] < POSITIONS_MOST ? counts[i] : POSITIONS_MOST;
     for (unsigned long position = 0; position < positions; position++, cases++) {
-      const unsigned long last = counts[i] - 1, steps = positions > 1 ? positions - 1 : 1;
+      /* What a GPU gets of the others' later calls depends on how fast it was in the first. */
+      const unsigned long last = (counts[i] - 1) * (others ? 3 : 4) / 4, steps = positions > 1 ? positions - 1 : 1;
       const struct failure f = {functions[i], 1 + position * last / steps};
       run_case(&f);
     }
@@ -196,11 +204,12 @@ static void every_function_at_every_position(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_function_at_every_position)};
-  if (argc != 3) return 2;
+  if (argc < 3) return 2;
   mode_name = argv[1];
   mode_flags = strcmp(mode_name, "sticky") == 0  ? FAKE_CUDA_STICKY
                : strcmp(mode_name, "async") == 0 ? FAKE_CUDA_ASYNC
                                                  : 0;
   gpu = atoi(argv[2]);
+  others = argc > 3;
   return cmocka_run_group_tests_name(mode_name, tests, NULL, NULL);
 }

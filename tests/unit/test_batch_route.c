@@ -58,6 +58,19 @@ static void learns_by_form(void **state) {
   assert_true(tb_batch_decide(&forced, TB_ROUTE_AUTO).gpu_seconds == before);
 }
 
+/* What several GPUs took says how long that form takes them, and nothing of others. */
+static void several_teach_their_form(void **state) {
+  (void)state;
+  const struct tb_batch shared = batch_of(31000, 64), other = batch_of(31001, 64);
+  const struct tb_decision d = tb_batch_decide(&shared, TB_ROUTE_AUTO);
+  const double before = tb_batch_decide(&other, TB_ROUTE_AUTO).gpu_seconds;
+  tb_batch_learn(&shared, &d, TB_GPU, 3, 50 * d.gpu_seconds);
+  assert_true(tb_batch_decide(&shared, TB_ROUTE_AUTO).gpu_seconds > 49 * d.gpu_seconds);
+  assert_true(tb_batch_decide(&other, TB_ROUTE_AUTO).gpu_seconds == before);
+  tb_batch_learn(&shared, &d, TB_GPU, 1, 50 * d.gpu_seconds);
+  assert_true(tb_batch_decide(&other, TB_ROUTE_AUTO).gpu_seconds > 2 * before);
+}
+
 /* The first calls stay, until a GPU would have saved what opening it takes. */
 static void opens_when_it_has_paid(void **state) {
   (void)state;
@@ -78,6 +91,7 @@ static void opens_when_it_has_paid(void **state) {
 int main(void) {
   /* What is saved stays with the process, so the first one is the first. */
   const struct CMUnitTest tests[] = {cmocka_unit_test(opens_when_it_has_paid), cmocka_unit_test(forced_and_small),
-                                     cmocka_unit_test(all_products_count), cmocka_unit_test(learns_by_form)};
+                                     cmocka_unit_test(all_products_count), cmocka_unit_test(learns_by_form),
+                                     cmocka_unit_test(several_teach_their_form)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

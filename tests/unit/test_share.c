@@ -164,12 +164,37 @@ static void sharing_begins_where_it_pays(void **state) {
   assert_true(tb_share_pays(1.6, 2, 0.3, &saved));
 }
 
+/* trmm's and trsm's B goes up and comes down, and is divided; A each GPU has to have first. */
+static void a_triangle_is_for_each(void **state) {
+  (void)state;
+  const double rate = 50e12, link = 25e9;
+  const struct tb_call solve = {.type = TB_D, .recipe = TB_TRIANGULAR_SOLVE, .m = 8000, .n = 8000, .k = 8000};
+  const struct tb_call product = {.type = TB_D, .m = 8000, .n = 8000, .k = 8000};
+  struct tb_call narrow = solve;
+  narrow.n = 100;
+  const double common = tb_share_common_seconds(&solve, link);
+  assert_true(common > 10.2e-3 && common < 10.3e-3);
+  assert_true(tb_share_common_seconds(&product, link) == 0);
+  const double b = tb_share_alone_seconds(&solve, rate, link), bs = tb_share_alone_seconds(&narrow, rate, link);
+  assert_true(b > 20.4e-3 && b < 20.6e-3 && bs > 0.25e-3 && bs < 0.26e-3);
+  assert_true(tb_share_common_seconds(&narrow, link) == common);
+  const double slow = tb_share_alone_seconds(&solve, 1e12, link);
+  assert_true(slow > 0.511 && slow < 0.513); /* half of a product's operations */
+}
+
 static void the_longer_side_is_cut(void **state) {
   (void)state;
   assert_true(tb_share_by_columns(&(struct tb_call){.m = 5, .n = 5}));
   assert_false(tb_share_by_columns(&(struct tb_call){.m = 6, .n = 5}));
   assert_int_equal(tb_share_pieces(&(struct tb_call){.m = 128, .n = 5}), 1);
   assert_int_equal(tb_share_pieces(&(struct tb_call){.m = 5, .n = 129}), 2);
+  /* Of a triangle the sides that know nothing of each other. */
+  struct tb_call solve = {.recipe = TB_TRIANGULAR_SOLVE, .m = 900, .n = 192};
+  assert_true(tb_share_by_columns(&solve));
+  assert_int_equal(tb_share_pieces(&solve), 1);
+  solve.on_right = true;
+  assert_false(tb_share_by_columns(&solve));
+  assert_int_equal(tb_share_pieces(&solve), 5);
 }
 
 int main(void) {
@@ -181,6 +206,7 @@ int main(void) {
       cmocka_unit_test(a_busy_device_recovers),
       cmocka_unit_test(a_hopeless_device_is_left_out),
       cmocka_unit_test(sharing_begins_where_it_pays),
+      cmocka_unit_test(a_triangle_is_for_each),
       cmocka_unit_test(the_longer_side_is_cut),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,15 +123,15 @@ static void triangles(const struct triangle *list, size_t count, int most) {
 }
 #define TRIANGLES(list, most) triangles(list, sizeof list / sizeof *list, most)
 
-/* Pieces of unlike size, a last one of few columns, too few for all, and narrow blocks for little memory; and a
- * triangle that is halved for want of it, of which each half, and what lies between them, is shared. */
+/* Pieces of unlike size, a last one of few columns, too few for all, and narrow blocks for little memory. */
 static void triangles_by_three(void **state) {
   (void)state;
   static const struct triangle all[] = {
       {"dtrsm LUNN", 130, 700, "0", 0}, {"dtrsm RLTU", 70, 600, "0", 0},     {"dtrmm LLTN", 129, 577, "0", 0},
       {"dtrmm RUNU", 96, 580, "0", 0},  {"strsm LLNU", 130, 1000, "0", 0},   {"strmm RUTN", 65, 580, "0", 0},
       {"ctrsm RLCN", 66, 590, "0", 0},  {"ctrmm LUCU", 70, 600, "0", 0},     {"ztrsm LUTN", 40, 580, "0", 0},
-      {"ztrmm RLNN", 33, 580, "0", 0},  {"dtrsm LLNN", 70, 1300, "500K", 0}, {"dtrsm LLNN", 260, 600, "300K", 0}};
+      {"ztrmm RLNN", 33, 580, "0", 0},  {"dtrsm LLNN", 70, 1300, "500K", 0},
+  };
   static const struct triangle by_two[] = {{"dtrsm LUNN", 66, 200, "0", 0}};
   static const struct triangle by_one[] = {{"dtrsm RLNN", 66, 192, "0", 0}};
   TRIANGLES(all, 3);
@@ -139,23 +139,34 @@ static void triangles_by_three(void **state) {
   TRIANGLES(by_one, 1);
 }
 
-/* On the tensor cores the bits show whose tile a column is in. And one GPU has workspace for some columns of its first
- * block alone, where three have it for all of theirs. */
-static int on_tensor_cores(void *unused) {
-  static const struct triangle wide = {"strmm LLNN", 330, 760, "12M", 200};
+/* In a process of its own the GPUs have the pieces that they get at first. */
+static int first_of_a_process(void *triangle) {
   uint64_t rng = 8;
-  (void)unused;
-  const char *wrong = shared_wrong(&wide, &rng, GPUS);
-  if (wrong) printf("%s: %s\n", wide.name, wrong);
-  return wrong ? 1 : 0;
+  const char *wrong = shared_wrong(triangle, &rng, GPUS);
+  if (wrong) printf("%s\n", wrong);
+  return !wrong && gpus_at_work() == GPUS ? 0 : 1;
 }
 
+/* A triangle that is halved, for want of memory: each half, and what lies between them, is shared. For the last piece,
+ * of four columns, it would not have to be. */
+static void halves_by_three(void **state) {
+  (void)state;
+  static const struct triangle halved = {"dtrsm LLNN", 260, 580, "300K", 0};
+  struct tst_output o;
+  tst_fork(&o, first_of_a_process, (void *)&halved);
+  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+}
+
+/* On the tensor cores the bits show whose tile a column is in. And one GPU has workspace for some columns of its first
+ * block alone, where three have it for all of theirs. */
 static void triangles_on_tensor_cores(void **state) {
   (void)state;
   struct tst_output o;
   setenv("FAKE_CUDA_SMS", "2", 1); /* so that products of this size are for them */
   set_option("TILEBLAS_VERBOSE", "1");
-  tst_fork(&o, on_tensor_cores, NULL);
+  static const struct triangle wide = {"strmm LLNN", 330, 760, "12M", 200};
+  tst_fork(&o, first_of_a_process, (void *)&wide);
   set_option("TILEBLAS_VERBOSE", "0");
   unsetenv("FAKE_CUDA_SMS");
   if (o.status != 0 || tst_count_lines(o.err, " emulated ") != 2) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
@@ -291,12 +302,46 @@ static void a_lost_gpu(void **state) {
   }
 }
 
+/* One fails when it has written some columns of its rows, and another one in its own, in what brings the other columns
+ * up to date, or in these: whatever is left is taken up in order, by a third, or the CPU where both are lost. */
+struct two {
+  const char *devices;
+  unsigned long nth;
+};
+
+static int two_fail(void *argument) {
+  static const struct triangle rows = {"dtrsm RUNN", 100, 768, "0", 0};
+  const struct two *x = argument;
+  const struct tst_fake *fake = tst_fake();
+  set_option("TILEBLAS_DEVICES", x->devices);
+  set_option("TILEBLAS_SHARE", "always");
+  set_option("TILEBLAS_VERBOSE", "1");
+  fake->inject_on(1, "cuMemcpyDtoHAsync", 2, UNKNOWN, FAKE_CUDA_ASYNC);
+  fake->inject_on(0, "cuMemcpyDtoHAsync", x->nth, UNKNOWN, FAKE_CUDA_ASYNC);
+  return shared_triangle(&rows) ? 0 : 1;
+}
+
+static void two_of_them_fail(void **state) {
+  (void)state;
+  for (unsigned long i = 0; i < 9; i++) {
+    const struct two x = {i < 5 ? "0,1" : "0,1,2", i < 5 ? i + 1 : i - 4};
+    struct tst_output o;
+    tst_fork(&o, two_fail, (void *)&x);
+    const char *const by = i < 4 ? "completed by the cpu" : "completed by another gpu";
+    if (o.status != 0 || tst_count_lines(o.err, by) != 1)
+      fail_msg("%s, %lu: status %d\n%s%s", x.devices, x.nth, o.status, o.out, o.err);
+    tst_output_destroy(&o);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(triangles_on_tensor_cores),
+      cmocka_unit_test(halves_by_three),
       cmocka_unit_test(what_is_said),
       cmocka_unit_test(without_memory),
       cmocka_unit_test(a_lost_gpu),
+      cmocka_unit_test(two_of_them_fail),
       cmocka_unit_test(triangles_by_three),
       cmocka_unit_test(batches_by_three),
   };
