@@ -48,6 +48,9 @@ Transfers &transfers_of(const uint64_t *barrier) {
   return all_transfers.back();
 }
 
+/* Copies that are done make room so many at once: what is left moves, under a sanitizer byte by byte. */
+constexpr size_t FORGOTTEN_TOGETHER = 64;
+
 /* Kernels make these by the million: a load and a store, which a sanitizer looks at as such. Its memcpy is a call. */
 void copy_small(void *dst, const void *src, unsigned bytes) {
   typedef uint64_t Two __attribute__((vector_size(16), may_alias));
@@ -223,9 +226,13 @@ void tb_cpu_cp_async_wait(unsigned n) {
   Thread &me = self();
   size_t &done = me.copies_done;
   for (; done < me.copies.size() && me.copies[done].group + n < me.groups; ++done) finish_copy(me.copies[done]);
-  if (2 * done < me.copies.size()) return; /* so that what is left seldom moves */
-  me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(done));
-  done = 0;
+  if (done == me.copies.size()) {
+    me.copies.clear();
+    done = 0;
+  } else if (done >= FORGOTTEN_TOGETHER) {
+    me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(done));
+    done = 0;
+  }
 }
 
 void tb_cpu_mbarrier_init(uint64_t *barrier, unsigned arrivals) {
