@@ -126,6 +126,15 @@ static CUresult run_blocks(struct tb_pipeline *p, const struct tb_call *call, co
   return CUDA_SUCCESS;
 }
 
+/* Several streams begin when the program's own work is done. */
+static CUresult begin_behind_program(struct tb_pipeline *p) {
+  const CUevent there = p->d->drained[0];
+  TB_TRY(tb_cuda.cuEventRecord(there, p->d->ordered));
+  for (int s = 0; s < p->stream_count; s++) TB_TRY(tb_cuda.cuStreamWaitEvent(p->streams[s], there, 0));
+  TB_TRY(tb_cuda.cuStreamWaitEvent(p->packing, there, 0));
+  return CUDA_SUCCESS;
+}
+
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, const struct tb_plan *plan,
                          const struct tb_choice *choice, bool timed, struct tb_pass *pass,
                          struct tb_progress *progress) {
@@ -144,13 +153,14 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
                             .resident = {-1, -1}};
   p->down.rest_bytes = c_bytes_of(call);
   prepare_staging(p, call, &plan->ways);
-  if (reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) {
+  if ((reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) && !plan->triangle_in_place) {
     p->streams = &device->ordered;
     p->stream_count = 1;
     p->packing = device->ordered;
   }
   if (plan->ways.c == TB_STAGED && !plan->one_slot) tb_pages_begin(&p->pages, device->pool, call);
-  const CUresult result = run_blocks(p, call, plan);
+  CUresult result = plan->triangle_in_place ? begin_behind_program(p) : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) result = run_blocks(p, call, plan);
   if (result != TB_INTERRUPTED) tb_pages_end(&p->pages);
   if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) {
     tb_up_abandon(p);

@@ -46,6 +46,8 @@ static const struct tb_tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_
 /* What a kernel counts in 32 bits; the columns are whole tiles of the tensor cores. */
 #define CHUNK_K_MAX ((int64_t)1 << 30)
 #define BLOCK_N_MAX ((int64_t)3 << 28)
+/* Of a triangle in place with sides of so many elements tiles are computed. */
+#define TRIANGLE_IN_PLACE_LEAST 2048
 /* Most memory for the partial sums of a split k. Products that gain by a split have few elements of C. */
 #define WORKSPACE_BYTES_MAX ((int64_t)256 << 20)
 /* Most for them and for packed operands: when less than all of k is packed at once, the more, the less often C is read
@@ -59,9 +61,25 @@ static const struct tb_tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_
 #define DIRECT_ROWS_MIN 256
 #define DIRECT_LD_BYTES_MAX (INT32_MAX - TB_LINE_BYTES)
 
-/* Operands and a C in place are the business of one stream, for the program's own must wait for it. */
-bool tb_plan_in_one_stream(const struct tb_ways *ways) {
-  return !tb_way_is_by_link(ways->a) || !tb_way_is_by_link(ways->b) || ways->c == TB_IN_PLACE;
+/* Nothing is copied. */
+static bool is_resident(const struct tb_ways *ways) {
+  return !tb_way_is_by_link(ways->a) && !tb_way_is_by_link(ways->b) && ways->c == TB_IN_PLACE;
+}
+
+/* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. But of a large
+ * triangle that would be twice what there is of it. (H200, order 8192, in one launch and in tiles: dsyrk 19.6 and
+ * 12.5 ms, zsyrk 80.5 and 46.4.) */
+static bool is_triangle_in_place(const struct tb_call *call, const struct tb_ways *ways) {
+  const bool large = call->m >= TRIANGLE_IN_PLACE_LEAST && call->n >= TRIANGLE_IN_PLACE_LEAST;
+  return is_resident(ways) && call->region.of != TB_WHOLE && large;
+}
+
+/* Operands and a C in place are the business of one stream, for the program's own must wait for it; but a triangle is
+ * computed in tiles, each of which leaves a part of the GPU to the next. */
+bool tb_plan_in_one_stream(const struct tb_plan *plan) {
+  const struct tb_ways *const ways = &plan->ways;
+  const bool in_place = !tb_way_is_by_link(ways->a) || !tb_way_is_by_link(ways->b) || ways->c == TB_IN_PLACE;
+  return in_place && !plan->triangle_in_place;
 }
 
 bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call) {
@@ -162,7 +180,7 @@ enum strips { NO_STRIPS, STRIPS_OF_ROWS, STRIPS_OF_COLUMNS };
 /* Not where more comes down than goes up: then C's way must begin as soon as may be. Nor where little comes down, and
  * nothing is gained; nor where the panels of a strip are parts of stored columns, short pieces of memory far apart,
  * from which the threads copy at half the speed (H200: 75 x 7743 x 7116 NT 10.4 ms, by tiles 5.0). */
-static enum strips strips_for(const struct tb_call *call, const struct tb_ways *ways, double flops_per_byte,
+static enum strips strips_for(const struct tb_call *call, const struct tb_plan *plan, double flops_per_byte,
                               double times) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   bool of_rows = m > n;
@@ -170,7 +188,7 @@ static enum strips strips_for(const struct tb_call *call, const struct tb_ways *
   const bool much_longer = (of_rows ? n : m) < STRIPS_SIDES * (of_rows ? m : n);
   if (!tb_runs_along_k(call, !of_rows) && !much_longer) of_rows = !of_rows;
   const double up = (m + n) * k, up_in_strips = (of_rows ? m : n) * k, down = m * n;
-  if (tb_plan_in_one_stream(ways) || !tb_runs_along_k(call, !of_rows)) return NO_STRIPS;
+  if (tb_plan_in_one_stream(plan) || !tb_runs_along_k(call, !of_rows)) return NO_STRIPS;
   if (tb_call_flops(call) / flops_per_byte > times * up_in_strips * (double)tb_call_bytes(call)) return NO_STRIPS;
   if (down > up || down < STRIPS_SHARE * up) return NO_STRIPS;
   return of_rows ? STRIPS_OF_ROWS : STRIPS_OF_COLUMNS;
@@ -178,7 +196,8 @@ static enum strips strips_for(const struct tb_call *call, const struct tb_ways *
 
 bool tb_plan_is_hidden(const struct tb_call *call, struct tb_ways ways) {
   ways.link_bytes_per_s = 0; /* the bits must not depend on a measurement */
-  return strips_for(call, &ways, tb_plan_other_flops_per_byte(&ways), HIDDEN_TIMES) != NO_STRIPS;
+  const struct tb_plan plan = {.ways = ways};
+  return strips_for(call, &plan, tb_plan_other_flops_per_byte(&ways), HIDDEN_TIMES) != NO_STRIPS;
 }
 
 static int64_t strip_of(enum tb_type type, int64_t side, int64_t k, struct tb_tiling t) {
@@ -189,7 +208,7 @@ static int64_t strip_of(enum tb_type type, int64_t side, int64_t k, struct tb_ti
 }
 
 void tb_plan_size_strips(struct tb_plan *plan, const struct tb_call *call, double flops_per_byte, struct tb_tilings t) {
-  const enum strips which = strips_for(call, &plan->ways, flops_per_byte, STRIPS_TIMES);
+  const enum strips which = strips_for(call, plan, flops_per_byte, STRIPS_TIMES);
   const bool one_tile = plan->tile_m == call->m && plan->tile_n == call->n;
   if (which == NO_STRIPS || plan->ways.passed || tb_plan_is_cut(plan, call) || one_tile) return;
   const int64_t tile_m = which == STRIPS_OF_ROWS ? strip_of(call->type, call->m, call->k, *t.rows) : call->m;
@@ -237,14 +256,11 @@ void tb_plan_place_panels(struct tb_plan *plan, const struct tb_call *call, int6
   plan->arena_bytes = plan->d_offset_bytes + rows * columns * plan->tile_elems * size;
 }
 
-/* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. */
-bool tb_plan_is_at_once(const struct tb_ways *ways) {
-  return !tb_way_is_by_link(ways->a) && !tb_way_is_by_link(ways->b) && ways->c == TB_IN_PLACE;
-}
+bool tb_plan_is_at_once(const struct tb_plan *plan) { return is_resident(&plan->ways) && !plan->triangle_in_place; }
 
 static void lay_out(struct tb_plan *plan, const struct tb_call *call) {
   plan->strips = false;
-  plan->at_once = tb_plan_is_at_once(&plan->ways);
+  plan->at_once = tb_plan_is_at_once(plan);
   tb_plan_size_panels(plan, call, plan->block_m, plan->block_n);
   plan->one_slot = fits_one_slot(plan, call);
   int64_t slices = 1;
@@ -252,6 +268,7 @@ static void lay_out(struct tb_plan *plan, const struct tb_call *call) {
     tb_plan_size_panels(plan, call, tb_plan_tile(plan->block_m, &tiles_of_either, 0),
                         tb_plan_tile(plan->block_n, &tiles_of_either, 0));
     slices = plan->tile_m == plan->block_m && plan->tile_n == plan->block_n ? SLICES_OF_ONE_TILE : SLICES;
+    if (plan->triangle_in_place) slices = 1; /* nothing is on its way */
     tb_plan_size_strips(plan, call, tb_plan_other_flops_per_byte(&plan->ways),
                         (struct tb_tilings){&strips_of_either, &strips_of_either});
     if (plan->strips) slices = slices_of_strip(plan, tb_call_bytes(call));
@@ -317,6 +334,7 @@ struct tb_plan tb_plan_uncut(const struct tb_call *call, struct tb_ways ways) {
                           .chunk_k = call->k > most_k ? most_k / cut_k * cut_k : call->k,
                           .group_k = group_k,
                           .cut_k = cut_k,
+                          .triangle_in_place = is_triangle_in_place(call, &ways),
                           .ways = ways};
 }
 
@@ -342,7 +360,7 @@ static void shorten_formed_panels(struct tb_plan *plan, const struct tb_call *ca
 bool tb_plan_make(struct tb_plan *plan, const struct tb_call *call, struct tb_ways ways, int64_t budget_bytes) {
   *plan = tb_plan_uncut(call, ways);
   shorten_formed_panels(plan, call);
-  if (tb_is_made_real(call->type) && tb_plan_is_at_once(&ways)) shorten_real_panels(plan, call);
+  if (tb_is_made_real(call->type) && is_resident(&ways)) shorten_real_panels(plan, call);
   for (;;) {
     lay_out(plan, call);
     if (plan->arena_bytes <= budget_bytes) break;

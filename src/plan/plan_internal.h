@@ -34,8 +34,8 @@ struct tb_plan tb_plan_uncut(const struct tb_call *call, struct tb_ways ways);
 bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call);
 
 /* Whether launches are of one stream; and whether one launch does it all. */
-bool tb_plan_in_one_stream(const struct tb_ways *ways);
-bool tb_plan_is_at_once(const struct tb_ways *ways);
+bool tb_plan_in_one_stream(const struct tb_plan *plan);
+bool tb_plan_is_at_once(const struct tb_plan *plan);
 
 /* Sets the tiles, and the room that panels and tiles take. */
 void tb_plan_size_panels(struct tb_plan *plan, const struct tb_call *call, int64_t tile_m, int64_t tile_n);

@@ -221,6 +221,7 @@ struct failure {
   const char *function;
   unsigned long nth;
   int routine;
+  int64_t n; /* on the GPU */
 };
 
 /* In tiles by a limit, so that some are committed and others are not. 3: it was not called so often. */
@@ -244,7 +245,7 @@ static int with_failure_on_the_gpu(void *opaque) {
   const struct failure *f = opaque;
   uint64_t rng = 11 * (uint64_t)f->routine + f->nth;
   struct tst_triangle_call call;
-  tst_triangle_create_sized(&call, f->routine, 40, 7, &rng);
+  tst_triangle_create_sized(&call, f->routine, f->n, f->n > 1000 ? 3 : 7, &rng);
   tst_cuda_begin(0);
   struct tst_triangle_memory *const all[] = {&call.a, &call.b, &call.c};
   void *there[3];
@@ -270,9 +271,20 @@ static void failures_on_the_gpu(void **state) {
   if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver fails on no command");
   for (int routine = 0; routine < TST_TRIANGLE_ROUTINES; routine++)
     for (unsigned long nth = (unsigned long)routine % 2; nth < 4; nth += 2) {
-      struct failure f = {nth == 0 ? NULL : "cuLaunchKernel", nth == 0 ? 1 : nth, routine};
+      struct failure f = {nth == 0 ? NULL : "cuLaunchKernel", nth == 0 ? 1 : nth, routine, 40};
       in_a_process(with_failure_on_the_gpu, &f, "in device memory");
     }
+}
+
+/* Of which tiles are computed, those alone that have some of it: with no failure, and when some of them are there. */
+static void large_ones_on_the_gpu(void **state) {
+  (void)state;
+  const bool fake = tst_fake() != NULL;
+  for (int routine = 0; routine < TST_TRIANGLE_ROUTINES; routine += 9) {
+    struct failure none = {NULL, 0, routine, 2060}, one = {"cuLaunchKernel", 4, routine, 2060};
+    in_a_process(with_failure_on_the_gpu, &none, "large, in device memory");
+    if (fake) in_a_process(with_failure_on_the_gpu, &one, "large, in device memory, with a failure");
+  }
 }
 
 /* Whatever fails, the CPU has the rest, once. */
@@ -282,7 +294,7 @@ static void failures(void **state) {
   for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
     int missed = 0;
     for (unsigned long nth = 1; nth < 40 && missed < 3; nth += 1 + nth / FAILURES_SKIPPED_BY) {
-      struct failure f = {failing[i], nth, (int)(nth + i) % TST_TRIANGLE_ROUTINES};
+      struct failure f = {failing[i], nth, (int)(nth + i) % TST_TRIANGLE_ROUTINES, 0};
       struct tst_output o;
       tst_fork(&o, with_failure, &f);
       if (o.status != 0 && o.status != 3)
@@ -296,10 +308,16 @@ static void failures(void **state) {
 /* Without an argument by one GPU; with any, what several GPUs share. */
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(operands_on_the_gpu), cmocka_unit_test(pinned_operands),
-      cmocka_unit_test(failures_on_the_gpu), cmocka_unit_test(failures),
-      cmocka_unit_test(on_the_gpu),          cmocka_unit_test(on_the_cpu),
-      cmocka_unit_test(several_tiles),       cmocka_unit_test(the_same_bits_in_pieces),
+      cmocka_unit_test(operands_on_the_gpu),
+      cmocka_unit_test(pinned_operands),
+      cmocka_unit_test(failures_on_the_gpu),
+      cmocka_unit_test(large_ones_on_the_gpu),
+      cmocka_unit_test(failures),
+      cmocka_unit_test(on_the_gpu),
+      cmocka_unit_test(on_the_cpu),
+      cmocka_unit_test(several_tiles),
+      cmocka_unit_test(the_same_bits_in_pieces),
+
   };
   const struct CMUnitTest shared[] = {cmocka_unit_test(failures), cmocka_unit_test(several_tiles),
                                       cmocka_unit_test(the_same_bits_in_pieces)};
