@@ -82,13 +82,14 @@ static void size_panels(struct tb_triangular_plan *plan, const struct tb_call *c
 }
 
 /* With blocks of so many columns. */
-static void size_blocks(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t block) {
+static void size_blocks(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t block,
+                        int places_most) {
   const bool in_place = plan->ways.c == TB_IN_PLACE;
   plan->block = block;
   plan->blocks = tb_ceil_div(plan->sides, block);
   plan->streams = plan->blocks < TB_TRIANGULAR_STREAMS ? (int)plan->blocks : TB_TRIANGULAR_STREAMS;
-  plan->places =
-      in_place && !plan->turns ? 0 : (int)tb_min(in_place ? plan->streams : TB_TRIANGULAR_PLACES_MAX, plan->blocks);
+  const int64_t places = tb_min(in_place ? plan->streams : plan->blocks, places_most);
+  plan->places = in_place && !plan->turns ? 0 : (int)places;
   plan->b_ld = plan->places == 0 ? call->ldc : tb_leading(call->type, call->k);
   plan->b_bytes = plan->places == 0 ? 0 : tb_padded(call->type, plan->b_ld * block) * bytes;
   plan->stored_ld = in_place ? call->ldc : tb_leading(call->type, block);
@@ -123,8 +124,15 @@ bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_ca
   const int64_t rest = (budget_bytes - a_bytes) / WORKSPACE_SHARE;
   plan->workspace_bytes = tb_min(workspace_bytes, rest / TB_TRIANGULAR_STREAMS) / TB_LINE_BYTES * TB_LINE_BYTES;
   size_panels(plan, call, bytes, rest / 2);
+  int64_t narrowest = block;
   for (; block > 0; block = narrower(block)) {
-    size_blocks(plan, call, bytes, block);
+    narrowest = block;
+    size_blocks(plan, call, bytes, block, TB_TRIANGULAR_PLACES_MAX);
+    place_all(plan, a_bytes);
+    if (plan->arena_bytes <= budget_bytes) return true;
+  }
+  for (int places = TB_TRIANGULAR_PLACES_MAX / 2; places >= 1; places /= 2) {
+    size_blocks(plan, call, bytes, narrowest, places);
     place_all(plan, a_bytes);
     if (plan->arena_bytes <= budget_bytes) return true;
   }

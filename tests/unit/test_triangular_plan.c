@@ -118,8 +118,23 @@ static void plans_keep_to_their_budget(void **state) {
   assert_true(made > 700);
 }
 
+/* A on the right with few rows of B: room for A' and one block, but not for four. */
+static void one_place_where_there_is_no_more(void **state) {
+  (void)state;
+  const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
+  struct tb_call call = {.type = TB_C, .m = 112, .n = 126, .k = 126, .ldc = 112, .recipe = TB_TRIANGULAR_MULTIPLY};
+  struct tb_triangular_plan p;
+  call.on_right = true;
+  call.a = (struct tb_view){.ld = 184, .structure = TB_TRIANGULAR, .type = TB_C, .uplo = TB_LOWER};
+  assert_true(tb_triangular_plan_make(&p, &call, staged, 128, tb_triangular_block_wish(&call, staged), 0, 428 << 10));
+  assert_int_equal(p.places, 1);
+  assert_true(p.blocks > 1 && p.arena_bytes <= 428 << 10);
+  assert_false(tb_triangular_plan_make(&p, &call, staged, 128, 112, 0, 300 << 10));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_element_once),
+                                     cmocka_unit_test(one_place_where_there_is_no_more),
                                      cmocka_unit_test(plans_keep_to_their_budget)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
