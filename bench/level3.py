@@ -5,7 +5,7 @@
     bench/level3.py DIR [--into FILE]...
 
 DIR holds level3_resident.csv, level3_calls.csv and results.md of a run. Prints the tables of every size, or renews those
-of a Markdown file: what stands between <!-- bench/level3.py WHAT N --> and <!-- end -->, WHAT being `ratios` (routines by
+of a Markdown file: what stands between <!-- level3 WHAT N --> and <!-- end -->, WHAT being `ratios` (routines by
 types), `types` (types by routines), `shares` or `errors`, and N an order. Python's standard library only.
 """
 
@@ -382,7 +382,7 @@ def origin(run, target):
 def renew(run, path):
     """Puts the tables between their marks. False: the file has no mark."""
     text = pathlib.Path(path).read_text()
-    mark = re.compile(r"(<!-- bench/level3\.py (\w+) (\d+) -->\n)(.*?)(<!-- end -->)", re.S)
+    mark = re.compile(r"(<!-- level3 (\w+) (\d+) -->\n)(.*?)(<!-- end -->)", re.S)
 
     def replaced(found):
         table = TABLES[found[2]](run, int(found[3]))
@@ -406,7 +406,7 @@ def main():
         sys.exit(f"{options.folder} has no level3_resident.csv and no level3_calls.csv")
     for path in options.into:
         if not renew(run, path):
-            sys.exit(f"{path} has no <!-- bench/level3.py ... -->")
+            sys.exit(f"{path} has no <!-- level3 ... -->")
     for n in run.sizes() if not options.into else []:
         print(f"Order {n}. {LEGEND['ratios']}\n\n{ratios(run, n)}\n{LEGEND['shares']}\n\n{shares(run, n)}")
 

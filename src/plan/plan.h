@@ -121,7 +121,7 @@ struct tb_plan {
   int64_t workspace_bytes;        /* for each tile of the block; may be 0. emulated: for each stream */
   int64_t arena_bytes;
   bool at_once;                /* everything is in place: one launch computes a block */
-  bool triangle_in_place;      /* of a triangle of C so, tiles that have some of it, in several streams */
+  bool triangle_in_place;      /* so it is, but of a triangle, whose tiles are launched in several streams */
   bool strips;                 /* one operand is a single panel, and each panel of the other completes a tile */
   bool one_slot;               /* one tile, and A's and B's panels fit into one slot together, C into another */
   bool emulated;               /* for the tensor cores */

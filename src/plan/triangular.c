@@ -4,8 +4,8 @@
 /* Columns of a block: a quarter of B, that the first comes early and little is left behind the last; but enough for the
  * kernels, and few blocks, for each has all steps, of some 8 us of the caller's time. (H200, order 8192 from ordinary
  * memory, by quarters and eighths: dtrsm 28.2 and 29.8 ms, strsm 16.1 and 19.9; by thirds 29.2 and 15.6.) Where nothing
- * is copied two streams have a half each if that fills the GPU twice. (H200, both of one width, whole and by halves:
- * dtrsm 4096 2.27 and 2.37 ms, 8192 12.76 and 12.56.) */
+ * is copied two streams have a half each if that fills the GPU twice. (H200, with leaves of 192 and of 96
+ * rows, whole and by halves: dtrsm 4096 2.27 and 2.37 ms, 8192 12.76 and 12.56.) */
 #define BLOCKS_WISH 4
 #define BLOCK_LEAST 512
 #define BLOCK_LEAST_IN_PLACE 4096
@@ -87,9 +87,11 @@ static void size_blocks(struct tb_triangular_plan *plan, const struct tb_call *c
   const bool in_place = plan->ways.c == TB_IN_PLACE;
   plan->block = block;
   plan->blocks = tb_ceil_div(plan->sides, block);
-  plan->streams = plan->blocks < TB_TRIANGULAR_STREAMS ? (int)plan->blocks : TB_TRIANGULAR_STREAMS;
-  const int64_t places = tb_min(in_place ? plan->streams : plan->blocks, places_most);
-  plan->places = in_place && !plan->turns ? 0 : (int)places;
+  const bool where_it_lies = in_place && !plan->turns;
+  const int64_t places = tb_min(tb_min(plan->blocks, places_most), in_place ? TB_TRIANGULAR_STREAMS : places_most);
+  plan->places = where_it_lies ? 0 : (int)places;
+  /* A place's blocks are computed one behind another, in one stream. */
+  plan->streams = (int)tb_min(where_it_lies ? plan->blocks : places, TB_TRIANGULAR_STREAMS);
   plan->b_ld = plan->places == 0 ? call->ldc : tb_leading(call->type, call->k);
   plan->b_bytes = plan->places == 0 ? 0 : tb_padded(call->type, plan->b_ld * block) * bytes;
   plan->stored_ld = in_place ? call->ldc : tb_leading(call->type, block);

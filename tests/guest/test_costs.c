@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -24,6 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "affinities.h"
 #include "cuda_program.h"
 #include "fake.h"
 #include "process.h"
@@ -54,23 +54,6 @@ int sigpending(sigset_t *set) {
 int prctl(int option, ...) {
   prctls++;
   return (int)syscall(SYS_prctl, option, 0, 0, 0, 0);
-}
-
-/* Of all threads. */
-static atomic_int affinities;
-
-int pthread_setaffinity_np(pthread_t thread, size_t bytes, const cpu_set_t *set) {
-  static int (*original)(pthread_t, size_t, const cpu_set_t *);
-  if (original == NULL) *(void **)&original = dlsym(RTLD_NEXT, "pthread_setaffinity_np");
-  atomic_fetch_add(&affinities, 1);
-  return original(thread, bytes, set);
-}
-
-int pthread_getaffinity_np(pthread_t thread, size_t bytes, cpu_set_t *set) {
-  static int (*original)(pthread_t, size_t, cpu_set_t *);
-  if (original == NULL) *(void **)&original = dlsym(RTLD_NEXT, "pthread_getaffinity_np");
-  atomic_fetch_add(&affinities, 1);
-  return original(thread, bytes, set);
 }
 
 static unsigned long driver_calls(const struct tst_fake *fake) {
@@ -122,9 +105,9 @@ static void bound_threads(void **state) {
   assert_int_equal(tileblas_option_set("TILEBLAS_BIND", "always"), 0);
   for (int i = 0; i < calls; i++) {
     guest_product_make(&product, SEVERAL_SLOTS_N, TST_PAGEABLE, 1);
-    atomic_store(&affinities, 0);
+    atomic_store(&tst_affinities, 0);
     guest_product_call(&product);
-    found[i] = atomic_load(&affinities);
+    found[i] = atomic_load(&tst_affinities);
     assert_true(guest_product_is_right(&product));
   }
   qsort(found + 2, (size_t)(calls - 2), sizeof *found, ascending);

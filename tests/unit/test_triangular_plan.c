@@ -99,6 +99,9 @@ static void plans_keep_to_their_budget(void **state) {
     assert_true(p.blocks >= 1 && (p.blocks - 1) * p.block < p.sides && p.blocks * p.block >= p.sides);
     assert_true(p.block % TB_TRIANGULAR_BLOCK_STEP == 0 || p.block == p.sides || p.block == 32);
     assert_true(p.places <= TB_TRIANGULAR_PLACES_MAX && (p.places > 0) == (c == TB_STAGED || call.on_right));
+    assert_true(p.streams >= 1 && p.streams <= TB_TRIANGULAR_STREAMS);
+    /* Where nothing comes down, blocks of one place have to be of one stream. */
+    if (c == TB_IN_PLACE && p.places > 0) assert_int_equal(p.streams, p.places);
     if (c == TB_IN_PLACE && p.places == 0) assert_true(p.blocks <= TB_TRIANGULAR_STREAMS);
     const int64_t at[] = {0, p.raw_offset_bytes, p.b_offset_bytes, p.stored_offset_bytes, p.workspace_offset_bytes};
     for (int i = 0; i < 4; i++) assert_true(at[i] <= at[i + 1] && at[i] % TB_LINE_BYTES == 0);
@@ -130,6 +133,10 @@ static void one_place_where_there_is_no_more(void **state) {
   assert_int_equal(p.places, 1);
   assert_true(p.blocks > 1 && p.arena_bytes <= 428 << 10);
   assert_false(tb_triangular_plan_make(&p, &call, staged, 128, 112, 0, 300 << 10));
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0};
+  assert_true(tb_triangular_plan_make(&p, &call, in_place, 128, 112, 0, 300 << 10));
+  assert_int_equal(p.places, 1);
+  assert_int_equal(p.streams, 1);
 }
 
 int main(void) {
