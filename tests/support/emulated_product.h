@@ -21,6 +21,7 @@ struct tst_emulated_problem {
   int64_t span_k;
   int64_t pad;  /* words between the lines of every matrix */
   int64_t skip; /* words before the first one, behind an address that is aligned */
+  struct tb_tiles_wanted wanted; /* of D */
 };
 
 /* op(A)'s rows or op(B)'s columns, here and there. */
