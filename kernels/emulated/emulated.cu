@@ -129,8 +129,6 @@ template <class Word> __device__ __forceinline__ void consume(const tb_emulated_
   float sum[kWgmmaWords];
   for (;; slot.next()) {
     const int number = ring.next_item(slot);
-    __syncwarp();
-    if (lane == 0) barrier_arrive(&ring.item_empty[slot.at]);
     if (number < 0) break;
     Item item = items.at(args, number >> kItemFlags, static_cast<int>(cluster_rank()));
     if (!(number & kOurs)) item.part_of = Item::nowhere;
@@ -159,6 +157,10 @@ template <class Word> __device__ __forceinline__ void consume(const tb_emulated_
       }
       if (g + 1 < item.groups) keep(kept, sum);
     }
+    /* Where the tile lies is asked for once more: the sums have all registers meanwhile. */
+    item.row = ring.row(slot), item.column = ring.column(slot);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(&ring.item_empty[slot.at]);
     if (again && item.part_of != Item::nowhere)
       args.again[item.row + static_cast<int64_t>(item.column) * items.down] = 1;
     /* A tile that is to be computed again finds D as it was. */
@@ -223,8 +225,9 @@ __device__ __forceinline__ void gather(const tb_emulated_args &args) {
   const int split_tile = static_cast<int>(blockIdx.x / TB_EMULATED_GATHER_BLOCKS);
   const int warpgroup = static_cast<int>(blockIdx.x % 2), part = static_cast<int>(blockIdx.x / 2 % parts);
   const int thread = static_cast<int>(threadIdx.x);
-  Item item;
-  items.locate(args.whole + split_tile, item, true);
+  Item item = {};
+  item.tile = args.whole + split_tile;
+  locate(args, item);
   if (args.again[item.row + static_cast<int64_t>(item.column) * items.down] != 0) return; /* not all are there */
   const int64_t first = static_cast<int64_t>(split_tile) * items.groups;
   float sum[words] = {};

@@ -31,6 +31,7 @@
 
 #include <stdint.h>
 
+#include "common/region_tiles.h"
 #include "common/sgemm_args.h"
 
 #if defined(__cplusplus)
@@ -50,13 +51,15 @@
 #define TB_EMULATED_PACK_THREADS 256
 #define TB_EMULATED_PACK_SIDES 8
 #define TB_EMULATED_PACK_BLOCKS 3
+/* Rows of tiles that are computed together, column by column: their part of A stays in the L2. */
+#define TB_EMULATED_BAND 12
 /* Blocks that multiply together: neighbouring tiles, whose columns are copied once where they are the same. */
 #define TB_EMULATED_CLUSTER 2
 
 /* Bytes of a step's words of eight sides; steps of a stage of the ring in shared memory, and its bytes, with the scales
  * of a tile's rows and columns; how many stages there are: those of three chunks, or of two and a half; bytes of a
  * tile's sums of former groups, which stay there where there is room; and all that a block has of it, with two barriers
- * for each stage, seven, and four words for what is to be done. */
+ * for each stage, seven, and eight words for what is to be done. */
 #define TB_EMULATED_ROWS_BYTES(planes) ((planes)*256)
 #define TB_EMULATED_STAGE_STEPS(planes) ((planes) == 2 ? 2 : 1)
 #define TB_EMULATED_STAGE_BYTES(planes)        \
@@ -65,7 +68,7 @@
 #define TB_EMULATED_STAGES(planes) ((planes) == 2 ? 3 : 5)
 #define TB_EMULATED_KEPT_BYTES(planes) ((planes) == 2 ? TB_EMULATED_TILE_M * TB_EMULATED_TILE_N * 4 : 0)
 #define TB_EMULATED_SHARED_BYTES(planes) \
-  (TB_EMULATED_STAGES(planes) * (TB_EMULATED_STAGE_BYTES(planes) + 16) + TB_EMULATED_KEPT_BYTES(planes) + 72)
+  (TB_EMULATED_STAGES(planes) * (TB_EMULATED_STAGE_BYTES(planes) + 16) + TB_EMULATED_KEPT_BYTES(planes) + 88)
 
 /* What was seen in the words of TB_EMULATED_PACK_SIDES sides and a group of k: in 1024ths, the most small ones that a
  * side has (below 2^-5 to 2^-4 of its largest); and in the highest bits, */
@@ -119,6 +122,8 @@ struct tb_emulated_args {
   float *partials; /* split k: [split tile][group] a tile's words, which tb_emulated_gather adds up */
   int64_t ldd;
   int64_t m, n, k;
+  struct tb_tiles_wanted wanted;    /* tiles that have nothing of it are not computed */
+  int32_t tiles;                    /* that have */
   int32_t left_words;               /* tb_emulated_multiply_half's blocks */
   int32_t whole;                    /* so many tiles, the first ones, have k whole */
   int32_t splits, groups_per_split; /* parts of k, of the others, that different blocks compute */
@@ -127,6 +132,12 @@ struct tb_emulated_args {
   int32_t last;  /* 1: multiply by alpha when storing; 0: store the bare sums */
   int32_t fast;  /* 1: fp16 planes for all tiles that have room in them */
 };
+
+/* Of an m x n result. */
+TB_TILES_INLINE struct tb_tile_bands tb_emulated_bands(int64_t m, int64_t n, struct tb_tiles_wanted wanted) {
+  const int pairs = wanted.pairs != 0;
+  return tb_tile_bands_of(m >> pairs, n, TB_EMULATED_TILE_M >> pairs, TB_EMULATED_TILE_N, 1, TB_EMULATED_BAND, wanted);
+}
 
 /* The other parameter of the kernels that multiply, a CUtensorMap: b's planes as rows of so many bytes, and boxes of so
  * many rows, half of what a tile has of a step. */
@@ -144,6 +155,7 @@ struct tb_emulated_map {
  * marked tile, part after part. */
 struct tb_emulated_again {
   const uint32_t *left, *marks; /* struct tb_emulated_args's `left` and `again` */
+  struct tb_tiles_wanted wanted;
   int32_t left_words;
 };
 #define TB_EMULATED_AGAIN_TILE 64

@@ -13,16 +13,15 @@
 namespace emulated {
 namespace {
 
-/* Rows of tiles that are computed together, column by column: their part of A stays in the L2. */
-constexpr int kBandTiles = 12;
-
 /* A block's work: a tile, and all of k or a part of it. Two blocks, a pair, have items of one number, with neighbouring
  * tiles. */
 struct Item {
-  int row, column; /* the tile's number down and across */
+  int tile;        /* its number */
+  int row, column; /* the tile's place down and across */
   int first_group, groups;
   int part_of;                                   /* k is split: which of the tiles of which it is; or one of these */
   static constexpr int whole = -1, nowhere = -2; /* nowhere: the sums are not for this kernel */
+  bool alone, second;                            /* the pair has one tile; this one is its second */
   bool same_column;                              /* both blocks' tiles are in one */
   bool repeated;                                 /* there is no second tile: the first one once more, for nothing */
 };
@@ -34,25 +33,16 @@ struct Items {
         across(static_cast<int>((args.n + kTileN - 1) / kTileN)),
         groups(static_cast<int>((args.k + kGroupK - 1) / kGroupK)) {}
 
-  /* A tile, by its number: they go down a band's columns, one after another. In same_column, whether that also holds
-   * its neighbour in a pair, the next tile or the one before. */
-  __device__ __forceinline__ void locate(int tile, Item &item, bool first_of_pair) const {
-    const int band = tile / (kBandTiles * across) * kBandTiles, within = tile - band * across;
-    const int rows = down - band < kBandTiles ? down - band : kBandTiles, below = within % rows;
-    item.row = band + below, item.column = within / rows;
-    item.same_column = first_of_pair ? below + 1 < rows : below > 0;
-  }
-
   /* The first `whole` tiles have all of their k computed at once, and of the others a part at a time. */
   static_assert(TB_EMULATED_CLUSTER == 2, "a pair");
   __device__ __forceinline__ int pairs_whole(const tb_emulated_args &args) const { return (args.whole + 1) / 2; }
   __device__ __forceinline__ int pairs_split(const tb_emulated_args &args) const {
-    return (down * across - args.whole + 1) / 2;
+    return (args.tiles - args.whole + 1) / 2;
   }
   __device__ __forceinline__ int count(const tb_emulated_args &args) const {
     return pairs_whole(args) + pairs_split(args) * args.splits;
   }
-  /* Of the pair's `rank`th block. */
+  /* Of the pair's `rank`th block; where its tile lies has been told (Found), or remains to be located. */
   __device__ __forceinline__ Item at(const tb_emulated_args &args, int number, int rank) const {
     Item item;
     const int whole = pairs_whole(args);
@@ -62,19 +52,27 @@ struct Items {
       item.first_group = 0, item.groups = groups;
     } else {
       const int pairs = pairs_split(args), split = (number - whole) / pairs;
-      first = args.whole + 2 * ((number - whole) % pairs), end = down * across;
+      first = args.whole + 2 * ((number - whole) % pairs), end = args.tiles;
       item.first_group = split * args.groups_per_split;
       item.groups = min(args.groups_per_split, groups - item.first_group);
     }
-    const bool alone = first + 1 == end;
-    item.repeated = alone && rank > 0;
-    if (alone) rank = 0;
-    locate(first + rank, item, rank == 0);
-    item.same_column = item.same_column || alone;
-    item.part_of = number < whole ? Item::whole : first - args.whole + rank;
+    item.alone = first + 1 == end;
+    item.repeated = item.alone && rank > 0;
+    item.second = rank > 0 && !item.alone;
+    item.tile = first + item.second;
+    item.part_of = number < whole ? Item::whole : item.tile - args.whole;
     return item;
   }
 };
+
+/* A tile's place, by its number: they go down a band's columns, one after another. That is many instructions, so that
+ * one warp finds it out for all. */
+__device__ __forceinline__ void locate(const tb_emulated_args &args, Item &item) {
+  const tb_tile_bands bands = tb_emulated_bands(args.m, args.n, args.wanted);
+  const tb_tile_place place = tb_tile_place_of(&bands, item.tile);
+  item.row = place.along, item.column = place.line;
+  item.same_column = item.alone || (item.second ? place.number > 0 : place.number + 1 < place.of);
+}
 
 /* A warpgroup's thread's words of a tile, four by four, among those of the block's other threads. */
 constexpr int kTileWords = kTileM * kTileN;
@@ -87,6 +85,18 @@ __device__ __forceinline__ int steps_of(const tb_emulated_args &args, int group)
   const int64_t left = args.k - static_cast<int64_t>(group) * kGroupK;
   const int k = static_cast<int>(left < kGroupK ? left : kGroupK);
   return (k + TB_EMULATED_CHUNK_K - 1) / TB_EMULATED_CHUNK_K * (TB_EMULATED_CHUNK_K / TB_EMULATED_STEP_K);
+}
+
+/* What is told of a block's next item: its number, with flags (kItemFlags), and where its tile lies; a column times
+ * two, and one if both blocks' tiles are in it. */
+struct Found {
+  int number, row, column;
+};
+constexpr int kItemFlags = 2;
+__device__ __forceinline__ Item item_of(const tb_emulated_args &args, const Items &items, const Found &x, int rank) {
+  Item item = items.at(args, x.number >> kItemFlags, rank);
+  item.row = x.row, item.column = x.column >> 1, item.same_column = x.column & 1;
+  return item;
 }
 
 /* A place in a ring of N, and how often it has come round. */
@@ -108,7 +118,7 @@ template <class Word> struct Ring {
   static constexpr int step_bytes = a_bytes + b_bytes, scale_bytes = static_cast<int>(sizeof(float));
   static constexpr int stage_bytes = steps * step_bytes + (kTileM + kTileN) * scale_bytes;
   static constexpr int all_stages_bytes = stages * stage_bytes, kept_bytes = TB_EMULATED_KEPT_BYTES(Word::planes);
-  static constexpr int barriers = 2 * stages + 7, words = 4; /* as below */
+  static constexpr int barriers = 2 * stages + 7, words = 8; /* as below */
   static_assert(TB_EMULATED_SHARED_BYTES(Word::planes) == all_stages_bytes + kept_bytes + barriers * 8 + words * 4,
                 "the host asks for it");
 
@@ -116,7 +126,7 @@ template <class Word> struct Ring {
   float *const kept;                            /* former groups' sums, if there is room */
   uint64_t *const full, *const empty;           /* a stage's words are there; are no longer needed */
   uint64_t *const item_full, *const item_empty; /* two, for the items */
-  int *const item;                              /* their numbers */
+  int *const item;                              /* of each what was found, three words */
   uint64_t *const met;                          /* the warps that multiply have met at an item's end */
   volatile int *const found; /* two, for the items: the number of one in which they found something */
   uint64_t *const turn;      /* one for each warpgroup: the other one has asked for its products */
@@ -125,19 +135,27 @@ template <class Word> struct Ring {
       : first(shared), kept(reinterpret_cast<float *>(shared + all_stages_bytes)),
         full(reinterpret_cast<uint64_t *>(shared + all_stages_bytes + kept_bytes)), empty(full + stages),
         item_full(empty + stages), item_empty(item_full + 2), item(reinterpret_cast<int *>(item_empty + 2)),
-        met(reinterpret_cast<uint64_t *>(item + 2)), found(reinterpret_cast<int *>(met + 1)), turn(met + 2) {}
+        met(reinterpret_cast<uint64_t *>(item + 6)), found(reinterpret_cast<int *>(met + 1)), turn(met + 2) {}
 
-  /* The next item; -1: there is none. */
+  /* The number of the next item; -1: there is none. */
   __device__ __forceinline__ int next_item(const Cursor<2> &slot) const {
     barrier_wait(&item_full[slot.at], slot.parity);
-    return item[slot.at];
+    return item[3 * slot.at];
+  }
+  /* Where its tile lies, until the slot is needed no longer. */
+  __device__ __forceinline__ int row(const Cursor<2> &slot) const { return item[3 * slot.at + 1]; }
+  __device__ __forceinline__ int column(const Cursor<2> &slot) const { return item[3 * slot.at + 2] >> 1; }
+  __device__ __forceinline__ void tell(const Cursor<2> &slot, const Found &x) const {
+    int *const words = item + 3 * slot.at;
+    words[0] = x.number, words[1] = x.row, words[2] = x.column;
+    barrier_arrive(&item_full[slot.at]);
   }
 
   /* The same for one thread that supplies, which needs the slot no longer. */
-  __device__ __forceinline__ int take_item(const Cursor<2> &slot) const {
-    const int number = next_item(slot);
+  __device__ __forceinline__ Found take_item(const Cursor<2> &slot) const {
+    const Found x = {next_item(slot), item[3 * slot.at + 1], item[3 * slot.at + 2]};
     barrier_arrive(&item_empty[slot.at]);
-    return number;
+    return x;
   }
 
   __device__ __forceinline__ unsigned char *stage_at(const Cursor<stages> &stage) const {
@@ -179,7 +197,6 @@ template <class Word> struct Ring {
  * some words are not the sums of their planes, so that there is no exact result that a correction could spoil; bf16, in
  * the same bit: that some side has few large words. */
 constexpr unsigned kOurs = 1, kLossy = 2, kFewLarge = 2;
-constexpr int kItemFlags = 2;
 
 /* A warp. */
 template <class Word>
@@ -217,9 +234,9 @@ __device__ __forceinline__ void supply_rows(const tb_emulated_args &args, const 
   const int64_t step_bytes = static_cast<int64_t>(items.down) * R::a_bytes;
   Cursor<R::stages> stage;
   for (Cursor<2> slot;; slot.next()) {
-    const int number = ring.take_item(slot);
-    if (number < 0) break;
-    const Item item = items.at(args, number >> kItemFlags, rank);
+    const Found found = ring.take_item(slot);
+    if (found.number < 0) break;
+    const Item item = item_of(args, items, found, rank);
     const unsigned char *from = static_cast<const unsigned char *>(args.a.planes) +
                                 item.first_group * (kGroupK / TB_EMULATED_STEP_K) * step_bytes +
                                 static_cast<int64_t>(item.row) * R::a_bytes;
@@ -248,9 +265,9 @@ __device__ __forceinline__ void supply_columns(const tb_emulated_args &args, con
   const int64_t step_bytes = static_cast<int64_t>(items.across) * R::b_bytes;
   Cursor<R::stages> stage;
   for (Cursor<2> slot;; slot.next()) {
-    const int number = ring.take_item(slot);
-    if (number < 0) break;
-    const Item item = items.at(args, number >> kItemFlags, rank);
+    const Found found = ring.take_item(slot);
+    if (found.number < 0) break;
+    const Item item = item_of(args, items, found, rank);
     int map_row = (item.first_group * (kGroupK / TB_EMULATED_STEP_K) * items.across + item.column) * 2 * map_rows +
                   rank * map_rows;
     const unsigned char *from = static_cast<const unsigned char *>(args.b.planes) +
@@ -285,26 +302,33 @@ template <class Word> __device__ __forceinline__ void find_items(const tb_emulat
   const Items items(args);
   Cursor<2> slot;
   uint32_t left = 0;
-  const auto tell = [&](int number) {
+  const auto tell = [&](const Found &found) {
     barrier_wait(&ring.item_empty[slot.at], slot.parity ^ 1);
     __syncwarp(); /* else a lane that looks late may find the next phase over, and wait for ever */
-    if (lane == 0) {
-      ring.item[slot.at] = number;
-      barrier_arrive(&ring.item_full[slot.at]);
-    }
+    if (lane == 0) ring.tell(slot, found);
     slot.next();
   };
   for (int number = static_cast<int>(blockIdx.x / TB_EMULATED_CLUSTER); number < items.count(args);
        number += static_cast<int>(gridDim.x / TB_EMULATED_CLUSTER)) {
+    /* A lane has the pair's first tile or its second. */
+    Item mine = items.at(args, number, lane % 2);
+    locate(args, mine);
     unsigned both = 0;
 #pragma unroll 1
-    for (int r = 0; r < 2; r++) both |= look_at<Word>(args, items, items.at(args, number, r), lane) << r * kItemFlags;
+    for (int r = 0; r < 2; r++) {
+      Item item = items.at(args, number, r);
+      item.row = __shfl_sync(~0u, mine.row, r), item.column = __shfl_sync(~0u, mine.column, r);
+      both |= look_at<Word>(args, items, item, lane) << r * kItemFlags;
+    }
     const unsigned flags = both >> rank * kItemFlags & ((1u << kItemFlags) - 1);
-    const Item item = items.at(args, number, rank);
-    if (!(flags & kOurs) && !item.repeated) left = 1;
-    if (both & (kOurs | kOurs << kItemFlags)) tell(number << kItemFlags | static_cast<int>(flags));
+    const Item own = items.at(args, number, rank);
+    const int same_column = __shfl_sync(~0u, mine.same_column, rank);
+    if (!(flags & kOurs) && !own.repeated) left = 1;
+    if (both & (kOurs | kOurs << kItemFlags))
+      tell({number << kItemFlags | static_cast<int>(flags), __shfl_sync(~0u, mine.row, rank),
+            2 * __shfl_sync(~0u, mine.column, rank) + same_column});
   }
-  tell(-1);
+  tell({-1, 0, 0});
   if (Word::planes == Half::planes && lane == 0) args.left[blockIdx.x] = left;
 }
 

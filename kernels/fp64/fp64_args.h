@@ -24,6 +24,8 @@
 
 #include <stdint.h>
 
+#include "common/region_tiles.h"
+
 struct tb_fp64_args {
   const double *a; /* device pointers, 8-byte aligned; of complex elements, the real part first */
   const double *b;
@@ -32,10 +34,12 @@ struct tb_fp64_args {
   int64_t m, n, k;       /* each from 1 to 2^31 - 1024 */
   double *partials; /* split k: room for the sums of every group of the tiles that are split, a tile each; aligned to 16
                        bytes; tb_dgemm_gather_<tile> adds them. Else NULL */
-  double alpha;     /* applied by the launch with `last` set */
-  double alpha_im;  /* its imaginary part; dgemm does not look, nor at the next two */
+  struct tb_tiles_wanted wanted; /* of D; nothing else of it is read or written */
+  double alpha;                  /* applied by the launch with `last` set */
+  double alpha_im;               /* its imaginary part; dgemm does not look, nor at the next two */
   int32_t conjugate_a, conjugate_b;
   int32_t group_k; /* products of a group, a multiple of TB_FP64_GROUP_STEP_K, or of half of it for complex ones */
+  int32_t tiles;   /* that have something of what is wanted */
   int32_t whole;   /* so many tiles, the first, have k whole, and are a job each; without splits all */
   uint32_t jobs;   /* these, then the others' first parts, then their second ones. Blocks take each so many-th job as
                       the grid has blocks */
@@ -43,6 +47,9 @@ struct tb_fp64_args {
   int32_t first;            /* 1: the sum starts here (D is not read); 0: it continues from the bare sums in D */
   int32_t last;             /* 1: multiply by alpha when storing; 0: store the bare sums */
 };
+
+/* Tile columns that are computed together, so that the L2 still holds their panels of B for the next tile row. */
+#define TB_FP64_BAND 8
 
 /* What a group is a multiple of. */
 #define TB_FP64_GROUP_STEP_K 16

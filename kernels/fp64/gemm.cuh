@@ -200,13 +200,15 @@ template <class G> __device__ __forceinline__ void gather(const tb_fp64_args &ar
   double *d[share];
   double2 sum[share];
   bool there[share][2];
+  int column_of[share];
 #pragma unroll
   for (int s = 0; s < share; s++) { /* the unit's place, as each_unit has it */
     const int u = from + s, unit = u % G::unit_rows, column = A::place_of(u / G::unit_rows);
-    const int rows = u < A::units && column < t.columns ? t.rows : 0;
+    const int end = u < A::units ? t.end(column) : 0;
+    column_of[s] = column;
     d[s] = t.d + 16 * unit + column * t.ld_doubles;
-    there[s][0] = is_there<G>(unit, 0, rows);
-    there[s][1] = is_there<G>(unit, 1, rows);
+    there[s][0] = is_there<G>(unit, 0, t.first(column), end);
+    there[s][1] = is_there<G>(unit, 1, t.first(column), end);
     sum[s].x = !args.first && there[s][0] ? d[s][0] : 0;
     sum[s].y = !args.first && there[s][1] ? d[s][1] : 0;
   }
@@ -221,7 +223,9 @@ template <class G> __device__ __forceinline__ void gather(const tb_fp64_args &ar
   const Scale scale(args);
 #pragma unroll
   for (int s = 0; s < share; s++) {
-    const double2 v = scaled(typename G::Element(), scale, sum[s]);
+    const int row = (from + s) % G::unit_rows * G::unit_step;
+    const double2 v =
+        without_imaginary(typename G::Element(), t, row, column_of[s], scaled(typename G::Element(), scale, sum[s]));
     if (there[s][0]) d[s][0] = v.x;
     if (there[s][1]) d[s][1] = v.y;
   }

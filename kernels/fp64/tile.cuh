@@ -22,9 +22,6 @@
 namespace fp64 {
 namespace {
 
-/* Tile columns that are computed together, so that the L2 still holds their panels of B for the next tile row. */
-constexpr int kGroupColumns = 8;
-
 template <class E, int BM, int BN, int WM, int WN, int Stages, int Blocks> struct Geometry {
   using Element = E;
   static constexpr int block_m = BM, block_n = BN, stages = Stages;
@@ -62,18 +59,17 @@ __device__ __forceinline__ int groups_of(const tb_fp64_args &args) {
   return static_cast<int>((args.k + args.group_k - 1) / args.group_k);
 }
 
-/* First row and column of a tile: down the rows of kGroupColumns tile columns, then on to the next columns. */
-template <class G> __device__ __forceinline__ void locate(const tb_fp64_args &args, unsigned tile, Job &job) {
-  const unsigned down = static_cast<unsigned>((args.m + G::block_m - 1) / G::block_m);
-  const unsigned across = static_cast<unsigned>((args.n + G::block_n - 1) / G::block_n);
-  const unsigned first = tile / (kGroupColumns * down) * kGroupColumns, within = tile % (kGroupColumns * down);
-  const unsigned width = across - first < kGroupColumns ? across - first : kGroupColumns;
-  job.row = static_cast<int64_t>(within / width) * G::block_m;
-  job.column = static_cast<int64_t>(first + within % width) * G::block_n;
+/* Down the rows of TB_FP64_BAND tile columns, then on to the next columns. */
+template <class G> __device__ __forceinline__ tb_tile_bands bands_of(const tb_fp64_args &args) {
+  return tb_tile_bands_of(args.m, args.n, G::block_m, G::block_n, 0, TB_FP64_BAND, args.wanted);
 }
 
-template <class G> __device__ __forceinline__ unsigned tiles_of(const tb_fp64_args &args) {
-  return static_cast<unsigned>((args.m + G::block_m - 1) / G::block_m * ((args.n + G::block_n - 1) / G::block_n));
+/* First row and column of a tile. */
+template <class G> __device__ __forceinline__ void locate(const tb_fp64_args &args, unsigned tile, Job &job) {
+  const tb_tile_bands bands = bands_of<G>(args);
+  const tb_tile_place place = tb_tile_place_of(&bands, static_cast<int>(tile));
+  job.row = static_cast<int64_t>(place.line) * G::block_m;
+  job.column = static_cast<int64_t>(place.along) * G::block_n;
 }
 
 template <class G> __device__ __forceinline__ Job job_of(const tb_fp64_args &args, unsigned number) {
@@ -83,7 +79,8 @@ template <class G> __device__ __forceinline__ Job job_of(const tb_fp64_args &arg
     locate<G>(args, number, job);
     return job;
   }
-  const unsigned split = tiles_of<G>(args) - whole, tile = (number - whole) % split, part = (number - whole) / split;
+  const unsigned split = static_cast<unsigned>(args.tiles) - whole, tile = (number - whole) % split,
+                 part = (number - whole) / split;
   locate<G>(args, whole + tile, job);
   job.first_group = static_cast<int>(part) * args.groups_per_split;
   const int64_t from = static_cast<int64_t>(job.first_group) * args.group_k;
@@ -100,7 +97,16 @@ struct Target {
   double *d;
   int64_t ld_doubles;
   int rows, columns; /* from there on */
-  bool whole;        /* all exist, and 16 bytes may be moved at a time */
+  bool whole;        /* all are wanted, and 16 bytes may be moved at a time */
+  int of, diagonal; /* wanted are of these as struct tb_tiles_wanted has it, counted from this thread's first element */
+  bool hermitian;
+
+  /* The rows of a column that are there and wanted: [first(c), end(c)). */
+  __device__ __forceinline__ int first(int column) const { return of == TB_TILES_LOWER ? column + diagonal : 0; }
+  __device__ __forceinline__ int end(int column) const {
+    const int there = column < columns ? rows : 0;
+    return of == TB_TILES_UPPER ? min(there, column + diagonal + 1) : there;
+  }
 };
 
 template <class G>
@@ -113,14 +119,27 @@ __device__ __forceinline__ Target target_of(const tb_fp64_args &args, const Job 
   t.d = args.d + (job.row + row) * E::doubles + (job.column + column) * t.ld_doubles;
   t.rows = static_cast<int>(rows < G::block_m ? rows : G::block_m) - row;
   t.columns = static_cast<int>(columns < G::block_n ? columns : G::block_n) - column;
-  t.whole = rows >= G::block_m && columns >= G::block_n && reinterpret_cast<uintptr_t>(args.d) % kUnitBytes == 0 &&
-            t.ld_doubles % 2 == 0;
+  t.of = args.wanted.of, t.hermitian = args.wanted.hermitian != 0;
+  const int diagonal = args.wanted.diagonal + static_cast<int>(job.column - job.row); /* of the tile */
+  t.diagonal = diagonal + column - row;
+  const bool all =
+      t.of == TB_TILES_ALL || (t.of == TB_TILES_LOWER ? diagonal + G::block_n <= 0 : diagonal >= G::block_m);
+  t.whole = all && rows >= G::block_m && columns >= G::block_n &&
+            reinterpret_cast<uintptr_t>(args.d) % kUnitBytes == 0 && t.ld_doubles % 2 == 0;
   return t;
 }
 
-/* Which of a unit's halves exist, of those in a column with so many rows from this thread's first on. */
-template <class G> __device__ __forceinline__ bool is_there(int unit, int half, int rows) {
-  return unit * G::unit_step + half * (G::Element::elems - 1) < rows;
+/* Whether a unit's half is among a column's rows [first, end), counted from this thread's first element. */
+template <class G> __device__ __forceinline__ bool is_there(int unit, int half, int first, int end) {
+  const int row = unit * G::unit_step + half * (G::Element::elems - 1);
+  return row >= first && row < end;
+}
+
+/* A diagonal's imaginary part. */
+__device__ __forceinline__ double2 without_imaginary(Real, const Target &, int, int, double2 v) { return v; }
+__device__ __forceinline__ double2 without_imaginary(Complex, const Target &t, int row, int column, double2 v) {
+  if (t.hermitian && row == column + t.diagonal) v.y = 0;
+  return v;
 }
 
 /* What multiplies a sum that goes to D; 1 for one that is not complete. */
@@ -224,24 +243,24 @@ private:
   }
   static __device__ __forceinline__ void load_column(double2 (&v)[G::unit_rows], const Target &t, const double *d,
                                                      int column) {
-    const int rows = column < t.columns ? t.rows : 0;
+    const int first = t.first(column), end = t.end(column);
 #pragma unroll
     for (int r = 0; r < G::unit_rows; r++) {
-      if (is_there<G>(r, 0, rows)) v[r].x = d[16 * r];
-      if (is_there<G>(r, 1, rows)) v[r].y = d[16 * r + 1];
+      if (is_there<G>(r, 0, first, end)) v[r].x = d[16 * r];
+      if (is_there<G>(r, 1, first, end)) v[r].y = d[16 * r + 1];
     }
   }
   static __device__ __forceinline__ void store_column(double2 (&v)[G::unit_rows], const Target &t, double *d,
                                                       int column, const Scale &scale) {
-    const int rows = column < t.columns ? t.rows : 0;
+    const int first = t.first(column), end = t.end(column);
 #pragma unroll
     for (int r = 0; r < G::unit_rows; r++) {
-      v[r] = scaled(E(), scale, v[r]);
+      v[r] = without_imaginary(E(), t, r * G::unit_step, column, scaled(E(), scale, v[r]));
       if (t.whole) {
         *reinterpret_cast<double2 *>(d + 16 * r) = v[r];
       } else {
-        if (is_there<G>(r, 0, rows)) d[16 * r] = v[r].x;
-        if (is_there<G>(r, 1, rows)) d[16 * r + 1] = v[r].y;
+        if (is_there<G>(r, 0, first, end)) d[16 * r] = v[r].x;
+        if (is_there<G>(r, 1, first, end)) d[16 * r + 1] = v[r].y;
       }
     }
   }

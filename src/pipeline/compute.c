@@ -57,7 +57,7 @@ static CUresult enqueue_commit(struct tb_pipeline *p, int64_t tile, CUstream str
 static CUresult deliver(struct tb_pipeline *p, int64_t tile, CUstream stream) {
   if (p->layout.plan->one_slot) return CUDA_SUCCESS;
   if (p->layout.plan->ways.c != TB_IN_PLACE) return tb_down_add(p, tile, stream);
-  return tb_call_overwrites_all(p->layout.call) ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
+  return tb_kernels_write_c(&p->layout.plan->ways, p->layout.call) ? CUDA_SUCCESS : enqueue_commit(p, tile, stream);
 }
 
 /* Whether the kernels see the panels as real ones. */
@@ -66,6 +66,16 @@ static bool is_made_real(const struct tb_pipeline *p) { return tb_is_made_real(p
 /* A slice of a panel as the kernels read it. */
 static struct tb_matrix kernel_panel(const struct tb_pipeline *p, bool of_b, int64_t panel, struct tb_extent k) {
   return is_made_real(p) ? tb_layout_real(&p->layout, of_b, panel, k) : tb_layout_panel(&p->layout, of_b, panel, k);
+}
+
+/* A kernel counts it in 32 bits; beyond the sides there is nothing to tell. */
+static struct tb_tiles_wanted wanted_of(const struct tb_layout *l, int64_t tile) {
+  const struct tb_region region = tb_layout_region(l, tile);
+  const struct tb_block t = tb_layout_tile(l, tile);
+  return (struct tb_tiles_wanted){.of = (int32_t)region.of,
+                                  .diagonal = (int32_t)tb_min(tb_max(region.diagonal, -t.n), t.m),
+                                  .pairs = tb_is_made_real(l->call->type),
+                                  .hermitian = region.hermitian};
 }
 
 /* In elements as the kernels see them. */
@@ -90,6 +100,7 @@ static struct tb_multiply product_of(const struct tb_pipeline *p, int64_t row, i
       .n = tb_layout_columns(l, column).size,
       .k = parts * k.size,
       .group_k = parts * l->plan->group_k,
+      .wanted = wanted_of(l, row * l->columns + column),
       .alpha = tb_real_alpha(l->call),
       .first = k.start == 0,
       .last = k.start + k.size == l->call->k,
@@ -114,7 +125,7 @@ static CUresult multiply(struct tb_pipeline *p, int64_t row, int64_t column, int
   for (int64_t start = 0; parts * start < args.k; start += span_k) {
     const struct tb_sgemm_args span =
         tb_kernels_part_of_k(&args, transpose_a, transpose_b, parts * start, parts * span_k);
-    TB_TRY(tb_emulated_multiply(&p->d->kernels.emulated, transpose_a, transpose_b, &span,
+    TB_TRY(tb_emulated_multiply(&p->d->kernels.emulated, transpose_a, transpose_b, &span, product->wanted,
                                 tb_layout_packed(l, TB_OF_A, row, k_start + start),
                                 tb_layout_packed(l, TB_OF_B, column, k_start + start), tb_layout_workspace(l, number),
                                 &l->plan->way, p->streams[number]));

@@ -69,7 +69,7 @@ static CUresult finish_block(struct tb_pipeline *p) {
   const enum tb_way way = l->plan->ways.c;
   if (way == TB_DIRECT) TB_TRY(tb_device_wait(p->d, p->d->down));
   for (int s = 0; way == TB_IN_PLACE && s < p->stream_count; s++) TB_TRY(tb_device_wait(p->d, p->streams[s]));
-  bool counted = way == TB_STAGED || (way == TB_IN_PLACE && !tb_call_overwrites_all(l->call));
+  bool counted = way == TB_STAGED || (way == TB_IN_PLACE && !tb_kernels_write_c(&l->plan->ways, l->call));
   /* What a failure before this point left in C is overwritten by the CPU. */
   for (int64_t tile = 0; !counted && tile < l->rows * l->columns; tile++)
     tb_down_count(p, tile, tb_layout_tile(l, tile).n);

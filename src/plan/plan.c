@@ -66,12 +66,12 @@ static bool is_resident(const struct tb_ways *ways) {
   return !tb_way_is_by_link(ways->a) && !tb_way_is_by_link(ways->b) && ways->c == TB_IN_PLACE;
 }
 
-/* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. But of a large
- * triangle that would be twice what there is of it. (H200, order 8192, in one launch and in tiles: dsyrk 19.6 and
- * 12.5 ms, zsyrk 80.5 and 46.4.) */
+/* Tiles are for the overlap of copies and kernels: where nothing is copied, one launch does it all. But by kernels that
+ * do not look what is wanted (common/region_tiles.h), those for fp32, it would compute twice what there is of a
+ * triangle. */
 static bool is_triangle_in_place(const struct tb_call *call, const struct tb_ways *ways) {
   const bool large = call->m >= TRIANGLE_IN_PLACE_LEAST && call->n >= TRIANGLE_IN_PLACE_LEAST;
-  return is_resident(ways) && call->region.of != TB_WHOLE && large;
+  return is_resident(ways) && call->region.of != TB_WHOLE && large && !tb_type_is_double(call->type);
 }
 
 /* Operands and a C in place are the business of one stream, for the program's own must wait for it; but a triangle is
@@ -133,10 +133,6 @@ struct tb_ways tb_plan_ways(const struct tb_call *call, const struct tb_places *
   return ways;
 }
 
-static bool wants_d(const struct tb_ways *ways, const struct tb_call *call) {
-  return ways->c != TB_IN_PLACE || !tb_call_overwrites_all(call);
-}
-
 /* Panels and tiles start on lines too. */
 static int64_t room_for_panel(const struct tb_plan *plan, const struct tb_call *call, bool of_b, int64_t across) {
   if (tb_way_of(&plan->ways, of_b) == TB_IN_PLACE) return 0;
@@ -148,7 +144,8 @@ void tb_plan_size_panels(struct tb_plan *plan, const struct tb_call *call, int64
   plan->tile_n = tile_n;
   plan->operand[TB_OF_A].panel_elems = room_for_panel(plan, call, TB_OF_A, tile_m);
   plan->operand[TB_OF_B].panel_elems = room_for_panel(plan, call, TB_OF_B, tile_n);
-  plan->tile_elems = wants_d(&plan->ways, call) ? tb_padded(call->type, tb_leading(call->type, tile_m) * tile_n) : 0;
+  plan->tile_elems =
+      tb_kernels_write_c(&plan->ways, call) ? 0 : tb_padded(call->type, tb_leading(call->type, tile_m) * tile_n);
 }
 
 /* What a panel of a complex product takes as a real one, in reals: as it is stored, twice as long both ways; of B,

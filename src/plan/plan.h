@@ -93,6 +93,13 @@ static inline bool tb_way_is_by_link(enum tb_way way) { return way == TB_STAGED 
 /* The way of an operand. */
 static inline enum tb_way tb_way_of(const struct tb_ways *ways, bool of_b) { return of_b ? ways->b : ways->a; }
 
+/* Whether the kernels leave the result in C: one that is overwritten where it lies. Of a triangle those for fp64 write
+ * nothing else; the others' result has yet to be committed. */
+static inline bool tb_kernels_write_c(const struct tb_ways *ways, const struct tb_call *call) {
+  return ways->c == TB_IN_PLACE && tb_call_overwrites(call) &&
+         (call->region.of == TB_WHOLE || tb_type_is_double(call->type));
+}
+
 /* The operand, and whether its stored columns run along k. */
 static inline struct tb_view tb_operand_of(const struct tb_call *call, bool of_b) { return of_b ? call->b : call->a; }
 static inline bool tb_runs_along_k(const struct tb_call *call, bool of_b) {

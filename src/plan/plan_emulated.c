@@ -22,11 +22,6 @@ static const struct tb_tiling emulated_columns_of_chunks = {TB_EMULATED_TILE_N, 
 /* In one stream each launch must fill the GPU alone: 11 x 12 of their tiles are an H200's 132 multiprocessors. */
 static const struct tb_tiling emulated_rows_in_order = {TB_EMULATED_TILE_M, 1408, 1408, 2816, 16};
 static const struct tb_tiling emulated_columns_in_order = {TB_EMULATED_TILE_N, 2304, 2304, 4608, 16};
-/* Of a triangle in place large ones, though more of what they compute is not its own: each launch drags four more
- * along. (H200, ssyrk of 4096 and 8192 by tiles of 768 x 768: 1.49 and 6.85 ms; 1024 x 1152: 0.90 and 4.54; 1408 x
- * 1536: 0.70 and 3.81; 2048 x 2112: 0.80 and 3.69; in one launch 0.78 and 5.56.) */
-static const struct tb_tiling emulated_rows_of_triangle = {TB_EMULATED_TILE_M, 1408, 1408, 2816, 4};
-static const struct tb_tiling emulated_columns_of_triangle = {TB_EMULATED_TILE_N, 1536, 1536, 2880, 4};
 /* Of strips, along their long sides. */
 static const struct tb_tiling emulated_strips_of_rows = {TB_EMULATED_TILE_M, 384, 384, 3072, TB_TILES_MAX};
 static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 384, 384, 3072, TB_TILES_MAX};
@@ -82,7 +77,6 @@ static struct tb_emulated_way launch_way(const struct tb_plan *plan, const struc
 }
 
 static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb_call *call, int streams_most) {
-  if (plan->triangle_in_place) return (struct tb_tilings){&emulated_rows_of_triangle, &emulated_columns_of_triangle};
   if (tb_plan_in_one_stream(plan) || streams_most == 1)
     return (struct tb_tilings){&emulated_rows_in_order, &emulated_columns_in_order};
   if (plan->chunk_k < call->k && (plan->block_m < call->m || plan->block_n < call->n))
@@ -105,8 +99,7 @@ static int64_t slice_of_emulated(const struct tb_plan *plan, const struct tb_cal
   const double bytes = (double)tb_call_bytes(call), up = (m + n) * k * bytes, down = m * n * bytes;
   const double product = tb_call_flops(call) / tb_plan_emulated_flops_per_byte(&plan->ways);
   const bool pays = product >= SLICED_PRODUCT_SHARE * up && 2 * down <= (product > up ? product : up);
-  if (tb_plan_is_cut(plan, call) || tb_plan_in_one_stream(plan) || plan->triangle_in_place ||
-      tb_plan_spans(plan) < SLICED_SPANS_MIN || !pays)
+  if (tb_plan_is_cut(plan, call) || tb_plan_in_one_stream(plan) || tb_plan_spans(plan) < SLICED_SPANS_MIN || !pays)
     return plan->chunk_k;
   return tb_ceil_div(tb_plan_spans(plan), TB_EMULATED_SLICES_MAX) * plan->span_k;
 }
@@ -123,6 +116,7 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, c
   static const struct tb_tilings of_strips = {&emulated_strips_of_rows, &emulated_strips_of_columns};
   const int parts = tb_kernel_parts(call->type);
   plan->emulated = true;
+  plan->triangle_in_place = false; /* these kernels look what is wanted of C */
   plan->strips = false;
   plan->at_once = tb_plan_is_at_once(plan);
   plan->span_k = tb_emulated_first_span(whole, parts * call->k) / parts;

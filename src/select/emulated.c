@@ -134,17 +134,17 @@ static CUresult launch_multiply(CUfunction function, int planes, struct tb_emula
 static CUresult compute_again(CUfunction function, const struct tb_sgemm_args *product,
                               const struct tb_emulated_args *multiplied, CUstream stream) {
   struct tb_sgemm_args args = *product;
-  struct tb_emulated_again again = {multiplied->left, multiplied->again, multiplied->left_words};
-  const struct tb_grid grid = {tb_emulated_tiles(args.m, args.n), 1, TB_EMULATED_AGAIN_THREADS,
-                               TB_EMULATED_AGAIN_SHARED_BYTES, 1};
+  struct tb_emulated_again again = {multiplied->left, multiplied->again, multiplied->wanted, multiplied->left_words};
+  const struct tb_grid grid = {multiplied->tiles, 1, TB_EMULATED_AGAIN_THREADS, TB_EMULATED_AGAIN_SHARED_BYTES, 1};
   return tb_launch_behind(true, function, grid, &args, &again, stream);
 }
 
 /* Where everything stands in the workspace, and who does what. */
 static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulated, const struct tb_sgemm_args *args,
-                                       const struct tb_emulated_workspace *w, CUdeviceptr workspace,
-                                       const struct tb_emulated_way *way) {
-  const int64_t tiles = tb_emulated_tiles(args->m, args->n), groups = tb_emulated_groups(args->k);
+                                       struct tb_tiles_wanted wanted, const struct tb_emulated_workspace *w,
+                                       CUdeviceptr workspace, const struct tb_emulated_way *way) {
+  const struct tb_tile_bands bands = tb_emulated_bands(args->m, args->n, wanted);
+  const int64_t tiles = tb_tiles_count(&bands), groups = tb_emulated_groups(args->k);
   const CUdeviceptr left_at = workspace + (CUdeviceptr)(w->a.bytes + w->b.bytes);
   const CUdeviceptr again_at = left_at + (CUdeviceptr)w->left_bytes, sums_at = again_at + (CUdeviceptr)w->again_bytes;
   struct tb_emulated_args p = {.left = (uint32_t *)left_at,
@@ -157,11 +157,15 @@ static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulate
                                .n = args->n,
                                .k = args->k,
                                .alpha = args->alpha,
+                               .wanted = wanted,
+                               .tiles = (int32_t)tiles,
                                .first = args->first,
                                .last = args->last,
                                .fast = way->fast};
-  p.whole = (int32_t)(way->splits > 1 ? way->whole : tiles);
-  p.groups_per_split = (int32_t)tb_ceil_div(groups, way->splits);
+  /* Which tiles are the last ones was counted of all of D: of a triangle they are split all, or none. */
+  const bool split = way->splits > 1 && (way->whole == 0 || wanted.of == TB_TILES_ALL);
+  p.whole = (int32_t)(split ? way->whole : tiles);
+  p.groups_per_split = (int32_t)tb_ceil_div(groups, split ? way->splits : 1);
   p.splits = (int32_t)tb_ceil_div(groups, p.groups_per_split);
   const int64_t pairs =
       tb_ceil_div(p.whole, TB_EMULATED_CLUSTER) + tb_ceil_div(tiles - p.whole, TB_EMULATED_CLUSTER) * p.splits;
@@ -171,20 +175,21 @@ static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulate
 }
 
 CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool transpose_a, bool transpose_b,
-                              const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
-                              CUdeviceptr workspace, const struct tb_emulated_way *way, CUstream stream) {
+                              const struct tb_sgemm_args *args, struct tb_tiles_wanted wanted, CUdeviceptr packed_a,
+                              CUdeviceptr packed_b, CUdeviceptr workspace, const struct tb_emulated_way *way,
+                              CUstream stream) {
   const struct tb_emulated_room half_a = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, false, args->m, args->k);
   const struct tb_emulated_room half_b = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, true, args->n, args->k);
   const struct tb_emulated_workspace w = tb_emulated_workspace_for(args->m, args->n, args->k, way);
   const CUdeviceptr b_at = workspace + (CUdeviceptr)w.a.bytes;
-  struct tb_emulated_args p = args_of(emulated, args, &w, workspace, way);
+  struct tb_emulated_args p = args_of(emulated, args, wanted, &w, workspace, way);
   p.a = packed_at(packed_a, &half_a), p.b = packed_at(packed_b, &half_b);
   p.seen_a = p.a.seen, p.seen_b = p.b.seen;
   TB_TRY(launch_multiply(emulated->multiply_half, TB_EMULATED_HALF_PLANES, &p, stream));
   TB_TRY(pack_rest(emulated, transpose_a, transpose_b, args, &p, workspace, b_at, stream));
   p.a = packed_at(workspace, &w.a), p.b = packed_at(b_at, &w.b);
   TB_TRY(launch_multiply(emulated->multiply_bfloat, TB_EMULATED_BFLOAT_PLANES, &p, stream));
-  const int64_t split_tiles = tb_emulated_tiles(args->m, args->n) - p.whole;
+  const int64_t split_tiles = p.tiles - p.whole;
   const struct tb_grid grid = {TB_EMULATED_GATHER_BLOCKS * split_tiles, 1, TB_EMULATED_GATHER_THREADS, 0, 1};
   if (split_tiles > 0) TB_TRY(tb_launch_behind(true, emulated->gather, grid, &p, NULL, stream));
   return compute_again(emulated->again[transpose_a][transpose_b], args, &p, stream);
@@ -202,7 +207,7 @@ CUresult tb_emulated_launch(const struct tb_emulated_kernels *emulated, const st
     const struct tb_emulated_operand a = {args.a, args.lda, args.m, false, ta};
     const struct tb_emulated_operand b = {args.b, args.ldb, args.n, true, !tb};
     TB_TRY(tb_emulated_pack(emulated, &a, l->workspace, &b, b_at, args.k, l->stream));
-    TB_TRY(tb_emulated_multiply(emulated, ta, tb, &args, l->workspace, b_at, rest_at, way, l->stream));
+    TB_TRY(tb_emulated_multiply(emulated, ta, tb, &args, l->wanted, l->workspace, b_at, rest_at, way, l->stream));
   }
   return CUDA_SUCCESS;
 }

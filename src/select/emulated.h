@@ -50,11 +50,12 @@ CUresult tb_emulated_pack(const struct tb_emulated_kernels *emulated, const stru
                           CUdeviceptr packed_a, const struct tb_emulated_operand *b, CUdeviceptr packed_b, int64_t k,
                           CUstream stream);
 
-/* D = alpha ([D +] op(A) op(B)) from packed operands, which are `args`' own operands, a span of k. The workspace has
- * room for tb_emulated_workspace_bytes. */
+/* D = alpha ([D +] op(A) op(B)) from packed operands, which are `args`' own operands, a span of k; but not those tiles
+ * of D that have nothing of what is wanted. The workspace has room for tb_emulated_workspace_bytes. */
 CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool transpose_a, bool transpose_b,
-                              const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
-                              CUdeviceptr workspace, const struct tb_emulated_way *way, CUstream stream);
+                              const struct tb_sgemm_args *args, struct tb_tiles_wanted wanted, CUdeviceptr packed_a,
+                              CUdeviceptr packed_b, CUdeviceptr workspace, const struct tb_emulated_way *way,
+                              CUstream stream);
 
 /* A whole product: for each span two packed operands by one launch, and what multiplies them, five launches in all and
  * one more with a split k. */

@@ -108,7 +108,7 @@ CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64
 
 static bool same_product(const struct tb_fp64_product *x, const struct tb_fp64_product *y) {
   return x->complex == y->complex && x->units == y->units && x->m == y->m && x->n == y->n && x->k == y->k &&
-         x->group_k == y->group_k;
+         x->group_k == y->group_k && x->wanted.of == y->wanted.of && x->wanted.diagonal == y->wanted.diagonal;
 }
 
 /* tb_fp64_plan_make, unless it is the same product again, as in most programs' loops: some hundred ways are weighed. */
@@ -142,7 +142,8 @@ CUresult tb_fp64_launch_chosen(const struct tb_fp64_kernels *fp64, const struct 
                                           .m = args->m,
                                           .n = args->n,
                                           .k = args->k,
-                                          .group_k = args->group_k};
+                                          .group_k = args->group_k,
+                                          .wanted = args->wanted};
   if (!planned(&plan, fp64, &product, room_bytes)) return CUDA_ERROR_INVALID_VALUE;
   return tb_fp64_launch(fp64, &plan, l->transpose_a, l->transpose_b, args, l->workspace, l->stream);
 }

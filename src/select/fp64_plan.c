@@ -70,12 +70,20 @@ static double seconds_of(const struct tb_fp64_plan *p, const struct tb_fp64_devi
   return tb_rate.fp64_start_seconds + (seconds > by_memory ? seconds : by_memory);
 }
 
-bool tb_fp64_plan_way(struct tb_fp64_plan *p, const struct tb_fp64_device *device, int tile, int64_t whole,
-                      int splits) {
+static int64_t tiles_of(const struct tb_fp64_plan *p, int tile) {
+  const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
+  const struct tb_tile_bands bands =
+      tb_tile_bands_of(p->m, p->n, t->block_m, t->block_n, false, TB_FP64_BAND, p->wanted);
+  return tb_tiles_count(&bands);
+}
+
+/* tb_fp64_plan_way, of so many tiles. */
+static bool set_way(struct tb_fp64_plan *p, const struct tb_fp64_device *device, int tile, int64_t tiles, int64_t whole,
+                    int splits) {
   const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
   const int64_t groups = tb_ceil_div(p->k, p->group_k);
   p->tile = tile;
-  p->tiles = tb_ceil_div(p->m, t->block_m) * tb_ceil_div(p->n, t->block_n);
+  p->tiles = tiles;
   p->whole = splits > 1 ? whole : p->tiles;
   if (p->whole > p->tiles || (splits > 1 && (p->whole == p->tiles || splits > groups)) || p->tiles > INT32_MAX / 2)
     return false;
@@ -90,10 +98,15 @@ bool tb_fp64_plan_way(struct tb_fp64_plan *p, const struct tb_fp64_device *devic
   return true;
 }
 
+bool tb_fp64_plan_way(struct tb_fp64_plan *p, const struct tb_fp64_device *device, int tile, int64_t whole,
+                      int splits) {
+  return set_way(p, device, tile, tiles_of(p, tile), whole, splits);
+}
+
 /* Takes `p` in this way if it can be and is quicker than what `best` has. */
 static void consider(struct tb_fp64_plan *p, const struct tb_fp64_device *device, int tile, int64_t whole, int splits,
                      int64_t partials_bytes, struct tb_fp64_plan *best) {
-  if (tb_fp64_plan_way(p, device, tile, whole, splits) && p->partials_bytes <= partials_bytes &&
+  if (set_way(p, device, tile, p->tiles, whole, splits) && p->partials_bytes <= partials_bytes &&
       (best->blocks == 0 || p->seconds < best->seconds))
     *best = *p;
 }
@@ -103,6 +116,8 @@ static void consider_tile(struct tb_fp64_plan *p, const struct tb_fp64_device *d
                           struct tb_fp64_plan *best) {
   const int64_t groups = tb_ceil_div(p->k, p->group_k);
   const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile];
+  p->tiles = tiles_of(p, tile);
+  if (p->tiles == 0) return;
   consider(p, device, tile, 0, 1, partials_bytes, best);
   const int64_t slots = (int64_t)device->sm_count * fp64_blocks_per_sm(t, device, t->stage_bytes + t->sum_bytes);
   const int64_t rounds = p->tiles / slots * slots;
@@ -116,8 +131,13 @@ bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *d
                        const struct tb_fp64_product *product, int64_t partials_bytes) {
   const struct tb_fp64_product *const x = product;
   if (x->m > TB_SIDE_MAX_ELEMS || x->n > TB_SIDE_MAX_ELEMS || x->k > TB_SIDE_MAX_ELEMS) return false;
-  struct tb_fp64_plan p = {
-      .complex = x->complex, .units = x->units, .m = x->m, .n = x->n, .k = x->k, .group_k = x->group_k};
+  struct tb_fp64_plan p = {.complex = x->complex,
+                           .units = x->units,
+                           .m = x->m,
+                           .n = x->n,
+                           .k = x->k,
+                           .group_k = x->group_k,
+                           .wanted = x->wanted};
   struct tb_fp64_plan best = {.blocks = 0};
   for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++)
     if (tb_fp64_tiles[tile].complex == x->complex) consider_tile(&p, device, tile, partials_bytes, &best);
@@ -128,6 +148,8 @@ bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *d
 void tb_fp64_arguments(struct tb_fp64_args *args, const struct tb_fp64_plan *plan) {
   args->m = plan->m, args->n = plan->n, args->k = plan->k;
   args->group_k = plan->group_k;
+  args->wanted = plan->wanted;
+  args->tiles = (int32_t)plan->tiles;
   args->whole = (int32_t)plan->whole;
   args->jobs = (uint32_t)plan->jobs;
   args->groups_per_split = plan->groups_per_split;

@@ -42,6 +42,7 @@ struct tb_fp64_plan {
   bool units;      /* operands are copied in units of 16 bytes */
   int64_t m, n, k; /* of the product */
   int group_k;
+  struct tb_tiles_wanted wanted;
   int64_t tiles, whole; /* in all, and with k whole */
   int splits;           /* parts of k of the other tiles; 1: there are none */
   int groups_per_split; /* groups of a part */
@@ -57,6 +58,7 @@ struct tb_fp64_product {
   bool complex, units;
   int64_t m, n, k;
   int group_k;
+  struct tb_tiles_wanted wanted; /* of its result */
 };
 
 /* Products of a group for a product of this shape, whatever part of it is then computed where: the bits depend on it

@@ -73,17 +73,25 @@ struct tb_choice tb_kernels_choose(const struct tb_kernels *kernels, bool transp
 
 /* ---- launching ---- */
 
-CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
-                           bool transpose_b, const struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream) {
+static CUresult launch_single(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
+                              bool transpose_b, const struct tb_sgemm_args *args, struct tb_tiles_wanted wanted,
+                              CUdeviceptr workspace, CUstream stream) {
   const struct tb_launch launch = {.shared = &kernels->shared,
                                    .device = &kernels->device,
                                    .choice = choice,
                                    .transpose_a = transpose_a,
                                    .transpose_b = transpose_b,
                                    .args = args,
+                                   .wanted = wanted,
                                    .workspace = workspace,
                                    .stream = stream};
   return tb_family_of(choice)->launch(kernels, &launch);
+}
+
+CUresult tb_kernels_launch(const struct tb_kernels *kernels, const struct tb_choice *choice, bool transpose_a,
+                           bool transpose_b, const struct tb_sgemm_args *args, CUdeviceptr workspace, CUstream stream) {
+  const struct tb_tiles_wanted all = {.of = TB_TILES_ALL};
+  return launch_single(kernels, choice, transpose_a, transpose_b, args, all, workspace, stream);
 }
 
 struct tb_sgemm_args tb_sgemm_args_of(const struct tb_multiply *x) {
@@ -116,6 +124,7 @@ struct tb_fp64_args tb_fp64_args_of(const struct tb_multiply *x) {
                                .n = x->n,
                                .k = x->k,
                                .group_k = (int32_t)x->group_k,
+                               .wanted = x->wanted,
                                .alpha = alpha[0],
                                .alpha_im = alpha[1],
                                .conjugate_a = x->conjugate_a,
@@ -128,7 +137,7 @@ CUresult tb_kernels_multiply(const struct tb_kernels *kernels, const struct tb_c
                              const struct tb_multiply *x, CUdeviceptr workspace, CUstream stream) {
   if (x->type == TB_S) {
     const struct tb_sgemm_args args = tb_sgemm_args_of(x);
-    return tb_kernels_launch(kernels, choice, x->transpose_a, x->transpose_b, &args, workspace, stream);
+    return launch_single(kernels, choice, x->transpose_a, x->transpose_b, &args, x->wanted, workspace, stream);
   }
   const struct tb_fp64_args args = tb_fp64_args_of(x);
   const struct tb_launch launch = {.shared = &kernels->shared,

@@ -34,6 +34,7 @@ struct tb_multiply {
   CUdeviceptr a, b, d;
   int64_t lda, ldb, ldd; /* in elements */
   int64_t m, n, k, group_k;
+  struct tb_tiles_wanted wanted; /* of the result, in elements of the call's type; the rest may be left out */
   union tb_scalar alpha;
   bool first, last; /* the sum starts here, and ends here (kernels/common/sgemm_args.h) */
   bool padded;      /* m and n may be read up to the next multiple of 16 bytes */

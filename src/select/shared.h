@@ -37,6 +37,7 @@ struct tb_launch {
   const struct tb_choice *choice;
   bool transpose_a, transpose_b;
   const struct tb_sgemm_args *args;     /* of single precision */
+  struct tb_tiles_wanted wanted;        /* and what its result is wanted of; double precision's arguments say that */
   const struct tb_fp64_args *args_fp64; /* of double precision */
   bool complex;                         /* the elements, of these */
   CUdeviceptr workspace;

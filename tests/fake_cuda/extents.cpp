@@ -141,7 +141,7 @@ void split_results(Touches &t, const tb_emulated_args &a, bool half, bool gather
   t.bytes(a.left, left_words * WORD, half);
   t.bytes(a.again, tiles * WORD, !gathers);
   if (!half && !gathers && groups > 1) t.bytes(a.sums, left_words * tile_bytes, true);
-  t.bytes(a.partials, (tiles - static_cast<size_t>(a.whole)) * groups * tile_bytes, !gathers);
+  t.bytes(a.partials, static_cast<size_t>(a.tiles - a.whole) * groups * tile_bytes, !gathers);
   t.matrix(a.d, static_cast<size_t>(a.m), static_cast<size_t>(a.n), static_cast<size_t>(a.ldd), true);
 }
 
@@ -186,8 +186,8 @@ void fp64(Touches &t, const char *name, void *const *parameters) {
   const char *const tile = behind + (gathers ? strlen("gather_") : 0);
   const int64_t block_m = atoi(tile), block_n = atoi(strchr(tile, 'x') + 1);
   const size_t m = static_cast<size_t>(a.m), n = static_cast<size_t>(a.n), k = static_cast<size_t>(a.k);
-  const size_t tiles = divided(a.m, block_m) * divided(a.n, block_n), groups = divided(a.k, a.group_k);
-  const size_t split = a.partials == nullptr ? 0 : tiles - static_cast<size_t>(a.whole);
+  const size_t groups = divided(a.k, a.group_k);
+  const size_t split = a.partials == nullptr ? 0 : static_cast<size_t>(a.tiles - a.whole);
   t.bytes(a.partials, split * groups * static_cast<size_t>(block_m * block_n) * words / 2 * DOUBLE, !gathers);
   t.matrix(a.d, m * words, n, static_cast<size_t>(a.ldd) * words, true);
   if (gathers) return;

@@ -19,8 +19,9 @@ struct tst_emulated_problem {
   int splits, whole;
   bool fast;
   int64_t span_k;
-  int64_t pad;  /* words between the lines of every matrix */
-  int64_t skip; /* words before the first one, behind an address that is aligned */
+  int64_t pad;                   /* words between the lines of every matrix */
+  int64_t skip;                  /* words before the first one, behind an address that is aligned */
+  struct tb_tiles_wanted wanted; /* of D */
 };
 
 /* op(A)'s rows or op(B)'s columns, here and there. */

@@ -2,8 +2,8 @@
 /*
  * Products by the tensor cores' kernels, as src/select/emulated.h enqueues them: whole numbers, whose sums leave
  * nothing to round, in every transpose, at the edges of tiles, chunks, groups and spans, with k whole and split, with
- * alpha; and that the bits of an element do not depend on how C or k is cut, whatever the data. Operands are allocated
- * to the element, what stands in padding is NaN, and D's padding must keep its bits.
+ * alpha; of a triangle; and that the bits of an element do not depend on how C or k is cut, whatever the data. Operands
+ * are allocated to the element, what stands in padding is NaN, and D's padding must keep its bits.
  */
 #include "emulated_product.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rng.h"
+#include "wanted.h"
 
 /* ---- values ---- */
 
@@ -233,8 +233,58 @@ static void pieces_of_spans(void **state) {
              any_kind, pieces, 1, 1);
 }
 
+/* ---- of a triangle ---- */
+
+static bool tile_is_wanted(const struct tst_emulated_problem *p, int64_t i, int64_t j) {
+  const int64_t row = i / TB_EMULATED_TILE_M * TB_EMULATED_TILE_M, column = j / TB_EMULATED_TILE_N * TB_EMULATED_TILE_N;
+  for (int64_t x = row; x < row + TB_EMULATED_TILE_M; x++)
+    for (int64_t y = column; y < column + TB_EMULATED_TILE_N; y++)
+      if (tst_is_wanted(p->wanted, x, y)) return true;
+  return false;
+}
+
+/* Tiles that have nothing of it are not written; all others have the bits of the whole product. */
+static void check_triangle(const struct tst_emulated_product *t, const float *whole_d) {
+  const struct tst_emulated_problem *p = &t->problem;
+  float *d = tst_emulated_compute(t, 0, 0);
+  for (int64_t i = 0; i < p->m; i += TB_EMULATED_TILE_M)
+    for (int64_t j = 0; j < p->n; j += TB_EMULATED_TILE_N) {
+      const int64_t rows = i + TB_EMULATED_TILE_M < p->m ? i + TB_EMULATED_TILE_M : p->m;
+      const int64_t columns = j + TB_EMULATED_TILE_N < p->n ? j + TB_EMULATED_TILE_N : p->n;
+      if (tile_is_wanted(p, i, j)) {
+        tst_emulated_assert_same(d, whole_d, p->m, i, rows, j, columns);
+        continue;
+      }
+      uint32_t bits;
+      for (int64_t at = i + j * p->m; at < rows + j * p->m; at++) {
+        memcpy(&bits, &d[at], sizeof bits);
+        assert_int_equal(bits, 0xffffffff);
+      }
+    }
+  free(d);
+}
+
+/* Tiles of every kind, and pairs of tiles in one column and in two. */
+static void triangles(void **state) {
+  (void)state;
+  static const struct tb_tiles_wanted wanted[] = {{TB_TILES_LOWER, 0, 0, 0},   {TB_TILES_UPPER, 0, 0, 0},
+                                                  {TB_TILES_LOWER, 150, 0, 0}, {TB_TILES_UPPER, -200, 0, 0},
+                                                  {TB_TILES_LOWER, 0, 1, 0},   {TB_TILES_UPPER, -64, 1, 0}};
+  struct tst_emulated_product t;
+  const struct tst_emulated_problem p = {.m = 400, .n = 400, .k = 40, .alpha = 1.5f, .splits = 1, .pad = 2};
+  tst_emulated_create(&t, &p, any_kind, 1);
+  float *whole_d = tst_emulated_compute(&t, 0, 0);
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    t.problem.wanted = wanted[i];
+    check_triangle(&t, whole_d);
+  }
+  free(whole_d);
+  tst_emulated_destroy(&t);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(triangles),
       cmocka_unit_test(every_transpose),
       cmocka_unit_test(edges),
       cmocka_unit_test(aligned_and_not),

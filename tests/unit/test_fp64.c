@@ -2,7 +2,8 @@
 /*
  * The kernels for double precision, launched alone: every tile, real and complex elements, transposes and conjugates,
  * whole units of 16 bytes and not, k whole and in parts, sums begun and continued, against plain loops in the order of
- * kernels/fp64/fp64_args.h, to the last bit. The operands' padding is NaN, and D's keeps its bits.
+ * kernels/fp64/fp64_args.h, to the last bit. The operands' padding is NaN, and D's keeps its bits, as does what is not
+ * wanted of D.
  *
  * Seen to fail when: a group's sum is added to D's behind the others; alpha multiplies bare sums; a stage is loaded too
  * early, or behind a job's end with the wrong tile; the last k or an edge is not filled with zeros; the second element
@@ -17,6 +18,7 @@
 #include "first_gpu.h"
 #include "rng.h"
 #include "select/fp64.h"
+#include "wanted.h"
 
 static struct tb_fp64_kernels kernels;
 
@@ -43,6 +45,7 @@ struct problem {
   int64_t pad, skip; /* of all three: elements between columns, and doubles ahead of the first */
   bool first, last;
   bool complex, conjugate_a, conjugate_b;
+  struct tb_tiles_wanted wanted;
 };
 
 struct matrix {
@@ -138,7 +141,9 @@ static void make_expected(const struct problem *p, struct operands *x) {
   for (int64_t j = 0; j < p->n; j++)
     for (int64_t i = 0; i < p->m; i++) {
       double sum[2];
+      if (!tst_is_wanted(p->wanted, i, j)) continue;
       sum_of(p, x, i, j, sum);
+      if (p->wanted.hermitian && i == j + p->wanted.diagonal) sum[1] = 0;
       memcpy(&x->expected[place(&x->d, false, i, j)], sum, (size_t)x->d.parts * sizeof *sum);
     }
 }
@@ -210,7 +215,8 @@ static void check_way(const struct problem *p, const struct operands *x, int til
                       int sm_count) {
   struct tb_fp64_device device = kernels.device;
   device.sm_count = sm_count;
-  struct tb_fp64_plan plan = {.complex = p->complex, .m = p->m, .n = p->n, .k = p->k, .group_k = p->group_k};
+  struct tb_fp64_plan plan = {
+      .complex = p->complex, .m = p->m, .n = p->n, .k = p->k, .group_k = p->group_k, .wanted = p->wanted};
   assert_true(tb_fp64_plan_way(&plan, &device, tile, whole, splits));
   check_plan(p, x, &plan);
 }
@@ -258,25 +264,27 @@ static void any_shape(void **state) {
   uint64_t rng = 7;
   for (int i = 0; i < (quick ? 40 : 500); i++) {
     const bool complex = i / 4 % 2;
-    const struct problem p = {.ta = tst_random_below(&rng, 2),
-                              .tb = tst_random_below(&rng, 2),
-                              .m = 1 + (int64_t)tst_random_below(&rng, i % 4 == 0 ? 150 : 40),
-                              .n = 1 + (int64_t)tst_random_below(&rng, i % 4 == 1 ? 150 : 40),
-                              .k = 1 + (int64_t)tst_random_below(&rng, i % 4 == 2 ? 700 : 70),
-                              .group_k = (complex ? 8 : 16) * (1 + (int)tst_random_below(&rng, 8)),
-                              .pad = (int64_t)tst_random_below(&rng, 3),
-                              .skip = (int64_t)tst_random_below(&rng, 2),
-                              .first = tst_random_below(&rng, 2),
-                              .last = tst_random_below(&rng, 2),
-                              .complex = complex,
-                              .conjugate_a = complex && tst_random_below(&rng, 2),
-                              .conjugate_b = complex && tst_random_below(&rng, 2)};
+    struct problem p = {.ta = tst_random_below(&rng, 2),
+                        .tb = tst_random_below(&rng, 2),
+                        .m = 1 + (int64_t)tst_random_below(&rng, i % 4 == 0 ? 150 : 40),
+                        .n = 1 + (int64_t)tst_random_below(&rng, i % 4 == 1 ? 150 : 40),
+                        .k = 1 + (int64_t)tst_random_below(&rng, i % 4 == 2 ? 700 : 70),
+                        .group_k = (complex ? 8 : 16) * (1 + (int)tst_random_below(&rng, 8)),
+                        .pad = (int64_t)tst_random_below(&rng, 3),
+                        .skip = (int64_t)tst_random_below(&rng, 2),
+                        .first = tst_random_below(&rng, 2),
+                        .last = tst_random_below(&rng, 2),
+                        .complex = complex,
+                        .conjugate_a = complex && tst_random_below(&rng, 2),
+                        .conjugate_b = complex && tst_random_below(&rng, 2)};
+    p.wanted = tst_random_wanted(p.m, p.n, &rng);
+    p.wanted.hermitian = complex && p.wanted.of != TB_TILES_ALL && tst_random_below(&rng, 2);
     struct operands x;
     struct tb_fp64_device device = kernels.device;
     device.sm_count = 1 + (int)tst_random_below(&rng, 8);
     make_operands(&x, &p, rng);
     struct tb_fp64_plan plan;
-    const struct tb_fp64_product whole = {complex, i % 3 == 0, p.m, p.n, p.k, p.group_k};
+    const struct tb_fp64_product whole = {complex, i % 3 == 0, p.m, p.n, p.k, p.group_k, p.wanted};
     assert_true(tb_fp64_plan_make(&plan, &device, &whole, i % 2 ? 0 : INT64_MAX));
     check_plan(&p, &x, &plan);
     const int64_t groups = tb_ceil_div(p.k, p.group_k);
@@ -292,7 +300,8 @@ static void continued(void **state) {
   (void)state;
   for (int variant = 0; variant < 8; variant++) {
     const bool complex = variant & 4;
-    const struct problem p = {variant & 1, variant & 2, 37, 50, 200, 48, 1, 1, true, true, complex, complex, complex};
+    const struct problem p = {variant & 1, variant & 2, 37,   50,      200,     48,      1,
+                              1,           true,        true, complex, complex, complex, {0}};
     struct operands x;
     make_operands(&x, &p, 3);
     upload(&x.d);
@@ -303,7 +312,7 @@ static void continued(void **state) {
       args.a += x.a.parts * (p.ta ? from : from * args.lda);
       args.b += x.b.parts * (p.tb ? from * args.ldb : from);
       args.first = from == 0, args.last = from + count == p.k;
-      const struct tb_fp64_product part = {complex, true, p.m, p.n, count, p.group_k};
+      const struct tb_fp64_product part = {complex, true, p.m, p.n, count, p.group_k, {0}};
       assert_true(tb_fp64_plan_make(&plan, &kernels.device, &part, INT64_MAX));
       launch(&p, &plan, &args);
     }
@@ -318,8 +327,8 @@ static void infinities(void **state) {
   static const double values[] = {INFINITY, -INFINITY, NAN};
   for (int variant = 0; variant < 24; variant++) {
     const bool complex = variant >= 12;
-    const struct problem p = {variant & 1, variant & 2, 35,   33,      35,    16,  1,
-                              variant & 1, true,        true, complex, false, true};
+    const struct problem p = {variant & 1, variant & 2, 35,   33,      35,    16,   1,
+                              variant & 1, true,        true, complex, false, true, {0}};
     struct operands x;
     make_operands(&x, &p, 5);
     const int64_t i = p.m - 1, j = p.n - 1, l = p.k - 1;
@@ -342,7 +351,7 @@ static void infinities(void **state) {
 static void a_zero_is_positive(void **state) {
   (void)state;
   for (int i = 1; i <= 6; i++) {
-    const struct problem p = {false, true, 20, 20, 48, 16, 0, 0, true, false, i % 2, false, false};
+    const struct problem p = {false, true, 20, 20, 48, 16, 0, 0, true, false, i % 2, false, false, {0}};
     struct operands x;
     make_operands(&x, &p, 1);
     for (size_t i = 0; i < x.a.doubles; i++) x.a.host[i] = 0x1p-600;

@@ -53,7 +53,7 @@ static void every_plan_covers_its_product(void **state) {
     const bool complex = i / 2 % 2;
     const int group_k = i % 5 ? tb_fp64_group_k(complex, m, n, k) : 16 * (1 + (int)tst_random_below(&rng, 100));
     struct tb_fp64_plan plan;
-    const struct tb_fp64_product product = {complex, i / 4 % 2, m, n, k, group_k};
+    const struct tb_fp64_product product = {complex, i / 4 % 2, m, n, k, group_k, {0}};
     assert_true(tb_fp64_plan_make(&plan, device, &product, bytes));
     assert_true(plan.complex == complex && plan.units == product.units && tb_fp64_tiles[plan.tile].complex == complex);
     assert_true(plan.m == m && plan.n == n && plan.k == k && plan.group_k == group_k);
@@ -122,7 +122,7 @@ static void groups_are_the_shapes(void **state) {
 
 static bool make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int64_t m, int64_t n, int64_t k,
                  int group_k, int64_t bytes) {
-  return tb_fp64_plan_make(plan, device, &(struct tb_fp64_product){false, true, m, n, k, group_k}, bytes);
+  return tb_fp64_plan_make(plan, device, &(struct tb_fp64_product){false, true, m, n, k, group_k, {0}}, bytes);
 }
 
 static void what_an_h200_takes(void **state) {
@@ -136,7 +136,7 @@ static void what_an_h200_takes(void **state) {
   struct tb_fp64_plan plan;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const int group_k = tb_fp64_group_k(false, rows[i].m, rows[i].n, rows[i].k);
-    const struct tb_fp64_product product = {false, true, rows[i].m, rows[i].n, rows[i].k, group_k};
+    const struct tb_fp64_product product = {false, true, rows[i].m, rows[i].n, rows[i].k, group_k, {0}};
     assert_true(tb_fp64_plan_make(&plan, &h200, &product, 1 << 29));
     const double ratio = plan.seconds * 1e3 / rows[i].ms;
     if (!(ratio > 0.8 && ratio < 1.25)) fail_msg("row %zu: predicted over measured time %.2f", i, ratio);
