@@ -23,6 +23,7 @@ import sys
 
 from common import ROOT, SKIPPED, markdown, origin, read_csv, renew
 
+FILES = ["programs.csv", "programs_products.csv"]
 PROGRAMS = ["numpy_s", "numpy_d", "faiss", "sklearn", "cpp"]
 NEEDED = {"numpy": "numpy>=2", "faiss": "faiss-cpu", "scipy": "scipy", "sklearn": "scikit-learn", "joblib": "joblib",
           "threadpoolctl": "threadpoolctl", "narwhals": "narwhals", "packaging": "packaging"}  # module: what pip is asked for
@@ -236,8 +237,7 @@ class Run:
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        self.jobs = self.read("programs.csv")
-        self.products = self.read("programs_products.csv")
+        self.jobs, self.products = map(self.read, FILES)
 
     def read(self, name):
         path = self.folder / name
@@ -334,6 +334,8 @@ def wanted_programs(bench):
 
 def programs(bench):
     install(bench)
+    for name in FILES:
+        (bench.out / name).unlink(missing_ok=True)
     jobs, products = [], []
     for program in wanted_programs(bench):
         results, rows = run_jobs(bench, program)
@@ -345,16 +347,16 @@ def programs(bench):
     warm = warm_times(bench, measured_shapes(products))
     for row in products:
         row["bench_ms"] = f"{warm[row['type'], row['shape']]:.4f}" if row["side"] == "gpu" and (row["type"], row["shape"]) in warm else ""
-    write_csv(bench.out / "programs.csv", jobs)
-    if products:
-        write_csv(bench.out / "programs_products.csv", products)
+    for name, rows in zip(FILES, (jobs, products)):
+        if rows:
+            write_csv(bench.out / name, rows)
     for folder in bench.out.glob("cache_*"):
         shutil.rmtree(folder)
     run = Run(bench.out)
     on_gpu = any(row["side"] == "gpu" for row in run.products)
     said = slower(run) if on_gpu else "The GPU computed no product here: OpenBLAS answered all of them."
     bench.add("Jobs", f"{LEGEND['jobs']} {said}", jobs_table(run))
-    bench.add("Products of the jobs", LEGEND["products"], products_table(run), last=False)
+    bench.add("Products of the jobs", LEGEND["products"], products_table(run))
     bench.summary.append(said + "\n")
 
 
