@@ -26,16 +26,19 @@ SKIPPED = 77  # exit status of a program that lacks a GPU or a peer's library
 
 
 def unpacked(kit):
-    """A kit's folder. An archive (bench/make_programs_kit) is unpacked below the system's folder for temporary files, once."""
-    if kit.is_dir():
+    """A kit's folder. Of one that comes packed (bench/make_programs_kit) below the system's folder for temporary files."""
+    packed = kit / "packed.tar.xz"
+    if not packed.exists():
         return kit
-    folder = pathlib.Path(tempfile.gettempdir()) / f"tileblas-kit-{kit.stat().st_size}-{kit.stat().st_mtime_ns}"
+    folder = pathlib.Path(tempfile.gettempdir()) / f"tileblas-kit-{packed.stat().st_size}-{packed.stat().st_mtime_ns}"
     if not folder.exists():
         begun = pathlib.Path(f"{folder}.part")
         shutil.rmtree(begun, ignore_errors=True)
-        with tarfile.open(kit) as archive:
+        with tarfile.open(packed) as archive:
             archive.extractall(begun)
         begun.rename(folder)
+    shutil.copytree(kit / "build", folder / "build", dirs_exist_ok=True)
+    shutil.copy(kit / "COMMIT", folder)
     return folder
 
 
@@ -138,7 +141,7 @@ def machine(place):
 
 def add_place_options(parser):
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--kit", help="folder that tests/gpu/make_kit made, or archive by bench/make_programs_kit; nothing is built")
+    group.add_argument("--kit", help="folder that tests/gpu/make_kit or bench/make_programs_kit made; nothing is built")
     group.add_argument("--build", help="build folder to use as it is, instead of building build/release")
 
 
