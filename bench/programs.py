@@ -196,11 +196,16 @@ def warm_times(bench, shapes):
         path.unlink(missing_ok=True)
         command = [bench.place.program("bench/e2e"), "--csv", path.name, "--label", "warm", "--symbol", f"{element}gemm_",
                    "--ta", transposes[0], "--tb", transposes[1], "--budget", WARM_SECONDS[bench.short], *(size for _, size in sizes)]
-        bench.step(f"{element}gemm {transposes} on the bench", command, timeout=LIMIT_S, LD_PRELOAD=bench.place.library,
-                   TILEBLAS_ROUTE="gpu", XDG_CACHE_HOME=bench.out / "cache_with")
-        for (shape, _), row in zip(sizes, read_csv(path)):
-            found[element, shape] = 1e3 * float(row["median_s"])
-        path.unlink()
+        print(f"-- {element}gemm {transposes} on the bench", flush=True)
+        environment = bench.place.environment(LD_PRELOAD=bench.place.library, TILEBLAS_ROUTE="gpu", XDG_CACHE_HOME=bench.out / "cache_with")
+        status, text, _ = bench.log.run(command, environment, LIMIT_S, cwd=bench.out)
+        if status != 0:  # the jobs' own figures are worth having
+            bench.failed.append(f"FAILED: {' '.join(command)}: status {status}\n{text[-1000:]}")
+        by_size = {"x".join(row[side] for side in "mnk"): row for row in (read_csv(path) if path.exists() else [])}
+        for shape, size in sizes:
+            if size in by_size:
+                found[element, shape] = 1e3 * float(by_size[size]["median_s"])
+        path.unlink(missing_ok=True)
     return found
 
 
