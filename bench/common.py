@@ -12,9 +12,11 @@ import glob
 import os
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -23,11 +25,28 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = 77  # exit status of a program that lacks a GPU or a peer's library
 
 
+def unpacked(kit):
+    """A kit's folder. Of one that comes packed (bench/make_programs_kit) below the system's folder for temporary files."""
+    packed = kit / "packed.tar.xz"
+    if not packed.exists():
+        return kit
+    folder = pathlib.Path(tempfile.gettempdir()) / f"tileblas-kit-{packed.stat().st_size}-{packed.stat().st_mtime_ns}"
+    if not folder.exists():
+        begun = pathlib.Path(f"{folder}.part")
+        shutil.rmtree(begun, ignore_errors=True)
+        with tarfile.open(packed) as archive:
+            archive.extractall(begun)
+        begun.rename(folder)
+    shutil.copytree(kit / "build", folder / "build", dirs_exist_ok=True)
+    shutil.copy(kit / "COMMIT", folder)
+    return folder
+
+
 class Place:
     """Where things are: the build, the libraries that are brought along, NVIDIA's libraries."""
 
     def __init__(self, kit=None, build=None):
-        self.kit = pathlib.Path(kit).resolve() if kit else None
+        self.kit = unpacked(pathlib.Path(kit).resolve()) if kit else None
         self.given = kit or build
         self.build = self.kit / "build" if kit else pathlib.Path(build or ROOT / "build" / "release").resolve()
         self.library = self.build / "libtileblas.so.0"
@@ -122,7 +141,7 @@ def machine(place):
 
 def add_place_options(parser):
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--kit", help="folder that tests/gpu/make_kit made; nothing is built")
+    group.add_argument("--kit", help="folder that tests/gpu/make_kit or bench/make_programs_kit made; nothing is built")
     group.add_argument("--build", help="build folder to use as it is, instead of building build/release")
 
 
@@ -166,6 +185,25 @@ def link_seconds(link, n, element_type="s"):
     """Of n cubed, by a row of link.csv: A's and B's way up, and C's way down."""
     matrix_gb = 1e-9 * ELEMENT_BYTES[element_type] * n * n
     return 2 * matrix_gb / float(link["up_gb_s"]), matrix_gb / float(link["down_gb_s"])
+
+
+def origin(folder, target, mode):
+    """Date, commit and run, for below a table in the file `target`, of the run by bench/run in that folder."""
+    path = folder / "results.md"
+    found = dict(re.findall(r"^\| (TileBLAS|date|GPU) +\| (.*?) +\|$", path.read_text(), re.M)) if path.exists() else {}
+    link = os.path.relpath(path, pathlib.Path(target).resolve().parent)
+    inside = path.resolve().is_relative_to(ROOT)
+    where = f"([run]({link}))" if inside else "(run not kept)"
+    return (f"{found.get('date', 'no date')[:10]}, commit {found.get('TileBLAS', 'unknown')}, one {found.get('GPU', 'GPU')}, "
+            f"`bench/run {mode}` {where}.")
+
+
+def renew(path, mark, text):
+    """Puts text(match) between <!-- MARK --> and <!-- end --> of a Markdown file. False: the file has no such mark."""
+    new, count = re.subn(rf"<!-- {mark} -->\n.*?<!-- end -->",
+                         lambda found: f"{found[0].splitlines()[0]}\n{text(found)}<!-- end -->", pathlib.Path(path).read_text(), flags=re.S)
+    pathlib.Path(path).write_text(new)
+    return count > 0
 
 
 def markdown(header, rows):

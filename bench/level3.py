@@ -15,7 +15,7 @@ import pathlib
 import re
 import sys
 
-from common import ROOT, markdown, read_csv
+from common import markdown, origin, read_csv, renew
 
 ROUTINES = ["gemm", "symm", "hemm", "syrk", "herk", "syr2k", "her2k", "gemmt", "trmm", "trsm"]
 TYPES = "sdcz"
@@ -368,32 +368,13 @@ ratios, shares = by_routine(ratio_cell), by_routine(share_cell)
 TABLES = {"ratios": ratios, "types": by_type, "shares": shares, "errors": by_routine(larger_cell)}
 
 
-def origin(run, target):
-    """Date, commit and run, for below a table in that file."""
-    path = run.folder / "results.md"
-    found = dict(re.findall(r"^\| (TileBLAS|date|GPU) +\| (.*?) +\|$", path.read_text(), re.M)) if path.exists() else {}
-    link = os.path.relpath(path, pathlib.Path(target).resolve().parent)
-    inside = path.resolve().is_relative_to(ROOT)
-    where = f"([run]({link}))" if inside else "(run not kept)"
-    return (f"{found.get('date', 'no date')[:10]}, commit {found.get('TileBLAS', 'unknown')}, one {found.get('GPU', 'GPU')}, "
-            f"`bench/run level3` {where}.")
-
-
-def renew(run, path):
-    """Puts the tables between their marks. False: the file has no mark."""
-    text = pathlib.Path(path).read_text()
-    mark = re.compile(r"(<!-- level3 (\w+) (\d+) -->\n)(.*?)(<!-- end -->)", re.S)
-
-    def replaced(found):
-        table = TABLES[found[2]](run, int(found[3]))
-        star = " \\*: at a smaller order." if "*" in table else ""
-        if table.count("\n") == 2:
-            table = "Not measured.\n"
-        return f"{found[1]}{LEGEND[found[2]]} Order {found[3]}.{star}\n{origin(run, path)}\n\n{table}{found[5]}"
-
-    new, count = mark.subn(replaced, text)
-    pathlib.Path(path).write_text(new)
-    return count > 0
+def between_marks(run, path, found):
+    """What stands between the marks in that file."""
+    table = TABLES[found[1]](run, int(found[2]))
+    star = " \\*: at a smaller order." if "*" in table else ""
+    if table.count("\n") == 2:
+        table = "Not measured.\n"
+    return f"{LEGEND[found[1]]} Order {found[2]}.{star}\n{origin(run.folder, path, 'level3')}\n\n{table}"
 
 
 def main():
@@ -405,7 +386,7 @@ def main():
     if not run.resident and not run.calls:
         sys.exit(f"{options.folder} has no level3_resident.csv and no level3_calls.csv")
     for path in options.into:
-        if not renew(run, path):
+        if not renew(path, r"level3 (\w+) (\d+)", lambda found: between_marks(run, path, found)):
             sys.exit(f"{path} has no <!-- level3 ... -->")
     for n in run.sizes() if not options.into else []:
         print(f"Order {n}. {LEGEND['ratios']}\n\n{ratios(run, n)}\n{LEGEND['shares']}\n\n{shares(run, n)}")

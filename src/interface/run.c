@@ -216,7 +216,9 @@ static double started_at(const struct tb_decision *decision) {
 static bool try_offload(const struct tb_call *call, const struct tb_places *places, struct tb_decision *decision) {
   struct tb_outcome outcome;
   const double started = started_at(decision);
-  if (!tb_level3_offload(call, places, tb_option_number(TB_OPTION_verbose), &outcome)) {
+  const bool taken = tb_level3_offload(call, places, tb_option_number(TB_OPTION_verbose), &outcome);
+  tb_router_leave(decision);
+  if (!taken) {
     *decision = (struct tb_decision){.where = TB_CPU, .why = outcome.why};
     return false;
   }

@@ -118,6 +118,7 @@ static void observe_shape(struct tb_model *model, const struct tb_call *call, co
   struct tb_shape_memory *s = tb_model_remember(model, call);
   follow(s, o, class_seconds, weight);
   s->seconds[o->where].at = s->used = now;
+  if (o->crowded) return; /* it may have been the other side's */
   put_by(&s->probe_seconds, TB_SHAPE_PROBE_SHARE, o, of_trial);
   if (o->probe) {
     model->trial_calls = s == model->trying ? model->trial_calls + 1 : 1;
@@ -145,6 +146,7 @@ void tb_model_observe(struct tb_model *model, const struct tb_call *call, const 
   const double off = o->seconds / class_seconds;
   model->latest = o->where;
   model->ended = now;
+  if (o->crowded && o->where == TB_GPU) return;
   put_by(&model->probe_seconds, TB_PROBE_SHARE, o, of_trial);
   if (places == NULL) {
     /* Of a triangle only its own shape is learned: a class is of whole products. */

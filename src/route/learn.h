@@ -15,6 +15,10 @@
  *     unless it is a long one of the CPU;
  *   - what is not confirmed fades: half of it is gone after the times below.
  *
+ * Calls of a program whose threads call at once (queue.h) are learned from with care. One that found others on the GPU
+ * and went there says nothing of the time alone. One that went to the CPU for that says what the CPU takes, and not
+ * that its shape is the CPU's.
+ *
  * Nor can the side that is not taken be lost for good by an estimate that is too high. What was learned of it fades
  * back to what was measured; and when a shape's other side has no recent time of its own, TB_PROBE_CALLS calls in a row
  * go there as soon as the loss that is predicted for them has been put by: TB_SHAPE_PROBE_SHARE of the time of this
@@ -53,6 +57,7 @@ struct tb_observation {
   bool probe;                    /* it was sent there to be timed */
   double best_predicted_seconds; /* of the side that was thought to be sooner */
   int followers;                 /* calls of its shape since the one before, that were not timed */
+  bool crowded;                  /* others' calls were on the GPU */
 };
 
 void tb_model_observe(struct tb_model *model, const struct tb_call *call, const struct tb_places *places,

@@ -58,10 +58,30 @@ static bool should_try_other(const struct tb_prediction *p, enum tb_where sooner
   return p->trying[other] || (!p->known[other] && TB_PROBE_CALLS * (there - here) < p->probe_seconds);
 }
 
+/* A CPU BLAS of one thread a call: a thread that waits for the GPU leaves its core with nothing to do, and its call
+ * makes others wait that come later. So its wait counts as much again. */
+#define WAIT_WEIGHT_OF_ONE_THREAD 2.0
+
+/* The GPU would be sooner if it were free: where is the call finished first? Nothing is tried on a GPU that others use,
+ * since it would say little, nor is it clear for calls to come. */
+static struct tb_decision weigh_wait(const struct tb_prediction *p, double wait_seconds, bool one_thread) {
+  const double weight = one_thread ? WAIT_WEIGHT_OF_ONE_THREAD : 1;
+  const double cpu = p->seconds[TB_CPU], gpu = p->seconds[TB_GPU] + wait_seconds;
+  const bool gpu_alone = gpu_is_sooner(p), waits = gpu_alone && p->seconds[TB_GPU] + weight * wait_seconds < cpu;
+  return (struct tb_decision){.where = waits ? TB_GPU : TB_CPU,
+                              .why = waits       ? TB_STATUS_gpu_sooner
+                                     : gpu_alone ? TB_STATUS_gpu_taken
+                                                 : TB_STATUS_cpu_sooner,
+                              .cpu_seconds = cpu,
+                              .gpu_seconds = gpu,
+                              .wait_seconds = wait_seconds};
+}
+
 static struct tb_decision weigh_sides(const struct tb_call *call, const struct tb_places *places,
                                       const struct tb_machine *machine) {
   struct tb_prediction p;
   tb_model_predict(machine->model, call, places, machine->now, &p);
+  if (machine->wait_seconds > 0) return weigh_wait(&p, machine->wait_seconds, machine->model->threads == 1);
   struct tb_decision d = {.cpu_seconds = p.seconds[TB_CPU], .gpu_seconds = p.seconds[TB_GPU]};
   const bool gpu = gpu_is_sooner(&p);
   const double saving = d.cpu_seconds - d.gpu_seconds;

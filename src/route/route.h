@@ -23,16 +23,20 @@ struct tb_machine {
   double saved_seconds;         /* what a GPU would have saved by the calls so far that the CPU answered */
   const struct tb_model *model; /* for calls that are weighed */
   double now;                   /* the model's clock */
+  double wait_seconds;          /* that the GPU keeps a call waiting for others' (queue.h) */
 };
 
 struct tb_decision {
   enum tb_where where;
   enum tb_status why;
-  double cpu_seconds, gpu_seconds; /* predictions; 0 when none was needed */
+  double cpu_seconds, gpu_seconds; /* predictions, with the wait for others' calls; 0 when none was needed */
+  double wait_seconds;             /* that are in gpu_seconds */
   double at;                       /* when they were made, by tb_clock_seconds; 0: nobody has looked */
   bool clear;                      /* to the CPU, by times of calls of this shape, and the GPU is not nearly as soon */
-  bool follows;  /* a call of the same shape for which it was clear: not weighed, and not to be timed */
-  int followers; /* such calls since the latest one that was weighed */
+  bool follows;         /* a call of the same shape for which it was clear: not weighed, and not to be timed */
+  int followers;        /* such calls since the latest one that was weighed */
+  int place;            /* among the calls on the GPU (queue.h); 0: none */
+  double found_seconds; /* what was predicted for those that were there before it */
 };
 
 /*

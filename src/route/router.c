@@ -16,12 +16,15 @@
 #include "route/learn.h"
 #include "base/log.h"
 #include "offload/offload.h"
+#include "route/queue.h"
 #include "route/small.h"
 
 static pthread_mutex_t router_lock = PTHREAD_MUTEX_INITIALIZER; /* guards models; held for some hundred nanoseconds */
 
 /* What a GPU would have saved by calls that were sent to the CPU for the price of opening. */
 static double saved_seconds;
+
+static struct tb_queue queue; /* with the lock, too */
 
 /* What is known of products of one element type. */
 struct knowledge {
@@ -44,6 +47,7 @@ static bool advance(struct knowledge *of, int from, int to) {
 
 void tb_router_after_fork(void) {
   pthread_mutex_init(&router_lock, NULL);
+  queue = (struct tb_queue){0}; /* they are the parent's */
   for (int type = 0; type < TB_TYPE_COUNT; type++) {
     advance(&of_type[type], LOOKING_FOR_KEPT, NOTHING_KNOWN);
     advance(&of_type[type], MEASURING, NOT_MEASURED);
@@ -209,6 +213,21 @@ static void lead(const struct tb_call *call, struct tb_decision *decision) {
 
 /* ---- decisions ---- */
 
+/* With the lock held. Who opens the GPU keeps the others waiting for that, too. */
+static void join(struct tb_decision *d, const struct tb_machine *machine) {
+  const double open_seconds = machine->gpu_open ? 0 : machine->model->rates.open_seconds;
+  d->found_seconds = tb_queue_seconds(&queue, machine->now);
+  d->place = tb_queue_join(&queue, d->gpu_seconds - d->wait_seconds + open_seconds, machine->now);
+}
+
+void tb_router_leave(struct tb_decision *decision) {
+  if (decision->place == 0) return;
+  pthread_mutex_lock(&router_lock);
+  tb_queue_leave(&queue, decision->place);
+  pthread_mutex_unlock(&router_lock);
+  decision->place = 0;
+}
+
 static struct tb_decision weigh_with_model(const struct tb_call *call, const struct tb_places *places,
                                            struct tb_machine machine) {
   struct knowledge *const of = &of_type[call->type];
@@ -221,7 +240,9 @@ static struct tb_decision weigh_with_model(const struct tb_call *call, const str
   if (!of->have_model) assume_if_unknown(of, tb_cpu_side_cores());
   if (threads > 0 && tb_model_set_threads(&of->model, threads)) publish_small(of);
   machine.saved_seconds = saved_seconds;
+  machine.wait_seconds = tb_queue_wait_seconds(&queue, machine.now);
   struct tb_decision decision = tb_route(call, places, &machine);
+  if (decision.where == TB_GPU) join(&decision, &machine);
   pthread_mutex_unlock(&router_lock);
   decision.at = machine.now;
   return decision;
@@ -243,8 +264,10 @@ struct tb_decision tb_router_decide(const struct tb_call *call, const struct tb_
   struct knowledge *const of = &of_type[call->type];
   look_for_kept(of, tb_gemm_of(call->symbol));
   struct tb_decision decision = weigh_with_model(call, places, machine);
-  if ((decision.where == TB_GPU || is_worth_a_look(of, &decision)) && settle(of, tb_gemm_of(call->symbol)))
+  if ((decision.where == TB_GPU || is_worth_a_look(of, &decision)) && settle(of, tb_gemm_of(call->symbol))) {
+    tb_router_leave(&decision);
     decision = weigh_with_model(call, places, machine);
+  }
   if (places == NULL) lead(call, &decision);
   return decision;
 }
@@ -256,12 +279,14 @@ void tb_router_learn(const struct tb_call *call, const struct tb_places *places,
                                              .seconds = seconds,
                                              .probe = d->why == TB_STATUS_tried,
                                              .followers = d->followers,
+                                             .crowded = d->wait_seconds > 0,
                                              .best_predicted_seconds =
                                                  d->cpu_seconds < d->gpu_seconds ? d->cpu_seconds : d->gpu_seconds};
   struct knowledge *const of = &of_type[call->type];
   pthread_mutex_lock(&router_lock);
   if (is_unweighed(of, d) && seconds >= LOOK_CALL_SECONDS) of->unweighed_seconds += seconds;
   tb_model_observe(&of->model, call, places, &observation, now);
+  if (where == TB_GPU) tb_queue_learn(&queue, d->found_seconds, seconds - (d->gpu_seconds - d->wait_seconds), now);
   if (d->why == TB_STATUS_not_yet) saved_seconds += seconds - d->gpu_seconds;
   pthread_mutex_unlock(&router_lock);
 }

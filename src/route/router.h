@@ -23,6 +23,9 @@ bool tb_router_follows(const struct tb_call *call, enum tb_route_mode mode, stru
 struct tb_decision tb_router_decide(const struct tb_call *call, const struct tb_places *places,
                                     enum tb_route_mode mode);
 
+/* A call that was decided for the GPU is back, whatever became of it there. Every such call must come here. */
+void tb_router_leave(struct tb_decision *decision);
+
 /* What a call took that is over `now`, on the side where it was answered. Only a call that was weighed teaches
  * anything, not a forced one. */
 void tb_router_learn(const struct tb_call *call, const struct tb_places *places, const struct tb_decision *decision,

@@ -8,7 +8,8 @@
  * Seen to fail when: a broken file is believed or left; a process without a home prints or stops; two threads measure;
  * a failing GPU is measured on; what calls took does not count towards a GPU's opening, or all of it does; it does not
  * count towards a look where assumptions keep calls from the GPU, or short ones' time does; the short
- * way of small calls does not hear of the model.
+ * way of small calls does not hear of the model; a call that is back from the GPU still keeps others waiting; opening
+ * the GPU does not.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -361,6 +362,57 @@ static void forked(void **state) {
   expect(forks_meanwhile, NULL, NULL);
 }
 
+/* ---- calls that wait for others ---- */
+
+enum { TAKEN_SIDE = 256 };
+
+/* While a call is on the GPU the next one waits for it; when it is back nobody does. So it is behind a real call, too.
+ */
+static int waits_for_those_there(void *unused) {
+  (void)unused;
+  const struct tb_call call = {
+      .symbol = TB_SYMBOL_cblas_sgemm, .m = TAKEN_SIDE, .n = TAKEN_SIDE, .k = TAKEN_SIDE, .alpha = {1}};
+  const struct tb_places pinned = {.a = {.place = TB_PINNED}}; /* what is learned with it moves no estimate */
+  tileblas_option_set("TILEBLAS_CALIBRATION", "off");
+  tst_fake();
+  tb_run_initialise();
+  pretended_cores = 1;
+  struct tb_decision first = tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
+  pretended_cores = 0;
+  if (first.why != TB_STATUS_not_yet) return 1;
+  tb_router_learn(&call, &pinned, &first, TB_CPU, 100, tb_clock_seconds());
+  first = tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
+  if (first.where != TB_GPU || first.place != 1 || first.wait_seconds != 0) return 2;
+  /* The GPU is not open yet: who opens it keeps the others waiting for that. */
+  const struct tb_decision second = tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
+  if (second.where != TB_CPU || second.why != TB_STATUS_gpu_taken || !(second.wait_seconds > 0.05)) return 3;
+  tb_router_leave(&first);
+  static float x[3][TAKEN_SIDE * TAKEN_SIDE];
+  const struct tb_arguments arguments = {.layout = TB_COL_MAJOR,
+                                         .transa = TB_NO_TRANS,
+                                         .transb = TB_NO_TRANS,
+                                         .m = TAKEN_SIDE,
+                                         .n = TAKEN_SIDE,
+                                         .k = TAKEN_SIDE,
+                                         .alpha = {1},
+                                         .a = x[0],
+                                         .b = x[1],
+                                         .c = x[2],
+                                         .lda = TAKEN_SIDE,
+                                         .ldb = TAKEN_SIDE,
+                                         .ldc = TAKEN_SIDE};
+  tileblas_stats stats;
+  tb_run(TB_SYMBOL_cblas_sgemm, NULL, &arguments);
+  tileblas_stats_get(&stats);
+  if (stats.gpu_calls != 1) return 4;
+  return tb_router_decide(&call, NULL, TB_ROUTE_AUTO).wait_seconds == 0 ? 0 : 5;
+}
+
+static void others_calls(void **state) {
+  (void)state;
+  expect(waits_for_those_there, NULL, NULL);
+}
+
 /* ---- failures ---- */
 
 struct failure {
@@ -434,6 +486,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(price_of_a_look, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(threads_and_processes, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(forked, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(others_calls, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),
   };
   if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') tst_skip("its clock stands still while a GPU computes");
