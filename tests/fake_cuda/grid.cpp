@@ -22,9 +22,6 @@ tb_cpu_thread *tb_cpu_current;
 dim3 tb_cpu_block_dim, tb_cpu_grid_dim;
 uint3 tb_cpu_block_index;
 
-/* The kernels' static shared memory, gathered by shared_memory.ld. */
-extern "C" char fake_cuda_shared_start[], fake_cuda_shared_end[];
-
 namespace fake {
 
 /* Objects with destructors are never destroyed: another thread may be here while the process ends. */
@@ -50,6 +47,7 @@ unsigned live, at_meeting; /* of all blocks together */
 bool shares;               /* of those at the meeting, whether they share what they have written */
 bool has_met;
 const Grid *running;
+SharedMemory::Part static_shared; /* of the kernel that runs */
 size_t dynamic_shared_bytes;
 std::string &failure = *new std::string;
 uint64_t blocks_done;
@@ -171,10 +169,8 @@ void prepare_threads(Extent size) {
   races_begin();
 }
 
-size_t static_shared_bytes() { return static_cast<size_t>(fake_cuda_shared_end - fake_cuda_shared_start); }
-
 void prepare_shared_memory() {
-  fill_with_poison(fake_cuda_shared_start, static_shared_bytes());
+  fill_with_poison(static_shared.start, static_shared.bytes);
   for (unsigned rank = 0; rank < block_count; ++rank)
     fill_with_poison(blocks[rank].dynamic_shared, dynamic_shared_bytes);
 }
@@ -205,7 +201,7 @@ bool run_blocks() {
   prepare_shared_memory();
   leave(os_thread, next_turn(), false);
   if (failure.empty() && live > 0) explain_standstill();
-  if (block_count > 1 && !is_all_poison(fake_cuda_shared_start, static_shared_bytes()))
+  if (block_count > 1 && !is_all_poison(static_shared.start, static_shared.bytes))
     fail_here("static shared memory is written, which the blocks of a cluster have together here");
   if (failure.empty()) return true;
   for (unsigned i = 0; i < thread_count; ++i)
@@ -260,8 +256,7 @@ void fail_launch(const char *why) {
 bool cluster_has_met() { return has_met; }
 
 SharedMemory shared_memory(const Block &block) {
-  return {{fake_cuda_shared_start, static_shared_bytes()},
-          {static_cast<char *>(block.dynamic_shared), dynamic_shared_bytes}};
+  return {static_shared, {static_cast<char *>(block.dynamic_shared), dynamic_shared_bytes}};
 }
 
 /* The `number`th of an extent. */
@@ -278,6 +273,8 @@ std::string run_grid(const Grid &grid) {
   block_count = static_cast<unsigned>(each.count());
   if (!prepare_dynamic_shared(grid.dynamic_shared_bytes)) return "no memory for dynamic shared memory";
   running = &grid;
+  const StaticShared shared = static_shared_of(*grid.kernel);
+  static_shared = {shared.start, static_cast<size_t>(shared.end - shared.start)};
   tb_cpu_grid_dim = dim3(grid.blocks.x, grid.blocks.y, grid.blocks.z);
   tb_cpu_block_dim = dim3(grid.threads.x, grid.threads.y, grid.threads.z);
   BlockOrder cluster_order(clusters.count());

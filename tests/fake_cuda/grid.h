@@ -14,6 +14,12 @@
 
 namespace fake {
 
+/* The static shared memory of the kernel's family (kernel_table.cpp): no other kernel's code can name it. */
+struct StaticShared {
+  char *start, *end;
+};
+StaticShared static_shared_of(const Kernel &kernel);
+
 struct Extent {
   unsigned x, y, z;
   uint64_t count() const { return uint64_t{x} * y * z; }

@@ -77,7 +77,7 @@ void complain(const Record &first, const Record &then) {
 
 void check(const Record &record, const Clock &clock) {
   for (const Record &other : state().records)
-    if ((other.touch.writes || record.touch.writes) && !covers(clock, other) && overlap(other.touch, record.touch)) {
+    if ((other.touch.writes || record.touch.writes) && overlap(other.touch, record.touch) && !covers(clock, other)) {
       complain(other, record);
       return;
     }

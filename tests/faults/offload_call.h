@@ -8,6 +8,7 @@
 
 #include "fake.h"
 #include "product.h"
+#include "sanitized.h"
 #include "tileblas.h"
 
 struct tst_library {
@@ -46,13 +47,9 @@ bool tst_nothing_left(const struct tst_fake *fake);
 
 /* Of a function's `count` calls that are to fail one after another, the one to fail after number `nth`: every one of
  * the first twelve, then every seventh, for what is called more often is called for each kernel in turn, and the last;
- * under AddressSanitizer, where a life takes four times as long, of the first four, then every seventeenth. */
+ * under AddressSanitizer, where a life takes four times as long, of the first three, then every 31st. */
 static inline unsigned long tst_next_position(unsigned long nth, unsigned long count) {
-#if defined(__SANITIZE_ADDRESS__)
-  const unsigned long next = nth + (nth < 4 ? 1 : 17);
-#else
-  const unsigned long next = nth + (nth < 12 ? 1 : 7);
-#endif
+  const unsigned long next = nth + (nth < TST_UNLESS_SANITIZED(12, 3) ? 1 : TST_UNLESS_SANITIZED(7, 31));
   return next > count && nth < count ? count : next;
 }
 

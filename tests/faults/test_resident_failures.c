@@ -31,6 +31,7 @@
 static const char *const functions[] = {
 #define TB_CUDA(name) #name,
 #include "cuda/driver.def"
+#include "sanitized.h"
 #undef TB_CUDA
 };
 #define FUNCTIONS (sizeof functions / sizeof functions[0])
@@ -181,7 +182,7 @@ static void every_function_at_every_position(void **state) {
     for (unsigned long nth = 1; nth <= counts[i]; nth = next_position(nth, counts[i]), cases_run++)
       run_case(&(struct failure){functions[i], nth}, NULL);
   printf("%lu cases\n", cases_run);
-  assert_true(cases_run > (beside ? 30 : 100));
+  assert_true(cases_run > (beside ? 30 : TST_UNLESS_SANITIZED(100, 50)));
   assert_int_equal(failures, 0);
 }
 

@@ -30,17 +30,13 @@
 #include "guest.h"
 #include "process.h"
 #include "rng.h"
+#include "sanitized.h"
 #include "tileblas.h"
 
 #define SIDE 530 /* of which operands do not fit into a slot: copies and launches overlap, with windows */
 #define TIME_LIMIT_S 100
-#ifdef __SANITIZE_ADDRESS__ /* a product takes seconds */
-#define JUMPS 4
-#define JUMPS_MIN 1
-#else
-#define JUMPS 12
-#define JUMPS_MIN 3
-#endif
+#define JUMPS TST_UNLESS_SANITIZED(12, 3) /* where a product takes seconds */
+#define JUMPS_MIN TST_UNLESS_SANITIZED(3, 1)
 
 static sigjmp_buf target;
 static volatile sig_atomic_t armed;

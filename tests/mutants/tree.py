@@ -34,9 +34,9 @@ exec @NVCC@ "$@"
 """
 
 
-# Before the C++ compiler. The fake driver's kernels take minutes, and the release build has them: without a fault in the
-# sources its objects are taken over, with the files that each was made from.
-CXX = """#!/bin/sh
+# Before the compilers. What takes minutes the release build has: without a fault in the sources its objects are taken
+# over, with the files that each was made from.
+COMPILER = """#!/bin/sh
 out= deps= previous=
 for word in "$@"; do
   case $previous in -o) out=$word ;; -MF) deps=$word ;; esac
@@ -120,14 +120,14 @@ class Tree:
         return self.build / "kept" / name
 
     def keep_objects(self):
-        """For CXX: what each of the release build's objects of kernels was made from, if these are the sources."""
+        """For COMPILER: what each of the release build's objects was made from, if these are the sources."""
         shutil.rmtree(self.kept(""), ignore_errors=True)
         self.kept("").mkdir(parents=True)
         release = ["ninja", "-C", str(self.release)]
         if cached(self.release, "CMAKE_HOME_DIRECTORY") != str(self.root):
             return
         objects = [line.split(":")[0] for line in self.call(release + ["-t", "targets", "all"]).splitlines()
-                   if re.search(r"/fake_cuda\w*_kernels\.dir/.*\.o:", line)]
+                   if re.search(r"\.dir/.*\.o:", line)]
         if not objects or "no work to do" not in self.call(release + ["-n"] + objects):
             return
         for text in self.call(release + ["-t", "deps"] + objects).split("\n\n"):
@@ -161,13 +161,12 @@ class Tree:
                     "TILEBLAS_TESTS": "ON", "TILEBLAS_BENCH": "ON", "TILEBLAS_NVCC": nvcc,
                     "TILEBLAS_CUDA_INCLUDE": cached(self.release, "TILEBLAS_CUDA_INCLUDE"),
                     "TILEBLAS_VENV_PYTHON": cached(self.release, "TILEBLAS_VENV_PYTHON")}
-        cxx = self.build / "c++-or-kept"
-        cxx.write_text(CXX.replace("@KEPT@", str(self.release)).replace("@BUILD@", str(self.build))
-                       .replace("@CACHE@", "ccache" if self.cached else ""))
-        cxx.chmod(0o755)
+        compiler = self.build / "compiler-or-kept"
+        compiler.write_text(COMPILER.replace("@KEPT@", str(self.release)).replace("@BUILD@", str(self.build))
+                            .replace("@CACHE@", "ccache" if self.cached else ""))
+        compiler.chmod(0o755)
         self.keep_objects()
-        settings["CMAKE_CXX_COMPILER_LAUNCHER"] = cxx
-        settings["CMAKE_C_COMPILER_LAUNCHER"] = "ccache" if self.cached else ""
+        settings["CMAKE_CXX_COMPILER_LAUNCHER"] = settings["CMAKE_C_COMPILER_LAUNCHER"] = compiler
         self.call(["cmake", "-S", ".", "-B", str(self.build), "-G", "Ninja"] +
                   [f"-D{name}={value}" for name, value in settings.items()])
         listed = self.call(["ninja", "-C", str(self.build), "-t", "targets", "all"])

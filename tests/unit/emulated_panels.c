@@ -78,9 +78,10 @@ struct product make(int transposes, int64_t m, int64_t n, int64_t k, float beta,
 void destroy(struct product *p) { free(p->a), free(p->b), free(p->c), free(p->before); }
 
 float element(const struct tb_call *call, float before, int64_t i, int64_t j) {
+  const float *const a = tb_view_at(call->a, i, 0).data, *const b = tb_view_at(call->b, 0, j).data;
+  const int64_t a_step = call->a.transposed ? 1 : call->a.ld, b_step = call->b.transposed ? call->b.ld : 1;
   float sum = 0;
-  for (int64_t k = 0; k < call->k; k++)
-    sum += *(const float *)tb_view_at(call->a, i, k).data * *(const float *)tb_view_at(call->b, k, j).data;
+  for (int64_t k = 0; k < call->k; k++) sum += a[k * a_step] * b[k * b_step];
   return call->alpha.s * sum + (tb_call_overwrites(call) ? 0 : call->beta.s * before);
 }
 

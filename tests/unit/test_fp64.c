@@ -17,6 +17,7 @@
 #include "base/integers.h"
 #include "first_gpu.h"
 #include "rng.h"
+#include "sanitized.h"
 #include "select/fp64.h"
 #include "wanted.h"
 
@@ -262,7 +263,7 @@ static void each_tile(void **state) {
 static void any_shape(void **state) {
   (void)state;
   uint64_t rng = 7;
-  for (int i = 0; i < (quick ? 40 : 500); i++) {
+  for (int i = 0; i < (quick ? 40 : TST_UNLESS_SANITIZED(500, 100)); i++) {
     const bool complex = i / 4 % 2;
     struct problem p = {.ta = tst_random_below(&rng, 2),
                         .tb = tst_random_below(&rng, 2),
@@ -325,7 +326,7 @@ static void continued(void **state) {
 static void infinities(void **state) {
   (void)state;
   static const double values[] = {INFINITY, -INFINITY, NAN};
-  for (int variant = 0; variant < 24; variant++) {
+  for (int variant = 0; variant < 24; variant += TST_UNLESS_SANITIZED(1, 5)) {
     const bool complex = variant >= 12;
     const struct problem p = {variant & 1, variant & 2, 35,   33,      35,    16,   1,
                               variant & 1, true,        true, complex, false, true, {0}};

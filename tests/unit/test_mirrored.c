@@ -23,6 +23,7 @@
 #include "placed.h"
 #include "process.h"
 #include "rng.h"
+#include "sanitized.h"
 #include "sided_call.h"
 #include "tileblas.h"
 
@@ -40,11 +41,9 @@ static int name_number(int i) {
   return i / TST_SIDED_MIRRORED % (TST_SIDED_NAMES / TST_SIDED_ROUTINES) * TST_SIDED_ROUTINES + i % TST_SIDED_MIRRORED;
 }
 
-#ifdef __SANITIZE_ADDRESS__
-#define FAILURES_SKIPPED_BY 1
-#else
-#define FAILURES_SKIPPED_BY 3
-#endif
+#define FAILURES_SKIPPED_BY TST_UNLESS_SANITIZED(3, 1)
+/* On the GPU's memory: every name, or each routine by four. */
+#define PLACED_CALLS TST_UNLESS_SANITIZED(NAMES, 4 * TST_SIDED_MIRRORED)
 
 static void expect_right(const struct tst_sided_call *call) {
   const char *wrong = tst_sided_wrong(call);
@@ -75,7 +74,7 @@ static void random_calls(int rounds, int64_t most) {
 
 static void every_spelling(void **state) {
   (void)state;
-  random_calls(6, 40);
+  random_calls(TST_UNLESS_SANITIZED(6, 2), 40);
   random_calls(1, 150);
 }
 
@@ -84,7 +83,7 @@ static void long_sides(void **state) {
   (void)state;
   uint64_t rng = 2;
   set("TILEBLAS_ROUTE", "gpu");
-  for (int i = 0; i < 2 * TST_SIDED_MIRRORED; i++) {
+  for (int i = 0; i < 2 * TST_SIDED_MIRRORED; i += TST_UNLESS_SANITIZED(1, 5)) {
     struct tst_sided_call call;
     const int64_t order = 500 + tst_random_below(&rng, 500), other = 1 + tst_random_below(&rng, 3);
     do {
@@ -111,7 +110,7 @@ static void the_same_bits_in_pieces(void **state) {
   (void)state;
   uint64_t rng = 3;
   set("TILEBLAS_ROUTE", "gpu");
-  for (int i = 0; i < TST_SIDED_MIRRORED; i++) {
+  for (int i = 0; i < TST_SIDED_MIRRORED; i += TST_UNLESS_SANITIZED(1, 2)) {
     struct tst_sided_call call;
     tst_sided_create_sized(&call, TST_SIDED_ROUTINES + i % TST_SIDED_MIRRORED, 150 + tst_random_below(&rng, 120),
                            150 + tst_random_below(&rng, 120), &rng);
@@ -161,7 +160,7 @@ static int in_memory_of(void *what) {
   int64_t forced = 0;
   tst_cuda_begin(0);
   set("TILEBLAS_ROUTE", "gpu");
-  for (int i = 0; i < NAMES; i++) {
+  for (int i = 0; i < PLACED_CALLS; i++) {
     struct tst_sided_call call;
     if (i % 8 == 0)
       tst_sided_create_sized(&call, name_number(i), 200, 160, &rng);
@@ -185,7 +184,7 @@ static int by_copies(void *unused) {
   uint64_t rng = 9;
   set("TILEBLAS_ROUTE", "cpu");
   tst_cuda_begin(0);
-  for (int i = 0; i < TST_SIDED_NAMES; i++) {
+  for (int i = 0; i < TST_UNLESS_SANITIZED(TST_SIDED_NAMES, 2 * TST_SIDED_ROUTINES); i++) {
     struct tst_sided_call call;
     tst_sided_create_sized(&call, i, 60, 60, &rng);
     struct placed p = place(&call, TST_DEVICE, false);

@@ -23,20 +23,17 @@
 #include "placed.h"
 #include "process.h"
 #include "rng.h"
+#include "sanitized.h"
 #include "tileblas.h"
 #include "triangle_call.h"
 
 #define CUDA_ERROR_UNKNOWN 999
 #define CUDA_ERROR_OUT_OF_MEMORY 2
 
-/* AddressSanitizer sees in half of the calls what it sees in all. */
-#ifdef __SANITIZE_ADDRESS__
-#define ROUNDS 2
-#define FAILURES_SKIPPED_BY 2
-#else
-#define ROUNDS 4
-#define FAILURES_SKIPPED_BY 4
-#endif
+#define ROUNDS TST_UNLESS_SANITIZED(4, 1)
+#define FAILURES_SKIPPED_BY TST_UNLESS_SANITIZED(4, 2)
+/* On the GPU's memory: every name, or each routine by two. */
+#define PLACED_CALLS TST_UNLESS_SANITIZED(TST_TRIANGLE_NAMES, 2 * TST_TRIANGLE_ROUTINES)
 
 static int64_t gpu_calls(void) {
   tileblas_stats stats;
@@ -72,7 +69,7 @@ static void every_spelling(const char *route, int rounds, int64_t most) {
 static void on_the_gpu(void **state) {
   (void)state;
   every_spelling("gpu", ROUNDS, 40);
-  every_spelling("gpu", 1, 170);
+  if (!TST_SANITIZED) every_spelling("gpu", 1, 170); /* larger ones follow */
 }
 
 static void on_the_cpu(void **state) {
@@ -95,7 +92,7 @@ static void the_same_bits_in_pieces(void **state) {
   (void)state;
   uint64_t rng = 2;
   assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", "gpu"), 0);
-  for (int i = 0; i < 2 * TST_TRIANGLE_ROUTINES; i++) {
+  for (int i = 0; i < TST_UNLESS_SANITIZED(2, 1) * TST_TRIANGLE_ROUTINES; i++) {
     struct tst_triangle_call call;
     tst_triangle_create(&call, i, 300, 300, &rng);
     void *const whole = malloc(call.c.bytes);
@@ -120,7 +117,7 @@ static void several_tiles(void **state) {
   uint64_t rng = 3;
   const uint64_t down = tst_fake() != NULL ? tst_fake()->get(FAKE_CUDA_BYTES_DOWN) : 0;
   double triangles = 0;
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < 8; i += TST_UNLESS_SANITIZED(1, 3)) {
     struct tst_triangle_call call;
     tst_triangle_create_sized(&call, i % 4 + (i < 4 ? 8 : 0), 1700, 20, &rng); /* a syrk and a gemmt of each type */
     tst_triangle_make(&call);
@@ -139,7 +136,7 @@ static int in_memory_of(void *what) {
   const enum tst_kind kind = (enum tst_kind)(intptr_t)what;
   uint64_t rng = 3 + (uint64_t)kind;
   tst_cuda_begin(0);
-  for (int i = 0; i < TST_TRIANGLE_NAMES; i++) {
+  for (int i = 0; i < PLACED_CALLS; i++) {
     struct tst_triangle_call call;
     if (i % 8 == 0) /* longer than what is used in place */
       tst_triangle_create_sized(&call, i, 300, 9, &rng);
@@ -158,7 +155,7 @@ static int in_memory_of(void *what) {
     tst_triangle_destroy(&call);
   }
   tst_cuda_end(0);
-  return kind == TST_PINNED || gpu_calls() >= TST_TRIANGLE_NAMES / 2 ? 0 : 2;
+  return kind == TST_PINNED || gpu_calls() >= PLACED_CALLS / 2 ? 0 : 2;
 }
 
 /* By copies, of the triangle alone: with TILEBLAS_ROUTE=cpu the CPU answers. */
@@ -167,7 +164,7 @@ static int by_copies(void *unused) {
   if (tileblas_option_set("TILEBLAS_ROUTE", "cpu") != 0) return 1;
   uint64_t rng = 9;
   tst_cuda_begin(0);
-  for (int i = 0; i < TST_TRIANGLE_NAMES; i++) {
+  for (int i = 0; i < PLACED_CALLS; i++) {
     struct tst_triangle_call call;
     tst_triangle_create_sized(&call, i, 60, 3, &rng);
     void *const c = tst_cuda_allocate(TST_DEVICE, call.c.bytes);
@@ -280,7 +277,7 @@ static void failures_on_the_gpu(void **state) {
 static void large_ones_on_the_gpu(void **state) {
   (void)state;
   const bool fake = tst_fake() != NULL;
-  for (int routine = 0; routine < TST_TRIANGLE_ROUTINES; routine += 9) {
+  for (int routine = 0; routine < TST_TRIANGLE_ROUTINES; routine += TST_UNLESS_SANITIZED(9, TST_TRIANGLE_ROUTINES)) {
     struct failure none = {NULL, 0, routine, 2060}, one = {"cuLaunchKernel", 4, routine, 2060};
     in_a_process(with_failure_on_the_gpu, &none, "large, in device memory");
     if (fake) in_a_process(with_failure_on_the_gpu, &one, "large, in device memory, with a failure");
