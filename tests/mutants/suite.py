@@ -51,10 +51,10 @@ class Test:
     def judge(self, status, output):
         if self.skip_status is not None and status == self.skip_status:
             return SKIPPED
-        if any(re.search(p, output) for p in self.fail_patterns):
+        if any(finds(p, output) for p in self.fail_patterns):
             return FAILED
         if self.pass_patterns:
-            return PASSED if any(re.search(p, output) for p in self.pass_patterns) else FAILED
+            return PASSED if any(finds(p, output) for p in self.pass_patterns) else FAILED
         return PASSED if status == 0 else FAILED
 
     def run(self, log):
@@ -77,6 +77,11 @@ class Test:
         text = pathlib.Path(log).read_text(errors="replace")
         result = TIMEOUT if status is None else self.judge(status, text)
         return result, time.monotonic() - begun
+
+
+def finds(pattern, output):
+    """As CMake's expressions do, whose dot is any character, the end of a line, too."""
+    return re.search(pattern, output, re.DOTALL)
 
 
 def limit_resources():

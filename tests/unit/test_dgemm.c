@@ -166,6 +166,14 @@ static void every_spelling(void **state) {
   assert_int_equal(gpu_calls() - begun, forced);
 }
 
+/* Of a product that has its sizes. */
+static void draw_numbers(struct product *p, uint64_t *rng) {
+  p->a = numbers(p->a_count, rng), p->b = numbers(p->b_count, rng), p->c = numbers(p->c_count, rng);
+  p->before = malloc((size_t)p->c_count * sizeof *p->before);
+  assert_non_null(p->before);
+  memcpy(p->before, p->c, (size_t)p->c_count * sizeof *p->c);
+}
+
 /* Several panels of each operand, and tiles of C, one behind the other in the arena. */
 static void several_tiles(void **state) {
   (void)state;
@@ -177,10 +185,7 @@ static void several_tiles(void **state) {
     p.m = 1100, p.n = 700, p.k = 20, p.alpha = 1.5, p.beta = i % 2;
     p.lda = p.ldb = p.ldc = 1103;
     p.a_count = p.lda * 1100, p.b_count = p.ldb * 1100, p.c_count = p.ldc * (p.n + 1);
-    p.a = numbers(p.a_count, &rng), p.b = numbers(p.b_count, &rng), p.c = numbers(p.c_count, &rng);
-    p.before = malloc((size_t)p.c_count * sizeof *p.before);
-    assert_non_null(p.before);
-    memcpy(p.before, p.c, (size_t)p.c_count * sizeof *p.c);
+    draw_numbers(&p, &rng);
     call(&p, p.a, p.b, p.c);
     expect_right(&p, p.c);
     destroy(&p);
@@ -231,12 +236,39 @@ static int in_gpu_memory(void *unused) {
   return gpu_calls() >= 40 ? 0 : 2;
 }
 
+/* The same product again with memory for none of its sums: it has another plan. */
+static int with_less_memory(void *unused) {
+  (void)unused;
+  uint64_t rng = 6;
+  tst_cuda_begin(0);
+  struct product p = {
+      .ta = 'N', .tb = 'N', .m = 40, .n = 40, .k = 2000, .alpha = 1.5, .lda = 43, .ldb = 2003, .ldc = 43};
+  p.a_count = p.lda * p.k, p.b_count = p.ldb * p.n, p.c_count = p.ldc * (p.n + 1);
+  draw_numbers(&p, &rng);
+  double *a = put(p.a, p.a_count), *b = put(p.b, p.b_count), *c = put(p.c, p.c_count);
+  static const char *const limits[] = {"0", "8K", "0"};
+  for (int i = 0; i < 3; i++) {
+    tst_cuda_write(TST_DEVICE, c, p.before, (size_t)p.c_count * sizeof *c);
+    if (tileblas_option_set("TILEBLAS_MEMORY_LIMIT", limits[i]) != 0) return 1;
+    call(&p, a, b, c);
+    if (!tst_cuda_read(TST_DEVICE, p.c, c, (size_t)p.c_count * sizeof *c)) return 2;
+    expect_right(&p, p.c);
+  }
+  tst_cuda_free(TST_DEVICE, a), tst_cuda_free(TST_DEVICE, b), tst_cuda_free(TST_DEVICE, c);
+  destroy(&p);
+  tst_cuda_end(0);
+  return gpu_calls() == 3 ? 0 : 3;
+}
+
 static void operands_on_the_gpu(void **state) {
   (void)state;
-  struct tst_output o;
-  tst_fork(&o, in_gpu_memory, NULL);
-  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
-  tst_output_destroy(&o);
+  static int (*const bodies[])(void *) = {in_gpu_memory, with_less_memory};
+  for (int i = 0; i < 2; i++) {
+    struct tst_output o;
+    tst_fork(&o, bodies[i], NULL);
+    if (o.status != 0) fail_msg("body %d: status %d\n%s%s", i, o.status, o.out, o.err);
+    tst_output_destroy(&o);
+  }
 }
 
 static const struct {
@@ -270,11 +302,12 @@ static void failures(void **state) {
   }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(operands_on_the_gpu),     cmocka_unit_test(failures),
       cmocka_unit_test(every_spelling),          cmocka_unit_test(several_tiles),
       cmocka_unit_test(the_same_bits_in_pieces),
   };
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -7,7 +7,7 @@
  * Each case is a process of its own. Seen to fail when: the commit leaves out beta; a panel in place is taken for a
  * padded one; a small product of device memory goes to the CPU; device memory of another GPU, or context, is taken for
  * ours; a call returns before its work on the GPU is done; C = D + beta C is contracted; a context of a pool's stays
- * retained.
+ * retained; memory of a pool is taken for another context's.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -197,9 +197,10 @@ static bool is_zero(const char *what, uint64_t count) {
   return count == 0;
 }
 
-/* Nothing but pageable operands and large pinned ones crosses the link by copies; C crosses it once. */
-static int traffic(void *nothing) {
-  (void)nothing;
+/* Nothing but pageable operands and large pinned ones crosses the link by copies; C crosses it once. `pooled`, unless
+ * it is NULL: nothing that the GPU has belongs to a context. */
+static int traffic(void *pooled) {
+  if (pooled) setenv("FAKE_CUDA_POOLED", pooled, 1);
   const struct tst_fake *fake = tst_fake();
   const int64_t m = 300, n = 70, k = 270;
   bool right = begin("gpu");
@@ -423,6 +424,7 @@ CASE(larger_shapes_in_one_piece, larger_shapes, "0")
 CASE(larger_shapes_in_many_pieces, larger_shapes, "300K")
 CASE(several_tiles, tiles, NULL)
 CASE(nothing_is_staged_without_need, traffic, NULL)
+CASE(nothing_of_a_pool_is_staged, traffic, "1")
 CASE(a_resident_product_makes_few_driver_calls, driver_calls, NULL)
 CASE(small_products_go_where_they_must, small_products_by_place, NULL)
 CASE(a_driver_that_appears_later_is_noticed, driver_appears_later, NULL)
@@ -463,15 +465,25 @@ static void a_pool_that_cannot_be_entered(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_combination_by_the_gpu),      cmocka_unit_test(every_combination_where_it_must),
-      cmocka_unit_test(every_combination_by_the_cpu),      cmocka_unit_test(larger_shapes_in_one_piece),
-      cmocka_unit_test(larger_shapes_in_many_pieces),      cmocka_unit_test(several_tiles),
-      cmocka_unit_test(nothing_is_staged_without_need),    cmocka_unit_test(a_resident_product_makes_few_driver_calls),
-      cmocka_unit_test(small_products_go_where_they_must), cmocka_unit_test(a_driver_that_appears_later_is_noticed),
-      cmocka_unit_test(nothing_to_multiply_by_the_gpu),    cmocka_unit_test(nothing_to_multiply_by_the_cpu),
-      cmocka_unit_test(the_same_bits_wherever_c_lies),     cmocka_unit_test(memory_of_another_gpu),
-      cmocka_unit_test(memory_of_another_gpu_by_ours),     cmocka_unit_test(memory_of_another_gpu_by_the_cpu),
-      cmocka_unit_test(memory_of_another_context),         cmocka_unit_test(a_lost_device),
+      cmocka_unit_test(every_combination_by_the_gpu),
+      cmocka_unit_test(every_combination_where_it_must),
+      cmocka_unit_test(every_combination_by_the_cpu),
+      cmocka_unit_test(larger_shapes_in_one_piece),
+      cmocka_unit_test(larger_shapes_in_many_pieces),
+      cmocka_unit_test(several_tiles),
+      cmocka_unit_test(nothing_is_staged_without_need),
+      cmocka_unit_test(a_resident_product_makes_few_driver_calls),
+      cmocka_unit_test(small_products_go_where_they_must),
+      cmocka_unit_test(a_driver_that_appears_later_is_noticed),
+      cmocka_unit_test(nothing_to_multiply_by_the_gpu),
+      cmocka_unit_test(nothing_to_multiply_by_the_cpu),
+      cmocka_unit_test(the_same_bits_wherever_c_lies),
+      cmocka_unit_test(memory_of_another_gpu),
+      cmocka_unit_test(memory_of_another_gpu_by_ours),
+      cmocka_unit_test(memory_of_another_gpu_by_the_cpu),
+      cmocka_unit_test(memory_of_another_context),
+      cmocka_unit_test(nothing_of_a_pool_is_staged),
+      cmocka_unit_test(a_lost_device),
       cmocka_unit_test(a_pool_that_cannot_be_entered),
   };
   if (argc > 1 && strcmp(argv[1], "--quick") == 0) return watched();

@@ -5,7 +5,8 @@
  * memory, or lost in the midst, whose parts the others compute.
  *
  * Seen to fail when: a part of B is computed as if it was all; pieces begin between blocks; a part of rows is taken for
- * one of columns; products at the edge of two GPUs' are left out, or both have them; what a GPU left is nobody's.
+ * one of columns; products at the edge of two GPUs' are left out, or both have them; what a GPU left is nobody's;
+ * products that lie on one GPU are another's.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 
 #include "batch_call.h"
 #include "fake.h"
+#include "placed.h"
 #include "process.h"
 #include "sided_call.h"
 #include "tileblas.h"
@@ -200,6 +202,52 @@ static void batches_by_three(void **state) {
   expect_shared(TST_S, 3, "200K");
 }
 
+/* What lies on a GPU is its own: the last group, whose numbers would be another's if the batch were shared. */
+static int partly_there(void *unused) {
+  (void)unused;
+  struct batch_call call = {.type = TST_S, .group = groups, .groups = 3};
+  const int64_t first = groups[0].count + groups[1].count;
+  setenv("FAKE_CUDA_PEERS", "0", 1); /* no GPU reaches another's */
+  tst_cuda_begin(0);
+  set_option("TILEBLAS_SHARE", "never");
+  batch_create(&call, 3);
+  size_t bytes[3];
+  for (int o = 0; o < 3; o++) {
+    bytes[o] = (size_t)(batch_stored_elems(&call, &groups[2], o) * batch_bytes(call.type));
+    call.device[o] = calloc((size_t)call.products, sizeof(void *));
+    for (int64_t i = 0; i < call.products; i++) {
+      const struct batch_matrices *const m = &call.matrices[i];
+      void *const host = o == 0 ? m->a : o == 1 ? m->b : m->c;
+      call.device[o][i] = i < first ? host : tst_cuda_allocate(TST_DEVICE, bytes[o]);
+      if (i >= first) tst_cuda_write(TST_DEVICE, call.device[o][i], host, bytes[o]);
+    }
+  }
+  set_option("TILEBLAS_SHARE", "always");
+  set_option("TILEBLAS_VERBOSE", "1");
+  batch_run(&call, "cblas_sgemm_batch");
+  set_option("TILEBLAS_VERBOSE", "0");
+  bool right = true;
+  for (int64_t i = first; i < call.products; i++)
+    right &= tst_cuda_read(TST_DEVICE, call.matrices[i].c, call.device[2][i], bytes[2]);
+  right &= batch_is_right(&call);
+  for (int o = 0; o < 3; o++) {
+    for (int64_t i = first; i < call.products; i++) tst_cuda_free(TST_DEVICE, call.device[o][i]);
+    free(call.device[o]);
+  }
+  batch_destroy(&call);
+  tst_cuda_end(0);
+  return right ? 0 : 1;
+}
+
+static void batches_partly_on_one(void **state) {
+  (void)state;
+  struct tst_output o;
+  tst_fork(&o, partly_there, NULL);
+  const bool by_one = tst_count_lines(o.err, "\n") == 1 && tst_count_lines(o.err, " -> gpu0 batch (") == 1;
+  if (o.status != 0 || !by_one) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+}
+
 /* ---- what is said, and failures ---- */
 
 struct trouble {
@@ -334,10 +382,11 @@ static void two_of_them_fail(void **state) {
   }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(triangles_on_tensor_cores),
       cmocka_unit_test(halves_by_three),
+      cmocka_unit_test(batches_partly_on_one),
       cmocka_unit_test(what_is_said),
       cmocka_unit_test(without_memory),
       cmocka_unit_test(a_lost_gpu),
@@ -345,5 +394,6 @@ int main(void) {
       cmocka_unit_test(triangles_by_three),
       cmocka_unit_test(batches_by_three),
   };
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,8 @@
  * GPUs is used.
  *
  * Each case is a process of its own, which sets its environment before it first uses the library.
- * Seen to fail when: sizes of a row-major product are printed transposed; a file is overwritten; a forbidden GPU is
+ * Seen to fail when: sizes of a row-major product are printed transposed, or the triangle or the side of a row-major
+ * symm or trsm is that of the column-major call; a file is overwritten; a forbidden GPU is
  * used.
  */
 #define _GNU_SOURCE
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <ctype.h>
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +26,8 @@
 #include "process.h"
 #include "product.h"
 #include "report.h"
+#include "rng.h"
+#include "sided_call.h"
 #include "tileblas.h"
 
 #define NUMBER "[0-9]+\\.[0-9]{3}"
@@ -125,6 +129,59 @@ static void verbose_lines(void **state) {
   }
 }
 
+/* ---- routines with a side ---- */
+
+/* Every spelling once, the same ones each time. */
+static void for_each_sided(void (*visit)(const struct tst_sided_call *call, void *context), void *context) {
+  uint64_t rng = 26;
+  for (int number = 0; number < TST_SIDED_NAMES; number++) {
+    struct tst_sided_call call;
+    tst_sided_create(&call, number, 9, &rng);
+    if (call.name.function) visit(&call, context);
+    tst_sided_destroy(&call);
+  }
+}
+
+static void make_sided(const struct tst_sided_call *call, void *unused) {
+  (void)unused;
+  tst_sided_make(call);
+}
+
+static int sided_calls(void *unused) {
+  tileblas_option_set("TILEBLAS_ROUTE", "cpu");
+  tileblas_option_set("TILEBLAS_VERBOSE", "1");
+  for_each_sided(make_sided, unused);
+  return 0;
+}
+
+/* Takes the line of a call from the front of the rest. */
+static void expect_sided(const struct tst_sided_call *c, void *context) {
+  const char **const rest = context;
+  const bool triangular = c->name.shape == TRMM || c->name.shape == TRSM, real = strchr("sd", c->name.type) != NULL;
+  const char trans = (char)toupper((unsigned char)c->trans);
+  char letters[5] = {(char)toupper((unsigned char)c->side), (char)toupper((unsigned char)c->uplo), 0, 0, 0};
+  if (triangular) letters[2] = real && trans == 'C' ? 'T' : trans, letters[3] = (char)toupper((unsigned char)c->diag);
+  const long ldb = (long)(triangular ? c->ldc : c->ldb);
+  const char *const ldc = triangular ? "" : tst_format(" ldc=%ld", (long)c->ldc);
+  const char *const line =
+      tst_format("tileblas: %s%s %s m=%ld n=%ld lda=%ld ldb=%ld%s alpha=", c->name.name,
+                 c->row_major ? " row-major" : "", letters, (long)c->m, (long)c->n, (long)c->lda, ldb, ldc);
+  if (strncmp(*rest, line, strlen(line)) != 0)
+    fail_msg("%.*s\ndoes not begin with\n%s", (int)strcspn(*rest, "\n"), *rest, line);
+  *rest += strcspn(*rest, "\n") + 1;
+}
+
+static void sides_and_triangles(void **state) {
+  (void)state;
+  struct tst_output o;
+  tst_fork(&o, sided_calls, NULL);
+  assert_int_equal(o.status, 0);
+  const char *rest = o.err;
+  for_each_sided(expect_sided, &rest);
+  assert_string_equal(rest, "");
+  tst_output_destroy(&o);
+}
+
 /* ---- the report at exit ---- */
 
 static int some_calls(void *report) {
@@ -217,9 +274,8 @@ static void choices(void **state) {
 int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "wide") == 0) return call_wide();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(verbose_lines),
-      cmocka_unit_test(report_on_stderr),
-      cmocka_unit_test(report_appended_to_a_file),
+      cmocka_unit_test(verbose_lines),    cmocka_unit_test(sides_and_triangles),
+      cmocka_unit_test(report_on_stderr), cmocka_unit_test(report_appended_to_a_file),
       cmocka_unit_test(choices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
