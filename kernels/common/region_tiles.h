@@ -34,7 +34,7 @@ struct tb_tiles_wanted {
   int32_t of;
   int32_t diagonal;  /* from -n to m: beyond, all or nothing is wanted */
   int32_t pairs;     /* 1: an element has two rows of D, for D is a complex matrix made real */
-  int32_t hermitian; /* 1: imaginary parts on the diagonal become 0 */
+  int32_t hermitian; /* 1: imaginary parts on the diagonal become 0, of what alpha has multiplied */
 };
 
 /* Of D's tiles, for the bands of a kernel. */

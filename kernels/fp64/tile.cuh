@@ -119,7 +119,8 @@ __device__ __forceinline__ Target target_of(const tb_fp64_args &args, const Job 
   t.d = args.d + (job.row + row) * E::doubles + (job.column + column) * t.ld_doubles;
   t.rows = static_cast<int>(rows < G::block_m ? rows : G::block_m) - row;
   t.columns = static_cast<int>(columns < G::block_n ? columns : G::block_n) - column;
-  t.of = args.wanted.of, t.hermitian = args.wanted.hermitian != 0;
+  t.of = args.wanted.of;
+  t.hermitian = args.wanted.hermitian != 0 && args.last != 0; /* bare sums have yet to be multiplied */
   const int diagonal = args.wanted.diagonal + static_cast<int>(job.column - job.row); /* of the tile */
   t.diagonal = diagonal + column - row;
   const bool all =

@@ -54,6 +54,12 @@ int64_t fuzz_draw_amplitude(uint64_t *rng, enum tst_type type) {
   return tst_is_double(type) ? ((int64_t)1 << (1 + fuzz_below(rng, 26))) - 1 : amplitudes[fuzz_below(rng, 8)];
 }
 
+/* Of complex floats a piece has all of a group, of 2048 k at most, and is made real besides, in four times as much. */
+int64_t fuzz_least_kib(enum tst_type type) {
+  const bool is_double = tst_is_double(type);
+  return tst_parts(type) == 2 && !is_double ? 2600 : is_double ? 680 : 340;
+}
+
 /* Without a limit; with the least that lets pieces pass, or somewhat more; and with a part of the
  * operands, a fiftieth at least, so that pieces are not many thousands. */
 static void draw_limit(struct fuzz_options *options, uint64_t *rng, int64_t kib, int64_t least) {

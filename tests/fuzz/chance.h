@@ -45,6 +45,9 @@ double _Complex fuzz_draw_scalar(uint64_t *rng, enum tst_type type, bool exact);
 /* Of whole numbers. */
 int64_t fuzz_draw_amplitude(uint64_t *rng, enum tst_type type);
 
+/* The least limit of memory, in KiB, with which every call of a type has pieces that fit. */
+int64_t fuzz_least_kib(enum tst_type type);
+
 /* operand_bytes: what the operands take; least_kib: of device memory, so that pieces of them pass. */
 void fuzz_draw_options(struct fuzz_options *options, uint64_t *rng, int64_t operand_bytes, int64_t least_kib);
 

@@ -118,5 +118,5 @@ void fuzz_draw(struct fuzz_call *call, uint64_t *rng, const struct fuzz_limits *
   draw_amplitudes(call, rng);
   draw_alignment(call, rng);
   /* Pieces of 128 x 128 x 256 pass. */
-  fuzz_draw_options(&call->options, rng, bytes_of(call), 340 * tst_part_bytes(call->symbol->type) / 4);
+  fuzz_draw_options(&call->options, rng, bytes_of(call), fuzz_least_kib(call->symbol->type));
 }

@@ -279,5 +279,5 @@ void fuzz_level3_draw(struct fuzz_level3 *call, uint64_t *rng, const struct fuzz
   draw_together(call, rng);
   int64_t bytes = 0;
   for (int i = 0; i < call->products; i++) bytes += bytes_of(call, &call->product[i]);
-  fuzz_draw_options(&call->options, rng, bytes, 340 * tst_part_bytes(call->type) / 4);
+  fuzz_draw_options(&call->options, rng, bytes, fuzz_least_kib(call->type));
 }

@@ -16,7 +16,6 @@
 
 #include "base/integers.h"
 #include "first_gpu.h"
-#include "rng.h"
 #include "sanitized.h"
 #include "select/fp64.h"
 #include "wanted.h"
@@ -144,7 +143,7 @@ static void make_expected(const struct problem *p, struct operands *x) {
       double sum[2];
       if (!tst_is_wanted(p->wanted, i, j)) continue;
       sum_of(p, x, i, j, sum);
-      if (p->wanted.hermitian && i == j + p->wanted.diagonal) sum[1] = 0;
+      if (p->last && p->wanted.hermitian && i == j + p->wanted.diagonal) sum[1] = 0;
       memcpy(&x->expected[place(&x->d, false, i, j)], sum, (size_t)x->d.parts * sizeof *sum);
     }
 }
