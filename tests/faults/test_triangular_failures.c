@@ -256,7 +256,8 @@ static void every_function(void **state) {
     if (flags != 0 && !functions[i].enqueues) continue; /* what enqueues nothing does not fail later */
     /* In place each step of a call is a state of its own. */
     const bool each = on_device && i == 0;
-    const unsigned long step = (each ? 1 : (flags != 0 ? 2 : 1) * functions[i].step) * TST_UNLESS_SANITIZED(1, 3);
+    const unsigned long often = flags != 0 ? 2 : TST_UNLESS_SANITIZED(1, 3);
+    const unsigned long step = each ? TST_UNLESS_SANITIZED(1, 3) : often * functions[i].step;
     for (unsigned long nth = 1; nth <= called[i]; nth += step, cases++)
       run_case(&(struct failure){functions[i].name, nth}, NULL);
   }
