@@ -148,7 +148,6 @@ bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *d
 void tb_fp64_arguments(struct tb_fp64_args *args, const struct tb_fp64_plan *plan) {
   args->m = plan->m, args->n = plan->n, args->k = plan->k;
   args->group_k = plan->group_k;
-  args->wanted = plan->wanted;
   args->tiles = (int32_t)plan->tiles;
   args->whole = (int32_t)plan->whole;
   args->jobs = (uint32_t)plan->jobs;

@@ -171,6 +171,7 @@ static struct tb_fp64_args arguments(const struct problem *p, const struct opera
                                .lda = x->a.ld,
                                .ldb = x->b.ld,
                                .ldd = x->d.ld,
+                               .wanted = p->wanted,
                                .alpha = alpha,
                                .alpha_im = alpha_im,
                                .conjugate_a = p->conjugate_a,
