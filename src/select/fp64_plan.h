@@ -42,12 +42,12 @@ struct tb_fp64_plan {
   bool units;      /* operands are copied in units of 16 bytes */
   int64_t m, n, k; /* of the product */
   int group_k;
-  struct tb_tiles_wanted wanted;
-  int64_t tiles, whole; /* in all, and with k whole */
-  int splits;           /* parts of k of the other tiles; 1: there are none */
-  int groups_per_split; /* groups of a part */
-  int64_t jobs;         /* whole tiles, and parts */
-  int64_t blocks;       /* at most as many as the GPU holds at once: they take one job after another */
+  struct tb_tiles_wanted wanted; /* for counting tiles; the kernels have it from the call */
+  int64_t tiles, whole;          /* in all, and with k whole */
+  int splits;                    /* parts of k of the other tiles; 1: there are none */
+  int groups_per_split;          /* groups of a part */
+  int64_t jobs;                  /* whole tiles, and parts */
+  int64_t blocks;                /* at most as many as the GPU holds at once: they take one job after another */
   int shared_bytes;
   int64_t partials_bytes; /* room for tb_fp64_args.partials; 0 without splits */
   double seconds;         /* predicted, launches included */
@@ -58,7 +58,7 @@ struct tb_fp64_product {
   bool complex, units;
   int64_t m, n, k;
   int group_k;
-  struct tb_tiles_wanted wanted; /* of its result */
+  struct tb_tiles_wanted wanted; /* of its result; whether it is Hermitian makes no difference */
 };
 
 /* Products of a group for a product of this shape, whatever part of it is then computed where: the bits depend on it

@@ -111,6 +111,20 @@ static void the_same_bits_in_pieces(void **state) {
   }
 }
 
+/* Calls of one shape may share a plan that is kept, and no more: a Hermitian one's diagonal is not the others'. */
+static void one_behind_another(void **state) {
+  (void)state;
+  uint64_t rng = 5;
+  assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", "gpu"), 0);
+  for (int i = 0; i < 3 * TST_TRIANGLE_ROUTINES; i++) {
+    struct tst_triangle_call call;
+    tst_triangle_create_sized(&call, i % TST_TRIANGLE_ROUTINES, 24, 40, &rng);
+    tst_triangle_make(&call);
+    expect_right(&call);
+    tst_triangle_destroy(&call);
+  }
+}
+
 /* Tiles outside the triangle are neither launched nor brought down. */
 static void several_tiles(void **state) {
   (void)state;
@@ -314,6 +328,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(on_the_cpu),
       cmocka_unit_test(several_tiles),
       cmocka_unit_test(the_same_bits_in_pieces),
+      cmocka_unit_test(one_behind_another),
 
   };
   const struct CMUnitTest shared[] = {cmocka_unit_test(failures), cmocka_unit_test(several_tiles),
