@@ -2,7 +2,8 @@
 /*
  * The kernels for double precision, launched alone: every tile, real and complex elements, transposes and conjugates,
  * whole units of 16 bytes and not, k whole and in parts, sums begun and continued, against plain loops in the order of
- * kernels/fp64/fp64_args.h, to the last bit. The operands' padding is NaN; D's, and what is not wanted, keep their bits.
+ * kernels/fp64/fp64_args.h, to the last bit. The operands' padding is NaN; D's, and what is not wanted, keep their
+ * bits.
  *
  * Seen to fail when: a group's sum is added to D's behind the others; alpha multiplies bare sums; a stage is loaded too
  * early, or behind a job's end with the wrong tile; the last k or an edge is not filled with zeros; the second element
