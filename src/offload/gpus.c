@@ -310,8 +310,8 @@ void tb_gpus_assemble(struct tb_gpus_team *team) {
 void tb_gpus_give_back(void) {
   for (int i = 0; i < gpu_count; i++) {
     struct tb_device *d = &gpus[i].device;
-    if (gpus[i].state != OPEN || d->arena_bytes == 0 || tb_device_enter(d) != CUDA_SUCCESS) continue;
-    tb_device_trim(d, 0);
+    if (gpus[i].state != OPEN || !tb_device_has_memory(d) || tb_device_enter(d) != CUDA_SUCCESS) continue;
+    tb_device_give_back(d);
     tb_device_leave();
   }
 }

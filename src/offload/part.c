@@ -184,19 +184,26 @@ static bool passes_panels(const struct tb_pass *pass) { return pass != NULL && p
 static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, struct tb_pass *pass) {
   /* For the other kernels panels are passed on as a whole, for the tensor cores in slices if all have them. */
   if (passes_panels(pass) && !part->plan.emulated) part->plan.slice_k = part->plan.chunk_k;
-  struct tb_choice choice = choose_for_part(d, &part->call, &part->plan, &part->whole);
+  const struct tb_call *const call = &part->keep.call;
+  struct tb_choice choice = choose_for_part(d, call, &part->plan, &part->whole);
   if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   const bool fast = choice.family == TB_FAMILY_EMULATED && choice.emulated.fast;
   part->kernel = fast ? FAST_KERNEL : tb_choice_name(&choice);
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
   if (passes_panels(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
-  TB_TRY(tb_pipeline_run(d, &part->call, &part->plan, &choice, timed, pass, &part->progress));
+  TB_TRY(tb_pipeline_run(d, call, &part->plan, &choice, timed, pass, &part->progress));
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
     part->compute_ms = tb_part_elapsed_ms(d, TB_COMPUTE_BEGIN, TB_COMPUTE_END);
     if (part->progress.down_bytes > 0) part->down_ms = tb_part_elapsed_ms(d, TB_DOWN_BEGIN, TB_DOWN_END);
   }
   return CUDA_SUCCESS;
+}
+
+/* Where memory is so short that the whole product's kernels have no room for it: whether that would be so without what
+ * is kept, too, nobody knows. */
+static bool has_other_bits(const struct tb_part *part, CUresult reserved) {
+  return reserved == CUDA_SUCCESS && part->whole.family == TB_FAMILY_EMULATED && !part->plan.emulated;
 }
 
 /* With the device entered. */
@@ -208,7 +215,14 @@ static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
   }
-  CUresult result = cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan);
+  if (pass == NULL) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways));
+  CUresult result = cut_and_reserve(d, &part->keep.call, part->keep.ways, &part->whole, &part->plan);
+  if (tb_keep_any(&part->keep) && (result == CUDA_ERROR_OUT_OF_MEMORY || has_other_bits(part, result))) {
+    tb_cuda_failed_call = NULL;
+    tb_cache_give_back(d->cache);
+    tb_keep_nothing(&part->keep, &part->call, ways);
+    result = cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan);
+  }
   return result == CUDA_SUCCESS ? compute(part, d, timed, pass) : result;
 }
 
@@ -218,7 +232,7 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
                                           : tb_triangular_part_run(part, d, ways, timed);
 }
 
-static void begin(struct tb_part *part, struct tb_device *d, const struct tb_call *call,
+static void begin(struct tb_part *part, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                   const struct tb_choice *whole) {
   part->call = *call;
   part->whole = *whole;
@@ -229,6 +243,7 @@ static void begin(struct tb_part *part, struct tb_device *d, const struct tb_cal
   part->progress.block = 0;
   part->progress.up_bytes = part->progress.down_bytes = 0;
   part->triangular = (struct tb_triangular_part){.too_large = false};
+  tb_keep_nothing(&part->keep, call, ways);
   part->why = TB_STATUS_ok;
   part->failure[0] = '\0';
   part->kernel = NULL;
@@ -251,12 +266,13 @@ static void sum_up(struct tb_part *part) {
   const bool product = part->call.recipe == TB_MULTIPLY;
   part->committed = product ? part->progress.committed : t->begun || part->why == TB_STATUS_ok;
   part->bytes = product ? part->progress.up_bytes + part->progress.down_bytes : t->up_bytes + t->down_bytes;
+  part->bytes += part->keep.made_bytes;
 }
 
 void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                  const struct tb_choice *whole, bool timed, struct tb_pass *pass) {
-  begin(part, d, call, whole);
   ways.link_bytes_per_s = tb_part_link();
+  begin(part, d, call, ways, whole);
   d->patience_seconds = tb_wait_seconds(tb_call_flops(call), tb_device_peak_flops_per_s(d, call->type));
   if (pass != NULL) d->patience_seconds *= 2; /* another's panels may be waited for, which is to be given up first */
   tb_cuda_failed_call = NULL;

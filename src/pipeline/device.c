@@ -139,10 +139,17 @@ static void close_ring(struct tb_ring *ring) {
   ring->slots = 0;
 }
 
+static void close_cache(struct tb_device *d) {
+  tb_cache_close(d->cache, !d->hangs);
+  d->cache = NULL;
+}
+
 void tb_device_close(struct tb_device *d) {
+  if (d->hangs) close_cache(d);
   if (d->context == NULL || d->hangs) return;
   bool entered = tb_device_enter(d) == CUDA_SUCCESS;
   tb_device_settle(d);
+  close_cache(d);
   if (d->hangs) return;
   tb_device_trim(d, 0);
   close_ring(&d->up_ring);
@@ -185,7 +192,7 @@ CUresult tb_device_free_bytes(struct tb_device *d, int64_t *bytes) {
   size_t free_bytes = 0, total_bytes = 0;
   TB_TRY(tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes));
   d->memory_bytes = (int64_t)total_bytes;
-  *bytes = (int64_t)free_bytes + d->arena_bytes;
+  *bytes = (int64_t)free_bytes + d->arena_bytes + tb_cache_bytes(d->cache);
   return CUDA_SUCCESS;
 }
 
@@ -195,10 +202,18 @@ static CUresult clear_arena(struct tb_device *d, size_t bytes) {
   return tb_device_wait(d, d->up); /* no launch need wait for an upload */
 }
 
+/* A copy of an operand is worth less than a call. */
+static CUresult allocate_arena(struct tb_device *d, int64_t bytes) {
+  CUresult result = tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes);
+  while (result == CUDA_ERROR_OUT_OF_MEMORY && tb_cache_give_back_one(d->cache))
+    result = tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes);
+  return result;
+}
+
 CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
   if (bytes <= d->arena_bytes) return CUDA_SUCCESS;
   tb_device_trim(d, 0);
-  TB_TRY(tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes));
+  TB_TRY(allocate_arena(d, bytes));
   d->arena_bytes = bytes;
   const CUresult cleared = clear_arena(d, (size_t)bytes);
   if (cleared != CUDA_SUCCESS) {
@@ -213,6 +228,11 @@ void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {
   tb_cuda.cuMemFree(d->arena);
   d->arena = 0;
   d->arena_bytes = 0;
+}
+
+void tb_device_give_back(struct tb_device *d) {
+  if (!d->hangs) tb_cache_give_back(d->cache);
+  tb_device_trim(d, 0);
 }
 
 CUresult tb_device_wait(struct tb_device *d, CUstream stream) {

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 
+#include "cache/cache.h"
 #include "select/kernels.h"
 #include "plan/plan.h"
 #include "process/pool.h"
@@ -88,6 +89,7 @@ struct tb_device {
   CUevent sent[TB_EMULATED_SLICES_MAX * TB_TILES_MAX];
   CUdeviceptr arena;
   int64_t arena_bytes;
+  struct tb_cache *cache;                         /* of operands that stay; NULL: none has yet */
   struct tb_selected selected[TB_SELECTED_COUNT]; /* part.c's */
   int64_t memory_bytes;                           /* all that the device has; 0 before it was asked for */
   double patience_seconds;                        /* that nothing may happen in the call under way */
@@ -115,10 +117,11 @@ void tb_device_close(struct tb_device *device);
 CUresult tb_device_enter(struct tb_device *device);
 void tb_device_leave(void);
 
-/* What the driver says is free, in bytes, the arena counted as free. */
+/* What the driver says is free, in bytes, the arena counted as free, and so are copies of operands. */
 CUresult tb_device_free_bytes(struct tb_device *device, int64_t *bytes);
 
-/* Makes the arena at least `bytes` large. On failure there is no arena. */
+/* Makes the arena at least `bytes` large, by the memory of copies of operands if need be. On failure there is no arena.
+ */
 CUresult tb_device_reserve(struct tb_device *device, int64_t bytes);
 
 /* Has a ring all of its slots. Without the memory for them it keeps those that it has, and earns the others anew. */
@@ -126,6 +129,12 @@ void tb_device_widen_ring(struct tb_ring *ring);
 
 /* Gives the arena back if it is larger than keep_bytes. */
 void tb_device_trim(struct tb_device *device, int64_t keep_bytes);
+
+/* Gives back all memory that is kept between calls; and whether there is any. */
+void tb_device_give_back(struct tb_device *device);
+static inline bool tb_device_has_memory(const struct tb_device *device) {
+  return device->arena_bytes > 0 || tb_cache_bytes(device->cache) > 0;
+}
 
 /* Waits for what is enqueued in a stream. CUDA_ERROR_TIMEOUT: the device hangs, and says so. */
 CUresult tb_device_wait(struct tb_device *device, CUstream stream);

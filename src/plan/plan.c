@@ -79,7 +79,7 @@ static bool is_triangle_in_place(const struct tb_call *call, const struct tb_way
 bool tb_plan_in_one_stream(const struct tb_plan *plan) {
   const struct tb_ways *const ways = &plan->ways;
   const bool in_place = !tb_way_is_by_link(ways->a) || !tb_way_is_by_link(ways->b) || ways->c == TB_IN_PLACE;
-  return in_place && !plan->triangle_in_place;
+  return in_place && !plan->triangle_in_place && !ways->ours;
 }
 
 bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call) {
@@ -121,7 +121,7 @@ static enum tb_way operand_way(enum tb_place place, struct tb_view x, int64_t ro
 }
 
 struct tb_ways tb_plan_ways(const struct tb_call *call, const struct tb_places *places) {
-  struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
+  struct tb_ways ways = {.a = TB_STAGED, .b = TB_STAGED, .c = TB_STAGED};
   if (places == NULL) return ways;
   ways.a = operand_way(places->a.place, call->a, call->m, call->k, call->n);
   ways.b = operand_way(places->b.place, call->b, call->k, call->n, call->m);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a GPU keeps of the program's matrices: which it has, by where they lie and how they are shaped; which are worth
+ * it; and how much of the device's memory they may take. Nothing kept is handed out without a proof in the same call.
+ * Under offload.c's lock; with the GPU's context current.
+ */
+#ifndef TB_CACHE_H
+#define TB_CACHE_H
+
+#include "cache/kept.h"
+#include "cuda/driver.h"
+
+/* Smaller operands are not looked at: to bring one up takes less than 40 us, which is what a look may cost. */
+#define TB_CACHE_LEAST_BYTES ((int64_t)1 << 20)
+
+/* Of one GPU. */
+struct tb_cache;
+
+/* `may_track`: its GPU reaches no memory of the process but what it was given. NULL: there is no memory for it. */
+struct tb_cache *tb_cache_open(bool may_track);
+
+/* `frees`: the copies are given back, else they are the driver's to take. NULL is allowed. */
+void tb_cache_close(struct tb_cache *cache, bool frees);
+
+/* A call begins: what it is handed from now on stays until the next one does. */
+void tb_cache_begin_call(struct tb_cache *cache);
+
+/* What an operand is handed. */
+struct tb_cached {
+  enum tb_proof proof;
+  CUdeviceptr address; /* of its first element */
+  int64_t pitch_bytes;
+};
+
+/* Looks an operand up. TB_NOT_KEPT: there is no copy, or none that is certain; then *worth is where to make one, and
+ * what to give tb_cache_make, or NULL. */
+struct tb_kept *tb_cache_look(struct tb_cache *cache, const struct tb_stored *operand, struct tb_pool *pool,
+                              struct tb_cached *found);
+
+/* Gets memory for a copy of one that is worth it, and for its digests, which the caller fills. Bytes free on the device
+ * at the moment; limit_bytes: what copies may take altogether. False: there is no room for it. */
+bool tb_cache_make(struct tb_cache *cache, struct tb_kept *kept, int64_t free_bytes, int64_t limit_bytes);
+
+/* Of what was made and could not be filled. */
+void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept);
+
+/* Bytes that copies take. NULL is allowed, here and below. */
+int64_t tb_cache_bytes(const struct tb_cache *cache);
+
+/* Gives back the copy that was used longest ago, and not by the call under way. False: there is none. */
+bool tb_cache_give_back_one(struct tb_cache *cache);
+
+/* Gives all of them back: no call may be using any. */
+void tb_cache_give_back(struct tb_cache *cache);
+
+#endif
