@@ -93,9 +93,12 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
 
 /* ---- beginning ---- */
 
+/* Whether the same has gone up as a panel of A, whose step is ahead in every order without a cut. */
+static bool is_twin(const struct tb_layout *l, const struct tb_step *step) { return l->plan->twins && step->of_b; }
+
 enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *step, struct tb_upload *u) {
   const struct tb_layout *l = &p->layout;
-  if (p->up.operand[step->of_b].there) return TB_IN_PLACE;
+  if (p->up.operand[step->of_b].there || is_twin(l, step)) return TB_IN_PLACE;
   const struct tb_extent k = tb_layout_slice(l, step->slice);
   const struct tb_view x = tb_layout_view(l, step->of_b, step->index, k);
   const struct tb_matrix to = tb_layout_panel(l, step->of_b, step->index, k);

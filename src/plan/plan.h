@@ -24,6 +24,10 @@
  * has 3.27 and 3.13 ms, 12.8 and 12.1 with pieces of 2 MiB, as they were then.) Where the product takes longer, the
  * kernels must not wait for half of what goes up.
  *
+ * Twins. Of a triangle of op(A) op(A)^T, or op(A) op(A)^H, that is not cut, a panel of A is also the panel of B with
+ * its number, as it is stored. It goes up once, so tiles are squares: as many elements go up as in a product of half
+ * the k.
+ *
  * For the tensor cores (select/emulated.h) k is cut between spans only, and a chunk has one slice or two: what is up is
  * packed once, and a tile is one launch for each span from two packed panels. Blocks and tiles start at multiples of
  * the tensor cores' own tiles of C, because a result's bits depend on where those lie. The arena then is
@@ -134,6 +138,7 @@ struct tb_plan {
   bool at_once;                /* everything is in place: one launch computes a block */
   bool triangle_in_place;      /* so it is, but of a triangle, whose tiles are launched in several streams */
   bool strips;                 /* one operand is a single panel, and each panel of the other completes a tile */
+  bool twins;                  /* B's panels are A's: of op(A) op(A)^T one goes up for both */
   bool one_slot;               /* one tile, and A's and B's panels fit into one slot together, C into another */
   bool emulated;               /* for the tensor cores */
   struct tb_emulated_way way;  /* emulated: of every launch */
