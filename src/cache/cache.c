@@ -42,6 +42,11 @@ struct tb_cache *tb_cache_open(bool may_track) {
 
 void tb_cache_begin_call(struct tb_cache *cache) { cache->call++; }
 
+/* Nothing was handed to a call that is still to come. */
+void tb_cache_end_call(struct tb_cache *cache) {
+  if (cache != NULL) cache->call++;
+}
+
 int64_t tb_cache_bytes(const struct tb_cache *cache) { return cache == NULL ? 0 : cache->bytes; }
 
 /* ---- the end of a copy ---- */
@@ -158,7 +163,7 @@ static struct tb_kept *count_sight(struct tb_cache *cache, struct sighting *s, c
 
 /* ---- proofs ---- */
 
-static struct tb_cached part_of(const struct tb_kept *kept, const struct tb_stored *part, enum tb_proof proof) {
+static struct tb_cached place_in_copy(const struct tb_kept *kept, const struct tb_stored *part, enum tb_proof proof) {
   const int64_t offset = part->data - kept->stored.data, column = offset / kept->stored.pitch_bytes;
   const int64_t at = column * kept->copy_pitch_bytes + offset % kept->stored.pitch_bytes;
   return (struct tb_cached){proof, kept->copy + (CUdeviceptr)at, kept->copy_pitch_bytes};
@@ -179,7 +184,7 @@ static bool try_copy(struct tb_cache *cache, struct sighting *s, const struct tb
     if (tb_kept_can_prove(&s->kept, operand)) tb_cache_drop(cache, &s->kept);
     return false;
   }
-  *found = part_of(&s->kept, operand, proof);
+  *found = place_in_copy(&s->kept, operand, proof);
   s->uses++;
   s->seen_before = s->seen;
   s->seen = cache->call;
@@ -198,12 +203,12 @@ struct tb_kept *tb_cache_look(struct tb_cache *cache, const struct tb_stored *op
 /* ---- copies ---- */
 
 /* Columns start as those of panels do, which kernels read by whole vectors: on lines, but for short ones. */
-#define LINE_BYTES 128
+#define COPY_LINE_BYTES 128
 
 static int64_t pitch_for(int64_t column_bytes) {
-  for (int64_t bytes = LINE_BYTES / 8; bytes < LINE_BYTES; bytes *= 2)
+  for (int64_t bytes = COPY_LINE_BYTES / 8; bytes < COPY_LINE_BYTES; bytes *= 2)
     if (column_bytes <= bytes) return bytes;
-  return tb_round_up(column_bytes, LINE_BYTES);
+  return tb_round_up(column_bytes, COPY_LINE_BYTES);
 }
 
 /* Makes room, of copies that were used before this operand was seen last: what is used in a round that has no room for

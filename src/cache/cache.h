@@ -22,8 +22,9 @@ struct tb_cache *tb_cache_open(bool may_track);
 /* `frees`: the copies are given back, else they are the driver's to take. NULL is allowed. */
 void tb_cache_close(struct tb_cache *cache, bool frees);
 
-/* A call begins: what it is handed from now on stays until the next one does. */
+/* What a call is handed between the two stays. A call may have left without the second. NULL is allowed for that. */
 void tb_cache_begin_call(struct tb_cache *cache);
+void tb_cache_end_call(struct tb_cache *cache);
 
 /* What an operand is handed. */
 struct tb_cached {

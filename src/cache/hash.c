@@ -12,11 +12,11 @@
 __extension__ typedef unsigned __int128 wide;
 
 /* What is multiplied at a time: two words of the matrix. */
-#define STEP_BYTES 16
-#define STEP_WORDS (STEP_BYTES / 8)
+#define NH_STEP_BYTES 16
+#define NH_STEP_WORDS (NH_STEP_BYTES / 8)
 /* The second sum's key begins a step behind the first one's. A page of short pieces, each filled up to a step, takes no
  * more than a cell and one step for each of its ends. */
-#define KEY_WORDS (TB_CELL_BYTES / 8 + 4 * STEP_WORDS)
+#define KEY_WORDS (TB_CELL_BYTES / 8 + 4 * NH_STEP_WORDS)
 
 static uint64_t key[KEY_WORDS];
 static bool has_key;
@@ -44,22 +44,22 @@ struct hashing {
 };
 
 static inline __attribute__((always_inline)) void add_step(struct hashing *h, const char *bytes, const uint64_t *k) {
-  uint64_t m[STEP_WORDS];
-  memcpy(m, bytes, STEP_BYTES);
+  uint64_t m[NH_STEP_WORDS];
+  memcpy(m, bytes, NH_STEP_BYTES);
   h->sum[0] += (wide)(m[0] + k[0]) * (m[1] + k[1]);
   h->sum[1] += (wide)(m[0] + k[2]) * (m[1] + k[3]);
 }
 
 /* The last bytes are filled up with zeros: cells that are compared have the same sizes. */
 static void add_bytes(struct hashing *h, const char *bytes, int64_t count) {
-  const int64_t whole = count / STEP_BYTES * STEP_BYTES;
+  const int64_t whole = count / NH_STEP_BYTES * NH_STEP_BYTES;
   const uint64_t *k = h->key;
-  for (int64_t at = 0; at < whole; at += STEP_BYTES, k += STEP_WORDS) add_step(h, bytes + at, k);
+  for (int64_t at = 0; at < whole; at += NH_STEP_BYTES, k += NH_STEP_WORDS) add_step(h, bytes + at, k);
   if (whole < count) {
-    char rest[STEP_BYTES] = {0};
+    char rest[NH_STEP_BYTES] = {0};
     memcpy(rest, bytes + whole, (size_t)(count - whole));
     add_step(h, rest, k);
-    k += STEP_WORDS;
+    k += NH_STEP_WORDS;
   }
   h->key = k;
 }
@@ -73,7 +73,7 @@ static struct tb_digest digest_of(const struct hashing *h) {
 
 struct tb_cells tb_cells_of(const struct tb_stored *s) {
   struct tb_cells cells = {.in_column = tb_ceil_div(s->column_bytes, TB_CELL_BYTES), .columns_each = 1};
-  if (cells.in_column == 1) cells.columns_each = TB_CELL_BYTES / tb_round_up(s->column_bytes, STEP_BYTES);
+  if (cells.in_column == 1) cells.columns_each = TB_CELL_BYTES / tb_round_up(s->column_bytes, NH_STEP_BYTES);
   cells.count = cells.in_column * tb_ceil_div(s->columns, cells.columns_each);
   return cells;
 }

@@ -30,7 +30,7 @@ struct scan {
 enum { PAGE_WPALLOWED = 1, PAGE_WRITTEN = 2, PAGE_PRESENT = 8, PAGE_SWAPPED = 16 };
 
 /* Edges of ranges and the digests of what is beside them are for pages of this size. */
-#define PAGE_BYTES 4096
+#define TRACKED_PAGE_BYTES 4096
 
 /* ---- files ---- */
 
@@ -42,7 +42,7 @@ struct own_file {
   ino_t inode;
 };
 
-static struct own_file faults = {.fd = -1}, pagemap = {.fd = -1};
+static struct own_file faults_file = {.fd = -1}, pagemap_file = {.fd = -1};
 static bool refused; /* the kernel does not have it, or does not let us */
 
 static bool keep_file(struct own_file *file, int fd) {
@@ -67,16 +67,16 @@ static void close_file(struct own_file *file) {
 }
 
 static bool open_faults(void) {
-  if (!keep_file(&faults, (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY))) return false;
+  if (!keep_file(&faults_file, (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY))) return false;
   struct uffdio_api api = {.api = UFFD_API, .features = FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED};
-  return ioctl(faults.fd, UFFDIO_API, &api) == 0;
+  return ioctl(faults_file.fd, UFFDIO_API, &api) == 0;
 }
 
 static bool open_files(void) {
-  if (is_there(&faults) && is_there(&pagemap)) return true;
+  if (is_there(&faults_file) && is_there(&pagemap_file)) return true;
   tb_track_close();
-  if (refused || sysconf(_SC_PAGESIZE) != PAGE_BYTES) return false;
-  if (open_faults() && keep_file(&pagemap, open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC))) return true;
+  if (refused || sysconf(_SC_PAGESIZE) != TRACKED_PAGE_BYTES) return false;
+  if (open_faults() && keep_file(&pagemap_file, open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC))) return true;
   refused = true;
   tb_track_close();
   return false;
@@ -85,11 +85,11 @@ static bool open_files(void) {
 /* All that are tracked, for any GPU. */
 #define TRACKED_MOST 256
 static struct tb_tracked tracked[TRACKED_MOST]; /* number 0: a free place */
-static uint64_t latest;
+static uint64_t latest_number;
 
 void tb_track_close(void) {
-  close_file(&faults);
-  close_file(&pagemap);
+  close_file(&faults_file);
+  close_file(&pagemap_file);
   memset(tracked, 0, sizeof tracked);
 }
 
@@ -102,12 +102,12 @@ void tb_track_after_fork(void) {
 /* ---- pages ---- */
 
 struct tb_tracked tb_track_pages(uintptr_t from, uintptr_t to) {
-  const uintptr_t mask = PAGE_BYTES - 1;
+  const uintptr_t mask = TRACKED_PAGE_BYTES - 1;
   return (struct tb_tracked){(from + mask) & ~mask, to & ~mask, 0};
 }
 
 struct tb_tracked tb_track_pages_around(uintptr_t from, uintptr_t to) {
-  const uintptr_t mask = PAGE_BYTES - 1;
+  const uintptr_t mask = TRACKED_PAGE_BYTES - 1;
   return (struct tb_tracked){from & ~mask, (to + mask) & ~mask, 0};
 }
 
@@ -125,7 +125,7 @@ bool tb_track_holds(const struct tb_tracked *pages) { return pages->number != 0 
 
 static void unprotect(struct tb_tracked *place) {
   struct uffdio_range range = range_of(place);
-  if (is_there(&faults)) ioctl(faults.fd, UFFDIO_UNREGISTER, &range);
+  if (is_there(&faults_file)) ioctl(faults_file.fd, UFFDIO_UNREGISTER, &range);
   place->number = 0;
 }
 
@@ -139,8 +139,8 @@ void tb_track_end(struct tb_tracked *pages) {
 static bool protect(const struct tb_tracked *pages) {
   struct uffdio_register enrolled = {.range = range_of(pages), .mode = UFFDIO_REGISTER_MODE_WP};
   struct uffdio_writeprotect protected = {.range = range_of(pages), .mode = UFFDIO_WRITEPROTECT_MODE_WP};
-  if (ioctl(faults.fd, UFFDIO_REGISTER, &enrolled) != 0) return false;
-  return ioctl(faults.fd, UFFDIO_WRITEPROTECT, &protected) == 0;
+  if (ioctl(faults_file.fd, UFFDIO_REGISTER, &enrolled) != 0) return false;
+  return ioctl(faults_file.fd, UFFDIO_WRITEPROTECT, &protected) == 0;
 }
 
 static struct tb_tracked *find_place(const struct tb_tracked *pages) {
@@ -156,7 +156,7 @@ bool tb_track_begin(struct tb_tracked *pages) {
   struct tb_tracked *const place = pages->start < pages->end && open_files() ? find_place(pages) : NULL;
   if (place != NULL) {
     *place = *pages;
-    place->number = ++latest;
+    place->number = ++latest_number;
     if (protect(pages))
       pages->number = place->number;
     else
@@ -183,8 +183,8 @@ bool tb_track_is_clean(struct tb_tracked pages) {
                       .category_mask = PAGE_WRITTEN | PAGE_WPALLOWED,
                       .category_anyof = PAGE_PRESENT | PAGE_SWAPPED,
                       .return_mask = PAGE_WPALLOWED};
-  const bool clean = is_there(&pagemap) && ioctl(pagemap.fd, SCAN_PAGES, &scan) == 1 && region.start == pages.start &&
-                     region.end == pages.end;
+  const bool clean = is_there(&pagemap_file) && ioctl(pagemap_file.fd, SCAN_PAGES, &scan) == 1 &&
+                     region.start == pages.start && region.end == pages.end;
   errno = saved_errno;
   return clean;
 }

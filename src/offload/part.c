@@ -53,6 +53,8 @@ static CUresult cut_and_reserve(struct tb_device *d, const struct tb_call *call,
   /* For the tensor cores when the whole product is theirs, unless somebody else has taken the memory for that. */
   if (!plan_emulated(d, call, ways, whole, budget, plan) && !tb_plan_make(plan, call, ways, budget))
     return CUDA_ERROR_OUT_OF_MEMORY;
+  if (limit > 0 && !tb_device_keep_within(d, limit - tb_max(plan->arena_bytes, d->arena_bytes)))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   if (plan->arena_bytes <= d->arena_bytes) return CUDA_SUCCESS;
   int64_t free_bytes;
   TB_TRY(tb_device_free_bytes(d, &free_bytes));
@@ -228,8 +230,10 @@ static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb
 
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
   TB_TRY(tb_kernels_ready(&d->kernels, part->call.type));
-  return part->call.recipe == TB_MULTIPLY ? run_product(part, d, ways, timed, pass)
-                                          : tb_triangular_part_run(part, d, ways, timed);
+  const CUresult result = part->call.recipe == TB_MULTIPLY ? run_product(part, d, ways, timed, pass)
+                                                           : tb_triangular_part_run(part, d, ways, timed);
+  if (result != TB_INTERRUPTED) tb_cache_end_call(d->cache);
+  return result;
 }
 
 static void begin(struct tb_part *part, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,

@@ -202,18 +202,16 @@ static CUresult clear_arena(struct tb_device *d, size_t bytes) {
   return tb_device_wait(d, d->up); /* no launch need wait for an upload */
 }
 
-/* A copy of an operand is worth less than a call. */
-static CUresult allocate_arena(struct tb_device *d, int64_t bytes) {
-  CUresult result = tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes);
-  while (result == CUDA_ERROR_OUT_OF_MEMORY && tb_cache_give_back_one(d->cache))
-    result = tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes);
-  return result;
-}
-
 CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
   if (bytes <= d->arena_bytes) return CUDA_SUCCESS;
   tb_device_trim(d, 0);
-  TB_TRY(allocate_arena(d, bytes));
+  CUresult allocated = tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes);
+  while (allocated == CUDA_ERROR_OUT_OF_MEMORY && tb_cache_give_back_one(d->cache))
+    allocated = tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes); /* a copy of an operand is worth less than a call */
+  if (allocated != CUDA_SUCCESS) {
+    tb_cuda_failed_call = "cuMemAlloc(&d->arena, (size_t)bytes)";
+    return allocated;
+  }
   d->arena_bytes = bytes;
   const CUresult cleared = clear_arena(d, (size_t)bytes);
   if (cleared != CUDA_SUCCESS) {
@@ -228,6 +226,12 @@ void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {
   tb_cuda.cuMemFree(d->arena);
   d->arena = 0;
   d->arena_bytes = 0;
+}
+
+bool tb_device_keep_within(struct tb_device *d, int64_t bytes) {
+  while (tb_cache_bytes(d->cache) > bytes)
+    if (!tb_cache_give_back_one(d->cache)) return false;
+  return true;
 }
 
 void tb_device_give_back(struct tb_device *d) {

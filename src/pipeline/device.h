@@ -130,6 +130,10 @@ void tb_device_widen_ring(struct tb_ring *ring);
 /* Gives the arena back if it is larger than keep_bytes. */
 void tb_device_trim(struct tb_device *device, int64_t keep_bytes);
 
+/* Gives back copies of operands until those that are left take no more than this. False: the call under way uses them.
+ */
+bool tb_device_keep_within(struct tb_device *device, int64_t bytes);
+
 /* Gives back all memory that is kept between calls; and whether there is any. */
 void tb_device_give_back(struct tb_device *device);
 static inline bool tb_device_has_memory(const struct tb_device *device) {

@@ -12,14 +12,14 @@
 /* ---- a copy ---- */
 
 /* What goes up by one slot: some whole columns, as they lie on the GPU, or a part of one. */
-struct piece {
+struct copied_piece {
   struct tb_kept *kept;
   char *slot;
   int64_t first, count; /* cells */
 };
 
 /* Where a cell lies on the GPU, from the copy's start. */
-static int64_t place_of(const struct tb_kept *kept, int64_t cell) {
+static int64_t place_on_gpu(const struct tb_kept *kept, int64_t cell) {
   const struct tb_cells *const cells = &kept->cells;
   return cell / cells->in_column * cells->columns_each * kept->copy_pitch_bytes +
          cell % cells->in_column * TB_CELL_BYTES;
@@ -27,12 +27,12 @@ static int64_t place_of(const struct tb_kept *kept, int64_t cell) {
 
 /* What is digested is what goes up, whatever becomes of the program's memory meanwhile. */
 static void copy_cell(void *context, int task) {
-  const struct piece *const p = context;
+  const struct copied_piece *const p = context;
   struct tb_kept *const kept = p->kept;
   const int64_t cell = p->first + task;
   const struct tb_stored from = tb_cell(&kept->stored, &kept->cells, cell);
   struct tb_stored to = from;
-  char *const start = p->slot + place_of(kept, cell) - place_of(kept, p->first);
+  char *const start = p->slot + place_on_gpu(kept, cell) - place_on_gpu(kept, p->first);
   to.data = start;
   to.pitch_bytes = kept->copy_pitch_bytes;
   for (int64_t column = 0; column < from.columns; column++)
@@ -50,9 +50,9 @@ static int64_t cells_of_piece(const struct tb_kept *kept, int64_t first) {
 }
 
 /* To the end of its last column's elements: what is behind them in the slot is an older piece's. */
-static int64_t bytes_of_piece(const struct piece *p) {
+static int64_t bytes_of_piece(const struct copied_piece *p) {
   const struct tb_stored last = tb_cell(&p->kept->stored, &p->kept->cells, p->first + p->count - 1);
-  return place_of(p->kept, p->first + p->count - 1) - place_of(p->kept, p->first) +
+  return place_on_gpu(p->kept, p->first + p->count - 1) - place_on_gpu(p->kept, p->first) +
          (last.columns - 1) * p->kept->copy_pitch_bytes + last.column_bytes;
 }
 
@@ -70,16 +70,16 @@ static CUresult await_slot(struct tb_device *d, int slot) {
 
 static CUresult send_piece_up(struct tb_device *d, struct tb_kept *kept, int64_t first, int64_t number) {
   const int slot = (int)(number % d->up_ring.slots);
-  struct piece p = {.kept = kept, .slot = tb_slot(&d->up_ring, slot), .first = first};
+  struct copied_piece p = {.kept = kept, .slot = tb_slot(&d->up_ring, slot), .first = first};
   p.count = cells_of_piece(kept, first);
   if (number >= d->up_ring.slots) TB_TRY(await_slot(d, slot));
   tb_pool_run(d->pool, copy_cell, &p, (int)p.count);
-  const struct tb_piece piece = {.target = (CUdeviceptr)kept->copy + (CUdeviceptr)place_of(kept, first),
+  const struct tb_piece piece = {.target = (CUdeviceptr)kept->copy + (CUdeviceptr)place_on_gpu(kept, first),
                                  .bytes = bytes_of_piece(&p)};
   return tb_upload_send(d, slot, &piece);
 }
 
-static CUresult fill(struct tb_device *d, struct tb_kept *kept) {
+static CUresult fill_copy(struct tb_device *d, struct tb_kept *kept) {
   int64_t number = 0;
   for (int64_t cell = 0; cell < kept->cells.count; cell += cells_of_piece(kept, cell), number++)
     TB_TRY(send_piece_up(d, kept, cell, number));
@@ -101,7 +101,7 @@ static bool make_copy(struct tb_device *d, struct tb_kept *kept, CUresult *resul
   size_t free_bytes = 0, total_bytes = 0;
   bool made = tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
               tb_cache_make(d->cache, kept, (int64_t)free_bytes, limit_for(d, (int64_t)free_bytes));
-  if (made && fill(d, kept) != CUDA_SUCCESS) {
+  if (made && fill_copy(d, kept) != CUDA_SUCCESS) {
     tb_device_settle(d);
     if (d->hangs)
       *result = CUDA_ERROR_TIMEOUT;
@@ -115,7 +115,7 @@ static bool make_copy(struct tb_device *d, struct tb_kept *kept, CUresult *resul
 
 /* ---- an operand ---- */
 
-static struct tb_stored stored_of(const struct tb_view *x, int64_t rows, int64_t columns) {
+static struct tb_stored kept_operand(const struct tb_view *x, int64_t rows, int64_t columns) {
   const int64_t bytes = tb_type_bytes(x->type);
   return (struct tb_stored){.data = x->data,
                             .column_bytes = (x->transposed ? columns : rows) * bytes,
@@ -123,7 +123,7 @@ static struct tb_stored stored_of(const struct tb_view *x, int64_t rows, int64_t
                             .pitch_bytes = x->ld * bytes};
 }
 
-static CUresult look(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found) {
+static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found) {
   CUresult result = CUDA_SUCCESS;
   struct tb_kept *const worth = tb_cache_look(d->cache, operand, d->pool, found);
   if (worth != NULL && make_copy(d, worth, &result))
@@ -153,7 +153,7 @@ void tb_keep_nothing(struct tb_keep *keep, const struct tb_call *call, struct tb
   *keep = (struct tb_keep){.call = *call, .ways = ways, .proof = {TB_NOT_KEPT, TB_NOT_KEPT}};
 }
 
-static bool is_wanted(struct tb_device *d, const struct tb_call *call, const struct tb_ways *ways) {
+static bool may_keep(struct tb_device *d, const struct tb_call *call, const struct tb_ways *ways) {
   if (tb_option_number(TB_OPTION_cache) == 0) {
     if (tb_cache_bytes(d->cache) > 0) tb_cache_give_back(d->cache);
     return false;
@@ -166,16 +166,17 @@ static bool is_wanted(struct tb_device *d, const struct tb_call *call, const str
 }
 
 CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
-  const struct tb_stored a = stored_of(&call->a, call->m, call->k), b = stored_of(&call->b, call->k, call->n);
+  const struct tb_stored a = kept_operand(&call->a, call->m, call->k), b = kept_operand(&call->b, call->k, call->n);
   const bool a_may = may_be_kept(&call->a, ways.a, &a), b_may = may_be_kept(&call->b, ways.b, &b);
   tb_keep_nothing(keep, call, ways);
-  if ((!a_may && !b_may) || !is_wanted(d, call, &ways)) return CUDA_SUCCESS;
+  if ((!a_may && !b_may) || !may_keep(d, call, &ways)) return CUDA_SUCCESS;
   const bool same = a_may && b_may && tb_stored_is(&a, &b);
   struct tb_cached found_a = {.proof = TB_NOT_KEPT}, found_b = {.proof = TB_NOT_KEPT};
   tb_cache_begin_call(d->cache);
-  if (a_may) TB_TRY(look(d, &a, &found_a));
+  if (tb_option_number(TB_OPTION_cache) > 0) tb_device_keep_within(d, tb_option_number(TB_OPTION_cache));
+  if (a_may) TB_TRY(look_up(d, &a, &found_a));
   if (same) found_b = found_a;
-  if (b_may && !same) TB_TRY(look(d, &b, &found_b));
+  if (b_may && !same) TB_TRY(look_up(d, &b, &found_b));
   take(keep, TB_OF_A, &a, &found_a);
   take(keep, TB_OF_B, &b, &found_b);
   keep->ways.ours = tb_keep_any(keep) && !tb_way_is_programs(ways.a) && !tb_way_is_programs(ways.b);

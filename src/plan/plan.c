@@ -223,9 +223,10 @@ void tb_plan_size_strips(struct tb_plan *plan, const struct tb_call *call, doubl
   tb_plan_size_panels(plan, call, tile_m, tile_n);
 }
 
+/* One, of a panel that need not go up. */
 static int64_t slices_of_strip(const struct tb_plan *plan, int64_t bytes) {
   const int64_t elems = plan->operand[plan->tile_m == plan->block_m].panel_elems;
-  return tb_min(SLICES, tb_ceil_div(elems * bytes, STRIP_SLICE_BYTES));
+  return tb_max(1, tb_min(SLICES, tb_ceil_div(elems * bytes, STRIP_SLICE_BYTES)));
 }
 
 /* ---- for all kernels but the tensor cores' ---- */
