@@ -26,7 +26,7 @@
 
 #define PAGE ((size_t)4096)
 #define MEMORY ((size_t)8 << 20)
-#define NO_LIMIT INT64_MAX
+#define NO_LIMIT (INT64_MAX / 2)
 #define MIB ((int64_t)1 << 20)
 
 static char *memory; /* of the program's matrices */
@@ -225,6 +225,7 @@ static void parts_are_found(void **state) {
     if (tracks) assert_true(rows.address == start + (CUdeviceptr)(2 * pitch + 800));
     assert_int_equal(see(matrix(80, 16400, 50, 2 * 16480)), TB_NOT_KEPT); /* every other column */
     assert_int_equal(see(matrix(80 + 800, 16400, 70, 16480)), TB_NOT_KEPT);
+    assert_int_equal(see(matrix(80, 16400, 100, 16484)), TB_NOT_KEPT); /* nor the same but for the pitch */
     end();
   }
 }

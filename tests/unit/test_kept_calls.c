@@ -115,15 +115,19 @@ static void change(struct call *x, bool of_b, uint64_t *seed) {
   data[column * ld_bytes + element * x->element_bytes + 1] ^= (char)0x40; /* of a fraction */
 }
 
-/* `room`: there is memory for copies of both. */
-static bool check_bits(struct call *x, bool room, bool of_b, uint64_t *seed) {
-  bool right = true;
+static uint64_t allocated(void) { return tst_fake() == NULL ? 0 : tst_fake()->get(FAKE_CUDA_ALLOCATED_BYTES); }
+
+/* `limit`: of device memory, in MiB; 0: there is room for copies of both. */
+static bool check_bits(struct call *x, const char *limit_text, bool of_b, uint64_t *seed) {
+  bool right = true, room = limit_text == NULL;
+  const uint64_t limit = room ? UINT64_MAX : strtoull(limit_text, NULL, 10) << 20;
   char *const wanted = without(x), *const kept = malloc((size_t)x->c_bytes);
   for (int i = 0; i < 4 && right; i++) {
     const uint64_t before = bytes_up();
     run(x);
     if (!is_as(x, wanted)) right = complain(x, "other bits");
     if (i >= 2 && room && bytes_up() != before) right = complain(x, "something went up");
+    if (allocated() > limit) right = complain(x, "more memory than TILEBLAS_MEMORY_LIMIT");
   }
   change(x, of_b, seed);
   run(x);
@@ -150,9 +154,35 @@ static int same_bits(void *limit) {
       if (on_tensor_cores && (tst_is_double((enum tst_type)type) || way % 4 != 0)) continue;
       struct call x = make(type, ways[way / 3], ways[way % 3], way % 2 ? 3 : 0, way % 4 == 0 ? 0.5 : 0, false, 1);
       if (limit != NULL) set("TILEBLAS_MEMORY_LIMIT", limit);
-      right &= check_bits(&x, limit == NULL, way / 3 % 2, &seed);
+      right &= check_bits(&x, limit, way / 3 % 2, &seed);
       drop(&x);
     }
+  return right ? 0 : 1;
+}
+
+/* More than the slots of a ring: columns longer than a slot, and short ones. */
+static int large_operands(void *unused) {
+  (void)unused;
+  bool right = true;
+  set("TILEBLAS_ROUTE", "gpu");
+  for (int tall = 0; tall < 2; tall++) {
+    struct call x = {.symbol = tst_find_symbol("cblas_sgemm"), .element_bytes = 4};
+    const int64_t k = tall ? 2200000 : 2000000, m = 3;
+    x.p = (struct tst_problem){.trans_a = tall ? 'T' : 'N', .trans_b = 'N', .m = m, .n = 1, .k = k, .alpha = 1};
+    x.p.lda = tall ? k + 7 : m, x.p.ldb = k, x.p.ldc = m;
+    uint64_t seed = 1;
+    x.a_bytes = 4 * (tall ? m * (k + 7) : m * k), x.b_bytes = 4 * k, x.c_bytes = 4 * m;
+    x.a = numbers(x.a_bytes, TST_S, false, &seed), x.b = numbers(x.b_bytes, TST_S, false, &seed);
+    x.c = numbers(x.c_bytes, TST_S, false, &seed), x.before = calloc(m, 4);
+    char *const wanted = without(&x);
+    for (int i = 0; i < 3; i++) {
+      const uint64_t before = bytes_up();
+      run(&x);
+      if (!is_as(&x, wanted)) right = complain(&x, "other bits");
+      if (i == 2 && bytes_up() != before) right = complain(&x, "something went up");
+    }
+    free(wanted), drop(&x);
+  }
   return right ? 0 : 1;
 }
 
@@ -372,6 +402,10 @@ static void bits_of_cut_products(void **state) {
   in_process(same_bits, "2M"); /* without room for copies of all */
   in_process(same_bits, "5M");
 }
+static void bits_of_large_operands(void **state) {
+  (void)state;
+  in_process(large_operands, NULL);
+}
 static void failing_gpus(void **state) {
   (void)state;
   in_process(a_gpu_that_fails, "cuLaunchKernel");
@@ -400,9 +434,16 @@ static void children(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bits),           cmocka_unit_test(bits_of_cut_products), cmocka_unit_test(failing_gpus),
-      cmocka_unit_test(failing_copies), cmocka_unit_test(short_memory),         cmocka_unit_test(given_back),
-      cmocka_unit_test(children),       cmocka_unit_test(what_is_said),         cmocka_unit_test(by_hash_alone),
+      cmocka_unit_test(bits),
+      cmocka_unit_test(bits_of_cut_products),
+      cmocka_unit_test(bits_of_large_operands),
+      cmocka_unit_test(failing_gpus),
+      cmocka_unit_test(failing_copies),
+      cmocka_unit_test(short_memory),
+      cmocka_unit_test(given_back),
+      cmocka_unit_test(children),
+      cmocka_unit_test(what_is_said),
+      cmocka_unit_test(by_hash_alone),
   };
   self = argv[0];
   if (argc > 1 && strcmp(argv[1], "forbidden") == 0) { /* the library finds a filter when it is loaded */
