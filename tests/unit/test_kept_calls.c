@@ -149,7 +149,7 @@ static int same_bits(void *limit) {
   set("TILEBLAS_ROUTE", "gpu");
   for (int type = 0; type < TST_TYPES; type++)
     for (int way = 0; way < 9; way++) {
-      if (way % 2 == 1 && type < TST_C && (way / 3 == 2 || way % 3 == 2)) continue; /* of reals C is T */
+      if (type < TST_C ? way / 3 == 2 || way % 3 == 2 : way % 2 == 1) continue; /* of reals C is T */
       if ((TST_SANITIZED || limit != NULL) && (way + type) % 4 != 0) continue;
       if (on_tensor_cores && (tst_is_double((enum tst_type)type) || way % 4 != 0)) continue;
       struct call x = make(type, ways[way / 3], ways[way % 3], way % 2 ? 3 : 0, way % 4 == 0 ? 0.5 : 0, false, 1);
