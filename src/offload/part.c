@@ -208,8 +208,9 @@ static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
   }
-  CUresult result = cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan);
-  return result == CUDA_SUCCESS ? compute(part, d, timed, pass) : result;
+  TB_TRY(cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan));
+  if (part->plan.stored_ld > 0) TB_TRY(tb_triangle_load(&d->kernels.triangle));
+  return compute(part, d, timed, pass);
 }
 
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {

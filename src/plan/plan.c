@@ -141,6 +141,18 @@ bool tb_plan_may_have_twins(const struct tb_plan *plan, const struct tb_call *ca
          !ways->passed && !tb_plan_is_cut(plan, call);
 }
 
+/* Of smaller ones, with two panels a side, little less would go up. */
+#define UNFOLDED_LEAST 1536
+
+bool tb_plan_may_unfold(const struct tb_plan *plan, const struct tb_call *call) {
+  if (!tb_call_is_mirrored(call)) return false;
+  const bool of_b = tb_view_is_mirrored(&call->b);
+  const struct tb_view x = tb_operand_of(call, of_b);
+  const bool square = x.diagonal == 0 && !x.transposed && (of_b ? call->n : call->m) == call->k;
+  return square && call->k >= UNFOLDED_LEAST && tb_way_of(&plan->ways, of_b) == TB_STAGED && !plan->ways.passed &&
+         !tb_plan_is_cut(plan, call);
+}
+
 /* Panels and tiles start on lines too. */
 static int64_t room_for_panel(const struct tb_plan *plan, const struct tb_call *call, bool of_b, int64_t across) {
   if (tb_way_of(&plan->ways, of_b) == TB_IN_PLACE) return 0;
@@ -216,6 +228,7 @@ void tb_plan_size_strips(struct tb_plan *plan, const struct tb_call *call, doubl
   const enum strips which = strips_for(call, plan, flops_per_byte, STRIPS_TIMES);
   const bool one_tile = plan->tile_m == call->m && plan->tile_n == call->n;
   if (which == NO_STRIPS || plan->ways.passed || tb_plan_is_cut(plan, call) || one_tile) return;
+  if (tb_plan_may_unfold(plan, call)) return; /* then the larger operand is not larger */
   const int64_t tile_m = which == STRIPS_OF_ROWS ? strip_of(call->type, call->m, call->k, *t.rows) : call->m;
   const int64_t tile_n = which == STRIPS_OF_COLUMNS ? strip_of(call->type, call->n, call->k, *t.columns) : call->n;
   if (tile_m == call->m && tile_n == call->n) return;
@@ -258,7 +271,9 @@ void tb_plan_place_panels(struct tb_plan *plan, const struct tb_call *call, int6
   plan->a_kept_bytes = keeps_a ? a_elems * size : 0;
   b->offset_bytes = plan->twins ? 0 : plan->a_kept_bytes + a_elems * size;
   plan->d_offset_bytes = plan->twins ? a_elems * size : b->offset_bytes + b_elems * size;
-  plan->arena_bytes = plan->d_offset_bytes + rows * columns * plan->tile_elems * size;
+  plan->stored_offset_bytes = plan->d_offset_bytes + rows * columns * plan->tile_elems * size;
+  plan->stored_ld = tb_plan_may_unfold(plan, call) ? tb_leading(call->type, call->k) : 0;
+  plan->arena_bytes = plan->stored_offset_bytes + plan->stored_ld * call->k * size;
 }
 
 bool tb_plan_is_at_once(const struct tb_plan *plan) { return is_resident(&plan->ways) && !plan->triangle_in_place; }
