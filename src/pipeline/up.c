@@ -60,7 +60,7 @@ static bool has_order(const struct tb_pipeline *p) {
  * there may be many to run, for of that only B may have gone up. */
 static enum tb_schedule_order order_of(const struct tb_pipeline *p) {
   const struct tb_layout *l = &p->layout;
-  if (!tb_plan_packs(l->plan)) return TB_IN_TURN;
+  if (!tb_plan_packs(l->plan)) return l->plan->by_slices ? TB_BY_SLICES : TB_IN_TURN;
   if (!has_order(p)) return TB_BY_SLICES;
   if (l->plan->a_kept_bytes > 0 && l->chunk.start <= l->plan->chunk_k)
     return l->chunk.start == 0 ? TB_B_FIRST : TB_A_FIRST;

@@ -141,6 +141,7 @@ struct tb_plan {
   bool at_once;                /* everything is in place: one launch computes a block */
   bool triangle_in_place;      /* so it is, but of a triangle, whose tiles are launched in several streams */
   bool strips;                 /* one operand is a single panel, and each panel of the other completes a tile */
+  bool by_slices;              /* of twins: all panels go up by slices */
   bool twins;                  /* B's panels are A's: of op(A) op(A)^T one goes up for both */
   bool one_slot;               /* one tile, and A's and B's panels fit into one slot together, C into another */
   bool emulated;               /* for the tensor cores */
