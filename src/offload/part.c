@@ -225,7 +225,9 @@ static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb
     tb_keep_nothing(&part->keep, &part->call, ways);
     result = cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan);
   }
-  return result == CUDA_SUCCESS ? compute(part, d, timed, pass) : result;
+  if (result != CUDA_SUCCESS) return result;
+  if (part->plan.stored_ld > 0) TB_TRY(tb_triangle_load(&d->kernels.triangle));
+  return compute(part, d, timed, pass);
 }
 
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {

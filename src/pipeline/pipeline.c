@@ -103,7 +103,9 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, c
   const struct tb_ways *const ways = &plan->ways;
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call);
-  const double up = ((ways->a == TB_STAGED ? m * k : 0) + (ways->b == TB_STAGED && !plan->twins ? k * n : 0)) * bytes;
+  double a = ways->a == TB_STAGED ? m * k : 0, b = ways->b == TB_STAGED && !plan->twins ? k * n : 0;
+  *(tb_plan_unfolds(plan, call, TB_OF_A) ? &a : &b) *= plan->stored_ld > 0 ? 0.5 : 1;
+  const double up = (a + b) * bytes;
   const double down = ways->c == TB_STAGED ? tb_call_elems(call) * bytes : 0;
   p->staged_bytes = (int64_t)up;
   p->cleans_lines =

@@ -23,7 +23,7 @@ static const struct tb_tiling emulated_columns_of_chunks = {TB_EMULATED_TILE_N, 
 static const struct tb_tiling emulated_rows_in_order = {TB_EMULATED_TILE_M, 1408, 1408, 2816, 16};
 static const struct tb_tiling emulated_columns_in_order = {TB_EMULATED_TILE_N, 2304, 2304, 4608, 16};
 /* Of twins: whole tiles of the tensor cores both ways. */
-static const struct tb_tiling emulated_twins = {3 * TB_EMULATED_TILE_M, 768, 1152, 3072, 11};
+static const struct tb_tiling emulated_twins = {3 * TB_EMULATED_TILE_M, 768, 768, 3072, 16};
 _Static_assert(3 * TB_EMULATED_TILE_M % TB_EMULATED_TILE_N == 0, "tiles of twins are whole ones both ways");
 /* Of strips, along their long sides. */
 static const struct tb_tiling emulated_strips_of_rows = {TB_EMULATED_TILE_M, 384, 384, 3072, TB_TILES_MAX};
