@@ -113,7 +113,9 @@ static void begin_tracking(struct tb_kept *kept) {
   const struct tb_stored *const s = &kept->stored;
   kept->tracked = tb_track_pages(start_of(s), end_of(s));
   if (tb_stored_span_bytes(s) > WATCHED_TIMES * tb_stored_bytes(s) || !tb_writers_may_ask()) return;
-  if (!tb_track_begin(&kept->tracked)) return;
+  struct tb_tracked mapping;
+  if (!tb_writers_find_mapping(kept->tracked, &mapping)) mapping = kept->tracked; /* several are no one's to move */
+  if (!tb_track_begin(&kept->tracked, mapping)) return;
   if (!tb_writers_all_fault(kept->tracked)) tb_kept_forget_pages(kept);
   kept->edges[0] = hash_edge(kept, false);
   kept->edges[1] = hash_edge(kept, true);

@@ -123,9 +123,10 @@ static struct tb_tracked *find_number(uint64_t number) {
 
 bool tb_track_holds(const struct tb_tracked *pages) { return pages->number != 0 && find_number(pages->number) != NULL; }
 
+/* Its mapping stays enrolled, which costs nothing: others may be in it. */
 static void unprotect(struct tb_tracked *place) {
-  struct uffdio_range range = range_of(place);
-  if (is_there(&faults_file)) ioctl(faults_file.fd, UFFDIO_UNREGISTER, &range);
+  struct uffdio_writeprotect open = {.range = range_of(place), .mode = 0};
+  if (is_there(&faults_file)) ioctl(faults_file.fd, UFFDIO_WRITEPROTECT, &open);
   place->number = 0;
 }
 
@@ -136,8 +137,8 @@ void tb_track_end(struct tb_tracked *pages) {
   errno = saved_errno;
 }
 
-static bool protect(const struct tb_tracked *pages) {
-  struct uffdio_register enrolled = {.range = range_of(pages), .mode = UFFDIO_REGISTER_MODE_WP};
+static bool protect(const struct tb_tracked *pages, const struct tb_tracked *mapping) {
+  struct uffdio_register enrolled = {.range = range_of(mapping), .mode = UFFDIO_REGISTER_MODE_WP};
   struct uffdio_writeprotect protected = {.range = range_of(pages), .mode = UFFDIO_WRITEPROTECT_MODE_WP};
   if (ioctl(faults_file.fd, UFFDIO_REGISTER, &enrolled) != 0) return false;
   return ioctl(faults_file.fd, UFFDIO_WRITEPROTECT, &protected) == 0;
@@ -150,14 +151,14 @@ static struct tb_tracked *find_place(const struct tb_tracked *pages) {
   return find_number(0);
 }
 
-bool tb_track_begin(struct tb_tracked *pages) {
+bool tb_track_begin(struct tb_tracked *pages, struct tb_tracked mapping) {
   const int saved_errno = errno;
   pages->number = 0;
   struct tb_tracked *const place = pages->start < pages->end && open_files() ? find_place(pages) : NULL;
   if (place != NULL) {
     *place = *pages;
     place->number = ++latest_number;
-    if (protect(pages))
+    if (protect(pages, &mapping))
       pages->number = place->number;
     else
       unprotect(place);

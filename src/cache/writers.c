@@ -47,6 +47,17 @@ static bool read_mapping(FILE *maps, struct mapping *mapping) {
   return true;
 }
 
+bool tb_writers_find_mapping(struct tb_tracked pages, struct tb_tracked *mapping) {
+  const int saved_errno = errno;
+  FILE *maps = fopen("/proc/self/maps", "re");
+  struct mapping m = {.end = 0};
+  while (maps != NULL && m.end <= pages.start && read_mapping(maps, &m)) continue;
+  if (maps != NULL) fclose(maps);
+  errno = saved_errno;
+  *mapping = (struct tb_tracked){m.start, m.end, 0};
+  return m.start <= pages.start && m.end >= pages.end && m.is_private && m.is_anonymous;
+}
+
 /* Whether the pages are private anonymous memory, and the process has no context of asynchronous reads (io_setup), by
  * which something begun earlier might still arrive. */
 static bool are_private(struct tb_tracked pages) {

@@ -15,6 +15,9 @@
 /* Whether the kernel may be asked to track at all: where system calls are filtered, one more may end the process. */
 bool tb_writers_may_ask(void);
 
+/* The private anonymous mapping that has all of some pages, whole. False: there is none. */
+bool tb_writers_find_mapping(struct tb_tracked pages, struct tb_tracked *mapping);
+
 /* To be asked when the pages are write-protected: who pins them later takes a fault, who has pinned them before is what
  * is looked for. */
 bool tb_writers_all_fault(struct tb_tracked pages);

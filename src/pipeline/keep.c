@@ -75,7 +75,8 @@ static CUresult send_piece_up(struct tb_device *d, struct tb_kept *kept, int64_t
   if (number >= d->up_ring.slots) TB_TRY(await_slot(d, slot));
   tb_pool_run(d->pool, copy_cell, &p, (int)p.count);
   const struct tb_piece piece = {.target = (CUdeviceptr)kept->copy + (CUdeviceptr)place_on_gpu(kept, first),
-                                 .bytes = bytes_of_piece(&p)};
+                                 .bytes = bytes_of_piece(&p),
+                                 .columns = 1};
   return tb_upload_send(d, slot, &piece);
 }
 

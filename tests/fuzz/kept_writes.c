@@ -291,7 +291,7 @@ static bool while_child_lives(struct byte *b) {
 }
 
 static bool by_page_moved_there(struct byte *b) {
-  if (!b->m->is_private) return false;
+  if (!b->m->is_private || strcmp(b->m->name, "wide") == 0) return false;
   char *const page = map(PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   memcpy(page, b->before, PAGE);
   page[b->at - b->page] = b->value;
@@ -299,7 +299,7 @@ static bool by_page_moved_there(struct byte *b) {
 }
 
 static bool by_page_mapped_anew(struct byte *b) {
-  if (!b->m->is_private) return false;
+  if (!b->m->is_private || strcmp(b->m->name, "wide") == 0) return false;
   munmap(b->page, PAGE);
   if (mmap(b->page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != b->page) exit(3);
   put_page_back(b);
@@ -319,11 +319,11 @@ static bool behind_freeing(struct byte *b) { return behind_advice(b, MADV_FREE);
 
 static bool behind_moving_all(struct byte *b) {
   struct kept_matrix *const m = b->m;
-  if (!m->is_private || m->file >= 0 || strcmp(m->name, "wide") != 0) return false; /* one mapping, of nobody else */
+  if (strcmp(m->name, "wide") != 0) return false; /* one mapping, of nobody else */
   char *const other = map(m->mapping_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (mremap(m->mapping, m->mapping_bytes, m->mapping_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, other) != other) {
-    munmap(other, m->mapping_bytes); /* pages were replaced: it is several mappings by now */
-    return false;
+    printf("%s cannot be moved\n", m->name);
+    exit(3);
   }
   other[b->at - m->mapping] = b->value;
   if (mremap(other, m->mapping_bytes, m->mapping_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, m->mapping) != m->mapping)

@@ -43,7 +43,7 @@ static void begin(bool may_track) {
   uint64_t seed = 1;
   for (size_t i = 0; i < MEMORY; i += 8) memcpy(memory + i, &(uint64_t){tst_random(&seed)}, 8);
   struct tb_tracked pages = tb_track_pages((uintptr_t)memory, (uintptr_t)memory + PAGE);
-  tracks = may_track && tb_track_begin(&pages);
+  tracks = may_track && tb_track_begin(&pages, tb_track_pages((uintptr_t)memory, (uintptr_t)memory + MEMORY));
   tb_track_end(&pages);
   cache = tb_cache_open(may_track);
   assert_non_null(cache);

@@ -50,7 +50,7 @@ static void begin(bool huge) {
   if (huge) madvise(memory, BYTES, MADV_HUGEPAGE);
   memset(memory, 1, BYTES);
   pages = pages_at(memory, BYTES);
-  if (!tb_track_begin(&pages)) {
+  if (!tb_track_begin(&pages, pages)) {
     munmap(memory, BYTES);
     TST_LEAVE_OUT("the kernel tracks no writes");
   }
@@ -293,7 +293,7 @@ static void pages_that_nobody_has_touched(void **state) {
   end();
   memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   pages = pages_at(memory, BYTES);
-  assert_true(tb_track_begin(&pages));
+  assert_true(tb_track_begin(&pages, pages));
   assert_true(tb_track_is_clean(pages));
   assert_int_equal(*(volatile char *)(memory + PAGE), 0);
   assert_true(tb_track_is_clean(pages));
@@ -309,11 +309,11 @@ static void of_ranges_with_common_pages_the_latest_counts(void **state) {
   begin(false);
   struct tb_tracked second = pages_at(memory + BYTES / 2, BYTES / 4), apart = pages_at(memory + PAGE, PAGE);
   memory[BYTES / 2] = 9; /* a write that the second's protection would hide from the first */
-  assert_true(tb_track_begin(&second));
+  assert_true(tb_track_begin(&second, pages));
   assert_false(tb_track_holds(&pages));
   assert_true(tb_track_holds(&second) && tb_track_is_clean(second));
   tb_track_end(&pages); /* which takes nothing from the second */
-  assert_true(tb_track_begin(&apart));
+  assert_true(tb_track_begin(&apart, pages));
   assert_true(tb_track_holds(&second) && tb_track_is_clean(second));
   memory[BYTES / 2] = 9;
   assert_false(tb_track_is_clean(second));
@@ -323,13 +323,44 @@ static void of_ranges_with_common_pages_the_latest_counts(void **state) {
   end();
 }
 
+/* A program may move its memory as before, and make it larger, as realloc does. */
+static void the_program_moves_it(void **state) {
+  (void)state;
+  struct tb_tracked mapping;
+  begin(false);
+  tb_track_end(&pages);
+  pages = pages_at(memory + PAGE, BYTES - 3 * PAGE);
+  assert_true(tb_writers_find_mapping(pages, &mapping));
+  assert_true(mapping.start <= (uintptr_t)memory && mapping.end >= (uintptr_t)memory + BYTES);
+  assert_true(tb_track_begin(&pages, mapping) && tb_track_is_clean(pages));
+  memory = mremap(memory, BYTES, 2 * BYTES, MREMAP_MAYMOVE);
+  assert_true(memory != MAP_FAILED);
+  for (size_t i = 0; i < BYTES; i += PAGE) assert_int_equal(memory[i], 1);
+  memory[0] = memory[PAGE] = memory[2 * BYTES - 1] = 2;
+  assert_false(tb_track_is_clean(pages));
+  munmap(memory + BYTES, BYTES);
+  end();
+}
+
+static void mappings_are_found(void **state) {
+  (void)state;
+  struct tb_tracked mapping;
+  begin(false);
+  munmap(memory + BYTES / 2, PAGE);
+  assert_true(tb_writers_find_mapping(pages_at(memory, BYTES / 2), &mapping));
+  assert_true(mapping.end == (uintptr_t)memory + BYTES / 2);
+  assert_false(tb_writers_find_mapping(pages_at(memory, BYTES / 2 + PAGE), &mapping));
+  assert_false(tb_writers_find_mapping(pages_at(memory + BYTES / 2, PAGE), &mapping));
+  end();
+}
+
 static void whole_pages(void **state) {
   (void)state;
   struct tb_tracked inside = tb_track_pages(4096, 12288), around = tb_track_pages_around(4096, 12288);
   assert_true(inside.start == 4096 && inside.end == 12288 && around.start == 4096 && around.end == 12288);
   inside = tb_track_pages(4097, 12287), around = tb_track_pages_around(4097, 12289);
   assert_true(inside.start == 8192 && inside.end == 8192 && around.start == 4096 && around.end == 16384);
-  assert_false(tb_track_begin(&inside));
+  assert_false(tb_track_begin(&inside, inside));
 }
 
 /* ---- files ---- */
@@ -339,7 +370,7 @@ static int close_files(void *unused) {
   struct tb_tracked mine = pages_at(memory, BYTES);
   (void)unused;
   tb_track_after_fork();
-  if (!tb_track_begin(&mine) || !tb_track_is_clean(mine)) return 2;
+  if (!tb_track_begin(&mine, mine) || !tb_track_is_clean(mine)) return 2;
   for (int fd = 3; fd < 64; fd++) close(fd);
   for (int fd = 3; fd < 19; fd++)
     if (open("/dev/null", O_RDONLY) != fd) return 3;
@@ -347,7 +378,7 @@ static int close_files(void *unused) {
   tb_track_close();
   for (int fd = 3; fd < 19; fd++)
     if (fcntl(fd, F_GETFD) < 0) return 5; /* it was none of ours */
-  return tb_track_begin(&mine) && tb_track_is_clean(mine) ? 0 : 6;
+  return tb_track_begin(&mine, mine) && tb_track_is_clean(mine) ? 0 : 6;
 }
 
 static void files_that_are_closed(void **state) {
@@ -470,6 +501,8 @@ int main(void) {
       cmocka_unit_test(what_changes_nothing_does_not_show),
       cmocka_unit_test(pages_that_nobody_has_touched),
       cmocka_unit_test(of_ranges_with_common_pages_the_latest_counts),
+      cmocka_unit_test(the_program_moves_it),
+      cmocka_unit_test(mappings_are_found),
       cmocka_unit_test(whole_pages),
       cmocka_unit_test(files_that_are_closed),
       cmocka_unit_test(children),
