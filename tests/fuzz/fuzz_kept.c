@@ -143,6 +143,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[i], "--seed") == 0) seed = strtoull(argv[i + 1], NULL, 10);
     if (strcmp(argv[i], "--seconds") == 0) seconds = strtod(argv[i + 1], NULL);
   }
+  setvbuf(stdout, NULL, _IOLBF, 0);
   rng = seed;
   fake = tst_fake();
   tileblas_option_set("TILEBLAS_ROUTE", "gpu");
