@@ -161,8 +161,9 @@ static bool may_keep(struct tb_device *d, const struct tb_call *call, const stru
   }
   if (!tb_way_is_by_link(ways->c) || tb_call_is_trivial(call) || tb_plan_fits_one_slot(call, *ways)) return false;
   if (tb_sandboxed()) return false;
+  if (d->cache != NULL) return true;
   const bool reaches_all = tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
-  if (d->cache == NULL) d->cache = tb_cache_open(!reaches_all);
+  d->cache = tb_cache_open(!reaches_all);
   return d->cache != NULL;
 }
 

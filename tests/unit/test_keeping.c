@@ -31,7 +31,8 @@
 
 static char *memory; /* of the program's matrices */
 static struct tb_cache *cache;
-static bool tracks; /* the kernel does */
+static struct tb_pool *pool; /* NULL: the caller alone */
+static bool tracks;          /* the kernel does */
 
 static struct tb_stored matrix(size_t at, int64_t column_bytes, int64_t columns, int64_t pitch_bytes) {
   return (struct tb_stored){memory + at, column_bytes, columns, pitch_bytes};
@@ -69,7 +70,7 @@ static bool make(struct tb_kept *kept, int64_t limit_bytes) {
 static struct tb_cached call(struct tb_stored operand, int64_t limit_bytes) {
   struct tb_cached found;
   tb_cache_begin_call(cache);
-  struct tb_kept *const worth = tb_cache_look(cache, &operand, NULL, &found);
+  struct tb_kept *const worth = tb_cache_look(cache, &operand, pool, &found);
   if (worth != NULL && make(worth, limit_bytes)) found.proof = TB_KEPT_ANEW;
   return found;
 }
@@ -190,6 +191,29 @@ static void far_columns_are_not_tracked(void **state) {
   assert_int_equal(sights_until_kept(s), 2);
   for (int i = 0; i < 5; i++) assert_int_equal(see(s), TB_BY_HASH);
   end();
+}
+
+/* Whoever looks at which cell: the last of them is as good as the first. */
+static void by_several_threads(void **state) {
+  (void)state;
+  pool = tb_pool_open(4, false);
+  for (int may_track = 0; may_track < 2; may_track++) {
+    begin(may_track);
+    const struct tb_stored s = matrix(40, 20000, 300, 20008);
+    keep(s);
+    for (int round = 0; round < 40; round++) {
+      const size_t at = 40 + (size_t)(round % 2 ? 299 - round : round) * 20008 + 19999;
+      assert_true(tb_proof_is_kept(see(s)));
+      memory[at] ^= 1;
+      assert_int_equal(see(s), TB_NOT_KEPT);
+      memory[at] ^= 1;
+      while (!tb_proof_is_kept(see(s))) continue;
+      for (int i = 0; i < 3; i++) see(s);
+    }
+    end();
+  }
+  tb_pool_close(pool);
+  pool = NULL;
 }
 
 /* New values at an old address, as of a program's temporaries: nothing is ever made of them. */
@@ -340,6 +364,7 @@ int main(void) {
       cmocka_unit_test(patience_grows),
       cmocka_unit_test(patience_with_the_kernel_grows),
       cmocka_unit_test(far_columns_are_not_tracked),
+      cmocka_unit_test(by_several_threads),
       cmocka_unit_test(temporaries_are_left_alone),
       cmocka_unit_test(parts_are_found),
       cmocka_unit_test(parts_are_whole_cells),
