@@ -298,6 +298,18 @@ static void neighbours(void **state) {
   end();
 }
 
+/* The same where all pages of the first are the second's, so that they are protected again. */
+static void one_within_another(void **state) {
+  (void)state;
+  begin(true);
+  const struct tb_stored inner = matrix(100 * PAGE, 4096, 256, 4096), outer = matrix(0, 4096, 600, 4096);
+  keep(inner);
+  memory[200 * PAGE + 9] ^= 1;
+  keep(outer);
+  assert_int_equal(see(inner), TB_NOT_KEPT);
+  end();
+}
+
 /* ---- memory ---- */
 
 #define ONE_BYTES ((int64_t)4096 * 256)
@@ -370,6 +382,7 @@ int main(void) {
       cmocka_unit_test(parts_are_whole_cells),
       cmocka_unit_test(nothing_else_is_read),
       cmocka_unit_test(neighbours),
+      cmocka_unit_test(one_within_another),
       cmocka_unit_test(what_is_there_stays),
       cmocka_unit_test(memory_is_given_back),
       cmocka_unit_test(no_room),
