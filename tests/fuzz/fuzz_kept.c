@@ -106,11 +106,12 @@ static void tell(const struct count *count, const struct view *a, const struct v
 static void step(struct count *count, unsigned long long seed) {
   static struct view a, b;
   static result c, wanted;
-  if (count->steps == 0 || below(4) == 0) {
+  const bool quiet = count->steps / 50 % 2; /* in which copies get old */
+  if (count->steps == 0 || below(quiet ? 12 : 4) == 0) {
     const bool shorter = below(4) == 0;
     a = choose(shorter), b = choose(shorter);
   }
-  if (below(3) == 0) {
+  if (below(quiet ? 9 : 3) == 0) {
     struct kept_matrix *const written = below(8) == 0 ? &kept_matrices[below(KEPT_MATRICES)] : below(2) ? a.of : b.of;
     kept_write(written, &rng);
     count->writes++;

@@ -453,9 +453,11 @@ void kept_write(struct kept_matrix *m, uint64_t *rng) {
   if (tst_random_below(rng, 30) == 0) close_ring();
   const int64_t way = tst_random_below(rng, 2 * WAYS); /* half are plain stores */
   bool done = false;
-  if (way < WAYS) done = ways[way].write(&b);
+  const bool pinned = ring.fd >= 0 && ring.of == m && tst_random_below(rng, 2);
+  if (pinned) done = by_ring(&b);
+  if (!pinned && way < WAYS) done = ways[way].write(&b);
   if (!done) *b.at = b.value;
-  latest_ways[writes++ % LATEST] = done ? ways[way].name : "store";
+  latest_ways[writes++ % LATEST] = !done ? "store" : pinned ? "io_uring" : ways[way].name;
 }
 
 /* ---- who writes beside ---- */

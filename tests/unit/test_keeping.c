@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "cache/cache.h"
 #include "placed.h"
@@ -190,6 +192,20 @@ static void far_columns_are_not_tracked(void **state) {
   const struct tb_stored s = matrix(0, 4096, 300, 3 * 4096);
   assert_int_equal(sights_until_kept(s), 2);
   for (int i = 0; i < 5; i++) assert_int_equal(see(s), TB_BY_HASH);
+  end();
+}
+
+/* What a ring may write to is looked at, byte by byte, and watched again when the ring is gone. */
+static void pinned_operands_are_looked_at(void **state) {
+  (void)state;
+  char parameters[256] = {0};
+  begin(true);
+  const struct tb_stored s = matrix(40, 4096, 300, 4096);
+  const int ring = (int)syscall(SYS_io_uring_setup, 1, parameters);
+  assert_int_equal(sights_until_kept(s), 2);
+  for (int i = 0; i < 5 && ring >= 0; i++) assert_int_equal(see(s), TB_BY_HASH);
+  if (ring >= 0) close(ring);
+  if (tracks) assert_in_range(proofs_until_tracked(s), 1, 100);
   end();
 }
 
@@ -376,6 +392,7 @@ int main(void) {
       cmocka_unit_test(patience_grows),
       cmocka_unit_test(patience_with_the_kernel_grows),
       cmocka_unit_test(far_columns_are_not_tracked),
+      cmocka_unit_test(pinned_operands_are_looked_at),
       cmocka_unit_test(by_several_threads),
       cmocka_unit_test(temporaries_are_left_alone),
       cmocka_unit_test(parts_are_found),
