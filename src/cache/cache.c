@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cache/cache.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,19 +20,34 @@ struct sighting {
   int uses;                   /* of the copy */
   int failures;               /* copies, one after another, that were of no use */
   uint64_t seen, seen_before; /* the latest calls that had it; of a copy: that were handed it */
+  atomic_uint users;          /* whose calls under way have the copy: a bit for each */
 };
+
+/* Of a call: A and B. */
+enum { HANDED_MOST = 2 };
 
 struct tb_cache {
   bool may_track;
   uint64_t call;
-  int64_t bytes;
-  int next;                       /* the place that is used again next */
+  _Atomic int64_t bytes;
+  struct sighting *handed[TB_CACHE_USERS][HANDED_MOST]; /* each user's own, but for what it points to */
+  int next;                                             /* the place that is used again next */
   const char *at[OPERANDS_MOST];  /* of each, apart from the rest because it is what is looked for; NULL: no operand */
   const char *end[OPERANDS_MOST]; /* of each that has a copy, else NULL */
   struct sighting sighting[OPERANDS_MOST];
 };
 
-static int open_caches; /* on all GPUs, whose copies are tracked together */
+/* On all GPUs: what they keep is tracked together. */
+static pthread_mutex_t inside = PTHREAD_MUTEX_INITIALIZER;
+static int open_caches;
+
+bool tb_cache_enter(void) { return pthread_mutex_trylock(&inside) == 0; }
+void tb_cache_leave(void) { pthread_mutex_unlock(&inside); }
+
+void tb_cache_after_fork(void) {
+  pthread_mutex_init(&inside, NULL);
+  tb_track_after_fork();
+}
 
 struct tb_cache *tb_cache_open(bool may_track) {
   struct tb_cache *cache = tb_hash_begin() ? calloc(1, sizeof *cache) : NULL;
@@ -40,14 +57,27 @@ struct tb_cache *tb_cache_open(bool may_track) {
   return cache;
 }
 
-void tb_cache_begin_call(struct tb_cache *cache) { cache->call++; }
-
-/* Nothing was handed to a call that is still to come. */
-void tb_cache_end_call(struct tb_cache *cache) {
-  if (cache != NULL) cache->call++;
+void tb_cache_end_call(struct tb_cache *cache, int user) {
+  for (int i = 0; cache != NULL && i < HANDED_MOST; i++) {
+    struct sighting *const s = cache->handed[user][i];
+    if (s != NULL) atomic_fetch_and(&s->users, ~(1u << user));
+    cache->handed[user][i] = NULL;
+  }
 }
 
-int64_t tb_cache_bytes(const struct tb_cache *cache) { return cache == NULL ? 0 : cache->bytes; }
+void tb_cache_begin_call(struct tb_cache *cache, int user) {
+  tb_cache_end_call(cache, user);
+  cache->call++;
+}
+
+static void hand_out(struct tb_cache *cache, int user, struct sighting *s) {
+  cache->handed[user][cache->handed[user][0] != NULL] = s;
+  atomic_fetch_or(&s->users, 1u << user);
+  s->seen_before = s->seen;
+  s->seen = cache->call;
+}
+
+int64_t tb_cache_bytes(const struct tb_cache *cache) { return cache == NULL ? 0 : atomic_load(&cache->bytes); }
 
 /* ---- the end of a copy ---- */
 
@@ -77,22 +107,27 @@ static void count_end(struct sighting *s) {
 
 void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept) {
   forget_copy(cache, sighting_of(kept), true);
+  atomic_store(&sighting_of(kept)->users, 0);
   count_end(sighting_of(kept));
 }
 
 void tb_cache_close(struct tb_cache *cache, bool frees) {
   if (cache == NULL) return;
+  pthread_mutex_lock(&inside);
   for (int i = 0; i < OPERANDS_MOST; i++)
     if (cache->end[i] != NULL) forget_copy(cache, &cache->sighting[i], frees);
   free(cache);
   if (--open_caches == 0) tb_track_close();
+  pthread_mutex_unlock(&inside);
 }
 
-/* The copy that was used longest ago, and before a call; NULL: there is none. */
+static bool is_in_use(const struct sighting *s) { return atomic_load(&s->users) != 0; }
+
+/* The copy that was used longest ago, before a call, and by none that is under way; NULL: there is none. */
 static struct sighting *find_oldest(struct tb_cache *cache, uint64_t before) {
   struct sighting *oldest = NULL;
   for (int i = 0; i < OPERANDS_MOST; i++) {
-    if (cache->end[i] == NULL || cache->sighting[i].seen >= before) continue;
+    if (cache->end[i] == NULL || cache->sighting[i].seen >= before || is_in_use(&cache->sighting[i])) continue;
     if (oldest == NULL || cache->sighting[i].seen < oldest->seen) oldest = &cache->sighting[i];
   }
   return oldest;
@@ -105,10 +140,16 @@ static bool give_back_before(struct tb_cache *cache, uint64_t call) {
   return true;
 }
 
-bool tb_cache_give_back_one(struct tb_cache *cache) { return cache != NULL && give_back_before(cache, cache->call); }
+bool tb_cache_give_back_one(struct tb_cache *cache) {
+  if (cache == NULL) return false;
+  pthread_mutex_lock(&inside);
+  const bool given = give_back_before(cache, UINT64_MAX);
+  pthread_mutex_unlock(&inside);
+  return given;
+}
 
 void tb_cache_give_back(struct tb_cache *cache) {
-  while (cache != NULL && give_back_before(cache, UINT64_MAX)) continue;
+  while (tb_cache_give_back_one(cache)) continue;
 }
 
 /* ---- sights ---- */
@@ -176,28 +217,27 @@ static bool looks_changed(const struct sighting *s, const struct tb_stored *oper
   return !tb_digests_are_equal(&s->sample, &sample);
 }
 
-static bool try_copy(struct tb_cache *cache, struct sighting *s, const struct tb_stored *operand, struct tb_pool *pool,
-                     struct tb_cached *found) {
+static bool try_copy(struct tb_cache *cache, int user, struct sighting *s, const struct tb_stored *operand,
+                     struct tb_pool *pool, struct tb_cached *found) {
   enum tb_proof proof = TB_NOT_KEPT;
   if (!looks_changed(s, operand)) proof = tb_kept_prove(&s->kept, operand, cache->may_track, pool);
   if (proof == TB_NOT_KEPT) {
-    if (tb_kept_can_prove(&s->kept, operand)) tb_cache_drop(cache, &s->kept);
+    if (tb_kept_can_prove(&s->kept, operand) && !is_in_use(s)) tb_cache_drop(cache, &s->kept);
     return false;
   }
   *found = place_in_copy(&s->kept, operand, proof);
   s->uses++;
-  s->seen_before = s->seen;
-  s->seen = cache->call;
+  hand_out(cache, user, s);
   return true;
 }
 
-struct tb_kept *tb_cache_look(struct tb_cache *cache, const struct tb_stored *operand, struct tb_pool *pool,
+struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
                               struct tb_cached *found) {
   struct sighting *const s = find_operand(cache, operand);
   struct sighting *const copied = s != NULL && s->kept.copy != 0 ? s : find_whole(cache, operand);
   *found = (struct tb_cached){.proof = TB_NOT_KEPT};
-  if (copied != NULL && try_copy(cache, copied, operand, pool, found)) return NULL;
-  return count_sight(cache, s, operand);
+  if (copied != NULL && try_copy(cache, user, copied, operand, pool, found)) return NULL;
+  return s != NULL && s->kept.copy != 0 ? NULL : count_sight(cache, s, operand); /* a copy that others still have */
 }
 
 /* ---- copies ---- */
@@ -223,7 +263,7 @@ static bool make_room(struct tb_cache *cache, const struct sighting *s, int64_t 
   return true;
 }
 
-bool tb_cache_make(struct tb_cache *cache, struct tb_kept *kept, int64_t free_bytes, int64_t limit_bytes) {
+bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes, int64_t limit_bytes) {
   struct sighting *const s = sighting_of(kept);
   const int64_t pitch = pitch_for(kept->stored.column_bytes), bytes = pitch * kept->stored.columns;
   CUdeviceptr copy = 0;
@@ -244,5 +284,6 @@ bool tb_cache_make(struct tb_cache *cache, struct tb_kept *kept, int64_t free_by
   kept->copy_bytes = bytes;
   cache->bytes += bytes;
   cache->end[s - cache->sighting] = kept->stored.data + tb_stored_span_bytes(&kept->stored);
+  hand_out(cache, user, s);
   return true;
 }

@@ -12,7 +12,7 @@
 #include "cpu/fallback.h"
 #include "process/guest.h"
 #include "offload/hosted.h"
-#include "cache/track.h"
+#include "cache/cache.h"
 #include "offload/keeper.h"
 #include "offload/reach.h"
 #include "base/log.h"
@@ -36,7 +36,7 @@ void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size)
 void tb_offload_after_fork(void) {
   tb_keeper_after_fork();
   tb_gpus_after_fork();
-  tb_track_after_fork();
+  tb_cache_after_fork();
 }
 
 /* ---- one call ---- */

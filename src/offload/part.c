@@ -221,6 +221,7 @@ static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb
   CUresult result = cut_and_reserve(d, &part->keep.call, part->keep.ways, &part->whole, &part->plan);
   if (tb_keep_any(&part->keep) && (result == CUDA_ERROR_OUT_OF_MEMORY || has_other_bits(part, result))) {
     tb_cuda_failed_call = NULL;
+    tb_keep_end(d);
     tb_cache_give_back(d->cache);
     tb_keep_nothing(&part->keep, &part->call, ways);
     result = cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan);
@@ -234,7 +235,7 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
   TB_TRY(tb_kernels_ready(&d->kernels, part->call.type));
   const CUresult result = part->call.recipe == TB_MULTIPLY ? run_product(part, d, ways, timed, pass)
                                                            : tb_triangular_part_run(part, d, ways, timed);
-  if (result != TB_INTERRUPTED) tb_cache_end_call(d->cache);
+  if (result != TB_INTERRUPTED) tb_keep_end(d);
   return result;
 }
 

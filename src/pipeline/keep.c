@@ -9,6 +9,9 @@
 #include "pipeline/staging.h"
 #include "process/sandbox.h"
 
+/* One call at a time is under way. */
+#define ONLY_USER 0
+
 /* ---- a copy ---- */
 
 /* What goes up by one slot: some whole columns, as they lie on the GPU, or a part of one. */
@@ -101,7 +104,7 @@ static int64_t limit_for(const struct tb_device *d, int64_t free_bytes) {
 static bool make_copy(struct tb_device *d, struct tb_kept *kept, CUresult *result) {
   size_t free_bytes = 0, total_bytes = 0;
   bool made = tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-              tb_cache_make(d->cache, kept, (int64_t)free_bytes, limit_for(d, (int64_t)free_bytes));
+              tb_cache_make(d->cache, ONLY_USER, kept, (int64_t)free_bytes, limit_for(d, (int64_t)free_bytes));
   if (made && fill_copy(d, kept) != CUDA_SUCCESS) {
     tb_device_settle(d);
     if (d->hangs)
@@ -126,7 +129,7 @@ static struct tb_stored kept_operand(const struct tb_view *x, int64_t rows, int6
 
 static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found) {
   CUresult result = CUDA_SUCCESS;
-  struct tb_kept *const worth = tb_cache_look(d->cache, operand, d->pool, found);
+  struct tb_kept *const worth = tb_cache_look(d->cache, ONLY_USER, operand, d->pool, found);
   if (worth != NULL && make_copy(d, worth, &result))
     *found = (struct tb_cached){TB_KEPT_ANEW, (CUdeviceptr)worth->copy, worth->copy_pitch_bytes};
   return result;
@@ -161,26 +164,47 @@ static bool may_keep(struct tb_device *d, const struct tb_call *call, const stru
   }
   if (!tb_way_is_by_link(ways->c) || tb_call_is_trivial(call) || tb_plan_fits_one_slot(call, *ways)) return false;
   if (tb_sandboxed()) return false;
+  return true;
+}
+
+/* Inside. */
+static bool has_cache(struct tb_device *d) {
   if (d->cache != NULL) return true;
   const bool reaches_all = tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
   d->cache = tb_cache_open(!reaches_all);
   return d->cache != NULL;
 }
 
-CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
-  const struct tb_stored a = kept_operand(&call->a, call->m, call->k), b = kept_operand(&call->b, call->k, call->n);
-  const bool a_may = may_be_kept(&call->a, ways.a, &a), b_may = may_be_kept(&call->b, ways.b, &b);
-  tb_keep_nothing(keep, call, ways);
-  if ((!a_may && !b_may) || !may_keep(d, call, &ways)) return CUDA_SUCCESS;
-  const bool same = a_may && b_may && tb_stored_is(&a, &b);
-  struct tb_cached found_a = {.proof = TB_NOT_KEPT}, found_b = {.proof = TB_NOT_KEPT};
-  tb_cache_begin_call(d->cache);
-  if (tb_option_number(TB_OPTION_cache) > 0) tb_device_keep_within(d, tb_option_number(TB_OPTION_cache));
-  if (a_may) TB_TRY(look_up(d, &a, &found_a));
-  if (same) found_b = found_a;
-  if (b_may && !same) TB_TRY(look_up(d, &b, &found_b));
-  take(keep, TB_OF_A, &a, &found_a);
-  take(keep, TB_OF_B, &b, &found_b);
-  keep->ways.ours = tb_keep_any(keep) && !tb_way_is_programs(ways.a) && !tb_way_is_programs(ways.b);
+/* A call's operands, and which of them may be kept. */
+struct operands {
+  struct tb_stored stored[2];
+  bool may[2];
+};
+
+static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const struct operands *x) {
+  struct tb_cached found[2] = {{.proof = TB_NOT_KEPT}, {.proof = TB_NOT_KEPT}};
+  const bool same = x->may[TB_OF_A] && x->may[TB_OF_B] && tb_stored_is(&x->stored[TB_OF_A], &x->stored[TB_OF_B]);
+  if (!has_cache(d)) return CUDA_SUCCESS;
+  tb_cache_begin_call(d->cache, ONLY_USER);
+  if (x->may[TB_OF_A]) TB_TRY(look_up(d, &x->stored[TB_OF_A], &found[TB_OF_A]));
+  if (same) found[TB_OF_B] = found[TB_OF_A];
+  if (x->may[TB_OF_B] && !same) TB_TRY(look_up(d, &x->stored[TB_OF_B], &found[TB_OF_B]));
+  for (int of_b = 0; of_b < 2; of_b++) take(keep, of_b, &x->stored[of_b], &found[of_b]);
   return CUDA_SUCCESS;
 }
+
+CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
+  struct operands x = {.stored = {kept_operand(&call->a, call->m, call->k), kept_operand(&call->b, call->k, call->n)}};
+  x.may[TB_OF_A] = may_be_kept(&call->a, ways.a, &x.stored[TB_OF_A]);
+  x.may[TB_OF_B] = may_be_kept(&call->b, ways.b, &x.stored[TB_OF_B]);
+  tb_keep_nothing(keep, call, ways);
+  if ((!x.may[TB_OF_A] && !x.may[TB_OF_B]) || !may_keep(d, call, &ways)) return CUDA_SUCCESS;
+  if (tb_option_number(TB_OPTION_cache) > 0) tb_device_keep_within(d, tb_option_number(TB_OPTION_cache));
+  if (!tb_cache_enter()) return CUDA_SUCCESS;
+  const CUresult result = look_all_up(keep, d, &x);
+  tb_cache_leave();
+  keep->ways.ours = tb_keep_any(keep) && !tb_way_is_programs(ways.a) && !tb_way_is_programs(ways.b);
+  return result;
+}
+
+void tb_keep_end(struct tb_device *d) { tb_cache_end_call(d->cache, ONLY_USER); }

@@ -22,6 +22,9 @@ struct tb_keep {
 /* Finds what there is of a call's operands, and proves it. CUDA_ERROR_TIMEOUT: the device hangs. */
 CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call, struct tb_ways ways);
 
+/* Nothing of the call's is under way, nor will be, by what was found. */
+void tb_keep_end(struct tb_device *device);
+
 /* As if nothing was kept, nor could be. */
 void tb_keep_nothing(struct tb_keep *keep, const struct tb_call *call, struct tb_ways ways);
 

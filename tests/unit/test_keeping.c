@@ -60,7 +60,7 @@ static void end(void) {
 
 /* As the pipeline does it, but that nothing goes up. */
 static bool make(struct tb_kept *kept, int64_t limit_bytes) {
-  if (!tb_cache_make(cache, kept, NO_LIMIT, limit_bytes)) return false;
+  if (!tb_cache_make(cache, 0, kept, NO_LIMIT, limit_bytes)) return false;
   for (int64_t i = 0; i < kept->cells.count; i++) {
     const struct tb_stored cell = tb_cell(&kept->stored, &kept->cells, i);
     kept->digests[i] = tb_hash_cell(&cell);
@@ -71,9 +71,12 @@ static bool make(struct tb_kept *kept, int64_t limit_bytes) {
 /* A call with one operand. */
 static struct tb_cached call(struct tb_stored operand, int64_t limit_bytes) {
   struct tb_cached found;
-  tb_cache_begin_call(cache);
-  struct tb_kept *const worth = tb_cache_look(cache, &operand, pool, &found);
+  assert_true(tb_cache_enter());
+  tb_cache_begin_call(cache, 0);
+  struct tb_kept *const worth = tb_cache_look(cache, 0, &operand, pool, &found);
   if (worth != NULL && make(worth, limit_bytes)) found.proof = TB_KEPT_ANEW;
+  tb_cache_leave();
+  tb_cache_end_call(cache, 0);
   return found;
 }
 
@@ -351,18 +354,54 @@ static void memory_is_given_back(void **state) {
   (void)state;
   begin(true);
   for (int number = 0; number < 3; number++) see(numbered(number)), see(numbered(number));
-  tb_cache_begin_call(cache);
+  tb_cache_begin_call(cache, 0);
   struct tb_cached found;
   const struct tb_stored one = numbered(0);
-  tb_cache_look(cache, &one, NULL, &found);
+  tb_cache_look(cache, 0, &one, NULL, &found);
   assert_int_equal(found.proof, TB_BY_HASH);
   assert_true(tb_cache_give_back_one(cache) && tb_cache_bytes(cache) == 2 * ONE_BYTES);
   assert_true(tb_cache_give_back_one(cache) && tb_cache_bytes(cache) == ONE_BYTES);
   assert_false(tb_cache_give_back_one(cache)); /* the call under way has it */
+  tb_cache_end_call(cache, 0);
   tb_cache_give_back(cache);
   assert_int_equal(tb_cache_bytes(cache), 0);
   assert_false(tb_cache_give_back_one(NULL));
   end();
+}
+
+/* Two calls at once, of which one was left by a jump. What they have stays, even if it is not what it was. */
+static void several_users(void **state) {
+  (void)state;
+  begin(true);
+  const struct tb_stored one = numbered(0), other = numbered(1);
+  struct tb_cached found;
+  see(one), see(one), see(other), see(other);
+  for (int user = 1; user < 3; user++) {
+    tb_cache_begin_call(cache, user);
+    tb_cache_look(cache, user, &one, NULL, &found);
+    assert_int_equal(found.proof, user == 1 || !tracks ? TB_BY_HASH : TB_BY_TRACKING);
+  }
+  tb_cache_end_call(cache, 1);
+  assert_true(tb_cache_give_back_one(cache));
+  assert_false(tb_cache_give_back_one(cache));
+  memory[100] ^= 1;
+  assert_int_equal(see(one), TB_NOT_KEPT);
+  assert_int_equal(tb_cache_bytes(cache), ONE_BYTES);
+  tb_cache_begin_call(cache, 2); /* the next one of who has not ended the first */
+  tb_cache_end_call(cache, 2);
+  assert_int_equal(see(one), TB_NOT_KEPT);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  end();
+}
+
+/* Who would have to wait for somebody's proof does without. */
+static void one_looks_at_a_time(void **state) {
+  (void)state;
+  assert_true(tb_cache_enter());
+  assert_false(tb_cache_enter());
+  tb_cache_leave();
+  assert_true(tb_cache_enter());
+  tb_cache_leave();
 }
 
 static void no_room(void **state) {
@@ -402,6 +441,8 @@ int main(void) {
       cmocka_unit_test(one_within_another),
       cmocka_unit_test(what_is_there_stays),
       cmocka_unit_test(memory_is_given_back),
+      cmocka_unit_test(several_users),
+      cmocka_unit_test(one_looks_at_a_time),
       cmocka_unit_test(no_room),
       cmocka_unit_test(many_operands),
   };
