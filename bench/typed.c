@@ -33,12 +33,12 @@ static void upload_pool(const struct tb_typed *w, const struct tb_typed_arena *x
   }
 }
 
-static struct tb_typed_arena make_arena(const struct tb_typed *w, size_t len, unsigned seed) {
+static struct tb_typed_arena make_arena(const struct tb_typed *w, size_t len, enum tb_data_kind kind, unsigned seed) {
   enum { POOL = 8388593 }; /* 64 MiB of doubles, and a prime, so that no row of a matrix repeats another */
   struct tb_typed_arena x = {tb_gpu_alloc(len * bytes_of(w)), NULL, w->rotate_bytes > 0 && len > POOL ? POOL : len,
                              len};
   x.pool = tb_alloc_type(w->type, x.pool_len);
-  tb_data_fill_type(w->type, x.pool, x.pool_len, 1, TB_UNIFORM, TB_OPERAND_A, seed);
+  tb_data_fill_type(w->type, x.pool, x.pool_len, 1, kind, TB_OPERAND_A, seed);
   upload_pool(w, &x);
   return x;
 }
@@ -49,7 +49,7 @@ static CUdeviceptr real_buffer(const struct tb_typed *w, size_t elems, size_t ti
 }
 
 void tb_typed_open(struct tb_typed *w, struct tb_bench *bench, enum tb_type type, const struct tb_shape *shape,
-                   int shapes, size_t rotate_bytes) {
+                   int shapes, enum tb_data_kind kind, size_t rotate_bytes) {
   *w = (struct tb_typed){.bench = bench, .type = type, .rotate_bytes = rotate_bytes};
   tb_gpu_check(tb_kernels_ready(&bench->kernels, type), "tb_kernels_ready", __FILE__, __LINE__);
   size_t a_len = 0, b_len = 0, c_len = 0, a_most = 0, b_most = 0;
@@ -60,8 +60,8 @@ void tb_typed_open(struct tb_typed *w, struct tb_bench *bench, enum tb_type type
     c_len = larger(c_len, w->c_step * (size_t)w->copies);
     a_most = larger(a_most, w->a_step), b_most = larger(b_most, w->b_step);
   }
-  w->a = make_arena(w, a_len, 1);
-  w->b = make_arena(w, b_len, 2);
+  w->a = make_arena(w, a_len, kind, 1);
+  w->b = make_arena(w, b_len, kind, 2);
   w->c = tb_gpu_alloc(c_len * bytes_of(w));
   w->real_a = real_buffer(w, a_most, 2);
   w->real_b = real_buffer(w, b_most, 1);

@@ -37,9 +37,10 @@ struct tb_typed {
   long copies;
 };
 
-/* Buffers for any of the shapes, `rotate_bytes` of copies of the operands and more; 0: one copy. */
+/* Buffers for any of the shapes, filled with data of a kind, `rotate_bytes` of copies of the operands and more; 0: one
+ * copy. */
 void tb_typed_open(struct tb_typed *work, struct tb_bench *bench, enum tb_type type, const struct tb_shape *shape,
-                   int shapes, size_t rotate_bytes);
+                   int shapes, enum tb_data_kind kind, size_t rotate_bytes);
 void tb_typed_close(struct tb_typed *work);
 
 /* The product at hand is now this one, by us in this precision. */

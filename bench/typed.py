@@ -11,23 +11,37 @@ OURS = "TileBLAS"
 PEERS = ("cuBLAS", "OpenBLAS")
 
 
+SHOWN = ["precision", "ta", "tb", "m", "n", "k", "way", "us", "tflops", "prepare_us", "cublas_us", "ratio", "ratio_3m",
+         "max_err_u", "cublas_max_err_u"]
+
+
 def kernels(bench):
     path = bench.out / f"kernels_{bench.type}.csv"
     command = [bench.place.program("bench/types"), "--type", bench.type, "--csv", path.name, *bench.peers_option()]
-    command += [word for n in bench.sizes for word in ("--shape", f"NN:{n}x{n}x{n}")] + ["--short"] * bench.short
-    if not bench.step(f"{bench.type}gemm beside cuBLAS", command, timeout=580):
+    sizes = [word for n in bench.sizes for word in ("--shape", f"NN:{n}x{n}x{n}")]
+    if not bench.step(f"{bench.type}gemm beside cuBLAS", command + sizes + ["--short"] * bench.short, timeout=580):
         return
     rows = read_csv(path)
     fixed = rows if bench.sizes or bench.short else rows[:FIXED_SHAPES * len({r["precision"] for r in rows})]
-    shown = ["precision", "ta", "tb", "m", "n", "k", "way", "us", "tflops", "prepare_us", "cublas_us", "ratio", "ratio_3m",
-             "max_err_u", "cublas_max_err_u"]
     sums = [line for line in bench.said.splitlines() if re.match(r"\w+.*: .*: geometric mean", line)]
     text = ("Resident data. us: median of CUDA-event times, in which complex operands are made real (prepare_us); ratio: cuBLAS's "
             f"time over ours; errors in units of {UNITS[bench.type]} of |A||B|.")
     if sums:
         text += f" Over all shapes ({path.name}):\n\n" + "\n".join(f"- {line}" for line in sums)
-    bench.add(f"{bench.type}gemm", text, markdown(shown, [[r[c] for c in shown] for r in fixed]))
+    bench.add(f"{bench.type}gemm", text, markdown(SHOWN, [[r[c] for c in SHOWN] for r in fixed]))
     bench.summary += ["\n".join(sums) + "\n"] * bool(sums)
+    if bench.type == "c":
+        wide_kernels(bench)
+
+
+def wide_kernels(bench):
+    """Of data whose exponents ask for more planes."""
+    path = bench.out / f"kernels_{bench.type}_wide.csv"
+    sizes = [word for n in bench.sizes or (4096, 8192) for word in ("--shape", f"NN:{n}x{n}x{n}")]
+    command = [bench.place.program("bench/types"), "--type", bench.type, "--csv", path.name, "--wide", *bench.peers_option(), *sizes]
+    if bench.step(f"{bench.type}gemm of wide exponents", command, timeout=120):
+        bench.add(f"{bench.type}gemm of wide exponents", "Parts are 2^e with e from -20 to 20, of either sign; else as above.",
+                  markdown(SHOWN, [[r[c] for c in SHOWN] for r in read_csv(path)]))
 
 
 FIXED_SHAPES = 21  # of the list, ahead of the random ones (bench/shapes.c)

@@ -3,14 +3,15 @@
  * Speed of dgemm, cgemm and zgemm on resident data, beside cuBLAS in the same run, shape by shape. kernels.c has sgemm.
  *
  *   types [--type d|c|z] [--csv FILE] [--short] [--shape NN:MxNxK]... [--budget SECONDS] [--rotate MIB]
- *         [--peers auto|none] [--accuracy N]
+ *         [--peers auto|none] [--wide] [--accuracy N]
  *
  * The product is computed by the launches that the library makes for operands on the GPU; what makes complex ones real
- * is part of it, and is also timed alone. c is computed in both precisions, ieee and fp32. Operands are uniform random;
- * each launch takes other copies of them, `rotate` MiB in all. Times are medians of CUDA-event times over batches
- * (gpu.h), cuBLAS's behind a pause, then ours (kernels.c says why). Each result of ours is checked on a sample of rows
- * and columns, and a wrong one ends the program with status 1; cuBLAS's errors stand beside. With --accuracy all kinds
- * of data are multiplied for N x N results instead; --short: small k alone.
+ * is part of it, and is also timed alone. c is computed in both precisions, ieee and fp32. Operands are uniform random,
+ * with --wide of exponents from -20 to 20; each launch takes other copies of them, `rotate` MiB in all. Times are
+ * medians of CUDA-event times over batches (gpu.h), cuBLAS's behind a pause, then ours (kernels.c says why). Each
+ * result of ours is checked on a sample of rows and columns, and a wrong one ends the program with status 1; cuBLAS's
+ * errors stand beside. With --accuracy all kinds of data are multiplied for N x N results instead; --short: small k
+ * alone.
  */
 #include "typed.h"
 
@@ -26,7 +27,7 @@ static const double cublas_bar = 0.95; /* shapes below it are counted */
 struct options {
   enum tb_type type;
   const char *csv;
-  bool peers, short_list;
+  bool peers, short_list, wide;
   struct tb_shape shape[TB_SHAPES_MAX];
   int shapes, accuracy;
   double budget_s;
@@ -162,7 +163,7 @@ static bool measure_shape(struct session *s, struct tb_shape shape) {
 static bool measure_speed(struct tb_bench *bench, const struct options *o, FILE *csv) {
   struct session s = {.o = o, .csv = csv};
   bool all_right = true;
-  tb_typed_open(&s.work, bench, o->type, o->shape, o->shapes, o->rotate_bytes);
+  tb_typed_open(&s.work, bench, o->type, o->shape, o->shapes, o->wide ? TB_WIDE : TB_UNIFORM, o->rotate_bytes);
   for (int i = 0; i < o->shapes; i++) all_right &= measure_shape(&s, o->shape[i]);
   const char routine[] = {tb_type_letter(o->type), 'g', 'e', 'm', 'm', '\0'};
   for (int fp32 = 0; fp32 < 2; fp32++) {
@@ -177,13 +178,14 @@ static bool measure_speed(struct tb_bench *bench, const struct options *o, FILE 
 
 static _Noreturn void usage(void) {
   fprintf(stderr, "usage: types [--type d|c|z] [--csv FILE] [--short] [--shape NN:MxNxK]... [--budget SECONDS]\n"
-                  "             [--rotate MIB] [--peers auto|none] [--accuracy N]\n");
+                  "             [--rotate MIB] [--peers auto|none] [--wide] [--accuracy N]\n");
   exit(2);
 }
 
 static bool take_option(struct options *o, int option) {
   if (option == 'c') o->csv = optarg;
   if (option == 's') o->short_list = true;
+  if (option == 'w') o->wide = true;
   if (option == 'b') o->budget_s = atof(optarg);
   if (option == 'r') o->rotate_bytes = (size_t)atol(optarg) << 20;
   if (option == 'a') o->accuracy = atoi(optarg);
@@ -194,9 +196,9 @@ static bool take_option(struct options *o, int option) {
 }
 
 static void parse(struct options *o, int argc, char **argv) {
-  static const struct option option[] = {{"type", 1, 0, 't'},     {"csv", 1, 0, 'c'},    {"short", 0, 0, 's'},
-                                         {"shape", 1, 0, 'S'},    {"budget", 1, 0, 'b'}, {"rotate", 1, 0, 'r'},
-                                         {"accuracy", 1, 0, 'a'}, {"peers", 1, 0, 'p'},  {0, 0, 0, 0}};
+  static const struct option option[] = {
+      {"type", 1, 0, 't'},   {"csv", 1, 0, 'c'},      {"short", 0, 0, 's'}, {"shape", 1, 0, 'S'}, {"budget", 1, 0, 'b'},
+      {"rotate", 1, 0, 'r'}, {"accuracy", 1, 0, 'a'}, {"peers", 1, 0, 'p'}, {"wide", 0, 0, 'w'},  {0, 0, 0, 0}};
   *o = (struct options){.type = TB_D, .peers = true, .budget_s = 0.1, .rotate_bytes = (size_t)256 << 20};
   for (int c; (c = getopt_long(argc, argv, "", option, NULL)) != -1;)
     if (!take_option(o, c)) usage();

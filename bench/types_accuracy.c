@@ -117,7 +117,7 @@ bool tb_typed_accuracy(struct tb_bench *bench, enum tb_type type, int n, bool sh
   const int last = short_list ? DEPTHS_SHORT : DEPTHS;
   const struct tb_shape deepest = {0, 0, n, n, depths[last - 1]};
   bool all_right = true;
-  tb_typed_open(&j.work, bench, type, &deepest, 1, 0);
+  tb_typed_open(&j.work, bench, type, &deepest, 1, TB_UNIFORM, 0);
   j.c = tb_alloc_type(type, (size_t)n * (size_t)n);
   for (int kind = 0; kind < TB_DATA_KIND_COUNT; kind++) {
     j.kind = (enum tb_data_kind)kind;

@@ -107,6 +107,13 @@ static inline bool tb_call_is_mirrored(const struct tb_call *call) {
   return tb_view_is_mirrored(&call->a) || tb_view_is_mirrored(&call->b);
 }
 
+/* Whether the panels of both operands of a triangle, op(A) op(A)^T or op(A) op(A)^H, are the same memory. */
+static inline bool tb_call_has_twins(const struct tb_call *call) {
+  return call->region.of != TB_WHOLE && call->m == call->n && call->a.data == call->b.data &&
+         call->a.ld == call->b.ld && call->a.transposed != call->b.transposed && call->recipe == TB_MULTIPLY &&
+         !tb_call_is_mirrored(call);
+}
+
 /* Of an element. */
 static inline int64_t tb_call_bytes(const struct tb_call *call) { return tb_type_bytes(call->type); }
 

@@ -243,8 +243,10 @@ static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
   }
-  CUresult result = get_room(part, d, ways);
-  return result == CUDA_SUCCESS ? compute(part, d, timed, pass) : result;
+  const CUresult reserved = get_room(part, d, ways);
+  if (reserved != CUDA_SUCCESS) return reserved;
+  if (part->plan.stored_ld > 0) TB_TRY(tb_lanes_load(d, part->call.type, true));
+  return compute(part, d, timed, pass);
 }
 
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {

@@ -155,7 +155,7 @@ static CUresult await_panels(struct tb_pipeline *p, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult tb_compute_form(struct tb_pipeline *p, const struct tb_upload *panel) {
+CUresult tb_compute_form(struct tb_pipeline *p, const struct tb_upload *panel, CUstream stream) {
   struct tb_triangle_mirror_args args = {.to = (void *)panel->target,
                                          .from = panel->source,
                                          .to_ld = panel->target_ld,
@@ -165,8 +165,19 @@ CUresult tb_compute_form(struct tb_pipeline *p, const struct tb_upload *panel) {
                                          .diagonal = panel->stored.diagonal,
                                          .lower = panel->stored.of == TB_LOWER_TRIANGLE,
                                          .hermitian = panel->stored.hermitian};
-  TB_TRY(mark_begin(p, p->streams[0]));
-  return tb_triangle_mirror(&p->d->kernels.triangle, panel->type, &args, p->streams[0]);
+  TB_TRY(mark_begin(p, stream));
+  return tb_triangle_mirror(&p->d->kernels.triangle, panel->type, &args, stream);
+}
+
+/* Of one that is up as it is stored. */
+static CUresult unfold_panel(struct tb_pipeline *p, const struct tb_step *step, struct tb_extent k) {
+  const int64_t side = tb_layout_sides(&p->layout, step->of_b, step->index).start;
+  const struct tb_matrix from =
+      step->of_b ? tb_layout_stored(&p->layout, k.start, side) : tb_layout_stored(&p->layout, side, k.start);
+  struct tb_upload panel = tb_up_panel(&p->layout, step);
+  panel.source = (const void *)from.address;
+  panel.source_ld = from.ld;
+  return tb_compute_form(p, &panel, p->packing);
 }
 
 static CUresult expand_a(struct tb_pipeline *p, int64_t row, struct tb_extent k, CUstream stream) {
@@ -232,6 +243,7 @@ static CUresult prepare_panel(struct tb_pipeline *p, const struct tb_step *step)
   if (p->up.must_hold_packing) TB_TRY(hold_stream(p, p->packing));
   p->up.must_hold_packing = false;
   TB_TRY(mark_begin(p, p->packing));
+  if (tb_plan_unfolds(p->layout.plan, p->layout.call, step->of_b)) TB_TRY(unfold_panel(p, step, k));
   TB_TRY(tb_compute_make_real(p, step->of_b, step->index, k, p->packing));
   if (tb_plan_packs(p->layout.plan)) TB_TRY(pack_panel(p, step, k));
   TB_TRY(tb_cuda.cuEventRecord(p->d->packed, p->packing));

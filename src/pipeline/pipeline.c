@@ -100,10 +100,13 @@ static CUresult run_block(struct tb_pipeline *p, int64_t number) {
 #define CLEANED_BYTES_MAX ((int64_t)28 << 20)
 
 /* By what goes by slots. */
-static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, const struct tb_ways *ways) {
+static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, const struct tb_plan *plan) {
+  const struct tb_ways *const ways = &plan->ways;
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call);
-  const double up = ((ways->a == TB_STAGED ? m * k : 0) + (ways->b == TB_STAGED ? k * n : 0)) * bytes;
+  double a = ways->a == TB_STAGED ? m * k : 0, b = ways->b == TB_STAGED && !plan->twins ? k * n : 0;
+  *(tb_plan_unfolds(plan, call, TB_OF_A) ? &a : &b) *= plan->stored_ld > 0 ? 0.5 : 1;
+  const double up = (a + b) * bytes;
   const double down = ways->c == TB_STAGED ? tb_call_elems(call) * bytes : 0;
   p->staged_bytes = (int64_t)up;
   p->cleans_lines =
@@ -154,7 +157,7 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
                             .packing = device->packing,
                             .resident = {-1, -1}};
   p->down.rest_bytes = c_bytes_of(call);
-  prepare_staging(p, call, &plan->ways);
+  prepare_staging(p, call, plan);
   if ((reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) && !plan->triangle_in_place) {
     p->streams = &device->ordered;
     p->stream_count = 1;

@@ -110,6 +110,9 @@ CUresult tb_up_catch_up(struct tb_pipeline *p);
 /* What a step has to bring up, and how; nothing if it is in place. */
 enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *step, struct tb_upload *upload);
 
+/* A step's slice of a panel, from the program's memory to where the kernels read it. */
+struct tb_upload tb_up_panel(const struct tb_layout *layout, const struct tb_step *step);
+
 /* Sends pieces that are copied, launches what their steps were the last to be missing for, and begins further pieces.
  * *turn becomes TB_SOMETHING if anything was done. */
 CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn);
@@ -126,9 +129,9 @@ CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step);
 /* The launch of a tile for a slice of k. */
 CUresult tb_compute_launch(struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k);
 
-/* A panel of a symmetric or Hermitian operand on the GPU. In the launches' one stream, so that it replaces nothing that
- * they still read. */
-CUresult tb_compute_form(struct tb_pipeline *p, const struct tb_upload *panel);
+/* A panel of a symmetric or Hermitian operand that is on the GPU. Of the program's own in the launches' one stream, so
+ * that it replaces nothing that they still read. */
+CUresult tb_compute_form(struct tb_pipeline *p, const struct tb_upload *panel, CUstream stream);
 
 /* A slice of a panel of a complex product that is there, as a real one. Of others nothing is to be done. */
 CUresult tb_compute_make_real(struct tb_pipeline *p, bool of_b, int64_t index, struct tb_extent k, CUstream stream);

@@ -4,10 +4,11 @@
 #include "cuda/wait.h"
 
 bool tb_upload_cut(struct tb_upload *u, int64_t most, void *slot, struct tb_copy *copy, struct tb_piece *piece) {
-  const bool whole_columns = u->target_ld <= tb_slot_elems(u->type);
-  const int64_t columns = whole_columns ? tb_min(tb_max(most / u->target_ld, 1), u->columns - u->column) : 1;
+  const int64_t ld = u->apart ? tb_leading(u->type, u->rows) : u->target_ld, size = tb_type_bytes(u->type);
+  const bool whole_columns = ld <= tb_slot_elems(u->type);
+  const int64_t columns = whole_columns ? tb_min(tb_max(most / ld, 1), u->columns - u->column) : 1;
   const int64_t rows = whole_columns ? u->rows : tb_min(most, u->rows - u->row);
-  *copy = (struct tb_copy){.type = u->type, .to = slot, .to_ld = u->target_ld, .from_ld = u->source_ld};
+  *copy = (struct tb_copy){.type = u->type, .to = slot, .to_ld = ld, .from_ld = u->source_ld};
   copy->from = tb_elements_behind(u->type, u->source, u->row + u->column * u->source_ld);
   copy->rows = rows;
   copy->columns = columns;
@@ -15,8 +16,12 @@ bool tb_upload_cut(struct tb_upload *u, int64_t most, void *slot, struct tb_copy
   copy->mirrored = !tb_region_covers(stored, rows, columns);
   if (copy->mirrored || (stored.hermitian && tb_region_has_diagonal(stored, rows, columns))) copy->region = stored;
   /* Each column lands at a multiple of the padded leading dimension. */
-  piece->target = u->target + (CUdeviceptr)((u->row + u->column * u->target_ld) * tb_type_bytes(u->type));
-  piece->bytes = ((columns - 1) * u->target_ld + rows) * tb_type_bytes(u->type);
+  *piece = (struct tb_piece){.target = u->target + (CUdeviceptr)((u->row + u->column * u->target_ld) * size),
+                             .bytes = ((columns - 1) * ld + rows) * size,
+                             .columns = u->apart ? columns : 1,
+                             .column_bytes = rows * size,
+                             .slot_pitch = ld * size,
+                             .target_pitch = u->target_ld * size};
   u->row += rows;
   if (u->row == u->rows) {
     u->row = 0;
@@ -25,9 +30,27 @@ bool tb_upload_cut(struct tb_upload *u, int64_t most, void *slot, struct tb_copy
   return u->column == u->columns;
 }
 
+/* Of pinned memory, whose pitch the GPU can do. */
+static CUresult copy_columns_up(struct tb_device *d, const void *from, size_t from_pitch, CUdeviceptr to,
+                                size_t to_pitch, size_t column_bytes, int64_t columns) {
+  CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = from,
+                        .srcPitch = from_pitch,
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstDevice = to,
+                        .dstPitch = to_pitch,
+                        .WidthInBytes = column_bytes,
+                        .Height = (size_t)columns};
+  return tb_cuda.cuMemcpy2DAsync(&copy, d->up);
+}
+
 CUresult tb_upload_send(struct tb_device *d, int slot, const struct tb_piece *piece) {
   struct tb_ring *ring = &d->up_ring;
-  TB_TRY(tb_cuda.cuMemcpyHtoDAsync(piece->target, ring->slot[slot], (size_t)piece->bytes, d->up));
+  if (piece->columns == 1)
+    TB_TRY(tb_cuda.cuMemcpyHtoDAsync(piece->target, ring->slot[slot], (size_t)piece->bytes, d->up));
+  else
+    TB_TRY(copy_columns_up(d, ring->slot[slot], (size_t)piece->slot_pitch, piece->target, (size_t)piece->target_pitch,
+                           (size_t)piece->column_bytes, piece->columns));
   TB_TRY(tb_cuda.cuEventRecord(ring->moved[slot], d->up));
   return CUDA_SUCCESS;
 }
@@ -38,16 +61,8 @@ CUresult tb_upload_sent(struct tb_device *d, int slot) { return moved(&d->up_rin
 
 CUresult tb_upload_direct(struct tb_device *d, const struct tb_upload *u) {
   const size_t size = (size_t)tb_type_bytes(u->type);
-  CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-                        .srcHost = u->source,
-                        .srcPitch = (size_t)u->source_ld * size,
-                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                        .dstDevice = u->target,
-                        .dstPitch = (size_t)u->target_ld * size,
-                        .WidthInBytes = (size_t)u->rows * size,
-                        .Height = (size_t)u->columns};
-  TB_TRY(tb_cuda.cuMemcpy2DAsync(&copy, d->up));
-  return CUDA_SUCCESS;
+  return copy_columns_up(d, u->source, (size_t)u->source_ld * size, u->target, (size_t)u->target_ld * size,
+                         (size_t)u->rows * size, u->columns);
 }
 
 CUresult tb_download_direct(struct tb_device *d, const struct tb_download *x) {

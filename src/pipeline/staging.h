@@ -18,14 +18,16 @@ struct tb_upload {
   int64_t source_ld, rows, columns;
   CUdeviceptr target;
   int64_t target_ld;
+  bool apart;              /* what lies between the target's columns is others': only columns are written */
   struct tb_region stored; /* of a symmetric or Hermitian matrix: its triangle; the others are read from there */
   int64_t row, column;     /* where the next piece starts */
 };
 
-/* What a slot holds on its way to the device. */
+/* What a slot holds on its way to the device: one run of bytes, or columns apart. */
 struct tb_piece {
   CUdeviceptr target;
   int64_t bytes;
+  int64_t columns, column_bytes, slot_pitch, target_pitch; /* columns = 1: one run */
 };
 
 /*

@@ -48,9 +48,10 @@ static CUresult mark_triangular_begin(struct tb_triangular *t, CUstream stream) 
   return CUDA_SUCCESS;
 }
 
-static CUresult form_panel(struct tb_triangular *t, int64_t panel, CUdeviceptr from, int64_t from_ld) {
+/* Panel `number` of those that are wanted, so many others before. */
+static CUresult form_panel(struct tb_triangular *t, int64_t number, CUdeviceptr from, int64_t from_ld) {
   const struct tb_view *a = &t->call->a;
-  const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, panel);
+  const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
   struct tb_triangle_form_args args = {.from = (const void *)from,
                                        .to = (void *)t->d->arena,
                                        .from_ld = from_ld,
@@ -66,27 +67,26 @@ static CUresult form_panel(struct tb_triangular *t, int64_t panel, CUdeviceptr f
                                        .negated = t->plan->shape.solves};
   TB_TRY(mark_triangular_begin(t, t->forming));
   TB_TRY(tb_solve_form(&t->d->kernels.solve, t->call->type, &args, t->forming));
-  if (panel < t->plan->panels - 1) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuEventRecord(t->d->packed, t->forming));
-  t->formed = true;
+  t->formed = number + 1;
   return CUDA_SUCCESS;
 }
 
-CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t panel, CUevent arrived) {
-  const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, panel);
-  const int64_t at = t->plan->raw_offset_bytes + panel % 2 * t->plan->raw_bytes;
+CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUevent arrived) {
+  const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
+  const int64_t at = t->plan->raw_offset_bytes + number % 2 * t->plan->raw_bytes;
   TB_TRY(tb_cuda.cuStreamWaitEvent(t->forming, arrived, 0));
-  TB_TRY(form_panel(t, panel, t->d->arena + (CUdeviceptr)at, tb_leading(t->call->type, p.rows)));
-  TB_TRY(tb_cuda.cuEventRecord(t->d->half[panel % 2], t->forming));
+  TB_TRY(form_panel(t, number, t->d->arena + (CUdeviceptr)at, tb_leading(t->call->type, p.rows)));
+  TB_TRY(tb_cuda.cuEventRecord(t->d->half[number % 2], t->forming));
   return CUDA_SUCCESS;
 }
 
 static CUresult form_in_place(struct tb_triangular *t) {
   const struct tb_view *a = &t->call->a;
-  for (int64_t panel = 0; panel < t->plan->panels; panel++) {
-    const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, panel);
+  for (int64_t number = 0; number < t->plan->panels; number++) {
+    const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
     const void *const from = tb_elements_behind(t->call->type, a->data, p.row + p.first * a->ld);
-    TB_TRY(form_panel(t, panel, (CUdeviceptr)from, a->ld));
+    TB_TRY(form_panel(t, number, (CUdeviceptr)from, a->ld));
   }
   return CUDA_SUCCESS;
 }
@@ -121,9 +121,15 @@ static CUresult turn_block(struct tb_triangular *t, int64_t block, CUdeviceptr s
   return tb_solve_turn(&t->d->kernels.solve, t->call->type, &args, stream_for(t, block));
 }
 
-/* Behind A', and in place behind what the program has enqueued. */
+/* Behind what is formed of A', and in place behind what the program has enqueued. */
+static CUresult await_formed(struct tb_triangular *t, int64_t block) {
+  if (t->formed > 0) TB_TRY(tb_cuda.cuStreamWaitEvent(stream_for(t, block), t->d->packed, 0));
+  t->awaited = t->formed;
+  return CUDA_SUCCESS;
+}
+
 static CUresult begin_block(struct tb_triangular *t, int64_t block) {
-  TB_TRY(tb_cuda.cuStreamWaitEvent(stream_for(t, block), t->d->packed, 0));
+  TB_TRY(await_formed(t, block));
   return mark_triangular_begin(t, stream_for(t, block));
 }
 
@@ -171,14 +177,20 @@ static CUresult complete_block(struct tb_triangular *t, int64_t block) {
  * slots. So a turn has some steps: 50 us or so. */
 #define STEPS_OF_TURN 12
 
+/* Whether what it reads of A' is formed, or will be. */
+static bool can_launch(const struct tb_triangular *t, int64_t number) {
+  return tb_triangular_panels_for(t->plan, t->call, number) <= t->formed;
+}
+
 static CUresult compute_turn(struct tb_triangular *t, bool *something) {
-  const int64_t steps = tb_triangular_steps(&t->plan->shape);
-  if (t->computed == t->arrived) return CUDA_SUCCESS;
+  const int64_t steps = tb_triangular_steps(&t->plan->shape), block = t->computed;
+  if (block == t->arrived || !can_launch(t, t->step)) return CUDA_SUCCESS;
   *something = true;
-  if (t->step == 0) TB_TRY(start_block(t, t->computed));
-  for (const int64_t end = tb_min(steps, t->step + STEPS_OF_TURN); t->step < end; t->step++)
-    TB_TRY(launch_step(t, t->computed, t->step));
-  return t->step == steps ? complete_block(t, t->computed) : CUDA_SUCCESS;
+  if (t->step == 0) TB_TRY(start_block(t, block));
+  if (t->awaited < t->formed) TB_TRY(await_formed(t, block));
+  for (const int64_t end = tb_min(steps, t->step + STEPS_OF_TURN); t->step < end && can_launch(t, t->step); t->step++)
+    TB_TRY(launch_step(t, block, t->step));
+  return t->step == steps ? complete_block(t, block) : CUDA_SUCCESS;
 }
 
 /* ---- where B lies on the GPU ---- */

@@ -22,7 +22,8 @@ struct tb_triangular_product {
 };
 #define TB_TRIANGULAR_PRODUCTS 64
 
-/* A piece on its way up, in the ring as pipeline_internal.h has it. Jobs are A's panels and then B's blocks. */
+/* A piece on its way up, in the ring as pipeline_internal.h has it. Jobs are A's panels and B's blocks, of which the
+ * first is ahead of the panels. */
 struct tb_triangular_up_entry {
   int64_t job;
   bool last; /* of its job */
@@ -61,9 +62,11 @@ struct tb_triangular {
   const struct tb_triangular_plan *plan;
   struct tb_triangular_progress *progress;
   bool timed, marked_up, marked_compute, marked_down;
-  bool is_large, formed; /* formed: A' is, or will be where d->packed was recorded */
-  CUstream forming;      /* A' comes to be here; ordered with the program's work where anything is in place */
-  int64_t precision;     /* TILEBLAS_PRECISION */
+  bool is_large;
+  int64_t formed, awaited; /* panels of A' that are formed behind d->packed; and those behind which the stream of the
+                              block at hand is */
+  CUstream forming;        /* A' comes to be here; ordered with the program's work where anything is in place */
+  int64_t precision;       /* TILEBLAS_PRECISION */
   struct tb_rounds rounds;
   struct tb_triangular_up up;
   struct tb_triangular_down down;
@@ -84,8 +87,8 @@ void tb_triangular_up_abandon(struct tb_triangular *t);
 
 /* ---- triangular.c ---- */
 
-/* A panel of A is there behind `arrived`, in its buffer; and the next block of B in its place. */
-CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t panel, CUevent arrived);
+/* The next panel of A is there behind `arrived`, in its buffer; and the next block of B in its place. */
+CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUevent arrived);
 CUresult tb_triangular_take_block(struct tb_triangular *t, CUevent arrived);
 
 /* Where a block that goes by slots lies, as B is stored; and behind which event it is complete. */

@@ -60,7 +60,7 @@ static bool has_order(const struct tb_pipeline *p) {
  * there may be many to run, for of that only B may have gone up. */
 static enum tb_schedule_order order_of(const struct tb_pipeline *p) {
   const struct tb_layout *l = &p->layout;
-  if (!tb_plan_packs(l->plan)) return TB_IN_TURN;
+  if (!tb_plan_packs(l->plan)) return l->plan->by_slices ? TB_BY_SLICES : TB_IN_TURN;
   if (!has_order(p)) return TB_BY_SLICES;
   if (l->plan->a_kept_bytes > 0 && l->chunk.start <= l->plan->chunk_k)
     return l->chunk.start == 0 ? TB_B_FIRST : TB_A_FIRST;
@@ -93,27 +93,58 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
 
 /* ---- beginning ---- */
 
-enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *step, struct tb_upload *u) {
-  const struct tb_layout *l = &p->layout;
-  if (p->up.operand[step->of_b].there) return TB_IN_PLACE;
+/* Whether the same has gone up as a panel of A, whose step is ahead in every order without a cut. */
+static bool is_twin(const struct tb_layout *l, const struct tb_step *step) { return l->plan->twins && step->of_b; }
+
+/* What panel `index` of a mirrored operand brings: the columns of the triangle that meet the diagonal in the panel.
+ * There the threads fill in the other half. */
+static struct tb_upload stored_part(const struct tb_layout *l, bool of_b, int64_t index) {
+  const struct tb_extent sides = tb_layout_sides(l, of_b, index);
+  const struct tb_view operand = tb_operand_of(l->call, of_b);
+  const bool lower = operand.uplo == TB_LOWER;
+  const struct tb_view x = tb_view_at(operand, lower ? sides.start : 0, sides.start);
+  const struct tb_matrix to = tb_layout_stored(l, lower ? sides.start : 0, sides.start);
+  return (struct tb_upload){.type = x.type,
+                            .source = x.data,
+                            .source_ld = x.ld,
+                            .rows = lower ? l->call->k - sides.start : sides.start + sides.size,
+                            .columns = sides.size,
+                            .target = to.address,
+                            .target_ld = to.ld,
+                            .apart = true,
+                            .stored = tb_view_stored(&x)};
+}
+
+struct tb_upload tb_up_panel(const struct tb_layout *l, const struct tb_step *step) {
   const struct tb_extent k = tb_layout_slice(l, step->slice);
   const struct tb_view x = tb_layout_view(l, step->of_b, step->index, k);
   const struct tb_matrix to = tb_layout_panel(l, step->of_b, step->index, k);
   const int64_t across = tb_layout_sides(l, step->of_b, step->index).size;
   const bool along = tb_runs_along_k(l->call, step->of_b);
-  *u =
-      (struct tb_upload){.type = x.type, .source = x.data, .source_ld = x.ld, .target = to.address, .target_ld = to.ld};
-  u->rows = along ? k.size : across;
-  u->columns = along ? across : k.size;
-  if (tb_view_is_mirrored(&x)) u->stored = tb_view_stored(&x);
+  struct tb_upload u = {.type = x.type, .source = x.data, .source_ld = x.ld, .target = to.address, .target_ld = to.ld};
+  u.rows = along ? k.size : across;
+  u.columns = along ? across : k.size;
+  if (tb_view_is_mirrored(&x)) u.stored = tb_view_stored(&x);
+  return u;
+}
+
+enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *step, struct tb_upload *u) {
+  const struct tb_layout *l = &p->layout;
+  const bool unfolds = tb_plan_unfolds(l->plan, l->call, step->of_b);
+  if (p->up.operand[step->of_b].there || is_twin(l, step) || (unfolds && step->slice > 0)) return TB_IN_PLACE;
+  *u = unfolds ? stored_part(l, step->of_b, step->index) : tb_up_panel(l, step);
   return tb_way_of(&l->plan->ways, step->of_b);
 }
 
 static enum tb_operand operand_of(const struct tb_step *step) { return step->of_b ? TB_OPERAND_B : TB_OPERAND_A; }
 
-/* A step, each GPU beginning with its own panels of an operand that is shared. */
+/* A step, each GPU beginning with its own panels of an operand that is shared. Of an upper triangle that goes up as it
+ * is stored the last panel is the first that needs no other's part. */
 static struct tb_step step_at(const struct tb_pipeline *p, int64_t number) {
+  const struct tb_layout *l = &p->layout;
   struct tb_step step = tb_schedule_step(&p->up.schedule, number);
+  if (tb_plan_unfolds(l->plan, l->call, step.of_b) && tb_operand_of(l->call, step.of_b).uplo == TB_UPPER)
+    step.index = (step.of_b ? l->columns : l->rows) - 1 - step.index;
   step.index = tb_pass_turn(p->pass, operand_of(&step), step.index);
   return step;
 }
@@ -234,7 +265,7 @@ static CUresult send_oldest(struct tb_pipeline *p) {
   if (e->from_other)
     TB_TRY(fetch_panel(p, e));
   else if (e->way == TB_FORMED)
-    TB_TRY(tb_compute_form(p, &e->whole));
+    TB_TRY(tb_compute_form(p, &e->whole, p->streams[0]));
   else if (e->way != TB_IN_PLACE)
     TB_TRY(send_piece(p, up_slot_of(p, up->sent), e));
   up->sent++;

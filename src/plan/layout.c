@@ -123,6 +123,11 @@ struct tb_matrix tb_layout_panel(const struct tb_layout *l, bool of_b, int64_t p
                         k.size);
 }
 
+struct tb_matrix tb_layout_stored(const struct tb_layout *l, int64_t i, int64_t j) {
+  const uint64_t base = l->arena + (uint64_t)l->plan->stored_offset_bytes;
+  return (struct tb_matrix){tb_address_behind(l->call, base, i + j * l->plan->stored_ld), l->plan->stored_ld};
+}
+
 /* Panels of A of a block; behind so many, B's begin that are made real or packed. */
 static int64_t panels_of_a(const struct tb_layout *l) { return tb_ceil_div(l->plan->block_m, l->plan->tile_m); }
 

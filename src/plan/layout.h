@@ -67,6 +67,9 @@ struct tb_view tb_layout_view(const struct tb_layout *layout, bool of_b, int64_t
  * before it. */
 struct tb_matrix tb_layout_panel(const struct tb_layout *layout, bool of_b, int64_t panel, struct tb_extent k);
 
+/* Element (i, j) of a mirrored operand that goes up as it is stored. */
+struct tb_matrix tb_layout_stored(const struct tb_layout *layout, int64_t i, int64_t j);
+
 /* The same of a complex product as the kernels read it, in reals: the panel made real, or as it is where that is a real
  * matrix already. */
 struct tb_matrix tb_layout_real(const struct tb_layout *layout, bool of_b, int64_t panel, struct tb_extent k);

@@ -24,6 +24,15 @@
  * has 3.27 and 3.13 ms, 12.8 and 12.1 with pieces of 2 MiB, as they were then.) Where the product takes longer, the
  * kernels must not wait for half of what goes up.
  *
+ * Twins. Of a triangle of op(A) op(A)^T, or op(A) op(A)^H, that is not cut, a panel of A is also the panel of B with
+ * its number, as it is stored. It goes up once, so tiles are squares: as many elements go up as in a product of half
+ * the k.
+ *
+ * Unfolded. A large symmetric or Hermitian operand in ordinary memory goes up as it is stored, into a square behind the
+ * tiles of C: with panel number i the columns of the triangle that meet the diagonal in the panel. With those of the
+ * panels before (of an upper triangle, which begins with the last panel, of those behind) they are all that a kernel
+ * forms the panel of. So half of it goes up, and no thread turns what the other triangle mirrors.
+ *
  * For the tensor cores (select/emulated.h) k is cut between spans only, and a chunk has one slice or two: what is up is
  * packed once, and a tile is one launch for each span from two packed panels. Blocks and tiles start at multiples of
  * the tensor cores' own tiles of C, because a result's bits depend on where those lie. The arena then is
@@ -122,6 +131,8 @@ struct tb_plan {
   int64_t tile_m, tile_n;
   struct tb_plan_operand operand[2];
   int64_t d_offset_bytes, tile_elems; /* of the result's tiles; room for one, padding included */
+  int64_t stored_offset_bytes;        /* of a mirrored operand as it is stored: a square, from which a kernel forms */
+  int64_t stored_ld;                  /* its panels; 0: they go up as panels */
   int64_t a_kept_bytes; /* emulated: of the first chunk's panels of A, ahead of the others'; 0: they are among them */
   int64_t real_offset_bytes;      /* A's panels made real, then B's */
   int64_t workspace_offset_bytes; /* and last, where there is room, for what kernels note down */
@@ -130,6 +141,8 @@ struct tb_plan {
   bool at_once;                /* everything is in place: one launch computes a block */
   bool triangle_in_place;      /* so it is, but of a triangle, whose tiles are launched in several streams */
   bool strips;                 /* one operand is a single panel, and each panel of the other completes a tile */
+  bool by_slices;              /* of twins: all panels go up by slices */
+  bool twins;                  /* B's panels are A's: of op(A) op(A)^T one goes up for both */
   bool one_slot;               /* one tile, and A's and B's panels fit into one slot together, C into another */
   bool emulated;               /* for the tensor cores */
   struct tb_emulated_way way;  /* emulated: of every launch */
@@ -164,9 +177,17 @@ static inline int64_t tb_plan_spans(const struct tb_plan *plan) { return tb_ceil
 /* Whether panels are packed for the tensor cores one by one. */
 static inline bool tb_plan_packs(const struct tb_plan *plan) { return plan->emulated && !plan->at_once; }
 
-/* Whether panels are made real ones, and whether either is to be done with a panel that is up. */
+/* Whether panels are made real ones, and whether anything is to be done with a panel that is up. */
 static inline bool tb_plan_expands(const struct tb_plan *plan) { return plan->operand[TB_OF_A].real_elems > 0; }
-static inline bool tb_plan_prepares(const struct tb_plan *plan) { return tb_plan_packs(plan) || tb_plan_expands(plan); }
+static inline bool tb_plan_prepares(const struct tb_plan *plan) {
+  return tb_plan_packs(plan) || tb_plan_expands(plan) || plan->stored_ld > 0;
+}
+
+/* Whether an operand goes up as it is stored. At most one is mirrored. */
+static inline bool tb_plan_unfolds(const struct tb_plan *plan, const struct tb_call *call, bool of_b) {
+  const struct tb_view x = tb_operand_of(call, of_b);
+  return plan->stored_ld > 0 && tb_view_is_mirrored(&x);
+}
 
 /* Elements of a line, and of a slot. */
 static inline int64_t tb_line_elems(enum tb_type type) { return TB_LINE_BYTES / tb_type_bytes(type); }

@@ -22,6 +22,9 @@ static const struct tb_tiling emulated_columns_of_chunks = {TB_EMULATED_TILE_N, 
 /* In one stream each launch must fill the GPU alone: 11 x 12 of their tiles are an H200's 132 multiprocessors. */
 static const struct tb_tiling emulated_rows_in_order = {TB_EMULATED_TILE_M, 1408, 1408, 2816, 16};
 static const struct tb_tiling emulated_columns_in_order = {TB_EMULATED_TILE_N, 2304, 2304, 4608, 16};
+/* Of twins: whole tiles of the tensor cores both ways. */
+static const struct tb_tiling emulated_twins = {3 * TB_EMULATED_TILE_M, 768, 768, 3072, 16};
+_Static_assert(3 * TB_EMULATED_TILE_M % TB_EMULATED_TILE_N == 0, "tiles of twins are whole ones both ways");
 /* Of strips, along their long sides. */
 static const struct tb_tiling emulated_strips_of_rows = {TB_EMULATED_TILE_M, 384, 384, 3072, TB_TILES_MAX};
 static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 384, 384, 3072, TB_TILES_MAX};
@@ -77,6 +80,7 @@ static struct tb_emulated_way launch_way(const struct tb_plan *plan, const struc
 }
 
 static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb_call *call, int streams_most) {
+  if (plan->twins) return (struct tb_tilings){&emulated_twins, &emulated_twins};
   if (tb_plan_in_one_stream(plan) || streams_most == 1)
     return (struct tb_tilings){&emulated_rows_in_order, &emulated_columns_in_order};
   if (plan->chunk_k < call->k && (plan->block_m < call->m || plan->block_n < call->n))
@@ -96,7 +100,8 @@ static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb
 
 static int64_t slice_of_emulated(const struct tb_plan *plan, const struct tb_call *call) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double bytes = (double)tb_call_bytes(call), up = (m + n) * k * bytes, down = m * n * bytes;
+  const double bytes = (double)tb_call_bytes(call), up = (plan->twins ? m : m + n) * k * bytes;
+  const double down = tb_call_elems(call) * bytes;
   const double product = tb_call_flops(call) / tb_plan_emulated_flops_per_byte(&plan->ways);
   const bool pays = product >= SLICED_PRODUCT_SHARE * up && 2 * down <= (product > up ? product : up);
   if (tb_plan_is_cut(plan, call) || tb_plan_in_one_stream(plan) || tb_plan_spans(plan) < SLICED_SPANS_MIN || !pays)
@@ -118,6 +123,7 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, c
   plan->emulated = true;
   plan->triangle_in_place = false; /* these kernels look what is wanted of C */
   plan->strips = false;
+  plan->twins = tb_plan_may_have_twins(plan, call);
   plan->at_once = tb_plan_is_at_once(plan);
   plan->span_k = tb_emulated_first_span(whole, parts * call->k) / parts;
   plan->slice_k = slice_of_emulated(plan, call);

@@ -33,6 +33,12 @@ int64_t tb_plan_tile(int64_t block, const struct tb_tiling *tiling, int more);
 struct tb_plan tb_plan_uncut(const struct tb_call *call, struct tb_ways ways);
 bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call);
 
+/* Whether it may have twins, if its tiles are squares. */
+bool tb_plan_may_have_twins(const struct tb_plan *plan, const struct tb_call *call);
+
+/* Whether a mirrored operand may go up as it is stored. */
+bool tb_plan_may_unfold(const struct tb_plan *plan, const struct tb_call *call);
+
 /* Whether launches are of one stream; and whether one launch does it all. */
 bool tb_plan_in_one_stream(const struct tb_plan *plan);
 bool tb_plan_is_at_once(const struct tb_plan *plan);

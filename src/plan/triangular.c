@@ -21,11 +21,13 @@
 
 /* ---- steps ---- */
 
+static bool goes_down(const struct tb_triangular_shape *s) { return s->lower == s->solves; }
+
 int64_t tb_triangular_steps(const struct tb_triangular_shape *s) { return 2 * tb_ceil_div(s->order, s->leaf) - 1; }
 
 struct tb_triangular_step tb_triangular_step(const struct tb_triangular_shape *s, int64_t number) {
   int64_t first = 0, size = s->order;
-  const bool downward = s->lower == s->solves;
+  const bool downward = goes_down(s);
   while (size > s->leaf) {
     const int64_t top = tb_ceil_div(tb_ceil_div(size, s->leaf), 2) * s->leaf, bottom = size - top;
     const int64_t begins = downward ? top : bottom, before = 2 * tb_ceil_div(begins, s->leaf) - 1;
@@ -146,6 +148,20 @@ struct tb_triangular_panel tb_triangular_panel(const struct tb_triangular_plan *
   const int64_t first = number * plan->panel, columns = tb_min(plan->panel, call->k - first);
   if (call->a.uplo == TB_LOWER) return (struct tb_triangular_panel){first, columns, first, call->k - first};
   return (struct tb_triangular_panel){first, columns, 0, first + columns};
+}
+
+/* ---- the order of panels ---- */
+
+int64_t tb_triangular_wanted(const struct tb_triangular_plan *plan, int64_t number) {
+  return goes_down(&plan->shape) ? number : plan->panels - 1 - number;
+}
+
+/* Rows of A' are stored columns where it is transposed. */
+int64_t tb_triangular_panels_for(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t number) {
+  const struct tb_triangular_step step = tb_triangular_step(&plan->shape, number);
+  const bool by_rows = step.is_leaf || call->a.transposed != plan->turns;
+  const int64_t first = by_rows ? step.first : step.source, end = first + (by_rows ? step.size : step.source_size);
+  return goes_down(&plan->shape) ? tb_ceil_div(end, plan->panel) : plan->panels - first / plan->panel;
 }
 
 /* ---- what is left ---- */

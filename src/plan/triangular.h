@@ -18,8 +18,8 @@
  *
  *      A' | two panels of A on their way | places of blocks | and as B is stored, on the right | workspaces
  *
- * A goes up first, in panels of stored columns, and of each what the triangle has: its rows from the panel's first
- * column on, or up to its last.
+ * B's first block goes up, then A, in panels of stored columns, in the order in which that block's steps want them, and
+ * of each what the triangle has: its rows from the panel's first column on, or up to its last.
  */
 #ifndef TB_PLAN_TRIANGULAR_H
 #define TB_PLAN_TRIANGULAR_H
@@ -96,6 +96,13 @@ struct tb_triangular_panel {
 };
 struct tb_triangular_panel tb_triangular_panel(const struct tb_triangular_plan *plan, const struct tb_call *call,
                                                int64_t number);
+
+/* The panel that is wanted behind so many others: steps that go down begin with the first stored columns, others with
+ * the last. */
+int64_t tb_triangular_wanted(const struct tb_triangular_plan *plan, int64_t number);
+
+/* How many panels, in that order, are to be there before this step, and those before it. */
+int64_t tb_triangular_panels_for(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t step);
 
 /* ---- what is left ---- */
 

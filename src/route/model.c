@@ -95,10 +95,12 @@ static double chain_seconds(const struct tb_call *call) {
 static double gpu_formula(const struct tb_rates *r, const struct tb_call *call, const struct tb_places *places) {
   static const struct tb_places all_pageable;
   if (places == NULL) places = &all_pageable;
-  const double bytes = (double)tb_call_bytes(call);
+  const double bytes = (double)tb_call_bytes(call), elems_b = tb_call_has_twins(call) ? 0 : elems_of_b(call);
+  /* Of a mirrored operand what is stored. */
+  const double a_share = tb_view_is_mirrored(&call->a) ? 0.5 : 1, b_share = tb_view_is_mirrored(&call->b) ? 0.5 : 1;
   const double copy =
-      copy_seconds(bytes * elems_of_a(call), places->a.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
-      copy_seconds(bytes * elems_of_b(call), places->b.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
+      copy_seconds(bytes * a_share * elems_of_a(call), places->a.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
+      copy_seconds(bytes * b_share * elems_b, places->b.place, r->up_bytes_per_s, r->link_up_bytes_per_s) +
       copy_seconds(bytes * tb_call_elems(call), places->c.place, r->down_bytes_per_s, r->link_down_bytes_per_s);
   const double compute = tb_call_flops(call) / r->gpu_flops_per_s;
   int64_t tiles = ((call->m > call->n ? call->m : call->n) + OVERLAP_TILE_ELEMS - 1) / OVERLAP_TILE_ELEMS;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * symm and hemm on the GPU, from the exported functions: random calls of every spelling and type, with NaN where
- * nothing is to be read; with panels of many tasks; in one piece and cut for want of memory, which has the same bits;
- * with operands in the GPU's own and in pinned memory, where a kernel makes the panels; by three GPUs; by copies, which
- * fetch the stored triangle alone; and with a driver that fails, after which the CPU computes with parts of the matrix.
+ * nothing is to be read; with panels of many tasks, and large ones, whose panels a kernel makes of what is stored; in
+ * one piece and cut for want of memory, which has the same bits; with operands in the GPU's own and in pinned memory,
+ * where a kernel makes the panels; by three GPUs; by copies, which fetch the stored triangle alone; and with a driver
+ * that fails, after which the CPU computes with parts of the matrix.
  *
  * Seen to fail when: an image of a Hermitian matrix is not conjugated, or its diagonal keeps imaginary parts; a part of
  * a panel takes its diagonal for the whole's; the other triangle is read, by a thread or the kernel; the panel's kernel
@@ -126,6 +127,43 @@ static void the_same_bits_in_pieces(void **state) {
     free(whole);
     tst_sided_destroy(&call);
   }
+}
+
+/* Of a large matrix what is stored goes up, and little of what is not: the diagonal's blocks. The panels have the bits
+ * of those that threads mirror, where memory is short. */
+static void unfolded(void **state) {
+  (void)state;
+  uint64_t rng = 6;
+  set("TILEBLAS_ROUTE", "gpu");
+  set("TILEBLAS_SHARE", "never");
+  for (int i = 0; i < 2 * TST_SIDED_MIRRORED; i += TST_UNLESS_SANITIZED(1, 5)) {
+    struct tst_sided_call call;
+    const int64_t begun = gpu_calls();
+    const int number = TST_SIDED_ROUTINES + i % TST_SIDED_MIRRORED;
+    const int64_t order = 1600 + tst_random_below(&rng, 100), other = 20 + tst_random_below(&rng, 30);
+    tst_sided_create_sized(&call, number, i < TST_SIDED_MIRRORED ? order : other,
+                           i < TST_SIDED_MIRRORED ? other : order, &rng);
+    while (tst_sided_order(&call) != order) {
+      tst_sided_destroy(&call);
+      tst_sided_create_sized(&call, number, i < TST_SIDED_MIRRORED ? order : other,
+                             i < TST_SIDED_MIRRORED ? other : order, &rng);
+    }
+    const uint64_t up = tst_fake() != NULL ? tst_fake()->get(FAKE_CUDA_BYTES_UP) : 0;
+    tst_sided_make(&call);
+    const double moved = tst_fake() != NULL ? (double)(tst_fake()->get(FAKE_CUDA_BYTES_UP) - up) : 0;
+    expect_right(&call);
+    if (!(moved < 0.75 * (double)call.a.bytes + (double)call.b.bytes))
+      fail_msg("%s: %.0f bytes of %zu and %zu went up", call.name.name, moved, call.a.bytes, call.b.bytes);
+    void *const whole = malloc(call.c.bytes);
+    assert_non_null(whole);
+    memcpy(whole, call.c.data, call.c.bytes);
+    make_again(&call, "TILEBLAS_MEMORY_LIMIT", "6M", "0");
+    assert_memory_equal(whole, call.c.data, call.c.bytes);
+    assert_int_equal(gpu_calls() - begun, 2);
+    free(whole);
+    tst_sided_destroy(&call);
+  }
+  set("TILEBLAS_SHARE", "always");
 }
 
 /* ---- on the GPU's memory ---- */
@@ -282,8 +320,13 @@ static void failures_on_the_gpu(void **state) {
 /* Without an argument by one GPU; with any, what several GPUs share. */
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(operands_on_the_gpu), cmocka_unit_test(failures_on_the_gpu),     cmocka_unit_test(failures),
-      cmocka_unit_test(every_spelling),      cmocka_unit_test(the_same_bits_in_pieces), cmocka_unit_test(long_sides),
+      cmocka_unit_test(operands_on_the_gpu),
+      cmocka_unit_test(failures_on_the_gpu),
+      cmocka_unit_test(failures),
+      cmocka_unit_test(every_spelling),
+      cmocka_unit_test(the_same_bits_in_pieces),
+      cmocka_unit_test(long_sides),
+      cmocka_unit_test(unfolded),
   };
   const struct CMUnitTest shared[] = {cmocka_unit_test(failures), cmocka_unit_test(the_same_bits_in_pieces)};
   const struct CMUnitTest watched[] = {cmocka_unit_test(operands_on_the_gpu)};
