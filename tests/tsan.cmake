@@ -2,7 +2,7 @@
 # What the preset tsan runs, by ctest's label of that name: tests in which threads meet. The others make the same calls
 # by one thread. tests/tsan.supp has what ThreadSanitizer takes for a race and is none.
 set(TST_TSAN_RUNS
-  ^faults\\.fork ^faults\\.no_gpu ^faults\\.process ^faults\\.threads ^guest\\. ^fuzz\\.placed ^fuzz\\.several
+  ^faults\\.fork ^faults\\.lanes ^faults\\.no_gpu ^faults\\.process ^faults\\.threads ^guest\\. ^fuzz\\.placed ^fuzz\\.several
   ^fuzz\\.level3_several
   "^unit\\.(keeping|own_memory|router|router_kept|several|sgemm_pieces|small|small_on_gpu|telling|trials)$")
 # It runs a library's exit functions when the process ends, and not when the library is unloaded: so none of the faults.*

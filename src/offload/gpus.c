@@ -2,34 +2,32 @@
 #define _GNU_SOURCE
 #include "offload/gpus.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "process/background.h"
 #include "base/clock.h"
+#include "offload/copying.h"
+#include "offload/peers.h"
 #include "process/environment.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "cuda/place.h"
 #include "process/retry.h"
 
-/* Eight threads reach the link's rate one way, ten to twelve both ways at once on a quiet host, and more where others
- * use its memory, too: 16384 cubed 64 ms by twelve, 58 by fourteen. Sixteen of 16 cores are slower: none is left to the
- * program (PCIe gen5). */
-#define COPYING_THREADS_MAX 14
-
 /* One that may be used. */
 struct gpu {
-  enum { UNTRIED, OPEN, UNUSABLE, GIVEN_UP } state;
+  _Atomic enum { UNTRIED, OPEN, UNUSABLE, LOST, GIVEN_UP } state; /* LOST: given up, and not closed yet */
   int ordinal;
   struct tb_retry retry;   /* while it could not be opened */
-  struct tb_device device; /* when open */
+  struct tb_device device; /* when open or lost; and its lanes */
+  struct tb_lanes lanes;
   struct tb_pace pace;
-  struct tb_pool *copying;                         /* that it uses in a team */
-  char text[200];                                  /* what the report says of it; empty: nothing */
-  bool reaches[TB_GPUS_MAX], enabled[TB_GPUS_MAX]; /* the others' memory, by their place here; and we enabled it */
+  struct tb_pool *copying; /* that it uses in a team */
+  char text[200];          /* what the report says of it; empty: nothing */
+  struct tb_peers peers;   /* by their place here */
 };
 
 static struct gpu gpus[TB_GPUS_MAX]; /* most preferred first */
@@ -38,15 +36,16 @@ static bool listed; /* the two are filled in */
 static struct tb_retry listing;
 static struct tb_local_rank local_rank = {-1, NULL};
 
-static struct tb_pool *copying; /* of one that computes alone */
+static struct tb_pool *copying; /* of one that computes alone, for all its lanes */
 static struct tb_pool *drivers;
-static double open_seconds; /* that opening the first took */
+static double open_seconds;                                   /* that opening the first took */
+static pthread_mutex_t giving_up = PTHREAD_MUTEX_INITIALIZER; /* guards states and texts among calls in lanes */
 
 static char gpus_text[TB_LOG_TEXT_MAX] = "not needed so far";
 static atomic_int status = TB_STATUS_ok; /* why no GPU can answer; this one: it can, or nobody has tried */
 static _Atomic double again_at;          /* while status is TB_STATUS_not_now: before then nothing is tried */
-static atomic_bool is_open;
-static atomic_bool touched; /* the driver was called in this process: a child of it cannot use a GPU */
+static atomic_bool is_open, any_lost;    /* lost: to be closed by the next one who is alone */
+static atomic_bool touched;              /* the driver was called in this process: a child of it cannot use a GPU */
 
 enum tb_status tb_gpus_status(void) {
   const enum tb_status now = (enum tb_status)atomic_load_explicit(&status, memory_order_relaxed);
@@ -117,28 +116,10 @@ static void pause_if_none(const char *detail) {
   if (first > 0) pause_until(first, detail);
 }
 
-/* ---- copying threads ---- */
-
-/* Threads that one of `sharing` GPUs has for copies: the cores that the process may use, shared out, at most as many as
- * it takes to fill a link. */
-static int copying_threads(int sharing) {
-  const int cores = tb_background_cores();
-  int each = cores / sharing > 1 ? cores / sharing : 1;
-  return each < COPYING_THREADS_MAX ? each : COPYING_THREADS_MAX;
-}
-
-/* Of two threads one is the caller's, and the other has nobody to keep apart from. */
-static struct tb_pool *open_copying(int sharing) {
-  const int threads = copying_threads(sharing);
-  return tb_pool_open(threads, threads > 2);
-}
-
 /* ---- opening ---- */
 
 static void describe_open(struct gpu *g) {
-  const struct tb_device *d = &g->device;
-  int length = snprintf(g->text, sizeof g->text, "GPU %d, %s, %d SMs, driver for CUDA %d.%d", d->ordinal, d->name,
-                        d->sm_count, d->driver_version / 1000, d->driver_version % 1000 / 10);
+  const int length = tb_device_describe(&g->device, g->text, sizeof g->text);
   if (local_rank.rank >= 0 && length > 0 && (size_t)length < sizeof g->text)
     snprintf(g->text + length, sizeof g->text - (size_t)length, ", taken as local rank %d (%s)", local_rank.rank,
              local_rank.variable);
@@ -152,6 +133,7 @@ static enum tb_status open_gpu(struct gpu *g, char *detail, size_t detail_size) 
   if (opened == TB_STATUS_not_now) opened = TB_STATUS_no_device;
   g->state = opened == TB_STATUS_ok ? OPEN : UNUSABLE;
   if (g->state != OPEN) return opened;
+  tb_lanes_begin(&g->lanes, &g->device);
   g->pace = (struct tb_pace){.flops_per_s = tb_device_peak_flops_per_s(&g->device, TB_S)};
   describe_open(g);
   return opened;
@@ -205,10 +187,21 @@ static struct tb_device *open_alone(struct gpu *g) {
 }
 
 static struct tb_device *alone(struct tb_device *d) {
-  if (copying == NULL) copying = open_copying(1);
+  if (copying == NULL) copying = tb_copying_open(1);
   d->pool = copying;
   d->in_team = false;
+  tb_lanes_be_alone(d->lanes);
   return d;
+}
+
+struct tb_device *tb_gpus_lane(int lane) {
+  for (int i = 0; i < gpu_count; i++) {
+    if (gpus[i].state != OPEN) continue;
+    struct tb_device *const d = tb_lanes_device(&gpus[i].lanes, lane);
+    if (d != NULL) d->pool = copying;
+    return d;
+  }
+  return NULL;
 }
 
 struct tb_device *tb_gpus_open_one(int number) {
@@ -253,32 +246,12 @@ static void open_untried(void *unused, int index) {
   if (is_due(&gpus[index])) open_gpu(&gpus[index], detail, sizeof detail);
 }
 
-/* Lets a GPU reach another's memory, if the machine can. */
-static CUresult enable(struct gpu *from, int to) {
-  int can = 0;
-  TB_TRY(tb_cuda.cuDeviceCanAccessPeer(&can, from->device.handle, gpus[to].device.handle));
-  if (!can) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  TB_TRY(tb_device_enter(&from->device));
-  CUresult enabled = tb_cuda.cuCtxEnablePeerAccess(gpus[to].device.context, 0);
-  tb_device_leave();
-  from->enabled[to] = enabled == CUDA_SUCCESS; /* else the program did before us, and it stays */
-  return enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : enabled;
-}
-
 static void connect_all(void) {
   for (int i = 0; i < gpu_count; i++)
     for (int j = 0; j < gpu_count; j++)
-      if (i != j && gpus[i].state == OPEN && gpus[j].state == OPEN && !gpus[i].reaches[j])
-        gpus[i].reaches[j] = enable(&gpus[i], j) == CUDA_SUCCESS;
+      if (i != j && gpus[i].state == OPEN && gpus[j].state == OPEN)
+        tb_peers_connect(&gpus[i].peers, &gpus[i].device, j, &gpus[j].device);
   tb_cuda_failed_call = NULL; /* who cannot be reached gets along without */
-}
-
-static void disconnect(struct gpu *from, int to) {
-  if (from->enabled[to] && tb_device_enter(&from->device) == CUDA_SUCCESS) {
-    tb_cuda.cuCtxDisablePeerAccess(gpus[to].device.context);
-    tb_device_leave();
-  }
-  from->enabled[to] = from->reaches[to] = false;
 }
 
 static void open_rest(void) {
@@ -288,7 +261,7 @@ static void open_rest(void) {
   connect_all();
   const int sharing = count_in_state(OPEN);
   for (int i = 0; i < gpu_count; i++)
-    if (gpus[i].state == OPEN && gpus[i].copying == NULL) gpus[i].copying = open_copying(sharing);
+    if (gpus[i].state == OPEN && gpus[i].copying == NULL) gpus[i].copying = tb_copying_open(sharing);
 }
 
 void tb_gpus_assemble(struct tb_gpus_team *team) {
@@ -298,9 +271,10 @@ void tb_gpus_assemble(struct tb_gpus_team *team) {
   for (int i = 0; i < gpu_count && team->count < tb_pool_threads(drivers); i++) {
     if (gpus[i].state != OPEN) continue;
     for (int j = 0; j < team->count; j++)
-      if (!gpus[i].reaches[place[j]] || !gpus[place[j]].reaches[i]) team->connected = false;
+      if (!gpus[i].peers.reaches[place[j]] || !gpus[place[j]].peers.reaches[i]) team->connected = false;
     gpus[i].device.pool = gpus[i].copying;
     gpus[i].device.in_team = true;
+    tb_lanes_be_alone(&gpus[i].lanes);
     team->device[team->count] = &gpus[i].device;
     team->pace[team->count] = &gpus[i].pace;
     place[team->count++] = i;
@@ -308,12 +282,8 @@ void tb_gpus_assemble(struct tb_gpus_team *team) {
 }
 
 void tb_gpus_give_back(void) {
-  for (int i = 0; i < gpu_count; i++) {
-    struct tb_device *d = &gpus[i].device;
-    if (gpus[i].state != OPEN || !tb_device_has_memory(d) || tb_device_enter(d) != CUDA_SUCCESS) continue;
-    tb_device_give_back(d);
-    tb_device_leave();
-  }
+  for (int i = 0; i < gpu_count; i++)
+    if (gpus[i].state == OPEN) tb_lanes_give_back(&gpus[i].lanes);
 }
 
 /* ---- closing ---- */
@@ -321,9 +291,10 @@ void tb_gpus_give_back(void) {
 static void close_gpu(struct gpu *g) {
   const int place = (int)(g - gpus);
   for (int i = 0; i < gpu_count && !g->device.hangs; i++) {
-    disconnect(&gpus[i], place);
-    disconnect(g, i);
+    tb_peers_disconnect(&gpus[i].peers, &gpus[i].device, place, &g->device);
+    tb_peers_disconnect(&g->peers, &g->device, i, &gpus[i].device);
   }
+  if (!tb_lanes_close(&g->lanes)) g->device.hangs = true;
   tb_device_close(&g->device);
   tb_pool_close(g->copying);
   g->copying = NULL;
@@ -336,54 +307,82 @@ static void close_pools(void) {
   copying = drivers = NULL;
 }
 
-void tb_gpus_close_for_now(void) {
+static void close_open(int next) {
   atomic_store(&is_open, false);
   for (int i = 0; i < gpu_count; i++) {
     if (gpus[i].state != OPEN) continue;
     close_gpu(&gpus[i]);
-    gpus[i].state = UNTRIED;
+    gpus[i].state = next;
     gpus[i].retry = (struct tb_retry){0};
   }
   close_pools();
 }
 
-void tb_gpus_close(enum tb_status why) {
-  atomic_store(&is_open, false);
-  atomic_store(&status, why);
-  for (int i = 0; i < gpu_count; i++)
-    if (gpus[i].state == OPEN) close_gpu(&gpus[i]);
-  close_pools();
-}
+void tb_gpus_close_for_now(void) { close_open(UNTRIED); }
 
-void tb_gpus_give_up(struct tb_device *d, const char *failure) {
-  for (int i = 0; i < gpu_count; i++) {
-    if (&gpus[i].device != d || gpus[i].state != OPEN) continue;
-    snprintf(gpus[i].text, sizeof gpus[i].text, "GPU %d, %.60s, given up after %.100s", d->ordinal, d->name, failure);
-    close_gpu(&gpus[i]);
-  }
-  publish_gpus(TB_STATUS_gpu_lost);
-  if (d->hangs && tb_gpus_usable() == 0) tb_places_avoid_driver();
+bool tb_gpus_have_lost(void) { return atomic_load_explicit(&any_lost, memory_order_relaxed); }
+
+void tb_gpus_close_lost(void) {
+  if (!tb_gpus_have_lost()) return;
+  for (int i = 0; i < gpu_count; i++)
+    if (gpus[i].state == LOST) close_gpu(&gpus[i]);
+  atomic_store(&any_lost, false);
   if (!tb_gpus_are_open()) close_pools();
 }
 
-void tb_gpus_settle(void) {
-  for (int i = 0; i < gpu_count; i++) {
-    if (gpus[i].state != OPEN || tb_device_enter(&gpus[i].device) != CUDA_SUCCESS) continue;
-    tb_device_settle(&gpus[i].device);
-    tb_device_leave();
+void tb_gpus_close(enum tb_status why) {
+  atomic_store(&status, why);
+  close_open(GIVEN_UP);
+}
+
+void tb_gpus_end(void) {
+  for (int i = 0; i < gpu_count; i++) tb_lanes_end(&gpus[i].lanes);
+}
+
+/* In a lane it is left to who is alone to close the GPU: others use it. */
+static void give_up_gpu(struct gpu *g, const struct tb_device *d, const char *failure) {
+  snprintf(g->text, sizeof g->text, "GPU %d, %.60s, given up after %.100s", d->ordinal, d->name, failure);
+  if (d->beside_others) {
+    g->state = LOST;
+    atomic_store(&any_lost, true);
+  } else {
+    close_gpu(g);
   }
+}
+
+bool tb_gpus_give_up(struct tb_device *d, const char *failure) {
+  bool was_open = false;
+  pthread_mutex_lock(&giving_up);
+  for (int i = 0; i < gpu_count; i++) {
+    if (d->lanes != &gpus[i].lanes || gpus[i].state != OPEN) continue;
+    give_up_gpu(&gpus[i], d, failure);
+    was_open = true;
+  }
+  publish_gpus(TB_STATUS_gpu_lost);
+  if (d->hangs && tb_gpus_usable() == 0) tb_places_avoid_driver();
+  if (!tb_gpus_are_open() && !tb_gpus_have_lost()) close_pools();
+  pthread_mutex_unlock(&giving_up);
+  return was_open;
+}
+
+void tb_gpus_settle(int lane) {
+  for (int i = 0; i < gpu_count; i++)
+    if (gpus[i].state == OPEN) tb_lanes_settle(&gpus[i].lanes, lane);
 }
 
 bool tb_gpus_abandon(void) {
   const bool any = tb_gpus_are_open();
+  pthread_mutex_lock(&giving_up);
+  atomic_store(&any_lost, false);
   for (int i = 0; i < gpu_count; i++) {
-    if (gpus[i].state != OPEN) continue;
+    if (gpus[i].state != OPEN && gpus[i].state != LOST) continue;
     gpus[i].state = GIVEN_UP;
     snprintf(gpus[i].text, sizeof gpus[i].text, "GPU %d, %.60s, given up after a thread left a call in its midst",
              gpus[i].ordinal, gpus[i].device.name);
   }
   atomic_store(&status, TB_STATUS_gpu_lost);
   publish_gpus(TB_STATUS_gpu_lost);
+  pthread_mutex_unlock(&giving_up);
   return any;
 }
 
@@ -392,7 +391,9 @@ void tb_gpus_after_fork(void) {
   tb_cuda_after_fork();
   if (!atomic_load(&touched)) return;
   tb_places_after_fork();
+  pthread_mutex_init(&giving_up, NULL);
   atomic_store(&is_open, false);
+  atomic_store(&any_lost, false);
   atomic_store(&status, TB_STATUS_forked);
   for (int i = 0; i < gpu_count; i++) gpus[i].state = UNUSABLE;
   snprintf(gpus_text, sizeof gpus_text, "%s", tb_status_text(TB_STATUS_forked));

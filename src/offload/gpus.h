@@ -8,7 +8,7 @@
 #define TB_GPUS_H
 
 #include "cuda/allowed.h"
-#include "pipeline/device.h"
+#include "pipeline/lanes.h"
 #include "plan/share.h"
 
 /* Whether a GPU can answer: TB_STATUS_ok when it can or has not been tried, else why not. Lock-free. */
@@ -32,10 +32,14 @@ struct tb_device *tb_gpus_numbered(int ordinal);
 /* Of those that are open, number 0, 1, 2, ... in order of preference. NULL: there are no more. */
 struct tb_device *tb_gpus_open_one(int number);
 
+/* For a call beside others, in this lane (lanes.h): the most preferred GPU that is open. NULL: none is, or it has no
+ * memory for a lane. Any number of threads, each in its lane. */
+struct tb_device *tb_gpus_lane(int lane);
+
 /* Seconds that opening the first took. */
 double tb_gpus_open_seconds(void);
 
-/* Gives back what device memory is kept between calls. */
+/* Gives back what device memory is kept between calls, and all lanes but the first. */
 void tb_gpus_give_back(void);
 
 /* ---- several at once ---- */
@@ -63,8 +67,13 @@ struct tb_pool *tb_gpus_drivers(void);
 
 /* ---- the end ---- */
 
-/* After a failure that may have left its context broken: it is closed, and not used again. `failure` in words. */
-void tb_gpus_give_up(struct tb_device *device, const char *failure);
+/* After a failure that may have left its context broken: it is closed, and not used again. Of a lane, whose call others
+ * may be beside, it is closed by the next one who is alone. `failure` in words. False: it was given up before. */
+bool tb_gpus_give_up(struct tb_device *device, const char *failure);
+
+/* Whether one is to be closed, lock-free; and has it closed. */
+bool tb_gpus_have_lost(void);
+void tb_gpus_close_lost(void);
 
 /* Closes what is open, to be opened anew when it is wanted. */
 void tb_gpus_close_for_now(void);
@@ -72,11 +81,14 @@ void tb_gpus_close_for_now(void);
 /* Closes what is open. `why` is what tb_gpus_status says from then on. */
 void tb_gpus_close(enum tb_status why);
 
+/* With the library about to leave, when nothing is open: memory of the host's. */
+void tb_gpus_end(void);
+
 /* In the child of a fork: what the parent opened cannot be used here. */
 void tb_gpus_after_fork(void);
 
-/* Waits for what an abandoned call left in streams. */
-void tb_gpus_settle(void);
+/* Waits for what an abandoned call left in a lane's streams. */
+void tb_gpus_settle(int lane);
 
 /* Uses no GPU any more, and closes none: nobody knows in what state they are. False: none was open. */
 bool tb_gpus_abandon(void);

@@ -31,32 +31,59 @@ bool tb_keeper_may_open(void) {
 }
 
 /* What a thread has left behind that will not come back for it: */
-static void clear_up(enum tb_gate found) {
-  if (found == TB_GATE_ABANDONED) tb_gpus_settle();
+static void clear_up(enum tb_gate found, int lane, int room) {
+  if (found == TB_GATE_ABANDONED && room == TB_ENTRY_ALONE)
+    for (int each = 0; each < TB_LANES; each++) tb_gpus_settle(each);
+  else if (found == TB_GATE_ABANDONED)
+    tb_gpus_settle(lane);
   if (found != TB_GATE_BROKEN) return;
   tb_cuda_leave_all(); /* if it was this thread */
   if (tb_gpus_abandon()) tb_warn("a thread left a call in its midst; the CPU computes all later calls");
+}
+
+/* Who is alone finds no GPU open that was given up beside others. */
+static void begin_alone(enum tb_gate found, int lane) {
+  clear_up(found, lane, TB_ENTRY_ALONE);
+  if (found != TB_GATE_BROKEN) tb_gpus_close_lost();
 }
 
 /* While a GPU is opened the driver loads libraries. A thread that waits here may be in a constructor of such a
  * library's, or of another, and so keep the loader from going on: it does not wait for long. */
 #define OPENING_SECONDS 2.0
 
+static double enter_seconds(void) { return tb_gpus_are_open() ? 2 * tb_wait_seconds(0, 0) : OPENING_SECONDS; }
+
+static _Thread_local int lane_of_one_alone; /* 0, but where others are inside that are lost */
+
 bool tb_keeper_enter(void) {
-  const enum tb_gate found = tb_gate_enter(tb_gpus_are_open() ? 2 * tb_wait_seconds(0, 0) : OPENING_SECONDS);
-  if (found != TB_GATE_CLOSED) clear_up(found);
+  const enum tb_gate found = tb_gate_enter(TB_ENTRY_ALONE, enter_seconds(), &lane_of_one_alone);
+  if (found != TB_GATE_CLOSED) begin_alone(found, lane_of_one_alone);
   return found != TB_GATE_CLOSED;
 }
 
 void tb_keeper_leave(void) {
   tb_pool_rest_if_busy();
-  tb_gate_leave();
+  tb_gate_leave(lane_of_one_alone);
 }
 
 static bool try_to_enter(bool final) {
-  const enum tb_gate found = tb_gate_try(final);
-  if (found != TB_GATE_CLOSED) clear_up(found);
+  const enum tb_gate found = tb_gate_try(final, &lane_of_one_alone);
+  if (found != TB_GATE_CLOSED) begin_alone(found, lane_of_one_alone);
   return found != TB_GATE_CLOSED;
+}
+
+int tb_keeper_enter_lane(int room) {
+  int lane = -1;
+  const enum tb_gate found = tb_gate_enter(room, enter_seconds(), &lane);
+  if (found == TB_GATE_CLOSED) return -1;
+  clear_up(found, lane, room);
+  return lane;
+}
+
+void tb_keeper_leave_lane(int lane) {
+  tb_pool_rest_if_busy();
+  tb_gate_leave(lane);
+  if (tb_gpus_have_lost() && try_to_enter(false)) tb_gate_leave(lane_of_one_alone);
 }
 
 /* A call that is under way touches `idle_for_seconds` when it ends, so then nothing is lost by not waiting for it. */
@@ -64,7 +91,7 @@ static void give_memory_back(void) {
   atomic_fetch_add(&giving_back, 1);
   if (try_to_enter(false)) {
     tb_gpus_give_back();
-    tb_gate_leave();
+    tb_gate_leave(lane_of_one_alone);
   }
   atomic_fetch_sub(&giving_back, 1);
 }
@@ -74,7 +101,7 @@ static void give_gpus_back(void) {
   atomic_fetch_add(&giving_back, 1);
   if (try_to_enter(false)) {
     tb_gpus_close_for_now();
-    tb_gate_leave();
+    tb_gate_leave(lane_of_one_alone);
   }
   atomic_fetch_sub(&giving_back, 1);
 }
@@ -96,7 +123,12 @@ static void close_at_exit(void) {
   tb_idle_close(idle_for_long);
   idle_for_seconds = idle_for_long = NULL;
   if (tb_gpus_are_open()) tb_gpus_close(TB_STATUS_ending); /* in the child of a fork they are the parent's */
-  tb_gate_leave();
+  tb_gpus_end();
+  tb_gate_leave(lane_of_one_alone);
+}
+
+bool tb_keeper_has_begun(void) {
+  return idle_for_seconds != NULL && (idle_for_long != NULL || tb_option_number(TB_OPTION_idle) == 0);
 }
 
 void tb_keeper_begin(void) {

@@ -36,6 +36,10 @@ bool tb_offload_call(const struct tb_call *call, const struct tb_places *places,
   return false;
 }
 
+bool tb_offload_call_alone(const struct tb_call *call, struct tb_outcome *outcome) {
+  return tb_offload_call(call, NULL, false, outcome);
+}
+
 void tb_offload_describe(char *text, size_t size) { snprintf(text, size, "%s", tb_status_text(TB_STATUS_no_kernels)); }
 
 void tb_offload_after_fork(void) {}

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "cpu/fallback.h"
 #include "process/guest.h"
+#include "offload/beside.h"
 #include "offload/hosted.h"
 #include "cache/cache.h"
 #include "offload/keeper.h"
@@ -176,8 +177,6 @@ static void finish_job(struct offload_job *job, struct tb_outcome *outcome) {
   outcome->lost = !tb_hosted_end(&hosted);
 }
 
-/* ---- all of it ---- */
-
 static double longer(double a, double b) { return a > b ? a : b; }
 
 static void describe_outcome(const struct offload_job *job, struct tb_outcome *outcome) {
@@ -230,6 +229,48 @@ static bool run_job(struct offload_job *job, struct tb_outcome *outcome) {
   return true;
 }
 
+/* ---- beside other calls ---- */
+
+/* In a lane. False: nothing was done, and the call wants the GPUs to itself. */
+static bool run_in_lane(struct offload_job *job, struct tb_device *d, struct tb_outcome *outcome) {
+  const struct tb_part *const part = &job->one;
+  const double begun = tb_clock_seconds();
+  run_alone(job, d);
+  if (part->crowded) return false;
+  if (is_unfinished(part)) give_up(job, part);
+  describe_outcome(job, outcome);
+  tb_keeper_touch();
+  outcome->seconds = tb_clock_seconds() - begun;
+  if (part->why != TB_STATUS_interrupted) tb_part_tidy(d);
+  return true;
+}
+
+/* What it left undone, by a GPU that is left. */
+static void rescue_from_lane(struct offload_job *job, struct tb_outcome *outcome) {
+  if (outcome->why == TB_STATUS_interrupted || !tb_gpus_are_open() || !tb_keeper_enter()) return;
+  rescue(job);
+  tb_keeper_leave();
+  outcome->failed = false; /* said anew */
+  describe_outcome(job, outcome);
+}
+
+enum way_in { IN_LANE, TO_BE_ALONE, TOO_BUSY };
+
+static enum way_in run_beside(struct offload_job *job, struct tb_outcome *outcome) {
+  const int room = tb_beside_room(job->call, job->places);
+  if (room == TB_ENTRY_ALONE) return TO_BE_ALONE;
+  const int lane = tb_keeper_enter_lane(room);
+  if (lane < 0) return TOO_BUSY;
+  struct tb_device *const d = tb_beside_find(lane);
+  const bool done = d != NULL && run_in_lane(job, d, outcome);
+  tb_keeper_leave_lane(lane);
+  if (!done) return TO_BE_ALONE;
+  if (outcome->failed) rescue_from_lane(job, outcome);
+  return IN_LANE;
+}
+
+/* ---- all of it ---- */
+
 static _Atomic(struct offload_job *) spare_job; /* the latest call's: of 9 KB, for which a stack may be too small */
 
 static struct offload_job *get_job(void) {
@@ -244,28 +285,42 @@ static void put_job(struct offload_job *job) {
   free(atomic_exchange(&spare_job, job));
 }
 
-bool tb_offload_call(const struct tb_call *call, const struct tb_places *places, bool timed,
-                     struct tb_outcome *outcome) {
+static bool run_with_gate(struct offload_job *job, struct tb_outcome *outcome) {
+  if (!tb_keeper_enter()) return false;
+  const bool taken = run_job(job, outcome);
+  tb_keeper_leave();
+  return taken;
+}
+
+static bool offload(const struct tb_call *call, const struct tb_places *places, bool timed, bool alone,
+                    struct tb_outcome *outcome) {
   *outcome = (struct tb_outcome){.why = TB_STATUS_callback};
   if (tb_reach_is_in_callback()) return false;
   tb_cuda_load(); /* which waits for the loader: not with the gate ours */
   outcome->why = TB_STATUS_busy;
-  if (!tb_keeper_enter()) return false;
-  outcome->why = TB_STATUS_no_memory;
   struct offload_job *const job = get_job();
   if (job == NULL) {
-    tb_keeper_leave();
+    outcome->why = TB_STATUS_no_memory;
     return false;
   }
   job->call = call, job->places = places, job->timed = timed;
   job->parts = &job->one, job->count = job->sharing = 0;
   job->rescued = false, job->rescued_bytes = 0;
   job->failed.count = 0;
-  const bool taken = run_job(job, outcome);
-  tb_keeper_leave();
+  const enum way_in way = alone ? TO_BE_ALONE : run_beside(job, outcome);
+  const bool taken = way == IN_LANE || (way == TO_BE_ALONE && run_with_gate(job, outcome));
   if (outcome->failed) finish_job(job, outcome);
   put_job(job);
   return taken;
+}
+
+bool tb_offload_call(const struct tb_call *call, const struct tb_places *places, bool timed,
+                     struct tb_outcome *outcome) {
+  return offload(call, places, timed, false, outcome);
+}
+
+bool tb_offload_call_alone(const struct tb_call *call, struct tb_outcome *outcome) {
+  return offload(call, NULL, false, true, outcome);
 }
 
 /* ---- for the calibration ---- */
@@ -301,54 +356,6 @@ bool tb_offload_open(struct tb_gpu_identity *identity) {
   if (device != NULL) identify(device, identity);
   tb_keeper_leave();
   return device != NULL;
-}
-
-/* Slots that are copied to the arena, one after another, and back. */
-#define SLOTS_TO_MEASURE TB_SLOTS_FIRST
-
-static CUresult measure_link(struct tb_device *d, double seconds[2]) {
-  TB_TRY(tb_device_reserve(d, (int64_t)(SLOTS_TO_MEASURE * TB_SLOT_BYTES)));
-  TB_TRY(tb_device_wait(d, d->up));
-  for (int down = 0; down < 2; down++) {
-    const double begun = tb_clock_seconds();
-    for (int slot = 0; slot < SLOTS_TO_MEASURE; slot++) {
-      const CUdeviceptr there = d->arena + (CUdeviceptr)slot * TB_SLOT_BYTES;
-      if (down)
-        TB_TRY(tb_cuda.cuMemcpyDtoHAsync(d->down_ring.slot[slot], there, TB_SLOT_BYTES, d->down));
-      else
-        TB_TRY(tb_cuda.cuMemcpyHtoDAsync(there, d->up_ring.slot[slot], TB_SLOT_BYTES, d->up));
-    }
-    TB_TRY(tb_device_wait(d, down ? d->down : d->up));
-    seconds[down] = tb_clock_seconds() - begun;
-  }
-  return CUDA_SUCCESS;
-}
-
-/* With the lock held and a GPU open. */
-static bool link_seconds(struct tb_device *d, double seconds[2]) {
-  char failure[160];
-  tb_cuda_failed_call = NULL;
-  CUresult result = tb_device_enter(d);
-  const bool entered = result == CUDA_SUCCESS;
-  if (entered) result = measure_link(d, seconds);
-  if (result != CUDA_SUCCESS) tb_device_settle(d);
-  if (entered) tb_device_leave();
-  if (result == CUDA_SUCCESS) return true;
-  tb_cuda_describe_failure(result, failure, sizeof failure);
-  tb_reach_give_up(d, failure, result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory : TB_STATUS_gpu_failed);
-  return false;
-}
-
-bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
-  double seconds[2];
-  if (tb_reach_is_in_callback()) return false;
-  if (!tb_keeper_enter()) return false;
-  const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(), seconds);
-  tb_keeper_leave();
-  if (!measured) return false;
-  *up_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[0];
-  *down_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[1];
-  return true;
 }
 
 void tb_offload_set_link(double up_bytes_per_s) { tb_part_set_link(up_bytes_per_s); }

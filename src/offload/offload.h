@@ -2,8 +2,8 @@
 /*
  * A call on the GPU, from the program's memory to the program's memory. The one place where a CUDA failure is
  * handled: C is written tile by tile, each when it is certain, and whatever a failure left unwritten is computed by the
- * fallback from A, B and the still original C. Nothing here shows that CUDA exists. Thread-safe: calls take turns at
- * the GPU.
+ * fallback from A, B and the still original C. Nothing here shows that CUDA exists. Thread-safe: products are on a GPU
+ * beside each other, as beside.h has it, and other calls take turns.
  *
  * Two files define these functions: offload.c, and offload_none.c for a build without kernels.
  */
@@ -75,6 +75,9 @@ void tb_offload_set_link(double up_bytes_per_s);
  */
 bool tb_offload_call(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome);
+
+/* The same for a call that is to be timed: none of another thread's is on the GPU beside it. */
+bool tb_offload_call_alone(const struct tb_call *call, struct tb_outcome *outcome);
 
 /* The GPUs in words, of at most TB_LOG_TEXT_MAX bytes, or why there is none, for the report. */
 void tb_offload_describe(char *text, size_t size);

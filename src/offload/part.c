@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "offload/reach.h"
+#include "pipeline/lanes.h"
 #include "select/order.h"
 #include "select/rates.h"
 #include "cuda/wait.h"
@@ -44,19 +45,23 @@ static bool emulated_pays(const struct tb_device *d, const struct tb_call *call,
   return plan_emulated(d, call, ways, whole, budget, &plan) && tb_plan_emulated_pays(&plan, call);
 }
 
+/* For the tensor cores when the whole product is theirs, unless somebody else has taken the memory for that. */
+static bool cut_for(const struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
+                    const struct tb_choice *whole, int64_t budget, struct tb_plan *plan) {
+  return plan_emulated(d, call, ways, whole, budget, plan) || tb_plan_make(plan, call, ways, budget);
+}
+
 /* Cuts the call for the memory there is, and has the arena ready. CUDA_ERROR_OUT_OF_MEMORY: it cannot be done. */
 static CUresult cut_and_reserve(struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                                 const struct tb_choice *whole, struct tb_plan *plan) {
-  int64_t limit = tb_option_number(TB_OPTION_memory_limit);
+  int64_t limit = tb_option_number(TB_OPTION_memory_limit), free_bytes;
   int64_t budget = limit > 0 ? limit : INT64_MAX;
-  tb_device_trim(d, budget); /* the limit may be younger than the arena */
-  /* For the tensor cores when the whole product is theirs, unless somebody else has taken the memory for that. */
-  if (!plan_emulated(d, call, ways, whole, budget, plan) && !tb_plan_make(plan, call, ways, budget))
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  tb_device_trim(d, budget); /* the limit may be younger than the arenas */
+  if (limit > 0) tb_device_trim_others(d);
+  if (!cut_for(d, call, ways, whole, budget, plan)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (limit > 0 && !tb_device_keep_within(d, limit - tb_max(plan->arena_bytes, d->arena_bytes)))
     return CUDA_ERROR_OUT_OF_MEMORY;
   if (plan->arena_bytes <= d->arena_bytes) return CUDA_SUCCESS;
-  int64_t free_bytes;
   TB_TRY(tb_device_free_bytes(d, &free_bytes));
   budget = tb_min(budget, free_bytes - free_bytes / SPARE_FRACTION);
   for (int attempt = 0; attempt < RESERVE_TRIES; attempt++) {
@@ -72,8 +77,42 @@ static CUresult cut_and_reserve(struct tb_device *d, const struct tb_call *call,
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void tb_part_tidy(struct tb_device *d) {
+/* The same of a call beside others. How it is cut shows in its bits, and shall not depend on what others have: it is
+ * cut as when it is alone, or TB_CROWDED. */
+static CUresult cut_and_reserve_beside(struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
+                                       const struct tb_choice *whole, struct tb_plan *plan) {
+  int64_t free_bytes;
+  if (!cut_for(d, call, ways, whole, INT64_MAX, plan)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (plan->arena_bytes <= d->arena_bytes) return CUDA_SUCCESS;
+  TB_TRY(tb_device_free_bytes(d, &free_bytes));
+  if (plan->arena_bytes > free_bytes - free_bytes / SPARE_FRACTION) return TB_CROWDED;
+  const CUresult reserved = tb_device_reserve(d, plan->arena_bytes);
+  if (reserved != CUDA_ERROR_OUT_OF_MEMORY) return reserved;
+  tb_cuda_failed_call = NULL; /* no failure of the call's */
+  return TB_CROWDED;
+}
+
+static CUresult get_room(struct tb_part *part, struct tb_device *d) {
+  const struct tb_call *const call = &part->keep.call;
+  const struct tb_ways ways = part->keep.ways;
+  if (!d->beside_others) return cut_and_reserve(d, call, ways, &part->whole, &part->plan);
+  if (!tb_lanes_hold_memory(d->lanes)) return TB_CROWDED;
+  const CUresult reserved = tb_lanes_are_open(d->lanes)
+                                ? cut_and_reserve_beside(d, call, ways, &part->whole, &part->plan)
+                                : cut_and_reserve(d, call, ways, &part->whole, &part->plan);
+  tb_lanes_release_memory(d->lanes);
+  return reserved;
+}
+
+/* Of what may be kept, lanes that are open beside each other have these parts. */
+static int64_t kept_bytes(const struct tb_device *d) {
   const int64_t keep_bytes = tb_max(ARENA_KEEP_BYTES, d->memory_bytes / ARENA_KEEP_FRACTION);
+  if (!d->beside_others || !tb_lanes_are_open(d->lanes)) return keep_bytes;
+  return d->lane == 0 ? keep_bytes - (TB_LANES - 1) * (keep_bytes / (2 * TB_LANES)) : keep_bytes / (2 * TB_LANES);
+}
+
+void tb_part_tidy(struct tb_device *d) {
+  const int64_t keep_bytes = kept_bytes(d);
   if (d->arena_bytes <= keep_bytes || tb_device_enter(d) != CUDA_SUCCESS) return;
   tb_device_trim(d, keep_bytes);
   tb_device_leave();
@@ -211,30 +250,31 @@ static bool has_other_bits(const struct tb_part *part, CUresult reserved) {
 /* With the device entered. */
 static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
                             struct tb_pass *pass) {
-  if ((part->call.region.of != TB_WHOLE && ways.c == TB_IN_PLACE) || ways.a == TB_FORMED || ways.b == TB_FORMED)
-    TB_TRY(tb_triangle_load(&d->kernels.triangle));
   if (tb_call_is_trivial(&part->call)) {
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
   }
   if (pass == NULL) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways));
-  CUresult result = cut_and_reserve(d, &part->keep.call, part->keep.ways, &part->whole, &part->plan);
-  if (tb_keep_any(&part->keep) && (result == CUDA_ERROR_OUT_OF_MEMORY || has_other_bits(part, result))) {
+  CUresult reserved = get_room(part, d);
+  if (tb_keep_any(&part->keep) && (reserved == CUDA_ERROR_OUT_OF_MEMORY || has_other_bits(part, reserved))) {
     tb_cuda_failed_call = NULL;
     tb_keep_end(d);
-    tb_cache_give_back(d->cache);
+    tb_cache_give_back(tb_device_cache(d));
     tb_keep_nothing(&part->keep, &part->call, ways);
-    result = cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan);
+    reserved = get_room(part, d);
   }
-  if (result != CUDA_SUCCESS) return result;
-  if (part->plan.stored_ld > 0) TB_TRY(tb_triangle_load(&d->kernels.triangle));
+  if (reserved != CUDA_SUCCESS) return reserved;
+  if (part->plan.stored_ld > 0) TB_TRY(tb_lanes_load(d, part->call.type, true));
   return compute(part, d, timed, pass);
 }
 
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
-  TB_TRY(tb_kernels_ready(&d->kernels, part->call.type));
-  const CUresult result = part->call.recipe == TB_MULTIPLY ? run_product(part, d, ways, timed, pass)
-                                                           : tb_triangular_part_run(part, d, ways, timed);
+  const bool is_product = part->call.recipe == TB_MULTIPLY;
+  const bool triangle = is_product && ((part->call.region.of != TB_WHOLE && ways.c == TB_IN_PLACE) ||
+                                       ways.a == TB_FORMED || ways.b == TB_FORMED);
+  TB_TRY(tb_lanes_load(d, part->call.type, triangle));
+  const CUresult result =
+      is_product ? run_product(part, d, ways, timed, pass) : tb_triangular_part_run(part, d, ways, timed);
   if (result != TB_INTERRUPTED) tb_keep_end(d);
   return result;
 }
@@ -261,7 +301,7 @@ static void begin(struct tb_part *part, struct tb_device *d, const struct tb_cal
 enum tb_status tb_part_judge(const struct tb_device *d, CUresult result, char *failure, size_t size) {
   const enum tb_status why = tb_reach_why(result);
   failure[0] = '\0';
-  if (result == CUDA_SUCCESS || result == TB_INTERRUPTED) return why;
+  if (result == CUDA_SUCCESS || result == TB_INTERRUPTED || result == TB_CROWDED) return why;
   tb_cuda_describe_failure(result, failure, size);
   if (d->hangs) snprintf(failure, size, "no progress for %.0f s", d->patience_seconds);
   return why;
@@ -291,6 +331,7 @@ void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_call
   }
   if (pass != NULL) tb_pass_leave(pass);
   part->why = tb_part_judge(d, result, part->failure, sizeof part->failure);
+  part->crowded = result == TB_CROWDED;
   sum_up(part);
 }
 

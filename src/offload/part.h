@@ -34,6 +34,7 @@ struct tb_part {
   double bytes;                      /* moved over the link, both ways */
   double up_ms, compute_ms, down_ms; /* 0 unless `timed` was asked */
   bool handed_out;                   /* all of the rest was */
+  bool crowded;                      /* others have the memory: it was not begun, and is to be run alone */
 };
 
 /* The ways of a call's operands. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "offload/reach.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/log.h"
 #include "offload/gpus.h"
 #include "offload/keeper.h"
+#include "pipeline/lanes.h"
 #include "pipeline/rounds.h"
 
 bool tb_reach_is_in_callback(void) { return tb_cuda_is_loaded() && tb_cuda_refuses_thread(); }
@@ -48,13 +50,13 @@ void tb_reach_give_up(struct tb_device *d, const char *failure, enum tb_status w
   if (why == TB_STATUS_interrupted || why == TB_STATUS_ending) return; /* by what the program wanted */
   snprintf(name, sizeof name, "%s", d->name);
   if (why == TB_STATUS_no_memory) {
-    static bool told;
+    static atomic_bool told;
     const char *who = tb_gpus_usable() > 1 ? "another GPU or the CPU" : "the CPU";
-    if (!told) tb_warn("GPU %d (%s): not enough memory for a call; %s computes what is missing", ordinal, name, who);
-    told = true;
+    if (!atomic_exchange(&told, true))
+      tb_warn("GPU %d (%s): not enough memory for a call; %s computes what is missing", ordinal, name, who);
     return;
   }
-  tb_gpus_give_up(d, failure);
+  if (!tb_gpus_give_up(d, failure)) return; /* by another call in another lane, which has said so */
   if (tb_gpus_status() == TB_STATUS_gpu_lost)
     tb_warn("GPU %d (%s): %s; the CPU computes what is missing and all later calls", ordinal, name, failure);
   else
@@ -83,6 +85,7 @@ enum tb_status tb_reach_why(CUresult result) {
   return result == CUDA_SUCCESS               ? TB_STATUS_ok
          : result == TB_INTERRUPTED           ? TB_STATUS_interrupted
          : result == CUDA_ERROR_OUT_OF_MEMORY ? TB_STATUS_no_memory
+         : result == TB_CROWDED               ? TB_STATUS_no_memory
          : result == CUDA_ERROR_DEINITIALIZED ? TB_STATUS_ending
                                               : TB_STATUS_gpu_failed;
 }

@@ -33,7 +33,8 @@ static CUresult plan_and_reserve(struct tb_part *part, struct tb_device *d, stru
   const struct tb_triangular_plan *const plan = &part->triangular.plan;
   const int64_t limit = tb_option_number(TB_OPTION_memory_limit);
   int64_t free_bytes, budget = limit > 0 ? limit : INT64_MAX;
-  tb_device_trim(d, budget); /* the limit may be younger than the arena */
+  tb_device_trim(d, budget); /* the limit may be younger than the arenas */
+  if (limit > 0) tb_device_trim_others(d);
   if (!plan_triangle(part, d, ways, budget)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (limit > 0) tb_device_keep_within(d, limit - tb_max(plan->arena_bytes, d->arena_bytes));
   if (plan->arena_bytes <= d->arena_bytes) return CUDA_SUCCESS;

@@ -213,7 +213,7 @@ static CUresult let_signals_in(struct staged *s) {
   if (is_first || !tb_guest_is_wanted()) return CUDA_SUCCESS;
   settle_threads(s);
   tb_device_leave();
-  if (!tb_gate_window()) return TB_INTERRUPTED; /* and the pieces are another call's */
+  if (!tb_gate_window(s->d->lane)) return TB_INTERRUPTED; /* and the pieces are another call's */
   TB_TRY(tb_device_enter(s->d));
   return CUDA_SUCCESS;
 }

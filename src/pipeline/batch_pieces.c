@@ -41,6 +41,7 @@ CUresult tb_batch_reserve(struct tb_device *d, struct tb_batch_room *room, int *
   const struct tb_batch_room whole = *room;
   const int64_t largest = tb_max(whole.up_bytes, tb_max(whole.real_bytes, whole.down_bytes));
   tb_device_trim(d, budget);
+  if (limit > 0) tb_device_trim_others(d);
   for (int64_t part = 1; largest / part >= TB_BATCH_LEAST_BYTES; part *= 2) {
     *room = (struct tb_batch_room){part_of_room(whole.up_bytes, part), part_of_room(whole.real_bytes, part),
                                    part_of_room(whole.down_bytes, part)};

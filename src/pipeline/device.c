@@ -15,18 +15,21 @@ static CUresult add_slots(struct tb_ring *ring, int end) {
   void *memory;
   TB_TRY(tb_cuda.cuMemHostAlloc(&memory, (size_t)((end - ring->slots) * TB_SLOT_BYTES), 0));
   for (int i = ring->slots; i < end; i++) ring->slot[i] = (char *)memory + (i - ring->slots) * TB_SLOT_BYTES;
+  ring->allocated |= 1u << ring->slots;
   ring->slots = end;
   return CUDA_SUCCESS;
 }
 
-static CUresult open_ring(struct tb_ring *ring) {
+static CUresult open_ring(struct tb_ring *ring, bool is_further_lane) {
   ring->piece_slots = 1;
+  ring->most_slots = is_further_lane ? TB_SLOTS_FIRST : TB_SLOTS;
   for (int i = 0; i < TB_SLOTS; i++) TB_TRY(tb_cuda.cuEventCreate(&ring->moved[i], CU_EVENT_DISABLE_TIMING));
-  return add_slots(ring, TB_SLOTS_FIRST);
+  return add_slots(ring, is_further_lane ? TB_SLOTS_SMALL : TB_SLOTS_FIRST);
 }
 
-void tb_device_widen_ring(struct tb_ring *ring) {
-  if (ring->slots == TB_SLOTS || add_slots(ring, TB_SLOTS) == CUDA_SUCCESS) return;
+void tb_device_widen_ring(struct tb_ring *ring, int slots) {
+  if (slots > ring->most_slots) slots = ring->most_slots;
+  if (ring->slots >= slots || add_slots(ring, slots) == CUDA_SUCCESS) return;
   tb_cuda_failed_call = NULL; /* no failure of the call's */
   ring->staged_bytes = 0;
 }
@@ -44,8 +47,21 @@ static CUresult open_streams(struct tb_device *d) {
     TB_TRY(tb_cuda.cuEventCreate(&d->half[i], CU_EVENT_DISABLE_TIMING));
   }
   for (int i = 0; i < TB_MARK_COUNT; i++) TB_TRY(tb_cuda.cuEventCreate(&d->marks[i], CU_EVENT_DEFAULT));
-  TB_TRY(open_ring(&d->up_ring));
-  return open_ring(&d->down_ring);
+  TB_TRY(open_ring(&d->up_ring, d->lane > 0));
+  return open_ring(&d->down_ring, d->lane > 0);
+}
+
+CUresult tb_device_open_lane(struct tb_device *d, const struct tb_device *gpu) {
+  d->ordinal = gpu->ordinal;
+  memcpy(d->name, gpu->name, sizeof d->name);
+  d->sm_count = gpu->sm_count;
+  d->driver_version = gpu->driver_version;
+  d->handle = gpu->handle;
+  d->context = gpu->context;
+  d->commit = gpu->commit;
+  d->memory_bytes = gpu->memory_bytes;
+  d->patience_seconds = tb_wait_seconds(0, 0);
+  return open_streams(d);
 }
 
 /* The primary context and what lives in it. `stage` tells how far it came, for the reason. */
@@ -134,9 +150,51 @@ static void close_stream(CUstream *stream) {
 
 static void close_ring(struct tb_ring *ring) {
   for (int i = 0; i < TB_SLOTS; i++) close_event(&ring->moved[i]);
-  if (ring->slots > 0) tb_cuda.cuMemFreeHost(ring->slot[0]);
-  if (ring->slots > TB_SLOTS_FIRST) tb_cuda.cuMemFreeHost(ring->slot[TB_SLOTS_FIRST]);
+  for (int i = 0; i < TB_SLOTS; i++)
+    if (ring->allocated >> i & 1) tb_cuda.cuMemFreeHost(ring->slot[i]);
   ring->slots = 0;
+  ring->allocated = 0;
+}
+
+/* What calls work with. Nothing may be under way. */
+static void close_events(struct tb_device *d) {
+  for (int i = 0; i < TB_TILES_MAX * TB_TILES_MAX; i++) close_event(&d->tile_done[i]);
+  for (int i = 0; i < TB_EMULATED_SLICES_MAX * TB_TILES_MAX; i++) close_event(&d->sent[i]);
+  for (int i = 0; i < TB_MARK_COUNT; i++) close_event(&d->marks[i]);
+  for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
+    close_event(&d->drained[i]);
+    close_event(&d->half[i]);
+    close_stream(&d->compute[i]);
+  }
+  close_event(&d->uploaded);
+  close_event(&d->packed);
+  close_event(&d->fetched);
+}
+
+static void close_work(struct tb_device *d) {
+  tb_device_trim(d, 0);
+  close_ring(&d->up_ring);
+  close_ring(&d->down_ring);
+  close_events(d);
+  close_stream(&d->fetching);
+  close_stream(&d->packing);
+  close_stream(&d->up);
+  close_stream(&d->down);
+  close_stream(&d->ordered);
+  free(d->pipeline);
+  free(d->triangular);
+  free(d->batch);
+  d->pipeline = NULL;
+  d->triangular = NULL;
+  d->batch = NULL;
+}
+
+void tb_device_close_lane(struct tb_device *d) {
+  if (d->context == NULL || d->hangs) return;
+  tb_device_settle(d);
+  if (d->hangs) return;
+  close_work(d);
+  d->context = NULL;
 }
 
 static void close_cache(struct tb_device *d) {
@@ -151,32 +209,8 @@ void tb_device_close(struct tb_device *d) {
   tb_device_settle(d);
   close_cache(d);
   if (d->hangs) return;
-  tb_device_trim(d, 0);
-  close_ring(&d->up_ring);
-  close_ring(&d->down_ring);
-  for (int i = 0; i < TB_TILES_MAX * TB_TILES_MAX; i++) close_event(&d->tile_done[i]);
-  for (int i = 0; i < TB_EMULATED_SLICES_MAX * TB_TILES_MAX; i++) close_event(&d->sent[i]);
-  for (int i = 0; i < TB_MARK_COUNT; i++) close_event(&d->marks[i]);
-  for (int i = 0; i < TB_COMPUTE_STREAMS; i++) {
-    close_event(&d->drained[i]);
-    close_event(&d->half[i]);
-    close_stream(&d->compute[i]);
-  }
-  close_event(&d->uploaded);
-  close_event(&d->packed);
-  close_event(&d->fetched);
-  close_stream(&d->fetching);
-  close_stream(&d->packing);
-  close_stream(&d->up);
-  close_stream(&d->down);
-  close_stream(&d->ordered);
+  close_work(d);
   tb_kernels_unload(&d->kernels);
-  free(d->pipeline);
-  free(d->triangular);
-  free(d->batch);
-  d->pipeline = NULL;
-  d->triangular = NULL;
-  d->batch = NULL;
   if (entered) tb_device_leave();
   tb_cuda.cuDevicePrimaryCtxRelease(d->handle);
   d->context = NULL;
@@ -190,9 +224,10 @@ void tb_device_leave(void) { tb_cuda_leave(); }
 
 CUresult tb_device_free_bytes(struct tb_device *d, int64_t *bytes) {
   size_t free_bytes = 0, total_bytes = 0;
+  if (!d->beside_others) tb_device_trim_others(d);
   TB_TRY(tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes));
   d->memory_bytes = (int64_t)total_bytes;
-  *bytes = (int64_t)free_bytes + d->arena_bytes + tb_cache_bytes(d->cache);
+  *bytes = (int64_t)free_bytes + d->arena_bytes + tb_cache_bytes(tb_device_cache(d));
   return CUDA_SUCCESS;
 }
 
@@ -205,8 +240,9 @@ static CUresult clear_arena(struct tb_device *d, size_t bytes) {
 CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
   if (bytes <= d->arena_bytes) return CUDA_SUCCESS;
   tb_device_trim(d, 0);
+  if (!d->beside_others) tb_device_trim_others(d);
   CUresult allocated = tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes);
-  while (allocated == CUDA_ERROR_OUT_OF_MEMORY && tb_cache_give_back_one(d->cache))
+  while (allocated == CUDA_ERROR_OUT_OF_MEMORY && tb_cache_give_back_one(tb_device_cache(d)))
     allocated = tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes); /* a copy of an operand is worth less than a call */
   if (allocated != CUDA_SUCCESS) {
     tb_cuda_failed_call = "cuMemAlloc(&d->arena, (size_t)bytes)";
@@ -229,14 +265,19 @@ void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {
 }
 
 bool tb_device_keep_within(struct tb_device *d, int64_t bytes) {
-  while (tb_cache_bytes(d->cache) > bytes)
-    if (!tb_cache_give_back_one(d->cache)) return false;
+  while (tb_cache_bytes(tb_device_cache(d)) > bytes)
+    if (!tb_cache_give_back_one(tb_device_cache(d))) return false;
   return true;
 }
 
 void tb_device_give_back(struct tb_device *d) {
-  if (!d->hangs) tb_cache_give_back(d->cache);
+  if (!d->hangs) tb_cache_give_back(tb_device_cache(d));
   tb_device_trim(d, 0);
+}
+
+void tb_device_trim_others(struct tb_device *d) {
+  for (int i = 1; d->all_lanes != NULL && i < TB_LANES; i++)
+    if (d->all_lanes[i] != NULL) tb_device_trim(d->all_lanes[i], 0);
 }
 
 CUresult tb_device_wait(struct tb_device *d, CUstream stream) {
@@ -279,6 +320,11 @@ CUresult tb_device_open_fetching(struct tb_device *d) {
 int tb_device_attribute(const struct tb_device *d, CUdevice_attribute which) {
   int value = 0;
   return tb_cuda.cuDeviceGetAttribute(&value, which, d->handle) == CUDA_SUCCESS ? value : -1;
+}
+
+int tb_device_describe(const struct tb_device *d, char *text, size_t size) {
+  return snprintf(text, size, "GPU %d, %s, %d SMs, driver for CUDA %d.%d", d->ordinal, d->name, d->sm_count,
+                  d->driver_version / 1000, d->driver_version % 1000 / 10);
 }
 
 /* The kernel module's version, which tells more than CUDA's. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One GPU as the offload uses it: primary context (shared with the program's own CUDA code), kernels, streams, events,
- * pinned rings and one arena of device memory, kept from call to call. Under offload.c's lock; every function but
- * tb_device_count, tb_device_open and tb_device_close wants the device entered (its context current).
+ * pinned rings and one arena of device memory, kept from call to call. Calls that are on a GPU at once have a lane each
+ * (lanes.h): a struct tb_device with streams, events, rings and an arena of its own. Each is one call's at a time,
+ * which the gate sees to; every function but tb_device_count, tb_device_open and tb_device_close wants the device
+ * entered (its context current).
  */
 #ifndef TB_DEVICE_H
 #define TB_DEVICE_H
@@ -12,6 +14,7 @@
 #include "cache/cache.h"
 #include "select/kernels.h"
 #include "plan/plan.h"
+#include "process/entry.h"
 #include "process/pool.h"
 #include "base/status.h"
 
@@ -22,6 +25,8 @@
  * 55.5). To pin memory takes time, so a ring has only some of them before a call that has use for all. */
 #define TB_SLOTS 16
 #define TB_SLOTS_FIRST 8
+/* A further lane has so many for small calls, TB_SLOTS_FIRST from its first larger one on, and never more. */
+#define TB_SLOTS_SMALL 4
 /*
  * Slots of a piece in large calls: neighbours, which follow each other in memory. Between two copies the link waits
  * some 3 us, so that of its 55.4 GB/s copies of 1, 2, 4 and 8 MiB one after another reach 49, 52, 53.5 and 54.4, and
@@ -29,14 +34,16 @@
  * there would be too few of them: the link would wait for the first ones.
  */
 #define TB_PIECE_SLOTS 2
-_Static_assert(TB_SLOTS_FIRST % TB_PIECE_SLOTS == 0 && TB_SLOTS % TB_PIECE_SLOTS == 0,
+_Static_assert(TB_SLOTS_SMALL % TB_PIECE_SLOTS == 0 && TB_SLOTS_FIRST % TB_PIECE_SLOTS == 0 &&
+                   TB_SLOTS % TB_PIECE_SLOTS == 0,
                "a piece's slots are of one allocation");
 
 struct tb_ring {
-  int slots;               /* that there are: TB_SLOTS_FIRST or TB_SLOTS */
+  int slots, most_slots;   /* that there are, and that there may be */
   int piece_slots;         /* of a piece of the call at hand: 1 or TB_PIECE_SLOTS */
   double staged_bytes;     /* in all calls, by which the others are earned */
-  char *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each; the first ones in one allocation, the others in another */
+  char *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each */
+  uint32_t allocated;      /* a bit for each slot with which an allocation begins */
   CUevent moved[TB_SLOTS]; /* recorded behind the copy that uses the slot, or it and those behind it */
 };
 
@@ -60,7 +67,11 @@ struct tb_selected {
 };
 
 struct tb_device {
-  int ordinal; /* CUDA's number */
+  int lane;               /* whose gate the call under way holds; 0: the GPU itself, which has the context */
+  struct tb_lanes *lanes; /* of the GPU, and those that are open; NULL: it has no others */
+  struct tb_device *const *all_lanes;
+  bool beside_others; /* the call under way is: others may be on the GPU in other lanes */
+  int ordinal;        /* CUDA's number */
   char name[96];
   int sm_count, driver_version;
   CUdevice handle;
@@ -89,12 +100,20 @@ struct tb_device {
   CUevent sent[TB_EMULATED_SLICES_MAX * TB_TILES_MAX];
   CUdeviceptr arena;
   int64_t arena_bytes;
-  struct tb_cache *cache;                         /* of operands that stay; NULL: none has yet */
+  struct tb_cache *_Atomic cache; /* of operands that stay, for all lanes in lane 0; NULL: none has yet */
   struct tb_selected selected[TB_SELECTED_COUNT]; /* part.c's */
   int64_t memory_bytes;                           /* all that the device has; 0 before it was asked for */
   double patience_seconds;                        /* that nothing may happen in the call under way */
   bool hangs;                                     /* nothing did: the driver may not be asked to wait any more */
 };
+
+/* The GPU's operands that stay. */
+static inline struct tb_cache *_Atomic *tb_device_cache_place(struct tb_device *d) {
+  return d->all_lanes != NULL ? &d->all_lanes[0]->cache : &d->cache;
+}
+static inline struct tb_cache *tb_device_cache(const struct tb_device *d) {
+  return d->all_lanes != NULL ? d->all_lanes[0]->cache : d->cache;
+}
 
 /* Nominal, of fp32 or fp64. */
 static inline double tb_device_peak_flops_per_s(const struct tb_device *d, enum tb_type type) {
@@ -117,15 +136,25 @@ void tb_device_close(struct tb_device *device);
 CUresult tb_device_enter(struct tb_device *device);
 void tb_device_leave(void);
 
-/* What the driver says is free, in bytes, the arena counted as free, and so are copies of operands. */
+/* The same of the other lanes' arenas. The caller is alone. */
+void tb_device_trim_others(struct tb_device *device);
+
+/* Opens a further lane of a GPU that is entered; and gives back what it has. A lane that could not be opened is closed,
+ * too. */
+CUresult tb_device_open_lane(struct tb_device *lane, const struct tb_device *gpu);
+void tb_device_close_lane(struct tb_device *lane);
+
+/* What the driver says is free, in bytes, the arena and copies of operands counted as free. Of who is alone the other
+ * lanes' are given back. */
 CUresult tb_device_free_bytes(struct tb_device *device, int64_t *bytes);
 
 /* Makes the arena at least `bytes` large, by the memory of copies of operands if need be. On failure there is no arena.
  */
 CUresult tb_device_reserve(struct tb_device *device, int64_t bytes);
 
-/* Has a ring all of its slots. Without the memory for them it keeps those that it has, and earns the others anew. */
-void tb_device_widen_ring(struct tb_ring *ring);
+/* Has a ring so many slots, or as many as it may have. Without the memory for them it keeps those that it has, and
+ * earns the others anew. */
+void tb_device_widen_ring(struct tb_ring *ring, int slots);
 
 /* Gives the arena back if it is larger than keep_bytes. */
 void tb_device_trim(struct tb_device *device, int64_t keep_bytes);
@@ -137,7 +166,7 @@ bool tb_device_keep_within(struct tb_device *device, int64_t bytes);
 /* Gives back all memory that is kept between calls; and whether there is any. */
 void tb_device_give_back(struct tb_device *device);
 static inline bool tb_device_has_memory(const struct tb_device *device) {
-  return device->arena_bytes > 0 || tb_cache_bytes(device->cache) > 0;
+  return device->arena_bytes > 0 || tb_cache_bytes(tb_device_cache(device)) > 0;
 }
 
 /* Waits for what is enqueued in a stream. CUDA_ERROR_TIMEOUT: the device hangs, and says so. */
@@ -157,6 +186,9 @@ CUresult tb_device_open_fetching(struct tb_device *device);
 
 /* -1: it does not tell. */
 int tb_device_attribute(const struct tb_device *device, CUdevice_attribute which);
+
+/* In words, as snprintf has it. */
+int tb_device_describe(const struct tb_device *device, char *text, size_t size);
 
 /* The driver's version, as the kernel has it; "unknown". */
 void tb_device_driver_text(char *text, size_t size);

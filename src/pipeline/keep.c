@@ -9,9 +9,6 @@
 #include "pipeline/staging.h"
 #include "process/sandbox.h"
 
-/* One call at a time is under way. */
-#define ONLY_USER 0
-
 /* ---- a copy ---- */
 
 /* What goes up by one slot: some whole columns, as they lie on the GPU, or a part of one. */
@@ -95,7 +92,7 @@ static CUresult fill_copy(struct tb_device *d, struct tb_kept *kept) {
 
 static int64_t limit_for(const struct tb_device *d, int64_t free_bytes) {
   const int64_t chosen = tb_option_number(TB_OPTION_cache), limit = tb_option_number(TB_OPTION_memory_limit);
-  const int64_t kept_bytes = tb_cache_bytes(d->cache);
+  const int64_t kept_bytes = tb_cache_bytes(tb_device_cache(d));
   const int64_t most = chosen == TB_CACHE_AUTO ? (free_bytes + kept_bytes) / SHARE_OF_FREE : chosen;
   return limit > 0 ? tb_min(most, limit - d->arena_bytes) : most;
 }
@@ -104,13 +101,13 @@ static int64_t limit_for(const struct tb_device *d, int64_t free_bytes) {
 static bool make_copy(struct tb_device *d, struct tb_kept *kept, CUresult *result) {
   size_t free_bytes = 0, total_bytes = 0;
   bool made = tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-              tb_cache_make(d->cache, ONLY_USER, kept, (int64_t)free_bytes, limit_for(d, (int64_t)free_bytes));
+              tb_cache_make(tb_device_cache(d), d->lane, kept, (int64_t)free_bytes, limit_for(d, (int64_t)free_bytes));
   if (made && fill_copy(d, kept) != CUDA_SUCCESS) {
     tb_device_settle(d);
     if (d->hangs)
       *result = CUDA_ERROR_TIMEOUT;
     else
-      tb_cache_drop(d->cache, kept);
+      tb_cache_drop(tb_device_cache(d), kept);
     made = false;
   }
   tb_cuda_failed_call = NULL; /* no failure of the call's */
@@ -129,7 +126,7 @@ static struct tb_stored kept_operand(const struct tb_view *x, int64_t rows, int6
 
 static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found) {
   CUresult result = CUDA_SUCCESS;
-  struct tb_kept *const worth = tb_cache_look(d->cache, ONLY_USER, operand, d->pool, found);
+  struct tb_kept *const worth = tb_cache_look(tb_device_cache(d), d->lane, operand, d->pool, found);
   if (worth != NULL && make_copy(d, worth, &result))
     *found = (struct tb_cached){TB_KEPT_ANEW, (CUdeviceptr)worth->copy, worth->copy_pitch_bytes};
   return result;
@@ -159,7 +156,7 @@ void tb_keep_nothing(struct tb_keep *keep, const struct tb_call *call, struct tb
 
 static bool may_keep(struct tb_device *d, const struct tb_call *call, const struct tb_ways *ways) {
   if (tb_option_number(TB_OPTION_cache) == 0) {
-    if (tb_cache_bytes(d->cache) > 0) tb_cache_give_back(d->cache);
+    if (tb_cache_bytes(tb_device_cache(d)) > 0) tb_cache_give_back(tb_device_cache(d));
     return false;
   }
   if (!tb_way_is_by_link(ways->c) || tb_call_is_trivial(call) || tb_plan_fits_one_slot(call, *ways)) return false;
@@ -169,10 +166,10 @@ static bool may_keep(struct tb_device *d, const struct tb_call *call, const stru
 
 /* Inside. */
 static bool has_cache(struct tb_device *d) {
-  if (d->cache != NULL) return true;
+  if (tb_device_cache(d) != NULL) return true;
   const bool reaches_all = tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
-  d->cache = tb_cache_open(!reaches_all);
-  return d->cache != NULL;
+  *tb_device_cache_place(d) = tb_cache_open(!reaches_all);
+  return tb_device_cache(d) != NULL;
 }
 
 /* A call's operands, and which of them may be kept. */
@@ -185,7 +182,7 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
   struct tb_cached found[2] = {{.proof = TB_NOT_KEPT}, {.proof = TB_NOT_KEPT}};
   const bool same = x->may[TB_OF_A] && x->may[TB_OF_B] && tb_stored_is(&x->stored[TB_OF_A], &x->stored[TB_OF_B]);
   if (!has_cache(d)) return CUDA_SUCCESS;
-  tb_cache_begin_call(d->cache, ONLY_USER);
+  tb_cache_begin_call(tb_device_cache(d), d->lane);
   if (x->may[TB_OF_A]) TB_TRY(look_up(d, &x->stored[TB_OF_A], &found[TB_OF_A]));
   if (same) found[TB_OF_B] = found[TB_OF_A];
   if (x->may[TB_OF_B] && !same) TB_TRY(look_up(d, &x->stored[TB_OF_B], &found[TB_OF_B]));
@@ -207,4 +204,4 @@ CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct t
   return result;
 }
 
-void tb_keep_end(struct tb_device *d) { tb_cache_end_call(d->cache, ONLY_USER); }
+void tb_keep_end(struct tb_device *d) { tb_cache_end_call(tb_device_cache(d), d->lane); }

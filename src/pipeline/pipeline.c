@@ -54,6 +54,7 @@ static CUresult go_round(struct tb_pipeline *p) {
         tb_up_enter_chunk(p, false);
       else
         go_ahead(p);
+      if (!more && !p->up.ahead && p->layout.is_last) tb_upward_end(p->d, &p->turn);
     } else if (turn == TB_NOTHING) {
       TB_TRY(tb_rounds_rest(&p->rounds, p->d));
     } else {
@@ -111,6 +112,7 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, c
   p->cleans_lines =
       p->staged_bytes >= CLEANED_BYTES_MIN && p->staged_bytes <= CLEANED_BYTES_MAX && tb_lines_can_leave();
   p->is_large = up + down >= TB_LARGE_BYTES;
+  p->turn.wanted = p->d->beside_others && up + down >= TB_TURN_BYTES;
   p->rounds = tb_rounds_begin(p->d, p->is_large);
   tb_rounds_prepare_ring(&p->d->up_ring, up, p->is_large);
   tb_rounds_prepare_ring(&p->d->down_ring, down, p->is_large);
@@ -164,8 +166,10 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
   if (plan->ways.c == TB_STAGED && !plan->one_slot) tb_pages_begin(&p->pages, device->pool, call);
   CUresult result = plan->triangle_in_place ? begin_behind_program(p) : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) result = run_blocks(p, call, plan);
-  if (result != TB_INTERRUPTED) tb_pages_end(&p->pages);
-  if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) {
+  if (result == TB_INTERRUPTED) return result; /* *p is another call's, and so is the turn */
+  tb_upward_end(device, &p->turn);
+  tb_pages_end(&p->pages);
+  if (result != CUDA_SUCCESS) {
     tb_up_abandon(p);
     tb_down_abandon(p);
   }

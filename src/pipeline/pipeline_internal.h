@@ -8,6 +8,7 @@
 #define TB_PIPELINE_INTERNAL_H
 
 #include "pipeline/copy.h"
+#include "pipeline/lanes.h"
 #include "pipeline/pages.h"
 #include "pipeline/pipeline.h"
 #include "plan/schedule.h"
@@ -81,6 +82,7 @@ struct tb_pipeline {
   bool is_large;        /* in what goes by slots, up and down */
   bool timed, marked_up, marked_compute, marked_down;
   struct tb_rounds rounds;
+  struct tb_upward_wait turn; /* to go up, beside other calls */
   struct tb_progress *progress;
   const CUstream *streams; /* the launches are spread over these */
   int stream_count;

@@ -18,6 +18,9 @@
  * whole 16384 cubed, of 3.2 GB, takes 3 to 5 ms less (H200). */
 #define WIDE_BYTES ((double)((int64_t)1 << 30))
 
+/* What goes by the few slots that a further lane has at first. */
+#define SMALL_RING_BYTES ((double)(TB_SLOTS_SMALL * TB_SLOT_BYTES))
+
 struct tb_rounds tb_rounds_begin(const struct tb_device *d, bool is_large) {
   return (struct tb_rounds){.is_large = is_large, .patience = {.seconds = d->patience_seconds}};
 }
@@ -26,6 +29,8 @@ void tb_rounds_went_on(struct tb_rounds *r) {
   r->turns = 0;
   r->patience.since = 0;
 }
+
+void tb_rounds_wait_for_others(struct tb_rounds *r) { r->patience.since = 0; }
 
 /* The GPU is asked again and again instead of waited for: no single event is the next to come, and the driver's own
  * wait asks as often, unless the program has told it to sleep, of which it would wake too late for a slot; nor could
@@ -54,7 +59,7 @@ bool tb_rounds_wanted(struct tb_rounds *r) {
 
 CUresult tb_rounds_open_window(struct tb_device *d) {
   tb_device_leave();
-  if (!tb_gate_window()) return TB_INTERRUPTED; /* and what the device remembers is another call's */
+  if (!tb_gate_window(d->lane)) return TB_INTERRUPTED; /* and what the device remembers is another call's */
   TB_TRY(tb_device_enter(d));
   return CUDA_SUCCESS;
 }
@@ -62,5 +67,6 @@ CUresult tb_rounds_open_window(struct tb_device *d) {
 void tb_rounds_prepare_ring(struct tb_ring *ring, double bytes, bool is_large) {
   ring->piece_slots = is_large ? TB_PIECE_SLOTS : 1;
   ring->staged_bytes += bytes;
-  if (ring->staged_bytes >= WIDE_BYTES) tb_device_widen_ring(ring);
+  if (bytes > SMALL_RING_BYTES) tb_device_widen_ring(ring, TB_SLOTS_FIRST);
+  if (ring->staged_bytes >= WIDE_BYTES) tb_device_widen_ring(ring, TB_SLOTS);
 }

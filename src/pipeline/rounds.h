@@ -26,6 +26,9 @@ struct tb_rounds tb_rounds_begin(const struct tb_device *device, bool is_large);
 /* Something could be done in this turn. */
 void tb_rounds_went_on(struct tb_rounds *rounds);
 
+/* Nothing could, and that is not the GPU's fault. */
+void tb_rounds_wait_for_others(struct tb_rounds *rounds);
+
 /* Nothing could. CUDA_ERROR_TIMEOUT: the device hangs. */
 CUresult tb_rounds_rest(struct tb_rounds *rounds, struct tb_device *device);
 
@@ -38,8 +41,9 @@ CUresult tb_rounds_open_window(struct tb_device *device);
 /* Has a ring ready for a call that moves so many bytes through it. */
 void tb_rounds_prepare_ring(struct tb_ring *ring, double bytes, bool is_large);
 
-/* Bytes that make a call a large one. */
+/* Bytes that make a call a large one; and one that goes up in turns, where others are on the GPU (lanes.h). */
 #define TB_LARGE_BYTES 64e6
+#define TB_TURN_BYTES 8e6
 
 /* With so many threads, of which ten others fill the link both ways, the caller of a large product does not copy: it
  * comes back late from each task, to a link that has waited. (H200, 12 threads: 8192 cubed 14.5 ms with its help, 14.2

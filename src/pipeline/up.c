@@ -289,6 +289,16 @@ static CUresult free_oldest(struct tb_pipeline *p) {
   return CUDA_SUCCESS;
 }
 
+/* Who waits for others' ways up is not held up by the GPU. */
+static bool may_go_up(struct tb_pipeline *p) {
+  const bool may = tb_upward_is_ours(p->d, &p->turn);
+  if (may)
+    tb_upward_used(p->d, &p->turn);
+  else
+    tb_rounds_wait_for_others(&p->rounds);
+  return may;
+}
+
 static bool is_copied(const struct tb_pipeline *p, const struct tb_up_entry *e) {
   return !needs_slot(e) || tb_copy_done(p->d->pool, &e->copy);
 }
@@ -301,7 +311,7 @@ CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
   }
   if (up->begun_steps == tb_schedule_steps(&up->schedule)) return CUDA_SUCCESS;
   TB_TRY(free_oldest(p));
-  if (is_full(p)) return CUDA_SUCCESS;
+  if (is_full(p) || !may_go_up(p)) return CUDA_SUCCESS;
   if (begin_piece(p)) *turn = TB_SOMETHING;
   return CUDA_SUCCESS;
 }

@@ -372,7 +372,10 @@ bool tb_plan_make(struct tb_plan *plan, const struct tb_call *call, struct tb_wa
   for (;;) {
     lay_out(plan, call);
     if (plan->arena_bytes <= budget_bytes) break;
-    if (!cut(plan)) return false;
+    if (plan->stored_ld > 0)
+      plan->no_square = true;
+    else if (!cut(plan))
+      return false;
   }
   add_workspace(plan, call->type, budget_bytes);
   return true;

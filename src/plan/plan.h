@@ -137,6 +137,7 @@ struct tb_plan {
   int64_t d_offset_bytes, tile_elems; /* of the result's tiles; room for one, padding included */
   int64_t stored_offset_bytes;        /* of a mirrored operand as it is stored: a square, from which a kernel forms */
   int64_t stored_ld;                  /* its panels; 0: they go up as panels */
+  bool no_square;                     /* there is no room for that */
   int64_t a_kept_bytes; /* emulated: of the first chunk's panels of A, ahead of the others'; 0: they are among them */
   int64_t real_offset_bytes;      /* A's panels made real, then B's */
   int64_t workspace_offset_bytes; /* and last, where there is room, for what kernels note down */

@@ -311,8 +311,10 @@ static bool make_emulated(struct tb_plan *plan, const struct tb_call *call, stru
                           const struct tb_emulated_way *whole, int64_t budget_bytes) {
   *plan = tb_plan_uncut(call, ways);
   if (plan->chunk_k < call->k) return false;
-  for (int strips = 1; strips >= 0; strips--) {
-    lay_out_emulated(plan, call, whole, &(struct layout){.streams_most = TB_COMPUTE_STREAMS, .strips = strips});
+  const bool unfolds = tb_plan_may_unfold(plan, call);
+  for (int way = unfolds ? 0 : 1; way <= 2; way++) { /* with a square; then in strips, if that is best; by tiles */
+    plan->no_square = way > 0;
+    lay_out_emulated(plan, call, whole, &(struct layout){.streams_most = TB_COMPUTE_STREAMS, .strips = way < 2});
     if (fits(plan, budget_bytes)) return true;
   }
   return cut_emulated(plan, call, whole, budget_bytes);

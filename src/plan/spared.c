@@ -12,7 +12,7 @@ bool tb_plan_may_have_twins(const struct tb_plan *plan, const struct tb_call *ca
 #define UNFOLDED_LEAST 1536
 
 bool tb_plan_may_unfold(const struct tb_plan *plan, const struct tb_call *call) {
-  if (!tb_call_is_mirrored(call)) return false;
+  if (!tb_call_is_mirrored(call) || plan->no_square) return false;
   const bool of_b = tb_view_is_mirrored(&call->b);
   const struct tb_view x = tb_operand_of(call, of_b);
   const bool square = x.diagonal == 0 && !x.transposed && (of_b ? call->n : call->m) == call->k;

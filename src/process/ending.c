@@ -3,6 +3,7 @@
 #include "process/ending.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 /* The C library's, which runs what belongs to no library when the process ends alone. */
@@ -14,7 +15,7 @@ extern int __cxa_atexit(void (*function)(void *), void *argument, void *library)
  */
 #define MARK 0x7b1a5
 
-static bool watched;
+static atomic_bool watched;
 
 bool tb_process_is_ending(void) { return !watched || pthread_getconcurrency() == MARK; }
 

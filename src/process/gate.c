@@ -10,51 +10,139 @@
 #include "base/clock.h"
 #include "process/guest.h"
 
-/* Robust: the end of its owner does not close it. Checked: an owner who comes again is told. */
-static pthread_mutex_t gate_lock;
 static pthread_once_t gate_once = PTHREAD_ONCE_INIT;
 
-/* Guarded by the lock. */
-static struct {
-  const void *owner; /* of the call at the window, by its thread's variables; NULL: there is none */
-  double since;
-} window;
+/* Guards what follows, for some hundred nanoseconds. No thread is lost with it in hand. */
+static pthread_mutex_t state_lock;
+static struct tb_entry entry;
+static pthread_cond_t room_came[TB_ENTRY_WAITING]; /* for who waits in this place */
 
-static void initialise_gate(void) {
+/* Its lock tells what has become of the thread inside. Robust: the end of its owner does not close it. Checked: an
+ * owner who comes again is told. */
+struct gate_lane {
+  pthread_mutex_t lock;
+  const void *at_window; /* the call there, by its thread's variables; NULL: there is none */
+  double since;
+  bool abandoned; /* and nobody has had it since */
+};
+static struct gate_lane lanes[TB_LANES];
+
+static void initialise_lanes(void) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  pthread_mutex_init(&gate_lock, &attributes);
+  for (int lane = 0; lane < TB_LANES; lane++) {
+    lanes[lane] = (struct gate_lane){.at_window = NULL};
+    pthread_mutex_init(&lanes[lane].lock, &attributes);
+  }
   pthread_mutexattr_destroy(&attributes);
 }
 
-/* A wait after which signals are looked for, and a window again. */
+static void initialise_gate(void) {
+  pthread_condattr_t monotonic;
+  entry = (struct tb_entry){0};
+  pthread_mutex_init(&state_lock, NULL);
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  for (int place = 0; place < TB_ENTRY_WAITING; place++) pthread_cond_init(&room_came[place], &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  initialise_lanes();
+}
+
+/* ---- with the state's lock held ---- */
+
+/* Whether the call at the window need not be waited for. */
+static bool takes_over(const struct gate_lane *l, bool final) {
+  return final || l->at_window == &tb_thread || tb_clock_seconds() - l->since > TB_GATE_PATIENCE_SECONDS;
+}
+
+/* Has a lane whose lock gave this when it was asked for. */
+static enum tb_gate have_lane(int lane, int result, int room) {
+  if (result == EOWNERDEAD) pthread_mutex_consistent(&lanes[lane].lock);
+  entry.room[lane] = room;
+  lanes[lane].at_window = NULL;
+  return result == 0 ? TB_GATE_CLEAN : TB_GATE_BROKEN;
+}
+
+/* Looks for those inside that are lost. One that left in the midst: its lane is the caller's. One that is at a window
+ * for too long: its lane is free. */
+static enum tb_gate look_inside(int room, bool final, int *lane) {
+  for (int i = 0; i < TB_LANES; i++) {
+    if (entry.room[i] == 0) continue;
+    const int result = pthread_mutex_trylock(&lanes[i].lock);
+    if (result == EBUSY) continue;
+    *lane = i;
+    if (result != 0) return have_lane(i, result, room);
+    if (takes_over(&lanes[i], final)) {
+      entry.room[i] = 0;
+      lanes[i].at_window = NULL;
+      lanes[i].abandoned = true;
+    }
+    pthread_mutex_unlock(&lanes[i].lock);
+  }
+  return TB_GATE_CLOSED;
+}
+
+/* Whether anything that is left in streams may be in the caller's way; it is the caller's to see to. */
+static bool was_abandoned(int lane, int room) {
+  bool found = false;
+  for (int i = 0; i < TB_LANES; i++) {
+    if (i != lane && room != TB_ENTRY_ALONE) continue;
+    found = found || lanes[i].abandoned;
+    lanes[i].abandoned = false;
+  }
+  return found;
+}
+
+/* A lane that is free, but for one whose call has lost it at the window and is not out yet. */
+static enum tb_gate take_lane(int room, int *lane) {
+  for (int i = 0; i < (room == TB_ENTRY_ALONE ? 1 : TB_LANES); i++) {
+    if (entry.room[i] > 0) continue;
+    const int result = pthread_mutex_trylock(&lanes[i].lock);
+    if (result == EBUSY) continue;
+    *lane = i;
+    const enum tb_gate found = have_lane(i, result, room);
+    return found == TB_GATE_CLEAN && was_abandoned(i, room) ? TB_GATE_ABANDONED : found;
+  }
+  return TB_GATE_CLOSED;
+}
+
+static double now_if_wanted(void) { return entry.waiting_count > 0 ? tb_clock_seconds() : 0; }
+
+static void wake_next(void) {
+  const int place = tb_entry_next(&entry, now_if_wanted());
+  if (place >= 0) pthread_cond_signal(&room_came[place]);
+}
+
+static enum tb_gate go_in(int room, uint64_t ticket, int *lane) {
+  const enum tb_gate found = look_inside(room, false, lane);
+  if (found != TB_GATE_CLOSED || !tb_entry_may(&entry, room, ticket, now_if_wanted())) return found;
+  return take_lane(room, lane);
+}
+
+/* ---- entering ---- */
+
+/* A wait after which signals are looked for, and those inside again. */
 #define WAIT_NS 2000000
 
-/* Locks if that can be had before long. */
-static int try_for_a_while(void) {
+static void pause_for_a_while(void) { nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL); }
+
+/* Returns, with the state's lock held as before, when there may be room. False: that did not come before long. */
+static bool wait_for_room(uint64_t ticket) {
+  const int place = tb_entry_place(&entry, ticket);
   struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
+  if (place < 0) {
+    pthread_mutex_unlock(&state_lock);
+    pause_for_a_while();
+    pthread_mutex_lock(&state_lock);
+    return false;
+  }
+  clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_nsec += WAIT_NS;
   until.tv_sec += until.tv_nsec / 1000000000;
   until.tv_nsec %= 1000000000;
-  return pthread_mutex_timedlock(&gate_lock, &until);
-}
-
-/* What was found by who has just locked, or owns the lock from before. */
-static enum tb_gate gate_found(int result) {
-  if (result == 0) return TB_GATE_CLEAN;
-  if (result == EOWNERDEAD) pthread_mutex_consistent(&gate_lock);
-  window.owner = NULL;
-  return TB_GATE_BROKEN;
-}
-
-static bool is_inside(int result) { return result == 0 || result == EOWNERDEAD || result == EDEADLK; }
-
-/* With the lock held. Whether the call at the window need not be waited for. */
-static bool takes_over(bool final) {
-  return final || window.owner == &tb_thread || tb_clock_seconds() - window.since > TB_GATE_PATIENCE_SECONDS;
+  return pthread_cond_timedwait(&room_came[place], &state_lock, &until) == 0;
 }
 
 static void let_waiting_signals_in(void) {
@@ -64,58 +152,85 @@ static void let_waiting_signals_in(void) {
   tb_guest_resume(paused);
 }
 
-enum tb_gate tb_gate_enter(double seconds) {
-  double begun = 0;
-  pthread_once(&gate_once, initialise_gate);
-  for (int result = pthread_mutex_trylock(&gate_lock);; result = try_for_a_while()) {
-    if (is_inside(result)) {
-      const enum tb_gate found = gate_found(result);
-      if (found != TB_GATE_CLEAN || window.owner == NULL) return found;
-      if (takes_over(false)) {
-        window.owner = NULL;
-        return TB_GATE_ABANDONED;
-      }
-      pthread_mutex_unlock(&gate_lock);
-      nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+/* The state's lock is not held while handlers run, which may leave for good: the ticket is then nobody's. */
+static enum tb_gate wait_to_go_in(int room, double seconds, int *lane) {
+  const double begun = tb_clock_seconds();
+  uint64_t ticket = 0;
+  enum tb_gate found = TB_GATE_CLOSED;
+  for (double now = begun; now - begun <= seconds; now = tb_clock_seconds()) {
+    ticket = tb_entry_wait(&entry, ticket, room, &tb_thread, now);
+    if (!wait_for_room(ticket)) {
+      pthread_mutex_unlock(&state_lock);
+      let_waiting_signals_in();
+      pthread_mutex_lock(&state_lock);
     }
-    let_waiting_signals_in();
-    if (begun == 0) begun = tb_clock_seconds();
-    if (tb_clock_seconds() - begun > seconds) return TB_GATE_CLOSED;
+    if ((found = go_in(room, ticket, lane)) != TB_GATE_CLOSED) break;
   }
+  tb_entry_end_wait(&entry, ticket);
+  wake_next();
+  return found;
 }
 
-void tb_gate_leave(void) { pthread_mutex_unlock(&gate_lock); }
-
-enum tb_gate tb_gate_try(bool final) {
+enum tb_gate tb_gate_enter(int room, double seconds, int *lane) {
   pthread_once(&gate_once, initialise_gate);
-  const int result = pthread_mutex_trylock(&gate_lock);
-  if (!is_inside(result)) return TB_GATE_CLOSED;
-  const enum tb_gate found = gate_found(result);
-  if (found != TB_GATE_CLEAN || window.owner == NULL) return found;
-  if (takes_over(final)) {
-    window.owner = NULL;
-    return TB_GATE_ABANDONED;
-  }
-  pthread_mutex_unlock(&gate_lock);
-  return TB_GATE_CLOSED;
+  pthread_mutex_lock(&state_lock);
+  tb_entry_forget(&entry, &tb_thread); /* a wait that it left by a jump */
+  enum tb_gate found = go_in(room, 0, lane);
+  if (found == TB_GATE_CLOSED) found = wait_to_go_in(room, seconds, lane);
+  pthread_mutex_unlock(&state_lock);
+  return found;
 }
 
-bool tb_gate_window(void) {
+void tb_gate_leave(int lane) {
+  pthread_mutex_lock(&state_lock);
+  entry.room[lane] = 0;
+  pthread_mutex_unlock(&lanes[lane].lock);
+  wake_next();
+  pthread_mutex_unlock(&state_lock);
+}
+
+enum tb_gate tb_gate_try(bool final, int *lane) {
+  pthread_once(&gate_once, initialise_gate);
+  pthread_mutex_lock(&state_lock);
+  enum tb_gate found = look_inside(TB_ENTRY_ALONE, final, lane);
+  const uint64_t ticket = final ? 1 : 0; /* before everybody */
+  if (found == TB_GATE_CLOSED && tb_entry_may(&entry, TB_ENTRY_ALONE, ticket, now_if_wanted()))
+    found = take_lane(TB_ENTRY_ALONE, lane);
+  pthread_mutex_unlock(&state_lock);
+  return found;
+}
+
+/* ---- the window ---- */
+
+static void open_window(struct gate_lane *l) {
+  pthread_mutex_lock(&state_lock);
+  l->at_window = &tb_thread;
+  l->since = tb_clock_seconds();
+  pthread_mutex_unlock(&l->lock);
+  pthread_mutex_unlock(&state_lock);
+}
+
+/* Returns with the state's lock held, and the lane's. */
+static int come_back(struct gate_lane *l) {
+  for (;; pause_for_a_while()) {
+    pthread_mutex_lock(&state_lock);
+    const int result = pthread_mutex_trylock(&l->lock);
+    if (result != EBUSY) return result;
+    pthread_mutex_unlock(&state_lock);
+  }
+}
+
+bool tb_gate_window(int lane) {
+  struct gate_lane *const l = &lanes[lane];
   struct tb_guest *paused;
-  window.owner = &tb_thread;
-  window.since = tb_clock_seconds();
-  pthread_mutex_unlock(&gate_lock);
+  open_window(l);
   tb_guest_pause(&paused);
   tb_guest_resume(paused);
-  int result;
-  do result = try_for_a_while();
-  while (!is_inside(result));
-  const bool ours = gate_found(result) == TB_GATE_CLEAN && window.owner == &tb_thread;
-  if (window.owner == &tb_thread) window.owner = NULL;
+  const int result = come_back(l);
+  const bool ours = result == 0 && l->at_window == &tb_thread;
+  if (result == EOWNERDEAD) pthread_mutex_consistent(&l->lock);
+  pthread_mutex_unlock(&state_lock);
   return ours;
 }
 
-void tb_gate_after_fork(void) {
-  window.owner = NULL;
-  initialise_gate();
-}
+void tb_gate_after_fork(void) { initialise_gate(); }

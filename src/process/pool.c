@@ -37,7 +37,8 @@
 struct pool_job {
   atomic_uint_fast64_t ticket;
   atomic_int done; /* tasks that have returned */
-  int count;       /* the rest is written before the ticket, and read with a task taken */
+  atomic_int count;
+  /* What follows is written before the ticket, and read with a task taken. */
   void (*task)(void *context, int index);
   void *context;
 };
@@ -59,10 +60,11 @@ struct tb_pool {
   atomic_uint_fast64_t oldest;            /* no job before this one has a task left */
   struct pool_job behind;                 /* the job behind all others; over: it has no tasks */
 
-  pthread_mutex_t lock;   /* guards the stack */
-  struct member *asleep;  /* the latest to lie down, whose caches are the warmest, gets up first */
-  atomic_int sleepers;    /* on the stack */
-  atomic_int caller_core; /* where the latest job was started */
+  pthread_mutex_t lock;     /* guards the stack */
+  pthread_mutex_t starting; /* jobs: held while one gets its number and its place */
+  struct member *asleep;    /* the latest to lie down, whose caches are the warmest, gets up first */
+  atomic_int sleepers;      /* on the stack */
+  atomic_int caller_core;   /* where the latest job was started */
   atomic_bool closing;
 
   bool keep_cores;
@@ -274,6 +276,7 @@ struct tb_pool *tb_pool_open(int threads, bool keep_cores) {
   if (pool == NULL) return NULL;
   pool->keep_cores = keep_cores;
   pthread_mutex_init(&pool->lock, NULL);
+  pthread_mutex_init(&pool->starting, NULL);
   atomic_store(&pool->oldest, 1);
   atomic_store(&pool->caller_core, sched_getcpu());
   for (; pool->threads < threads - 1; pool->threads++) {
@@ -300,6 +303,7 @@ void tb_pool_close(struct tb_pool *pool) {
   for (int i = 0; i < pool->threads; i++) pthread_join(pool->member[i].thread, NULL);
   for (int i = 0; i < pool->threads; i++) sem_destroy(&pool->member[i].told); /* no other posts to it any more */
   pthread_mutex_destroy(&pool->lock);
+  pthread_mutex_destroy(&pool->starting);
   free(pool);
 }
 
@@ -318,7 +322,7 @@ static void publish_job(struct pool_job *job, uint64_t number, void (*task)(void
                         int count) {
   job->task = task;
   job->context = context;
-  job->count = count;
+  atomic_store_explicit(&job->count, count, memory_order_relaxed);
   atomic_store(&job->done, 0);
   atomic_store(&job->ticket, TICKET(number, count, 0));
 }
@@ -328,28 +332,33 @@ uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int ind
     for (int i = 0; i < count; i++) task(context, i);
     return 0;
   }
+  pthread_mutex_lock(&pool->starting);
   const uint64_t number = atomic_load(&pool->begun) + 1;
   struct pool_job *job = job_of(pool, number);
   if (number > TB_POOL_JOBS_MAX) tb_pool_wait(pool, number - TB_POOL_JOBS_MAX);
   publish_job(job, number, task, context, count);
   atomic_store(&pool->caller_core, sched_getcpu());
   atomic_store(&pool->begun, number);
+  pthread_mutex_unlock(&pool->starting);
   if (atomic_load(&resting)) atomic_store(&resting, false);
   wake(pool, WAKES);
   return number;
 }
 
 bool tb_pool_start_behind(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
-  if (pool == NULL || pool->behind.count > 0) return false;
+  if (pool == NULL) return false;
   struct pool_job *const job = &pool->behind;
+  pthread_mutex_lock(&pool->starting);
+  const bool is_free = atomic_load(&job->count) == 0;
   const uint64_t number = (atomic_load(&job->ticket) >> 2 * TASK_BITS) + 1;
-  publish_job(job, number, task, context, count);
-  wake(pool, WAKES);
-  return true;
+  if (is_free) publish_job(job, number, task, context, count);
+  pthread_mutex_unlock(&pool->starting);
+  if (is_free) wake(pool, WAKES);
+  return is_free;
 }
 
 void tb_pool_end_behind(struct tb_pool *pool) {
-  if (pool == NULL || pool->behind.count == 0) return;
+  if (pool == NULL || atomic_load(&pool->behind.count) == 0) return;
   struct pool_job *const job = &pool->behind;
   const uint64_t ticket = atomic_load(&job->ticket), number = ticket >> 2 * TASK_BITS;
   const uint64_t left = atomic_exchange(&job->ticket, TICKET(number, 0, 0));
@@ -359,13 +368,13 @@ void tb_pool_end_behind(struct tb_pool *pool) {
       pause_briefly();
     else
       tb_busy_offer_core();
-  job->count = 0;
+  atomic_store(&job->count, 0);
 }
 
 bool tb_pool_done(const struct tb_pool *pool, uint64_t number) {
   if (number == 0 || number + TB_POOL_JOBS_MAX <= atomic_load(&pool->begun)) return true; /* its place serves another */
   const struct pool_job *job = &pool->jobs[number % TB_POOL_JOBS_MAX];
-  return atomic_load(&job->done) == job->count;
+  return atomic_load(&job->done) == atomic_load_explicit(&job->count, memory_order_relaxed);
 }
 
 bool tb_pool_help(struct tb_pool *pool) { return pool != NULL && work(pool, NULL); }

@@ -3,8 +3,8 @@
  * Threads that share out jobs, each a loop of independent tasks: the copying between the program's memory and the
  * pinned staging. One core moves about 12 GB/s, eight to sixteen reach what the link takes both ways. Several jobs may
  * be under way, so that no thread waits for the last task of one while there is another to begin; older jobs come
- * first. Threads without work look for some for TB_POOL_SPIN_SECONDS, then sleep. One caller at a time (offload.c's
- * lock sees to that).
+ * first, whoever began them: callers that come at once share the threads, and help with each other's jobs.
+ * Threads without work look for some for TB_POOL_SPIN_SECONDS, then sleep. Thread-safe.
  */
 #ifndef TB_POOL_H
 #define TB_POOL_H
@@ -63,10 +63,11 @@ void tb_pool_wait(struct tb_pool *pool, uint64_t job);
  */
 bool tb_pool_start_behind(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count);
 
-/* No further task of it begins, and those that have are over. Without such a job, and of NULL, nothing is done. */
+/* For who began it: no further task of it begins, and those that have are over. Without such a job, and of NULL,
+ * nothing is done. */
 void tb_pool_end_behind(struct tb_pool *pool);
 
-/* Until no task is under way but those behind. NULL is allowed. */
+/* Until no task is under way that had begun before, but those behind. NULL is allowed. */
 void tb_pool_settle(struct tb_pool *pool);
 
 /* Both: returns when all tasks have returned. */

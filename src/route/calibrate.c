@@ -91,7 +91,7 @@ static double time_call(void *context, enum tb_where where, const struct tb_node
   const double begun = tb_clock_seconds();
   if (where == TB_CPU)
     tb_fallback_compute(&call);
-  else if (!tb_offload_call(&call, NULL, false, &outcome))
+  else if (!tb_offload_call_alone(&call, &outcome))
     return -1;
   return outcome.failed ? -1 : where == TB_CPU ? tb_clock_seconds() - begun : outcome.seconds;
 }

@@ -8,8 +8,10 @@
  *
  *   share x the sum of the times that were predicted for the calls that are there
  *
- * share is learned from calls that found others there: 1 where they take turns, less where they overlap, more where all
- * take longer than predicted. Such calls teach nothing else of the GPU: how long they took alone cannot be told.
+ * A share of 1 means that they take turns, less that they overlap, more that all take longer than predicted. What it is
+ * for calls of a size is expected (tb_queue_expected); how far that is off is learned from calls that found others
+ * there. Such calls teach nothing else of the GPU, nor does one that others joined: how long they took alone cannot be
+ * told.
  *
  * A call that never comes back (its thread left it by siglongjmp) is forgotten after a while.
  */
@@ -25,14 +27,19 @@ struct tb_queue {
   struct {
     double seconds, until; /* that were predicted for it alone, 0: nobody's; when it is forgotten */
   } place[TB_QUEUE_MOST];
-  struct tb_follower share; /* its value less 1, so that a queue may begin with zeros */
+  uint64_t joined;          /* calls so far */
+  struct tb_follower share; /* what was expected times this, and 1; so that a queue may begin with zeros */
 };
 
 /* What was predicted for all that are there, each alone. */
 double tb_queue_seconds(const struct tb_queue *queue, double now);
 
-/* How long a further call waits for them. */
-double tb_queue_wait_seconds(const struct tb_queue *queue, double now);
+/* The share for calls on the host of this size, until more is known: up to four small ones are on a GPU at once, two
+ * larger ones, and one of the largest (offload/beside.h). */
+double tb_queue_expected(const struct tb_call *call);
+
+/* How long a further call waits for them, of which this share is expected. */
+double tb_queue_wait_seconds(const struct tb_queue *queue, double expected, double now);
 
 /* A call that takes so long goes there. Returns its place, from 1 on; 0: there is none left. */
 int tb_queue_join(struct tb_queue *queue, double seconds, double now);
@@ -41,6 +48,6 @@ int tb_queue_join(struct tb_queue *queue, double seconds, double now);
 void tb_queue_leave(struct tb_queue *queue, int place);
 
 /* A call that found `found_seconds` there took so much longer than was predicted for it alone. */
-void tb_queue_learn(struct tb_queue *queue, double found_seconds, double waited_seconds, double now);
+void tb_queue_learn(struct tb_queue *queue, double expected, double found_seconds, double waited_seconds, double now);
 
 #endif

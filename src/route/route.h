@@ -37,6 +37,8 @@ struct tb_decision {
   int followers;        /* such calls since the latest one that was weighed */
   int place;            /* among the calls on the GPU (queue.h); 0: none */
   double found_seconds; /* what was predicted for those that were there before it */
+  double expected;      /* of them, the share that it was to wait for */
+  uint64_t joined;      /* calls on the GPU so far, itself counted, when it joined them; 0: it did not */
 };
 
 /*

@@ -218,6 +218,7 @@ static void join(struct tb_decision *d, const struct tb_machine *machine) {
   const double open_seconds = machine->gpu_open ? 0 : machine->model->rates.open_seconds;
   d->found_seconds = tb_queue_seconds(&queue, machine->now);
   d->place = tb_queue_join(&queue, d->gpu_seconds - d->wait_seconds + open_seconds, machine->now);
+  d->joined = queue.joined;
 }
 
 void tb_router_leave(struct tb_decision *decision) {
@@ -240,11 +241,13 @@ static struct tb_decision weigh_with_model(const struct tb_call *call, const str
   if (!of->have_model) assume_if_unknown(of, tb_cpu_side_cores());
   if (threads > 0 && tb_model_set_threads(&of->model, threads)) publish_small(of);
   machine.saved_seconds = saved_seconds;
-  machine.wait_seconds = tb_queue_wait_seconds(&queue, machine.now);
+  const double expected = places == NULL ? tb_queue_expected(call) : 1;
+  machine.wait_seconds = tb_queue_wait_seconds(&queue, expected, machine.now);
   struct tb_decision decision = tb_route(call, places, &machine);
   if (decision.where == TB_GPU) join(&decision, &machine);
   pthread_mutex_unlock(&router_lock);
   decision.at = machine.now;
+  decision.expected = expected;
   return decision;
 }
 
@@ -275,18 +278,20 @@ struct tb_decision tb_router_decide(const struct tb_call *call, const struct tb_
 void tb_router_learn(const struct tb_call *call, const struct tb_places *places, const struct tb_decision *d,
                      enum tb_where where, double seconds, double now) {
   if (!(d->cpu_seconds > 0 && d->gpu_seconds > 0)) return;
-  const struct tb_observation observation = {.where = where,
-                                             .seconds = seconds,
-                                             .probe = d->why == TB_STATUS_tried,
-                                             .followers = d->followers,
-                                             .crowded = d->wait_seconds > 0,
-                                             .best_predicted_seconds =
-                                                 d->cpu_seconds < d->gpu_seconds ? d->cpu_seconds : d->gpu_seconds};
+  struct tb_observation observation = {.where = where,
+                                       .seconds = seconds,
+                                       .probe = d->why == TB_STATUS_tried,
+                                       .followers = d->followers,
+                                       .crowded = d->wait_seconds > 0,
+                                       .best_predicted_seconds =
+                                           d->cpu_seconds < d->gpu_seconds ? d->cpu_seconds : d->gpu_seconds};
   struct knowledge *const of = &of_type[call->type];
   pthread_mutex_lock(&router_lock);
+  if (d->joined != 0 && d->joined != queue.joined) observation.crowded = true; /* others came while it was there */
   if (is_unweighed(of, d) && seconds >= LOOK_CALL_SECONDS) of->unweighed_seconds += seconds;
   tb_model_observe(&of->model, call, places, &observation, now);
-  if (where == TB_GPU) tb_queue_learn(&queue, d->found_seconds, seconds - (d->gpu_seconds - d->wait_seconds), now);
+  if (where == TB_GPU)
+    tb_queue_learn(&queue, d->expected, d->found_seconds, seconds - (d->gpu_seconds - d->wait_seconds), now);
   if (d->why == TB_STATUS_not_yet) saved_seconds += seconds - d->gpu_seconds;
   pthread_mutex_unlock(&router_lock);
 }

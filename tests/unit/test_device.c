@@ -46,8 +46,8 @@ static bool use(struct tb_device *d) {
   CUevent event;
   if (tb_device_enter(d) != CUDA_SUCCESS) return false;
   bool had = tb_device_reserve(d, 1000) == CUDA_SUCCESS;
-  tb_device_widen_ring(&d->up_ring);
-  tb_device_widen_ring(&d->down_ring);
+  tb_device_widen_ring(&d->up_ring, TB_SLOTS);
+  tb_device_widen_ring(&d->down_ring, TB_SLOTS);
   for (int64_t i = 0; i < 3; i++) {
     had &= tb_device_tile_event(d, i, &event) == CUDA_SUCCESS;
     had &= tb_device_panel_event(d, i, i % 2, &event) == CUDA_SUCCESS;

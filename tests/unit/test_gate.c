@@ -5,7 +5,7 @@
  *
  * Seen to fail when: a call that let signals in is thought to be at the window for ever; an owner that ended inside
  * leaves the gate closed; who tries takes a call's window at once; nobody may take it over, or its call does not see
- * it.
+ * it; a lane that becomes free lets nobody in; who wants a lane takes over one at the window, though others are free.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,13 +24,15 @@
 
 /* What another thread finds that tries, and leaves at once if it got in. */
 static void *try_once(void *found) {
-  *(enum tb_gate *)found = tb_gate_try(false);
-  if (*(enum tb_gate *)found != TB_GATE_CLOSED) tb_gate_leave();
+  int lane;
+  *(enum tb_gate *)found = tb_gate_try(false, &lane);
+  if (*(enum tb_gate *)found != TB_GATE_CLOSED) tb_gate_leave(lane);
   return NULL;
 }
 
 static void *enter_and_end(void *found) {
-  *(enum tb_gate *)found = tb_gate_enter(0.05);
+  int lane;
+  *(enum tb_gate *)found = tb_gate_enter(TB_ENTRY_ALONE, 0.05, &lane);
   return NULL;
 }
 
@@ -41,12 +44,19 @@ static enum tb_gate of_another(void *(*body)(void *)) {
   return found;
 }
 
+static enum tb_gate enter_alone(void) {
+  int lane = -1;
+  const enum tb_gate found = tb_gate_enter(TB_ENTRY_ALONE, 1, &lane);
+  assert_int_equal(lane, 0);
+  return found;
+}
+
 static void one_at_a_time(void **state) {
   (void)state;
-  assert_int_equal(tb_gate_enter(1), TB_GATE_CLEAN);
+  assert_int_equal(enter_alone(), TB_GATE_CLEAN);
   assert_int_equal(of_another(try_once), TB_GATE_CLOSED);
   assert_int_equal(of_another(enter_and_end), TB_GATE_CLOSED);
-  tb_gate_leave();
+  tb_gate_leave(0);
   assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
 }
 
@@ -54,12 +64,12 @@ static void one_at_a_time(void **state) {
 static void nobody_came_to_the_window(void **state) {
   (void)state;
   for (int again = 0; again < 2; again++) {
-    assert_int_equal(tb_gate_enter(1), TB_GATE_CLEAN);
+    assert_int_equal(enter_alone(), TB_GATE_CLEAN);
     for (int window = 0; window < 3; window++) {
-      assert_true(tb_gate_window());
+      assert_true(tb_gate_window(0));
       assert_int_equal(of_another(try_once), TB_GATE_CLOSED);
     }
-    tb_gate_leave();
+    tb_gate_leave(0);
     assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
   }
 }
@@ -67,8 +77,9 @@ static void nobody_came_to_the_window(void **state) {
 static enum tb_gate found_at_window[2];
 
 static void *try_for_good(void *found) {
-  *(enum tb_gate *)found = tb_gate_try(true);
-  if (*(enum tb_gate *)found != TB_GATE_CLOSED) tb_gate_leave();
+  int lane;
+  *(enum tb_gate *)found = tb_gate_try(true, &lane);
+  if (*(enum tb_gate *)found != TB_GATE_CLOSED) tb_gate_leave(lane);
   return NULL;
 }
 
@@ -85,10 +96,10 @@ static void others_at_the_window(void **state) {
   struct tb_guest guest;
   signal(SIGUSR1, let_others_try);
   tb_guest_enter(&guest);
-  assert_int_equal(tb_gate_enter(1), TB_GATE_CLEAN);
+  assert_int_equal(enter_alone(), TB_GATE_CLEAN);
   raise(SIGUSR1); /* waits for the window */
-  assert_false(tb_gate_window());
-  tb_gate_leave();
+  assert_false(tb_gate_window(0));
+  tb_gate_leave(0);
   tb_guest_leave(&guest);
   assert_int_equal(found_at_window[0], TB_GATE_CLOSED);
   assert_int_equal(found_at_window[1], TB_GATE_ABANDONED);
@@ -98,21 +109,153 @@ static void others_at_the_window(void **state) {
 /* A thread that comes while it is inside has left its call in the midst; so has one that ended. */
 static void left_in_the_midst(void **state) {
   (void)state;
-  assert_int_equal(tb_gate_enter(1), TB_GATE_CLEAN);
-  assert_int_equal(tb_gate_enter(1), TB_GATE_BROKEN);
-  tb_gate_leave();
+  assert_int_equal(enter_alone(), TB_GATE_CLEAN);
+  assert_int_equal(enter_alone(), TB_GATE_BROKEN);
+  tb_gate_leave(0);
   assert_int_equal(of_another(enter_and_end), TB_GATE_CLEAN);
   assert_int_equal(of_another(try_once), TB_GATE_BROKEN);
-  assert_int_equal(tb_gate_enter(1), TB_GATE_CLEAN);
-  tb_gate_leave();
+  assert_int_equal(enter_alone(), TB_GATE_CLEAN);
+  tb_gate_leave(0);
+}
+
+/* ---- beside others ---- */
+
+/* A small call in a thread of its own: what it found, and its lane; it leaves when it is told to, or not at all. */
+struct small_call {
+  pthread_t thread;
+  enum tb_gate found;
+  int lane;
+  sem_t inside, leave;
+  bool ends_inside;
+};
+
+static void *small_main(void *argument) {
+  struct small_call *const x = argument;
+  x->found = tb_gate_enter(1, 1, &x->lane);
+  sem_post(&x->inside);
+  sem_wait(&x->leave);
+  if (x->found != TB_GATE_CLOSED && !x->ends_inside) tb_gate_leave(x->lane);
+  return NULL;
+}
+
+static void begin_small(struct small_call *x) {
+  sem_init(&x->inside, 0, 0);
+  sem_init(&x->leave, 0, 0);
+  assert_int_equal(pthread_create(&x->thread, NULL, small_main, x), 0);
+}
+
+static void end_small(struct small_call *x) {
+  sem_post(&x->leave);
+  pthread_join(x->thread, NULL);
+}
+
+static void lanes_for_small_calls(void **state) {
+  (void)state;
+  struct small_call call[TB_LANES + 1] = {{0}};
+  int lane;
+  for (int i = 0; i < TB_LANES; i++) {
+    begin_small(&call[i]);
+    sem_wait(&call[i].inside);
+    assert_int_equal(call[i].found, TB_GATE_CLEAN);
+    assert_int_equal(call[i].lane, i);
+  }
+  assert_int_equal(tb_gate_enter(1, 0.02, &lane), TB_GATE_CLOSED);
+  assert_int_equal(of_another(try_once), TB_GATE_CLOSED);
+  begin_small(&call[TB_LANES]);
+  usleep(10000);
+  assert_int_equal(sem_trywait(&call[TB_LANES].inside), -1);
+  end_small(&call[2]); /* which lets it in */
+  sem_wait(&call[TB_LANES].inside);
+  assert_int_equal(call[TB_LANES].lane, 2);
+  for (int i = 0; i <= TB_LANES; i++)
+    if (i != 2) end_small(&call[i]);
+  assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+}
+
+/* In a lane, as alone: a thread that ended inside is found by the next call, in the lane where it was; the others are
+ * not disturbed. */
+static void ended_in_a_lane(void **state) {
+  (void)state;
+  struct small_call call[3] = {{.found = TB_GATE_CLOSED}, {.ends_inside = true}};
+  for (int i = 0; i < 2; i++) {
+    begin_small(&call[i]);
+    sem_wait(&call[i].inside);
+  }
+  end_small(&call[1]);
+  begin_small(&call[2]);
+  sem_wait(&call[2].inside);
+  assert_int_equal(call[2].found, TB_GATE_BROKEN);
+  assert_int_equal(call[2].lane, 1);
+  end_small(&call[2]);
+  end_small(&call[0]);
+  assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+}
+
+static enum tb_gate alone_at_window;
+static struct small_call beside_window;
+
+static void let_others_in(int number) {
+  (void)number;
+  begin_small(&beside_window);
+  sem_wait(&beside_window.inside);
+  end_small(&beside_window);
+  usleep(1.5e6 * TB_GATE_PATIENCE_SECONDS);
+  alone_at_window = of_another(try_once);
+}
+
+/* A window in a lane: small calls have lanes of their own meanwhile, and need not take it over; who wants to be alone
+ * does when the handler takes its time, and sees to what is in the streams. */
+static void window_in_a_lane(void **state) {
+  (void)state;
+  struct tb_guest guest;
+  int lane;
+  signal(SIGUSR1, let_others_in);
+  tb_guest_enter(&guest);
+  assert_int_equal(tb_gate_enter(1, 1, &lane), TB_GATE_CLEAN);
+  assert_int_equal(lane, 0);
+  raise(SIGUSR1);
+  assert_false(tb_gate_window(lane));
+  tb_gate_leave(lane);
+  tb_guest_leave(&guest);
+  assert_int_equal(beside_window.found, TB_GATE_CLEAN);
+  assert_int_equal(beside_window.lane, 1);
+  assert_int_equal(alone_at_window, TB_GATE_ABANDONED);
+  assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+}
+
+/* Its own thread has left it, which comes again: at once, though there are other lanes. */
+static sigjmp_buf jump;
+static void leave_for_good(int number) {
+  (void)number;
+  siglongjmp(jump, 1);
+}
+
+static void left_a_lane_by_the_window(void **state) {
+  (void)state;
+  static int lane;
+  static struct tb_guest guest;
+  signal(SIGUSR1, leave_for_good);
+  if (sigsetjmp(jump, 1) == 0) {
+    tb_guest_enter(&guest);
+    assert_int_equal(tb_gate_enter(1, 1, &lane), TB_GATE_CLEAN);
+    raise(SIGUSR1);
+    tb_gate_window(lane);
+    fail_msg("no handler ran");
+  }
+  tb_thread.guest = NULL;
+  assert_int_equal(tb_gate_enter(1, 1, &lane), TB_GATE_ABANDONED);
+  assert_int_equal(lane, 0);
+  tb_gate_leave(lane);
+  assert_int_equal(tb_gate_enter(1, 1, &lane), TB_GATE_CLEAN);
+  tb_gate_leave(lane);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_at_a_time),
-      cmocka_unit_test(nobody_came_to_the_window),
-      cmocka_unit_test(others_at_the_window),
-      cmocka_unit_test(left_in_the_midst),
+      cmocka_unit_test(one_at_a_time),         cmocka_unit_test(nobody_came_to_the_window),
+      cmocka_unit_test(others_at_the_window),  cmocka_unit_test(left_in_the_midst),
+      cmocka_unit_test(lanes_for_small_calls), cmocka_unit_test(ended_in_a_lane),
+      cmocka_unit_test(window_in_a_lane),      cmocka_unit_test(left_a_lane_by_the_window),
   };
   alarm(20);
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Pages of a C that was just allocated: all that will be written are had before anything is written there, contents and
- * all other pages stay as they are; of a C that has its pages, that is read, or that is small, nothing is asked. What
- * is to be copied comes before them, and the end of a call is their end. And a call on the GPU has them.
+ * all other pages stay as they are; of a large C huge ones; of a C that has its pages, that is read, or that is small,
+ * nothing is asked. What is to be copied comes before them, and the end of a call is their end. And a call on the GPU
+ * has them.
  *
  * The program's madvise is counted: the library's is the executable's here.
  *
@@ -36,11 +37,17 @@
 
 static atomic_int asked;      /* calls of madvise for pages */
 static atomic_bool held, let; /* such calls are to wait until they are let */
+static atomic_int huge_asked; /* calls for huge pages, and for which bytes */
+static char *huge_first, *huge_end;
 
 int madvise(void *address, size_t bytes, int advice) {
   if (advice == POPULATE_WRITE) {
     atomic_fetch_add(&asked, 1);
     while (atomic_load(&held) && !atomic_load(&let)) sched_yield();
+  }
+  if (advice == MADV_HUGEPAGE) {
+    atomic_fetch_add(&huge_asked, 1);
+    huge_first = address, huge_end = huge_first + bytes;
   }
   return (int)syscall(SYS_madvise, address, bytes, advice);
 }
@@ -161,6 +168,30 @@ static void none_without_need(void **state) {
   delete_c(&alone);
 }
 
+/* Large pages are asked for once, where all of them is a large C's. */
+static void huge_ones_within(void **state) {
+  (void)state;
+  struct tb_pages pages;
+  struct c c = new_c(1001, 5000, 1002, 4088), small = new_c(1000, 3000, 1000, 0);
+  struct c gaps = new_c(1000, 5000, 1000 + 2 * PAGE / 8, 0), triangle = new_c(3000, 3000, 3000, 0);
+  const int before = atomic_load(&huge_asked); /* for memory of our own */
+  triangle.call.region.of = TB_LOWER_TRIANGLE;
+  tb_pages_begin(&pages, pool, &c.call);
+  tb_pages_end(&pages);
+  assert_int_equal(atomic_load(&huge_asked), before + 1);
+  const char *const first = c.call.c, *const end = tb_call_c(&c.call, 1001, 4999);
+  assert_true((uintptr_t)huge_first % (uintptr_t)REGION == 0 && (uintptr_t)huge_end % (uintptr_t)REGION == 0);
+  assert_true(huge_first >= first && huge_first < first + REGION && huge_end <= end && huge_end > end - REGION);
+  memset(c.memory, 0, (size_t)c.bytes); /* warm now */
+  struct c *const none[] = {&c, &small, &gaps, &triangle};
+  for (int i = 0; i < 4; i++) {
+    tb_pages_begin(&pages, pool, &none[i]->call);
+    tb_pages_end(&pages);
+    delete_c(none[i]);
+  }
+  assert_int_equal(atomic_load(&huge_asked), before + 1);
+}
+
 static atomic_int asked_by_then;
 
 static void note(void *context, int index) {
@@ -245,7 +276,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(those_that_are_written), cmocka_unit_test(none_without_need),
       cmocka_unit_test(copies_come_first),      cmocka_unit_test(end_is_the_end),
-      cmocka_unit_test(call_has_them),
+      cmocka_unit_test(call_has_them),          cmocka_unit_test(huge_ones_within),
   };
   return tst_result(cmocka_run_group_tests(tests, open_pool, close_pool));
 }

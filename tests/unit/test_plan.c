@@ -23,6 +23,11 @@
 
 static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, false};
 
+static const struct tb_emulated_way unsplit = {1, 0, false, 0};
+
+static int64_t rows_of(const struct tb_plan *p) { return tb_ceil_div(p->block_m, p->tile_m); }
+static int64_t columns_of(const struct tb_plan *p) { return tb_ceil_div(p->block_n, p->tile_n); }
+
 static int64_t random_size(uint64_t *rng) { return 1 + tst_random_below(rng, (int64_t)1 << tst_random_below(rng, 18)); }
 
 static struct tb_call random_call(uint64_t *rng) {
@@ -226,6 +231,27 @@ static struct tb_plan plan_of(const char *transposes, int64_t m, int64_t n, int6
   return plan;
 }
 
+/* A symmetric operand goes up as it is stored where there is room for that, and else as panels, before anything is cut.
+ */
+static void squares_of_mirrored_operands(void **state) {
+  (void)state;
+  struct tb_call call = transposing("NN", 4000, 3000, 4000);
+  call.a.structure = TB_SYMMETRIC;
+  struct tb_plan plan;
+  assert_true(tb_plan_make(&plan, &call, staged, INT64_MAX));
+  assert_true(plan.stored_ld >= 4000 && !plan.strips && tb_plan_unfolds(&plan, &call, TB_OF_A));
+  assert_true(!tb_plan_unfolds(&plan, &call, TB_OF_B));
+  const int64_t needed = plan.arena_bytes - plan.workspace_bytes * rows_of(&plan) * columns_of(&plan);
+  assert_true(tb_plan_make(&plan, &call, staged, needed) && plan.stored_ld > 0);
+  assert_true(tb_plan_make(&plan, &call, staged, needed - 4000) && plan.stored_ld == 0);
+  assert_true(plan.block_m == 4000 && plan.block_n == 3000 && plan.chunk_k == 4000);
+  assert_true(tb_plan_make_emulated(&plan, &call, staged, &unsplit, INT64_MAX) && plan.stored_ld > 0);
+  assert_true(tb_plan_make_emulated(&plan, &call, staged, &unsplit, plan.arena_bytes - 1) && plan.stored_ld == 0);
+  assert_true(plan.block_m == 4000 && plan.block_n == 3000 && plan.chunk_k == 4000);
+  call.a = tb_view_at(call.a, 1, 0); /* a part of it is none */
+  assert_true(tb_plan_make(&plan, &call, staged, INT64_MAX) && plan.stored_ld == 0);
+}
+
 static bool in_strips(const char *transposes, int64_t m, int64_t n, int64_t k) {
   return plan_of(transposes, m, n, k, staged).strips;
 }
@@ -312,11 +338,6 @@ static void room_for_a_last_round(void **state) {
 /* Rates of links: not measured, an H200's, slow and fast ones. */
 static const double links[] = {0, 52e9, 1e9, 12e9, 400e9};
 enum { LINKS = sizeof links / sizeof *links };
-
-static const struct tb_emulated_way unsplit = {1, 0, false, 0};
-
-static int64_t rows_of(const struct tb_plan *p) { return tb_ceil_div(p->block_m, p->tile_m); }
-static int64_t columns_of(const struct tb_plan *p) { return tb_ceil_div(p->block_n, p->tile_n); }
 
 static void check_emulated_plan(const struct tb_call *call, const struct tb_plan *p,
                                 const struct tb_emulated_way *whole, int64_t budget) {
@@ -582,6 +603,7 @@ int main(void) {
       cmocka_unit_test(room_for_a_split_of_k),
       cmocka_unit_test(room_for_a_last_round),
       cmocka_unit_test(squares),
+      cmocka_unit_test(squares_of_mirrored_operands),
       cmocka_unit_test(strips),
       cmocka_unit_test(spans_of_k),
       cmocka_unit_test(two_slices_of_large_products),

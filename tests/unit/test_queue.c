@@ -57,7 +57,7 @@ static void setup(double cpu_seconds, double gpu_seconds, int threads) {
 /* As router.c does it. */
 static struct tb_decision decide(void) {
   struct tb_machine m = {.mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_ok, .gpu_open = true, .model = &model, .now = now};
-  m.wait_seconds = tb_queue_wait_seconds(&queue, now);
+  m.wait_seconds = tb_queue_wait_seconds(&queue, 1, now);
   struct tb_decision d = tb_route(&call, NULL, &m);
   if (d.where == TB_CPU) return d;
   d.found_seconds = tb_queue_seconds(&queue, now);
@@ -73,7 +73,8 @@ static void learn(const struct tb_decision *d, double seconds) {
                                    .crowded = d->wait_seconds > 0};
   tb_queue_leave(&queue, d->place);
   tb_model_observe(&model, &call, NULL, &o, now);
-  if (d->where == TB_GPU) tb_queue_learn(&queue, d->found_seconds, seconds - (d->gpu_seconds - d->wait_seconds), now);
+  if (d->where == TB_GPU)
+    tb_queue_learn(&queue, 1, d->found_seconds, seconds - (d->gpu_seconds - d->wait_seconds), now);
 }
 
 struct caller {
@@ -184,12 +185,29 @@ static void share_is_learned(void **state) {
   (void)state;
   for (double share = 0.25; share <= 2; share *= 2) {
     setup(1, 1, 16);
-    for (int i = 0; i < 100; i++) tb_queue_learn(&queue, 3e-3, share * 3e-3, now);
+    for (int i = 0; i < 100; i++) tb_queue_learn(&queue, 1, 3e-3, share * 3e-3, now);
     assert_int_equal(tb_queue_join(&queue, 2e-3, now), 1);
-    assert_float_equal(tb_queue_wait_seconds(&queue, now) / (share * 2e-3), 1, 0.02);
+    assert_float_equal(tb_queue_wait_seconds(&queue, 1, now) / (share * 2e-3), 1, 0.02);
   }
-  tb_queue_learn(&queue, 0, 5, now); /* says nothing */
-  assert_float_equal(tb_queue_wait_seconds(&queue, now) / 4e-3, 1, 0.02);
+  tb_queue_learn(&queue, 1, 0, 5, now); /* says nothing */
+  assert_float_equal(tb_queue_wait_seconds(&queue, 1, now) / 4e-3, 1, 0.02);
+}
+
+/* How many are there at once depends on their size; what is learned is how far that is off. */
+static void sizes_overlap_differently(void **state) {
+  (void)state;
+  const struct tb_call small = {.m = 512, .n = 512, .k = 512}, larger = {.m = 4096, .n = 4096, .k = 4096},
+                       largest = {.m = 16384, .n = 16384, .k = 16384},
+                       triangle = {.recipe = TB_TRIANGULAR_SOLVE, .m = 64, .n = 64, .k = 64};
+  assert_true(tb_queue_expected(&small) < tb_queue_expected(&larger));
+  assert_true(tb_queue_expected(&larger) < tb_queue_expected(&largest));
+  assert_true(tb_queue_expected(&largest) == 1 && tb_queue_expected(&triangle) == 1);
+  setup(1, 1, 16);
+  tb_queue_join(&queue, 2e-3, now);
+  assert_float_equal(tb_queue_wait_seconds(&queue, 0.5, now), 1e-3, 1e-9);
+  for (int i = 0; i < 100; i++) tb_queue_learn(&queue, 0.5, 4e-3, 1e-3, now);
+  assert_float_equal(tb_queue_wait_seconds(&queue, 0.5, now), 0.5e-3, 1e-5);
+  assert_float_equal(tb_queue_wait_seconds(&queue, 1, now), 1e-3, 2e-5);
 }
 
 static void places(void **state) {
@@ -217,6 +235,7 @@ int main(void) {
       cmocka_unit_test_setup(both_sides_work, when_learned),
       cmocka_unit_test_setup(threads_of_all_cores, when_learned),
       cmocka_unit_test(share_is_learned),
+      cmocka_unit_test(sizes_overlap_differently),
       cmocka_unit_test(places),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
  * accesses to the same memory that no lock, atomic or join puts in order, whether or not it did harm this time.
  *
  * Seen to fail when: a job's task is written after its ticket; tb_pool_done looks at the count without the tasks'
- * writes; the idle thread's flag is no atomic.
+ * writes; two callers get one number for their jobs; the idle thread's flag is no atomic.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
@@ -22,8 +22,12 @@
 #define COLUMNS 300
 #define COPIES 6
 
-static float source[COPIES][ROWS * COLUMNS], target[COPIES][ROWS * COLUMNS];
-static int wrong;
+enum { CALLERS = 3 }; /* of one pool, at once */
+static float source_of[CALLERS][COPIES][ROWS * COLUMNS], target_of[CALLERS][COPIES][ROWS * COLUMNS];
+static _Thread_local int caller;
+#define source source_of[caller]
+#define target target_of[caller]
+static atomic_int wrong;
 
 static void expect(int ok, const char *what) {
   if (ok) return;
@@ -58,6 +62,29 @@ static void cores_given_back(struct tb_pool *pool) {
     usleep(50000);
     copies_in_flight(pool, round);
   }
+}
+
+struct calling {
+  struct tb_pool *pool;
+  int number;
+};
+
+static void *call_too(void *argument) {
+  const struct calling *const x = argument;
+  caller = x->number;
+  for (int round = 0; round < 20; round++) copies_in_flight(x->pool, round);
+  return NULL;
+}
+
+static void several_callers(struct tb_pool *pool) {
+  pthread_t thread[CALLERS];
+  struct calling calling[CALLERS];
+  for (int i = 1; i < CALLERS; i++) {
+    calling[i] = (struct calling){pool, i};
+    if (pthread_create(&thread[i], NULL, call_too, &calling[i]) != 0) abort();
+  }
+  for (int round = 0; round < 20; round++) copies_in_flight(pool, round);
+  for (int i = 1; i < CALLERS; i++) pthread_join(thread[i], NULL);
 }
 
 static atomic_int actions;
@@ -97,6 +124,7 @@ int main(void) {
       copies_in_flight(pool, round);
       if (round % 8 == 0) usleep(1000); /* they fall asleep */
     }
+    several_callers(pool);
     if (threads == 5) cores_given_back(pool);
     tb_pool_close(pool);
   }
