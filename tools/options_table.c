@@ -35,6 +35,8 @@ static void print_values(const struct tb_option_row *o) {
       break;
     case INTEGER:
     case BYTES:
+      print_choices(o->choices);
+      if (*o->choices) printf(", or ");
       print_range(o);
       break;
     case TEXT:

@@ -18,6 +18,7 @@ atomic_llong tb_option_numbers[TB_OPTION_COUNT];
 static char texts[TB_OPTION_COUNT][TB_OPTION_TEXT_MAX];
 static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* *number is the word's place among the others, from 0 on. */
 static bool parse_choice(const struct tb_option_row *o, const char *value, long long *number) {
   size_t length = strlen(value);
   const char *word = o->choices;
@@ -30,6 +31,19 @@ static bool parse_choice(const struct tb_option_row *o, const char *value, long 
     word = word[word_length] == '|' ? word + word_length + 1 : NULL;
   }
   return false;
+}
+
+static long long count_choices(const char *choices) {
+  long long count = choices[0] != '\0';
+  for (const char *c = choices; *c != '\0'; c++) count += *c == '|';
+  return count;
+}
+
+/* In a number's place: the last of its words stands for 0, the one before for -1. */
+static bool parse_word(const struct tb_option_row *o, const char *value, long long *number) {
+  if (!parse_choice(o, value, number)) return false;
+  *number -= count_choices(o->choices) - 1;
+  return true;
 }
 
 static bool parse_flag(const char *value, long long *number) {
@@ -78,7 +92,7 @@ static bool store(int index, const char *value) {
       break;
     case INTEGER:
     case BYTES:
-      if (!parse_integer(o, value, &number)) return false;
+      if (!parse_word(o, value, &number) && !parse_integer(o, value, &number)) return false;
       break;
     case TEXT:
       if (strlen(value) >= TB_OPTION_TEXT_MAX) return false;
@@ -103,7 +117,7 @@ static void describe_values(const struct tb_option_row *o, char *out, size_t siz
       snprintf(out, size, "%lld to %lld", (long long)o->min, (long long)o->max);
       break;
     case BYTES:
-      snprintf(out, size, "a number of bytes, or one with K, M, G or T");
+      snprintf(out, size, "%s%sa number of bytes, or one with K, M, G or T", o->choices, *o->choices ? "|" : "");
       break;
     case TEXT:
       snprintf(out, size, "text of less than %d bytes", TB_OPTION_TEXT_MAX);
@@ -191,6 +205,12 @@ int tb_option_set(const char *name, const char *value) {
   return stored ? 0 : -1;
 }
 
+static void print_choice(const struct tb_option_row *o, long long number, char *out, size_t size) {
+  const char *word = o->choices;
+  for (long long i = 0; i < number; i++) word += strcspn(word, "|") + 1;
+  snprintf(out, size, "%.*s", (int)strcspn(word, "|"), word);
+}
+
 int tb_option_get(const char *name, char *buffer, size_t size) {
   int index = name && buffer ? find_option(name, strlen(name)) : -1;
   if (index < 0) return -1;
@@ -200,9 +220,9 @@ int tb_option_get(const char *name, char *buffer, size_t size) {
   if (o->type == TEXT) {
     tb_option_text((enum tb_option)index, value);
   } else if (o->type == CHOICE) {
-    const char *word = o->choices;
-    for (long long i = 0; i < number; i++) word += strcspn(word, "|") + 1;
-    snprintf(value, sizeof value, "%.*s", (int)strcspn(word, "|"), word);
+    print_choice(o, number, value, sizeof value);
+  } else if (*o->choices && number <= 0) {
+    print_choice(o, number + count_choices(o->choices) - 1, value, sizeof value);
   } else {
     snprintf(value, sizeof value, "%lld", number);
   }

@@ -24,6 +24,8 @@ enum tb_calibration_mode { TB_CALIBRATION_KEEP, TB_CALIBRATION_AGAIN, TB_CALIBRA
 enum tb_open_mode { TB_OPEN_AUTO, TB_OPEN_ALWAYS, TB_OPEN_FOLLOW };
 enum tb_share_mode { TB_SHARE_AUTO, TB_SHARE_ALWAYS, TB_SHARE_NEVER };
 enum tb_bind_mode { TB_BIND_AUTO, TB_BIND_ALWAYS, TB_BIND_NEVER };
+/* What words stand for in TILEBLAS_CACHE. */
+enum { TB_CACHE_AUTO = -1, TB_CACHE_OFF };
 enum tb_precision { TB_PRECISION_IEEE, TB_PRECISION_FP32, TB_PRECISION_FAST };
 
 #define TB_OPTION_TEXT_MAX 1024

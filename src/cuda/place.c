@@ -203,6 +203,13 @@ static struct tb_location location_of(const void *p, bool *initialised) {
   return l;
 }
 
+bool tb_places_is_cudas(const void *p) {
+  unsigned type = 0;
+  CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  void *value = &type;
+  return tb_cuda.cuPointerGetAttributes(1, &attribute, &value, (CUdeviceptr)p) != CUDA_SUCCESS || type != 0;
+}
+
 /* A matrix of `columns` stored columns. Memory that was pinned in part is as good as pageable. */
 static struct tb_location matrix_location(enum tb_type type, const void *p, int64_t rows, int64_t columns, int64_t ld,
                                           bool *initialised) {

@@ -117,6 +117,9 @@ static inline bool tb_places_need_gpu(const struct tb_places *p) {
   return p->a.place == TB_DEVICE || p->b.place == TB_DEVICE || p->c.place == TB_DEVICE;
 }
 
+/* Whether CUDA knows the memory there, so that a GPU may write to it; or cannot say. The driver is loaded. */
+bool tb_places_is_cudas(const void *p);
+
 /* "device", "pinned" and so on, for the verbose line. */
 const char *tb_place_text(enum tb_place place);
 

@@ -176,20 +176,30 @@ static void describe_reason(const struct tb_decision *d, enum tb_status why, cha
     snprintf(text, size, "%s", tb_status_text(why));
 }
 
-/* "A=device B=pinned C=host ", A and B as the program named them; nothing when all are the host's. */
-static void describe_places(const struct tb_call *g, const struct tb_places *p, char *text, size_t size) {
+static bool is_any_kept(const struct tb_outcome *o) { return o->proof[0] != TB_NOT_KEPT || o->proof[1] != TB_NOT_KEPT; }
+
+static const char *operand_text(const struct tb_places *p, const struct tb_outcome *o, bool of_b) {
+  if (o->proof[of_b] != TB_NOT_KEPT) return tb_proof_text(o->proof[of_b]);
+  return tb_place_text(p == NULL ? TB_PAGEABLE : of_b ? p->b.place : p->a.place);
+}
+
+/* "A=device B=pinned C=host ", A and B as the program named them; nothing when all are the host's alone. */
+static void describe_places(const struct tb_call *g, const struct tb_places *p, const struct tb_outcome *o, char *text,
+                            size_t size) {
+  const bool exchanged = is_exchanged(g);
   text[0] = '\0';
-  if (p == NULL) return;
-  const struct tb_location *a = is_exchanged(g) ? &p->b : &p->a, *b = is_exchanged(g) ? &p->a : &p->b;
-  snprintf(text, size, "A=%s B=%s C=%s ", tb_place_text(a->place), tb_place_text(b->place), tb_place_text(p->c.place));
+  if (p == NULL && !is_any_kept(o)) return;
+  const int length = snprintf(text, size, "A=%s B=%s C=%s ", operand_text(p, o, exchanged),
+                              operand_text(p, o, !exchanged), tb_place_text(p == NULL ? TB_PAGEABLE : p->c.place));
+  if (o->saved_bytes > 0) snprintf(text + length, size - (size_t)length, "saved %.3f MB ", o->saved_bytes * 1e-6);
 }
 
 static void say_gpu(const struct tb_call *g, const struct tb_places *p, const struct tb_decision *d,
                     const struct tb_outcome *o, double seconds) {
-  char call[320], reason[192], places[64];
+  char call[320], reason[192], places[128];
   describe_call(g, call, sizeof call);
   describe_reason(d, o->failed ? o->why : d->why, reason, sizeof reason);
-  describe_places(g, p, places, sizeof places);
+  describe_places(g, p, o, places, sizeof places);
   tb_say("%s -> gpu%s %s (%s) %sup %.3f ms compute %.3f ms down %.3f ms total %.3f ms %.3f TFLOP/s%s", call, o->gpus,
          o->kernel ? o->kernel : "", reason, places, o->up_ms, o->compute_ms, o->down_ms, seconds * 1e3,
          rate(tb_call_flops(g), seconds),
@@ -226,9 +236,10 @@ static bool try_offload(const struct tb_call *call, const struct tb_places *plac
   enum tb_where where = outcome.committed ? TB_GPU : TB_CPU;
   double flops = tb_call_is_trivial(call) ? 0 : tb_call_flops(call);
   tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, flops, outcome.bytes, seconds);
+  if (outcome.saved_bytes > 0) tb_stats_add_kept(outcome.saved_bytes);
   if (outcome.failed)
     tb_stats_add_failure();
-  else if (outcome.gpu_count == 1) /* several are no measure of what one takes for the next call */
+  else if (outcome.gpu_count == 1 && !is_any_kept(&outcome)) /* others are no measure of what the next call takes */
     tb_router_learn(call, places, decision, TB_GPU, seconds, started + seconds); /* with the wait for others' calls */
   if (tb_option_number(TB_OPTION_verbose)) {
     if (outcome.committed)

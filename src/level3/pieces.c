@@ -39,6 +39,7 @@ void tb_pieces_add(struct tb_outcome *sum, const struct tb_outcome *next) {
   if (sum->kernel == NULL) sum->kernel = next->kernel;
   if (sum->gpus[0] == '\0') memcpy(sum->gpus, next->gpus, sizeof sum->gpus);
   sum->bytes += next->bytes;
+  sum->saved_bytes += next->saved_bytes;
   sum->seconds += next->seconds;
   sum->up_ms += next->up_ms, sum->compute_ms += next->compute_ms, sum->down_ms += next->down_ms;
 }

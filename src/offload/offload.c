@@ -13,6 +13,7 @@
 #include "process/guest.h"
 #include "offload/beside.h"
 #include "offload/hosted.h"
+#include "cache/cache.h"
 #include "offload/keeper.h"
 #include "offload/reach.h"
 #include "base/log.h"
@@ -36,6 +37,7 @@ void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size)
 void tb_offload_after_fork(void) {
   tb_keeper_after_fork();
   tb_gpus_after_fork();
+  tb_cache_after_fork();
 }
 
 /* ---- one call ---- */
@@ -181,6 +183,7 @@ static void describe_outcome(const struct offload_job *job, struct tb_outcome *o
   size_t length = 0;
   outcome->why = TB_STATUS_ok;
   outcome->kernel = job->parts[0].kernel;
+  memcpy(outcome->proof, job->parts[0].keep.proof, sizeof outcome->proof);
   outcome->committed = job->rescued;
   outcome->bytes = job->rescued_bytes;
   for (int i = 0; i < job->count; i++) {
@@ -189,6 +192,7 @@ static void describe_outcome(const struct offload_job *job, struct tb_outcome *o
     outcome->failed = outcome->failed || is_unfinished(part);
     outcome->committed = outcome->committed || part->committed;
     outcome->bytes += part->bytes;
+    outcome->saved_bytes += part->keep.saved_bytes;
     outcome->up_ms = longer(outcome->up_ms, part->up_ms);
     outcome->compute_ms = longer(outcome->compute_ms, part->compute_ms);
     outcome->down_ms = longer(outcome->down_ms, part->down_ms);

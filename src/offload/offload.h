@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cache/proof.h"
 #include "cuda/place.h"
 #include "base/status.h"
 
@@ -28,6 +29,8 @@ struct tb_outcome {
   char gpus[64];                     /* CUDA's numbers of them: "0", or "0+1" */
   const char *kernel;                /* name of the tile in registry.def, or "skinny" */
   double bytes;                      /* moved over the link, both ways */
+  enum tb_proof proof[2];            /* of A, of B: whether it was kept on the GPU */
+  double saved_bytes;                /* that therefore need not be moved */
   double seconds;                    /* waiting for other calls and opening the GPU not counted */
   double up_ms, compute_ms, down_ms; /* 0 unless `timed` was asked */
 };

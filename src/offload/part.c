@@ -59,6 +59,8 @@ static CUresult cut_and_reserve(struct tb_device *d, const struct tb_call *call,
   tb_device_trim(d, budget); /* the limit may be younger than the arenas */
   if (limit > 0) tb_device_trim_others(d);
   if (!cut_for(d, call, ways, whole, budget, plan)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (limit > 0 && !tb_device_keep_within(d, limit - tb_max(plan->arena_bytes, d->arena_bytes)))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   if (plan->arena_bytes <= d->arena_bytes) return CUDA_SUCCESS;
   TB_TRY(tb_device_free_bytes(d, &free_bytes));
   budget = tb_min(budget, free_bytes - free_bytes / SPARE_FRACTION);
@@ -90,12 +92,14 @@ static CUresult cut_and_reserve_beside(struct tb_device *d, const struct tb_call
   return TB_CROWDED;
 }
 
-static CUresult get_room(struct tb_part *part, struct tb_device *d, struct tb_ways ways) {
-  if (!d->beside_others) return cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan);
+static CUresult get_room(struct tb_part *part, struct tb_device *d) {
+  const struct tb_call *const call = &part->keep.call;
+  const struct tb_ways ways = part->keep.ways;
+  if (!d->beside_others) return cut_and_reserve(d, call, ways, &part->whole, &part->plan);
   if (!tb_lanes_hold_memory(d->lanes)) return TB_CROWDED;
   const CUresult reserved = tb_lanes_are_open(d->lanes)
-                                ? cut_and_reserve_beside(d, &part->call, ways, &part->whole, &part->plan)
-                                : cut_and_reserve(d, &part->call, ways, &part->whole, &part->plan);
+                                ? cut_and_reserve_beside(d, call, ways, &part->whole, &part->plan)
+                                : cut_and_reserve(d, call, ways, &part->whole, &part->plan);
   tb_lanes_release_memory(d->lanes);
   return reserved;
 }
@@ -221,19 +225,26 @@ static bool passes_panels(const struct tb_pass *pass) { return pass != NULL && p
 static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, struct tb_pass *pass) {
   /* For the other kernels panels are passed on as a whole, for the tensor cores in slices if all have them. */
   if (passes_panels(pass) && !part->plan.emulated) part->plan.slice_k = part->plan.chunk_k;
-  struct tb_choice choice = choose_for_part(d, &part->call, &part->plan, &part->whole);
+  const struct tb_call *const call = &part->keep.call;
+  struct tb_choice choice = choose_for_part(d, call, &part->plan, &part->whole);
   if (choice.family == TB_FAMILY_NONE) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   const bool fast = choice.family == TB_FAMILY_EMULATED && choice.emulated.fast;
   part->kernel = fast ? FAST_KERNEL : tb_choice_name(&choice);
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
   if (passes_panels(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
-  TB_TRY(tb_pipeline_run(d, &part->call, &part->plan, &choice, timed, pass, &part->progress));
+  TB_TRY(tb_pipeline_run(d, call, &part->plan, &choice, timed, pass, &part->progress));
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
     part->compute_ms = tb_part_elapsed_ms(d, TB_COMPUTE_BEGIN, TB_COMPUTE_END);
     if (part->progress.down_bytes > 0) part->down_ms = tb_part_elapsed_ms(d, TB_DOWN_BEGIN, TB_DOWN_END);
   }
   return CUDA_SUCCESS;
+}
+
+/* Where memory is so short that the whole product's kernels have no room for it: whether that would be so without what
+ * is kept, too, nobody knows. */
+static bool has_other_bits(const struct tb_part *part, CUresult reserved) {
+  return reserved == CUDA_SUCCESS && part->whole.family == TB_FAMILY_EMULATED && !part->plan.emulated;
 }
 
 /* With the device entered. */
@@ -243,7 +254,15 @@ static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
   }
-  const CUresult reserved = get_room(part, d, ways);
+  if (pass == NULL) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways));
+  CUresult reserved = get_room(part, d);
+  if (tb_keep_any(&part->keep) && (reserved == CUDA_ERROR_OUT_OF_MEMORY || has_other_bits(part, reserved))) {
+    tb_cuda_failed_call = NULL;
+    tb_keep_end(d);
+    tb_cache_give_back(tb_device_cache(d));
+    tb_keep_nothing(&part->keep, &part->call, ways);
+    reserved = get_room(part, d);
+  }
   if (reserved != CUDA_SUCCESS) return reserved;
   if (part->plan.stored_ld > 0) TB_TRY(tb_lanes_load(d, part->call.type, true));
   return compute(part, d, timed, pass);
@@ -254,10 +273,13 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
   const bool triangle = is_product && ((part->call.region.of != TB_WHOLE && ways.c == TB_IN_PLACE) ||
                                        ways.a == TB_FORMED || ways.b == TB_FORMED);
   TB_TRY(tb_lanes_load(d, part->call.type, triangle));
-  return is_product ? run_product(part, d, ways, timed, pass) : tb_triangular_part_run(part, d, ways, timed);
+  const CUresult result =
+      is_product ? run_product(part, d, ways, timed, pass) : tb_triangular_part_run(part, d, ways, timed);
+  if (result != TB_INTERRUPTED) tb_keep_end(d);
+  return result;
 }
 
-static void begin(struct tb_part *part, struct tb_device *d, const struct tb_call *call,
+static void begin(struct tb_part *part, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                   const struct tb_choice *whole) {
   part->call = *call;
   part->whole = *whole;
@@ -268,6 +290,7 @@ static void begin(struct tb_part *part, struct tb_device *d, const struct tb_cal
   part->progress.block = 0;
   part->progress.up_bytes = part->progress.down_bytes = 0;
   part->triangular = (struct tb_triangular_part){.too_large = false};
+  tb_keep_nothing(&part->keep, call, ways);
   part->why = TB_STATUS_ok;
   part->failure[0] = '\0';
   part->kernel = NULL;
@@ -290,12 +313,13 @@ static void sum_up(struct tb_part *part) {
   const bool product = part->call.recipe == TB_MULTIPLY;
   part->committed = product ? part->progress.committed : t->begun || part->why == TB_STATUS_ok;
   part->bytes = product ? part->progress.up_bytes + part->progress.down_bytes : t->up_bytes + t->down_bytes;
+  part->bytes += part->keep.made_bytes;
 }
 
 void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                  const struct tb_choice *whole, bool timed, struct tb_pass *pass) {
-  begin(part, d, call, whole);
   ways.link_bytes_per_s = tb_part_link();
+  begin(part, d, call, ways, whole);
   d->patience_seconds = tb_wait_seconds(tb_call_flops(call), tb_device_peak_flops_per_s(d, call->type));
   if (pass != NULL) d->patience_seconds *= 2; /* another's panels may be waited for, which is to be given up first */
   tb_cuda_failed_call = NULL;

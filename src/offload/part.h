@@ -7,6 +7,7 @@
 #ifndef TB_PART_H
 #define TB_PART_H
 
+#include "pipeline/keep.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/triangular.h"
 #include "base/status.h"
@@ -24,6 +25,7 @@ struct tb_part {
   struct tb_choice whole; /* as it was given */
   struct tb_plan plan;    /* of a product; and its progress */
   struct tb_progress progress;
+  struct tb_keep keep; /* of a product: as the GPU computes it */
   struct tb_triangular_part triangular;
   enum tb_status why;                /* TB_STATUS_ok: it is complete; else why it is not */
   char failure[160];                 /* in words, when it is not */

@@ -36,6 +36,7 @@ static CUresult plan_and_reserve(struct tb_part *part, struct tb_device *d, stru
   tb_device_trim(d, budget); /* the limit may be younger than the arenas */
   if (limit > 0) tb_device_trim_others(d);
   if (!plan_triangle(part, d, ways, budget)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (limit > 0) tb_device_keep_within(d, limit - tb_max(plan->arena_bytes, d->arena_bytes));
   if (plan->arena_bytes <= d->arena_bytes) return CUDA_SUCCESS;
   TB_TRY(tb_device_free_bytes(d, &free_bytes));
   budget = tb_min(budget, free_bytes - free_bytes / TRIANGULAR_SPARE_FRACTION);

@@ -197,10 +197,17 @@ void tb_device_close_lane(struct tb_device *d) {
   d->context = NULL;
 }
 
+static void close_cache(struct tb_device *d) {
+  tb_cache_close(d->cache, !d->hangs);
+  d->cache = NULL;
+}
+
 void tb_device_close(struct tb_device *d) {
+  if (d->hangs) close_cache(d);
   if (d->context == NULL || d->hangs) return;
   bool entered = tb_device_enter(d) == CUDA_SUCCESS;
   tb_device_settle(d);
+  close_cache(d);
   if (d->hangs) return;
   close_work(d);
   tb_kernels_unload(&d->kernels);
@@ -220,7 +227,7 @@ CUresult tb_device_free_bytes(struct tb_device *d, int64_t *bytes) {
   if (!d->beside_others) tb_device_trim_others(d);
   TB_TRY(tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes));
   d->memory_bytes = (int64_t)total_bytes;
-  *bytes = (int64_t)free_bytes + d->arena_bytes;
+  *bytes = (int64_t)free_bytes + d->arena_bytes + tb_cache_bytes(tb_device_cache(d));
   return CUDA_SUCCESS;
 }
 
@@ -234,7 +241,13 @@ CUresult tb_device_reserve(struct tb_device *d, int64_t bytes) {
   if (bytes <= d->arena_bytes) return CUDA_SUCCESS;
   tb_device_trim(d, 0);
   if (!d->beside_others) tb_device_trim_others(d);
-  TB_TRY(tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes));
+  CUresult allocated = tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes);
+  while (allocated == CUDA_ERROR_OUT_OF_MEMORY && tb_cache_give_back_one(tb_device_cache(d)))
+    allocated = tb_cuda.cuMemAlloc(&d->arena, (size_t)bytes); /* a copy of an operand is worth less than a call */
+  if (allocated != CUDA_SUCCESS) {
+    tb_cuda_failed_call = "cuMemAlloc(&d->arena, (size_t)bytes)";
+    return allocated;
+  }
   d->arena_bytes = bytes;
   const CUresult cleared = clear_arena(d, (size_t)bytes);
   if (cleared != CUDA_SUCCESS) {
@@ -249,6 +262,17 @@ void tb_device_trim(struct tb_device *d, int64_t keep_bytes) {
   tb_cuda.cuMemFree(d->arena);
   d->arena = 0;
   d->arena_bytes = 0;
+}
+
+bool tb_device_keep_within(struct tb_device *d, int64_t bytes) {
+  while (tb_cache_bytes(tb_device_cache(d)) > bytes)
+    if (!tb_cache_give_back_one(tb_device_cache(d))) return false;
+  return true;
+}
+
+void tb_device_give_back(struct tb_device *d) {
+  if (!d->hangs) tb_cache_give_back(tb_device_cache(d));
+  tb_device_trim(d, 0);
 }
 
 void tb_device_trim_others(struct tb_device *d) {

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 
+#include "cache/cache.h"
 #include "select/kernels.h"
 #include "plan/plan.h"
 #include "process/entry.h"
@@ -99,11 +100,20 @@ struct tb_device {
   CUevent sent[TB_EMULATED_SLICES_MAX * TB_TILES_MAX];
   CUdeviceptr arena;
   int64_t arena_bytes;
+  struct tb_cache *_Atomic cache; /* of operands that stay, for all lanes in lane 0; NULL: none has yet */
   struct tb_selected selected[TB_SELECTED_COUNT]; /* part.c's */
   int64_t memory_bytes;                           /* all that the device has; 0 before it was asked for */
   double patience_seconds;                        /* that nothing may happen in the call under way */
   bool hangs;                                     /* nothing did: the driver may not be asked to wait any more */
 };
+
+/* The GPU's operands that stay. */
+static inline struct tb_cache *_Atomic *tb_device_cache_place(struct tb_device *d) {
+  return d->all_lanes != NULL ? &d->all_lanes[0]->cache : &d->cache;
+}
+static inline struct tb_cache *tb_device_cache(const struct tb_device *d) {
+  return d->all_lanes != NULL ? d->all_lanes[0]->cache : d->cache;
+}
 
 /* Nominal, of fp32 or fp64. */
 static inline double tb_device_peak_flops_per_s(const struct tb_device *d, enum tb_type type) {
@@ -134,11 +144,12 @@ void tb_device_trim_others(struct tb_device *device);
 CUresult tb_device_open_lane(struct tb_device *lane, const struct tb_device *gpu);
 void tb_device_close_lane(struct tb_device *lane);
 
-/* What the driver says is free, in bytes, the arena counted as free. Of who is alone the other lanes' are given back.
- */
+/* What the driver says is free, in bytes, the arena and copies of operands counted as free. Of who is alone the other
+ * lanes' are given back. */
 CUresult tb_device_free_bytes(struct tb_device *device, int64_t *bytes);
 
-/* Makes the arena at least `bytes` large. On failure there is no arena. */
+/* Makes the arena at least `bytes` large, by the memory of copies of operands if need be. On failure there is no arena.
+ */
 CUresult tb_device_reserve(struct tb_device *device, int64_t bytes);
 
 /* Has a ring so many slots, or as many as it may have. Without the memory for them it keeps those that it has, and
@@ -147,6 +158,16 @@ void tb_device_widen_ring(struct tb_ring *ring, int slots);
 
 /* Gives the arena back if it is larger than keep_bytes. */
 void tb_device_trim(struct tb_device *device, int64_t keep_bytes);
+
+/* Gives back copies of operands until those that are left take no more than this. False: the call under way uses them.
+ */
+bool tb_device_keep_within(struct tb_device *device, int64_t bytes);
+
+/* Gives back all memory that is kept between calls; and whether there is any. */
+void tb_device_give_back(struct tb_device *device);
+static inline bool tb_device_has_memory(const struct tb_device *device) {
+  return device->arena_bytes > 0 || tb_cache_bytes(tb_device_cache(device)) > 0;
+}
 
 /* Waits for what is enqueued in a stream. CUDA_ERROR_TIMEOUT: the device hangs, and says so. */
 CUresult tb_device_wait(struct tb_device *device, CUstream stream);

@@ -40,6 +40,7 @@ static CUresult open_lane(struct tb_lanes *l, int lane) {
   memset(d, 0, sizeof *d);
   d->lane = lane;
   d->lanes = l;
+  d->all_lanes = l->of;
   TB_TRY(tb_device_enter(l->of[0]));
   const CUresult opened = tb_device_open_lane(d, l->of[0]);
   if (opened != CUDA_SUCCESS) tb_device_close_lane(d);
@@ -90,8 +91,8 @@ bool tb_lanes_close(struct tb_lanes *l) {
 
 void tb_lanes_give_back(struct tb_lanes *l) {
   tb_lanes_close(l);
-  if (l->of[0]->arena_bytes == 0 || tb_device_enter(l->of[0]) != CUDA_SUCCESS) return;
-  tb_device_trim(l->of[0], 0);
+  if (!tb_device_has_memory(l->of[0]) || tb_device_enter(l->of[0]) != CUDA_SUCCESS) return;
+  tb_device_give_back(l->of[0]);
   tb_device_leave();
 }
 

@@ -8,9 +8,9 @@
 #include "pipeline/pipeline_internal.h"
 #include "cuda/wait.h"
 
-/* Whether an operand is read where it lies, by the product or by what forms its panels. */
+/* Whether an operand is read where the program has it, by the product or by what forms its panels. */
 static bool reads_in_place(const struct tb_plan *plan) {
-  return !tb_way_is_by_link(plan->ways.a) || !tb_way_is_by_link(plan->ways.b);
+  return (!tb_way_is_by_link(plan->ways.a) || !tb_way_is_by_link(plan->ways.b)) && !plan->ways.ours;
 }
 
 /* ---- one block ---- */

@@ -83,7 +83,7 @@ static bool is_triangle_in_place(const struct tb_call *call, const struct tb_way
 bool tb_plan_in_one_stream(const struct tb_plan *plan) {
   const struct tb_ways *const ways = &plan->ways;
   const bool in_place = !tb_way_is_by_link(ways->a) || !tb_way_is_by_link(ways->b) || ways->c == TB_IN_PLACE;
-  return in_place && !plan->triangle_in_place;
+  return in_place && !plan->triangle_in_place && !ways->ours;
 }
 
 bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call) {
@@ -125,7 +125,7 @@ static enum tb_way operand_way(enum tb_place place, struct tb_view x, int64_t ro
 }
 
 struct tb_ways tb_plan_ways(const struct tb_call *call, const struct tb_places *places) {
-  struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
+  struct tb_ways ways = {.a = TB_STAGED, .b = TB_STAGED, .c = TB_STAGED};
   if (places == NULL) return ways;
   ways.a = operand_way(places->a.place, call->a, call->m, call->k, call->n);
   ways.b = operand_way(places->b.place, call->b, call->k, call->n, call->m);
@@ -220,9 +220,10 @@ void tb_plan_size_strips(struct tb_plan *plan, const struct tb_call *call, doubl
   tb_plan_size_panels(plan, call, tile_m, tile_n);
 }
 
+/* One, of a panel that need not go up. */
 static int64_t slices_of_strip(const struct tb_plan *plan, int64_t bytes) {
   const int64_t elems = plan->operand[plan->tile_m == plan->block_m].panel_elems;
-  return tb_min(SLICES, tb_ceil_div(elems * bytes, STRIP_SLICE_BYTES));
+  return tb_max(1, tb_min(SLICES, tb_ceil_div(elems * bytes, STRIP_SLICE_BYTES)));
 }
 
 /* ---- for all kernels but the tensor cores' ---- */

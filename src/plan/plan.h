@@ -88,6 +88,7 @@ struct tb_ways {
   bool passed; /* panels of an operand are passed on between GPUs, of which each brings up some */
   /* Up, as it was measured; 0: it was not. It decides about sizes and orders, never about what is computed. */
   double link_bytes_per_s;
+  bool ours; /* what is in place are copies that we keep, which no stream of the program's concerns */
 };
 
 /* The ways for operands that lie in these places (NULL: all pageable); device memory must be the computing GPU's. */
@@ -98,6 +99,9 @@ enum { TB_OF_A, TB_OF_B };
 
 /* Whether what is on a way has the link to cross. */
 static inline bool tb_way_is_by_link(enum tb_way way) { return way == TB_STAGED || way == TB_DIRECT; }
+
+/* Whether it is read where the program has it on the GPU, perhaps behind work that the program has enqueued. */
+static inline bool tb_way_is_programs(enum tb_way way) { return way == TB_FORMED || way == TB_IN_PLACE; }
 
 /* The way of an operand. */
 static inline enum tb_way tb_way_of(const struct tb_ways *ways, bool of_b) { return of_b ? ways->b : ways->a; }

@@ -59,7 +59,7 @@ static enum tb_way way_from(enum tb_place place) {
 }
 
 struct tb_ways tb_triangular_ways(const struct tb_places *places) {
-  struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0};
+  struct tb_ways ways = {.a = TB_STAGED, .b = TB_STAGED, .c = TB_STAGED};
   if (places == NULL) return ways;
   ways.a = way_from(places->a.place);
   ways.b = ways.c = way_from(places->c.place);

@@ -7,8 +7,8 @@
 cd "$TB_TEST_SOURCE/src"
 
 # The rooms in the order in which a call passes through them: all that this test knows.
-rooms=(interface level3 route offload pipeline plan select cuda cpu blas process base)
-may_know_cuda=" offload pipeline select cuda "
+rooms=(interface level3 route offload pipeline cache plan select cuda cpu blas process base)
+may_know_cuda=" offload pipeline cache select cuda "
 
 # edge FILE TARGET, a line for each include of a file of src/ or of cuda.h.
 edges() {

@@ -262,8 +262,12 @@ static void pieces_of_two_slots(void **state) {
 static void some_in_place(void **state) {
   (void)state;
   for (int places = 1; places < 8; places++) {
-    const struct tb_ways ways = {places & 1 ? TB_IN_PLACE : TB_STAGED, places & 2 ? TB_IN_PLACE : TB_STAGED,
-                                 places & 4 ? TB_IN_PLACE : TB_STAGED, false, 0};
+    const struct tb_ways ways = {places & 1 ? TB_IN_PLACE : TB_STAGED,
+                                 places & 2 ? TB_IN_PLACE : TB_STAGED,
+                                 places & 4 ? TB_IN_PLACE : TB_STAGED,
+                                 false,
+                                 0,
+                                 false};
     fake->set_order((enum fake_cuda_order)(places % 3), (uint64_t)places);
     struct product p = make(places % 4, 1413, 11, 9, places % 2 ? 2.5f : 0, WHOLE);
     compute_in_place(&p, ways);

@@ -254,6 +254,7 @@ static int move(void *argument) {
   for (int64_t i = 0; i < M * p.k; i++) a[i] = 1;
   for (int64_t l = 0; l < p.k; l++) b[l] = (float)(l % 2);
   bool right = tileblas_option_set("TILEBLAS_ROUTE", "gpu") == 0;
+  right &= tileblas_option_set("TILEBLAS_CACHE", "off") == 0; /* all of it is to move each time */
   for (int i = 0; i < moving->calls; i++) {
     tst_call(symbol, tst_resolve(symbol), &p, a, b, c);
     if (i == 0 && moving->no_slots) tst_fake()->inject("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sgemm in a program that multiplies by the same matrices again: with operands that stay as they are between calls, and
+ * others that are rewritten; with TILEBLAS_CACHE off, with it, and with it where the kernel's word is not enough and
+ * all bytes are looked at (a ring of io_uring's is open).
+ *
+ *   kept [--csv FILE] [--rounds N] [NN:MxNxK...]
+ *
+ * Linked with OpenBLAS and run with TileBLAS preloaded, which is forced to the GPU. Without shapes it takes x @ W, of
+ * which W is the column-major call's A, and 4096, 8192 and 16384 cubed. Six first calls do not count. Operands are
+ * plain malloc'd memory; results are checked. Status 1: a wrong result or a failure; 77: no GPU answers.
+ */
+#include <dlfcn.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shapes.h"
+#include "sides.h"
+#include "tileblas.h"
+
+enum { SKIPPED = 77, FIRST_CALLS = 6, ROUNDS_MAX = 101 };
+
+/* What is rewritten before each call: nothing, B, both; or of A one element that no sample has. */
+enum change { NOTHING, B_ALONE, BOTH, ONE_ELEMENT, CHANGES };
+static const char *const change_names[CHANGES] = {"nothing", "B", "both", "one element of A"};
+
+/* How operands are kept. */
+enum way { OFF, AUTO, HASHED, WAYS };
+static const char *const way_names[WAYS] = {"off", "auto", "hash"};
+
+static int ring = -1;
+
+static bool set_way(enum way way) {
+  __typeof__(tileblas_option_set) *set = (__typeof__(tileblas_option_set) *)dlsym(RTLD_DEFAULT, "tileblas_option_set");
+  char parameters[256] = {0}; /* struct io_uring_params */
+  if (ring >= 0) close(ring);
+  ring = way == HASHED ? (int)syscall(SYS_io_uring_setup, 1, parameters) : -1;
+  if (way == HASHED && ring < 0) return false;
+  set("TILEBLAS_CACHE", "off"); /* what the way before has kept is given back with the next call */
+  return true;
+}
+
+static void set_cache(const char *value) {
+  __typeof__(tileblas_option_set) *set = (__typeof__(tileblas_option_set) *)dlsym(RTLD_DEFAULT, "tileblas_option_set");
+  set("TILEBLAS_CACHE", value);
+}
+
+static void negate_part(void *data, size_t begin, size_t end) {
+  float *const x = data;
+  for (size_t i = begin; i < end; i++) x[i] = -x[i];
+}
+
+static void change_operands(const struct tb_problem *p, enum change change, int round) {
+  const size_t a = (size_t)p->m * (size_t)p->k, b = (size_t)p->k * (size_t)p->n;
+  if (change == BOTH) tb_parallel(a, negate_part, p->a);
+  if (change == BOTH || change == B_ALONE) tb_parallel(b, negate_part, p->b);
+  if (change == ONE_ELEMENT) ((float *)p->a)[(a / 3 + 97 * (size_t)round) % a] += 0.125f;
+}
+
+struct times {
+  double call_s[ROUNDS_MAX], change_s[ROUNDS_MAX];
+};
+
+static bool measure(const struct tb_problem *p, enum change change, int rounds, struct times *t) {
+  for (int round = -FIRST_CALLS; round < rounds; round++) {
+    const double begun = tb_now_s();
+    change_operands(p, change, round + FIRST_CALLS);
+    const double changed = tb_now_s();
+    tb_problem_compute(p, tb_ours);
+    if (round < 0) continue;
+    t->change_s[round] = changed - begun;
+    t->call_s[round] = tb_now_s() - changed;
+  }
+  return tb_problem_is_right(p);
+}
+
+static bool run_case(FILE *csv, const char *text, const struct tb_shape *s, enum change change, enum way way,
+                     int rounds) {
+  static struct times t;
+  const struct tb_problem p = tb_problem_make(TB_S, s->ta, s->tb, s->m, s->n, s->k);
+  if (!set_way(way)) return tb_problem_free(&p), true;
+  tb_problem_compute(&p, tb_ours);
+  set_cache(way == OFF ? "off" : "auto");
+  const bool right = measure(&p, change, rounds, &t);
+  tb_problem_free(&p);
+  const double call_ms = 1e3 * tb_median(t.call_s, rounds), change_ms = 1e3 * tb_median(t.change_s, rounds);
+  const double worst_ms = 1e3 * t.call_s[rounds - 1];
+  printf("%-20s rewritten: %-17s %-5s %9.3f ms, worst %9.3f, rewriting %9.3f\n", text, change_names[change],
+         way_names[way], call_ms, worst_ms, change_ms);
+  if (csv)
+    fprintf(csv, "%s,%s,%s,%.4f,%.4f,%.4f\n", text, change_names[change], way_names[way], call_ms, worst_ms, change_ms);
+  if (!right) fprintf(stderr, "%s, rewritten: %s, %s: WRONG RESULT\n", text, change_names[change], way_names[way]);
+  return right;
+}
+
+int main(int argc, char **argv) {
+  static const struct option options[] = {{"csv", 1, 0, 'c'}, {"rounds", 1, 0, 'r'}, {0, 0, 0, 0}};
+  static char *const usual[] = {"NN:11008x512x4096", "NN:4096x4096x4096", "NN:8192x8192x8192", "NN:16384x16384x16384"};
+  const char *path = NULL;
+  int rounds = 21;
+  for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    if (o == '?') return 2;
+    if (o == 'c') path = optarg;
+    if (o == 'r') rounds = atoi(optarg);
+  }
+  if (rounds < 1 || rounds > ROUNDS_MAX) return 2;
+  char *const *const shapes = optind < argc ? argv + optind : usual;
+  const int count = optind < argc ? argc - optind : (int)(sizeof usual / sizeof *usual);
+  tb_sides_find(TB_S);
+  tb_sides_route("gpu");
+  FILE *csv = path ? fopen(path, "w") : NULL;
+  if (path && !csv) return perror(path), EXIT_FAILURE;
+  if (csv) fprintf(csv, "shape,rewritten,cache,median_ms,worst_ms,rewriting_ms\n");
+  bool right = true;
+  for (int i = 0; i < count; i++) {
+    struct tb_shape shape;
+    if (!tb_shape_parse(shapes[i], &shape)) return fprintf(stderr, "%s is no shape\n", shapes[i]), 2;
+    for (int change = 0; change < CHANGES; change++)
+      for (int way = 0; way < WAYS; way++) {
+        right &= run_case(csv, shapes[i], &shape, (enum change)change, (enum way)way, rounds);
+        if (tb_sides_gpu_calls() == 0) return puts("no GPU answers"), SKIPPED;
+      }
+  }
+  if (csv && fclose(csv) != 0) return perror(path), EXIT_FAILURE;
+  return right ? EXIT_SUCCESS : EXIT_FAILURE;
+}

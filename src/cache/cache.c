@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cache/cache.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/integers.h"
+
+/* Operands that are known, with a copy or without. A large model has some hundred matrices. */
+#define OPERANDS_MOST 1024
+
+/* An operand that was seen. */
+struct sighting {
+  struct tb_kept kept;
+  struct tb_digest sample;
+  int sights;                 /* one after another that had this sample */
+  int uses;                   /* of the copy */
+  int failures;               /* copies, one after another, that were of no use */
+  uint64_t seen, seen_before; /* the latest calls that had it; of a copy: that were handed it */
+  atomic_uint users;          /* whose calls under way have the copy: a bit for each */
+};
+
+/* Of a call: A and B. */
+enum { HANDED_MOST = 2 };
+
+struct tb_cache {
+  bool may_track;
+  uint64_t call;
+  _Atomic int64_t bytes;
+  struct sighting *handed[TB_CACHE_USERS][HANDED_MOST]; /* each user's own, but for what it points to */
+  int next;                                             /* the place that is used again next */
+  const char *at[OPERANDS_MOST];  /* of each, apart from the rest because it is what is looked for; NULL: no operand */
+  const char *end[OPERANDS_MOST]; /* of each that has a copy, else NULL */
+  struct sighting sighting[OPERANDS_MOST];
+};
+
+/* On all GPUs: what they keep is tracked together. */
+static pthread_mutex_t inside = PTHREAD_MUTEX_INITIALIZER;
+static int open_caches;
+
+bool tb_cache_enter(void) { return pthread_mutex_trylock(&inside) == 0; }
+void tb_cache_leave(void) { pthread_mutex_unlock(&inside); }
+
+void tb_cache_after_fork(void) {
+  pthread_mutex_init(&inside, NULL);
+  tb_track_after_fork();
+}
+
+struct tb_cache *tb_cache_open(bool may_track) {
+  struct tb_cache *cache = tb_hash_begin() ? calloc(1, sizeof *cache) : NULL;
+  if (cache == NULL) return NULL;
+  cache->may_track = may_track;
+  open_caches++;
+  return cache;
+}
+
+void tb_cache_end_call(struct tb_cache *cache, int user) {
+  for (int i = 0; cache != NULL && i < HANDED_MOST; i++) {
+    struct sighting *const s = cache->handed[user][i];
+    if (s != NULL) atomic_fetch_and(&s->users, ~(1u << user));
+    cache->handed[user][i] = NULL;
+  }
+}
+
+void tb_cache_begin_call(struct tb_cache *cache, int user) {
+  tb_cache_end_call(cache, user);
+  cache->call++;
+}
+
+static void hand_out(struct tb_cache *cache, int user, struct sighting *s) {
+  cache->handed[user][cache->handed[user][0] != NULL] = s;
+  atomic_fetch_or(&s->users, 1u << user);
+  s->seen_before = s->seen;
+  s->seen = cache->call;
+}
+
+int64_t tb_cache_bytes(const struct tb_cache *cache) { return cache == NULL ? 0 : atomic_load(&cache->bytes); }
+
+/* ---- the end of a copy ---- */
+
+static struct sighting *sighting_of(struct tb_kept *kept) {
+  return (struct sighting *)((char *)kept - offsetof(struct sighting, kept));
+}
+
+static void forget_copy(struct tb_cache *cache, struct sighting *s, bool frees) {
+  struct tb_kept *const kept = &s->kept;
+  tb_kept_forget_pages(kept);
+  if (kept->copy != 0 && frees) tb_cuda.cuMemFree(kept->copy);
+  cache->bytes -= kept->copy_bytes;
+  free(kept->digests);
+  *kept = (struct tb_kept){.stored = kept->stored, .track_failures = kept->track_failures};
+  cache->end[s - cache->sighting] = NULL;
+}
+
+/* To make a copy takes about as long again as to bring the operand up, which each use saves. After a copy that was not
+ * worth it, the next one is made after twice as many sights. */
+#define USES_ENOUGH 2
+#define FAILURES_MOST 12
+
+static void count_end(struct sighting *s) {
+  s->failures = s->uses >= USES_ENOUGH ? 0 : s->failures < FAILURES_MOST ? s->failures + 1 : FAILURES_MOST;
+  s->sights = s->uses = 0;
+}
+
+void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept) {
+  forget_copy(cache, sighting_of(kept), true);
+  atomic_store(&sighting_of(kept)->users, 0);
+  count_end(sighting_of(kept));
+}
+
+void tb_cache_close(struct tb_cache *cache, bool frees) {
+  if (cache == NULL) return;
+  pthread_mutex_lock(&inside);
+  for (int i = 0; i < OPERANDS_MOST; i++)
+    if (cache->end[i] != NULL) forget_copy(cache, &cache->sighting[i], frees);
+  free(cache);
+  if (--open_caches == 0) tb_track_close();
+  pthread_mutex_unlock(&inside);
+}
+
+static bool is_in_use(const struct sighting *s) { return atomic_load(&s->users) != 0; }
+
+/* The copy that was used longest ago, before a call, and by none that is under way; NULL: there is none. */
+static struct sighting *find_oldest(struct tb_cache *cache, uint64_t before) {
+  struct sighting *oldest = NULL;
+  for (int i = 0; i < OPERANDS_MOST; i++) {
+    if (cache->end[i] == NULL || cache->sighting[i].seen >= before || is_in_use(&cache->sighting[i])) continue;
+    if (oldest == NULL || cache->sighting[i].seen < oldest->seen) oldest = &cache->sighting[i];
+  }
+  return oldest;
+}
+
+static bool give_back_before(struct tb_cache *cache, uint64_t call) {
+  struct sighting *const oldest = find_oldest(cache, call);
+  if (oldest == NULL) return false;
+  tb_cache_drop(cache, &oldest->kept);
+  return true;
+}
+
+bool tb_cache_give_back_one(struct tb_cache *cache) {
+  if (cache == NULL) return false;
+  pthread_mutex_lock(&inside);
+  const bool given = give_back_before(cache, UINT64_MAX);
+  pthread_mutex_unlock(&inside);
+  return given;
+}
+
+void tb_cache_give_back(struct tb_cache *cache) {
+  while (tb_cache_give_back_one(cache)) continue;
+}
+
+/* ---- sights ---- */
+
+static struct sighting *find_operand(struct tb_cache *cache, const struct tb_stored *operand) {
+  for (int i = 0; i < OPERANDS_MOST; i++)
+    if (cache->at[i] == operand->data && tb_stored_is(&cache->sighting[i].kept.stored, operand))
+      return &cache->sighting[i];
+  return NULL;
+}
+
+static bool has_part(const struct tb_stored *all, const struct tb_stored *part) {
+  const int64_t offset = part->data - all->data;
+  if (offset < 0 || part->pitch_bytes != all->pitch_bytes) return false;
+  return offset % all->pitch_bytes + part->column_bytes <= all->column_bytes &&
+         offset / all->pitch_bytes + part->columns <= all->columns;
+}
+
+/* One with a copy of which the operand is a part. */
+static struct sighting *find_whole(struct tb_cache *cache, const struct tb_stored *operand) {
+  for (int i = 0; cache->bytes > 0 && i < OPERANDS_MOST; i++)
+    if (operand->data < cache->end[i] && operand->data >= cache->at[i] &&
+        has_part(&cache->sighting[i].kept.stored, operand))
+      return &cache->sighting[i];
+  return NULL;
+}
+
+/* A place for an operand: one after another, but for those that have copies. */
+static struct sighting *take_place(struct tb_cache *cache, const struct tb_stored *operand) {
+  for (int tries = 0; tries < OPERANDS_MOST; tries++) {
+    const int i = cache->next;
+    cache->next = (i + 1) % OPERANDS_MOST;
+    if (cache->end[i] != NULL) continue;
+    cache->at[i] = operand->data;
+    cache->sighting[i] = (struct sighting){.kept = {.stored = *operand}};
+    return &cache->sighting[i];
+  }
+  return NULL;
+}
+
+/* An operand that has no copy. Returns it if it is worth one. */
+static struct tb_kept *count_sight(struct tb_cache *cache, struct sighting *s, const struct tb_stored *operand) {
+  const struct tb_digest sample = tb_hash_sample(operand);
+  if (s == NULL && (s = take_place(cache, operand)) == NULL) return NULL;
+  if (!tb_digests_are_equal(&s->sample, &sample)) s->sights = 0;
+  s->sample = sample;
+  s->sights++;
+  s->seen_before = s->seen;
+  s->seen = cache->call;
+  return s->sights >= 2 << s->failures ? &s->kept : NULL;
+}
+
+/* ---- proofs ---- */
+
+static struct tb_cached place_in_copy(const struct tb_kept *kept, const struct tb_stored *part, enum tb_proof proof) {
+  const int64_t offset = part->data - kept->stored.data, column = offset / kept->stored.pitch_bytes;
+  const int64_t at = column * kept->copy_pitch_bytes + offset % kept->stored.pitch_bytes;
+  return (struct tb_cached){proof, kept->copy + (CUdeviceptr)at, kept->copy_pitch_bytes};
+}
+
+/* Whether so little as a sample tells that it has changed: of a part nothing is known. */
+static bool looks_changed(const struct sighting *s, const struct tb_stored *operand) {
+  if (s->kept.tracked.number != 0 || !tb_stored_is(&s->kept.stored, operand)) return false;
+  const struct tb_digest sample = tb_hash_sample(operand);
+  return !tb_digests_are_equal(&s->sample, &sample);
+}
+
+static bool try_copy(struct tb_cache *cache, int user, struct sighting *s, const struct tb_stored *operand,
+                     struct tb_pool *pool, struct tb_cached *found) {
+  enum tb_proof proof = TB_NOT_KEPT;
+  if (!looks_changed(s, operand)) proof = tb_kept_prove(&s->kept, operand, cache->may_track, pool);
+  if (proof == TB_NOT_KEPT) {
+    if (tb_kept_can_prove(&s->kept, operand) && !is_in_use(s)) tb_cache_drop(cache, &s->kept);
+    return false;
+  }
+  *found = place_in_copy(&s->kept, operand, proof);
+  s->uses++;
+  hand_out(cache, user, s);
+  return true;
+}
+
+struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
+                              struct tb_cached *found) {
+  struct sighting *const s = find_operand(cache, operand);
+  struct sighting *const copied = s != NULL && s->kept.copy != 0 ? s : find_whole(cache, operand);
+  *found = (struct tb_cached){.proof = TB_NOT_KEPT};
+  if (copied != NULL && try_copy(cache, user, copied, operand, pool, found)) return NULL;
+  return s != NULL && s->kept.copy != 0 ? NULL : count_sight(cache, s, operand); /* a copy that others still have */
+}
+
+/* ---- copies ---- */
+
+/* Columns start as those of panels do, which kernels read by whole vectors: on lines, but for short ones. */
+#define COPY_LINE_BYTES 128
+
+static int64_t pitch_for(int64_t column_bytes) {
+  for (int64_t bytes = COPY_LINE_BYTES / 8; bytes < COPY_LINE_BYTES; bytes *= 2)
+    if (column_bytes <= bytes) return bytes;
+  return tb_round_up(column_bytes, COPY_LINE_BYTES);
+}
+
+/* Makes room, of copies that were used before this operand was seen last: what is used in a round that has no room for
+ * all of it stays, in place of whatever comes next. */
+static bool make_room(struct tb_cache *cache, const struct sighting *s, int64_t bytes, int64_t *free_bytes,
+                      int64_t limit_bytes) {
+  while (cache->bytes + bytes > limit_bytes || bytes > *free_bytes) {
+    const int64_t before = cache->bytes;
+    if (!give_back_before(cache, s->seen_before)) return false;
+    *free_bytes += before - cache->bytes;
+  }
+  return true;
+}
+
+bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes, int64_t limit_bytes) {
+  struct sighting *const s = sighting_of(kept);
+  const int64_t pitch = pitch_for(kept->stored.column_bytes), bytes = pitch * kept->stored.columns;
+  CUdeviceptr copy = 0;
+  kept->cells = tb_cells_of(&kept->stored);
+  if (!make_room(cache, s, bytes, &free_bytes, limit_bytes)) {
+    count_end(s);
+    return false;
+  }
+  kept->digests = malloc((size_t)kept->cells.count * sizeof *kept->digests);
+  if (kept->digests == NULL || tb_cuda.cuMemAlloc(&copy, (size_t)bytes) != CUDA_SUCCESS) {
+    free(kept->digests);
+    kept->digests = NULL;
+    count_end(s);
+    return false;
+  }
+  kept->copy = copy;
+  kept->copy_pitch_bytes = pitch;
+  kept->copy_bytes = bytes;
+  cache->bytes += bytes;
+  cache->end[s - cache->sighting] = kept->stored.data + tb_stored_span_bytes(&kept->stored);
+  hand_out(cache, user, s);
+  return true;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a GPU keeps of the program's matrices: which it has, by where they lie and how they are shaped; which are worth
+ * it; and how much of the device's memory they may take. Nothing kept is handed out without a proof in the same call.
+ *
+ * With the GPU's context current. Calls of several users may be under way at once, each with the copies that it was
+ * handed; one at a time looks, between tb_cache_enter and tb_cache_leave. What needs that says so; the rest is
+ * thread-safe.
+ */
+#ifndef TB_CACHE_H
+#define TB_CACHE_H
+
+#include "cache/kept.h"
+#include "cuda/driver.h"
+
+/* Smaller operands are not looked at: to bring one up takes less than 40 us, which is what a look may cost. */
+#define TB_CACHE_LEAST_BYTES ((int64_t)1 << 20)
+
+/* Of one GPU. */
+struct tb_cache;
+
+/* Who may have a call under way: numbers below this. */
+enum { TB_CACHE_USERS = 32 };
+
+/* False: somebody else is looking, which may take as long as a proof, and is not waited for. */
+bool tb_cache_enter(void);
+void tb_cache_leave(void);
+
+/* In the child of a fork. */
+void tb_cache_after_fork(void);
+
+/* Inside. `may_track`: its GPU reaches no memory of the process but what it was given. NULL: there is no memory. */
+struct tb_cache *tb_cache_open(bool may_track);
+
+/* `frees`: the copies are given back, else they are the driver's to take. NULL is allowed. */
+void tb_cache_close(struct tb_cache *cache, bool frees);
+
+/* The first one inside: a user's call begins. What it is handed stays until it ends, or the user's next one begins, for
+ * a call may be left by a jump. NULL is allowed at the end. */
+void tb_cache_begin_call(struct tb_cache *cache, int user);
+void tb_cache_end_call(struct tb_cache *cache, int user);
+
+/* What an operand is handed. */
+struct tb_cached {
+  enum tb_proof proof;
+  CUdeviceptr address; /* of its first element */
+  int64_t pitch_bytes;
+};
+
+/* Inside: looks an operand up. TB_NOT_KEPT: there is no copy, or none that is certain; then *worth is where to make
+ * one, and what to give tb_cache_make, or NULL. */
+struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
+                              struct tb_cached *found);
+
+/* Inside: gets memory for a copy of one that is worth it, and for its digests, which the caller fills. Bytes free on
+ * the device at the moment; limit_bytes: what copies may take altogether. False: there is no room for it. */
+bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes, int64_t limit_bytes);
+
+/* Inside: of what was made and could not be filled. */
+void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept);
+
+/* Bytes that copies take. NULL is allowed, here and below. */
+int64_t tb_cache_bytes(const struct tb_cache *cache);
+
+/* Gives back the copy that was used longest ago, of those that no call under way has. False: there is none. */
+bool tb_cache_give_back_one(struct tb_cache *cache);
+
+/* Gives back all that no call under way has. */
+void tb_cache_give_back(struct tb_cache *cache);
+
+#endif

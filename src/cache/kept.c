@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cache/kept.h"
+
+#include <stdatomic.h>
+
+#include "base/integers.h"
+#include "cache/writers.h"
+
+/* ---- by all bytes ---- */
+
+struct comparison {
+  const struct tb_kept *kept;
+  int64_t first, count, each; /* cells; of a task */
+  atomic_bool differs;
+};
+
+static void compare_cells(void *context, int task) {
+  struct comparison *const x = context;
+  const int64_t begin = x->first + task * x->each, end = tb_min(begin + x->each, x->first + x->count);
+  for (int64_t i = begin; i < end && !atomic_load_explicit(&x->differs, memory_order_relaxed); i++) {
+    const struct tb_stored cell = tb_cell(&x->kept->stored, &x->kept->cells, i);
+    const struct tb_digest digest = tb_hash_cell(&cell);
+    if (!tb_digests_are_equal(&digest, &x->kept->digests[i])) atomic_store(&x->differs, true);
+  }
+}
+
+static bool has_same_cells(const struct tb_kept *kept, int64_t first, int64_t count, struct tb_pool *pool) {
+  struct comparison x = {.kept = kept, .first = first, .count = count};
+  x.each = tb_max(TB_PROOF_TASK_BYTES / TB_CELL_BYTES, tb_ceil_div(count, TB_POOL_TASKS_MAX));
+  atomic_init(&x.differs, false);
+  tb_pool_run(pool, compare_cells, &x, (int)tb_ceil_div(count, x.each));
+  return !atomic_load(&x.differs);
+}
+
+/* The cells of a part; false: it is not made of whole ones, so that there is no digest of it. */
+static bool find_cells(const struct tb_kept *kept, const struct tb_stored *part, int64_t *first, int64_t *count) {
+  const struct tb_cells *const cells = &kept->cells;
+  const int64_t offset = part->data - kept->stored.data, column = offset / kept->stored.pitch_bytes;
+  const int64_t end = column + part->columns;
+  if (part->column_bytes != kept->stored.column_bytes || offset % kept->stored.pitch_bytes != 0) return false;
+  if (column % cells->columns_each != 0) return false;
+  if (end % cells->columns_each != 0 && end != kept->stored.columns) return false;
+  *first = column / cells->columns_each * cells->in_column;
+  *count = tb_ceil_div(part->columns, cells->columns_each) * cells->in_column;
+  return true;
+}
+
+bool tb_kept_can_prove(const struct tb_kept *kept, const struct tb_stored *part) {
+  int64_t first, count;
+  return find_cells(kept, part, &first, &count);
+}
+
+/* ---- by the kernel's word ---- */
+
+/* Memory between the columns is watched, too, where the columns are not so far apart that it is most of all. */
+#define WATCHED_TIMES 2
+
+static uintptr_t start_of(const struct tb_stored *s) { return (uintptr_t)s->data; }
+static uintptr_t end_of(const struct tb_stored *s) { return (uintptr_t)s->data + (uintptr_t)tb_stored_span_bytes(s); }
+
+/* Of what is kept and in no page of its own: before its whole pages, and behind. */
+static struct tb_digest hash_edge(const struct tb_kept *kept, bool behind) {
+  const struct tb_tracked *const pages = &kept->tracked;
+  return behind ? tb_hash_between(&kept->stored, pages->end, end_of(&kept->stored))
+                : tb_hash_between(&kept->stored, start_of(&kept->stored), pages->start);
+}
+
+static bool has_same_edge(const struct tb_kept *kept, bool behind) {
+  const struct tb_digest now = hash_edge(kept, behind);
+  return tb_digests_are_equal(&now, &kept->edges[behind]);
+}
+
+/* Pages that a task asks about: of 4 KiB in some 15 microseconds, or more, so that tasks do for all. */
+#define PAGES_OF_TASK_BYTES ((uintptr_t)4 << 20)
+
+struct question {
+  struct tb_tracked pages;
+  uintptr_t each;
+  atomic_bool written;
+};
+
+static void ask_of_pages(void *context, int task) {
+  struct question *const x = context;
+  struct tb_tracked pages = {x->pages.start + (uintptr_t)task * x->each, x->pages.end, 0};
+  if (pages.end - pages.start > x->each) pages.end = pages.start + x->each;
+  if (!tb_track_is_clean(pages)) atomic_store(&x->written, true);
+}
+
+static bool are_clean(struct tb_tracked pages, struct tb_pool *pool) {
+  struct question x = {.pages = pages, .each = PAGES_OF_TASK_BYTES};
+  const uintptr_t bytes = pages.end - pages.start;
+  while (bytes / x.each >= TB_POOL_TASKS_MAX) x.each *= 2;
+  atomic_init(&x.written, false);
+  tb_pool_run(pool, ask_of_pages, &x, (int)((bytes + x.each - 1) / x.each));
+  return !atomic_load(&x.written);
+}
+
+/* Whether nobody has written to a part. Its first and last page may lie at the ends of what is kept, where others' data
+ * begin, and are not tracked then. */
+static bool is_untouched(const struct tb_kept *kept, const struct tb_stored *part, struct tb_pool *pool) {
+  const struct tb_tracked *const all = &kept->tracked;
+  struct tb_tracked pages = tb_track_pages_around(start_of(part), end_of(part));
+  const bool begins_before = pages.start < all->start;
+  const bool ends_behind = pages.end > all->end;
+  if (begins_before) pages.start = all->start;
+  if (ends_behind) pages.end = all->end;
+  if (pages.start < pages.end && !are_clean(pages, pool)) return false;
+  return (!begins_before || has_same_edge(kept, false)) && (!ends_behind || has_same_edge(kept, true));
+}
+
+void tb_kept_forget_pages(struct tb_kept *kept) { tb_track_end(&kept->tracked); }
+
+/* Before all bytes are looked at: what is written from then on shows. */
+static void begin_tracking(struct tb_kept *kept) {
+  const struct tb_stored *const s = &kept->stored;
+  kept->tracked = tb_track_pages(start_of(s), end_of(s));
+  if (tb_stored_span_bytes(s) > WATCHED_TIMES * tb_stored_bytes(s) || !tb_writers_may_ask()) return;
+  struct tb_tracked mapping;
+  if (!tb_writers_find_mapping(kept->tracked, &mapping)) mapping = kept->tracked; /* several are no one's to move */
+  if (!tb_track_begin(&kept->tracked, mapping)) return;
+  if (!tb_writers_all_fault(kept->tracked)) tb_kept_forget_pages(kept);
+  kept->edges[0] = hash_edge(kept, false);
+  kept->edges[1] = hash_edge(kept, true);
+}
+
+/* ---- either ---- */
+
+/* A write to what is tracked costs its writer a fault a page, as much as some 30 proofs by the hash. So it is tracked
+ * when the hash has found it unchanged once, and, when it was written after fewer proofs than that, twice as often as
+ * before. */
+#define TRACK_USES_ENOUGH 32
+#define PATIENCE_MOST 16
+
+static bool is_to_be_tracked(const struct tb_kept *kept) { return kept->proofs + 1 >= 1 << kept->track_failures; }
+
+static void count_write(struct tb_kept *kept) {
+  const bool paid = kept->track_uses >= TRACK_USES_ENOUGH;
+  kept->track_failures = paid ? 0 : kept->track_failures < PATIENCE_MOST ? kept->track_failures + 1 : PATIENCE_MOST;
+  kept->track_uses = kept->proofs = 0;
+}
+
+static bool is_proven_by_tracking(struct tb_kept *kept, const struct tb_stored *part, struct tb_pool *pool) {
+  if (tb_track_holds(&kept->tracked) && is_untouched(kept, part, pool)) {
+    kept->track_uses++;
+    return true;
+  }
+  tb_kept_forget_pages(kept);
+  count_write(kept);
+  return false;
+}
+
+enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, struct tb_pool *pool) {
+  int64_t first, count;
+  const bool was_tracked = kept->tracked.number != 0;
+  if (was_tracked && is_proven_by_tracking(kept, part, pool)) return TB_BY_TRACKING;
+  if (!find_cells(kept, part, &first, &count)) return TB_NOT_KEPT;
+  if (may_track && !was_tracked && count == kept->cells.count && is_to_be_tracked(kept)) begin_tracking(kept);
+  if (!has_same_cells(kept, first, count, pool)) {
+    tb_kept_forget_pages(kept);
+    return TB_NOT_KEPT;
+  }
+  kept->proofs++;
+  return TB_BY_HASH;
+}

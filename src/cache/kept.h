@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One operand's copy on a GPU, and the proof that it still has the bytes of the program's memory. Under offload.c's
+ * lock.
+ */
+#ifndef TB_KEPT_H
+#define TB_KEPT_H
+
+#include "cache/hash.h"
+#include "cache/proof.h"
+#include "cache/track.h"
+#include "process/pool.h"
+
+struct tb_kept {
+  struct tb_stored stored; /* what it is a copy of */
+  struct tb_cells cells;
+  struct tb_digest *digests; /* of all cells, as they were copied */
+  uint64_t copy;             /* on the GPU; 0: there is none */
+  int64_t copy_pitch_bytes, copy_bytes;
+  struct tb_tracked tracked;
+  struct tb_digest edges[2]; /* while it is tracked: of what lies before its whole pages, and behind */
+  int track_uses;            /* proofs by the kernel's word since it is tracked */
+  int track_failures;        /* times, one after another, that it was written too soon for tracking to pay */
+  int proofs;                /* by the hash, since it was made or written */
+};
+
+/* Pieces of an operand for threads: tasks of so many bytes, or more, and at most as many as a job may have. */
+#define TB_PROOF_TASK_BYTES ((int64_t)256 << 10)
+
+/*
+ * Whether `part`, some of what is kept, has the bytes that were copied; TB_NOT_KEPT: it has others, or it cannot be
+ * told. `may_track`: if it can be, and is worth it, it is tracked from now on.
+ */
+enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, struct tb_pool *pool);
+
+/* Whether it can be told, whatever the kernel says: of whole cells. */
+bool tb_kept_can_prove(const struct tb_kept *kept, const struct tb_stored *part);
+
+/* The kernel is not asked about it any more. */
+void tb_kept_forget_pages(struct tb_kept *kept);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What became of an operand that may be kept on the GPU. Pure. */
+#ifndef TB_PROOF_H
+#define TB_PROOF_H
+
+#include <stdbool.h>
+
+enum tb_proof {
+  TB_NOT_KEPT,    /* it went up as any other */
+  TB_KEPT_ANEW,   /* it went up, and stays */
+  TB_BY_HASH,     /* it was there, and all its bytes were looked at */
+  TB_BY_TRACKING, /* it was there, and the kernel says that nobody wrote to it */
+};
+
+static inline bool tb_proof_is_kept(enum tb_proof proof) { return proof >= TB_BY_HASH; }
+
+/* "kept (hash)" and so on, for the verbose line. */
+static inline const char *tb_proof_text(enum tb_proof proof) {
+  return proof == TB_BY_TRACKING ? "kept (tracked)" : proof == TB_BY_HASH ? "kept (hash)" : "kept (anew)";
+}
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "cache/track.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Of headers younger than those that we are compiled with: linux/userfaultfd.h, linux/fs.h. */
+#define USER_MODE_ONLY 1
+#define FEATURE_WP_UNPOPULATED ((uint64_t)1 << 13)
+#define FEATURE_WP_ASYNC ((uint64_t)1 << 15)
+
+struct scan_region {
+  uint64_t start, end, categories;
+};
+
+struct scan {
+  uint64_t size, flags, start, end, walk_end, regions, regions_most, pages_most;
+  uint64_t category_inverted, category_mask, category_anyof, return_mask;
+};
+#define SCAN_PAGES _IOWR('f', 16, struct scan)
+#define SCAN_CHECK_WPASYNC ((uint64_t)1 << 1)
+enum { PAGE_WPALLOWED = 1, PAGE_WRITTEN = 2, PAGE_PRESENT = 8, PAGE_SWAPPED = 16 };
+
+/* Edges of ranges and the digests of what is beside them are for pages of this size. */
+#define TRACKED_PAGE_BYTES 4096
+
+/* ---- files ---- */
+
+/* A file of ours, by which it is known again: a program may close files that it did not open, and then have others of
+ * the same number. */
+struct own_file {
+  int fd; /* -1: closed */
+  dev_t device;
+  ino_t inode;
+};
+
+static struct own_file faults_file = {.fd = -1}, pagemap_file = {.fd = -1};
+static bool refused; /* the kernel does not have it, or does not let us */
+
+static bool keep_file(struct own_file *file, int fd) {
+  struct stat found;
+  if (fd < 0) return false;
+  if (fstat(fd, &found) != 0) {
+    close(fd);
+    return false;
+  }
+  *file = (struct own_file){fd, found.st_dev, found.st_ino};
+  return true;
+}
+
+static bool is_there(const struct own_file *file) {
+  struct stat found;
+  return file->fd >= 0 && fstat(file->fd, &found) == 0 && found.st_dev == file->device && found.st_ino == file->inode;
+}
+
+static void close_file(struct own_file *file) {
+  if (is_there(file)) close(file->fd);
+  file->fd = -1;
+}
+
+static bool open_faults(void) {
+  if (!keep_file(&faults_file, (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY))) return false;
+  struct uffdio_api api = {.api = UFFD_API, .features = FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED};
+  return ioctl(faults_file.fd, UFFDIO_API, &api) == 0;
+}
+
+static bool open_files(void) {
+  if (is_there(&faults_file) && is_there(&pagemap_file)) return true;
+  tb_track_close();
+  if (refused || sysconf(_SC_PAGESIZE) != TRACKED_PAGE_BYTES) return false;
+  if (open_faults() && keep_file(&pagemap_file, open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC))) return true;
+  refused = true;
+  tb_track_close();
+  return false;
+}
+
+/* All that are tracked, for any GPU. */
+#define TRACKED_MOST 256
+static struct tb_tracked tracked[TRACKED_MOST]; /* number 0: a free place */
+static uint64_t latest_number;
+
+void tb_track_close(void) {
+  close_file(&faults_file);
+  close_file(&pagemap_file);
+  memset(tracked, 0, sizeof tracked);
+}
+
+void tb_track_after_fork(void) {
+  const int saved_errno = errno;
+  tb_track_close(); /* they speak of the parent's memory */
+  errno = saved_errno;
+}
+
+/* ---- pages ---- */
+
+struct tb_tracked tb_track_pages(uintptr_t from, uintptr_t to) {
+  const uintptr_t mask = TRACKED_PAGE_BYTES - 1;
+  return (struct tb_tracked){(from + mask) & ~mask, to & ~mask, 0};
+}
+
+struct tb_tracked tb_track_pages_around(uintptr_t from, uintptr_t to) {
+  const uintptr_t mask = TRACKED_PAGE_BYTES - 1;
+  return (struct tb_tracked){from & ~mask, (to + mask) & ~mask, 0};
+}
+
+static struct uffdio_range range_of(const struct tb_tracked *pages) {
+  return (struct uffdio_range){.start = pages->start, .len = pages->end - pages->start};
+}
+
+static struct tb_tracked *find_number(uint64_t number) {
+  for (int i = 0; i < TRACKED_MOST; i++)
+    if (tracked[i].number == number) return &tracked[i];
+  return NULL;
+}
+
+bool tb_track_holds(const struct tb_tracked *pages) { return pages->number != 0 && find_number(pages->number) != NULL; }
+
+/* Its mapping stays enrolled, which costs nothing: others may be in it. */
+static void unprotect(struct tb_tracked *place) {
+  struct uffdio_writeprotect open = {.range = range_of(place), .mode = 0};
+  if (is_there(&faults_file)) ioctl(faults_file.fd, UFFDIO_WRITEPROTECT, &open);
+  place->number = 0;
+}
+
+void tb_track_end(struct tb_tracked *pages) {
+  const int saved_errno = errno;
+  if (tb_track_holds(pages)) unprotect(find_number(pages->number));
+  pages->number = 0;
+  errno = saved_errno;
+}
+
+static bool protect(const struct tb_tracked *pages, const struct tb_tracked *mapping) {
+  struct uffdio_register enrolled = {.range = range_of(mapping), .mode = UFFDIO_REGISTER_MODE_WP};
+  struct uffdio_writeprotect protected = {.range = range_of(pages), .mode = UFFDIO_WRITEPROTECT_MODE_WP};
+  if (ioctl(faults_file.fd, UFFDIO_REGISTER, &enrolled) != 0) return false;
+  return ioctl(faults_file.fd, UFFDIO_WRITEPROTECT, &protected) == 0;
+}
+
+static struct tb_tracked *find_place(const struct tb_tracked *pages) {
+  for (int i = 0; i < TRACKED_MOST; i++)
+    if (tracked[i].number != 0 && tracked[i].start < pages->end && pages->start < tracked[i].end)
+      unprotect(&tracked[i]);
+  return find_number(0);
+}
+
+bool tb_track_begin(struct tb_tracked *pages, struct tb_tracked mapping) {
+  const int saved_errno = errno;
+  pages->number = 0;
+  struct tb_tracked *const place = pages->start < pages->end && open_files() ? find_place(pages) : NULL;
+  if (place != NULL) {
+    *place = *pages;
+    place->number = ++latest_number;
+    if (protect(pages, &mapping))
+      pages->number = place->number;
+    else
+      unprotect(place);
+  }
+  errno = saved_errno;
+  return pages->number != 0;
+}
+
+/*
+ * Asked for are the pages that are protected and there, not those that were written: a page that was unmapped, or given
+ * back by madvise, is none of either. They must be one region that is all of the range.
+ */
+bool tb_track_is_clean(struct tb_tracked pages) {
+  const int saved_errno = errno;
+  struct scan_region region = {0, 0, 0};
+  struct scan scan = {.size = sizeof scan,
+                      .flags = SCAN_CHECK_WPASYNC,
+                      .start = pages.start,
+                      .end = pages.end,
+                      .regions = (uint64_t)(uintptr_t)&region,
+                      .regions_most = 1,
+                      .category_inverted = PAGE_WRITTEN,
+                      .category_mask = PAGE_WRITTEN | PAGE_WPALLOWED,
+                      .category_anyof = PAGE_PRESENT | PAGE_SWAPPED,
+                      .return_mask = PAGE_WPALLOWED};
+  const bool clean = is_there(&pagemap_file) && ioctl(pagemap_file.fd, SCAN_PAGES, &scan) == 1 &&
+                     region.start == pages.start && region.end == pages.end;
+  errno = saved_errno;
+  return clean;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The kernel's word that nobody has written to some pages: they are write-protected by a userfaultfd in asynchronous
+ * mode, which costs who writes a fault and nothing else, and PAGEMAP_SCAN tells which still are (Linux 6.7). Whether
+ * that word is enough for what lies there is writers.h's question. Under offload.c's lock.
+ */
+#ifndef TB_TRACK_H
+#define TB_TRACK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whole pages, and the number under which they are tracked; 0: they are not. */
+struct tb_tracked {
+  uintptr_t start, end;
+  uint64_t number;
+};
+
+/* The whole pages between two addresses (start >= end: there are none), and the pages that have any of what lies
+ * between them. */
+struct tb_tracked tb_track_pages(uintptr_t from, uintptr_t to);
+struct tb_tracked tb_track_pages_around(uintptr_t from, uintptr_t to);
+
+/* From its return on, every write to these pages shows. Other pages that were tracked and have some in common with them
+ * are not any more: what was written there would no longer show. `mapping`: all of the one that they are in; it is
+ * enrolled as a whole, for in two parts the program could not move it. False: it cannot be had. */
+bool tb_track_begin(struct tb_tracked *pages, struct tb_tracked mapping);
+void tb_track_end(struct tb_tracked *pages);
+
+/* Whether they are still tracked. */
+bool tb_track_holds(const struct tb_tracked *pages);
+
+/* Whether pages, some of those that are tracked, are what they were: not written, nor unmapped, moved, replaced or
+ * given back since. False also when the kernel does not say. May be called by several threads at once. */
+bool tb_track_is_clean(struct tb_tracked pages);
+
+/* Closes what the above had opened: nothing is tracked any more. */
+void tb_track_close(void);
+
+/* In the child of a fork nothing is. */
+void tb_track_after_fork(void);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
+#include "cache/writers.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "cuda/place.h"
+
+bool tb_writers_may_ask(void) {
+  const int saved_errno = errno;
+  const bool unfiltered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 0;
+  errno = saved_errno;
+  return unfiltered;
+}
+
+/* ---- mappings ---- */
+
+/* A line of /proc/self/maps, as far as it counts. */
+struct mapping {
+  uintptr_t start, end;
+  bool is_private, is_anonymous, is_of_aio;
+};
+
+/* Reads a line of whatever length. False: there is none, or it is not understood. */
+static bool read_mapping(FILE *maps, struct mapping *mapping) {
+  char line[256], rights[8];
+  unsigned long start, end, inode;
+  int path = 0;
+  if (fgets(line, sizeof line, maps) == NULL) return false;
+  for (int c = 0; strchr(line, '\n') == NULL && c != '\n' && c != EOF;) c = fgetc(maps);
+  if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %n", &start, &end, rights, &inode, &path) != 4) return false;
+  *mapping = (struct mapping){.start = start,
+                              .end = end,
+                              .is_private = strlen(rights) == 4 && rights[3] == 'p',
+                              .is_anonymous = inode == 0,
+                              .is_of_aio = strncmp(line + path, "/[aio]", 6) == 0};
+  return true;
+}
+
+bool tb_writers_find_mapping(struct tb_tracked pages, struct tb_tracked *mapping) {
+  const int saved_errno = errno;
+  FILE *maps = fopen("/proc/self/maps", "re");
+  struct mapping m = {.end = 0};
+  while (maps != NULL && m.end <= pages.start && read_mapping(maps, &m)) continue;
+  if (maps != NULL) fclose(maps);
+  errno = saved_errno;
+  *mapping = (struct tb_tracked){m.start, m.end, 0};
+  return m.start <= pages.start && m.end >= pages.end && m.is_private && m.is_anonymous;
+}
+
+/* Whether the pages are private anonymous memory, and the process has no context of asynchronous reads (io_setup), by
+ * which something begun earlier might still arrive. */
+static bool are_private(struct tb_tracked pages) {
+  FILE *maps = fopen("/proc/self/maps", "re");
+  uintptr_t known = pages.start; /* up to here */
+  bool fine = maps != NULL;
+  struct mapping m;
+  while (fine && read_mapping(maps, &m)) {
+    if (m.is_of_aio) fine = false;
+    if (m.end <= known || m.start >= pages.end) continue;
+    fine = fine && m.start <= known && m.is_private && m.is_anonymous;
+    known = m.end;
+  }
+  if (maps != NULL) fclose(maps);
+  return fine && known >= pages.end;
+}
+
+/* ---- pins ---- */
+
+/* Pages that io_uring's registered buffers, RDMA and their like hold: the kernel counts them for the whole process. */
+static bool has_no_pins(void) {
+  FILE *status = fopen("/proc/self/status", "re");
+  char line[128];
+  long pinned_kb = -1;
+  while (status != NULL && pinned_kb < 0 && fgets(line, sizeof line, status) != NULL)
+    if (sscanf(line, "VmPin: %ld kB", &pinned_kb) == 1) break;
+  if (status != NULL) fclose(status);
+  return pinned_kb == 0;
+}
+
+/* What the kernel has behind a name without a file. */
+static bool is_harmless_name(int folder, const char *number) {
+  static const char *const harmless[] = {"[eventfd]",  "[eventpoll]",   "[timerfd]",    "[signalfd]",
+                                         "[pidfd]",    "[userfaultfd]", "[perf_event]", "inotify",
+                                         "[fanotify]", "bpf-prog",      "bpf-map"};
+  static const char head[] = "anon_inode:";
+  char name[64];
+  const ssize_t length = readlinkat(folder, number, name, sizeof name - 1);
+  if (length < 0) return false;
+  name[length] = '\0';
+  if (strncmp(name, "pidfd:", 6) == 0) return true;
+  if (strncmp(name, head, sizeof head - 1) != 0) return false;
+  for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+    if (strcmp(name + sizeof head - 1, harmless[i]) == 0) return true;
+  return false;
+}
+
+/* Of the kernel's memory devices (null, zero, random), terminals; and NVIDIA's, whose driver is asked about pages. */
+static bool is_harmless_device(int folder, const char *number, dev_t device) {
+  static const char head[] = "/dev/nvidia";
+  char name[64];
+  const unsigned kind = major(device);
+  if (kind == 1 || kind == 4 || kind == 5 || (kind >= 136 && kind <= 143)) return true;
+  const ssize_t length = readlinkat(folder, number, name, sizeof name - 1);
+  return length >= (ssize_t)sizeof head - 1 && strncmp(name, head, sizeof head - 1) == 0;
+}
+
+/* Sockets copy, but for those of AF_XDP, whose memory is a device's. */
+static bool is_harmless_socket(int fd) {
+  int domain;
+  socklen_t size = sizeof domain;
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain != AF_XDP;
+}
+
+/* Whether what is open there cannot have pinned memory that it still writes to. */
+static bool is_harmless(int folder, const char *number) {
+  struct stat found;
+  if (fstatat(folder, number, &found, 0) != 0) return errno == ENOENT; /* closed meanwhile, or by us */
+  if (S_ISREG(found.st_mode) || S_ISDIR(found.st_mode) || S_ISFIFO(found.st_mode) || S_ISBLK(found.st_mode))
+    return true;
+  if (S_ISSOCK(found.st_mode)) return is_harmless_socket(atoi(number));
+  if (S_ISCHR(found.st_mode)) return is_harmless_device(folder, number, found.st_rdev);
+  return is_harmless_name(folder, number);
+}
+
+/* More files than so many are not looked through. */
+#define FILES_MAX 4096
+
+static bool are_files_harmless(void) {
+  DIR *files = opendir("/proc/self/fd");
+  bool fine = files != NULL;
+  int count = 0;
+  const struct dirent *entry;
+  while (fine && (entry = readdir(files)) != NULL) {
+    if (entry->d_name[0] == '.') continue;
+    fine = ++count <= FILES_MAX && is_harmless(dirfd(files), entry->d_name);
+  }
+  if (files != NULL) closedir(files);
+  return fine;
+}
+
+/* ---- all of it ---- */
+
+/* Memory that the program has registered with CUDA is the GPUs' to write, and they are many pages' owners. */
+static bool is_none_of_cudas(struct tb_tracked pages) {
+  const uintptr_t page_bytes = 4096;
+  for (uintptr_t page = pages.start; page < pages.end; page += page_bytes)
+    if (tb_places_is_cudas((const void *)page)) return false;
+  return true;
+}
+
+bool tb_writers_all_fault(struct tb_tracked pages) {
+  const int saved_errno = errno;
+  const bool all = has_no_pins() && are_files_harmless() && are_private(pages) && is_none_of_cudas(pages);
+  errno = saved_errno;
+  return all;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Whether everybody who can write to some memory would take a fault there, so that the kernel's word of what was
+ * written is enough (track.h). docs/residency.md goes through the cases. Where anything is unknown the answer is no,
+ * and the bytes are digested. Thread-safe.
+ */
+#ifndef TB_WRITERS_H
+#define TB_WRITERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cache/track.h"
+
+/* Whether the kernel may be asked to track at all: where system calls are filtered, one more may end the process. */
+bool tb_writers_may_ask(void);
+
+/* The private anonymous mapping that has all of some pages, whole. False: there is none. */
+bool tb_writers_find_mapping(struct tb_tracked pages, struct tb_tracked *mapping);
+
+/* To be asked when the pages are write-protected: who pins them later takes a fault, who has pinned them before is what
+ * is looked for. */
+bool tb_writers_all_fault(struct tb_tracked pages);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pipeline/keep.h"
+
+#include <string.h>
+
+#include "base/options.h"
+#include "cache/cache.h"
+#include "cuda/wait.h"
+#include "pipeline/staging.h"
+#include "process/sandbox.h"
+
+/* ---- a copy ---- */
+
+/* What goes up by one slot: some whole columns, as they lie on the GPU, or a part of one. */
+struct copied_piece {
+  struct tb_kept *kept;
+  char *slot;
+  int64_t first, count; /* cells */
+};
+
+/* Where a cell lies on the GPU, from the copy's start. */
+static int64_t place_on_gpu(const struct tb_kept *kept, int64_t cell) {
+  const struct tb_cells *const cells = &kept->cells;
+  return cell / cells->in_column * cells->columns_each * kept->copy_pitch_bytes +
+         cell % cells->in_column * TB_CELL_BYTES;
+}
+
+/* What is digested is what goes up, whatever becomes of the program's memory meanwhile. */
+static void copy_cell(void *context, int task) {
+  const struct copied_piece *const p = context;
+  struct tb_kept *const kept = p->kept;
+  const int64_t cell = p->first + task;
+  const struct tb_stored from = tb_cell(&kept->stored, &kept->cells, cell);
+  struct tb_stored to = from;
+  char *const start = p->slot + place_on_gpu(kept, cell) - place_on_gpu(kept, p->first);
+  to.data = start;
+  to.pitch_bytes = kept->copy_pitch_bytes;
+  for (int64_t column = 0; column < from.columns; column++)
+    memcpy(start + column * to.pitch_bytes, from.data + column * from.pitch_bytes, (size_t)from.column_bytes);
+  kept->digests[cell] = tb_hash_cell(&to);
+}
+
+/* Cells of the piece that begins with `first`: whole columns, or what fits of one. */
+static int64_t cells_of_piece(const struct tb_kept *kept, int64_t first) {
+  const struct tb_cells *const cells = &kept->cells;
+  const int64_t columns_bytes = cells->columns_each * kept->copy_pitch_bytes;
+  const int64_t left_of_column = cells->in_column - first % cells->in_column;
+  if (columns_bytes > TB_SLOT_BYTES) return tb_min(TB_SLOT_BYTES / TB_CELL_BYTES, left_of_column);
+  return tb_min(TB_SLOT_BYTES / columns_bytes * cells->in_column, cells->count - first);
+}
+
+/* To the end of its last column's elements: what is behind them in the slot is an older piece's. */
+static int64_t bytes_of_piece(const struct copied_piece *p) {
+  const struct tb_stored last = tb_cell(&p->kept->stored, &p->kept->cells, p->first + p->count - 1);
+  return place_on_gpu(p->kept, p->first + p->count - 1) - place_on_gpu(p->kept, p->first) +
+         (last.columns - 1) * p->kept->copy_pitch_bytes + last.column_bytes;
+}
+
+/* Until a slot's copy up is over. */
+static CUresult await_slot(struct tb_device *d, int slot) {
+  struct tb_patience patience = {.seconds = d->patience_seconds};
+  CUresult result;
+  while ((result = tb_upload_sent(d, slot)) == CUDA_ERROR_NOT_READY) {
+    result = tb_patience_try(&patience);
+    if (result != CUDA_SUCCESS) break;
+  }
+  if (result == CUDA_ERROR_TIMEOUT) d->hangs = true;
+  return result;
+}
+
+static CUresult send_piece_up(struct tb_device *d, struct tb_kept *kept, int64_t first, int64_t number) {
+  const int slot = (int)(number % d->up_ring.slots);
+  struct copied_piece p = {.kept = kept, .slot = tb_slot(&d->up_ring, slot), .first = first};
+  p.count = cells_of_piece(kept, first);
+  if (number >= d->up_ring.slots) TB_TRY(await_slot(d, slot));
+  tb_pool_run(d->pool, copy_cell, &p, (int)p.count);
+  const struct tb_piece piece = {.target = (CUdeviceptr)kept->copy + (CUdeviceptr)place_on_gpu(kept, first),
+                                 .bytes = bytes_of_piece(&p),
+                                 .columns = 1};
+  return tb_upload_send(d, slot, &piece);
+}
+
+static CUresult fill_copy(struct tb_device *d, struct tb_kept *kept) {
+  int64_t number = 0;
+  for (int64_t cell = 0; cell < kept->cells.count; cell += cells_of_piece(kept, cell), number++)
+    TB_TRY(send_piece_up(d, kept, cell, number));
+  return tb_device_wait(d, d->up);
+}
+
+/* Of what is free and what copies have already: the rest is for the program, and for us when a product wants it. */
+#define SHARE_OF_FREE 2
+
+static int64_t limit_for(const struct tb_device *d, int64_t free_bytes) {
+  const int64_t chosen = tb_option_number(TB_OPTION_cache), limit = tb_option_number(TB_OPTION_memory_limit);
+  const int64_t kept_bytes = tb_cache_bytes(tb_device_cache(d));
+  const int64_t most = chosen == TB_CACHE_AUTO ? (free_bytes + kept_bytes) / SHARE_OF_FREE : chosen;
+  return limit > 0 ? tb_min(most, limit - d->arena_bytes) : most;
+}
+
+/* False: there is no copy. *result: that of what failed, if the device hangs. */
+static bool make_copy(struct tb_device *d, struct tb_kept *kept, CUresult *result) {
+  size_t free_bytes = 0, total_bytes = 0;
+  bool made = tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+              tb_cache_make(tb_device_cache(d), d->lane, kept, (int64_t)free_bytes, limit_for(d, (int64_t)free_bytes));
+  if (made && fill_copy(d, kept) != CUDA_SUCCESS) {
+    tb_device_settle(d);
+    if (d->hangs)
+      *result = CUDA_ERROR_TIMEOUT;
+    else
+      tb_cache_drop(tb_device_cache(d), kept);
+    made = false;
+  }
+  tb_cuda_failed_call = NULL; /* no failure of the call's */
+  return made;
+}
+
+/* ---- an operand ---- */
+
+static struct tb_stored kept_operand(const struct tb_view *x, int64_t rows, int64_t columns) {
+  const int64_t bytes = tb_type_bytes(x->type);
+  return (struct tb_stored){.data = x->data,
+                            .column_bytes = (x->transposed ? columns : rows) * bytes,
+                            .columns = x->transposed ? rows : columns,
+                            .pitch_bytes = x->ld * bytes};
+}
+
+static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found) {
+  CUresult result = CUDA_SUCCESS;
+  struct tb_kept *const worth = tb_cache_look(tb_device_cache(d), d->lane, operand, d->pool, found);
+  if (worth != NULL && make_copy(d, worth, &result))
+    *found = (struct tb_cached){TB_KEPT_ANEW, (CUdeviceptr)worth->copy, worth->copy_pitch_bytes};
+  return result;
+}
+
+static void take(struct tb_keep *keep, bool of_b, const struct tb_stored *operand, const struct tb_cached *found) {
+  struct tb_view *const x = of_b ? &keep->call.b : &keep->call.a;
+  const bool again = of_b && keep->call.a.data == (const void *)found->address; /* syrk's is A once more */
+  keep->proof[of_b] = found->proof;
+  if (found->proof == TB_NOT_KEPT) return;
+  x->data = (const void *)found->address;
+  x->ld = found->pitch_bytes / tb_type_bytes(x->type);
+  *(of_b ? &keep->ways.b : &keep->ways.a) = TB_IN_PLACE;
+  if (!again)
+    *(tb_proof_is_kept(found->proof) ? &keep->saved_bytes : &keep->made_bytes) += (double)tb_stored_bytes(operand);
+}
+
+static bool may_be_kept(const struct tb_view *x, enum tb_way way, const struct tb_stored *operand) {
+  return way == TB_STAGED && x->structure == TB_GENERAL && tb_stored_bytes(operand) >= TB_CACHE_LEAST_BYTES;
+}
+
+/* ---- a call ---- */
+
+void tb_keep_nothing(struct tb_keep *keep, const struct tb_call *call, struct tb_ways ways) {
+  *keep = (struct tb_keep){.call = *call, .ways = ways, .proof = {TB_NOT_KEPT, TB_NOT_KEPT}};
+}
+
+static bool may_keep(struct tb_device *d, const struct tb_call *call, const struct tb_ways *ways) {
+  if (tb_option_number(TB_OPTION_cache) == 0) {
+    if (tb_cache_bytes(tb_device_cache(d)) > 0) tb_cache_give_back(tb_device_cache(d));
+    return false;
+  }
+  if (!tb_way_is_by_link(ways->c) || tb_call_is_trivial(call) || tb_plan_fits_one_slot(call, *ways)) return false;
+  if (tb_sandboxed()) return false;
+  return true;
+}
+
+/* Inside. */
+static bool has_cache(struct tb_device *d) {
+  if (tb_device_cache(d) != NULL) return true;
+  const bool reaches_all = tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
+  *tb_device_cache_place(d) = tb_cache_open(!reaches_all);
+  return tb_device_cache(d) != NULL;
+}
+
+/* A call's operands, and which of them may be kept. */
+struct operands {
+  struct tb_stored stored[2];
+  bool may[2];
+};
+
+static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const struct operands *x) {
+  struct tb_cached found[2] = {{.proof = TB_NOT_KEPT}, {.proof = TB_NOT_KEPT}};
+  const bool same = x->may[TB_OF_A] && x->may[TB_OF_B] && tb_stored_is(&x->stored[TB_OF_A], &x->stored[TB_OF_B]);
+  if (!has_cache(d)) return CUDA_SUCCESS;
+  tb_cache_begin_call(tb_device_cache(d), d->lane);
+  if (x->may[TB_OF_A]) TB_TRY(look_up(d, &x->stored[TB_OF_A], &found[TB_OF_A]));
+  if (same) found[TB_OF_B] = found[TB_OF_A];
+  if (x->may[TB_OF_B] && !same) TB_TRY(look_up(d, &x->stored[TB_OF_B], &found[TB_OF_B]));
+  for (int of_b = 0; of_b < 2; of_b++) take(keep, of_b, &x->stored[of_b], &found[of_b]);
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
+  struct operands x = {.stored = {kept_operand(&call->a, call->m, call->k), kept_operand(&call->b, call->k, call->n)}};
+  x.may[TB_OF_A] = may_be_kept(&call->a, ways.a, &x.stored[TB_OF_A]);
+  x.may[TB_OF_B] = may_be_kept(&call->b, ways.b, &x.stored[TB_OF_B]);
+  tb_keep_nothing(keep, call, ways);
+  if ((!x.may[TB_OF_A] && !x.may[TB_OF_B]) || !may_keep(d, call, &ways)) return CUDA_SUCCESS;
+  if (tb_option_number(TB_OPTION_cache) > 0) tb_device_keep_within(d, tb_option_number(TB_OPTION_cache));
+  if (!tb_cache_enter()) return CUDA_SUCCESS;
+  const CUresult result = look_all_up(keep, d, &x);
+  tb_cache_leave();
+  keep->ways.ours = tb_keep_any(keep) && !tb_way_is_programs(ways.a) && !tb_way_is_programs(ways.b);
+  return result;
+}
+
+void tb_keep_end(struct tb_device *d) { tb_cache_end_call(tb_device_cache(d), d->lane); }

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A campaign against what is kept on the GPU: random products of a few matrices that come back, and between them writes
+ * of one byte, by every way there is to write one (kept_writes.c). Each result must be, bit by bit, what the program's
+ * memory gives. All numbers are whole and none is zero, so that sums are exact and a stale byte shows.
+ *
+ *   fuzz_kept [--steps N] [--seed S] [--seconds T]
+ *
+ * N steps (1500) from seed S (1) on, or as many as T seconds allow. Status 1: a result was wrong; the step and the
+ * writes before it are told. Not thread safe.
+ *
+ * Seen to fail when: the proof is skipped; pages are protected behind it, or shared ones twice; the last bytes of a
+ * cell are not digested; a page that is gone counts as not written; rings are overlooked; the pitch is not looked at.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "abi.h"
+#include "fake.h"
+#include "kept_writes.h"
+#include "rng.h"
+#include "tileblas.h"
+
+/* ---- a product of two views ---- */
+
+struct view {
+  struct kept_matrix *of;
+  int64_t first, sides; /* columns of a tall matrix, or rows of a wide one */
+  int64_t start, k;     /* along the product */
+};
+
+static uint64_t rng;
+
+static int64_t below(int64_t n) { return tst_random_below(&rng, n); }
+
+/* The whole, some of its sides, and a part of its k: few different ones, so that they come back. */
+static struct view choose(bool shorter) {
+  struct kept_matrix *const m = &kept_matrices[below(KEPT_MATRICES)];
+  struct view v = {.of = m, .sides = m->sides, .k = m->k};
+  if (m->sides > 2 && below(4) == 0) v.first = 1, v.sides--;
+  if (shorter) v.start = 512, v.k -= KEPT_SHORTER;
+  return v;
+}
+
+/* Of a view's element: of which of its sides, and where along the product. */
+static const float *element(const struct view *v, int64_t side, int64_t l) {
+  side += v->first, l += v->start;
+  return (const float *)(const void *)v->of->data + (v->of->tall ? l + side * v->of->ld : side + l * v->of->ld);
+}
+
+typedef float result[KEPT_SIDES_MOST * KEPT_SIDES_MOST];
+
+static void multiply(const struct view *a, const struct view *b, result c) {
+  const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
+  const struct tst_problem p = {.trans_a = a->of->tall ? 'T' : 'N',
+                                .trans_b = b->of->tall ? 'N' : 'T',
+                                .m = a->sides,
+                                .n = b->sides,
+                                .k = a->k,
+                                .alpha = 1,
+                                .beta = 0,
+                                .lda = a->of->ld,
+                                .ldb = b->of->ld,
+                                .ldc = a->sides};
+  memset(c, 0, sizeof(result));
+  tst_call(symbol, tst_resolve(symbol), &p, element(a, 0, 0), element(b, 0, 0), c);
+}
+
+/* The same from the program's memory: at most 36 k, which a float holds exactly, in whatever order it is added. */
+static void expect(const struct view *a, const struct view *b, result c) {
+  memset(c, 0, sizeof(result));
+  for (int64_t l = 0; l < a->k; l++)
+    for (int64_t j = 0; j < b->sides; j++) {
+      const float x = *element(b, j, l);
+      for (int64_t i = 0; i < a->sides; i++) c[i + j * a->sides] += *element(a, i, l) * x;
+    }
+}
+
+/* ---- what else may be ---- */
+
+static const struct tst_fake *fake;
+
+static void change_surroundings(void) {
+  static const char *const sizes[] = {"auto", "auto", "auto", "2500K", "5M", "off"};
+  if (below(40) == 0) tileblas_option_set("TILEBLAS_CACHE", sizes[below(6)]);
+  if (below(40) == 0) tileblas_option_set("TILEBLAS_MEMORY_LIMIT", below(4) == 0 ? "4M" : "0");
+  if (fake == NULL) return;
+  if (below(20) == 0) fake->set_order((enum fake_cuda_order)below(3), (uint64_t)below(1000));
+  if (below(60) == 0) fake->inject("cuMemAlloc", 1, 2 /* CUDA_ERROR_OUT_OF_MEMORY */, 0);
+}
+
+/* ---- steps ---- */
+
+struct count {
+  unsigned long long steps, writes, wrong;
+};
+
+static void tell(const struct count *count, const struct view *a, const struct view *b, unsigned long long seed) {
+  printf("wrong: step %llu of seed %llu: A %s, B %s, %lld x %lld x %lld; latest writes: %s\n", count->steps, seed,
+         a->of->name, b->of->name, (long long)a->sides, (long long)b->sides, (long long)a->k, kept_latest_writes());
+}
+
+static void step(struct count *count, unsigned long long seed) {
+  static struct view a, b;
+  static result c, wanted;
+  const bool quiet = count->steps / 50 % 2; /* in which copies get old */
+  if (count->steps == 0 || below(quiet ? 12 : 4) == 0) {
+    const bool shorter = below(4) == 0;
+    a = choose(shorter), b = choose(shorter);
+  }
+  if (below(quiet ? 9 : 3) == 0) {
+    struct kept_matrix *const written = below(8) == 0 ? &kept_matrices[below(KEPT_MATRICES)] : below(2) ? a.of : b.of;
+    kept_write(written, &rng);
+    count->writes++;
+  }
+  change_surroundings();
+  const bool disturbed = below(10) == 0; /* others write beside the operands meanwhile */
+  if (disturbed) kept_disturb(true);
+  multiply(&a, &b, c);
+  if (disturbed) kept_disturb(false);
+  expect(&a, &b, wanted);
+  if (fake != NULL) fake->clear_failures();
+  if (memcmp(c, wanted, sizeof c) != 0) {
+    count->wrong++;
+    tell(count, &a, &b, seed);
+  }
+  count->steps++;
+}
+
+static double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int main(int argc, char **argv) {
+  unsigned long long steps = 1500, seed = 1;
+  double seconds = 1e9;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (strcmp(argv[i], "--steps") == 0) steps = strtoull(argv[i + 1], NULL, 10);
+    if (strcmp(argv[i], "--seed") == 0) seed = strtoull(argv[i + 1], NULL, 10);
+    if (strcmp(argv[i], "--seconds") == 0) seconds = strtod(argv[i + 1], NULL);
+  }
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  rng = seed;
+  fake = tst_fake();
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  kept_begin(&rng);
+  struct count count = {0, 0, 0};
+  const double end = seconds_now() + seconds;
+  while (count.steps < steps && count.wrong < 10 && seconds_now() < end) step(&count, seed);
+  tileblas_stats stats;
+  tileblas_stats_get(&stats);
+  printf("%llu steps of seed %llu, %llu writes, %llu wrong; %llu calls on the GPU, %llu on the CPU\n", count.steps,
+         seed, count.writes, count.wrong, (unsigned long long)stats.gpu_calls, (unsigned long long)stats.cpu_calls);
+  tileblas_report(1);
+  kept_end();
+  return count.wrong > 0 || stats.gpu_failures > 0;
+}

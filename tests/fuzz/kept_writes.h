@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The matrices of fuzz_kept in every kind of memory, and every way to write a byte of them. Not thread safe; a write
+ * that cannot be made by its way is a plain store.
+ */
+#ifndef KEPT_WRITES_H
+#define KEPT_WRITES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Matrices of floats, of a memory each: two in one mapping, which share a page; huge pages; a file's, shared and
+ * private; a mapping that others have, too; the heap. */
+enum { KEPT_MATRICES = 8, KEPT_SIDES_MOST = 4, KEPT_K = 133000, KEPT_SHORTER = 900 };
+
+struct kept_matrix {
+  const char *name;
+  bool tall; /* k rows and `sides` columns; else the other way round */
+  int64_t sides, k, ld;
+  char *data;
+  char *mapping, *other; /* whole pages; the same memory by another mapping, or NULL */
+  size_t mapping_bytes;
+  int file;        /* that it is a mapping of; -1: none */
+  bool is_private; /* so that pages can be replaced by others with the same bytes */
+};
+
+extern struct kept_matrix kept_matrices[KEPT_MATRICES];
+
+void kept_begin(uint64_t *rng);
+void kept_end(void);
+
+/* Changes one element of a matrix, by one byte, in some way. */
+void kept_write(struct kept_matrix *m, uint64_t *rng);
+
+/* Another thread begins to write beside the matrices' elements, and ends. */
+void kept_disturb(bool begins);
+
+/* The names of the latest ways, newest last; in static memory. */
+const char *kept_latest_writes(void);
+
+#endif

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which operands a GPU keeps: those that come back unchanged, from the third sight on and with a proof each time; what
+ * has changed is given back, and the next copy waits for twice as many sights. Parts of what is kept are found where
+ * they lie, and no byte outside them is read. Memory: within the limit, and of a round that has no room for all what is
+ * there stays.
+ *
+ * Seen to fail when: the proof is skipped, or made of the sample alone; pages are protected behind the proof; the edges
+ * of what is tracked are forgotten, or digested behind it; a part is taken for one of another pitch, or of cells that
+ * it has in part; the oldest copy goes whatever comes.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
+#include "placed.h"
+#include "rng.h"
+
+#define PAGE ((size_t)4096)
+#define MEMORY ((size_t)8 << 20)
+#define NO_LIMIT (INT64_MAX / 2)
+#define MIB ((int64_t)1 << 20)
+
+static char *memory; /* of the program's matrices */
+static struct tb_cache *cache;
+static struct tb_pool *pool; /* NULL: the caller alone */
+static bool tracks;          /* the kernel does */
+
+static struct tb_stored matrix(size_t at, int64_t column_bytes, int64_t columns, int64_t pitch_bytes) {
+  return (struct tb_stored){memory + at, column_bytes, columns, pitch_bytes};
+}
+
+static void begin(bool may_track) {
+  memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(memory != MAP_FAILED);
+  uint64_t seed = 1;
+  for (size_t i = 0; i < MEMORY; i += 8) memcpy(memory + i, &(uint64_t){tst_random(&seed)}, 8);
+  struct tb_tracked pages = tb_track_pages((uintptr_t)memory, (uintptr_t)memory + PAGE);
+  tracks = may_track && tb_track_begin(&pages, tb_track_pages((uintptr_t)memory, (uintptr_t)memory + MEMORY));
+  tb_track_end(&pages);
+  cache = tb_cache_open(may_track);
+  assert_non_null(cache);
+}
+
+static void end(void) {
+  tb_cache_close(cache, true);
+  tb_track_close();
+  munmap(memory, MEMORY);
+}
+
+/* As the pipeline does it, but that nothing goes up. */
+static bool make(struct tb_kept *kept, int64_t limit_bytes) {
+  if (!tb_cache_make(cache, 0, kept, NO_LIMIT, limit_bytes)) return false;
+  for (int64_t i = 0; i < kept->cells.count; i++) {
+    const struct tb_stored cell = tb_cell(&kept->stored, &kept->cells, i);
+    kept->digests[i] = tb_hash_cell(&cell);
+  }
+  return true;
+}
+
+/* A call with one operand. */
+static struct tb_cached call(struct tb_stored operand, int64_t limit_bytes) {
+  struct tb_cached found;
+  assert_true(tb_cache_enter());
+  tb_cache_begin_call(cache, 0);
+  struct tb_kept *const worth = tb_cache_look(cache, 0, &operand, pool, &found);
+  if (worth != NULL && make(worth, limit_bytes)) found.proof = TB_KEPT_ANEW;
+  tb_cache_leave();
+  tb_cache_end_call(cache, 0);
+  return found;
+}
+
+static enum tb_proof see(struct tb_stored operand) { return call(operand, NO_LIMIT).proof; }
+
+/* From its first sight on, until the kernel is asked. */
+static void keep(struct tb_stored operand) {
+  assert_int_equal(see(operand), TB_NOT_KEPT);
+  assert_int_equal(see(operand), TB_KEPT_ANEW);
+  assert_int_equal(see(operand), TB_BY_HASH);
+  assert_int_equal(see(operand), tracks ? TB_BY_TRACKING : TB_BY_HASH);
+}
+
+static void what_comes_back_is_kept(void **state) {
+  (void)state;
+  for (int may_track = 0; may_track < 2; may_track++) {
+    begin(may_track);
+    keep(matrix(0, 4096, 300, 4096));
+    keep(matrix(3 * MIB + 40, 40000, 30, 40008));
+    for (int i = 0; i < 5; i++) assert_int_equal(see(matrix(0, 4096, 300, 4096)), tracks ? TB_BY_TRACKING : TB_BY_HASH);
+    end();
+  }
+}
+
+/* ---- what has changed ---- */
+
+/* A byte that is not among the samples, wherever it lies: at the ends, on their pages, in between. */
+static void a_changed_byte_is_seen(void **state) {
+  (void)state;
+  const struct tb_stored shapes[] = {{NULL, 4096, 300, 4096}, {NULL, 4104, 300, 4200}, {NULL, 40, 30000, 40}};
+  for (int may_track = 0; may_track < 2; may_track++)
+    for (int shape = 0; shape < 3; shape++)
+      for (int where = 0; where < 6; where++) {
+        begin(may_track);
+        struct tb_stored s = shapes[shape];
+        s.data = memory + 40;
+        const size_t last = (size_t)tb_stored_span_bytes(&s) - 1;
+        const size_t at[] = {0, PAGE - 41, PAGE - 40, last, last - (last + 40) % PAGE, last - (last + 40) % PAGE - 1};
+        const size_t in_column = at[where] % (size_t)s.pitch_bytes;
+        keep(s);
+        memory[40 + at[where]] ^= 1;
+        const enum tb_proof then = see(s);
+        if (in_column >= (size_t)s.column_bytes)
+          assert_int_equal(then, TB_BY_HASH); /* it is none of the elements */
+        else
+          assert_int_equal(then, TB_NOT_KEPT);
+        end();
+      }
+}
+
+/* What is written as it is made, or as it is proven, is seen the next time: pages are protected before the proof. */
+static void written_between(void **state) {
+  (void)state;
+  for (int step = 0; step < 4; step++) {
+    begin(true);
+    const struct tb_stored s = matrix(40, 4096, 300, 4096);
+    for (int i = 0; i <= step; i++) see(s);
+    memory[40 + 4096 * 100 + 9] ^= 1;
+    assert_true(see(s) < TB_BY_HASH || step == 0);
+    end();
+  }
+}
+
+static int sights_until_kept(struct tb_stored operand) {
+  for (int sights = 1; sights < 1000; sights++)
+    if (see(operand) == TB_KEPT_ANEW) return sights;
+  return 0;
+}
+
+/* A copy that is of no use costs: the more, the longer until the next. One that was of use does not. */
+static void patience_grows(void **state) {
+  (void)state;
+  begin(true);
+  const struct tb_stored s = matrix(40, 4096, 300, 4096);
+  assert_int_equal(sights_until_kept(s), 2);
+  for (int sights = 4; sights <= 32; sights *= 2) {
+    memory[40 + 4096 * 100 + 9]++;
+    assert_int_equal(see(s), TB_NOT_KEPT);
+    assert_int_equal(sights_until_kept(s), sights - 1);
+  }
+  for (int i = 0; i < 3; i++) assert_true(tb_proof_is_kept(see(s)));
+  memory[40 + 4096 * 100 + 9]++;
+  assert_int_equal(see(s), TB_NOT_KEPT);
+  assert_int_equal(sights_until_kept(s), 1);
+  end();
+}
+
+static int proofs_until_tracked(struct tb_stored operand) {
+  for (int proofs = 1; proofs < 1000; proofs++)
+    if (see(operand) == TB_BY_TRACKING) return proofs;
+  return 0;
+}
+
+/* Writes to what is between the columns cost the copy nothing, but faults to the program. */
+static void patience_with_the_kernel_grows(void **state) {
+  (void)state;
+  begin(true);
+  const struct tb_stored s = matrix(0, 4096, 200, 5000);
+  keep(s);
+  for (int proofs = 2; tracks && proofs <= 16; proofs *= 2) {
+    memory[4100] ^= 1;
+    assert_int_equal(see(s), TB_BY_HASH);
+    assert_int_equal(proofs_until_tracked(s), proofs);
+  }
+  for (int i = 0; tracks && i < 40; i++) assert_int_equal(see(s), TB_BY_TRACKING);
+  memory[4100] ^= 1;
+  assert_int_equal(see(s), TB_BY_HASH);
+  if (tracks) assert_int_equal(proofs_until_tracked(s), 1 + 1);
+  end();
+}
+
+/* Where columns are far apart, most of the pages are others'. */
+static void far_columns_are_not_tracked(void **state) {
+  (void)state;
+  begin(true);
+  const struct tb_stored s = matrix(0, 4096, 300, 3 * 4096);
+  assert_int_equal(sights_until_kept(s), 2);
+  for (int i = 0; i < 5; i++) assert_int_equal(see(s), TB_BY_HASH);
+  end();
+}
+
+/* What a ring may write to is looked at, byte by byte, and watched again when the ring is gone. */
+static void pinned_operands_are_looked_at(void **state) {
+  (void)state;
+  char parameters[256] = {0};
+  begin(true);
+  const struct tb_stored s = matrix(40, 4096, 300, 4096);
+  const int ring = (int)syscall(SYS_io_uring_setup, 1, parameters);
+  assert_int_equal(sights_until_kept(s), 2);
+  for (int i = 0; i < 5 && ring >= 0; i++) assert_int_equal(see(s), TB_BY_HASH);
+  if (ring >= 0) close(ring);
+  if (tracks) assert_in_range(proofs_until_tracked(s), 1, 100);
+  end();
+}
+
+/* Whoever looks at which cell: the last of them is as good as the first. */
+static void by_several_threads(void **state) {
+  (void)state;
+  pool = tb_pool_open(4, false);
+  for (int may_track = 0; may_track < 2; may_track++) {
+    begin(may_track);
+    const struct tb_stored s = matrix(40, 20000, 300, 20008);
+    keep(s);
+    for (int round = 0; round < 40; round++) {
+      const size_t at = 40 + (size_t)(round % 2 ? 299 - round : round) * 20008 + 19999;
+      assert_true(tb_proof_is_kept(see(s)));
+      memory[at] ^= 1;
+      assert_int_equal(see(s), TB_NOT_KEPT);
+      memory[at] ^= 1;
+      while (!tb_proof_is_kept(see(s))) continue;
+      for (int i = 0; i < 3; i++) see(s);
+    }
+    end();
+  }
+  tb_pool_close(pool);
+  pool = NULL;
+}
+
+/* New values at an old address, as of a program's temporaries: nothing is ever made of them. */
+static void temporaries_are_left_alone(void **state) {
+  (void)state;
+  begin(true);
+  for (int i = 0; i < 50; i++) {
+    memset(memory, i, 2 << 20);
+    assert_int_equal(see(matrix(0, 4096, 300, 4096)), TB_NOT_KEPT);
+  }
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  end();
+}
+
+/* ---- parts ---- */
+
+static void parts_are_found(void **state) {
+  (void)state;
+  for (int may_track = 0; may_track < 2; may_track++) {
+    begin(may_track);
+    const struct tb_stored whole = matrix(80, 16400, 100, 16480);
+    keep(whole);
+    const CUdeviceptr start = call(whole, NO_LIMIT).address;
+    const int64_t pitch = call(whole, NO_LIMIT).pitch_bytes;
+    assert_true(pitch >= 16400 && pitch % 128 == 0);
+    for (int first = 0; first < 100; first += 33) { /* whole columns */
+      const struct tb_cached part = call(matrix(80 + (size_t)first * 16480, 16400, 67 - first / 2, 16480), NO_LIMIT);
+      assert_int_equal(part.proof, first + 67 - first / 2 > 100 ? TB_NOT_KEPT : tracks ? TB_BY_TRACKING : TB_BY_HASH);
+      if (part.proof != TB_NOT_KEPT) assert_true(part.address == start + (CUdeviceptr)(first * pitch));
+    }
+    const struct tb_cached rows = call(matrix(80 + 2 * 16480 + 800, 8000, 90, 16480), NO_LIMIT);
+    assert_int_equal(rows.proof, tracks ? TB_BY_TRACKING : TB_NOT_KEPT);
+    if (tracks) assert_true(rows.address == start + (CUdeviceptr)(2 * pitch + 800));
+    assert_int_equal(see(matrix(80, 16400, 50, 2 * 16480)), TB_NOT_KEPT); /* every other column */
+    assert_int_equal(see(matrix(80 + 800, 16400, 70, 16480)), TB_NOT_KEPT);
+    assert_int_equal(see(matrix(80, 16400, 100, 16484)), TB_NOT_KEPT); /* nor the same but for the pitch */
+    end();
+  }
+}
+
+/* Several short columns are a cell: parts begin and end with cells, or where the whole ends. */
+static void parts_are_whole_cells(void **state) {
+  (void)state;
+  begin(false);
+  const struct tb_stored whole = matrix(0, 4096, 402, 4096); /* four to a cell */
+  keep(whole);
+  assert_int_equal(see(matrix(8 * 4096, 4096, 300, 4096)), TB_BY_HASH);
+  assert_int_equal(see(matrix(8 * 4096, 4096, 394, 4096)), TB_BY_HASH);
+  assert_int_equal(see(matrix(8 * 4096, 4096, 393, 4096)), TB_NOT_KEPT);
+  assert_int_equal(see(matrix(9 * 4096, 4096, 291, 4096)), TB_NOT_KEPT);
+  assert_int_equal(see(whole), TB_BY_HASH); /* which costs the copy nothing */
+  end();
+}
+
+/* What is not the call's own may be gone. */
+static void nothing_else_is_read(void **state) {
+  (void)state;
+  for (int may_track = 0; may_track < 2; may_track++) {
+    begin(may_track);
+    keep(matrix(40, 16384, 100, 16384));
+    munmap(memory, 16 * PAGE);
+    munmap(memory + 160 * PAGE, MEMORY - 160 * PAGE);
+    const struct tb_stored part = matrix(40 + 4 * 16384, 16384, 35, 16384);
+    assert_int_equal(see(part), tracks ? TB_BY_TRACKING : TB_BY_HASH);
+    memory[40 + 4 * 16384] ^= 1;
+    assert_int_equal(see(part), TB_NOT_KEPT);
+    end();
+  }
+}
+
+/* Two that share pages: the second's protection must not hide what was written before from the first. */
+static void neighbours(void **state) {
+  (void)state;
+  begin(true);
+  const struct tb_stored first = matrix(0, 4096, 300, 4096), second = matrix(200 * PAGE + 8, 4096, 300, 4096);
+  keep(first);
+  see(second), see(second);
+  memory[250 * PAGE + 8] ^= 1; /* of both */
+  assert_int_equal(see(second), TB_NOT_KEPT);
+  for (int i = 0; i < 5; i++) see(second);
+  assert_int_equal(see(first), TB_NOT_KEPT);
+  end();
+}
+
+/* The same where all pages of the first are the second's, so that they are protected again. */
+static void one_within_another(void **state) {
+  (void)state;
+  begin(true);
+  const struct tb_stored inner = matrix(100 * PAGE, 4096, 256, 4096), outer = matrix(0, 4096, 600, 4096);
+  keep(inner);
+  memory[200 * PAGE + 9] ^= 1;
+  keep(outer);
+  assert_int_equal(see(inner), TB_NOT_KEPT);
+  end();
+}
+
+/* ---- memory ---- */
+
+#define ONE_BYTES ((int64_t)4096 * 256)
+
+static struct tb_stored numbered(int number) { return matrix((size_t)number * (size_t)ONE_BYTES, 4096, 256, 4096); }
+
+static void what_is_there_stays(void **state) {
+  (void)state;
+  begin(false);
+  for (int round = 0; round < 12; round++) /* five, and room for three */
+    for (int number = 0; number < 5; number++) {
+      const enum tb_proof proof = call(numbered(number), 3 * ONE_BYTES).proof;
+      if (round > 1) assert_int_equal(proof, number < 3 ? TB_BY_HASH : TB_NOT_KEPT);
+      assert_true(tb_cache_bytes(cache) <= 3 * ONE_BYTES);
+    }
+  for (int round = 0; round < 600; round++) /* then others alone */
+    for (int number = 4; number < 7; number++) call(numbered(number), 3 * ONE_BYTES);
+  for (int number = 4; number < 7; number++) assert_int_equal(call(numbered(number), 3 * ONE_BYTES).proof, TB_BY_HASH);
+  end();
+}
+
+static void memory_is_given_back(void **state) {
+  (void)state;
+  begin(true);
+  for (int number = 0; number < 3; number++) see(numbered(number)), see(numbered(number));
+  tb_cache_begin_call(cache, 0);
+  struct tb_cached found;
+  const struct tb_stored one = numbered(0);
+  tb_cache_look(cache, 0, &one, NULL, &found);
+  assert_int_equal(found.proof, TB_BY_HASH);
+  assert_true(tb_cache_give_back_one(cache) && tb_cache_bytes(cache) == 2 * ONE_BYTES);
+  assert_true(tb_cache_give_back_one(cache) && tb_cache_bytes(cache) == ONE_BYTES);
+  assert_false(tb_cache_give_back_one(cache)); /* the call under way has it */
+  tb_cache_end_call(cache, 0);
+  tb_cache_give_back(cache);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  assert_false(tb_cache_give_back_one(NULL));
+  end();
+}
+
+/* Two calls at once, of which one was left by a jump. What they have stays, even if it is not what it was. */
+static void several_users(void **state) {
+  (void)state;
+  begin(true);
+  const struct tb_stored one = numbered(0), other = numbered(1);
+  struct tb_cached found;
+  see(one), see(one), see(other), see(other);
+  for (int user = 1; user < 3; user++) {
+    tb_cache_begin_call(cache, user);
+    tb_cache_look(cache, user, &one, NULL, &found);
+    assert_int_equal(found.proof, user == 1 || !tracks ? TB_BY_HASH : TB_BY_TRACKING);
+  }
+  tb_cache_end_call(cache, 1);
+  assert_true(tb_cache_give_back_one(cache));
+  assert_false(tb_cache_give_back_one(cache));
+  memory[100] ^= 1;
+  assert_int_equal(see(one), TB_NOT_KEPT);
+  assert_int_equal(tb_cache_bytes(cache), ONE_BYTES);
+  tb_cache_begin_call(cache, 2); /* the next one of who has not ended the first */
+  tb_cache_end_call(cache, 2);
+  assert_int_equal(see(one), TB_NOT_KEPT);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  end();
+}
+
+/* Who would have to wait for somebody's proof does without. */
+static void one_looks_at_a_time(void **state) {
+  (void)state;
+  assert_true(tb_cache_enter());
+  assert_false(tb_cache_enter());
+  tb_cache_leave();
+  assert_true(tb_cache_enter());
+  tb_cache_leave();
+}
+
+static void no_room(void **state) {
+  (void)state;
+  begin(true);
+  for (int i = 0; i < 6; i++) assert_int_equal(call(numbered(0), ONE_BYTES - 1).proof, TB_NOT_KEPT);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  assert_int_equal(call(numbered(1), 0).proof, TB_NOT_KEPT);
+  end();
+}
+
+/* More operands than there are places for. */
+static void many_operands(void **state) {
+  (void)state;
+  begin(true);
+  keep(numbered(0));
+  for (int i = 0; i < 5000; i++) see(matrix((size_t)(2 * MIB) + (size_t)i * 8, 4096, 256, 4096));
+  assert_int_equal(see(numbered(0)), tracks ? TB_BY_TRACKING : TB_BY_HASH);
+  end();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_comes_back_is_kept),
+      cmocka_unit_test(a_changed_byte_is_seen),
+      cmocka_unit_test(written_between),
+      cmocka_unit_test(patience_grows),
+      cmocka_unit_test(patience_with_the_kernel_grows),
+      cmocka_unit_test(far_columns_are_not_tracked),
+      cmocka_unit_test(pinned_operands_are_looked_at),
+      cmocka_unit_test(by_several_threads),
+      cmocka_unit_test(temporaries_are_left_alone),
+      cmocka_unit_test(parts_are_found),
+      cmocka_unit_test(parts_are_whole_cells),
+      cmocka_unit_test(nothing_else_is_read),
+      cmocka_unit_test(neighbours),
+      cmocka_unit_test(one_within_another),
+      cmocka_unit_test(what_is_there_stays),
+      cmocka_unit_test(memory_is_given_back),
+      cmocka_unit_test(several_users),
+      cmocka_unit_test(one_looks_at_a_time),
+      cmocka_unit_test(no_room),
+      cmocka_unit_test(many_operands),
+  };
+  if (!tb_cuda_load()) return 1;
+  tst_cuda_begin(0);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  tst_cuda_end(0);
+  return failed;
+}

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The kernel's word that pages were not written: every way in which a page can come to have other bytes is seen, and
+ * what leaves them alone is none of them. Who could write without a fault is seen, too. Left out where the kernel has
+ * no such word to give (before Linux 6.7), or does not let us have it.
+ *
+ * Seen to fail when: written pages are asked for, in the place of those that are protected; a part of a range is asked
+ * about; ranges with pages in common are both believed; the files are not known again; shared mappings, pins, rings or
+ * memory of CUDA's are overlooked.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cache/track.h"
+#include "cache/writers.h"
+#include "cuda/driver.h"
+#include "placed.h"
+#include "process.h"
+
+#define PAGE ((size_t)4096)
+#define BYTES ((size_t)8 << 20)
+#define COLLAPSE 25 /* MADV_COLLAPSE */
+
+static char *memory;
+static struct tb_tracked pages;
+
+static struct tb_tracked pages_at(const char *at, size_t bytes) {
+  return tb_track_pages((uintptr_t)at, (uintptr_t)at + bytes);
+}
+
+static void begin(bool huge) {
+  memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(memory != MAP_FAILED);
+  if (huge) madvise(memory, BYTES, MADV_HUGEPAGE);
+  memset(memory, 1, BYTES);
+  pages = pages_at(memory, BYTES);
+  if (!tb_track_begin(&pages, pages)) {
+    munmap(memory, BYTES);
+    TST_LEAVE_OUT("the kernel tracks no writes");
+  }
+  assert_true(tb_track_is_clean(pages));
+}
+
+static void end(void) {
+  tb_track_end(&pages);
+  munmap(memory, BYTES);
+}
+
+/* ---- who writes ---- */
+
+static void write_plainly(char *at) { *at = 7; }
+static void write_the_same(char *at) { *(volatile char *)at = *at; }
+
+static void *write_in_thread(void *at) {
+  *(char *)at = 7;
+  return NULL;
+}
+
+static void write_by_thread(char *at) {
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, write_in_thread, at), 0);
+  pthread_join(thread, NULL);
+}
+
+static void write_by_read(char *at) {
+  const int zero = open("/dev/zero", O_RDONLY);
+  assert_int_equal(read(zero, at, 1), 1);
+  close(zero);
+}
+
+static void write_by_pipe(char *at) {
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  assert_int_equal(write(ends[1], "x", 1), 1);
+  assert_int_equal(read(ends[0], at, 1), 1);
+  close(ends[0]), close(ends[1]);
+}
+
+static void write_by_recv(char *at) {
+  int ends[2];
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  assert_int_equal(send(ends[1], "x", 1, 0), 1);
+  assert_int_equal(recv(ends[0], at, 1, 0), 1);
+  close(ends[0]), close(ends[1]);
+}
+
+static void write_by_file(char *at) {
+  const int file = open(tst_temporary_file(), O_RDWR);
+  assert_int_equal(write(file, "x", 1), 1);
+  assert_int_equal(pread(file, at, 1, 0), 1);
+  close(file);
+}
+
+static void write_directly(char *at) { /* O_DIRECT: the device writes, while the call lasts */
+  const int file = open(tst_temporary_file(), O_RDWR | O_DIRECT);
+  char *const page = (char *)((uintptr_t)at & ~(PAGE - 1));
+  if (file < 0 || write(file, page, PAGE) != (ssize_t)PAGE || pread(file, page, PAGE, 0) != (ssize_t)PAGE) *at = 7;
+  if (file >= 0) close(file);
+}
+
+static void write_from_outside(char *at) {
+  struct iovec from = {(char[]){7}, 1}, to = {at, 1};
+  if (process_vm_writev(getpid(), &from, 1, &to, 1, 0) != 1) *at = 7;
+}
+
+static void write_by_proc(char *at) {
+  const int file = open("/proc/self/mem", O_RDWR);
+  if (file < 0 || pwrite(file, "x", 1, (off_t)(uintptr_t)at) != 1) *at = 7;
+  if (file >= 0) close(file);
+}
+
+static void write_behind_fork(char *at) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  *at = 7;
+  waitpid(child, NULL, 0);
+}
+
+static void write_while_child_lives(char *at) {
+  int ends[2];
+  char nothing;
+  assert_int_equal(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[1]);
+    _exit(read(ends[0], &nothing, 1) == 0 ? 0 : 1);
+  }
+  *at = 7;
+  close(ends[1]);
+  waitpid(child, NULL, 0);
+  close(ends[0]);
+}
+
+/* ---- who does what to the mapping ---- */
+
+static char *page_of(char *at) { return (char *)((uintptr_t)at & ~(PAGE - 1)); }
+
+static void discard(char *at) { madvise(page_of(at), PAGE, MADV_DONTNEED); }
+
+static void discard_and_read(char *at) {
+  madvise(page_of(at), PAGE, MADV_DONTNEED);
+  assert_int_equal(*(volatile char *)at, 0);
+}
+
+static void discard_all(char *at) {
+  (void)at;
+  madvise(memory, BYTES, MADV_DONTNEED);
+}
+
+static void free_and_reclaim(char *at) {
+  madvise(page_of(at), PAGE, MADV_FREE);
+  if (madvise(page_of(at), PAGE, MADV_PAGEOUT) != 0) madvise(page_of(at), PAGE, MADV_DONTNEED);
+}
+
+static void free_and_write(char *at) {
+  madvise(page_of(at), PAGE, MADV_FREE);
+  *at = 7;
+}
+
+static void unmap_page(char *at) { munmap(page_of(at), PAGE); }
+
+static void map_page(char *at) {
+  mmap(page_of(at), PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0);
+}
+
+static void map_all(char *at) {
+  (void)at;
+  munmap(memory, BYTES);
+  mmap(memory, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0);
+}
+
+static void map_file(char *at) {
+  const int file = open(tst_temporary_file(), O_RDWR);
+  assert_int_equal(ftruncate(file, (off_t)PAGE), 0);
+  mmap(page_of(at), PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+  close(file);
+}
+
+static void move_there_and_back(char *at) {
+  char *const other = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *const moved = mremap(memory, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, other);
+  moved[at - memory] = 7;
+  mremap(moved, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, memory);
+}
+
+static void move_other_there(char *at) {
+  char *const other = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  other[0] = 9;
+  mremap(other, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, page_of(at));
+}
+
+static void protect_and_write(char *at) {
+  mprotect(memory, BYTES, PROT_READ);
+  mprotect(memory, BYTES, PROT_READ | PROT_WRITE);
+  *at = 7;
+}
+
+/* As its own user of userfaultfd a program takes the range from us, or is refused it. */
+static void (*const changes[])(char *) = {
+    write_plainly,     write_the_same,          write_by_thread,  write_by_read,      write_by_pipe,
+    write_by_recv,     write_by_file,           write_directly,   write_from_outside, write_by_proc,
+    write_behind_fork, write_while_child_lives, discard,          discard_and_read,   discard_all,
+    free_and_reclaim,  free_and_write,          unmap_page,       map_page,           map_all,
+    map_file,          move_there_and_back,     move_other_there, protect_and_write,
+};
+enum { CHANGES = sizeof changes / sizeof *changes };
+
+static void every_change_shows(void **state) {
+  (void)state;
+  const size_t places[] = {0, PAGE - 1, 3 * PAGE + 8, ((size_t)2 << 20) - 1, (size_t)2 << 20, BYTES - 1};
+  for (int huge = 0; huge < 2; huge++)
+    for (int change = 0; change < CHANGES; change++)
+      for (size_t place = 0; place < sizeof places / sizeof *places; place++) {
+        begin(huge);
+        changes[change](memory + places[place]);
+        if (tb_track_is_clean(pages)) fail_msg("change %d at %zu is not seen (huge %d)", change, places[place], huge);
+        end();
+      }
+}
+
+/* ---- what changes nothing ---- */
+
+static void read_all(char *at) {
+  char *const copy = malloc(BYTES);
+  (void)at;
+  memcpy(copy, memory, BYTES);
+  free(copy);
+}
+
+static void only_fork(char *at) {
+  const pid_t child = fork();
+  if (child == 0) {
+    *at = 9; /* of its own copy */
+    _exit(0);
+  }
+  waitpid(child, NULL, 0);
+}
+
+static void protect_twice(char *at) {
+  (void)at;
+  mprotect(memory, BYTES, PROT_READ);
+  mprotect(memory, BYTES, PROT_READ | PROT_WRITE);
+}
+
+static void page_out(char *at) { /* where there is swap it goes there, and comes back when it is read */
+  madvise(memory, BYTES, MADV_PAGEOUT);
+  assert_int_equal(*(volatile char *)at, 1);
+}
+
+static void collapse(char *at) {
+  (void)at;
+  madvise(memory, BYTES, COLLAPSE);
+}
+
+static void merge(char *at) {
+  (void)at;
+  madvise(memory, BYTES, MADV_MERGEABLE);
+}
+
+static void what_changes_nothing_does_not_show(void **state) {
+  (void)state;
+  void (*const harmless[])(char *) = {read_all, only_fork, protect_twice, page_out, collapse, merge};
+  for (int huge = 0; huge < 2; huge++)
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+      begin(huge);
+      harmless[i](memory + 5 * PAGE);
+      if (!tb_track_is_clean(pages)) fail_msg("%zu counts as a change (huge %d)", i, huge);
+      memory[5 * PAGE] = 3; /* and behind it a change still shows */
+      assert_false(tb_track_is_clean(pages));
+      end();
+    }
+}
+
+static void pages_that_nobody_has_touched(void **state) {
+  (void)state;
+  begin(false);
+  end();
+  memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pages = pages_at(memory, BYTES);
+  assert_true(tb_track_begin(&pages, pages));
+  assert_true(tb_track_is_clean(pages));
+  assert_int_equal(*(volatile char *)(memory + PAGE), 0);
+  assert_true(tb_track_is_clean(pages));
+  memory[PAGE] = 1;
+  assert_false(tb_track_is_clean(pages));
+  end();
+}
+
+/* ---- ranges ---- */
+
+static void of_ranges_with_common_pages_the_latest_counts(void **state) {
+  (void)state;
+  begin(false);
+  struct tb_tracked second = pages_at(memory + BYTES / 2, BYTES / 4), apart = pages_at(memory + PAGE, PAGE);
+  memory[BYTES / 2] = 9; /* a write that the second's protection would hide from the first */
+  assert_true(tb_track_begin(&second, pages));
+  assert_false(tb_track_holds(&pages));
+  assert_true(tb_track_holds(&second) && tb_track_is_clean(second));
+  tb_track_end(&pages); /* which takes nothing from the second */
+  assert_true(tb_track_begin(&apart, pages));
+  assert_true(tb_track_holds(&second) && tb_track_is_clean(second));
+  memory[BYTES / 2] = 9;
+  assert_false(tb_track_is_clean(second));
+  assert_true(tb_track_is_clean(apart));
+  tb_track_end(&second);
+  tb_track_end(&apart);
+  end();
+}
+
+/* A program may move its memory as before, and make it larger, as realloc does. */
+static void the_program_moves_it(void **state) {
+  (void)state;
+  struct tb_tracked mapping;
+  begin(false);
+  tb_track_end(&pages);
+  pages = pages_at(memory + PAGE, BYTES - 3 * PAGE);
+  assert_true(tb_writers_find_mapping(pages, &mapping));
+  assert_true(mapping.start <= (uintptr_t)memory && mapping.end >= (uintptr_t)memory + BYTES);
+  assert_true(tb_track_begin(&pages, mapping) && tb_track_is_clean(pages));
+  memory = mremap(memory, BYTES, 2 * BYTES, MREMAP_MAYMOVE);
+  assert_true(memory != MAP_FAILED);
+  for (size_t i = 0; i < BYTES; i += PAGE) assert_int_equal(memory[i], 1);
+  memory[0] = memory[PAGE] = memory[2 * BYTES - 1] = 2;
+  assert_false(tb_track_is_clean(pages));
+  munmap(memory + BYTES, BYTES);
+  end();
+}
+
+static void mappings_are_found(void **state) {
+  (void)state;
+  struct tb_tracked mapping;
+  begin(false);
+  munmap(memory + BYTES / 2, PAGE);
+  assert_true(tb_writers_find_mapping(pages_at(memory, BYTES / 2), &mapping));
+  assert_true(mapping.end == (uintptr_t)memory + BYTES / 2);
+  assert_false(tb_writers_find_mapping(pages_at(memory, BYTES / 2 + PAGE), &mapping));
+  assert_false(tb_writers_find_mapping(pages_at(memory + BYTES / 2, PAGE), &mapping));
+  end();
+}
+
+static void whole_pages(void **state) {
+  (void)state;
+  struct tb_tracked inside = tb_track_pages(4096, 12288), around = tb_track_pages_around(4096, 12288);
+  assert_true(inside.start == 4096 && inside.end == 12288 && around.start == 4096 && around.end == 12288);
+  inside = tb_track_pages(4097, 12287), around = tb_track_pages_around(4097, 12289);
+  assert_true(inside.start == 8192 && inside.end == 8192 && around.start == 4096 && around.end == 16384);
+  assert_false(tb_track_begin(&inside, inside));
+}
+
+/* ---- files ---- */
+
+/* A program that closes whatever is open, and then opens files of its own under their numbers. */
+static int close_files(void *unused) {
+  struct tb_tracked mine = pages_at(memory, BYTES);
+  (void)unused;
+  tb_track_after_fork();
+  if (!tb_track_begin(&mine, mine) || !tb_track_is_clean(mine)) return 2;
+  for (int fd = 3; fd < 64; fd++) close(fd);
+  for (int fd = 3; fd < 19; fd++)
+    if (open("/dev/null", O_RDONLY) != fd) return 3;
+  if (tb_track_is_clean(mine)) return 4;
+  tb_track_close();
+  for (int fd = 3; fd < 19; fd++)
+    if (fcntl(fd, F_GETFD) < 0) return 5; /* it was none of ours */
+  return tb_track_begin(&mine, mine) && tb_track_is_clean(mine) ? 0 : 6;
+}
+
+static void files_that_are_closed(void **state) {
+  (void)state;
+  struct tst_output o;
+  begin(false);
+  tst_fork(&o, close_files, NULL);
+  assert_int_equal(o.status, 0);
+  tst_output_destroy(&o);
+  end();
+}
+
+static int child_has_none(void *unused) {
+  (void)unused;
+  tb_track_after_fork();
+  return tb_track_holds(&pages) || tb_track_is_clean(pages);
+}
+
+static void children(void **state) {
+  (void)state;
+  struct tst_output o;
+  begin(false);
+  tst_fork(&o, child_has_none, NULL);
+  assert_int_equal(o.status, 0);
+  tst_output_destroy(&o);
+  assert_true(tb_track_holds(&pages) && tb_track_is_clean(pages));
+  end();
+}
+
+/* ---- who could write without a fault ---- */
+
+static void ordinary_memory(void **state) {
+  (void)state;
+  begin(false);
+  const int event = eventfd(0, 0), file = open("/proc/self/exe", O_RDONLY), null = open("/dev/null", O_RDWR);
+  const int udp = socket(AF_INET, SOCK_DGRAM, 0);
+  assert_true(tb_writers_all_fault(pages));
+  close(event), close(file), close(null);
+  if (udp >= 0) close(udp);
+  end();
+}
+
+/* io_uring's registered buffers, and rings at all. */
+static void rings(void **state) {
+  (void)state;
+  char parameters[120] = {0};
+  begin(false);
+  const int ring = (int)syscall(SYS_io_uring_setup, 4, parameters);
+  if (ring < 0) {
+    end();
+    TST_LEAVE_OUT("the kernel has no io_uring for us");
+  }
+  assert_false(tb_writers_all_fault(pages));
+  const struct iovec buffer = {memory, BYTES};
+  const bool registered = syscall(SYS_io_uring_register, ring, 0, &buffer, 1) == 0;
+  close(STDIN_FILENO); /* where it hides */
+  dup2(ring, STDIN_FILENO);
+  close(ring);
+  assert_false(tb_writers_all_fault(pages));
+  assert_true(registered);
+  close(STDIN_FILENO);
+  assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  /* Its pins go some time behind the ring. */
+  for (int i = 0; i < 1000 && !tb_writers_all_fault(pages); i++) usleep(10000);
+  assert_true(tb_writers_all_fault(pages));
+  end();
+}
+
+static void asynchronous_reads(void **state) {
+  (void)state;
+  unsigned long context = 0;
+  begin(false);
+  if (syscall(SYS_io_setup, 4, &context) != 0) {
+    end();
+    TST_LEAVE_OUT("the kernel has no io_setup for us");
+  }
+  assert_false(tb_writers_all_fault(pages));
+  syscall(SYS_io_destroy, context);
+  assert_true(tb_writers_all_fault(pages));
+  end();
+}
+
+static void mappings(void **state) {
+  (void)state;
+  begin(false);
+  const int file = open(tst_temporary_file(), O_RDWR);
+  assert_int_equal(ftruncate(file, (off_t)BYTES), 0);
+  const int kinds[] = {MAP_SHARED, MAP_PRIVATE, MAP_SHARED | MAP_ANONYMOUS};
+  for (int i = 0; i < 3; i++) {
+    char *const other = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, kinds[i], i < 2 ? file : -1, 0);
+    assert_true(other != MAP_FAILED);
+    assert_false(tb_writers_all_fault(pages_at(other, BYTES)));
+    munmap(other, BYTES);
+    assert_false(tb_writers_all_fault(pages_at(other, BYTES))); /* and of nothing */
+  }
+  mmap(memory + BYTES - PAGE, PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0);
+  assert_false(tb_writers_all_fault(pages));
+  assert_true(tb_writers_all_fault(pages_at(memory, BYTES - PAGE)));
+  close(file);
+  end();
+}
+
+/* Some of what was registered with CUDA, anywhere in it. */
+static void memory_of_cudas(void **state) {
+  (void)state;
+  begin(false);
+  assert_true(tb_writers_all_fault(pages));
+  for (size_t at = 0; at < BYTES; at += BYTES - PAGE) {
+    tst_cuda_register(memory + at, PAGE);
+    assert_false(tb_writers_all_fault(pages));
+    tst_cuda_unregister(memory + at);
+  }
+  assert_true(tb_writers_all_fault(pages));
+  end();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_change_shows),
+      cmocka_unit_test(what_changes_nothing_does_not_show),
+      cmocka_unit_test(pages_that_nobody_has_touched),
+      cmocka_unit_test(of_ranges_with_common_pages_the_latest_counts),
+      cmocka_unit_test(the_program_moves_it),
+      cmocka_unit_test(mappings_are_found),
+      cmocka_unit_test(whole_pages),
+      cmocka_unit_test(files_that_are_closed),
+      cmocka_unit_test(children),
+      cmocka_unit_test(ordinary_memory),
+      cmocka_unit_test(rings),
+      cmocka_unit_test(asynchronous_reads),
+      cmocka_unit_test(mappings),
+      cmocka_unit_test(memory_of_cudas),
+  };
+  if (!tb_cuda_load()) return 1;
+  tst_cuda_begin(0);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  tb_track_close();
+  tst_cuda_end(0);
+  return tst_result(failed);
+}
