@@ -85,7 +85,7 @@ static bool run_shared(struct offload_job *job) {
 static void run_alone(struct offload_job *job, struct tb_device *device) {
   struct tb_ways ways = tb_part_ways(job->call, job->places);
   const struct tb_choice whole = tb_part_choose(device, job->call, ways);
-  ways.keeps_nothing = job->measured;
+  if (job->measured) ways.kept = TB_NOT_TO_BE_KEPT;
   job->parts = &job->one;
   job->count = job->sharing = 1;
   tb_part_run(&job->one, device, job->call, ways, &whole, job->timed, NULL);
