@@ -86,7 +86,7 @@ def peer(bench, what, size, *more, **env):
     """A peer that fails leaves its cells empty: what was measured of others is kept."""
     print(f"-- {what} {size}", flush=True)
     line = command(bench, "calls", PARTS["calls"], [size], "--label", what, *more)
-    status, text, _ = bench.log.run(line, bench.place.environment(**env), 300, cwd=bench.out)
+    status, text, _ = bench.log.run(line, bench.place.environment(TILEBLAS_CACHE="off", **env), 300, cwd=bench.out)
     said = [part for part in text.splitlines() if part.startswith("peer missing")]
     bench.missing += [part for part in said if part not in bench.missing]
     if status != 0:

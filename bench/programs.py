@@ -197,7 +197,8 @@ def warm_times(bench, shapes):
         command = [bench.place.program("bench/e2e"), "--csv", path.name, "--label", "warm", "--symbol", f"{element}gemm_",
                    "--ta", transposes[0], "--tb", transposes[1], "--budget", WARM_SECONDS[bench.short], *(size for _, size in sizes)]
         print(f"-- {element}gemm {transposes} on the bench", flush=True)
-        environment = bench.place.environment(LD_PRELOAD=bench.place.library, TILEBLAS_ROUTE="gpu", XDG_CACHE_HOME=bench.out / "cache_with")
+        environment = bench.place.environment(LD_PRELOAD=bench.place.library, TILEBLAS_ROUTE="gpu", TILEBLAS_CACHE="off",
+                                              XDG_CACHE_HOME=bench.out / "cache_with")
         status, text, _ = bench.log.run(command, environment, LIMIT_S, cwd=bench.out)
         if status != 0:  # the jobs' own figures are worth having
             bench.failed.append(f"FAILED: {' '.join(command)}: status {status}\n{text[-1000:]}")

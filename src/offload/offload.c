@@ -46,7 +46,7 @@ void tb_offload_after_fork(void) {
 struct offload_job {
   const struct tb_call *call;
   const struct tb_places *places;
-  bool timed;
+  bool timed, measured;  /* measured: what it takes is to be that of any call */
   struct tb_part *parts; /* `one`, or allocated */
   int count, sharing;    /* the first of them are the call's; others follow as GPUs fail at finishing those */
   bool rescued;          /* a GPU finished some of what another could not */
@@ -83,8 +83,9 @@ static bool run_shared(struct offload_job *job) {
 }
 
 static void run_alone(struct offload_job *job, struct tb_device *device) {
-  const struct tb_ways ways = tb_part_ways(job->call, job->places);
+  struct tb_ways ways = tb_part_ways(job->call, job->places);
   const struct tb_choice whole = tb_part_choose(device, job->call, ways);
+  if (job->measured) ways.kept = TB_NOT_TO_BE_KEPT;
   job->parts = &job->one;
   job->count = job->sharing = 1;
   tb_part_run(&job->one, device, job->call, ways, &whole, job->timed, NULL);
@@ -303,7 +304,7 @@ static bool offload(const struct tb_call *call, const struct tb_places *places, 
     outcome->why = TB_STATUS_no_memory;
     return false;
   }
-  job->call = call, job->places = places, job->timed = timed;
+  job->call = call, job->places = places, job->timed = timed, job->measured = alone;
   job->parts = &job->one, job->count = job->sharing = 0;
   job->rescued = false, job->rescued_bytes = 0;
   job->failed.count = 0;

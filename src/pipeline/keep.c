@@ -196,12 +196,13 @@ CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct t
   x.may[TB_OF_A] = may_be_kept(&call->a, ways.a, &x.stored[TB_OF_A]);
   x.may[TB_OF_B] = may_be_kept(&call->b, ways.b, &x.stored[TB_OF_B]);
   tb_keep_nothing(keep, call, ways);
-  if ((!x.may[TB_OF_A] && !x.may[TB_OF_B]) || !may_keep(d, call, &ways)) return CUDA_SUCCESS;
+  const bool any = (x.may[TB_OF_A] || x.may[TB_OF_B]) && ways.kept != TB_NOT_TO_BE_KEPT;
+  if (!any || !may_keep(d, call, &ways)) return CUDA_SUCCESS;
   if (tb_option_number(TB_OPTION_cache) > 0) tb_device_keep_within(d, tb_option_number(TB_OPTION_cache));
   if (!tb_cache_enter()) return CUDA_SUCCESS;
   const CUresult result = look_all_up(keep, d, &x);
   tb_cache_leave();
-  keep->ways.ours = tb_keep_any(keep) && !tb_way_is_programs(ways.a) && !tb_way_is_programs(ways.b);
+  if (tb_keep_any(keep) && !tb_way_is_programs(ways.a) && !tb_way_is_programs(ways.b)) keep->ways.kept = TB_ARE_COPIES;
   return result;
 }
 

@@ -10,7 +10,7 @@
 
 /* Whether an operand is read where the program has it, by the product or by what forms its panels. */
 static bool reads_in_place(const struct tb_plan *plan) {
-  return (!tb_way_is_by_link(plan->ways.a) || !tb_way_is_by_link(plan->ways.b)) && !plan->ways.ours;
+  return (!tb_way_is_by_link(plan->ways.a) || !tb_way_is_by_link(plan->ways.b)) && plan->ways.kept != TB_ARE_COPIES;
 }
 
 /* ---- one block ---- */

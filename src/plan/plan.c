@@ -83,7 +83,7 @@ static bool is_triangle_in_place(const struct tb_call *call, const struct tb_way
 bool tb_plan_in_one_stream(const struct tb_plan *plan) {
   const struct tb_ways *const ways = &plan->ways;
   const bool in_place = !tb_way_is_by_link(ways->a) || !tb_way_is_by_link(ways->b) || ways->c == TB_IN_PLACE;
-  return in_place && !plan->triangle_in_place && !ways->ours;
+  return in_place && !plan->triangle_in_place && ways->kept != TB_ARE_COPIES;
 }
 
 bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call) {

@@ -88,7 +88,9 @@ struct tb_ways {
   bool passed; /* panels of an operand are passed on between GPUs, of which each brings up some */
   /* Up, as it was measured; 0: it was not. It decides about sizes and orders, never about what is computed. */
   double link_bytes_per_s;
-  bool ours; /* what is in place are copies that we keep, which no stream of the program's concerns */
+  /* Of operands that the GPU may keep from call to call: they are not to be; or what is in place are such copies, which
+   * no stream of the program's concerns. */
+  enum tb_kept_ways { TB_MAY_BE_KEPT, TB_NOT_TO_BE_KEPT, TB_ARE_COPIES } kept;
 };
 
 /* The ways for operands that lie in these places (NULL: all pageable); device memory must be the computing GPU's. */

@@ -12,7 +12,7 @@
 
 #define COPYING_THREADS 2
 
-const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, false};
+const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
 const struct tst_fake *fake;
 struct tb_device gpu[GPUS];
 struct tb_part part[GPUS];

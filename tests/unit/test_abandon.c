@@ -56,7 +56,7 @@ static bool run(const char *function, unsigned long nth) {
                                .b = {memory + M * K, K, false},
                                .c = memory + M * K + K * N,
                                .ldc = M};
-  const struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, false};
+  const struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
   const struct tb_choice whole = tb_part_choose(&device, &call, ways);
   assert_int_equal(fake->inject(function, nth, CUDA_ERROR_UNKNOWN, 0), 0);
   tb_part_run(&part, &device, &call, ways, &whole, false, NULL);

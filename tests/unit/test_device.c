@@ -337,7 +337,7 @@ static int64_t arena_of_product(float *a, float *b, float *c) {
   enum { SIDE = 500 };
   const struct tb_call call = {
       .m = SIDE, .n = SIDE, .k = SIDE, .alpha = {1}, .a = {a, SIDE, false}, .b = {b, SIDE, false}, .c = c, .ldc = SIDE};
-  const struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, false};
+  const struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
   assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
   driver_allocate = tb_cuda.cuMemAlloc;
   tb_cuda.cuMemAlloc = allocate_a_piece;

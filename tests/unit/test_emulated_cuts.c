@@ -93,7 +93,7 @@ static void run_on_two(const struct tb_call *call, int64_t columns) {
 
 /* All at once, in place; in tiles of panels; by two GPUs, of which each fetches the other's panel of A. */
 static void check_bits(int64_t m, int64_t n, int64_t k, int64_t columns) {
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, false};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, TB_MAY_BE_KEPT};
   fake->set_order(FAKE_CUDA_RANDOM, 2);
   struct product whole = make(0, m, n, k, 0.5f, GRADED), p = make(0, m, n, k, 0.5f, GRADED);
   compute_in_place(&whole, in_place);

@@ -267,7 +267,7 @@ static void some_in_place(void **state) {
                                  places & 4 ? TB_IN_PLACE : TB_STAGED,
                                  false,
                                  0,
-                                 false};
+                                 TB_MAY_BE_KEPT};
     fake->set_order((enum fake_cuda_order)(places % 3), (uint64_t)places);
     struct product p = make(places % 4, 1413, 11, 9, places % 2 ? 2.5f : 0, WHOLE);
     compute_in_place(&p, ways);

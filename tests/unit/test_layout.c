@@ -18,7 +18,7 @@
 #include "rng.h"
 #include "select/emulated_plan.h"
 
-static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, false};
+static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
 
 /* Of the panels of one block: where they lie as they came up, and packed. */
 struct places {

@@ -42,7 +42,7 @@ static struct tb_prediction predict(const struct tb_call *call) {
 static double predicted(enum tb_where where, const struct tb_call *call) { return predict(call).seconds[where]; }
 
 static void observe(enum tb_where where, const struct tb_call *call, double seconds) {
-  const struct tb_observation o = {where, seconds, false, seconds, 0};
+  const struct tb_observation o = {where, seconds, false, seconds, 0, false};
   now += seconds;
   tb_model_observe(&model, call, NULL, &o, now);
 }
@@ -54,7 +54,7 @@ static double live(const struct tb_call *call, const double truth[TB_WHERE_COUNT
   *d = tb_route(call, NULL, &machine);
   const double seconds = truth[d->where];
   const struct tb_observation o = {d->where, seconds, d->why == TB_STATUS_tried, fmin(d->cpu_seconds, d->gpu_seconds),
-                                   0};
+                                   0,        false};
   now += seconds;
   if (d->cpu_seconds > 0) tb_model_observe(&model, call, NULL, &o, now);
   return seconds;
@@ -409,7 +409,7 @@ static void followers_count(void **state) {
   double put_by[2];
   for (int i = 0; i < 2; i++) {
     setup_model();
-    const struct tb_observation o = {TB_CPU, 50e-6, false, 50e-6, i == 0 ? 0 : 7};
+    const struct tb_observation o = {TB_CPU, 50e-6, false, 50e-6, i == 0 ? 0 : 7, false};
     tb_model_observe(&model, &call, NULL, &o, now);
     put_by[i] = model.probe_seconds;
     assert_float_equal(tb_model_recall(&model, &call)->probe_seconds / put_by[i], TB_SHAPE_PROBE_SHARE / TB_PROBE_SHARE,

@@ -21,7 +21,7 @@
 #include "common/sgemm_args.h"
 #include "select/emulated_plan.h"
 
-static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, false};
+static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
 
 static const struct tb_emulated_way unsplit = {1, 0, false, 0};
 
@@ -126,7 +126,7 @@ static void in_place_takes_no_room(void **state) {
                                  (enum tb_way)tst_random_below(&rng, 3),
                                  false,
                                  0,
-                                 false};
+                                 TB_MAY_BE_KEPT};
     struct tb_plan p, cut;
     call.beta.s = (float)tst_random_below(&rng, 2);
     bool wants_d = ways.c != TB_IN_PLACE || call.beta.s != 0;
@@ -458,7 +458,7 @@ static void check_split_square(int64_t n, int64_t tile_m, int64_t tile_n, int st
  * unless that takes 6 GiB. */
 static void squares_for_the_tensor_cores(void **state) {
   (void)state;
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, false};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, TB_MAY_BE_KEPT};
   struct tb_call call = {.m = 16384, .n = 16384, .k = 16384, .alpha = {1}};
   struct tb_plan plan;
   check_split_square(2048, 2048, 384, 8);
@@ -566,7 +566,7 @@ static void spans_of_k(void **state) {
 /* In GPU memory a side may have more elements than the kernels count. */
 static void sides_beyond_the_kernels(void **state) {
   (void)state;
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, false};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, TB_MAY_BE_KEPT};
   const int64_t beyond = ((int64_t)1 << 31) + 7, most = ((int64_t)1 << 31) - 1024;
   for (int side = 0; side < 3 * TB_TYPE_COUNT; side++) {
     struct tb_call call = {.type = (enum tb_type)(side / 3), .m = 2, .n = 3, .k = 5};
@@ -585,7 +585,7 @@ static void sides_beyond_the_kernels(void **state) {
 
 static void what_fits_into_a_slot(void **state) {
   (void)state;
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false, 0, false};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
   struct tb_call call = {.m = 512, .n = 512, .k = 512, .alpha = {1}};
   assert_true(tb_plan_fits_one_slot(&call, staged));
   assert_false(tb_plan_fits_one_slot(&call, in_place));

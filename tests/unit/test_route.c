@@ -196,7 +196,7 @@ static void assumed_machine(void **state) {
 /* Remembers a shape's times on both sides and how it was decided, as of now. */
 static struct tb_shape_memory *remember(const struct tb_call *call, double cpu_seconds, double gpu_seconds,
                                         enum tb_where last) {
-  const struct tb_observation cpu = {TB_CPU, cpu_seconds, false, cpu_seconds, 0};
+  const struct tb_observation cpu = {TB_CPU, cpu_seconds, false, cpu_seconds, 0, false};
   tb_model_observe(&model, call, NULL, &cpu, 0);
   struct tb_shape_memory *shape = (struct tb_shape_memory *)tb_model_recall(&model, call);
   assert_non_null(shape);

@@ -233,7 +233,7 @@ static void check_block(struct tb_layout *l, int64_t number) {
 }
 
 static void check_layout(const struct tb_call *call, int splits, int64_t budget, uint64_t *rng) {
-  static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, false};
+  static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
   const struct tb_emulated_way way = {.splits = splits, .span_k = tst_random_below(rng, 4) * 8 * TB_EMULATED_GROUP_K};
   struct tb_plan plan;
   if (splits > 0 && !tb_plan_make_emulated(&plan, call, staged, &way, budget)) return;
@@ -271,7 +271,7 @@ static void addresses_beyond_32_bits(void **state) {
   (void)state;
   const int64_t ld = (int64_t)1 << 32;
   struct tb_call call = {.m = 3000, .n = 70000, .k = 40000, .a.ld = ld, .b.ld = ld, .ldc = ld};
-  static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, false};
+  static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
   struct tb_plan plan;
   assert_true(tb_plan_make(&plan, &call, staged, INT64_MAX));
   struct tb_layout l = {.call = &call, .plan = &plan};

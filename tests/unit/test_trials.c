@@ -61,8 +61,8 @@ static struct tb_decision live(const struct tb_call *call, const double seconds[
   const struct tb_machine machine = {
       .mode = TB_ROUTE_AUTO, .gpu = TB_STATUS_ok, .gpu_open = true, .model = &model, .now = now};
   const struct tb_decision d = tb_route(call, NULL, &machine);
-  const struct tb_observation o = {d.where, seconds[d.where], d.why == TB_STATUS_tried,
-                                   fmin(d.cpu_seconds, d.gpu_seconds), 0};
+  const struct tb_observation o = {
+      d.where, seconds[d.where], d.why == TB_STATUS_tried, fmin(d.cpu_seconds, d.gpu_seconds), 0, false};
   pass(d.where, seconds[d.where]);
   tb_model_observe(&model, call, NULL, &o, now);
   return d;
@@ -143,7 +143,7 @@ static void calls_apart_count_less(void **state) {
       const double seconds = class_seconds((enum tb_where)where, &shape, now);
       for (int i = 0; i < 8; i++) {
         const double took = (i < 7 ? 1 : 1.4) * seconds;
-        const struct tb_observation o = {(enum tb_where)where, took, false, took, 0};
+        const struct tb_observation o = {(enum tb_where)where, took, false, took, 0, false};
         now += took + (apart ? 2 : 0.5) * TB_ROW_SECONDS;
         tb_model_observe(&model, &shape, NULL, &o, now);
       }

@@ -88,7 +88,7 @@ static void plans_keep_to_their_budget(void **state) {
   for (int round = 0; round < 2000; round++) {
     const struct tb_call call = some_call(&rng);
     const enum tb_way a = tst_random_below(&rng, 2) ? TB_STAGED : TB_IN_PLACE, c = round % 3 ? TB_STAGED : TB_IN_PLACE;
-    const struct tb_ways ways = {a, c, c, false, 0, false};
+    const struct tb_ways ways = {a, c, c, false, 0, TB_MAY_BE_KEPT};
     const int64_t budget = round % 4 ? 1 + tst_random_below(&rng, (int64_t)1 << 30) : INT64_MAX;
     struct tb_triangular_plan p;
     const int64_t block = tb_triangular_block_wish(&call, ways);
@@ -124,7 +124,7 @@ static void plans_keep_to_their_budget(void **state) {
 /* A on the right with few rows of B: room for A' and one block, but not for four. */
 static void one_place_where_there_is_no_more(void **state) {
   (void)state;
-  const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, false};
+  const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
   struct tb_call call = {.type = TB_C, .m = 112, .n = 126, .k = 126, .ldc = 112, .recipe = TB_TRIANGULAR_MULTIPLY};
   struct tb_triangular_plan p;
   call.on_right = true;
@@ -133,7 +133,7 @@ static void one_place_where_there_is_no_more(void **state) {
   assert_int_equal(p.places, 1);
   assert_true(p.blocks > 1 && p.arena_bytes <= 428 << 10);
   assert_false(tb_triangular_plan_make(&p, &call, staged, 128, 112, 0, 300 << 10));
-  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, false};
+  const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, TB_MAY_BE_KEPT};
   assert_true(tb_triangular_plan_make(&p, &call, in_place, 128, 112, 0, 300 << 10));
   assert_int_equal(p.places, 1);
   assert_int_equal(p.streams, 1);
