@@ -93,13 +93,12 @@ static CUresult cut_and_reserve_beside(struct tb_device *d, const struct tb_call
 }
 
 static CUresult get_room(struct tb_part *part, struct tb_device *d) {
-  const struct tb_call *const call = &part->keep.call;
-  const struct tb_ways ways = part->keep.ways;
-  if (!d->beside_others) return cut_and_reserve(d, call, ways, &part->whole, &part->plan);
+  const struct tb_keep *const x = &part->keep;
+  if (!d->beside_others) return cut_and_reserve(d, &x->call, x->ways, &part->whole, &part->plan);
   if (!tb_lanes_hold_memory(d->lanes)) return TB_CROWDED;
   const CUresult reserved = tb_lanes_are_open(d->lanes)
-                                ? cut_and_reserve_beside(d, call, ways, &part->whole, &part->plan)
-                                : cut_and_reserve(d, call, ways, &part->whole, &part->plan);
+                                ? cut_and_reserve_beside(d, &x->call, x->ways, &part->whole, &part->plan)
+                                : cut_and_reserve(d, &x->call, x->ways, &part->whole, &part->plan);
   tb_lanes_release_memory(d->lanes);
   return reserved;
 }
@@ -241,12 +240,6 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   return CUDA_SUCCESS;
 }
 
-/* Where memory is so short that the whole product's kernels have no room for it: whether that would be so without what
- * is kept, too, nobody knows. */
-static bool has_other_bits(const struct tb_part *part, CUresult reserved) {
-  return reserved == CUDA_SUCCESS && part->whole.family == TB_FAMILY_EMULATED && !part->plan.emulated;
-}
-
 /* With the device entered. */
 static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
                             struct tb_pass *pass) {
@@ -256,11 +249,10 @@ static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb
   }
   if (pass == NULL) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways));
   CUresult reserved = get_room(part, d);
-  if (tb_keep_any(&part->keep) && (reserved == CUDA_ERROR_OUT_OF_MEMORY || has_other_bits(part, reserved))) {
-    tb_cuda_failed_call = NULL;
-    tb_keep_end(d);
-    tb_cache_give_back(tb_device_cache(d));
-    tb_keep_nothing(&part->keep, &part->call, ways);
+  /* The bits shall not depend on whether what is kept leaves room for the whole product's kernels. */
+  const bool others = part->whole.family == TB_FAMILY_EMULATED && !part->plan.emulated;
+  if (tb_keep_any(&part->keep) && (reserved == CUDA_ERROR_OUT_OF_MEMORY || (reserved == CUDA_SUCCESS && others))) {
+    tb_keep_give_up(&part->keep, d, &part->call, ways);
     reserved = get_room(part, d);
   }
   if (reserved != CUDA_SUCCESS) return reserved;

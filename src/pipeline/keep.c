@@ -173,12 +173,12 @@ static bool has_cache(struct tb_device *d) {
 }
 
 /* A call's operands, and which of them may be kept. */
-struct operands {
+struct kept_operands {
   struct tb_stored stored[2];
   bool may[2];
 };
 
-static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const struct operands *x) {
+static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const struct kept_operands *x) {
   struct tb_cached found[2] = {{.proof = TB_NOT_KEPT}, {.proof = TB_NOT_KEPT}};
   const bool same = x->may[TB_OF_A] && x->may[TB_OF_B] && tb_stored_is(&x->stored[TB_OF_A], &x->stored[TB_OF_B]);
   if (!has_cache(d)) return CUDA_SUCCESS;
@@ -191,7 +191,8 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
 }
 
 CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
-  struct operands x = {.stored = {kept_operand(&call->a, call->m, call->k), kept_operand(&call->b, call->k, call->n)}};
+  struct kept_operands x = {
+      .stored = {kept_operand(&call->a, call->m, call->k), kept_operand(&call->b, call->k, call->n)}};
   x.may[TB_OF_A] = may_be_kept(&call->a, ways.a, &x.stored[TB_OF_A]);
   x.may[TB_OF_B] = may_be_kept(&call->b, ways.b, &x.stored[TB_OF_B]);
   tb_keep_nothing(keep, call, ways);
@@ -206,3 +207,10 @@ CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct t
 }
 
 void tb_keep_end(struct tb_device *d) { tb_cache_end_call(tb_device_cache(d), d->lane); }
+
+void tb_keep_give_up(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
+  tb_cuda_failed_call = NULL; /* no failure of the call's */
+  tb_keep_end(d);
+  tb_cache_give_back(tb_device_cache(d));
+  tb_keep_nothing(keep, call, ways);
+}

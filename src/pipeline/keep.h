@@ -25,8 +25,9 @@ CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *device, const str
 /* Nothing of the call's is under way, nor will be, by what was found. */
 void tb_keep_end(struct tb_device *device);
 
-/* As if nothing was kept, nor could be. */
+/* As if nothing was kept, nor could be; and that with the memory of what was. */
 void tb_keep_nothing(struct tb_keep *keep, const struct tb_call *call, struct tb_ways ways);
+void tb_keep_give_up(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call, struct tb_ways ways);
 
 static inline bool tb_keep_any(const struct tb_keep *keep) {
   return keep->proof[0] != TB_NOT_KEPT || keep->proof[1] != TB_NOT_KEPT;

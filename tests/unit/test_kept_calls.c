@@ -18,6 +18,7 @@
 #include <cmocka.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,6 +327,59 @@ static int forks(void *unused) {
   return right ? 0 : 1;
 }
 
+/* ---- threads ---- */
+
+/* Calls of several threads at once: A is everybody's, B is each one's own. */
+enum { THREADS = 4, CALLS = TST_UNLESS_SANITIZED(24, 8) };
+
+struct caller {
+  struct call x;
+  char *wanted;
+  bool wrong;
+};
+
+static void *call_again(void *opaque) {
+  struct caller *const caller = opaque;
+  for (int i = 0; i < CALLS; i++) {
+    run(&caller->x);
+    caller->wrong = caller->wrong || !is_as(&caller->x, caller->wanted);
+  }
+  return NULL;
+}
+
+static int threads_at_once(void *unused) {
+  (void)unused;
+  static struct caller callers[THREADS];
+  pthread_t thread[THREADS];
+  bool right = true;
+  set("TILEBLAS_ROUTE", "gpu");
+  char *const first_a = (callers[0].x = make(TST_S, 'T', 'N', 0, 0, true, 1)).a;
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < THREADS; i++) {
+      struct call *const x = &callers[i].x;
+      if (round == 0 && i > 0) *x = make(TST_S, 'T', 'N', 0, 0, true, (uint64_t)i + 1);
+      if (round == 0 && i > 0) free(x->a);
+      x->a = first_a;
+      callers[i].wanted = without(x);
+    }
+    for (int i = 0; i < THREADS; i++)
+      if (pthread_create(&thread[i], NULL, call_again, &callers[i]) != 0) return 4;
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < THREADS; i++) {
+      if (callers[i].wrong) right = complain(&callers[i].x, "wrong beside others");
+      free(callers[i].wanted);
+    }
+    ((float *)(void *)first_a)[5000] += 1;
+  }
+  for (int i = 0; i < THREADS; i++) {
+    if (i > 0) callers[i].x.a = NULL;
+    drop(&callers[i].x);
+  }
+  tileblas_stats s;
+  tileblas_stats_get(&s);
+  return right && s.gpu_failures == 0 ? 0 : 1;
+}
+
 /* ---- what is said ---- */
 
 static int some_calls(void *unused) {
@@ -427,6 +481,10 @@ static void given_back(void **state) {
   (void)state;
   in_process(memory_goes_back, NULL);
 }
+static void several_threads(void **state) {
+  (void)state;
+  in_process(threads_at_once, NULL);
+}
 static void children(void **state) {
   (void)state;
   in_process(forks, NULL);
@@ -442,6 +500,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(short_memory),
       cmocka_unit_test(given_back),
       cmocka_unit_test(children),
+      cmocka_unit_test(several_threads),
       cmocka_unit_test(what_is_said),
       cmocka_unit_test(by_hash_alone),
   };
