@@ -344,7 +344,7 @@ static void what_is_there_stays(void **state) {
       if (round > 1) assert_int_equal(proof, number < 3 ? TB_BY_HASH : TB_NOT_KEPT);
       assert_true(tb_cache_bytes(cache) <= 3 * ONE_BYTES);
     }
-  for (int round = 0; round < 600; round++) /* then others alone */
+  for (int round = 0; round < 60; round++) /* then others alone */
     for (int number = 4; number < 7; number++) call(numbered(number), 3 * ONE_BYTES);
   for (int number = 4; number < 7; number++) assert_int_equal(call(numbered(number), 3 * ONE_BYTES).proof, TB_BY_HASH);
   end();
