@@ -83,7 +83,7 @@ static bool run_case(FILE *csv, const char *text, const struct tb_shape *s, enum
   const struct tb_problem p = tb_problem_make(TB_S, s->ta, s->tb, s->m, s->n, s->k);
   if (!set_way(way)) return tb_problem_free(&p), true;
   tb_problem_compute(&p, tb_ours);
-  set_cache(way == OFF ? "off" : "auto");
+  set_cache(way == OFF ? "off" : way == AUTO ? "auto" : "64G");
   const bool right = measure(&p, change, rounds, &t);
   tb_problem_free(&p);
   const double call_ms = 1e3 * tb_median(t.call_s, rounds), change_ms = 1e3 * tb_median(t.change_s, rounds);

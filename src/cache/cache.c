@@ -27,7 +27,7 @@ struct sighting {
 enum { HANDED_MOST = 2 };
 
 struct tb_cache {
-  bool may_track;
+  bool may_track, hash_pays;
   uint64_t call;
   _Atomic int64_t bytes;
   struct sighting *handed[TB_CACHE_USERS][HANDED_MOST]; /* each user's own, but for what it points to */
@@ -53,6 +53,7 @@ struct tb_cache *tb_cache_open(bool may_track) {
   struct tb_cache *cache = tb_hash_begin() ? calloc(1, sizeof *cache) : NULL;
   if (cache == NULL) return NULL;
   cache->may_track = may_track;
+  cache->hash_pays = true;
   open_caches++;
   return cache;
 }
@@ -91,24 +92,30 @@ static void forget_copy(struct tb_cache *cache, struct sighting *s, bool frees) 
   if (kept->copy != 0 && frees) tb_cuda.cuMemFree(kept->copy);
   cache->bytes -= kept->copy_bytes;
   free(kept->digests);
-  *kept = (struct tb_kept){.stored = kept->stored, .track_failures = kept->track_failures};
+  *kept = (struct tb_kept){
+      .stored = kept->stored, .track_failures = kept->track_failures, .unwatchable = kept->unwatchable};
   cache->end[s - cache->sighting] = NULL;
 }
 
-/* To make a copy takes about as long again as to bring the operand up, which each use saves. After a copy that was not
- * worth it, the next one is made after twice as many sights. */
+/* To make a copy takes about as long again as to bring the operand up, which each use saves; to write to what is
+ * watched takes as long as some 20 times that. After a copy that was not worth it, the next one is made after twice as
+ * many sights; of what cannot be watched as late as that comes to. */
 #define USES_ENOUGH 2
+#define WATCHED_USES_ENOUGH 32
 #define FAILURES_MOST 12
 
-static void count_end(struct sighting *s) {
-  s->failures = s->uses >= USES_ENOUGH ? 0 : s->failures < FAILURES_MOST ? s->failures + 1 : FAILURES_MOST;
+static void count_end(const struct tb_cache *cache, struct sighting *s) {
+  const bool paid = s->uses >= (cache->hash_pays ? USES_ENOUGH : WATCHED_USES_ENOUGH);
+  s->failures = paid ? 0 : s->kept.unwatchable ? FAILURES_MOST : (int)tb_min(s->failures + 1, FAILURES_MOST);
   s->sights = s->uses = 0;
 }
+
+void tb_cache_allow_hash(struct tb_cache *cache, bool hash_pays) { cache->hash_pays = hash_pays; }
 
 void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept) {
   forget_copy(cache, sighting_of(kept), true);
   atomic_store(&sighting_of(kept)->users, 0);
-  count_end(sighting_of(kept));
+  count_end(cache, sighting_of(kept));
 }
 
 void tb_cache_close(struct tb_cache *cache, bool frees) {
@@ -199,6 +206,7 @@ static struct tb_kept *count_sight(struct tb_cache *cache, struct sighting *s, c
   s->sights++;
   s->seen_before = s->seen;
   s->seen = cache->call;
+  if (!cache->hash_pays && !(cache->may_track && tb_kept_may_be_watched())) return NULL;
   return s->sights >= 2 << s->failures ? &s->kept : NULL;
 }
 
@@ -220,7 +228,7 @@ static bool looks_changed(const struct sighting *s, const struct tb_stored *oper
 static bool try_copy(struct tb_cache *cache, int user, struct sighting *s, const struct tb_stored *operand,
                      struct tb_pool *pool, struct tb_cached *found) {
   enum tb_proof proof = TB_NOT_KEPT;
-  if (!looks_changed(s, operand)) proof = tb_kept_prove(&s->kept, operand, cache->may_track, pool);
+  if (!looks_changed(s, operand)) proof = tb_kept_prove(&s->kept, operand, cache->may_track, cache->hash_pays, pool);
   if (proof == TB_NOT_KEPT) {
     if (tb_kept_can_prove(&s->kept, operand) && !is_in_use(s)) tb_cache_drop(cache, &s->kept);
     return false;
@@ -269,14 +277,14 @@ bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64
   CUdeviceptr copy = 0;
   kept->cells = tb_cells_of(&kept->stored);
   if (!make_room(cache, s, bytes, &free_bytes, limit_bytes)) {
-    count_end(s);
+    count_end(cache, s);
     return false;
   }
   kept->digests = malloc((size_t)kept->cells.count * sizeof *kept->digests);
   if (kept->digests == NULL || tb_cuda.cuMemAlloc(&copy, (size_t)bytes) != CUDA_SUCCESS) {
     free(kept->digests);
     kept->digests = NULL;
-    count_end(s);
+    count_end(cache, s);
     return false;
   }
   kept->copy = copy;

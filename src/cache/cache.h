@@ -40,6 +40,10 @@ void tb_cache_close(struct tb_cache *cache, bool frees);
 void tb_cache_begin_call(struct tb_cache *cache, int user);
 void tb_cache_end_call(struct tb_cache *cache, int user);
 
+/* Inside: whether a digest of all bytes in each call is worth it. Else only what the kernel can watch is kept, and
+ * digested once, when it begins to. So it is until this is said. */
+void tb_cache_allow_hash(struct tb_cache *cache, bool hash_pays);
+
 /* What an operand is handed. */
 struct tb_cached {
   enum tb_proof proof;

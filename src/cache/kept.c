@@ -149,12 +149,20 @@ static bool is_proven_by_tracking(struct tb_kept *kept, const struct tb_stored *
   return false;
 }
 
-enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, struct tb_pool *pool) {
+bool tb_kept_may_be_watched(void) { return tb_writers_may_ask() && tb_track_may_begin(); }
+
+enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, bool hash_pays,
+                            struct tb_pool *pool) {
   int64_t first, count;
   const bool was_tracked = kept->tracked.number != 0;
   if (was_tracked && is_proven_by_tracking(kept, part, pool)) return TB_BY_TRACKING;
-  if (!find_cells(kept, part, &first, &count)) return TB_NOT_KEPT;
-  if (may_track && !was_tracked && count == kept->cells.count && is_to_be_tracked(kept)) begin_tracking(kept);
+  if (!find_cells(kept, part, &first, &count) || (was_tracked && !hash_pays)) return TB_NOT_KEPT;
+  const bool whole = count == kept->cells.count;
+  if (may_track && !was_tracked && whole && (!hash_pays || is_to_be_tracked(kept))) begin_tracking(kept);
+  if (whole && !hash_pays && kept->tracked.number == 0) {
+    kept->unwatchable = true;
+    return TB_NOT_KEPT;
+  }
   if (!has_same_cells(kept, first, count, pool)) {
     tb_kept_forget_pages(kept);
     return TB_NOT_KEPT;

@@ -21,6 +21,7 @@ struct tb_kept {
   struct tb_digest edges[2]; /* while it is tracked: of what lies before its whole pages, and behind */
   int track_uses;            /* proofs by the kernel's word since it is tracked */
   int track_failures;        /* times, one after another, that it was written too soon for tracking to pay */
+  bool unwatchable;          /* it cannot be tracked, where it lies */
   int proofs;                /* by the hash, since it was made or written */
 };
 
@@ -29,9 +30,14 @@ struct tb_kept {
 
 /*
  * Whether `part`, some of what is kept, has the bytes that were copied; TB_NOT_KEPT: it has others, or it cannot be
- * told. `may_track`: if it can be, and is worth it, it is tracked from now on.
+ * told. `may_track`: if it can be, and is worth it, it is tracked from now on. Unless `hash_pays` all bytes are looked
+ * at only when that begins.
  */
-enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, struct tb_pool *pool);
+enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, bool hash_pays,
+                            struct tb_pool *pool);
+
+/* Whether anything can be tracked in this process. */
+bool tb_kept_may_be_watched(void);
 
 /* Whether it can be told, whatever the kernel says: of whole cells. */
 bool tb_kept_can_prove(const struct tb_kept *kept, const struct tb_stored *part);

@@ -151,6 +151,13 @@ static struct tb_tracked *find_place(const struct tb_tracked *pages) {
   return find_number(0);
 }
 
+bool tb_track_may_begin(void) {
+  const int saved_errno = errno;
+  const bool may = open_files();
+  errno = saved_errno;
+  return may;
+}
+
 bool tb_track_begin(struct tb_tracked *pages, struct tb_tracked mapping) {
   const int saved_errno = errno;
   pages->number = 0;

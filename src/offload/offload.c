@@ -255,30 +255,19 @@ static void rescue_from_lane(struct offload_job *job, struct tb_outcome *outcome
   describe_outcome(job, outcome);
 }
 
-enum way_in { IN_LANE, TO_BE_ALONE, TOO_BUSY };
-
-static enum way_in run_beside(struct offload_job *job, struct tb_outcome *outcome) {
-  const int room = tb_beside_room(job->call, job->places);
-  if (room == TB_ENTRY_ALONE) return TO_BE_ALONE;
-  const int lane = tb_keeper_enter_lane(room);
-  if (lane < 0) return TOO_BUSY;
-  struct tb_device *const d = tb_beside_find(lane);
-  const bool done = d != NULL && run_in_lane(job, d, outcome);
-  tb_keeper_leave_lane(lane);
-  if (!done) return TO_BE_ALONE;
-  if (outcome->failed) rescue_from_lane(job, outcome);
-  return IN_LANE;
-}
-
-/* ---- all of it ---- */
+/* ---- jobs ---- */
 
 static _Atomic(struct offload_job *) spare_job; /* the latest call's: of 9 KB, for which a stack may be too small */
 
-static struct offload_job *get_job(void) {
-  struct offload_job *job = atomic_exchange(&spare_job, NULL);
-  return job != NULL ? job : malloc(sizeof *job);
+/* Of the call in each lane, or of one that was left there by a jump; lane 0's too if it has all of them. The lane's. */
+static struct offload_job *job_in[TB_LANES];
+
+static void free_job(struct offload_job *job) {
+  if (job != NULL && job->parts != &job->one) free(job->parts);
+  free(job);
 }
 
+/* Calls of other threads may be under way when the process ends. */
 __attribute__((destructor)) static void free_spare_job(void) { free(atomic_exchange(&spare_job, NULL)); }
 
 static void put_job(struct offload_job *job) {
@@ -286,42 +275,78 @@ static void put_job(struct offload_job *job) {
   free(atomic_exchange(&spare_job, job));
 }
 
-static bool run_with_gate(struct offload_job *job, struct tb_outcome *outcome) {
+struct offload_what {
+  const struct tb_call *call;
+  const struct tb_places *places;
+  bool timed, measured;
+};
+
+/* Inside. NULL: there is no memory. */
+static struct offload_job *begin_job(int lane, const struct offload_what *what) {
+  free_job(job_in[lane]);
+  struct offload_job *job = atomic_exchange(&spare_job, NULL);
+  if (job == NULL) job = malloc(sizeof *job);
+  job_in[lane] = job;
+  if (job == NULL) return NULL;
+  job->call = what->call, job->places = what->places, job->timed = what->timed, job->measured = what->measured;
+  job->parts = &job->one, job->count = job->sharing = 0;
+  job->rescued = false, job->rescued_bytes = 0;
+  job->failed.count = 0;
+  return job;
+}
+
+/* ---- all of it ---- */
+
+enum way_in { IN_LANE, TO_BE_ALONE, NOT_IN };
+
+/* In a lane, *job is the caller's to finish and to put back. */
+static enum way_in run_beside(const struct offload_what *what, struct tb_outcome *outcome, struct offload_job **job) {
+  const int room = tb_beside_room(what->call, what->places);
+  if (room == TB_ENTRY_ALONE) return TO_BE_ALONE;
+  const int lane = tb_keeper_enter_lane(room);
+  if (lane < 0) return NOT_IN;
+  struct tb_device *const d = tb_beside_find(lane);
+  *job = d != NULL ? begin_job(lane, what) : NULL;
+  const bool done = *job != NULL && run_in_lane(*job, d, outcome);
+  job_in[lane] = NULL;
+  tb_keeper_leave_lane(lane);
+  if (done) return IN_LANE;
+  if (*job != NULL) put_job(*job);
+  *job = NULL;
+  return TO_BE_ALONE;
+}
+
+static bool run_with_gate(const struct offload_what *what, struct tb_outcome *outcome, struct offload_job **job) {
   if (!tb_keeper_enter()) return false;
-  const bool taken = run_job(job, outcome);
+  *job = begin_job(0, what);
+  if (*job == NULL) outcome->why = TB_STATUS_no_memory;
+  const bool taken = *job != NULL && run_job(*job, outcome);
+  job_in[0] = NULL;
   tb_keeper_leave();
   return taken;
 }
 
-static bool offload(const struct tb_call *call, const struct tb_places *places, bool timed, bool alone,
-                    struct tb_outcome *outcome) {
+static bool offload(const struct offload_what *what, struct tb_outcome *outcome) {
   *outcome = (struct tb_outcome){.why = TB_STATUS_callback};
   if (tb_reach_is_in_callback()) return false;
   tb_cuda_load(); /* which waits for the loader: not with the gate ours */
   outcome->why = TB_STATUS_busy;
-  struct offload_job *const job = get_job();
-  if (job == NULL) {
-    outcome->why = TB_STATUS_no_memory;
-    return false;
-  }
-  job->call = call, job->places = places, job->timed = timed, job->measured = alone;
-  job->parts = &job->one, job->count = job->sharing = 0;
-  job->rescued = false, job->rescued_bytes = 0;
-  job->failed.count = 0;
-  const enum way_in way = alone ? TO_BE_ALONE : run_beside(job, outcome);
-  const bool taken = way == IN_LANE || (way == TO_BE_ALONE && run_with_gate(job, outcome));
+  struct offload_job *job = NULL;
+  const enum way_in way = what->measured ? TO_BE_ALONE : run_beside(what, outcome, &job);
+  const bool taken = way == IN_LANE || (way == TO_BE_ALONE && run_with_gate(what, outcome, &job));
+  if (way == IN_LANE && outcome->failed) rescue_from_lane(job, outcome);
   if (outcome->failed) finish_job(job, outcome);
-  put_job(job);
+  if (job != NULL) put_job(job);
   return taken;
 }
 
 bool tb_offload_call(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome) {
-  return offload(call, places, timed, false, outcome);
+  return offload(&(struct offload_what){call, places, timed, false}, outcome);
 }
 
 bool tb_offload_call_alone(const struct tb_call *call, struct tb_outcome *outcome) {
-  return offload(call, NULL, false, true, outcome);
+  return offload(&(struct offload_what){call, NULL, false, true}, outcome);
 }
 
 /* ---- for the calibration ---- */

@@ -183,11 +183,25 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
   const bool same = x->may[TB_OF_A] && x->may[TB_OF_B] && tb_stored_is(&x->stored[TB_OF_A], &x->stored[TB_OF_B]);
   if (!has_cache(d)) return CUDA_SUCCESS;
   tb_cache_begin_call(tb_device_cache(d), d->lane);
+  tb_cache_allow_hash(tb_device_cache(d), tb_option_number(TB_OPTION_cache) != TB_CACHE_AUTO);
   if (x->may[TB_OF_A]) TB_TRY(look_up(d, &x->stored[TB_OF_A], &found[TB_OF_A]));
   if (same) found[TB_OF_B] = found[TB_OF_A];
   if (x->may[TB_OF_B] && !same) TB_TRY(look_up(d, &x->stored[TB_OF_B], &found[TB_OF_B]));
   for (int of_b = 0; of_b < 2; of_b++) take(keep, of_b, &x->stored[of_b], &found[of_b]);
   return CUDA_SUCCESS;
+}
+
+/* Sides of an operand whose stored columns do not run along k: with more of them it goes up in several panels, as short
+ * pieces of columns, which threads copy at half the speed. */
+#define SIDES_OF_ONE_PANEL 1152
+
+/* Whether one operand that must go up alone takes longer so than both would take together, as whole columns. */
+static bool is_sooner_without(const struct tb_keep *keep, const struct tb_call *call) {
+  for (int of_b = 0; of_b < 2; of_b++) {
+    const bool alone = keep->proof[of_b] == TB_NOT_KEPT && keep->proof[!of_b] != TB_NOT_KEPT;
+    if (alone && !tb_runs_along_k(call, of_b) && (of_b ? call->n : call->m) > SIDES_OF_ONE_PANEL) return true;
+  }
+  return false;
 }
 
 CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
@@ -202,6 +216,7 @@ CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct t
   if (!tb_cache_enter()) return CUDA_SUCCESS;
   const CUresult result = look_all_up(keep, d, &x);
   tb_cache_leave();
+  if (is_sooner_without(keep, call)) tb_keep_nothing(keep, call, ways);
   if (tb_keep_any(keep) && !tb_way_is_programs(ways.a) && !tb_way_is_programs(ways.b)) keep->ways.kept = TB_ARE_COPIES;
   return result;
 }

@@ -84,7 +84,7 @@ static void expect(const struct view *a, const struct view *b, result c) {
 static const struct tst_fake *fake;
 
 static void change_surroundings(void) {
-  static const char *const sizes[] = {"auto", "auto", "auto", "2500K", "5M", "off"};
+  static const char *const sizes[] = {"auto", "auto", "8G", "2500K", "5M", "off"};
   if (below(40) == 0) tileblas_option_set("TILEBLAS_CACHE", sizes[below(6)]);
   if (below(40) == 0) tileblas_option_set("TILEBLAS_MEMORY_LIMIT", below(4) == 0 ? "4M" : "0");
   if (fake == NULL) return;
