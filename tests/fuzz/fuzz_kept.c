@@ -148,6 +148,7 @@ int main(int argc, char **argv) {
   rng = seed;
   fake = tst_fake();
   tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  tileblas_option_set("TILEBLAS_CACHE", "auto");
   kept_begin(&rng);
   struct count count = {0, 0, 0};
   const double end = seconds_now() + seconds;
