@@ -126,20 +126,30 @@ static void one_behind_another(void **state) {
   }
 }
 
+static bool by_several; /* GPUs */
+
 /* Tiles outside the triangle are neither launched nor brought down. */
 static void several_tiles(void **state) {
   (void)state;
   uint64_t rng = 3;
   const uint64_t down = tst_fake() != NULL ? tst_fake()->get(FAKE_CUDA_BYTES_DOWN) : 0;
   double triangles = 0;
+  const int64_t begun = gpu_calls();
+  int made = 0;
+  assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", "gpu"), 0);
   for (int i = 0; i < 8; i += TST_UNLESS_SANITIZED(1, 3)) {
     struct tst_triangle_call call;
     tst_triangle_create_sized(&call, i % 4 + (i < 4 ? 8 : 0), 1700, 20, &rng); /* a syrk and a gemmt of each type */
+    const uint64_t launches = tst_fake() != NULL ? tst_fake()->calls("cuLaunchKernel") : 0;
     tst_triangle_make(&call);
     expect_right(&call);
+    /* Of real elements one a tile: six of nine are the triangle's. */
+    if (tst_fake() != NULL && !by_several && i % 4 < 2) assert_true(tst_fake()->calls("cuLaunchKernel") - launches < 9);
     triangles += (double)call.c.bytes / 2;
     tst_triangle_destroy(&call);
+    made++;
   }
+  assert_int_equal(gpu_calls() - begun, made);
   if (tst_fake() == NULL) return;
   const double moved = (double)(tst_fake()->get(FAKE_CUDA_BYTES_DOWN) - down);
   if (!(moved < 1.5 * triangles)) fail_msg("%.0f bytes came down for triangles of %.0f", moved, triangles);
@@ -369,6 +379,7 @@ int main(int argc, char **argv) {
                                       cmocka_unit_test(the_same_bits_in_pieces)};
   const struct CMUnitTest watched[] = {cmocka_unit_test(operands_on_the_gpu), cmocka_unit_test(pinned_operands)};
   if (argc > 1 && strcmp(argv[1], "--quick") == 0) return tst_result(cmocka_run_group_tests(watched, NULL, NULL));
-  if (argc > 1) return tst_result(cmocka_run_group_tests(shared, NULL, NULL));
+  by_several = argc > 1;
+  if (by_several) return tst_result(cmocka_run_group_tests(shared, NULL, NULL));
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }
