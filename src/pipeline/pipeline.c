@@ -64,10 +64,19 @@ static CUresult go_round(struct tb_pipeline *p) {
   return CUDA_SUCCESS;
 }
 
+/* Of a triangle a GPU's share may have panels that no tile wants, and for which nothing has waited. */
+static CUresult await_spare_panels(struct tb_pipeline *p) {
+  if (!p->d->in_team || p->layout.call->region.of == TB_WHOLE) return CUDA_SUCCESS;
+  TB_TRY(tb_device_wait(p->d, p->d->up));
+  if (p->pass != NULL && p->pass->fetched) TB_TRY(tb_device_wait(p->d, p->d->fetching));
+  return tb_plan_prepares(p->layout.plan) ? tb_device_wait(p->d, p->packing) : CUDA_SUCCESS;
+}
+
 /* Until C has all of the block, and nothing of it is under way. */
 static CUresult finish_block(struct tb_pipeline *p) {
   const struct tb_layout *l = &p->down.layout;
   const enum tb_way way = l->plan->ways.c;
+  TB_TRY(await_spare_panels(p));
   if (way == TB_DIRECT) TB_TRY(tb_device_wait(p->d, p->d->down));
   for (int s = 0; way == TB_IN_PLACE && s < p->stream_count; s++) TB_TRY(tb_device_wait(p->d, p->streams[s]));
   bool counted = way == TB_STAGED || (way == TB_IN_PLACE && !tb_kernels_write_c(&l->plan->ways, l->call));
