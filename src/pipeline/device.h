@@ -21,7 +21,7 @@
 /* Of a direction. What the threads write stays in their cores' own caches, from which the GPU reads at 20 GB/s, until
  * what they write later drives it out: with so many slots between, 16384 cubed comes up at 44 GB/s, with half as many
  * at 39 (H200, 16 cores of 2 MiB; with twice as many 8192 cubed takes 12.3 instead of 11.7 ms, 16384 54.5 instead of
- * 55.5). To pin memory takes time, so a ring has only some of them before a call that has use for all. */
+ * 55.5). To pin memory takes time, so a ring has only some of them before it has use for all. */
 #define TB_SLOTS 16
 #define TB_SLOTS_FIRST 8
 /* A further lane has so many for small calls, TB_SLOTS_FIRST from its first larger one on, and never more. */
@@ -39,6 +39,8 @@ _Static_assert(TB_SLOTS_SMALL % TB_PIECE_SLOTS == 0 && TB_SLOTS_FIRST % TB_PIECE
 
 struct tb_ring {
   int slots, most_slots;   /* that there are, and that there may be */
+  int earned_slots;        /* that there are to be: the others are had beside calls (widening.h) */
+  bool ordered;            /* they are */
   int piece_slots;         /* of a piece of the call at hand: 1 or TB_PIECE_SLOTS */
   double staged_bytes;     /* in all calls, by which the others are earned */
   char *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each */
@@ -141,9 +143,8 @@ CUresult tb_device_free_bytes(struct tb_device *device, int64_t *bytes);
 /* Makes the arena at least `bytes` large. On failure there is no arena. */
 CUresult tb_device_reserve(struct tb_device *device, int64_t bytes);
 
-/* Has a ring so many slots, or as many as it may have. Without the memory for them it keeps those that it has, and
- * earns the others anew. */
-void tb_device_widen_ring(struct tb_ring *ring, int slots);
+/* Gives a ring so many slots more, of pinned memory that is one allocation, and closes with it. */
+void tb_ring_add(struct tb_ring *ring, void *memory, int slots);
 
 /* Gives the arena back if it is larger than keep_bytes. */
 void tb_device_trim(struct tb_device *device, int64_t keep_bytes);
