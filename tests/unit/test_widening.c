@@ -19,7 +19,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fake.h"
@@ -311,7 +310,7 @@ static int ending_process(void *unused) {
   call_moves(&gpu, GIB);
   call_is_over(&gpu);
   wait_until_one_is_inside();
-  return pthread_create(&thread, NULL, let_go_soon, NULL) == 0 ? 0 : 3;
+  return pthread_create(&thread, NULL, let_go_soon, NULL) == 0 && pthread_detach(thread) == 0 ? 0 : 3;
 }
 
 static void the_process_ends_meanwhile(void **state) {
