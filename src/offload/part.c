@@ -8,7 +8,6 @@
 #include "base/options.h"
 #include "offload/reach.h"
 #include "pipeline/lanes.h"
-#include "pipeline/widening.h"
 #include "select/order.h"
 #include "select/rates.h"
 #include "cuda/wait.h"
@@ -109,7 +108,7 @@ static int64_t kept_bytes(const struct tb_device *d) {
 }
 
 void tb_part_tidy(struct tb_device *d) {
-  tb_widening_order(d);
+  tb_device_order_slots(d);
   const int64_t keep_bytes = kept_bytes(d);
   if (d->arena_bytes <= keep_bytes || tb_device_enter(d) != CUDA_SUCCESS) return;
   tb_device_trim(d, keep_bytes);

@@ -11,12 +11,6 @@
 
 /* ---- opening ---- */
 
-void tb_ring_add(struct tb_ring *ring, void *memory, int slots) {
-  for (int i = 0; i < slots; i++) ring->slot[ring->slots + i] = (char *)memory + i * TB_SLOT_BYTES;
-  ring->allocated |= 1u << ring->slots;
-  ring->slots += slots;
-}
-
 /* At once, because the driver takes 2 ms for each allocation. */
 static CUresult open_ring(struct tb_ring *ring, bool is_further_lane) {
   ring->piece_slots = 1;
@@ -285,6 +279,12 @@ CUresult tb_device_open_fetching(struct tb_device *d) {
   CUevent fetched;
   if (d->fetching == NULL) TB_TRY(tb_cuda.cuStreamCreate(&d->fetching, CU_STREAM_NON_BLOCKING));
   return get_event(&d->fetched, &fetched);
+}
+
+void tb_device_order_slots(struct tb_device *d) {
+  if (d->hangs) return;
+  tb_widening_order(&d->up_ring, d->handle, d->context);
+  tb_widening_order(&d->down_ring, d->handle, d->context);
 }
 
 /* ---- asking ---- */

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "pipeline/device.h"
 #include "process/background.h"
 #include "process/sandbox.h"
 
@@ -35,7 +34,7 @@ static struct order *order_in_state(int state) {
   return NULL;
 }
 
-static struct order *order_of(const struct tb_ring *ring) {
+static struct order *order_for(const struct tb_ring *ring) {
   for (int i = 0; i < ORDERS_MOST; i++)
     if (orders[i].state != NO_ORDER && orders[i].ring == ring) return &orders[i];
   return NULL;
@@ -55,7 +54,7 @@ static struct order *next_to_pin(void) {
 }
 
 /* False: nobody wants them any more. */
-static bool deliver(struct order *o, void *memory) {
+static bool deliver_slots(struct order *o, void *memory) {
   pthread_mutex_lock(&orders_lock);
   const bool wanted = o->ring != NULL;
   o->memory = memory;
@@ -69,7 +68,7 @@ static void pin(struct order *o) {
   void *memory = NULL;
   const bool entered = tb_cuda_enter(o->context) == CUDA_SUCCESS;
   if (entered && tb_cuda.cuMemHostAlloc(&memory, (size_t)(o->slots * TB_SLOT_BYTES), 0) != CUDA_SUCCESS) memory = NULL;
-  if (!deliver(o, memory) && memory != NULL) tb_cuda.cuMemFreeHost(memory);
+  if (!deliver_slots(o, memory) && memory != NULL) tb_cuda.cuMemFreeHost(memory);
   if (entered) tb_cuda_leave();
   release_context(gpu);
 }
@@ -91,15 +90,12 @@ static void earn_anew(struct tb_ring *ring) {
 }
 
 /* False: there is no room. */
-static bool place_order(struct tb_device *d, struct tb_ring *ring) {
+static bool place_order(struct tb_ring *ring, CUdevice gpu, CUcontext context) {
   pthread_mutex_lock(&orders_lock);
   struct order *const o = order_in_state(NO_ORDER);
   if (o != NULL)
-    *o = (struct order){.state = ORDERED,
-                        .ring = ring,
-                        .gpu = d->handle,
-                        .context = d->context,
-                        .slots = ring->earned_slots - ring->slots};
+    *o = (struct order){
+        .state = ORDERED, .ring = ring, .gpu = gpu, .context = context, .slots = ring->earned_slots - ring->slots};
   pthread_mutex_unlock(&orders_lock);
   return o != NULL;
 }
@@ -135,27 +131,21 @@ static void wake_pinner(void) {
   tb_idle_touch(starts ? start_pinner() : there);
 }
 
-static void order_slots(struct tb_device *d, struct tb_ring *ring) {
-  CUcontext context;
+void tb_widening_order(struct tb_ring *ring, CUdevice gpu, CUcontext context) {
+  CUcontext retained;
   if (ring->earned_slots <= ring->slots || ring->ordered || tb_sandboxed()) return;
-  if (tb_cuda.cuDevicePrimaryCtxRetain(&context, d->handle) != CUDA_SUCCESS) return earn_anew(ring);
-  ring->ordered = place_order(d, ring);
+  if (tb_cuda.cuDevicePrimaryCtxRetain(&retained, gpu) != CUDA_SUCCESS) return earn_anew(ring);
+  ring->ordered = place_order(ring, gpu, context);
   if (ring->ordered)
     wake_pinner();
   else
-    release_context(d->handle);
-}
-
-void tb_widening_order(struct tb_device *d) {
-  if (d->hangs) return;
-  order_slots(d, &d->up_ring);
-  order_slots(d, &d->down_ring);
+    release_context(gpu);
 }
 
 void tb_widening_take(struct tb_ring *ring) {
   if (!ring->ordered) return;
   pthread_mutex_lock(&orders_lock);
-  struct order *const o = order_of(ring);
+  struct order *const o = order_for(ring);
   const bool waits = o != NULL && (o->state == ORDERED || o->state == BEING_PINNED);
   const struct order come = o != NULL ? *o : (struct order){.state = REFUSED};
   if (o != NULL && !waits) o->state = NO_ORDER;
@@ -173,7 +163,7 @@ void tb_widening_take(struct tb_ring *ring) {
 void tb_widening_cancel(struct tb_ring *ring) {
   if (!ring->ordered) return;
   pthread_mutex_lock(&orders_lock);
-  struct order *const o = order_of(ring);
+  struct order *const o = order_for(ring);
   const struct order was = o != NULL ? *o : (struct order){.state = NO_ORDER};
   if (was.state == BEING_PINNED)
     o->ring = NULL;

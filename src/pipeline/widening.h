@@ -11,14 +11,13 @@
 
 #include <stdbool.h>
 
-struct tb_device;
-struct tb_ring;
+#include "pipeline/ring.h"
 
 /* A ring is to have so many slots, or as many as it may have. */
 void tb_widening_earn(struct tb_ring *ring, int slots);
 
-/* Behind a call: orders what the rings of a device have earned and lack. */
-void tb_widening_order(struct tb_device *device);
+/* Behind a call: orders what a ring of this GPU has earned and lacks. */
+void tb_widening_order(struct tb_ring *ring, CUdevice gpu, CUcontext context);
 
 /* Before a call: the ring has what has come. Where it could not be had, the ring keeps the slots that it has, and earns
  * the others anew. */

@@ -49,7 +49,7 @@ static bool use(struct tb_device *d) {
   bool had = tb_device_reserve(d, 1000) == CUDA_SUCCESS;
   tb_widening_earn(&d->up_ring, TB_SLOTS);
   tb_widening_earn(&d->down_ring, TB_SLOTS);
-  tb_widening_order(d);
+  tb_device_order_slots(d);
   assert_true(tb_widening_settle());
   tb_widening_take(&d->up_ring);
   tb_widening_take(&d->down_ring);
