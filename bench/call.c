@@ -8,15 +8,18 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define FIRST_CALLS_MOST 1000
+
 struct times {
   double first_s, median_s, min_s;
   int reps;
+  double all_first_s[FIRST_CALLS_MOST];
 };
 
 static _Noreturn void usage(const char *program, int with_setting) {
   fprintf(stderr,
-          "usage: %s [--label TEXT] [--csv FILE] [--budget SECONDS] [--ta N|T] [--tb N|T] [--c warm|fresh|huge] %s "
-          "SIZE...\n"
+          "usage: %s [--label TEXT] [--csv FILE] [--budget SECONDS] [--ta N|T] [--tb N|T] [--c warm|fresh|huge] "
+          "[--first N] %s SIZE...\n"
           "       SIZE is n or MxNxK\n",
           program, with_setting ? "[--setting N] [--type s|d|c|z]" : "[--symbol sgemm_|cblas_zgemm|...]");
   exit(2);
@@ -31,8 +34,9 @@ static bool parse_c_memory(const char *text, enum tb_c_memory *memory) {
 
 int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting) {
   static const struct option option[] = {
-      {"symbol", 1, 0, 's'}, {"setting", 1, 0, 'S'}, {"budget", 1, 0, 'b'}, {"csv", 1, 0, 'c'}, {"label", 1, 0, 'l'},
-      {"ta", 1, 0, 'A'},     {"tb", 1, 0, 'B'},      {"type", 1, 0, 't'},   {"c", 1, 0, 'C'},   {0, 0, 0, 0}};
+      {"symbol", 1, 0, 's'}, {"setting", 1, 0, 'S'}, {"budget", 1, 0, 'b'}, {"csv", 1, 0, 'c'},
+      {"label", 1, 0, 'l'},  {"ta", 1, 0, 'A'},      {"tb", 1, 0, 'B'},     {"type", 1, 0, 't'},
+      {"c", 1, 0, 'C'},      {"first", 1, 0, 'f'},   {0, 0, 0, 0}};
   for (int o; (o = getopt_long(argc, argv, "", option, NULL)) != -1;) {
     switch (o) {
       case 's':
@@ -59,6 +63,10 @@ int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting) {
         break;
       case 'B':
         call->tb = optarg[0] == 'T';
+        break;
+      case 'f':
+        call->first_calls = atoi(optarg);
+        if (call->first_calls < 1 || call->first_calls > FIRST_CALLS_MOST) usage(argv[0], setting != NULL);
         break;
       case 'C':
         if (!parse_c_memory(optarg, &call->c_memory)) usage(argv[0], setting != NULL);
@@ -95,9 +103,14 @@ static struct times measure(const struct tb_call *call, struct tb_problem *p) {
   enum { MAX_REPS = 51, MIN_REPS = 2 };
   double took[MAX_REPS];
   struct times t = {0};
-  double start = tb_now_s();
-  call->gemm(call, p);
-  t.first_s = tb_now_s() - start;
+  double start;
+  for (int i = 0; i < call->first_calls || i < 1; i++) {
+    if (i > 0 && call->c_memory != TB_C_WARM) prepare_c(call, p);
+    start = tb_now_s();
+    call->gemm(call, p);
+    t.all_first_s[i] = tb_now_s() - start;
+  }
+  t.first_s = t.all_first_s[0];
   double deadline = tb_now_s() + call->budget_s;
   while (t.reps < MIN_REPS || (t.reps < MAX_REPS && tb_now_s() < deadline)) {
     prepare_c(call, p);
@@ -126,6 +139,17 @@ static void write_csv(const struct tb_call *call, const struct tb_problem *p, st
   }
 }
 
+/* And the slowest of them but for the first, beside the median of the repetitions. */
+static void print_first_calls(const struct tb_call *call, const struct times *t) {
+  double slowest_s = 0;
+  printf("  the first %d calls, ms:", call->first_calls);
+  for (int i = 0; i < call->first_calls; i++) {
+    printf(" %.3f", 1e3 * t->all_first_s[i]);
+    if (i > 0 && t->all_first_s[i] > slowest_s) slowest_s = t->all_first_s[i];
+  }
+  printf("; from the second on at most %.2f of the median\n", slowest_s / t->median_s);
+}
+
 static int parse_size(const char *text, int *m, int *n, int *k) {
   char end;
   if (sscanf(text, "%dx%dx%d%c", m, n, k, &end) == 3) return *m > 0 && *n > 0 && *k > 0;
@@ -146,6 +170,7 @@ int tb_call_run(const struct tb_call *call, const char *size) {
   printf("%-22s %s %c%c %dx%dx%d  first %.4f s  median %.6f s  min %.6f s of %d  %.3f TFLOP/s  error %.2f u  (%s)\n",
          call->label, call->symbol, "NT"[call->ta], "NT"[call->tb], m, n, k, t.first_s, t.median_s, t.min_s, t.reps,
          1e-12 * tb_problem_flops(&p) / t.median_s, e.max_u, call->owner);
+  if (call->first_calls > 0) print_first_calls(call, &t);
   fflush(stdout);
   int right = e.max_u <= tb_problem_bound_u(&p);
   if (right && call->csv) write_csv(call, &p, t, e);

@@ -25,17 +25,18 @@ struct tb_call {
   const char *csv;    /* appended to; NULL: none */
   enum tb_c_memory c_memory;
   double budget_s; /* seconds to spend on repetitions; at least two are made */
+  int first_calls; /* so many before them, one right behind another, each of whose times is printed; 0: one */
   int ta, tb;
 };
 
-/* The defaults, then the common options: --label --csv --budget --ta --tb --c, and either --setting N and --type, where
- * the program passes a place for the setting, or --symbol. Returns the index of the first SIZE; exits with 2 and a
- * usage text when it makes no sense. */
+/* The defaults, then the common options: --label --csv --budget --ta --tb --c --first, and either --setting N and
+ * --type, where the program passes a place for the setting, or --symbol. Returns the index of the first SIZE; exits
+ * with 2 and a usage text when it makes no sense. */
 int tb_call_parse(struct tb_call *call, int argc, char **argv, int *setting);
 
 /*
- * Measures one size ("n" or "MxNxK"), prints a line and appends it to the CSV. One first call, then repetitions into a
- * C filled with NaN. Returns 1, or 0 after a message when the result was wrong.
+ * Measures one size ("n" or "MxNxK"), prints a line and appends it to the CSV. One first call, or several (--first),
+ * then repetitions into a C filled with NaN. Returns 1, or 0 after a message when the result was wrong.
  */
 int tb_call_run(const struct tb_call *call, const char *size);
 

@@ -5,7 +5,8 @@
  *
  *   e2e [--symbol sgemm_|cblas_sgemm|dgemm_|cblas_zgemm|...] [options of call.c] SIZE...
  *
- * The first call of a process pays for loading, contexts and caches: give one SIZE to see that cost at that size.
+ * The first call of a process pays for loading, contexts and caches: give one SIZE to see that cost at that size, and
+ * --first 10 to see what the calls behind it pay.
  * Status 1: a wrong result or a failure.
  */
 #include "call.h"

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "process/ending.h"
+#include "pipeline/widening.h"
 #include "cuda/wait.h"
 
 /* After so long without a call, device memory is given back: to allocate it anew takes about a millisecond. */
@@ -111,10 +112,14 @@ static void give_gpus_back(void) {
  * process, but not by the thread that gives memory back, which is ours, and soon done.
  *
  * When the process ends nothing is: the driver does that, and sooner. To give memory back waits for all that runs on
- * the GPU, and the program may have left something there that runs for ever.
+ * the GPU, and the program may have left something there that runs for ever. What a thread of ours is having pinned it
+ * shall have before the driver ends.
  */
 static void close_at_exit(void) {
-  if (tb_process_is_ending()) return;
+  if (tb_process_is_ending()) {
+    tb_widening_settle();
+    return;
+  }
   while (!try_to_enter(true)) {
     if (atomic_load(&giving_back) == 0) return;
     sched_yield();
@@ -122,6 +127,7 @@ static void close_at_exit(void) {
   tb_idle_close(idle_for_seconds);
   tb_idle_close(idle_for_long);
   idle_for_seconds = idle_for_long = NULL;
+  tb_widening_end();
   if (tb_gpus_are_open()) tb_gpus_close(TB_STATUS_ending); /* in the child of a fork they are the parent's */
   tb_gpus_end();
   tb_gate_leave(lane_of_one_alone);
@@ -147,6 +153,7 @@ void tb_keeper_touch(void) {
 
 void tb_keeper_after_fork(void) {
   tb_gate_after_fork();
+  tb_widening_after_fork();
   idle_for_seconds = idle_for_long = NULL; /* their threads are the parent's */
   atomic_store(&giving_back, 0);
 }

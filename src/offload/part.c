@@ -111,6 +111,7 @@ static int64_t kept_bytes(const struct tb_device *d) {
 }
 
 void tb_part_tidy(struct tb_device *d) {
+  tb_device_order_slots(d);
   const int64_t keep_bytes = kept_bytes(d);
   if (d->arena_bytes <= keep_bytes || tb_device_enter(d) != CUDA_SUCCESS) return;
   tb_device_trim(d, keep_bytes);

@@ -64,7 +64,8 @@ void tb_part_run(struct tb_part *part, struct tb_device *device, const struct tb
  * with operands elsewhere. False when there is no more. */
 bool tb_part_take_rest(struct tb_part *part, const struct tb_call *call, struct tb_call *rest);
 
-/* Gives device memory back that is not to stay from call to call. */
+/* Behind a call: gives device memory back that is not to stay from call to call, and orders the slots that the call has
+ * earned. */
 void tb_part_tidy(struct tb_device *device);
 
 /* Milliseconds between two marks of a device that is entered, or 0. */

@@ -7,31 +7,20 @@
 
 #include "select/commit.h"
 #include "cuda/wait.h"
+#include "pipeline/widening.h"
 
 /* ---- opening ---- */
 
-/* Of slots that there are not yet: at once, because the driver takes 2 ms for each allocation. */
-static CUresult add_slots(struct tb_ring *ring, int end) {
-  void *memory;
-  TB_TRY(tb_cuda.cuMemHostAlloc(&memory, (size_t)((end - ring->slots) * TB_SLOT_BYTES), 0));
-  for (int i = ring->slots; i < end; i++) ring->slot[i] = (char *)memory + (i - ring->slots) * TB_SLOT_BYTES;
-  ring->allocated |= 1u << ring->slots;
-  ring->slots = end;
-  return CUDA_SUCCESS;
-}
-
+/* At once, because the driver takes 2 ms for each allocation. */
 static CUresult open_ring(struct tb_ring *ring, bool is_further_lane) {
   ring->piece_slots = 1;
   ring->most_slots = is_further_lane ? TB_SLOTS_FIRST : TB_SLOTS;
   for (int i = 0; i < TB_SLOTS; i++) TB_TRY(tb_cuda.cuEventCreate(&ring->moved[i], CU_EVENT_DISABLE_TIMING));
-  return add_slots(ring, is_further_lane ? TB_SLOTS_SMALL : TB_SLOTS_FIRST);
-}
-
-void tb_device_widen_ring(struct tb_ring *ring, int slots) {
-  if (slots > ring->most_slots) slots = ring->most_slots;
-  if (ring->slots >= slots || add_slots(ring, slots) == CUDA_SUCCESS) return;
-  tb_cuda_failed_call = NULL; /* no failure of the call's */
-  ring->staged_bytes = 0;
+  ring->earned_slots = is_further_lane ? TB_SLOTS_SMALL : TB_SLOTS_FIRST;
+  void *memory;
+  TB_TRY(tb_cuda.cuMemHostAlloc(&memory, (size_t)(ring->earned_slots * TB_SLOT_BYTES), 0));
+  tb_ring_add(ring, memory, ring->earned_slots);
+  return CUDA_SUCCESS;
 }
 
 static CUresult open_streams(struct tb_device *d) {
@@ -149,6 +138,7 @@ static void close_stream(CUstream *stream) {
 }
 
 static void close_ring(struct tb_ring *ring) {
+  tb_widening_cancel(ring);
   for (int i = 0; i < TB_SLOTS; i++) close_event(&ring->moved[i]);
   for (int i = 0; i < TB_SLOTS; i++)
     if (ring->allocated >> i & 1) tb_cuda.cuMemFreeHost(ring->slot[i]);
@@ -313,6 +303,12 @@ CUresult tb_device_open_fetching(struct tb_device *d) {
   CUevent fetched;
   if (d->fetching == NULL) TB_TRY(tb_cuda.cuStreamCreate(&d->fetching, CU_STREAM_NON_BLOCKING));
   return get_event(&d->fetched, &fetched);
+}
+
+void tb_device_order_slots(struct tb_device *d) {
+  if (d->hangs) return;
+  tb_widening_order(&d->up_ring, d->handle, d->context);
+  tb_widening_order(&d->down_ring, d->handle, d->context);
 }
 
 /* ---- asking ---- */

@@ -2,6 +2,7 @@
 #include "pipeline/rounds.h"
 
 #include "base/clock.h"
+#include "pipeline/widening.h"
 #include "process/busy.h"
 #include "process/gate.h"
 #include "process/guest.h"
@@ -14,8 +15,8 @@
 /* Between two looks for signals that wait. */
 #define LOOK_SECONDS 1e-3
 
-/* What a GPU has moved by a ring's slots when it gets the rest of them. To pin those takes 6 to 8 ms; with both rings
- * whole 16384 cubed, of 3.2 GB, takes 3 to 5 ms less (H200). */
+/* What a GPU has moved by a ring's slots when it gets the rest of them, beside calls (widening.h). To pin those takes 6
+ * to 8 ms; with both rings whole 16384 cubed, of 3.2 GB, takes 3 to 5 ms less (H200). */
 #define WIDE_BYTES ((double)((int64_t)1 << 30))
 
 /* What goes by the few slots that a further lane has at first. */
@@ -67,6 +68,7 @@ CUresult tb_rounds_open_window(struct tb_device *d) {
 void tb_rounds_prepare_ring(struct tb_ring *ring, double bytes, bool is_large) {
   ring->piece_slots = is_large ? TB_PIECE_SLOTS : 1;
   ring->staged_bytes += bytes;
-  if (bytes > SMALL_RING_BYTES) tb_device_widen_ring(ring, TB_SLOTS_FIRST);
-  if (ring->staged_bytes >= WIDE_BYTES) tb_device_widen_ring(ring, TB_SLOTS);
+  tb_widening_take(ring);
+  if (bytes > SMALL_RING_BYTES) tb_widening_earn(ring, TB_SLOTS_FIRST);
+  if (ring->staged_bytes >= WIDE_BYTES) tb_widening_earn(ring, TB_SLOTS);
 }

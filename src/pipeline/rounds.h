@@ -38,7 +38,7 @@ CUresult tb_rounds_rest(struct tb_rounds *rounds, struct tb_device *device);
 bool tb_rounds_wanted(struct tb_rounds *rounds);
 CUresult tb_rounds_open_window(struct tb_device *device);
 
-/* Has a ring ready for a call that moves so many bytes through it. */
+/* Has a ring ready for a call that moves so many bytes through it, and counts them. */
 void tb_rounds_prepare_ring(struct tb_ring *ring, double bytes, bool is_large);
 
 /* Bytes that make a call a large one; and one that goes up in turns, where others are on the GPU (lanes.h). */

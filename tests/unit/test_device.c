@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "pipeline/device.h"
+#include "pipeline/widening.h"
 #include "fake.h"
 #include "offload/part.h"
 #include "process.h"
@@ -46,8 +47,12 @@ static bool use(struct tb_device *d) {
   CUevent event;
   if (tb_device_enter(d) != CUDA_SUCCESS) return false;
   bool had = tb_device_reserve(d, 1000) == CUDA_SUCCESS;
-  tb_device_widen_ring(&d->up_ring, TB_SLOTS);
-  tb_device_widen_ring(&d->down_ring, TB_SLOTS);
+  tb_widening_earn(&d->up_ring, TB_SLOTS);
+  tb_widening_earn(&d->down_ring, TB_SLOTS);
+  tb_device_order_slots(d);
+  assert_true(tb_widening_settle());
+  tb_widening_take(&d->up_ring);
+  tb_widening_take(&d->down_ring);
   for (int64_t i = 0; i < 3; i++) {
     had &= tb_device_tile_event(d, i, &event) == CUDA_SUCCESS;
     had &= tb_device_panel_event(d, i, i % 2, &event) == CUDA_SUCCESS;

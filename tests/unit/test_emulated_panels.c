@@ -21,6 +21,7 @@
 
 #include "pipeline/exchange.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/widening.h"
 #include "emulated_panels.h"
 #include "sanitized.h"
 
@@ -185,7 +186,8 @@ static void slices_passed_on(void **state) {
 
 /* ---- rings ---- */
 
-/* A ring gets the rest of its slots when it has moved enough; without the memory for them, it goes on without. */
+/* A ring gets the rest of its slots when it has moved enough, for the call that follows; without the memory for them,
+ * it goes on without. */
 static void rings_that_grow(void **state) {
   (void)state;
   fake->set_order(FAKE_CUDA_RANDOM, 6);
@@ -195,6 +197,11 @@ static void rings_that_grow(void **state) {
     check(3, 300, 2900, 8, 1, 1);
     assert_int_equal(gpu[0].up_ring.slots, TB_SLOTS_FIRST); /* 1e9 are not enough */
     gpu[0].up_ring.staged_bytes = gpu[0].down_ring.staged_bytes = 1.1e9;
+    check(3, 300, 2900, 8, 1, 1);
+    assert_int_equal(gpu[0].up_ring.slots, TB_SLOTS_FIRST);
+    tb_part_tidy(&gpu[0]);
+    assert_true(tb_widening_settle());
+    assert_true(gpu[0].up_ring.slots == TB_SLOTS_FIRST && gpu[0].down_ring.slots == TB_SLOTS_FIRST);
     check(3, 300, 2900, 8, 1, 1);
     fake->clear_failures();
     assert_int_equal(gpu[0].up_ring.slots, enough ? TB_SLOTS : TB_SLOTS_FIRST);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The slots that a ring has earned, had beside calls: to pin 16 MiB takes the driver 6 ms, half a call of 8192 cubed.
+ * They are ordered when the call that earned them is over, pinned by a thread of ours that has neither gate nor lane,
+ * and taken by a later call when it begins. Nobody waits for that, but for who ends the process or unloads the library.
+ * An order has a reference to the GPU's context, so that the GPU may be closed meanwhile. Thread-safe; each ring is one
+ * call's at a time.
+ */
+#ifndef TB_WIDENING_H
+#define TB_WIDENING_H
+
+#include <stdbool.h>
+
+#include "pipeline/ring.h"
+
+/* A ring is to have so many slots, or as many as it may have. */
+void tb_widening_earn(struct tb_ring *ring, int slots);
+
+/* Behind a call: orders what a ring of this GPU has earned and lacks. */
+void tb_widening_order(struct tb_ring *ring, CUdevice gpu, CUcontext context);
+
+/* Before a call: the ring has what has come. Where it could not be had, the ring keeps the slots that it has, and earns
+ * the others anew. */
+void tb_widening_take(struct tb_ring *ring);
+
+/* The ring is about to close; with the device entered, if that can be. */
+void tb_widening_cancel(struct tb_ring *ring);
+
+/* For the end of the process, before the driver's: waits until all that is ordered is pinned, two seconds at most.
+ * False: something still is not. */
+bool tb_widening_settle(void);
+
+/* The library leaves the process, alone: the same, and the thread ends. */
+void tb_widening_end(void);
+
+/* The child of a fork. */
+void tb_widening_after_fork(void);
+
+#endif
