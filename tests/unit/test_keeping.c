@@ -212,6 +212,46 @@ static void pinned_operands_are_looked_at(void **state) {
   end();
 }
 
+/* Where a digest in each call is not worth it: what is watched is used; written to, it is not digested but forgotten,
+ * and kept again after twice as many sights, for it was not used often. */
+static void only_what_is_watched(void **state) {
+  (void)state;
+  begin(true);
+  tb_cache_allow_hash(cache, false);
+  const struct tb_stored s = matrix(40, 4096, 300, 4096);
+  if (tracks) {
+    keep(s);
+    memory[40 + 4096 * 100 + 9] ^= 1;
+    assert_int_equal(see(s), TB_NOT_KEPT);
+    for (int i = 0; i < 2; i++) assert_int_equal(see(s), TB_NOT_KEPT);
+    assert_int_equal(see(s), TB_KEPT_ANEW);
+    memory[40 + 4096 * 100 + 9] ^= 1; /* not in the sample; seen by the one digest, ahead of the watching */
+    assert_int_equal(see(s), TB_NOT_KEPT);
+  } else {
+    for (int i = 0; i < 20; i++) assert_int_equal(see(s), TB_NOT_KEPT);
+  }
+  end();
+}
+
+/* Nor is that kept which cannot be watched, for a ring may write to it, but for one try. */
+static void nothing_that_cannot_be_watched(void **state) {
+  (void)state;
+  char parameters[256] = {0};
+  begin(true);
+  tb_cache_allow_hash(cache, false);
+  const struct tb_stored s = matrix(40, 4096, 300, 4096);
+  const int ring = (int)syscall(SYS_io_uring_setup, 1, parameters);
+  int made = 0;
+  for (int i = 0; i < 200 && ring >= 0; i++) {
+    const enum tb_proof proof = see(s);
+    assert_true(proof == TB_NOT_KEPT || proof == TB_KEPT_ANEW);
+    made += proof == TB_KEPT_ANEW;
+  }
+  assert_in_range(made, 0, 1);
+  if (ring >= 0) close(ring);
+  end();
+}
+
 /* Whoever looks at which cell: the last of them is as good as the first. */
 static void by_several_threads(void **state) {
   (void)state;
@@ -440,6 +480,8 @@ int main(void) {
       cmocka_unit_test(neighbours),
       cmocka_unit_test(one_within_another),
       cmocka_unit_test(what_is_there_stays),
+      cmocka_unit_test(only_what_is_watched),
+      cmocka_unit_test(nothing_that_cannot_be_watched),
       cmocka_unit_test(memory_is_given_back),
       cmocka_unit_test(several_users),
       cmocka_unit_test(one_looks_at_a_time),
