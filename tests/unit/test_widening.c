@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -276,6 +277,15 @@ static void *let_go_soon(void *unused) {
   return unused;
 }
 
+static int threads_here(void) {
+  DIR *const tasks = opendir("/proc/self/task");
+  int count = -2; /* two entries are none */
+  assert_non_null(tasks);
+  while (readdir(tasks) != NULL) count++;
+  closedir(tasks);
+  return count;
+}
+
 /* The library leaves the process: the thread ends when the driver lets it go, and not before. */
 static void unloaded_meanwhile(void **state) {
   (void)state;
@@ -285,11 +295,14 @@ static void unloaded_meanwhile(void **state) {
   call_moves(&gpu, GIB);
   call_is_over(&gpu);
   wait_until_one_is_inside();
+  const int threads = threads_here();
   assert_int_equal(pthread_create(&thread, NULL, let_go_soon, NULL), 0);
   tb_widening_end();
   assert_false(atomic_load(&held));
   assert_int_equal(atomic_load(&pinned), 2);
   pthread_join(thread, NULL);
+  for (int i = 0; i < 2000 && threads_here() >= threads; i++) usleep(1000); /* the kernel may be behind */
+  assert_int_equal(threads_here(), threads - 1);
   close_gpu();
   expect_nothing_left();
 }
