@@ -152,7 +152,9 @@ static void several_tiles(void **state) {
   assert_int_equal(gpu_calls() - begun, made);
   if (tst_fake() == NULL) return;
   const double moved = (double)(tst_fake()->get(FAKE_CUDA_BYTES_DOWN) - down);
-  if (!(moved < 1.5 * triangles)) fail_msg("%.0f bytes came down for triangles of %.0f", moved, triangles);
+  /* Whole tiles on the diagonal; several GPUs cut them where their shares end. All of C were 2. */
+  if (!(moved < (by_several ? 1.7 : 1.5) * triangles))
+    fail_msg("%.0f bytes came down for triangles of %.0f", moved, triangles);
 }
 
 /* Of syrk and herk in several tiles the operand goes up once; syr2k has two. Where memory is short it goes up more
