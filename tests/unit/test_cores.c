@@ -232,15 +232,20 @@ static void threads_keep_to_cores(void **state) {
   assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
   if (CPU_COUNT(&before) < 2) TST_LEAVE_OUT("it takes two cores");
   const int most = threads_of(&before);
+  int moved = 0;
   for (int loop = 0; loop < 3; loop++) { /* a core that was not given back would be missing */
     bind_when(loop == 2 ? "always" : "auto");
     loop == 2 ? not_busy() : busy();
     struct tb_pool *pool = tb_pool_open(most, true);
+    const int here = sched_getcpu();
     meet_all(pool, most);
     cores_of_others(core, most - 1);
-    for (int i = 0; i < most - 1; i++) assert_int_not_equal(core[i], sched_getcpu());
+    const bool stayed = sched_getcpu() == here; /* the caller is the kernel's to move, on a busy machine */
+    for (int i = 0; i < most - 1 && stayed; i++) assert_int_not_equal(core[i], here);
     tb_pool_close(pool);
+    if (!stayed && ++moved <= 100) loop--;
   }
+  assert_true(moved <= 100);
   assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
   assert_true(CPU_EQUAL(&before, &after)); /* the caller's own */
 }
