@@ -2,7 +2,7 @@
 /*
  * sgemm in a program that multiplies by the same matrices again: with operands that stay as they are between calls, and
  * others that are rewritten; with TILEBLAS_CACHE off, with it, and with it where the kernel's word is not enough and
- * all bytes are looked at (a ring of io_uring's is open).
+ * all bytes are looked at (TILEBLAS_CACHE is a size, and a ring of io_uring's is open).
  *
  *   kept [--csv FILE] [--rounds N] [NN:MxNxK...]
  *

@@ -92,3 +92,13 @@ struct tb_call tb_call_part(const struct tb_call *call, int64_t i, int64_t m, in
   part.region = tb_region_at(call->region, i, j);
   return part;
 }
+
+#define SMALL_ONES_BYTES_MOST 8e6
+#define PAIR_BYTES_MOST ((double)((int64_t)1 << 30))
+
+enum tb_company tb_call_company(const struct tb_call *call) {
+  const double sides = (double)call->m + (double)call->n;
+  const double bytes = (sides * (double)call->k + tb_call_elems(call)) * (double)tb_call_bytes(call);
+  if (call->recipe != TB_MULTIPLY || bytes > PAIR_BYTES_MOST) return TB_ALONE;
+  return bytes <= SMALL_ONES_BYTES_MOST ? TB_SMALL_ONES : TB_A_PAIR;
+}

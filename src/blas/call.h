@@ -154,6 +154,11 @@ static inline void *tb_call_c(const struct tb_call *call, int64_t i, int64_t j) 
 struct tb_call tb_call_once(const struct tb_call *call);
 struct tb_call tb_call_again(const struct tb_call *call);
 
+/* How many calls of a size gain by being on a GPU at once, by the bytes that it moves over the link: small ones up to 8
+ * MB (816 cubed, fp32), pairs up to 1 GiB (9459 cubed). trmm and trsm, and what is larger, go alone. */
+enum tb_company { TB_SMALL_ONES, TB_A_PAIR, TB_ALONE };
+enum tb_company tb_call_company(const struct tb_call *call);
+
 /* What tells calls of the same sizes apart by the time that they take: 0: all of C, 1: a triangle, 2: one twice; from 3
  * on trmm and trsm, on the left and on the right; 7: with an operand that is mirrored. */
 static inline int tb_call_form(const struct tb_call *call) {

@@ -7,7 +7,7 @@
 #include "pipeline/device.h"
 
 /*
- * The room that a call takes among TB_LANES (process/entry.h), by the bytes that it moves over the link. Alone goes
+ * The room that a call takes among TB_LANES (process/entry.h), by its company (blas/call.h). Alone goes
  * what is no product, what has operands on the GPU, what opens one, and all calls while TILEBLAS_MEMORY_LIMIT is set.
  *
  *   bytes moved        at once   fp32

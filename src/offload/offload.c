@@ -259,14 +259,6 @@ static void rescue_from_lane(struct offload_job *job, struct tb_outcome *outcome
 
 static _Atomic(struct offload_job *) spare_job; /* the latest call's: of 9 KB, for which a stack may be too small */
 
-/* Of the call in each lane, or of one that was left there by a jump; lane 0's too if it has all of them. The lane's. */
-static struct offload_job *job_in[TB_LANES];
-
-static void free_job(struct offload_job *job) {
-  if (job != NULL && job->parts != &job->one) free(job->parts);
-  free(job);
-}
-
 /* Calls of other threads may be under way when the process ends. */
 __attribute__((destructor)) static void free_spare_job(void) { free(atomic_exchange(&spare_job, NULL)); }
 
@@ -281,12 +273,11 @@ struct offload_what {
   bool timed, measured;
 };
 
-/* Inside. NULL: there is no memory. */
-static struct offload_job *begin_job(int lane, const struct offload_what *what) {
-  free_job(job_in[lane]);
+/* Inside, so that no call has one that leaves while it waits. Of one that leaves by a jump later it is lost, for nobody
+ * can tell that from one that comes back. NULL: there is no memory. */
+static struct offload_job *begin_job(const struct offload_what *what) {
   struct offload_job *job = atomic_exchange(&spare_job, NULL);
   if (job == NULL) job = malloc(sizeof *job);
-  job_in[lane] = job;
   if (job == NULL) return NULL;
   job->call = what->call, job->places = what->places, job->timed = what->timed, job->measured = what->measured;
   job->parts = &job->one, job->count = job->sharing = 0;
@@ -306,9 +297,8 @@ static enum way_in run_beside(const struct offload_what *what, struct tb_outcome
   const int lane = tb_keeper_enter_lane(room);
   if (lane < 0) return NOT_IN;
   struct tb_device *const d = tb_beside_find(lane);
-  *job = d != NULL ? begin_job(lane, what) : NULL;
+  *job = d != NULL ? begin_job(what) : NULL;
   const bool done = *job != NULL && run_in_lane(*job, d, outcome);
-  job_in[lane] = NULL;
   tb_keeper_leave_lane(lane);
   if (done) return IN_LANE;
   if (*job != NULL) put_job(*job);
@@ -318,10 +308,9 @@ static enum way_in run_beside(const struct offload_what *what, struct tb_outcome
 
 static bool run_with_gate(const struct offload_what *what, struct tb_outcome *outcome, struct offload_job **job) {
   if (!tb_keeper_enter()) return false;
-  *job = begin_job(0, what);
+  *job = begin_job(what);
   if (*job == NULL) outcome->why = TB_STATUS_no_memory;
   const bool taken = *job != NULL && run_job(*job, outcome);
-  job_in[0] = NULL;
   tb_keeper_leave();
   return taken;
 }

@@ -216,7 +216,11 @@ CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct t
   if (!tb_cache_enter()) return CUDA_SUCCESS;
   const CUresult result = look_all_up(keep, d, &x);
   tb_cache_leave();
-  if (is_sooner_without(keep, call)) tb_keep_nothing(keep, call, ways);
+  if (is_sooner_without(keep, call)) {
+    const double made_bytes = keep->made_bytes; /* they went up all the same */
+    tb_keep_nothing(keep, call, ways);
+    keep->made_bytes = made_bytes;
+  }
   if (tb_keep_any(keep) && !tb_way_is_programs(ways.a) && !tb_way_is_programs(ways.b)) keep->ways.kept = TB_ARE_COPIES;
   return result;
 }

@@ -28,16 +28,9 @@ static double share_waited(const struct tb_queue *q, double now) {
 
 /* Four threads reach 2.5 to 2.8 times one thread's products a second up to 512 cubed, two 1.4 to 1.5 times up to 2048
  * (H200). Where more threads call the share is larger, for no more of them are there at once. */
-#define SMALL_BYTES_MOST 8e6
-#define LARGER_BYTES_MOST ((double)((int64_t)1 << 30))
-#define SMALL_SHARE 0.5
-#define LARGER_SHARE 0.75
-
 double tb_queue_expected(const struct tb_call *call) {
-  if (call->recipe != TB_MULTIPLY) return 1;
-  const double sides = (double)call->m + (double)call->n;
-  const double bytes = (sides * (double)call->k + tb_call_elems(call)) * (double)tb_call_bytes(call);
-  return bytes <= SMALL_BYTES_MOST ? SMALL_SHARE : bytes <= LARGER_BYTES_MOST ? LARGER_SHARE : 1;
+  static const double share[] = {[TB_SMALL_ONES] = 0.5, [TB_A_PAIR] = 0.75, [TB_ALONE] = 1};
+  return share[tb_call_company(call)];
 }
 
 double tb_queue_wait_seconds(const struct tb_queue *q, double expected, double now) {
