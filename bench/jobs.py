@@ -2,12 +2,13 @@
 """
 The Python jobs of bench/run programs: what people do with NumPy, FAISS and scikit-learn, on data made from a seed.
 
-    jobs.py [--short] [--budget SECONDS] [--files] PROGRAM    PROGRAM: numpy_s, numpy_d, faiss or sklearn
+    jobs.py [--short] [--budget SECONDS] [--only TEXT] [--files] PROGRAM    PROGRAM: numpy_s, numpy_d, faiss or sklearn
 
 A job runs once to warm up and then several times; each result goes to stdout as a line of JSON. Where TileBLAS is
 preloaded its sums say how long products took, and the job runs once more with TILEBLAS_VERBOSE=1, behind a line "job
 NAME" on stderr. Without it, a first run that takes longer than LONG_S counts, and is the only one. --files prints the
-extension modules and libraries that are loaded at the end, for bench/make_programs_kit. No job knows of TileBLAS.
+extension modules and libraries that are loaded at the end, for bench/make_programs_kit. --only: the jobs whose names
+have the text. No job knows of TileBLAS.
 """
 import argparse
 import ctypes
@@ -145,6 +146,21 @@ def training(dtype, rows, sizes, steps):
     return run
 
 
+def randomized_svd(dtype, rows, columns, rank, rounds):
+    """The largest singular values by power iteration (Halko, Martinsson, Tropp 2011, algorithms 4.4 and 5.1)."""
+    import numpy as np
+    a, start = uniform((rows, columns), dtype, 1), uniform((columns, rank), dtype, 2)
+    a[:, :4] *= dtype(4)  # so that there is something to be found
+
+    def run():
+        y = a @ start
+        for _ in range(rounds):
+            z, _ = np.linalg.qr(a.T @ np.linalg.qr(y)[0])
+            y = a @ z
+        return np.linalg.svd(np.linalg.qr(y)[0].T @ a, compute_uv=False)[:4]
+    return run
+
+
 def numpy_jobs(dtype, short):
     import numpy as np
     letter, kind = ("s", np.float32) if dtype == "s" else ("d", np.float64)
@@ -156,6 +172,8 @@ def numpy_jobs(dtype, short):
     yield f"NumPy {kind.__name__} batch of {count}, {n}", lambda: batched(kind, count, n), 1
     rows, sizes, steps = (30, (20, 30, 30, 10), 2) if short else (4096, (2048, 4096, 4096, 1024), 2 if letter == "s" else 1)
     yield f"NumPy {kind.__name__} training", lambda: training(kind, rows, sizes, steps), 1
+    tall = (80, 30, 6, 1) if short else (200_000, 2000, 110, 6)
+    yield f"NumPy {kind.__name__} randomized SVD", lambda: randomized_svd(kind, *tall), 1
 
 
 # ---- FAISS ----
@@ -215,7 +233,7 @@ def neighbours(x, queries):
 def sklearn_jobs(short):
     import numpy as np
     from sklearn.cluster import KMeans
-    from sklearn.decomposition import NMF, PCA
+    from sklearn.decomposition import NMF, PCA, TruncatedSVD
     from sklearn.neural_network import MLPClassifier
     from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
@@ -230,6 +248,8 @@ def sklearn_jobs(short):
 
     yield "scikit-learn PCA, randomized", lambda: pca("randomized"), 1
     yield "scikit-learn PCA, covariance", lambda: pca("covariance_eigh"), 1
+    yield "scikit-learn TruncatedSVD", lambda: fitted(
+        lambda: TruncatedSVD(kept, random_state=0), lambda e: [e.explained_variance_.sum()], x), 1
     yield "scikit-learn KMeans", lambda: fitted(
         lambda: KMeans(kept * 4, init="random", n_init=1, max_iter=10, tol=0, random_state=0), lambda e: [e.inertia_], x), cores
     yield "scikit-learn neighbours", lambda: neighbours(x, uniform((rows // 15, width), np.float32, 2)), cores
@@ -255,12 +275,15 @@ def main():
     parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--budget", type=float, default=5)
+    parser.add_argument("--only", default="")
     parser.add_argument("--files", action="store_true")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")  # of estimators that were not given the time to converge
     library, failed = Library(), False
     try:
         for name, make, callers in PROGRAMS[options.program](options.short):
+            if options.only not in name:
+                continue
             try:
                 done = measure(name, make(), callers, options.budget, library)
             except ImportError:

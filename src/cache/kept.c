@@ -110,11 +110,13 @@ static bool is_untouched(const struct tb_kept *kept, const struct tb_stored *par
 
 void tb_kept_forget_pages(struct tb_kept *kept) { tb_track_end(&kept->tracked); }
 
-/* Before all bytes are looked at: what is written from then on shows. */
+/* Before all bytes are looked at: what is written from then on shows. To protect pages in vain takes as long as to
+ * digest them, so it is looked around first. */
 static void begin_tracking(struct tb_kept *kept) {
   const struct tb_stored *const s = &kept->stored;
   kept->tracked = tb_track_pages(start_of(s), end_of(s));
   if (tb_stored_span_bytes(s) > WATCHED_TIMES * tb_stored_bytes(s) || !tb_writers_may_ask()) return;
+  if (!tb_writers_seem_to_fault()) return;
   struct tb_tracked mapping;
   if (!tb_writers_find_mapping(kept->tracked, &mapping)) mapping = kept->tracked; /* several are no one's to move */
   if (!tb_track_begin(&kept->tracked, mapping)) return;
@@ -139,6 +141,12 @@ static void count_write(struct tb_kept *kept) {
   kept->track_uses = kept->proofs = 0;
 }
 
+/* What cannot be tracked now is tried again, ever more seldom: who could write to it unseen may be gone. */
+static void try_to_track(struct tb_kept *kept) {
+  begin_tracking(kept);
+  if (kept->tracked.number == 0) count_write(kept);
+}
+
 static bool is_proven_by_tracking(struct tb_kept *kept, const struct tb_stored *part, struct tb_pool *pool) {
   if (tb_track_holds(&kept->tracked) && is_untouched(kept, part, pool)) {
     kept->track_uses++;
@@ -158,7 +166,7 @@ enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, 
   if (was_tracked && is_proven_by_tracking(kept, part, pool)) return TB_BY_TRACKING;
   if (!find_cells(kept, part, &first, &count) || (was_tracked && !hash_pays)) return TB_NOT_KEPT;
   const bool whole = count == kept->cells.count;
-  if (may_track && !was_tracked && whole && (!hash_pays || is_to_be_tracked(kept))) begin_tracking(kept);
+  if (may_track && !was_tracked && whole && (!hash_pays || is_to_be_tracked(kept))) try_to_track(kept);
   if (whole && !hash_pays && kept->tracked.number == 0) {
     kept->unwatchable = true;
     return TB_NOT_KEPT;

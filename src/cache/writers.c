@@ -159,9 +159,16 @@ static bool is_none_of_cudas(struct tb_tracked pages) {
   return true;
 }
 
+bool tb_writers_seem_to_fault(void) {
+  const int saved_errno = errno;
+  const bool all = has_no_pins() && are_files_harmless();
+  errno = saved_errno;
+  return all;
+}
+
 bool tb_writers_all_fault(struct tb_tracked pages) {
   const int saved_errno = errno;
-  const bool all = has_no_pins() && are_files_harmless() && are_private(pages) && is_none_of_cudas(pages);
+  const bool all = tb_writers_seem_to_fault() && are_private(pages) && is_none_of_cudas(pages);
   errno = saved_errno;
   return all;
 }

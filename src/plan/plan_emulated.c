@@ -29,6 +29,19 @@ _Static_assert(3 * TB_EMULATED_TILE_M % TB_EMULATED_TILE_N == 0, "tiles of twins
 static const struct tb_tiling emulated_strips_of_rows = {TB_EMULATED_TILE_M, 384, 384, 3072, TB_TILES_MAX};
 static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 384, 384, 3072, TB_TILES_MAX};
 
+/*
+ * Of operands that the GPU has kept. Nothing of them is awaited, so that launches may fill it, one after another in one
+ * stream: pieces of C come down in their order, and none is held up by others that run beside it. Where both are there,
+ * tiles of so many rows and as many columns as are full launches. Where one goes up, strips of C, for each of which a
+ * panel of it is enough, each half a launch: the next one's blocks begin where this one's end. (H100, ms, 4096 cubed,
+ * 8192, 16384, and 11008 x 512 x 4096; both kept: by tiles of several streams 1.78, 6.39, 52.8, 1.13, so 1.58, 6.03,
+ * 46.1, 0.90; A kept 2.09, 6.92, 53.8, 1.62, and 1.91, 6.96, 45.0, 0.97.)
+ */
+#define COPIES_ROWS 4096
+#define COPIES_TILES 128 /* of a launch: an H100 and an H200 have room for a few more */
+#define COPIES_LEAST_TILES (COPIES_TILES / 2)
+#define COPIES_ENOUGH 16
+
 /* Sides of the blocks of a C that is cut, at least: shorter ones do not fill a GPU. */
 #define EMULATED_BLOCK_M_MIN 2048
 #define EMULATED_BLOCK_N_MIN 1152
@@ -54,9 +67,14 @@ static int64_t tiles_of_launch(const struct tb_plan *plan) {
   return tb_emulated_tiles(parts_of_element(plan) * plan->tile_m, plan->tile_n);
 }
 
+/* Whether tiles are those of operands that the GPU has kept. */
+static bool has_copies(const struct tb_plan *plan, const struct tb_call *call) {
+  return plan->ways.kept == TB_ARE_COPIES && call->region.of == TB_WHOLE && !tb_plan_is_cut(plan, call);
+}
+
 /* As many as there are tiles to run, at most. */
-static int streams_for(const struct tb_plan *plan, int64_t tiles) {
-  int streams = tb_plan_in_one_stream(plan) ? 1 : TB_COMPUTE_STREAMS;
+static int streams_for(const struct tb_plan *plan, const struct tb_call *call, int64_t tiles) {
+  int streams = tb_plan_in_one_stream(plan) || has_copies(plan, call) ? 1 : TB_COMPUTE_STREAMS;
   while (streams > 1 && streams / 2 >= tiles) streams /= 2;
   return streams;
 }
@@ -89,6 +107,40 @@ static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb
   const bool long_m = plan->block_m > plan->block_n * 3 / 2, long_n = plan->block_n > plan->block_m * 3 / 2;
   return (struct tb_tilings){long_m ? &emulated_rows_of_long_side : &emulated_rows_of_spans,
                              long_n ? &emulated_columns_of_long_side : &emulated_columns_of_spans};
+}
+
+/* A tile along a side whose launch has so many of the kernels' tiles, with `across` of them along the other. */
+static int64_t tile_for_launch(int64_t side, int64_t piece, int64_t across, int64_t tiles) {
+  const int64_t wish = tb_ceil_div(tiles, across) * piece;
+  const struct tb_tiling tiling = {piece, wish, wish, side, COPIES_ENOUGH};
+  return tb_plan_tile(side, &tiling, 0);
+}
+
+static int64_t kernel_rows(const struct tb_plan *plan, int64_t rows) {
+  return tb_ceil_div(parts_of_element(plan) * rows, TB_EMULATED_TILE_M);
+}
+
+static int64_t kernel_columns(int64_t columns) { return tb_ceil_div(columns, TB_EMULATED_TILE_N); }
+
+/* Rows of a tile where both are there, of at least half a launch if C is narrow; where B goes up, all of them. A column
+ * must fit into a slot of the way down. */
+static int64_t rows_of_copies(const struct tb_plan *plan, const struct tb_call *call) {
+  const int64_t most = tb_slot_elems(call->type), parts = parts_of_element(plan);
+  if (tb_way_is_by_link(plan->ways.b)) return tb_min(call->m, most);
+  const int64_t half = tb_ceil_div(COPIES_LEAST_TILES, kernel_columns(call->n)) * TB_EMULATED_TILE_M;
+  const int64_t rows = tb_min(tb_max(COPIES_ROWS, half) / parts, most);
+  return tb_plan_tile(call->m, &(struct tb_tiling){TB_EMULATED_TILE_M, rows, rows, rows, COPIES_ENOUGH}, 0);
+}
+
+static void size_tiles_of_copies(struct tb_plan *plan, const struct tb_call *call) {
+  const bool a_goes_up = tb_way_is_by_link(plan->ways.a), b_goes_up = tb_way_is_by_link(plan->ways.b);
+  if (a_goes_up) {
+    const int64_t columns = parts_of_element(plan) * kernel_columns(call->n);
+    tb_plan_size_panels(plan, call, tile_for_launch(call->m, TB_EMULATED_TILE_M, columns, COPIES_LEAST_TILES), call->n);
+    return;
+  }
+  const int64_t rows = rows_of_copies(plan, call), tiles = b_goes_up ? COPIES_LEAST_TILES : COPIES_TILES;
+  tb_plan_size_panels(plan, call, rows, tile_for_launch(call->n, TB_EMULATED_TILE_N, kernel_rows(plan, rows), tiles));
 }
 
 /* Two slices of a product that is not cut, where that has the kernels in time (schedule.h): 16384 cubed 62 ms by one,
@@ -132,8 +184,10 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, c
   if (!plan->at_once)
     tb_plan_size_panels(plan, call, tb_plan_tile(plan->block_m, tilings.rows, 0),
                         tb_plan_tile(plan->block_n, tilings.columns, layout->more_columns));
-  if (layout->strips) tb_plan_size_strips(plan, call, tb_plan_emulated_flops_per_byte(&plan->ways), of_strips);
-  if (plan->strips) plan->slice_k = plan->chunk_k;
+  if (layout->strips && !has_copies(plan, call))
+    tb_plan_size_strips(plan, call, tb_plan_emulated_flops_per_byte(&plan->ways), of_strips);
+  if (has_copies(plan, call)) size_tiles_of_copies(plan, call);
+  if (plan->strips || has_copies(plan, call)) plan->slice_k = plan->chunk_k;
   const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   tb_plan_place_panels(plan, call, rows, columns, layout->keeps_a);
   tb_plan_place_real(plan, call, rows, columns);
@@ -148,7 +202,7 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, c
   plan->way = launch_way(plan, call, whole);
   plan->workspace_bytes = tb_emulated_workspace_bytes(parts * plan->tile_m, plan->tile_n, parts * call->k, &plan->way);
   if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;
-  plan->streams = (int)tb_min(streams_for(plan, rows * columns), layout->streams_most);
+  plan->streams = (int)tb_min(streams_for(plan, call, rows * columns), layout->streams_most);
   if (plan->strips) plan->streams = streams_for_strips(plan);
   plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
 }

@@ -478,6 +478,54 @@ static void squares_for_the_tensor_cores(void **state) {
   assert_true(plan.at_once && plan.arena_bytes - plan.real_offset_bytes <= (int64_t)6 << 30);
 }
 
+static struct tb_plan plan_of_copies(const struct tb_call *call, bool a_goes_up, bool b_goes_up, int64_t budget) {
+  const struct tb_ways ways = {.a = a_goes_up ? TB_STAGED : TB_IN_PLACE,
+                               .b = b_goes_up ? TB_STAGED : TB_IN_PLACE,
+                               .c = TB_STAGED,
+                               .kept = TB_ARE_COPIES};
+  const struct tb_emulated_way way = {.splits = 1, .span_k = tb_emulated_span_k(call->m, call->n, call->k)};
+  struct tb_plan plan;
+  assert_true(tb_plan_make_emulated(&plan, call, ways, &way, budget));
+  check_emulated_plan(call, &plan, &way, budget);
+  return plan;
+}
+
+static void check_tile_of_copies(int64_t m, int64_t n, int64_t k, bool b_goes_up, int64_t tile_m, int64_t tile_n) {
+  const struct tb_call call = {.m = m, .n = n, .k = k, .alpha = {1}, .a.ld = m, .b.ld = k, .ldc = m};
+  const struct tb_plan plan = plan_of_copies(&call, false, b_goes_up, INT64_MAX);
+  assert_int_equal(plan.tile_m, tile_m);
+  assert_int_equal(plan.tile_n, tile_n);
+}
+
+/* Of what the GPU has kept: in one stream and by all of k at once; a launch fills an H200 where all is there, and half
+ * of it where a panel of the operand that goes up completes a strip. */
+static void launches_of_copies(void **state) {
+  (void)state;
+  check_tile_of_copies(4096, 4096, 4096, false, 4096, 768); /* those that were measured */
+  check_tile_of_copies(8192, 8192, 8192, false, 4096, 768);
+  check_tile_of_copies(11008, 512, 4096, false, 3712, 512);
+  check_tile_of_copies(4096, 4096, 4096, true, 4096, 384);
+  check_tile_of_copies(11008, 512, 4096, true, 11008, 192);
+  uint64_t rng = 11;
+  for (int i = 0; i < 20000; i++) {
+    struct tb_call call = random_call(&rng);
+    const int up = (int)tst_random_below(&rng, 3); /* nothing, A, B */
+    call.k = tst_random_below(&rng, 2) ? call.k : 40000;
+    struct tb_plan p = plan_of_copies(&call, up == 1, up == 2, INT64_MAX);
+    if (p.block_m < call.m || p.block_n < call.n) continue; /* beyond what one block may have */
+    const int64_t tiles = tb_emulated_tiles(p.tile_m, p.tile_n);
+    assert_true(p.streams == 1 && p.slice_k == call.k && !p.strips);
+    if (p.tile_m < call.m || p.tile_n < call.n)
+      assert_true(tiles >= 32 || p.tile_m > tb_slot_elems(TB_S) / 2);
+    if (up == 1) assert_int_equal(p.tile_n, call.n);
+    if (up == 2) assert_true(p.tile_m == call.m || call.m > tb_slot_elems(TB_S));
+  }
+  /* With less memory it is cut as ever. */
+  const struct tb_call large = {
+      .m = 16384, .n = 16384, .k = 16384, .alpha = {1}, .a.ld = 16384, .b.ld = 16384, .ldc = 16384};
+  assert_true(plan_of_copies(&large, false, false, (int64_t)2 << 30).block_m < large.m);
+}
+
 /* Where there is no memory for strips, of which the streams want more, there may be for squares of the whole product.
  */
 static void squares_where_strips_do_not_fit(void **state) {
@@ -609,6 +657,7 @@ int main(void) {
       cmocka_unit_test(two_slices_of_large_products),
       cmocka_unit_test(any_shape_for_the_tensor_cores),
       cmocka_unit_test(squares_for_the_tensor_cores),
+      cmocka_unit_test(launches_of_copies),
       cmocka_unit_test(squares_where_strips_do_not_fit),
       cmocka_unit_test(less_memory_for_the_tensor_cores),
       cmocka_unit_test(sides_beyond_the_kernels),
