@@ -25,7 +25,7 @@ from common import ROOT, SKIPPED, markdown, origin, read_csv, renew
 
 FILES = ["programs.csv", "programs_products.csv"]
 PROGRAMS = ["numpy_s", "numpy_d", "faiss", "sklearn", "cpp"]
-NEEDED = {"numpy": "numpy>=2", "faiss": "faiss-cpu", "scipy": "scipy", "sklearn": "scikit-learn", "joblib": "joblib",
+NEEDED = {"numpy": "numpy>=2", "faiss": "faiss-cpu", "scipy": "scipy", "sklearn": "scikit-learn", "joblib": "joblib", "cloudpickle": "cloudpickle",
           "threadpoolctl": "threadpoolctl", "narwhals": "narwhals", "packaging": "packaging"}  # module: what pip is asked for
 SECONDS = {False: "5", True: "0.1"}  # for the repetitions of one job; for --short False and True
 WARM_SECONDS = {False: "0.4", True: "0.01"}  # for those of one product on the bench

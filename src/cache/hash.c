@@ -3,6 +3,7 @@
 #include "cache/hash.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,23 +20,32 @@ __extension__ typedef unsigned __int128 wide;
 #define KEY_WORDS (TB_CELL_BYTES / 8 + 4 * NH_STEP_WORDS)
 
 static uint64_t key[KEY_WORDS];
-static bool has_key;
+static atomic_int key_state; /* NO_KEY, and what follows */
+enum { NO_KEY, MAKING_KEY, HAS_KEY };
 
 /* Not by the C library's function: it may wait for the kernel to have gathered enough, which took minutes on some. */
 #define WITHOUT_WAITING 1 /* GRND_NONBLOCK */
 
-bool tb_hash_begin(void) {
+static bool fill_key(void) {
   const int saved_errno = errno;
   size_t filled = 0;
-  while (!has_key && filled < sizeof key) {
+  while (filled < sizeof key) {
     const long got = syscall(SYS_getrandom, (char *)key + filled, sizeof key - filled, WITHOUT_WAITING);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     filled += (size_t)got;
   }
-  has_key = has_key || filled == sizeof key;
   errno = saved_errno;
-  return has_key;
+  return filled == sizeof key;
+}
+
+bool tb_hash_begin(void) {
+  int none = NO_KEY;
+  if (atomic_load_explicit(&key_state, memory_order_acquire) == HAS_KEY) return true;
+  if (!atomic_compare_exchange_strong(&key_state, &none, MAKING_KEY)) return none == HAS_KEY;
+  const bool filled = fill_key();
+  atomic_store_explicit(&key_state, filled ? HAS_KEY : NO_KEY, memory_order_release);
+  return filled;
 }
 
 struct hashing {

@@ -31,8 +31,8 @@ static inline bool tb_digests_are_equal(const struct tb_digest *x, const struct 
           (x->word[3] ^ y->word[3])) == 0;
 }
 
-/* Before all else: makes the key, once. False: the kernel gives no random numbers, and nothing may be digested. One
- * caller at a time. */
+/* Before all else: makes the key, once. False: the kernel gives no random numbers, or another thread is at it, and
+ * nothing may be digested. */
 bool tb_hash_begin(void);
 
 /* How a matrix is cut: a column has `in_column` cells of TB_CELL_BYTES, or a cell has `columns_each` columns. */

@@ -22,6 +22,7 @@
 #include "route/router.h"
 #include "process/sandbox.h"
 #include "route/small.h"
+#include "route/staying.h"
 #include "process/stack.h"
 #include "interface/stats.h"
 
@@ -237,9 +238,12 @@ static bool try_offload(const struct tb_call *call, const struct tb_places *plac
   double flops = tb_call_is_trivial(call) ? 0 : tb_call_flops(call);
   tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, flops, outcome.bytes, seconds);
   if (outcome.saved_bytes > 0) tb_stats_add_kept(outcome.saved_bytes);
+  if (decision->stays != TB_NONE_STAYS)
+    tb_staying_learn(call, decision->stays, outcome.proof[decision->stays == TB_B_STAYS], seconds);
   if (outcome.failed)
     tb_stats_add_failure();
-  else if (outcome.gpu_count == 1 && !is_any_kept(&outcome)) /* others are no measure of what the next call takes */
+  else if (decision->stays == TB_NONE_STAYS && outcome.gpu_count == 1 &&
+           !is_any_kept(&outcome)) /* others are no measure of what the next call takes */
     tb_router_learn(call, places, decision, TB_GPU, seconds, started + seconds); /* with the wait for others' calls */
   if (tb_option_number(TB_OPTION_verbose)) {
     if (outcome.committed)

@@ -116,14 +116,6 @@ static bool make_copy(struct tb_device *d, struct tb_kept *kept, CUresult *resul
 
 /* ---- an operand ---- */
 
-static struct tb_stored kept_operand(const struct tb_view *x, int64_t rows, int64_t columns) {
-  const int64_t bytes = tb_type_bytes(x->type);
-  return (struct tb_stored){.data = x->data,
-                            .column_bytes = (x->transposed ? columns : rows) * bytes,
-                            .columns = x->transposed ? rows : columns,
-                            .pitch_bytes = x->ld * bytes};
-}
-
 static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found) {
   CUresult result = CUDA_SUCCESS;
   struct tb_kept *const worth = tb_cache_look(tb_device_cache(d), d->lane, operand, d->pool, found);
@@ -206,7 +198,7 @@ static bool is_sooner_without(const struct tb_keep *keep, const struct tb_call *
 
 CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
   struct kept_operands x = {
-      .stored = {kept_operand(&call->a, call->m, call->k), kept_operand(&call->b, call->k, call->n)}};
+      .stored = {tb_stored_of(&call->a, call->m, call->k), tb_stored_of(&call->b, call->k, call->n)}};
   x.may[TB_OF_A] = may_be_kept(&call->a, ways.a, &x.stored[TB_OF_A]);
   x.may[TB_OF_B] = may_be_kept(&call->b, ways.b, &x.stored[TB_OF_B]);
   tb_keep_nothing(keep, call, ways);

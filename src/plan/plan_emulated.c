@@ -32,15 +32,17 @@ static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 
 /*
  * Of operands that the GPU has kept. Nothing of them is awaited, so that launches may fill it, one after another in one
  * stream: pieces of C come down in their order, and none is held up by others that run beside it. Where both are there,
- * tiles of so many rows and as many columns as are full launches. Where one goes up, strips of C, for each of which a
- * panel of it is enough, each half a launch: the next one's blocks begin where this one's end. (H100, ms, 4096 cubed,
- * 8192, 16384, and 11008 x 512 x 4096; both kept: by tiles of several streams 1.78, 6.39, 52.8, 1.13, so 1.58, 6.03,
- * 46.1, 0.90; A kept 2.09, 6.92, 53.8, 1.62, and 1.91, 6.96, 45.0, 0.97.)
+ * tiles of about so many rows and as many columns as are full launches. Where one goes up, strips of C, for each of
+ * which a panel of it is enough; at least so many launches, if halves of full ones are enough for that: the next one's
+ * blocks begin where this one's end. No more launches than are enough, for each takes the host some 25 us. (H100, ms,
+ * 4096 cubed, 8192, 16384, and 11008 x 512 x 4096; both kept: by tiles of several streams 1.78, 6.39, 52.8, 1.13, so
+ * 1.57, 5.99, 46.1, 0.93; A kept 2.09, 6.92, 53.8, 1.62, and 1.95, 6.96, 42.9, 0.87. By launches of one and a half
+ * times what fills the GPU 16384 cubed took 56.)
  */
 #define COPIES_ROWS 4096
-#define COPIES_TILES 128 /* of a launch: an H100 and an H200 have room for a few more */
-#define COPIES_LEAST_TILES (COPIES_TILES / 2)
-#define COPIES_ENOUGH 16
+#define COPIES_LAUNCHES_MIN 8
+#define COPIES_ENOUGH 24
+#define COPIES_OF_SPANS_ENOUGH 16
 
 /* Sides of the blocks of a C that is cut, at least: shorter ones do not fill a GPU. */
 #define EMULATED_BLOCK_M_MIN 2048
@@ -109,11 +111,14 @@ static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb
                              long_n ? &emulated_columns_of_long_side : &emulated_columns_of_spans};
 }
 
-/* A tile along a side whose launch has so many of the kernels' tiles, with `across` of them along the other. */
-static int64_t tile_for_launch(int64_t side, int64_t piece, int64_t across, int64_t tiles) {
-  const int64_t wish = tb_ceil_div(tiles, across) * piece;
-  const struct tb_tiling tiling = {piece, wish, wish, side, COPIES_ENOUGH};
-  return tb_plan_tile(side, &tiling, 0);
+/* A tile along a side, with `across` of the kernels' tiles along the other: as many of them as fill the GPU, or, where
+ * that makes few launches, half of it; or some times as many. */
+static int64_t tile_for_launch(const struct tb_plan *plan, int64_t side, int64_t piece, int64_t across,
+                               bool may_halve) {
+  const int64_t enough = tb_plan_spans(plan) == 1 ? COPIES_ENOUGH : COPIES_OF_SPANS_ENOUGH;
+  const int64_t pieces = tb_ceil_div(side, piece), full = tb_max(1, EMULATED_TILES_AT_ONCE / across);
+  const int64_t wish = may_halve && pieces < COPIES_LAUNCHES_MIN * full ? tb_max(1, full / 2) : full;
+  return tb_min(side, tb_ceil_div(pieces, wish * enough) * wish * piece);
 }
 
 static int64_t kernel_rows(const struct tb_plan *plan, int64_t rows) {
@@ -122,25 +127,25 @@ static int64_t kernel_rows(const struct tb_plan *plan, int64_t rows) {
 
 static int64_t kernel_columns(int64_t columns) { return tb_ceil_div(columns, TB_EMULATED_TILE_N); }
 
-/* Rows of a tile where both are there, of at least half a launch if C is narrow; where B goes up, all of them. A column
- * must fit into a slot of the way down. */
+/* Rows of a tile where both are there, even ones, of at least half a launch if C is narrow; where B goes up, all of
+ * them. A column must fit into a slot of the way down. */
 static int64_t rows_of_copies(const struct tb_plan *plan, const struct tb_call *call) {
   const int64_t most = tb_slot_elems(call->type), parts = parts_of_element(plan);
   if (tb_way_is_by_link(plan->ways.b)) return tb_min(call->m, most);
-  const int64_t half = tb_ceil_div(COPIES_LEAST_TILES, kernel_columns(call->n)) * TB_EMULATED_TILE_M;
+  const int64_t half = tb_ceil_div(EMULATED_TILES_AT_ONCE / 2, kernel_columns(call->n)) * TB_EMULATED_TILE_M;
   const int64_t rows = tb_min(tb_max(COPIES_ROWS, half) / parts, most);
-  return tb_plan_tile(call->m, &(struct tb_tiling){TB_EMULATED_TILE_M, rows, rows, rows, COPIES_ENOUGH}, 0);
+  return tb_plan_tile(call->m, &(struct tb_tiling){TB_EMULATED_TILE_M, rows, rows, rows, TB_TILES_MAX}, 0);
 }
 
 static void size_tiles_of_copies(struct tb_plan *plan, const struct tb_call *call) {
-  const bool a_goes_up = tb_way_is_by_link(plan->ways.a), b_goes_up = tb_way_is_by_link(plan->ways.b);
-  if (a_goes_up) {
-    const int64_t columns = parts_of_element(plan) * kernel_columns(call->n);
-    tb_plan_size_panels(plan, call, tile_for_launch(call->m, TB_EMULATED_TILE_M, columns, COPIES_LEAST_TILES), call->n);
-    return;
+  int64_t m = call->m, n = call->n;
+  if (tb_way_is_by_link(plan->ways.a)) {
+    m = tile_for_launch(plan, m, TB_EMULATED_TILE_M, parts_of_element(plan) * kernel_columns(n), true);
+  } else {
+    m = rows_of_copies(plan, call);
+    n = tile_for_launch(plan, n, TB_EMULATED_TILE_N, kernel_rows(plan, m), tb_way_is_by_link(plan->ways.b));
   }
-  const int64_t rows = rows_of_copies(plan, call), tiles = b_goes_up ? COPIES_LEAST_TILES : COPIES_TILES;
-  tb_plan_size_panels(plan, call, rows, tile_for_launch(call->n, TB_EMULATED_TILE_N, kernel_rows(plan, rows), tiles));
+  tb_plan_size_panels(plan, call, m, n);
 }
 
 /* Two slices of a product that is not cut, where that has the kernels in time (schedule.h): 16384 cubed 62 ms by one,

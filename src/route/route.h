@@ -11,6 +11,7 @@
 
 #include "blas/call.h"
 #include "route/model.h"
+#include "route/staying.h"
 #include "base/options.h"
 #include "cuda/place.h"
 #include "base/status.h"
@@ -34,6 +35,7 @@ struct tb_decision {
   double at;                       /* when they were made, by tb_clock_seconds; 0: nobody has looked */
   bool clear;                      /* to the CPU, by times of calls of this shape, and the GPU is not nearly as soon */
   bool follows;         /* a call of the same shape for which it was clear: not weighed, and not to be timed */
+  enum tb_stay stays;   /* the operand for which it goes to the GPU (staying.h) */
   int followers;        /* such calls since the latest one that was weighed */
   int place;            /* among the calls on the GPU (queue.h); 0: none */
   double found_seconds; /* what was predicted for those that were there before it */

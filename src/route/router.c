@@ -47,6 +47,7 @@ static bool advance(struct knowledge *of, int from, int to) {
 
 void tb_router_after_fork(void) {
   pthread_mutex_init(&router_lock, NULL);
+  tb_staying_after_fork();
   queue = (struct tb_queue){0}; /* they are the parent's */
   for (int type = 0; type < TB_TYPE_COUNT; type++) {
     advance(&of_type[type], LOOKING_FOR_KEPT, NOTHING_KNOWN);
@@ -251,6 +252,44 @@ static struct tb_decision weigh_with_model(const struct tb_call *call, const str
   return decision;
 }
 
+/* ---- operands that may stay on the GPU ---- */
+
+/* To look at an operand takes some microseconds. */
+#define STAY_CALL_SECONDS 50e-6
+
+static struct tb_places places_with(enum tb_stay which) {
+  struct tb_places places = {0};
+  (which == TB_A_STAYS ? &places.a : &places.b)->place = TB_DEVICE;
+  return places;
+}
+
+/* What it takes when that operand need not go up. */
+static void predict_kept(struct knowledge *of, const struct tb_call *call, enum tb_stay which, double now,
+                         struct tb_staying_times *times) {
+  const struct tb_places places = places_with(which);
+  const struct tb_cell cell = tb_model_cell(call);
+  pthread_mutex_lock(&router_lock);
+  times->kept_seconds = tb_model_class_seconds(&of->model, TB_GPU, call, &cell, &places, now);
+  if (!tb_offload_is_open()) times->gpu_seconds += of->model.rates.open_seconds;
+  pthread_mutex_unlock(&router_lock);
+}
+
+/* A call that is the CPU's because it is sooner: whether it had not better go to the GPU for an operand that stays. */
+static void weigh_stay(struct knowledge *of, const struct tb_call *call, struct tb_decision *decision) {
+  if (decision->why != TB_STATUS_cpu_sooner || decision->cpu_seconds < STAY_CALL_SECONDS) return;
+  if (decision->wait_seconds > 0 || tb_option_number(TB_OPTION_cache) == 0) return;
+  const enum tb_stay which = tb_staying_operand(call);
+  if (which == TB_NONE_STAYS) return;
+  struct tb_staying_times times = {.cpu_seconds = decision->cpu_seconds, .gpu_seconds = decision->gpu_seconds};
+  predict_kept(of, call, which, decision->at, &times);
+  if (times.kept_seconds < decision->cpu_seconds) decision->clear = false; /* each is to be seen */
+  if (!tb_staying_decide(call, which, &times)) return;
+  decision->where = TB_GPU;
+  decision->why = TB_STATUS_stays;
+  decision->gpu_seconds = times.kept_seconds;
+  decision->stays = which;
+}
+
 bool tb_router_follows(const struct tb_call *call, enum tb_route_mode mode, struct tb_decision *decision) {
   struct tb_followed *const followed = &tb_thread.followed;
   if (mode != TB_ROUTE_AUTO || tb_offload_status() != TB_STATUS_ok) return false;
@@ -260,16 +299,23 @@ bool tb_router_follows(const struct tb_call *call, enum tb_route_mode mode, stru
   return true;
 }
 
+static struct tb_decision weigh_all(struct knowledge *of, const struct tb_call *call, const struct tb_places *places,
+                                    struct tb_machine machine) {
+  struct tb_decision decision = weigh_with_model(call, places, machine);
+  if (places == NULL) weigh_stay(of, call, &decision);
+  return decision;
+}
+
 struct tb_decision tb_router_decide(const struct tb_call *call, const struct tb_places *places,
                                     enum tb_route_mode mode) {
   struct tb_machine machine = {.mode = mode, .gpu = tb_offload_status()};
   if (mode != TB_ROUTE_AUTO || machine.gpu != TB_STATUS_ok) return tb_route(call, places, &machine);
   struct knowledge *const of = &of_type[call->type];
   look_for_kept(of, tb_gemm_of(call->symbol));
-  struct tb_decision decision = weigh_with_model(call, places, machine);
+  struct tb_decision decision = weigh_all(of, call, places, machine);
   if ((decision.where == TB_GPU || is_worth_a_look(of, &decision)) && settle(of, tb_gemm_of(call->symbol))) {
     tb_router_leave(&decision);
-    decision = weigh_with_model(call, places, machine);
+    decision = weigh_all(of, call, places, machine);
   }
   if (places == NULL) lead(call, &decision);
   return decision;

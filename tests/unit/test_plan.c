@@ -503,8 +503,11 @@ static void launches_of_copies(void **state) {
   (void)state;
   check_tile_of_copies(4096, 4096, 4096, false, 4096, 768); /* those that were measured */
   check_tile_of_copies(8192, 8192, 8192, false, 4096, 768);
+  check_tile_of_copies(16384, 16384, 16384, false, 4096, 1536); /* two rounds of a launch, so that there are not more */
   check_tile_of_copies(11008, 512, 4096, false, 3712, 512);
   check_tile_of_copies(4096, 4096, 4096, true, 4096, 384);
+  check_tile_of_copies(8192, 8192, 8192, true, 8192, 384);
+  check_tile_of_copies(16384, 16384, 16384, true, 16384, 1152);
   check_tile_of_copies(11008, 512, 4096, true, 11008, 192);
   uint64_t rng = 11;
   for (int i = 0; i < 20000; i++) {
@@ -515,8 +518,7 @@ static void launches_of_copies(void **state) {
     if (p.block_m < call.m || p.block_n < call.n) continue; /* beyond what one block may have */
     const int64_t tiles = tb_emulated_tiles(p.tile_m, p.tile_n);
     assert_true(p.streams == 1 && p.slice_k == call.k && !p.strips);
-    if (p.tile_m < call.m || p.tile_n < call.n)
-      assert_true(tiles >= 32 || p.tile_m > tb_slot_elems(TB_S) / 2);
+    if (p.tile_m < call.m || p.tile_n < call.n) assert_true(tiles >= 32 || p.tile_m > tb_slot_elems(TB_S) / 2);
     if (up == 1) assert_int_equal(p.tile_n, call.n);
     if (up == 2) assert_true(p.tile_m == call.m || call.m > tb_slot_elems(TB_S));
   }
