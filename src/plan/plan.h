@@ -73,7 +73,9 @@
  * head. A power of two. */
 #define TB_COMPUTE_STREAMS 8
 /* Of one pinned staging slot. */
+#ifndef TB_SLOT_BYTES /* so does one for fuzz_kept, cache/cache.h */
 #define TB_SLOT_BYTES ((int64_t)2 << 20)
+#endif
 
 /* How an operand comes to the kernels, or C from them. */
 enum tb_way {

@@ -43,6 +43,8 @@ static const struct {
     {"shared", ANONYMOUS_SHARED, true, 2, 3, 1},
 };
 
+static void close_ring(void);
+
 /* ---- memory ---- */
 
 static void *map(size_t bytes, int flags, int file) {
@@ -77,13 +79,18 @@ static void set_element(char *at, uint64_t *rng) {
   memcpy(at, &value, sizeof value);
 }
 
+#define LINE 64
+#define PLACES 61 /* within a page */
+
 void kept_begin(uint64_t *rng) {
+  static size_t begun;
+  const size_t first_line = LINE * (1 + begun++ % PLACES);
   for (int i = 0; i < KEPT_MATRICES; i++) {
     struct kept_matrix *const m = &kept_matrices[i];
     *m = (struct kept_matrix){.name = rows[i].name, .tall = rows[i].tall};
     m->sides = rows[i].sides, m->k = KEPT_K;
     m->ld = (m->tall ? m->k : m->sides) + rows[i].pad;
-    size_t ahead = 64 + (size_t)(rows[i].shift * 4);
+    size_t ahead = first_line + (size_t)(rows[i].shift * 4);
     m->mapping_bytes = (ahead + (size_t)(elems(m) * 4) + 2 * PAGE) / PAGE * PAGE;
     if (rows[i].memory == ANONYMOUS) m->mapping_bytes *= 2; /* with room for a neighbour */
     if (rows[i].memory == NEIGHBOUR) {                      /* right behind the last element of the one before */
@@ -100,6 +107,7 @@ void kept_begin(uint64_t *rng) {
 }
 
 void kept_end(void) {
+  close_ring();
   for (int i = 0; i < KEPT_MATRICES; i++) {
     struct kept_matrix *const m = &kept_matrices[i];
     if (rows[i].memory == HEAP) free(m->mapping);
@@ -450,7 +458,7 @@ void kept_write(struct kept_matrix *m, uint64_t *rng) {
     set_element(fresh, rng);
     b.value = fresh[2];
   } while (b.value == *b.at);
-  if (tst_random_below(rng, 30) == 0) close_ring();
+  if (tst_random_below(rng, 4) == 0) close_ring();     /* while there is one nothing can be watched */
   const int64_t way = tst_random_below(rng, 2 * WAYS); /* half are plain stores */
   bool done = false;
   const bool pinned = ring.fd >= 0 && ring.of == m && tst_random_below(rng, 2);

@@ -12,7 +12,10 @@
 
 /* Matrices of floats, of a memory each: two in one mapping, which share a page; huge pages; a file's, shared and
  * private; a mapping that others have, too; the heap. */
-enum { KEPT_MATRICES = 8, KEPT_SIDES_MOST = 4, KEPT_K = 133000, KEPT_SHORTER = 900 };
+enum { KEPT_MATRICES = 8, KEPT_SIDES_MOST = 4, KEPT_SHORTER = 900 };
+#ifndef KEPT_K
+#define KEPT_K 133000 /* two sides are more than a MiB, TB_CACHE_LEAST_BYTES */
+#endif
 
 struct kept_matrix {
   const char *name;
@@ -27,6 +30,7 @@ struct kept_matrix {
 
 extern struct kept_matrix kept_matrices[KEPT_MATRICES];
 
+/* They lie elsewhere each time, for what was found of one is remembered by its address. */
 void kept_begin(uint64_t *rng);
 void kept_end(void);
 
