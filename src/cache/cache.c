@@ -28,6 +28,7 @@ enum { HANDED_MOST = 2 };
 
 struct tb_cache {
   bool may_track, hash_pays;
+  int unused; /* copies that have not been used, but for some for each that was */
   uint64_t call;
   _Atomic int64_t bytes;
   struct sighting *handed[TB_CACHE_USERS][HANDED_MOST]; /* each user's own, but for what it points to */
@@ -197,6 +198,16 @@ static struct sighting *take_place(struct tb_cache *cache, const struct tb_store
   return NULL;
 }
 
+/* A program that gets memory elsewhere for each of its matrices, and uses it twice, as the training of a network does,
+ * would have a copy made of each. Where so few copies are used, they are made a little later. */
+#define UNUSED_MANY 8
+#define UNUSED_FOR_A_USED_ONE 4
+
+static int sights_enough(const struct tb_cache *cache, const struct sighting *s) {
+  const int of_its_own = 2 << s->failures;
+  return cache->unused < UNUSED_MANY ? of_its_own : (int)tb_max(of_its_own, 4);
+}
+
 /* An operand that has no copy. Returns it if it is worth one. */
 static struct tb_kept *count_sight(struct tb_cache *cache, struct sighting *s, const struct tb_stored *operand) {
   const struct tb_digest sample = tb_hash_sample(operand);
@@ -207,7 +218,7 @@ static struct tb_kept *count_sight(struct tb_cache *cache, struct sighting *s, c
   s->seen_before = s->seen;
   s->seen = cache->call;
   if (!cache->hash_pays && !(cache->may_track && tb_kept_may_be_watched())) return NULL;
-  return s->sights >= 2 << s->failures ? &s->kept : NULL;
+  return s->sights >= sights_enough(cache, s) ? &s->kept : NULL;
 }
 
 /* ---- proofs ---- */
@@ -234,7 +245,7 @@ static bool try_copy(struct tb_cache *cache, int user, struct sighting *s, const
     return false;
   }
   *found = place_in_copy(&s->kept, operand, proof);
-  s->uses++;
+  if (s->uses++ == 0) cache->unused = (int)tb_max(0, cache->unused - UNUSED_FOR_A_USED_ONE);
   hand_out(cache, user, s);
   return true;
 }
@@ -287,6 +298,7 @@ bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64
     count_end(cache, s);
     return false;
   }
+  cache->unused = (int)tb_min(cache->unused + 1, 2 * UNUSED_MANY);
   kept->copy = copy;
   kept->copy_pitch_bytes = pitch;
   kept->copy_bytes = bytes;

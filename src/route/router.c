@@ -270,7 +270,7 @@ static void predict_kept(struct knowledge *of, const struct tb_call *call, enum 
   const struct tb_cell cell = tb_model_cell(call);
   pthread_mutex_lock(&router_lock);
   times->kept_seconds = tb_model_class_seconds(&of->model, TB_GPU, call, &cell, &places, now);
-  if (!tb_offload_is_open()) times->gpu_seconds += of->model.rates.open_seconds;
+  if (!tb_offload_is_open()) times->open_seconds = of->model.rates.open_seconds;
   pthread_mutex_unlock(&router_lock);
 }
 

@@ -84,7 +84,7 @@ static bool pays(const struct tb_staying_times *t) { return t->kept_seconds < CL
 
 /* Of an operand without a copy: whether what was saved is enough for one. */
 static bool is_worth_it(struct operand *o, const struct tb_staying_times *t) {
-  const double price = TRIES * t->gpu_seconds;
+  const double price = TRIES * t->gpu_seconds + t->open_seconds;
   o->saved_seconds += t->cpu_seconds - t->kept_seconds;
   if (o->saved_seconds < price * (double)(1 << o->failures)) return false;
   o->state = TRIED;

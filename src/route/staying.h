@@ -20,10 +20,10 @@
 enum tb_stay { TB_NONE_STAYS, TB_A_STAYS, TB_B_STAYS };
 enum tb_stay tb_staying_operand(const struct tb_call *call);
 
-/* What such a call takes, as predicted: on the CPU; on the GPU, opening it counted if it is not open, and the same when
- * the operand is there. */
+/* What such a call takes, as predicted: on the CPU; on the GPU, and there with the operand in place; and what opening
+ * the GPU takes, 0 if it is open. */
 struct tb_staying_times {
-  double cpu_seconds, gpu_seconds, kept_seconds;
+  double cpu_seconds, gpu_seconds, kept_seconds, open_seconds;
 };
 
 /* Whether it is to go to the GPU, for that operand. What it takes there, as far as it is known, replaces kept_seconds.

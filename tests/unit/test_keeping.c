@@ -287,6 +287,24 @@ static void temporaries_are_left_alone(void **state) {
   end();
 }
 
+/* Matrices at a new place each time, used twice: copies of some are made, then of none; until copies are used again. */
+static void many_are_used_twice(void **state) {
+  (void)state;
+  begin(true);
+  int made = 0;
+  for (int i = 0; i < 100; i++) {
+    const struct tb_stored s = matrix((size_t)i * 64, 4096, 256, 4096);
+    assert_int_equal(see(s), TB_NOT_KEPT);
+    made += see(s) == TB_KEPT_ANEW;
+  }
+  assert_in_range(made, 6, 12);
+  const struct tb_stored patient = matrix((size_t)(2 * MIB), 4096, 256, 4096);
+  assert_int_equal(sights_until_kept(patient), 4);
+  for (int i = 0; i < 6; i++) see(matrix((size_t)i * 64, 4096, 256, 4096)); /* those that have copies */
+  assert_int_equal(sights_until_kept(matrix((size_t)(4 * MIB), 4096, 256, 4096)), 2);
+  end();
+}
+
 /* ---- parts ---- */
 
 static void parts_are_found(void **state) {
@@ -474,6 +492,7 @@ int main(void) {
       cmocka_unit_test(pinned_operands_are_looked_at),
       cmocka_unit_test(by_several_threads),
       cmocka_unit_test(temporaries_are_left_alone),
+      cmocka_unit_test(many_are_used_twice),
       cmocka_unit_test(parts_are_found),
       cmocka_unit_test(parts_are_whole_cells),
       cmocka_unit_test(nothing_else_is_read),
