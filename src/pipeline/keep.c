@@ -210,6 +210,7 @@ CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct t
   tb_cache_leave();
   if (is_sooner_without(keep, call)) {
     const double made_bytes = keep->made_bytes; /* they went up all the same */
+    tb_keep_end(d);                             /* and make way for the product, if it wants their memory */
     tb_keep_nothing(keep, call, ways);
     keep->made_bytes = made_bytes;
   }
