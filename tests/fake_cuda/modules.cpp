@@ -79,6 +79,20 @@ bool find_uses(const Context &context, const Kernel &kernel, const Parameters &p
   return true;
 }
 
+/* Whether all that a kernel touches by its arguments is in that memory: the host's own, which the parameters may point
+ * into, is not. */
+bool reaches_all(const std::vector<Touch> &touches, const std::vector<Range> &uses) {
+  for (const Touch &touch : touches) {
+    if (touch.width == 0 || touch.height == 0) continue;
+    const uintptr_t end = touch.start + (touch.height - 1) * touch.pitch + touch.width;
+    const bool within = std::any_of(uses.begin(), uses.end(), [&](const Range &range) {
+      return touch.start >= range.start && end <= range.start + range.bytes;
+    });
+    if (!within) return false;
+  }
+  return true;
+}
+
 /* How a kernel is to be launched. */
 struct Shape {
   Extent blocks, threads, cluster;
@@ -96,6 +110,8 @@ Operation make_launch(const Kernel *kernel, const Shape &shape, std::shared_ptr<
     launch.touches = touches_of(*kernel, parameters->pointers.data(), launch.uses);
     const std::string broken = broken_vectors(*kernel, parameters->pointers.data(), launch.uses);
     if (!broken.empty()) misuse("%s", broken.c_str());
+    if (reaches_memory && !reaches_all(launch.touches, launch.uses))
+      misuse("%s is to touch memory that its device cannot", kernel->name);
   }
   launch.run = [=, reach = Reach{kernel->name, launch.uses, launch.touches}](bool half) {
     if (!reaches_memory) {
