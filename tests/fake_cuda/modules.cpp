@@ -79,18 +79,15 @@ bool find_uses(const Context &context, const Kernel &kernel, const Parameters &p
   return true;
 }
 
-/* Whether all that a kernel touches by its arguments is in that memory: the host's own, which the parameters may point
+/* Whether what a kernel touches by its arguments begins in that memory: the host's own, which the parameters may point
  * into, is not. */
 bool reaches_all(const std::vector<Touch> &touches, const std::vector<Range> &uses) {
-  for (const Touch &touch : touches) {
-    if (touch.width == 0 || touch.height == 0) continue;
-    const uintptr_t end = touch.start + (touch.height - 1) * touch.pitch + touch.width;
-    const bool within = std::any_of(uses.begin(), uses.end(), [&](const Range &range) {
-      return touch.start >= range.start && end <= range.start + range.bytes;
+  return std::all_of(touches.begin(), touches.end(), [&](const Touch &touch) {
+    if (touch.width == 0 || touch.height == 0) return true;
+    return std::any_of(uses.begin(), uses.end(), [&](const Range &range) {
+      return touch.start >= range.start && touch.start < range.start + range.bytes;
     });
-    if (!within) return false;
-  }
-  return true;
+  });
 }
 
 /* How a kernel is to be launched. */
