@@ -79,6 +79,17 @@ bool find_uses(const Context &context, const Kernel &kernel, const Parameters &p
   return true;
 }
 
+/* Whether what a kernel touches by its arguments begins in that memory: the host's own, which the parameters may point
+ * into, is not. */
+bool reaches_all(const std::vector<Touch> &touches, const std::vector<Range> &uses) {
+  return std::all_of(touches.begin(), touches.end(), [&](const Touch &touch) {
+    if (touch.width == 0 || touch.height == 0) return true;
+    return std::any_of(uses.begin(), uses.end(), [&](const Range &range) {
+      return touch.start >= range.start && touch.start < range.start + range.bytes;
+    });
+  });
+}
+
 /* How a kernel is to be launched. */
 struct Shape {
   Extent blocks, threads, cluster;
@@ -96,6 +107,8 @@ Operation make_launch(const Kernel *kernel, const Shape &shape, std::shared_ptr<
     launch.touches = touches_of(*kernel, parameters->pointers.data(), launch.uses);
     const std::string broken = broken_vectors(*kernel, parameters->pointers.data(), launch.uses);
     if (!broken.empty()) misuse("%s", broken.c_str());
+    if (reaches_memory && !reaches_all(launch.touches, launch.uses))
+      misuse("%s is to touch memory that its device cannot", kernel->name);
   }
   launch.run = [=, reach = Reach{kernel->name, launch.uses, launch.touches}](bool half) {
     if (!reaches_memory) {

@@ -6,7 +6,8 @@
  *
  * Seen to fail when: lanes share a ring or an arena; a lane's kernels are not those that were loaded since; a GPU is
  * closed while others use it, or not closed when they have left; a call that finds the memory taken is cut otherwise
- * than alone; calls go beside each other under a limit of memory; further lanes stay for ever.
+ * than alone; calls go beside each other under a limit of memory; further lanes stay for ever, or are refused for
+ * ever; TILEBLAS_IDLE that is set later is not looked at.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -193,6 +194,33 @@ static int short_memory(void *unused) {
   return wrong ? 3 : all_counted(true) ? 0 : 5;
 }
 
+/* What was short when a lane was wanted may be there behind a pause: until then nobody asks again. */
+static int refused_for_a_while(void *unused) {
+  (void)unused;
+  const struct tst_fake *const fake = tst_fake();
+  prepare_all(false, true);
+  fake->inject("cuStreamCreate", 1, 2, 0);
+  if (call_at_once(fake) > STREAMS_OF_A_LANE) return 4;
+  fake->clear_failures();
+  for (int i = 0; i < 60 && (fake->get(FAKE_CUDA_ALLOCATIONS) > 0 || fake->get(FAKE_CUDA_PUSHED) > 0); i++)
+    usleep(100000);
+  if (call_at_once(fake) < 2 * STREAMS_OF_A_LANE) return 10;
+  tileblas_stats s;
+  tileblas_stats_get(&s);
+  return wrong ? 3 : s.cpu_calls == 0 ? 0 : 5;
+}
+
+/* An option that the program sets between calls, of which none needs the GPU to itself. */
+static int idle_later(void *unused) {
+  (void)unused;
+  const struct tst_fake *const fake = tst_fake();
+  prepare_all(false, true);
+  tileblas_option_set("TILEBLAS_IDLE", "1");
+  call_into(&products[0], products[0].alone);
+  for (int i = 0; i < 80 && fake->get(FAKE_CUDA_CONTEXTS) > 0; i++) usleep(100000);
+  return fake->get(FAKE_CUDA_CONTEXTS) == 0 ? 0 : 8;
+}
+
 #define LIMIT 5000000
 
 static int limited_memory(void *unused) {
@@ -291,6 +319,8 @@ static void all_goes_well(void **state) {
   expect_child(bits_of_single_calls, NULL, 0, "bits");
   expect_child(from_the_beginning, NULL, 0, "from the beginning");
   expect_child(short_memory, NULL, 0, "short memory");
+  expect_child(refused_for_a_while, NULL, 0, "refused for a while");
+  expect_child(idle_later, NULL, 0, "idle later");
   expect_child(limited_memory, NULL, 0, "limited memory");
   expect_child(limited_later, NULL, 0, "limited later");
 }

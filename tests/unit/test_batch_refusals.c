@@ -5,7 +5,8 @@
  * nothing to multiply. A valid batch is right afterwards.
  *
  * Seen to fail when: a number counts the layout; a row-major call is checked in its own order; a good group ahead of a
- * bad one is computed; a bad group of no products is let pass; a strided call keeps its A for all, or its addresses.
+ * bad one is computed; a bad group of no products is let pass; a strided call keeps its A for all, or its addresses;
+ * arrays of 64-bit integers are handed to a BLAS with 32.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -31,6 +32,12 @@ typedef void cblas_batch(int, const int *, const int *, const int *, const int *
 typedef void fortran_batch(const char *, const char *, const int *, const int *, const int *, const float *,
                            const float **, const int *, const float **, const int *, const float *, float **,
                            const int *, const int *, const int *);
+typedef void wide_cblas_batch(int, const int *, const int *, const int64_t *, const int64_t *, const int64_t *,
+                              const float *, const float **, const int64_t *, const float **, const int64_t *,
+                              const float *, float **, const int64_t *, int64_t, const int64_t *);
+typedef void wide_fortran_batch(const char *, const char *, const int64_t *, const int64_t *, const int64_t *,
+                                const float *, const float **, const int64_t *, const float **, const int64_t *,
+                                const float *, float **, const int64_t *, const int64_t *, const int64_t *);
 typedef void cblas_strided(int, int, int, int, int, int, float, const float *, int, int, const float *, int, int, float,
                            float *, int, int, int);
 
@@ -183,6 +190,28 @@ static void gets_nothing_that_is_trivial(void **state) {
   assert_int_equal(behind->products_alone, 1);
 }
 
+/* Arrays of integers that it would not understand it does not get: their products go to its gemm, one by one. */
+static void gets_no_arrays_of_other_width(void **state) {
+  (void)state;
+  for (int fortran = 0; fortran < 2; fortran++) {
+    struct batch x = legal(102);
+    const float *a[3] = {x.a[0], x.a[1], x.a[2]}, *b[3] = {x.b[0], x.b[1], x.b[2]};
+    float *c[3] = {x.c[0], x.c[1], x.c[2]};
+    int64_t m[2] = {2, 2}, n[2] = {3, 3}, k[2] = {4, 4}, lda[2] = {2, 2}, ldb[2] = {4, 4}, ldc[2] = {2, 2};
+    int64_t groups = 2, size[2] = {1, 2};
+    *behind = (struct batch_blas){0};
+    if (fortran)
+      ((wide_fortran_batch *)of("sgemm_batch_64_"))("NN", "NN", m, n, k, x.alpha, a, lda, b, ldb, x.beta, c, ldc,
+                                                    &groups, size);
+    else
+      ((wide_cblas_batch *)of("cblas_sgemm_batch64_"))(102, x.ta, x.tb, m, n, k, x.alpha, a, lda, b, ldb, x.beta, c,
+                                                       ldc, groups, size);
+    assert_int_equal(behind->batches, 0);
+    assert_int_equal(behind->products_alone, 3);
+    assert_ptr_equal(behind->last[2], x.c[2]);
+  }
+}
+
 /* It reports what it refuses itself. */
 static void gets_what_is_refused(void **state) {
   (void)state;
@@ -204,7 +233,8 @@ static int refusals(void) {
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gets_the_programs_own_arrays), cmocka_unit_test(gets_a_group_of_what_is_strided),
-      cmocka_unit_test(gets_nothing_that_is_trivial), cmocka_unit_test(gets_what_is_refused)};
+      cmocka_unit_test(gets_nothing_that_is_trivial), cmocka_unit_test(gets_no_arrays_of_other_width),
+      cmocka_unit_test(gets_what_is_refused)};
   if (argc != 2) return 2;
   library = argv[1];
   if (alone()) return refusals();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Where batches go: by all products together, by what batches of the same form took, and no GPU is opened before it
- * would have paid.
+ * would have paid. Once one is open the slower side is tried now and then, if it is not much slower.
  *
  * Seen to fail when: a batch is weighed by one of its products; what one form took counts for another; a forced batch
- * teaches; the savings are not added up.
+ * teaches; the savings are not added up; a side that was slow once is not tried again.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "offload/offload.h"
 #include "route/batches.h"
 
 /* So many products of n cubed. */
@@ -88,10 +89,57 @@ static void opens_when_it_has_paid(void **state) {
   assert_in_range(stayed, 2, 40);
 }
 
+/* Calls of a batch that take so long on each side: how many were tried, and where the latest went otherwise. */
+struct tried {
+  int trials, longest_row; /* longest: of calls without a trial */
+  enum tb_where where;
+};
+
+static struct tried call_often(const struct tb_batch *batch, int calls, const double seconds[TB_WHERE_COUNT]) {
+  struct tried t = {0};
+  for (int i = 0, row = 0; i < calls; i++) {
+    const struct tb_decision d = tb_batch_decide(batch, TB_ROUTE_AUTO);
+    const bool is_trial = d.why == TB_STATUS_tried;
+    if (!is_trial) t.where = d.where;
+    t.trials += is_trial;
+    row = is_trial ? 0 : row + 1;
+    if (row > t.longest_row) t.longest_row = row;
+    tb_batch_learn(batch, &d, d.where, d.where == TB_GPU ? 1 : 0, seconds[d.where]);
+  }
+  return t;
+}
+
+/* A side that was slow once may be quick by now: whoever had it may be gone. */
+static void slower_side_is_tried(void **state) {
+  (void)state;
+  struct tb_gpu_identity gpu;
+  assert_true(tb_offload_open(&gpu));
+  for (int quick = 0; quick < TB_WHERE_COUNT; quick++) {
+    const enum tb_where slow = quick == TB_CPU ? TB_GPU : TB_CPU;
+    const struct tb_batch batch = batch_of(12000 + quick, 100), hopeless = batch_of(13000 + quick, 100);
+    const struct tb_decision d = tb_batch_decide(&batch, TB_ROUTE_AUTO);
+    double seconds[TB_WHERE_COUNT];
+    seconds[quick] = 0.010, seconds[slow] = 0.015;
+    for (int where = 0; where < TB_WHERE_COUNT; where++)
+      tb_batch_learn(&batch, &d, (enum tb_where)where, where == TB_GPU, seconds[where]);
+    const struct tried t = call_often(&batch, 640, seconds);
+    assert_int_equal(t.where, quick);
+    assert_in_range(t.trials, 9, 11);
+    assert_in_range(t.longest_row, 60, 64);
+    seconds[slow] = 0.001; /* from now on */
+    assert_int_equal(call_often(&batch, 66, seconds).where, slow);
+    seconds[slow] = 0.030; /* three times as long: never tried */
+    for (int where = 0; where < TB_WHERE_COUNT; where++)
+      tb_batch_learn(&hopeless, &d, (enum tb_where)where, where == TB_GPU, seconds[where]);
+    assert_int_equal(call_often(&hopeless, 200, seconds).trials, 0);
+  }
+}
+
 int main(void) {
   /* What is saved stays with the process, so the first one is the first. */
-  const struct CMUnitTest tests[] = {cmocka_unit_test(opens_when_it_has_paid), cmocka_unit_test(forced_and_small),
-                                     cmocka_unit_test(all_products_count), cmocka_unit_test(learns_by_form),
-                                     cmocka_unit_test(several_teach_their_form)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(opens_when_it_has_paid),   cmocka_unit_test(forced_and_small),
+      cmocka_unit_test(all_products_count),       cmocka_unit_test(learns_by_form),
+      cmocka_unit_test(several_teach_their_form), cmocka_unit_test(slower_side_is_tried)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
  * Seen to fail when: the second block of a ring's pinned memory is not freed; tb_part_tidy does not leave the device;
  * one stream, event or module of tb_device_close is forgotten; a failing opening keeps the context; half of an arena is
  * cleared, or not counted as free; kernels that cannot be loaded leave their module, or unload it twice; an arena that
- * cannot be had is asked for again at the size that it had.
+ * cannot be had is asked for again at the size that it had; who enters twice leaves the program without its context.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,6 +92,38 @@ static void leaving_twice_leaves_the_programs(void **state) {
   tb_device_leave();
   assert_int_equal(fake->get(FAKE_CUDA_PUSHED_HERE), 1);
   assert_int_equal(tb_cuda.cuCtxPopCurrent(&ours), CUDA_SUCCESS);
+  tb_device_close(&device);
+  look("nothing", 0);
+}
+
+static CUcontext current(void) {
+  CUcontext context = NULL;
+  assert_int_equal(tb_cuda.cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  return context;
+}
+
+/* Whoever is inside may enter again: ours is current until the last has left, and then what was before. The program may
+ * have had nothing, or the very context that is ours. */
+static void entering_within(void **state) {
+  (void)state;
+  static struct tb_device device;
+  CUcontext popped;
+  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  for (int programs = 0; programs < 2; programs++)
+    for (int most = 1; most <= 4; most++) {
+      if (programs) assert_int_equal(tb_cuda.cuCtxPushCurrent(device.context), CUDA_SUCCESS);
+      for (int depth = 0; depth < most; depth++) {
+        assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
+        assert_ptr_equal(current(), device.context);
+      }
+      for (int depth = most; depth > 0; depth--) {
+        assert_ptr_equal(current(), device.context);
+        tb_device_leave();
+      }
+      assert_int_equal(fake->get(FAKE_CUDA_PUSHED_HERE), programs);
+      assert_ptr_equal(current(), programs ? device.context : NULL);
+      if (programs) assert_int_equal(tb_cuda.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+    }
   tb_device_close(&device);
   look("nothing", 0);
 }
@@ -392,6 +424,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(one_call_fails),
                                      cmocka_unit_test(a_large_arena_is_given_back),
                                      cmocka_unit_test(leaving_twice_leaves_the_programs),
+                                     cmocka_unit_test(entering_within),
                                      cmocka_unit_test(an_arena_is_clear),
                                      cmocka_unit_test(an_arena_is_no_ones_loss),
                                      cmocka_unit_test(an_arena_of_what_there_is),

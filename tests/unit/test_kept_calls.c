@@ -234,10 +234,13 @@ static int a_copy_that_fails(void *function) {
 
 /* ---- memory ---- */
 
-/* A product that wants most of the memory gets it, whatever is kept. */
+static uint64_t launches(void) { return tst_fake() == NULL ? 0 : tst_fake()->get(FAKE_CUDA_LAUNCHES); }
+
+/* A product that wants most of the memory gets it, whatever is kept: it is not cut for want of what copies have. */
 static int memory_for_products(void *unused) {
   (void)unused;
   bool right = true;
+  enum { SIDE = 1900, K = 3 };
   set("TILEBLAS_ROUTE", "gpu");
   struct call x[4];
   for (int i = 0; i < 4; i++) x[i] = make(TST_S, 'N', 'N', i, 0, true, (uint64_t)i + 1);
@@ -245,16 +248,25 @@ static int memory_for_products(void *unused) {
     for (int i = 0; i < 4; i++) run(&x[i]);
   const struct tst_problem large = {.trans_a = 'N',
                                     .trans_b = 'N',
-                                    .m = 1500,
-                                    .n = 1500,
-                                    .k = 3,
+                                    .m = SIDE,
+                                    .n = SIDE,
+                                    .k = K,
                                     .alpha = 1,
                                     .beta = 0,
-                                    .lda = 1500,
-                                    .ldb = 3,
-                                    .ldc = 1500};
-  float *const a = calloc(1500 * 3, 4), *const c = calloc(1500 * 1500, 4);
-  tst_call(x[0].symbol, tst_resolve(x[0].symbol), &large, a, a, c);
+                                    .lda = SIDE,
+                                    .ldb = K,
+                                    .ldc = SIDE};
+  float *const a = calloc(SIDE * K, 4), *const c = calloc(SIDE * SIDE, 4);
+  uint64_t took[2];
+  for (int off = 0; off < 2; off++) {
+    if (off) free(without(&x[0])); /* which gives all copies back */
+    const uint64_t before = launches();
+    tst_call(x[0].symbol, tst_resolve(x[0].symbol), &large, a, a, c);
+    took[off] = launches() - before;
+  }
+  printf("launches of the large product: %llu with copies, %llu without\n", (unsigned long long)took[0],
+         (unsigned long long)took[1]);
+  if (took[0] != took[1]) right = complain(&x[0], "a product is cut for what is kept");
   for (int i = 0; i < 4; i++) {
     run(&x[i]);
     char *const kept = malloc((size_t)x[i].c_bytes);

@@ -3,7 +3,8 @@
  * The option parser, without the environment: what each type takes and refuses, and that a refused value changes
  * nothing.
  *
- * Seen to fail when: a suffix is shifted wrongly; a number too large wraps; the prefix of a word is taken for the word.
+ * Seen to fail when: a suffix is shifted wrongly; a number too large wraps; the prefix of a word is taken for the word;
+ * a word comes back as the number that it stands for.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "base/options_internal.h"
 #include "process.h"
 #include "tileblas.h"
 
@@ -42,6 +44,11 @@ static const struct {
     {"TILEBLAS_VERBOSE", "False", "0"},
     {"TILEBLAS_VERBOSE", "2", NULL},
     {"TILEBLAS_VERBOSE", "", NULL},
+    {"TILEBLAS_CACHE", "off", "off"},
+    {"TILEBLAS_CACHE", "Auto", "auto"},
+    {"TILEBLAS_CACHE", "0", "off"},
+    {"TILEBLAS_CACHE", "1", "1"},
+    {"TILEBLAS_CACHE", "-1", NULL},
     {"TILEBLAS_MEMORY_LIMIT", "0", "0"},
     {"TILEBLAS_MEMORY_LIMIT", "12345", "12345"},
     {"TILEBLAS_MEMORY_LIMIT", "3K", "3072"},
@@ -93,6 +100,24 @@ static void set_and_get(void **state) {
 
 /* n, up to 2^69, followed by a suffix of 2^shift bytes: taken exactly when all of it is at most 2^63 - 1, and then it
  * becomes that many bytes. */
+/* Of every option every word, and what it is without being told. */
+static void words_come_back(void **state) {
+  (void)state;
+  char text[TB_OPTION_TEXT_MAX], word[64];
+  for (int i = 0; i < TB_OPTION_COUNT; i++) {
+    const struct tb_option_row *const o = &tb_option_rows[i];
+    for (const char *next = o->choices; *next != '\0'; next += strcspn(next, "|"), next += *next == '|') {
+      snprintf(word, sizeof word, "%.*s", (int)strcspn(next, "|"), next);
+      assert_int_equal(tb_option_set(o->name, word), 0);
+      assert_int_equal(tb_option_get(o->name, text, sizeof text), 0);
+      if (strcmp(text, word) != 0) fail_msg("%s: \"%s\" came back as \"%s\"", o->name, word, text);
+    }
+    assert_int_equal(tb_option_set(o->name, o->standard), 0);
+    assert_int_equal(tb_option_get(o->name, text, sizeof text), 0);
+    assert_string_equal(text, o->standard);
+  }
+}
+
 static void check_size(unsigned __int128 n, const char *suffix, int shift) {
   char text[64], digits[48], before[TB_OPTION_TEXT_MAX], after[TB_OPTION_TEXT_MAX], *first = digits + sizeof digits - 1;
   *first = '\0';
@@ -176,11 +201,9 @@ static void program_wins(void **state) {
 int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "set") == 0) return set_before_first_use();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(program_wins),
-      cmocka_unit_test(set_and_get),
-      cmocka_unit_test(sizes_around_powers_of_two),
-      cmocka_unit_test(null_and_short_buffers),
-      cmocka_unit_test(text_of_any_length),
+      cmocka_unit_test(program_wins),           cmocka_unit_test(set_and_get),
+      cmocka_unit_test(words_come_back),        cmocka_unit_test(sizes_around_powers_of_two),
+      cmocka_unit_test(null_and_short_buffers), cmocka_unit_test(text_of_any_length),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,8 @@
  *
  * Seen to fail when: nobody knows of the others' calls; those that are back stay in the queue; a call that waited
  * teaches what it took as its time alone; a call that the queue sent to the CPU counts as its shape's choice; the share
- * is not learned; a lost call is never forgotten; a wait counts once where each call has a core.
+ * is not learned; a lost call is never forgotten; a wait counts once where each call has a core; doubles are taken for
+ * floats.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -210,6 +211,26 @@ static void sizes_overlap_differently(void **state) {
   assert_float_equal(tb_queue_wait_seconds(&queue, 1, now), 1e-3, 2e-5);
 }
 
+/* What a call moves says with how many others it is there: up to 8 MB, and up to 1 GiB, of whatever type. */
+static void company_is_by_bytes(void **state) {
+  (void)state;
+  for (int type = 0; type < TB_TYPE_COUNT; type++)
+    for (int64_t n = 1; n < 12000; n++) {
+      const struct tb_call cube = {.type = (enum tb_type)type, .m = n, .n = n, .k = n};
+      const struct tb_call flat = {
+          .type = (enum tb_type)type, .m = 2 * n, .n = n / 2, .k = n}; /* sides add up to more */
+      const double size = (double)tb_type_bytes(cube.type), square = (double)(n * n) * size;
+      const double flat_bytes = (double)(2 * n * n + n / 2 * n + 2 * n * (n / 2)) * size;
+      for (int is_flat = 0; is_flat < 2; is_flat++) {
+        const double bytes = is_flat ? flat_bytes : 3 * square;
+        const enum tb_company company = tb_call_company(is_flat ? &flat : &cube);
+        const enum tb_company wanted = bytes <= 8e6 ? TB_SMALL_ONES : bytes <= 0x1p30 ? TB_A_PAIR : TB_ALONE;
+        if (company != wanted)
+          fail_msg("type %d, n %lld: company %d instead of %d", type, (long long)n, company, wanted);
+      }
+    }
+}
+
 static void places(void **state) {
   (void)state;
   setup(1, 1, 16);
@@ -236,6 +257,7 @@ int main(void) {
       cmocka_unit_test_setup(threads_of_all_cores, when_learned),
       cmocka_unit_test(share_is_learned),
       cmocka_unit_test(sizes_overlap_differently),
+      cmocka_unit_test(company_is_by_bytes),
       cmocka_unit_test(places),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
  * a failing GPU is measured on; what calls took does not count towards a GPU's opening, or all of it does; it does not
  * count towards a look where assumptions keep calls from the GPU, or short ones' time does; the short
  * way of small calls does not hear of the model; a call that is back from the GPU still keeps others waiting; opening
- * the GPU does not.
+ * the GPU does not; calls whose operands were kept teach what others take.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -448,6 +448,51 @@ static void failing_driver(void **state) {
   }
 }
 
+/* ---- what calls teach ---- */
+
+static int lessons; /* wrapped by the linker */
+
+void __real_tb_router_learn(const struct tb_call *call, const struct tb_places *places, const struct tb_decision *d,
+                            enum tb_where where, double seconds, double now);
+void __wrap_tb_router_learn(const struct tb_call *call, const struct tb_places *places, const struct tb_decision *d,
+                            enum tb_where where, double seconds, double now);
+void __wrap_tb_router_learn(const struct tb_call *call, const struct tb_places *places, const struct tb_decision *d,
+                            enum tb_where where, double seconds, double now) {
+  lessons++;
+  __real_tb_router_learn(call, places, d, where, seconds, now);
+}
+
+void cblas_sgemm(int layout, int transa, int transb, int64_t m, int64_t n, int64_t k, float alpha, const void *a,
+                 int64_t lda, const void *b, int64_t ldb, float beta, void *c, int64_t ldc);
+
+/* What an operand that is on the GPU already saves is no measure of a call whose operands are not. */
+static int teaches_but_for_what_is_kept(void *unused) {
+  (void)unused;
+  enum { SIDE = 800, COLUMNS = 8, CALLS = 6 }; /* of more than a slot */
+  const uint64_t a_bytes = 4 * SIDE * SIDE;
+  float *const a = calloc(SIDE * SIDE, 4), *const b = calloc(SIDE * COLUMNS, 4), *const c = calloc(SIDE * COLUMNS, 4);
+  alarm(60);
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  for (int keeps = 0; keeps < 2; keeps++) {
+    tileblas_option_set("TILEBLAS_CACHE", keeps ? "1G" : "off");
+    for (int i = 0; i < CALLS; i++) {
+      const uint64_t before = tst_fake()->get(FAKE_CUDA_BYTES_UP);
+      lessons = 0;
+      cblas_sgemm(102, 111, 111, SIDE, COLUMNS, SIDE, 1, a, SIDE, b, SIDE, 0, c, SIDE);
+      const bool was_kept = tst_fake()->get(FAKE_CUDA_BYTES_UP) - before < a_bytes;
+      if (was_kept != (keeps && i > 1)) return 2;
+      if (lessons != (keeps && i > 0 ? 0 : 1)) return 3; /* the second one makes the copy */
+    }
+  }
+  free(a), free(b), free(c);
+  return 0;
+}
+
+static void what_is_kept(void **state) {
+  (void)state;
+  expect(teaches_but_for_what_is_kept, NULL, NULL);
+}
+
 /* ---- a real GPU ---- */
 
 static int decides_for_the_gpu(void *unused) {
@@ -488,6 +533,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(forked, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(others_calls, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(what_is_kept, new_cache, remove_cache),
   };
   if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') tst_skip("its clock stands still while a GPU computes");
   if (strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") != 0) tst_skip("there is no GPU to measure in this build");

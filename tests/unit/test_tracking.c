@@ -6,7 +6,7 @@
  *
  * Seen to fail when: written pages are asked for, in the place of those that are protected; a part of a range is asked
  * about; ranges with pages in common are both believed; the files are not known again; shared mappings, pins, rings or
- * memory of CUDA's are overlooked.
+ * memory of CUDA's are overlooked; a long line of the kernel's is not read to its end.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -16,7 +16,9 @@
 
 #include <cmocka.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -481,6 +483,30 @@ static void mappings(void **state) {
   end();
 }
 
+/* The kernel says what files are mapped, with names of any length: what follows them is found all the same. */
+static void long_names(void **state) {
+  (void)state;
+  struct tb_tracked mapping;
+  char folder[] = "/tmp/tileblas-test-XXXXXX", name[256], path[PATH_MAX];
+  char *const below = (char *)((uintptr_t)1 << 32); /* all else that a process has lies behind it */
+  assert_non_null(mkdtemp(folder));
+  begin(false);
+  for (int length = 1; length < 256; length++) {
+    memset(name, 'n', (size_t)length), name[length] = '\0';
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    const int file = open(path, O_CREAT | O_RDWR, 0600);
+    assert_int_equal(ftruncate(file, (off_t)PAGE), 0);
+    void *const mapped = mmap(below, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0);
+    assert_ptr_equal(mapped, below);
+    close(file), unlink(path);
+    if (!tb_writers_find_mapping(pages, &mapping) || !tb_writers_all_fault(pages))
+      fail_msg("nothing is found behind a file whose name has %d letters", length);
+    munmap(mapped, PAGE);
+  }
+  rmdir(folder);
+  end();
+}
+
 /* Some of what was registered with CUDA, anywhere in it. */
 static void memory_of_cudas(void **state) {
   (void)state;
@@ -510,6 +536,7 @@ int main(void) {
       cmocka_unit_test(rings),
       cmocka_unit_test(asynchronous_reads),
       cmocka_unit_test(mappings),
+      cmocka_unit_test(long_names),
       cmocka_unit_test(memory_of_cudas),
   };
   if (!tb_cuda_load()) return 1;

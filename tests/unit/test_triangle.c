@@ -2,8 +2,8 @@
 /*
  * A triangle of C from the exported functions of gemmt, syrk, herk, syr2k and her2k: random calls of every spelling and
  * type, on either side; in one piece and cut for want of memory, which has the same bits; in several tiles and blocks,
- * of which those outside the triangle are no work; on the GPU's own and pinned memory; by three GPUs; and with a driver
- * that fails.
+ * of which those outside the triangle are no work; on the GPU's own and pinned memory, and some on each; by three
+ * GPUs; and with a driver that fails.
  *
  * Seen to fail when: tiles outside the triangle are computed; a Hermitian diagonal keeps its imaginary part; all of a
  * pinned C is written; a part of C takes its triangle for the whole's; the second product of a rank 2k has the first
@@ -218,6 +218,43 @@ static int in_memory_of(void *what) {
   return kind == TST_PINNED || gpu_calls() >= PLACED_CALLS / 2 ? 0 : 2;
 }
 
+/* Each operand of a rank 2k in memory of another kind than the others, in every way: the second product has A and B in
+ * each other's places. */
+static int in_mixed_memory(void *unused) {
+  (void)unused;
+  uint64_t rng = 17;
+  if (tileblas_option_set("TILEBLAS_ROUTE", "gpu") != 0) return 1;
+  tst_cuda_begin(0);
+  if (tst_fake() != NULL) tst_fake()->set_watch(FAKE_CUDA_WATCH_EXTENTS); /* what a kernel cannot reach it must not */
+  for (int number = 0; number < TST_TRIANGLE_ROUTINES; number++)
+    for (int kinds = 1; kinds < TST_KINDS * TST_KINDS * TST_KINDS; kinds += TST_UNLESS_SANITIZED(1, 5)) {
+      struct tst_triangle_call call;
+      tst_triangle_create(&call, number, 40, 40, &rng);
+      if (call.name.shape != SYR2K && call.name.shape != HER2K) {
+        tst_triangle_destroy(&call);
+        break;
+      }
+      const enum tst_kind kind[3] = {(enum tst_kind)(kinds % TST_KINDS), (enum tst_kind)(kinds / TST_KINDS % TST_KINDS),
+                                     (enum tst_kind)(kinds / TST_KINDS / TST_KINDS)};
+      struct tst_triangle_memory *const all[] = {&call.a, &call.b, &call.c};
+      void *there[3];
+      for (int x = 0; x < 3; x++) {
+        there[x] = kind[x] == TST_PAGEABLE ? all[x]->data : tst_cuda_allocate(kind[x], all[x]->bytes);
+        if (kind[x] != TST_PAGEABLE) tst_cuda_write(kind[x], there[x], all[x]->data, all[x]->bytes);
+      }
+      tst_triangle_make_on(&call, there[0], there[1], there[2]);
+      if (kind[2] != TST_PAGEABLE && !tst_cuda_read(kind[2], call.c.data, there[2], call.c.bytes)) return 2;
+      const char *const wrong = tst_triangle_wrong(&call);
+      if (wrong != NULL) printf("kinds %d %d %d: %s\n", kind[0], kind[1], kind[2], wrong);
+      if (wrong != NULL) return 3;
+      for (int x = 0; x < 3; x++)
+        if (kind[x] != TST_PAGEABLE) tst_cuda_free(kind[x], there[x]);
+      tst_triangle_destroy(&call);
+    }
+  tst_cuda_end(0);
+  return 0;
+}
+
 /* By copies, of the triangle alone: with TILEBLAS_ROUTE=cpu the CPU answers. */
 static int by_copies(void *unused) {
   (void)unused;
@@ -253,6 +290,7 @@ static void operands_on_the_gpu(void **state) {
   (void)state;
   in_a_process(in_memory_of, (void *)TST_DEVICE, "device");
   in_a_process(in_memory_of, (void *)TST_MANAGED, "managed");
+  in_a_process(in_mixed_memory, NULL, "mixed");
   in_a_process(by_copies, NULL, "device, by copies");
 }
 
