@@ -3,7 +3,7 @@
  * The router's regret: random products, each left to the router and forced to either side in turn, and computed by
  * OpenBLAS itself without us, that twice: what two measurements of the same thing differ by is no regret.
  *
- *   route [--csv FILE] [--type s|d|c|z] [--shapes N] [--most SIDE] [--budget SECONDS]
+ *   route [--csv FILE] [--type s|d|c|z] [--shapes N] [--most SIDE] [--seconds SECONDS]
  *
  * Linked with OpenBLAS and run with TileBLAS preloaded. One process: the GPU is opened and both sides are measured
  * before the first shape (that is what `calls` and the first line here show). Then, for each shape, some calls are left
@@ -12,6 +12,9 @@
  * the way before do for some milliseconds more, and whether this one's are awake, is none of a way's doing. Forced
  * calls teach the router nothing. Operands are plain malloc'd memory; results of the router's and the GPU's
  * calls are checked. Status 1: a wrong result or a failure; 77: no GPU answers.
+ *
+ * All shapes together take about so many seconds: each is given its share of what the ones before have left, a quarter
+ * of it to learn in, half for the turns, and the rest for its operands and the check.
  */
 #include "sides.h"
 
@@ -52,17 +55,17 @@ static double time_way(const struct tb_problem *p, enum way way, int times) {
 static int times_for(double seconds) { return seconds >= sample_seconds ? 1 : (int)ceil(sample_seconds / seconds); }
 static int times_before(int times) { return (times + 1) / 2; }
 
-static struct result measure(const struct tb_problem *p, double budget_s) {
+static struct result measure(const struct tb_problem *p, double share_s) {
   static double took[WAYS][ROUNDS_MAX];
   struct result r = {.first_gpu = 0};
   uint64_t before = tb_sides_gpu_calls();
   time_way(p, AUTO, 1);
   r.first_gpu = tb_sides_gpu_calls() > before;
-  double deadline = tb_now_s() + budget_s;
+  double deadline = tb_now_s() + share_s / 4;
   for (int i = 1; i < LEARNING_CALLS && (i < ROUNDS_MIN || tb_now_s() < deadline); i++) time_way(p, AUTO, 1);
   int times[WAYS];
   for (int way = 0; way < WAYS; way++) times[way] = times_for(time_way(p, (enum way)way, 1));
-  deadline = tb_now_s() + budget_s;
+  deadline = tb_now_s() + share_s / 2;
   uint64_t router_calls = 0, router_gpu_calls = 0;
   while (r.rounds < ROUNDS_MIN || (r.rounds < ROUNDS_MAX && tb_now_s() < deadline)) {
     for (int turn = 0; turn < WAYS; turn++) {
@@ -131,29 +134,30 @@ static int open_gpu(enum tb_type type, int most) {
 }
 
 int main(int argc, char **argv) {
-  static const struct option options[] = {{"csv", 1, 0, 'c'},    {"shapes", 1, 0, 's'}, {"most", 1, 0, 'm'},
-                                          {"budget", 1, 0, 'b'}, {"type", 1, 0, 't'},   {0, 0, 0, 0}};
+  static const struct option options[] = {{"csv", 1, 0, 'c'},     {"shapes", 1, 0, 's'}, {"most", 1, 0, 'm'},
+                                          {"seconds", 1, 0, 'S'}, {"type", 1, 0, 't'},   {0, 0, 0, 0}};
   enum tb_type type = TB_S;
   const char *path = NULL;
   int shapes = 200, most = 8192;
-  double budget_s = 0.3;
+  double seconds = 240;
   for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
     if (o == '?' || (o == 't' && !tb_type_parse(optarg, &type))) return 2;
     if (o == 'c') path = optarg;
     if (o == 's') shapes = atoi(optarg);
     if (o == 'm') most = atoi(optarg);
-    if (o == 'b') budget_s = atof(optarg);
+    if (o == 'S') seconds = atof(optarg);
   }
   tb_sides_find(type);
   FILE *csv = path ? fopen(path, "w") : NULL;
   if (path && !csv) return perror(path), EXIT_FAILURE;
   if (csv) fprintf(csv, "ta,tb,m,n,k,rounds,openblas_s,openblas_again_s,auto_s,cpu_s,gpu_s,gpu_share,first_gpu\n");
   if (!open_gpu(type, most)) return puts("no GPU answers"), SKIPPED;
+  const double end = tb_now_s() + seconds;
   uint64_t state = 20261121;
   int wrong = 0;
   for (int i = 0; i < shapes; i++) {
     const struct tb_problem p = make_problem(type, i, &state, most);
-    const struct result r = measure(&p, budget_s);
+    const struct result r = measure(&p, (end - tb_now_s()) / (shapes - i));
     const int right = is_right(&p, AUTO) && is_right(&p, GPU);
     if (right) write_row(csv, &p, &r);
     if (!right) fprintf(stderr, "%dx%dx%d: WRONG RESULT\n", p.m, p.n, p.k), wrong++;
