@@ -71,9 +71,16 @@
   (TB_EMULATED_STAGES(planes) * (TB_EMULATED_STAGE_BYTES(planes) + 16) + TB_EMULATED_KEPT_BYTES(planes) + 88)
 
 /* What was seen in the words of TB_EMULATED_PACK_SIDES sides and a group of k: in 1024ths, the most small ones that a
- * side has (below 2^-5 to 2^-4 of its largest); and in the highest bits, */
+ * side has (below 2^-5 to 2^-4 of its largest); fp16: above them, likewise, the most faint ones (below 2^-15 to 2^-14),
+ * and, in 256ths but no more than fit, the most that are cut (below 2^-17 to 2^-16, where the low plane loses bits; but
+ * zeros, which lose none, are not); and in the highest bits, */
 #define TB_EMULATED_SMALL_MASK 0x7ffu
-#define TB_EMULATED_FEW_LARGE (1u << 28) /* bf16: few of some side's words are not small */
+#define TB_EMULATED_FAINT (1u << 11) /* so much for each 1024th */
+#define TB_EMULATED_FAINT_MASK (0x7ffu * TB_EMULATED_FAINT)
+#define TB_EMULATED_CUT (1u << 22) /* so much for each 256th */
+#define TB_EMULATED_CUT_MAX 127u
+#define TB_EMULATED_CUT_MASK (TB_EMULATED_CUT_MAX * TB_EMULATED_CUT)
+#define TB_EMULATED_FEW_LARGE (1u << 28) /* bf16: few of some side's words are not small; fp16: a bit of CUT */
 #define TB_EMULATED_LOW                                                                                                \
   (1u << 29)                         /* fp16: some word has a low plane, and two such words a product that is left out \
                                       */
@@ -87,6 +94,10 @@
 #define TB_EMULATED_FAR_K 512
 /* Of a row and a column of a product together, most small words with which lossy ones do no harm. */
 #define TB_EMULATED_SMALL_MAX 896u
+/* With more of them: so many products there must be in all of k, one more for each 1024, of a word that is not faint
+ * and one that is not small; and of a group's 1024 so many for each 256th that is cut. */
+#define TB_EMULATED_PRODUCTS_MIN 74
+#define TB_EMULATED_PRODUCTS_OF_CUT 8
 
 /* One packed operand. */
 struct tb_emulated_packed {
@@ -113,9 +124,9 @@ struct tb_emulated_pack_args {
 };
 
 struct tb_emulated_args {
-  struct tb_emulated_packed a, b;  /* in the planes of this kernel */
-  const uint32_t *seen_a, *seen_b; /* in fp16 planes: they decide which kernel a tile is for */
+  struct tb_emulated_packed a, b; /* in the planes of this kernel */
   uint32_t *left;  /* [block of tb_emulated_multiply_half]: 1 if it has left a tile to the other kernel */
+  uint32_t *taken; /* [tile of D]: 1 if tb_emulated_multiply_half computes it */
   uint32_t *again; /* [tile of D]: 1 if it is to be computed from the operands themselves */
   float *d;
   float *sums;     /* tb_emulated_multiply_bfloat, k of several groups: room for a tile for each block */

@@ -1,64 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Packing, for split.cu: operands, stored in whatever way, into fp16 or bf16 planes with scales, and what is seen in
- * them meanwhile; and what that means for a tile.
+ * them meanwhile.
  */
 #ifndef TB_EMULATED_PACK_CUH
 #define TB_EMULATED_PACK_CUH
 
-#include "emulated/emulated_args.h"
-#include "common/wgmma.cuh"
+#include "emulated/choice.cuh"
 
 #if defined(TB_TENSOR_CORES)
 
 namespace emulated {
 namespace {
-
-constexpr int kTileM = TB_EMULATED_TILE_M, kTileN = TB_EMULATED_TILE_N, kGroupK = TB_EMULATED_GROUP_K;
-static_assert(kTileM == 2 * kWgmmaM && kTileN == kWgmmaN && TB_EMULATED_STEP_K == kWgmmaK,
-              "two warpgroups make a tile");
-static_assert(TB_EMULATED_CHUNK_K == 2 * TB_EMULATED_STEP_K && kGroupK % TB_EMULATED_CHUNK_K == 0,
-              "groups have whole chunks");
-
-/* ---- what a tile can be computed from ---- */
-
-__device__ __forceinline__ uint32_t seen_together(uint32_t a, uint32_t b) {
-  const uint32_t small_a = a & TB_EMULATED_SMALL_MASK, small_b = b & TB_EMULATED_SMALL_MASK;
-  return ((a | b) & ~TB_EMULATED_SMALL_MASK) | (small_a > small_b ? small_a : small_b);
-}
-
-/* Whether fp16 planes are enough for rows and columns of which this was seen: nothing is lost, or what is lost stands
- * beside enough products of large words (PRECISION.md). */
-__device__ __forceinline__ bool half_is_enough(uint32_t a, uint32_t b, bool fast) {
-  if ((a | b) & TB_EMULATED_WILD) return false;
-  if (fast || !((a | b) & TB_EMULATED_LOSSY || a & b & TB_EMULATED_LOW)) return true;
-  return (a & TB_EMULATED_SMALL_MASK) + (b & TB_EMULATED_SMALL_MASK) <= TB_EMULATED_SMALL_MAX;
-}
-
-/* All lanes of a warp: what they have seen together. */
-__device__ __forceinline__ uint32_t seen_by_warp(uint32_t seen) {
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) seen = seen_together(seen, __shfl_xor_sync(~0u, seen, lanes));
-  return seen;
-}
-
-/* Of so many neighbouring words of each of the groups of k, which are `apart` words apart; a warp's. */
-__device__ __forceinline__ uint32_t seen_in(const uint32_t *words, int count, int groups, int64_t apart, int lane) {
-  uint32_t seen = 0;
-#pragma unroll 1
-  for (int i = lane; i < count * groups; i += 32) seen = seen_together(seen, words[i / count * apart + i % count]);
-  return seen_by_warp(seen);
-}
-
-/* All threads of a block: whether some block of tb_emulated_multiply_half has left a tile of D. */
-__device__ __forceinline__ bool any_left(const uint32_t *left, int words) {
-  bool found = false;
-  for (int i = static_cast<int>(threadIdx.x); i < words; i += static_cast<int>(blockDim.x))
-    found = found || left[i] != 0;
-  return __syncthreads_or(found) != 0;
-}
-
-/* ---- pack ---- */
 
 constexpr int kPackSides = TB_EMULATED_PACK_SIDES, kPackThreads = TB_EMULATED_PACK_THREADS,
               kPackWarps = kPackThreads / 32;
@@ -107,19 +60,25 @@ __device__ __forceinline__ void load(Words &words, const tb_emulated_pack_operan
   }
 }
 
-/* What the threads of a block know of their words, brought together for each side. One meeting after another has
- * another of two, so that a thread may still look at the last one's result. */
-struct Meeting {
-  uint32_t of_part[kPackSides][kRunStep + 1]; /* an odd row, so that neither way of access has conflicts */
-  uint32_t of_side[kPackSides];
+/* What the threads of a block know of their words, brought together for each side. */
+template <class Known> struct Meeting {
+  Known of_part[kPackSides][kRunStep + 1]; /* an odd row, so that neither way of access has conflicts */
+  Known of_side[kPackSides];
+};
+/* In shared memory: one after another, so that a thread may still look at the last one's result. */
+struct Meetings {
+  Meeting<uint32_t> largest, smallest;
+  Meeting<uint64_t> counts;
+  uint32_t seen[kPackSides];
 };
 
 /* Every thread: the result of `join` over the words of its own side. */
-template <class Join> __device__ __forceinline__ uint32_t meet(Meeting &m, const Place &p, uint32_t mine, Join join) {
+template <class Known, class Join>
+__device__ __forceinline__ Known meet(Meeting<Known> &m, const Place &p, Known mine, Join join) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   m.of_part[p.side][p.run] = mine;
   __syncthreads();
-  uint32_t all = m.of_part[warp][lane];
+  Known all = m.of_part[warp][lane];
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) all = join(all, __shfl_xor_sync(~0u, all, lanes));
   if (lane == 0) m.of_side[warp] = all;
@@ -211,6 +170,11 @@ __device__ __forceinline__ uint32_t split_run(Packed (&plane)[Word::planes], con
   return (lossy ? TB_EMULATED_LOSSY : 0) | (low & 0x7fff7fff ? TB_EMULATED_LOW : 0);
 }
 
+/* Of a run's words, how many do not exist. */
+__device__ __forceinline__ uint32_t missing_in(int existing) {
+  return static_cast<uint32_t>(kRun - min(max(existing, 0), kRun));
+}
+
 /* Of a run's words, those below 2^-4 of the power of two of the side's largest, which are small; of subnormal ones,
  * none. Words that do not exist are zeros. */
 __device__ __forceinline__ uint32_t count_small(const float (&x)[kRun], uint32_t largest, int existing) {
@@ -218,10 +182,55 @@ __device__ __forceinline__ uint32_t count_small(const float (&x)[kRun], uint32_t
   const uint32_t power = largest & kInfinity;
   if (power <= binades) return 0;
   const float bound = __int_as_float(static_cast<int>(power - binades));
-  int count = min(max(existing, 0), kRun) - kRun;
+  uint32_t count = 0 - missing_in(existing);
 #pragma unroll
   for (int i = 0; i < kRun; i++) count += fabsf(x[i]) < bound;
-  return static_cast<uint32_t>(count);
+  return count;
+}
+
+/* Counts of a thread's words, or of a side's, beside each other, and flags of TB_EMULATED_LOSSY's kind: small ones from
+ * bit 0 on, faint ones from 16, cut ones from 32, flags 32 bits higher than they are. */
+constexpr uint64_t kFlags = static_cast<uint64_t>(TB_EMULATED_LOSSY | TB_EMULATED_LOW) << 32;
+__device__ __forceinline__ uint32_t count_at(uint64_t counts, int bit) {
+  return static_cast<uint32_t>(counts >> bit) & 0xffff;
+}
+
+/* Of a thread's words, once scaled, those below 1, which are faint; and from bit 16 on those below 2^-2, which are cut.
+ * Words that do not exist are zeros. */
+__device__ __forceinline__ uint32_t count_faint(const Words &words, float scale, int existing) {
+  uint32_t count = 0;
+#pragma unroll
+  for (int r = 0; r < kRuns; r++) {
+    count -= missing_in(existing - r * kRunStep * kRun);
+#pragma unroll
+    for (int i = 0; i < kRun; i++) {
+      const float x = words.x[r][i], size = fabsf(x * scale);
+      if (size < 1) count++;
+      if (size < 0.25f && x != 0) count += 1 << 16;
+    }
+  }
+  return count;
+}
+
+/* Of so many words, the part that a count is, in 1024ths or others, up. */
+__device__ __forceinline__ uint32_t part_of_all(uint32_t count, int parts, int existing) {
+  const uint32_t all = static_cast<uint32_t>(existing);
+  return (count * static_cast<uint32_t>(parts) + all - 1) / all;
+}
+
+/* What was seen of a side in a group of k, so many words. */
+template <class Word>
+__device__ __forceinline__ uint32_t seen_of(uint64_t counts, const Scale &scale, int existing, bool short_k) {
+  const uint32_t small = count_at(counts, 0), share = part_of_all(small, 1024, existing);
+  const uint32_t flags = static_cast<uint32_t>((counts & kFlags) >> 32);
+  if (Word::planes == Bfloat::planes) {
+    const bool few_large = has_few_large(existing - static_cast<int>(small), existing);
+    if (scale.wild || (scale.far && share > TB_EMULATED_SMALL_MAX && !few_large && short_k)) return TB_EMULATED_WILD;
+    return flags | (few_large ? TB_EMULATED_FEW_LARGE : 0) | share;
+  }
+  if (scale.wild) return TB_EMULATED_WILD;
+  return flags | min(part_of_all(count_at(counts, 32), 256, existing), TB_EMULATED_CUT_MAX) * TB_EMULATED_CUT |
+         part_of_all(count_at(counts, 16), 1024, existing) * TB_EMULATED_FAINT | share;
 }
 
 /* The part of an operand that a block packs at a time. */
@@ -235,8 +244,7 @@ __device__ __forceinline__ Part part_of(const tb_emulated_pack_operand &x, int n
 }
 
 template <class Word>
-__device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int64_t k, Part part,
-                                          Meeting (&meeting)[2]) {
+__device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int64_t k, Part part, Meetings &meetings) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const Place place = place_of(x.along_k, warp, lane);
   const int64_t first_k = static_cast<int64_t>(part.group) * kGroupK;
@@ -245,19 +253,19 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
   Words words;
   load(words, x, side, first_k, k_end, place);
 
-  uint32_t largest = 0, smallest = kInfinity; /* but for zeros */
+  uint32_t largest = 0, smallest = kInfinity; /* bf16: but for zeros */
 #pragma unroll
   for (int r = 0; r < kRuns; r++) {
 #pragma unroll
     for (int i = 0; i < kRun; i++) {
       const uint32_t size = magnitude(words.x[r][i]);
       largest = max(largest, size);
-      if (Word::planes == Bfloat::planes && size != 0) smallest = min(smallest, size);
+      if (Word::planes == Half::planes || size != 0) smallest = min(smallest, size);
     }
   }
-  largest = meet(meeting[0], place, largest, [](uint32_t a, uint32_t b) { return max(a, b); });
+  largest = meet(meetings.largest, place, largest, [](uint32_t a, uint32_t b) { return max(a, b); });
   if (Word::planes == Bfloat::planes)
-    smallest = meet(meeting[1], place, smallest, [](uint32_t a, uint32_t b) { return min(a, b); });
+    smallest = meet(meetings.smallest, place, smallest, [](uint32_t a, uint32_t b) { return min(a, b); });
   const Scale scale = scale_for(Word(), largest, smallest);
   const float factor = scale.wild ? 0 : power_of_two(scale.exponent); /* planes without meaning, but numbers */
 
@@ -268,7 +276,10 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
                             side / 8 * TB_EMULATED_ROWS_BYTES(Word::planes) + place.run % 2 * kWgmmaCore +
                             side % 8 * static_cast<int>(sizeof(Packed));
   const int64_t to_next = kRunStep / 2 * step_bytes;
-  uint32_t small = 0, flags = 0;
+  /* Ordinary operands have next to no faint words, so that most warps do not count them. */
+  uint32_t faint = 0, small = 0, flags = 0;
+  if (Word::planes == Half::planes && factor * __int_as_float(static_cast<int>(smallest)) < 1)
+    faint = count_faint(words, factor, k_end - place.run * kRun);
 #pragma unroll
   for (int r = 0; r < kRuns; r++) {
     const int run = place.run + r * kRunStep;
@@ -281,31 +292,23 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
     for (int p = 0; p < Word::planes; p++) *reinterpret_cast<Packed *>(core + p * 2 * kWgmmaCore) = plane[p];
   }
 
-  /* A side's small words are counted in 1024ths, up; a sum of counts leaves the flags alone. */
-  constexpr int last = Word::planes == Bfloat::planes ? 0 : 1;
-  const uint32_t of_side = meet(meeting[last], place, small | flags, [](uint32_t a, uint32_t b) {
-    return ((a | b) & (TB_EMULATED_LOSSY | TB_EMULATED_LOW)) | ((a + b) & TB_EMULATED_SMALL_MASK);
+  const uint64_t counts = static_cast<uint64_t>(flags) << 32 | static_cast<uint64_t>(faint) << 16 | small;
+  const uint64_t of_side = meet(meetings.counts, place, counts, [](uint64_t a, uint64_t b) {
+    return ((a | b) & kFlags) | ((a & ~kFlags) + (b & ~kFlags));
   });
-  const uint32_t share =
-      ((of_side & TB_EMULATED_SMALL_MASK) * 1024 + static_cast<uint32_t>(k_end) - 1) / static_cast<uint32_t>(k_end);
-  const bool few_large = Word::planes == Bfloat::planes &&
-                         has_few_large(k_end - static_cast<int>(of_side & TB_EMULATED_SMALL_MASK), k_end);
-  const bool wild = scale.wild || (scale.far && share > TB_EMULATED_SMALL_MAX && !few_large && k < TB_EMULATED_FAR_K);
-  uint32_t seen = (of_side & (TB_EMULATED_LOSSY | TB_EMULATED_LOW)) | (few_large ? TB_EMULATED_FEW_LARGE : 0) | share;
-  if (wild || largest == 0) seen = wild ? TB_EMULATED_WILD : 0;
   if (place.run == 0) {
     x.to.scale[part.group * x.padded_sides + side] = power_of_two(-scale.exponent);
-    meeting[1 - last].of_side[place.side] = seen;
+    meetings.seen[place.side] = largest == 0 ? 0 : seen_of<Word>(of_side, scale, k_end, k < TB_EMULATED_FAR_K);
   }
   __syncthreads();
   if (warp == 0) {
-    seen = seen_by_warp(meeting[1 - last].of_side[lane % kPackSides]);
+    const uint32_t seen = seen_by_warp(meetings.seen[lane % kPackSides]);
     if (lane == 0) x.to.seen[part.group * (x.padded_sides / kPackSides) + part.strip] = seen;
   }
 }
 
 template <class Word> __device__ __forceinline__ void pack(const tb_emulated_pack_args &args) {
-  __shared__ Meeting meeting[2];
+  __shared__ Meetings meetings;
   wait_for_earlier_kernels();
   let_next_start();
   if (Word::planes == Bfloat::planes && !any_left(args.left, args.left_words)) return;
@@ -316,7 +319,7 @@ template <class Word> __device__ __forceinline__ void pack(const tb_emulated_pac
     const bool second = part >= parts_of_first;
     const tb_emulated_pack_operand &x = args.x[second];
     const int number = part - (second ? parts_of_first : 0), strips = static_cast<int>(x.padded_sides / kPackSides);
-    pack_part<Word>(x, args.k, part_of(x, number, strips, groups), meeting);
+    pack_part<Word>(x, args.k, part_of(x, number, strips, groups), meetings);
     __syncthreads();
   }
 }

@@ -207,20 +207,19 @@ __device__ __forceinline__ unsigned look_at(const tb_emulated_args &args, const 
   const int64_t apart_a = static_cast<int64_t>(items.down) * words_a;
   const int64_t apart_b = static_cast<int64_t>(items.across) * words_b;
   if (item.repeated) return 0;
-  const uint32_t a = seen_in(args.seen_a + at_a, words_a, items.groups, apart_a, lane);
-  const uint32_t b = seen_in(args.seen_b + at_b, words_b, items.groups, apart_b, lane);
-  const bool enough = half_is_enough(a, b, args.fast);
-  uint32_t *const again = args.again + item.row + static_cast<int64_t>(item.column) * items.down;
+  const int tile = item.row + item.column * items.down;
   if (Word::planes == Half::planes) {
-    if (lane == 0 && item.first_group == 0) *again = 0;
+    const uint32_t a = seen_in(args.a.seen + at_a, words_a, items.groups, apart_a, lane);
+    const uint32_t b = seen_in(args.b.seen + at_b, words_b, items.groups, apart_b, lane);
+    const bool enough = half_is_enough(a, b, args.k, args.fast);
+    if (lane == 0 && item.first_group == 0) args.taken[tile] = enough, args.again[tile] = 0;
     return (enough ? kOurs : 0) | ((a | b) & TB_EMULATED_LOSSY ? kLossy : 0);
   }
-  if (enough) return 0;
-  const uint32_t planes_a = seen_in(args.a.seen + at_a, words_a, items.groups, apart_a, lane);
-  const uint32_t planes_b = seen_in(args.b.seen + at_b, words_b, items.groups, apart_b, lane);
-  if (!((planes_a | planes_b) & TB_EMULATED_WILD))
-    return kOurs | ((planes_a | planes_b) & TB_EMULATED_FEW_LARGE ? kFewLarge : 0);
-  if (lane == 0) *again = 1;
+  if (args.taken[tile] != 0) return 0;
+  const uint32_t flags = flags_in(args.a.seen + at_a, words_a, items.groups, apart_a, lane) |
+                         flags_in(args.b.seen + at_b, words_b, items.groups, apart_b, lane);
+  if (!(flags & TB_EMULATED_WILD)) return kOurs | (flags & TB_EMULATED_FEW_LARGE ? kFewLarge : 0);
+  if (lane == 0) args.again[tile] = 1;
   return 0;
 }
 

@@ -146,9 +146,11 @@ static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulate
   const struct tb_tile_bands bands = tb_emulated_bands(args->m, args->n, wanted);
   const int64_t tiles = tb_tiles_count(&bands), groups = tb_emulated_groups(args->k);
   const CUdeviceptr left_at = workspace + (CUdeviceptr)(w->a.bytes + w->b.bytes);
-  const CUdeviceptr again_at = left_at + (CUdeviceptr)w->left_bytes, sums_at = again_at + (CUdeviceptr)w->again_bytes;
+  const CUdeviceptr again_at = left_at + (CUdeviceptr)w->left_bytes,
+                    sums_at = again_at + (CUdeviceptr)w->tile_marks_bytes;
   struct tb_emulated_args p = {.left = (uint32_t *)left_at,
                                .again = (uint32_t *)again_at,
+                               .taken = (uint32_t *)again_at + tb_emulated_tiles(args->m, args->n),
                                .d = args->d,
                                .sums = (float *)sums_at,
                                .partials = (float *)(sums_at + (CUdeviceptr)w->sums_bytes),
@@ -184,7 +186,6 @@ CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool t
   const CUdeviceptr b_at = workspace + (CUdeviceptr)w.a.bytes;
   struct tb_emulated_args p = args_of(emulated, args, wanted, &w, workspace, way);
   p.a = packed_at(packed_a, &half_a), p.b = packed_at(packed_b, &half_b);
-  p.seen_a = p.a.seen, p.seen_b = p.b.seen;
   TB_TRY(launch_multiply(emulated->multiply_half, TB_EMULATED_HALF_PLANES, &p, stream));
   TB_TRY(pack_rest(emulated, transpose_a, transpose_b, args, &p, workspace, b_at, stream));
   p.a = packed_at(workspace, &w.a), p.b = packed_at(b_at, &w.b);

@@ -53,12 +53,12 @@ struct tb_emulated_workspace tb_emulated_workspace_for(int64_t m, int64_t n, int
       .a = tb_emulated_room_for(TB_EMULATED_BFLOAT_PLANES, false, m, k),
       .b = tb_emulated_room_for(TB_EMULATED_BFLOAT_PLANES, true, n, k),
       .left_bytes = aligned(TB_EMULATED_BLOCKS_MAX * mark_bytes),
-      .again_bytes = aligned(tiles * mark_bytes),
+      .tile_marks_bytes = aligned(2 * tiles * mark_bytes),
       .sums_bytes =
           groups > 1 ? tb_min(tb_round_up(tiles, TB_EMULATED_CLUSTER), TB_EMULATED_BLOCKS_MAX) * tile_bytes : 0,
       .partials_bytes = split_tiles(tiles, way) * groups * tile_bytes,
   };
-  w.bytes = w.a.bytes + w.b.bytes + w.left_bytes + w.again_bytes + w.sums_bytes + w.partials_bytes;
+  w.bytes = w.a.bytes + w.b.bytes + w.left_bytes + w.tile_marks_bytes + w.sums_bytes + w.partials_bytes;
   return w;
 }
 

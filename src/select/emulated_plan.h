@@ -53,11 +53,11 @@ static inline int64_t tb_emulated_first_span(const struct tb_emulated_way *way, 
 }
 
 /* What a span's product needs beside its packed operands while it is under way, one behind the other: the operands in
- * bf16 planes, marks of blocks and of tiles, from bf16 planes the groups' sums of the tile that each block is at, and
- * those of the tiles whose k is split. */
+ * bf16 planes, marks of blocks, two of each tile, from bf16 planes the groups' sums of the tile that each block is at,
+ * and those of the tiles whose k is split. */
 struct tb_emulated_workspace {
   struct tb_emulated_room a, b;
-  int64_t left_bytes, again_bytes, sums_bytes, partials_bytes, bytes;
+  int64_t left_bytes, tile_marks_bytes, sums_bytes, partials_bytes, bytes;
 };
 struct tb_emulated_workspace tb_emulated_workspace_for(int64_t m, int64_t n, int64_t k,
                                                        const struct tb_emulated_way *way);

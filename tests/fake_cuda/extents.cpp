@@ -140,6 +140,7 @@ void split_results(Touches &t, const tb_emulated_args &a, bool half, bool gather
   const size_t left_words = static_cast<size_t>(a.left_words);
   t.bytes(a.left, left_words * WORD, half);
   t.bytes(a.again, tiles * WORD, !gathers);
+  if (!gathers) t.bytes(a.taken, tiles * WORD, half);
   if (!half && !gathers && groups > 1) t.bytes(a.sums, left_words * tile_bytes, true);
   t.bytes(a.partials, static_cast<size_t>(a.tiles - a.whole) * groups * tile_bytes, !gathers);
   t.matrix(a.d, static_cast<size_t>(a.m), static_cast<size_t>(a.n), static_cast<size_t>(a.ldd), true);
@@ -148,11 +149,8 @@ void split_results(Touches &t, const tb_emulated_args &a, bool half, bool gather
 void split_multiply(Touches &t, size_t planes, void *const *parameters) {
   const auto &a = read<tb_emulated_args>(parameters);
   const size_t rows = rounded(a.m, TB_EMULATED_TILE_M), columns = rounded(a.n, TB_EMULATED_TILE_N);
-  const size_t groups = divided(a.k, TB_EMULATED_GROUP_K);
   packed(t, a.a, rows, a.k, planes, false);
   packed(t, a.b, columns, a.k, planes, false);
-  seen(t, a.seen_a, rows, groups, false);
-  seen(t, a.seen_b, columns, groups, false);
   split_results(t, a, planes == 2, false);
 }
 

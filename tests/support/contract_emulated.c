@@ -57,7 +57,7 @@ static double split_word(bool half, float moved, float plane[PLANES]) {
 /* What is known of a side's words of a group before they are split. */
 struct sizes {
   float largest, smallest; /* smallest: but for zeros */
-  int64_t count, small;
+  int64_t count, small, faint, cut;
 };
 
 static struct sizes sizes_of(const struct part *p, int64_t side, int64_t group) {
@@ -68,8 +68,12 @@ static struct sizes sizes_of(const struct part *p, int64_t side, int64_t group) 
     if (size > 0 && size < s.smallest) s.smallest = size;
   }
   if (!(s.largest >= 0x1p-122f)) return s; /* no bound is subnormal */
-  for (int64_t l = 0; l < s.count; l++)
-    s.small += fabsf(word_of(p, side, group * GROUP_K + l)) < ldexpf(1, ilogbf(s.largest) - 4);
+  for (int64_t l = 0; l < s.count; l++) {
+    const float size = fabsf(word_of(p, side, group * GROUP_K + l)), power = ldexpf(1, ilogbf(s.largest));
+    s.small += size < power * 0x1p-4f;
+    s.faint += size < power * 0x1p-14f;
+    s.cut += size > 0 && size < power * 0x1p-16f;
+  }
   return s;
 }
 
@@ -83,10 +87,10 @@ static int move_of(bool half, const struct sizes *s) {
 
 /* ---- which planes ---- */
 
-/* In a tile's sides: `small` in 1024ths. */
+/* In a tile's sides: `small` and `faint` in 1024ths, `cut` in 256ths, at most 127. */
 struct seen {
   bool wild, lossy, low, few_large;
-  int64_t small;
+  int64_t small, faint, cut;
 };
 
 static bool is_wild(bool half, const struct part *p, const struct sizes *s, const struct seen *seen) {
@@ -99,7 +103,9 @@ static bool is_wild(bool half, const struct part *p, const struct sizes *s, cons
 
 static struct seen seen_of_side(bool half, const struct part *p, int64_t side, int64_t group) {
   const struct sizes s = sizes_of(p, side, group);
-  struct seen seen = {.small = (s.small * 1024 + s.count - 1) / s.count};
+  struct seen seen = {.small = (s.small * 1024 + s.count - 1) / s.count,
+                      .faint = (s.faint * 1024 + s.count - 1) / s.count,
+                      .cut = smaller((s.cut * 256 + s.count - 1) / s.count, 127)};
   if (s.largest == 0) return (struct seen){0};
   seen.few_large = !half && (s.count - s.small) * 128 < s.count;
   if (is_wild(half, p, &s, &seen)) return (struct seen){.wild = true};
@@ -119,14 +125,24 @@ static struct seen seen_of(bool half, const struct part *p) {
       const struct seen one = seen_of_side(half, p, side, group);
       all.wild |= one.wild, all.lossy |= one.lossy, all.low |= one.low, all.few_large |= one.few_large;
       if (one.small > all.small) all.small = one.small;
+      if (one.faint > all.faint) all.faint = one.faint;
+      if (one.cut > all.cut) all.cut = one.cut;
     }
   return all;
+}
+
+/* Whether products of a word that is not faint and one that is not small are at least 74 in so many k, and one for each
+ * 1024 of them, and 8 of 1024 for each 256th that is cut. */
+static bool has_products(const struct seen *x, const struct seen *y, int64_t k) {
+  const int64_t of_1024 = 1024 - smaller(x->small + y->faint, x->faint + y->small);
+  return k * of_1024 >= 74 * 1024 + k && of_1024 >= 8 * (x->cut + y->cut);
 }
 
 static enum tst_planes planes_of(const struct part *a, const struct part *b, bool fast) {
   const struct seen x = seen_of(true, a), y = seen_of(true, b);
   const bool lossy = x.lossy || y.lossy, exact = !lossy && !(x.low && y.low);
-  if (!x.wild && !y.wild && (fast || exact || x.small + y.small <= 896)) return lossy ? TST_FP16_CORRECTED : TST_FP16;
+  const bool enough = x.small + y.small <= 896 || has_products(&x, &y, a->size);
+  if (!x.wild && !y.wild && (fast || exact || enough)) return lossy ? TST_FP16_CORRECTED : TST_FP16;
   const struct seen u = seen_of(false, a), v = seen_of(false, b);
   if (u.wild || v.wild) return TST_PLAIN;
   return u.few_large || v.few_large ? TST_BF16_APART : TST_BF16;

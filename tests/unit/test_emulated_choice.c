@@ -117,7 +117,7 @@ static bool same(const struct row *r, const float *x, const float *y) {
 static double bound_of(enum tst_planes planes, int64_t k) {
   const double chunks = ceil((double)(k < 1024 ? k : 1024) / 32), groups = (double)k / 1024 + 1;
   if (planes == TST_PLAIN) return (double)k + 1;
-  if (planes <= TST_FP16_CORRECTED) return 2 + 2 + 4 + 0.25 + 21 + 0.1 + 2 + chunks + groups;
+  if (planes <= TST_FP16_CORRECTED) return 2 + 2 + 4 + 8 + 21 + 0.1 + 2 + chunks + groups;
   return 1 + 21 + 1 + 3 + groups + (planes == TST_BF16_APART ? chunks : 0);
 }
 

@@ -160,6 +160,12 @@ static int bfloat_move(float largest) {
   return exponent > 60 ? 60 - exponent : exponent < -30 ? -30 - exponent : 0;
 }
 
+/* Words of a group that exist. */
+static int64_t existing_of(const struct tst_emulated_matrix *x, int64_t group) {
+  const int64_t left = x->k - group * GROUP_K;
+  return left < GROUP_K ? left : GROUP_K;
+}
+
 /* How many words of a side are small beside its largest; and in 1024ths, up. */
 static int64_t small_count(const struct tst_emulated_matrix *x, int64_t side, int64_t group) {
   const float largest = largest_of(x, side, group), bound = ldexpf(1, ilogbf(largest) - 4);
@@ -169,13 +175,26 @@ static int64_t small_count(const struct tst_emulated_matrix *x, int64_t side, in
   return count;
 }
 static uint32_t small_of(const struct tst_emulated_matrix *x, int64_t side, int64_t group) {
-  const int64_t left = x->k - group * GROUP_K, existing = left < GROUP_K ? left : GROUP_K;
+  const int64_t existing = existing_of(x, group);
   return (uint32_t)((small_count(x, side, group) * 1024 + existing - 1) / existing);
+}
+
+/* How many words of a side are below so much of the power of two of its largest; in so many parts of all, up. */
+static uint32_t part_below(const struct tst_emulated_matrix *x, int64_t side, int64_t group, float bound, bool zeros,
+                           int64_t parts) {
+  const int64_t existing = existing_of(x, group);
+  const float power = ldexpf(1, ilogbf(largest_of(x, side, group)));
+  int64_t count = 0;
+  for (int64_t l = group * GROUP_K; l < group * GROUP_K + existing; l++) {
+    const float size = fabsf(word_of(x, side, l));
+    count += size < bound * power && (zeros || size > 0);
+  }
+  return (uint32_t)((count * parts + existing - 1) / existing);
 }
 
 /* Whether fewer than one of 128 of a side's words are not small. */
 static bool has_few_large(const struct tst_emulated_matrix *x, int64_t side, int64_t group) {
-  const int64_t left = x->k - group * GROUP_K, existing = left < GROUP_K ? left : GROUP_K;
+  const int64_t existing = existing_of(x, group);
   return (existing - small_count(x, side, group)) * 128 < existing;
 }
 
@@ -201,18 +220,23 @@ static uint32_t seen_of_side(const struct tst_emulated_matrix *x, const struct p
     if (unpacked(p, side, l) != (double)word_of(x, side, l)) flags |= 1u << 30;
     if (value_of(p->planes, *plane_at(p, side, l, 1)) != 0) flags |= 1u << 29; /* has a low plane */
   }
-  return flags | small_of(x, side, group);
+  if (p->planes == BFLOAT) return flags | small_of(x, side, group);
+  const uint32_t faint = part_below(x, side, group, 0x1p-14f, true, 1024),
+                 cut = part_below(x, side, group, 0x1p-16f, false, 256);
+  return flags | (cut > 127 ? 127 : cut) << 22 | faint << 11 | small_of(x, side, group);
 }
 
 static uint32_t seen_of_strip(const struct tst_emulated_matrix *x, const struct packed *p, int64_t strip,
                               int64_t group) {
-  uint32_t flags = 0, small = 0;
+  uint32_t flags = 0, small = 0, faint = 0, cut = 0;
   for (int64_t side = strip * STRIP; side < (strip + 1) * STRIP; side++) {
     const uint32_t seen = seen_of_side(x, p, side, group);
-    flags |= seen & 15u << 28;
+    flags |= seen & 7u << 29;
     small = (seen & 0x7ff) > small ? seen & 0x7ff : small;
+    faint = (seen >> 11 & 0x7ff) > faint ? seen >> 11 & 0x7ff : faint;
+    cut = (seen >> 22 & 127) > cut ? seen >> 22 & 127 : cut; /* bf16: or a flag */
   }
-  return flags | small;
+  return flags | cut << 22 | faint << 11 | small;
 }
 
 static void fail_word(const struct tst_emulated_matrix *x, const struct packed *p, int64_t side, int64_t l) {
