@@ -29,21 +29,6 @@ _Static_assert(3 * TB_EMULATED_TILE_M % TB_EMULATED_TILE_N == 0, "tiles of twins
 static const struct tb_tiling emulated_strips_of_rows = {TB_EMULATED_TILE_M, 384, 384, 3072, TB_TILES_MAX};
 static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 384, 384, 3072, TB_TILES_MAX};
 
-/*
- * Of operands that the GPU has kept. Nothing of them is awaited, so that launches may fill it, one after another in one
- * stream: pieces of C come down in their order, and none is held up by others that run beside it. Where both are there,
- * tiles of about so many rows and as many columns as are full launches. Where one goes up, strips of C, for each of
- * which a panel of it is enough; at least so many launches, if halves of full ones are enough for that: the next one's
- * blocks begin where this one's end. No more launches than are enough, for each takes the host some 25 us. (H100, ms,
- * 4096 cubed, 8192, 16384, and 11008 x 512 x 4096; both kept: by tiles of several streams 1.78, 6.39, 52.8, 1.13, so
- * 1.57, 5.99, 46.1, 0.93; A kept 2.09, 6.92, 53.8, 1.62, and 1.95, 6.96, 42.9, 0.87. By launches of one and a half
- * times what fills the GPU 16384 cubed took 56.)
- */
-#define COPIES_ROWS 4096
-#define COPIES_LAUNCHES_MIN 8
-#define COPIES_ENOUGH 24
-#define COPIES_OF_SPANS_ENOUGH 16
-
 /* Sides of the blocks of a C that is cut, at least: shorter ones do not fill a GPU. */
 #define EMULATED_BLOCK_M_MIN 2048
 #define EMULATED_BLOCK_N_MIN 1152
@@ -53,8 +38,7 @@ static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 
 #define EMULATED_STREAMS_MIN 2
 /* The tensor cores reach their rate where all streams' launches together have a tile and a half for
  * each of an H200's multiprocessors. */
-#define EMULATED_TILES_AT_ONCE 132
-#define EMULATED_TILES_OF_GPU (3 * EMULATED_TILES_AT_ONCE / 2)
+#define EMULATED_TILES_OF_GPU (3 * TB_EMULATED_TILES_AT_ONCE / 2)
 
 /* Most memory for packed operands, for packing them again, and for real panels, when they are in place, and of what
  * there is at most such a part: the program may want it. 16384 cubed is not cut for that; to pack a panel once more
@@ -62,21 +46,13 @@ static const struct tb_tiling emulated_strips_of_columns = {TB_EMULATED_TILE_N, 
 #define EMULATED_AT_ONCE_BYTES_MAX ((int64_t)6 << 30)
 #define EMULATED_AT_ONCE_SHARE 2
 
-/* Of a complex product the kernels see the real one, of twice the rows and twice the k. */
-static int parts_of_element(const struct tb_plan *plan) { return tb_plan_expands(plan) ? 2 : 1; }
-
 static int64_t tiles_of_launch(const struct tb_plan *plan) {
-  return tb_emulated_tiles(parts_of_element(plan) * plan->tile_m, plan->tile_n);
-}
-
-/* Whether tiles are those of operands that the GPU has kept. */
-static bool has_copies(const struct tb_plan *plan, const struct tb_call *call) {
-  return plan->ways.kept == TB_ARE_COPIES && call->region.of == TB_WHOLE && !tb_plan_is_cut(plan, call);
+  return tb_emulated_tiles(tb_plan_parts_of_element(plan) * plan->tile_m, plan->tile_n);
 }
 
 /* As many as there are tiles to run, at most. */
 static int streams_for(const struct tb_plan *plan, const struct tb_call *call, int64_t tiles) {
-  int streams = tb_plan_in_one_stream(plan) || has_copies(plan, call) ? 1 : TB_COMPUTE_STREAMS;
+  int streams = tb_plan_in_one_stream(plan) || tb_plan_has_copies(plan, call) ? 1 : TB_COMPUTE_STREAMS;
   while (streams > 1 && streams / 2 >= tiles) streams /= 2;
   return streams;
 }
@@ -111,43 +87,6 @@ static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb
                              long_n ? &emulated_columns_of_long_side : &emulated_columns_of_spans};
 }
 
-/* A tile along a side, with `across` of the kernels' tiles along the other: as many of them as fill the GPU, or, where
- * that makes few launches, half of it; or some times as many. */
-static int64_t tile_for_launch(const struct tb_plan *plan, int64_t side, int64_t piece, int64_t across,
-                               bool may_halve) {
-  const int64_t enough = tb_plan_spans(plan) == 1 ? COPIES_ENOUGH : COPIES_OF_SPANS_ENOUGH;
-  const int64_t pieces = tb_ceil_div(side, piece), full = tb_max(1, EMULATED_TILES_AT_ONCE / across);
-  const int64_t wish = may_halve && pieces < COPIES_LAUNCHES_MIN * full ? tb_max(1, full / 2) : full;
-  return tb_min(side, tb_ceil_div(pieces, wish * enough) * wish * piece);
-}
-
-static int64_t kernel_rows(const struct tb_plan *plan, int64_t rows) {
-  return tb_ceil_div(parts_of_element(plan) * rows, TB_EMULATED_TILE_M);
-}
-
-static int64_t kernel_columns(int64_t columns) { return tb_ceil_div(columns, TB_EMULATED_TILE_N); }
-
-/* Rows of a tile where both are there, even ones, of at least half a launch if C is narrow; where B goes up, all of
- * them. A column must fit into a slot of the way down. */
-static int64_t rows_of_copies(const struct tb_plan *plan, const struct tb_call *call) {
-  const int64_t most = tb_slot_elems(call->type), parts = parts_of_element(plan);
-  if (tb_way_is_by_link(plan->ways.b)) return tb_min(call->m, most);
-  const int64_t half = tb_ceil_div(EMULATED_TILES_AT_ONCE / 2, kernel_columns(call->n)) * TB_EMULATED_TILE_M;
-  const int64_t rows = tb_min(tb_max(COPIES_ROWS, half) / parts, most);
-  return tb_plan_tile(call->m, &(struct tb_tiling){TB_EMULATED_TILE_M, rows, rows, rows, TB_TILES_MAX}, 0);
-}
-
-static void size_tiles_of_copies(struct tb_plan *plan, const struct tb_call *call) {
-  int64_t m = call->m, n = call->n;
-  if (tb_way_is_by_link(plan->ways.a)) {
-    m = tile_for_launch(plan, m, TB_EMULATED_TILE_M, parts_of_element(plan) * kernel_columns(n), true);
-  } else {
-    m = rows_of_copies(plan, call);
-    n = tile_for_launch(plan, n, TB_EMULATED_TILE_N, kernel_rows(plan, m), tb_way_is_by_link(plan->ways.b));
-  }
-  tb_plan_size_panels(plan, call, m, n);
-}
-
 /* Two slices of a product that is not cut, where that has the kernels in time (schedule.h): 16384 cubed 62 ms by one,
  * 57 by two (H200, two runs); by bench/overlap_model.py 58 by one, 53 by two, and 61 by four. Not where upload takes
  * much longer than the product; nor where C takes so long to come down that the second slice, with which it begins, had
@@ -173,26 +112,34 @@ struct layout {
   bool keeps_a, strips;
 };
 
+/* The tiles, and what of k goes up at a time. */
+static void size_tiles(struct tb_plan *plan, const struct tb_call *call, const struct layout *layout) {
+  static const struct tb_tilings of_strips = {&emulated_strips_of_rows, &emulated_strips_of_columns};
+  const bool copies = tb_plan_has_copies(plan, call);
+  plan->strips = false;
+  plan->slice_k = slice_of_emulated(plan, call);
+  if (plan->at_once) {
+    tb_plan_size_panels(plan, call, plan->block_m, plan->block_n);
+  } else if (copies) {
+    tb_plan_size_copies(plan, call);
+  } else {
+    const struct tb_tilings tilings = tilings_for(plan, call, layout->streams_most);
+    tb_plan_size_panels(plan, call, tb_plan_tile(plan->block_m, tilings.rows, 0),
+                        tb_plan_tile(plan->block_n, tilings.columns, layout->more_columns));
+    if (layout->strips) tb_plan_size_strips(plan, call, tb_plan_emulated_flops_per_byte(&plan->ways), of_strips);
+  }
+  if (plan->strips || copies) plan->slice_k = plan->chunk_k;
+}
+
 static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, const struct tb_emulated_way *whole,
                              const struct layout *layout) {
-  static const struct tb_tilings of_strips = {&emulated_strips_of_rows, &emulated_strips_of_columns};
   const int parts = tb_kernel_parts(call->type);
   plan->emulated = true;
   plan->triangle_in_place = false; /* these kernels look what is wanted of C */
-  plan->strips = false;
   plan->twins = tb_plan_may_have_twins(plan, call);
   plan->at_once = tb_plan_is_at_once(plan);
   plan->span_k = tb_emulated_first_span(whole, parts * call->k) / parts;
-  plan->slice_k = slice_of_emulated(plan, call);
-  const struct tb_tilings tilings = tilings_for(plan, call, layout->streams_most);
-  tb_plan_size_panels(plan, call, plan->block_m, plan->block_n);
-  if (!plan->at_once)
-    tb_plan_size_panels(plan, call, tb_plan_tile(plan->block_m, tilings.rows, 0),
-                        tb_plan_tile(plan->block_n, tilings.columns, layout->more_columns));
-  if (layout->strips && !has_copies(plan, call))
-    tb_plan_size_strips(plan, call, tb_plan_emulated_flops_per_byte(&plan->ways), of_strips);
-  if (has_copies(plan, call)) size_tiles_of_copies(plan, call);
-  if (plan->strips || has_copies(plan, call)) plan->slice_k = plan->chunk_k;
+  size_tiles(plan, call, layout);
   const int64_t rows = tb_ceil_div(plan->block_m, plan->tile_m), columns = tb_ceil_div(plan->block_n, plan->tile_n);
   tb_plan_place_panels(plan, call, rows, columns, layout->keeps_a);
   tb_plan_place_real(plan, call, rows, columns);
@@ -230,7 +177,7 @@ static double together(double x, double y) {
 /* What the launches that run at the same time reach of the kernels' rate. */
 static double filling(const struct tb_plan *plan) {
   const int64_t tiles = tiles_of_launch(plan);
-  if (plan->streams == 1) return (double)tiles / (double)tb_round_up(tiles, EMULATED_TILES_AT_ONCE / 2);
+  if (plan->streams == 1) return (double)tiles / (double)tb_round_up(tiles, TB_EMULATED_TILES_AT_ONCE / 2);
   const double full = (double)(plan->streams * tiles) / EMULATED_TILES_OF_GPU;
   return full < 1 ? full : 1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the plans for all kernels (plan.c) and those for the tensor cores (plan_emulated.c) share: sizes of tiles,
- * strips, and where panels lie.
+ * What the plans for all kernels (plan.c) and those for the tensor cores (plan_emulated.c, plan_copies.c) share: sizes
+ * of tiles, strips, and where panels lie.
  */
 #ifndef TB_PLAN_INTERNAL_H
 #define TB_PLAN_INTERNAL_H
@@ -35,6 +35,17 @@ bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call);
 
 /* Whether it may have twins, if its tiles are squares. */
 bool tb_plan_may_have_twins(const struct tb_plan *plan, const struct tb_call *call);
+
+/* Tiles of the tensor cores' kernels that an H200's multiprocessors have room for. */
+#define TB_EMULATED_TILES_AT_ONCE 132
+
+/* Of a complex product the kernels see the real one, of twice the rows and twice the k. */
+static inline int tb_plan_parts_of_element(const struct tb_plan *plan) { return tb_plan_expands(plan) ? 2 : 1; }
+
+/* For the tensor cores, of a product that is not cut: whether the GPU has kept an operand, or both (plan_copies.c);
+ * then the tiles are these. */
+bool tb_plan_has_copies(const struct tb_plan *plan, const struct tb_call *call);
+void tb_plan_size_copies(struct tb_plan *plan, const struct tb_call *call);
 
 /* Whether a mirrored operand may go up as it is stored. */
 bool tb_plan_may_unfold(const struct tb_plan *plan, const struct tb_call *call);
