@@ -138,11 +138,17 @@ static bool has_products(const struct seen *x, const struct seen *y, int64_t k) 
   return k * of_1024 >= 74 * 1024 + k && of_1024 >= 8 * (x->cut + y->cut);
 }
 
+static bool few_are_small(const struct seen *x, const struct seen *y) { return x->small + y->small <= 896; }
+
+static bool is_exact(const struct seen *x, const struct seen *y) {
+  return !x->lossy && !y->lossy && !(x->low && y->low);
+}
+
 static enum tst_planes planes_of(const struct part *a, const struct part *b, bool fast) {
   const struct seen x = seen_of(true, a), y = seen_of(true, b);
-  const bool lossy = x.lossy || y.lossy, exact = !lossy && !(x.low && y.low);
-  const bool enough = x.small + y.small <= 896 || has_products(&x, &y, a->size);
-  if (!x.wild && !y.wild && (fast || exact || enough)) return lossy ? TST_FP16_CORRECTED : TST_FP16;
+  const bool enough = few_are_small(&x, &y) || has_products(&x, &y, a->size);
+  if (!x.wild && !y.wild && (fast || is_exact(&x, &y) || enough))
+    return x.lossy || y.lossy ? TST_FP16_CORRECTED : TST_FP16;
   const struct seen u = seen_of(false, a), v = seen_of(false, b);
   if (u.wild || v.wild) return TST_PLAIN;
   return u.few_large || v.few_large ? TST_BF16_APART : TST_BF16;
@@ -301,6 +307,13 @@ enum tst_planes tst_contract_planes(const struct tst_emulated_product *t, int64_
   const struct part a = part_of(&t->problem, &t->a, TILE_M, row, start);
   const struct part b = part_of(&t->problem, &t->b, TILE_N, column, start);
   return planes_of(&a, &b, t->problem.fast);
+}
+
+bool tst_contract_counts_products(const struct tst_emulated_product *t, int64_t row, int64_t column, int64_t start) {
+  const struct part a = part_of(&t->problem, &t->a, TILE_M, row, start);
+  const struct part b = part_of(&t->problem, &t->b, TILE_N, column, start);
+  const struct seen x = seen_of(true, &a), y = seen_of(true, &b);
+  return !is_exact(&x, &y) && !few_are_small(&x, &y);
 }
 
 float *tst_contract_emulated(const struct tst_emulated_product *t, enum tst_planes forced) {

@@ -24,6 +24,9 @@ extern const char *const tst_planes_name[TST_PLANES];
  * which nobody knows before they are there. */
 enum tst_planes tst_contract_planes(const struct tst_emulated_product *t, int64_t row, int64_t column, int64_t start);
 
+/* Of one from fp16 planes: whether it is so for its products alone, though many words are small. */
+bool tst_contract_counts_products(const struct tst_emulated_product *t, int64_t row, int64_t column, int64_t start);
+
 /* D, m x n, dense, to be freed. `forced`: all of it from these planes, whatever the contract says; TST_PLANES: as it
  * says. */
 float *tst_contract_emulated(const struct tst_emulated_product *t, enum tst_planes forced);
