@@ -48,6 +48,11 @@ bool tb_hash_begin(void) {
   return filled;
 }
 
+void tb_hash_after_fork(void) {
+  int making = MAKING_KEY;
+  atomic_compare_exchange_strong(&key_state, &making, NO_KEY);
+}
+
 struct hashing {
   wide sum[2];
   const uint64_t *key;

@@ -35,6 +35,9 @@ static inline bool tb_digests_are_equal(const struct tb_digest *x, const struct 
  * nothing may be digested. */
 bool tb_hash_begin(void);
 
+/* In the child of a fork: whoever was at it is not there. */
+void tb_hash_after_fork(void);
+
 /* How a matrix is cut: a column has `in_column` cells of TB_CELL_BYTES, or a cell has `columns_each` columns. */
 struct tb_cells {
   int64_t in_column, columns_each, count;

@@ -230,6 +230,7 @@ static bool try_offload(const struct tb_call *call, const struct tb_places *plac
   const bool taken = tb_level3_offload(call, places, tb_option_number(TB_OPTION_verbose), &outcome);
   tb_router_leave(decision);
   if (!taken) {
+    tb_staying_learn(call, decision->stays, TB_NOT_KEPT, 0);
     *decision = (struct tb_decision){.where = TB_CPU, .why = outcome.why};
     return false;
   }
@@ -238,8 +239,7 @@ static bool try_offload(const struct tb_call *call, const struct tb_places *plac
   double flops = tb_call_is_trivial(call) ? 0 : tb_call_flops(call);
   tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, flops, outcome.bytes, seconds);
   if (outcome.saved_bytes > 0) tb_stats_add_kept(outcome.saved_bytes);
-  if (decision->stays != TB_NONE_STAYS)
-    tb_staying_learn(call, decision->stays, outcome.proof[decision->stays == TB_B_STAYS], seconds);
+  tb_staying_learn(call, decision->stays, outcome.proof[decision->stays == TB_B_STAYS], seconds);
   if (outcome.failed)
     tb_stats_add_failure();
   else if (decision->stays == TB_NONE_STAYS && outcome.gpu_count == 1 &&

@@ -254,8 +254,9 @@ static struct tb_decision weigh_with_model(const struct tb_call *call, const str
 
 /* ---- operands that may stay on the GPU ---- */
 
-/* To look at an operand takes some microseconds. */
-#define STAY_CALL_SECONDS 50e-6
+/* To look at an operand takes some microseconds. Longer than SHORT_SECONDS, so that no call follows one which may stay.
+ */
+#define STAY_CALL_SECONDS 200e-6
 
 static struct tb_places places_with(enum tb_stay which) {
   struct tb_places places = {0};
@@ -274,6 +275,13 @@ static void predict_kept(struct knowledge *of, const struct tb_call *call, enum 
   pthread_mutex_unlock(&router_lock);
 }
 
+static void join_to_stay(struct knowledge *of, struct tb_decision *decision) {
+  const struct tb_machine machine = {.gpu_open = tb_offload_is_open(), .model = &of->model, .now = decision->at};
+  pthread_mutex_lock(&router_lock);
+  join(decision, &machine);
+  pthread_mutex_unlock(&router_lock);
+}
+
 /* A call that is the CPU's because it is sooner: whether it had not better go to the GPU for an operand that stays. */
 static void weigh_stay(struct knowledge *of, const struct tb_call *call, struct tb_decision *decision) {
   if (decision->why != TB_STATUS_cpu_sooner || decision->cpu_seconds < STAY_CALL_SECONDS) return;
@@ -282,12 +290,13 @@ static void weigh_stay(struct knowledge *of, const struct tb_call *call, struct 
   if (which == TB_NONE_STAYS) return;
   struct tb_staying_times times = {.cpu_seconds = decision->cpu_seconds, .gpu_seconds = decision->gpu_seconds};
   predict_kept(of, call, which, decision->at, &times);
-  if (times.kept_seconds < decision->cpu_seconds) decision->clear = false; /* each is to be seen */
   if (!tb_staying_decide(call, which, &times)) return;
   decision->where = TB_GPU;
   decision->why = TB_STATUS_stays;
   decision->gpu_seconds = times.kept_seconds;
   decision->stays = which;
+  decision->clear = false;
+  join_to_stay(of, decision);
 }
 
 bool tb_router_follows(const struct tb_call *call, enum tb_route_mode mode, struct tb_decision *decision) {

@@ -35,7 +35,10 @@ static struct operand seen_operands[OPERANDS];
 static uint64_t calls;
 static pthread_mutex_t operands_lock = PTHREAD_MUTEX_INITIALIZER; /* guards both; held for less than a microsecond */
 
-void tb_staying_after_fork(void) { pthread_mutex_init(&operands_lock, NULL); }
+void tb_staying_after_fork(void) {
+  pthread_mutex_init(&operands_lock, NULL);
+  tb_hash_after_fork();
+}
 
 static struct tb_stored stored_operand(const struct tb_call *call, enum tb_stay which) {
   return which == TB_A_STAYS ? tb_stored_of(&call->a, call->m, call->k) : tb_stored_of(&call->b, call->k, call->n);
@@ -91,11 +94,17 @@ static bool is_worth_it(struct operand *o, const struct tb_staying_times *t) {
   return true;
 }
 
+/* What a copy was found to be worth is believed less with each call that it sends to the CPU: it may have been an
+ * accident. */
+#define DOUBT 0.005
+
 /* With the lock held. */
 static bool decide_of(struct operand *o, const struct tb_call *call, struct tb_staying_times *t) {
+  const double predicted = t->kept_seconds;
   if (o->kept_seconds > 0 && is_of(o, call)) t->kept_seconds = o->kept_seconds;
-  if (!pays(t)) return false;
-  return o->state != WATCHED || is_worth_it(o, t);
+  if (pays(t)) return o->state != WATCHED || is_worth_it(o, t);
+  o->kept_seconds += DOUBT * (predicted - o->kept_seconds);
+  return false;
 }
 
 bool tb_staying_decide(const struct tb_call *call, enum tb_stay which, struct tb_staying_times *times) {
@@ -128,6 +137,7 @@ static void learn_of(struct operand *o, const struct tb_call *call, enum tb_proo
 }
 
 void tb_staying_learn(const struct tb_call *call, enum tb_stay which, enum tb_proof proof, double seconds) {
+  if (which == TB_NONE_STAYS) return;
   const struct tb_stored stored = stored_operand(call, which);
   pthread_mutex_lock(&operands_lock);
   struct operand *const o = find(&stored);

@@ -30,7 +30,8 @@ struct tb_staying_times {
  */
 bool tb_staying_decide(const struct tb_call *call, enum tb_stay which, struct tb_staying_times *times);
 
-/* It has been there: what became of the operand, and what the call took. */
+/* It has been there, or could not be (TB_NOT_KEPT): what became of the operand, and what the call took. Of others,
+ * TB_NONE_STAYS, nothing is learned. */
 void tb_staying_learn(const struct tb_call *call, enum tb_stay which, enum tb_proof proof, double seconds);
 
 void tb_staying_after_fork(void);
