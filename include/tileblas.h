@@ -9,6 +9,7 @@
  * What is here lets a program look and steer:
  *   1. version and options    tileblas_version, tileblas_option_set, tileblas_option_get
  *   2. what happened          tileblas_stats_get, tileblas_stats_reset, tileblas_report
+ *   3. what stays on the GPU  tileblas_keep, tileblas_forget
  *
  * Every function may be called from any thread, at any time, and never ends the process. Options set here count from
  * the next call on; a program's own setting wins over the environment.
@@ -96,6 +97,25 @@ TILEBLAS_API void tileblas_stats_reset(void);
 
 /* Writes the report that TILEBLAS_REPORT prints at exit to a file descriptor, now. */
 TILEBLAS_API void tileblas_report(int fd);
+
+/*
+ * Says that matrices in [address, address + bytes) come back in many products: weights, a data base. TileBLAS finds out
+ * by itself, a few calls later; who knows need not wait for that. A copy of such an operand is made on the GPU in the
+ * first product that goes there; products of a few rows, which without it are the CPU's, go there at once; the copy
+ * makes way for no other, and not after seconds without calls, but it does for a product that has no room otherwise.
+ * Nothing is promised: that the matrix still has the same bytes is proven in each call, by all of them where the kernel
+ * cannot watch. What is kept, and TILEBLAS_CACHE, which rules this too, are in docs/residency.md.
+ * Returns 0, or -1 for no bytes, for an end behind that of all addresses, and for more than 4096 ranges apart from each
+ * other.
+ */
+TILEBLAS_API int tileblas_keep(const void *address, uint64_t bytes);
+
+/*
+ * Takes the choice back, for all of that memory or a part of it, and gives back what the GPU keeps of it, whoever chose
+ * that. Waits for calls that are under way. Good before a matrix is rewritten again and again, or freed; not needed for
+ * a right result. Returns as above.
+ */
+TILEBLAS_API int tileblas_forget(const void *address, uint64_t bytes);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/integers.h"
+#include "cache/ranges.h"
 
 /* Operands that are known, with a copy or without. A large model has some hundred matrices. */
 #define OPERANDS_MOST 1024
@@ -19,6 +20,7 @@ struct sighting {
   int sights;                 /* one after another that had this sample */
   int uses;                   /* of the copy */
   int failures;               /* copies, one after another, that were of no use */
+  bool chosen;                /* by the program, when it was seen last */
   uint64_t seen, seen_before; /* the latest calls that had it; of a copy: that were handed it */
   atomic_uint users;          /* whose calls under way have the copy: a bit for each */
 };
@@ -131,18 +133,20 @@ void tb_cache_close(struct tb_cache *cache, bool frees) {
 
 static bool is_in_use(const struct sighting *s) { return atomic_load(&s->users) != 0; }
 
-/* The copy that was used longest ago, before a call, and by none that is under way; NULL: there is none. */
-static struct sighting *find_oldest(struct tb_cache *cache, uint64_t before) {
+/* Of copies that the program has chosen, or of the others, the one that was used longest ago, before a call, and by
+ * none that is under way; NULL: there is none. */
+static struct sighting *find_oldest(struct tb_cache *cache, uint64_t before, bool chosen) {
   struct sighting *oldest = NULL;
   for (int i = 0; i < OPERANDS_MOST; i++) {
     if (cache->end[i] == NULL || cache->sighting[i].seen >= before || is_in_use(&cache->sighting[i])) continue;
+    if (cache->sighting[i].chosen != chosen) continue;
     if (oldest == NULL || cache->sighting[i].seen < oldest->seen) oldest = &cache->sighting[i];
   }
   return oldest;
 }
 
-static bool give_back_before(struct tb_cache *cache, uint64_t call) {
-  struct sighting *const oldest = find_oldest(cache, call);
+static bool give_back_before(struct tb_cache *cache, uint64_t call, bool chosen) {
+  struct sighting *const oldest = find_oldest(cache, call, chosen);
   if (oldest == NULL) return false;
   tb_cache_drop(cache, &oldest->kept);
   return true;
@@ -151,7 +155,7 @@ static bool give_back_before(struct tb_cache *cache, uint64_t call) {
 bool tb_cache_give_back_one(struct tb_cache *cache) {
   if (cache == NULL) return false;
   pthread_mutex_lock(&inside);
-  const bool given = give_back_before(cache, UINT64_MAX);
+  const bool given = give_back_before(cache, UINT64_MAX, false) || give_back_before(cache, UINT64_MAX, true);
   pthread_mutex_unlock(&inside);
   return given;
 }
@@ -160,7 +164,28 @@ void tb_cache_give_back(struct tb_cache *cache) {
   while (tb_cache_give_back_one(cache)) continue;
 }
 
+void tb_cache_rest(struct tb_cache *cache) {
+  if (cache == NULL) return;
+  pthread_mutex_lock(&inside);
+  while (give_back_before(cache, UINT64_MAX, false)) continue;
+  pthread_mutex_unlock(&inside);
+}
+
+void tb_cache_give_back_range(struct tb_cache *cache, uintptr_t start, uintptr_t end) {
+  if (cache == NULL) return;
+  pthread_mutex_lock(&inside);
+  for (int i = 0; i < OPERANDS_MOST; i++) {
+    const bool is_there = cache->end[i] != NULL && (uintptr_t)cache->at[i] < end && (uintptr_t)cache->end[i] > start;
+    if (is_there && !is_in_use(&cache->sighting[i])) forget_copy(cache, &cache->sighting[i], true);
+    if (is_there) cache->sighting[i].sights = cache->sighting[i].uses = cache->sighting[i].chosen = 0;
+  }
+  pthread_mutex_unlock(&inside);
+}
+
 /* ---- sights ---- */
+
+/* Whether all bytes may be looked at in each call: then it is kept where nobody can watch, too. */
+static bool may_hash(const struct tb_cache *cache, const struct sighting *s) { return cache->hash_pays || s->chosen; }
 
 static struct sighting *find_operand(struct tb_cache *cache, const struct tb_stored *operand) {
   for (int i = 0; i < OPERANDS_MOST; i++)
@@ -204,8 +229,14 @@ static struct sighting *take_place(struct tb_cache *cache, const struct tb_store
 #define UNUSED_FOR_A_USED_ONE 4
 
 static int sights_enough(const struct tb_cache *cache, const struct sighting *s) {
+  if (s->chosen) return 1;
   const int of_its_own = 2 << s->failures;
   return cache->unused < UNUSED_MANY ? of_its_own : (int)tb_max(of_its_own, 4);
+}
+
+/* Whether it pays to prove a copy of it. */
+static bool may_be_proven(const struct tb_cache *cache, const struct sighting *s) {
+  return may_hash(cache, s) || (cache->may_track && tb_kept_may_be_watched());
 }
 
 /* An operand that has no copy. Returns it if it is worth one. */
@@ -213,11 +244,12 @@ static struct tb_kept *count_sight(struct tb_cache *cache, struct sighting *s, c
   const struct tb_digest sample = tb_hash_sample(operand);
   if (s == NULL && (s = take_place(cache, operand)) == NULL) return NULL;
   if (!tb_digests_are_equal(&s->sample, &sample)) s->sights = 0;
+  s->chosen = tb_ranges_have(operand);
   s->sample = sample;
   s->sights++;
   s->seen_before = s->seen;
   s->seen = cache->call;
-  if (!cache->hash_pays && !(cache->may_track && tb_kept_may_be_watched())) return NULL;
+  if (!may_be_proven(cache, s)) return NULL;
   return s->sights >= sights_enough(cache, s) ? &s->kept : NULL;
 }
 
@@ -239,7 +271,8 @@ static bool looks_changed(const struct sighting *s, const struct tb_stored *oper
 static bool try_copy(struct tb_cache *cache, int user, struct sighting *s, const struct tb_stored *operand,
                      struct tb_pool *pool, struct tb_cached *found) {
   enum tb_proof proof = TB_NOT_KEPT;
-  if (!looks_changed(s, operand)) proof = tb_kept_prove(&s->kept, operand, cache->may_track, cache->hash_pays, pool);
+  s->chosen = tb_ranges_have(&s->kept.stored);
+  if (!looks_changed(s, operand)) proof = tb_kept_prove(&s->kept, operand, cache->may_track, may_hash(cache, s), pool);
   if (proof == TB_NOT_KEPT) {
     if (tb_kept_can_prove(&s->kept, operand) && !is_in_use(s)) tb_cache_drop(cache, &s->kept);
     return false;
@@ -271,12 +304,15 @@ static int64_t pitch_for(int64_t column_bytes) {
 }
 
 /* Makes room, of copies that were used before this operand was seen last: what is used in a round that has no room for
- * all of it stays, in place of whatever comes next. */
+ * all of it stays, in place of whatever comes next. What the program has chosen makes way for nothing else, and all
+ * else for it. */
 static bool make_room(struct tb_cache *cache, const struct sighting *s, int64_t bytes, int64_t *free_bytes,
                       int64_t limit_bytes) {
   while (cache->bytes + bytes > limit_bytes || bytes > *free_bytes) {
     const int64_t before = cache->bytes;
-    if (!give_back_before(cache, s->seen_before)) return false;
+    const bool given = give_back_before(cache, s->chosen ? cache->call : s->seen_before, false) ||
+                       (s->chosen && give_back_before(cache, s->seen_before, true));
+    if (!given) return false;
     *free_bytes += before - cache->bytes;
   }
   return true;
@@ -298,7 +334,7 @@ bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64
     count_end(cache, s);
     return false;
   }
-  cache->unused = (int)tb_min(cache->unused + 1, 2 * UNUSED_MANY);
+  if (!s->chosen) cache->unused = (int)tb_min(cache->unused + 1, 2 * UNUSED_MANY);
   kept->copy = copy;
   kept->copy_pitch_bytes = pitch;
   kept->copy_bytes = bytes;

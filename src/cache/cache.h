@@ -74,4 +74,10 @@ bool tb_cache_give_back_one(struct tb_cache *cache);
 /* Gives back all that no call under way has. */
 void tb_cache_give_back(struct tb_cache *cache);
 
+/* The same but for what the program has chosen (ranges.h), when nobody calls. */
+void tb_cache_rest(struct tb_cache *cache);
+
+/* The same of what has bytes of [start, end). */
+void tb_cache_give_back_range(struct tb_cache *cache, uintptr_t start, uintptr_t end);
+
 #endif

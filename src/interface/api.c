@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "cache/ranges.h"
+#include "offload/offload.h"
 #include "process/guest.h"
 #include "base/options.h"
 #include "interface/run.h"
@@ -49,6 +51,25 @@ void(tileblas_stats_get)(tileblas_stats *stats) {
 }
 
 void tileblas_stats_reset(void) { tb_stats_reset(); }
+
+int tileblas_keep(const void *address, uint64_t bytes) {
+  const uintptr_t start = (uintptr_t)address;
+  if (bytes == 0 || bytes > UINTPTR_MAX - start) return -1;
+  tb_run_initialise(); /* which sees to forks */
+  return tb_ranges_keep(start, start + bytes) ? 0 : -1;
+}
+
+int tileblas_forget(const void *address, uint64_t bytes) {
+  const uintptr_t start = (uintptr_t)address;
+  struct tb_guest guest;
+  if (bytes == 0 || bytes > UINTPTR_MAX - start) return -1;
+  tb_run_initialise();
+  tb_guest_enter(&guest);
+  const bool forgotten = tb_ranges_forget(start, start + bytes);
+  tb_offload_forget(start, start + bytes);
+  tb_guest_leave(&guest);
+  return forgotten ? 0 : -1;
+}
 
 void tileblas_report(int fd) {
   struct tb_guest guest;

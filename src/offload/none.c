@@ -44,6 +44,11 @@ void tb_offload_describe(char *text, size_t size) { snprintf(text, size, "%s", t
 
 void tb_offload_after_fork(void) {}
 
+void tb_offload_forget(uintptr_t start, uintptr_t end) {
+  (void)start;
+  (void)end;
+}
+
 /* Nobody asks a driver, so nothing is known to lie anywhere; all memory counts as our own. */
 bool tb_places_find(const struct tb_call *call, struct tb_places *places) {
   (void)call;

@@ -34,6 +34,17 @@ void tb_offload_rest(void) { tb_pool_rest(); }
 
 void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size); }
 
+void tb_offload_forget(uintptr_t start, uintptr_t end) {
+  if (!tb_gpus_are_open() || !tb_keeper_enter()) return;
+  struct tb_device *d;
+  for (int i = 0; (d = tb_gpus_open_one(i)) != NULL; i++) {
+    if (tb_cache_bytes(tb_device_cache(d)) == 0 || tb_device_enter(d) != CUDA_SUCCESS) continue;
+    tb_cache_give_back_range(tb_device_cache(d), start, end);
+    tb_device_leave();
+  }
+  tb_keeper_leave();
+}
+
 void tb_offload_after_fork(void) {
   tb_keeper_after_fork();
   tb_gpus_after_fork();

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "cache/proof.h"
 #include "cuda/place.h"
@@ -78,6 +79,10 @@ bool tb_offload_call(const struct tb_call *call, const struct tb_places *places,
 
 /* The same for a call that is to be timed: none of another thread's is on the GPU beside it. */
 bool tb_offload_call_alone(const struct tb_call *call, struct tb_outcome *outcome);
+
+/* Gives back what GPUs keep of [start, end), behind the calls that are under way. Nothing is said of a failure: what
+ * cannot be given back now is proven before each use, and goes with the GPU. */
+void tb_offload_forget(uintptr_t start, uintptr_t end);
 
 /* The GPUs in words, of at most TB_LOG_TEXT_MAX bytes, or why there is none, for the report. */
 void tb_offload_describe(char *text, size_t size);

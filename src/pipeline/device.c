@@ -261,7 +261,7 @@ bool tb_device_keep_within(struct tb_device *d, int64_t bytes) {
 }
 
 void tb_device_give_back(struct tb_device *d) {
-  if (!d->hangs) tb_cache_give_back(tb_device_cache(d));
+  if (!d->hangs) tb_cache_rest(tb_device_cache(d));
   tb_device_trim(d, 0);
 }
 

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "cache/hash.h"
+#include "cache/ranges.h"
 #include "plan/plan.h"
 
 /* The first call shows the operand to the GPU, the second makes a copy, the third has all bytes looked at; each takes
@@ -38,6 +39,7 @@ static pthread_mutex_t operands_lock = PTHREAD_MUTEX_INITIALIZER; /* guards both
 void tb_staying_after_fork(void) {
   pthread_mutex_init(&operands_lock, NULL);
   tb_hash_after_fork();
+  tb_ranges_after_fork();
 }
 
 static struct tb_stored stored_operand(const struct tb_call *call, enum tb_stay which) {
@@ -85,9 +87,11 @@ static bool is_of(const struct operand *o, const struct tb_call *call) {
 
 static bool pays(const struct tb_staying_times *t) { return t->kept_seconds < CLEARLY_SOONER * t->cpu_seconds; }
 
-/* Of an operand without a copy: whether what was saved is enough for one. */
+/* Of an operand without a copy: whether what was saved is enough for one. The program's choice needs no savings, but
+ * for what was found not to stay. */
 static bool is_worth_it(struct operand *o, const struct tb_staying_times *t) {
-  const double price = TRIES * t->gpu_seconds + t->open_seconds;
+  const bool free = o->failures == 0 && tb_ranges_have(&o->stored);
+  const double price = free ? 0 : TRIES * t->gpu_seconds + t->open_seconds;
   o->saved_seconds += t->cpu_seconds - t->kept_seconds;
   if (o->saved_seconds < price * (double)(1 << o->failures)) return false;
   o->state = TRIED;

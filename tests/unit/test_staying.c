@@ -16,6 +16,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
+#include "cache/ranges.h"
 #include "rng.h"
 #include "route/staying.h"
 
@@ -131,6 +132,25 @@ static void never_kept(void **state) {
   assert_true(run.seconds < 1.02 * run.cpu_seconds);
 }
 
+/* What the program has chosen needs no savings before, but that costs no more where it does not stay. */
+static void chosen(void **state) {
+  (void)state;
+  const uintptr_t start = (uintptr_t)matrix, bytes = (uintptr_t)ROWS * COLUMNS * sizeof *matrix;
+  struct run stays = {0}, goes = {0};
+  struct gpu gpu = {.keeps = true}, small_gpu = {.keeps = false};
+  assert_true(tb_ranges_keep(start, start + bytes));
+  for (int i = 0; i < 20; i++) make_call(&stays, &gpu, kept_s, kept_s);
+  assert_int_equal(stays.latest, 20);
+  change(1);
+  for (int i = 0; i < 5000; i++) make_call(&goes, &small_gpu, kept_s, kept_s);
+  assert_true(goes.on_gpu > 0 && goes.on_gpu < 60);
+  assert_true(tb_ranges_forget(start, start + bytes));
+  change(2);
+  struct run alone = {0};
+  make_call(&alone, &gpu, kept_s, kept_s);
+  assert_int_equal(alone.on_gpu, 0);
+}
+
 /* A copy does not help as much as was predicted: then it is the CPU's again. */
 static void slower_than_predicted(void **state) {
   (void)state;
@@ -183,6 +203,7 @@ int main(void) {
       cmocka_unit_test_setup(left_alone, setup),
       cmocka_unit_test_setup(never_much_lost, setup),
       cmocka_unit_test_setup(never_kept, setup),
+      cmocka_unit_test_setup(chosen, setup),
       cmocka_unit_test_setup(slower_than_predicted, setup),
       cmocka_unit_test_setup(once_slower, setup),
       cmocka_unit_test_setup(which_operand, setup),
