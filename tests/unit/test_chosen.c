@@ -200,7 +200,7 @@ static int not_before_a_product(void *unused) {
 static int bad_arguments(void *unused) {
   (void)unused;
   const char *const end = (const char *)UINTPTR_MAX;
-  static char matrices[2 * 4096];
+  static char matrices[2 * 4096 + 8];
   for (int forgets = 0; forgets < 2; forgets++) {
     int (*const f)(const void *, uint64_t) = forgets ? tileblas_forget : tileblas_keep;
     MUST(f(matrices, 0) == -1 && f(end - 5, 7) == -1 && f(matrices, UINT64_MAX) == -1);
