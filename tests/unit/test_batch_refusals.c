@@ -136,6 +136,18 @@ static void right_afterwards(void **state) {
   assert_true(x.c[0][6] == 5);
 }
 
+/* Leading dimensions of 0, where nothing is stored: accepted, and no gemm that is asked instead hears of them. */
+static void nothing_stored(void **state) {
+  (void)state;
+  struct batch x = legal(102);
+  x.ta[1] = 112, x.k[1] = x.lda[1] = x.ldb[1] = 0, x.beta[1] = 3;
+  heard = (struct heard){0};
+  call(&x, false);
+  assert_int_equal(heard.calls, 0);
+  for (int p = 1; p <= x.size[1]; p++)
+    for (int i = 0; i < 6; i++) assert_true(x.c[p][i] == 15);
+}
+
 /* ---- a BLAS with batches ---- */
 
 static struct batch_blas *behind;
@@ -226,7 +238,7 @@ static void gets_what_is_refused(void **state) {
 
 static int refusals(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_number), cmocka_unit_test(strided_ones),
-                                     cmocka_unit_test(right_afterwards)};
+                                     cmocka_unit_test(right_afterwards), cmocka_unit_test(nothing_stored)};
   return cmocka_run_group_tests_name(library, tests, NULL, NULL);
 }
 
