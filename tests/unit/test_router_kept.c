@@ -7,7 +7,8 @@
  *
  * Seen to fail when: the model is fitted again to the figures that it has; a change of threads is not published; nobody
  * tells the GPUs the link's rate; no call goes to the GPU for an operand that may stay there, or one goes that is short,
- * that would wait for others', or while nothing is kept.
+ * that would wait for others', or while nothing is kept; a call beside others teaches what it takes alone, or nothing;
+ * a child waits for its parent's calls.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +19,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "route/calibration_file.h"
 #include "base/clock.h"
@@ -197,6 +200,59 @@ static int goes_not_for_what_is_pinned(void *unused) {
   return 0;
 }
 
+/* ---- calls of several threads ---- */
+
+/* What a call took on the GPU that others joined, or that found others there, is not its time alone; it says how long
+ * the next ones wait. */
+static int learns_with_care_beside_others(void *unused) {
+  (void)unused;
+  keep(&tst_synthetic, 1);
+  const struct tb_call call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 3000, .n = 3000, .k = 3000, .alpha = {1}};
+  struct tb_decision next = decide(3000); /* finds out that it is the GPU that was measured */
+  tb_router_leave(&next);
+  struct tb_decision first = decide(3000), second = decide(3000);
+  if (first.where != TB_GPU || first.place != 1 || first.found_seconds != 0 || first.wait_seconds != 0) return 1;
+  if (second.where != TB_GPU || second.place != 2 || second.joined != first.joined + 1 || !(second.wait_seconds > 0)) return 2;
+  const double alone = first.gpu_seconds, share = second.wait_seconds / alone;
+  if (second.found_seconds != alone || second.gpu_seconds < alone + 0.99 * second.wait_seconds) return 3;
+  tb_router_leave(&second);
+  for (int i = 0; i < 10; i++) tb_router_learn(&call, NULL, &first, TB_GPU, 5 * alone, tb_clock_seconds());
+  tb_router_leave(&first);
+  next = decide(3000);
+  if (next.gpu_seconds != alone || next.wait_seconds != 0) return 4; /* of the first nothing was learned */
+  tb_router_leave(&next);
+  /* The second waited twice as long as was expected, and a tenth of that is believed each time. */
+  for (int i = 0; i < 50; i++)
+    tb_router_learn(&call, NULL, &second, TB_GPU, alone + 2 * share * alone, tb_clock_seconds());
+  first = decide(3000), second = decide(3000);
+  if (first.gpu_seconds != alone || !(second.wait_seconds > 1.9 * share * alone)) return 5;
+  tb_router_leave(&first), tb_router_leave(&second);
+  /* One that had it for itself says what it takes; twice is the most that is believed at once. */
+  first = decide(3000);
+  for (int i = 0; i < 10; i++) tb_router_learn(&call, NULL, &first, TB_GPU, 1.3 * alone, tb_clock_seconds());
+  tb_router_leave(&first);
+  return decide(3000).gpu_seconds > 1.05 * alone ? 0 : 6;
+}
+
+/* In the child of a fork nobody waits for the parent's calls. */
+static int child_waits_for_nobody(void *unused) {
+  (void)unused;
+  static const struct tb_call call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 9000, .n = 9000, .k = 9000, .alpha = {1}};
+  tileblas_option_set("TILEBLAS_CALIBRATION", "off");
+  tst_fake();
+  tb_run_initialise();
+  const struct tb_decision of_parent = decide_call(&call); /* nobody has called the driver */
+  if (of_parent.where != TB_GPU || of_parent.place != 1) return 1;
+  if (!(decide_call(&call).wait_seconds > 0)) return 2;
+  const pid_t child = fork();
+  if (child == 0) {
+    const struct tb_decision d = decide_call(&call);
+    _exit(d.where == TB_GPU && d.place == 1 && d.wait_seconds == 0 ? 0 : 1);
+  }
+  int status;
+  return waitpid(child, &status, 0) == child && status == 0 ? 0 : 3;
+}
+
 /* ---- cases ---- */
 
 static void expect_of(int (*body)(void *), void *argument) {
@@ -234,9 +290,15 @@ static void what_may_stay(void **state) {
   expect(goes_not_for_what_is_pinned);
 }
 
+static void several_threads(void **state) {
+  (void)state;
+  expect(learns_with_care_beside_others);
+  expect(child_waits_for_nobody);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_measured_gpu), cmocka_unit_test(other_threads),
-                                     cmocka_unit_test(what_may_stay)};
+                                     cmocka_unit_test(what_may_stay), cmocka_unit_test(several_threads)};
   if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') tst_skip("only the fake driver's GPU may be taken for another");
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
