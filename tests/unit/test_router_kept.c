@@ -197,7 +197,10 @@ static int goes_not_for_what_is_pinned(void *unused) {
     const struct tb_decision d = tb_router_decide(&call, &pinned, TB_ROUTE_AUTO);
     if (!is_left_to_the_cpu(&d)) return 1;
   }
-  return 0;
+  struct tb_call mirrored = call; /* nor does what cannot stay */
+  mirrored.a.structure = TB_SYMMETRIC, mirrored.k = mirrored.m;
+  if (decide_call(&mirrored).why != TB_STATUS_cpu_sooner) return 2;
+  return all_stay(&mirrored, 100) ? 0 : 3;
 }
 
 /* ---- calls of several threads ---- */
@@ -226,12 +229,31 @@ static int learns_with_care_beside_others(void *unused) {
     tb_router_learn(&call, NULL, &second, TB_GPU, alone + 2 * share * alone, tb_clock_seconds());
   first = decide(3000), second = decide(3000);
   if (first.gpu_seconds != alone || !(second.wait_seconds > 1.9 * share * alone)) return 5;
+  if (!(second.wait_seconds < 2.1 * share * alone)) return 7;
   tb_router_leave(&first), tb_router_leave(&second);
   /* One that had it for itself says what it takes; twice is the most that is believed at once. */
   first = decide(3000);
   for (int i = 0; i < 10; i++) tb_router_learn(&call, NULL, &first, TB_GPU, 1.3 * alone, tb_clock_seconds());
   tb_router_leave(&first);
   return decide(3000).gpu_seconds > 1.05 * alone ? 0 : 6;
+}
+
+/* A call of the CPU's is alone there, whoever is on the GPU: what it takes is put by until the GPU can be tried. */
+static int tries_the_gpu(void *unused) {
+  (void)unused;
+  struct tst_synthetic machine = tst_synthetic;
+  machine.gpu_latency_seconds = 1e-3;
+  keep(&machine, 1);
+  const struct tb_call call = {.symbol = TB_SYMBOL_cblas_sgemm, .m = 400, .n = 400, .k = 400, .alpha = {1}};
+  struct tb_decision of_gpu = decide(8000);
+  tb_router_leave(&of_gpu);
+  for (int i = 0; i < 3000; i++) {
+    const struct tb_decision d = decide(400);
+    if (d.why == TB_STATUS_tried) return i > 500 && d.where == TB_GPU ? 0 : 1;
+    if (d.where != TB_CPU) return 2;
+    tb_router_learn(&call, NULL, &d, TB_CPU, d.cpu_seconds, tb_clock_seconds());
+  }
+  return 3;
 }
 
 /* In the child of a fork nobody waits for the parent's calls. */
@@ -293,6 +315,7 @@ static void what_may_stay(void **state) {
 static void several_threads(void **state) {
   (void)state;
   expect(learns_with_care_beside_others);
+  expect(tries_the_gpu);
   expect(child_waits_for_nobody);
 }
 
