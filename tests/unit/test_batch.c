@@ -6,8 +6,10 @@
  *
  * Seen to fail when: beta is left out of the commit; the list is not sorted by kernels; a piece's second product shares
  * the first one's B; a product's group_k is the one before's; a region is used before what it held has come down; a
- * conjugate is lost; row-major operands stay in their places; a negative group is counted.
+ * conjugate is lost; row-major operands stay in their places; a negative group is counted; signals
+ * wait for the end of a batch, or it has no context behind them.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +17,13 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "batch_call.h"
 #include "fake.h"
@@ -127,6 +133,54 @@ static void shared_operands_go_up_once(void **state) {
   (void)state;
   check_many(TST_C, (struct batch_group){0, 1, 64, 4, 64, 0, {1, 0}, {0, 0}, 120}, BATCH_SHARED_A, 5);
   check_many(TST_S, (struct batch_group){0, 0, 64, 4, 64, 0, {1, 0}, {0, 0}, 300}, BATCH_SHARED_A, 3);
+}
+
+/* ---- signals ---- */
+
+/* A handler's own product, as a program's handler may call: by the GPU, whose slots and memory the batch has. */
+static float own[3][300 * 300];
+static atomic_int handled; /* while the call was under way */
+static atomic_bool under_way, wrong_in_handler;
+
+static void multiply_in_handler(int number) {
+  const struct tst_symbol *const symbol = tst_find_symbol("cblas_sgemm");
+  const struct tst_problem p = {
+      .trans_a = 'N', .trans_b = 'N', .m = 300, .n = 300, .k = 2, .lda = 300, .ldb = 2, .ldc = 300, .alpha = 1};
+  (void)number;
+  if (!atomic_load(&under_way)) return;
+  atomic_fetch_add(&handled, 1);
+  tst_call(symbol, tst_resolve(symbol), &p, own[0], own[1], own[2]);
+  for (int i = 0; i < 300 * 300; i++)
+    if (own[2][i] != 2) atomic_store(&wrong_in_handler, true);
+}
+
+static void *send_signals(void *thread) {
+  for (int i = 0; i < 4 && atomic_load(&under_way); i++) {
+    usleep(10000);
+    pthread_kill(*(pthread_t *)thread, SIGUSR1);
+  }
+  return NULL;
+}
+
+/* They come in while a batch is under way, and it goes on behind them as if there had been none. */
+static void signals_come_in(void **state) {
+  (void)state;
+  const struct batch_group group = {0, 0, 64, 64, 64, 0, {1, 0}, {1, 0}, 1200};
+  struct batch_call call = {.type = TST_S, .group = &group, .groups = 1};
+  struct sigaction action = {.sa_handler = multiply_in_handler}, before;
+  pthread_t self = pthread_self(), sender;
+  for (int i = 0; i < 300 * 300; i++) own[0][i] = own[1][i] = 1;
+  batch_create(&call, 21);
+  sigaction(SIGUSR1, &action, &before);
+  atomic_store(&under_way, true);
+  pthread_create(&sender, NULL, send_signals, &self);
+  batch_run(&call, "cblas_sgemm_batch");
+  atomic_store(&under_way, false);
+  pthread_join(sender, NULL);
+  sigaction(SIGUSR1, &before, NULL);
+  if (!batch_is_right(&call) || atomic_load(&wrong_in_handler)) fail_msg("wrong behind %d signals", (int)handled);
+  if (tst_fake()) assert_true(atomic_load(&handled) > 0);
+  batch_destroy(&call);
 }
 
 /* ---- what is not like the others ---- */
@@ -277,6 +331,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(every_symbol),
       cmocka_unit_test(many_go_together),
       cmocka_unit_test(shared_operands_go_up_once),
+      cmocka_unit_test(signals_come_in),
       cmocka_unit_test(large_empty_and_trivial_ones),
       cmocka_unit_test(no_numbers),
       cmocka_unit_test(only_conjugated),
