@@ -138,7 +138,7 @@ static void shared_operands_go_up_once(void **state) {
 /* ---- signals ---- */
 
 static struct batch_call interrupted;
-static atomic_int handled;  /* before its last product was there */
+static atomic_int handled;     /* before its last product was there */
 static bool handlers_multiply; /* by the GPU, whose slots and memory the batch has */
 static atomic_bool under_way, wrong_in_handler;
 
@@ -339,18 +339,12 @@ static void operands_stay_on_the_gpu(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bits_of_each_alone),
-      cmocka_unit_test(every_symbol),
-      cmocka_unit_test(many_go_together),
-      cmocka_unit_test(shared_operands_go_up_once),
-      cmocka_unit_test(signals_come_in),
-      cmocka_unit_test(large_empty_and_trivial_ones),
-      cmocka_unit_test(no_numbers),
-      cmocka_unit_test(only_conjugated),
-      cmocka_unit_test(nothing_at_all),
-      cmocka_unit_test(left_to_the_cpu),
-      cmocka_unit_test(within_a_limit),
-      cmocka_unit_test(operands_stay_on_the_gpu),
+      cmocka_unit_test(bits_of_each_alone), cmocka_unit_test(every_symbol),
+      cmocka_unit_test(many_go_together),   cmocka_unit_test(shared_operands_go_up_once),
+      cmocka_unit_test(signals_come_in),    cmocka_unit_test(large_empty_and_trivial_ones),
+      cmocka_unit_test(no_numbers),         cmocka_unit_test(only_conjugated),
+      cmocka_unit_test(nothing_at_all),     cmocka_unit_test(left_to_the_cpu),
+      cmocka_unit_test(within_a_limit),     cmocka_unit_test(operands_stay_on_the_gpu),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,12 +275,11 @@ static void without_a_gpu(void **state) {
 
 int main(void) {
   /* What is saved stays with the process, so the first one is the first. */
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_sides_are_made_of),   cmocka_unit_test(what_is_saved),
-      cmocka_unit_test(opens_when_it_has_paid),   cmocka_unit_test(forced_and_small),
-      cmocka_unit_test(all_products_count),       cmocka_unit_test(learns_by_form),
-      cmocka_unit_test(forms_are_apart),          cmocka_unit_test(latest_counts_half),
-      cmocka_unit_test(several_teach_their_form), cmocka_unit_test(slower_side_is_tried),
-      cmocka_unit_test(unknown_side_is_tried),    cmocka_unit_test(without_a_gpu)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_sides_are_made_of),   cmocka_unit_test(what_is_saved),
+                                     cmocka_unit_test(opens_when_it_has_paid),   cmocka_unit_test(forced_and_small),
+                                     cmocka_unit_test(all_products_count),       cmocka_unit_test(learns_by_form),
+                                     cmocka_unit_test(forms_are_apart),          cmocka_unit_test(latest_counts_half),
+                                     cmocka_unit_test(several_teach_their_form), cmocka_unit_test(slower_side_is_tried),
+                                     cmocka_unit_test(unknown_side_is_tried),    cmocka_unit_test(without_a_gpu)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,11 +138,8 @@ static void failures(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(machine_of_today),
-      cmocka_unit_test(smaller_ones_first),
-      cmocka_unit_test(too_quick),
-      cmocka_unit_test(slow_machines),
-      cmocka_unit_test(failures),
+      cmocka_unit_test(machine_of_today), cmocka_unit_test(smaller_ones_first), cmocka_unit_test(too_quick),
+      cmocka_unit_test(slow_machines),    cmocka_unit_test(failures),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

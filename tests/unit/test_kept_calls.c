@@ -246,8 +246,8 @@ int clock_gettime(clockid_t clock, struct timespec *t) {
   return result;
 }
 
-/* It hangs as a copy is made, of more pieces than there are slots, or behind that: the CPU has what the program has, and
- * of the GPU's nothing is freed, which would wait for ever. */
+/* It hangs as a copy is made, of more pieces than there are slots, or behind that: the CPU has what the program has,
+ * and of the GPU's nothing is freed, which would wait for ever. */
 static int a_gpu_that_hangs(void *operations) {
   const struct tst_fake *const fake = tst_fake();
   alarm(60);

@@ -154,8 +154,8 @@ static void copies_and_kernels_overlap(void **state) {
     for (int computes = 0; computes < 2; computes++) {
       const struct tb_call call = product(shapes[i].m, shapes[i].n, 64);
       const double bytes = 4 * (double)(call.m * call.n), longer = 24, shorter = 12;
-      const struct tb_rates rates =
-          gpu_rates(5, tb_call_flops(&call) / (computes ? longer : shorter), never, bytes / (computes ? shorter : longer));
+      const struct tb_rates rates = gpu_rates(5, tb_call_flops(&call) / (computes ? longer : shorter), never,
+                                              bytes / (computes ? shorter : longer));
       assert_float_equal(gpu_seconds_of(&call, &rates), 5 + longer + shorter / shapes[i].tiles, 1e-9);
     }
   /* A triangle's chain: two launches for each block of 128. */

@@ -3,8 +3,8 @@
  * Route decisions as the pure function that they are: every status of the machine, and the arithmetic of "sooner".
  *
  * Seen to fail when: a comparison is turned round; an unusable GPU is chosen; a forced call is weighed; the other side
- * is tried without the means; a wait is not counted, or once where each call has a core; a wait sends calls to a GPU that
- * is not sooner alone; the reason is another's; what is not known, or near, counts as clear.
+ * is tried without the means; a wait is not counted, or once where each call has a core; a wait sends calls to a GPU
+ * that is not sooner alone; the reason is another's; what is not known, or near, counts as clear.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -288,8 +288,10 @@ static void others_are_there(void **state) {
     enum tb_where last;
     int threads;
     enum tb_status why;
-  } cases[] = {{0.10, 0.04, 0.05, TB_GPU, 4, TB_STATUS_gpu_sooner}, {0.10, 0.04, 0.07, TB_GPU, 4, TB_STATUS_gpu_taken},
-               {0.10, 0.11, 0.05, TB_GPU, 4, TB_STATUS_cpu_sooner}, {0.10, 0.04, 0.05, TB_GPU, 1, TB_STATUS_gpu_taken},
+  } cases[] = {{0.10, 0.04, 0.05, TB_GPU, 4, TB_STATUS_gpu_sooner},
+               {0.10, 0.04, 0.07, TB_GPU, 4, TB_STATUS_gpu_taken},
+               {0.10, 0.11, 0.05, TB_GPU, 4, TB_STATUS_cpu_sooner},
+               {0.10, 0.04, 0.05, TB_GPU, 1, TB_STATUS_gpu_taken},
                {0.10, 0.04, 0.02, TB_GPU, 1, TB_STATUS_gpu_sooner},
                /* sooner, but not so much that this shape would leave the CPU */
                {0.10, 0.098, 0.001, TB_CPU, 4, TB_STATUS_cpu_sooner}};
@@ -316,7 +318,10 @@ static void what_is_clear(void **state) {
   static const struct {
     double cpu, gpu;
     bool known, clear;
-  } cases[] = {{0.10, 0.13, true, true}, {0.10, 0.12, true, false}, {0.10, 0.13, false, false}, {0.10, 0.05, true, false},
+  } cases[] = {{0.10, 0.13, true, true},
+               {0.10, 0.12, true, false},
+               {0.10, 0.13, false, false},
+               {0.10, 0.05, true, false},
                {0.10, 0.02, true, false}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);

@@ -6,9 +6,9 @@
  * own.
  *
  * Seen to fail when: the model is fitted again to the figures that it has; a change of threads is not published; nobody
- * tells the GPUs the link's rate; no call goes to the GPU for an operand that may stay there, or one goes that is short,
- * that would wait for others', or while nothing is kept; a call beside others teaches what it takes alone, or nothing;
- * a child waits for its parent's calls.
+ * tells the GPUs the link's rate; no call goes to the GPU for an operand that may stay there, or one goes that is
+ * short, that would wait for others', or while nothing is kept; a call beside others teaches what it takes alone, or
+ * nothing; a child waits for its parent's calls; the link is measured before it is done.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -215,7 +215,8 @@ static int learns_with_care_beside_others(void *unused) {
   tb_router_leave(&next);
   struct tb_decision first = decide(3000), second = decide(3000);
   if (first.where != TB_GPU || first.place != 1 || first.found_seconds != 0 || first.wait_seconds != 0) return 1;
-  if (second.where != TB_GPU || second.place != 2 || second.joined != first.joined + 1 || !(second.wait_seconds > 0)) return 2;
+  if (second.where != TB_GPU || second.place != 2 || second.joined != first.joined + 1 || !(second.wait_seconds > 0))
+    return 2;
   const double alone = first.gpu_seconds, share = second.wait_seconds / alone;
   if (second.found_seconds != alone || second.gpu_seconds < alone + 0.99 * second.wait_seconds) return 3;
   tb_router_leave(&second);
@@ -254,6 +255,26 @@ static int tries_the_gpu(void *unused) {
     tb_router_learn(&call, NULL, &d, TB_CPU, d.cpu_seconds, tb_clock_seconds());
   }
   return 3;
+}
+
+/* Eight slots go up and come down, and what that takes is measured to its end: a rate is one that memory has. */
+static int measures_the_link(void *unused) {
+  (void)unused;
+  const double most = 1e12, bytes = 8 * (double)TB_SLOT_BYTES;
+  const struct tst_fake *const fake = tst_fake();
+  double up = 0, down = 0;
+  tb_run_initialise();
+  if (tb_offload_measure_link(&up, &down) || up != 0 || down != 0) return 1; /* no GPU is open */
+  struct tb_gpu_identity gpu;
+  if (!tb_offload_open(&gpu)) return 2;
+  const uint64_t before[] = {fake->get(FAKE_CUDA_BYTES_UP), fake->get(FAKE_CUDA_BYTES_DOWN)};
+  const double begun = tb_clock_seconds();
+  if (!tb_offload_measure_link(&up, &down)) return 3;
+  const double seconds = tb_clock_seconds() - begun;
+  if ((double)(fake->get(FAKE_CUDA_BYTES_UP) - before[0]) != bytes) return 4;
+  if ((double)(fake->get(FAKE_CUDA_BYTES_DOWN) - before[1]) != bytes) return 5;
+  if (!(up < most && down < most && bytes / up + bytes / down <= seconds)) return 6;
+  return fake->current() == NULL && fake->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 7;
 }
 
 /* In the child of a fork nobody waits for the parent's calls. */
@@ -316,6 +337,7 @@ static void several_threads(void **state) {
   (void)state;
   expect(learns_with_care_beside_others);
   expect(tries_the_gpu);
+  expect(measures_the_link);
   expect(child_waits_for_nobody);
 }
 

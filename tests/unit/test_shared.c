@@ -251,9 +251,10 @@ static void batches_partly_on_one(void **state) {
   tst_output_destroy(&o);
 }
 
-typedef void batch_symbol(int layout, const int *ta, const int *tb, const int64_t *m, const int64_t *n, const int64_t *k,
-                          const float *alpha, const float **a, const int64_t *lda, const float **b, const int64_t *ldb,
-                          const float *beta, float **c, const int64_t *ldc, int64_t groups, const int64_t *count);
+typedef void batch_symbol(int layout, const int *ta, const int *tb, const int64_t *m, const int64_t *n,
+                          const int64_t *k, const float *alpha, const float **a, const int64_t *lda, const float **b,
+                          const int64_t *ldb, const float *beta, float **c, const int64_t *ldc, int64_t groups,
+                          const int64_t *count);
 
 /* Products of zeros by zeros, of 64 KB that come down each. */
 enum { TILE = 128, TILES_MOST = 1600 };
@@ -266,8 +267,8 @@ static void call_zeros(float *memory, int64_t count) {
   const int64_t tile = TILE, one = 1;
   const float alpha = 1, beta = 0;
   for (int64_t i = 0; i < count; i++) sides[i] = side, c[i] = memory + i * TILE * TILE;
-  ((batch_symbol *)dlsym(RTLD_DEFAULT, "cblas_sgemm_batch64_"))(102, &no_trans, &no_trans, &tile, &tile, &one, &alpha, sides,
-                                                         &tile, sides, &one, &beta, c, &tile, 1, &count);
+  ((batch_symbol *)dlsym(RTLD_DEFAULT, "cblas_sgemm_batch64_"))(102, &no_trans, &no_trans, &tile, &tile, &one, &alpha,
+                                                                sides, &tile, sides, &one, &beta, c, &tile, 1, &count);
 }
 
 /* With all open, a batch is shared if one GPU would need 2 ms for it, as a product is: this one brings down 105 MB. Of

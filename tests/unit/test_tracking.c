@@ -459,8 +459,9 @@ static void harmless_files(void **state) {
 
 /* A device of a driver that nobody knows may have pinned anything. */
 static void unknown_devices(void **state) {
-  static const char *const devices[] = {"/dev/fuse", "/dev/net/tun", "/dev/kvm", "/dev/rtc0", "/dev/hpet",
-                                        "/dev/loop-control", "/dev/userfaultfd", "/dev/vhost-net", "/dev/uinput"};
+  static const char *const devices[] = {"/dev/fuse",        "/dev/net/tun",   "/dev/kvm",
+                                        "/dev/rtc0",        "/dev/hpet",      "/dev/loop-control",
+                                        "/dev/userfaultfd", "/dev/vhost-net", "/dev/uinput"};
   int found = 0;
   (void)state;
   begin(false);
