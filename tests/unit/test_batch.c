@@ -6,8 +6,10 @@
  *
  * Seen to fail when: beta is left out of the commit; the list is not sorted by kernels; a piece's second product shares
  * the first one's B; a product's group_k is the one before's; a region is used before what it held has come down; a
- * conjugate is lost; row-major operands stay in their places; a negative group is counted.
+ * conjugate is lost; row-major operands stay in their places; a negative group is counted; signals
+ * wait for the end of a batch, or it has no context behind them.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +17,13 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "batch_call.h"
 #include "fake.h"
@@ -127,6 +133,66 @@ static void shared_operands_go_up_once(void **state) {
   (void)state;
   check_many(TST_C, (struct batch_group){0, 1, 64, 4, 64, 0, {1, 0}, {0, 0}, 120}, BATCH_SHARED_A, 5);
   check_many(TST_S, (struct batch_group){0, 0, 64, 4, 64, 0, {1, 0}, {0, 0}, 300}, BATCH_SHARED_A, 3);
+}
+
+/* ---- signals ---- */
+
+static struct batch_call interrupted;
+static atomic_int handled;     /* before its last product was there */
+static bool handlers_multiply; /* by the GPU, whose slots and memory the batch has */
+static atomic_bool under_way, wrong_in_handler;
+
+static void handle(int number) {
+  static float x[2][300 * 2], c[300 * 300];
+  const struct tst_symbol *const symbol = tst_find_symbol("cblas_sgemm");
+  const struct tst_problem p = {
+      .trans_a = 'N', .trans_b = 'N', .m = 300, .n = 300, .k = 2, .lda = 300, .ldb = 2, .ldc = 300, .alpha = 1};
+  const struct batch_matrices *const last = &interrupted.matrices[interrupted.products - 1];
+  (void)number;
+  if (memcmp(last->c, last->expected, last->c_bytes) != 0) atomic_fetch_add(&handled, 1);
+  if (!handlers_multiply) return;
+  for (int i = 0; i < 300 * 2; i++) x[0][i] = x[1][i] = 1;
+  tst_call(symbol, tst_resolve(symbol), &p, x[0], x[1], c);
+  for (int i = 0; i < 300 * 300; i++)
+    if (c[i] != 2) atomic_store(&wrong_in_handler, true);
+}
+
+static void *send_signals(void *thread) {
+  for (int i = 0; i < 20 && atomic_load(&under_way); i++) {
+    usleep(5000);
+    pthread_kill(*(pthread_t *)thread, SIGUSR1);
+  }
+  return NULL;
+}
+
+/* They come in while a batch is under way, and it goes on behind them as if there had been none; where a handler calls
+ * itself, it is completed otherwise. */
+static void signals_come_in(void **state) {
+  (void)state;
+  static const struct batch_group group = {0, 0, 64, 64, 64, 0, {1, 0}, {1, 0}, 1200};
+  struct sigaction action = {.sa_handler = handle}, before;
+  pthread_t self = pthread_self(), sender;
+  tileblas_stats at_first, after;
+  tileblas_stats_get(&at_first);
+  for (int multiply = 0; multiply < 2; multiply++) {
+    interrupted = (struct batch_call){.type = TST_S, .group = &group, .groups = 1};
+    handlers_multiply = multiply;
+    batch_create(&interrupted, 21);
+    atomic_store(&handled, 0);
+    sigaction(SIGUSR1, &action, &before);
+    atomic_store(&under_way, true);
+    pthread_create(&sender, NULL, send_signals, &self);
+    batch_run(&interrupted, "cblas_sgemm_batch");
+    atomic_store(&under_way, false);
+    pthread_join(sender, NULL);
+    sigaction(SIGUSR1, &before, NULL);
+    if (!batch_is_right(&interrupted) || atomic_load(&wrong_in_handler))
+      fail_msg("wrong behind %d signals, multiply %d", atomic_load(&handled), multiply);
+    if (tst_fake()) assert_true(atomic_load(&handled) > 0);
+    tileblas_stats_get(&after);
+    if (!multiply) assert_true(after.gpu_failures == at_first.gpu_failures); /* nor has the GPU failed */
+    batch_destroy(&interrupted);
+  }
 }
 
 /* ---- what is not like the others ---- */
@@ -273,17 +339,12 @@ static void operands_stay_on_the_gpu(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bits_of_each_alone),
-      cmocka_unit_test(every_symbol),
-      cmocka_unit_test(many_go_together),
-      cmocka_unit_test(shared_operands_go_up_once),
-      cmocka_unit_test(large_empty_and_trivial_ones),
-      cmocka_unit_test(no_numbers),
-      cmocka_unit_test(only_conjugated),
-      cmocka_unit_test(nothing_at_all),
-      cmocka_unit_test(left_to_the_cpu),
-      cmocka_unit_test(within_a_limit),
-      cmocka_unit_test(operands_stay_on_the_gpu),
+      cmocka_unit_test(bits_of_each_alone), cmocka_unit_test(every_symbol),
+      cmocka_unit_test(many_go_together),   cmocka_unit_test(shared_operands_go_up_once),
+      cmocka_unit_test(signals_come_in),    cmocka_unit_test(large_empty_and_trivial_ones),
+      cmocka_unit_test(no_numbers),         cmocka_unit_test(only_conjugated),
+      cmocka_unit_test(nothing_at_all),     cmocka_unit_test(left_to_the_cpu),
+      cmocka_unit_test(within_a_limit),     cmocka_unit_test(operands_stay_on_the_gpu),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,8 @@
  * byte changed, of another machine, another format, or no file at all. Writers at the same time leave a whole file.
  *
  * Seen to fail when: the checksum is not looked at; a line of the key is not compared; a figure is not checked; the
- * file is written in place; what cannot be put in place stays about.
+ * file is written in place; what cannot be put in place stays about; a file stays open; a figure that is none is
+ * written as one.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -116,10 +117,40 @@ static void nonsense(void **state) {
   assert_false(tb_calibration_parse(text, length, &key, &back));
 }
 
+/* What is no measurement is read as none. */
+static void figures_that_are_none(void **state) {
+  (void)state;
+  const double odd[] = {-1, -1e30, 1e30, INFINITY, NAN};
+  char text[TB_CALIBRATION_TEXT_MAX];
+  for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+    struct tb_calibration c = sample(), back;
+    c.open_seconds = c.link_up_bytes_per_s = c.gpu_peak_flops_per_s = odd[i];
+    const size_t length = tb_calibration_print(text, sizeof text, &key, &c);
+    assert_true(tb_calibration_parse(text, length, &key, &back));
+    assert_true(back.open_seconds == 0 && back.link_up_bytes_per_s == 0 && back.gpu_peak_flops_per_s == 0);
+    assert_float_equal(back.link_down_bytes_per_s, c.link_down_bytes_per_s, 1);
+  }
+  struct tb_calibration c = sample(), back;
+  c.open_seconds = 1.6e-9, c.cpu_threads = 3; /* rounded to the nearest nanosecond */
+  assert_true(tb_calibration_parse(text, tb_calibration_print(text, sizeof text, &key, &c), &key, &back));
+  assert_float_equal(back.open_seconds, 2e-9, 1e-15);
+}
+
 /* ---- files ---- */
+
+static int open_at_first;
+
+static int count_open(void) {
+  int count = 0;
+  DIR *d = opendir("/proc/self/fd");
+  while (d && readdir(d)) count++;
+  if (d) closedir(d);
+  return count;
+}
 
 static int make_folder(void **state) {
   (void)state;
+  open_at_first = count_open();
   snprintf(folder, sizeof folder, "%s.d", tst_temporary_file());
   setenv("XDG_CACHE_HOME", folder, 1);
   tb_environment_read();
@@ -351,12 +382,19 @@ static void at_the_same_time(void **state) {
   remove_files();
 }
 
+/* Behind all the others, whatever went wrong in them. */
+static void no_file_stays_open(void **state) {
+  (void)state;
+  assert_int_equal(count_open(), open_at_first);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(there_and_back),
       cmocka_unit_test(cut_and_changed),
       cmocka_unit_test(foreign),
       cmocka_unit_test(nonsense),
+      cmocka_unit_test(figures_that_are_none),
       cmocka_unit_test(kept),
       cmocka_unit_test(youngest),
       cmocka_unit_test(youngest_of_two),
@@ -366,6 +404,7 @@ int main(void) {
       cmocka_unit_test(folders),
       cmocka_unit_test(at_the_same_time),
       cmocka_unit_test(too_old),
+      cmocka_unit_test(no_file_stays_open),
   };
   return cmocka_run_group_tests(tests, make_folder, tidy);
 }

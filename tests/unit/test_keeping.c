@@ -7,7 +7,8 @@
  *
  * Seen to fail when: the proof is skipped, or made of the sample alone; pages are protected behind the proof; the edges
  * of what is tracked are forgotten, or digested behind it; a part is taken for one of another pitch, or of cells that
- * it has in part; the oldest copy goes whatever comes.
+ * it has in part; the oldest copy goes whatever comes, or another than the oldest; a copy goes that the call under way
+ * has; a call that was left keeps what it had; files stay open.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -452,6 +454,111 @@ static void several_users(void **state) {
   end();
 }
 
+/* A call's second copy does not take the place of its first. */
+static void both_of_a_call(void **state) {
+  (void)state;
+  begin(false);
+  const struct tb_stored a = numbered(0), b = numbered(1);
+  for (int sight = 0; sight < 2; sight++) {
+    struct tb_cached found;
+    tb_cache_begin_call(cache, 0);
+    struct tb_kept *const first = tb_cache_look(cache, 0, &a, NULL, &found);
+    if (first != NULL) assert_true(make(first, ONE_BYTES));
+    assert_false(tb_cache_give_back_one(cache)); /* nor does anything else */
+    struct tb_kept *const second = tb_cache_look(cache, 0, &b, NULL, &found);
+    if (second != NULL) assert_false(make(second, ONE_BYTES));
+    assert_int_equal(first != NULL && second != NULL, sight == 1);
+    tb_cache_end_call(cache, 0);
+  }
+  assert_int_equal(see(a), TB_BY_HASH);
+  assert_int_equal(tb_cache_bytes(cache), ONE_BYTES);
+  end();
+}
+
+/* Of three the one goes that no call has had for longest; where the device has no memory, too, which it then has. */
+static void the_eldest_goes(void **state) {
+  (void)state;
+  for (int limited = 0; limited < 2; limited++) {
+    static const int order[] = {2, 1, 0, 2, 0}; /* 1 was had before the others */
+    struct tb_cached found;
+    begin(false);
+    for (int i = 0; i < 4; i++)
+      for (int number = 0; number < 3; number++) see(numbered(number));
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) assert_int_equal(see(numbered(order[i])), TB_BY_HASH);
+    const struct tb_stored another = numbered(4);
+    struct tb_kept *worth = NULL;
+    for (int sight = 0; sight < 2; sight++) {
+      tb_cache_begin_call(cache, 0);
+      worth = tb_cache_look(cache, 0, &another, NULL, &found);
+      if (sight == 0) assert_null(worth);
+    }
+    assert_non_null(worth);
+    if (limited)
+      assert_true(tb_cache_make(cache, 0, worth, NO_LIMIT, 3 * ONE_BYTES));
+    else
+      assert_true(tb_cache_make(cache, 0, worth, 0, NO_LIMIT));
+    tb_cache_end_call(cache, 0);
+    assert_int_equal(tb_cache_bytes(cache), 3 * ONE_BYTES);
+    assert_int_equal(see(numbered(0)), TB_BY_HASH);
+    assert_int_equal(see(numbered(2)), TB_BY_HASH);
+    assert_int_equal(see(numbered(1)), TB_NOT_KEPT);
+    end();
+  }
+}
+
+/* Who begins a call anew has nothing of the one that it left, however many that had. */
+static void a_call_that_was_left(void **state) {
+  (void)state;
+  begin(false);
+  for (int number = 0; number < 3; number++) see(numbered(number)), see(numbered(number));
+  for (int number = 0; number < 3; number++) {
+    const struct tb_stored one = numbered(number);
+    struct tb_cached found;
+    if (number < 2) tb_cache_begin_call(cache, 2);
+    tb_cache_look(cache, 2, &one, NULL, &found);
+    assert_int_equal(found.proof, TB_BY_HASH);
+  }
+  assert_true(tb_cache_give_back_one(cache)); /* the first one's */
+  assert_false(tb_cache_give_back_one(cache));
+  tb_cache_end_call(cache, 2);
+  tb_cache_end_call(NULL, 2);
+  assert_true(tb_cache_give_back_one(cache) && tb_cache_give_back_one(cache));
+  end();
+}
+
+static int count_files(void) {
+  int count = 0;
+  for (int fd = 0; fd < 256; fd++) count += fcntl(fd, F_GETFD) >= 0;
+  return count;
+}
+
+/* What the kernel is asked by is closed with the last GPU's cache, and not before. */
+static void files_are_closed(void **state) {
+  (void)state;
+  begin(true);
+  tb_track_close();
+  const int files = count_files();
+  struct tb_cache *const other = tb_cache_open(true);
+  keep(numbered(0));
+  assert_int_equal(count_files(), files + (tracks ? 2 : 0));
+  tb_cache_close(other, true);
+  assert_int_equal(see(numbered(0)), tracks ? TB_BY_TRACKING : TB_BY_HASH);
+  tb_cache_close(cache, true);
+  assert_int_equal(count_files(), files);
+  tb_cache_close(NULL, true);
+  munmap(memory, MEMORY);
+}
+
+/* Where nobody can watch, and digests do not pay, nothing is kept. */
+static void nothing_without_a_watch(void **state) {
+  (void)state;
+  begin(false);
+  tb_cache_allow_hash(cache, false);
+  for (int i = 0; i < 40; i++) assert_int_equal(see(numbered(0)), TB_NOT_KEPT);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  end();
+}
+
 /* Who would have to wait for somebody's proof does without. */
 static void one_looks_at_a_time(void **state) {
   (void)state;
@@ -503,6 +610,11 @@ int main(void) {
       cmocka_unit_test(nothing_that_cannot_be_watched),
       cmocka_unit_test(memory_is_given_back),
       cmocka_unit_test(several_users),
+      cmocka_unit_test(both_of_a_call),
+      cmocka_unit_test(the_eldest_goes),
+      cmocka_unit_test(a_call_that_was_left),
+      cmocka_unit_test(files_are_closed),
+      cmocka_unit_test(nothing_without_a_watch),
       cmocka_unit_test(one_looks_at_a_time),
       cmocka_unit_test(no_room),
       cmocka_unit_test(many_operands),

@@ -7,7 +7,8 @@
  *
  * Each case is a process of its own. Seen to fail when: the kernels are chosen for operands in place; a copy is handed
  * to the CPU; the proof is skipped; a part of C is computed before a copy is up; memory for the product does not come
- * before copies; copies outlive TILEBLAS_CACHE=off.
+ * before copies; copies outlive TILEBLAS_CACHE=off; a copy
+ * that hangs is waited for, or freed.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -19,11 +20,13 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "abi.h"
@@ -231,6 +234,48 @@ static int a_copy_that_fails(void *function) {
   tileblas_stats_get(&s);
   free(wanted), drop(&x);
   return right && s.gpu_failures == 0 && s.cpu_calls == 0 ? 0 : 1;
+}
+
+/* The library's clock, too, for a GPU that hangs is waited for a minute. */
+static atomic_bool hurries;
+
+int clock_gettime(clockid_t clock, struct timespec *t) {
+  const int result = (int)syscall(SYS_clock_gettime, clock, t);
+  if (clock != CLOCK_MONOTONIC || !atomic_load(&hurries)) return result;
+  const long long ns = ((long long)(t->tv_sec % 1000000) * 1000000000 + t->tv_nsec) * 200;
+  *t = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+  return result;
+}
+
+/* It hangs as a copy is made, of more pieces than there are slots, or behind that: the CPU has what the program has,
+ * and of the GPU's nothing is freed, which would wait for ever. */
+static int a_gpu_that_hangs(void *operations) {
+  const struct tst_fake *const fake = tst_fake();
+  alarm(60);
+  set("TILEBLAS_ROUTE", "gpu");
+  struct call x = make(TST_S, 'N', 'N', 0, 1, true, 1);
+  drop(&x);
+  uint64_t seed = 2;
+  x.p.n = 1, x.p.k = 300000, x.p.ldb = x.p.k; /* 41 MB */
+  x.a_bytes = x.p.m * x.p.k * 4, x.b_bytes = x.p.k * 4, x.c_bytes = x.p.m * 4;
+  x.a = numbers(x.a_bytes, TST_S, true, &seed), x.b = numbers(x.b_bytes, TST_S, true, &seed);
+  x.c = numbers(x.c_bytes, TST_S, true, &seed), x.before = numbers(x.c_bytes, TST_S, true, &seed);
+  char *const wanted = without(&x);
+  run(&x); /* the first sight */
+  fake->set_order(FAKE_CUDA_HANGING, (uint64_t)(uintptr_t)operations);
+  atomic_store(&hurries, true);
+  run(&x);
+  atomic_store(&hurries, false);
+  fake->set_order(FAKE_CUDA_LAZY, 0);
+  bool right = is_as(&x, wanted) || complain(&x, "wrong as the GPU hangs");
+  run(&x);
+  right &= is_as(&x, wanted) || complain(&x, "wrong behind that");
+  tileblas_stats s;
+  tileblas_stats_get(&s);
+  if (s.gpu_failures != 1) right = complain(&x, "it did not hang");
+  if (fake->get(FAKE_CUDA_MISUSES) != 0) right = complain(&x, "something waits for ever");
+  free(wanted), drop(&x);
+  return right ? 0 : 1;
 }
 
 /* ---- memory ---- */
@@ -481,6 +526,17 @@ static void failing_gpus(void **state) {
   in_process(a_gpu_that_fails, "cuLaunchKernel");
   in_process(a_gpu_that_fails, "cuMemcpyDtoHAsync");
 }
+static void hanging_gpus(void **state) {
+  (void)state;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real GPU does not hang at our word");
+  for (uintptr_t operations = 0; operations < 24; operations += 11) {
+    struct tst_output o;
+    tst_fork(&o, a_gpu_that_hangs, (void *)operations);
+    if (o.status != 0 || tst_count_lines(o.err, "\n") != 1 || tst_count_lines(o.err, "no progress for 60 s") != 1)
+      fail_msg("behind %d operations: status %d\n%s%s", (int)operations, o.status, o.out, o.err);
+    tst_output_destroy(&o);
+  }
+}
 static void failing_copies(void **state) {
   (void)state;
   in_process(a_copy_that_fails, "cuMemAlloc");
@@ -512,6 +568,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(bits_of_cut_products),
       cmocka_unit_test(bits_of_large_operands),
       cmocka_unit_test(failing_gpus),
+      cmocka_unit_test(hanging_gpus),
       cmocka_unit_test(failing_copies),
       cmocka_unit_test(short_memory),
       cmocka_unit_test(given_back),
@@ -528,8 +585,9 @@ int main(int argc, char **argv) {
     return 4;
   }
   if (argc > 1 && strcmp(argv[1], "calls") == 0) return some_calls(NULL);
+  if (argc > 1 && strcmp(argv[1], "tensor") != 0) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest bits_alone[] = {cmocka_unit_test(bits)};
   on_tensor_cores = argc > 1 && strcmp(argv[1], "tensor") == 0;
   if (on_tensor_cores) return cmocka_run_group_tests(bits_alone, NULL, NULL);
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }

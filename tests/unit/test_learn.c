@@ -6,7 +6,8 @@
  *
  * Seen to fail when: the first surprise is believed; what was learned does not fade; an idle GPU counts like any; no
  * side is ever tried; trying has no budget; shapes of another m share their memory; the shape that was used last is
- * forgotten; shapes are not learned (the regret).
+ * forgotten; shapes are not learned (the regret); calls with operands elsewhere teach nothing, or others; a call among
+ * others', a triangle or a time that is none teaches what it does not know; what is put by has no end.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,6 +98,9 @@ static void one_outlier(void **state) {
     assert_float_equal(predicted((enum tb_where)where, &call) / true_seconds, 1, 0.03);
     observe((enum tb_where)where, &call, NAN); /* and what is no time at all moves nothing */
     observe((enum tb_where)where, &call, 0);
+    const struct tb_cell cell = tb_model_cell(&call);
+    for (int i = 0; i < 8; i++) assert_true(isfinite(model.learned[where][cell.node[i]].value));
+    assert_true(isfinite(predicted((enum tb_where)where, &call)) && isfinite(model.probe_seconds));
     assert_float_equal(predicted((enum tb_where)where, &call) / true_seconds, 1, 0.03);
     now = 1000;
   }
@@ -254,6 +258,116 @@ static void the_eldest_is_forgotten(void **state) {
     assert_null(tb_model_recall(&model, &shape[1]));
     assert_non_null(tb_model_recall(&model, &shape[2]));
   }
+}
+
+/* Of calls with operands that are not pageable the GPU's have a factor of their own; nothing else is learned of them,
+ * and a trial of another call is over. */
+static void operands_elsewhere(void **state) {
+  (void)state;
+  const struct tb_places pinned = {.a = {.place = TB_PINNED}};
+  const struct tb_call call = product(500, 500, 500), other = product(90, 90, 90);
+  for (int where = 0; where < TB_WHERE_COUNT; where++) {
+    struct tb_prediction before, after;
+    setup_model();
+    const struct tb_prediction pageable = predict(&call);
+    observe(TB_CPU, &other, predicted(TB_CPU, &other));
+    model.trying = tb_model_recall(&model, &other);
+    tb_model_predict(&model, &call, &pinned, now, &before);
+    const double seconds = 3 * before.seconds[where];
+    const struct tb_observation o = {(enum tb_where)where, seconds, false, seconds, 0, false};
+    for (int i = 0; i < 20; i++) now += seconds, tb_model_observe(&model, &call, &pinned, &o, now);
+    tb_model_predict(&model, &call, &pinned, now, &after);
+    assert_null(tb_model_recall(&model, &call));
+    assert_null(model.trying);
+    assert_float_equal(after.seconds[TB_GPU] / before.seconds[TB_GPU], where == TB_GPU ? 3 : 1, 0.5);
+    assert_true(after.seconds[TB_CPU] == before.seconds[TB_CPU]);
+    for (int each = 0; each < TB_WHERE_COUNT; each++)
+      assert_true(predicted((enum tb_where)each, &call) == pageable.seconds[each]);
+  }
+}
+
+/* What a call took on the GPU beside others says nothing; what one took on the CPU because of them is its time, and not
+ * its shape's choice. */
+static void among_others(void **state) {
+  (void)state;
+  const struct tb_call call = product(500, 500, 500);
+  for (int where = 0; where < TB_WHERE_COUNT; where++) {
+    setup_model();
+    const double before = predicted((enum tb_where)where, &call), seconds = 3 * before;
+    const struct tb_observation o = {(enum tb_where)where, seconds, false, seconds, 0, true};
+    for (int i = 0; i < 20; i++) now += seconds, tb_model_observe(&model, &call, NULL, &o, now);
+    assert_float_equal(predicted((enum tb_where)where, &call) / before, where == TB_CPU ? 3 : 1, 0.1);
+    assert_false(predict(&call).decided);
+    assert_true(predict(&call).probe_seconds == 0);
+    assert_true(where == TB_CPU || model.probe_seconds == 0);
+  }
+}
+
+/* A triangle's own shape is learned, and of no class. */
+static void triangles(void **state) {
+  (void)state;
+  struct tb_call call = product(500, 500, 500);
+  const struct tb_call alike = product(480, 500, 520);
+  call.region.of = TB_LOWER_TRIANGLE;
+  setup_model();
+  const double before = predicted(TB_CPU, &call), alike_before = predicted(TB_CPU, &alike);
+  for (int i = 0; i < 20; i++) observe(TB_CPU, &call, 3 * before);
+  assert_float_equal(predicted(TB_CPU, &call) / before, 3, 0.1);
+  assert_true(predicted(TB_CPU, &alike) == alike_before);
+}
+
+/* What a class has learned long ago has faded when it is learned of again. */
+static void classes_fade(void **state) {
+  (void)state;
+  const struct tb_call call = product(500, 500, 500), alike = product(501, 500, 500);
+  setup_model();
+  const double before = predicted(TB_CPU, &alike);
+  for (int i = 0; i < 30; i++) observe(TB_CPU, &call, 3 * before);
+  const double learned = predicted(TB_CPU, &alike) / before;
+  assert_true(learned > 2);
+  now += 9 * TB_CLASS_HALF_SECONDS;
+  observe(TB_CPU, &alike, predicted(TB_CPU, &alike)); /* as it is predicted */
+  const struct tb_call third = product(502, 500, 500);
+  assert_float_equal(predicted(TB_CPU, &third) / before, 1 + (learned - 1) / 10, 0.05);
+}
+
+/* Of one call behind a pause a quarter counts, but for a long one of the CPU. */
+static void cold_calls(void **state) {
+  (void)state;
+  for (int where = 0; where < TB_WHERE_COUNT; where++)
+    for (int is_long = 0; is_long < 2; is_long++) {
+      const int64_t side = is_long ? 12000 : 500;
+      const struct tb_call call = product(side, side, side);
+      setup_model();
+      const double seconds = predicted((enum tb_where)where, &call);
+      assert_int_equal(seconds > TB_LONG_SECONDS, is_long);
+      for (int i = 0; i < 10; i++) observe((enum tb_where)where, &call, seconds);
+      now += 0.5; /* too short to fade */
+      observe((enum tb_where)where, &call, 1.1 * seconds);
+      const double moved = tb_model_recall(&model, &call)->seconds[where].value / seconds - 1;
+      assert_float_equal(moved / (0.3 * 0.1), where == TB_CPU && is_long ? 1 : 0.25, 1e-3);
+    }
+}
+
+/* A trial costs what it took beyond the other side; and no more is put by than so much. */
+static void what_is_put_by(void **state) {
+  (void)state;
+  const struct tb_call call = product(500, 500, 500);
+  setup_model();
+  for (int i = 0; i < 3; i++) observe(TB_CPU, &call, predicted(TB_CPU, &call));
+  struct tb_shape_memory *const s = tb_model_remember(&model, &call);
+  for (int sooner = 0; sooner < 2; sooner++) {
+    s->probe_seconds = model.probe_seconds = 0.05;
+    const struct tb_observation trial = {TB_GPU, 5e-3, true, sooner ? 9e-3 : 2e-3, 0, false};
+    tb_model_observe(&model, &call, NULL, &trial, now);
+    assert_float_equal(model.probe_seconds, sooner ? 0.05 : 0.05 - 3e-3, 1e-12);
+    assert_float_equal(s->probe_seconds, sooner ? 0.05 : 0.05 - 3e-3, 1e-12);
+  }
+  const struct tb_observation calls = {TB_CPU, 5e-3, false, 5e-3, 100000, false};
+  model.trying = NULL;
+  for (int i = 0; i < 3; i++) tb_model_observe(&model, &call, NULL, &calls, now);
+  assert_float_equal(s->probe_seconds, TB_PROBE_MOST_SECONDS, 1e-12);
+  assert_float_equal(model.probe_seconds, TB_PROBE_MOST_SECONDS, 1e-12);
 }
 
 /* ---- decisions that follow ---- */
@@ -429,6 +543,12 @@ int main(void) {
       cmocka_unit_test(bounds),
       cmocka_unit_test(threads_change),
       cmocka_unit_test(many_shapes),
+      cmocka_unit_test(operands_elsewhere),
+      cmocka_unit_test(among_others),
+      cmocka_unit_test(triangles),
+      cmocka_unit_test(classes_fade),
+      cmocka_unit_test(cold_calls),
+      cmocka_unit_test(what_is_put_by),
       cmocka_unit_test(machine_changes),
       cmocka_unit_test(no_oscillation),
       cmocka_unit_test(never_stuck),

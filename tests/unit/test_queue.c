@@ -190,6 +190,15 @@ static void share_is_learned(void **state) {
     assert_int_equal(tb_queue_join(&queue, 2e-3, now), 1);
     assert_float_equal(tb_queue_wait_seconds(&queue, 1, now) / (share * 2e-3), 1, 0.02);
   }
+  for (int far = 0; far < 2; far++) { /* between a tenth and four times, whatever is found */
+    setup(1, 1, 16);
+    for (int i = 0; i < 1000; i++) tb_queue_learn(&queue, 1, 3e-3, far ? 1 : 0, now);
+    tb_queue_join(&queue, 2e-3, now);
+    assert_float_equal(tb_queue_wait_seconds(&queue, 1, now) / 2e-3, far ? 4 : 0.1, 1e-9);
+  }
+  setup(1, 1, 16);
+  for (int i = 0; i < 100; i++) tb_queue_learn(&queue, 1, 3e-3, 6e-3, now);
+  tb_queue_join(&queue, 2e-3, now);
   tb_queue_learn(&queue, 1, 0, 5, now); /* says nothing */
   assert_float_equal(tb_queue_wait_seconds(&queue, 1, now) / 4e-3, 1, 0.02);
 }
@@ -241,9 +250,12 @@ static void places(void **state) {
   tb_queue_leave(&queue, 7);
   assert_float_equal(tb_queue_seconds(&queue, now), (TB_QUEUE_MOST - 1) * 1e-3, 1e-9);
   assert_int_equal(tb_queue_join(&queue, 5e-3, now), 7);
-  /* A long one is waited for as long as it may take; none for ever. */
+  assert_int_equal(queue.joined, TB_QUEUE_MOST + 2); /* whether or not there was a place */
+  /* A long one is waited for as long as it may take, a short one for a second; none for ever. */
   setup(1, 1, 16);
   tb_queue_join(&queue, 1e-3, now);
+  assert_float_equal(tb_queue_seconds(&queue, now + 0.99), 1e-3, 1e-9);
+  assert_true(tb_queue_seconds(&queue, now + 1.1) == 0);
   tb_queue_join(&queue, 10, now);
   assert_float_equal(tb_queue_seconds(&queue, now + 5), 10, 1e-9);
   assert_true(tb_queue_seconds(&queue, now + 1000) == 0);

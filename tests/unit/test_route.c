@@ -3,7 +3,8 @@
  * Route decisions as the pure function that they are: every status of the machine, and the arithmetic of "sooner".
  *
  * Seen to fail when: a comparison is turned round; an unusable GPU is chosen; a forced call is weighed; the other side
- * is tried without the means.
+ * is tried without the means; a wait is not counted, or once where each call has a core; a wait sends calls to a GPU
+ * that is not sooner alone; the reason is another's; what is not known, or near, counts as clear.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -168,6 +169,10 @@ static void opening_is_paid_by_savings(void **state) {
   machine.saved_seconds = 0;
   model.rates.open_seconds = 0.1;
   expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
+  model.rates.gpu_latency_seconds = 0.15, model.rates.open_seconds = 0.1; /* saves 0.05 s of 0.2 */
+  expect(&call, &machine, TB_CPU, TB_STATUS_not_yet);
+  model.rates.gpu_latency_seconds = 0.21; /* nothing */
+  expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
 }
 
 /* Numbers that no measurement should give must not send a call to the GPU. */
@@ -226,6 +231,8 @@ static void sides_are_kept(void **state) {
   expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
   remember(&call, 0.100, 0.096, TB_CPU);
   expect(&call, &machine, TB_CPU, TB_STATUS_cpu_sooner);
+  remember(&call, 0.100, 0.096, TB_CPU)->decided = false; /* the sooner one, before anything was decided */
+  expect(&call, &machine, TB_GPU, TB_STATUS_gpu_sooner);
 }
 
 /* The other side is tried when its time is not known and the loss is put by, on a GPU that is open. */
@@ -272,6 +279,65 @@ static void other_side_is_tried(void **state) {
   assert_int_equal(tb_route(&call, &pinned, &machine).why, TB_STATUS_gpu_sooner);
 }
 
+/* A call waits for others' calls on the GPU if it is finished there first all the same. */
+static void others_are_there(void **state) {
+  (void)state;
+  const struct tb_call call = cube(1000);
+  static const struct {
+    double cpu, gpu, wait;
+    enum tb_where last;
+    int threads;
+    enum tb_status why;
+  } cases[] = {{0.10, 0.04, 0.05, TB_GPU, 4, TB_STATUS_gpu_sooner},
+               {0.10, 0.04, 0.07, TB_GPU, 4, TB_STATUS_gpu_taken},
+               {0.10, 0.11, 0.05, TB_GPU, 4, TB_STATUS_cpu_sooner},
+               {0.10, 0.04, 0.05, TB_GPU, 1, TB_STATUS_gpu_taken},
+               {0.10, 0.04, 0.02, TB_GPU, 1, TB_STATUS_gpu_sooner},
+               /* sooner, but not so much that this shape would leave the CPU */
+               {0.10, 0.098, 0.001, TB_CPU, 4, TB_STATUS_cpu_sooner}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
+    remember(&call, cases[i].cpu, cases[i].gpu, cases[i].last);
+    model.probe_seconds = 10; /* nothing is tried there */
+    model.threads = model.measured_threads = cases[i].threads;
+    machine.wait_seconds = cases[i].wait;
+    const struct tb_decision d = tb_route(&call, NULL, &machine);
+    if (d.why != cases[i].why) fail_msg("case %d: %s", (int)i, tb_status_text(d.why));
+    assert_int_equal(d.where, d.why == TB_STATUS_gpu_sooner ? TB_GPU : TB_CPU);
+    assert_float_equal(d.cpu_seconds, cases[i].cpu, 1e-12);
+    assert_float_equal(d.gpu_seconds, cases[i].gpu + cases[i].wait, 1e-12);
+    assert_float_equal(d.wait_seconds, cases[i].wait, 1e-12);
+    assert_false(d.clear);
+  }
+}
+
+/* Others may follow a call without being weighed that is the CPU's by its own times, and by a quarter at least. */
+static void what_is_clear(void **state) {
+  (void)state;
+  const struct tb_call call = cube(1000);
+  static const struct {
+    double cpu, gpu;
+    bool known, clear;
+  } cases[] = {{0.10, 0.13, true, true},
+               {0.10, 0.12, true, false},
+               {0.10, 0.13, false, false},
+               {0.10, 0.05, true, false},
+               {0.10, 0.02, true, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    struct tb_machine machine = fast_gpu(TB_ROUTE_AUTO);
+    struct tb_shape_memory *const shape = remember(&call, cases[i].cpu, cases[i].gpu, TB_CPU);
+    if (!cases[i].known) shape->seen[TB_CPU] = 1;
+    const struct tb_decision d = tb_route(&call, NULL, &machine);
+    assert_int_equal(d.clear, cases[i].clear);
+    if (!d.clear) continue;
+    shape->seen[TB_GPU] = 0.5; /* a trial is no such call */
+    shape->probe_seconds = model.probe_seconds = 1;
+    const struct tb_decision tried = tb_route(&call, NULL, &machine);
+    assert_int_equal(tried.why, TB_STATUS_tried);
+    assert_false(tried.clear);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nothing_to_multiply),
@@ -285,6 +351,8 @@ int main(void) {
       cmocka_unit_test(assumed_machine),
       cmocka_unit_test(sides_are_kept),
       cmocka_unit_test(other_side_is_tried),
+      cmocka_unit_test(others_are_there),
+      cmocka_unit_test(what_is_clear),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

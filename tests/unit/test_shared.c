@@ -6,14 +6,17 @@
  *
  * Seen to fail when: a part of B is computed as if it was all; pieces begin between blocks; a part of rows is taken for
  * one of columns; products at the edge of two GPUs' are left out, or both have them; what a GPU left is nobody's;
- * products that lie on one GPU are another's.
+ * products that lie on one GPU are another's; a batch that one has in no time is shared, or one that takes it long is
+ * not; others are opened for what they would not save.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,6 +251,56 @@ static void batches_partly_on_one(void **state) {
   tst_output_destroy(&o);
 }
 
+typedef void batch_symbol(int layout, const int *ta, const int *tb, const int64_t *m, const int64_t *n,
+                          const int64_t *k, const float *alpha, const float **a, const int64_t *lda, const float **b,
+                          const int64_t *ldb, const float *beta, float **c, const int64_t *ldc, int64_t groups,
+                          const int64_t *count);
+
+/* Products of zeros by zeros, of 64 KB that come down each. */
+enum { TILE = 128, TILES_MOST = 1600 };
+
+static void call_zeros(float *memory, int64_t count) {
+  static float side[TILE];
+  static const float *sides[TILES_MOST];
+  static float *c[TILES_MOST];
+  const int no_trans = 111;
+  const int64_t tile = TILE, one = 1;
+  const float alpha = 1, beta = 0;
+  for (int64_t i = 0; i < count; i++) sides[i] = side, c[i] = memory + i * TILE * TILE;
+  ((batch_symbol *)dlsym(RTLD_DEFAULT, "cblas_sgemm_batch64_"))(102, &no_trans, &no_trans, &tile, &tile, &one, &alpha,
+                                                                sides, &tile, sides, &one, &beta, c, &tile, 1, &count);
+}
+
+/* With all open, a batch is shared if one GPU would need 2 ms for it, as a product is: this one brings down 105 MB. Of
+ * two lengths the first opens no other GPU. */
+static int batches_as_it_pays(void *open) {
+  float *const memory = calloc((size_t)TILES_MOST * TILE * TILE, sizeof *memory);
+  const bool all_open = open != NULL;
+  if (memory == NULL) return 9;
+  set_option("TILEBLAS_SHARE", all_open ? "always" : "auto");
+  call_zeros(memory, 20);
+  if (gpus_at_work() != (all_open ? GPUS : 1)) return 1;
+  set_option("TILEBLAS_SHARE", "auto");
+  begin_counting();
+  call_zeros(memory, 20);
+  if (gpus_at_work() != 1) return 2;
+  if (tst_fake()->get(FAKE_CUDA_CONTEXTS) != (all_open ? GPUS : 1)) return 3;
+  begin_counting();
+  if (all_open) call_zeros(memory, TILES_MOST);
+  free(memory);
+  return !all_open || gpus_at_work() == GPUS ? 0 : 4;
+}
+
+static void batches_if_it_pays(void **state) {
+  (void)state;
+  for (intptr_t open = 0; open < 2; open++) {
+    struct tst_output o;
+    tst_fork(&o, batches_as_it_pays, (void *)open);
+    if (o.status != 0 || o.err[0]) fail_msg("open %d: status %d\n%s%s", (int)open, o.status, o.out, o.err);
+    tst_output_destroy(&o);
+  }
+}
+
 /* ---- what is said, and failures ---- */
 
 struct trouble {
@@ -387,6 +440,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(triangles_on_tensor_cores),
       cmocka_unit_test(halves_by_three),
       cmocka_unit_test(batches_partly_on_one),
+      cmocka_unit_test(batches_if_it_pays),
       cmocka_unit_test(what_is_said),
       cmocka_unit_test(without_memory),
       cmocka_unit_test(a_lost_gpu),

@@ -6,7 +6,8 @@
  *
  * Seen to fail when: an operand that has changed counts as the one before; a try costs nothing; failures do not make
  * the next one wait; a copy that is gone is still counted on; what a call with a copy takes is not looked at, or is
- * believed for ever.
+ * believed for ever, or for calls of another size; a copy that served well counts as a failure; opening the GPU costs
+ * nothing; operands that are in use make way for others; what nobody knows, or none that stays, is learned of.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,11 +39,11 @@ static void change(int64_t round) {
   for (int64_t i = 0; i < (int64_t)ROWS * COLUMNS; i++) matrix[i] = (float)(i + round);
 }
 
-enum { TESTS_MOST = 16, LINE = 16 };
+enum { TESTS_MOST = 32, LINE = 16 };
 
 static int setup(void **state) {
   (void)state;
-  if (memory == NULL) memory = malloc(sizeof(float) * (ROWS * COLUMNS + TESTS_MOST * LINE));
+  if (memory == NULL) memory = malloc(sizeof(float) * (ROWS * COLUMNS + (TESTS_MOST + 1) * LINE));
   if (memory == NULL) return 1;
   matrix = matrix == NULL ? memory : matrix + LINE;
   change(0);
@@ -180,6 +181,179 @@ static void not_where_it_would_not_pay(void **state) {
   assert_int_equal(run.on_gpu, 0);
 }
 
+/* ---- one by one ---- */
+
+/* A's line of the memory, for an operand of its own. */
+static struct tb_call call_on(int line, int64_t columns) { return call_by(memory + (int64_t)line * LINE, columns); }
+
+static bool decide_by(const struct tb_call *call, struct tb_staying_times *times) {
+  return tb_staying_decide(call, tb_staying_operand(call), times);
+}
+
+/* Calls that stay on the CPU until one goes. */
+static int calls_until_it_goes(const struct tb_call *call, const struct tb_staying_times *each) {
+  for (int calls = 0; calls < 1000; calls++) {
+    struct tb_staying_times times = *each;
+    if (decide_by(call, &times)) return calls;
+  }
+  return 1000;
+}
+
+static const struct tb_staying_times usual = {.cpu_seconds = 3e-3, .gpu_seconds = 5e-3, .kept_seconds = 1e-3};
+
+/* A call gains 2 ms, four of them cost 20 ms; and opening what it costs. */
+static void price(void **state) {
+  (void)state;
+  struct tb_staying_times times = usual;
+  struct tb_call call = call_by(matrix, 32);
+  assert_int_equal(calls_until_it_goes(&call, &times), 9);
+  change(1);
+  times.open_seconds = 50e-3;
+  assert_int_equal(calls_until_it_goes(&call, &times), 69); /* twice as much: it was tried in vain */
+  matrix += LINE;
+  change(1);
+  call = call_by(matrix, 32);
+  assert_int_equal(calls_until_it_goes(&call, &times), 34);
+}
+
+/* One that was tried and changed before eight calls had it costs twice as much each time; one that served them costs
+ * what it cost at first. */
+static void what_failures_cost(void **state) {
+  (void)state;
+  const struct tb_call call = call_by(matrix, 32);
+  static const struct {
+    int uses, calls;
+  } rounds[] = {{0, 9}, {7, 18}, {3, 38}, {8, 78}, {0, 8}, {0, 18}, {20, 38}, {20, 8}, {0, 8}};
+  for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
+    const int calls = calls_until_it_goes(&call, &usual);
+    if (calls != rounds[i].calls) fail_msg("round %d: %d calls, not %d", (int)i, calls, rounds[i].calls);
+    for (int use = 0; use < rounds[i].uses; use++) {
+      struct tb_staying_times times = usual;
+      tb_staying_learn(&call, TB_A_STAYS, use == 0 ? TB_BY_HASH : TB_BY_TRACKING, 1e-3);
+      assert_true(decide_by(&call, &times));
+    }
+    change((int64_t)i + 2);
+    struct tb_staying_times times = usual;
+    assert_false(decide_by(&call, &times));
+    matrix[0] = -1; /* one change more is no failure more, and this call the first of the next */
+    assert_false(decide_by(&call, &times));
+  }
+}
+
+/* After six tries without a copy it is left alone, and after one where there was one before. */
+static void copies_that_do_not_come(void **state) {
+  (void)state;
+  const struct tb_call call = call_by(matrix, 32);
+  for (int stayed = 0; stayed < 2; stayed++) {
+    struct tb_staying_times times = usual;
+    calls_until_it_goes(&call, &usual);
+    if (stayed) tb_staying_learn(&call, TB_A_STAYS, TB_BY_HASH, 1e-3);
+    for (int i = 1; i < (stayed ? 1 : 6); i++) {
+      tb_staying_learn(&call, TB_A_STAYS, TB_NOT_KEPT, 5e-3);
+      times = usual;
+      assert_true(decide_by(&call, &times));
+    }
+    tb_staying_learn(&call, TB_A_STAYS, TB_KEPT_ANEW, 5e-3); /* a copy that is made is none that was used */
+    times = usual;
+    assert_false(decide_by(&call, &times));
+  }
+}
+
+/* What a call with a copy took counts for calls of its size, the latest half; what looks at all bytes does not, the
+ * first time. */
+static void what_it_took(void **state) {
+  (void)state;
+  for (int of_b = 0; of_b < 2; of_b++) {
+    struct tb_call call = call_by(matrix + of_b * LINE, 32), other = call_by(matrix + of_b * LINE, 33);
+    const enum tb_stay which = of_b ? TB_B_STAYS : TB_A_STAYS;
+    for (int i = 0; of_b && i < 2; i++) { /* the same memory as B, and A's rows are another size */
+      struct tb_call *const x = i ? &other : &call;
+      x->m = x->n, x->n = COLUMNS, x->k = ROWS, x->b.ld = ROWS;
+    }
+    struct tb_staying_times times;
+    calls_until_it_goes(&call, &usual);
+    tb_staying_learn(&call, which, TB_BY_HASH, 2.9e-3);
+    times = usual;
+    assert_true(decide_by(&call, &times) && times.kept_seconds == usual.kept_seconds);
+    tb_staying_learn(&call, which, TB_BY_TRACKING, 1.5e-3);
+    times = usual;
+    assert_true(decide_by(&call, &times));
+    assert_float_equal(times.kept_seconds, 1.5e-3, 1e-9);
+    tb_staying_learn(&call, which, TB_BY_HASH, 2.5e-3);
+    times = usual;
+    assert_true(decide_by(&call, &times));
+    assert_float_equal(times.kept_seconds, 2e-3, 1e-9);
+    times = usual;
+    assert_true(decide_by(&other, &times));
+    assert_float_equal(times.kept_seconds, usual.kept_seconds, 1e-9);
+    tb_staying_learn(&other, which, TB_BY_TRACKING, 2.9e-3); /* of another size, so all of it */
+    times = usual;
+    assert_false(decide_by(&other, &times));
+    assert_float_equal(times.kept_seconds, 2.9e-3, 1e-9);
+    times = usual;
+    assert_true(decide_by(&call, &times)); /* and this one's is not known any more */
+  }
+  matrix += 2 * LINE;
+  const struct tb_call watched = call_by(matrix, 32); /* the kernel's word counts the first time, too */
+  struct tb_staying_times times = usual;
+  calls_until_it_goes(&watched, &usual);
+  tb_staying_learn(&watched, TB_A_STAYS, TB_BY_TRACKING, 2e-3);
+  assert_true(decide_by(&watched, &times));
+  assert_float_equal(times.kept_seconds, 2e-3, 1e-9);
+}
+
+/* Of 64 that are known the one that was not used for longest makes way. */
+static void those_in_use_stay_known(void **state) {
+  (void)state;
+  enum { OTHERS = 300, KNOWN = 64 };
+  float *const many = calloc((size_t)ROWS * COLUMNS + (OTHERS + 2) * LINE, sizeof *many);
+  const struct tb_call early = call_by(many, 32), late = call_by(many + LINE, 32);
+  struct tb_staying_times times;
+  calls_until_it_goes(&early, &usual);
+  tb_staying_learn(&early, TB_A_STAYS, TB_BY_HASH, 1e-3);
+  for (int i = 0; i < OTHERS; i++) {
+    const struct tb_call other = call_by(many + (2 + i) * LINE, 32);
+    times = usual;
+    assert_false(decide_by(&other, &times));
+    if (i == KNOWN - 2) {
+      calls_until_it_goes(&late, &usual);
+      tb_staying_learn(&late, TB_A_STAYS, TB_BY_HASH, 1e-3);
+    }
+    times = usual;
+    if (i % 30 == 0) assert_true(decide_by(&early, &times));
+    times = usual;
+    if (i % 30 == 15 && i >= KNOWN) assert_true(decide_by(&late, &times));
+  }
+  for (int i = 0; i < KNOWN; i++) { /* longer than all others */
+    const struct tb_call other = call_by(many + (2 + i) * LINE, 32);
+    times = usual;
+    assert_false(decide_by(&other, &times));
+  }
+  times = usual;
+  assert_false(decide_by(&early, &times));
+  free(many);
+}
+
+/* What was never decided is not learned of, nor what goes for nothing that stays. */
+static void lessons_of_others(void **state) {
+  (void)state;
+  const struct tb_call call = call_by(matrix, 32), unknown = call_on(TESTS_MOST, 32);
+  struct tb_staying_times times = usual;
+  tb_staying_learn(&unknown, TB_A_STAYS, TB_BY_HASH, 1e-3);
+  assert_false(decide_by(&unknown, &times));
+  calls_until_it_goes(&call, &usual);
+  tb_staying_learn(&call, TB_A_STAYS, TB_BY_HASH, 1e-3);
+  tb_staying_learn(&call, TB_NONE_STAYS, TB_NOT_KEPT, 1e-3);
+  times = usual;
+  assert_true(decide_by(&call, &times));
+  struct tb_call on_the_right = call; /* of which A is B */
+  on_the_right.b = call.a, on_the_right.k = ROWS, on_the_right.n = COLUMNS, on_the_right.m = 32;
+  assert_int_equal(tb_staying_operand(&on_the_right), TB_B_STAYS);
+  tb_staying_learn(&on_the_right, TB_NONE_STAYS, TB_NOT_KEPT, 1e-3);
+  times = usual;
+  assert_true(decide_by(&on_the_right, &times));
+}
+
 /* Small operands go up with the others by one copy, and mirrored ones and triangles' are not kept. */
 static void which_operand(void **state) {
   (void)state;
@@ -187,6 +361,11 @@ static void which_operand(void **state) {
   call.m = 32, call.n = ROWS;
   assert_int_equal(tb_staying_operand(&call), TB_B_STAYS);
   call.b.structure = TB_SYMMETRIC;
+  assert_int_equal(tb_staying_operand(&call), TB_NONE_STAYS);
+  call.b.structure = TB_GENERAL, call.a.structure = TB_SYMMETRIC; /* the other one */
+  assert_int_equal(tb_staying_operand(&call), TB_B_STAYS);
+  call = call_by(matrix, 32);
+  call.a.structure = TB_SYMMETRIC;
   assert_int_equal(tb_staying_operand(&call), TB_NONE_STAYS);
   call = call_by(matrix, 32);
   call.recipe = TB_TRIANGULAR_MULTIPLY;
@@ -206,7 +385,13 @@ int main(void) {
       cmocka_unit_test_setup(chosen, setup),
       cmocka_unit_test_setup(slower_than_predicted, setup),
       cmocka_unit_test_setup(once_slower, setup),
+      cmocka_unit_test_setup(price, setup),
+      cmocka_unit_test_setup(what_failures_cost, setup),
+      cmocka_unit_test_setup(copies_that_do_not_come, setup),
+      cmocka_unit_test_setup(what_it_took, setup),
+      cmocka_unit_test_setup(lessons_of_others, setup),
       cmocka_unit_test_setup(which_operand, setup),
+      cmocka_unit_test_setup(those_in_use_stay_known, setup), /* and the others are forgotten */
       cmocka_unit_test_setup(not_where_it_would_not_pay, setup),
   };
   return cmocka_run_group_tests(tests, NULL, teardown);
