@@ -7,8 +7,7 @@
  *
  * Each case is a process of its own. Seen to fail when: the kernels are chosen for operands in place; a copy is handed
  * to the CPU; the proof is skipped; a part of C is computed before a copy is up; memory for the product does not come
- * before copies; copies outlive TILEBLAS_CACHE=off; a copy
- * that hangs is waited for, or freed.
+ * before copies; copies outlive TILEBLAS_CACHE=off; a copy that hangs is waited for, or freed.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
