@@ -3,8 +3,8 @@
  * The sums, the report made of them, and the one writer of messages.
  *
  * Seen to fail when: a route's row is added to the other's; a report of many symbols has but the first of them; a
- * failure is counted as a call; a long message loses its newline; a message within a message is not dropped; errno is
- * changed.
+ * failure is counted as a call; what was kept outlives a reset; a long message loses its newline; a message within a
+ * message is not dropped; errno is changed.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -93,6 +93,49 @@ static void report(void **state) {
     assert_memory_equal(line, "tileblas: ", 10);
     assert_in_range(strlen(line), 11, 130);
   }
+  free(text);
+}
+
+/* The figures of the row that begins so, blanks aside: calls, GFLOP, MB, seconds, TFLOP/s. */
+static void expect_figures(const char *text, const char *route, const char *why, const char *figures) {
+  const char *row = strstr(text, tst_format("tileblas:   %-6s%-46s", route, why));
+  if (row == NULL) fail_msg("no row of %s, %s in\n%s", route, why, text);
+  row += strlen("tileblas:   ") + 6 + 46;
+  for (const char *want = figures; *want != '\0'; want++, row++) {
+    if (*want == ' ') row += strspn(row, " ") - 1;
+    if (*want != *row) fail_msg("%s, %s: not %s in\n%s", route, why, figures, text);
+  }
+  assert_int_equal(*row, '\n');
+}
+
+/* Each sum in its column, and what operands that a GPU had kept saved; a reset leaves nothing of it. */
+static void figures(void **state) {
+  (void)state;
+  tb_stats_reset();
+  tb_stats_add(TB_SYMBOL_cblas_sgemm, TB_GPU, TB_STATUS_forced_gpu, 2e9, 1e6, 0.5);
+  tb_stats_add(TB_SYMBOL_cblas_sgemm, TB_GPU, TB_STATUS_forced_gpu, 4e12, 3e6, 0.25);
+  tb_stats_add(TB_SYMBOL_sgemm_, TB_GPU, TB_STATUS_resident, 5e9, 0, 0);
+  tb_stats_add(TB_SYMBOL_sgemm_, TB_CPU, TB_STATUS_cpu_sooner, 7e9, 0, 2);
+  tb_stats_add_kept(11e6), tb_stats_add_kept(2.5e6);
+  for (int i = 0; i < 3; i++) tb_stats_add_failure();
+  char *text = report_text();
+  expect_figures(text, "gpu", "TILEBLAS_ROUTE=gpu", " 2 4002.000 4.000 0.750000 5.336");
+  expect_figures(text, "gpu", "an operand lies on the GPU", " 1 5.000 0.000 0.000000 0.000");
+  expect_figures(text, "cpu", "the CPU is predicted to finish sooner", " 1 7.000 0.000 2.000000 0.004");
+  assert_non_null(strstr(text, "calls whose operands a GPU had kept: 2, of which 13.500 MB were not moved again\n"));
+  assert_non_null(strstr(text, "calls during which a GPU failed: 3\n"));
+  free(text);
+  tb_stats_reset();
+  tb_stats_add(TB_SYMBOL_sgemm_, TB_GPU, TB_STATUS_forced_gpu, 1e9, 0, 0);
+  text = report_text();
+  expect_figures(text, "gpu", "TILEBLAS_ROUTE=gpu", " 1 1.000 0.000 0.000000 0.000");
+  assert_null(strstr(text, "cblas_sgemm="));
+  assert_null(strstr(text, "kept"));
+  assert_null(strstr(text, "failed"));
+  free(text);
+  tb_stats_add_kept(1e6);
+  text = report_text();
+  assert_non_null(strstr(text, "calls whose operands a GPU had kept: 1, of which 1.000 MB were not moved again\n"));
   free(text);
 }
 
@@ -193,6 +236,7 @@ int main(void) {
       cmocka_unit_test(sums),
       cmocka_unit_test(sizes),
       cmocka_unit_test(report),
+      cmocka_unit_test(figures),
       cmocka_unit_test(every_symbol),
       cmocka_unit_test(every_reason),
       cmocka_unit_test(nothing_to_report),
