@@ -252,6 +252,52 @@ static void families_take_their_modules_away(void **state) {
   assert_int_equal(tb_cuda.cuDevicePrimaryCtxRelease(gpu), CUDA_SUCCESS);
 }
 
+/* Kernels that calls of their kind bring in, the first time. */
+enum { COMPLEX, TRIANGLE, SOLVE, BATCH, LATER = BATCH + TB_TYPE_COUNT };
+
+static CUresult load_later(struct tb_kernels *kernels, int which) {
+  if (which == COMPLEX) return tb_complex_load(&kernels->complex);
+  if (which == TRIANGLE) return tb_triangle_load(&kernels->triangle);
+  if (which == SOLVE) return tb_solve_load(&kernels->solve);
+  return tb_batch_load(&kernels->batch, (enum tb_type)(which - BATCH), 232448);
+}
+
+/* What fails leaves nothing, is loaded again by the next call and then no more, and goes with the others. */
+static void later_ones_take_their_modules_away(void **state) {
+  (void)state;
+  static const char *const steps[] = {"cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute"};
+  static struct tb_kernels kernels;
+  CUcontext context;
+  CUdevice gpu;
+  assert_int_equal(tb_cuda.cuDeviceGet(&gpu, 0), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDevicePrimaryCtxRetain(&context, gpu), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuCtxPushCurrent(context), CUDA_SUCCESS);
+  for (int which = 0; which < LATER; which++) {
+    const bool beside_floats = which == BATCH + TB_D || which == BATCH + TB_Z;
+    for (int step = 0; step < 3; step++) {
+      bool failed = true;
+      for (unsigned long nth = 1; failed; nth += nth < 3 ? 1 : 7) {
+        const uint64_t failures = fake->get(FAKE_CUDA_FAILURES);
+        fake->inject(steps[step], nth, CUDA_ERROR_OPERATING_SYSTEM, 0);
+        failed = load_later(&kernels, which) != CUDA_SUCCESS;
+        fake->clear_failures();
+        assert_int_equal(fake->get(FAKE_CUDA_FAILURES) - failures, failed);
+        const uint64_t left = fake->get(FAKE_CUDA_MODULES), all = 1 + beside_floats;
+        if (failed ? left >= all : left != all)
+          fail_msg("number %d, %s %lu: %d modules", which, steps[step], nth, (int)left);
+        for (int again = 0; again < 2; again++) {
+          assert_int_equal(load_later(&kernels, which), CUDA_SUCCESS);
+          assert_int_equal(fake->get(FAKE_CUDA_MODULES), all);
+        }
+        tb_kernels_unload(&kernels);
+        assert_int_equal(fake->get(FAKE_CUDA_MODULES), 0);
+      }
+    }
+  }
+  assert_int_equal(tb_cuda.cuCtxPopCurrent(&context), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDevicePrimaryCtxRelease(gpu), CUDA_SUCCESS);
+}
+
 /* Each type's kernels are loaded when they are wanted, once, and taken away with the others. */
 static void kernels_are_loaded_when_they_are_wanted(void **state) {
   (void)state;
@@ -430,6 +476,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(an_arena_of_what_there_is),
                                      cmocka_unit_test(a_commit_of_many_columns),
                                      cmocka_unit_test(families_take_their_modules_away),
+                                     cmocka_unit_test(later_ones_take_their_modules_away),
                                      cmocka_unit_test(kernels_are_loaded_when_they_are_wanted),
                                      cmocka_unit_test(a_product_has_time)};
   const struct CMUnitTest of_another_kind[] = {cmocka_unit_test(no_tensor_core_kernels_elsewhere)};
