@@ -302,6 +302,9 @@ static int nothing_to_multiply(void *route) {
     const enum tst_kind kinds[3] = {TST_DEVICE, TST_DEVICE, (enum tst_kind)(i / 6)};
     right &= check(&p, kinds, (uint64_t)i + 1);
   }
+  tileblas_stats s;
+  tileblas_stats_get(&s);
+  right &= s.gpu_calls + s.cpu_calls == 3 * 2 * TST_KINDS && s.gpu_flops == 0 && s.cpu_flops == 0;
   return right && clean() ? 0 : 1;
 }
 
