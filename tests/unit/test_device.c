@@ -128,6 +128,32 @@ static void entering_within(void **state) {
   look("nothing", 0);
 }
 
+/* While we are inside, captures of the program's elsewhere do not concern us; behind us the thread's mode is its own.
+ * And whoever leaves a call in its midst leaves all of it. */
+static void modes_and_leaving_all(void **state) {
+  (void)state;
+  static struct tb_device device;
+  static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                              CU_STREAM_CAPTURE_MODE_RELAXED};
+  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  for (int i = 0; i < 3; i++)
+    for (int depth = 1; depth <= 3; depth++)
+      for (int all = 0; all < 2; all++) {
+        CUstreamCaptureMode mode = modes[i], before;
+        assert_int_equal(tb_cuda.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+        before = mode;
+        for (int d = 0; d < depth; d++) assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
+        for (int d = 0; d < depth && !all; d++) tb_device_leave();
+        if (all) tb_cuda_leave_all();
+        assert_int_equal(fake->get(FAKE_CUDA_PUSHED_HERE), 0);
+        mode = before;
+        assert_int_equal(tb_cuda.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+        assert_int_equal(mode, modes[i]);
+      }
+  tb_device_close(&device);
+  look("nothing", 0);
+}
+
 static void one_call_fails(void **state) {
   (void)state;
   unsigned long cases = 0;
@@ -471,6 +497,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(a_large_arena_is_given_back),
                                      cmocka_unit_test(leaving_twice_leaves_the_programs),
                                      cmocka_unit_test(entering_within),
+                                     cmocka_unit_test(modes_and_leaving_all),
                                      cmocka_unit_test(an_arena_is_clear),
                                      cmocka_unit_test(an_arena_is_no_ones_loss),
                                      cmocka_unit_test(an_arena_of_what_there_is),

@@ -24,6 +24,7 @@
 #include "process.h"
 #include "report.h"
 #include "interface/stats.h"
+#include "level3/pieces.h"
 
 static char *report_text(void) {
   const char *path = tst_temporary_file();
@@ -139,6 +140,49 @@ static void figures(void **state) {
   free(text);
 }
 
+/* What the pieces of a call come to: sums, what any of them had, and of names and reasons the first. */
+static void pieces(void **state) {
+  (void)state;
+  const struct tb_outcome first = {.why = TB_STATUS_ok,
+                                   .committed = true,
+                                   .gpu_count = 2,
+                                   .kernel = "one",
+                                   .gpus = "0+1",
+                                   .bytes = 1,
+                                   .saved_bytes = 10,
+                                   .seconds = 100,
+                                   .up_ms = 1,
+                                   .compute_ms = 20,
+                                   .down_ms = 300};
+  const struct tb_outcome failed = {.why = TB_STATUS_gpu_failed,
+                                    .failed = true,
+                                    .by_cpu = true,
+                                    .gpu_count = 2,
+                                    .kernel = "two",
+                                    .gpus = "2",
+                                    .bytes = 2,
+                                    .saved_bytes = 20,
+                                    .seconds = 200,
+                                    .up_ms = 2,
+                                    .compute_ms = 30,
+                                    .down_ms = 400};
+  const struct tb_outcome lost = {.why = TB_STATUS_gpu_lost, .failed = true, .lost = true, .gpu_count = 0};
+  struct tb_outcome sum = {.why = TB_STATUS_ok, .gpu_count = 2};
+  tb_pieces_add(&sum, &first);
+  assert_true(sum.committed && !sum.failed && !sum.by_cpu && !sum.lost && sum.why == TB_STATUS_ok);
+  tb_pieces_add(&sum, &failed);
+  assert_true(sum.committed && sum.failed && sum.by_cpu && !sum.lost && sum.why == TB_STATUS_gpu_failed);
+  assert_int_equal(sum.gpu_count, 2);
+  tb_pieces_add(&sum, &lost);
+  tb_pieces_add(&sum, &first);
+  assert_true(sum.committed && sum.failed && sum.by_cpu && sum.lost && sum.why == TB_STATUS_gpu_failed);
+  assert_int_equal(sum.gpu_count, 0); /* no measure of what so many take */
+  assert_string_equal(sum.kernel, "one");
+  assert_string_equal(sum.gpus, "0+1");
+  assert_true(sum.bytes == 4 && sum.saved_bytes == 40 && sum.seconds == 400);
+  assert_true(sum.up_ms == 4 && sum.compute_ms == 70 && sum.down_ms == 1000);
+}
+
 /* None is left out for want of room, and no line is longer for it. */
 static void every_symbol(void **state) {
   (void)state;
@@ -237,6 +281,7 @@ int main(void) {
       cmocka_unit_test(sizes),
       cmocka_unit_test(report),
       cmocka_unit_test(figures),
+      cmocka_unit_test(pieces),
       cmocka_unit_test(every_symbol),
       cmocka_unit_test(every_reason),
       cmocka_unit_test(nothing_to_report),
