@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Number 11: a child that is forked while another thread of ours looks through the loaded libraries, or holds one of our
- * locks, can do the same. And a process that has CUDA's driver but has not started it, perhaps for the sake of its
+ * Number 11: a child that is forked while another thread of ours looks through the loaded libraries, or holds one of
+ * our locks, can do the same. And a process that has CUDA's driver but has not started it, perhaps for the sake of its
  * children, is left alone: a child can start it. TILEBLAS_OPEN says what else is.
  *
  * Each case is a process of its own, with an alarm. Seen to fail when: forks do not wait for such a look; one of the
