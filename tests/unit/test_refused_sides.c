@@ -129,6 +129,9 @@ static void check(struct tst_sided_call *call, int number) {
   assert_memory_equal(call->c.data, call->c.before, call->c.bytes);
 }
 
+/* Whose CBLAS goes on behind the report of an illegal diagonal, with what lies on its stack for a letter. */
+static bool is_netlibs(void) { return !alone() && strstr(library, "openblas") == NULL; }
+
 static void every_fault(void **state) {
   (void)state;
   uint64_t rng = 1;
@@ -138,7 +141,7 @@ static void every_fault(void **state) {
     for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
       struct tst_sided_call call = with_fault(&legal, &faults[f]);
       const int number = number_of(&legal, &faults[f]);
-      if (number != 0) check(&call, number);
+      if (number != 0 && !(faults[f].diag == '+' && is_netlibs())) check(&call, number);
     }
     tileblas_stats was;
     tileblas_stats_get(&was);
