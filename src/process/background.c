@@ -72,8 +72,7 @@ void tb_background_process_cores(cpu_set_t *cores) {
   if (!CPU_EQUAL(&common, &cores_at_load) || CPU_COUNT(&cores_at_load) == 0) add_threads(cores);
 }
 
-/* Of "150000 100000", microseconds of a period, the cores that are meant, rounded up; of "max 100000", all. */
-static int cores_of_quota(const char *path) {
+int tb_background_quota(const char *path) {
   long long quota, period;
   FILE *file = tb_sandboxed() ? NULL : fopen(path, "re");
   if (file == NULL) return INT_MAX;
@@ -87,7 +86,7 @@ int tb_background_cores(void) {
   cpu_set_t set;
   tb_background_process_cores(&set);
   const int cores = CPU_COUNT(&set);
-  const int quota = cores_of_quota("/sys/fs/cgroup/cpu.max"); /* a container's own, as it sees it */
+  const int quota = tb_background_quota("/sys/fs/cgroup/cpu.max"); /* a container's own, as it sees it */
   return quota < cores ? quota : cores < 1 ? 1 : cores;
 }
 

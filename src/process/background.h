@@ -30,6 +30,10 @@ void tb_background_at_load(void);
  * least 1. */
 int tb_background_cores(void);
 
+/* What a cgroup's cpu.max says: of "150000 100000", microseconds of a period, the cores that are meant, rounded up; of
+ * "max 100000", and where there is no such file, INT_MAX. */
+int tb_background_quota(const char *path);
+
 /* ---- something to be done when nothing has happened for a while ---- */
 
 struct tb_idle;

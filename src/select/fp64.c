@@ -33,7 +33,17 @@ CUresult tb_fp64_look(struct tb_fp64_kernels *fp64, CUdevice device) {
   d->block_shared_bytes = block_bytes, d->sm_shared_bytes = sm_bytes;
   d->flops_per_second = d->sm_count * sm_flops_per_cycle(major, minor) * khz * 1e3;
   d->bytes_per_second = 2.0 * memory_khz * 1e3 * bus_bits / 8; /* two bits a wire and cycle */
-  fp64->early = major >= 9 && tb_cuda.cuLaunchKernelEx != NULL;
+  return CUDA_SUCCESS;
+}
+
+/* What starts early waits by an instruction of compute capability 9.0. Code for less, as drivers compile it for later
+ * GPUs, too, would not wait at all. */
+static CUresult load_fp64_gather(struct tb_fp64_kernels *fp64, int tile, const char *name) {
+  const bool complex = tb_fp64_tiles[tile].complex;
+  int compiled_for = 0;
+  TB_TRY(tb_cuda.cuModuleGetFunction(&fp64->gather[tile], fp64->module[complex], name));
+  TB_TRY(tb_cuda.cuFuncGetAttribute(&compiled_for, CU_FUNC_ATTRIBUTE_PTX_VERSION, fp64->gather[tile]));
+  fp64->early[complex] = tb_cuda.cuLaunchKernelEx != NULL && compiled_for >= 90;
   return CUDA_SUCCESS;
 }
 
@@ -51,8 +61,7 @@ static CUresult load_fp64_tile(struct tb_fp64_kernels *fp64, int tile) {
     TB_TRY(tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes));
   }
   snprintf(name, sizeof name, "tb_%cgemm_gather_%s", letter, t->name);
-  TB_TRY(tb_cuda.cuModuleGetFunction(&fp64->gather[tile], module, name));
-  return CUDA_SUCCESS;
+  return load_fp64_gather(fp64, tile, name);
 }
 
 static CUresult load_fp64_functions(struct tb_fp64_kernels *fp64, bool complex) {
@@ -103,7 +112,7 @@ CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64
   TB_TRY(tb_launch_behind(false, function, grid, &arguments, NULL, stream));
   if (plan->splits == 1) return CUDA_SUCCESS;
   const struct tb_grid gather = {(plan->tiles - plan->whole) * TB_FP64_GATHER_BLOCKS, 1, tile->threads, 0, 1};
-  return tb_launch_behind(fp64->early, fp64->gather[plan->tile], gather, &arguments, NULL, stream);
+  return tb_launch_behind(fp64->early[plan->complex], fp64->gather[plan->tile], gather, &arguments, NULL, stream);
 }
 
 static bool same_product(const struct tb_fp64_product *x, const struct tb_fp64_product *y) {

@@ -13,7 +13,7 @@ struct tb_fp64_kernels {
   CUfunction tile[TB_FP64_TILE_COUNT][2][2][2]; /* [A transposed][B transposed][in units] */
   CUfunction gather[TB_FP64_TILE_COUNT], commit;
   struct tb_fp64_device device;
-  bool early; /* a kernel may start before the one ahead has ended */
+  bool early[2]; /* likewise: a gather may start before the kernel ahead has ended */
 };
 
 /* What plans ask of a device. Loads nothing. */

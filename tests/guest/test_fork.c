@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Number 11: a child that is forked while another thread of ours looks through the loaded libraries can do so, too. And
- * a process that has CUDA's driver but has not started it, perhaps for the sake of its children, is left alone: a child
- * can start it. TILEBLAS_OPEN says what else is.
+ * Number 11: a child that is forked while another thread of ours looks through the loaded libraries, or holds one of
+ * our locks, can do the same. And a process that has CUDA's driver but has not started it, perhaps for the sake of its
+ * children, is left alone: a child can start it. TILEBLAS_OPEN says what else is.
  *
- * Each case is a process of its own, with an alarm. Seen to fail when: forks do not wait for such a look; the driver is
- * started in the parent.
+ * Each case is a process of its own, with an alarm. Seen to fail when: forks do not wait for such a look; one of the
+ * locks stays locked in the child; the driver is started in the parent.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -26,7 +26,11 @@
 #include "cuda_program.h"
 #include "offload/offload.h"
 #include "base/options.h"
+#include "cpu/fallback.h"
 #include "process.h"
+#include "route/batches.h"
+#include "route/router.h"
+#include "route/small.h"
 #include "tileblas.h"
 
 #define SECONDS_MAX 20
@@ -92,6 +96,77 @@ static int fork_within_a_look(void *unused) {
                  guest_product_is_right(&second)
              ? 0
              : 1;
+}
+
+/* ---- a fork while another thread holds a lock ---- */
+
+/* What takes one of the library's locks, for a good part of the time that it takes. */
+static void with_texts(void) {
+  char text[TB_OPTION_TEXT_MAX];
+  tb_option_text(TB_OPTION_fallback, text);
+}
+static void with_fallback(void) {
+  char text[TB_OPTION_TEXT_MAX];
+  tb_fallback_describe(text, sizeof text);
+}
+static void with_small(void) { tb_small_update(); }
+static void with_router(void) { tb_router_rates(TB_S, TB_SYMBOL_cblas_sgemm); }
+static void with_batches(void) {
+  const struct tb_batch batch = {.symbol = TB_SYMBOL_cblas_sgemm_batch,
+                                 .type = TB_S,
+                                 .products = 20000,
+                                 .flops = 1e10,
+                                 .up_bytes = 1e9,
+                                 .down_bytes = 1e9};
+  tb_batch_decide(&batch, TB_ROUTE_AUTO);
+}
+static void with_offload(void) {
+  char text[TB_OPTION_TEXT_MAX];
+  tb_offload_describe(text, sizeof text);
+}
+static void (*const with_lock[])(void) = {with_texts,  with_fallback, with_small,
+                                          with_router, with_batches,  with_offload};
+enum { LOCKS = sizeof with_lock / sizeof *with_lock, FORKS = 40 };
+
+static atomic_int under_way; /* LOCKS: all is over */
+
+static void *hold_locks(void *unused) {
+  for (int which; (which = atomic_load(&under_way)) < LOCKS;) with_lock[which]();
+  return unused;
+}
+
+/* The child takes each of them. */
+static int forks_within_locks(void *unused) {
+  (void)unused;
+  pthread_t thread;
+  struct guest_product product;
+  alarm(SECONDS_MAX);
+  tileblas_option_set("TILEBLAS_ROUTE", "cpu");
+  tileblas_option_set("TILEBLAS_CALIBRATION", "off");
+  guest_product_make(&product, 20, TST_PAGEABLE, 1);
+  guest_product_call(&product);
+  if (pthread_create(&thread, NULL, hold_locks, NULL) != 0) return 9;
+  for (int which = 0; which < LOCKS; which++) {
+    atomic_store(&under_way, which);
+    for (int i = 0; i < FORKS; i++) {
+      int status = 1;
+      usleep((unsigned)(i * 7 % 50));
+      const pid_t child = fork();
+      if (child == 0) {
+        alarm(SECONDS_MAX / 4);
+        for (int each = 0; each < LOCKS; each++) with_lock[each]();
+        _exit(0);
+      }
+      waitpid(child, &status, 0);
+      if (status != 0) {
+        printf("lock %d, fork %d: status %#x\n", which, i, (unsigned)status);
+        return which + 1;
+      }
+    }
+  }
+  atomic_store(&under_way, LOCKS);
+  pthread_join(thread, NULL);
+  return guest_product_is_right(&product) ? 0 : 8;
 }
 
 /* ---- who may start the driver ---- */
@@ -167,15 +242,18 @@ static void expect_success(int (*body)(void *)) {
     expect_success(body);          \
   }
 CASE(a_fork_while_libraries_are_looked_through, fork_within_a_look)
+CASE(a_fork_while_locks_are_held, forks_within_locks)
 CASE(a_driver_that_is_not_started, the_driver_is_not_started)
 CASE(a_driver_that_may_be_started, unless_it_is_wished)
 CASE(a_driver_that_only_the_program_starts, our_driver_is_only_started_after_the_programs)
 CASE(no_driver_of_the_program, a_program_without_cuda)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_fork_while_libraries_are_looked_through), cmocka_unit_test(a_driver_that_is_not_started),
-      cmocka_unit_test(a_driver_that_may_be_started), cmocka_unit_test(a_driver_that_only_the_program_starts),
-      cmocka_unit_test(no_driver_of_the_program)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_fork_while_libraries_are_looked_through),
+                                     cmocka_unit_test(a_fork_while_locks_are_held),
+                                     cmocka_unit_test(a_driver_that_is_not_started),
+                                     cmocka_unit_test(a_driver_that_may_be_started),
+                                     cmocka_unit_test(a_driver_that_only_the_program_starts),
+                                     cmocka_unit_test(no_driver_of_the_program)};
   return cmocka_run_group_tests_name("fork", tests, NULL, NULL);
 }

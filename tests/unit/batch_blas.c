@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct batch_blas batch_blas;
 
@@ -13,13 +14,20 @@ int isamax_(const int *n, const float *x, const int *incx) {
   return *n > 0;
 }
 
+typedef void cblas_batch(int, const int *, const int *, const int *, const int *, const int *, const float *,
+                         const float **, const int *, const float **, const int *, const float *, float **, const int *,
+                         int, const int *);
+
 void cblas_sgemm_batch(int layout, const int *ta, const int *tb, const int *m, const int *n, const int *k,
                        const float *alpha, const float **a, const int *lda, const float **b, const int *ldb,
                        const float *beta, float **c, const int *ldc, int groups, const int *size);
 void cblas_sgemm_batch(int layout, const int *ta, const int *tb, const int *m, const int *n, const int *k,
                        const float *alpha, const float **a, const int *lda, const float **b, const int *ldb,
                        const float *beta, float **c, const int *ldc, int groups, const int *size) {
-  (void)ta, (void)tb, (void)n, (void)k, (void)alpha, (void)lda, (void)ldb, (void)beta, (void)ldc;
+  cblas_batch *nested;
+  memcpy(&nested, &batch_blas.nested, sizeof nested);
+  batch_blas.nested = NULL;
+  if (nested != NULL) nested(layout, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, groups, size);
   batch_blas.batches++;
   batch_blas.layout = layout, batch_blas.groups = groups, batch_blas.products = size[0], batch_blas.m = m;
   batch_blas.last[0] = a[size[0] - 1], batch_blas.last[1] = b[size[0] - 1], batch_blas.last[2] = c[size[0] - 1];

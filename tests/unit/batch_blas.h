@@ -8,6 +8,7 @@ struct batch_blas {
   int layout, groups, products; /* of the latest batch; the first group's */
   const void *m;                /* its array */
   const void *last[3];          /* the first group's last A, B and C */
+  void *nested;                 /* a cblas_sgemm_batch that the next batch calls before it returns; NULL: none */
 };
 
 #endif

@@ -171,6 +171,11 @@ static const void *integers(const struct arrays *x, bool wide, int which) {
   return wide ? (const void *)x->wide[which] : (const void *)x->narrow[which];
 }
 
+/* With 64 bits, of which a function of 32 looks at the lower half: the upper one is none of the number. */
+static int64_t passed(int64_t x, bool wide) {
+  return wide ? x : (int64_t)((uint64_t)x & UINT32_MAX) | (int64_t)0x5a5a5a5a << 32;
+}
+
 #define ARRAYS(a, b, c)                                                                                                \
   integers(&x, wide, 0), integers(&x, wide, 1), integers(&x, wide, 2), scalars(call, &x, 0), a, integers(&x, wide, 3), \
       b, integers(&x, wide, 4), scalars(call, &x, 1), c, integers(&x, wide, 5)
@@ -191,14 +196,10 @@ void batch_run(const struct batch_call *call, const char *symbol) {
       addresses[o][i] = call->device[o] ? call->device[o][i] : o == 0 ? m->a : o == 1 ? m->b : m->c;
     }
   }
-  if (is_cblas(symbol) && wide)
+  if (is_cblas(symbol))
     ((void (*)(int, at, at, at, at, at, at, at, at, at, at, at, at, at, int64_t, at))function)(
-        call->row_major ? 101 : 102, x.trans[0], x.trans[1], ARRAYS(addresses[0], addresses[1], addresses[2]), groups,
-        integers(&x, wide, 6));
-  else if (is_cblas(symbol))
-    ((void (*)(int, at, at, at, at, at, at, at, at, at, at, at, at, at, int, at))function)(
         call->row_major ? 101 : 102, x.trans[0], x.trans[1], ARRAYS(addresses[0], addresses[1], addresses[2]),
-        narrow_groups, integers(&x, wide, 6));
+        passed(groups, wide), integers(&x, wide, 6));
   else
     ((void (*)(at, at, at, at, at, at, at, at, at, at, at, at, at, at, at))function)(
         x.letters[0], x.letters[1], ARRAYS(addresses[0], addresses[1], addresses[2]),
@@ -221,16 +222,13 @@ static char *together(const struct batch_call *call, int operand, int64_t stride
   return memory;
 }
 
-#define STRIDED_CBLAS(integer, scalar, alpha, beta)                                                                  \
-  ((void (*)(int, int, int, integer, integer, integer, scalar, at, integer, integer, at, integer, integer, scalar,   \
-             void *, integer, integer, integer))function)(                                                           \
-      call->row_major ? 101 : 102, x.trans[0][0], x.trans[1][0], (integer)g->m, (integer)g->n, (integer)g->k, alpha, \
-      a, (integer)x.wide[3][0], (integer)stride[0], b, (integer)x.wide[4][0], (integer)stride[1], beta, c,           \
-      (integer)x.wide[5][0], (integer)stride[2], (integer)g->count)
-#define STRIDED_CBLAS_OF(integer)                                              \
-  call->type == TST_S   ? STRIDED_CBLAS(integer, float, x.s[0][0], x.s[1][0])  \
-  : call->type == TST_D ? STRIDED_CBLAS(integer, double, x.d[0][0], x.d[1][0]) \
-                        : STRIDED_CBLAS(integer, at, scalars(call, &x, 0), scalars(call, &x, 1))
+#define STRIDED_CBLAS(scalar, alpha, beta)                                                                         \
+  ((void (*)(int, int, int, int64_t, int64_t, int64_t, scalar, at, int64_t, int64_t, at, int64_t, int64_t, scalar, \
+             void *, int64_t, int64_t, int64_t))function)(                                                         \
+      call->row_major ? 101 : 102, x.trans[0][0], x.trans[1][0], passed(g->m, wide), passed(g->n, wide),           \
+      passed(g->k, wide), alpha, a, passed(x.wide[3][0], wide), passed(stride[0], wide), b,                        \
+      passed(x.wide[4][0], wide), passed(stride[1], wide), beta, c, passed(x.wide[5][0], wide),                    \
+      passed(stride[2], wide), passed(g->count, wide))
 
 void batch_run_strided(const struct batch_call *call, const char *symbol, int64_t gap) {
   static _Thread_local struct arrays x;
@@ -244,10 +242,12 @@ void batch_run_strided(const struct batch_call *call, const char *symbol, int64_
   char *const a = together(call, 0, stride[0]), *const b = together(call, 1, stride[1]),
               *const c = together(call, 2, stride[2]);
   fill(call, &x);
-  if (is_cblas(symbol) && wide)
-    STRIDED_CBLAS_OF(int64_t);
+  if (is_cblas(symbol) && call->type == TST_S)
+    STRIDED_CBLAS(float, x.s[0][0], x.s[1][0]);
+  else if (is_cblas(symbol) && call->type == TST_D)
+    STRIDED_CBLAS(double, x.d[0][0], x.d[1][0]);
   else if (is_cblas(symbol))
-    STRIDED_CBLAS_OF(int);
+    STRIDED_CBLAS(at, scalars(call, &x, 0), scalars(call, &x, 1));
   else
     ((void (*)(at, at, at, at, at, at, at, at, at, at, at, at, at, void *, at, at, at))function)(
         x.letters[0], x.letters[1], integers(&x, wide, 0), integers(&x, wide, 1), integers(&x, wide, 2),

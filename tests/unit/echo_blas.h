@@ -2,8 +2,8 @@
 /*
  * A CPU BLAS that computes nothing and remembers what it was asked: TILEBLAS_FALLBACK names it, and the test finds
  * echo_heard in it. Each thread has its own memory. Its CBLAS has 32-bit integers only, its Fortran both;
- * compiled with -DECHO_NARROW, as the module echo_narrow, it
- * has none of 64 bits either; and with -DECHO_NO_CBLAS, as echo_fortran, no CBLAS.
+ * compiled with -DECHO_NARROW, as the module echo_narrow, it has none of 64 bits either; and with -DECHO_NO_CBLAS, as
+ * echo_fortran, no CBLAS. It knows sgemm, sgemmt, ssymm and strsm.
  */
 #ifndef ECHO_BLAS_H
 #define ECHO_BLAS_H
@@ -17,12 +17,13 @@ struct echo {
   int64_t m, n, k, lda, ldb, ldc;
   float alpha, beta;
   const float *a, *b, *c;
+  int side, uplo, diag; /* the same way; of those that have them */
 };
 
 /* The calling thread's. */
 struct echo *echo_heard(void);
 
-/* What cblas_sgemm, and in echo_narrow sgemm_ too, does before it returns; NULL: nothing. */
+/* What its functions of CBLAS, and in echo_narrow all of them, do before they return; NULL: nothing. */
 extern void (*echo_hook)(void);
 
 /* The sgemm_ that cblas_sgemm calls before it returns, as netlib's does, for a product of 3 x 3 x 3; NULL: none. */

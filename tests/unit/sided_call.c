@@ -211,15 +211,15 @@ typedef int64_t integer;
 #define CBLAS_TRMM(scalar) \
   (void (*)(int, int, int, int, int, integer, integer, scalar, const void *, integer, void *, integer))
 
+/* By cblas.h's numbers, from the first letter's on; '+' is the number behind, and any other letter 0. */
+static int said(char letter, const char letters[2], int first) {
+  return letter == letters[0] ? first : letter == letters[1] ? first + 1 : letter == '+' ? first + 2 : 0;
+}
+
 static void make_cblas(const struct tst_sided_call *p, const void *a, const void *b, void *c) {
   const union scalar x = scalar_of(p, p->alpha), y = scalar_of(p, p->beta);
-  const int layout = p->row_major ? 101 : 102, side = p->side == 'L' ? 141 : p->side == 'R' ? 142 : 0;
-  const int uplo = p->uplo == 'U'   ? 121
-                   : p->uplo == 'L' ? 122
-                                    : 0,
-            diag = p->diag == 'N'   ? 131
-                   : p->diag == 'U' ? 132
-                                    : 0;
+  const int layout = p->row_major ? 101 : 102, side = said(p->side, "LR", 141), uplo = said(p->uplo, "UL", 121);
+  const int diag = said(p->diag, "NU", 131);
   const int trans = p->trans == 'N' ? 111 : p->trans == 'T' ? 112 : p->trans == 'C' ? 113 : 0;
   const integer m = passed(p, p->m), n = passed(p, p->n), lda = passed(p, p->lda), ldb = passed(p, p->ldb);
   const integer ldc = passed(p, p->ldc);

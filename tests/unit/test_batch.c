@@ -2,12 +2,13 @@
 /*
  * Batches through every symbol, on the GPU: each product has the bits that it has alone, whatever else is in the batch,
  * and nothing else of C's memory changes; many go up, are computed and come down together; operands that lie on the GPU
- * stay there; what is large, trivial or empty; and a batch left to the CPU.
+ * stay there; what is large, trivial or empty; a batch left to the CPU, and one that is told to go there from the GPU.
  *
  * Seen to fail when: beta is left out of the commit; the list is not sorted by kernels; a piece's second product shares
  * the first one's B; a product's group_k is the one before's; a region is used before what it held has come down; a
- * conjugate is lost; row-major operands stay in their places; a negative group is counted; signals
- * wait for the end of a batch, or it has no context behind them.
+ * conjugate is lost, of one operand or on one side; row-major operands stay in their places; a negative group is
+ * counted; products that all go alone stay on the CPU; of integers with 32 bits the upper halves are read; signals wait
+ * for the end of a batch, or it has no context behind them.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -29,15 +30,18 @@
 #include "fake.h"
 #include "placed.h"
 #include "process.h"
+#include "report.h"
 #include "tileblas.h"
 
 static const char letters[] = "sdcz";
 
-static unsigned long long gpu_calls(void) {
+static tileblas_stats stats_now(void) {
   tileblas_stats stats;
   tileblas_stats_get(&stats);
-  return stats.gpu_calls;
+  return stats;
 }
+
+static unsigned long long gpu_calls(void) { return stats_now().gpu_calls; }
 
 /* Edges, several tiles, several groups of k, sizes that no vector divides, a single element; all pairs of transposes.
  */
@@ -78,6 +82,19 @@ static void name_symbol(char name[64], int type, const char *routine, size_t spe
   snprintf(name, 64, spellings[spelling], with_letter); /* NOLINT */
 }
 
+/* It counts once, with the operations of all its products. */
+static void expect_counted(const struct batch_call *call, const tileblas_stats *was, const char *symbol) {
+  const tileblas_stats is = stats_now();
+  double flops = 0;
+  for (int g = 0; g < call->groups; g++) {
+    const struct batch_group *const x = &call->group[g];
+    flops += (call->type >= TST_C ? 8 : 2) * (double)(x->m * x->n * x->k * x->count);
+  }
+  const double counted = is.gpu_flops - was->gpu_flops + is.cpu_flops - was->cpu_flops;
+  if (is.gpu_calls + is.cpu_calls != was->gpu_calls + was->cpu_calls + 1 || counted != flops)
+    fail_msg("%s: counted with %g operations, not %g", symbol, counted, flops);
+}
+
 static void every_symbol(void **state) {
   (void)state;
   const struct batch_group two[] = {{0, 1, 9, 6, 5, 1, {2, 1}, {0.5, -1}, 2}, {1, 0, 4, 8, 11, 0, {1, 0}, {0, 0}, 1}};
@@ -88,10 +105,12 @@ static void every_symbol(void **state) {
         char symbol[64];
         name_symbol(symbol, type, strided ? "gemm_batch_strided" : "gemm_batch", i);
         batch_create(&call, i + 7);
+        const tileblas_stats before = stats_now();
         if (strided)
           batch_run_strided(&call, symbol, 3);
         else
           batch_run(&call, symbol);
+        expect_counted(&call, &before, symbol);
         if (!batch_is_right(&call)) fail_msg("%s", symbol);
         batch_destroy(&call);
       }
@@ -237,16 +256,40 @@ static void no_numbers(void **state) {
 void cblas_zgemm_batch(int, const int *, const int *, const int *, const int *, const int *, const void *, const void *,
                        const int *, const void *, const int *, const void *, void *, const int *, int, const int *);
 
-/* Conjugated and not transposed, as OpenBLAS has it: a 1 x 1 product tells. */
+/* Conjugated and not transposed, as OpenBLAS has it: A, B or both, on either side, in either layout; 1 x 1 products
+ * tell. */
 static void only_conjugated(void **state) {
   (void)state;
   const double a[2] = {2, 3}, b[2] = {5, 7}, alpha[2] = {1, 0}, beta[2] = {0, 0};
-  double c[2] = {9, 9};
-  const int trans_a = 114, trans_b = 111, one = 1;
+  const double expected[4][2] = {{-11, 29}, {31, -1}, {31, 1}, {-11, -29}};
+  const int one = 1;
   const double *as = a, *bs = b;
-  double *cs = c;
-  cblas_zgemm_batch(102, &trans_a, &trans_b, &one, &one, &one, alpha, &as, &one, &bs, &one, beta, &cs, &one, 1, &one);
-  assert_true(c[0] == 2 * 5 + 3 * 7 && c[1] == 2 * 7 - 3 * 5);
+  for (int cpu = 0; cpu < 2; cpu++) {
+    tileblas_option_set("TILEBLAS_ROUTE", cpu ? "cpu" : "gpu");
+    for (int which = 0; which < 4; which++)
+      for (int layout = 101; layout <= 102; layout++) {
+        const int trans_a = which & 1 ? 114 : 111, trans_b = which & 2 ? 114 : 111;
+        double c[2] = {9, 9}, *cs = c;
+        cblas_zgemm_batch(layout, &trans_a, &trans_b, &one, &one, &one, alpha, &as, &one, &bs, &one, beta, &cs, &one, 1,
+                          &one);
+        if (c[0] != expected[which][0] || c[1] != expected[which][1])
+          fail_msg("%d %d %d: %g%+gi", cpu, layout, which, c[0], c[1]);
+      }
+  }
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+}
+
+/* Products that each are too large for a piece, and nothing else: the GPU's all the same. */
+static void all_alone(void **state) {
+  (void)state;
+  const struct batch_group group = {0, 0, 1300, 8, 450, 0, {1, 0}, {1, 0}, 2};
+  struct batch_call call = {.type = TST_S, .group = &group, .groups = 1};
+  batch_create(&call, 23);
+  const unsigned long long before = gpu_calls();
+  batch_run(&call, "cblas_sgemm_batch");
+  if (tst_fake()) assert_int_equal(gpu_calls() - before, 1);
+  assert_true(batch_is_right(&call));
+  batch_destroy(&call);
 }
 
 static void nothing_at_all(void **state) {
@@ -337,14 +380,53 @@ static void operands_stay_on_the_gpu(void **state) {
   tst_cuda_end(0);
 }
 
+/* TILEBLAS_ROUTE=cpu: by copies, for the CPU reaches nothing there; no kernel is launched, and it counts as the CPU's.
+ */
+static void from_the_gpu_to_the_cpu(void **state) {
+  (void)state;
+  const struct tst_fake *fake = tst_fake();
+  tst_cuda_begin(0);
+  tileblas_option_set("TILEBLAS_ROUTE", "cpu");
+  for (int type = 0; type < TST_TYPES; type++) {
+    struct batch_call call = {.type = (enum tst_type)type, .group = mixed, .groups = MIXED};
+    char symbol[64];
+    name_symbol(symbol, type, "gemm_batch", 0);
+    batch_create(&call, 19);
+    for (int o = 0; o < 3; o++) call.device[o] = calloc((size_t)call.products, sizeof(void *));
+    move(&call, true);
+    tileblas_stats_reset();
+    if (fake) fake->reset_calls();
+    batch_run(&call, symbol);
+    if (fake) assert_int_equal(fake->calls("cuLaunchKernel") + fake->calls("cuLaunchKernelEx"), 0);
+    move(&call, false);
+    if (!batch_is_right(&call)) fail_msg("%s from the GPU", symbol);
+    char *const report = tst_report_read(tileblas_report);
+    assert_int_equal(tst_report_calls(report, "cpu", "TILEBLAS_ROUTE=cpu"), 1);
+    assert_int_equal(gpu_calls(), 0);
+    free(report);
+    for (int o = 0; o < 3; o++) free(call.device[o]);
+    batch_destroy(&call);
+  }
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  tst_cuda_end(0);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bits_of_each_alone), cmocka_unit_test(every_symbol),
-      cmocka_unit_test(many_go_together),   cmocka_unit_test(shared_operands_go_up_once),
-      cmocka_unit_test(signals_come_in),    cmocka_unit_test(large_empty_and_trivial_ones),
-      cmocka_unit_test(no_numbers),         cmocka_unit_test(only_conjugated),
-      cmocka_unit_test(nothing_at_all),     cmocka_unit_test(left_to_the_cpu),
-      cmocka_unit_test(within_a_limit),     cmocka_unit_test(operands_stay_on_the_gpu),
+      cmocka_unit_test(bits_of_each_alone),
+      cmocka_unit_test(every_symbol),
+      cmocka_unit_test(many_go_together),
+      cmocka_unit_test(shared_operands_go_up_once),
+      cmocka_unit_test(signals_come_in),
+      cmocka_unit_test(large_empty_and_trivial_ones),
+      cmocka_unit_test(no_numbers),
+      cmocka_unit_test(only_conjugated),
+      cmocka_unit_test(all_alone),
+      cmocka_unit_test(nothing_at_all),
+      cmocka_unit_test(left_to_the_cpu),
+      cmocka_unit_test(within_a_limit),
+      cmocka_unit_test(operands_stay_on_the_gpu),
+      cmocka_unit_test(from_the_gpu_to_the_cpu),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);

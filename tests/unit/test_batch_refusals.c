@@ -6,7 +6,7 @@
  *
  * Seen to fail when: a number counts the layout; a row-major call is checked in its own order; a good group ahead of a
  * bad one is computed; a bad group of no products is let pass; a strided call keeps its A for all, or its addresses;
- * arrays of 64-bit integers are handed to a BLAS with 32.
+ * arrays of 64-bit integers are handed to a BLAS with 32; what that BLAS calls within is counted.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -224,6 +224,23 @@ static void gets_no_arrays_of_other_width(void **state) {
   }
 }
 
+/* As one that is made of others: what it calls within is its own business, and the program made one call. */
+static void calls_from_inside(void **state) {
+  (void)state;
+  tileblas_stats was, is;
+  for (int again = 0; again < 2; again++) {
+    struct batch x = legal(101);
+    *behind = (struct batch_blas){.nested = of("cblas_sgemm_batch")};
+    tileblas_stats_get(&was);
+    call(&x, false);
+    tileblas_stats_get(&is);
+    assert_int_equal(behind->batches, 2);
+    assert_int_equal(behind->products_alone, 0);
+    assert_int_equal(is.cpu_calls - was.cpu_calls, 1);
+    assert_true(is.cpu_flops - was.cpu_flops == 3 * 2 * 2 * 3 * 4);
+  }
+}
+
 /* It reports what it refuses itself. */
 static void gets_what_is_refused(void **state) {
   (void)state;
@@ -243,10 +260,12 @@ static int refusals(void) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gets_the_programs_own_arrays), cmocka_unit_test(gets_a_group_of_what_is_strided),
-      cmocka_unit_test(gets_nothing_that_is_trivial), cmocka_unit_test(gets_no_arrays_of_other_width),
-      cmocka_unit_test(gets_what_is_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(gets_the_programs_own_arrays),
+                                     cmocka_unit_test(gets_a_group_of_what_is_strided),
+                                     cmocka_unit_test(gets_nothing_that_is_trivial),
+                                     cmocka_unit_test(gets_no_arrays_of_other_width),
+                                     cmocka_unit_test(calls_from_inside),
+                                     cmocka_unit_test(gets_what_is_refused)};
   if (argc != 2) return 2;
   library = argv[1];
   if (alone()) return refusals();

@@ -3,10 +3,10 @@
  * Where batches go: by all products together, by what batches of the same form took, and no GPU is opened before it
  * would have paid. Once one is open the slower side is tried now and then, if it is not much slower.
  *
- * Seen to fail when: a batch is weighed by one of its products; what one form took counts for another; a forced batch
- * teaches; the savings are not added up; a side that was slow once is not tried again; one of what a side is made of
- * does not count, or by another type's rates; a side that nobody knows is not tried; no GPU is there and one is said to
- * be slower.
+ * Seen to fail when: a batch is weighed by one of its products, or without its operands' bytes, or by floats' ones;
+ * what one form took counts for another; a forced batch teaches; the savings are not added up; a side that was slow
+ * once is not tried again; one of what a side is made of does not count, or by another type's rates; a side that nobody
+ * knows is not tried; no GPU is there and one is said to be slower.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,6 +106,47 @@ static void forced_and_small(void **state) {
   assert_int_not_equal(tb_batch_decide(&edge, TB_ROUTE_AUTO).why, TB_STATUS_small);
   edge.flops *= 1 - 1e-9;
   assert_int_equal(tb_batch_decide(&edge, TB_ROUTE_AUTO).why, TB_STATUS_small);
+}
+
+/* ---- what a batch comes to ---- */
+
+/* Of products that have something to multiply; in bytes of the type, operands as they are read. Three groups: of two
+ * products, of none, and of three with nothing to multiply. */
+static void sums_of_all_groups(void **state) {
+  (void)state;
+  static const enum tb_symbol symbols[TB_TYPE_COUNT] = {TB_SYMBOL_cblas_sgemm_batch, TB_SYMBOL_cblas_dgemm_batch,
+                                                        TB_SYMBOL_cblas_cgemm_batch, TB_SYMBOL_cblas_zgemm_batch};
+  static const double bytes[TB_TYPE_COUNT] = {4, 8, 8, 16}, flops[TB_TYPE_COUNT] = {2, 2, 8, 8};
+  const int trans[] = {111, 111, 111}, m[] = {3, 9, 2}, n[] = {5, 9, 2}, k[] = {7, 9, 0}, lda[] = {5, 9, 2};
+  const int ldb[] = {7, 9, 2}, ldc[] = {5, 9, 2};
+  double ones[6] = {1, 0, 1, 0, 1, 0};
+  float float_ones[6] = {1, 0, 1, 0, 1, 0};
+  for (int type = 0; type < TB_TYPE_COUNT; type++)
+    for (int groups = 1; groups <= 3; groups++)
+      for (int row_major = 0; row_major < 2; row_major++) {
+        const int size[] = {2, 0, 3}, row_lda[] = {7, 9, 2}, row_ldb[] = {5, 9, 2};
+        const void *const scalars = tb_type_is_double((enum tb_type)type) ? (void *)ones : (void *)float_ones;
+        const struct tb_batch_arguments made = {.layout = row_major ? TB_ROW_MAJOR : TB_COL_MAJOR,
+                                                .transa = trans,
+                                                .transb = trans,
+                                                .m = m,
+                                                .n = n,
+                                                .k = k,
+                                                .alpha = scalars,
+                                                .lda = row_major ? row_lda : lda,
+                                                .ldb = row_major ? row_ldb : ldb,
+                                                .beta = scalars,
+                                                .ldc = ldc,
+                                                .groups = groups,
+                                                .group_size = size};
+        struct tb_batch batch;
+        assert_int_equal(tb_batch_from(&batch, symbols[type], &made), TB_BATCH_ACCEPTED);
+        assert_int_equal(batch.products, groups < 3 ? 2 : 5);
+        assert_int_equal(batch.plain, groups == 1);
+        assert_true(batch.flops == 2 * flops[type] * 3 * 5 * 7);
+        assert_true(batch.up_bytes == 2 * bytes[type] * (3 * 7 + 7 * 5));
+        assert_true(batch.down_bytes == 2 * bytes[type] * 3 * 5);
+      }
 }
 
 /* Twice the products take about twice as long, on either side. */
@@ -275,11 +316,18 @@ static void without_a_gpu(void **state) {
 
 int main(void) {
   /* What is saved stays with the process, so the first one is the first. */
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_sides_are_made_of),   cmocka_unit_test(what_is_saved),
-                                     cmocka_unit_test(opens_when_it_has_paid),   cmocka_unit_test(forced_and_small),
-                                     cmocka_unit_test(all_products_count),       cmocka_unit_test(learns_by_form),
-                                     cmocka_unit_test(forms_are_apart),          cmocka_unit_test(latest_counts_half),
-                                     cmocka_unit_test(several_teach_their_form), cmocka_unit_test(slower_side_is_tried),
-                                     cmocka_unit_test(unknown_side_is_tried),    cmocka_unit_test(without_a_gpu)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_sides_are_made_of),
+                                     cmocka_unit_test(what_is_saved),
+                                     cmocka_unit_test(opens_when_it_has_paid),
+                                     cmocka_unit_test(forced_and_small),
+                                     cmocka_unit_test(all_products_count),
+                                     cmocka_unit_test(learns_by_form),
+                                     cmocka_unit_test(forms_are_apart),
+                                     cmocka_unit_test(latest_counts_half),
+                                     cmocka_unit_test(several_teach_their_form),
+                                     cmocka_unit_test(slower_side_is_tried),
+                                     cmocka_unit_test(sums_of_all_groups),
+                                     cmocka_unit_test(unknown_side_is_tried),
+                                     cmocka_unit_test(without_a_gpu)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

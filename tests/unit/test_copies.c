@@ -6,7 +6,8 @@
  *
  * Seen to fail when: a late thread takes a task of the next loop; the last elements behind the vectors are left out;
  * beta = 0 reads C; a thread is started before signals are blocked; threads look for work behind a call as long where
- * cores are busy as elsewhere.
+ * cores are busy as elsewhere; a thread has its starter's real time; a job behind is the last one; a job whose place is
+ * another's is not done; the caller's signals stay blocked.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -16,7 +17,10 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -96,6 +100,127 @@ static void many_jobs_at_once(void **state) {
   }
 }
 
+/* ---- what a job's end is ---- */
+
+static atomic_int at_work, ended;
+static atomic_bool let_go;
+
+static void linger(void *context, int index) {
+  (void)context, (void)index;
+  atomic_fetch_add(&at_work, 1);
+  while (!atomic_load(&let_go)) usleep(100);
+  atomic_fetch_add(&ended, 1);
+}
+
+static void begin_to_linger(void) {
+  atomic_store(&at_work, 0);
+  atomic_store(&ended, 0);
+  atomic_store(&let_go, false);
+}
+
+static void wait_for_work(int tasks) {
+  while (atomic_load(&at_work) < tasks) usleep(100);
+}
+
+/* A job whose place another has is done, though that one is not. */
+static void done_though_another_is_there(void **state) {
+  (void)state;
+  struct tb_pool *pool = tb_pool_open(3, true);
+  atomic_store(&sums[0], 0);
+  const uint64_t first = tb_pool_start(pool, add_index, &sums[0], 2);
+  for (int i = 1; i < TB_POOL_JOBS_MAX; i++) tb_pool_wait(pool, tb_pool_start(pool, add_index, &sums[0], 2));
+  tb_pool_wait(pool, first);
+  begin_to_linger();
+  const uint64_t last = tb_pool_start(pool, linger, NULL, 2);
+  wait_for_work(2);
+  assert_int_equal(last, first + TB_POOL_JOBS_MAX);
+  assert_true(tb_pool_done(pool, first));
+  assert_false(tb_pool_done(pool, last));
+  let_go = true;
+  tb_pool_wait(pool, last);
+  tb_pool_close(pool);
+}
+
+static void *let_go_soon(void *unused) {
+  usleep(20000);
+  let_go = true;
+  return unused;
+}
+
+/* All jobs that are under way, not the latest alone. */
+static void settled(void **state) {
+  (void)state;
+  struct tb_pool *pool = tb_pool_open(3, true);
+  pthread_t other;
+  begin_to_linger();
+  tb_pool_start(pool, linger, NULL, 2);
+  wait_for_work(2);
+  tb_pool_start(pool, add_index, &sums[0], 2);
+  assert_int_equal(pthread_create(&other, NULL, let_go_soon, NULL), 0);
+  tb_pool_settle(pool);
+  assert_int_equal(atomic_load(&ended), 2);
+  pthread_join(other, NULL);
+  tb_pool_close(pool);
+}
+
+/* A job behind the others: one at a time, ended with tasks that nobody has begun, and then there may be another. */
+static void jobs_behind(void **state) {
+  (void)state;
+  struct tb_pool *pool = tb_pool_open(3, true);
+  pthread_t other;
+  for (int again = 0; again < 3; again++) {
+    begin_to_linger();
+    assert_true(tb_pool_start_behind(pool, linger, NULL, 50));
+    assert_false(tb_pool_start_behind(pool, count_run, NULL, 50));
+    wait_for_work(2);
+    tb_pool_run(pool, add_index, &sums[0], 4); /* by the caller, for the threads linger */
+    assert_int_equal(pthread_create(&other, NULL, let_go_soon, NULL), 0);
+    tb_pool_end_behind(pool);
+    pthread_join(other, NULL);
+    const int begun = atomic_load(&at_work);
+    assert_int_equal(atomic_load(&ended), begun);
+    usleep(2000);
+    assert_int_equal(atomic_load(&at_work), begun);
+    tb_pool_end_behind(pool); /* nothing */
+  }
+  for (int i = 0; i < TB_POOL_TASKS_MAX; i++) atomic_store(&runs[i], 0);
+  assert_true(tb_pool_start_behind(pool, count_run, NULL, 50));
+  for (int i = 0; i < 50; i++)
+    while (atomic_load(&runs[i]) == 0) usleep(100);
+  expect_runs(50);
+  tb_pool_end_behind(pool);
+  tb_pool_close(pool);
+  assert_false(tb_pool_start_behind(NULL, count_run, NULL, 5));
+}
+
+/* ---- what the threads have of their starter ---- */
+
+static atomic_int ordinary, others_started;
+static atomic_bool watching;
+
+/* In place of the C library's: whether a thread is an ordinary one, whatever its starter is. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *context) {
+  static __typeof__(&pthread_create) real;
+  int inherits = PTHREAD_INHERIT_SCHED, policy = -1;
+  if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+  if (attributes != NULL) pthread_attr_getinheritsched(attributes, &inherits);
+  if (attributes != NULL) pthread_attr_getschedpolicy(attributes, &policy);
+  if (watching) *(inherits == PTHREAD_EXPLICIT_SCHED && policy == SCHED_OTHER ? &ordinary : &others_started) += 1;
+  return real(thread, attributes, body, context);
+}
+
+/* A program in real time does not get copying threads in real time. */
+static void threads_are_ordinary(void **state) {
+  (void)state;
+  watching = true;
+  tb_pool_close(tb_pool_open(3, true));
+  watching = false;
+  assert_int_equal(ordinary, 2);
+  assert_int_equal(others_started, 0);
+}
+
+static uint64_t blocked_at_first; /* by this thread */
+
 /* SigBlk in the status of a thread, as a number of 64 bits. */
 static uint64_t blocked_signals(const char *thread) {
   char *status = tst_read_file(tst_format("/proc/self/task/%s/status", thread));
@@ -118,7 +243,6 @@ static void meet(void *context, int index) {
 
 static void threads_take_no_signals(void **state) {
   (void)state;
-  const uint64_t before = blocked_signals(tst_format("%d", getpid()));
   struct tb_pool *pool = tb_pool_open(MEETING_THREADS, true);
   tb_pool_wait(pool, tb_pool_start(pool, meet, NULL, MEETING_THREADS));
   DIR *tasks = opendir("/proc/self/task");
@@ -137,7 +261,7 @@ static void threads_take_no_signals(void **state) {
   closedir(tasks);
   assert_int_equal(others, MEETING_THREADS - 1);
   tb_pool_close(pool);
-  assert_true(blocked_signals(tst_format("%d", getpid())) == before); /* the caller's own are as they were */
+  assert_true(blocked_signals(tst_format("%d", getpid())) == blocked_at_first); /* the caller's own are as they were */
 }
 
 static int64_t random_rows(uint64_t *rng) {
@@ -251,9 +375,14 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_task_once),
       cmocka_unit_test(many_jobs_at_once),
+      cmocka_unit_test(done_though_another_is_there),
+      cmocka_unit_test(settled),
+      cmocka_unit_test(jobs_behind),
+      cmocka_unit_test(threads_are_ordinary),
       cmocka_unit_test(threads_take_no_signals),
       cmocka_unit_test(threads_rest),
       cmocka_unit_test(copies),
   };
+  blocked_at_first = blocked_signals(tst_format("%d", getpid()));
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }

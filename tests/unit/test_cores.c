@@ -18,6 +18,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -37,6 +38,7 @@
 #include "base/clock.h"
 #include "base/options.h"
 #include "process.h"
+#include "process/background.h"
 #include "process/busy.h"
 #include "process/cores.h"
 #include "process/pool.h"
@@ -560,6 +562,39 @@ static void refusals(void **state) {
   }
 }
 
+/* ---- a container's share of their time ---- */
+
+static int open_files(void) {
+  DIR *const folder = opendir("/proc/self/fd");
+  int count = 0;
+  while (readdir(folder) != NULL) count++;
+  closedir(folder);
+  return count;
+}
+
+static void quotas(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    int cores;
+  } files[] = {
+      {"max 100000\n", INT_MAX},        {"100000 100000\n", 1},   {"150000 100000\n", 2}, {"200000 100000\n", 2},
+      {"200001 100000\n", 3},           {"1000 100000\n", 1},     {"50000 50000\n", 1},   {"0 100000\n", INT_MAX},
+      {"100000 0\n", INT_MAX},          {"-1 100000\n", INT_MAX}, {"100000\n", INT_MAX},  {"", INT_MAX},
+      {"900000000000000 1\n", INT_MAX}, {"6400000 100000\n", 64}};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    const char *const path = tst_temporary_file();
+    FILE *const file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(files[i].text, file);
+    fclose(file);
+    const int before = open_files();
+    if (tb_background_quota(path) != files[i].cores) fail_msg("%s: %d cores", files[i].text, tb_background_quota(path));
+    assert_int_equal(open_files(), before);
+  }
+  assert_int_equal(tb_background_quota("/nowhere/cpu.max"), INT_MAX);
+}
+
 /* `test_cores moves` is the one case that takes three cores, so that no other is missing where there are two. */
 int main(int argc, char **argv) {
   const struct CMUnitTest moves[] = {cmocka_unit_test(held_up_threads_move)};
@@ -578,6 +613,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(threads_leave_the_callers_core),
       cmocka_unit_test(refusals),
       cmocka_unit_test(slices),
+      cmocka_unit_test(quotas),
   };
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -128,6 +128,32 @@ static void entering_within(void **state) {
   look("nothing", 0);
 }
 
+/* While we are inside, captures of the program's elsewhere do not concern us; behind us the thread's mode is its own.
+ * And whoever leaves a call in its midst leaves all of it. */
+static void modes_and_leaving_all(void **state) {
+  (void)state;
+  static struct tb_device device;
+  static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                              CU_STREAM_CAPTURE_MODE_RELAXED};
+  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  for (int i = 0; i < 3; i++)
+    for (int depth = 1; depth <= 3; depth++)
+      for (int all = 0; all < 2; all++) {
+        CUstreamCaptureMode mode = modes[i], before;
+        assert_int_equal(tb_cuda.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+        before = mode;
+        for (int d = 0; d < depth; d++) assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
+        for (int d = 0; d < depth && !all; d++) tb_device_leave();
+        if (all) tb_cuda_leave_all();
+        assert_int_equal(fake->get(FAKE_CUDA_PUSHED_HERE), 0);
+        mode = before;
+        assert_int_equal(tb_cuda.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+        assert_int_equal(mode, modes[i]);
+      }
+  tb_device_close(&device);
+  look("nothing", 0);
+}
+
 static void one_call_fails(void **state) {
   (void)state;
   unsigned long cases = 0;
@@ -246,6 +272,52 @@ static void families_take_their_modules_away(void **state) {
       fake->clear_failures();
       assert_int_equal(loaded != CUDA_SUCCESS, fake->get(FAKE_CUDA_FAILURES) - failed);
       if (fake->get(FAKE_CUDA_MODULES) != 0) fail_msg("family %d, function %lu: a module is left", family, nth);
+    }
+  }
+  assert_int_equal(tb_cuda.cuCtxPopCurrent(&context), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDevicePrimaryCtxRelease(gpu), CUDA_SUCCESS);
+}
+
+/* Kernels that calls of their kind bring in, the first time. */
+enum { COMPLEX, TRIANGLE, SOLVE, BATCH, LATER = BATCH + TB_TYPE_COUNT };
+
+static CUresult load_later(struct tb_kernels *kernels, int which) {
+  if (which == COMPLEX) return tb_complex_load(&kernels->complex);
+  if (which == TRIANGLE) return tb_triangle_load(&kernels->triangle);
+  if (which == SOLVE) return tb_solve_load(&kernels->solve);
+  return tb_batch_load(&kernels->batch, (enum tb_type)(which - BATCH), 232448);
+}
+
+/* What fails leaves nothing, is loaded again by the next call and then no more, and goes with the others. */
+static void later_ones_take_their_modules_away(void **state) {
+  (void)state;
+  static const char *const steps[] = {"cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute"};
+  static struct tb_kernels kernels;
+  CUcontext context;
+  CUdevice gpu;
+  assert_int_equal(tb_cuda.cuDeviceGet(&gpu, 0), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuDevicePrimaryCtxRetain(&context, gpu), CUDA_SUCCESS);
+  assert_int_equal(tb_cuda.cuCtxPushCurrent(context), CUDA_SUCCESS);
+  for (int which = 0; which < LATER; which++) {
+    const bool beside_floats = which == BATCH + TB_D || which == BATCH + TB_Z;
+    for (int step = 0; step < 3; step++) {
+      bool failed = true;
+      for (unsigned long nth = 1; failed; nth += nth < 3 ? 1 : 7) {
+        const uint64_t failures = fake->get(FAKE_CUDA_FAILURES);
+        fake->inject(steps[step], nth, CUDA_ERROR_OPERATING_SYSTEM, 0);
+        failed = load_later(&kernels, which) != CUDA_SUCCESS;
+        fake->clear_failures();
+        assert_int_equal(fake->get(FAKE_CUDA_FAILURES) - failures, failed);
+        const uint64_t left = fake->get(FAKE_CUDA_MODULES), all = 1 + beside_floats;
+        if (failed ? left >= all : left != all)
+          fail_msg("number %d, %s %lu: %d modules", which, steps[step], nth, (int)left);
+        for (int again = 0; again < 2; again++) {
+          assert_int_equal(load_later(&kernels, which), CUDA_SUCCESS);
+          assert_int_equal(fake->get(FAKE_CUDA_MODULES), all);
+        }
+        tb_kernels_unload(&kernels);
+        assert_int_equal(fake->get(FAKE_CUDA_MODULES), 0);
+      }
     }
   }
   assert_int_equal(tb_cuda.cuCtxPopCurrent(&context), CUDA_SUCCESS);
@@ -425,11 +497,13 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(a_large_arena_is_given_back),
                                      cmocka_unit_test(leaving_twice_leaves_the_programs),
                                      cmocka_unit_test(entering_within),
+                                     cmocka_unit_test(modes_and_leaving_all),
                                      cmocka_unit_test(an_arena_is_clear),
                                      cmocka_unit_test(an_arena_is_no_ones_loss),
                                      cmocka_unit_test(an_arena_of_what_there_is),
                                      cmocka_unit_test(a_commit_of_many_columns),
                                      cmocka_unit_test(families_take_their_modules_away),
+                                     cmocka_unit_test(later_ones_take_their_modules_away),
                                      cmocka_unit_test(kernels_are_loaded_when_they_are_wanted),
                                      cmocka_unit_test(a_product_has_time)};
   const struct CMUnitTest of_another_kind[] = {cmocka_unit_test(no_tensor_core_kernels_elsewhere)};

@@ -5,7 +5,8 @@
  *
  * Seen to fail when: a call that let signals in is thought to be at the window for ever; an owner that ended inside
  * leaves the gate closed; who tries takes a call's window at once; nobody may take it over, or its call does not see
- * it; a lane that becomes free lets nobody in; who wants a lane takes over one at the window, though others are free.
+ * it; a lane that becomes free lets nobody in; who wants a lane takes over one at the window, though others are free;
+ * who has no place to wait in keeps the gate closed; who comes back does not wait for who has its lane.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -17,8 +18,10 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "process/gate.h"
 #include "process/guest.h"
 
@@ -106,6 +109,53 @@ static void others_at_the_window(void **state) {
   assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
 }
 
+/* Who has taken it over at the window and is inside still, for a while or for good. */
+static struct holder {
+  pthread_t thread;
+  sem_t inside;
+  bool ends_inside;
+  atomic_bool gone;
+  enum tb_gate found;
+} holder;
+
+static void *hold(void *unused) {
+  int lane;
+  holder.found = tb_gate_try(true, &lane);
+  sem_post(&holder.inside);
+  usleep(20000);
+  holder.gone = true;
+  if (!holder.ends_inside) tb_gate_leave(lane);
+  return unused;
+}
+
+static void let_one_hold_it(int number) {
+  (void)number;
+  sem_init(&holder.inside, 0, 0);
+  pthread_create(&holder.thread, NULL, hold, NULL);
+  sem_wait(&holder.inside);
+}
+
+/* The call that comes back waits for it, and sees that the lane is no longer its own; behind it the gate is
+ * everybody's. */
+static void taken_over_and_not_yet_left(void **state) {
+  (void)state;
+  struct tb_guest guest;
+  signal(SIGUSR1, let_one_hold_it);
+  for (int ends = 0; ends < 2; ends++) {
+    holder.ends_inside = ends, holder.gone = false;
+    tb_guest_enter(&guest);
+    assert_int_equal(enter_alone(), TB_GATE_CLEAN);
+    raise(SIGUSR1);
+    assert_false(tb_gate_window(0));
+    assert_true(holder.gone);
+    assert_int_equal(holder.found, TB_GATE_ABANDONED);
+    tb_gate_leave(0);
+    tb_guest_leave(&guest);
+    pthread_join(holder.thread, NULL);
+    for (int i = 0; i < 2; i++) assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+  }
+}
+
 /* A thread that comes while it is inside has left its call in the midst; so has one that ended. */
 static void left_in_the_midst(void **state) {
   (void)state;
@@ -127,6 +177,7 @@ struct small_call {
   int lane;
   sem_t inside, leave;
   bool ends_inside;
+  double entered; /* when */
 };
 
 static void *small_main(void *argument) {
@@ -169,6 +220,61 @@ static void lanes_for_small_calls(void **state) {
   assert_int_equal(call[TB_LANES].lane, 2);
   for (int i = 0; i <= TB_LANES; i++)
     if (i != 2) end_small(&call[i]);
+  assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+}
+
+/* Who waits is woken, and need not look for itself, which it does every 2 ms; on a busy machine not each comes at once.
+ */
+static void *enter_and_look(void *argument) {
+  struct small_call *const x = argument;
+  sem_post(&x->inside);
+  x->found = tb_gate_enter(TB_ENTRY_ALONE, 1, &x->lane);
+  x->entered = tb_clock_seconds();
+  tb_gate_leave(x->lane);
+  return NULL;
+}
+
+static void woken_when_it_is_left(void **state) {
+  (void)state;
+  int soon = 0;
+  for (int i = 0; i < 40; i++) {
+    struct small_call x = {0};
+    sem_init(&x.inside, 0, 0);
+    assert_int_equal(enter_alone(), TB_GATE_CLEAN);
+    assert_int_equal(pthread_create(&x.thread, NULL, enter_and_look, &x), 0);
+    sem_wait(&x.inside);
+    usleep(300);
+    const double left = tb_clock_seconds();
+    tb_gate_leave(0);
+    pthread_join(x.thread, NULL);
+    assert_int_equal(x.found, TB_GATE_CLEAN);
+    soon += x.entered - left < 1e-3;
+  }
+  if (soon < 8) fail_msg("%d of 40 came within a millisecond", soon);
+}
+
+/* More calls than there are places to wait in: those without one come in as well, when there is room. */
+enum { CROWD = TB_ENTRY_WAITING + 16 };
+
+static void *crowd_main(void *found) {
+  int lane;
+  *(enum tb_gate *)found = tb_gate_enter(TB_ENTRY_ALONE, 10, &lane);
+  if (*(enum tb_gate *)found != TB_GATE_CLOSED) tb_gate_leave(lane);
+  return NULL;
+}
+
+static void more_than_there_are_places(void **state) {
+  (void)state;
+  static pthread_t thread[CROWD];
+  static enum tb_gate found[CROWD];
+  assert_int_equal(enter_alone(), TB_GATE_CLEAN);
+  for (int i = 0; i < CROWD; i++) assert_int_equal(pthread_create(&thread[i], NULL, crowd_main, &found[i]), 0);
+  usleep(20000);
+  tb_gate_leave(0);
+  for (int i = 0; i < CROWD; i++) {
+    pthread_join(thread[i], NULL);
+    assert_int_equal(found[i], TB_GATE_CLEAN);
+  }
   assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
 }
 
@@ -252,10 +358,17 @@ static void left_a_lane_by_the_window(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_at_a_time),         cmocka_unit_test(nobody_came_to_the_window),
-      cmocka_unit_test(others_at_the_window),  cmocka_unit_test(left_in_the_midst),
-      cmocka_unit_test(lanes_for_small_calls), cmocka_unit_test(ended_in_a_lane),
-      cmocka_unit_test(window_in_a_lane),      cmocka_unit_test(left_a_lane_by_the_window),
+      cmocka_unit_test(one_at_a_time),
+      cmocka_unit_test(nobody_came_to_the_window),
+      cmocka_unit_test(others_at_the_window),
+      cmocka_unit_test(left_in_the_midst),
+      cmocka_unit_test(taken_over_and_not_yet_left),
+      cmocka_unit_test(more_than_there_are_places),
+      cmocka_unit_test(woken_when_it_is_left),
+      cmocka_unit_test(lanes_for_small_calls),
+      cmocka_unit_test(ended_in_a_lane),
+      cmocka_unit_test(window_in_a_lane),
+      cmocka_unit_test(left_a_lane_by_the_window),
   };
   alarm(20);
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The option parser, without the environment: what each type takes and refuses, and that a refused value changes
- * nothing.
+ * The option parser: what each type takes and refuses, and that a refused value changes nothing; and who may say
+ * anything at all.
  *
  * Seen to fail when: a suffix is shifted wrongly; a number too large wraps; the prefix of a word is taken for the word;
- * a word comes back as the number that it stands for.
+ * a word comes back as the number that it stands for; the environment counts for a program with more rights.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -13,14 +13,18 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
 #include "base/options.h"
 #include "base/options_internal.h"
 #include "process.h"
+#include "process/environment.h"
 #include "tileblas.h"
 
 /* `becomes`: what tb_option_get says afterwards; NULL: the value is refused. */
@@ -198,12 +202,66 @@ static void program_wins(void **state) {
   tst_output_destroy(&o);
 }
 
+/* ---- more rights than the caller has ---- */
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* In place of the C library's: a process that is started with this variable is one of such rights. */
+static bool is_privileged(void) {
+  static const char mark[] = "TST_PRIVILEGED=1";
+  for (char **e = environ; *e != NULL; e++)
+    if (strcmp(*e, mark) == 0) return true;
+  return false;
+}
+
+unsigned long getauxval(unsigned long type) {
+  unsigned long (*real)(unsigned long);
+  *(void **)&real = dlsym(RTLD_NEXT, "getauxval");
+  return type == AT_SECURE && is_privileged() ? 1 : real(type);
+}
+
+char *secure_getenv(const char *name) { return is_privileged() ? NULL : getenv(name); }
+#endif
+
+/* A program that runs with more rights than who starts it takes nothing at that one's word: neither options nor where
+ * to write. */
+static int what_is_heard(void) {
+  char route[16], fallback[TB_OPTION_TEXT_MAX];
+  tileblas_option_get("TILEBLAS_ROUTE", route, sizeof route);
+  tileblas_option_get("TILEBLAS_FALLBACK", fallback, sizeof fallback);
+  const char *const folder = tb_environment("XDG_CACHE_HOME");
+  printf("%s,%s,%s", route, fallback, folder != NULL ? folder : "none");
+  return 0;
+}
+
+static void nothing_is_heard_with_more_rights(void **state) {
+  (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  TST_LEAVE_OUT("rights: the sanitizer asks the same questions");
+#endif
+  for (int privileged = 0; privileged < 2; privileged++) {
+    struct tst_output o;
+    const char *const command[] = {"/proc/self/exe", "heard", NULL};
+    const char *const environment[] = {"TILEBLAS_ROUTE=cpu", "TILEBLAS_FALLBACK=/tmp/mine.so",
+                                       "XDG_CACHE_HOME=/tmp/mine", privileged ? "TST_PRIVILEGED=1" : NULL, NULL};
+    tst_run(&o, command, environment);
+    assert_int_equal(o.status, 0);
+    assert_string_equal(o.out, privileged ? "auto,,none" : "cpu,/tmp/mine.so,/tmp/mine");
+    assert_string_equal(o.err, "");
+    tst_output_destroy(&o);
+  }
+}
+
 int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "heard") == 0) return what_is_heard();
   if (argc == 2 && strcmp(argv[1], "set") == 0) return set_before_first_use();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(program_wins),           cmocka_unit_test(set_and_get),
-      cmocka_unit_test(words_come_back),        cmocka_unit_test(sizes_around_powers_of_two),
-      cmocka_unit_test(null_and_short_buffers), cmocka_unit_test(text_of_any_length),
+      cmocka_unit_test(program_wins),
+      cmocka_unit_test(set_and_get),
+      cmocka_unit_test(words_come_back),
+      cmocka_unit_test(sizes_around_powers_of_two),
+      cmocka_unit_test(null_and_short_buffers),
+      cmocka_unit_test(text_of_any_length),
+      cmocka_unit_test(nothing_is_heard_with_more_rights),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }

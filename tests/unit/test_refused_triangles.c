@@ -8,8 +8,8 @@
  *   test_refused_triangles none      without a CPU BLAS: by the numbers written out here
  *   test_refused_triangles LIBRARY   behind that BLAS: what it tells itself of a routine that it has
  *
- * Seen to fail when: a number is that of gemm's row; herk takes a T; the leading dimension of a row-major A is checked
- * against its columns' length; gemm reports for gemmt.
+ * Each is counted with the operations that it has. Seen to fail when: a number is that of gemm's row; herk takes a T;
+ * the leading dimension of a row-major A is checked against its columns' length; gemm reports for gemmt.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -49,6 +49,7 @@ static const struct fault faults[] = {
     {0, 0, 0, LEGAL, LEGAL, LEGAL, -1, LEGAL, 10, 0, 9},     {0, 0, 0, LEGAL, LEGAL, LEGAL, LEGAL, -1, 13, 10, 12},
     {'X', 0, 0, -1, LEGAL, LEGAL, LEGAL, LEGAL, 1, 1, 1},    {0, 0, 0, LEGAL, -1, LEGAL, LEGAL, -1, 5, 4, 4},
     {0, 0, 0, LEGAL, LEGAL, -1, LEGAL, -1, 8, 7, 7},         {0, 0, 0, LEGAL, LEGAL, -1, -1, LEGAL, 0, 0, 7},
+    {'+', 0, 0, LEGAL, LEGAL, LEGAL, LEGAL, LEGAL, 1, 1, 1},
 };
 
 static int number_of(const struct tst_triangle_call *call, const struct fault *fault) {
@@ -122,11 +123,34 @@ static struct heard expected(const struct tst_triangle_call *call, int number) {
   return heard;
 }
 
+/* ---- counting ---- */
+
+/* Of a term of each element of the triangle: 2, or 8 of complex numbers; a rank 2k has as many again. */
+static double operations(const struct tst_triangle_call *call) {
+  const double each = call->name.type == 'c' || call->name.type == 'z' ? 8 : 2;
+  const bool twice = call->name.shape == SYR2K || call->name.shape == HER2K;
+  return each * (double)(call->n * (call->n + 1) / 2 * call->k) * (twice ? 2 : 1);
+}
+
+/* As one of the CPU's, with its operations. What is refused has none; and there netlib's CBLAS, which calls Fortran's
+ * function for it, is another caller. */
+static void expect_counted(const struct tst_triangle_call *call, const tileblas_stats *was, double flops) {
+  tileblas_stats is;
+  tileblas_stats_get(&is);
+  const int calls = (int)(is.cpu_calls - was->cpu_calls), most = flops > 0 ? 1 : 2;
+  if (calls < 1 || calls > most || is.gpu_calls != was->gpu_calls || is.cpu_flops - was->cpu_flops != flops)
+    fail_msg("%s%s: counted %d times, with %g operations, not %g", call->name.name, call->row_major ? " row-major" : "",
+             calls, is.cpu_flops - was->cpu_flops, flops);
+}
+
 static void check(struct tst_triangle_call *call, int number) {
   const struct heard want = expected(call, number);
+  tileblas_stats was;
   if (want.calls == 0) return; /* some take in CBLAS what they refuse in Fortran */
   heard = (struct heard){0};
+  tileblas_stats_get(&was);
   tst_triangle_make(call);
+  expect_counted(call, &was, 0);
   if (memcmp(&heard, &want, sizeof want) != 0)
     fail_msg("%s%s: heard %d times, \"%s\" parameter %d, not %d times, \"%s\" parameter %d", call->name.name,
              call->row_major ? " row-major" : "", heard.calls, heard.name, heard.info, want.calls, want.name,
@@ -149,7 +173,10 @@ static void every_fault(void **state) {
       const int number = number_of(&legal, &faults[f]);
       if (number != 0) check(&call, number);
     }
+    tileblas_stats was;
+    tileblas_stats_get(&was);
     tst_triangle_make(&legal);
+    expect_counted(&legal, &was, operations(&legal));
     const char *wrong = tst_triangle_wrong(&legal);
     if (wrong != NULL) fail_msg("%s", wrong);
     tst_triangle_destroy(&legal);

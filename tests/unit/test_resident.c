@@ -7,8 +7,10 @@
  * Each case is a process of its own. Seen to fail when: the commit leaves out beta; a panel in place is taken for a
  * padded one; a small product of device memory goes to the CPU; device memory of another GPU, or context, is taken for
  * ours; a call returns before its work on the GPU is done; C = D + beta C is contracted; a context of a pool's stays
- * retained; memory of a pool is taken for another context's.
+ * retained; memory of a pool is taken for another context's; memory of which the driver says nothing is read by the
+ * CPU.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "fake.h"
@@ -299,6 +302,9 @@ static int nothing_to_multiply(void *route) {
     const enum tst_kind kinds[3] = {TST_DEVICE, TST_DEVICE, (enum tst_kind)(i / 6)};
     right &= check(&p, kinds, (uint64_t)i + 1);
   }
+  tileblas_stats s;
+  tileblas_stats_get(&s);
+  right &= s.gpu_calls + s.cpu_calls == 3 * 2 * TST_KINDS && s.gpu_flops == 0 && s.cpu_flops == 0;
   return right && clean() ? 0 : 1;
 }
 
@@ -379,6 +385,34 @@ static int memory_of_a_pool(void *nothing) {
   return right && clean() ? 0 : 1;
 }
 
+/* A driver that answers no question, as one whose context broke: what the CPU can read is taken for ordinary memory,
+ * and what it cannot, A, B or C, for a GPU's: the product is lost, no operand is touched, and the process lives. */
+static int no_answer(void *nothing) {
+  (void)nothing;
+  const struct tst_fake *fake = tst_fake();
+  const struct tst_problem p = {0, 'N', 'T', 8, 8, 8, 1, 8, 8, 1, 8};
+  const size_t bytes = 4096;
+  const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
+  bool right = begin("auto");
+  for (int barred = 0; barred < 4; barred++) {
+    float *x[3];
+    for (int i = 0; i < 3; i++) {
+      x[i] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (x[i] == MAP_FAILED) return 2;
+      for (int j = 0; j < 64; j++) x[i][j] = 2;
+      if (i == barred) mprotect(x[i], bytes, PROT_NONE);
+    }
+    fake->inject("cuPointerGetAttributes", 0, CUDA_ERROR_UNKNOWN, 0);
+    tst_call(symbol, tst_resolve(symbol), &p, x[0], x[1], x[2]);
+    fake->clear_failures();
+    for (int i = 0; i < 3; i++) mprotect(x[i], bytes, PROT_READ);
+    for (int j = 0; j < 64; j++) right &= x[0][j] == 2 && x[1][j] == 2 && x[2][j] == (barred == 3 ? 34 : 2);
+    if (!right) printf("operand %d: C is %g\n", barred, (double)x[2][0]);
+    for (int i = 0; i < 3; i++) munmap(x[i], bytes);
+  }
+  return right ? 0 : 1;
+}
+
 /* ---- for compute-sanitizer ---- */
 
 /*
@@ -453,6 +487,15 @@ static void a_lost_device(void **state) {
   }
 }
 
+static void a_driver_that_answers_nothing(void **state) {
+  (void)state;
+  need_the_fake();
+  struct tst_output o;
+  tst_fork(&o, no_answer, NULL);
+  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+}
+
 static void a_pool_that_cannot_be_entered(void **state) {
   (void)state;
   need_the_fake();
@@ -485,6 +528,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(nothing_of_a_pool_is_staged),
       cmocka_unit_test(a_lost_device),
       cmocka_unit_test(a_pool_that_cannot_be_entered),
+      cmocka_unit_test(a_driver_that_answers_nothing),
   };
   if (argc > 1 && strcmp(argv[1], "--quick") == 0) return watched();
   if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -5,7 +5,8 @@
  * once, whatever threads do. The CPU BLAS is an echo (echo_blas.h).
  *
  * Seen to fail when: a leading dimension is compared with the wrong size; alpha = 0 goes the short way; the options are
- * read only once; a call from inside the CPU BLAS is counted; two threads share sums; a reset forgets the small calls.
+ * read only once; a call from inside the CPU BLAS is counted; two threads share sums; a reset forgets the small calls;
+ * gemmt's B stands for its A.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -27,6 +28,7 @@
 #include "process.h"
 #include "report.h"
 #include "tileblas.h"
+#include "triangle_call.h"
 
 static __typeof__(echo_heard) *heard;
 static __typeof__(echo_nested) *nested;
@@ -196,6 +198,43 @@ static void wide_leading_dimensions(void **state) {
     assert_true(c[0] == 6);
     assert_int_equal(heard()->calls, calls);
   }
+}
+
+/* ---- gemmt ---- */
+
+/* Many a BLAS lacks it; one that has it gets the call as it was made, also through gemmtr. */
+static void expect_triangle(const struct tst_triangle_call *p) {
+  const struct echo *e = heard();
+  const bool fortran = !p->name.cblas;
+  const float alpha = (float)p->alpha[0], beta = (float)p->beta[0];
+  const int uplo = fortran ? p->uplo : p->uplo == 'U' ? 121 : 122;
+  const int ta = fortran ? p->ta : cblas_number(p->ta), tb = fortran ? p->tb : cblas_number(p->tb);
+  if (e->layout != (fortran ? 0 : 101 + !p->row_major) || e->uplo != uplo || e->trans_a != ta || e->trans_b != tb ||
+      e->n != p->n || e->k != p->k || e->lda != p->lda || e->ldb != p->ldb || e->ldc != p->ldc)
+    fail_msg("%s: arrives as layout %d, %d %d %d, n=%ld k=%ld lda=%ld ldb=%ld ldc=%ld", p->name.name, e->layout,
+             e->uplo, e->trans_a, e->trans_b, (long)e->n, (long)e->k, (long)e->lda, (long)e->ldb, (long)e->ldc);
+  assert_true(e->alpha == alpha && e->beta == beta);
+  assert_true(e->a == p->a.data && e->b == p->b.data && e->c == p->c.data);
+}
+
+static void gemmt_arrives(void **state) {
+  (void)state;
+  uint64_t rng = 5;
+  for (int number = 0; number < TST_TRIANGLE_NAMES; number++)
+    for (int again = 0; again < 12; again++) {
+      struct tst_triangle_call p;
+      struct tst_triangle_name name;
+      tst_triangle_find(number, &name);
+      if (name.shape != GEMMT || name.type != 's') continue;
+      tst_triangle_create_sized(&p, number, 1 + again % 3, 2 + again % 5, &rng);
+      set_option("TILEBLAS_REPORT", again % 4 == 3 ? "0" : ""); /* which is the long way */
+      const uint64_t calls = heard()->calls;
+      tst_triangle_make(&p);
+      assert_int_equal(heard()->calls, calls + 1);
+      expect_triangle(&p);
+      tst_triangle_destroy(&p);
+    }
+  set_option("TILEBLAS_REPORT", "");
 }
 
 /* ---- the route, and who watches ---- */
@@ -395,6 +434,7 @@ int main(void) {
       cmocka_unit_test(values_and_borders),
       cmocka_unit_test(sizes_that_overflow),
       cmocka_unit_test(wide_leading_dimensions),
+      cmocka_unit_test(gemmt_arrives),
       cmocka_unit_test(the_smallest_call_can_be_forced),
       cmocka_unit_test(verbose_from_the_next_call_on),
       cmocka_unit_test(route_and_report),

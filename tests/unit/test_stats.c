@@ -3,8 +3,8 @@
  * The sums, the report made of them, and the one writer of messages.
  *
  * Seen to fail when: a route's row is added to the other's; a report of many symbols has but the first of them; a
- * failure is counted as a call; a long message loses its newline; a message within a message is not dropped; errno is
- * changed.
+ * failure is counted as a call; what was kept outlives a reset; a long message loses its newline; a message within a
+ * message is not dropped; errno is changed.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -24,6 +24,7 @@
 #include "process.h"
 #include "report.h"
 #include "interface/stats.h"
+#include "level3/pieces.h"
 
 static char *report_text(void) {
   const char *path = tst_temporary_file();
@@ -94,6 +95,92 @@ static void report(void **state) {
     assert_in_range(strlen(line), 11, 130);
   }
   free(text);
+}
+
+/* The figures of the row that begins so, blanks aside: calls, GFLOP, MB, seconds, TFLOP/s. */
+static void expect_figures(const char *text, const char *route, const char *why, const char *figures) {
+  const char *row = strstr(text, tst_format("tileblas:   %-6s%-46s", route, why));
+  if (row == NULL) fail_msg("no row of %s, %s in\n%s", route, why, text);
+  row += strlen("tileblas:   ") + 6 + 46;
+  for (const char *want = figures; *want != '\0'; want++, row++) {
+    if (*want == ' ') row += strspn(row, " ") - 1;
+    if (*want != *row) fail_msg("%s, %s: not %s in\n%s", route, why, figures, text);
+  }
+  assert_int_equal(*row, '\n');
+}
+
+/* Each sum in its column, and what operands that a GPU had kept saved; a reset leaves nothing of it. */
+static void figures(void **state) {
+  (void)state;
+  tb_stats_reset();
+  tb_stats_add(TB_SYMBOL_cblas_sgemm, TB_GPU, TB_STATUS_forced_gpu, 2e9, 1e6, 0.5);
+  tb_stats_add(TB_SYMBOL_cblas_sgemm, TB_GPU, TB_STATUS_forced_gpu, 4e12, 3e6, 0.25);
+  tb_stats_add(TB_SYMBOL_sgemm_, TB_GPU, TB_STATUS_resident, 5e9, 0, 0);
+  tb_stats_add(TB_SYMBOL_sgemm_, TB_CPU, TB_STATUS_cpu_sooner, 7e9, 0, 2);
+  tb_stats_add_kept(11e6), tb_stats_add_kept(2.5e6);
+  for (int i = 0; i < 3; i++) tb_stats_add_failure();
+  char *text = report_text();
+  expect_figures(text, "gpu", "TILEBLAS_ROUTE=gpu", " 2 4002.000 4.000 0.750000 5.336");
+  expect_figures(text, "gpu", "an operand lies on the GPU", " 1 5.000 0.000 0.000000 0.000");
+  expect_figures(text, "cpu", "the CPU is predicted to finish sooner", " 1 7.000 0.000 2.000000 0.004");
+  assert_non_null(strstr(text, "calls whose operands a GPU had kept: 2, of which 13.500 MB were not moved again\n"));
+  assert_non_null(strstr(text, "calls during which a GPU failed: 3\n"));
+  free(text);
+  tb_stats_reset();
+  tb_stats_add(TB_SYMBOL_sgemm_, TB_GPU, TB_STATUS_forced_gpu, 1e9, 0, 0);
+  text = report_text();
+  expect_figures(text, "gpu", "TILEBLAS_ROUTE=gpu", " 1 1.000 0.000 0.000000 0.000");
+  assert_null(strstr(text, "cblas_sgemm="));
+  assert_null(strstr(text, "kept"));
+  assert_null(strstr(text, "failed"));
+  free(text);
+  tb_stats_add_kept(1e6);
+  text = report_text();
+  assert_non_null(strstr(text, "calls whose operands a GPU had kept: 1, of which 1.000 MB were not moved again\n"));
+  free(text);
+}
+
+/* What the pieces of a call come to: sums, what any of them had, and of names and reasons the first. */
+static void pieces(void **state) {
+  (void)state;
+  const struct tb_outcome first = {.why = TB_STATUS_ok,
+                                   .committed = true,
+                                   .gpu_count = 2,
+                                   .kernel = "one",
+                                   .gpus = "0+1",
+                                   .bytes = 1,
+                                   .saved_bytes = 10,
+                                   .seconds = 100,
+                                   .up_ms = 1,
+                                   .compute_ms = 20,
+                                   .down_ms = 300};
+  const struct tb_outcome failed = {.why = TB_STATUS_gpu_failed,
+                                    .failed = true,
+                                    .by_cpu = true,
+                                    .gpu_count = 2,
+                                    .kernel = "two",
+                                    .gpus = "2",
+                                    .bytes = 2,
+                                    .saved_bytes = 20,
+                                    .seconds = 200,
+                                    .up_ms = 2,
+                                    .compute_ms = 30,
+                                    .down_ms = 400};
+  const struct tb_outcome lost = {.why = TB_STATUS_gpu_lost, .failed = true, .lost = true, .gpu_count = 0};
+  struct tb_outcome sum = {.why = TB_STATUS_ok, .gpu_count = 2};
+  tb_pieces_add(&sum, &first);
+  assert_true(sum.committed && !sum.failed && !sum.by_cpu && !sum.lost && sum.why == TB_STATUS_ok);
+  tb_pieces_add(&sum, &failed);
+  assert_true(sum.committed && sum.failed && sum.by_cpu && !sum.lost && sum.why == TB_STATUS_gpu_failed);
+  assert_int_equal(sum.gpu_count, 2);
+  tb_pieces_add(&sum, &lost);
+  tb_pieces_add(&sum, &first);
+  assert_true(sum.committed && sum.failed && sum.by_cpu && sum.lost && sum.why == TB_STATUS_gpu_failed);
+  assert_int_equal(sum.gpu_count, 0); /* no measure of what so many take */
+  assert_string_equal(sum.kernel, "one");
+  assert_string_equal(sum.gpus, "0+1");
+  assert_true(sum.bytes == 4 && sum.saved_bytes == 40 && sum.seconds == 400);
+  assert_true(sum.up_ms == 4 && sum.compute_ms == 70 && sum.down_ms == 1000);
 }
 
 /* None is left out for want of room, and no line is longer for it. */
@@ -193,6 +280,8 @@ int main(void) {
       cmocka_unit_test(sums),
       cmocka_unit_test(sizes),
       cmocka_unit_test(report),
+      cmocka_unit_test(figures),
+      cmocka_unit_test(pieces),
       cmocka_unit_test(every_symbol),
       cmocka_unit_test(every_reason),
       cmocka_unit_test(nothing_to_report),

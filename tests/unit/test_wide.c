@@ -5,7 +5,7 @@
  * cover the product once, each at its place, the first of k with the program's beta and the others with 1.
  *
  * Seen to fail when: a leading dimension is unchecked, by the short way or the long; beta is applied to each piece of
- * k; a piece of B starts at the wrong row.
+ * k; a piece of B starts at the wrong row; symm's and trsm's columns end after the first piece.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -166,8 +166,89 @@ static void sizes_in_pieces(void **state) {
   *hook = NULL;
 }
 
+/* ---- with a side ---- */
+
+/* An A of order 3 on the left of a B of more columns than 32 bits count: B goes in pieces of columns, and A with each;
+ * of a row-major call B's rows are those columns. */
+typedef void wide_cblas_symm(int, int, int, int64_t, int64_t, float, const void *, int64_t, const void *, int64_t,
+                             float, void *, int64_t);
+typedef void wide_cblas_trsm(int, int, int, int, int, int64_t, int64_t, float, const void *, int64_t, void *, int64_t);
+typedef void wide_fortran_symm(const char *, const char *, const int64_t *, const int64_t *, const float *,
+                               const void *, const int64_t *, const void *, const int64_t *, const float *, void *,
+                               const int64_t *, size_t, size_t);
+typedef void wide_fortran_trsm(const char *, const char *, const char *, const char *, const int64_t *, const int64_t *,
+                               const float *, const void *, const int64_t *, void *, const int64_t *, size_t, size_t,
+                               size_t, size_t);
+
+static void *of(const char *name) {
+  void *const function = dlsym(RTLD_DEFAULT, name);
+  assert_non_null(function);
+  return function;
+}
+
+enum { ORDER = 3, LDA = 5, LDB = 4, LDC = 6 };
+
+static void call_sided(bool solves, int way, int64_t columns) { /* column-major, row-major, Fortran */
+  const int64_t order = ORDER, lda = LDA, ldb = LDB, ldc = LDC;
+  const float alpha = 2, beta = 3;
+  const int64_t m = way == 1 ? columns : order, n = way == 1 ? order : columns;
+  const int layout = way == 1 ? 101 : 102, side = way == 1 ? 142 : 141;
+  if (way == 2 && solves)
+    ((wide_fortran_trsm *)of("strsm_64_"))("L", "U", "T", "U", &order, &columns, &alpha, a, &lda, c, &ldc, 1, 1, 1, 1);
+  else if (way == 2)
+    ((wide_fortran_symm *)of("ssymm_64_"))("L", "U", &order, &columns, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1);
+  else if (solves)
+    ((wide_cblas_trsm *)of("cblas_strsm64_"))(layout, side, way == 1 ? 122 : 121, 112, 132, m, n, alpha, a, lda, c,
+                                              ldc);
+  else
+    ((wide_cblas_symm *)of("cblas_ssymm64_"))(layout, side, way == 1 ? 122 : 121, m, n, alpha, a, lda, b, ldb, beta, c,
+                                              ldc);
+}
+
+static const char *wrong_piece(const struct echo *e, bool solves, int64_t column) {
+  const bool fortran = e->layout == 0;
+  if (!fortran && e->layout != 102) return "another layout";
+  if (e->side != (fortran ? 'L' : 141) || e->uplo != (fortran ? 'U' : 121)) return "side or triangle";
+  if (solves && (e->trans_a != (fortran ? 'T' : 112) || e->diag != (fortran ? 'U' : 132)))
+    return "transpose or diagonal";
+  if (e->m != ORDER || e->n < 1) return "a size";
+  if (e->lda != LDA || e->ldb != (solves ? LDC : LDB) || e->ldc != LDC) return "a leading dimension";
+  if (e->a != a) return "where A starts";
+  if (e->c != c + column * LDC) return "where a piece of C starts";
+  if (!solves && e->b != b + column * LDB) return "where a piece of B starts";
+  return e->alpha == 2 && (solves || e->beta == 3) ? NULL : "alpha or beta";
+}
+
+static void columns_in_pieces(void **state) {
+  (void)state;
+#ifdef __SANITIZE_ADDRESS__
+  TST_LEAVE_OUT("columns in pieces: no memory is as large, and the sanitizer minds addresses beyond it");
+#endif
+  static const int64_t counts[] = {(int64_t)1 << 31, ((int64_t)1 << 31) + 1, ((int64_t)1 << 32) + 7};
+  *hook = keep_piece;
+  assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", "cpu"), 0);
+  for (int i = 0; i < 3 * 2 * 3; i++) {
+    const bool solves = i / 3 % 2;
+    const int64_t columns = counts[i / 6];
+    int64_t column = 0;
+    const char *wrong = NULL;
+    pieces = 0;
+    call_sided(solves, i % 3, columns);
+    for (int p = 0; p < pieces && p < PIECES_MOST && wrong == NULL; p++) {
+      wrong = wrong_piece(&piece[p], solves, column);
+      column += piece[p].n;
+    }
+    if (wrong == NULL && column != columns) wrong = "not all of the columns";
+    if (wrong != NULL)
+      fail_msg("%s, way %d, %lld columns: %s", solves ? "strsm" : "ssymm", i % 3, (long long)columns, wrong);
+  }
+  assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", "auto"), 0);
+  *hook = NULL;
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(leading_dimensions), cmocka_unit_test(sizes_in_pieces)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(leading_dimensions), cmocka_unit_test(sizes_in_pieces),
+                                     cmocka_unit_test(columns_in_pieces)};
   const char *echo = tst_format("%s/libecho_narrow.so", tst_setting("TB_TEST_BUILD_DIR"));
   tileblas_option_set("TILEBLAS_FALLBACK", echo);
   void *library = dlopen(echo, RTLD_NOW | RTLD_LOCAL);

@@ -182,7 +182,7 @@ typedef int64_t integer;
             integer))
 
 static int said(char letter) {
-  static const int number[128] = {['N'] = 111, ['T'] = 112, ['C'] = 113, ['U'] = 121, ['L'] = 122};
+  static const int number[128] = {['N'] = 111, ['T'] = 112, ['C'] = 113, ['U'] = 121, ['L'] = 122, ['+'] = 123};
   return number[(int)letter];
 }
 
