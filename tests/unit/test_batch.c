@@ -116,6 +116,38 @@ static void every_symbol(void **state) {
       }
 }
 
+void cblas_dgemm_batch(int, const int *, const int *, const int *, const int *, const int *, const double *,
+                       const void *, const int *, const void *, const int *, const double *, void *, const int *, int,
+                       const int *);
+
+/* The same memory as matrices of other sizes, larger or smaller in one of them: each has all of its own. */
+static void one_memory_for_several_sizes(void **state) {
+  (void)state;
+  enum { GROUPS = 2, LD = 9, SIDE = 9 };
+  double a[SIDE * LD], b[SIDE * LD], c[GROUPS][SIDE * LD];
+  const double alpha[GROUPS] = {1, 1}, beta[GROUPS] = {0, 0};
+  const int ld[GROUPS] = {LD, LD}, each[GROUPS] = {1, 1};
+  const void *const as[GROUPS] = {a, a}, *const bs[GROUPS] = {b, b};
+  void *cs[GROUPS] = {c[0], c[1]};
+  for (int i = 0; i < SIDE * LD; i++) a[i] = i % 7 - 3, b[i] = i % 5 - 2;
+  for (int way = 0; way < 24; way++) { /* which size differs, which group has more of it, transposes */
+    int size[3][GROUPS] = {{5, 5}, {6, 6}, {7, 7}};
+    size[way % 3][way / 3 % 2] = 9;
+    const int ta = way / 6 % 2, tb = way / 12, trans_a[] = {111 + ta, 111 + ta}, trans_b[] = {111 + tb, 111 + tb};
+    memset(c, 0, sizeof c);
+    cblas_dgemm_batch(102, trans_a, trans_b, size[0], size[1], size[2], alpha, as, ld, bs, ld, beta, cs, ld, GROUPS,
+                      each);
+    for (int g = 0; g < GROUPS; g++)
+      for (int j = 0; j < SIDE; j++)
+        for (int i = 0; i < SIDE; i++) {
+          double sum = 0;
+          for (int l = 0; l < size[2][g] && i < size[0][g] && j < size[1][g]; l++)
+            sum += a[ta ? l + i * LD : i + l * LD] * b[tb ? j + l * LD : l + j * LD];
+          if (c[g][i + j * LD] != sum) fail_msg("way %d, group %d: (%d, %d)", way, g, i, j);
+        }
+  }
+}
+
 /* ---- many ---- */
 
 /* So many products in one call, and how many copies and launches they take. */
@@ -380,6 +412,59 @@ static void operands_stay_on_the_gpu(void **state) {
   tst_cuda_end(0);
 }
 
+/* Of a group with pointers each product lies where it will: every third on the GPU, every third with one operand. */
+static bool is_there(int64_t product, int operand) {
+  return product % 3 == 0 || (product % 3 == 2 && product / 3 % 3 == operand);
+}
+
+/* What kernels cannot read where it is: operands that are not on the GPU. */
+static uint64_t bytes_that_must_go_up(const struct batch_call *call) {
+  int64_t number = 0, elems = 0;
+  for (int g = 0; g < call->groups; g++)
+    for (int64_t i = 0; i < call->group[g].count; i++, number++) {
+      const struct batch_group *const x = &call->group[g];
+      elems += (is_there(number, 0) ? 0 : x->m * x->k) + (is_there(number, 1) ? 0 : x->k * x->n);
+    }
+  return (uint64_t)(elems * batch_bytes(call->type));
+}
+
+static void some_on_the_gpu(void **state) {
+  (void)state;
+  tst_cuda_begin(0);
+  for (int type = 0; type < TST_TYPES; type++) {
+    struct batch_call call = {.type = (enum tst_type)type, .group = mixed, .groups = MIXED};
+    void **there[3];
+    char symbol[64];
+    name_symbol(symbol, type, "gemm_batch", 0);
+    batch_create(&call, 21);
+    for (int o = 0; o < 3; o++) call.device[o] = there[o] = calloc((size_t)call.products, sizeof(void *));
+    move(&call, true);
+    for (int o = 0; o < 3; o++) {
+      call.device[o] = calloc((size_t)call.products, sizeof(void *));
+      for (int64_t i = 0; i < call.products; i++) {
+        const struct batch_matrices *const m = &call.matrices[i];
+        call.device[o][i] = is_there(i, o) ? there[o][i] : o == 0 ? m->a : o == 1 ? m->b : m->c;
+      }
+    }
+    const uint64_t before = tst_fake() ? tst_fake()->get(FAKE_CUDA_BYTES_UP) : 0;
+    batch_run(&call, symbol);
+    if (tst_fake()) assert_true(tst_fake()->get(FAKE_CUDA_BYTES_UP) - before >= bytes_that_must_go_up(&call));
+    for (int64_t i = 0; i < call.products; i++) {
+      const struct batch_matrices *const m = &call.matrices[i];
+      if (!is_there(i, 2)) tst_cuda_write(TST_DEVICE, there[2][i], m->c, m->c_bytes);
+    }
+    for (int o = 0; o < 3; o++) {
+      free(call.device[o]);
+      call.device[o] = there[o];
+    }
+    move(&call, false);
+    if (!batch_is_right(&call)) fail_msg("%s partly on the GPU", symbol);
+    for (int o = 0; o < 3; o++) free(there[o]);
+    batch_destroy(&call);
+  }
+  tst_cuda_end(0);
+}
+
 /* TILEBLAS_ROUTE=cpu: by copies, for the CPU reaches nothing there; no kernel is launched, and it counts as the CPU's.
  */
 static void from_the_gpu_to_the_cpu(void **state) {
@@ -426,7 +511,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(left_to_the_cpu),
       cmocka_unit_test(within_a_limit),
       cmocka_unit_test(operands_stay_on_the_gpu),
+      cmocka_unit_test(some_on_the_gpu),
       cmocka_unit_test(from_the_gpu_to_the_cpu),
+      cmocka_unit_test(one_memory_for_several_sizes),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,7 +118,7 @@ static void change(struct call *x, bool of_b, uint64_t *seed) {
   data[column * ld_bytes + element * x->element_bytes + 1] ^= (char)0x40; /* of a fraction */
 }
 
-static uint64_t allocated(void) { return tst_fake() == NULL ? 0 : tst_fake()->get(FAKE_CUDA_ALLOCATED_BYTES); }
+static uint64_t most_allocated(void) { return tst_fake() == NULL ? 0 : tst_fake()->get(FAKE_CUDA_PEAK_BYTES); }
 
 /* `limit`: of device memory, in MiB; 0: there is room for copies of both. */
 static bool check_bits(struct call *x, const char *limit_text, bool of_b, uint64_t *seed) {
@@ -130,7 +130,7 @@ static bool check_bits(struct call *x, const char *limit_text, bool of_b, uint64
     run(x);
     if (!is_as(x, wanted)) right = complain(x, "other bits");
     if (i >= 2 && room && bytes_up() != before) right = complain(x, "something went up");
-    if (allocated() > limit) right = complain(x, "more memory than TILEBLAS_MEMORY_LIMIT");
+    if (most_allocated() > limit) right = complain(x, "more memory than TILEBLAS_MEMORY_LIMIT");
   }
   change(x, of_b, seed);
   run(x);
