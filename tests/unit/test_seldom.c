@@ -172,6 +172,7 @@ static void the_version(void **state) {
 static int refused(void *nothing) {
   (void)nothing;
   tb_reference_xerbla(TB_SYMBOL_cblas_sgemm, 9);
+  tb_reference_xerbla_batch(TB_SYMBOL_cblas_dgemm_batch, 7);
   return 0;
 }
 
@@ -179,6 +180,7 @@ static void no_xerbla(void **state) {
   (void)state;
   char *said = live(refused, NULL);
   assert_int_equal(tst_count_lines(said, "On entry to cblas_sgemm parameter number 9 had an illegal value"), 1);
+  assert_int_equal(tst_count_lines(said, "On entry to DGEMM_BATCH parameter number 7 had an illegal value"), 1);
   free(said);
 }
 
