@@ -23,12 +23,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "process/cores.h"
 #include "route/cpu_side.h"
 #include "fake.h"
 #include "cpu/fallback.h"
 #include "placed.h"
 #include "process.h"
+#include "report.h"
 #include "tileblas.h"
 
 /* ---- what the library asks for ---- */
@@ -136,6 +138,38 @@ static int rescued(void *nothing) {
   return shared(nothing);
 }
 
+void cblas_sgemm_batch(int layout, const int *trans_a, const int *trans_b, const int *m, const int *n, const int *k,
+                       const float *alpha, const float *const *a, const int *lda, const float *const *b, const int *ldb,
+                       const float *beta, float *const *c, const int *ldc, int groups, const int *sizes);
+
+/* A batch: where memory for its list, or for what is known of its parts, is missing, the CPU has it, and that is told.
+ */
+static int batched(void *nothing) {
+  enum { SIDE = 9, COUNT = 5 };
+  static float x[SIDE * SIDE], c[COUNT * SIDE * SIDE];
+  const int no_trans = 111, side = SIDE, count = COUNT;
+  const float alpha = 2, beta = 3, *as[COUNT], *bs[COUNT];
+  float *cs[COUNT];
+  tileblas_stats stats;
+  bool right = true;
+  (void)nothing;
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  for (int i = 0; i < SIDE * SIDE; i++) x[i] = 1;
+  for (int i = 0; i < COUNT * SIDE * SIDE; i++) c[i] = 1;
+  for (int i = 0; i < COUNT; i++) as[i] = bs[i] = x, cs[i] = c + i * SIDE * SIDE;
+  requests.watching = true;
+  cblas_sgemm_batch(102, &no_trans, &no_trans, &side, &side, &side, &alpha, as, &side, bs, &side, &beta, cs, &side, 1,
+                    &count);
+  requests.watching = false;
+  for (int i = 0; i < COUNT * SIDE * SIDE; i++) right = right && c[i] == 2 * SIDE + 3;
+  tileblas_stats_get(&stats);
+  char *const report = tst_report_read(tileblas_report);
+  const unsigned long long told = tst_report_calls(report, "cpu", tb_status_text(TB_STATUS_no_memory)) +
+                                  tst_report_calls(report, "cpu", tb_status_text(TB_STATUS_forced_gpu));
+  free(report);
+  return ends(right && stats.gpu_calls + stats.cpu_calls == 1 && told == stats.cpu_calls);
+}
+
 /* Device memory that no GPU is to compute in: copies on the host. */
 static int hosted(void *nothing) {
   (void)nothing;
@@ -184,6 +218,12 @@ static void hosted_lives(void **state) {
   (void)state;
   assert_true(live(hosted, false) > 2);
   assert_true(live(hosted, true) > 2);
+}
+
+static void batched_lives(void **state) {
+  (void)state;
+  assert_true(live(batched, false) > 2);
+  assert_true(live(batched, true) > 2);
 }
 
 /* ---- a thread that must not choose its core ---- */
@@ -294,9 +334,13 @@ static void pieces_of_a_long_k(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shared_lives), cmocka_unit_test(rescued_lives),
-      cmocka_unit_test(hosted_lives), cmocka_unit_test(a_core_that_cannot_be_had),
-      cmocka_unit_test(no_cpu_blas),  cmocka_unit_test(pieces_of_a_long_k),
+      cmocka_unit_test(shared_lives),
+      cmocka_unit_test(rescued_lives),
+      cmocka_unit_test(hosted_lives),
+      cmocka_unit_test(batched_lives),
+      cmocka_unit_test(a_core_that_cannot_be_had),
+      cmocka_unit_test(no_cpu_blas),
+      cmocka_unit_test(pieces_of_a_long_k),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

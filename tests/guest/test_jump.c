@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -105,6 +106,56 @@ static void limit_time(void) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_create(&id, NULL, watch_time, NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+typedef void batch_function(int layout, const int *ta, const int *tb, const int *m, const int *n, const int *k,
+                            const float *alpha, const float *const *a, const int *lda, const float *const *b,
+                            const int *ldb, const float *beta, float *const *c, const int *ldc, int groups,
+                            const int *sizes);
+
+/* Some products of ones in a call, which has all lanes for itself. */
+static bool batch_is_right(void) {
+  enum { LENGTH = 90, COUNT = 6 };
+  static float x[LENGTH * LENGTH], c[COUNT * LENGTH * LENGTH];
+  const int no_trans = 111, length = LENGTH, count = COUNT;
+  const float alpha = 1, beta = 1, *as[COUNT], *bs[COUNT];
+  float *cs[COUNT];
+  bool right = true;
+  batch_function *function;
+  *(void **)&function = dlsym(RTLD_DEFAULT, "cblas_sgemm_batch");
+  for (int i = 0; i < LENGTH * LENGTH; i++) x[i] = 1;
+  for (int i = 0; i < COUNT * LENGTH * LENGTH; i++) c[i] = 1;
+  for (int i = 0; i < COUNT; i++) as[i] = bs[i] = x, cs[i] = c + i * LENGTH * LENGTH;
+  function(102, &no_trans, &no_trans, &length, &length, &length, &alpha, as, &length, bs, &length, &beta, cs, &length,
+           1, &count);
+  for (int i = 0; i < COUNT * LENGTH * LENGTH; i++) right = right && c[i] == LENGTH + 1;
+  return right;
+}
+
+/* What a jump has left in the streams is waited for by who has the GPU alone, too, and first. */
+static int batches_behind(void) {
+  static float memory[3 * SIDE * SIDE];
+  static uint64_t rng = 11;
+  volatile int left = 0;
+  limit_time();
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  tst_guest_fill(memory, SIDE);
+  handle(SIGALRM, leave);
+  for (volatile int i = 0; i < JUMPS; i++) {
+    if (sigsetjmp(target, 1) == 0) {
+      armed = 1;
+      alarm_after(1 + tst_random_below(&rng, 30000));
+      while (armed) tst_guest_call(memory, SIDE, 1);
+      continue;
+    }
+    left++;
+    const unsigned long long before = tst_guest_gpu_calls();
+    if (!batch_is_right()) return 3;
+    if (tst_guest_gpu_calls() != before + 1) return 4;
+  }
+  alarm_after(0);
+  printf("%d of %d calls were left\n", left, JUMPS);
+  return left < JUMPS_MIN ? 2 : tst_guest_product(SIDE) ? 0 : 5;
 }
 
 static int many(void) {
@@ -325,6 +376,7 @@ static const struct {
 } parts[] = {{"many", many, true},
              {"cold", cold, true},
              {"cpu", out_of_cpu_blas, false},
+             {"batches", batches_behind, true},
              {"others", others, true},
              {"slow", slow_handler, true},
              {"ticking", ticking, true},

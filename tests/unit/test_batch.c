@@ -465,6 +465,37 @@ static void some_on_the_gpu(void **state) {
   tst_cuda_end(0);
 }
 
+/* Where there is room for some products in place and for others not, whose results wait to be added to C: these go
+ * alone, and stay there. */
+static void in_place_with_little_memory(void **state) {
+  (void)state;
+  static const struct batch_group groups[] = {{0, 0, 12, 10, 8, 0, {1, 0}, {1, 0}, 3},
+                                              {0, 1, 200, 180, 8, 0, {2, 0}, {0.5, 0}, 2},
+                                              {1, 0, 9, 11, 7, 0, {1, 0}, {2, 0}, 2}};
+  const struct tst_fake *fake = tst_fake();
+  tst_cuda_begin(0);
+  for (int type = 0; type < TST_TYPES; type++) {
+    struct batch_call call = {.type = (enum tst_type)type, .group = groups, .groups = 3};
+    char symbol[64];
+    name_symbol(symbol, type, "gemm_batch", 0);
+    batch_create(&call, 29);
+    for (int o = 0; o < 3; o++) call.device[o] = calloc((size_t)call.products, sizeof(void *));
+    move(&call, true);
+    tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "200K");
+    tileblas_stats_reset();
+    if (fake) fake->reset_calls();
+    batch_run(&call, symbol);
+    tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "0");
+    if (fake) assert_int_equal(fake->calls("cuMemcpyDtoHAsync"), 0);
+    if (fake) assert_int_equal(gpu_calls(), 1);
+    move(&call, false);
+    if (!batch_is_right(&call)) fail_msg("%s in place with little memory", symbol);
+    for (int o = 0; o < 3; o++) free(call.device[o]);
+    batch_destroy(&call);
+  }
+  tst_cuda_end(0);
+}
+
 /* TILEBLAS_ROUTE=cpu: by copies, for the CPU reaches nothing there; no kernel is launched, and it counts as the CPU's.
  */
 static void from_the_gpu_to_the_cpu(void **state) {
@@ -512,6 +543,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(within_a_limit),
       cmocka_unit_test(operands_stay_on_the_gpu),
       cmocka_unit_test(some_on_the_gpu),
+      cmocka_unit_test(in_place_with_little_memory),
       cmocka_unit_test(from_the_gpu_to_the_cpu),
       cmocka_unit_test(one_memory_for_several_sizes),
   };

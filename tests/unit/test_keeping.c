@@ -8,7 +8,7 @@
  * Seen to fail when: the proof is skipped, or made of the sample alone; pages are protected behind the proof; the edges
  * of what is tracked are forgotten, or digested behind it; a part is taken for one of another pitch, or of cells that
  * it has in part; the oldest copy goes whatever comes, or another than the oldest; a copy goes that the call under way
- * has; a call that was left keeps what it had; files stay open.
+ * has; a call that was left keeps what it had; files stay open; where all places have copies one is overwritten.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -588,6 +588,26 @@ static void many_operands(void **state) {
   end();
 }
 
+/* All places have copies: they stay, and what comes next waits until one is given back. */
+static void no_place_left(void **state) {
+  enum { PLACES = 1024, APART = 4096 };
+  (void)state;
+  begin(false);
+  for (int i = 0; i < PLACES; i++)
+    for (int sights = 0; sights < 4; sights++) see(matrix((size_t)i * APART, 256, 2, 256));
+  const int64_t bytes = tb_cache_bytes(cache);
+  assert_int_equal(bytes, PLACES * 512);
+  const struct tb_stored another = matrix((size_t)PLACES * APART, 256, 2, 256);
+  for (int sights = 0; sights < 8; sights++) assert_int_equal(see(another), TB_NOT_KEPT);
+  assert_int_equal(tb_cache_bytes(cache), bytes);
+  for (int i = 0; i < PLACES; i++) assert_int_equal(see(matrix((size_t)i * APART, 256, 2, 256)), TB_BY_HASH);
+  assert_true(tb_cache_give_back_one(cache));
+  for (int sights = 0; sights < 4; sights++) see(another);
+  assert_int_equal(see(another), TB_BY_HASH);
+  assert_int_equal(tb_cache_bytes(cache), bytes);
+  end();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_comes_back_is_kept),
@@ -618,6 +638,7 @@ int main(void) {
       cmocka_unit_test(one_looks_at_a_time),
       cmocka_unit_test(no_room),
       cmocka_unit_test(many_operands),
+      cmocka_unit_test(no_place_left),
   };
   if (!tb_cuda_load()) return 1;
   tst_cuda_begin(0);

@@ -5,7 +5,8 @@
  * cblas_sgemm.c report.
  *
  * Seen to fail when: a transposed operand is indexed untransposed; an argument is checked after a later one; of a
- * row-major call the parameter numbers 9 and 11 are exchanged; a conjugated operand is not.
+ * row-major call the parameter numbers 9 and 11 are exchanged; a conjugated operand is not; a quotient by a diagonal
+ * that is more imaginary than real is conjugated.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <float.h>
+#include <math.h>
 
 #include "blas/call.h"
 #include "product.h"
@@ -217,12 +220,48 @@ static void every_type(void **state) {
       expect_product(type, "NTC"[which % 3], "NTC"[which / 3 % 3], which / 9 * 3);
 }
 
+/* ---- quotients ---- */
+
+/* Quotients of a complex solve by a diagonal in every direction, so long or so short that its square is no number: what
+ * comes out, times the diagonal, is what went in. */
+static void expect_quotient(enum tb_type type, double length, double re, double im) {
+  double a[2] = {0}, x[2] = {0};
+  put(type, a, 0, length * re, length * im);
+  put(type, x, 0, 3 * length, -5 * length);
+  const struct tb_call call = {.type = type,
+                               .m = 1,
+                               .n = 1,
+                               .k = 1,
+                               .a = {a, 1, .type = type, .structure = TB_TRIANGULAR, .uplo = TB_UPPER},
+                               .c = x,
+                               .ldc = 1,
+                               .alpha = scalar(type, 1, 0),
+                               .recipe = TB_TRIANGULAR_SOLVE};
+  tb_reference_triangular(&call);
+  const double q[2] = {get(type, x, 0, 0), get(type, x, 0, 1)};
+  const double back[2] = {q[0] * re - q[1] * im, q[0] * im + q[1] * re}, want[2] = {3, -5};
+  for (int part = 0; part < 2; part++) {
+    const double error = fabs(back[part] - want[part]);
+    if (!(error <= 64 * (tb_type_is_double(type) ? DBL_EPSILON : (double)FLT_EPSILON)))
+      fail_msg("%c by %g (%g, %g): part %d comes back as %g", tb_type_letter(type), length, re, im, part, back[part]);
+  }
+}
+
+static void quotients(void **state) {
+  (void)state;
+  static const double directions[][2] = {{1, 0},  {0, 1},   {-1, 0}, {0, -1}, {2, 1},    {1, 2},   {-1, 2},
+                                         {1, -2}, {-1, -2}, {-2, 1}, {1, 1},  {0.01, 1}, {1, 0.01}};
+  for (int i = 0; i < (int)(sizeof directions / sizeof *directions); i++)
+    for (int size = -1; size <= 1; size++) {
+      expect_quotient(TB_C, ldexp(1, 100 * size), directions[i][0], directions[i][1]);
+      expect_quotient(TB_Z, ldexp(1, 900 * size), directions[i][0], directions[i][1]);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(loops),
-      cmocka_unit_test(fortran_numbers),
-      cmocka_unit_test(cblas_numbers),
-      cmocka_unit_test(every_type),
+      cmocka_unit_test(loops),      cmocka_unit_test(fortran_numbers), cmocka_unit_test(cblas_numbers),
+      cmocka_unit_test(every_type), cmocka_unit_test(quotients),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,6 +172,7 @@ static void the_version(void **state) {
 static int refused(void *nothing) {
   (void)nothing;
   tb_reference_xerbla(TB_SYMBOL_cblas_sgemm, 9);
+  tb_reference_xerbla_batch(TB_SYMBOL_cblas_dgemm_batch, 7);
   return 0;
 }
 
@@ -179,6 +180,7 @@ static void no_xerbla(void **state) {
   (void)state;
   char *said = live(refused, NULL);
   assert_int_equal(tst_count_lines(said, "On entry to cblas_sgemm parameter number 9 had an illegal value"), 1);
+  assert_int_equal(tst_count_lines(said, "On entry to DGEMM_BATCH parameter number 7 had an illegal value"), 1);
   free(said);
 }
 
@@ -218,15 +220,45 @@ static int predicted(void *nothing) {
   return right ? 0 : 1;
 }
 
+void cblas_sgemm_batch(int layout, const int *trans_a, const int *trans_b, const int *m, const int *n, const int *k,
+                       const float *alpha, const float *const *a, const int *lda, const float *const *b, const int *ldb,
+                       const float *beta, float *const *c, const int *ldc, int groups, const int *sizes);
+
+/* The same of a batch, of which each product is one of ones. */
+static int batch_predicted(void *nothing) {
+  enum { LENGTH = 64, COUNT = 200 };
+  static float x[LENGTH * LENGTH], c[COUNT * LENGTH * LENGTH];
+  const int no_trans = 111, length = LENGTH, count = COUNT;
+  const float alpha = 1, beta = 0, *as[COUNT], *bs[COUNT];
+  float *cs[COUNT];
+  (void)nothing;
+  for (int i = 0; i < LENGTH * LENGTH; i++) x[i] = 1;
+  for (int i = 0; i < COUNT; i++) as[i] = bs[i] = x, cs[i] = c + i * LENGTH * LENGTH;
+  tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  bool right = call_once((struct tst_problem){.m = 40, .n = 50, .k = 60}, TST_PAGEABLE);
+  tileblas_option_set("TILEBLAS_ROUTE", "auto");
+  tileblas_option_set("TILEBLAS_VERBOSE", "1");
+  cblas_sgemm_batch(102, &no_trans, &no_trans, &length, &length, &length, &alpha, as, &length, bs, &length, &beta, cs,
+                    &length, 1, &count);
+  for (int i = 0; i < COUNT * LENGTH * LENGTH; i++) right = right && c[i] == LENGTH;
+  return right ? 0 : 1;
+}
+
 /* Both sides' predictions, and the reason that follows from them. */
-static void predictions_are_told(void **state) {
-  (void)state;
-  char *said = live(predicted, NULL);
+static void expect_predictions(int (*life)(void *)) {
+  char *said = live(life, NULL);
   const char *cpu = strstr(said, ": cpu "), *gpu = cpu ? strstr(cpu, " ms, gpu ") : NULL;
   assert_non_null(gpu);
   const bool sooner = strtod(gpu + strlen(" ms, gpu "), NULL) < strtod(cpu + strlen(": cpu "), NULL);
-  assert_int_equal(sooner, strstr(said, "-> gpu") != NULL);
+  const bool tried = strstr(said, "(tried, ") != NULL; /* where it is not predicted to be sooner */
+  assert_int_equal(sooner, (strstr(said, "-> gpu") != NULL) != tried);
   free(said);
+}
+
+static void predictions_are_told(void **state) {
+  (void)state;
+  expect_predictions(predicted);
+  expect_predictions(batch_predicted);
 }
 
 /* So many calls that bring up an A of ones, of some KiB, line by line. */

@@ -7,7 +7,8 @@
  * Seen to fail when: written pages are asked for, in the place of those that are protected; a part of a range is asked
  * about; ranges with pages in common are both believed; the files are not known again; shared mappings, pins, rings or
  * memory of CUDA's are overlooked; a long line of the kernel's is not read to its end; a
- * terminal or a timer counts as one who writes, or a driver that nobody knows as none.
+ * terminal or a timer counts as one who writes, or a driver that nobody knows as none; a file that is of no use alone
+ * stays open, or a place that was of no use stays taken.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -27,8 +29,10 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
@@ -362,6 +366,24 @@ static void mappings_are_found(void **state) {
   end();
 }
 
+/* Memory that nobody has is not tracked, and takes no place: there are 256. */
+static void memory_that_is_not_there(void **state) {
+  enum { PAGES = 300 };
+  (void)state;
+  begin(false);
+  char *const gone = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(gone != MAP_FAILED);
+  munmap(gone, PAGES * PAGE);
+  tb_track_end(&pages);
+  for (int i = 0; i < PAGES; i++) {
+    struct tb_tracked nothing = pages_at(gone + (size_t)i * PAGE, PAGE);
+    assert_false(tb_track_begin(&nothing, nothing));
+    assert_false(tb_track_holds(&nothing));
+  }
+  assert_true(tb_track_begin(&pages, pages) && tb_track_is_clean(pages));
+  end();
+}
+
 static void whole_pages(void **state) {
   (void)state;
   struct tb_tracked inside = tb_track_pages(4096, 12288), around = tb_track_pages_around(4096, 12288);
@@ -396,6 +418,36 @@ static void files_that_are_closed(void **state) {
   tst_fork(&o, close_files, NULL);
   assert_int_equal(o.status, 0);
   tst_output_destroy(&o);
+  end();
+}
+
+/* A process that may have so many files and no more: of the two that are wanted none, or one, which is not left behind.
+ * It is not asked again. */
+static int no_more_files(void *more) {
+  struct tb_tracked mine = pages_at(memory, BYTES);
+  struct rlimit limit;
+  tb_track_after_fork();
+  const int first = open("/dev/null", O_RDONLY);
+  close(first);
+  if (first < 0 || fcntl(first + 1, F_GETFD) >= 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0) return 2;
+  const struct rlimit tight = {(rlim_t)(first + *(const int *)more), limit.rlim_max};
+  if (setrlimit(RLIMIT_NOFILE, &tight) != 0) return 2;
+  errno = 7;
+  if (tb_track_may_begin() || errno != 7) return 3;
+  if (fcntl(first, F_GETFD) >= 0) return 4;
+  if (tb_track_begin(&mine, mine) || mine.number != 0) return 3;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0 && !tb_track_may_begin() ? 0 : 5;
+}
+
+static void files_that_are_not_to_be_had(void **state) {
+  (void)state;
+  begin(false);
+  for (int more = 0; more < 2; more++) {
+    struct tst_output o;
+    tst_fork(&o, no_more_files, &more);
+    if (o.status != 0) fail_msg("%d more files: status %d", more, o.status);
+    tst_output_destroy(&o);
+  }
   end();
 }
 
@@ -477,6 +529,30 @@ static void unknown_devices(void **state) {
   if (sockets >= 0) found++, assert_false(tb_writers_all_fault(pages)), close(sockets);
   end();
   if (found == 0) TST_LEAVE_OUT("there is no such device for us");
+}
+
+/* One that anybody may make, of no driver: NVIDIA's are known by the names that they have in /dev, not by such as
+ * these. */
+static void devices_of_any_name(void **state) {
+  static const char *const names[] = {"device", "nvidia0", "nvidiactl"};
+  char folder[] = "/tmp/tileblas-test-XXXXXX", path[PATH_MAX];
+  bool made = true;
+  (void)state;
+  assert_non_null(mkdtemp(folder));
+  begin(false);
+  for (size_t i = 0; i < sizeof names / sizeof *names && made; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+    made = mknod(path, S_IFCHR | 0600, 0) == 0;
+    if (!made) continue;
+    const int file = open(path, O_PATH);
+    assert_true(file >= 0);
+    if (tb_writers_all_fault(pages)) fail_msg("%s counts as harmless", path);
+    close(file), unlink(path);
+    assert_true(tb_writers_all_fault(pages));
+  }
+  end();
+  rmdir(folder);
+  if (!made) TST_LEAVE_OUT("no device may be made here");
 }
 
 /* io_uring's registered buffers, and rings at all. */
@@ -585,12 +661,15 @@ int main(void) {
       cmocka_unit_test(of_ranges_with_common_pages_the_latest_counts),
       cmocka_unit_test(the_program_moves_it),
       cmocka_unit_test(mappings_are_found),
+      cmocka_unit_test(memory_that_is_not_there),
       cmocka_unit_test(whole_pages),
       cmocka_unit_test(files_that_are_closed),
+      cmocka_unit_test(files_that_are_not_to_be_had),
       cmocka_unit_test(children),
       cmocka_unit_test(ordinary_memory),
       cmocka_unit_test(harmless_files),
       cmocka_unit_test(unknown_devices),
+      cmocka_unit_test(devices_of_any_name),
       cmocka_unit_test(rings),
       cmocka_unit_test(asynchronous_reads),
       cmocka_unit_test(mappings),

@@ -6,8 +6,10 @@
  *
  * Seen to fail when: a block on the diagonal takes its rows for another's; the unit diagonal is read; an update is
  * added to the wrong half; the columns of a partly filled block are not all stored; a panel of A is replaced before it
- * was read; blocks come down in another order than they were computed in.
+ * was read; blocks come down in another order than they were computed in; signals wait for the end of a call, or what
+ * is committed as they come is not counted.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +17,13 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake.h"
 #include "placed.h"
@@ -215,6 +221,87 @@ static void what_is_not_finite_stays(void **state) {
   }
 }
 
+/* ---- signals ---- */
+
+static struct {
+  const struct tst_sided_call *call;
+  const void *whole;  /* what C comes to */
+  bool multiplies;    /* the handler, by the GPU, whose slots and memory the call has */
+  atomic_int handled; /* before all of C was there */
+  atomic_bool under_way, wrong;
+} interrupted;
+
+static void handle(int number) {
+  static float x[2][300 * 2], c[300 * 300];
+  const struct tst_symbol *const symbol = tst_find_symbol("cblas_sgemm");
+  const struct tst_problem p = {
+      .trans_a = 'N', .trans_b = 'N', .m = 300, .n = 300, .k = 2, .lda = 300, .ldb = 2, .ldc = 300, .alpha = 1};
+  (void)number;
+  if (memcmp(interrupted.call->c.data, interrupted.whole, interrupted.call->c.bytes) == 0) return;
+  if (atomic_fetch_add(&interrupted.handled, 1) > 2 || !interrupted.multiplies) return;
+  for (int i = 0; i < 300 * 2; i++) x[0][i] = x[1][i] = 1;
+  tst_call(symbol, tst_resolve(symbol), &p, x[0], x[1], c);
+  for (int i = 0; i < 300 * 300; i++)
+    if (c[i] != 2) atomic_store(&interrupted.wrong, true);
+}
+
+/* From the first commit on: others are on their way then. */
+static void *send_signals(void *thread) {
+  const struct tst_sided_memory *const c = &interrupted.call->c;
+  while (atomic_load(&interrupted.under_way) && memcmp(c->data, c->before, c->bytes) == 0) usleep(50);
+  for (int i = 0; i < 20 && atomic_load(&interrupted.under_way); i++) {
+    pthread_kill(*(pthread_t *)thread, SIGUSR1);
+    usleep(500);
+  }
+  return NULL;
+}
+
+static void make_with_signals(struct tst_sided_call *call, const void *whole, bool multiplies) {
+  struct sigaction action = {.sa_handler = handle}, before;
+  pthread_t self = pthread_self(), sender;
+  interrupted.call = call;
+  interrupted.whole = whole;
+  interrupted.multiplies = multiplies;
+  atomic_store(&interrupted.handled, 0);
+  atomic_store(&interrupted.under_way, true);
+  sigaction(SIGUSR1, &action, &before);
+  assert_int_equal(pthread_create(&sender, NULL, send_signals, &self), 0);
+  tst_sided_make(call);
+  atomic_store(&interrupted.under_way, false);
+  pthread_join(sender, NULL);
+  sigaction(SIGUSR1, &before, NULL);
+}
+
+/* They come in while a call is under way, and it goes on behind them on the GPU, as if there had been none; where a
+ * handler calls itself, what is not committed yet is computed otherwise, and nothing twice. */
+static void signals_come_in(void **state) {
+  (void)state;
+  uint64_t rng = 9;
+  for (int i = 0; i < 4; i++) {
+    struct tst_sided_call call;
+    const bool right = i % 2, multiplies = i / 2;
+    create_variant(&call, right ? 1 : 5, 2 * (i * 5 % 12) + right, right ? 1500 : 150, right ? 150 : 1500,
+                   &rng); /* dtrmm, dtrsm */
+    tst_sided_make(&call);
+    expect_right(&call);
+    void *const whole = malloc(call.c.bytes);
+    assert_non_null(whole);
+    memcpy(whole, call.c.data, call.c.bytes);
+    tst_sided_restore(&call);
+    tileblas_stats before, after;
+    tileblas_stats_get(&before);
+    make_with_signals(&call, whole, multiplies);
+    tileblas_stats_get(&after);
+    expect_right(&call);
+    assert_false(atomic_load(&interrupted.wrong));
+    if (tst_fake() != NULL) assert_true(atomic_load(&interrupted.handled) > 0);
+    if (!multiplies) assert_memory_equal(whole, call.c.data, call.c.bytes);
+    if (!multiplies) assert_int_equal(after.gpu_failures, before.gpu_failures);
+    free(whole);
+    tst_sided_destroy(&call);
+  }
+}
+
 /* ---- on the GPU's memory ---- */
 
 struct kinds {
@@ -316,13 +403,10 @@ int main(int argc, char **argv) {
   const struct CMUnitTest quick[] = {cmocka_unit_test(some_variants)};
   const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(operands_on_the_gpu),
-      cmocka_unit_test(every_variant),
-      cmocka_unit_test(every_spelling),
-      cmocka_unit_test(several_blocks),
-      cmocka_unit_test(little_memory),
-      cmocka_unit_test(triangles_that_let_grow),
-      cmocka_unit_test(what_is_not_finite_stays),
+      cmocka_unit_test(operands_on_the_gpu),     cmocka_unit_test(every_variant),
+      cmocka_unit_test(every_spelling),          cmocka_unit_test(several_blocks),
+      cmocka_unit_test(little_memory),           cmocka_unit_test(signals_come_in),
+      cmocka_unit_test(triangles_that_let_grow), cmocka_unit_test(what_is_not_finite_stays),
   };
   if (argc > 1 && strcmp(argv[1], "tensor") == 0) return tst_result(cmocka_run_group_tests(tensor, NULL, NULL));
   if (argc > 1) return tst_result(cmocka_run_group_tests(quick, NULL, NULL));

@@ -5,7 +5,8 @@
  *
  * Seen to fail when: a call waits for what is being pinned, or takes it twice; who closes the GPU waits, or what came
  * then is not given back; a GPU that is closed loses its context under the thread that pins; a refusal is forgotten, or
- * never asked again; the child of a fork waits for its parent's orders; the process ends while memory is being pinned.
+ * never asked again; an order for which there is no room keeps its context; the child of a fork waits for its parent's
+ * orders; the process ends while memory is being pinned.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -212,6 +213,39 @@ static void refused_at_first(void **state) {
   }
 }
 
+/* More rings at once than may wait: the one that finds no room is as it was, keeps no context, and orders again. */
+static void no_room_for_an_order(void **state) {
+  enum { RINGS = 33 }; /* of which 32 may wait */
+  static struct tb_ring rings[RINGS];
+  (void)state;
+  open_gpu();
+  const uint64_t contexts = fake->get(FAKE_CUDA_CONTEXTS);
+  atomic_store(&held, true);
+  for (int i = 0; i < RINGS; i++) {
+    rings[i] = (struct tb_ring){.slots = 1, .most_slots = 2, .earned_slots = 2};
+    tb_widening_order(&rings[i], gpu.handle, gpu.context);
+    assert_int_equal(rings[i].ordered, i < RINGS - 1);
+  }
+  assert_int_equal(rings[RINGS - 1].earned_slots, 2);
+  atomic_store(&held, false);
+  assert_true(tb_widening_settle());
+  assert_int_equal(atomic_load(&pinned), RINGS - 1);
+  for (int i = 0; i < RINGS - 1; i++) {
+    tb_widening_take(&rings[i]);
+    assert_int_equal(rings[i].slots, 2);
+  }
+  tb_widening_order(&rings[RINGS - 1], gpu.handle, gpu.context);
+  assert_true(rings[RINGS - 1].ordered && tb_widening_settle());
+  tb_widening_take(&rings[RINGS - 1]);
+  assert_int_equal(rings[RINGS - 1].slots, 2);
+  assert_int_equal(fake->get(FAKE_CUDA_CONTEXTS), contexts);
+  assert_int_equal(tb_device_enter(&gpu), CUDA_SUCCESS);
+  for (int i = 0; i < RINGS; i++) tb_cuda.cuMemFreeHost(rings[i].slot[1]);
+  tb_device_leave();
+  close_gpu();
+  expect_nothing_left();
+}
+
 /* A further lane gets the rest of its few slots behind its first larger call, and never more. */
 static void in_a_lane(void **state) {
   (void)state;
@@ -344,10 +378,10 @@ static int start_driver(void **state) {
 
 int main(void) {
   const struct CMUnitTest before[] = {cmocka_unit_test(the_process_ends_meanwhile)};
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(beside_calls),      cmocka_unit_test(closed_meanwhile), cmocka_unit_test(opened_anew_meanwhile),
-      cmocka_unit_test(refused_at_first),  cmocka_unit_test(in_a_lane),        cmocka_unit_test(forked_meanwhile),
-      cmocka_unit_test(unloaded_meanwhile)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(beside_calls),          cmocka_unit_test(closed_meanwhile),
+                                     cmocka_unit_test(opened_anew_meanwhile), cmocka_unit_test(refused_at_first),
+                                     cmocka_unit_test(no_room_for_an_order),  cmocka_unit_test(in_a_lane),
+                                     cmocka_unit_test(forked_meanwhile),      cmocka_unit_test(unloaded_meanwhile)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver pins as it likes");
   const int failed = cmocka_run_group_tests(before, NULL, NULL);
