@@ -13,6 +13,7 @@ static struct range { uintptr_t start, end; } ranges[RANGES_MOST];
 static atomic_int range_count;
 static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER; /* guards both */
 
+/* What another thread was changing may be out of order in the child, which can cost it a choice, and no proof. */
 void tb_ranges_after_fork(void) { pthread_mutex_init(&ranges_lock, NULL); }
 
 /* The first range that ends at `address` or behind it. */

@@ -54,9 +54,13 @@ void tileblas_stats_reset(void) { tb_stats_reset(); }
 
 int tileblas_keep(const void *address, uint64_t bytes) {
   const uintptr_t start = (uintptr_t)address;
+  struct tb_guest guest;
   if (bytes == 0 || bytes > UINTPTR_MAX - start) return -1;
-  tb_run_initialise(); /* which sees to forks */
-  return tb_ranges_keep(start, start + bytes) ? 0 : -1;
+  tb_run_initialise();    /* which sees to forks */
+  tb_guest_enter(&guest); /* a handler that multiplies would wait for this thread's lock */
+  const bool kept = tb_ranges_keep(start, start + bytes);
+  tb_guest_leave(&guest);
+  return kept ? 0 : -1;
 }
 
 int tileblas_forget(const void *address, uint64_t bytes) {

@@ -38,7 +38,8 @@ void tb_offload_forget(uintptr_t start, uintptr_t end) {
   if (!tb_gpus_are_open() || !tb_keeper_enter()) return;
   struct tb_device *d;
   for (int i = 0; (d = tb_gpus_open_one(i)) != NULL; i++) {
-    if (tb_cache_bytes(tb_device_cache(d)) == 0 || tb_device_enter(d) != CUDA_SUCCESS) continue;
+    if (d->hangs || tb_cache_bytes(tb_device_cache(d)) == 0) continue; /* to free would wait for what hangs */
+    if (tb_device_enter(d) != CUDA_SUCCESS) continue;
     tb_cache_give_back_range(tb_device_cache(d), start, end);
     tb_device_leave();
   }
