@@ -55,6 +55,10 @@ void tst_say_left_out(const char *format, ...) __attribute__((format(printf, 1, 
 /* main's value: `failed`, what cmocka_run_group_tests returned, or 77 where that is 0 and something was left out. */
 int tst_result(int failed);
 
+/* As in a container: userfaultfd ends this process and all that it starts. The library finds the filter when it is
+ * loaded; a kernel without filters makes this a skipped test. */
+void tst_forbid_userfaultfd(void);
+
 /* Prints why and exits with 77, which ctest counts as skipped. */
 void tst_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 

@@ -2,6 +2,11 @@
 #define _GNU_SOURCE
 #include "heard.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
 #include <dlfcn.h>
 #include <string.h>
 
@@ -30,4 +35,13 @@ void *dlopen(const char *path, int flags) {
   if (alone()) return NULL;
   if (!real) *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
   return real(path, flags);
+}
+
+void expect_counted(const char *name, bool row_major, const tileblas_stats *was, double flops) {
+  tileblas_stats is;
+  tileblas_stats_get(&is);
+  const int calls = (int)(is.cpu_calls - was->cpu_calls), most = flops > 0 ? 1 : 2;
+  if (calls < 1 || calls > most || is.gpu_calls != was->gpu_calls || is.cpu_flops - was->cpu_flops != flops)
+    fail_msg("%s%s: counted %d times, with %g operations, not %g", name, row_major ? " row-major" : "", calls,
+             is.cpu_flops - was->cpu_flops, flops);
 }

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "tileblas.h"
+
 struct heard {
   int calls, info, by_c;
   char name[32];
@@ -19,5 +21,9 @@ extern struct heard heard; /* the latest, and how many since it was cleared */
 
 extern const char *library; /* "none" or the CPU BLAS's path; to be set first */
 bool alone(void);           /* there is none */
+
+/* Within a cmocka test: one call more than there was, as the CPU's, with its operations. What is refused has none; and
+ * there netlib's CBLAS, which calls Fortran's function for it, is another caller. */
+void expect_counted(const char *name, bool row_major, const tileblas_stats *was, double flops);
 
 #endif

@@ -16,15 +16,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "abi.h"
@@ -249,17 +245,6 @@ static int beside_calls(void *unused) {
 
 static const char *self;
 
-/* As in a container: userfaultfd ends this process and all that it starts. */
-static void forbid(void) {
-  struct sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
-                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) tst_skip("the kernel filters no system calls");
-}
-
 static void by_hash(void **state) {
   (void)state;
   const char *const command[] = {self, "forbidden", NULL};
@@ -320,7 +305,7 @@ int main(int argc, char **argv) {
   if (tst_fake() == NULL) tst_skip("a real driver does not count");
   if (argc > 1 && strcmp(argv[1], "forbidden") == 0) { /* the library finds a filter when it is loaded */
     const char *const again[] = {self, "auto", NULL};
-    forbid();
+    tst_forbid_userfaultfd();
     execv(self, (char **)(uintptr_t)again);
     return 4;
   }

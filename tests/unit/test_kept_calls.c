@@ -16,14 +16,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -474,17 +471,6 @@ static void what_is_said(void **state) {
 
 /* ---- where the kernel may not be asked ---- */
 
-/* As in a container: userfaultfd is refused to this process and all that it starts. */
-static void forbid(void) {
-  struct sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
-                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) tst_skip("the kernel filters no system calls");
-}
-
 static const char *self;
 
 static void by_hash_alone(void **state) {
@@ -579,7 +565,7 @@ int main(int argc, char **argv) {
   self = argv[0];
   if (argc > 1 && strcmp(argv[1], "forbidden") == 0) { /* the library finds a filter when it is loaded */
     const char *const again[] = {self, "calls", NULL};
-    forbid();
+    tst_forbid_userfaultfd();
     execv(self, (char **)(uintptr_t)again);
     return 4;
   }
