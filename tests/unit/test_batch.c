@@ -547,6 +547,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(from_the_gpu_to_the_cpu),
       cmocka_unit_test(one_memory_for_several_sizes),
   };
+  const struct CMUnitTest watched[] = {cmocka_unit_test(bits_of_each_alone), cmocka_unit_test(many_go_together),
+                                       cmocka_unit_test(operands_stay_on_the_gpu)};
+  if (argc > 1 && strcmp(argv[1], "--quick") == 0) return cmocka_run_group_tests(watched, NULL, NULL);
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,12 +51,12 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 enum { SIDE = 40 };
 static float a[SIDE * SIDE], b[SIDE * SIDE], c[SIDE * SIDE];
 
-static bool product(void) {
+static bool product(bool watched) {
   const struct tst_problem p = {0, 'N', 'N', SIDE, SIDE, SIDE, 1, SIDE, SIDE, 1, SIDE};
   const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
   bool right = true;
   for (int i = 0; i < SIDE * SIDE; i++) a[i] = 1, b[i] = 2, c[i] = 3;
-  watching = true;
+  watching = watched;
   tst_call(symbol, tst_resolve(symbol), &p, a, b, c);
   watching = false;
   for (int i = 0; i < SIDE * SIDE; i++) right &= c[i] == 2 * SIDE + 3;
@@ -85,11 +85,12 @@ struct stack_case {
 
 static void *on_a_small_stack(void *argument) {
   const struct stack_case *x = argument;
+  if (tst_fake() == NULL && strcmp(x->route, "gpu") == 0) product(false); /* a real driver starts threads when it opens a GPU */
   for (int again = 0; again < 2; again++) {
     tileblas_stats stats;
     tileblas_stats_reset();
     started = 0;
-    if (!(x->is_batch ? batch() : product())) return (void *)1;
+    if (!(x->is_batch ? batch() : product(true))) return (void *)1;
     tileblas_stats_get(&stats);
     const bool gpu = strcmp(x->route, "gpu") == 0 && strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") == 0;
     if (stats.gpu_calls != gpu || stats.cpu_calls != !gpu) return (void *)2;
@@ -157,6 +158,7 @@ static int a_failing_gpu(void *way) {
 /* Of the two directions one is not that to the nearest. */
 static void the_callers_rounding(void **state) {
   (void)state;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver fails on no command");
   static int ways[] = {FE_UPWARD, FE_DOWNWARD};
   for (int i = 0; i < 2; i++) {
     struct tst_output o;
@@ -168,5 +170,5 @@ static void the_callers_rounding(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(calls), cmocka_unit_test(the_callers_rounding)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }
