@@ -3,7 +3,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -12,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/cancel.h"
 
 #define TB_LINE_MAX 1024
 
@@ -54,8 +55,8 @@ static void print(int fd, const char *prefix, const char *format, va_list argume
   if (writing) return;
   writing = true;
   int saved_errno = errno; /* BLAS calls do not change errno */
-  int cancel_state;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* nor are they where a thread ends, locks in hand */
+  struct tb_cancel cancel;
+  tb_cancel_hold(&cancel); /* nor are they where a thread ends, locks in hand */
   char line[TB_LINE_MAX];
   int head = snprintf(line, sizeof line, "tileblas: %s", prefix);
   int body = vsnprintf(line + head, sizeof line - (size_t)head - 1, format, arguments);
@@ -63,7 +64,7 @@ static void print(int fd, const char *prefix, const char *format, va_list argume
   size_t length = strnlen(line, sizeof line - 1);
   line[length++] = '\n';
   write_quietly(fd, line, length);
-  pthread_setcancelstate(cancel_state, NULL);
+  tb_cancel_release(&cancel);
   errno = saved_errno;
   writing = false;
 }

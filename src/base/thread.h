@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cancel.h"
+
 /* A shape, and how many calls of it may follow the latest one that was weighed, and how many have. */
 struct tb_followed {
   int64_t m, n, k;
@@ -25,7 +27,7 @@ struct tb_thread {
   int cpu_depth;                    /* fallback.h: more than 0 while inside the CPU BLAS on our behalf */
   struct tb_followed followed;      /* router.c */
   struct tb_guest *guest;           /* guest.h: that the call under way entered with; NULL: our code is not at work */
-  int cancel_state;                 /* the two that it found */
+  struct tb_cancel cancel;          /* the two that it found */
   uint32_t float_control;
   uintptr_t stack_start, stack_end; /* stack.h: of the thread's stack; both 0: not looked at yet */
   bool sandboxed;                   /* sandbox.h: seen before */

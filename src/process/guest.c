@@ -90,19 +90,19 @@ bool tb_guest_is_wanted(void) {
 /* The handler of a fault may have left an earlier call by siglongjmp, and with it what that call should have given
  * back. What the program has changed since, it has changed on purpose. */
 static void take_over_from_abandoned(struct tb_guest *guest) {
-  guest->cancel_state = tb_thread.cancel_state;
+  guest->cancel = tb_thread.cancel;
 #if defined(__SSE__)
   if (guest->floats.control == TB_DEFAULT_CONTROL) guest->floats.control = tb_thread.float_control;
 #endif
 }
 
 void tb_guest_enter(struct tb_guest *guest) {
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &guest->cancel_state);
+  tb_cancel_hold(&guest->cancel);
   tb_guest_block_signals(&guest->signals);
   tb_floats_begin(&guest->floats);
   guest->elsewhere = false;
   if (tb_thread.guest != NULL) take_over_from_abandoned(guest);
-  tb_thread.cancel_state = guest->cancel_state;
+  tb_thread.cancel = guest->cancel;
   tb_thread.float_control = guest->floats.control;
   tb_thread.guest = guest;
 }
@@ -112,7 +112,8 @@ void tb_guest_leave(struct tb_guest *guest) {
   tb_thread.guest = NULL;
   tb_floats_end(&guest->floats);
   const sigset_t signals = guest->signals;
-  pthread_setcancelstate(guest->cancel_state, NULL);
+  const struct tb_cancel cancel = guest->cancel;
+  tb_cancel_release(&cancel);
   pthread_sigmask(SIG_SETMASK, &signals, NULL);
 }
 

@@ -3,7 +3,7 @@
  * The state of the program's thread while our code runs in it: kept, replaced by the one that a process begins with,
  * and given back. Between tb_guest_enter and tb_guest_leave
  *   - floating point rounds to nearest, traps nothing and flushes nothing to zero; flags that are raised are forgotten;
- *   - the thread is not cancelled, of whatever type its cancellation is;
+ *   - the thread is not cancelled, of whatever type its cancellation was;
  *   - signals wait, but for faults, so that no handler leaves by siglongjmp while we hold a lock, the driver is at work
  *     or threads of ours touch the program's memory.
  * Each thread for itself; takes no lock. Calls do not nest: within one, tb_guest_pause and tb_guest_resume enclose what
@@ -30,7 +30,7 @@ struct tb_floats {
 struct tb_guest {
   struct tb_floats floats; /* the caller's, and so are the others */
   sigset_t signals;
-  int cancel_state;
+  struct tb_cancel cancel;
   bool elsewhere; /* it serves a thread of our own, which has no state of the program's but its floating point */
 };
 

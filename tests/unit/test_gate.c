@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The gate of the GPUs by itself: who finds it how, when its owner left it, stood at the window, came again or ended
- * inside. What handlers do there is guest/test_jump.c's.
+ * inside; and that nobody is cancelled there. What handlers do there is guest/test_jump.c's.
  *
  * Seen to fail when: a call that let signals in is thought to be at the window for ever; an owner that ended inside
  * leaves the gate closed; who tries takes a call's window at once; nobody may take it over, or its call does not see
  * it; a lane that becomes free lets nobody in; who wants a lane takes over one at the window, though others are free;
- * who has no place to wait in keeps the gate closed; who comes back does not wait for who has its lane.
+ * who has no place to wait in keeps the gate closed; who comes back does not wait for who has its lane;
+ * of cancellation the state alone is held.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -107,6 +108,42 @@ static void others_at_the_window(void **state) {
   assert_int_equal(found_at_window[0], TB_GATE_CLOSED);
   assert_int_equal(found_at_window[1], TB_GATE_ABANDONED);
   assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+}
+
+/* Cancelled in the midst, which a thread of this type ends at. Its type is looked at, too: not every C library looks at
+ * the state when the signal comes. */
+static struct {
+  sem_t inside, cancelled;
+  atomic_bool held;
+} victim;
+
+static void *cancelled_inside(void *opaque) {
+  struct tb_guest guest;
+  int type = PTHREAD_CANCEL_ASYNCHRONOUS;
+  pthread_setcanceltype(type, NULL);
+  tb_guest_enter(&guest);
+  pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+  sem_post(&victim.inside);
+  while (sem_wait(&victim.cancelled) != 0) continue;
+  atomic_store(&victim.held, type == PTHREAD_CANCEL_DEFERRED);
+  tb_guest_leave(&guest);
+  pthread_testcancel();
+  return opaque;
+}
+
+static void held_whatever_the_type(void **state) {
+  (void)state;
+  pthread_t thread;
+  void *result;
+  sem_init(&victim.inside, 0, 0);
+  sem_init(&victim.cancelled, 0, 0);
+  assert_int_equal(pthread_create(&thread, NULL, cancelled_inside, NULL), 0);
+  sem_wait(&victim.inside);
+  pthread_cancel(thread);
+  sem_post(&victim.cancelled);
+  pthread_join(thread, &result);
+  assert_true(victim.held);
+  assert_ptr_equal(result, PTHREAD_CANCELED); /* at once behind the call, or where it asks: by the C library */
 }
 
 /* Who has taken it over at the window and is inside still, for a while or for good. */
@@ -361,6 +398,7 @@ int main(void) {
       cmocka_unit_test(one_at_a_time),
       cmocka_unit_test(nobody_came_to_the_window),
       cmocka_unit_test(others_at_the_window),
+      cmocka_unit_test(held_whatever_the_type),
       cmocka_unit_test(left_in_the_midst),
       cmocka_unit_test(taken_over_and_not_yet_left),
       cmocka_unit_test(more_than_there_are_places),

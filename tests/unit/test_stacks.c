@@ -85,7 +85,8 @@ struct stack_case {
 
 static void *on_a_small_stack(void *argument) {
   const struct stack_case *x = argument;
-  if (tst_fake() == NULL && strcmp(x->route, "gpu") == 0) product(false); /* a real driver starts threads when it opens a GPU */
+  if (tst_fake() == NULL && strcmp(x->route, "gpu") == 0)
+    product(false); /* a real driver starts threads when it opens a GPU */
   for (int again = 0; again < 2; again++) {
     tileblas_stats stats;
     tileblas_stats_reset();
