@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Products have the bits that they had when bits/GPU.txt was written: the same call gives the same bits in every version.
+"""Products have the bits that they had when the file of bits/ was written: the same call gives the same bits in every version.
 
-    tests/gpu/bits.py libtileblas.so.0             compares with the file of this machine's GPU
+    tests/gpu/bits.py libtileblas.so.0             compares with the file of this kind of GPU (bits/CAPABILITY_MULTIPROCESSORS_SMs.txt)
     tests/gpu/bits.py --write libtileblas.so.0     makes that file
     tests/gpu/bits.py --prove libtileblas.so.0     writes, compares, and must notice a hash that is changed; small products
                                                    alone, and no file is kept
 
-Status 0: the same; 1: not, or an answer is wrong; 77: there is no file for this GPU, no GPU or no NumPy. Each of SETTINGS has a
+Status 0: the same; 1: not, or an answer is wrong; 77: there is no file for this kind of GPU, no GPU or no NumPy. Each of SETTINGS has a
 process of its own. Some elements of each result are compared with a sum in fp64, so that no wrong product is written down. A line of
 the file holds a product, the SHA-256 of its C, and the kernel, which is not compared.
 
@@ -204,13 +204,15 @@ def lines(library, setting, quick):
     return [(f"{precision} {limit}: {x.text}", digest, kernel) for x, (digest, _), kernel in zip(products, answers, kernels)]
 
 
-def gpu_name():
-    """None: there is no GPU. Asked in a process of its own: nothing of CUDA shall live in this one."""
-    probe = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); n = ctypes.create_string_buffer(100); g = ctypes.c_int(); "
-             "assert d.cuInit(0) == 0 and d.cuDeviceGet(ctypes.byref(g), 0) == 0 and d.cuDeviceGetName(n, 100, g) == 0; "
-             "print(n.value.decode())")
+def kind_of_gpu():
+    """Compute capability and multiprocessors, by which kernels and tiles are chosen; None: there is no GPU. Asked in a process of
+    its own: nothing of CUDA shall live in this one."""
+    probe = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); g = ctypes.c_int(); v = [ctypes.c_int() for _ in range(3)]; "
+             "assert d.cuInit(0) == 0 and d.cuDeviceGet(ctypes.byref(g), 0) == 0; "
+             "assert all(d.cuDeviceGetAttribute(ctypes.byref(x), n, g) == 0 for x, n in zip(v, (75, 76, 16))); "
+             "print('%d.%d_%d_SMs' % tuple(x.value for x in v))")
     child = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
-    return re.sub(r"[^A-Za-z0-9]+", "_", child.stdout.strip()) if child.returncode == 0 else None
+    return child.stdout.strip() if child.returncode == 0 else None
 
 
 def write(path, found):
@@ -251,7 +253,7 @@ def main():
     except ImportError:
         print("skipped: no NumPy")
         return SKIPPED
-    name = gpu_name()
+    name = kind_of_gpu()
     if name is None:
         print("skipped: no GPU")
         return SKIPPED

@@ -343,6 +343,12 @@ static bool keeps_to_a_core(void) {
   return other_threads(thread) == 1 && sched_getaffinity(thread[0], sizeof mask, &mask) == 0 && CPU_COUNT(&mask) == 1;
 }
 
+/* The caller takes no part: the other thread has both tasks. */
+static void hold_other_up(struct tb_pool *pool) {
+  const uint64_t job = tb_pool_start(pool, hold_up, NULL, 2);
+  while (!tb_pool_done(pool, job)) usleep(1000);
+}
+
 static void held_up_threads_move(void **state) {
   (void)state;
   cpu_set_t allowed;
@@ -352,14 +358,12 @@ static void held_up_threads_move(void **state) {
   bind_when("auto");
   not_busy();
   struct tb_pool *pool = tb_pool_open(2, true);
-  /* It need not be the other thread that was held up, nor one that is awake. */
-  for (int again = 0; !keeps_to_a_core() && again < 200; again++) tb_pool_run(pool, hold_up, NULL, 2), usleep(1000);
+  for (int again = 0; !keeps_to_a_core() && again < 200; again++) hold_other_up(pool), usleep(1000);
   cores_of_others(core, 1);
   bind_when("always");
   /* On a busy machine the meeting may have held it up, too, and of two cores it may have come back to the first. */
   for (int again = 0; again < 100; again++) {
-    const uint64_t job = tb_pool_start(pool, hold_up, NULL, 2);
-    while (!tb_pool_done(pool, job)) usleep(1000); /* the other thread has both tasks */
+    hold_other_up(pool);
     usleep(10000);
     cores_of_others(moved, 1);
     if (moved[0] != core[0]) break;
