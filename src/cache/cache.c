@@ -102,13 +102,15 @@ static void forget_copy(struct tb_cache *cache, struct sighting *s, bool frees) 
 
 /* To make a copy takes about as long again as to bring the operand up, which each use saves; to write to what is
  * watched takes as long as some 20 times that. After a copy that was not worth it, the next one is made after twice as
- * many sights; of what cannot be watched as late as that comes to. */
+ * many sights; of what cannot be watched as late as that comes to. Of what the program has chosen a copy is tried
+ * sooner: it is wrong about some, but not about most. */
 #define USES_ENOUGH 2
 #define WATCHED_USES_ENOUGH 32
 #define FAILURES_MOST 12
+#define CHOSEN_FAILURES_MOST 6
 
 static void count_end(const struct tb_cache *cache, struct sighting *s) {
-  const bool paid = s->uses >= (cache->hash_pays ? USES_ENOUGH : WATCHED_USES_ENOUGH);
+  const bool paid = s->uses >= (s->chosen || cache->hash_pays ? USES_ENOUGH : WATCHED_USES_ENOUGH);
   s->failures = paid ? 0 : s->kept.unwatchable ? FAILURES_MOST : (int)tb_min(s->failures + 1, FAILURES_MOST);
   s->sights = s->uses = 0;
 }
@@ -229,7 +231,7 @@ static struct sighting *take_place(struct tb_cache *cache, const struct tb_store
 #define UNUSED_FOR_A_USED_ONE 4
 
 static int sights_enough(const struct tb_cache *cache, const struct sighting *s) {
-  if (s->chosen) return 1;
+  if (s->chosen) return 1 << tb_min(s->failures, CHOSEN_FAILURES_MOST);
   const int of_its_own = 2 << s->failures;
   return cache->unused < UNUSED_MANY ? of_its_own : (int)tb_max(of_its_own, 4);
 }
@@ -324,7 +326,7 @@ bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64
   CUdeviceptr copy = 0;
   kept->cells = tb_cells_of(&kept->stored);
   if (!make_room(cache, s, bytes, &free_bytes, limit_bytes)) {
-    count_end(cache, s);
+    if (!s->chosen) count_end(cache, s); /* another chosen one makes way next time, if it is used less often */
     return false;
   }
   kept->digests = malloc((size_t)kept->cells.count * sizeof *kept->digests);

@@ -5,9 +5,9 @@
  * before a product; by hash where the kernel may not be asked; and it is forgotten at a word, by threads beside calls.
  *
  * Each case is a process of its own. Seen to fail when: the choice does not count at the first sight, or not where
- * nobody watches; a copy is used unproven; others' copies displace it, or it does not displace theirs; it goes with
- * idleness; a part that is forgotten, or the GPU's memory of it, is not; TILEBLAS_CACHE=off does not rule it; arguments
- * are not looked at.
+ * nobody watches; copies are made in vain, or never again; a copy is used unproven; others' copies displace it, or it
+ * does not displace theirs; it goes with idleness; a part that is forgotten, or the GPU's memory of it, is not;
+ * TILEBLAS_CACHE=off does not rule it; arguments are not looked at.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -93,6 +93,30 @@ static int from_the_second_product_on(void *cache) {
     x.a[M * K / 2 + i] += 1;
     MUST(run(&x)); /* the change is seen */
     MUST(run(&x) && !goes_up(&x));
+  }
+  drop(&x), drop(&other);
+  return 0;
+}
+
+static bool has_copy(uint64_t bytes_without) { return counter(FAKE_CUDA_ALLOCATED_BYTES) >= bytes_without + A_BYTES; }
+
+/* One that the program is wrong about: of a matrix that it rewrites before each product no copies are made for nothing;
+ * when it stays as it is after all, it is kept at the second sight, and from then on at the first. */
+static int wrongly(void *unused) {
+  (void)unused;
+  struct call x = make(1), other = make(2);
+  MUST(run(&other));
+  const uint64_t without = counter(FAKE_CUDA_ALLOCATED_BYTES);
+  MUST(keep(&x) == 0 && run(&x) && has_copy(without));
+  for (int i = 0; i < 4; i++) {
+    for (int j = 0; j < M * K; j++) x.a[j] += 1;
+    MUST(goes_up(&x) && !has_copy(without));
+  }
+  MUST(goes_up(&x) && has_copy(without));
+  for (int i = 0; i < 3; i++) {
+    MUST(!goes_up(&x) && !goes_up(&x));
+    for (int j = 0; j < M * K; j++) x.a[j] -= 2;
+    MUST(goes_up(&x) && has_copy(without));
   }
   drop(&x), drop(&other);
   return 0;
@@ -269,6 +293,7 @@ static void used(void **state) {
   (void)state;
   in_process(from_the_second_product_on, "auto");
   in_process(from_the_second_product_on, "1G");
+  in_process(wrongly, NULL);
   in_process(off, NULL);
 }
 static void given_back(void **state) {
