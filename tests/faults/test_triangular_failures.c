@@ -10,7 +10,8 @@
  *     device  B on the GPU; one call fails, and what is there can still be copied
  *
  * Seen to fail when: a block of rows is taken for whole of which some columns are committed; its columns come down from
- * the other end; a step in place is counted before it is enqueued, or not at all; the rest is scaled once more.
+ * the other end; a step in place is counted before it is enqueued, or not at all; the rest is scaled once more; what
+ * the CPU finishes of a B from the GPU is read as if its columns lay as far apart as there.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,9 +75,13 @@ static const struct shape on_gpu[] = {{'d', true, 'L', 'L', 'N', 130, 970, "0", 
                                       {'z', true, 'L', 'U', 'N', 40, 12, "0", 0, 1}};
 enum { CALLS_MOST = 8 };
 
+/* Rows that are no part of A or B, below each column; in B they hold what nobody may touch. */
+enum { PADDING = 3 };
+#define UNTOUCHED 77.0
+
 struct call {
   const struct shape *shape;
-  int order, parts;
+  int order, parts, lda, ldb;
   size_t a_bytes, b_bytes;
   double *a, *b, *want;
   void *there_a, *there_b;
@@ -98,12 +103,12 @@ static void multiply(const struct call *c, double *x, double *want) {
         const int row = s->side == 'L' ? i : l, column = s->side == 'L' ? l : j; /* of op(A) */
         const int r = s->trans == 'N' ? row : column, q = s->trans == 'N' ? column : row;
         if (s->uplo == 'U' ? r > q : r < q) continue;
-        const double *a = element_of(c, c->a, c->order, r, q);
-        const double *y = element_of(c, x, s->m, s->side == 'L' ? l : i, s->side == 'L' ? j : l);
+        const double *a = element_of(c, c->a, c->lda, r, q);
+        const double *y = element_of(c, x, c->ldb, s->side == 'L' ? l : i, s->side == 'L' ? j : l);
         re += a[0] * y[0] - (c->parts == 2 ? a[1] * y[1] : 0);
         if (c->parts == 2) im += a[0] * y[1] + a[1] * y[0];
       }
-      double *const to = element_of(c, want, s->m, i, j);
+      double *const to = element_of(c, want, c->ldb, i, j);
       to[0] = re;
       if (c->parts == 2) to[1] = im;
     }
@@ -119,13 +124,14 @@ static void *reserve(size_t bytes) {
 static void create(struct call *c, const struct shape *shape, uint64_t *rng) {
   *c = (struct call){.shape = shape, .order = shape->side == 'L' ? shape->m : shape->n};
   c->parts = shape->type == 'z' ? 2 : 1;
-  c->a_bytes = (size_t)(c->order * c->order * c->parts) * sizeof(double);
-  c->b_bytes = (size_t)(shape->m * shape->n * c->parts) * sizeof(double);
+  c->lda = c->order + PADDING, c->ldb = shape->m + PADDING;
+  c->a_bytes = (size_t)(c->lda * c->order * c->parts) * sizeof(double);
+  c->b_bytes = (size_t)(c->ldb * shape->n * c->parts) * sizeof(double);
   c->a = reserve(c->a_bytes), c->b = reserve(c->b_bytes), c->want = reserve(c->b_bytes);
   for (size_t i = 0; i < c->a_bytes / sizeof(double); i++)
     c->a[i] = tst_random_below(rng, 8) == 0 ? (double)tst_random_below(rng, 5) - 2 : 0;
   for (int i = 0; i < c->order; i++) {
-    double *const diagonal = element_of(c, c->a, c->order, i, i);
+    double *const diagonal = element_of(c, c->a, c->lda, i, i);
     diagonal[0] = tst_random_below(rng, 2) ? 1 : -1;
     if (c->parts == 2) diagonal[1] = 0;
   }
@@ -133,6 +139,9 @@ static void create(struct call *c, const struct shape *shape, uint64_t *rng) {
   for (size_t i = 0; i < c->b_bytes / sizeof(double); i++) x[i] = (double)tst_random_below(rng, 9) - 4;
   multiply(c, x, product);
   for (size_t i = 0; i < c->b_bytes / sizeof(double); i++) product[i] *= shape->solves ? 0.5 : 2;
+  for (int j = 0; j < shape->n; j++)
+    for (int i = 0; i < PADDING * c->parts; i++)
+      element_of(c, c->b, c->ldb, shape->m, j)[i] = element_of(c, c->want, c->ldb, shape->m, j)[i] = UNTOUCHED;
 }
 
 static void destroy(struct call *c) { free(c->a), free(c->b), free(c->want); }
@@ -151,11 +160,11 @@ static void make(const struct call *c) {
   const double alpha[2] = {2, 0};
   const int side = s->side == 'L' ? 141 : 142, uplo = s->uplo == 'U' ? 121 : 122, trans = s->trans == 'N' ? 111 : 112;
   if (s->type == 'd')
-    (s->solves ? cblas_dtrsm : cblas_dtrmm)(102, side, uplo, trans, 131, s->m, s->n, 2, c->there_a, c->order,
-                                            c->there_b, s->m);
+    (s->solves ? cblas_dtrsm : cblas_dtrmm)(102, side, uplo, trans, 131, s->m, s->n, 2, c->there_a, c->lda, c->there_b,
+                                            c->ldb);
   else
-    (s->solves ? cblas_ztrsm : cblas_ztrmm)(102, side, uplo, trans, 131, s->m, s->n, alpha, c->there_a, c->order,
-                                            c->there_b, s->m);
+    (s->solves ? cblas_ztrsm : cblas_ztrmm)(102, side, uplo, trans, 131, s->m, s->n, alpha, c->there_a, c->lda,
+                                            c->there_b, c->ldb);
 }
 
 static void *placed_there(void *x, size_t bytes, bool on_host) {
