@@ -9,7 +9,8 @@
  * a failing GPU is measured on; what calls took does not count towards a GPU's opening, or all of it does; it does not
  * count towards a look where assumptions keep calls from the GPU, or short ones' time does; the short
  * way of small calls does not hear of the model; a call that is back from the GPU still keeps others waiting; opening
- * the GPU does not; calls whose operands were kept teach what others take.
+ * the GPU does not; calls whose operands were kept teach what others take; under ThreadSanitizer, when what threads
+ * that decide and learn share is not guarded.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -23,6 +24,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -450,7 +452,7 @@ static void failing_driver(void **state) {
 
 /* ---- what calls teach ---- */
 
-static int lessons; /* wrapped by the linker */
+static atomic_int lessons; /* wrapped by the linker */
 
 void __real_tb_router_learn(const struct tb_call *call, const struct tb_places *places, const struct tb_decision *d,
                             enum tb_where where, double seconds, double now);
@@ -491,6 +493,57 @@ static int teaches_but_for_what_is_kept(void *unused) {
 static void what_is_kept(void **state) {
   (void)state;
   expect(teaches_but_for_what_is_kept, NULL, NULL);
+}
+
+/* ---- threads that decide and learn ---- */
+
+enum { DECIDERS = 4, DECISIONS = 400 };
+
+/* Of two types, and for both sides, whatever the model says of them: each call joins the queue, leaves it and teaches.
+ */
+static void *decides_and_learns(void *number) {
+  const uintptr_t odd = (uintptr_t)number % 2;
+  struct tb_call call = {.symbol = odd ? TB_SYMBOL_cblas_dgemm : TB_SYMBOL_cblas_sgemm,
+                         .type = odd ? TB_D : TB_S,
+                         .m = 3000,
+                         .n = 3000,
+                         .k = 3000,
+                         .alpha = {1}};
+  pthread_barrier_wait(&together);
+  for (int i = 0; i < DECISIONS; i++) {
+    call.m = i % 2 ? 3000 : 300; /* the GPU's, and the CPU's */
+    struct tb_decision d = tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
+    const enum tb_where where = d.where;
+    const double seconds = where == TB_GPU ? d.gpu_seconds : d.cpu_seconds;
+    tb_router_learn(&call, NULL, &d, where, seconds, d.at + seconds);
+    tb_router_leave(&d);
+    (void)tb_router_rates(call.type, call.symbol);
+  }
+  return NULL;
+}
+
+/* All that is measured is off, so that the assumptions stand, by which the large ones are the GPU's. */
+static int decide_and_learn_at_once(void *unused) {
+  (void)unused;
+  alarm(120);
+  tileblas_option_set("TILEBLAS_CALIBRATION", "off");
+  tb_run_initialise();
+  pthread_t ids[DECIDERS];
+  pthread_barrier_init(&together, NULL, DECIDERS);
+  for (uintptr_t i = 0; i < DECIDERS; i++) pthread_create(&ids[i], NULL, decides_and_learns, (void *)i);
+  for (int i = 0; i < DECIDERS; i++) pthread_join(ids[i], NULL);
+  static const struct tb_call last = {
+      .symbol = TB_SYMBOL_cblas_sgemm, .m = 30000, .n = 30000, .k = 30000, .alpha = {1}};
+  struct tb_decision d = tb_router_decide(&last, NULL, TB_ROUTE_AUTO);
+  tb_router_leave(&d);
+  printf("%s: behind all the GPU has %g s of work\n", tb_status_text(d.why), d.found_seconds);
+  return d.where == TB_GPU && d.found_seconds == 0 ? 0 : 1;
+}
+
+/* What they share is guarded, which ThreadSanitizer sees; and nobody's place in the queue is another's. */
+static void deciding_at_once(void **state) {
+  (void)state;
+  expect(decide_and_learn_at_once, NULL, NULL);
 }
 
 /* ---- a real GPU ---- */
@@ -534,6 +587,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(others_calls, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(what_is_kept, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(deciding_at_once, new_cache, remove_cache),
   };
   if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') tst_skip("its clock stands still while a GPU computes");
   if (strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") != 0) tst_skip("there is no GPU to measure in this build");
