@@ -9,7 +9,8 @@
  * a failing GPU is measured on; what calls took does not count towards a GPU's opening, or all of it does; it does not
  * count towards a look where assumptions keep calls from the GPU, or short ones' time does; the short
  * way of small calls does not hear of the model; a call that is back from the GPU still keeps others waiting; opening
- * the GPU does not; calls whose operands were kept teach what others take; under ThreadSanitizer, when what threads
+ * the GPU does not; calls whose operands were kept teach what others take; copying threads do not make
+ * way for a trial of the CPU; under ThreadSanitizer, when what threads
  * that decide and learn share is not guarded.
  */
 #define _GNU_SOURCE
@@ -495,6 +496,52 @@ static void what_is_kept(void **state) {
   expect(teaches_but_for_what_is_kept, NULL, NULL);
 }
 
+/* ---- trials on the CPU ---- */
+
+static const struct tb_decision *pretended; /* what the router decides, if not what it would */
+static atomic_int rests;                    /* both wrapped by the linker */
+
+struct tb_decision __real_tb_router_decide(const struct tb_call *call, const struct tb_places *places,
+                                           enum tb_route_mode mode);
+struct tb_decision __wrap_tb_router_decide(const struct tb_call *call, const struct tb_places *places,
+                                           enum tb_route_mode mode);
+struct tb_decision __wrap_tb_router_decide(const struct tb_call *call, const struct tb_places *places,
+                                           enum tb_route_mode mode) {
+  return pretended ? *pretended : __real_tb_router_decide(call, places, mode);
+}
+
+void __real_tb_offload_rest(void);
+void __wrap_tb_offload_rest(void);
+void __wrap_tb_offload_rest(void) {
+  rests++;
+  __real_tb_offload_rest();
+}
+
+/* The copying threads make way for a trial of the CPU, or it would seem slower than it is; and for no other call,
+ * behind which they may soon be wanted. */
+static int makes_way_for_trials(void *unused) {
+  (void)unused;
+  enum { SIDE = 300 };
+  alarm(60);
+  float *const x = calloc(3 * SIDE * SIDE, sizeof *x);
+  for (int tried = 0; tried < 2; tried++) {
+    const struct tb_decision d = {.where = TB_CPU, .why = tried ? TB_STATUS_tried : TB_STATUS_cpu_sooner};
+    pretended = &d;
+    rests = 0;
+    cblas_sgemm(102, 111, 111, SIDE, SIDE, SIDE, 1, x, SIDE, x + SIDE * SIDE, SIDE, 0, x + 2 * SIDE * SIDE, SIDE);
+    pretended = NULL;
+    printf("tried %d: %d rests\n", tried, (int)rests);
+    if (rests != tried) return 2;
+  }
+  free(x);
+  return 0;
+}
+
+static void trials_of_the_cpu(void **state) {
+  (void)state;
+  expect(makes_way_for_trials, NULL, NULL);
+}
+
 /* ---- threads that decide and learn ---- */
 
 enum { DECIDERS = 4, DECISIONS = 400 };
@@ -587,6 +634,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(others_calls, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(what_is_kept, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(trials_of_the_cpu, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(deciding_at_once, new_cache, remove_cache),
   };
   if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') tst_skip("its clock stands still while a GPU computes");
