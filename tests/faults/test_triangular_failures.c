@@ -4,12 +4,12 @@
  * after another: whatever was committed or computed in place by then, the CPU finishes the rest. All numbers are whole,
  * and small enough that every order of summation gives the same, so B is exactly what it must be.
  *
- *   test_triangular_failures once|async|device|copies
+ *   test_triangular_failures once|async|device|copies|twice
  *     once    B in ordinary memory; one call fails
  *     async   the same; the call succeeds, and what it enqueued fails later
  *     device  B on the GPU; one call fails, and what is there can still be copied
- *     copies  a triangle that is halved, B on the GPU; from a failure on it cannot be copied either: B is lost, which
- * one line says, and nothing more is tried with it
+ *     copies  a triangle that is halved, B on the GPU; from a failure on it cannot be copied either: B is lost, one
+ * line says so, and nothing more is tried with it twice   the same of the C of a syr2k, which is two products
  *
  * Seen to fail when: a block of rows is taken for whole of which some columns are committed; its columns come down from
  * the other end; a step in place is counted before it is enqueued, or not at all; the rest is scaled once more; what
@@ -53,7 +53,7 @@ struct failure {
   unsigned long nth;
 };
 
-static bool on_device, copies_fail;
+static bool on_device, copies_fail, twice;
 static unsigned flags;
 
 /* Columns in three blocks; blocks of rows in two pieces each, from either end, solved with or multiplied; triangles
@@ -170,6 +170,32 @@ static void make(const struct call *c) {
                                             c->there_b, c->ldb);
 }
 
+void cblas_dsyr2k(int, int, int, int, int, double, const double *, int, const double *, int, double, double *, int);
+
+enum { TWICE_N = 40, TWICE_K = 30 };
+static double ones[TWICE_N * TWICE_N];
+
+static double *place_ones(void) {
+  for (int i = 0; i < TWICE_N * TWICE_N; i++) ones[i] = 1;
+  double *const there = tst_cuda_allocate(TST_DEVICE, sizeof ones);
+  tst_cuda_write(TST_DEVICE, there, ones, sizeof ones);
+  return there;
+}
+
+static void make_twice(double *c) {
+  cblas_dsyr2k(102, 122, 111, TWICE_N, TWICE_K, 1, ones, TWICE_N, ones, TWICE_N, 1, c, TWICE_N);
+}
+
+/* C of ones becomes 2 k + 1 in its lower triangle. */
+static bool twice_is_right(double *there) {
+  static double c[TWICE_N * TWICE_N];
+  bool right = tst_cuda_read(TST_DEVICE, c, there, sizeof c);
+  for (int i = 0; i < TWICE_N * TWICE_N; i++)
+    right = right && c[i] == (i % TWICE_N >= i / TWICE_N ? 2 * TWICE_K + 1 : 1);
+  tst_cuda_free(TST_DEVICE, there);
+  return right;
+}
+
 static void *placed_there(void *x, size_t bytes, bool on_host) {
   if (!on_device || on_host) return x;
   void *const there = tst_cuda_allocate(TST_DEVICE, bytes);
@@ -215,6 +241,7 @@ static int life(void *argument) {
     calls[i].there_a = placed_there(calls[i].a, calls[i].a_bytes, calls[i].shape->a_on_host);
     calls[i].there_b = placed_there(calls[i].b, calls[i].b_bytes, calls[i].shape->b_on_host);
   }
+  double *const c = twice ? place_ones() : NULL;
   fake->reset_calls();
   if (f->function && fake->inject(f->function, f->nth, CUDA_ERROR_UNKNOWN, flags) != 0) return 3;
   if (f->function && copies_fail) fake->inject("cuMemcpy2DAsync", 0, CUDA_ERROR_UNKNOWN, 0);
@@ -222,15 +249,17 @@ static int life(void *argument) {
     if (tileblas_option_set("TILEBLAS_MEMORY_LIMIT", calls[i].shape->limit) != 0) return 4;
     make(&calls[i]);
   }
+  if (twice) make_twice(c);
   for (size_t i = 0; !f->function && i < FUNCTIONS; i++)
     printf("calls %s %llu\n", functions[i].name, (unsigned long long)fake->calls(functions[i].name));
   printf("injected=%llu\n", (unsigned long long)fake->get(FAKE_CUDA_FAILURES));
   fake->clear_failures();
   for (size_t i = 0; i < count; i++) right &= take_back_right(&calls[i]);
+  if (twice) right = twice_is_right(c);
   tileblas_stats stats;
   tileblas_stats_get(&stats);
-  if (!f->function && (stats.gpu_calls != count + 1 || stats.gpu_failures > 0)) {
-    printf("%d of %d calls by the GPU\n", (int)stats.gpu_calls, (int)count + 1);
+  if (!f->function && (stats.gpu_calls != count + twice + 1 || stats.gpu_failures > 0)) {
+    printf("%d of %d calls by the GPU\n", (int)stats.gpu_calls, (int)count + twice + 1);
     return 5;
   }
   if (on_device) tst_cuda_end(0);
@@ -280,20 +309,22 @@ static void every_function(void **state) {
       run_case(&(struct failure){functions[i].name, nth}, NULL);
   }
   printf("%lu cases\n", cases);
-  assert_true(cases > TST_UNLESS_SANITIZED(20, 10));
+  assert_true(cases > (twice ? 5 : TST_UNLESS_SANITIZED(20, 10)));
   assert_int_equal(failures, 0);
 }
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_function)};
   if (argc != 2) return 2;
-  copies_fail = strcmp(argv[1], "copies") == 0;
+  twice = strcmp(argv[1], "twice") == 0;
+  copies_fail = twice || strcmp(argv[1], "copies") == 0;
   on_device = copies_fail || strcmp(argv[1], "device") == 0;
   if (strcmp(argv[1], "async") == 0) flags = FAKE_CUDA_ASYNC;
   const struct shape *shapes = copies_fail ? halved : on_device ? on_gpu : in_memory;
-  count = copies_fail ? sizeof halved / sizeof *halved
-          : on_device ? sizeof on_gpu / sizeof *on_gpu
-                      : sizeof in_memory / sizeof *in_memory;
+  count = twice         ? 0
+          : copies_fail ? sizeof halved / sizeof *halved
+          : on_device   ? sizeof on_gpu / sizeof *on_gpu
+                        : sizeof in_memory / sizeof *in_memory;
   uint64_t rng = 1;
   for (size_t i = 0; i < count; i++) create(&calls[i], &shapes[i], &rng);
   const int failed = cmocka_run_group_tests_name(argv[1], tests, NULL, NULL);
