@@ -8,7 +8,7 @@
  * what it was at load goes on for ever; a second copy of the library is taken for somebody's BLAS (the call never comes
  * back); cgemm_ stands in for cgemm3m_ after OpenBLAS was opened, or where there is a cgemm3m_; the width of cgemm3m_'s
  * integers is not asked of the cgemm_ that stands in; small calls give addresses of 32-bit integers to a BLAS with
- * 64-bit ones that TILEBLAS_FALLBACK names.
+ * 64-bit ones that TILEBLAS_FALLBACK names; the files that are tried where there is no BLAS change places.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -184,6 +184,48 @@ static void openblas_is_opened(void **state) {
   }
 }
 
+/* The files that are tried, in their order, each a stub of another name; those that are missing are libraries without a
+ * product. */
+static const struct {
+  const char *file, *stub;
+} tried[] = {{"libopenblas64_.so.0", "sgemm_64_"},
+             {"libopenblas64.so.0", "scipy_sgemm_64_"},
+             {"libopenblas.so.0", "cblas_sgemm"},
+             {"libblas.so.3", "sgemm_"}};
+enum { TRIED = sizeof tried / sizeof *tried };
+
+static const char *folder_without(const char *folder, int missing) {
+  for (int i = 0; i < TRIED; i++) {
+    const char *const link = tst_format("%s/%s", folder, tried[i].file);
+    unlink(link);
+    assert_int_equal(symlink(stub(i < missing ? "cgemm_" : tried[i].stub), link), 0);
+  }
+  const char *const others = getenv("LD_LIBRARY_PATH");
+  return tst_format("LD_LIBRARY_PATH=%s%s%s", folder, others ? ":" : "", others ? others : "");
+}
+
+/* Of several that are installed the first one of the list is opened: for 64-bit names one with 64-bit integers, if
+ * there is any, and for plain names none of those. */
+static void the_nearest_is_opened(void **state) {
+  (void)state;
+  char folder[] = "/tmp/tileblas-fallback-XXXXXX";
+  assert_non_null(mkdtemp(folder));
+  for (int missing = 0; missing <= TRIED; missing++) {
+    const char *const answers = missing < TRIED ? tried[missing].stub : NULL;
+    const char *const narrow = missing < 2 ? tried[2].stub : answers;
+    const char *const path = folder_without(folder, missing);
+    const char *const wide_names[] = {"sgemm_64", "cblas_sgemm64_"}, *const narrow_names[] = {"sgemm_", "cblas_sgemm"};
+    for (int i = 0; i < 2; i++) {
+      char *err = expect("", path, NULL, wide_names[i], answers);
+      if (!answers && !strstr(err, "no CPU BLAS found")) fail_msg("another answered:\n%s", err);
+      free(err);
+      free(expect("", path, NULL, narrow_names[i], narrow));
+    }
+  }
+  for (int i = 0; i < TRIED; i++) unlink(tst_format("%s/%s", folder, tried[i].file));
+  rmdir(folder);
+}
+
 /* One warning that names the variable and the path, then as if it were not set. */
 static void tileblas_fallback_wrong(void **state) {
   (void)state;
@@ -231,6 +273,7 @@ int main(void) {
       cmocka_unit_test(tileblas_fallback_changes),
       cmocka_unit_test(wide_call_on_a_32_bit_blas),
       cmocka_unit_test(openblas_is_opened),
+      cmocka_unit_test(the_nearest_is_opened),
       cmocka_unit_test(tileblas_fallback_wrong),
       cmocka_unit_test(never_itself),
       cmocka_unit_test(linked_and_preloaded),

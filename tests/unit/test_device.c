@@ -8,8 +8,10 @@
  * Seen to fail when: the second block of a ring's pinned memory is not freed; tb_part_tidy does not leave the device;
  * one stream, event or module of tb_device_close is forgotten; a failing opening keeps the context; half of an arena is
  * cleared, or not counted as free; kernels that cannot be loaded leave their module, or unload it twice; an arena that
- * cannot be had is asked for again at the size that it had; who enters twice leaves the program without its context.
+ * cannot be had is asked for again at the size that it had; who enters twice leaves the program without its context; a
+ * lane has no copying threads.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +26,9 @@
 #include "pipeline/device.h"
 #include "pipeline/widening.h"
 #include "fake.h"
+#include "offload/gpus.h"
 #include "offload/part.h"
+#include "process/background.h"
 #include "process.h"
 #include "sanitized.h"
 #include "select/commit.h"
@@ -477,6 +481,26 @@ static void an_arena_of_what_there_is(void **state) {
   free(x);
 }
 
+/* ---- the GPU that calls have ---- */
+
+/* Copying threads are as many as there are cores for, whoever calls: in each lane they are the same. */
+static void calls_in_lanes_have_threads(void **state) {
+  (void)state;
+  struct tb_device *const alone = tb_gpus_first();
+  assert_non_null(alone);
+  struct tb_pool *const threads = alone->pool;
+  assert_true((threads != NULL) == (tb_background_cores() > 1)); /* beside the caller */
+  for (int lane = 0; lane < 2; lane++) {
+    alone->pool = NULL; /* as a team may have left others there */
+    const struct tb_device *const d = tb_gpus_lane(lane);
+    assert_non_null(d);
+    assert_ptr_equal(d->pool, threads);
+  }
+  tb_gpus_close(TB_STATUS_ending);
+  tb_gpus_end();
+  look("tb_gpus_close", 0);
+}
+
 static double fp64_flops_per_cycle; /* of an SM: two for each FP64 result, of the tensor cores where they have it */
 
 static void double_precision_by_the_device(void **state) {
@@ -505,7 +529,8 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(families_take_their_modules_away),
                                      cmocka_unit_test(later_ones_take_their_modules_away),
                                      cmocka_unit_test(kernels_are_loaded_when_they_are_wanted),
-                                     cmocka_unit_test(a_product_has_time)};
+                                     cmocka_unit_test(a_product_has_time),
+                                     cmocka_unit_test(calls_in_lanes_have_threads)};
   const struct CMUnitTest of_another_kind[] = {cmocka_unit_test(no_tensor_core_kernels_elsewhere)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver fails on no command");

@@ -9,7 +9,9 @@
  * a failing GPU is measured on; what calls took does not count towards a GPU's opening, or all of it does; it does not
  * count towards a look where assumptions keep calls from the GPU, or short ones' time does; the short
  * way of small calls does not hear of the model; a call that is back from the GPU still keeps others waiting; opening
- * the GPU does not; calls whose operands were kept teach what others take.
+ * the GPU does not; calls whose operands were kept teach what others take; copying threads do not make
+ * way for a trial of the CPU; under ThreadSanitizer, when what threads
+ * that decide and learn share is not guarded.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -23,6 +25,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -450,7 +453,7 @@ static void failing_driver(void **state) {
 
 /* ---- what calls teach ---- */
 
-static int lessons; /* wrapped by the linker */
+static atomic_int lessons; /* wrapped by the linker */
 
 void __real_tb_router_learn(const struct tb_call *call, const struct tb_places *places, const struct tb_decision *d,
                             enum tb_where where, double seconds, double now);
@@ -491,6 +494,103 @@ static int teaches_but_for_what_is_kept(void *unused) {
 static void what_is_kept(void **state) {
   (void)state;
   expect(teaches_but_for_what_is_kept, NULL, NULL);
+}
+
+/* ---- trials on the CPU ---- */
+
+static const struct tb_decision *pretended; /* what the router decides, if not what it would */
+static atomic_int rests;                    /* both wrapped by the linker */
+
+struct tb_decision __real_tb_router_decide(const struct tb_call *call, const struct tb_places *places,
+                                           enum tb_route_mode mode);
+struct tb_decision __wrap_tb_router_decide(const struct tb_call *call, const struct tb_places *places,
+                                           enum tb_route_mode mode);
+struct tb_decision __wrap_tb_router_decide(const struct tb_call *call, const struct tb_places *places,
+                                           enum tb_route_mode mode) {
+  return pretended ? *pretended : __real_tb_router_decide(call, places, mode);
+}
+
+void __real_tb_offload_rest(void);
+void __wrap_tb_offload_rest(void);
+void __wrap_tb_offload_rest(void) {
+  rests++;
+  __real_tb_offload_rest();
+}
+
+/* The copying threads make way for a trial of the CPU, or it would seem slower than it is; and for no other call,
+ * behind which they may soon be wanted. */
+static int makes_way_for_trials(void *unused) {
+  (void)unused;
+  enum { SIDE = 300 };
+  alarm(60);
+  float *const x = calloc(3 * SIDE * SIDE, sizeof *x);
+  for (int tried = 0; tried < 2; tried++) {
+    const struct tb_decision d = {.where = TB_CPU, .why = tried ? TB_STATUS_tried : TB_STATUS_cpu_sooner};
+    pretended = &d;
+    rests = 0;
+    cblas_sgemm(102, 111, 111, SIDE, SIDE, SIDE, 1, x, SIDE, x + SIDE * SIDE, SIDE, 0, x + 2 * SIDE * SIDE, SIDE);
+    pretended = NULL;
+    printf("tried %d: %d rests\n", tried, (int)rests);
+    if (rests != tried) return 2;
+  }
+  free(x);
+  return 0;
+}
+
+static void trials_of_the_cpu(void **state) {
+  (void)state;
+  expect(makes_way_for_trials, NULL, NULL);
+}
+
+/* ---- threads that decide and learn ---- */
+
+enum { DECIDERS = 4, DECISIONS = 400 };
+
+/* Of two types, and for both sides, whatever the model says of them: each call joins the queue, leaves it and teaches.
+ */
+static void *decides_and_learns(void *number) {
+  const uintptr_t odd = (uintptr_t)number % 2;
+  struct tb_call call = {.symbol = odd ? TB_SYMBOL_cblas_dgemm : TB_SYMBOL_cblas_sgemm,
+                         .type = odd ? TB_D : TB_S,
+                         .m = 3000,
+                         .n = 3000,
+                         .k = 3000,
+                         .alpha = {1}};
+  pthread_barrier_wait(&together);
+  for (int i = 0; i < DECISIONS; i++) {
+    call.m = i % 2 ? 3000 : 300; /* the GPU's, and the CPU's */
+    struct tb_decision d = tb_router_decide(&call, NULL, TB_ROUTE_AUTO);
+    const enum tb_where where = d.where;
+    const double seconds = where == TB_GPU ? d.gpu_seconds : d.cpu_seconds;
+    tb_router_learn(&call, NULL, &d, where, seconds, d.at + seconds);
+    tb_router_leave(&d);
+    (void)tb_router_rates(call.type, call.symbol);
+  }
+  return NULL;
+}
+
+/* All that is measured is off, so that the assumptions stand, by which the large ones are the GPU's. */
+static int decide_and_learn_at_once(void *unused) {
+  (void)unused;
+  alarm(120);
+  tileblas_option_set("TILEBLAS_CALIBRATION", "off");
+  tb_run_initialise();
+  pthread_t ids[DECIDERS];
+  pthread_barrier_init(&together, NULL, DECIDERS);
+  for (uintptr_t i = 0; i < DECIDERS; i++) pthread_create(&ids[i], NULL, decides_and_learns, (void *)i);
+  for (int i = 0; i < DECIDERS; i++) pthread_join(ids[i], NULL);
+  static const struct tb_call last = {
+      .symbol = TB_SYMBOL_cblas_sgemm, .m = 30000, .n = 30000, .k = 30000, .alpha = {1}};
+  struct tb_decision d = tb_router_decide(&last, NULL, TB_ROUTE_AUTO);
+  tb_router_leave(&d);
+  printf("%s: behind all the GPU has %g s of work\n", tb_status_text(d.why), d.found_seconds);
+  return d.where == TB_GPU && d.found_seconds == 0 ? 0 : 1;
+}
+
+/* What they share is guarded, which ThreadSanitizer sees; and nobody's place in the queue is another's. */
+static void deciding_at_once(void **state) {
+  (void)state;
+  expect(decide_and_learn_at_once, NULL, NULL);
 }
 
 /* ---- a real GPU ---- */
@@ -534,6 +634,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(others_calls, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(failing_driver, new_cache, remove_cache),
       cmocka_unit_test_setup_teardown(what_is_kept, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(trials_of_the_cpu, new_cache, remove_cache),
+      cmocka_unit_test_setup_teardown(deciding_at_once, new_cache, remove_cache),
   };
   if (tst_setting("TB_TEST_FAKE_DIR")[0] == '\0') tst_skip("its clock stands still while a GPU computes");
   if (strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") != 0) tst_skip("there is no GPU to measure in this build");
