@@ -25,6 +25,7 @@ static struct {
   int (*unpin)(void *);
   int (*up)(address, const void *, size_t);
   int (*down)(void *, address, size_t);
+  int (*copy_later)(address, address, size_t, void *);
 } cuda;
 
 #define ATTACH_GLOBAL 1 /* CU_MEM_ATTACH_GLOBAL */
@@ -74,6 +75,7 @@ void tst_cuda_begin(int device) {
   find(library, "cuMemHostUnregister", &cuda.unpin);
   find(library, "cuMemcpyHtoD_v2", &cuda.up);
   find(library, "cuMemcpyDtoH_v2", &cuda.down);
+  find(library, "cuMemcpyDtoDAsync_v2", &cuda.copy_later);
   must(cuda.init(0), "cuInit");
   must(cuda.retain(&context, device), "cuDevicePrimaryCtxRetain");
   must(cuda.set_current(context), "cuCtxSetCurrent");
@@ -130,6 +132,13 @@ void tst_cuda_write(enum tst_kind kind, void *to, const void *from, size_t bytes
     must(cuda.up((address)(uintptr_t)to, from, bytes), "cuMemcpyHtoD");
   else
     memcpy(to, from, bytes);
+}
+
+void *tst_cuda_write_later(void *to, const void *from, size_t bytes) {
+  void *const there = tst_cuda_allocate(TST_DEVICE, bytes);
+  tst_cuda_write(TST_DEVICE, there, from, bytes);
+  must(cuda.copy_later((address)(uintptr_t)to, (address)(uintptr_t)there, bytes, NULL), "cuMemcpyDtoDAsync");
+  return there;
 }
 
 bool tst_cuda_read(enum tst_kind kind, void *to, const void *from, size_t bytes) {

@@ -31,6 +31,9 @@ void tst_cuda_unregister(void *memory);
 
 /* To and from memory of any kind; what is the host's, too, is copied by the host. */
 void tst_cuda_write(enum tst_kind kind, void *to, const void *from, size_t bytes);
+/* To device memory, by what the program has enqueued in the default stream and nobody has waited for. Returns device
+ * memory that is to be freed when somebody has. */
+void *tst_cuda_write_later(void *to, const void *from, size_t bytes);
 /* False: CUDA cannot. */
 bool tst_cuda_read(enum tst_kind kind, void *to, const void *from, size_t bytes);
 

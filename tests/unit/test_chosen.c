@@ -25,6 +25,7 @@
 
 #include "abi.h"
 #include "fake.h"
+#include "placed.h"
 #include "process.h"
 #include "tileblas.h"
 
@@ -48,14 +49,26 @@ static struct call make(int seed) {
 
 static void drop(struct call *x) { free(x->a), free(x->b); }
 
-/* With another B each time: it is only A that comes back. False: C is not A B. */
-static bool run(struct call *x) {
+/* With another B each time: it is only A that comes back. False: C is not A B. B lies on the GPU: what the program has
+ * enqueued is to bring it there. */
+static bool run_from(struct call *x, bool b_is_on_its_way) {
   const struct tst_symbol *const symbol = tst_find_symbol("cblas_dgemm");
   const struct tst_problem p = {
       .trans_a = 'N', .trans_b = 'N', .m = M, .n = N, .k = K, .alpha = 1, .lda = M, .ldb = K, .ldc = M};
+  void *there = NULL, *source = NULL;
   x->round++;
   for (int i = 0; i < K * N; i++) x->b[i] = (i * 5 + x->round) % 7 - 3;
-  tst_call(symbol, tst_resolve(symbol), &p, x->a, x->b, x->c);
+  if (b_is_on_its_way) {
+    tst_fake()->set_order(FAKE_CUDA_LAZY, 0);
+    there = tst_cuda_allocate(TST_DEVICE, B_BYTES);
+    source = tst_cuda_write_later(there, x->b, B_BYTES);
+  }
+  tst_call(symbol, tst_resolve(symbol), &p, x->a, there != NULL ? there : x->b, x->c);
+  if (there != NULL) {
+    if (!tst_cuda_read(TST_DEVICE, x->b, there, B_BYTES)) exit(6);
+    tst_cuda_free(TST_DEVICE, source);
+    tst_cuda_free(TST_DEVICE, there);
+  }
   for (int j = 0; j < N; j++)
     for (int i = 0; i < M; i++) {
       double sum = 0;
@@ -64,6 +77,8 @@ static bool run(struct call *x) {
     }
   return true;
 }
+
+static bool run(struct call *x) { return run_from(x, false); }
 
 static uint64_t counter(enum fake_cuda_count which) { return tst_fake()->get(which); }
 
@@ -95,6 +110,22 @@ static int from_the_second_product_on(void *cache) {
     MUST(run(&x) && !goes_up(&x));
   }
   drop(&x), drop(&other);
+  return 0;
+}
+
+/* A's copy is all that is used of what went up, and B is waited for all the same. */
+static int b_on_its_way(void *unused) {
+  (void)unused;
+  tst_cuda_begin(0);
+  struct call x = make(1);
+  MUST(keep(&x) == 0 && run(&x) && !goes_up(&x));
+  for (int i = 0; i < 3; i++) {
+    const uint64_t before = counter(FAKE_CUDA_BYTES_UP);
+    MUST(run_from(&x, true) && counter(FAKE_CUDA_BYTES_UP) - before < A_BYTES);
+  }
+  MUST(tileblas_forget(x.a, A_BYTES) == 0);
+  drop(&x);
+  tst_cuda_end(0);
   return 0;
 }
 
@@ -294,6 +325,7 @@ static void used(void **state) {
   in_process(from_the_second_product_on, "auto");
   in_process(from_the_second_product_on, "1G");
   in_process(wrongly, NULL);
+  in_process(b_on_its_way, NULL);
   in_process(off, NULL);
 }
 static void given_back(void **state) {

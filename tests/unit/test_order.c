@@ -48,6 +48,10 @@ static void repeated(void **state) {
   const int64_t first = tb_group_k(2781, 216, 977);
   assert_int_not_equal(tb_group_k(2781, 216, 6000), first);
   assert_int_not_equal(tb_group_k(2048, 2048, 977), first);
+  assert_int_equal(tb_group_k(2781, 216, 977), first);
+  assert_int_not_equal(tb_group_k(2781, 2048, 977), first); /* each size by itself */
+  assert_int_equal(tb_group_k(2781, 216, 977), first);
+  assert_int_not_equal(tb_group_k(300, 216, 977), first);
   for (int i = 0; i < 2; i++) assert_int_equal(tb_group_k(2781, 216, 977), first);
 }
 

@@ -307,12 +307,20 @@ static void signals_come_in(void **state) {
 struct kinds {
   enum tst_kind a, c;
   bool by_cpu; /* TILEBLAS_ROUTE=cpu: by copies in the host's memory, with leading dimensions of their own */
+  bool later;  /* what lies on the GPU is only on its way there, in the program's own default stream */
 };
 
-static void *placed(enum tst_kind kind, struct tst_sided_memory *x) {
+/* What is copied there by and by, and comes from. */
+static void *source[2];
+static int sources;
+
+static void *placed(enum tst_kind kind, bool later, struct tst_sided_memory *x) {
   if (kind == TST_PAGEABLE) return x->data;
   void *const there = tst_cuda_allocate(kind, x->bytes);
-  tst_cuda_write(kind, there, x->data, x->bytes);
+  if (later)
+    source[sources++] = tst_cuda_write_later(there, x->data, x->bytes);
+  else
+    tst_cuda_write(kind, there, x->data, x->bytes);
   return there;
 }
 
@@ -322,6 +330,7 @@ static int in_memory_of(void *what) {
   uint64_t rng = 7;
   tst_cuda_begin(0);
   set_option("TILEBLAS_ROUTE", kinds->by_cpu ? "cpu" : "gpu");
+  if (kinds->later && tst_fake() != NULL) tst_fake()->set_order(FAKE_CUDA_LAZY, 0);
   for (int i = 0; i < 2 * VARIANTS; i++) {
     struct tst_sided_call call;
     if (i % 8 == 3)
@@ -330,10 +339,12 @@ static int in_memory_of(void *what) {
       create_variant(&call, i, i % 2, i % 2 ? 8300 : 40, i % 2 ? 40 : 8300, &rng);
     else
       create_variant(&call, i, i % VARIANTS, i % 2 ? 20 : 140, i % 2 ? 140 : 20, &rng);
-    void *const a = placed(kinds->a, &call.a), *const c = placed(kinds->c, &call.c);
+    void *const a = placed(kinds->a, kinds->later, &call.a), *const c = placed(kinds->c, kinds->later, &call.c);
     tst_sided_make_on(&call, a, NULL, c);
     if (kinds->c != TST_PAGEABLE && !tst_cuda_read(kinds->c, call.c.data, c, call.c.bytes)) return 1;
     expect_right(&call);
+    if (kinds->later && kinds->a == TST_DEVICE && !tst_cuda_read(kinds->a, call.a.before, a, call.a.bytes)) return 1;
+    while (sources > 0) tst_cuda_free(TST_DEVICE, source[--sources]); /* for which somebody has waited now */
     if (kinds->a != TST_PAGEABLE) tst_cuda_free(kinds->a, a);
     if (kinds->c != TST_PAGEABLE) tst_cuda_free(kinds->c, c);
     tst_sided_destroy(&call);
@@ -344,10 +355,12 @@ static int in_memory_of(void *what) {
 
 static void operands_on_the_gpu(void **state) {
   (void)state;
-  static const struct kinds all[] = {{TST_DEVICE, TST_DEVICE, false},   {TST_PAGEABLE, TST_DEVICE, false},
-                                     {TST_DEVICE, TST_PAGEABLE, false}, {TST_MANAGED, TST_MANAGED, false},
-                                     {TST_PINNED, TST_PINNED, false},   {TST_DEVICE, TST_DEVICE, true},
-                                     {TST_PAGEABLE, TST_DEVICE, true},  {TST_DEVICE, TST_PAGEABLE, true}};
+  static const struct kinds all[] = {{TST_DEVICE, TST_DEVICE, false, false},   {TST_PAGEABLE, TST_DEVICE, false, false},
+                                     {TST_DEVICE, TST_PAGEABLE, false, false}, {TST_MANAGED, TST_MANAGED, false, false},
+                                     {TST_PINNED, TST_PINNED, false, false},   {TST_DEVICE, TST_DEVICE, true, false},
+                                     {TST_PAGEABLE, TST_DEVICE, true, false},  {TST_DEVICE, TST_PAGEABLE, true, false},
+                                     {TST_DEVICE, TST_DEVICE, false, true},    {TST_PAGEABLE, TST_DEVICE, false, true},
+                                     {TST_DEVICE, TST_PAGEABLE, false, true},  {TST_PAGEABLE, TST_DEVICE, true, true}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     struct tst_output o;
     tst_fork(&o, in_memory_of, (void *)&all[i]);
@@ -365,7 +378,7 @@ static int the_same_bits_anywhere(void *unused) {
   for (int i = 0; i < 2; i++) {
     struct tst_sided_call call;
     create_variant(&call, i ? 2 : 6, i, i ? 1160 : 256, i ? 256 : 1160, &rng); /* ctrmm, ctrsm */
-    void *const there = placed(TST_DEVICE, &call.c), *const a = placed(TST_DEVICE, &call.a);
+    void *const there = placed(TST_DEVICE, false, &call.c), *const a = placed(TST_DEVICE, false, &call.a);
     tst_sided_make(&call);
     expect_right(&call);
     void *const first = malloc(call.c.bytes);
