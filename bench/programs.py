@@ -298,11 +298,11 @@ def brief_table(run):
 
 TABLES = {"brief": brief_table, "jobs": jobs_table, "products": products_table}
 LEGEND = {
-    "brief": "Inside programs, without and with TileBLAS. Over the bench: how many times as long the products on the GPU take there as alone, from memory that was used before.",
+    "brief": "Inside programs, without and with TileBLAS. Over the bench: how many times as long the products on the GPU take there as alone, from memory that was used before, operands going up each time.",
     "jobs": ("Medians after a first run. In products: the share of the time. Over the bench: how many times as long the products on the GPU take as "
-             "alone, from memory that was used before, in the same run; of threads that call at once by the number of threads."),
+             "alone, from memory that was used before, operands going up each time, in the same run; of threads that call at once by the number of threads."),
     "products": ("Shapes as column-major calls have them, TRANSPOSES:MxNxK; those of 5 % of a job's time in products or more. Median and mean of the "
-                 "calls of one run of the job. Bench: the same product alone, from memory that was used before, by `bench/e2e`."),
+                 "calls of one run of the job. Bench: the same product alone, from memory that was used before, operands going up each time, by `bench/e2e`."),
 }
 
 
