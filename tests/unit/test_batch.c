@@ -401,7 +401,9 @@ static void operands_stay_on_the_gpu(void **state) {
     for (int o = 0; o < 3; o++) call.device[o] = calloc((size_t)call.products, sizeof(void *));
     move(&call, true);
     if (fake) fake->reset_calls();
+    const unsigned long long before = gpu_calls();
     batch_run(&call, symbol);
+    assert_int_equal(gpu_calls() - before, 1); /* is counted as the GPU's, of which nothing came down */
     if (fake) assert_int_equal(fake->calls("cuMemcpyHtoDAsync"), 1); /* the list */
     if (fake) assert_int_equal(fake->calls("cuMemcpyDtoHAsync"), 0);
     move(&call, false);

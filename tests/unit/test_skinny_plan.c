@@ -5,7 +5,7 @@
  * the kernels make of the plans is test_skinny.c's.
  *
  * Seen to fail when: a block has rows for which it has no threads; the last split is left out; the partial sums are
- * counted without the limit on them.
+ * counted without the limit on them; the shorter operand's leading dimension is asked for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "rng.h"
+#include "select/skinny.h"
 #include "select/skinny_plan.h"
 
 static const struct tb_sm_limits h200 = {132, 232448, 233472};
@@ -82,8 +83,31 @@ static void plans_refused(void **state) {
   assert_false(tb_skinny_plan_make(&p, &tiny, false, false, 100, 1, 100, true, 0));
 }
 
+/* Whether columns begin where vectors do is the longer operand's: A's, or B's where C has fewer rows than columns. */
+static void vectors_are_the_longer_operands(void **state) {
+  (void)state;
+  static _Alignas(16) const float memory[8];
+  for (int few_rows = 0; few_rows < 2; few_rows++)
+    for (int odd = 0; odd < 2; odd++)
+      for (int of_the_longer = 0; of_the_longer < 2; of_the_longer++) {
+        const bool odd_b = odd && of_the_longer == few_rows, odd_a = odd && !odd_b;
+        const struct tb_sgemm_args args = {.a = memory,
+                                           .b = memory,
+                                           .lda = 400 + odd_a,
+                                           .ldb = 400 + odd_b,
+                                           .m = few_rows ? 4 : 400,
+                                           .n = few_rows ? 400 : 4,
+                                           .k = 400};
+        for (int t = 0; t < 4; t++) assert_int_equal(tb_skinny_vectors(t & 1, t & 2, &args), !(odd && of_the_longer));
+        struct tb_sgemm_args behind = args; /* from the second element of one on */
+        *(of_the_longer == few_rows ? &behind.b : &behind.a) += 1;
+        assert_int_equal(tb_skinny_vectors(false, false, &behind), !of_the_longer && !(odd && of_the_longer));
+      }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(plans_are_sound), cmocka_unit_test(plans_fill_the_gpu),
-                                     cmocka_unit_test(plans_refused)};
+                                     cmocka_unit_test(plans_refused),
+                                     cmocka_unit_test(vectors_are_the_longer_operands)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
