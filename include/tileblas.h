@@ -103,6 +103,7 @@ TILEBLAS_API void tileblas_report(int fd);
  * by itself, a few calls later; who knows need not wait for that. A copy of such an operand is made on the GPU in the
  * first product that goes there; products of a few rows, which without it are the CPU's, go there at once; the copy
  * makes way for no other, and not after seconds without calls, but it does for a product that has no room otherwise.
+ * One that was rewritten before its copy was used twice waits for the next copy, each time twice as long.
  * Nothing is promised: that the matrix still has the same bytes is proven in each call, by all of them where the kernel
  * cannot watch. What is kept, and TILEBLAS_CACHE, which rules this too, are in docs/residency.md.
  * Returns 0, or -1 for no bytes, for an end behind that of all addresses, and for more than 4096 ranges apart from each
