@@ -68,6 +68,14 @@ void cblas_sgemmt(int layout, int uplo, int ta, int tb, int32_t n, int32_t k, fl
                   const float *b, int32_t ldb, float beta, float *c, int32_t ldc) {
   hear((struct echo){0, layout, ta, tb, n, n, k, lda, ldb, ldc, alpha, beta, a, b, c, 0, uplo, 0}, false);
 }
+void cblas_dgemmt(int layout, int uplo, int ta, int tb, int32_t n, int32_t k, double alpha, const void *a, int32_t lda,
+                  const void *b, int32_t ldb, double beta, void *c, int32_t ldc) {
+  hear((struct echo){0, layout, ta, tb, n, n, k, lda, ldb, ldc, (float)alpha, (float)beta, a, b, c, 0, uplo, 0}, false);
+}
+void cblas_zgemmt(int layout, int uplo, int ta, int tb, int32_t n, int32_t k, const double *alpha, const void *a,
+                  int32_t lda, const void *b, int32_t ldb, const double *beta, void *c, int32_t ldc) {
+  cblas_dgemmt(layout, uplo, ta, tb, n, k, alpha[1], a, lda, b, ldb, beta[1], c, ldc);
+}
 void cblas_ssymm(int layout, int side, int uplo, int32_t m, int32_t n, float alpha, const float *a, int32_t lda,
                  const float *b, int32_t ldb, float beta, float *c, int32_t ldc) {
   hear((struct echo){0, layout, 0, 0, m, n, 0, lda, ldb, ldc, alpha, beta, a, b, c, side, uplo, 0}, false);

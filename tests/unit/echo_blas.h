@@ -3,7 +3,8 @@
  * A CPU BLAS that computes nothing and remembers what it was asked: TILEBLAS_FALLBACK names it, and the test finds
  * echo_heard in it. Each thread has its own memory. Its CBLAS has 32-bit integers only, its Fortran both;
  * compiled with -DECHO_NARROW, as the module echo_narrow, it has none of 64 bits either; and with -DECHO_NO_CBLAS, as
- * echo_fortran, no CBLAS. It knows sgemm, sgemmt, ssymm and strsm.
+ * echo_fortran, no CBLAS. It knows sgemm, sgemmt, ssymm and strsm, and by CBLAS dgemmt and zgemmt, of whose complex
+ * alpha and beta it keeps the imaginary parts.
  */
 #ifndef ECHO_BLAS_H
 #define ECHO_BLAS_H

@@ -246,9 +246,35 @@ static void columns_in_pieces(void **state) {
   *hook = NULL;
 }
 
+/* ---- triangles ---- */
+
+/* Of the wide calls each argument in its place, with another type's scalars. */
+static void triangles_of_each_type(void **state) {
+  (void)state;
+  typedef void wide_cblas_dgemmt(int, int, int, int, int64_t, int64_t, double, const void *, int64_t, const void *,
+                                 int64_t, double, void *, int64_t);
+  typedef void wide_cblas_zgemmt(int, int, int, int, int64_t, int64_t, const double *, const void *, int64_t,
+                                 const void *, int64_t, const double *, void *, int64_t);
+  static const double alpha[2] = {5, 2}, beta[2] = {7, 3};
+  assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", "cpu"), 0);
+  for (int complex = 0; complex < 2; complex++) {
+    const uint64_t before = heard()->calls;
+    if (complex)
+      ((wide_cblas_zgemmt *)of("cblas_zgemmt64_"))(102, 122, 111, 112, 4, 9, alpha, a, 6, b, 7, beta, c, 8);
+    else
+      ((wide_cblas_dgemmt *)of("cblas_dgemmt64_"))(102, 122, 111, 112, 4, 9, alpha[1], a, 6, b, 7, beta[1], c, 8);
+    const struct echo *const e = heard();
+    assert_int_equal(e->calls - before, 1);
+    assert_true(e->layout == 102 && e->uplo == 122 && e->trans_a == 111 && e->trans_b == 112);
+    assert_true(e->n == 4 && e->k == 9 && e->lda == 6 && e->ldb == 7 && e->ldc == 8);
+    assert_true(e->a == a && e->b == b && e->c == c && e->alpha == 2 && e->beta == 3);
+  }
+  assert_int_equal(tileblas_option_set("TILEBLAS_ROUTE", "auto"), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(leading_dimensions), cmocka_unit_test(sizes_in_pieces),
-                                     cmocka_unit_test(columns_in_pieces)};
+                                     cmocka_unit_test(columns_in_pieces), cmocka_unit_test(triangles_of_each_type)};
   const char *echo = tst_format("%s/libecho_narrow.so", tst_setting("TB_TEST_BUILD_DIR"));
   tileblas_option_set("TILEBLAS_FALLBACK", echo);
   void *library = dlopen(echo, RTLD_NOW | RTLD_LOCAL);
