@@ -120,6 +120,17 @@ static void every_spelling(void **state) {
 
 /* ---- in pieces ---- */
 
+/* What the call gives, which is right; the call is as before. To be freed. */
+static void *made_whole(struct tst_sided_call *call) {
+  void *const whole = malloc(call->c.bytes);
+  assert_non_null(whole);
+  tst_sided_make(call);
+  expect_right(call);
+  memcpy(whole, call->c.data, call->c.bytes);
+  tst_sided_restore(call);
+  return whole;
+}
+
 /* So wide that B has several blocks; and with so little memory that they are narrower, or A is cut. The bits are the
  * same as long as A is whole. */
 static void several_blocks(void **state) {
@@ -130,12 +141,7 @@ static void several_blocks(void **state) {
     const bool right = i / TRIANGULAR == 1;
     const int64_t order = i % 4 == 0 ? 140 : 70;
     create_variant(&call, i, 2 * (i * 5 % 12) + right, right ? 1300 : order, right ? order : 1300, &rng);
-    tst_sided_make(&call);
-    expect_right(&call);
-    void *const whole = malloc(call.c.bytes);
-    assert_non_null(whole);
-    memcpy(whole, call.c.data, call.c.bytes);
-    tst_sided_restore(&call);
+    void *const whole = made_whole(&call);
     set_option("TILEBLAS_MEMORY_LIMIT", "700K");
     tst_sided_make(&call);
     set_option("TILEBLAS_MEMORY_LIMIT", "0");
@@ -282,12 +288,7 @@ static void signals_come_in(void **state) {
     const bool right = i % 2, multiplies = i / 2;
     create_variant(&call, right ? 1 : 5, 2 * (i * 5 % 12) + right, right ? 1500 : 150, right ? 150 : 1500,
                    &rng); /* dtrmm, dtrsm */
-    tst_sided_make(&call);
-    expect_right(&call);
-    void *const whole = malloc(call.c.bytes);
-    assert_non_null(whole);
-    memcpy(whole, call.c.data, call.c.bytes);
-    tst_sided_restore(&call);
+    void *const whole = made_whole(&call);
     tileblas_stats before, after;
     tileblas_stats_get(&before);
     make_with_signals(&call, whole, multiplies);
