@@ -217,7 +217,10 @@ void tb_cpu_cp_async(void *dst_shared, const void *src_global, unsigned bytes, u
   races_copy_begins(dst_shared, bytes);
   copy_small(dst_shared, nothing_yet, bytes);
   Thread &me = self();
-  me.copies.push_back({dst_shared, src_global, bytes, src_bytes_valid, me.groups});
+  /* Field by field: a temporary's are written by fours of bytes and read by sixteens, which the processor waits for. */
+  AsyncCopy &copy = me.copies.emplace_back();
+  copy.dst = dst_shared, copy.src = src_global;
+  copy.bytes = bytes, copy.valid_bytes = src_bytes_valid, copy.group = me.groups;
 }
 
 void tb_cpu_cp_async_commit() { self().groups++; }
