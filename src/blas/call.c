@@ -48,15 +48,10 @@ int tb_call_from(struct tb_call *call, enum tb_symbol symbol, const struct tb_ar
                            .region = {.of = y.triangle, .hermitian = tb_is_hermitian(routine->signature)},
                            .twice = tb_is_of_rank_2k(routine->signature),
                            .row_major = x->layout == TB_ROW_MAJOR};
+  call->again_a = call->b.data;
+  call->again_b = call->a.data;
   if (tb_has_side(routine->signature)) place_structured(call, routine->signature, &y);
   return 0;
-}
-
-/* op(X)^T, and for a Hermitian C op(X)^H. */
-static struct tb_view turned(struct tb_view x, bool hermitian) {
-  x.transposed = !x.transposed;
-  x.conjugated = x.conjugated != hermitian;
-  return x;
 }
 
 static union tb_scalar conjugate(enum tb_type type, union tb_scalar x) {
@@ -73,10 +68,18 @@ struct tb_call tb_call_once(const struct tb_call *call) {
   return once;
 }
 
+/* Transposed, and of a Hermitian C conjugated, op(B) is stored and read as op(A) is. */
+struct tb_call tb_call_exchanged(const struct tb_call *call) {
+  struct tb_call exchanged = *call;
+  exchanged.a.data = call->again_a, exchanged.a.ld = call->b.ld;
+  exchanged.b.data = call->again_b, exchanged.b.ld = call->a.ld;
+  exchanged.again_a = call->a.data, exchanged.again_b = call->b.data;
+  return exchanged;
+}
+
 struct tb_call tb_call_again(const struct tb_call *call) {
-  struct tb_call again = tb_call_once(call);
-  again.a = turned(call->b, call->region.hermitian);
-  again.b = turned(call->a, call->region.hermitian);
+  const struct tb_call exchanged = tb_call_exchanged(call);
+  struct tb_call again = tb_call_once(&exchanged);
   again.alpha = call->region.hermitian ? conjugate(call->type, call->alpha) : call->alpha;
   again.beta = tb_scalar_of(call->type, 1);
   return again;
@@ -88,6 +91,10 @@ struct tb_call tb_call_part(const struct tb_call *call, int64_t i, int64_t m, in
   part.n = n;
   part.a = call->recipe == TB_MULTIPLY ? tb_view_at(call->a, i, 0) : call->a;
   part.b = tb_view_at(call->b, call->recipe == TB_MULTIPLY ? 0 : i, j);
+  if (call->twice) {
+    part.again_a = tb_view_at(tb_call_exchanged(call).a, i, 0).data;
+    part.again_b = tb_view_at(tb_call_exchanged(call).b, 0, j).data;
+  }
   part.c = tb_call_c(call, i, j);
   part.region = tb_region_at(call->region, i, j);
   return part;

@@ -4,9 +4,9 @@
  *
  *   C = alpha * op(A) * op(B) + beta * C      op(A) is m x k, op(B) is k x n, C is m x n
  *
- * or a triangle of C alone: gemmt's, and syrk's and herk's, whose B is A once more. syr2k's and her2k's is two such
- * products, the second with the operands in each other's places: C = alpha A B^T + alpha B A^T + beta C. Of symm's and
- * hemm's one operand is symmetric or Hermitian: A on the left, B on the right.
+ * or a triangle of C alone: gemmt's, and syrk's and herk's, whose B is A once more. syr2k's and her2k's is the sum of
+ * two such products, the second with the operands in each other's places: C = alpha A B^T + alpha B A^T + beta C. Of
+ * symm's and hemm's one operand is symmetric or Hermitian: A on the left, B on the right.
  *
  * trmm and trsm overwrite an m x n matrix with what a triangle makes of it: C = alpha op(A) C, or the X of
  * op(A) X = alpha C; with the triangle on the right alpha C op(A), or X op(A) = alpha C. A is k x k, B a view of C.
@@ -44,6 +44,7 @@ struct tb_call {
   int64_t m, n, k;
   union tb_scalar alpha, beta;
   struct tb_view a, b;
+  const void *again_a, *again_b; /* twice: the data of the second product's A and B (tb_call_exchanged) */
   void *c;
   int64_t ldc;
   struct tb_region region; /* of C, that is computed */
@@ -51,7 +52,7 @@ struct tb_call {
   int64_t whole_sides; /* of a part of a triangular recipe: the whole's (triangular.h). 0: not a part */
   enum tb_recipe recipe : 8;
   bool on_right;  /* of a triangular operand: op(A) stands there */
-  bool twice;     /* a second product follows: tb_call_again */
+  bool twice;     /* a second product is added */
   bool row_major; /* the program's call was; kept so that the verbose line can speak of the call as it was made */
 };
 
@@ -153,6 +154,21 @@ static inline void *tb_call_c(const struct tb_call *call, int64_t i, int64_t j) 
 /* The product itself of a call that is two, and the second one, which adds to what the first has left. */
 struct tb_call tb_call_once(const struct tb_call *call);
 struct tb_call tb_call_again(const struct tb_call *call);
+
+/* A call that is two with the second product's operands as A and B, stored, transposed and conjugated as the first's,
+ * and those as its second. */
+struct tb_call tb_call_exchanged(const struct tb_call *call);
+
+/* Whether the two products of a call are one sum, multiplied by one alpha. */
+static inline bool tb_call_is_one_sum(const struct tb_call *call) {
+  return call->twice && !(call->region.hermitian && !tb_scalar_is_real(call->type, call->alpha));
+}
+
+/* Whether each product's operands are the other's in each other's places: not of a part, whose rows and columns are
+ * others. */
+static inline bool tb_call_exchanges_all(const struct tb_call *call) {
+  return call->twice && call->m == call->n && call->again_a == call->b.data && call->again_b == call->a.data;
+}
 
 /* How many calls of a size gain by being on a GPU at once, by the bytes that it moves over the link: small ones up to 8
  * MB (816 cubed, fp32), pairs up to 1 GiB (9459 cubed). trmm and trsm, and what is larger, go alone. */

@@ -130,6 +130,7 @@ static CUresult fetch_operands(struct tb_hosted *h, const struct tb_places *plac
     TB_TRY(fetch_view(&places->a, &call->a, tb_call_a_rows(call), call->k, &h->copy_a));
   if (reads && call->recipe == TB_MULTIPLY && is_wanted(&places->b, managed_too))
     TB_TRY(fetch_view(&places->b, &call->b, call->k, call->n, &h->copy_b));
+  call->again_a = call->b.data, call->again_b = call->a.data;
   if (is_wanted(&places->c, managed_too)) {
     TB_TRY(fetch_operand(&places->c, call->c, call->type, call->m, call->n, call->ldc, call->region, &h->copy_c));
     call->c = h->copy_c;

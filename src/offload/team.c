@@ -117,9 +117,9 @@ static int64_t piece_of(const struct tb_call *call, const struct tb_choice *whol
   return by_columns ? TB_EMULATED_TILE_N : TB_EMULATED_TILE_M;
 }
 
-/* What all members want in the same panels. */
+/* What all members want in the same panels. Of two products it would be another one of each. */
 static enum tb_operand operand_of_all(const struct tb_call *call) {
-  if (call->recipe != TB_MULTIPLY) return TB_NO_OPERAND;
+  if (call->recipe != TB_MULTIPLY || call->twice) return TB_NO_OPERAND;
   return tb_share_by_columns(call) ? TB_OPERAND_A : TB_OPERAND_B;
 }
 

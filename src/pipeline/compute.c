@@ -22,7 +22,16 @@ static CUresult hold_stream(struct tb_pipeline *p, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult tb_compute_hold_uploads(struct tb_pipeline *p) { return hold_stream(p, p->d->up); }
+/* Of a triangle there may be panels that no tile wants: no launch has waited for what is made of them. */
+static CUresult hold_for_spare_panels(struct tb_pipeline *p) {
+  if (p->packed && p->layout.call->region.of != TB_WHOLE) TB_TRY(tb_cuda.cuStreamWaitEvent(p->d->up, p->d->packed, 0));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_compute_hold_uploads(struct tb_pipeline *p) {
+  TB_TRY(hold_for_spare_panels(p));
+  return hold_stream(p, p->d->up);
+}
 
 CUresult tb_compute_mark(struct tb_pipeline *p) {
   for (int s = 0; s < p->stream_count; s++) TB_TRY(tb_cuda.cuEventRecord(p->d->half[s], p->streams[s]));
@@ -30,6 +39,7 @@ CUresult tb_compute_mark(struct tb_pipeline *p) {
 }
 
 CUresult tb_compute_hold_until_mark(struct tb_pipeline *p) {
+  TB_TRY(hold_for_spare_panels(p));
   for (int s = 0; s < p->stream_count; s++) TB_TRY(tb_cuda.cuStreamWaitEvent(p->d->up, p->d->half[s], 0));
   return CUDA_SUCCESS;
 }
@@ -102,8 +112,8 @@ static struct tb_multiply product_of(const struct tb_pipeline *p, int64_t row, i
       .group_k = parts * l->plan->group_k,
       .wanted = wanted_of(l, row * l->columns + column),
       .alpha = tb_real_alpha(l->call),
-      .first = k.start == 0,
-      .last = k.start + k.size == l->call->k,
+      .first = tb_layout_begins_sum(l, k),
+      .last = tb_layout_ends_sum(l, k),
       .padded = is_made_real(p) || (l->plan->ways.a != TB_IN_PLACE && l->plan->ways.b != TB_IN_PLACE),
   };
 }
@@ -219,20 +229,34 @@ CUresult tb_compute_make_real(struct tb_pipeline *p, bool of_b, int64_t index, s
 }
 
 /* For the tensor cores, span after span. */
-static CUresult pack_panel(struct tb_pipeline *p, const struct tb_step *step, struct tb_extent k) {
+static CUresult pack_panel(struct tb_pipeline *p, bool of_b, int64_t index, struct tb_extent k) {
   const struct tb_layout *l = &p->layout;
   const int64_t parts = tb_kernel_parts(l->call->type);
-  const struct tb_matrix x = kernel_panel(p, step->of_b, step->index, k);
-  const int64_t sides = (step->of_b ? 1 : parts) * tb_layout_sides(l, step->of_b, step->index).size;
+  const struct tb_matrix x = kernel_panel(p, of_b, index, k);
+  const int64_t sides = (of_b ? 1 : parts) * tb_layout_sides(l, of_b, index).size;
   struct tb_emulated_operand operand =
-      tb_emulated_operand_at(x.address, x.ld, sides, step->of_b, tb_runs_along_k(l->call, step->of_b));
+      tb_emulated_operand_at(x.address, x.ld, sides, of_b, tb_runs_along_k(l->call, of_b));
   for (int64_t start = 0; start < k.size; start += l->plan->span_k) {
-    const CUdeviceptr to = tb_layout_packed(l, step->of_b, step->index, k.start + start);
+    const CUdeviceptr to = tb_layout_packed(l, of_b, index, k.start + start);
     const int64_t span_k = parts * tb_min(l->plan->span_k, k.size - start);
     TB_TRY(tb_emulated_pack(&p->d->kernels.emulated, &operand, to, NULL, 0, span_k, p->packing));
     operand.from += operand.along_k ? span_k : span_k * operand.ld;
   }
   return CUDA_SUCCESS;
+}
+
+/* As an operand's panel of the product that the layout is at. */
+static CUresult prepare_as(struct tb_pipeline *p, bool of_b, int64_t index, struct tb_extent k) {
+  TB_TRY(tb_compute_make_real(p, of_b, index, k, p->packing));
+  return tb_plan_packs(p->layout.plan) ? pack_panel(p, of_b, index, k) : CUDA_SUCCESS;
+}
+
+/* As the other operand's, which it is in the second product. */
+static CUresult prepare_for_second(struct tb_pipeline *p, const struct tb_step *step, struct tb_extent k) {
+  tb_layout_exchange(&p->layout);
+  const CUresult result = prepare_as(p, !step->of_b, step->index, k);
+  tb_layout_exchange(&p->layout);
+  return result;
 }
 
 /* A slice of a panel that is there: made real, packed. In a stream of its own: the GPU may have no multiprocessor free
@@ -244,8 +268,8 @@ static CUresult prepare_panel(struct tb_pipeline *p, const struct tb_step *step)
   p->up.must_hold_packing = false;
   TB_TRY(mark_begin(p, p->packing));
   if (tb_plan_unfolds(p->layout.plan, p->layout.call, step->of_b)) TB_TRY(unfold_panel(p, step, k));
-  TB_TRY(tb_compute_make_real(p, step->of_b, step->index, k, p->packing));
-  if (tb_plan_packs(p->layout.plan)) TB_TRY(pack_panel(p, step, k));
+  TB_TRY(prepare_as(p, step->of_b, step->index, k));
+  if (p->layout.plan->both) TB_TRY(prepare_for_second(p, step, k));
   TB_TRY(tb_cuda.cuEventRecord(p->d->packed, p->packing));
   p->packed = true;
   return CUDA_SUCCESS;
@@ -255,6 +279,38 @@ static CUresult prepare_panel(struct tb_pipeline *p, const struct tb_step *step)
 static CUresult await_step(struct tb_pipeline *p, CUstream stream) {
   if (!tb_plan_prepares(p->layout.plan)) return await_panels(p, stream);
   if (p->packed && stream != p->packing) TB_TRY(tb_cuda.cuStreamWaitEvent(stream, p->d->packed, 0));
+  return CUDA_SUCCESS;
+}
+
+/* The launches of a tile for the second product, slice after slice, behind all of the first one's. */
+static CUresult launch_second(struct tb_pipeline *p, int64_t row, int64_t column) {
+  CUresult result = CUDA_SUCCESS;
+  tb_layout_exchange(&p->layout);
+  for (int64_t slice = 0; slice < tb_layout_slices(&p->layout) && result == CUDA_SUCCESS; slice++)
+    result = tb_compute_launch(p, row, column, tb_layout_slice(&p->layout, slice));
+  tb_layout_exchange(&p->layout);
+  return result;
+}
+
+/* Whether all of a row's and a column's panels of either product is there. */
+static bool has_both(const struct tb_pipeline *p, int64_t row, int64_t column) {
+  const int64_t all = tb_layout_slices(&p->layout);
+  const int64_t *const a = p->slices[TB_OF_A], *const b = p->slices[TB_OF_B];
+  return a[row] == all && b[row] == all && a[column] == all && b[column] == all;
+}
+
+/* The second products for which a panel is the last thing that was missing: of tiles in its row, and in its column. */
+static CUresult add_second(struct tb_pipeline *p, int64_t index) {
+  const struct tb_layout *l = &p->layout;
+  for (int64_t other = 0; other < l->rows; other++) {
+    if (!has_both(p, index, other)) continue;
+    for (int in_column = 0; in_column < (other == index ? 1 : 2); in_column++) {
+      const int64_t row = in_column ? other : index, column = in_column ? index : other;
+      if (tb_layout_misses(l, row * l->columns + column)) continue;
+      TB_TRY(await_step(p, stream_of(p, row, column)));
+      TB_TRY(launch_second(p, row, column));
+    }
+  }
   return CUDA_SUCCESS;
 }
 
@@ -271,5 +327,5 @@ CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step) {
     TB_TRY(await_step(p, stream_of(p, row, column)));
     TB_TRY(tb_compute_launch(p, row, column, k));
   }
-  return CUDA_SUCCESS;
+  return p->layout.plan->both ? add_second(p, step->index) : CUDA_SUCCESS;
 }

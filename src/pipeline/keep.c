@@ -152,8 +152,8 @@ static bool may_keep(struct tb_device *d, const struct tb_call *call, const stru
     return false;
   }
   if (!tb_way_is_by_link(ways->c) || tb_call_is_trivial(call) || tb_plan_fits_one_slot(call, *ways)) return false;
-  if (tb_sandboxed()) return false;
-  return true;
+  if (call->twice && !tb_call_exchanges_all(call)) return false; /* a part has four operands */
+  return !tb_sandboxed();
 }
 
 /* Inside. */
@@ -180,6 +180,7 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
   if (same) found[TB_OF_B] = found[TB_OF_A];
   if (x->may[TB_OF_B] && !same) TB_TRY(look_up(d, &x->stored[TB_OF_B], &found[TB_OF_B]));
   for (int of_b = 0; of_b < 2; of_b++) take(keep, of_b, &x->stored[of_b], &found[of_b]);
+  keep->call.again_a = keep->call.b.data, keep->call.again_b = keep->call.a.data;
   return CUDA_SUCCESS;
 }
 
@@ -191,6 +192,7 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
 static bool is_sooner_without(const struct tb_keep *keep, const struct tb_call *call) {
   for (int of_b = 0; of_b < 2; of_b++) {
     const bool alone = keep->proof[of_b] == TB_NOT_KEPT && keep->proof[!of_b] != TB_NOT_KEPT;
+    if (alone && call->twice) return true; /* both products' A must come by one way */
     if (alone && !tb_runs_along_k(call, of_b) && (of_b ? call->n : call->m) > SIDES_OF_ONE_PANEL) return true;
   }
   return false;

@@ -37,6 +37,19 @@ static void commit(struct tb_pipeline *p, const void *arrived) {
   tb_down_count(p, 0, call->n);
 }
 
+static CUresult multiply_slot(struct tb_pipeline *p, CUstream stream) {
+  TB_TRY(tb_compute_make_real(p, false, 0, p->layout.chunk, stream));
+  TB_TRY(tb_compute_make_real(p, true, 0, p->layout.chunk, stream));
+  return tb_compute_launch(p, 0, 0, p->layout.chunk);
+}
+
+static CUresult multiply_slot_again(struct tb_pipeline *p, CUstream stream) {
+  tb_layout_exchange(&p->layout);
+  const CUresult result = multiply_slot(p, stream);
+  tb_layout_exchange(&p->layout);
+  return result;
+}
+
 CUresult tb_one_slot_run(struct tb_pipeline *p) {
   struct tb_device *d = p->d;
   const CUstream stream = p->streams[0];
@@ -49,9 +62,8 @@ CUresult tb_one_slot_run(struct tb_pipeline *p) {
   TB_TRY(mark_slot(p, TB_UP_BEGIN));
   TB_TRY(tb_cuda.cuMemcpyHtoDAsync(p->layout.arena, d->up_ring.slot[0], bytes_up, stream));
   TB_TRY(mark_slot(p, TB_UP_END));
-  TB_TRY(tb_compute_make_real(p, false, 0, p->layout.chunk, stream));
-  TB_TRY(tb_compute_make_real(p, true, 0, p->layout.chunk, stream));
-  TB_TRY(tb_compute_launch(p, 0, 0, p->layout.chunk));
+  TB_TRY(multiply_slot(p, stream));
+  if (p->layout.plan->both) TB_TRY(multiply_slot_again(p, stream));
   TB_TRY(mark_slot(p, TB_DOWN_BEGIN));
   TB_TRY(tb_cuda.cuMemcpyDtoHAsync(arrived, result.address, bytes_down, stream));
   TB_TRY(mark_slot(p, TB_DOWN_END));

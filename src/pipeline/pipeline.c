@@ -165,6 +165,8 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
                             .stream_count = plan->emulated ? plan->streams : TB_COMPUTE_STREAMS,
                             .packing = device->packing,
                             .resident = {-1, -1}};
+  if (call->twice) p->again = tb_call_exchanged(call);
+  p->layout.other = &p->again;
   p->down.rest_bytes = c_bytes_of(call);
   prepare_staging(p, call, plan);
   if ((reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) && !plan->triangle_in_place) {

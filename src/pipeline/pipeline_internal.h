@@ -90,6 +90,7 @@ struct tb_pipeline {
   bool packed;             /* one was: d->packed is recorded */
   CUevent uploaded;        /* behind the latest slice of a panel; NULL: nothing has gone up */
   struct tb_layout layout; /* of the block that goes up and is computed */
+  struct tb_call again;    /* of a call that is two products, the second */
   int64_t resident[2];     /* first row, first column of the operands' parts on the device; -1: none */
   struct tb_pages pages;   /* of a C that was just allocated */
   struct tb_up up;

@@ -50,7 +50,7 @@ static bool needs_slot(const struct tb_up_entry *e) { return e->way == TB_STAGED
  * another, for nothing but C is left to move. */
 static bool has_order(const struct tb_pipeline *p) {
   const struct tb_layout *l = &p->layout;
-  const bool at_end = l->is_last && l->chunk.start + l->chunk.size == l->call->k;
+  const bool at_end = l->is_last && tb_layout_is_last_chunk(l);
   return tb_plan_packs(l->plan) && l->plan->chunk_k < l->call->k && tb_way_is_by_link(l->plan->ways.a) &&
          tb_way_is_by_link(l->plan->ways.b) && !at_end;
 }
@@ -70,7 +70,8 @@ static enum tb_schedule_order order_of(const struct tb_pipeline *p) {
 void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
   struct tb_up *up = &p->up;
   const struct tb_plan *plan = p->layout.plan;
-  const bool whole_k = plan->chunk_k == p->layout.call->k;
+  /* Two products that do not share their panels replace each other's. */
+  const bool whole_k = plan->chunk_k == p->layout.call->k && (!p->layout.call->twice || plan->both);
   const int64_t first[2] = {p->layout.block.i, p->layout.block.j};
   for (int of_b = 0; of_b < 2; of_b++) {
     const bool same_part = p->resident[of_b] == first[of_b], resident = whole_k && same_part;
@@ -83,8 +84,11 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
   up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout), order};
   up->begun_steps = up->ended_steps = up->computed_steps = 0;
   up->ahead = ahead;
-  up->must_hold = ahead || p->layout.chunk.start > 0;
-  up->must_hold_packing = plan->a_kept_bytes > 0 && p->layout.chunk.start == plan->chunk_k;
+  up->must_hold = ahead || p->layout.chunk.start > 0 || p->layout.exchanged;
+  /* What is made of a panel in place replaces what launches may read, and no upload waits for these. */
+  const bool by_link = tb_way_is_by_link(plan->ways.a) && tb_way_is_by_link(plan->ways.b);
+  const bool unheld = !by_link && p->packing != p->streams[0] && (p->layout.chunk.start > 0 || p->layout.exchanged);
+  up->must_hold_packing = unheld || (plan->a_kept_bytes > 0 && p->layout.chunk.start == plan->chunk_k);
   up->free_panels = order != before ? up->freed_panels : 0; /* of the operand that goes up first now */
   up->freed_panels = 0;
   up->awaited_half = false;

@@ -29,7 +29,15 @@ int64_t tb_layout_next_block(const struct tb_call *call, const struct tb_plan *p
   return number;
 }
 
+void tb_layout_exchange(struct tb_layout *l) {
+  const struct tb_call *const other = l->other;
+  l->other = l->call;
+  l->call = other;
+  l->exchanged = !l->exchanged;
+}
+
 void tb_layout_enter(struct tb_layout *l, int64_t number) {
+  if (l->exchanged) tb_layout_exchange(l);
   l->block = tb_layout_block(l->call, l->plan, number);
   l->is_last = tb_layout_next_block(l->call, l->plan, number + 1) == tb_layout_blocks(l->call, l->plan);
   l->rows = tb_ceil_div(l->block.m, l->plan->tile_m);
@@ -37,9 +45,20 @@ void tb_layout_enter(struct tb_layout *l, int64_t number) {
   l->chunk = piece(l->call->k, l->plan->chunk_k, 0);
 }
 
+/* Whether the second product has chunks of its own. */
+static bool has_second_round(const struct tb_layout *l) { return l->call->twice && !l->plan->both; }
+
+bool tb_layout_is_last_chunk(const struct tb_layout *l) {
+  return l->chunk.start + l->chunk.size >= l->call->k && (l->exchanged || !has_second_round(l));
+}
+
 bool tb_layout_next_chunk(struct tb_layout *l) {
-  const int64_t start = l->chunk.start + l->chunk.size;
-  if (start >= l->call->k) return false;
+  int64_t start = l->chunk.start + l->chunk.size;
+  if (tb_layout_is_last_chunk(l)) return false;
+  if (start >= l->call->k) {
+    tb_layout_exchange(l);
+    start = 0;
+  }
   l->chunk = (struct tb_extent){start, tb_min(l->plan->chunk_k, l->call->k - start)};
   return true;
 }
@@ -113,10 +132,13 @@ static struct tb_matrix slice_of_panel(enum tb_type type, uint64_t base, int64_t
                             tb_leading(type, along ? k : across)};
 }
 
+/* Whether the second product's panels are the other operand's of the first. */
+static bool is_from_other(const struct tb_layout *l) { return l->exchanged && l->plan->both; }
+
 struct tb_matrix tb_layout_panel(const struct tb_layout *l, bool of_b, int64_t panel, struct tb_extent k) {
   const struct tb_view x = tb_layout_view(l, of_b, panel, k);
   if (tb_way_of(&l->plan->ways, of_b) == TB_IN_PLACE) return (struct tb_matrix){(uint64_t)x.data, x.ld};
-  const struct tb_plan_operand *const operand = &l->plan->operand[of_b];
+  const struct tb_plan_operand *const operand = &l->plan->operand[of_b != is_from_other(l)];
   const int64_t kept_bytes = !of_b && l->chunk.start > 0 ? l->plan->a_kept_bytes : 0;
   return slice_of_panel(x.type, l->arena + (uint64_t)(operand->offset_bytes + kept_bytes), panel * operand->panel_elems,
                         tb_layout_sides(l, of_b, panel).size, tb_runs_along_k(l->call, of_b), k.start - l->chunk.start,
@@ -142,7 +164,8 @@ struct tb_matrix tb_layout_real(const struct tb_layout *l, bool of_b, int64_t pa
   }
   const enum tb_type real = tb_kernel_type(l->call->type);
   const int64_t behind_a = of_b ? panels_of_a(l) * operand[TB_OF_A].real_elems * tb_type_bytes(real) : 0;
-  return slice_of_panel(real, l->arena + (uint64_t)(l->plan->real_offset_bytes + behind_a),
+  const int64_t behind_first = is_from_other(l) ? l->plan->again_real_bytes : 0;
+  return slice_of_panel(real, l->arena + (uint64_t)(l->plan->real_offset_bytes + behind_first + behind_a),
                         panel * operand[of_b].real_elems, (of_b ? 1 : 2) * tb_layout_sides(l, of_b, panel).size,
                         !of_b && l->call->a.transposed, 2 * (k.start - l->chunk.start), 2 * k.size);
 }
@@ -154,6 +177,8 @@ uint64_t tb_layout_packed(const struct tb_layout *l, bool of_b, int64_t panel, i
   const struct tb_plan_operand *const operand = l->plan->operand;
   const int64_t spans = tb_plan_spans(l->plan);
   const int64_t behind_a = of_b ? panels_of_a(l) * spans * operand[TB_OF_A].packed_bytes : 0;
+  const int64_t behind_first = is_from_other(l) ? l->plan->again_packed_bytes : 0;
   const int64_t span = panel * spans + (k_start - l->chunk.start) / l->plan->span_k;
-  return l->arena + (uint64_t)(l->plan->packed_offset_bytes + behind_a + span * operand[of_b].packed_bytes);
+  return l->arena +
+         (uint64_t)(l->plan->packed_offset_bytes + behind_first + behind_a + span * operand[of_b].packed_bytes);
 }

@@ -33,7 +33,9 @@ struct tb_matrix {
 struct tb_layout {
   const struct tb_call *call;
   const struct tb_plan *plan;
-  uint64_t arena; /* plan->arena_bytes of device memory */
+  const struct tb_call *other; /* of a call that is two products: that which *call is not */
+  bool exchanged;              /* *call is the second, whose chunks follow the first's */
+  uint64_t arena;              /* plan->arena_bytes of device memory */
   struct tb_block block;
   bool is_last;           /* of all blocks of which anything is computed */
   int64_t rows, columns;  /* tiles along the block's sides; they are counted along its rows */
@@ -45,6 +47,18 @@ void tb_layout_enter(struct tb_layout *layout, int64_t number);
 
 /* Goes to the next chunk of k. False: there is none. */
 bool tb_layout_next_chunk(struct tb_layout *layout);
+bool tb_layout_is_last_chunk(const struct tb_layout *layout);
+
+/* Has *layout speak of the other product, where a block's panels serve both (tb_plan.both). */
+void tb_layout_exchange(struct tb_layout *layout);
+
+/* Whether a launch for this extent of k begins a tile's sum, and whether it completes it. */
+static inline bool tb_layout_begins_sum(const struct tb_layout *l, struct tb_extent k) {
+  return k.start == 0 && !l->exchanged;
+}
+static inline bool tb_layout_ends_sum(const struct tb_layout *l, struct tb_extent k) {
+  return k.start + k.size == l->call->k && (l->exchanged || !l->call->twice);
+}
 
 /* Slices of the chunk, and one of them, as an extent of k. */
 int64_t tb_layout_slices(const struct tb_layout *layout);

@@ -170,7 +170,9 @@ void tb_plan_place_real(struct tb_plan *plan, const struct tb_call *call, int64_
   a->real_elems = real_elems_of_a(plan, call, plan->tile_m);
   b->real_elems = real_elems_of_b(plan, call, plan->tile_n);
   plan->real_offset_bytes = plan->arena_bytes;
-  plan->arena_bytes += (rows * a->real_elems + columns * b->real_elems) * tb_type_bytes(tb_kernel_type(call->type));
+  const int64_t bytes = (rows * a->real_elems + columns * b->real_elems) * tb_type_bytes(tb_kernel_type(call->type));
+  plan->again_real_bytes = plan->both ? bytes : 0;
+  plan->arena_bytes += bytes + plan->again_real_bytes;
 }
 
 /* ---- strips ---- */
@@ -231,6 +233,7 @@ static int64_t slices_of_strip(const struct tb_plan *plan, int64_t bytes) {
 /* Whether a plan of one tile goes up and down by one copy each. */
 static bool fits_one_slot(const struct tb_plan *plan, const struct tb_call *call) {
   const bool staged = plan->ways.a == TB_STAGED && plan->ways.b == TB_STAGED && plan->ways.c == TB_STAGED;
+  if (call->twice && !tb_plan_may_have_both(plan, call)) return false;
   return !tb_plan_is_cut(plan, call) && staged &&
          plan->operand[TB_OF_A].panel_elems + plan->operand[TB_OF_B].panel_elems <= tb_slot_elems(call->type) &&
          plan->tile_elems <= tb_slot_elems(call->type);
@@ -266,6 +269,7 @@ bool tb_plan_is_at_once(const struct tb_plan *plan) { return is_resident(&plan->
 static void lay_out(struct tb_plan *plan, const struct tb_call *call) {
   plan->strips = plan->twins = plan->by_slices = false;
   plan->at_once = tb_plan_is_at_once(plan);
+  plan->both = tb_plan_may_have_both(plan, call);
   tb_plan_size_panels(plan, call, plan->block_m, plan->block_n);
   plan->one_slot = fits_one_slot(plan, call);
   int64_t slices = 1;

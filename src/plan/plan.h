@@ -28,6 +28,11 @@
  * its number, as it is stored. It goes up once, so tiles are squares: as many elements go up as in a product of half
  * the k.
  *
+ * Both. Of syr2k and her2k, A B^T + B A^T, that are not cut, a panel of A is also the second product's panel of B with
+ * its number, and the other way round. All panels go up once and stay, and a tile whose four are there has the second
+ * product added to its sum; so tiles are squares here, too. Where C or k is cut, or the operands do not lie alike, the
+ * chunks of the second product follow those of the first, and all panels go up again.
+ *
  * Unfolded. A large symmetric or Hermitian operand in ordinary memory goes up as it is stored, into a square behind the
  * tiles of C: with panel number i the columns of the triangle that meet the diagonal in the panel. With those of the
  * panels before (of an upper triangle, which begins with the last panel, of those behind) they are all that a kernel
@@ -147,11 +152,14 @@ struct tb_plan {
   int64_t workspace_offset_bytes; /* and last, where there is room, for what kernels note down */
   int64_t workspace_bytes;        /* for each tile of the block; may be 0. emulated: for each stream */
   int64_t arena_bytes;
-  bool at_once;                /* everything is in place: one launch computes a block */
-  bool triangle_in_place;      /* so it is, but of a triangle, whose tiles are launched in several streams */
-  bool strips;                 /* one operand is a single panel, and each panel of the other completes a tile */
-  bool by_slices;              /* of twins: all panels go up by slices */
-  bool twins;                  /* B's panels are A's: of op(A) op(A)^T one goes up for both */
+  bool at_once;           /* everything is in place: one launch computes a block */
+  bool triangle_in_place; /* so it is, but of a triangle, whose tiles are launched in several streams */
+  bool strips;            /* one operand is a single panel, and each panel of the other completes a tile */
+  bool by_slices;         /* of twins: all panels go up by slices */
+  bool twins;             /* B's panels are A's: of op(A) op(A)^T one goes up for both */
+  bool both;              /* of a call that is two products: the panels that are up serve both */
+  int64_t again_real_bytes,
+      again_packed_bytes;      /* both: from what is made of them for the first to the same for the second */
   bool one_slot;               /* one tile, and A's and B's panels fit into one slot together, C into another */
   bool emulated;               /* for the tensor cores */
   struct tb_emulated_way way;  /* emulated: of every launch */

@@ -22,7 +22,7 @@ static const struct tb_tiling emulated_columns_of_chunks = {TB_EMULATED_TILE_N, 
 /* In one stream each launch must fill the GPU alone: 11 x 12 of their tiles are an H200's 132 multiprocessors. */
 static const struct tb_tiling emulated_rows_in_order = {TB_EMULATED_TILE_M, 1408, 1408, 2816, 16};
 static const struct tb_tiling emulated_columns_in_order = {TB_EMULATED_TILE_N, 2304, 2304, 4608, 16};
-/* Of twins: whole tiles of the tensor cores both ways. */
+/* Of twins and of both: whole tiles of the tensor cores both ways. */
 static const struct tb_tiling emulated_twins = {3 * TB_EMULATED_TILE_M, 768, 768, 3072, 16};
 _Static_assert(3 * TB_EMULATED_TILE_M % TB_EMULATED_TILE_N == 0, "tiles of twins are whole ones both ways");
 /* Of strips, along their long sides. */
@@ -76,7 +76,7 @@ static struct tb_emulated_way launch_way(const struct tb_plan *plan, const struc
 }
 
 static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb_call *call, int streams_most) {
-  if (plan->twins) return (struct tb_tilings){&emulated_twins, &emulated_twins};
+  if (plan->twins || plan->both) return (struct tb_tilings){&emulated_twins, &emulated_twins};
   if (tb_plan_in_one_stream(plan) || streams_most == 1)
     return (struct tb_tilings){&emulated_rows_in_order, &emulated_columns_in_order};
   if (plan->chunk_k < call->k && (plan->block_m < call->m || plan->block_n < call->n))
@@ -137,6 +137,7 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, c
   plan->emulated = true;
   plan->triangle_in_place = false; /* these kernels look what is wanted of C */
   plan->twins = tb_plan_may_have_twins(plan, call);
+  plan->both = tb_plan_may_have_both(plan, call);
   plan->at_once = tb_plan_is_at_once(plan);
   plan->span_k = tb_emulated_first_span(whole, parts * call->k) / parts;
   size_tiles(plan, call, layout);
@@ -149,8 +150,9 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, c
   struct tb_plan_operand *const a = &plan->operand[TB_OF_A], *const b = &plan->operand[TB_OF_B];
   a->packed_bytes = plan->at_once ? 0 : a_bytes;
   b->packed_bytes = plan->at_once ? 0 : b_bytes;
-  plan->workspace_offset_bytes =
-      plan->packed_offset_bytes + tb_plan_spans(plan) * (rows * a->packed_bytes + columns * b->packed_bytes);
+  const int64_t packed_bytes = tb_plan_spans(plan) * (rows * a->packed_bytes + columns * b->packed_bytes);
+  plan->again_packed_bytes = plan->both ? packed_bytes : 0;
+  plan->workspace_offset_bytes = plan->packed_offset_bytes + packed_bytes + plan->again_packed_bytes;
   plan->way = launch_way(plan, call, whole);
   plan->workspace_bytes = tb_emulated_workspace_bytes(parts * plan->tile_m, plan->tile_n, parts * call->k, &plan->way);
   if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;
@@ -220,10 +222,12 @@ static struct parts parts_of(const struct tb_plan *plan, const struct tb_call *c
                     .chunks = (double)tb_ceil_div(call->k, plan->chunk_k)};
   const double m = (double)call->m / p.rows, n = (double)call->n / p.columns, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call);
+  const double products = call->twice ? 2 : 1;
   p.blocks = p.rows * p.columns;
-  p.a = !tb_way_is_by_link(plan->ways.a) ? 0 : m * k * bytes;
-  p.b = !tb_way_is_by_link(plan->ways.b) ? 0 : n * k * bytes;
-  p.product = tb_type_flops(call->type) * m * n * k / tb_plan_emulated_flops_per_byte(&plan->ways) / filling(plan);
+  p.a = !tb_way_is_by_link(plan->ways.a) ? 0 : products * m * k * bytes;
+  p.b = !tb_way_is_by_link(plan->ways.b) ? 0 : products * n * k * bytes;
+  p.product =
+      products * tb_type_flops(call->type) * m * n * k / tb_plan_emulated_flops_per_byte(&plan->ways) / filling(plan);
   p.down = m * n * bytes;
   return p;
 }
@@ -267,8 +271,8 @@ static int64_t block_of(int64_t side, int halvings, int64_t tile, int64_t least)
 /* What the other kernels take at best, in the same measure, but for waits: they are cut, and wait, about as often. */
 static double cost_of_others(const struct tb_call *call, const struct tb_ways *ways) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  const double bytes = (double)tb_call_bytes(call);
-  const double a = !tb_way_is_by_link(ways->a) ? 0 : m * k * bytes, b = !tb_way_is_by_link(ways->b) ? 0 : n * k * bytes;
+  const double bytes = (double)tb_call_bytes(call), up_bytes = (call->twice ? 2 : 1) * k * bytes;
+  const double a = !tb_way_is_by_link(ways->a) ? 0 : m * up_bytes, b = !tb_way_is_by_link(ways->b) ? 0 : n * up_bytes;
   const double full = (double)(2 * tb_emulated_tiles(tb_kernel_parts(call->type) * call->m, call->n)) /
                       EMULATED_TILES_OF_GPU; /* theirs are half as large */
   return a + b + tb_call_flops(call) / tb_plan_other_flops_per_byte(ways) / (full < 1 ? full : 1) + 0.5 * m * n * bytes;

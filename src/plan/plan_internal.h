@@ -36,6 +36,9 @@ bool tb_plan_is_cut(const struct tb_plan *plan, const struct tb_call *call);
 /* Whether it may have twins, if its tiles are squares. */
 bool tb_plan_may_have_twins(const struct tb_plan *plan, const struct tb_call *call);
 
+/* Whether its panels may serve both products of a call that is two, if its tiles are squares. */
+bool tb_plan_may_have_both(const struct tb_plan *plan, const struct tb_call *call);
+
 /* Tiles of the tensor cores' kernels that an H200's multiprocessors have room for. */
 #define TB_EMULATED_TILES_AT_ONCE 132
 

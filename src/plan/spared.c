@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What need not go up of a product that is not cut: one of twins, and half of a mirrored operand. See plan.h. */
+/* What need not go up of a product that is not cut: one of twins, what serves two products, and half of a mirrored
+ * operand. See plan.h. */
 #include "plan/plan_internal.h"
 
 bool tb_plan_may_have_twins(const struct tb_plan *plan, const struct tb_call *call) {
   const struct tb_ways *const ways = &plan->ways;
-  return tb_call_has_twins(call) && ways->a == ways->b && tb_way_is_by_link(ways->a) && ways->c != TB_IN_PLACE &&
+  return tb_call_has_twins(call) && !call->twice && ways->a == ways->b && tb_way_is_by_link(ways->a) &&
+         ways->c != TB_IN_PLACE && !ways->passed && !tb_plan_is_cut(plan, call);
+}
+
+bool tb_plan_may_have_both(const struct tb_plan *plan, const struct tb_call *call) {
+  const struct tb_ways *const ways = &plan->ways;
+  return tb_call_exchanges_all(call) && tb_way_is_by_link(ways->a) && ways->a == ways->b && ways->c != TB_IN_PLACE &&
          !ways->passed && !tb_plan_is_cut(plan, call);
 }
 
