@@ -92,7 +92,6 @@ static void make_with(struct tst_triangle_call *call, const void *whole, const c
   expect_same(call, whole, value);
 }
 
-/* Of A and B the same memory, too, which is no syrk. */
 static void the_same_bits(void **state) {
   (void)state;
   uint64_t rng = 7;
@@ -107,6 +106,32 @@ static void the_same_bits(void **state) {
     make_with(&call, whole, "TILEBLAS_MEMORY_LIMIT", call.name.type == 'z' ? "400K" : "200K", "0");
     make_with(&call, whole, "TILEBLAS_MEMORY_LIMIT", "1M", "0");
     make_with(&call, whole, "TILEBLAS_SHARE", "always", "never");
+    free(whole);
+    tst_triangle_destroy(&call);
+  }
+}
+
+/* A and B the same memory, which is no syrk. */
+static void one_operand_twice(void **state) {
+  (void)state;
+  uint64_t rng = 8;
+  for (int routine = 0; routine < ROUTINES; routine += TST_UNLESS_SANITIZED(1, 3)) {
+    struct tst_triangle_call call;
+    do { /* B is as A is */
+      create(&call, routine, 300, 300, &rng);
+      if (call.lda == call.ldb) break;
+      tst_triangle_destroy(&call);
+    } while (true);
+    memcpy(call.b.data, call.a.data, call.a.bytes);
+    memcpy(call.b.before, call.a.data, call.a.bytes);
+    void *const whole = malloc(call.c.bytes);
+    assert_non_null(whole);
+    tst_triangle_make(&call);
+    expect_right(&call);
+    memcpy(whole, call.c.data, call.c.bytes);
+    tst_triangle_restore(&call);
+    tst_triangle_make_on(&call, call.a.data, call.a.data, call.c.data);
+    expect_same(&call, whole, "of one operand");
     free(whole);
     tst_triangle_destroy(&call);
   }
@@ -243,6 +268,7 @@ struct failing {
   int routine;
   unsigned long nth;
   bool shared; /* by several GPUs */
+  bool complex_alpha;
 };
 
 /* What is left is a part of other rows than columns. */
@@ -251,6 +277,7 @@ static int left_to_the_cpu(void *opaque) {
   uint64_t rng = 19 + (uint64_t)f->routine;
   struct tst_triangle_call call;
   create(&call, f->routine, 700, 9, &rng);
+  if (f->complex_alpha) call.alpha[1] = -0.75;
   if (tileblas_option_set("TILEBLAS_MEMORY_LIMIT", call.name.type == 'z' ? "4M" : "1M") != 0) return 1;
   if (f->shared && tileblas_option_set("TILEBLAS_SHARE", "always") != 0) return 1;
   if (tst_fake()->inject("cuMemcpyDtoHAsync_v2", f->nth, CUDA_ERROR_UNKNOWN, 0) != 0) return 1;
@@ -266,9 +293,11 @@ static void parts(void **state) {
   for (int routine = 0; routine < ROUTINES; routine++)
     for (unsigned long nth = 1; nth < 4; nth++)
       for (int shared = 0; shared < 2; shared++) {
-        struct failing f = {routine, nth, shared};
+        struct failing f = {routine, nth, shared, false};
         if (TST_SANITIZED && ((unsigned)routine + nth) % 3 != 0) continue;
         in_a_process(left_to_the_cpu, &f, "left to the CPU");
+        f.complex_alpha = true; /* two products: the second without a GPU */
+        if (routine >= 4) in_a_process(left_to_the_cpu, &f, "left to the CPU");
       }
 }
 
@@ -276,7 +305,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(from_elsewhere),         cmocka_unit_test(parts),
       cmocka_unit_test(operands_go_up_once),    cmocka_unit_test(the_same_bits),
-      cmocka_unit_test(the_same_bits_of_spans), cmocka_unit_test(complex_alpha),
+      cmocka_unit_test(the_same_bits_of_spans), cmocka_unit_test(one_operand_twice),
+      cmocka_unit_test(complex_alpha),
   };
   if (tileblas_option_set("TILEBLAS_ROUTE", "gpu") != 0 || tileblas_option_set("TILEBLAS_SHARE", "never") != 0)
     return 1;
