@@ -67,6 +67,7 @@ static void operands_go_up_once(void **state) {
   for (int routine = 0; routine < ROUTINES; routine++)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
       struct tst_triangle_call call;
+      if (i == 1 && routine % 3 == 2) continue; /* its slices are others' */
       if (TST_SANITIZED && routine % 2 != (int)(i % 2)) continue;
       create(&call, routine, sizes[i].n, sizes[i].k, &rng);
       const uint64_t up = counted(FAKE_CUDA_BYTES_UP), down = counted(FAKE_CUDA_BYTES_DOWN);
@@ -165,7 +166,7 @@ static int kept(void *unused) {
     create(&call, routine, 200, 1400, &rng);
     void *const whole = malloc(call.c.bytes);
     uint64_t up = 0;
-    for (int time = 0; time < 5; time++) {
+    for (int time = 0; time < 4; time++) {
       tst_triangle_restore(&call);
       const uint64_t begun = counted(FAKE_CUDA_BYTES_UP);
       tst_triangle_make(&call);
@@ -276,9 +277,9 @@ static int left_to_the_cpu(void *opaque) {
   const struct failing *const f = opaque;
   uint64_t rng = 19 + (uint64_t)f->routine;
   struct tst_triangle_call call;
-  create(&call, f->routine, 700, 9, &rng);
+  create(&call, f->routine, 500, 9, &rng);
   if (f->complex_alpha) call.alpha[1] = -0.75;
-  if (tileblas_option_set("TILEBLAS_MEMORY_LIMIT", call.name.type == 'z' ? "4M" : "1M") != 0) return 1;
+  if (tileblas_option_set("TILEBLAS_MEMORY_LIMIT", call.name.type == 'z' ? "2M" : "600K") != 0) return 1;
   if (f->shared && tileblas_option_set("TILEBLAS_SHARE", "always") != 0) return 1;
   if (tst_fake()->inject("cuMemcpyDtoHAsync_v2", f->nth, CUDA_ERROR_UNKNOWN, 0) != 0) return 1;
   tst_triangle_make(&call);
@@ -291,14 +292,13 @@ static void parts(void **state) {
   (void)state;
   if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver fails on no command");
   for (int routine = 0; routine < ROUTINES; routine++)
-    for (unsigned long nth = 1; nth < 4; nth++)
-      for (int shared = 0; shared < 2; shared++) {
-        struct failing f = {routine, nth, shared, false};
-        if (TST_SANITIZED && ((unsigned)routine + nth) % 3 != 0) continue;
-        in_a_process(left_to_the_cpu, &f, "left to the CPU");
-        f.complex_alpha = true; /* two products: the second without a GPU */
-        if (routine >= 4) in_a_process(left_to_the_cpu, &f, "left to the CPU");
-      }
+    for (unsigned long nth = 1; nth < 4; nth++) {
+      struct failing f = {routine, nth, ((unsigned)routine + nth) % 2, false};
+      if (TST_SANITIZED && ((unsigned)routine + nth) % 3 != 0) continue;
+      in_a_process(left_to_the_cpu, &f, "left to the CPU");
+      f.complex_alpha = true; /* two products: the second without a GPU */
+      if (routine >= 4) in_a_process(left_to_the_cpu, &f, "left to the CPU");
+    }
 }
 
 int main(void) {
