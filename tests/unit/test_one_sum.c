@@ -138,24 +138,6 @@ static void one_operand_twice(void **state) {
   }
 }
 
-/* On the tensor cores, where there are some. */
-static void the_same_bits_of_spans(void **state) {
-  (void)state;
-  uint64_t rng = 9;
-  for (int routine = 0; routine < ROUTINES; routine += 2) { /* of floats */
-    struct tst_triangle_call call;
-    create(&call, routine, 1600, 20, &rng);
-    void *const whole = malloc(call.c.bytes);
-    assert_non_null(whole);
-    tst_triangle_make(&call);
-    expect_right(&call);
-    memcpy(whole, call.c.data, call.c.bytes);
-    make_with(&call, whole, "TILEBLAS_SHARE", "always", "never");
-    free(whole);
-    tst_triangle_destroy(&call);
-  }
-}
-
 /* The GPU keeps what it has seen unchanged: both operands, of 1 MiB, are found, and nothing goes up. */
 static int kept(void *unused) {
   (void)unused;
@@ -302,14 +284,48 @@ static void parts(void **state) {
     }
 }
 
-int main(void) {
+/* ---- on the tensor cores ---- */
+
+/* In one piece, and by three GPUs, where each product has a round of its own: calls of floats. */
+static int packed_for_either(void *unused) {
+  (void)unused;
+  uint64_t rng = 9;
+  for (int routine = 0; routine < ROUTINES; routine += 2) {
+    struct tst_triangle_call call;
+    create(&call, routine, 800, routine == 0 ? 512 : 64, &rng);
+    void *const whole = malloc(call.c.bytes);
+    if (whole == NULL) return 1;
+    tst_triangle_make(&call);
+    expect_right(&call);
+    memcpy(whole, call.c.data, call.c.bytes);
+    make_with(&call, whole, "TILEBLAS_SHARE", "always", "never");
+    free(whole);
+    tst_triangle_destroy(&call);
+  }
+  return 0;
+}
+
+static void on_tensor_cores(void **state) {
+  (void)state;
+  struct tst_output o;
+  set("TILEBLAS_VERBOSE", "1");
+  tst_fork(&o, packed_for_either, NULL);
+  const size_t emulated = tst_count_lines(o.err, " emulated ");
+  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  if (tst_fake() != NULL && emulated != 6) fail_msg("%zu of 6 were on the tensor cores\n%s", emulated, o.err);
+  tst_output_destroy(&o);
+}
+
+/* tensor: on a GPU so small that these calls are for the tensor cores. */
+int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(from_elsewhere),         cmocka_unit_test(parts),
-      cmocka_unit_test(operands_go_up_once),    cmocka_unit_test(the_same_bits),
-      cmocka_unit_test(the_same_bits_of_spans), cmocka_unit_test(one_operand_twice),
-      cmocka_unit_test(complex_alpha),
+      cmocka_unit_test(from_elsewhere),      cmocka_unit_test(parts),
+      cmocka_unit_test(operands_go_up_once), cmocka_unit_test(the_same_bits),
+      cmocka_unit_test(one_operand_twice),   cmocka_unit_test(complex_alpha),
   };
+  const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
   if (tileblas_option_set("TILEBLAS_ROUTE", "gpu") != 0 || tileblas_option_set("TILEBLAS_SHARE", "never") != 0)
     return 1;
+  if (argc > 1 && strcmp(argv[1], "tensor") == 0) return tst_result(cmocka_run_group_tests(tensor, NULL, NULL));
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }
