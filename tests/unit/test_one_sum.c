@@ -62,7 +62,7 @@ static void operands_go_up_once(void **state) {
   static const struct {
     int64_t n, k;
     double down_most;
-  } sizes[] = {{96, 32, 1.1}, {256, 1280, 1.1}, {1088, 32, 0.9}};
+  } sizes[] = {{96, 32, 1.1}, {256, 1280, 1.1}, {832, 32, 0.9}};
   uint64_t rng = 3;
   for (int routine = 0; routine < ROUTINES; routine++)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -96,7 +96,7 @@ static void make_with(struct tst_triangle_call *call, const void *whole, const c
 static void the_same_bits(void **state) {
   (void)state;
   uint64_t rng = 7;
-  for (int routine = 0; routine < ROUTINES; routine++) {
+  for (int routine = 0; routine < ROUTINES; routine += TST_UNLESS_SANITIZED(1, 2)) {
     struct tst_triangle_call call;
     create(&call, routine, 230 + routine, 200, &rng);
     void *const whole = malloc(call.c.bytes);
@@ -144,7 +144,7 @@ static int kept(void *unused) {
   static const int64_t k[ROUTINES] = {2816, 1408, 1408, 704, 1408, 704};
   uint64_t rng = 11;
   if (tileblas_option_set("TILEBLAS_CACHE", "8G") != 0) return 1;
-  for (int routine = 0; routine < ROUTINES; routine += TST_UNLESS_SANITIZED(1, 2)) {
+  for (int routine = 0; routine < ROUTINES; routine += TST_UNLESS_SANITIZED(1, 5)) {
     struct tst_triangle_call call;
     create(&call, routine, 100, k[routine], &rng);
     void *const whole = malloc(call.c.bytes);
@@ -174,7 +174,7 @@ static int one_kept(void *unused) {
   for (int routine = 0; routine < 2; routine++) {
     struct tst_triangle_call call;
     create(&call, 1, 100, 1408, &rng);
-    for (int time = 0; time < 6; time++) {
+    for (int time = 0; time < 4; time++) {
       tst_triangle_restore(&call);
       struct tst_triangle_memory *const written = routine == 0 ? &call.a : &call.b;
       double *const number = written->data;
@@ -290,9 +290,9 @@ static void parts(void **state) {
 static int packed_for_either(void *unused) {
   (void)unused;
   uint64_t rng = 9;
-  for (int routine = 0; routine < ROUTINES; routine += 2) {
+  for (int routine = 0; routine < ROUTINES; routine += TST_UNLESS_SANITIZED(2, 4)) {
     struct tst_triangle_call call;
-    create(&call, routine, 800, routine == 0 ? 512 : 64, &rng);
+    create(&call, routine, 800, routine == 0 ? 448 : 64, &rng);
     void *const whole = malloc(call.c.bytes);
     if (whole == NULL) return 1;
     tst_triangle_make(&call);
@@ -312,7 +312,8 @@ static void on_tensor_cores(void **state) {
   tst_fork(&o, packed_for_either, NULL);
   const size_t emulated = tst_count_lines(o.err, " emulated ");
   if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
-  if (tst_fake() != NULL && emulated != 6) fail_msg("%zu of 6 were on the tensor cores\n%s", emulated, o.err);
+  const size_t wanted = TST_UNLESS_SANITIZED(6, 4);
+  if (tst_fake() != NULL && emulated != wanted) fail_msg("%zu calls were on the tensor cores\n%s", emulated, o.err);
   tst_output_destroy(&o);
 }
 
