@@ -5,8 +5,8 @@
 
 bool tb_plan_may_have_twins(const struct tb_plan *plan, const struct tb_call *call) {
   const struct tb_ways *const ways = &plan->ways;
-  return tb_call_has_twins(call) && !call->twice && ways->a == ways->b && tb_way_is_by_link(ways->a) &&
-         ways->c != TB_IN_PLACE && !ways->passed && !tb_plan_is_cut(plan, call);
+  return tb_call_has_twins(call) && ways->a == ways->b && tb_way_is_by_link(ways->a) && ways->c != TB_IN_PLACE &&
+         !ways->passed && !tb_plan_is_cut(plan, call);
 }
 
 bool tb_plan_may_have_both(const struct tb_plan *plan, const struct tb_call *call) {

@@ -112,7 +112,7 @@ static void the_same_bits(void **state) {
   }
 }
 
-/* A and B the same memory, which is no syrk. */
+/* A and B the same memory: a syrk twice, whose operand goes up once. */
 static void one_operand_twice(void **state) {
   (void)state;
   uint64_t rng = 8;
