@@ -166,10 +166,10 @@ static void twins_go_up_once(void **state) {
   assert_int_equal(tileblas_option_set("TILEBLAS_SHARE", "never"), 0);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i += TST_UNLESS_SANITIZED(1, 2)) {
     struct tst_triangle_call call;
-    tst_triangle_create_sized(&call, numbers[i], 1300, 96, &rng);
+    tst_triangle_create_sized(&call, numbers[i], 1300, 64, &rng);
     while (call.name.shape == SYR2K && call.lda != call.ldb) { /* as alike as others can be */
       tst_triangle_destroy(&call);
-      tst_triangle_create_sized(&call, numbers[i], 1300, 96, &rng);
+      tst_triangle_create_sized(&call, numbers[i], 1300, 64, &rng);
     }
     const double products = call.name.shape == SYR2K ? 4 : 1; /* two, of two operands */
     const uint64_t up = tst_fake() != NULL ? tst_fake()->get(FAKE_CUDA_BYTES_UP) : 0;
