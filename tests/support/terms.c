@@ -16,8 +16,8 @@ static double *doubles(int64_t count) {
   return all;
 }
 
-struct tst_factors tst_factors_make(int64_t count, bool complex) {
-  return (struct tst_factors){doubles(count), complex ? doubles(count) : NULL, doubles(count)};
+struct tst_factors tst_factors_make(int64_t count, bool imaginary) {
+  return (struct tst_factors){doubles(count), imaginary ? doubles(count) : NULL, doubles(count)};
 }
 
 void tst_factors_free(struct tst_factors *f) { free(f->re), free(f->im), free(f->size); }
@@ -28,7 +28,7 @@ void tst_factors_put(struct tst_factors *f, int64_t at, struct tst_number x) {
   f->size[at] = (double)tst_size_of(x);
 }
 
-/* Tests spend much of their time in the two that follow: sums of several chains, of which none waits for another, and
+/* Tests spend much of their time in those that follow: sums of several chains, of which none waits for another, and
  * not instrumented. */
 #define PLAIN __attribute__((no_sanitize("address", "undefined")))
 typedef double four __attribute__((vector_size(32)));
@@ -44,6 +44,21 @@ PLAIN static double in_double(const double *x, const double *y, int64_t terms) {
   even += odd;
   double sum = even[0] + even[1] + (even[2] + even[3]);
   for (; l < terms; l++) sum += x[l] * y[l];
+  return sum;
+}
+
+PLAIN double tst_sum_in_double(const double *x, const double *y, int64_t terms, double *magnitude) {
+  typedef int64_t bits __attribute__((vector_size(32)));
+  const bits all_but_sign = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
+  four sums = {0}, sizes = {0};
+  int64_t l = 0;
+  for (; l + 4 <= terms; l += 4) {
+    const four term = *(const four_there *)(x + l) * *(const four_there *)(y + l);
+    sums += term, sizes += (four)((bits)term & all_but_sign);
+  }
+  double sum = sums[0] + sums[1] + (sums[2] + sums[3]);
+  *magnitude = sizes[0] + sizes[1] + (sizes[2] + sizes[3]);
+  for (; l < terms; l++) sum += x[l] * y[l], *magnitude += fabs(x[l] * y[l]);
   return sum;
 }
 

@@ -14,13 +14,16 @@ struct tst_number {
 struct tst_number tst_times(struct tst_number x, struct tst_number y);
 long double tst_size_of(struct tst_number x); /* that has no root in it */
 
+/* x[0] y[0] + x[1] y[1] + ... in double, and the sum of the absolute values. */
+double tst_sum_in_double(const double *x, const double *y, int64_t terms, double *magnitude);
+
 /* Numbers that are multiplied, which doubles hold: their parts apart, and beside them their sizes. */
 struct tst_factors {
   double *re, *im, *size; /* im: NULL, no number has an imaginary part */
 };
 
 /* Memory for so many, or the end. */
-struct tst_factors tst_factors_make(int64_t count, bool complex);
+struct tst_factors tst_factors_make(int64_t count, bool imaginary);
 void tst_factors_free(struct tst_factors *f);
 void tst_factors_put(struct tst_factors *f, int64_t at, struct tst_number x);
 
