@@ -217,10 +217,7 @@ void tb_cpu_cp_async(void *dst_shared, const void *src_global, unsigned bytes, u
   races_copy_begins(dst_shared, bytes);
   copy_small(dst_shared, nothing_yet, bytes);
   Thread &me = self();
-  /* Field by field: a temporary's are written by fours of bytes and read by sixteens, which the processor waits for. */
-  AsyncCopy &copy = me.copies.emplace_back();
-  copy.dst = dst_shared, copy.src = src_global;
-  copy.bytes = bytes, copy.valid_bytes = src_bytes_valid, copy.group = me.groups;
+  me.copies.emplace_back(dst_shared, src_global, me.groups, bytes, src_bytes_valid);
 }
 
 void tb_cpu_cp_async_commit() { self().groups++; }

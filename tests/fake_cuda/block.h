@@ -19,10 +19,16 @@ constexpr unsigned LANES = 32, MOST_BLOCKS = 8, MOST_THREADS = 1024 * MOST_BLOCK
 
 enum class State : unsigned char { UNSTARTED, RUNNABLE, AT_BARRIER, AT_WARP_BARRIER, AT_MBARRIER, AT_MEETING, DONE };
 
+/* Made where it stays: a temporary's would be written by fours of bytes and read by sixteens, which the processor waits
+ * for. */
 struct AsyncCopy {
   void *dst;
   const void *src;
-  unsigned bytes, valid_bytes, group;
+  unsigned group;
+  unsigned char bytes, valid_bytes;
+  AsyncCopy(void *dst_, const void *src_, unsigned group_, unsigned bytes_, unsigned valid_bytes_)
+      : dst(dst_), src(src_), group(group_), bytes(static_cast<unsigned char>(bytes_)),
+        valid_bytes(static_cast<unsigned char>(valid_bytes_)) {}
 };
 
 /* Its threads have the numbers from `first` on, a multiple of LANES. */
@@ -83,7 +89,11 @@ struct SharedMemory {
   } fixed, dynamic;
   bool holds(const void *p, size_t size) const { return dynamic.holds(p, size) || fixed.holds(p, size); }
 };
-SharedMemory shared_memory(const Block &block);
+extern SharedMemory::Part static_shared; /* of the kernel that runs */
+extern size_t dynamic_shared_bytes;
+inline SharedMemory shared_memory(const Block &block) {
+  return {static_shared, {static_cast<char *>(block.dynamic_shared), dynamic_shared_bytes}};
+}
 
 } // namespace fake
 

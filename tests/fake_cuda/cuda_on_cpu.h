@@ -64,8 +64,13 @@ TB_CPU_VECTOR(unsigned, uint)
 
 /* ---- who am I ---- */
 
+/* What a warp's lane shows the others: a word for the shuffles, fragments for the tensor cores' stand-ins. */
+#define TB_CPU_LANE_BYTES 192
+
 struct tb_cpu_thread {
   uint3 index;
+  unsigned lane;
+  char (*slots)[TB_CPU_LANE_BYTES]; /* of its warp's lanes */
 };
 extern tb_cpu_thread *tb_cpu_current;
 extern dim3 tb_cpu_block_dim, tb_cpu_grid_dim;
@@ -83,10 +88,8 @@ static constexpr int warpSize = 32;
 void tb_cpu_barrier();
 /* Waits for the threads of this warp named in mask. The same calls by all of them, or the launch fails. */
 void tb_cpu_warp_barrier(unsigned mask);
-/* What this warp's lane shows the others: a word for the shuffles, fragments for the tensor cores' stand-ins. */
-#define TB_CPU_LANE_BYTES 192
-void *tb_cpu_lane_slot(unsigned lane);
-unsigned tb_cpu_lane();
+static inline void *tb_cpu_lane_slot(unsigned lane) { return tb_cpu_current->slots[lane]; }
+static inline unsigned tb_cpu_lane() { return tb_cpu_current->lane; }
 void *tb_cpu_dynamic_shared();
 
 #define __syncthreads tb_cpu_barrier

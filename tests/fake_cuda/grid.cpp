@@ -29,6 +29,8 @@ Block blocks[MOST_BLOCKS];
 unsigned block_count;
 Thread *const threads = new Thread[MOST_THREADS];
 State states[MOST_THREADS];
+SharedMemory::Part static_shared;
+size_t dynamic_shared_bytes;
 
 namespace {
 
@@ -47,8 +49,6 @@ unsigned live, at_meeting; /* of all blocks together */
 bool shares;               /* of those at the meeting, whether they share what they have written */
 bool has_met;
 const Grid *running;
-SharedMemory::Part static_shared; /* of the kernel that runs */
-size_t dynamic_shared_bytes;
 std::string &failure = *new std::string;
 uint64_t blocks_done;
 
@@ -134,6 +134,8 @@ void prepare_thread(Thread &t, Block &block, uint3 index, unsigned number) {
   t.index = index;
   t.block = &block;
   t.number = number;
+  t.lane = number % LANES;
+  t.slots = warps[number / LANES].slots;
   t.fiber = nullptr;
   t.copies.clear();
   t.copies_done = 0;
@@ -255,10 +257,6 @@ void fail_launch(const char *why) {
 
 bool cluster_has_met() { return has_met; }
 
-SharedMemory shared_memory(const Block &block) {
-  return {static_shared, {static_cast<char *>(block.dynamic_shared), dynamic_shared_bytes}};
-}
-
 /* The `number`th of an extent. */
 static uint3 place_in(const Extent &extent, uint64_t number) {
   const uint64_t layer = uint64_t{extent.x} * extent.y;
@@ -367,9 +365,5 @@ void tb_cpu_warp_barrier(unsigned mask) {
 }
 
 void tb_cpu_wait_for_earlier_kernels() { self().waited_for_kernels = true; }
-
-unsigned tb_cpu_lane() { return self().number % LANES; }
-
-void *tb_cpu_lane_slot(unsigned lane) { return warps[self().number / LANES].slots[lane]; }
 
 void *tb_cpu_dynamic_shared() { return self().block->dynamic_shared; }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "rng.h"
+#include "terms.h"
 
 static char message[512];
 
@@ -84,12 +85,9 @@ static double gamma_of(double n) {
 static void expect_one(const struct tst_problem *p, const double *a, const double *b, double c, double *value,
                        double *bound) {
   const double underflow = 0x1p-149;
-  double sum = 0, magnitude = 0, alpha = (float)p->alpha, beta = (float)p->beta, result = 0, error = 0;
+  double alpha = (float)p->alpha, beta = (float)p->beta, result = 0, error = 0, magnitude;
+  const double sum = tst_sum_in_double(a, b, p->k, &magnitude);
 
-  for (int64_t l = 0; l < p->k; l++) {
-    sum += a[l] * b[l];
-    magnitude += fabs(a[l] * b[l]);
-  }
   if (alpha != 0 && p->k != 0) {
     result += alpha * sum;
     error += gamma_of((double)p->k + 3) * fabs(alpha) * magnitude + ((double)p->k * fabs(alpha) + 1) * underflow;

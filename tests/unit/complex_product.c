@@ -131,14 +131,14 @@ struct tst_number stored(const struct product *p, const void *x, char trans, int
 
 /* The factors of each element's terms, one behind another for every row and column of C. */
 struct factors {
-  struct tst_number *x, *y;
+  struct tst_factors x, y;
 };
 
 static void create_factors(struct factors *f, const struct product *p) {
-  f->x = tst_numbers(p->m * p->k), f->y = tst_numbers(p->n * p->k);
+  f->x = tst_factors_make(p->m * p->k, true), f->y = tst_factors_make(p->n * p->k, true);
   for (int64_t l = 0; l < p->k; l++) {
-    for (int64_t i = 0; i < p->m; i++) f->x[i * p->k + l] = stored(p, p->a, p->ta, i, l, p->lda);
-    for (int64_t j = 0; j < p->n; j++) f->y[j * p->k + l] = stored(p, p->b, p->tb, l, j, p->ldb);
+    for (int64_t i = 0; i < p->m; i++) tst_factors_put(&f->x, i * p->k + l, stored(p, p->a, p->ta, i, l, p->lda));
+    for (int64_t j = 0; j < p->n; j++) tst_factors_put(&f->y, j * p->k + l, stored(p, p->b, p->tb, l, j, p->ldb));
   }
 }
 
@@ -147,7 +147,7 @@ static struct tst_number expected(const struct product *p, const struct factors 
                                   long double *size) {
   *size = 0;
   const struct tst_number sum =
-      tst_times(p->alpha, tst_sum_of_terms(f->x + i * p->k, f->y + j * p->k, p->k, false, size));
+      tst_times(p->alpha, tst_sum_of_terms(&f->x, i * p->k, &f->y, j * p->k, p->k, !doubles(p), size));
   *size *= tst_size_of(p->alpha);
   if (tst_size_of(p->beta) == 0) return sum;
   const struct tst_number c = element(doubles(p), p->before, at), kept = tst_times(p->beta, c);
@@ -176,7 +176,7 @@ void expect_right(const struct product *p, const void *c) {
                spellings[p->spelling].name, p->ta, p->tb, (int)p->m, (int)p->n, (int)p->k, p->alpha.re, p->alpha.im,
                p->beta.re, p->beta.im, (int)row, (int)column, got.re, got.im, want.re, want.im);
   }
-  free(f.x), free(f.y);
+  tst_factors_free(&f.x), tst_factors_free(&f.y);
 }
 
 int64_t gpu_calls(void) {

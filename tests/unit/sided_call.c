@@ -266,7 +266,7 @@ static struct tst_number of_parts(const double x[2]) { return (struct tst_number
 /* What an element's terms are made of: A as it is meant, and the X that it is multiplied with; one behind another for
  * each row of the product, or each column, of the left factor or the right one. */
 struct factors {
-  struct tst_number *a, *x;
+  struct tst_factors a, x;
 };
 
 static void create_factors(struct factors *f, const struct tst_sided_call *p) {
@@ -274,11 +274,12 @@ static void create_factors(struct factors *f, const struct tst_sided_call *p) {
   const bool left = upper(p->side) == 'L', of_c = is_triangular(p);
   const void *const x = p->name.shape == TRSM ? p->c.data : of_c ? p->c.before : p->b.data;
   const int64_t ld = of_c ? p->ldc : p->ldb;
-  f->a = tst_numbers(order * order), f->x = tst_numbers(others * order);
+  f->a = tst_factors_make(order * order, is_complex(p)), f->x = tst_factors_make(others * order, is_complex(p));
   for (int64_t i = 0; i < order; i++)
-    for (int64_t l = 0; l < order; l++) f->a[i * order + l] = left ? meant(p, i, l) : meant(p, l, i);
+    for (int64_t l = 0; l < order; l++) tst_factors_put(&f->a, i * order + l, left ? meant(p, i, l) : meant(p, l, i));
   for (int64_t j = 0; j < others; j++)
-    for (int64_t l = 0; l < order; l++) f->x[j * order + l] = left ? element(p, x, l, j, ld) : element(p, x, j, l, ld);
+    for (int64_t l = 0; l < order; l++)
+      tst_factors_put(&f->x, j * order + l, left ? element(p, x, l, j, ld) : element(p, x, j, l, ld));
 }
 
 /* Element (i, j) of A X or X A; the size of its terms is added to *size. */
@@ -286,7 +287,7 @@ static struct tst_number product_of(const struct tst_sided_call *p, const struct
                                     long double *size) {
   const int64_t order = tst_sided_order(p);
   const bool left = upper(p->side) == 'L';
-  return tst_sum_of_terms(f->a + (left ? i : j) * order, f->x + (left ? j : i) * order, order, !is_complex(p), size);
+  return tst_sum_of_terms(&f->a, (left ? i : j) * order, &f->x, (left ? j : i) * order, order, !is_double(p), size);
 }
 
 /* How far an element of C, or of a residual, is off: of the largest that it may be. */
@@ -346,6 +347,6 @@ const char *tst_sided_wrong(const struct tst_sided_call *p) {
   struct factors f;
   create_factors(&f, p);
   const char *const wrong = first_wrong(p, &f);
-  free(f.a), free(f.x);
+  tst_factors_free(&f.a), tst_factors_free(&f.x);
   return wrong;
 }

@@ -140,7 +140,7 @@ static void unfolded(void **state) {
     struct tst_sided_call call;
     const int64_t begun = gpu_calls();
     const int number = TST_SIDED_ROUTINES + i % TST_SIDED_MIRRORED;
-    const int64_t order = 1600 + tst_random_below(&rng, 100), other = 20 + tst_random_below(&rng, 30);
+    const int64_t order = 1540 + tst_random_below(&rng, 60), other = 18 + tst_random_below(&rng, 14);
     tst_sided_create_sized(&call, number, i < TST_SIDED_MIRRORED ? order : other,
                            i < TST_SIDED_MIRRORED ? other : order, &rng);
     while (tst_sided_order(&call) != order) {

@@ -18,7 +18,7 @@
 #include "process/busy.h"
 #include "pipeline/copy.h"
 
-#define ROWS 700
+#define ROWS 350
 #define COLUMNS 300
 #define COPIES 6
 

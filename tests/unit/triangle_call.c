@@ -259,24 +259,26 @@ static struct tst_number turned(const struct tst_triangle_call *p, bool of_b, in
 /* The factors of each element's terms, one behind another for every row and column of C; again: of what syr2k adds with
  * A and B in each other's places. */
 struct factors {
-  struct tst_number *x[2], *y[2];
+  struct tst_factors x[2], y[2];
 };
 
 static void create_factors(struct factors *f, const struct tst_triangle_call *p) {
   for (int again = 0; again < 2; again++) {
     const bool wanted = again == 0 || is_of_rank_2k(p);
-    f->x[again] = wanted ? tst_numbers(p->n * p->k) : NULL, f->y[again] = wanted ? tst_numbers(p->n * p->k) : NULL;
+    f->x[again] = wanted ? tst_factors_make(p->n * p->k, is_complex(p)) : (struct tst_factors){NULL};
+    f->y[again] = wanted ? tst_factors_make(p->n * p->k, is_complex(p)) : (struct tst_factors){NULL};
     for (int64_t i = 0; wanted && i < p->n; i++)
       for (int64_t l = 0; l < p->k; l++) {
-        f->x[again][i * p->k + l] = stored(p, again, false, i, l);
-        f->y[again][i * p->k + l] =
-            p->name.shape == GEMMT ? stored(p, true, true, i, l) : turned(p, is_of_rank_2k(p) && !again, i, l);
+        tst_factors_put(&f->x[again], i * p->k + l, stored(p, again, false, i, l));
+        tst_factors_put(&f->y[again], i * p->k + l,
+                        p->name.shape == GEMMT ? stored(p, true, true, i, l)
+                                               : turned(p, is_of_rank_2k(p) && !again, i, l));
       }
   }
 }
 
 static void destroy_factors(struct factors *f) {
-  for (int again = 0; again < 2; again++) free(f->x[again]), free(f->y[again]);
+  for (int again = 0; again < 2; again++) tst_factors_free(&f->x[again]), tst_factors_free(&f->y[again]);
 }
 
 static struct tst_number of_parts(const double x[2]) { return (struct tst_number){x[0], x[1]}; }
@@ -288,7 +290,7 @@ static struct tst_number product_of(const struct tst_triangle_call *p, const str
   long double of_terms = 0;
   if (again && is_hermitian(p)) alpha.im = -alpha.im;
   const struct tst_number sum =
-      tst_sum_of_terms(f->x[again] + i * p->k, f->y[again] + j * p->k, p->k, !is_complex(p), &of_terms);
+      tst_sum_of_terms(&f->x[again], i * p->k, &f->y[again], j * p->k, p->k, !is_double(p), &of_terms);
   *size += of_terms * tst_size_of(alpha);
   return tst_times(alpha, sum);
 }
