@@ -3,7 +3,6 @@
 
 #include "level3/pieces.h"
 #include "level3/triangular.h"
-#include "plan/plan.h"
 
 /* With A and B in each other's places. */
 static void offload_again(const struct tb_call *call, const struct tb_places *places, bool timed,
@@ -19,17 +18,10 @@ static void offload_again(const struct tb_call *call, const struct tb_places *pl
     tb_pieces_finish(&again, places, outcome);
 }
 
-/* Whether a GPU computes both products as one sum: their operands come by the same way in either's place. */
-static bool is_one_sum(const struct tb_call *call, const struct tb_places *places) {
-  if (!tb_call_is_one_sum(call) || tb_call_is_trivial(call)) return false;
-  const struct tb_ways ways = tb_plan_ways(call, places);
-  return ways.a == ways.b;
-}
-
 bool tb_level3_offload(const struct tb_call *call, const struct tb_places *places, bool timed,
                        struct tb_outcome *outcome) {
   if (call->recipe != TB_MULTIPLY) return tb_level3_triangular(call, places, timed, outcome);
-  if (is_one_sum(call, places)) return tb_offload_call(call, places, timed, outcome);
+  if (tb_offload_is_one_sum(call, places)) return tb_offload_call(call, places, timed, outcome);
   const struct tb_call once = tb_call_once(call);
   if (!tb_offload_call(&once, places, timed, outcome)) return false;
   if (call->twice && !tb_call_is_trivial(call) && !outcome->lost) offload_again(call, places, timed, outcome);

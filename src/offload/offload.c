@@ -346,6 +346,12 @@ bool tb_offload_call(const struct tb_call *call, const struct tb_places *places,
   return offload(&(struct offload_what){call, places, timed, false}, outcome);
 }
 
+bool tb_offload_is_one_sum(const struct tb_call *call, const struct tb_places *places) {
+  if (!tb_call_is_one_sum(call) || tb_call_is_trivial(call)) return false;
+  const struct tb_ways ways = tb_part_ways(call, places);
+  return ways.a == ways.b;
+}
+
 bool tb_offload_call_alone(const struct tb_call *call, struct tb_outcome *outcome) {
   return offload(&(struct offload_what){call, NULL, false, true}, outcome);
 }

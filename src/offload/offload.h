@@ -77,6 +77,10 @@ void tb_offload_set_link(double up_bytes_per_s);
 bool tb_offload_call(const struct tb_call *call, const struct tb_places *places, bool timed,
                      struct tb_outcome *outcome);
 
+/* Whether tb_offload_call takes a call that is two products, as one sum: where their operands come by the same way in
+ * either's place. */
+bool tb_offload_is_one_sum(const struct tb_call *call, const struct tb_places *places);
+
 /* The same for a call that is to be timed: none of another thread's is on the GPU beside it. */
 bool tb_offload_call_alone(const struct tb_call *call, struct tb_outcome *outcome);
 

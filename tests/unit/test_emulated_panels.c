@@ -30,7 +30,7 @@
 /* Two by two tiles of odd sizes, one tile, and a k that is split. */
 static void every_transpose(void **state) {
   (void)state;
-  for (int transposes = 0; transposes < 4; transposes++) {
+  for (int transposes = 0; transposes < 4; transposes += TST_UNLESS_SANITIZED(1, 3)) {
     fake->set_order((enum fake_cuda_order)(transposes % 3), (uint64_t)transposes);
     check(transposes, 517, 579, 37, transposes % 2 ? 2.5f : 0, 1);
     check(transposes, 5, 3, 1 + 16 * transposes, 1, 1);
