@@ -31,14 +31,25 @@
 #define SECONDS_MAX 60
 #define TIMES_AS_FAST 200
 
-/* The library's clock, too: a program's own definition comes first. */
-static atomic_bool hurries;
+/* The library's clock, too: a program's own definition comes first. It goes on from where it stands, lest a thread that
+ * has yet to look what time it is finds an idle hour. */
+static _Atomic long long hurries_since; /* 0: it does not */
+
+static long long ns_of(const struct timespec *t) { return (long long)t->tv_sec * 1000000000 + t->tv_nsec; }
+
 int clock_gettime(clockid_t clock, struct timespec *t) {
   const int result = (int)syscall(SYS_clock_gettime, clock, t);
-  if (clock != CLOCK_MONOTONIC || !atomic_load(&hurries)) return result;
-  const long long ns = ((long long)(t->tv_sec % 1000000) * 1000000000 + t->tv_nsec) * TIMES_AS_FAST;
+  const long long since = atomic_load(&hurries_since);
+  if (clock != CLOCK_MONOTONIC || since == 0) return result;
+  const long long ns = since + (ns_of(t) - since) * TIMES_AS_FAST;
   *t = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
   return result;
+}
+
+static void hurry(bool on) {
+  struct timespec now = {0, 0};
+  if (on) clock_gettime(CLOCK_MONOTONIC, &now);
+  atomic_store(&hurries_since, ns_of(&now));
 }
 
 struct hang {
@@ -72,9 +83,9 @@ static int hang(void *argument) {
   bool right = multiply(h->n, h->kind); /* has the memory that it takes */
   guest_product_make(&product, h->n, h->kind, 1);
   fake->set_order(FAKE_CUDA_HANGING, h->after);
-  atomic_store(&hurries, true);
+  hurry(true);
   guest_product_call(&product);
-  atomic_store(&hurries, false);
+  hurry(false);
   tileblas_stats_get(&s);
   const bool failed = s.gpu_failures > 0;
   fake->set_order(FAKE_CUDA_LAZY, 0);
@@ -137,9 +148,9 @@ static int hang_with_operands_on_the_gpu(void *unused) {
   bool right = multiply(100, TST_DEVICE);
   guest_product_make(&product, 100, TST_DEVICE, 1);
   fake->set_order(FAKE_CUDA_HANGING, 0);
-  atomic_store(&hurries, true);
+  hurry(true);
   guest_product_call(&product);
-  atomic_store(&hurries, false);
+  hurry(false);
   fake->set_order(FAKE_CUDA_LAZY, 0);
   guest_product_is_right(&product); /* nobody said so: that ends it */
   return right && fake->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 1;
@@ -167,11 +178,11 @@ static int no_timeout(void *unused) {
   struct guest_product product;
   guest_product_make(&product, 60, TST_PAGEABLE, 1);
   fake->set_order(FAKE_CUDA_HANGING, 0);
-  atomic_store(&hurries, true);
+  hurry(true);
   fake->expect_misuses(1);
   guest_product_call(&product); /* of which the fake driver says that it is a misuse */
   right = right && fake->calls("cuStreamSynchronize") > 0 && fake->get(FAKE_CUDA_MISUSES) > 0;
-  atomic_store(&hurries, false);
+  hurry(false);
   fake->set_order(FAKE_CUDA_LAZY, 0);
   guest_product_is_right(&product); /* nobody said so: that ends it */
   return right ? 0 : 1;

@@ -67,7 +67,7 @@ static void operands_go_up_once(void **state) {
   for (int routine = 0; routine < ROUTINES; routine++)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
       struct tst_triangle_call call;
-      if (i == 1 && routine % 3 == 2) continue; /* its slices are others' */
+      if (i == 1 && (routine == 3 || routine % 3 == 2)) continue; /* its slices are others' */
       if (TST_SANITIZED && routine % 2 != (int)(i % 2)) continue;
       create(&call, routine, sizes[i].n, sizes[i].k, &rng);
       const uint64_t up = counted(FAKE_CUDA_BYTES_UP), down = counted(FAKE_CUDA_BYTES_DOWN);
