@@ -125,7 +125,9 @@ static bool grow_parts(struct offload_job *job) {
 /* What is left of a part, by another GPU. Adds a part if that fails, too. */
 static void rescue_rest(struct offload_job *job, const struct tb_part *failed, struct tb_device *d,
                         const struct tb_call *rest) {
-  const struct tb_ways ways = tb_part_ways(rest, job->places);
+  struct tb_ways ways = tb_part_ways(rest, job->places);
+  /* A small part of a pinned operand would be read in place, but the other one's may be in ordinary memory. */
+  if (rest->twice && ways.a != ways.b) ways.a = ways.b = TB_STAGED;
   const struct tb_choice whole = failed->call.recipe == TB_MULTIPLY ? failed->whole : tb_part_choose(d, rest, ways);
   struct tb_part *const part = &job->parts[job->count];
   tb_part_run(part, d, rest, ways, &whole, false, NULL);

@@ -152,14 +152,14 @@ struct tb_plan {
   int64_t workspace_offset_bytes; /* and last, where there is room, for what kernels note down */
   int64_t workspace_bytes;        /* for each tile of the block; may be 0. emulated: for each stream */
   int64_t arena_bytes;
-  bool at_once;           /* everything is in place: one launch computes a block */
-  bool triangle_in_place; /* so it is, but of a triangle, whose tiles are launched in several streams */
-  bool strips;            /* one operand is a single panel, and each panel of the other completes a tile */
-  bool by_slices;         /* of twins: all panels go up by slices */
-  bool twins;             /* B's panels are A's: of op(A) op(A)^T one goes up for both */
-  bool both;              /* of a call that is two products: the panels that are up serve both */
-  int64_t again_real_bytes,
-      again_packed_bytes;      /* both: from what is made of them for the first to the same for the second */
+  bool at_once;                /* everything is in place: one launch computes a block */
+  bool triangle_in_place;      /* so it is, but of a triangle, whose tiles are launched in several streams */
+  bool strips;                 /* one operand is a single panel, and each panel of the other completes a tile */
+  bool by_slices;              /* of twins: all panels go up by slices */
+  bool twins;                  /* B's panels are A's: of op(A) op(A)^T one goes up for both */
+  bool both;                   /* of a call that is two products: the panels that are up serve both */
+  int64_t again_real_bytes;    /* both: from what is made real for the first to the same for the second */
+  int64_t again_packed_bytes;  /* likewise of what is packed */
   bool one_slot;               /* one tile, and A's and B's panels fit into one slot together, C into another */
   bool emulated;               /* for the tensor cores */
   struct tb_emulated_way way;  /* emulated: of every launch */
