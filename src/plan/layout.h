@@ -49,7 +49,8 @@ void tb_layout_enter(struct tb_layout *layout, int64_t number);
 bool tb_layout_next_chunk(struct tb_layout *layout);
 bool tb_layout_is_last_chunk(const struct tb_layout *layout);
 
-/* Has *layout speak of the other product, where a block's panels serve both (tb_plan.both). */
+/* Has *layout speak of the other product; where a block's panels serve both (tb_plan.both), from one launch to the
+ * next. */
 void tb_layout_exchange(struct tb_layout *layout);
 
 /* Whether a launch for this extent of k begins a tile's sum, and whether it completes it. */

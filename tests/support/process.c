@@ -16,6 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <setjmp.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 static void die(const char *what) {
   perror(what);
   abort();
@@ -104,6 +109,13 @@ void tst_run(struct tst_output *o, const char *const *argv, const char *const *e
 void tst_output_destroy(struct tst_output *o) {
   free(o->out);
   free(o->err);
+}
+
+void tst_in_a_process(int (*body)(void *), void *argument, const char *what) {
+  struct tst_output o;
+  tst_fork(&o, body, argument);
+  if (o.status != 0) fail_msg("%s: status %d\n%s%s", what, o.status, o.out, o.err);
+  tst_output_destroy(&o);
 }
 
 size_t tst_count_lines(const char *text, const char *part) {

@@ -25,6 +25,9 @@ void tst_fork(struct tst_output *o, int (*body)(void *), void *argument);
 
 void tst_output_destroy(struct tst_output *o);
 
+/* Within a cmocka test: likewise, and the test fails, with what the child has printed, unless its status is 0. */
+void tst_in_a_process(int (*body)(void *), void *argument, const char *what);
+
 /* Lines of `text` that contain `part`. */
 size_t tst_count_lines(const char *text, const char *part);
 

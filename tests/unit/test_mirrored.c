@@ -238,19 +238,12 @@ static int by_copies(void *unused) {
   return gpu_calls() == 0 ? 0 : 3;
 }
 
-static void in_a_process(int (*run)(void *), void *what, const char *text) {
-  struct tst_output o;
-  tst_fork(&o, run, what);
-  if (o.status != 0) fail_msg("%s: status %d\n%s%s", text, o.status, o.out, o.err);
-  tst_output_destroy(&o);
-}
-
 static void operands_on_the_gpu(void **state) {
   (void)state;
-  in_a_process(in_memory_of, (void *)TST_DEVICE, "device");
-  in_a_process(in_memory_of, (void *)TST_MANAGED, "managed");
-  in_a_process(in_memory_of, (void *)TST_PINNED, "pinned");
-  in_a_process(by_copies, NULL, "device, by copies");
+  tst_in_a_process(in_memory_of, (void *)TST_DEVICE, "device");
+  tst_in_a_process(in_memory_of, (void *)TST_MANAGED, "managed");
+  tst_in_a_process(in_memory_of, (void *)TST_PINNED, "pinned");
+  tst_in_a_process(by_copies, NULL, "device, by copies");
 }
 
 /* ---- failures ---- */

@@ -201,16 +201,8 @@ static int in_memory_of(void *what) {
       tst_triangle_create_sized(&call, i, 300, 9, &rng);
     else
       tst_triangle_create(&call, i, 90, 90, &rng);
-    struct tst_triangle_memory *const all[] = {&call.a, &call.b, &call.c};
-    void *there[3];
-    for (int x = 0; x < 3; x++) {
-      there[x] = tst_cuda_allocate(kind, all[x]->bytes);
-      tst_cuda_write(kind, there[x], all[x]->data, all[x]->bytes);
-    }
-    tst_triangle_make_on(&call, there[0], there[1], there[2]);
-    if (!tst_cuda_read(kind, call.c.data, there[2], call.c.bytes)) return 1;
+    if (!tst_triangle_make_placed(&call, kind)) return 1;
     expect_right(&call);
-    for (int x = 0; x < 3; x++) tst_cuda_free(kind, there[x]);
     tst_triangle_destroy(&call);
   }
   tst_cuda_end(0);
@@ -278,19 +270,12 @@ static int by_copies(void *unused) {
   return gpu_calls() == 0 ? 0 : 3;
 }
 
-static void in_a_process(int (*run)(void *), void *what, const char *text) {
-  struct tst_output o;
-  tst_fork(&o, run, what);
-  if (o.status != 0) fail_msg("%s: status %d\n%s%s", text, o.status, o.out, o.err);
-  tst_output_destroy(&o);
-}
-
 static void operands_on_the_gpu(void **state) {
   (void)state;
-  in_a_process(in_memory_of, (void *)TST_DEVICE, "device");
-  in_a_process(in_memory_of, (void *)TST_MANAGED, "managed");
-  in_a_process(in_mixed_memory, NULL, "mixed");
-  in_a_process(by_copies, NULL, "device, by copies");
+  tst_in_a_process(in_memory_of, (void *)TST_DEVICE, "device");
+  tst_in_a_process(in_memory_of, (void *)TST_MANAGED, "managed");
+  tst_in_a_process(in_mixed_memory, NULL, "mixed");
+  tst_in_a_process(by_copies, NULL, "device, by copies");
 }
 
 static int pinned(void *unused) {
@@ -301,7 +286,7 @@ static int pinned(void *unused) {
 
 static void pinned_operands(void **state) {
   (void)state;
-  in_a_process(pinned, NULL, "pinned");
+  tst_in_a_process(pinned, NULL, "pinned");
 }
 
 /* ---- failures ---- */
@@ -366,7 +351,7 @@ static void failures_on_the_gpu(void **state) {
   for (int routine = 0; routine < TST_TRIANGLE_ROUTINES; routine++)
     for (unsigned long nth = (unsigned long)routine % 2; nth < 4; nth += 2) {
       struct failure f = {nth == 0 ? NULL : "cuLaunchKernel", nth == 0 ? 1 : nth, routine, 40};
-      in_a_process(with_failure_on_the_gpu, &f, "in device memory");
+      tst_in_a_process(with_failure_on_the_gpu, &f, "in device memory");
     }
 }
 
@@ -376,8 +361,8 @@ static void large_ones_on_the_gpu(void **state) {
   const bool fake = tst_fake() != NULL;
   for (int routine = 0; routine < TST_TRIANGLE_ROUTINES; routine += TST_UNLESS_SANITIZED(9, TST_TRIANGLE_ROUTINES)) {
     struct failure none = {NULL, 0, routine, 2060}, one = {"cuLaunchKernel", 4, routine, 2060};
-    in_a_process(with_failure_on_the_gpu, &none, "large, in device memory");
-    if (fake) in_a_process(with_failure_on_the_gpu, &one, "large, in device memory, with a failure");
+    tst_in_a_process(with_failure_on_the_gpu, &none, "large, in device memory");
+    if (fake) tst_in_a_process(with_failure_on_the_gpu, &one, "large, in device memory, with a failure");
   }
 }
 

@@ -236,6 +236,19 @@ void tst_triangle_make_on(const struct tst_triangle_call *p, const void *a, cons
 
 void tst_triangle_make(const struct tst_triangle_call *p) { tst_triangle_make_on(p, p->a.data, p->b.data, p->c.data); }
 
+bool tst_triangle_make_placed(struct tst_triangle_call *p, enum tst_kind kind) {
+  struct tst_triangle_memory *const all[] = {&p->a, &p->b, &p->c};
+  void *there[3];
+  for (int x = 0; x < 3; x++) {
+    there[x] = tst_cuda_allocate(kind, all[x]->bytes);
+    tst_cuda_write(kind, there[x], all[x]->data, all[x]->bytes);
+  }
+  tst_triangle_make_on(p, there[0], there[1], there[2]);
+  const bool came = tst_cuda_read(kind, p->c.data, there[2], p->c.bytes);
+  for (int x = 0; x < 3; x++) tst_cuda_free(kind, there[x]);
+  return came;
+}
+
 /* ---- verifying ---- */
 
 /* Element (side, l) of op(X), X being A or B; or (l, side), of a B that is the product's second operand. */

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "placed.h"
+
 /* A routine in a spelling: of so many, one behind another. */
 struct tst_triangle_name {
   char name[32];
@@ -46,6 +48,9 @@ void tst_triangle_destroy(struct tst_triangle_call *call);
 /* On these operands, or the call's own. */
 void tst_triangle_make_on(const struct tst_triangle_call *call, const void *a, const void *b, void *c);
 void tst_triangle_make(const struct tst_triangle_call *call);
+
+/* With all of them in memory of that kind, of the GPU that tst_cuda_begin named. False: C does not come back. */
+bool tst_triangle_make_placed(struct tst_triangle_call *call, enum tst_kind kind);
 
 /* NULL: its C is what it must be; else what is wrong, in static memory. */
 const char *tst_triangle_wrong(const struct tst_triangle_call *call);
