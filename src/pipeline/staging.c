@@ -13,8 +13,10 @@ bool tb_upload_cut(struct tb_upload *u, int64_t most, void *slot, struct tb_copy
   copy->rows = rows;
   copy->columns = columns;
   const struct tb_region stored = tb_region_at(u->stored, u->row, u->column);
-  copy->mirrored = !tb_region_covers(stored, rows, columns);
-  if (copy->mirrored || (stored.hermitian && tb_region_has_diagonal(stored, rows, columns))) copy->region = stored;
+  const bool lacks = !tb_region_covers(stored, rows, columns);
+  /* Columns apart are a part of what is stored, from which a kernel makes the rest. */
+  copy->mirrored = lacks && !u->apart;
+  if (lacks || (stored.hermitian && tb_region_has_diagonal(stored, rows, columns))) copy->region = stored;
   /* Each column lands at a multiple of the padded leading dimension. */
   *piece = (struct tb_piece){.target = u->target + (CUdeviceptr)((u->row + u->column * u->target_ld) * size),
                              .bytes = ((columns - 1) * ld + rows) * size,

@@ -19,7 +19,8 @@ struct tb_upload {
   CUdeviceptr target;
   int64_t target_ld;
   bool apart;              /* what lies between the target's columns is others': only columns are written */
-  struct tb_region stored; /* of a symmetric or Hermitian matrix: its triangle; the others are read from there */
+  struct tb_region stored; /* of a symmetric or Hermitian matrix: its triangle; the others are read from there, or stay
+                            * undefined where columns are apart */
   int64_t row, column;     /* where the next piece starts */
 };
 
