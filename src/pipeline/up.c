@@ -55,12 +55,14 @@ static bool has_order(const struct tb_pipeline *p) {
          tb_way_is_by_link(l->plan->ways.b) && !at_end;
 }
 
-/* Where one operand's panels go up first: those of the one whose panels did not in the chunk before. Where the first
+/* Where one operand's panels go up first: a mirrored A's ahead of strips; else those of the one whose panels did not in
+ * the chunk before. Where the first
  * chunk of A has room of its own, A's in the second: they replace nothing that the first one's launches read, of which
  * there may be many to run, for of that only B may have gone up. */
 static enum tb_schedule_order order_of(const struct tb_pipeline *p) {
   const struct tb_layout *l = &p->layout;
   if (!tb_plan_packs(l->plan)) return l->plan->by_slices ? TB_BY_SLICES : TB_IN_TURN;
+  if (l->plan->strips && l->plan->stored_ld > 0) return TB_A_FIRST;
   if (!has_order(p)) return TB_BY_SLICES;
   if (l->plan->a_kept_bytes > 0 && l->chunk.start <= l->plan->chunk_k)
     return l->chunk.start == 0 ? TB_B_FIRST : TB_A_FIRST;
@@ -100,8 +102,9 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
 /* Whether the same has gone up as a panel of A, whose step is ahead in every order without a cut. */
 static bool is_twin(const struct tb_layout *l, const struct tb_step *step) { return l->plan->twins && step->of_b; }
 
-/* What panel `index` of a mirrored operand brings: the columns of the triangle that meet the diagonal in the panel.
- * There the threads fill in the other half. */
+/* What panel `index` of a mirrored operand brings: the columns of the triangle that meet the diagonal in the panel. Of
+ * the square on the diagonal the other half is not read, and what goes up in its place is nothing that anybody wants.
+ */
 static struct tb_upload stored_part(const struct tb_layout *l, bool of_b, int64_t index) {
   const struct tb_extent sides = tb_layout_sides(l, of_b, index);
   const struct tb_view operand = tb_operand_of(l->call, of_b);

@@ -17,22 +17,6 @@ static const struct tb_tiling tiles_of_either = {128, 512, 1024, 2048, 8};
 #define SLICES_OF_TWINS 2
 /* Along the strips' long sides. */
 static const struct tb_tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_MAX};
-/* A product that takes more than so many times as long as the larger operand's way up is not computed in strips: by
- * bench/overlap_model.py, from 1.28 on it had better not be, and from 0.6 on where the data want bf16 planes, which
- * take twice as long (8192 cubed 17.3 ms in strips, 15.3 by squares). And one that takes at most so many times as long
- * need not be computed on the tensor cores, of which each launch is preceded by packing and is five: 1536 cubed takes
- * 0.82 ms by them, 0.76 without, 2048 cubed 1.01 in strips by either (H200). */
-#define STRIPS_TIMES 1.05
-#define HIDDEN_TIMES 1.0
-/* The operand that is not quite the larger one may be the one in strips. */
-#define STRIPS_SIDES 0.8
-/* Nor is one whose C is less than such a share of what goes up. */
-#define STRIPS_SHARE 0.2
-/* A strip's panel is such a part of its operand, but has so many bytes at least, and no more than a slot; unless
- * that were narrower than the tilings above have it. The caller's thread has some 25 microseconds of work with each:
- * 160 x 6387 x 194 in 25 strips took 961 us, in 7 tiles 299 (two hosts). */
-#define STRIPS_WISH 8
-#define STRIP_BYTES_MIN ((int64_t)1 << 20)
 /* A strip's panel goes up in slices of k, at most three, of so many bytes or more. */
 #define STRIP_SLICE_BYTES ((int64_t)16 << 20)
 /* Slices of a chunk of k; of a single tile, for which nothing else makes the kernels start early, more. None of a panel
@@ -173,53 +157,6 @@ void tb_plan_place_real(struct tb_plan *plan, const struct tb_call *call, int64_
   const int64_t bytes = (rows * a->real_elems + columns * b->real_elems) * tb_type_bytes(tb_kernel_type(call->type));
   plan->again_real_bytes = plan->both ? bytes : 0;
   plan->arena_bytes += bytes + plan->again_real_bytes;
-}
-
-/* ---- strips ---- */
-
-/* Of C, along which of its sides the strips follow each other. */
-enum strips { NO_STRIPS, STRIPS_OF_ROWS, STRIPS_OF_COLUMNS };
-
-/* Not where more comes down than goes up: then C's way must begin as soon as may be. Nor where little comes down, and
- * nothing is gained; nor where the panels of a strip are parts of stored columns, short pieces of memory far apart,
- * from which the threads copy at half the speed (H200: 75 x 7743 x 7116 NT 10.4 ms, by tiles 5.0). */
-static enum strips strips_for(const struct tb_call *call, const struct tb_plan *plan, double flops_per_byte,
-                              double times) {
-  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-  bool of_rows = m > n;
-  if (call->region.of != TB_WHOLE) return NO_STRIPS; /* half of every one would be computed for nothing */
-  const bool much_longer = (of_rows ? n : m) < STRIPS_SIDES * (of_rows ? m : n);
-  if (!tb_runs_along_k(call, !of_rows) && !much_longer) of_rows = !of_rows;
-  const double up = (m + n) * k, up_in_strips = (of_rows ? m : n) * k, down = m * n;
-  if (tb_plan_in_one_stream(plan) || !tb_runs_along_k(call, !of_rows)) return NO_STRIPS;
-  if (tb_call_flops(call) / flops_per_byte > times * up_in_strips * (double)tb_call_bytes(call)) return NO_STRIPS;
-  if (down > up || down < STRIPS_SHARE * up) return NO_STRIPS;
-  return of_rows ? STRIPS_OF_ROWS : STRIPS_OF_COLUMNS;
-}
-
-bool tb_plan_is_hidden(const struct tb_call *call, struct tb_ways ways) {
-  ways.link_bytes_per_s = 0; /* the bits must not depend on a measurement */
-  const struct tb_plan plan = {.ways = ways};
-  return strips_for(call, &plan, tb_plan_other_flops_per_byte(&ways), HIDDEN_TIMES) != NO_STRIPS;
-}
-
-static int64_t strip_of(enum tb_type type, int64_t side, int64_t k, struct tb_tiling t) {
-  const int64_t least = STRIP_BYTES_MIN / tb_type_bytes(type);
-  const int64_t elems = tb_min(tb_max(side * k / STRIPS_WISH, least), tb_slot_elems(type));
-  t.least = t.wish = tb_max(t.wish, tb_round_up(tb_ceil_div(elems, k), t.piece));
-  return tb_plan_tile(side, &t, 0);
-}
-
-void tb_plan_size_strips(struct tb_plan *plan, const struct tb_call *call, double flops_per_byte, struct tb_tilings t) {
-  const enum strips which = strips_for(call, plan, flops_per_byte, STRIPS_TIMES);
-  const bool one_tile = plan->tile_m == call->m && plan->tile_n == call->n;
-  if (which == NO_STRIPS || plan->ways.passed || tb_plan_is_cut(plan, call) || one_tile) return;
-  if (tb_plan_may_unfold(plan, call)) return; /* then the larger operand is not larger */
-  const int64_t tile_m = which == STRIPS_OF_ROWS ? strip_of(call->type, call->m, call->k, *t.rows) : call->m;
-  const int64_t tile_n = which == STRIPS_OF_COLUMNS ? strip_of(call->type, call->n, call->k, *t.columns) : call->n;
-  if (tile_m == call->m && tile_n == call->n) return;
-  plan->strips = true;
-  tb_plan_size_panels(plan, call, tile_m, tile_n);
 }
 
 /* One, of a panel that need not go up. */

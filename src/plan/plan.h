@@ -39,7 +39,8 @@
  * Unfolded. A large symmetric or Hermitian operand in ordinary memory goes up as it is stored, into a square behind the
  * tiles of C: with panel number i the columns of the triangle that meet the diagonal in the panel. With those of the
  * panels before (of an upper triangle, which begins with the last panel, of those behind) they are all that a kernel
- * forms the panel of. So half of it goes up, and no thread turns what the other triangle mirrors.
+ * forms the panel of. So half of it goes up, and no thread turns what the other triangle mirrors. Where the product
+ * takes no longer than B's way up, A is up first, in a few panels, and B in strips.
  *
  * For the tensor cores (select/emulated.h) k is cut between spans only, and a chunk has one slice or two: what is up is
  * packed once, and a tile is one launch for each span from two packed panels. Blocks and tiles start at multiples of
@@ -155,12 +156,12 @@ struct tb_plan {
   int64_t workspace_offset_bytes; /* and last, where there is room, for what kernels note down */
   int64_t workspace_bytes;        /* for each tile of the block; may be 0. emulated: for each stream */
   int64_t arena_bytes;
-  bool at_once;                /* everything is in place: one launch computes a block */
-  bool triangle_in_place;      /* so it is, but of a triangle, whose tiles are launched in several streams */
-  bool strips;                 /* one operand is a single panel, and each panel of the other completes a tile */
-  bool by_slices;              /* of twins: all panels go up by slices */
-  bool twins;                  /* B's panels are A's: of op(A) op(A)^T one goes up for both */
-  bool both;                   /* of a call that is two products: the panels that are up serve both */
+  bool at_once;           /* everything is in place: one launch computes a block */
+  bool triangle_in_place; /* so it is, but of a triangle, whose tiles are launched in several streams */
+  bool strips;    /* one operand is up first, mostly a single panel, and each panel of the other completes tiles */
+  bool by_slices; /* of twins: all panels go up by slices */
+  bool twins;     /* B's panels are A's: of op(A) op(A)^T one goes up for both */
+  bool both;      /* of a call that is two products: the panels that are up serve both */
   int64_t again_real_bytes;    /* both: from what is made real for the first to the same for the second */
   int64_t again_packed_bytes;  /* likewise of what is packed */
   bool one_slot;               /* one tile, and A's and B's panels fit into one slot together, C into another */

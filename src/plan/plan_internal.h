@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the plans for all kernels (plan.c) and those for the tensor cores (plan_emulated.c, plan_copies.c) share: sizes
- * of tiles, strips, and where panels lie.
+ * What the plans for all kernels (plan.c, plan_strips.c) and those for the tensor cores (plan_emulated.c,
+ * plan_copies.c) share: sizes of tiles, strips, and where panels lie.
  */
 #ifndef TB_PLAN_INTERNAL_H
 #define TB_PLAN_INTERNAL_H

@@ -252,6 +252,36 @@ static void squares_of_mirrored_operands(void **state) {
   assert_true(tb_plan_make(&plan, &call, staged, INT64_MAX) && plan.stored_ld == 0);
 }
 
+static struct tb_plan plan_of_symmetric_a(int64_t order, int64_t n, struct tb_ways ways) {
+  struct tb_call call = transposing("NN", order, n, order);
+  call.a.structure = TB_SYMMETRIC;
+  struct tb_plan plan;
+  assert_true(tb_plan_make_emulated(&plan, &call, ways, &unsplit, INT64_MAX) && plan.stored_ld > 0);
+  return plan;
+}
+
+/* It goes up ahead of B's strips, in a few panels, of a large order whose product takes no longer than they do; unless
+ * they are short, or do not go up in columns. */
+static void strips_beside_squares(void **state) {
+  (void)state;
+  const struct tb_plan two = plan_of_symmetric_a(4000, 4000, staged), four = plan_of_symmetric_a(7200, 2000, staged);
+  assert_true(two.strips && two.tile_m == 2048 && two.tile_n == 384 && two.slice_k == 4000);
+  assert_true(four.strips && rows_of(&four) == 4 && four.tile_m == 1920 && four.tile_n < 500 && four.streams >= 2);
+  assert_true(plan_of_symmetric_a(3584, 720, staged).strips && !plan_of_symmetric_a(3583, 720, staged).strips);
+  assert_false(plan_of_symmetric_a(3584, 710, staged).strips);
+  assert_false(plan_of_symmetric_a(9000, 4000, staged).strips);
+  struct tb_ways b_there = staged;
+  b_there.b = TB_IN_PLACE;
+  assert_false(plan_of_symmetric_a(4000, 4000, b_there).strips);
+  struct tb_call call = transposing("NT", 4000, 4000, 4000);
+  call.a.structure = TB_SYMMETRIC;
+  struct tb_plan plan;
+  assert_true(tb_plan_make_emulated(&plan, &call, staged, &unsplit, INT64_MAX) && !plan.strips);
+  call = transposing("NN", 4000, 4000, 4000);
+  call.b.structure = TB_SYMMETRIC;
+  assert_true(tb_plan_make_emulated(&plan, &call, staged, &unsplit, INT64_MAX) && plan.stored_ld > 0 && !plan.strips);
+}
+
 static bool in_strips(const char *transposes, int64_t m, int64_t n, int64_t k) {
   return plan_of(transposes, m, n, k, staged).strips;
 }
@@ -654,6 +684,7 @@ int main(void) {
       cmocka_unit_test(room_for_a_last_round),
       cmocka_unit_test(squares),
       cmocka_unit_test(squares_of_mirrored_operands),
+      cmocka_unit_test(strips_beside_squares),
       cmocka_unit_test(strips),
       cmocka_unit_test(spans_of_k),
       cmocka_unit_test(two_slices_of_large_products),
