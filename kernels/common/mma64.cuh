@@ -36,52 +36,65 @@ struct Signs64 {
 
 #if defined(TB_ON_CPU)
 
-/* Lanes show each other their fragments. Elements are independent chains, so they stand in the innermost loops. */
+/* Lanes show each other their fragments: Y's of all j beside each other, and so the sums while they grow. Elements are
+ * independent chains, so they stand in the innermost loops, which are vectorised. */
+template <int Y> struct Fragments64 {
+  double x[2][2], y[2][Y];
+  static Fragments64 &of(unsigned lane) { return *static_cast<Fragments64 *>(tb_cpu_lane_slot(lane)); }
+};
+
 template <int Y>
 __device__ inline void multiply64(double (&d)[1][Y][4], const double (&x)[2][2], const double (&y)[Y][2], Signs64) {
-  struct Fragments {
-    double x[2][2], y[Y][2];
-  };
+  using Fragments = Fragments64<Y>;
   static_assert(sizeof(Fragments) <= TB_CPU_LANE_BYTES, "a lane's slot holds them");
   const unsigned lane = tb_cpu_lane(), g = lane / 4, t = lane % 4;
-  const auto of = [](unsigned other) { return static_cast<Fragments *>(tb_cpu_lane_slot(other)); };
-  std::memcpy(of(lane)->x, x, sizeof x);
-  std::memcpy(of(lane)->y, y, sizeof y);
+  Fragments &mine = Fragments::of(lane);
+  std::memcpy(mine.x, x, sizeof x);
+  for (int j = 0; j < Y; j++) mine.y[0][j] = y[j][0], mine.y[1][j] = y[j][1];
   __syncwarp();
+  double sum[4][Y];
+  for (int c = 0; c < 4; c++)
+    for (int j = 0; j < Y; j++) sum[c][j] = d[0][j][c];
   for (int h = 0; h < 2; h++)
     for (unsigned k = 0; k < 4; k++) {
-      const Fragments &row = *of(4 * g + k), *const column[2] = {of(8 * t + k), of(8 * t + 4 + k)};
-      for (int j = 0; j < Y; j++)
-        for (int c = 0; c < 4; c++) d[0][j][c] = __fma_rn(row.x[c / 2][h], column[c % 2]->y[j][h], d[0][j][c]);
+      const Fragments &row = Fragments::of(4 * g + k);
+      const Fragments *const column[2] = {&Fragments::of(8 * t + k), &Fragments::of(8 * t + 4 + k)};
+      for (int c = 0; c < 4; c++)
+        for (int j = 0; j < Y; j++) sum[c][j] = __fma_rn(row.x[c / 2][h], column[c % 2]->y[h][j], sum[c][j]);
     }
+  for (int c = 0; c < 4; c++)
+    for (int j = 0; j < Y; j++) d[0][j][c] = sum[c][j];
   __syncwarp();
 }
 
 template <int Y>
 __device__ inline void multiply64(double (&d)[2][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
                                   Signs64 signs) {
-  struct Fragments {
-    double x[2][2], y[Y][2];
-  };
+  using Fragments = Fragments64<Y>;
   static_assert(sizeof(Fragments) <= TB_CPU_LANE_BYTES, "a lane's slot holds them");
   const unsigned lane = tb_cpu_lane(), g = lane / 4, t = lane % 4;
-  const auto of = [](unsigned other) { return static_cast<Fragments *>(tb_cpu_lane_slot(other)); };
-  Fragments &mine = *of(lane);
+  Fragments &mine = Fragments::of(lane);
   std::memcpy(mine.x, x, sizeof x);
-  std::memcpy(mine.y, y, sizeof y);
   for (int e = 0; e < 2; e++) mine.x[e][1] = signs.x != 0 ? -x[e][1] : x[e][1];
-  for (int j = 0; j < Y; j++) mine.y[j][1] = signs.y != 0 ? -y[j][1] : y[j][1];
+  for (int j = 0; j < Y; j++) mine.y[0][j] = y[j][0], mine.y[1][j] = signs.y != 0 ? -y[j][1] : y[j][1];
   __syncwarp();
+  double re[4][Y], im[4][Y];
+  for (int c = 0; c < 4; c++)
+    for (int j = 0; j < Y; j++) re[c][j] = d[0][j][c], im[c][j] = d[1][j][c];
   for (int by = 0; by < 2; by++) /* X's part */
     for (unsigned k = 0; k < 4; k++) {
-      const Fragments &row = *of(4 * g + k), *const column[2] = {of(8 * t + k), of(8 * t + 4 + k)};
-      for (int j = 0; j < Y; j++)
-        for (int c = 0; c < 4; c++) {
-          const double u = row.x[c / 2][by];
-          d[0][j][c] = __fma_rn(by != 0 ? -u : u, column[c % 2]->y[j][by], d[0][j][c]);
-          d[1][j][c] = __fma_rn(u, column[c % 2]->y[j][1 - by], d[1][j][c]);
+      const Fragments &row = Fragments::of(4 * g + k);
+      const Fragments *const column[2] = {&Fragments::of(8 * t + k), &Fragments::of(8 * t + 4 + k)};
+      for (int c = 0; c < 4; c++) {
+        const double u = row.x[c / 2][by], signed_u = by != 0 ? -u : u;
+        for (int j = 0; j < Y; j++) {
+          re[c][j] = __fma_rn(signed_u, column[c % 2]->y[by][j], re[c][j]);
+          im[c][j] = __fma_rn(u, column[c % 2]->y[1 - by][j], im[c][j]);
         }
+      }
     }
+  for (int c = 0; c < 4; c++)
+    for (int j = 0; j < Y; j++) d[0][j][c] = re[c][j], d[1][j][c] = im[c][j];
   __syncwarp();
 }
 

@@ -44,9 +44,9 @@ struct Bfloat {
 
 #define TB_TENSOR_CORES
 __device__ __forceinline__ uint16_t to_bits(Half, float x) { return tb_cpu_half_of(x); }
-__device__ __forceinline__ float from_bits(Half, uint16_t bits) { return tb_cpu_float_of_half(bits); }
+TB_CPU_WITHIN float from_bits(Half, uint16_t bits) { return tb_cpu_float_of_half(bits); }
 __device__ __forceinline__ uint16_t to_bits(Bfloat, float x) { return tb_cpu_bfloat_of(x); }
-__device__ __forceinline__ float from_bits(Bfloat, uint16_t bits) { return tb_cpu_float_of_bfloat(bits); }
+TB_CPU_WITHIN float from_bits(Bfloat, uint16_t bits) { return tb_cpu_float_of_bfloat(bits); }
 template <class Word> __device__ __forceinline__ uint32_t to_pair(Word, float low, float high) {
   return to_bits(Word(), low) | static_cast<uint32_t>(to_bits(Word(), high)) << 16;
 }

@@ -30,9 +30,11 @@
 #define __device__
 #define __host__
 #define __constant__ static
-#define __forceinline__                                                                                             \
-  inline /* always inlined, eight kernels of a tile would have its code eight times: 3 times as long to compile, as \
-            fast */
+/* Always inlined, eight kernels of a tile would have its code eight times: as fast, but three times as long to compile.
+ */
+#define __forceinline__ inline
+/* But what vectorised loops are made of, and functions without a sanitizer's checks, which call none that has them. */
+#define TB_CPU_WITHIN inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -229,7 +231,7 @@ static inline float __int_as_float(int bits) {
 }
 /* ---- 16-bit words (IEEE 754's binary16, and the upper half of a float), rounded to the nearest, ties to even ---- */
 
-static __forceinline__ float tb_cpu_float_of_bfloat(uint16_t bits) {
+static TB_CPU_WITHIN float tb_cpu_float_of_bfloat(uint16_t bits) {
   return __builtin_bit_cast(float, (uint32_t)bits << 16);
 }
 static inline uint16_t tb_cpu_bfloat_of(float x) {
@@ -237,7 +239,7 @@ static inline uint16_t tb_cpu_bfloat_of(float x) {
   if (x != x) return (uint16_t)(bits >> 16 | 0x40); /* quiet */
   return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-static __forceinline__ float tb_cpu_float_of_half(uint16_t bits) {
+static TB_CPU_WITHIN float tb_cpu_float_of_half(uint16_t bits) {
   /* The factor adds to the exponent what the biases differ by, subnormals included; Inf and NaN get their own. */
   const float size = __builtin_bit_cast(float, (bits & 0x7fffu) << 13) * 0x1p112f;
   const uint32_t special = (bits & 0x7c00u) == 0x7c00 ? 0x7f800000 : 0;
@@ -255,7 +257,7 @@ static inline uint16_t tb_cpu_half_of(float x) {
   return (uint16_t)(sign | (size == 0 ? 0 : ((exponent + 13) << 10) + steps));
 }
 /* As the tensor cores leave a sum: what a float has no room for is cut off. */
-static __forceinline__ float tb_cpu_toward_zero(double exact) {
+static TB_CPU_WITHIN float tb_cpu_toward_zero(double exact) {
   const float x = (float)exact;
   const bool longer = __builtin_fabs((double)x) > __builtin_fabs(exact);
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, x) - longer);
