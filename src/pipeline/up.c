@@ -56,9 +56,8 @@ static bool has_order(const struct tb_pipeline *p) {
 }
 
 /* Where one operand's panels go up first: a mirrored A's ahead of strips; else those of the one whose panels did not in
- * the chunk before. Where the first
- * chunk of A has room of its own, A's in the second: they replace nothing that the first one's launches read, of which
- * there may be many to run, for of that only B may have gone up. */
+ * the chunk before. Where the first chunk of A has room of its own, A's in the second: they replace nothing that the
+ * first one's launches read, of which there may be many to run, for of that only B may have gone up. */
 static enum tb_schedule_order order_of(const struct tb_pipeline *p) {
   const struct tb_layout *l = &p->layout;
   if (!tb_plan_packs(l->plan)) return l->plan->by_slices ? TB_BY_SLICES : TB_IN_TURN;
