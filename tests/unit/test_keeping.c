@@ -214,6 +214,25 @@ static void pinned_operands_are_looked_at(void **state) {
   end();
 }
 
+/* Memory that another mapping has, too, is never left to the kernel: a write there is no fault here. */
+static void shared_memory_is_looked_at(void **state) {
+  (void)state;
+  begin(true);
+  const int file = memfd_create("operands", MFD_CLOEXEC);
+  assert_true(file >= 0 && write(file, memory, MEMORY) == (ssize_t)MEMORY);
+  assert_true(mmap(memory, MEMORY, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == memory);
+  char *const elsewhere = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  assert_true(elsewhere != MAP_FAILED);
+  const struct tb_stored s = matrix(40, 4096, 300, 4096);
+  assert_int_equal(sights_until_kept(s), 2);
+  for (int i = 0; i < 5; i++) assert_int_equal(see(s), TB_BY_HASH);
+  elsewhere[40 + 4096 * 100 + 9] ^= 1;
+  assert_int_equal(see(s), TB_NOT_KEPT);
+  munmap(elsewhere, MEMORY);
+  close(file);
+  end();
+}
+
 /* Where a digest in each call is not worth it: what is watched is used; written to, it is not digested but forgotten,
  * and kept again after twice as many sights, for it was not used often. */
 static void only_what_is_watched(void **state) {
@@ -617,6 +636,7 @@ int main(void) {
       cmocka_unit_test(patience_with_the_kernel_grows),
       cmocka_unit_test(far_columns_are_not_tracked),
       cmocka_unit_test(pinned_operands_are_looked_at),
+      cmocka_unit_test(shared_memory_is_looked_at),
       cmocka_unit_test(by_several_threads),
       cmocka_unit_test(temporaries_are_left_alone),
       cmocka_unit_test(many_are_used_twice),
