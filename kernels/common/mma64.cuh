@@ -44,7 +44,8 @@ template <int Y> struct Fragments64 {
 };
 
 template <int Y>
-__device__ inline void multiply64(double (&d)[1][Y][4], const double (&x)[2][2], const double (&y)[Y][2], Signs64) {
+__device__ TB_REGISTERS_ONLY void multiply64(double (&d)[1][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
+                                             Signs64) {
   using Fragments = Fragments64<Y>;
   static_assert(sizeof(Fragments) <= TB_CPU_LANE_BYTES, "a lane's slot holds them");
   const unsigned lane = tb_cpu_lane(), g = lane / 4, t = lane % 4;
@@ -60,7 +61,7 @@ __device__ inline void multiply64(double (&d)[1][Y][4], const double (&x)[2][2],
       const Fragments &row = Fragments::of(4 * g + k);
       const Fragments *const column[2] = {&Fragments::of(8 * t + k), &Fragments::of(8 * t + 4 + k)};
       for (int c = 0; c < 4; c++)
-        for (int j = 0; j < Y; j++) sum[c][j] = __fma_rn(row.x[c / 2][h], column[c % 2]->y[h][j], sum[c][j]);
+        for (int j = 0; j < Y; j++) sum[c][j] = __builtin_fma(row.x[c / 2][h], column[c % 2]->y[h][j], sum[c][j]);
     }
   for (int c = 0; c < 4; c++)
     for (int j = 0; j < Y; j++) d[0][j][c] = sum[c][j];
@@ -68,8 +69,8 @@ __device__ inline void multiply64(double (&d)[1][Y][4], const double (&x)[2][2],
 }
 
 template <int Y>
-__device__ inline void multiply64(double (&d)[2][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
-                                  Signs64 signs) {
+__device__ TB_REGISTERS_ONLY void multiply64(double (&d)[2][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
+                                             Signs64 signs) {
   using Fragments = Fragments64<Y>;
   static_assert(sizeof(Fragments) <= TB_CPU_LANE_BYTES, "a lane's slot holds them");
   const unsigned lane = tb_cpu_lane(), g = lane / 4, t = lane % 4;
@@ -88,8 +89,8 @@ __device__ inline void multiply64(double (&d)[2][Y][4], const double (&x)[2][2],
       for (int c = 0; c < 4; c++) {
         const double u = row.x[c / 2][by], signed_u = by != 0 ? -u : u;
         for (int j = 0; j < Y; j++) {
-          re[c][j] = __fma_rn(signed_u, column[c % 2]->y[by][j], re[c][j]);
-          im[c][j] = __fma_rn(u, column[c % 2]->y[1 - by][j], im[c][j]);
+          re[c][j] = __builtin_fma(signed_u, column[c % 2]->y[by][j], re[c][j]);
+          im[c][j] = __builtin_fma(u, column[c % 2]->y[1 - by][j], im[c][j]);
         }
       }
     }

@@ -80,9 +80,7 @@ constexpr uint64_t kDoublePlace = 52, kDoubleOne = 1023, kDoubleInfinity = 2047;
 
 /* Local arithmetic without a sanitizer's checks, and with innermost loops over the columns, so that it is vectorised.
  */
-template <class Word>
-__attribute__((no_sanitize("address", "undefined", "thread"), noinline)) void
-multiply_words(float *d, const WgmmaWordsOnCpu &x, bool add) {
+template <class Word> TB_REGISTERS_ONLY void multiply_words(float *d, const WgmmaWordsOnCpu &x, bool add) {
   constexpr int columns = kWgmmaN / 4;
   float values[kWgmmaK][columns];
   for (int column = 0; column < columns; column++)

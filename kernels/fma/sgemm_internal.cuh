@@ -136,7 +136,7 @@ template <class G> struct Accumulators {
    * The outer product of a k's two fragments, forth and back along the inner side: each FMA then shares a word with the
    * one before, and reads two from the register file, whose two banks give one each, instead of three.
    */
-  __device__ __forceinline__ void multiply(const float (&a)[G::thread_m], const float (&b)[G::thread_n]) {
+  __device__ TB_REGISTERS_ONLY void multiply(const float (&a)[G::thread_m], const float (&b)[G::thread_n]) {
     constexpr int inner = G::columns_inside ? G::thread_n : G::thread_m;
     constexpr int outer = G::columns_inside ? G::thread_m : G::thread_n;
 #pragma unroll

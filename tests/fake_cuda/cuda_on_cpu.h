@@ -35,6 +35,13 @@
 #define __forceinline__ inline
 /* But what vectorised loops are made of, and functions without a sanitizer's checks, which call none that has them. */
 #define TB_CPU_WITHIN inline __attribute__((always_inline))
+/* Of functions that touch a thread's own arrays alone, by counters that are seen to fit: what a sanitizer adds to them
+ * takes longer than they do. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TB_REGISTERS_ONLY __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
+#else
+#define TB_REGISTERS_ONLY inline
+#endif
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
