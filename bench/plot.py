@@ -16,6 +16,7 @@ from common import link_seconds, read_csv
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "tileblas"  # the same input gives the same file
+matplotlib.rcParams["svg.fonttype"] = "none"  # words, and not the outlines of their letters, which were most of a file
 import matplotlib.pyplot as plt  # noqa: E402
 
 # Label prefix, legend, colour (Okabe and Ito's, distinguishable without colour vision), marker, line.
