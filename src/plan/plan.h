@@ -33,8 +33,7 @@
  * product added to its sum; so tiles are squares here, too. Where C or k is cut, or the operands do not lie alike, the
  * chunks of the second product follow those of the first, and all panels go up again. (One H100's host, 8192, ms as
  * two calls and so: ssyr2k 43, 22.5; dsyr2k 64, 32.7; csyr2k 88, 41; zsyr2k 127, 98. The link alone takes 9.8 and 19.5
- * in s and d; behind it are a sixth (s) or two
- * ninths of the product, which the last two panels bring, and their C.)
+ * in s and d; behind it are a sixth (s) or two ninths of the product, which the last two panels bring, and their C.)
  *
  * Unfolded. A large symmetric or Hermitian operand in ordinary memory goes up as it is stored, into a square behind the
  * tiles of C: with panel number i the columns of the triangle that meet the diagonal in the panel. With those of the

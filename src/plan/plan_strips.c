@@ -76,13 +76,13 @@ static void size_strips_beside_square(struct tb_plan *plan, const struct tb_call
 }
 
 void tb_plan_size_strips(struct tb_plan *plan, const struct tb_call *call, double flops_per_byte, struct tb_tilings t) {
-  const enum strips which = strips_for(call, plan, flops_per_byte, STRIPS_TIMES);
   const bool one_tile = plan->tile_m == call->m && plan->tile_n == call->n;
   if (plan->ways.passed || tb_plan_is_cut(plan, call) || one_tile) return;
   if (tb_plan_may_unfold(plan, call)) { /* then the larger operand is not larger */
     if (has_strips_beside_square(call, plan, flops_per_byte)) size_strips_beside_square(plan, call, t);
     return;
   }
+  const enum strips which = strips_for(call, plan, flops_per_byte, STRIPS_TIMES);
   if (which == NO_STRIPS) return;
   const int64_t tile_m = which == STRIPS_OF_ROWS ? strip_of(call->type, call->m, call->k, *t.rows) : call->m;
   const int64_t tile_n = which == STRIPS_OF_COLUMNS ? strip_of(call->type, call->n, call->k, *t.columns) : call->n;
