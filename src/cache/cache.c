@@ -16,7 +16,8 @@
 /* An operand that was seen. */
 struct sighting {
   struct tb_kept kept;
-  struct tb_digest sample;
+  struct tb_digest glance, sample;
+  bool sampled;               /* at the latest sight; else there is a glance alone */
   int sights;                 /* one after another that had this sample */
   int uses;                   /* of the copy */
   int failures;               /* copies, one after another, that were of no use */
@@ -241,14 +242,31 @@ static bool may_be_proven(const struct tb_cache *cache, const struct sighting *s
   return may_hash(cache, s) || (cache->may_track && tb_kept_may_be_watched());
 }
 
+/* A line that another thread has just written takes a quarter of a microsecond to read. So of what is rewritten before
+ * each call a few are enough. */
+#define GLANCE_LINES 4
+
+/* Notes what an operand without a copy looks like, and whether that is what it did. */
+static void look_at(struct sighting *s, const struct tb_stored *operand) {
+  const struct tb_digest glance = tb_hash_sample(operand, GLANCE_LINES);
+  const bool same = tb_digests_are_equal(&s->glance, &glance), was_sampled = s->sampled;
+  s->glance = glance;
+  s->sampled = same || s->sights == 0 || s->chosen;
+  if (s->sampled) {
+    const struct tb_digest sample = tb_hash_sample(operand, TB_SAMPLE_LINES);
+    if (!was_sampled || !tb_digests_are_equal(&s->sample, &sample)) s->sights = 0;
+    s->sample = sample;
+  } else {
+    s->sights = 0;
+  }
+  s->sights++;
+}
+
 /* An operand that has no copy. Returns it if it is worth one. */
 static struct tb_kept *count_sight(struct tb_cache *cache, struct sighting *s, const struct tb_stored *operand) {
-  const struct tb_digest sample = tb_hash_sample(operand);
   if (s == NULL && (s = take_place(cache, operand)) == NULL) return NULL;
-  if (!tb_digests_are_equal(&s->sample, &sample)) s->sights = 0;
   s->chosen = tb_ranges_have(operand);
-  s->sample = sample;
-  s->sights++;
+  look_at(s, operand);
   s->seen_before = s->seen;
   s->seen = cache->call;
   if (!may_be_proven(cache, s)) return NULL;
@@ -266,15 +284,18 @@ static struct tb_cached place_in_copy(const struct tb_kept *kept, const struct t
 /* Whether so little as a sample tells that it has changed: of a part nothing is known. */
 static bool looks_changed(const struct sighting *s, const struct tb_stored *operand) {
   if (s->kept.tracked.number != 0 || !tb_stored_is(&s->kept.stored, operand)) return false;
-  const struct tb_digest sample = tb_hash_sample(operand);
+  const struct tb_digest sample = tb_hash_sample(operand, TB_SAMPLE_LINES);
   return !tb_digests_are_equal(&s->sample, &sample);
 }
 
 static bool try_copy(struct tb_cache *cache, int user, struct sighting *s, const struct tb_stored *operand,
-                     struct tb_pool *pool, struct tb_cached *found) {
+                     struct tb_pool *pool, struct tb_cached *found, struct tb_question *later) {
   enum tb_proof proof = TB_NOT_KEPT;
   s->chosen = tb_ranges_have(&s->kept.stored);
-  if (!looks_changed(s, operand)) proof = tb_kept_prove(&s->kept, operand, cache->may_track, may_hash(cache, s), pool);
+  if (later != NULL && tb_kept_question(later, &s->kept, operand))
+    proof = TB_BY_TRACKING;
+  else if (!looks_changed(s, operand))
+    proof = tb_kept_prove(&s->kept, operand, cache->may_track, may_hash(cache, s), pool);
   if (proof == TB_NOT_KEPT) {
     if (tb_kept_can_prove(&s->kept, operand) && !is_in_use(s)) tb_cache_drop(cache, &s->kept);
     return false;
@@ -286,11 +307,11 @@ static bool try_copy(struct tb_cache *cache, int user, struct sighting *s, const
 }
 
 struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
-                              struct tb_cached *found) {
+                              struct tb_cached *found, struct tb_question *later) {
   struct sighting *const s = find_operand(cache, operand);
   struct sighting *const copied = s != NULL && s->kept.copy != 0 ? s : find_whole(cache, operand);
   *found = (struct tb_cached){.proof = TB_NOT_KEPT};
-  if (copied != NULL && try_copy(cache, user, copied, operand, pool, found)) return NULL;
+  if (copied != NULL && try_copy(cache, user, copied, operand, pool, found, later)) return NULL;
   return s != NULL && s->kept.copy != 0 ? NULL : count_sight(cache, s, operand); /* a copy that others still have */
 }
 

@@ -53,10 +53,11 @@ struct tb_cached {
   int64_t pitch_bytes;
 };
 
-/* Inside: looks an operand up. TB_NOT_KEPT: there is no copy, or none that is certain; then *worth is where to make
- * one, and what to give tb_cache_make, or NULL. */
+/* Inside: looks an operand up. TB_NOT_KEPT: there is no copy, or none that is certain; then what is returned is where
+ * to make one, and what to give tb_cache_make, or NULL. `later`, unless NULL: for a question that may wait; the copy is
+ * certain when it is asked, and answered (kept.h), and nothing that is computed from it may be used before. */
 struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
-                              struct tb_cached *found);
+                              struct tb_cached *found, struct tb_question *later);
 
 /* Inside: gets memory for a copy of one that is worth it, and for its digests, which the caller fills. Bytes free on
  * the device at the moment; limit_bytes: what copies may take altogether. False: there is no room for it. */

@@ -111,14 +111,13 @@ struct tb_digest tb_hash_cell(const struct tb_stored *cell) {
 
 /* ---- samples ---- */
 
-#define SAMPLES 64
 #define SAMPLE_BYTES 64
 
 /* One in each of so many equal parts of the bytes, each elsewhere in its part. */
-struct tb_digest tb_hash_sample(const struct tb_stored *s) {
+struct tb_digest tb_hash_sample(const struct tb_stored *s, int lines) {
   struct hashing h = {.key = key};
-  const int64_t bytes = tb_stored_bytes(s), part = bytes / SAMPLES;
-  for (int64_t i = 0; i < SAMPLES; i++) {
+  const int64_t bytes = tb_stored_bytes(s), part = bytes / lines;
+  for (int64_t i = 0; i < lines; i++) {
     const int64_t at = i * part + i * 0x9E3779B1 % tb_max(part, 1);
     const int64_t column = at / s->column_bytes, start = at % s->column_bytes;
     add_bytes(&h, s->data + column * s->pitch_bytes + start, tb_min(SAMPLE_BYTES, s->column_bytes - start));

@@ -50,8 +50,10 @@ struct tb_stored tb_cell(const struct tb_stored *s, const struct tb_cells *cells
 /* Of a part of a matrix that is no larger than a cell. What is between its columns does not count. */
 struct tb_digest tb_hash_cell(const struct tb_stored *cell);
 
-/* Of some lines that are spread over the whole matrix: tells most matrices from what they were, and proves nothing. */
-struct tb_digest tb_hash_sample(const struct tb_stored *s);
+/* Of so many lines that are spread over the whole matrix: tells most matrices from what they were, and proves nothing;
+ * some dozens tell nearly all. */
+#define TB_SAMPLE_LINES 64
+struct tb_digest tb_hash_sample(const struct tb_stored *s, int lines);
 
 /* Of what a matrix has between two addresses, a page at most. */
 struct tb_digest tb_hash_between(const struct tb_stored *s, uintptr_t from, uintptr_t to);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cache/kept.h"
 
-#include <stdatomic.h>
-
 #include "base/integers.h"
 #include "cache/writers.h"
 
@@ -73,39 +71,36 @@ static bool has_same_edge(const struct tb_kept *kept, bool behind) {
 /* Pages that a task asks about: of 4 KiB in some 15 microseconds, or more, so that tasks do for all. */
 #define PAGES_OF_TASK_BYTES ((uintptr_t)4 << 20)
 
-struct question {
-  struct tb_tracked pages;
-  uintptr_t each;
-  atomic_bool written;
-};
-
 static void ask_of_pages(void *context, int task) {
-  struct question *const x = context;
-  struct tb_tracked pages = {x->pages.start + (uintptr_t)task * x->each, x->pages.end, 0};
-  if (pages.end - pages.start > x->each) pages.end = pages.start + x->each;
-  if (!tb_track_is_clean(pages)) atomic_store(&x->written, true);
+  struct tb_question *const q = context;
+  struct tb_tracked pages = {q->pages.start + (uintptr_t)task * q->each, q->pages.end, 0};
+  if (pages.end - pages.start > q->each) pages.end = pages.start + q->each;
+  if (!tb_track_is_clean(pages)) atomic_store(&q->written, true);
 }
 
-static bool are_clean(struct tb_tracked pages, struct tb_pool *pool) {
-  struct question x = {.pages = pages, .each = PAGES_OF_TASK_BYTES};
-  const uintptr_t bytes = pages.end - pages.start;
-  while (bytes / x.each >= TB_POOL_TASKS_MAX) x.each *= 2;
-  atomic_init(&x.written, false);
-  tb_pool_run(pool, ask_of_pages, &x, (int)((bytes + x.each - 1) / x.each));
-  return !atomic_load(&x.written);
-}
-
-/* Whether nobody has written to a part. Its first and last page may lie at the ends of what is kept, where others' data
- * begin, and are not tracked then. */
-static bool is_untouched(const struct tb_kept *kept, const struct tb_stored *part, struct tb_pool *pool) {
+/* Its first and last page may lie at the ends of what is kept, where others' data begin, and are not tracked then. */
+bool tb_kept_question(struct tb_question *q, struct tb_kept *kept, const struct tb_stored *part) {
   const struct tb_tracked *const all = &kept->tracked;
-  struct tb_tracked pages = tb_track_pages_around(start_of(part), end_of(part));
-  const bool begins_before = pages.start < all->start;
-  const bool ends_behind = pages.end > all->end;
-  if (begins_before) pages.start = all->start;
-  if (ends_behind) pages.end = all->end;
-  if (pages.start < pages.end && !are_clean(pages, pool)) return false;
-  return (!begins_before || has_same_edge(kept, false)) && (!ends_behind || has_same_edge(kept, true));
+  *q = (struct tb_question){.kept = NULL};
+  if (!tb_track_holds(all)) return false;
+  q->kept = kept;
+  q->number = all->number;
+  q->pages = tb_track_pages_around(start_of(part), end_of(part));
+  q->edges[0] = q->pages.start < all->start;
+  q->edges[1] = q->pages.end > all->end;
+  if (q->edges[0]) q->pages.start = all->start;
+  if (q->edges[1]) q->pages.end = all->end;
+  for (q->each = PAGES_OF_TASK_BYTES; (q->pages.end - q->pages.start) / q->each >= TB_POOL_TASKS_MAX;) q->each *= 2;
+  return true;
+}
+
+void tb_question_ask(struct tb_question *q, struct tb_pool *pool) {
+  const uintptr_t bytes = q->pages.end > q->pages.start ? q->pages.end - q->pages.start : 0;
+  q->job = tb_pool_start(pool, ask_of_pages, q, (int)((bytes + q->each - 1) / q->each));
+}
+
+bool tb_question_is_asked(const struct tb_question *q, const struct tb_pool *pool) {
+  return tb_pool_done(pool, q->job);
 }
 
 void tb_kept_forget_pages(struct tb_kept *kept) { tb_track_end(&kept->tracked); }
@@ -147,14 +142,31 @@ static void try_to_track(struct tb_kept *kept) {
   if (kept->tracked.number == 0) count_write(kept);
 }
 
-static bool is_proven_by_tracking(struct tb_kept *kept, const struct tb_stored *part, struct tb_pool *pool) {
-  if (tb_track_holds(&kept->tracked) && is_untouched(kept, part, pool)) {
+/* What was tracked anew meanwhile, by another call's look, says nothing of the time between. */
+bool tb_kept_answer(struct tb_question *q) {
+  struct tb_kept *const kept = q->kept;
+  const bool is_the_same = kept->tracked.number == q->number && tb_track_holds(&kept->tracked);
+  const bool clean = is_the_same && !atomic_load(&q->written) && (!q->edges[0] || has_same_edge(kept, false)) &&
+                     (!q->edges[1] || has_same_edge(kept, true));
+  if (clean) {
     kept->track_uses++;
-    return true;
+  } else if (kept->tracked.number == q->number) {
+    tb_kept_forget_pages(kept);
+    count_write(kept);
   }
-  tb_kept_forget_pages(kept);
-  count_write(kept);
-  return false;
+  return clean;
+}
+
+static bool is_proven_by_tracking(struct tb_kept *kept, const struct tb_stored *part, struct tb_pool *pool) {
+  struct tb_question q;
+  if (!tb_kept_question(&q, kept, part)) {
+    tb_kept_forget_pages(kept);
+    count_write(kept);
+    return false;
+  }
+  tb_question_ask(&q, pool);
+  tb_pool_wait(pool, q.job);
+  return tb_kept_answer(&q);
 }
 
 bool tb_kept_may_be_watched(void) { return tb_writers_may_ask() && tb_track_may_begin(); }

@@ -6,6 +6,8 @@
 #ifndef TB_KEPT_H
 #define TB_KEPT_H
 
+#include <stdatomic.h>
+
 #include "cache/hash.h"
 #include "cache/proof.h"
 #include "cache/track.h"
@@ -25,6 +27,18 @@ struct tb_kept {
   int proofs;                /* by the hash, since it was made or written */
 };
 
+/* Whether nobody has written to a part of what is kept, as a question to the kernel: it takes a while, and may be asked
+ * beside other work. */
+struct tb_question {
+  struct tb_kept *kept;    /* NULL: there is no question */
+  uint64_t number;         /* under which its pages were tracked then */
+  struct tb_tracked pages; /* those of the part that are */
+  bool edges[2];           /* the part has some of what lies before these, or behind */
+  uintptr_t each;          /* bytes of pages that a task asks about */
+  uint64_t job;            /* of the pool */
+  atomic_bool written;
+};
+
 /* Pieces of an operand for threads: tasks of so many bytes, or more, and at most as many as a job may have. */
 #define TB_PROOF_TASK_BYTES ((int64_t)256 << 10)
 
@@ -35,6 +49,17 @@ struct tb_kept {
  */
 enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, bool hash_pays,
                             struct tb_pool *pool);
+
+/* The question whether `part` is what was copied. False: the kernel does not watch it. */
+bool tb_kept_question(struct tb_question *question, struct tb_kept *kept, const struct tb_stored *part);
+
+/* Asks, by all threads of the pool, and whether they have; not inside. What is asked speaks for the bytes as they are
+ * between the two. */
+void tb_question_ask(struct tb_question *question, struct tb_pool *pool);
+bool tb_question_is_asked(const struct tb_question *question, const struct tb_pool *pool);
+
+/* The answer, when it is asked. False: somebody has written, or nobody can tell any more; it is not tracked then. */
+bool tb_kept_answer(struct tb_question *question);
 
 /* Whether anything can be tracked in this process. */
 bool tb_kept_may_be_watched(void);

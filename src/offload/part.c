@@ -232,7 +232,7 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   part->kernel = fast ? FAST_KERNEL : tb_choice_name(&choice);
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
   if (passes_panels(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
-  TB_TRY(tb_pipeline_run(d, call, &part->plan, &choice, timed, pass, &part->progress));
+  TB_TRY(tb_pipeline_run(d, call, &part->plan, &choice, timed, pass, &part->keep, &part->progress));
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
     part->compute_ms = tb_part_elapsed_ms(d, TB_COMPUTE_BEGIN, TB_COMPUTE_END);
@@ -241,14 +241,10 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   return CUDA_SUCCESS;
 }
 
-/* With the device entered. */
-static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
-                            struct tb_pass *pass) {
-  if (tb_call_is_trivial(&part->call)) {
-    part->kernel = "scale";
-    return tb_pipeline_scale(d, &part->call, &part->progress);
-  }
-  if (pass == NULL) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways));
+/* may_wait: a proof of what is kept. */
+static CUresult try_product(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
+                            struct tb_pass *pass, bool may_wait) {
+  if (pass == NULL) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways, may_wait));
   CUresult reserved = get_room(part, d);
   /* The bits shall not depend on whether what is kept leaves room for the whole product's kernels. */
   const bool others = part->whole.family == TB_FAMILY_EMULATED && !part->plan.emulated;
@@ -261,6 +257,21 @@ static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb
   return compute(part, d, timed, pass);
 }
 
+/* With the device entered. */
+static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
+                            struct tb_pass *pass) {
+  if (tb_call_is_trivial(&part->call)) {
+    part->kernel = "scale";
+    return tb_pipeline_scale(d, &part->call, &part->progress);
+  }
+  const CUresult result = try_product(part, d, ways, timed, pass, true);
+  if (result != TB_REFUTED) return result;
+  tb_cuda_failed_call = NULL; /* nothing has failed */
+  tb_device_settle(d);        /* launches read what is not the program's operand any more */
+  tb_keep_end(&part->keep, d);
+  return d->hangs ? CUDA_ERROR_TIMEOUT : try_product(part, d, ways, timed, pass, false);
+}
+
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {
   const bool is_product = part->call.recipe == TB_MULTIPLY;
   const bool triangle = is_product && ((part->call.region.of != TB_WHOLE && ways.c == TB_IN_PLACE) ||
@@ -268,7 +279,7 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
   TB_TRY(tb_lanes_load(d, part->call.type, triangle));
   const CUresult result =
       is_product ? run_product(part, d, ways, timed, pass) : tb_triangular_part_run(part, d, ways, timed);
-  if (result != TB_INTERRUPTED) tb_keep_end(d);
+  if (result != TB_INTERRUPTED) tb_keep_end(&part->keep, d);
   return result;
 }
 

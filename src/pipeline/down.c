@@ -124,15 +124,23 @@ static bool oldest_is_committed(struct tb_pipeline *p) {
   return p->down.committed < p->down.arrived && tb_copy_done(p->d->pool, &down_entry_of(p, p->down.committed)->copy);
 }
 
+/* Whether what comes down may be committed, or CUDA_ERROR_NOT_READY. The kernel is asked about operands that stay when
+ * something is to come down: what is to go up for it has gone then, and the GPU computes. */
+static CUresult look_at_proofs(struct tb_pipeline *p) {
+  return p->keep == NULL || p->down.asked == 0 ? CUDA_SUCCESS : tb_keep_confirm(p->keep, p->d);
+}
+
 /* ---- turns ---- */
 
 CUresult tb_down_turn(struct tb_pipeline *p, enum tb_turn *turn) {
   struct tb_down *down = &p->down;
+  const CUresult proof = look_at_proofs(p);
+  if (proof != CUDA_SUCCESS && proof != CUDA_ERROR_NOT_READY) return proof;
   while (oldest_is_committed(p)) {
     count_oldest(p);
     *turn = TB_SOMETHING;
   }
-  while (down->arrived < down->asked) {
+  while (proof == CUDA_SUCCESS && down->arrived < down->asked) {
     const CUresult result = tb_download_arrived(p->d, down_slot_of(p, down->arrived));
     if (result == CUDA_ERROR_NOT_READY) break;
     TB_TRY(result);

@@ -116,9 +116,10 @@ static bool make_copy(struct tb_device *d, struct tb_kept *kept, CUresult *resul
 
 /* ---- an operand ---- */
 
-static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found) {
+static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found,
+                        struct tb_question *later) {
   CUresult result = CUDA_SUCCESS;
-  struct tb_kept *const worth = tb_cache_look(tb_device_cache(d), d->lane, operand, d->pool, found);
+  struct tb_kept *const worth = tb_cache_look(tb_device_cache(d), d->lane, operand, d->pool, found, later);
   if (worth != NULL && make_copy(d, worth, &result))
     *found = (struct tb_cached){TB_KEPT_ANEW, (CUdeviceptr)worth->copy, worth->copy_pitch_bytes};
   return result;
@@ -164,10 +165,10 @@ static bool has_cache(struct tb_device *d) {
   return tb_device_cache(d) != NULL;
 }
 
-/* A call's operands, and which of them may be kept. */
+/* A call's operands, and which of them may be kept; and whether a proof may wait. */
 struct kept_operands {
   struct tb_stored stored[2];
-  bool may[2];
+  bool may[2], may_wait;
 };
 
 static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const struct kept_operands *x) {
@@ -176,9 +177,12 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
   if (!has_cache(d)) return CUDA_SUCCESS;
   tb_cache_begin_call(tb_device_cache(d), d->lane);
   tb_cache_allow_hash(tb_device_cache(d), tb_option_number(TB_OPTION_cache) != TB_CACHE_AUTO);
-  if (x->may[TB_OF_A]) TB_TRY(look_up(d, &x->stored[TB_OF_A], &found[TB_OF_A]));
+  for (int of_b = 0; of_b < 2; of_b++) {
+    struct tb_question *const later = x->may_wait ? &keep->question[of_b] : NULL;
+    if (x->may[of_b] && !(of_b && same)) TB_TRY(look_up(d, &x->stored[of_b], &found[of_b], later));
+    if (keep->question[of_b].kept != NULL) keep->doubt = TB_NOT_ASKED;
+  }
   if (same) found[TB_OF_B] = found[TB_OF_A];
-  if (x->may[TB_OF_B] && !same) TB_TRY(look_up(d, &x->stored[TB_OF_B], &found[TB_OF_B]));
   for (int of_b = 0; of_b < 2; of_b++) take(keep, of_b, &x->stored[of_b], &found[of_b]);
   keep->call.again_a = keep->call.b.data, keep->call.again_b = keep->call.a.data;
   return CUDA_SUCCESS;
@@ -198,9 +202,11 @@ static bool is_sooner_without(const struct tb_keep *keep, const struct tb_call *
   return false;
 }
 
-CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
+CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
+                       bool may_wait) {
   struct kept_operands x = {
-      .stored = {tb_stored_of(&call->a, call->m, call->k), tb_stored_of(&call->b, call->k, call->n)}};
+      .stored = {tb_stored_of(&call->a, call->m, call->k), tb_stored_of(&call->b, call->k, call->n)},
+      .may_wait = may_wait && ways.c == TB_STAGED};
   x.may[TB_OF_A] = may_be_kept(&call->a, ways.a, &x.stored[TB_OF_A]);
   x.may[TB_OF_B] = may_be_kept(&call->b, ways.b, &x.stored[TB_OF_B]);
   tb_keep_nothing(keep, call, ways);
@@ -212,7 +218,7 @@ CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct t
   tb_cache_leave();
   if (is_sooner_without(keep, call)) {
     const double made_bytes = keep->made_bytes; /* they went up all the same */
-    tb_keep_end(d);                             /* and make way for the product, if it wants their memory */
+    tb_keep_end(keep, d);                       /* and make way for the product, if it wants their memory */
     tb_keep_nothing(keep, call, ways);
     keep->made_bytes = made_bytes;
   }
@@ -220,11 +226,44 @@ CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct t
   return result;
 }
 
-void tb_keep_end(struct tb_device *d) { tb_cache_end_call(tb_device_cache(d), d->lane); }
+/* ---- what waits ---- */
+
+static bool is_asked(const struct tb_keep *keep, const struct tb_device *d) {
+  for (int of_b = 0; of_b < 2; of_b++)
+    if (keep->question[of_b].kept != NULL && !tb_question_is_asked(&keep->question[of_b], d->pool)) return false;
+  return true;
+}
+
+/* Inside. */
+static bool has_good_answers(struct tb_keep *keep) {
+  bool all = true;
+  for (int of_b = 0; of_b < 2; of_b++)
+    if (keep->question[of_b].kept != NULL && !tb_kept_answer(&keep->question[of_b])) all = false;
+  return all;
+}
+
+CUresult tb_keep_confirm(struct tb_keep *keep, struct tb_device *d) {
+  for (int of_b = 0; of_b < 2 && keep->doubt == TB_NOT_ASKED; of_b++)
+    if (keep->question[of_b].kept != NULL) tb_question_ask(&keep->question[of_b], d->pool);
+  if (keep->doubt == TB_NOT_ASKED) keep->doubt = TB_ASKED;
+  if (keep->doubt == TB_ALL_PROVEN) return CUDA_SUCCESS;
+  if (!is_asked(keep, d) || !tb_cache_enter()) return CUDA_ERROR_NOT_READY;
+  const bool proven = has_good_answers(keep);
+  tb_cache_leave();
+  keep->doubt = TB_ALL_PROVEN; /* nothing is asked any more */
+  return proven ? CUDA_SUCCESS : TB_REFUTED;
+}
+
+void tb_keep_end(struct tb_keep *keep, struct tb_device *d) {
+  for (int of_b = 0; of_b < 2 && keep->doubt == TB_ASKED; of_b++)
+    if (keep->question[of_b].kept != NULL) tb_pool_wait(d->pool, keep->question[of_b].job);
+  keep->doubt = TB_ALL_PROVEN;
+  tb_cache_end_call(tb_device_cache(d), d->lane);
+}
 
 void tb_keep_give_up(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
   tb_cuda_failed_call = NULL; /* no failure of the call's */
-  tb_keep_end(d);
+  tb_keep_end(keep, d);
   tb_cache_give_back(tb_device_cache(d));
   tb_keep_nothing(keep, call, ways);
 }

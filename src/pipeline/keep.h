@@ -10,20 +10,32 @@
 #include "cache/proof.h"
 #include "pipeline/device.h"
 
+/* The program has written to what was kept: nothing of the call is committed, and it is to be computed anew. No CUDA
+ * error. */
+#define TB_REFUTED ((CUresult)-3)
+
 /* A call as the GPU computes it. */
 struct tb_keep {
   struct tb_call call; /* operands that are kept stand where their copies are */
   struct tb_ways ways;
-  enum tb_proof proof[2]; /* of A, of B */
-  double saved_bytes;     /* that need not go up */
-  double made_bytes;      /* that have gone up, to stay */
+  enum tb_proof proof[2];         /* of A, of B */
+  double saved_bytes;             /* that need not go up */
+  double made_bytes;              /* that have gone up, to stay */
+  struct tb_question question[2]; /* of copies that are not proven yet */
+  enum { TB_ALL_PROVEN, TB_NOT_ASKED, TB_ASKED } doubt;
 };
 
-/* Finds what there is of a call's operands, and proves it. CUDA_ERROR_TIMEOUT: the device hangs. */
-CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call, struct tb_ways ways);
+/* Finds what there is of a call's operands, and proves it. may_wait: what the kernel is to be asked may be left to
+ * tb_keep_confirm. CUDA_ERROR_TIMEOUT: the device hangs. */
+CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call, struct tb_ways ways,
+                       bool may_wait);
 
-/* Nothing of the call's is under way, nor will be, by what was found. */
-void tb_keep_end(struct tb_device *device);
+/* Proves the rest beside other work: CUDA_ERROR_NOT_READY until that is done; TB_REFUTED. Nothing may be committed
+ * before. It is to be called first when threads have little else to do. */
+CUresult tb_keep_confirm(struct tb_keep *keep, struct tb_device *device);
+
+/* Nothing of the call's is under way on the GPU, nor will be, by what was found. */
+void tb_keep_end(struct tb_keep *keep, struct tb_device *device);
 
 /* As if nothing was kept, nor could be; and that with the memory of what was. */
 void tb_keep_nothing(struct tb_keep *keep, const struct tb_call *call, struct tb_ways ways);

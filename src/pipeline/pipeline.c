@@ -150,7 +150,7 @@ static CUresult begin_behind_program(struct tb_pipeline *p) {
 }
 
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, const struct tb_plan *plan,
-                         const struct tb_choice *choice, bool timed, struct tb_pass *pass,
+                         const struct tb_choice *choice, bool timed, struct tb_pass *pass, struct tb_keep *keep,
                          struct tb_progress *progress) {
   if (device->pipeline == NULL) device->pipeline = malloc(sizeof *device->pipeline);
   struct tb_pipeline *const p = device->pipeline;
@@ -159,6 +159,7 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
                             .layout = {.call = call, .plan = plan, .arena = device->arena},
                             .choice = choice,
                             .pass = pass,
+                            .keep = keep,
                             .timed = timed,
                             .progress = progress,
                             .streams = device->compute,

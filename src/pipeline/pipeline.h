@@ -8,6 +8,7 @@
 
 #include "pipeline/device.h"
 #include "pipeline/exchange.h"
+#include "pipeline/keep.h"
 #include "pipeline/rounds.h"
 #include "plan/layout.h"
 
@@ -21,10 +22,11 @@ struct tb_progress {
   double up_bytes, down_bytes;
 };
 
-/* Runs the whole product. Panels of an operand that `pass` shares come from other GPUs or go to them; NULL: of none. On
- * failure *progress tells what is committed; copies may still be under way. */
+/* Runs the whole product. Panels of an operand that `pass` shares come from other GPUs or go to them; NULL: of none.
+ * keep: of what was kept, which may have yet to be proven; NULL: of nothing. On failure *progress tells what is
+ * committed; copies may still be under way. */
 CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, const struct tb_plan *plan,
-                         const struct tb_choice *choice, bool timed, struct tb_pass *pass,
+                         const struct tb_choice *choice, bool timed, struct tb_pass *pass, struct tb_keep *keep,
                          struct tb_progress *progress);
 
 /* C = beta C, where C is in place and there is nothing to multiply. */

@@ -77,6 +77,7 @@ struct tb_pipeline {
   struct tb_device *d;
   const struct tb_choice *choice;
   struct tb_pass *pass; /* panels that other GPUs want, too; NULL: this one computes alone */
+  struct tb_keep *keep; /* of operands that stay; NULL: of none */
   int64_t staged_bytes; /* of the operands, that go up by slots */
   bool cleans_lines;    /* it is of a size by which lines leave the caches at once (lines.h) */
   bool is_large;        /* in what goes by slots, up and down */

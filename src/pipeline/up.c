@@ -309,8 +309,19 @@ static bool is_copied(const struct tb_pipeline *p, const struct tb_up_entry *e) 
   return !needs_slot(e) || tb_copy_done(p->d->pool, &e->copy);
 }
 
+/* A call's first pieces are begun before anything is sent: what is to be launched for an operand that is there already
+ * takes the host as long as the threads take to wake. */
+#define FIRST_PIECES 3
+
+static void begin_first_pieces(struct tb_pipeline *p) {
+  struct tb_up *const up = &p->up;
+  while (up->sent == 0 && up->begun < FIRST_PIECES && up->begun_steps < tb_schedule_steps(&up->schedule))
+    if (is_full(p) || !may_go_up(p) || !begin_piece(p)) return;
+}
+
 CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
   struct tb_up *up = &p->up;
+  begin_first_pieces(p);
   while (up->sent < up->begun && is_copied(p, up_entry_of(p, up->sent))) {
     TB_TRY(send_oldest(p));
     *turn = TB_SOMETHING;

@@ -114,7 +114,7 @@ static bool decide_of(struct operand *o, const struct tb_call *call, struct tb_s
 bool tb_staying_decide(const struct tb_call *call, enum tb_stay which, struct tb_staying_times *times) {
   const struct tb_stored stored = stored_operand(call, which);
   if (!pays(times) || !tb_hash_begin()) return false;
-  const struct tb_digest sample = tb_hash_sample(&stored);
+  const struct tb_digest sample = tb_hash_sample(&stored, TB_SAMPLE_LINES);
   pthread_mutex_lock(&operands_lock);
   struct operand *const o = find_or_make(&stored);
   if (o->used > 0 && !tb_digests_are_equal(&o->sample, &sample)) watch_again(o);

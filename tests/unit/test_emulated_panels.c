@@ -124,7 +124,7 @@ static void run_sliced(int number, const struct tb_call *call, const struct tb_p
   struct tb_progress progress = {0};
   OK(tb_device_enter(&gpu[number]));
   OK(tb_device_reserve(&gpu[number], plan->arena_bytes));
-  OK(tb_pipeline_run(&gpu[number], call, plan, &choice, true, pass, &progress));
+  OK(tb_pipeline_run(&gpu[number], call, plan, &choice, true, pass, NULL, &progress));
   tb_device_leave();
 }
 

@@ -75,7 +75,7 @@ static struct tb_cached call(struct tb_stored operand, int64_t limit_bytes) {
   struct tb_cached found;
   assert_true(tb_cache_enter());
   tb_cache_begin_call(cache, 0);
-  struct tb_kept *const worth = tb_cache_look(cache, 0, &operand, pool, &found);
+  struct tb_kept *const worth = tb_cache_look(cache, 0, &operand, pool, &found, NULL);
   if (worth != NULL && make(worth, limit_bytes)) found.proof = TB_KEPT_ANEW;
   tb_cache_leave();
   tb_cache_end_call(cache, 0);
@@ -187,6 +187,142 @@ static void patience_with_the_kernel_grows(void **state) {
   memory[4100] ^= 1;
   assert_int_equal(see(s), TB_BY_HASH);
   if (tracks) assert_int_equal(proofs_until_tracked(s), 1 + 1);
+  end();
+}
+
+/* ---- proofs that wait ---- */
+
+static struct tb_cached call_later(struct tb_stored operand, struct tb_question *question) {
+  struct tb_cached found;
+  assert_true(tb_cache_enter());
+  tb_cache_begin_call(cache, 0);
+  assert_null(tb_cache_look(cache, 0, &operand, pool, &found, question));
+  tb_cache_leave();
+  return found;
+}
+
+static bool answer(struct tb_question *question) {
+  tb_question_ask(question, pool);
+  while (!tb_question_is_asked(question, pool)) tb_pool_help(pool);
+  assert_true(tb_cache_enter());
+  const bool clean = tb_kept_answer(question);
+  tb_cache_leave();
+  tb_cache_end_call(cache, 0);
+  return clean;
+}
+
+/* The copy is handed out; what is written before the question is asked makes the answer no, and then the copy is none
+ * any more. */
+static void a_proof_may_wait(void **state) {
+  (void)state;
+  const size_t places[] = {40, 41 + 2048, 40 + 4096 * 100, 40 + 4096 * 299 + 4095};
+  for (int threads = 1; threads <= 3; threads += 2)
+    for (size_t place = 0; place < sizeof places / sizeof places[0]; place++) {
+      begin(true);
+      struct tb_question question;
+      const struct tb_stored s = matrix(40, 4096, 300, 4096);
+      pool = tb_pool_open(threads, false);
+      keep(s);
+      for (int i = 0; tracks && i < 3; i++) {
+        assert_int_equal(call_later(s, &question).proof, TB_BY_TRACKING);
+        assert_non_null(question.kept);
+        assert_true(answer(&question));
+      }
+      if (tracks) {
+        assert_int_equal(call_later(s, &question).proof, TB_BY_TRACKING);
+        memory[places[place]] ^= 1;
+        assert_false(answer(&question));
+        assert_int_equal(see(s), TB_NOT_KEPT);
+        assert_int_equal(tb_cache_bytes(cache), 0);
+      }
+      tb_pool_close(pool);
+      pool = NULL;
+      end();
+    }
+}
+
+/* Only what is watched: else it is proven at once. */
+static void no_other_proof_waits(void **state) {
+  (void)state;
+  begin(false);
+  struct tb_question question;
+  const struct tb_stored s = matrix(40, 4096, 300, 4096);
+  keep(s);
+  assert_int_equal(call_later(s, &question).proof, TB_BY_HASH);
+  assert_null(question.kept);
+  tb_cache_end_call(cache, 0);
+  memory[40 + 4096 * 100] ^= 1;
+  struct tb_cached found;
+  assert_true(tb_cache_enter());
+  tb_cache_begin_call(cache, 0);
+  tb_cache_look(cache, 0, &s, pool, &found, &question);
+  tb_cache_leave();
+  assert_int_equal(found.proof, TB_NOT_KEPT);
+  assert_null(question.kept);
+  end();
+}
+
+/* Another call's look has the pages watched anew behind a write: that they are clean says nothing of the time before.
+ */
+static void watched_anew_is_not_proven(void **state) {
+  (void)state;
+  begin(true);
+  struct tb_question question;
+  const struct tb_stored s = matrix(40, 4096, 300, 4096);
+  keep(s);
+  if (tracks) {
+    assert_int_equal(call_later(s, &question).proof, TB_BY_TRACKING);
+    ((volatile char *)memory)[40 + 4096 * 100] ^= 0; /* the same byte, so that the hash finds nothing */
+    struct tb_cached found = {.proof = TB_NOT_KEPT};
+    for (int i = 0; i < 10 && found.proof != TB_BY_TRACKING; i++) {
+      assert_true(tb_cache_enter());
+      tb_cache_begin_call(cache, 1);
+      tb_cache_look(cache, 1, &s, pool, &found, NULL);
+      tb_cache_leave();
+      assert_true(tb_proof_is_kept(found.proof));
+      tb_cache_end_call(cache, 1);
+    }
+    assert_int_equal(found.proof, TB_BY_TRACKING);
+    assert_false(answer(&question));
+    assert_int_equal(see(s), TB_BY_TRACKING); /* which is no reason to give up what the other has */
+  }
+  end();
+}
+
+/* ---- glances ---- */
+
+/* A byte of one of the sample's lines that a glance has not. */
+static size_t place_of_sample_alone(struct tb_stored s, int lines_of_glance) {
+  for (size_t at = 0; at < (size_t)tb_stored_bytes(&s); at += 16) {
+    const struct tb_digest glance = tb_hash_sample(&s, lines_of_glance), sample = tb_hash_sample(&s, TB_SAMPLE_LINES);
+    ((char *)memory)[s.data - memory + (ptrdiff_t)at] ^= 1;
+    const struct tb_digest g = tb_hash_sample(&s, lines_of_glance), x = tb_hash_sample(&s, TB_SAMPLE_LINES);
+    ((char *)memory)[s.data - memory + (ptrdiff_t)at] ^= 1;
+    if (tb_digests_are_equal(&glance, &g) && !tb_digests_are_equal(&sample, &x)) return at;
+  }
+  fail_msg("every line of the sample is one of a glance");
+  return 0;
+}
+
+/* What was rewritten is looked at again in full only when a glance finds it as it was: its copy is made one sight
+ * later. What a glance does not see a sample does. */
+static void a_glance_is_no_sample(void **state) {
+  (void)state;
+  begin(true);
+  const struct tb_stored s = matrix(0, 4096, 300, 4096);
+  assert_int_equal(see(s), TB_NOT_KEPT);
+  memset(memory, 7, 300 * 4096);
+  assert_int_equal(see(s), TB_NOT_KEPT);
+  assert_int_equal(see(s), TB_NOT_KEPT);
+  assert_int_equal(see(s), TB_KEPT_ANEW);
+  const struct tb_stored other = matrix((size_t)(4 * MIB), 4096, 300, 4096);
+  const size_t at = (size_t)(4 * MIB) + place_of_sample_alone(other, 4);
+  assert_int_equal(see(other), TB_NOT_KEPT);
+  for (int i = 0; i < 5; i++) {
+    memory[at] ^= 1;
+    assert_int_equal(see(other), TB_NOT_KEPT);
+  }
+  assert_int_equal(see(other), TB_KEPT_ANEW);
   end();
 }
 
@@ -436,7 +572,7 @@ static void memory_is_given_back(void **state) {
   tb_cache_begin_call(cache, 0);
   struct tb_cached found;
   const struct tb_stored one = numbered(0);
-  tb_cache_look(cache, 0, &one, NULL, &found);
+  tb_cache_look(cache, 0, &one, NULL, &found, NULL);
   assert_int_equal(found.proof, TB_BY_HASH);
   assert_true(tb_cache_give_back_one(cache) && tb_cache_bytes(cache) == 2 * ONE_BYTES);
   assert_true(tb_cache_give_back_one(cache) && tb_cache_bytes(cache) == ONE_BYTES);
@@ -457,7 +593,7 @@ static void several_users(void **state) {
   see(one), see(one), see(other), see(other);
   for (int user = 1; user < 3; user++) {
     tb_cache_begin_call(cache, user);
-    tb_cache_look(cache, user, &one, NULL, &found);
+    tb_cache_look(cache, user, &one, NULL, &found, NULL);
     assert_int_equal(found.proof, user == 1 || !tracks ? TB_BY_HASH : TB_BY_TRACKING);
   }
   tb_cache_end_call(cache, 1);
@@ -481,10 +617,10 @@ static void both_of_a_call(void **state) {
   for (int sight = 0; sight < 2; sight++) {
     struct tb_cached found;
     tb_cache_begin_call(cache, 0);
-    struct tb_kept *const first = tb_cache_look(cache, 0, &a, NULL, &found);
+    struct tb_kept *const first = tb_cache_look(cache, 0, &a, NULL, &found, NULL);
     if (first != NULL) assert_true(make(first, ONE_BYTES));
     assert_false(tb_cache_give_back_one(cache)); /* nor does anything else */
-    struct tb_kept *const second = tb_cache_look(cache, 0, &b, NULL, &found);
+    struct tb_kept *const second = tb_cache_look(cache, 0, &b, NULL, &found, NULL);
     if (second != NULL) assert_false(make(second, ONE_BYTES));
     assert_int_equal(first != NULL && second != NULL, sight == 1);
     tb_cache_end_call(cache, 0);
@@ -508,7 +644,7 @@ static void the_eldest_goes(void **state) {
     struct tb_kept *worth = NULL;
     for (int sight = 0; sight < 2; sight++) {
       tb_cache_begin_call(cache, 0);
-      worth = tb_cache_look(cache, 0, &another, NULL, &found);
+      worth = tb_cache_look(cache, 0, &another, NULL, &found, NULL);
       if (sight == 0) assert_null(worth);
     }
     assert_non_null(worth);
@@ -534,7 +670,7 @@ static void a_call_that_was_left(void **state) {
     const struct tb_stored one = numbered(number);
     struct tb_cached found;
     if (number < 2) tb_cache_begin_call(cache, 2);
-    tb_cache_look(cache, 2, &one, NULL, &found);
+    tb_cache_look(cache, 2, &one, NULL, &found, NULL);
     assert_int_equal(found.proof, TB_BY_HASH);
   }
   assert_true(tb_cache_give_back_one(cache)); /* the first one's */
@@ -634,6 +770,10 @@ int main(void) {
       cmocka_unit_test(written_between),
       cmocka_unit_test(patience_grows),
       cmocka_unit_test(patience_with_the_kernel_grows),
+      cmocka_unit_test(a_proof_may_wait),
+      cmocka_unit_test(no_other_proof_waits),
+      cmocka_unit_test(watched_anew_is_not_proven),
+      cmocka_unit_test(a_glance_is_no_sample),
       cmocka_unit_test(far_columns_are_not_tracked),
       cmocka_unit_test(pinned_operands_are_looked_at),
       cmocka_unit_test(shared_memory_is_looked_at),

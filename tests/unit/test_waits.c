@@ -266,7 +266,7 @@ static void run_alone(const struct shape *s, const struct product *p) {
   const struct tb_choice choice = choice_of(s);
   OK(tb_device_reserve(&gpu[0], plan.arena_bytes));
   if (s->triangle) OK(tb_triangle_load(&gpu[0].kernels.triangle));
-  OK(tb_pipeline_run(&gpu[0], &call, &plan, &choice, true, NULL, &progress));
+  OK(tb_pipeline_run(&gpu[0], &call, &plan, &choice, true, NULL, NULL, &progress));
   if (!(progress.up_bytes == bytes_up(s, &call, &plan)))
     fail_msg("%s: %.0f bytes up, not %.0f", s->name, progress.up_bytes, bytes_up(s, &call, &plan));
   expect_counted(s, &call, &plan, &progress);
@@ -362,7 +362,7 @@ static void *drive(void *argument) {
   OK(tb_device_reserve(d, plan.arena_bytes));
   tb_pass_join(&pass, (struct tb_panels){tb_ceil_div(m->call.m, plan.tile_m), plan.tile_m,
                                          tb_ceil_div(m->call.k, plan.slice_k)});
-  OK(tb_pipeline_run(d, &m->call, &plan, &choice, true, &pass, &progress[m->number]));
+  OK(tb_pipeline_run(d, &m->call, &plan, &choice, true, &pass, NULL, &progress[m->number]));
   tb_pass_leave(&pass);
   tb_device_leave();
   return NULL;
