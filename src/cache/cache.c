@@ -199,6 +199,7 @@ static struct sighting *find_operand(struct tb_cache *cache, const struct tb_sto
 
 static bool has_part(const struct tb_stored *all, const struct tb_stored *part) {
   const int64_t offset = part->data - all->data;
+  if (all->part != TB_STORED_ALL || part->part != TB_STORED_ALL) return tb_stored_is(all, part);
   if (offset < 0 || part->pitch_bytes != all->pitch_bytes) return false;
   return offset % all->pitch_bytes + part->column_bytes <= all->column_bytes &&
          offset / all->pitch_bytes + part->columns <= all->columns;

@@ -88,16 +88,19 @@ static struct tb_digest digest_of(const struct hashing *h) {
 
 struct tb_cells tb_cells_of(const struct tb_stored *s) {
   struct tb_cells cells = {.in_column = tb_ceil_div(s->column_bytes, TB_CELL_BYTES), .columns_each = 1};
-  if (cells.in_column == 1) cells.columns_each = TB_CELL_BYTES / tb_round_up(s->column_bytes, NH_STEP_BYTES);
+  if (cells.in_column == 1 && s->part == TB_STORED_ALL)
+    cells.columns_each = TB_CELL_BYTES / tb_round_up(s->column_bytes, NH_STEP_BYTES);
   cells.count = cells.in_column * tb_ceil_div(s->columns, cells.columns_each);
   return cells;
 }
 
 struct tb_stored tb_cell(const struct tb_stored *s, const struct tb_cells *cells, int64_t cell) {
   const int64_t column = cell / cells->in_column * cells->columns_each;
-  const int64_t start = cell % cells->in_column * TB_CELL_BYTES;
+  const struct tb_stored_run run = tb_stored_column(s, column);
+  const int64_t begin = cell % cells->in_column * TB_CELL_BYTES, end = tb_min(begin + TB_CELL_BYTES, run.end);
+  const int64_t start = tb_min(tb_max(begin, run.first), begin + TB_CELL_BYTES);
   return (struct tb_stored){.data = s->data + column * s->pitch_bytes + start,
-                            .column_bytes = tb_min(TB_CELL_BYTES, s->column_bytes - start),
+                            .column_bytes = tb_max(end - start, 0),
                             .columns = tb_min(cells->columns_each, s->columns - column),
                             .pitch_bytes = s->pitch_bytes};
 }
@@ -113,14 +116,27 @@ struct tb_digest tb_hash_cell(const struct tb_stored *cell) {
 
 #define SAMPLE_BYTES 64
 
-/* One in each of so many equal parts of the bytes, each elsewhere in its part. */
+struct place {
+  int64_t column, start; /* in bytes */
+};
+
+/* Of a triangle, whose element stands for its mirror image. */
+static struct place stored_place(const struct tb_stored *s, int64_t column, int64_t start) {
+  const struct tb_stored_run run = tb_stored_column(s, column);
+  if (start >= run.first && start < run.end) return (struct place){column, start};
+  const int64_t element = s->column_bytes / s->columns;
+  return (struct place){start / element, column * element + start % element};
+}
+
+/* One in each of so many equal parts of the bytes, or of a square's, each elsewhere in its part. */
 struct tb_digest tb_hash_sample(const struct tb_stored *s, int lines) {
   struct hashing h = {.key = key};
-  const int64_t bytes = tb_stored_bytes(s), part = bytes / lines;
+  const int64_t bytes = s->columns * s->column_bytes, part = bytes / lines;
   for (int64_t i = 0; i < lines; i++) {
     const int64_t at = i * part + i * 0x9E3779B1 % tb_max(part, 1);
-    const int64_t column = at / s->column_bytes, start = at % s->column_bytes;
-    add_bytes(&h, s->data + column * s->pitch_bytes + start, tb_min(SAMPLE_BYTES, s->column_bytes - start));
+    const struct place p = stored_place(s, at / s->column_bytes, at % s->column_bytes);
+    add_bytes(&h, s->data + p.column * s->pitch_bytes + p.start,
+              tb_min(SAMPLE_BYTES, tb_stored_column(s, p.column).end - p.start));
   }
   return digest_of(&h);
 }
@@ -131,8 +147,9 @@ struct tb_digest tb_hash_between(const struct tb_stored *s, uintptr_t from, uint
   struct hashing h = {.key = key};
   const int64_t first = (int64_t)(from - (uintptr_t)s->data), last = (int64_t)(to - (uintptr_t)s->data);
   for (int64_t column = first / s->pitch_bytes; column < s->columns && column * s->pitch_bytes < last; column++) {
+    const struct tb_stored_run run = tb_stored_column(s, column);
     const int64_t start = column * s->pitch_bytes;
-    const int64_t begin = tb_max(start, first), end = tb_min(start + s->column_bytes, last);
+    const int64_t begin = tb_max(start + run.first, first), end = tb_min(start + run.end, last);
     if (begin < end) add_bytes(&h, s->data + begin, end - begin);
   }
   return digest_of(&h);

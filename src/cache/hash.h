@@ -44,7 +44,7 @@ struct tb_cells {
 };
 struct tb_cells tb_cells_of(const struct tb_stored *s);
 
-/* A cell as bytes: of a column, or some columns. */
+/* A cell as bytes: of a column, or some columns. Of a triangle what it has there, which may be nothing. */
 struct tb_stored tb_cell(const struct tb_stored *s, const struct tb_cells *cells, int64_t cell);
 
 /* Of a part of a matrix that is no larger than a cell. What is between its columns does not count. */

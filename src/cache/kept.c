@@ -110,7 +110,7 @@ void tb_kept_forget_pages(struct tb_kept *kept) { tb_track_end(&kept->tracked); 
 static void begin_tracking(struct tb_kept *kept) {
   const struct tb_stored *const s = &kept->stored;
   kept->tracked = tb_track_pages(start_of(s), end_of(s));
-  if (tb_stored_span_bytes(s) > WATCHED_TIMES * tb_stored_bytes(s) || !tb_writers_may_ask()) return;
+  if (tb_stored_span_bytes(s) > WATCHED_TIMES * s->columns * s->column_bytes || !tb_writers_may_ask()) return;
   if (!tb_writers_seem_to_fault()) return;
   struct tb_tracked mapping;
   if (!tb_writers_find_mapping(kept->tracked, &mapping)) mapping = kept->tracked; /* several are no one's to move */

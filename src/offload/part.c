@@ -253,7 +253,8 @@ static CUresult try_product(struct tb_part *part, struct tb_device *d, struct tb
     reserved = get_room(part, d);
   }
   if (reserved != CUDA_SUCCESS) return reserved;
-  if (part->plan.stored_ld > 0) TB_TRY(tb_lanes_load(d, part->call.type, true));
+  const bool forms = part->keep.ways.a == TB_FORMED || part->keep.ways.b == TB_FORMED;
+  if (part->plan.stored_ld > 0 || forms) TB_TRY(tb_lanes_load(d, part->call.type, true));
   return compute(part, d, timed, pass);
 }
 
@@ -278,7 +279,7 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
                                        ways.a == TB_FORMED || ways.b == TB_FORMED);
   TB_TRY(tb_lanes_load(d, part->call.type, triangle));
   const CUresult result =
-      is_product ? run_product(part, d, ways, timed, pass) : tb_triangular_part_run(part, d, ways, timed);
+      is_product ? run_product(part, d, ways, timed, pass) : tb_triangular_part_run(part, d, ways, timed, pass == NULL);
   if (result != TB_INTERRUPTED) tb_keep_end(&part->keep, d);
   return result;
 }

@@ -76,7 +76,8 @@ enum tb_status tb_part_judge(const struct tb_device *device, CUresult result, ch
 
 /* ---- triangular.c, for part.c ---- */
 
-/* Runs part->call with the device entered. */
-CUresult tb_triangular_part_run(struct tb_part *part, struct tb_device *device, struct tb_ways ways, bool timed);
+/* Runs part->call with the device entered. may_keep: its A may stay. */
+CUresult tb_triangular_part_run(struct tb_part *part, struct tb_device *device, struct tb_ways ways, bool timed,
+                                bool may_keep);
 
 #endif

@@ -18,12 +18,13 @@ static bool plan_in_blocks(struct tb_triangular_plan *plan, struct tb_device *d,
 }
 
 /* Where the whole is too large so are its parts, and it has to be halved; and where its blocks are narrower than the
- * bits allow so are theirs: by how many GPUs it is computed does not show. */
+ * bits allow so are theirs: neither by how many GPUs it is computed shows, nor what is kept. */
 static bool plan_triangle(struct tb_part *part, struct tb_device *d, struct tb_ways ways, int64_t budget) {
   struct tb_triangular_plan *const plan = &part->triangular.plan;
   const struct tb_call whole = tb_triangular_whole(&part->call);
+  const bool again = part->call.whole_sides > 0 || tb_keep_any(&part->keep);
   bool fits = plan_in_blocks(plan, d, &whole, ways, INT64_MAX, budget);
-  if (fits && part->call.whole_sides > 0) fits = plan_in_blocks(plan, d, &part->call, ways, plan->block, budget);
+  if (fits && again) fits = plan_in_blocks(plan, d, &part->call, part->keep.ways, plan->block, budget);
   part->triangular.too_large = !fits;
   return fits;
 }
@@ -36,7 +37,8 @@ static CUresult plan_and_reserve(struct tb_part *part, struct tb_device *d, stru
   tb_device_trim(d, budget); /* the limit may be younger than the arenas */
   if (limit > 0) tb_device_trim_others(d);
   if (!plan_triangle(part, d, ways, budget)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (limit > 0) tb_device_keep_within(d, limit - tb_max(plan->arena_bytes, d->arena_bytes));
+  if (limit > 0 && !tb_device_keep_within(d, limit - tb_max(plan->arena_bytes, d->arena_bytes)))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   if (plan->arena_bytes <= d->arena_bytes) return CUDA_SUCCESS;
   TB_TRY(tb_device_free_bytes(d, &free_bytes));
   budget = tb_min(budget, free_bytes - free_bytes / TRIANGULAR_SPARE_FRACTION);
@@ -58,15 +60,21 @@ static CUresult zero_in_place(const struct tb_call *call, struct tb_device *d) {
   return CUDA_SUCCESS;
 }
 
-CUresult tb_triangular_part_run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed) {
+CUresult tb_triangular_part_run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
+                                bool may_keep) {
   struct tb_triangular_part *const t = &part->triangular;
   const struct tb_triangular_progress *const p = &t->progress;
   part->kernel = "triangle";
   if (tb_call_is_trivial(&part->call)) return zero_in_place(&part->call, d);
   TB_TRY(tb_solve_load(&d->kernels.solve));
-  const CUresult planned = plan_and_reserve(part, d, ways);
+  if (may_keep) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways, false));
+  CUresult planned = plan_and_reserve(part, d, ways);
+  if (planned == CUDA_ERROR_OUT_OF_MEMORY && tb_keep_any(&part->keep)) {
+    tb_keep_give_up(&part->keep, d, &part->call, ways);
+    planned = plan_and_reserve(part, d, ways);
+  }
   if (planned != CUDA_SUCCESS) return planned;
-  const CUresult result = tb_triangular_run(d, &part->call, &t->plan, timed, &t->progress);
+  const CUresult result = tb_triangular_run(d, &part->keep.call, &t->plan, timed, &t->progress);
   if (result != CUDA_SUCCESS) return result;
   part->kernel = tb_triangular_kernel(d);
   if (!timed) return CUDA_SUCCESS;

@@ -11,32 +11,34 @@
 
 /* ---- a copy ---- */
 
-/* What goes up by one slot: some whole columns, as they lie on the GPU, or a part of one. */
+/* What goes up by one slot: some whole columns, or a part of one. Of a triangle what it has in any of the columns. */
 struct copied_piece {
   struct tb_kept *kept;
   char *slot;
-  int64_t first, count; /* cells */
+  int64_t first, count;        /* cells */
+  struct tb_stored_run rows;   /* in bytes */
+  int64_t columns, slot_pitch; /* from a column to the next */
 };
 
-/* Where a cell lies on the GPU, from the copy's start. */
-static int64_t place_on_gpu(const struct tb_kept *kept, int64_t cell) {
-  const struct tb_cells *const cells = &kept->cells;
-  return cell / cells->in_column * cells->columns_each * kept->copy_pitch_bytes +
-         cell % cells->in_column * TB_CELL_BYTES;
+static int64_t column_of(const struct tb_kept *kept, int64_t cell) {
+  return cell / kept->cells.in_column * kept->cells.columns_each;
 }
 
 /* What is digested is what goes up, whatever becomes of the program's memory meanwhile. */
 static void copy_cell(void *context, int task) {
   const struct copied_piece *const p = context;
   struct tb_kept *const kept = p->kept;
-  const int64_t cell = p->first + task;
+  const int64_t cell = p->first + task, column = column_of(kept, cell) - column_of(kept, p->first);
   const struct tb_stored from = tb_cell(&kept->stored, &kept->cells, cell);
+  const int64_t row = (from.data - kept->stored.data) - column_of(kept, cell) * kept->stored.pitch_bytes;
   struct tb_stored to = from;
-  char *const start = p->slot + place_on_gpu(kept, cell) - place_on_gpu(kept, p->first);
-  to.data = start;
-  to.pitch_bytes = kept->copy_pitch_bytes;
-  for (int64_t column = 0; column < from.columns; column++)
-    memcpy(start + column * to.pitch_bytes, from.data + column * from.pitch_bytes, (size_t)from.column_bytes);
+  if (from.column_bytes > 0) { /* else the triangle has nothing there */
+    char *const start = p->slot + column * p->slot_pitch + row - p->rows.first;
+    to.data = start;
+    to.pitch_bytes = p->slot_pitch;
+    for (int64_t c = 0; c < from.columns; c++)
+      memcpy(start + c * to.pitch_bytes, from.data + c * from.pitch_bytes, (size_t)from.column_bytes);
+  }
   kept->digests[cell] = tb_hash_cell(&to);
 }
 
@@ -49,11 +51,18 @@ static int64_t cells_of_piece(const struct tb_kept *kept, int64_t first) {
   return tb_min(TB_SLOT_BYTES / columns_bytes * cells->in_column, cells->count - first);
 }
 
-/* To the end of its last column's elements: what is behind them in the slot is an older piece's. */
-static int64_t bytes_of_piece(const struct copied_piece *p) {
-  const struct tb_stored last = tb_cell(&p->kept->stored, &p->kept->cells, p->first + p->count - 1);
-  return place_on_gpu(p->kept, p->first + p->count - 1) - place_on_gpu(p->kept, p->first) +
-         (last.columns - 1) * p->kept->copy_pitch_bytes + last.column_bytes;
+static struct copied_piece piece_of(struct tb_kept *kept, int64_t first, char *slot) {
+  const struct tb_stored *const s = &kept->stored;
+  const int64_t count = cells_of_piece(kept, first), column = column_of(kept, first);
+  const struct tb_cells *const cells = &kept->cells;
+  const int64_t end = tb_min(column_of(kept, first + count - 1) + cells->columns_each, s->columns);
+  struct copied_piece p = {.kept = kept, .slot = slot, .first = first, .count = count, .columns = end - column};
+  p.rows = (struct tb_stored_run){tb_stored_column(s, column).first, tb_stored_column(s, end - 1).end};
+  if (first % cells->in_column > 0) p.rows.first = first % cells->in_column * TB_CELL_BYTES;
+  if (count < cells->in_column) p.rows.end = tb_min(p.rows.end, p.rows.first + count * TB_CELL_BYTES);
+  /* As they lie on the GPU, to which one run goes; but of a triangle the columns' own parts. */
+  p.slot_pitch = s->part == TB_STORED_ALL ? kept->copy_pitch_bytes : p.rows.end - p.rows.first;
+  return p;
 }
 
 /* Until a slot's copy up is over. */
@@ -68,15 +77,20 @@ static CUresult await_slot(struct tb_device *d, int slot) {
   return result;
 }
 
+/* To the end of its last column's elements: what is behind them in the slot is an older piece's. */
 static CUresult send_piece_up(struct tb_device *d, struct tb_kept *kept, int64_t first, int64_t number) {
   const int slot = (int)(number % d->up_ring.slots);
-  struct copied_piece p = {.kept = kept, .slot = tb_slot(&d->up_ring, slot), .first = first};
-  p.count = cells_of_piece(kept, first);
+  struct copied_piece p = piece_of(kept, first, tb_slot(&d->up_ring, slot));
   if (number >= d->up_ring.slots) TB_TRY(await_slot(d, slot));
   tb_pool_run(d->pool, copy_cell, &p, (int)p.count);
-  const struct tb_piece piece = {.target = (CUdeviceptr)kept->copy + (CUdeviceptr)place_on_gpu(kept, first),
-                                 .bytes = bytes_of_piece(&p),
-                                 .columns = 1};
+  const int64_t at = column_of(kept, first) * kept->copy_pitch_bytes + p.rows.first;
+  const int64_t column_bytes = p.rows.end - p.rows.first;
+  const struct tb_piece piece = {.target = (CUdeviceptr)kept->copy + (CUdeviceptr)at,
+                                 .bytes = (p.columns - 1) * p.slot_pitch + column_bytes,
+                                 .columns = kept->stored.part == TB_STORED_ALL ? 1 : p.columns,
+                                 .column_bytes = column_bytes,
+                                 .slot_pitch = p.slot_pitch,
+                                 .target_pitch = kept->copy_pitch_bytes};
   return tb_upload_send(d, slot, &piece);
 }
 
@@ -132,13 +146,20 @@ static void take(struct tb_keep *keep, bool of_b, const struct tb_stored *operan
   if (found->proof == TB_NOT_KEPT) return;
   x->data = (const void *)found->address;
   x->ld = found->pitch_bytes / tb_type_bytes(x->type);
-  *(of_b ? &keep->ways.b : &keep->ways.a) = TB_IN_PLACE;
+  *(of_b ? &keep->ways.b : &keep->ways.a) = tb_view_is_mirrored(x) ? TB_FORMED : TB_IN_PLACE;
   if (!again)
     *(tb_proof_is_kept(found->proof) ? &keep->saved_bytes : &keep->made_bytes) += (double)tb_stored_bytes(operand);
 }
 
+/* Of a triangle whole columns go up, from the slots. */
+static bool has_whole_triangle(const struct tb_view *x, const struct tb_stored *operand) {
+  return x->structure == TB_GENERAL ||
+         (x->diagonal == 0 && operand->column_bytes == operand->columns * tb_type_bytes(x->type) &&
+          operand->column_bytes <= TB_SLOT_BYTES / 2);
+}
+
 static bool may_be_kept(const struct tb_view *x, enum tb_way way, const struct tb_stored *operand) {
-  return way == TB_STAGED && x->structure == TB_GENERAL && tb_stored_bytes(operand) >= TB_CACHE_LEAST_BYTES;
+  return way == TB_STAGED && has_whole_triangle(x, operand) && tb_stored_bytes(operand) >= TB_CACHE_LEAST_BYTES;
 }
 
 /* ---- a call ---- */
@@ -147,12 +168,16 @@ void tb_keep_nothing(struct tb_keep *keep, const struct tb_call *call, struct tb
   *keep = (struct tb_keep){.call = *call, .ways = ways, .proof = {TB_NOT_KEPT, TB_NOT_KEPT}};
 }
 
+static bool is_small(const struct tb_call *call, const struct tb_ways *ways) {
+  return call->recipe == TB_MULTIPLY && tb_plan_fits_one_slot(call, *ways);
+}
+
 static bool may_keep(struct tb_device *d, const struct tb_call *call, const struct tb_ways *ways) {
   if (tb_option_number(TB_OPTION_cache) == 0) {
     if (tb_cache_bytes(tb_device_cache(d)) > 0) tb_cache_give_back(tb_device_cache(d));
     return false;
   }
-  if (!tb_way_is_by_link(ways->c) || tb_call_is_trivial(call) || tb_plan_fits_one_slot(call, *ways)) return false;
+  if (!tb_way_is_by_link(ways->c) || tb_call_is_trivial(call) || is_small(call, ways)) return false;
   if (call->twice && !tb_call_exchanges_all(call)) return false; /* a part has four operands */
   return !tb_sandboxed();
 }
@@ -194,6 +219,7 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
 
 /* Whether one operand that must go up alone takes longer so than both would take together, as whole columns. */
 static bool is_sooner_without(const struct tb_keep *keep, const struct tb_call *call) {
+  if (call->recipe != TB_MULTIPLY) return false; /* its B goes up as it comes down */
   for (int of_b = 0; of_b < 2; of_b++) {
     const bool alone = keep->proof[of_b] == TB_NOT_KEPT && keep->proof[!of_b] != TB_NOT_KEPT;
     if (alone && call->twice) return true; /* both products' A must come by one way */
@@ -205,10 +231,10 @@ static bool is_sooner_without(const struct tb_keep *keep, const struct tb_call *
 CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                        bool may_wait) {
   struct kept_operands x = {
-      .stored = {tb_stored_of(&call->a, call->m, call->k), tb_stored_of(&call->b, call->k, call->n)},
-      .may_wait = may_wait && ways.c == TB_STAGED};
+      .stored = {tb_stored_of(&call->a, tb_call_a_rows(call), call->k), tb_stored_of(&call->b, call->k, call->n)},
+      .may_wait = may_wait && ways.c == TB_STAGED && call->recipe == TB_MULTIPLY};
   x.may[TB_OF_A] = may_be_kept(&call->a, ways.a, &x.stored[TB_OF_A]);
-  x.may[TB_OF_B] = may_be_kept(&call->b, ways.b, &x.stored[TB_OF_B]);
+  x.may[TB_OF_B] = call->recipe == TB_MULTIPLY && may_be_kept(&call->b, ways.b, &x.stored[TB_OF_B]);
   tb_keep_nothing(keep, call, ways);
   const bool any = (x.may[TB_OF_A] || x.may[TB_OF_B]) && ways.kept != TB_NOT_TO_BE_KEPT;
   if (!any || !may_keep(d, call, &ways)) return CUDA_SUCCESS;

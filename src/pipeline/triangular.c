@@ -296,7 +296,8 @@ CUresult tb_triangular_run(struct tb_device *d, const struct tb_call *call, cons
   if (d->triangular == NULL) d->triangular = malloc(sizeof *d->triangular);
   struct tb_triangular *const t = d->triangular;
   if (t == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  const bool in_place = plan->ways.a == TB_IN_PLACE || plan->ways.c == TB_IN_PLACE;
+  const bool a_is_programs = plan->ways.a == TB_IN_PLACE && plan->ways.kept != TB_ARE_COPIES;
+  const bool in_place = a_is_programs || plan->ways.c == TB_IN_PLACE;
   *t = (struct tb_triangular){.d = d,
                               .call = call,
                               .plan = plan,

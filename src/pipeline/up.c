@@ -264,14 +264,29 @@ CUresult tb_up_catch_up(struct tb_pipeline *p) {
   return compute_steps(p);
 }
 
+/* Of a copy of ours, in the stream of what goes up, behind which the panel is awaited as all others are; of what the
+ * program has there, in the one stream behind the program's own work. */
+static CUresult form_panel(struct tb_pipeline *p, const struct tb_up_entry *e) {
+  if (p->layout.plan->ways.kept != TB_ARE_COPIES) return tb_compute_form(p, &e->whole, p->streams[0]);
+  TB_TRY(tb_compute_form(p, &e->whole, p->d->up));
+  p->uploaded = p->d->uploaded;
+  TB_TRY(tb_cuda.cuEventRecord(p->uploaded, p->d->up));
+  return CUDA_SUCCESS;
+}
+
+/* Whether it replaces a panel that launches in other streams may read. */
+static bool replaces_panel(const struct tb_pipeline *p, const struct tb_up_entry *e) {
+  return tb_way_is_by_link(e->way) || (e->way == TB_FORMED && p->layout.plan->ways.kept == TB_ARE_COPIES);
+}
+
 static CUresult send_oldest(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
   const struct tb_up_entry *e = up_entry_of(p, up->sent);
-  if (tb_way_is_by_link(e->way) && up->must_hold) TB_TRY(hold_for_step(p, &e->step));
+  if (replaces_panel(p, e) && up->must_hold) TB_TRY(hold_for_step(p, &e->step));
   if (e->from_other)
     TB_TRY(fetch_panel(p, e));
   else if (e->way == TB_FORMED)
-    TB_TRY(tb_compute_form(p, &e->whole, p->streams[0]));
+    TB_TRY(form_panel(p, e));
   else if (e->way != TB_IN_PLACE)
     TB_TRY(send_piece(p, up_slot_of(p, up->sent), e));
   up->sent++;

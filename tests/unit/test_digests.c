@@ -43,7 +43,10 @@ static struct subject make(const struct shape *shape, uint64_t seed) {
   struct subject s = {.bytes = (shape->columns - 1) * shape->pitch_bytes + shape->column_bytes};
   s.memory =
       malloc((size_t)(shape->lead + s.bytes)); /* ends where it ends: AddressSanitizer sees what is read behind */
-  s.stored = (struct tb_stored){s.memory + shape->lead, shape->column_bytes, shape->columns, shape->pitch_bytes};
+  s.stored = (struct tb_stored){.data = s.memory + shape->lead,
+                                .column_bytes = shape->column_bytes,
+                                .columns = shape->columns,
+                                .pitch_bytes = shape->pitch_bytes};
   for (int64_t i = 0; i < shape->lead + s.bytes; i++) s.memory[i] = (char)tst_random(&seed);
   s.cells = tb_cells_of(&s.stored);
   s.digests = malloc((size_t)s.cells.count * sizeof *s.digests);

@@ -39,7 +39,7 @@ static struct tb_pool *pool; /* NULL: the caller alone */
 static bool tracks;          /* the kernel does */
 
 static struct tb_stored matrix(size_t at, int64_t column_bytes, int64_t columns, int64_t pitch_bytes) {
-  return (struct tb_stored){memory + at, column_bytes, columns, pitch_bytes};
+  return (struct tb_stored){memory + at, column_bytes, columns, pitch_bytes, TB_STORED_ALL};
 }
 
 static void begin(bool may_track) {
@@ -108,7 +108,9 @@ static void what_comes_back_is_kept(void **state) {
 /* A byte that is not among the samples, wherever it lies: at the ends, on their pages, in between. */
 static void a_changed_byte_is_seen(void **state) {
   (void)state;
-  const struct tb_stored shapes[] = {{NULL, 4096, 300, 4096}, {NULL, 4104, 300, 4200}, {NULL, 40, 30000, 40}};
+  const struct tb_stored shapes[] = {{NULL, 4096, 300, 4096, TB_STORED_ALL},
+                                     {NULL, 4104, 300, 4200, TB_STORED_ALL},
+                                     {NULL, 40, 30000, 40, TB_STORED_ALL}};
   for (int may_track = 0; may_track < 2; may_track++)
     for (int shape = 0; shape < 3; shape++)
       for (int where = 0; where < 6; where++) {
