@@ -6,7 +6,9 @@
  *
  * Seen to fail when: the second product of a tile is launched before its last panel is there, or not at all; alpha is
  * applied in between; panels of the second product are read where the first one's lie; a part takes the rows of A for
- * those of B; of one kept operand alone the other's second product is read from nowhere.
+ * those of B; of one kept operand alone the other's second product is read from nowhere; GPUs pass panels of the first
+ * product on for the second's; a panel is replaced that a kernel still makes real; of a rest the GPU reads an operand
+ * in the CPU's memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -269,6 +271,39 @@ static void parts(void **state) {
     }
 }
 
+/* ---- by several GPUs, a round for each product ---- */
+
+/* Which triangle, and what a stored column runs along, as of a column-major C. */
+static void create_of(struct tst_triangle_call *call, int routine, bool upper, bool along_k, int64_t n, int64_t k,
+                      uint64_t *rng) {
+  for (;; tst_triangle_destroy(call)) {
+    create(call, routine, n, k, rng);
+    const bool is_upper = (call->uplo == 'U') != call->row_major, is_along_k = (call->ta != 'N') != call->row_major;
+    if (is_upper == upper && is_along_k == along_k) return;
+  }
+}
+
+/* Each GPU has two panels of A, of which the second product's replace the first one's and are for nobody else. Of an
+ * upper triangle no tile of the first two GPUs wants the second panel, which goes up last. */
+static int in_two_rounds(void *opaque) {
+  const int routine = *(const int *)opaque;
+  uint64_t rng = 29;
+  struct tst_triangle_call call;
+  if (tileblas_option_set("TILEBLAS_SHARE", "always") != 0) return 1;
+  create_of(&call, routine, true, false, 520, 9, &rng);
+  tst_triangle_make(&call);
+  expect_right(&call);
+  tst_triangle_destroy(&call);
+  return 0;
+}
+
+static void rounds(void **state) {
+  (void)state;
+  static int routines[] = {1, 2}; /* panels of csyr2k are made real */
+  for (size_t i = 0; i < sizeof routines / sizeof *routines; i++)
+    tst_in_a_process(in_two_rounds, &routines[i], "in two rounds");
+}
+
 /* ---- on the tensor cores ---- */
 
 /* In one piece, and by three GPUs, where each product has a round of its own: calls of floats. */
@@ -305,9 +340,9 @@ static void on_tensor_cores(void **state) {
 /* tensor: on a GPU so small that these calls are for the tensor cores. */
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(from_elsewhere),      cmocka_unit_test(parts),
-      cmocka_unit_test(operands_go_up_once), cmocka_unit_test(the_same_bits),
-      cmocka_unit_test(one_operand_twice),   cmocka_unit_test(complex_alpha),
+      cmocka_unit_test(from_elsewhere),      cmocka_unit_test(parts),         cmocka_unit_test(rounds),
+      cmocka_unit_test(operands_go_up_once), cmocka_unit_test(the_same_bits), cmocka_unit_test(one_operand_twice),
+      cmocka_unit_test(complex_alpha),
   };
   const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
   if (tileblas_option_set("TILEBLAS_ROUTE", "gpu") != 0 || tileblas_option_set("TILEBLAS_SHARE", "never") != 0)
