@@ -2,11 +2,14 @@
 /*
  * syr2k and her2k as one sum of two products: each operand goes up once, and C comes down once. In one piece, cut for
  * want of memory, by three GPUs, from operands that the GPU has kept or that lie on it, the bits are the same. A
- * her2k whose alpha is not real is two products, and as right. A part that a GPU leaves to the CPU has both.
+ * her2k whose alpha is not real is two products, and as right. A part that a GPU leaves to the CPU, or to another GPU,
+ * has both.
  *
  * Seen to fail when: the second product of a tile is launched before its last panel is there, or not at all; alpha is
  * applied in between; panels of the second product are read where the first one's lie; a part takes the rows of A for
- * those of B; of one kept operand alone the other's second product is read from nowhere.
+ * those of B; of one kept operand alone the other's second product is read from nowhere; GPUs pass panels of the first
+ * product on for the second's; a panel is replaced that a kernel still makes real; of a rest the GPU reads an operand
+ * in the CPU's memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -269,6 +272,76 @@ static void parts(void **state) {
     }
 }
 
+/* ---- by several GPUs, a round for each product ---- */
+
+/* Which triangle, and what a stored column runs along, as of a column-major C. */
+static void create_of(struct tst_triangle_call *call, int routine, bool upper, bool along_k, int64_t n, int64_t k,
+                      uint64_t *rng) {
+  for (;; tst_triangle_destroy(call)) {
+    create(call, routine, n, k, rng);
+    const bool is_upper = (call->uplo == 'U') != call->row_major, is_along_k = (call->ta != 'N') != call->row_major;
+    if (is_upper == upper && is_along_k == along_k) return;
+  }
+}
+
+/* Each GPU has two panels of A, of which the second product's replace the first one's and are for nobody else. Of an
+ * upper triangle no tile of the first two GPUs wants the second panel, which goes up last. */
+static int in_two_rounds(void *opaque) {
+  const int routine = *(const int *)opaque;
+  uint64_t rng = 29;
+  struct tst_triangle_call call;
+  if (tileblas_option_set("TILEBLAS_SHARE", "always") != 0) return 1;
+  create_of(&call, routine, true, false, 520, 9, &rng);
+  tst_triangle_make(&call);
+  expect_right(&call);
+  tst_triangle_destroy(&call);
+  return 0;
+}
+
+static void rounds(void **state) {
+  (void)state;
+  static int routines[] = {1, 2}; /* panels of csyr2k are made real */
+  for (size_t i = 0; i < sizeof routines / sizeof *routines; i++)
+    tst_in_a_process(in_two_rounds, &routines[i], "in two rounds");
+}
+
+/* The pinned operand goes up by slots, as the other one does: it is too large to be read in place, and its columns are
+ * too short to be copied from there. By the limit a part is two blocks. The first comes down by two copies; the third
+ * fails, and the block that is left has little of either operand. */
+static int rescued(void *opaque) {
+  const bool of_b = *(const bool *)opaque;
+  uint64_t rng = 31;
+  struct tst_triangle_call call;
+  if (tileblas_option_set("TILEBLAS_SHARE", "always") != 0 || tileblas_option_set("TILEBLAS_VERBOSE", "1") != 0 ||
+      tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "600K") != 0)
+    return 1;
+  create_of(&call, 1, false, true, 520, 20, &rng);
+  const struct tst_triangle_memory *const x = of_b ? &call.b : &call.a;
+  tst_cuda_begin(0);
+  void *const pinned = tst_cuda_allocate(TST_PINNED, x->bytes);
+  tst_cuda_write(TST_PINNED, pinned, x->data, x->bytes);
+  if (tst_fake()->inject_on(1, "cuMemcpyDtoHAsync_v2", 3, CUDA_ERROR_UNKNOWN, 0) != 0) return 2;
+  tst_triangle_make_on(&call, of_b ? call.a.data : pinned, of_b ? pinned : call.b.data, call.c.data);
+  expect_right(&call);
+  tst_cuda_free(TST_PINNED, pinned);
+  tst_cuda_end(0);
+  tst_triangle_destroy(&call);
+  return 0;
+}
+
+static void a_rest_of_two_kinds(void **state) {
+  (void)state;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver fails on no command");
+  for (int i = 0; i < 2; i++) {
+    bool of_b = i == 1;
+    struct tst_output o;
+    tst_fork(&o, rescued, &of_b);
+    if (o.status != 0 || tst_count_lines(o.err, "completed by another gpu") != 1)
+      fail_msg("%s is pinned: status %d\n%s%s", of_b ? "B" : "A", o.status, o.out, o.err);
+    tst_output_destroy(&o);
+  }
+}
+
 /* ---- on the tensor cores ---- */
 
 /* In one piece, and by three GPUs, where each product has a round of its own: calls of floats. */
@@ -305,9 +378,14 @@ static void on_tensor_cores(void **state) {
 /* tensor: on a GPU so small that these calls are for the tensor cores. */
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(from_elsewhere),      cmocka_unit_test(parts),
-      cmocka_unit_test(operands_go_up_once), cmocka_unit_test(the_same_bits),
-      cmocka_unit_test(one_operand_twice),   cmocka_unit_test(complex_alpha),
+      cmocka_unit_test(from_elsewhere),
+      cmocka_unit_test(parts),
+      cmocka_unit_test(rounds),
+      cmocka_unit_test(a_rest_of_two_kinds),
+      cmocka_unit_test(operands_go_up_once),
+      cmocka_unit_test(the_same_bits),
+      cmocka_unit_test(one_operand_twice),
+      cmocka_unit_test(complex_alpha),
   };
   const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
   if (tileblas_option_set("TILEBLAS_ROUTE", "gpu") != 0 || tileblas_option_set("TILEBLAS_SHARE", "never") != 0)
