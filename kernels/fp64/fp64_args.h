@@ -44,12 +44,17 @@ struct tb_fp64_args {
   uint32_t jobs;   /* these, then the others' first parts, then their second ones. Blocks take each so many-th job as
                       the grid has blocks */
   int32_t groups_per_split; /* groups of a part */
-  int32_t first;            /* 1: the sum starts here (D is not read); 0: it continues from the bare sums in D */
-  int32_t last;             /* 1: multiply by alpha when storing; 0: store the bare sums */
+  int32_t lower; /* of kernels of triangles.def: op(A), of m x m, is lower, and has zeros beside the diagonal in
+                    each TB_FP64_TRIANGLE_EDGE rows and columns of it; 0: upper. Beyond these nothing is read */
+  int32_t first; /* 1: the sum starts here (D is not read); 0: it continues from the bare sums in D */
+  int32_t last;  /* 1: multiply by alpha when storing; 0: store the bare sums */
 };
 
 /* Tile columns that are computed together, so that the L2 still holds their panels of B for the next tile row. */
 #define TB_FP64_BAND 8
+
+/* The longest edge of a tile of theirs. */
+#define TB_FP64_TRIANGLE_EDGE 128
 
 /* What a group is a multiple of. */
 #define TB_FP64_GROUP_STEP_K 16

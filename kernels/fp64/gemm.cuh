@@ -114,9 +114,8 @@ template <class G, bool AlongKA, bool AlongKB, bool Whole> class Loads {
   __device__ __forceinline__ void begin(const tb_fp64_args &args) {
     const int thread = opaque(static_cast<int>(threadIdx.x));
     const Job j = job_of<G>(args, job);
-    const int64_t k_first = static_cast<int64_t>(j.first_group) * args.group_k;
-    a.begin(args.a, args.lda, j.row, args.m, k_first, thread);
-    b.begin(args.b, args.ldb, j.column, args.n, k_first, thread);
+    a.begin(args.a, args.lda, j.row, args.m, j.k_first, thread);
+    b.begin(args.b, args.ldb, j.column, args.n, j.k_first, thread);
     k_left = j.k_count;
   }
 
@@ -159,10 +158,11 @@ __device__ __forceinline__ void gemm(const tb_fp64_args &args) {
   Accumulators<G> accumulators;
   const Signs64 signs = {args.conjugate_a != 0 ? kMinus64 : 0, args.conjugate_b != 0 ? kMinus64 : 0};
   for (unsigned job = blockIdx.x; job < args.jobs; job += gridDim.x) {
-    int k_todo = job_of<G>(args, job).k_count;
-    for (int number = 0; k_todo > 0; number++) {
+    const Job now = job_of<G>(args, job);
+    int k_todo = now.k_count, within_group = G::triangle ? now.k_first % args.group_k : 0;
+    for (int number = 0; k_todo > 0; number++, within_group = 0) {
       accumulators.clear();
-      const int group_k = min(args.group_k, k_todo);
+      const int group_k = min(args.group_k - within_group, k_todo);
       for (int k = 0; k < group_k; k += G::Element::step_k) {
 #pragma unroll
         for (int i = 0; i < I::all; i++) {
@@ -241,6 +241,10 @@ template <class G> __device__ __forceinline__ void gather(const tb_fp64_args &ar
       function(const tb_fp64_args args) {                                                  \
     fp64::gemm<fp64::Geometry<__VA_ARGS__>, along_k_a, along_k_b, whole>(args);            \
   }
+/* Of triangles.def: op(A) is a triangle, and nothing is transposed. */
+#define TB_FP64_TRIANGLES(prefix, name, ...)                            \
+  TB_FP64_KERNEL(prefix##_##name, false, true, true, __VA_ARGS__, true) \
+  TB_FP64_KERNEL(prefix##_##name##_any, false, true, false, __VA_ARGS__, true)
 /* Those of one row of tiles.def; `prefix` is tb_dgemm or tb_zgemm. */
 #define TB_FP64_KERNELS(prefix, name, ...)                                           \
   TB_FP64_KERNEL(prefix##_##name##_nn, false, true, true, __VA_ARGS__)               \

@@ -22,9 +22,10 @@
 namespace fp64 {
 namespace {
 
-template <class E, int BM, int BN, int WM, int WN, int Stages, int Blocks> struct Geometry {
+template <class E, int BM, int BN, int WM, int WN, int Stages, int Blocks, bool Triangle = false> struct Geometry {
   using Element = E;
   static constexpr int block_m = BM, block_n = BN, stages = Stages;
+  static constexpr bool triangle = Triangle;      /* op(A) is one */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800 /* a SM has half the threads there */
   static constexpr int blocks_per_sm = (Blocks + 1) / 2;
 #else
@@ -50,9 +51,9 @@ template <class G> struct Owner {
 /* ---- a job: a tile, or a part of its k ---- */
 
 struct Job {
-  int64_t row, column;      /* of the tile's first element */
-  int first_group, k_count; /* k from first_group * group_k on */
-  int64_t partial;          /* tiles in `partials` ahead of its first group's; -1: k is whole */
+  int64_t row, column;  /* of the tile's first element */
+  int k_first, k_count; /* so many k from k_first on; of a triangle that may lie within a group */
+  int64_t partial;      /* tiles in `partials` ahead of its first group's; -1: k is whole */
 };
 
 __device__ __forceinline__ int groups_of(const tb_fp64_args &args) {
@@ -72,21 +73,35 @@ template <class G> __device__ __forceinline__ void locate(const tb_fp64_args &ar
   job.column = static_cast<int64_t>(place.along) * G::block_n;
 }
 
+/* Of a triangle a tile has the k that its rows have, and zeros up to the tile's edge. The longest ones come first. */
+template <class G> __device__ __forceinline__ void keep_to_triangle(const tb_fp64_args &args, Job &job) {
+  const int64_t last_row = (args.m - 1) / G::block_m * G::block_m, end = G::block_m;
+  if (args.lower != 0) {
+    job.row = last_row - job.row;
+    if (job.row + end < args.k) job.k_count = static_cast<int>(job.row + end);
+  } else {
+    job.k_first = static_cast<int>(job.row);
+    job.k_count -= job.k_first;
+  }
+}
+
 template <class G> __device__ __forceinline__ Job job_of(const tb_fp64_args &args, unsigned number) {
   Job job = {0, 0, 0, static_cast<int>(args.k), -1};
   const unsigned whole = static_cast<unsigned>(args.whole);
-  if (number < whole) {
+  if (G::triangle || number < whole) {
     locate<G>(args, number, job);
+    if (G::triangle) keep_to_triangle<G>(args, job);
     return job;
   }
   const unsigned split = static_cast<unsigned>(args.tiles) - whole, tile = (number - whole) % split,
                  part = (number - whole) / split;
   locate<G>(args, whole + tile, job);
-  job.first_group = static_cast<int>(part) * args.groups_per_split;
-  const int64_t from = static_cast<int64_t>(job.first_group) * args.group_k;
+  const int first_group = static_cast<int>(part) * args.groups_per_split;
+  const int64_t from = static_cast<int64_t>(first_group) * args.group_k;
   const int64_t most = static_cast<int64_t>(args.groups_per_split) * args.group_k;
+  job.k_first = static_cast<int>(from);
   job.k_count = static_cast<int>(args.k - from < most ? args.k - from : most);
-  job.partial = static_cast<int64_t>(tile) * groups_of(args) + job.first_group;
+  job.partial = static_cast<int64_t>(tile) * groups_of(args) + first_group;
   return job;
 }
 

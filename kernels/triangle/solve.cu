@@ -4,6 +4,7 @@
  * blocks on the diagonal (leaf.cuh). All else of them are products. The first two are bound by memory: a block has a
  * tile of 32 x 32 in shared memory, so that it reads and writes whole lines whichever way the tile is turned.
  */
+#include "fp64/gemm.cuh"
 #include "triangle/leaf.cuh"
 
 namespace triangle_solve {
@@ -92,6 +93,66 @@ template <typename Element> __device__ void turn(const tb_triangle_turn_args &ar
   }
 }
 
+/* ---- a triangle as a product ---- */
+
+template <typename R> __device__ inline bool is_finite(Plain<R> x) { return x.re - x.re == 0; }
+template <typename R> __device__ inline bool is_finite(Complex<R> x) { return x.re - x.re == 0 && x.im - x.im == 0; }
+
+template <typename Element> __device__ void save(const tb_triangle_save_args &args, unsigned char *) {
+  constexpr int COLUMNS = TB_TRIANGLE_SAVE_THREADS / 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t column = blockIdx.x * static_cast<int64_t>(COLUMNS) + warp;
+  if (column >= args.columns) return;
+  const bool whole = is_whole<Element>(args.from);
+  const Element *const from = static_cast<const Element *>(args.from) + column * args.from_ld;
+  Element *const to = static_cast<Element *>(args.to) + column * args.to_ld;
+  int some = 0;
+#pragma unroll 4
+  for (int64_t row = lane; row < args.rows; row += 32) {
+    const Element z = fetch(from + row, whole);
+    some |= !is_finite(z);
+    to[row] = z;
+  }
+  for (int lanes = 16; lanes > 0; lanes /= 2) some |= __shfl_xor_sync(~0u, some, lanes);
+  if (lane == 0) args.unfit[column] = some;
+}
+
+/* Whether Inf or NaN has met a zero in this row: of the other triangle, beside the diagonal, or the imaginary part of a
+ * diagonal that is 1, by which nothing is to be multiplied. */
+template <typename Element>
+__device__ bool is_spoilt(const tb_triangle_repair_args &args, const Element *saved, int64_t row) {
+  const int64_t first = row / TB_FP64_TRIANGLE_EDGE * TB_FP64_TRIANGLE_EDGE, end = first + TB_FP64_TRIANGLE_EDGE;
+  if (args.unit && !is_finite(saved[row])) return true;
+  for (int64_t k = args.lower ? row + 1 : first; k < (args.lower ? end : row) && k < args.rows; k++)
+    if (!is_finite(saved[k])) return true;
+  return false;
+}
+
+/* The element of A' B in a row, its terms in the order of the columns of A'. */
+template <typename Element>
+__device__ Element repaired(const tb_triangle_repair_args &args, const Element *saved, int64_t row) {
+  const Element *const a = static_cast<const Element *>(args.a) + row;
+  Element sum = Element::from(0);
+  for (int64_t k = args.lower ? 0 : row; k < (args.lower ? row + 1 : args.rows); k++)
+    if (k == row && args.unit)
+      plus(sum, saved[k]);
+    else
+      add(sum, a[k * args.lda], saved[k]);
+  return sum;
+}
+
+template <typename Element> __device__ void repair(const tb_triangle_repair_args &args, unsigned char *) {
+  const bool whole = is_whole<Element>(args.b);
+  const int64_t first = blockIdx.x * static_cast<int64_t>(TB_TRIANGLE_REPAIR_COLUMNS);
+  for (int64_t column = first; column < args.columns && column < first + TB_TRIANGLE_REPAIR_COLUMNS; column++) {
+    if (args.unfit[column] == 0) continue;
+    const Element *const saved = static_cast<const Element *>(args.saved) + column * args.saved_ld;
+    Element *const b = static_cast<Element *>(args.b) + column * args.ldb;
+    for (int64_t row = threadIdx.x; row < args.rows; row += TB_TRIANGLE_SAVE_THREADS)
+      if (is_spoilt(args, saved, row)) store(b + row, repaired(args, saved, row), whole);
+  }
+}
+
 template <typename Element, bool solves, bool lower>
 __device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
   Leaf<Element, solves, lower> block;
@@ -114,10 +175,6 @@ __device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
                            form<__VA_ARGS__>)                                                                  \
   TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args,           \
                            turn<__VA_ARGS__>)                                                                  \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
-                           leaf<__VA_ARGS__, false, false>)                                                    \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
-                           leaf<__VA_ARGS__, false, true>)                                                     \
   TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
                            leaf<__VA_ARGS__, true, false>)                                                     \
   TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
@@ -126,3 +183,26 @@ TB_TRIANGLE_SOLVE_TYPE(s, triangle_leaf::Plain<float>)
 TB_TRIANGLE_SOLVE_TYPE(d, triangle_leaf::Plain<double>)
 TB_TRIANGLE_SOLVE_TYPE(c, triangle_leaf::Complex<float>)
 TB_TRIANGLE_SOLVE_TYPE(z, triangle_leaf::Complex<double>)
+
+/* Multiplied by leaves, or as a whole. */
+#define TB_TRIANGLE_SINGLE_TYPE(letter, ...)                                                                   \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, false, false>)                                                    \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, false, true>)
+#define TB_TRIANGLE_DOUBLE_TYPE(letter, ...)                                                               \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_save_##letter, TB_TRIANGLE_SAVE_THREADS, tb_triangle_save_args,     \
+                           save<__VA_ARGS__>)                                                              \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_repair_##letter, TB_TRIANGLE_SAVE_THREADS, tb_triangle_repair_args, \
+                           repair<__VA_ARGS__>)
+TB_TRIANGLE_SINGLE_TYPE(s, triangle_leaf::Plain<float>)
+TB_TRIANGLE_SINGLE_TYPE(c, triangle_leaf::Complex<float>)
+TB_TRIANGLE_DOUBLE_TYPE(d, triangle_leaf::Plain<double>)
+TB_TRIANGLE_DOUBLE_TYPE(z, triangle_leaf::Complex<double>)
+
+#define TB_TRMM_ELEMENT_d fp64::Real
+#define TB_TRMM_ELEMENT_z fp64::Complex
+#define TB_FP64_TRIANGLE(letter, name, ...) \
+  TB_FP64_TRIANGLES(tb_##letter##trmm, name, TB_TRMM_ELEMENT_##letter, __VA_ARGS__)
+#include "fp64/triangles.def"
+#undef TB_FP64_TRIANGLE

@@ -8,7 +8,7 @@
  *
  *   the diagonal            1 where `unit` is set; x's is not read then
  *   what is beside it       -x where `negated` is set: for a solve, whose updates then are sums
- *   the other triangle      not read; of A' it has any value
+ *   the other triangle      not read; of A' it is zero in the rows that are formed, else has any value
  *
  * A complex A' of floats is a real matrix of twice the order, for each element z two pairs of reals:
  *
@@ -18,6 +18,11 @@
  * tb_triangle_turn_? transposes a matrix. tb_trmm_?_? and tb_trsm_?_? replace m rows of B by what a diagonal block of
  * A' makes of them: A' B, or A'^-1 B with true quotients. They read A' on the diagonal and on its one side alone, so
  * each term of the reference is there and no other: Inf and NaN go where they go there.
+ *
+ * In doubles all of A' B is one product (tb_dtrmm_?, tb_ztrmm_?: fp64/triangles.def), with zeros beside the diagonal,
+ * of which one times Inf or NaN is a term that the reference has not. tb_triangle_save_? puts B aside, for the product
+ * overwrites it, and notes of each column whether all of it is finite. Behind the product tb_triangle_repair_? computes
+ * what zeros have spoilt anew.
  */
 #ifndef TB_TRIANGLE_SOLVE_ARGS_H
 #define TB_TRIANGLE_SOLVE_ARGS_H
@@ -40,6 +45,27 @@ struct tb_triangle_turn_args {
   void *to;
   int64_t from_ld, to_ld, rows, columns;
 };
+
+/* to = from; unfit[j]: of column j something is Inf or NaN. */
+struct tb_triangle_save_args {
+  const void *from; /* aligned to a real */
+  void *to;         /* aligned to 16 bytes */
+  int32_t *unfit;
+  int64_t from_ld, to_ld, rows, columns;
+};
+
+struct tb_triangle_repair_args {
+  const void *a;     /* A' */
+  const void *saved; /* what B was */
+  void *b;
+  const int32_t *unfit;
+  int64_t lda, saved_ld, ldb, rows, columns;
+  int32_t unit, lower;
+};
+
+/* Threads of a block of either; each warp saves a column, or they look at so many columns. */
+#define TB_TRIANGLE_SAVE_THREADS 256
+#define TB_TRIANGLE_REPAIR_COLUMNS 32
 
 struct tb_triangle_leaf_args {
   const void *a; /* the diagonal block of A', aligned to 16 bytes */

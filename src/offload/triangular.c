@@ -13,8 +13,8 @@
 static bool plan_in_blocks(struct tb_triangular_plan *plan, struct tb_device *d, const struct tb_call *call,
                            struct tb_ways ways, int64_t most, int64_t budget) {
   const int64_t block = tb_min(most, tb_triangular_block_wish(call, ways));
-  return tb_triangular_plan_make(plan, call, ways, tb_solve_leaf(call->type), block,
-                                 tb_triangular_workspace(d, call, block), budget);
+  const int64_t leaf = tb_solve_leaf(call->type, call->recipe == TB_TRIANGULAR_SOLVE, call->k);
+  return tb_triangular_plan_make(plan, call, ways, leaf, block, tb_triangular_workspace(d, call, block), budget);
 }
 
 /* Where the whole is too large so are its parts, and it has to be halved; and where its blocks are narrower than the

@@ -48,10 +48,22 @@ static CUresult mark_triangular_begin(struct tb_triangular *t, CUstream stream) 
   return CUDA_SUCCESS;
 }
 
-/* Panel `number` of those that are wanted, so many others before. */
+/* For one product a panel is formed with whole squares on the diagonal: what they have of the other triangle, of which
+ * nothing is read, becomes zeros. */
+static struct tb_triangular_panel with_squares(const struct tb_triangular *t, struct tb_triangular_panel p) {
+  if (!t->plan->one_product) return p;
+  const int64_t edge = TB_FP64_TRIANGLE_EDGE, row = p.row / edge * edge;
+  const int64_t end = tb_min(tb_round_up(p.row + p.rows, edge), t->plan->shape.order);
+  return (struct tb_triangular_panel){.first = p.first, .columns = p.columns, .row = row, .rows = end - row};
+}
+
+/* Panel `number` of those that are wanted, so many others before; `from` has its first element. */
 static CUresult form_panel(struct tb_triangular *t, int64_t number, CUdeviceptr from, int64_t from_ld) {
   const struct tb_view *a = &t->call->a;
-  const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
+  const struct tb_triangular_panel stored =
+      tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
+  const struct tb_triangular_panel p = with_squares(t, stored);
+  from -= (CUdeviceptr)((stored.row - p.row) * tb_call_bytes(t->call));
   struct tb_triangle_form_args args = {.from = (const void *)from,
                                        .to = (void *)t->d->arena,
                                        .from_ld = from_ld,
@@ -93,9 +105,12 @@ static CUresult form_in_place(struct tb_triangular *t) {
 
 /* ---- a block ---- */
 
-static CUdeviceptr workspace_of(const struct tb_triangular *t, int64_t block) {
-  const int64_t at = t->plan->workspace_offset_bytes + block % t->plan->streams * t->plan->workspace_bytes;
-  return t->d->arena + (CUdeviceptr)at;
+static struct tb_triangular_room room_for(const struct tb_triangular *t, int64_t block) {
+  const struct tb_triangular_plan *const plan = t->plan;
+  const int64_t stream = block % plan->streams;
+  return (struct tb_triangular_room){
+      .workspace = t->d->arena + (CUdeviceptr)(plan->workspace_offset_bytes + stream * plan->workspace_bytes),
+      .saved = t->d->arena + (CUdeviceptr)(plan->saved_offset_bytes + stream * plan->saved_bytes)};
 }
 
 static CUstream stream_for(const struct tb_triangular *t, int64_t block) {
@@ -141,7 +156,7 @@ static CUresult end_block(struct tb_triangular *t, int64_t block) {
 static CUresult launch_step(struct tb_triangular *t, int64_t block, int64_t number) {
   const struct tb_triangular_columns b = columns_of(t, block);
   const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
-  return tb_triangular_launch(t, &b, &step, workspace_of(t, block), stream_for(t, block));
+  return tb_triangular_launch(t, &b, &step, room_for(t, block), stream_for(t, block));
 }
 
 /* ---- blocks that go by slots ---- */

@@ -108,9 +108,14 @@ struct tb_triangular_columns {
   int64_t ld, sides;
 };
 
+/* A stream's own memory. */
+struct tb_triangular_room {
+  CUdeviceptr workspace, saved;
+};
+
 /* Enqueues a step. */
 CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangular_columns *b,
-                              const struct tb_triangular_step *step, CUdeviceptr workspace, CUstream stream);
+                              const struct tb_triangular_step *step, struct tb_triangular_room room, CUstream stream);
 
 /* ---- triangular_down.c ---- */
 

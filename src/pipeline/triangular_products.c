@@ -9,6 +9,10 @@
 /* And of those that do. */
 #define EMULATED_WORKSPACE_BYTES ((int64_t)2 << 30)
 
+static int64_t leaf_of(const struct tb_call *call) {
+  return tb_solve_leaf(call->type, call->recipe == TB_TRIANGULAR_SOLVE, call->k);
+}
+
 /* ---- choosing ---- */
 
 /* Of the product with all columns of B: what the bits depend on, which must not depend on how B is cut. */
@@ -47,7 +51,7 @@ static bool is_emulated(const struct tb_device *d, const struct tb_product *whol
 
 /* The largest, of half of A. */
 static struct tb_product largest_product(const struct tb_call *call) {
-  const int64_t leaf = tb_solve_leaf(call->type), half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
+  const int64_t leaf = leaf_of(call), half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
   return whole_product(call, half, half, tb_option_number(TB_OPTION_precision));
 }
 
@@ -59,7 +63,7 @@ struct tb_choice tb_triangular_choose(struct tb_device *d, const struct tb_call 
 
 int64_t tb_triangular_workspace(struct tb_device *d, const struct tb_call *call, int64_t block) {
   struct tb_choice choice;
-  if (call->k <= tb_solve_leaf(call->type)) return 0;
+  if (call->k <= leaf_of(call)) return 0;
   const struct tb_product whole = largest_product(call);
   if (is_emulated(d, &whole, &choice)) {
     choice = emulated_part(&choice, &whole, block);
@@ -144,8 +148,63 @@ static CUresult launch_leaf(struct tb_triangular *t, const struct tb_triangular_
                               stream);
 }
 
+/* B = A' B, of all of a block: see kernels/triangle/solve_args.h. */
+static CUresult launch_one_product(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr saved,
+                                   CUstream stream) {
+  const struct tb_solve_kernels *const kernels = &t->d->kernels.solve;
+  const enum tb_type type = t->call->type;
+  const int64_t order = t->call->k, ld = t->plan->saved_ld;
+  int32_t *const unfit = (int32_t *)(saved + (CUdeviceptr)(tb_padded(type, ld * b->sides) * tb_type_bytes(type)));
+  struct tb_triangle_save_args save = {.from = (const void *)b->address,
+                                       .to = (void *)saved,
+                                       .unfit = unfit,
+                                       .from_ld = b->ld,
+                                       .to_ld = ld,
+                                       .rows = order,
+                                       .columns = b->sides};
+  struct tb_triangle_repair_args repair = {.a = (const void *)element_of_a(t, 0, 0),
+                                           .saved = (const void *)saved,
+                                           .b = (void *)b->address,
+                                           .unfit = unfit,
+                                           .lda = t->plan->a_ld,
+                                           .saved_ld = ld,
+                                           .ldb = b->ld,
+                                           .rows = order,
+                                           .columns = b->sides,
+                                           .unit = t->call->a.unit,
+                                           .lower = t->plan->shape.lower};
+  const struct tb_multiply x = {.type = type,
+                                .a = element_of_a(t, 0, 0),
+                                .b = saved,
+                                .d = b->address,
+                                .lda = t->plan->a_ld,
+                                .ldb = ld,
+                                .ldd = b->ld,
+                                .m = order,
+                                .n = b->sides,
+                                .k = order,
+                                .alpha = tb_scalar_of(type, 1),
+                                .first = true,
+                                .last = true};
+  struct tb_fp64_args args = tb_fp64_args_of(&x);
+  args.lower = t->plan->shape.lower;
+  const struct tb_fp64_product product = {.complex = type == TB_Z,
+                                          .units = tb_fp64_in_units(type == TB_Z, false, false, &args),
+                                          .m = order,
+                                          .n = b->sides,
+                                          .k = order,
+                                          .group_k = (int)whole_product(t->call, order, order, t->precision).group_k};
+  struct tb_fp64_plan plan;
+  if (!tb_solve_plan_triangle(&plan, &t->d->kernels.device.fp64, &product)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  t->kernel = tb_choice_name(&(struct tb_choice){.family = TB_FAMILY_FP64});
+  TB_TRY(tb_solve_save(kernels, type, &save, stream));
+  TB_TRY(tb_solve_multiply(kernels, &plan, &args, stream));
+  return tb_solve_repair(kernels, type, &repair, stream);
+}
+
 CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangular_columns *b,
-                              const struct tb_triangular_step *step, CUdeviceptr workspace, CUstream stream) {
+                              const struct tb_triangular_step *step, struct tb_triangular_room room, CUstream stream) {
+  if (t->plan->one_product) return launch_one_product(t, b, room.saved, stream);
   if (step->is_leaf) return launch_leaf(t, b, step, stream);
   const enum tb_type type = t->call->type;
   const int64_t parts = tb_kernel_parts(type);
@@ -171,11 +230,11 @@ CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangula
     t->kernel = tb_choice_name(&p->choice);
   }
   if (p->choice.family == TB_FAMILY_FP64)
-    return tb_fp64_launch(&t->d->kernels.fp64, &p->fp64, false, false, &args, workspace, stream);
+    return tb_fp64_launch(&t->d->kernels.fp64, &p->fp64, false, false, &args, room.workspace, stream);
   x.group_k = p->group_k;
   for (int64_t done = 0; done < b->sides; done += p->columns) {
     x.n = tb_min(p->columns, b->sides - done);
-    TB_TRY(tb_kernels_multiply(&t->d->kernels, &p->choice, &x, workspace, stream));
+    TB_TRY(tb_kernels_multiply(&t->d->kernels, &p->choice, &x, room.workspace, stream));
     x.b += (CUdeviceptr)(p->columns * b->ld * tb_type_bytes(type));
     x.d += (CUdeviceptr)(p->columns * b->ld * tb_type_bytes(type));
   }

@@ -7,6 +7,7 @@
  * is copied two streams have a half each if that fills the GPU twice. (H200, with leaves of 192 and of 96
  * rows, whole and by halves: dtrsm 4096 2.27 and 2.37 ms, 8192 12.76 and 12.56.) */
 #define BLOCKS_WISH 4
+#define BLOCKS_OF_PRODUCTS_WISH 8 /* of which each is three launches */
 #define BLOCK_LEAST 512
 #define BLOCK_LEAST_IN_PLACE 4096
 #define BLOCK_NARROWEST TB_TRIANGULAR_BLOCK_STEP /* but where there is no memory for that */
@@ -66,9 +67,14 @@ struct tb_ways tb_triangular_ways(const struct tb_places *places) {
   return ways;
 }
 
+static bool is_one_product(const struct tb_call *call) {
+  return call->recipe == TB_TRIANGULAR_MULTIPLY && tb_type_is_double(call->type);
+}
+
 int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways) {
   const int64_t sides = tb_triangular_sides(call), least = ways.c == TB_IN_PLACE ? BLOCK_LEAST_IN_PLACE : BLOCK_LEAST;
-  const int64_t wish = tb_max(least, tb_ceil_div(sides, ways.c == TB_IN_PLACE ? TB_TRIANGULAR_STREAMS : BLOCKS_WISH));
+  const int64_t by_link = is_one_product(call) ? BLOCKS_OF_PRODUCTS_WISH : BLOCKS_WISH;
+  const int64_t wish = tb_max(least, tb_ceil_div(sides, ways.c == TB_IN_PLACE ? TB_TRIANGULAR_STREAMS : by_link));
   return tb_min(sides, tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP));
 }
 
@@ -97,6 +103,10 @@ static void size_blocks(struct tb_triangular_plan *plan, const struct tb_call *c
   plan->b_ld = plan->places == 0 ? call->ldc : tb_leading(call->type, call->k);
   plan->b_bytes = plan->places == 0 ? 0 : tb_padded(call->type, plan->b_ld * block) * bytes;
   plan->stored_ld = in_place ? call->ldc : tb_leading(call->type, block);
+  /* And of each column whether it is finite. */
+  const int64_t flags = tb_round_up(block * (int64_t)sizeof(int32_t), TB_LINE_BYTES);
+  plan->saved_ld = tb_leading(call->type, call->k);
+  plan->saved_bytes = plan->one_product ? tb_padded(call->type, plan->saved_ld * block) * bytes + flags : 0;
   plan->stored_bytes = in_place || !plan->turns ? 0 : tb_padded(call->type, plan->stored_ld * call->k) * bytes;
 }
 
@@ -105,7 +115,8 @@ static void place_all(struct tb_triangular_plan *plan, int64_t a_bytes) {
   plan->b_offset_bytes = plan->raw_offset_bytes + 2 * plan->raw_bytes;
   plan->stored_offset_bytes = plan->b_offset_bytes + plan->places * plan->b_bytes;
   plan->workspace_offset_bytes = plan->stored_offset_bytes + plan->places * plan->stored_bytes;
-  plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
+  plan->saved_offset_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
+  plan->arena_bytes = plan->saved_offset_bytes + plan->streams * plan->saved_bytes;
 }
 
 /* The next narrower blocks; 0: there are none. */
@@ -120,6 +131,7 @@ bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_ca
   *plan = (struct tb_triangular_plan){.shape = tb_triangular_shape_of(call, leaf),
                                       .ways = ways,
                                       .turns = call->on_right,
+                                      .one_product = is_one_product(call),
                                       .sides = tb_triangular_sides(call)};
   const enum tb_type kernel_type = tb_kernel_type(call->type);
   plan->a_ld = tb_padded(kernel_type, parts * call->k);

@@ -21,8 +21,32 @@ static CUresult load_solve_functions(struct tb_solve_kernels *solve) {
   for (int type = 0; type < TB_TYPE_COUNT; type++) {
     TB_TRY(load_solve_function(solve, &solve->form[type], "triangle_form", type));
     TB_TRY(load_solve_function(solve, &solve->turn[type], "triangle_turn", type));
-    for (int which = 0; which < 4; which++)
+    const bool one_product = tb_type_is_double((enum tb_type)type);
+    for (int which = one_product ? 2 : 0; which < 4; which++)
       TB_TRY(load_solve_function(solve, &solve->leaf[type][which / 2][which % 2], leaf[which / 2][which % 2], type));
+    if (!one_product) continue;
+    TB_TRY(load_solve_function(solve, &solve->save[type], "triangle_save", type));
+    TB_TRY(load_solve_function(solve, &solve->repair[type], "triangle_repair", type));
+  }
+  return CUDA_SUCCESS;
+}
+
+/* The tile of each of triangles.def. */
+static const int tile_of_triangle[TB_FP64_TRIANGLE_COUNT] = {
+#define TB_FP64_TRIANGLE(letter, name, ...) TB_FP64_##letter##name,
+#include "fp64/triangles.def"
+#undef TB_FP64_TRIANGLE
+};
+
+static CUresult load_triangles(struct tb_solve_kernels *solve) {
+  for (int i = 0; i < TB_FP64_TRIANGLE_COUNT; i++) {
+    const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile_of_triangle[i]];
+    for (int units = 0; units < 2; units++) {
+      char name[40];
+      CUfunction *const function = &solve->triangle[i][units];
+      snprintf(name, sizeof name, "tb_%ctrmm_%s%s", "dz"[t->complex], t -> name, units ? "" : "_any");
+      TB_TRY(tb_cuda.cuModuleGetFunction(function, solve->module, name));
+    }
   }
   return CUDA_SUCCESS;
 }
@@ -30,7 +54,8 @@ static CUresult load_solve_functions(struct tb_solve_kernels *solve) {
 CUresult tb_solve_load(struct tb_solve_kernels *solve) {
   if (solve->module != NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&solve->module, tb_solve_fatbin));
-  const CUresult result = load_solve_functions(solve);
+  CUresult result = load_solve_functions(solve);
+  if (result == CUDA_SUCCESS) result = load_triangles(solve);
   if (result != CUDA_SUCCESS) tb_solve_unload(solve);
   return result;
 }
@@ -75,5 +100,60 @@ CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type
   TB_TRY(tb_cuda.cuLaunchKernel(
       solve->leaf[type][solves][lower], (unsigned)tb_ceil_div(args->n, TB_TRIANGLE_LEAF_COLUMNS), 1, 1,
       (unsigned)TB_TRIANGLE_LEAF_THREADS(args->m), 1, 1, shared_bytes[type], stream, parameters, NULL));
+  return CUDA_SUCCESS;
+}
+
+static CUresult launch_columns(CUfunction function, int64_t columns, int64_t of_block, void *args, CUstream stream) {
+  void *parameters[] = {args};
+  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)tb_ceil_div(columns, of_block), 1, 1, TB_TRIANGLE_SAVE_THREADS, 1,
+                                1, 0, stream, parameters, NULL));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_solve_save(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_save_args *args,
+                       CUstream stream) {
+  return launch_columns(solve->save[type], args->columns, TB_TRIANGLE_SAVE_THREADS / 32, args, stream);
+}
+
+CUresult tb_solve_repair(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_repair_args *args,
+                         CUstream stream) {
+  return launch_columns(solve->repair[type], args->columns, TB_TRIANGLE_REPAIR_COLUMNS, args, stream);
+}
+
+/* ---- triangles of doubles as products ---- */
+
+bool tb_solve_plan_triangle(struct tb_fp64_plan *plan, const struct tb_fp64_device *device,
+                            const struct tb_fp64_product *product) {
+  struct tb_fp64_plan best = {.blocks = 0};
+  for (int i = 0; i < TB_FP64_TRIANGLE_COUNT; i++) {
+    struct tb_fp64_plan p = {.complex = product->complex,
+                             .units = product->units,
+                             .m = product->m,
+                             .n = product->n,
+                             .k = product->k,
+                             .group_k = product->group_k,
+                             .wanted = product->wanted};
+    if (tb_fp64_tiles[tile_of_triangle[i]].complex != product->complex) continue;
+    if (tb_fp64_plan_way(&p, device, tile_of_triangle[i], 0, 1) && (best.blocks == 0 || p.seconds < best.seconds))
+      best = p;
+  }
+  *plan = best;
+  return best.blocks != 0;
+}
+
+CUresult tb_solve_multiply(const struct tb_solve_kernels *solve, const struct tb_fp64_plan *plan,
+                           const struct tb_fp64_args *args, CUstream stream) {
+  int which = 0;
+  while (tile_of_triangle[which] != plan->tile) which++;
+  const CUfunction function = solve->triangle[which][plan->units];
+  struct tb_fp64_args arguments = *args;
+  tb_fp64_arguments(&arguments, plan);
+  arguments.partials = NULL;
+  void *parameters[] = {&arguments};
+  TB_TRY(tb_cuda.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, plan->shared_bytes));
+  /* A block for each tile, as tiles have more or less to do: by those that take one after another dtrmm of 4096
+   * took 1.88 ms on an H100. */
+  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)plan->jobs, 1, 1, (unsigned)tb_fp64_tiles[plan->tile].threads, 1, 1,
+                                (unsigned)plan->shared_bytes, stream, parameters, NULL));
   return CUDA_SUCCESS;
 }

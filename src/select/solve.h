@@ -6,16 +6,33 @@
 
 #include "blas/type.h"
 #include "cuda/driver.h"
+#include "select/fp64_plan.h"
 #include "triangle/solve_args.h"
+
+/* Kernels of fp64/triangles.def. */
+enum {
+#define TB_FP64_TRIANGLE(letter, name, ...) TB_FP64_TRIANGLE_##letter##name,
+#include "fp64/triangles.def"
+#undef TB_FP64_TRIANGLE
+  TB_FP64_TRIANGLE_COUNT
+};
 
 struct tb_solve_kernels {
   CUmodule module;
   CUfunction form[TB_TYPE_COUNT], turn[TB_TYPE_COUNT];
-  CUfunction leaf[TB_TYPE_COUNT][2][2]; /* of solves; of a lower triangle */
+  CUfunction save[TB_TYPE_COUNT], repair[TB_TYPE_COUNT]; /* in doubles */
+  CUfunction leaf[TB_TYPE_COUNT][2][2];                  /* of solves; of a lower triangle; no products in doubles */
+  CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2];        /* in units of 16 bytes */
 };
 
+/* Whether all of a multiplication is one product. */
+static inline bool tb_solve_is_one_product(enum tb_type type, bool solves) {
+  return !solves && tb_type_is_double(type);
+}
+
 /* Rows of a block on the diagonal. */
-static inline int64_t tb_solve_leaf(enum tb_type type) {
+static inline int64_t tb_solve_leaf(enum tb_type type, bool solves, int64_t order) {
+  if (tb_solve_is_one_product(type, solves)) return order;
   return type == TB_Z ? TB_TRIANGLE_LEAF(8, 2) : TB_TRIANGLE_LEAF(4, 1);
 }
 
@@ -32,5 +49,16 @@ CUresult tb_solve_turn(const struct tb_solve_kernels *solve, enum tb_type type, 
                        CUstream stream);
 CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type type, bool solves, bool lower,
                               struct tb_triangle_leaf_args *args, CUstream stream);
+CUresult tb_solve_save(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_save_args *args,
+                       CUstream stream);
+CUresult tb_solve_repair(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_repair_args *args,
+                         CUstream stream);
+
+/* D = op(A) op(B) of a triangle, of doubles: `args` as tb_fp64_launch wants them, and `lower`; the plan's tile is one
+ * of triangles.def. */
+bool tb_solve_plan_triangle(struct tb_fp64_plan *plan, const struct tb_fp64_device *device,
+                            const struct tb_fp64_product *product);
+CUresult tb_solve_multiply(const struct tb_solve_kernels *solve, const struct tb_fp64_plan *plan,
+                           const struct tb_fp64_args *args, CUstream stream);
 
 #endif

@@ -195,6 +195,20 @@ void fp64(Touches &t, const char *name, void *const *parameters) {
   t.matrix(a.b, (tb ? n : k) * words, tb ? k : n, static_cast<size_t>(a.ldb) * words, false);
 }
 
+/* tb_<letter>trmm_<tile>: of A' all that its tiles have, up to the edges of those on the diagonal. */
+void fp64_triangle(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_fp64_args>(parameters);
+  const size_t words = begins(name, "tb_ztrmm_") ? 4 : 2, n = static_cast<size_t>(a.n);
+  const int64_t block = atoi(name + strlen("tb_dtrmm_"));
+  for (int64_t row = 0; row < a.m; row += block) {
+    const int64_t end = std::min(a.m, row + block), k = a.lower ? 0 : row, k_end = a.lower ? end : a.k;
+    t.matrix(a.a + (row + k * a.lda) * static_cast<int64_t>(words / 2), static_cast<size_t>(end - row) * words,
+             static_cast<size_t>(k_end - k), static_cast<size_t>(a.lda) * words, false);
+  }
+  t.matrix(a.b, static_cast<size_t>(a.k) * words, n, static_cast<size_t>(a.ldb) * words, false);
+  t.matrix(a.d, static_cast<size_t>(a.m) * words, n, static_cast<size_t>(a.ldd) * words, true);
+}
+
 void fp64_commit(Touches &t, void *const *parameters) {
   const auto &a = read<tb_fp64_commit_args>(parameters);
   const size_t m = static_cast<size_t>(a.m) * 2, n = static_cast<size_t>(a.n);
@@ -320,6 +334,24 @@ void triangle_leaf(Touches &t, const char *name, void *const *parameters) {
   t.matrix(a.b, m * words, static_cast<size_t>(a.n), static_cast<size_t>(a.ldb) * words, true);
 }
 
+void triangle_save(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_save_args>(parameters);
+  const size_t words = words_of(name), rows = static_cast<size_t>(a.rows), columns = static_cast<size_t>(a.columns);
+  t.matrix(a.from, rows * words, columns, static_cast<size_t>(a.from_ld) * words, false);
+  t.matrix(a.to, rows * words, columns, static_cast<size_t>(a.to_ld) * words, true);
+  t.bytes(a.unfit, columns * sizeof *a.unfit, true);
+}
+
+/* As if all columns were to be repaired. */
+void triangle_repair(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_repair_args>(parameters);
+  const size_t words = words_of(name), rows = static_cast<size_t>(a.rows), columns = static_cast<size_t>(a.columns);
+  t.matrix(a.a, rows * words, rows, static_cast<size_t>(a.lda) * words, false);
+  t.matrix(a.saved, rows * words, columns, static_cast<size_t>(a.saved_ld) * words, false);
+  t.bytes(a.unfit, columns * sizeof *a.unfit, false);
+  t.matrix(a.b, rows * words, columns, static_cast<size_t>(a.ldb) * words, true);
+}
+
 /* ---- batches ---- */
 
 /* What their lists say lies in device memory, and may not be there yet: the arguments say between what it lies. A list
@@ -409,8 +441,14 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     triangle_form(t, name, parameters);
   else if (begins(name, "tb_triangle_turn_"))
     triangle_turn(t, name, parameters);
+  else if (begins(name, "tb_triangle_save_"))
+    triangle_save(t, name, parameters);
+  else if (begins(name, "tb_triangle_repair_"))
+    triangle_repair(t, name, parameters);
   else if (begins(name, "tb_trmm_") || begins(name, "tb_trsm_"))
     triangle_leaf(t, name, parameters);
+  else if (begins(name, "tb_dtrmm_") || begins(name, "tb_ztrmm_"))
+    fp64_triangle(t, name, parameters);
   else if (strcmp(name, "tb_dgemm_commit") == 0)
     fp64_commit(t, parameters);
   else if (begins(name, "tb_cgemm_") || strcmp(name, "tb_zgemm_commit") == 0)

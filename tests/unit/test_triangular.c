@@ -207,10 +207,10 @@ static void triangles_that_let_grow(void **state) {
 static void what_is_not_finite_stays(void **state) {
   (void)state;
   uint64_t rng = 6;
-  for (int i = 0; i < 2 * VARIANTS; i += TST_UNLESS_SANITIZED(1, 3)) {
+  static const int routines[] = {5, 1, 3}; /* dtrsm, dtrmm, ztrmm */
+  for (int i = 0; i < 3 * VARIANTS; i += TST_UNLESS_SANITIZED(1, 5)) {
     struct tst_sided_call call;
-    create_variant(&call, i / VARIANTS ? 1 : 5, i % VARIANTS, i % 2 ? 40 : 150, i % 2 ? 150 : 40,
-                   &rng); /* dtrmm, dtrsm */
+    create_variant(&call, routines[i / VARIANTS], i % VARIANTS, i % 2 ? 40 : 150, i % 2 ? 150 : 40, &rng);
     const bool left = call.side == 'L', lower = (call.uplo == 'L') != (call.trans != 'N');
     const int64_t row = i % 3 == 2 ? 70 : 125, line = 33;
     *real_part(&call, call.c.data, left ? row : line, left ? line : row, call.ldc) = i % 3 ? INFINITY : NAN;
@@ -225,6 +225,38 @@ static void what_is_not_finite_stays(void **state) {
                    (int)y, c);
       }
     tst_sided_destroy(&call);
+  }
+}
+
+/* ---- bits ---- */
+
+extern void cblas_dtrmm(int layout, int side, int uplo, int trans, int diag, int m, int n, double alpha,
+                        const double *a, int lda, double *b, int ldb);
+extern void cblas_dgemm(int layout, int ta, int tb, int m, int n, int k, double alpha, const double *a, int lda,
+                        const double *b, int ldb, double beta, double *c, int ldc);
+
+/* In doubles they are those of the product with the other triangle's zeros written down: in several groups of k, of
+ * which a tile of an upper triangle's lower rows begins within one. */
+static void bits_of_a_product(void **state) {
+  (void)state;
+  enum { ORDER = 301, SIDES = 10 };
+  static double a[ORDER * ORDER], full[ORDER * ORDER], b[ORDER * SIDES], c[ORDER * SIDES];
+  uint64_t rng = 9;
+  for (int variant = 0; variant < 8; variant++) {
+    const bool lower = variant & 1, transposed = variant & 2, unit = variant & 4;
+    for (int i = 0; i < ORDER * ORDER; i++) a[i] = full[i] = (double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5;
+    for (int i = 0; i < ORDER * SIDES; i++) b[i] = (double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5;
+    for (int j = 0; j < ORDER; j++)
+      for (int i = 0; i < ORDER; i++) {
+        if (lower ? i < j : i > j) a[i + j * ORDER] = NAN, full[i + j * ORDER] = 0;
+        if (i == j && unit) full[i + j * ORDER] = 1;
+      }
+    const int64_t begun = gpu_calls();
+    cblas_dgemm(102, transposed ? 112 : 111, 111, ORDER, SIDES, ORDER, 1, full, ORDER, b, ORDER, 0, c, ORDER);
+    cblas_dtrmm(102, 141, lower ? 122 : 121, transposed ? 112 : 111, unit ? 132 : 131, ORDER, SIDES, 1, a, ORDER, b,
+                ORDER);
+    assert_int_equal(gpu_calls() - begun, 2);
+    assert_memory_equal(b, c, sizeof c);
   }
 }
 
@@ -418,10 +450,15 @@ int main(int argc, char **argv) {
   const struct CMUnitTest quick[] = {cmocka_unit_test(some_variants)};
   const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(operands_on_the_gpu),     cmocka_unit_test(every_variant),
-      cmocka_unit_test(every_spelling),          cmocka_unit_test(several_blocks),
-      cmocka_unit_test(little_memory),           cmocka_unit_test(signals_come_in),
-      cmocka_unit_test(triangles_that_let_grow), cmocka_unit_test(what_is_not_finite_stays),
+      cmocka_unit_test(operands_on_the_gpu),
+      cmocka_unit_test(every_variant),
+      cmocka_unit_test(every_spelling),
+      cmocka_unit_test(several_blocks),
+      cmocka_unit_test(little_memory),
+      cmocka_unit_test(signals_come_in),
+      cmocka_unit_test(triangles_that_let_grow),
+      cmocka_unit_test(bits_of_a_product),
+      cmocka_unit_test(what_is_not_finite_stays),
   };
   if (argc > 1 && strcmp(argv[1], "tensor") == 0) return tst_result(cmocka_run_group_tests(tensor, NULL, NULL));
   if (argc > 1) return tst_result(cmocka_run_group_tests(quick, NULL, NULL));
