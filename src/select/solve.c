@@ -31,8 +31,7 @@ static CUresult load_solve_functions(struct tb_solve_kernels *solve) {
   return CUDA_SUCCESS;
 }
 
-/* The tile of each of triangles.def. */
-static const int tile_of_triangle[TB_FP64_TRIANGLE_COUNT] = {
+const int tb_fp64_triangle_tiles[TB_FP64_TRIANGLE_COUNT] = {
 #define TB_FP64_TRIANGLE(letter, name, ...) TB_FP64_##letter##name,
 #include "fp64/triangles.def"
 #undef TB_FP64_TRIANGLE
@@ -40,7 +39,7 @@ static const int tile_of_triangle[TB_FP64_TRIANGLE_COUNT] = {
 
 static CUresult load_triangles(struct tb_solve_kernels *solve) {
   for (int i = 0; i < TB_FP64_TRIANGLE_COUNT; i++) {
-    const struct tb_fp64_tile *const t = &tb_fp64_tiles[tile_of_triangle[i]];
+    const struct tb_fp64_tile *const t = &tb_fp64_tiles[tb_fp64_triangle_tiles[i]];
     for (int units = 0; units < 2; units++) {
       char name[40];
       CUfunction *const function = &solve->triangle[i][units];
@@ -133,8 +132,8 @@ bool tb_solve_plan_triangle(struct tb_fp64_plan *plan, const struct tb_fp64_devi
                              .k = product->k,
                              .group_k = product->group_k,
                              .wanted = product->wanted};
-    if (tb_fp64_tiles[tile_of_triangle[i]].complex != product->complex) continue;
-    if (tb_fp64_plan_way(&p, device, tile_of_triangle[i], 0, 1) && (best.blocks == 0 || p.seconds < best.seconds))
+    if (tb_fp64_tiles[tb_fp64_triangle_tiles[i]].complex != product->complex) continue;
+    if (tb_fp64_plan_way(&p, device, tb_fp64_triangle_tiles[i], 0, 1) && (best.blocks == 0 || p.seconds < best.seconds))
       best = p;
   }
   *plan = best;
@@ -144,7 +143,7 @@ bool tb_solve_plan_triangle(struct tb_fp64_plan *plan, const struct tb_fp64_devi
 CUresult tb_solve_multiply(const struct tb_solve_kernels *solve, const struct tb_fp64_plan *plan,
                            const struct tb_fp64_args *args, CUstream stream) {
   int which = 0;
-  while (tile_of_triangle[which] != plan->tile) which++;
+  while (tb_fp64_triangle_tiles[which] != plan->tile) which++;
   const CUfunction function = solve->triangle[which][plan->units];
   struct tb_fp64_args arguments = *args;
   tb_fp64_arguments(&arguments, plan);

@@ -16,6 +16,7 @@ enum {
 #undef TB_FP64_TRIANGLE
   TB_FP64_TRIANGLE_COUNT
 };
+extern const int tb_fp64_triangle_tiles[TB_FP64_TRIANGLE_COUNT]; /* of each, among tb_fp64_tiles */
 
 struct tb_solve_kernels {
   CUmodule module;

@@ -18,21 +18,25 @@
 #include "first_gpu.h"
 #include "sanitized.h"
 #include "select/fp64.h"
+#include "select/solve.h"
 #include "wanted.h"
 
 static struct tb_fp64_kernels kernels;
+static struct tb_solve_kernels solve;
 
 static int open_device(void **state) {
   (void)state;
   OK(tb_fp64_look(&kernels, tst_gpu_open()));
   OK(tb_fp64_load(&kernels, false));
   OK(tb_fp64_load(&kernels, true));
+  OK(tb_solve_load(&solve));
   return 0;
 }
 
 static int close_device(void **state) {
   (void)state;
   tb_fp64_unload(&kernels);
+  tb_solve_unload(&solve);
   return 0;
 }
 
@@ -259,6 +263,56 @@ static void each_tile(void **state) {
     }
 }
 
+/* Zeros where op(A) is none; and on the device, further from the diagonal than its tiles reach, NaN. */
+static void make_triangle(struct operands *x, const struct problem *p, bool lower) {
+  for (int pass = 0; pass < 2; pass++) {
+    for (int64_t j = 0; j < p->k; j++)
+      for (int64_t i = 0; i < p->m; i++) {
+        const bool far = i / TB_FP64_TRIANGLE_EDGE != j / TB_FP64_TRIANGLE_EDGE;
+        double *const element = &x->a.host[place(&x->a, false, i, j)];
+        if (lower ? i < j : i > j)
+          for (int part = 0; part < x->a.parts; part++) element[part] = pass == 0 && far ? NAN : 0;
+      }
+    if (pass == 0) upload(&x->a);
+  }
+  free(x->expected);
+  make_expected(p, x);
+}
+
+/* A tile takes the k that its rows have, from within a group on: the bits are those of all of k. */
+static void triangles(void **state) {
+  (void)state;
+  for (int number = 0; number < TB_FP64_TRIANGLE_COUNT; number++)
+    for (int variant = 0; variant < (quick ? 2 : 4); variant++) {
+      const bool lower = variant & 1, odd = variant & 2;
+      const struct tb_fp64_tile *const t = &tb_fp64_tiles[tb_fp64_triangle_tiles[number]];
+      const int64_t order = 2 * t->block_m + (odd ? 7 : 18);
+      const struct problem p = {.m = order,
+                                .n = t->block_n / 2 + (odd ? -1 : 0),
+                                .k = order,
+                                .group_k = 48,
+                                .pad = odd ? 2 : 4,
+                                .skip = odd ? 1 : 0,
+                                .first = true,
+                                .last = true,
+                                .complex = t->complex};
+      struct operands x;
+      make_operands(&x, &p, (uint64_t)(8 * number + variant + 1));
+      make_triangle(&x, &p, lower);
+      struct tb_fp64_args args = arguments(&p, &x);
+      args.lower = lower;
+      struct tb_fp64_plan plan = {.complex = p.complex, .m = p.m, .n = p.n, .k = p.k, .group_k = p.group_k};
+      args.m = p.m, args.n = p.n, args.k = p.k;
+      plan.units = tb_fp64_in_units(p.complex, false, false, &args);
+      assert_true(tb_fp64_plan_way(&plan, &kernels.device, tb_fp64_triangle_tiles[number], 0, 1));
+      upload(&x.d);
+      OK(tb_solve_multiply(&solve, &plan, &args, NULL));
+      OK(tb_cuda.cuStreamSynchronize(NULL));
+      compare(&p, &x, &plan);
+      destroy_operands(&x);
+    }
+}
+
 /* Whatever the library would take, for sizes from 1 on, leading dimensions and addresses of any kind. */
 static void any_shape(void **state) {
   (void)state;
@@ -395,7 +449,8 @@ static void commit(void **state) {
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(each_tile), cmocka_unit_test(any_shape),
                                      cmocka_unit_test(continued), cmocka_unit_test(infinities),
-                                     cmocka_unit_test(commit),    cmocka_unit_test(a_zero_is_positive)};
+                                     cmocka_unit_test(commit),    cmocka_unit_test(a_zero_is_positive),
+                                     cmocka_unit_test(triangles)};
   quick = argc == 2 && strcmp(argv[1], "--quick") == 0;
   return cmocka_run_group_tests(tests, open_device, close_device);
 }

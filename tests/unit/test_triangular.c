@@ -235,29 +235,40 @@ extern void cblas_dtrmm(int layout, int side, int uplo, int trans, int diag, int
 extern void cblas_dgemm(int layout, int ta, int tb, int m, int n, int k, double alpha, const double *a, int lda,
                         const double *b, int ldb, double beta, double *c, int ldc);
 
-/* In doubles they are those of the product with the other triangle's zeros written down: in several groups of k, of
- * which a tile of an upper triangle's lower rows begins within one. */
+/* In doubles they are those of the product with the other triangle's zeros written down. */
+static void expect_bits_of_a_product(int order, int sides, bool lower, bool transposed, bool unit) {
+  const size_t square = (size_t)order * (size_t)order, rest = (size_t)order * (size_t)sides;
+  double *const a = malloc(square * sizeof *a), *const full = malloc(square * sizeof *full);
+  double *const b = malloc(rest * sizeof *b), *const c = malloc(rest * sizeof *c);
+  uint64_t rng = 9;
+  for (size_t i = 0; i < square; i++) a[i] = full[i] = (double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5;
+  for (size_t i = 0; i < rest; i++) b[i] = (double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5;
+  for (int j = 0; j < order; j++)
+    for (int i = 0; i < order; i++) {
+      if (lower ? i < j : i > j) a[i + j * order] = NAN, full[i + j * order] = 0;
+      if (i == j && unit) full[i + j * order] = 1;
+    }
+  const int64_t begun = gpu_calls();
+  cblas_dgemm(102, transposed ? 112 : 111, 111, order, sides, order, 1, full, order, b, order, 0, c, order);
+  cblas_dtrmm(102, 141, lower ? 122 : 121, transposed ? 112 : 111, unit ? 132 : 131, order, sides, 1, a, order, b,
+              order);
+  assert_int_equal(gpu_calls() - begun, 2);
+  assert_memory_equal(b, c, rest * sizeof *b);
+  free(a), free(full), free(b), free(c);
+}
+
+/* In several groups of k, of which a tile of an upper triangle's lower rows begins within one. */
 static void bits_of_a_product(void **state) {
   (void)state;
-  enum { ORDER = 301, SIDES = 10 };
-  static double a[ORDER * ORDER], full[ORDER * ORDER], b[ORDER * SIDES], c[ORDER * SIDES];
-  uint64_t rng = 9;
-  for (int variant = 0; variant < 8; variant++) {
-    const bool lower = variant & 1, transposed = variant & 2, unit = variant & 4;
-    for (int i = 0; i < ORDER * ORDER; i++) a[i] = full[i] = (double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5;
-    for (int i = 0; i < ORDER * SIDES; i++) b[i] = (double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5;
-    for (int j = 0; j < ORDER; j++)
-      for (int i = 0; i < ORDER; i++) {
-        if (lower ? i < j : i > j) a[i + j * ORDER] = NAN, full[i + j * ORDER] = 0;
-        if (i == j && unit) full[i + j * ORDER] = 1;
-      }
-    const int64_t begun = gpu_calls();
-    cblas_dgemm(102, transposed ? 112 : 111, 111, ORDER, SIDES, ORDER, 1, full, ORDER, b, ORDER, 0, c, ORDER);
-    cblas_dtrmm(102, 141, lower ? 122 : 121, transposed ? 112 : 111, unit ? 132 : 131, ORDER, SIDES, 1, a, ORDER, b,
-                ORDER);
-    assert_int_equal(gpu_calls() - begun, 2);
-    assert_memory_equal(b, c, sizeof c);
-  }
+  for (int variant = 0; variant < 8; variant++)
+    expect_bits_of_a_product(301, 10, variant & 1, variant & 2, variant & 4);
+}
+
+/* On a GPU with few SMs the tiles are large, and have parts of several panels of A. */
+static void bits_by_large_tiles(void **state) {
+  (void)state;
+  set_option("TILEBLAS_ROUTE", "gpu");
+  for (int variant = 0; variant < 4; variant++) expect_bits_of_a_product(390, 128, variant & 1, variant & 2, false);
 }
 
 /* ---- signals ---- */
@@ -449,6 +460,7 @@ static void on_tensor_cores(void **state) {
 int main(int argc, char **argv) {
   const struct CMUnitTest quick[] = {cmocka_unit_test(some_variants)};
   const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
+  const struct CMUnitTest few[] = {cmocka_unit_test(bits_by_large_tiles)};
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(operands_on_the_gpu),
       cmocka_unit_test(every_variant),
@@ -461,6 +473,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(what_is_not_finite_stays),
   };
   if (argc > 1 && strcmp(argv[1], "tensor") == 0) return tst_result(cmocka_run_group_tests(tensor, NULL, NULL));
+  if (argc > 1 && strcmp(argv[1], "few") == 0) return tst_result(cmocka_run_group_tests(few, NULL, NULL));
   if (argc > 1) return tst_result(cmocka_run_group_tests(quick, NULL, NULL));
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }
