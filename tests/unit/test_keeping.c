@@ -291,6 +291,33 @@ static void watched_anew_is_not_proven(void **state) {
   end();
 }
 
+/* A larger operand has the pages watched anew, behind a write, as its own: that they are clean says nothing of a
+ * question about the smaller one that was taken before. */
+static void a_question_lapses(void **state) {
+  (void)state;
+  begin(true);
+  struct tb_question question;
+  const struct tb_stored inner = matrix(100 * PAGE, 4096, 256, 4096), outer = matrix(0, 4096, 600, 4096);
+  keep(inner);
+  if (tracks) {
+    assert_int_equal(call_later(inner, &question).proof, TB_BY_TRACKING);
+    memory[200 * PAGE + 9] ^= 1;
+    struct tb_cached found = {.proof = TB_NOT_KEPT};
+    for (int i = 0; i < 4; i++) {
+      assert_true(tb_cache_enter());
+      tb_cache_begin_call(cache, 1);
+      struct tb_kept *const worth = tb_cache_look(cache, 1, &outer, pool, &found, NULL);
+      if (worth != NULL) assert_true(make(worth, NO_LIMIT));
+      tb_cache_leave();
+      tb_cache_end_call(cache, 1);
+    }
+    assert_int_equal(found.proof, TB_BY_TRACKING);
+    assert_false(answer(&question));
+    assert_int_equal(see(inner), TB_NOT_KEPT);
+  }
+  end();
+}
+
 /* ---- glances ---- */
 
 /* A byte of one of the sample's lines that a glance has not. */
@@ -879,6 +906,7 @@ int main(void) {
       cmocka_unit_test(a_proof_may_wait),
       cmocka_unit_test(no_other_proof_waits),
       cmocka_unit_test(watched_anew_is_not_proven),
+      cmocka_unit_test(a_question_lapses),
       cmocka_unit_test(a_glance_is_no_sample),
       cmocka_unit_test(far_columns_are_not_tracked),
       cmocka_unit_test(pinned_operands_are_looked_at),
