@@ -677,6 +677,22 @@ static void both_halves(void **state) {
     }
 }
 
+/* Where nothing but the kernel's word counts: it watches both at once. */
+static void both_halves_are_watched(void **state) {
+  (void)state;
+  begin(true);
+  tb_cache_allow_hash(cache, false);
+  const struct tb_stored upper = half(40, TB_STORED_UPPER), lower = half(40, TB_STORED_LOWER);
+  for (int sight = 1; tracks && sight <= 6; sight++) {
+    const enum tb_proof proofs[] = {see(upper), see(lower)};
+    for (int i = 0; i < 2 && sight >= 4; i++) assert_int_equal(proofs[i], TB_BY_TRACKING);
+  }
+  memory[40 + element_at(700, 300)] ^= 1; /* on a page that both have */
+  assert_int_equal(see(upper), TB_NOT_KEPT);
+  assert_int_equal(see(lower), TB_NOT_KEPT);
+  end();
+}
+
 /* ---- memory ---- */
 
 #define ONE_BYTES ((int64_t)4096 * 256)
@@ -923,6 +939,7 @@ int main(void) {
       cmocka_unit_test(a_write_in_a_half),
       cmocka_unit_test(a_half_may_wait),
       cmocka_unit_test(both_halves),
+      cmocka_unit_test(both_halves_are_watched),
       cmocka_unit_test(what_is_there_stays),
       cmocka_unit_test(only_what_is_watched),
       cmocka_unit_test(nothing_that_cannot_be_watched),
