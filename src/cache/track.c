@@ -123,11 +123,19 @@ static struct tb_tracked *find_number(uint64_t number) {
 
 bool tb_track_holds(const struct tb_tracked *pages) { return pages->number != 0 && find_number(pages->number) != NULL; }
 
-/* Its mapping stays enrolled, which costs nothing: others may be in it. */
+/* One with pages in common with these; NULL: there is none. */
+static struct tb_tracked *find_common(const struct tb_tracked *pages) {
+  for (int i = 0; i < TRACKED_MOST; i++)
+    if (tracked[i].number != 0 && tracked[i].start < pages->end && pages->start < tracked[i].end) return &tracked[i];
+  return NULL;
+}
+
+/* Its mapping stays enrolled, which costs nothing: others may be in it. Where others have some of the pages all stay
+ * protected. */
 static void unprotect(struct tb_tracked *place) {
   struct uffdio_writeprotect open = {.range = range_of(place), .mode = 0};
-  if (is_there(&faults_file)) ioctl(faults_file.fd, UFFDIO_WRITEPROTECT, &open);
   place->number = 0;
+  if (find_common(place) == NULL && is_there(&faults_file)) ioctl(faults_file.fd, UFFDIO_WRITEPROTECT, &open);
 }
 
 void tb_track_end(struct tb_tracked *pages) {
@@ -144,11 +152,16 @@ static bool protect(const struct tb_tracked *pages, const struct tb_tracked *map
   return ioctl(faults_file.fd, UFFDIO_WRITEPROTECT, &protected) == 0;
 }
 
-static struct tb_tracked *find_place(const struct tb_tracked *pages) {
+/* Whether they are all protected already, among others' pages, and not written since. */
+static bool are_protected(const struct tb_tracked *pages) {
   for (int i = 0; i < TRACKED_MOST; i++)
-    if (tracked[i].number != 0 && tracked[i].start < pages->end && pages->start < tracked[i].end)
-      unprotect(&tracked[i]);
-  return find_number(0);
+    if (tracked[i].number != 0 && tracked[i].start <= pages->start && pages->end <= tracked[i].end)
+      return tb_track_is_clean(*pages);
+  return false;
+}
+
+static void take_from_others(const struct tb_tracked *pages) {
+  for (struct tb_tracked *common; (common = find_common(pages)) != NULL;) unprotect(common);
 }
 
 bool tb_track_may_begin(void) {
@@ -161,11 +174,13 @@ bool tb_track_may_begin(void) {
 bool tb_track_begin(struct tb_tracked *pages, struct tb_tracked mapping) {
   const int saved_errno = errno;
   pages->number = 0;
-  struct tb_tracked *const place = pages->start < pages->end && open_files() ? find_place(pages) : NULL;
+  const bool may = pages->start < pages->end && open_files(), shares = may && are_protected(pages);
+  if (may && !shares) take_from_others(pages);
+  struct tb_tracked *const place = may ? find_number(0) : NULL;
   if (place != NULL) {
     *place = *pages;
     place->number = ++latest_number;
-    if (protect(pages, &mapping))
+    if (shares || protect(pages, &mapping))
       pages->number = place->number;
     else
       unprotect(place);

@@ -24,9 +24,10 @@ struct tb_tracked tb_track_pages_around(uintptr_t from, uintptr_t to);
 /* Whether the kernel does it for us at all. */
 bool tb_track_may_begin(void);
 
-/* From its return on, every write to these pages shows. Other pages that were tracked and have some in common with them
- * are not any more: what was written there would no longer show. `mapping`: all of the one that they are in; it is
- * enrolled as a whole, for in two parts the program could not move it. False: it cannot be had. */
+/* From its return on, every write to these pages shows. Others that have all of them, and were not written there, are
+ * tracked beside them. Others that have some in common with them are not any more: what was written there would no
+ * longer show. `mapping`: all of the one that they are in; it is enrolled as a whole, for in two parts the program
+ * could not move it. False: it cannot be had. */
 bool tb_track_begin(struct tb_tracked *pages, struct tb_tracked mapping);
 void tb_track_end(struct tb_tracked *pages);
 

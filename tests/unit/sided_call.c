@@ -146,7 +146,9 @@ static void choose_scalar(double x[2], bool real, uint64_t *rng) {
   x[1] = !real && which > 1 && tst_random_below(rng, 2) ? 0.375 : 0;
 }
 
-static void create(struct tst_sided_call *p, int number, int64_t m, int64_t n, bool multiplies, uint64_t *rng) {
+/* letters: of the side, the triangle, the transpose and the diagonal, or NULL. */
+static void create(struct tst_sided_call *p, int number, const char *letters, int64_t m, int64_t n, bool multiplies,
+                   uint64_t *rng) {
   *p = (struct tst_sided_call){.m = m, .n = n};
   tst_sided_find(number, &p->name);
   p->row_major = p->name.cblas && tst_random_below(rng, 2);
@@ -154,6 +156,7 @@ static void create(struct tst_sided_call *p, int number, int64_t m, int64_t n, b
   p->uplo = any_of("UL", p, rng);
   p->trans = any_of("NTC", p, rng);
   p->diag = any_of("NU", p, rng);
+  if (letters != NULL) p->side = letters[0], p->uplo = letters[1], p->trans = letters[2], p->diag = letters[3];
   do choose_scalar(p->alpha, !is_complex(p), rng);
   while (multiplies && is_zero(p->alpha));
   if (!is_triangular(p)) choose_scalar(p->beta, !is_complex(p), rng);
@@ -173,11 +176,17 @@ static void create(struct tst_sided_call *p, int number, int64_t m, int64_t n, b
 
 void tst_sided_create(struct tst_sided_call *p, int number, int64_t most, uint64_t *rng) {
   const int64_t m = 1 + tst_random_below(rng, most);
-  create(p, number, m, 1 + tst_random_below(rng, most), false, rng);
+  create(p, number, NULL, m, 1 + tst_random_below(rng, most), false, rng);
 }
 
 void tst_sided_create_sized(struct tst_sided_call *p, int number, int64_t m, int64_t n, uint64_t *rng) {
-  create(p, number, m, n, true, rng);
+  create(p, number, NULL, m, n, true, rng);
+}
+
+void tst_sided_create_as(struct tst_sided_call *p, int number, const char *letters, int64_t order, int64_t other,
+                         uint64_t *rng) {
+  const bool left = letters[0] == 'L';
+  create(p, number, letters, left ? order : other, left ? other : order, true, rng);
 }
 
 void tst_sided_destroy(struct tst_sided_call *p) {

@@ -38,9 +38,12 @@ struct tst_sided_call {
   struct tst_sided_memory a, b, c; /* c: also what trmm and trsm overwrite, which have no b */
 };
 
-/* Of that name, with m and n from 1 to the most; or an m and an n alone, and alpha is not 0. */
+/* Of that name, with m and n from 1 to the most; or an m and an n alone, and alpha is not 0; or, likewise, with these
+ * letters ("LUNN": side, uplo, trans, diag), and an A of that order. */
 void tst_sided_create(struct tst_sided_call *call, int number, int64_t most, uint64_t *rng);
 void tst_sided_create_sized(struct tst_sided_call *call, int number, int64_t m, int64_t n, uint64_t *rng);
+void tst_sided_create_as(struct tst_sided_call *call, int number, const char *letters, int64_t order, int64_t other,
+                         uint64_t *rng);
 void tst_sided_destroy(struct tst_sided_call *call);
 
 /* The order of A. */

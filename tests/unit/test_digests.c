@@ -2,7 +2,8 @@
 /*
  * Digests of matrices: a bit that is changed anywhere in the elements changes the digest of one cell, whatever the
  * shape, the alignment and the pitch; one between the columns changes none; and changes that would make up for each
- * other in a plain sum do not here. Equal bytes elsewhere in memory have equal digests.
+ * other in a plain sum do not here. Equal bytes elsewhere in memory have equal digests. Of a triangle each byte of its
+ * half is in one cell, and of the other half none is read.
  *
  * Seen to fail when: the last bytes of a column are left out; those of a cell of several columns; the pitch is taken
  * for the column; a cell begins a step late; the second sum has the first one's key.
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "cache/hash.h"
 #include "rng.h"
@@ -39,6 +41,15 @@ struct subject {
   struct tb_digest *digests;
 };
 
+static void digest_all(struct subject *s) {
+  s->cells = tb_cells_of(&s->stored);
+  s->digests = malloc((size_t)s->cells.count * sizeof *s->digests);
+  for (int64_t i = 0; i < s->cells.count; i++) {
+    const struct tb_stored cell = tb_cell(&s->stored, &s->cells, i);
+    s->digests[i] = tb_hash_cell(&cell);
+  }
+}
+
 static struct subject make(const struct shape *shape, uint64_t seed) {
   struct subject s = {.bytes = (shape->columns - 1) * shape->pitch_bytes + shape->column_bytes};
   s.memory =
@@ -48,12 +59,7 @@ static struct subject make(const struct shape *shape, uint64_t seed) {
                                 .columns = shape->columns,
                                 .pitch_bytes = shape->pitch_bytes};
   for (int64_t i = 0; i < shape->lead + s.bytes; i++) s.memory[i] = (char)tst_random(&seed);
-  s.cells = tb_cells_of(&s.stored);
-  s.digests = malloc((size_t)s.cells.count * sizeof *s.digests);
-  for (int64_t i = 0; i < s.cells.count; i++) {
-    const struct tb_stored cell = tb_cell(&s.stored, &s.cells, i);
-    s.digests[i] = tb_hash_cell(&cell);
-  }
+  digest_all(&s);
   return s;
 }
 
@@ -202,11 +208,144 @@ static void samples(void **state) {
   }
 }
 
+/* ---- triangles ---- */
+
+/* Columns that are one cell, and of two; elements of each size. */
+static const struct shape squares[] = {{4 * 50, 50, 4 * 50, 0},
+                                       {8 * 130, 130, 8 * 133, 8},
+                                       {8 * 3, 3, 8 * 3, 0},
+                                       {16 * 37, 37, 16 * 40, 4},
+                                       {16 * 1030, 1030, 16 * 1031, 16}};
+enum { SQUARES = sizeof squares / sizeof *squares };
+static const enum tb_stored_part halves[] = {TB_STORED_UPPER, TB_STORED_LOWER};
+
+static struct subject make_half(const struct shape *shape, enum tb_stored_part part, uint64_t seed) {
+  struct subject s = make(shape, seed);
+  free(s.digests);
+  s.stored.part = part;
+  digest_all(&s);
+  return s;
+}
+
+static bool is_of_half(const struct subject *s, int64_t byte) {
+  const int64_t column = byte / s->stored.pitch_bytes, in_column = byte % s->stored.pitch_bytes;
+  const int64_t row = in_column / (s->stored.column_bytes / s->stored.columns);
+  return is_element(s, byte) && (s->stored.part == TB_STORED_UPPER ? row <= column : row >= column);
+}
+
+/* Those of the stored half in one cell each, and no others. */
+static void cells_of_halves(void **state) {
+  (void)state;
+  for (int i = 0; i < 2 * SQUARES; i++) {
+    struct subject s = make_half(&squares[i / 2], halves[i % 2], 17);
+    char *const cells = calloc((size_t)s.bytes, 1);
+    int64_t wrong = 0, stored = 0;
+    for (int64_t number = 0; number < s.cells.count; number++) {
+      const struct tb_stored cell = tb_cell(&s.stored, &s.cells, number);
+      assert_true(cell.column_bytes <= TB_CELL_BYTES);
+      for (int64_t column = 0; column < cell.columns; column++)
+        for (int64_t byte = 0; byte < cell.column_bytes; byte++)
+          cells[cell.data - s.stored.data + column * cell.pitch_bytes + byte]++;
+    }
+    for (int64_t byte = 0; byte < s.bytes; byte++) {
+      wrong += cells[byte] != is_of_half(&s, byte);
+      stored += is_of_half(&s, byte);
+    }
+    assert_int_equal(wrong, 0);
+    assert_int_equal(stored, tb_stored_bytes(&s.stored));
+    free(cells);
+    drop(&s);
+  }
+}
+
+/* A bit of that half changes its cell's digest; one of the other half no digest, and no sample. */
+static void bits_of_halves(void **state) {
+  (void)state;
+  for (int i = 0; i < 2 * SQUARES; i++) {
+    struct subject s = make_half(&squares[i / 2], halves[i % 2], 19);
+    char *const data = (char *)s.stored.data;
+    const struct tb_digest before = tb_hash_sample(&s.stored, TB_SAMPLE_LINES);
+    uint64_t seed = 7;
+    for (int tries = 0; tries < TST_UNLESS_SANITIZED(3000, 300); tries++) {
+      const int64_t column = tst_random_below(&seed, s.stored.columns), size = s.stored.column_bytes / s.stored.columns;
+      const int64_t near = column * size - 2 * size + tst_random_below(&seed, 5 * size); /* beside the diagonal */
+      const int64_t anywhere = tst_random_below(&seed, s.stored.pitch_bytes), in_column = tries % 2 ? near : anywhere;
+      const int64_t byte = column * s.stored.pitch_bytes + in_column;
+      if (in_column < 0 || in_column >= s.stored.pitch_bytes || byte >= s.bytes) continue;
+      data[byte] ^= 8;
+      const int64_t changed = count_changed(&s, column * s.cells.in_column, s.cells.in_column);
+      const struct tb_digest sample = tb_hash_sample(&s.stored, TB_SAMPLE_LINES);
+      data[byte] ^= 8;
+      assert_int_equal(changed, is_of_half(&s, byte));
+      if (!is_of_half(&s, byte)) assert_true(tb_digests_are_equal(&before, &sample));
+    }
+    for (int64_t byte = 0; byte < s.bytes; byte++) data[byte] = (char)(data[byte] + !is_of_half(&s, byte));
+    const struct tb_digest again = tb_hash_sample(&s.stored, TB_SAMPLE_LINES);
+    assert_true(tb_digests_are_equal(&before, &again));
+    assert_int_equal(count_changed(&s, 0, s.cells.count), 0);
+    for (int64_t byte = 0; byte < s.bytes; byte++) data[byte] = (char)(data[byte] + is_of_half(&s, byte));
+    const struct tb_digest after = tb_hash_sample(&s.stored, TB_SAMPLE_LINES);
+    assert_false(tb_digests_are_equal(&before, &after));
+    drop(&s);
+  }
+}
+
+/* What a page at its ends has of the half. */
+static void halves_between_addresses(void **state) {
+  (void)state;
+  for (int i = 0; i < 2 * SQUARES; i++) {
+    struct subject s = make_half(&squares[i / 2], halves[i % 2], 23);
+    char *const data = (char *)s.stored.data;
+    for (int end = 0; end < 2; end++) {
+      const int64_t most = s.bytes < 5000 ? s.bytes / 3 : 4000;
+      const int64_t from = end == 0 ? 0 : s.bytes - most, to = from + most;
+      const uintptr_t start = (uintptr_t)data + (uintptr_t)from;
+      const struct tb_digest before = tb_hash_between(&s.stored, start, start + (uintptr_t)most);
+      for (int64_t byte = from - 30; byte < to + 30; byte++) {
+        if (byte < 0 || byte >= s.bytes) continue;
+        data[byte] ^= 4;
+        const struct tb_digest now = tb_hash_between(&s.stored, start, start + (uintptr_t)most);
+        data[byte] ^= 4;
+        assert_int_equal(!tb_digests_are_equal(&before, &now), is_of_half(&s, byte) && byte >= from && byte < to);
+      }
+    }
+    drop(&s);
+  }
+}
+
+/* Whole pages of the other half that are no memory at all. */
+static void nothing_of_the_other_half_is_read(void **state) {
+  enum { PAGE = 4096, SIDE = 512, COLUMN = 2 * PAGE, BYTES = SIDE * COLUMN };
+  (void)state;
+  for (int half = 0; half < 2; half++) {
+    char *const memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    const struct tb_stored s = {memory, COLUMN, SIDE, COLUMN, halves[half]};
+    for (int column = 0; column < SIDE; column++) {
+      const bool first = column >= SIDE / 2;
+      if (first == (halves[half] == TB_STORED_LOWER))
+        assert_int_equal(mprotect(memory + column * COLUMN + (first ? 0 : PAGE), PAGE, PROT_NONE), 0);
+    }
+    const struct tb_cells cells = tb_cells_of(&s);
+    for (int64_t i = 0; i < cells.count; i++) {
+      const struct tb_stored cell = tb_cell(&s, &cells, i);
+      tb_hash_cell(&cell);
+    }
+    tb_hash_sample(&s, TB_SAMPLE_LINES);
+    for (int page = 0; page < BYTES / PAGE; page += BYTES / PAGE / 64)
+      tb_hash_between(&s, (uintptr_t)memory + (uintptr_t)(page * PAGE),
+                      (uintptr_t)memory + (uintptr_t)((page + 1) * PAGE));
+    munmap(memory, BYTES);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_bit_counts),  cmocka_unit_test(changes_do_not_cancel),
-      cmocka_unit_test(both_sums_count),   cmocka_unit_test(equal_bytes_are_equal_anywhere),
-      cmocka_unit_test(between_addresses), cmocka_unit_test(samples),
+      cmocka_unit_test(every_bit_counts),         cmocka_unit_test(changes_do_not_cancel),
+      cmocka_unit_test(both_sums_count),          cmocka_unit_test(equal_bytes_are_equal_anywhere),
+      cmocka_unit_test(between_addresses),        cmocka_unit_test(samples),
+      cmocka_unit_test(cells_of_halves),          cmocka_unit_test(bits_of_halves),
+      cmocka_unit_test(halves_between_addresses), cmocka_unit_test(nothing_of_the_other_half_is_read),
   };
   if (!tb_hash_begin()) return 1;
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,8 +2,8 @@
 /*
  * Which operands a GPU keeps: those that come back unchanged, from the third sight on and with a proof each time; what
  * has changed is given back, and the next copy waits for twice as many sights. Parts of what is kept are found where
- * they lie, and no byte outside them is read. Memory: within the limit, and of a round that has no room for all what is
- * there stays.
+ * they lie, and no byte outside them is read. A half of a square is kept as that half alone. Memory: within the limit,
+ * and of a round that has no room for all what is there stays.
  *
  * Seen to fail when: the proof is skipped, or made of the sample alone; pages are protected behind the proof; the edges
  * of what is tracked are forgotten, or digested behind it; a part is taken for one of another pitch, or of cells that
@@ -291,6 +291,33 @@ static void watched_anew_is_not_proven(void **state) {
   end();
 }
 
+/* A larger operand has the pages watched anew, behind a write, as its own: that they are clean says nothing of a
+ * question about the smaller one that was taken before. */
+static void a_question_lapses(void **state) {
+  (void)state;
+  begin(true);
+  struct tb_question question;
+  const struct tb_stored inner = matrix(100 * PAGE, 4096, 256, 4096), outer = matrix(0, 4096, 600, 4096);
+  keep(inner);
+  if (tracks) {
+    assert_int_equal(call_later(inner, &question).proof, TB_BY_TRACKING);
+    memory[200 * PAGE + 9] ^= 1;
+    struct tb_cached found = {.proof = TB_NOT_KEPT};
+    for (int i = 0; i < 4; i++) {
+      assert_true(tb_cache_enter());
+      tb_cache_begin_call(cache, 1);
+      struct tb_kept *const worth = tb_cache_look(cache, 1, &outer, pool, &found, NULL);
+      if (worth != NULL) assert_true(make(worth, NO_LIMIT));
+      tb_cache_leave();
+      tb_cache_end_call(cache, 1);
+    }
+    assert_int_equal(found.proof, TB_BY_TRACKING);
+    assert_false(answer(&question));
+    assert_int_equal(see(inner), TB_NOT_KEPT);
+  }
+  end();
+}
+
 /* ---- glances ---- */
 
 /* A byte of one of the sample's lines that a glance has not. */
@@ -546,6 +573,126 @@ static void one_within_another(void **state) {
   end();
 }
 
+/* ---- halves ---- */
+
+enum { SIDE = 1024, COLUMN = 4 * SIDE }; /* of a square of floats */
+
+static struct tb_stored half(size_t at, enum tb_stored_part part) {
+  return (struct tb_stored){memory + at, COLUMN, SIDE, COLUMN, part};
+}
+
+static size_t element_at(size_t row, size_t column) { return 4 * row + COLUMN * column; }
+
+/* Not as the other half, nor the whole, nor a part, nor a part of the whole as a half. */
+static void a_half_is_no_other(void **state) {
+  static const enum tb_stored_part parts[] = {TB_STORED_UPPER, TB_STORED_LOWER, TB_STORED_ALL};
+  (void)state;
+  for (int may_track = 0; may_track < 2; may_track++)
+    for (int kept = 0; kept < 3; kept++) {
+      begin(may_track);
+      keep(half(40, parts[kept]));
+      for (int other = 0; other < 3; other++)
+        if (other != kept) assert_int_equal(see(half(40, parts[other])), TB_NOT_KEPT);
+      const struct tb_stored columns = matrix(40, COLUMN, SIDE / 2, COLUMN);
+      assert_int_equal(see(columns) == TB_NOT_KEPT, parts[kept] != TB_STORED_ALL);
+      struct tb_stored corner = half(40, TB_STORED_UPPER);
+      corner.columns = SIDE / 2, corner.column_bytes = COLUMN / 2;
+      assert_int_equal(see(corner), TB_NOT_KEPT);
+      assert_true(tb_proof_is_kept(see(half(40, parts[kept]))));
+      end();
+    }
+}
+
+/* An element of the stored half, wherever it lies, is seen; one of the other half is not, which costs the kernel's word
+ * where it is on a page that is watched. */
+static void a_write_in_a_half(void **state) {
+  static const struct {
+    size_t row, column;
+    bool is_watched; /* its page is the operand's alone */
+  } at[] = {{0, 0, false},
+            {0, 1, true},
+            {1, 0, false},
+            {500, 501, true},
+            {501, 500, true},
+            {SIDE - 1, 0, true},
+            {SIDE - 1, SIDE / 2, true},
+            {0, SIDE - 1, true},
+            {SIDE / 2, SIDE - 1, true},
+            {SIDE - 3, SIDE - 1, false},
+            {SIDE - 1, SIDE - 1, false}};
+  (void)state;
+  for (int may_track = 0; may_track < 2; may_track++)
+    for (int lower = 0; lower < 2; lower++)
+      for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        const bool stored = lower ? at[i].row >= at[i].column : at[i].row <= at[i].column;
+        begin(may_track);
+        const struct tb_stored s = half(40, lower ? TB_STORED_LOWER : TB_STORED_UPPER);
+        keep(s);
+        memory[40 + element_at(at[i].row, at[i].column)] ^= 1;
+        const enum tb_proof then = see(s);
+        assert_int_equal(then, stored ? TB_NOT_KEPT : tracks && !at[i].is_watched ? TB_BY_TRACKING : TB_BY_HASH);
+        end();
+      }
+}
+
+/* Where the question waits, likewise. */
+static void a_half_may_wait(void **state) {
+  (void)state;
+  for (int lower = 0; lower < 2; lower++)
+    for (int in_lower = 0; in_lower < 2; in_lower++) {
+      begin(true);
+      struct tb_question question;
+      const struct tb_stored s = half(40, lower ? TB_STORED_LOWER : TB_STORED_UPPER);
+      keep(s);
+      if (tracks) {
+        assert_int_equal(call_later(s, &question).proof, TB_BY_TRACKING);
+        assert_true(answer(&question));
+        assert_int_equal(call_later(s, &question).proof, TB_BY_TRACKING);
+        memory[40 + (in_lower ? element_at(700, 300) : element_at(300, 700))] ^= 1;
+        assert_false(answer(&question)); /* the page is written, whatever it has */
+        assert_int_equal(see(s), lower == in_lower ? TB_NOT_KEPT : TB_BY_HASH);
+      }
+      end();
+    }
+}
+
+/* Beside each other: what is written in one costs the other nothing but the kernel's word; on the diagonal, which is
+ * both's, it is a change of both. */
+static void both_halves(void **state) {
+  (void)state;
+  for (int may_track = 0; may_track < 2; may_track++)
+    for (int where = 0; where < 3; where++) {
+      static const size_t row[] = {300, 700, 500}, column[] = {700, 300, 500};
+      begin(may_track);
+      const struct tb_stored upper = half(40, TB_STORED_UPPER), lower = half(40, TB_STORED_LOWER);
+      for (int sight = 0; sight < 6; sight++) {
+        const enum tb_proof proofs[] = {see(upper), see(lower)};
+        for (int i = 0; i < 2 && sight >= 2; i++) assert_true(tb_proof_is_kept(proofs[i]));
+      }
+      assert_true(call(upper, NO_LIMIT).address != call(lower, NO_LIMIT).address);
+      memory[40 + element_at(row[where], column[where])] ^= 1;
+      assert_int_equal(tb_proof_is_kept(see(upper)), where == 1);
+      assert_int_equal(tb_proof_is_kept(see(lower)), where == 0);
+      end();
+    }
+}
+
+/* Where nothing but the kernel's word counts: it watches both at once. */
+static void both_halves_are_watched(void **state) {
+  (void)state;
+  begin(true);
+  tb_cache_allow_hash(cache, false);
+  const struct tb_stored upper = half(40, TB_STORED_UPPER), lower = half(40, TB_STORED_LOWER);
+  for (int sight = 1; tracks && sight <= 6; sight++) {
+    const enum tb_proof proofs[] = {see(upper), see(lower)};
+    for (int i = 0; i < 2 && sight >= 4; i++) assert_int_equal(proofs[i], TB_BY_TRACKING);
+  }
+  memory[40 + element_at(700, 300)] ^= 1; /* on a page that both have */
+  assert_int_equal(see(upper), TB_NOT_KEPT);
+  assert_int_equal(see(lower), TB_NOT_KEPT);
+  end();
+}
+
 /* ---- memory ---- */
 
 #define ONE_BYTES ((int64_t)4096 * 256)
@@ -775,6 +922,7 @@ int main(void) {
       cmocka_unit_test(a_proof_may_wait),
       cmocka_unit_test(no_other_proof_waits),
       cmocka_unit_test(watched_anew_is_not_proven),
+      cmocka_unit_test(a_question_lapses),
       cmocka_unit_test(a_glance_is_no_sample),
       cmocka_unit_test(far_columns_are_not_tracked),
       cmocka_unit_test(pinned_operands_are_looked_at),
@@ -787,6 +935,11 @@ int main(void) {
       cmocka_unit_test(nothing_else_is_read),
       cmocka_unit_test(neighbours),
       cmocka_unit_test(one_within_another),
+      cmocka_unit_test(a_half_is_no_other),
+      cmocka_unit_test(a_write_in_a_half),
+      cmocka_unit_test(a_half_may_wait),
+      cmocka_unit_test(both_halves),
+      cmocka_unit_test(both_halves_are_watched),
       cmocka_unit_test(what_is_there_stays),
       cmocka_unit_test(only_what_is_watched),
       cmocka_unit_test(nothing_that_cannot_be_watched),

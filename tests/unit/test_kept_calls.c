@@ -37,7 +37,6 @@
 
 void cblas_sgemm_batch_strided(int, int, int, int, int, int, float, const float *, int, int, const float *, int, int,
                                float, float *, int, int, int);
-void cblas_ssymm(int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
 
 static void set(const char *option, const char *value) {
   if (tileblas_option_set(option, value) != 0) exit(3);
@@ -386,33 +385,6 @@ static int memory_of_each_goes_back(void *unused) {
   return right && s.gpu_calls == 3 && s.cpu_calls == 0 ? 0 : 1;
 }
 
-/* ---- operands of which a triangle is stored ---- */
-
-/* They go up with every call: of the other triangle nothing is promised, not even that it may be read. */
-static int no_triangle_is_kept(void *unused) {
-  enum { M = 1200, N = 40 };
-  (void)unused;
-  if (tst_fake() == NULL) return 0;
-  set("TILEBLAS_ROUTE", "gpu");
-  float *const a = calloc((size_t)M * M, sizeof *a), *const b = calloc((size_t)M * N, sizeof *b),
-               *const c = calloc((size_t)M * N, sizeof *c);
-  for (int i = 0; i < M; i++) a[i * M + i] = (float)i;
-  for (int i = 0; i < M * N; i++) b[i] = (float)(i % 7);
-  uint64_t up[5] = {0};
-  for (int i = 0; i < 5; i++) {
-    const uint64_t before = bytes_up();
-    cblas_ssymm(102, 141, 121, M, N, 1, a, M, b, M, 0, c, M);
-    up[i] = bytes_up() - before;
-  }
-  bool right = true;
-  for (int i = 0; i < M * N; i++) right = right && c[i] == (float)(i % M) * b[i];
-  tileblas_stats s;
-  tileblas_stats_get(&s);
-  if (up[4] < up[0]) printf("%llu bytes go up, and then %llu\n", (unsigned long long)up[0], (unsigned long long)up[4]);
-  free(a), free(b), free(c);
-  return right && up[0] > 0 && up[4] >= up[0] && s.gpu_calls == 5 ? 0 : 1;
-}
-
 /* ---- children ---- */
 
 static int in_child(void *call) {
@@ -612,10 +584,6 @@ static void given_back(void **state) {
   in_process(memory_goes_back, NULL);
   in_process(memory_of_each_goes_back, NULL);
 }
-static void triangles(void **state) {
-  (void)state;
-  in_process(no_triangle_is_kept, NULL);
-}
 static void several_threads(void **state) {
   (void)state;
   in_process(threads_at_once, NULL);
@@ -627,10 +595,17 @@ static void children(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bits),          cmocka_unit_test(bits_of_cut_products), cmocka_unit_test(bits_of_large_operands),
-      cmocka_unit_test(failing_gpus),  cmocka_unit_test(hanging_gpus),         cmocka_unit_test(failing_copies),
-      cmocka_unit_test(short_memory),  cmocka_unit_test(given_back),           cmocka_unit_test(triangles),
-      cmocka_unit_test(children),      cmocka_unit_test(several_threads),      cmocka_unit_test(what_is_said),
+      cmocka_unit_test(bits),
+      cmocka_unit_test(bits_of_cut_products),
+      cmocka_unit_test(bits_of_large_operands),
+      cmocka_unit_test(failing_gpus),
+      cmocka_unit_test(hanging_gpus),
+      cmocka_unit_test(failing_copies),
+      cmocka_unit_test(short_memory),
+      cmocka_unit_test(given_back),
+      cmocka_unit_test(children),
+      cmocka_unit_test(several_threads),
+      cmocka_unit_test(what_is_said),
       cmocka_unit_test(by_hash_alone),
   };
   self = argv[0];

@@ -5,10 +5,10 @@
  * no such word to give (before Linux 6.7), or does not let us have it.
  *
  * Seen to fail when: written pages are asked for, in the place of those that are protected; a part of a range is asked
- * about; ranges with pages in common are both believed; the files are not known again; shared mappings, pins, rings or
- * memory of CUDA's are overlooked; a long line of the kernel's is not read to its end; a
- * terminal or a timer counts as one who writes, or a driver that nobody knows as none; a file that is of no use alone
- * stays open, or a place that was of no use stays taken.
+ * about; ranges with pages in common are both believed behind a write; the files are not known again; shared mappings,
+ * pins, rings or memory of CUDA's are overlooked; a long line of the kernel's is not read to its end; a terminal or a
+ * timer counts as one who writes, or a driver that nobody knows as none; a file that is of no use alone stays open, or
+ * a place that was of no use stays taken.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -335,6 +335,32 @@ static void of_ranges_with_common_pages_the_latest_counts(void **state) {
   end();
 }
 
+/* The same pages, or some of them, twice, as two operands in one square have them: a write shows in both, and the end
+ * of one takes nothing from the other. But not where there was a write: they would be protected anew. */
+static void the_same_pages_twice(void **state) {
+  (void)state;
+  for (int some = 0; some < 2; some++)
+    for (int first_ends = 0; first_ends < 2; first_ends++) {
+      begin(false);
+      const struct tb_tracked wanted = some ? pages_at(memory + PAGE, BYTES / 2) : pages_at(memory, BYTES);
+      struct tb_tracked second = wanted, third = wanted;
+      assert_true(tb_track_begin(&second, pages));
+      assert_true(tb_track_holds(&pages) && tb_track_holds(&second) && pages.number != second.number);
+      assert_true(tb_track_is_clean(pages) && tb_track_is_clean(second));
+      tb_track_end(first_ends ? &pages : &second);
+      assert_true(tb_track_is_clean(wanted));
+      assert_true(tb_track_begin(&third, wanted) && tb_track_is_clean(third));
+      memory[2 * PAGE] = 9;
+      assert_false(tb_track_is_clean(wanted));
+      struct tb_tracked fourth = wanted;
+      assert_true(tb_track_begin(&fourth, wanted) && tb_track_is_clean(fourth));
+      assert_false(tb_track_holds(&third) || tb_track_holds(first_ends ? &second : &pages));
+      tb_track_end(&fourth);
+      assert_false(tb_track_is_clean(wanted)); /* nobody has them any more: they cost no faults */
+      munmap(memory, BYTES);
+    }
+}
+
 /* A program may move its memory as before, and make it larger, as realloc does. */
 static void the_program_moves_it(void **state) {
   (void)state;
@@ -659,6 +685,7 @@ int main(void) {
       cmocka_unit_test(what_changes_nothing_does_not_show),
       cmocka_unit_test(pages_that_nobody_has_touched),
       cmocka_unit_test(of_ranges_with_common_pages_the_latest_counts),
+      cmocka_unit_test(the_same_pages_twice),
       cmocka_unit_test(the_program_moves_it),
       cmocka_unit_test(mappings_are_found),
       cmocka_unit_test(memory_that_is_not_there),

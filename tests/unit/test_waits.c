@@ -9,7 +9,8 @@
  * The plans are the library's kind but smaller than its own: tiles and slices of a few lines, so that all of that takes
  * seconds.
  *
- * Nothing goes up twice that could stay.
+ * Nothing goes up twice that could stay. And of a copy whose proof waits nothing is committed before the answer,
+ * however late threads come to ask, or somebody else's look ends.
  *
  * Seen to fail when: panels of a block that go up ahead do not wait for the launches before; any other wait or event
  * of up.c, compute.c, down.c and exchange.c is left out, or recorded before what it is for.
@@ -20,11 +21,16 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "cache/cache.h"
 #include "pipeline/exchange.h"
 #include "fake.h"
 #include "pipeline/pipeline.h"
@@ -76,10 +82,14 @@ struct shape {
   bool keeps_a;   /* the same */
   bool one_slot;
   bool triangle; /* the lower one of C, with everything in place: tiles of it in several streams */
+  bool mirrored; /* A is symmetric, and the lower triangle of it is stored */
 };
 
 #define STAGED \
   { TB_STAGED, TB_STAGED, TB_STAGED, false, 0 }
+/* A's copy, from another call. */
+#define KEPT(a) \
+  { a, TB_STAGED, TB_STAGED, false, 0, TB_ARE_COPIES }
 
 static int64_t or_all(int64_t size, int64_t all) { return size > 0 ? size : all; }
 static void lay_out_emulated(struct tb_plan *plan, const struct shape *s, int64_t rows, int64_t columns) {
@@ -154,12 +164,19 @@ static float element(const struct tb_call *call, float before, int64_t i, int64_
   return call->alpha.s * sum + (tb_call_overwrites(call) ? 0 : call->beta.s * before);
 }
 
+/* As it is meant, on the host. */
+static void mirror(const struct product *p) {
+  for (int64_t j = 0; j < p->call.k; j++)
+    for (int64_t i = 0; i < j; i++) p->a[i + j * p->call.a.ld] = p->a[j + i * p->call.a.ld];
+}
+
 static struct product make(const struct shape *s) {
   struct product p = {.call = {.m = s->m, .n = s->n, .k = s->k, .alpha = {-2}, .beta = {s->beta}, .ldc = s->m + 1},
                       .pinned = s->ways.a == TB_DIRECT || s->ways.b == TB_DIRECT || s->ways.c == TB_DIRECT};
   if (s->triangle) p.call.region.of = TB_LOWER_TRIANGLE;
   uint64_t rng = (uint64_t)(s->m + s->n + s->k);
   p.a = operand(&p, &p.call.a, s->transposes & 1, s->m, s->k, &rng);
+  if (s->mirrored) mirror(&p);
   p.b = operand(&p, &p.call.b, s->transposes >> 1, s->k, s->n, &rng);
   const size_t words = (size_t)(p.call.ldc * s->n);
   p.c = p.call.c = room(&p, words);
@@ -228,6 +245,26 @@ static float *on_device(const float *from, size_t words) {
   return (float *)memory;
 }
 
+/* A copy of what is stored, which is there: no stream of the program's concerns it. */
+static float *half_on_device(const struct product *p) {
+  const size_t words = (size_t)(p->call.a.ld * p->call.k);
+  float *const half = malloc(words * sizeof *half);
+  memcpy(half, p->a, words * sizeof *half);
+  for (int64_t j = 0; j < p->call.k; j++)
+    for (int64_t i = 0; i < j; i++) half[i + j * p->call.a.ld] = NAN;
+  float *const there = on_device(half, words);
+  OK(tb_cuda.cuStreamSynchronize(NULL));
+  free(half);
+  return there;
+}
+
+static const void *place_a(const struct shape *s, const struct product *p) {
+  if (s->mirrored) return half_on_device(p);
+  float *const there = on_device(p->a, (size_t)(p->call.a.ld * (p->call.a.transposed ? s->m : s->k)));
+  if (s->ways.kept == TB_ARE_COPIES) OK(tb_cuda.cuStreamSynchronize(NULL));
+  return there;
+}
+
 /* What must go up: of A and B what was not there for the block before, nor is in place; once each. Parts of k replace
  * each other, but for the first one of A where that stays. */
 static double bytes_up(const struct shape *s, const struct tb_call *call, const struct tb_plan *plan) {
@@ -237,7 +274,7 @@ static double bytes_up(const struct shape *s, const struct tb_call *call, const 
   for (int64_t number = 0; number < tb_layout_blocks(call, plan); number++) {
     const struct tb_block b = tb_layout_block(call, plan, number);
     const int64_t a_there = b.i != before.i ? 0 : whole_k ? call->k : s->keeps_a ? plan->chunk_k : 0;
-    if (s->ways.a != TB_IN_PLACE) words += b.m * (call->k - a_there);
+    if (tb_way_is_by_link(s->ways.a)) words += b.m * (call->k - a_there);
     if (s->ways.b != TB_IN_PLACE && !(whole_k && b.j == before.j)) words += b.n * call->k;
     before = b;
   }
@@ -259,13 +296,14 @@ static void run_alone(const struct shape *s, const struct product *p) {
   struct tb_call call = p->call;
   progress = (struct tb_progress){0};
   const size_t c_words = (size_t)(call.ldc * call.n);
-  if (s->ways.a == TB_IN_PLACE) call.a.data = on_device(p->a, (size_t)(call.a.ld * (call.a.transposed ? s->m : s->k)));
+  if (!tb_way_is_by_link(s->ways.a)) call.a.data = place_a(s, p);
+  if (s->mirrored) call.a.structure = TB_SYMMETRIC, call.a.uplo = TB_LOWER;
   if (s->ways.b == TB_IN_PLACE) call.b.data = on_device(p->b, (size_t)(call.b.ld * (call.b.transposed ? s->k : s->n)));
   if (s->ways.c == TB_IN_PLACE) call.c = on_device(p->c, c_words);
   const struct tb_plan plan = plan_of(s, &call);
   const struct tb_choice choice = choice_of(s);
   OK(tb_device_reserve(&gpu[0], plan.arena_bytes));
-  if (s->triangle) OK(tb_triangle_load(&gpu[0].kernels.triangle));
+  if (s->triangle || s->mirrored) OK(tb_triangle_load(&gpu[0].kernels.triangle));
   OK(tb_pipeline_run(&gpu[0], &call, &plan, &choice, true, NULL, NULL, &progress));
   if (!(progress.up_bytes == bytes_up(s, &call, &plan)))
     fail_msg("%s: %.0f bytes up, not %.0f", s->name, progress.up_bytes, bytes_up(s, &call, &plan));
@@ -275,7 +313,7 @@ static void run_alone(const struct shape *s, const struct product *p) {
     OK(tb_cuda.cuStreamSynchronize(gpu[0].down));
     OK(tb_cuda.cuMemFree((CUdeviceptr)call.c));
   }
-  if (s->ways.a == TB_IN_PLACE) OK(tb_cuda.cuMemFree((CUdeviceptr)call.a.data));
+  if (!tb_way_is_by_link(s->ways.a)) OK(tb_cuda.cuMemFree((CUdeviceptr)call.a.data));
   if (s->ways.b == TB_IN_PLACE) OK(tb_cuda.cuMemFree((CUdeviceptr)call.b.data));
 }
 
@@ -307,6 +345,12 @@ static const struct shape by_fmas[] = {
      .ways = {TB_DIRECT, TB_DIRECT, TB_DIRECT, false}},
     {"A pinned", 70, 75, 96, .chunk_k = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .beta = 2, .splits = 1,
      .ways = {TB_DIRECT, TB_STAGED, TB_STAGED, false}},
+    {"a copy of A", 70, 75, 96, .block_m = 64, .chunk_k = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .beta = 2,
+     .splits = 1, .ways = KEPT(TB_IN_PLACE)},
+    {"a copy of half of A", 100, 75, 100, .block_m = 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .beta = 2,
+     .splits = 1, .mirrored = true, .ways = KEPT(TB_FORMED)},
+    {"a copy of half of A, chunks", 100, 140, 100, .block_n = 64, .chunk_k = 64, .tile_m = 32, .tile_n = 32,
+     .splits = 1, .mirrored = true, .ways = KEPT(TB_FORMED)},
 };
 
 static const struct shape by_tensor_cores[] = {
@@ -331,6 +375,8 @@ static const struct shape by_tensor_cores[] = {
      .ways = {TB_IN_PLACE, TB_STAGED, TB_STAGED, false, 0, false}},
     {"packed, a triangle in place", 200, 200, 32, .tile_m = 128, .tile_n = 192, .beta = 2, .span_k = 32, .streams = 2,
      .triangle = true, .ways = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, false}},
+    {"packed, a copy of half of A", 140, 200, 140, .block_m = 128, .chunk_k = 64, .tile_m = 128, .tile_n = 192,
+     .beta = 2, .span_k = 32, .streams = 2, .mirrored = true, .ways = KEPT(TB_FORMED)},
 };
 
 static void fmas(void **state) {
@@ -343,6 +389,144 @@ static void tensor_cores(void **state) {
   for (size_t i = 0; i < sizeof by_tensor_cores / sizeof *by_tensor_cores; i++)
     run_in_every_order(run_alone, &by_tensor_cores[i]);
 }
+
+/* ---- proofs that wait ---- */
+
+/* A's copy is not proven when the product begins; what is asked about stands for it, and takes several tasks. */
+struct doubt {
+  struct product p;
+  struct tb_call call; /* as the GPU computes it */
+  char *asked_about;
+  struct tb_kept kept;
+  struct tb_keep keep;
+};
+enum { ASKED_BYTES = 12 << 20 };
+
+static const struct shape doubted = {
+    "a proof that waits",     70, 75, 64, .tile_m = 32, .tile_n = 32, .slice_k = 32, .beta = 2, .splits = 1,
+    .ways = KEPT(TB_IN_PLACE)};
+
+/* False: the kernel does not watch. */
+static bool make_doubt(struct doubt *x) {
+  *x = (struct doubt){.p = make(&doubted)};
+  x->call = x->p.call;
+  x->call.a.data = place_a(&doubted, &x->p);
+  x->asked_about = mmap(NULL, ASKED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(x->asked_about != MAP_FAILED);
+  memset(x->asked_about, 1, ASKED_BYTES);
+  x->kept.stored = (struct tb_stored){x->asked_about, ASKED_BYTES, 1, ASKED_BYTES, TB_STORED_ALL};
+  x->kept.tracked = tb_track_pages((uintptr_t)x->asked_about, (uintptr_t)x->asked_about + ASKED_BYTES);
+  if (!tb_track_begin(&x->kept.tracked, x->kept.tracked)) return false;
+  tb_keep_nothing(&x->keep, &x->call, doubted.ways);
+  x->keep.doubt = TB_NOT_ASKED;
+  return tb_kept_question(&x->keep.question[TB_OF_A], &x->kept, &x->kept.stored);
+}
+
+static void end_doubt(struct doubt *x) {
+  tb_track_close();
+  munmap(x->asked_about, ASKED_BYTES);
+  OK(tb_cuda.cuMemFree((CUdeviceptr)x->call.a.data));
+  destroy(&x->p);
+}
+
+static bool is_untouched(const struct product *p) {
+  return memcmp(p->c, p->before, (size_t)(p->call.ldc * p->call.n) * sizeof *p->c) == 0;
+}
+
+static CUresult run_in_doubt(struct doubt *x) {
+  static struct tb_progress progress;
+  progress = (struct tb_progress){0};
+  memcpy(x->p.c, x->p.before, (size_t)(x->call.ldc * x->call.n) * sizeof *x->p.c);
+  const struct tb_plan plan = plan_of(&doubted, &x->call);
+  const struct tb_choice choice = choice_of(&doubted);
+  OK(tb_device_reserve(&gpu[0], plan.arena_bytes));
+  const CUresult result = tb_pipeline_run(&gpu[0], &x->call, &plan, &choice, false, NULL, &x->keep, &progress);
+  tb_device_settle(&gpu[0]);
+  tb_keep_end(&x->keep, &gpu[0]);
+  return result;
+}
+
+/* Another call's look, which lasts until all of C has come down, and a little longer. */
+struct look {
+  const struct product *p;
+  atomic_bool begun;
+  bool c_was_touched;
+};
+
+static void *look_for_long(void *opaque) {
+  struct look *const look = opaque;
+  uint64_t before = 0, down;
+  assert_true(tb_cache_enter());
+  const uint64_t first = fake->get(FAKE_CUDA_BYTES_DOWN);
+  atomic_store(&look->begun, true);
+  for (int tries = 0; (down = fake->get(FAKE_CUDA_BYTES_DOWN)) == first || down != before; tries++) {
+    if (tries == 500) break;
+    before = down;
+    usleep(20000);
+  }
+  look->c_was_touched = !is_untouched(look->p);
+  tb_cache_leave();
+  return NULL;
+}
+
+static void nothing_is_committed_unproven(void **state) {
+  (void)state;
+  struct doubt x;
+  pthread_t thread;
+  OK(tb_device_enter(&gpu[0]));
+  fake->set_order(FAKE_CUDA_EAGER, 0);
+  if (make_doubt(&x)) {
+    struct look look = {.p = &x.p};
+    memcpy(x.p.c, x.p.before, (size_t)(x.call.ldc * x.call.n) * sizeof *x.p.c);
+    assert_int_equal(pthread_create(&thread, NULL, look_for_long, &look), 0);
+    while (!atomic_load(&look.begun)) usleep(100);
+    OK(run_in_doubt(&x));
+    pthread_join(thread, NULL);
+    assert_false(look.c_was_touched);
+    expect_right(&doubted, &x.p, "late");
+  }
+  end_doubt(&x);
+  tb_device_leave();
+}
+
+/* What keeps the pool's other thread from asking. */
+struct hold {
+  pthread_t caller;
+  atomic_bool begun, over;
+};
+
+static void hold_thread(void *opaque, int task) {
+  struct hold *const hold = opaque;
+  (void)task;
+  if (pthread_equal(pthread_self(), hold->caller)) return;
+  atomic_store(&hold->begun, true);
+  while (!atomic_load(&hold->over)) usleep(100);
+}
+
+/* A page was written, which the caller finds when it comes to ask, for nobody else does. */
+static void nothing_is_taken_for_an_answer(void **state) {
+  (void)state;
+  for (int written = 0; written < 2; written++) {
+    struct doubt x;
+    struct hold hold = {pthread_self(), false, false};
+    OK(tb_device_enter(&gpu[0]));
+    fake->set_order(FAKE_CUDA_EAGER, 0);
+    if (make_doubt(&x)) {
+      const uint64_t job = tb_pool_start(pool[0], hold_thread, &hold, COPYING_THREADS);
+      while (!atomic_load(&hold.begun)) usleep(100);
+      if (written) x.asked_about[ASKED_BYTES - 1] = 2;
+      assert_int_equal(run_in_doubt(&x), written ? TB_REFUTED : CUDA_SUCCESS);
+      atomic_store(&hold.over, true);
+      tb_pool_wait(pool[0], job);
+      if (written) assert_true(is_untouched(&x.p));
+      if (!written) expect_right(&doubted, &x.p, "held");
+    }
+    end_doubt(&x);
+    tb_device_leave();
+  }
+}
+
+/* ---- several ---- */
 
 struct member {
   const struct shape *shape;
@@ -403,7 +587,8 @@ int main(int argc, char **argv) {
   fake = tst_fake();
   if (fake == NULL) return 77;
   const struct CMUnitTest tests[] = {cmocka_unit_test(fmas), cmocka_unit_test(tensor_cores),
-                                     cmocka_unit_test(several_gpus)};
+                                     cmocka_unit_test(nothing_is_committed_unproven),
+                                     cmocka_unit_test(nothing_is_taken_for_an_answer), cmocka_unit_test(several_gpus)};
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, open_all, close_all);
 }
