@@ -2,7 +2,8 @@
 /*
  * A campaign against what is kept on the GPU: random products of a few matrices that come back, and between them writes
  * of one byte, by every way there is to write one (kept_writes.c). Each result must be, bit by bit, what the program's
- * memory gives. All numbers are whole and none is zero, so that sums are exact and a stale byte shows.
+ * memory gives. All numbers are whole and none is zero, so that sums are exact and a stale byte shows. Some of the
+ * products are ssymm and strmm, with a half of a square; writes are in either half.
  *
  *   fuzz_kept [--steps N] [--seed S] [--seconds T]
  *
@@ -10,7 +11,8 @@
  * writes before it are told; or of many steps too few had copies, so that nothing was tried. The matrices are others
  * every 400 steps: what is written often is not kept any more. Not thread safe.
  *
- * A library and a program compiled with -DTB_SLOT_BYTES=131072 -DTB_CACHE_LEAST_BYTES=65536 -DKEPT_K=10120 make ten
+ * A library and a program compiled with -DTB_SLOT_BYTES=131072 -DTB_CACHE_LEAST_BYTES=65536 -DKEPT_K=10120
+ * -DKEPT_ORDER=186 make ten
  * times as many steps, of matrices of 20 pages each instead of 260.
  *
  * Seen to fail when: the proof is skipped; pages are protected behind it, or shared ones twice; the last bytes of a
@@ -57,7 +59,8 @@ static const float *element(const struct view *v, int64_t side, int64_t l) {
   return (const float *)(const void *)v->of->data + (v->of->tall ? l + side * v->of->ld : side + l * v->of->ld);
 }
 
-typedef float result[KEPT_SIDES_MOST * KEPT_SIDES_MOST];
+enum { BESIDE = 2, NUMBERS_OF_SQUARE = BESIDE * KEPT_ORDER, NUMBERS_OF_VIEWS = KEPT_SIDES_MOST * KEPT_SIDES_MOST };
+typedef float result[NUMBERS_OF_SQUARE > NUMBERS_OF_VIEWS ? NUMBERS_OF_SQUARE : NUMBERS_OF_VIEWS];
 
 static void multiply(const struct view *a, const struct view *b, result c) {
   const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
@@ -85,6 +88,63 @@ static void expect(const struct view *a, const struct view *b, result c) {
     }
 }
 
+/* ---- a product with a half of a square ---- */
+
+void cblas_ssymm(int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+void cblas_strmm(int, int, int, int, int, int, int, float, const float *, int, float *, int);
+
+struct half {
+  struct kept_matrix *of;
+  bool left, upper;
+  bool triangular, transposed, unit; /* strmm, and how */
+};
+
+/* What it is multiplied with, some columns or rows. */
+static float beside[NUMBERS_OF_SQUARE];
+
+static struct half choose_half(void) {
+  struct half h = {.of = &kept_matrices[KEPT_MATRICES + below(KEPT_SQUARES)], .left = below(2), .upper = below(2)};
+  h.triangular = below(2);
+  if (h.triangular) h.transposed = below(2), h.unit = below(2);
+  return h;
+}
+
+static void multiply_half(const struct half *h, result c) {
+  const int m = h->left ? KEPT_ORDER : BESIDE, n = h->left ? BESIDE : KEPT_ORDER, lda = (int)h->of->ld;
+  const int side = h->left ? 141 : 142, uplo = h->upper ? 121 : 122;
+  const float *const a = (const float *)(const void *)h->of->data;
+  memset(c, 0, sizeof(result));
+  if (h->triangular) memcpy(c, beside, sizeof beside);
+  if (h->triangular)
+    cblas_strmm(102, side, uplo, h->transposed ? 112 : 111, h->unit ? 132 : 131, m, n, 1, a, lda, c, m);
+  else
+    cblas_ssymm(102, side, uplo, m, n, 1, a, lda, beside, m, 0, c, m);
+}
+
+/* Element (i, j) of what the half stands for. */
+static float meant(const struct half *h, int64_t i, int64_t j) {
+  const float *const a = (const float *)(const void *)h->of->data;
+  const int64_t row = h->transposed ? j : i, column = h->transposed ? i : j;
+  const bool stored = h->upper ? row <= column : row >= column;
+  if (h->unit && i == j) return 1;
+  if (stored) return a[row + column * h->of->ld];
+  return h->triangular ? 0 : a[column + row * h->of->ld];
+}
+
+/* At most 36 times the order. */
+static void expect_half(const struct half *h, result c) {
+  memset(c, 0, sizeof(result));
+  for (int64_t j = 0; j < KEPT_ORDER; j++)
+    for (int64_t i = 0; i < KEPT_ORDER; i++) {
+      const float x = meant(h, i, j);
+      for (int64_t other = 0; other < BESIDE; other++)
+        if (h->left)
+          c[i + other * KEPT_ORDER] += x * beside[j + other * KEPT_ORDER];
+        else
+          c[other + j * BESIDE] += beside[other + i * BESIDE] * x;
+    }
+}
+
 /* ---- what else may be ---- */
 
 static const struct tst_fake *fake;
@@ -106,34 +166,66 @@ struct count {
   unsigned long long steps, writes, wrong;
 };
 
-static void tell(const struct count *count, const struct view *a, const struct view *b, unsigned long long seed) {
-  printf("wrong: step %llu of seed %llu: A %s, B %s, %lld x %lld x %lld; latest writes: %s\n", count->steps, seed,
-         a->of->name, b->of->name, (long long)a->sides, (long long)b->sides, (long long)a->k, kept_latest_writes());
+/* A product of two views, or of a square's half. */
+struct product {
+  bool of_half;
+  struct view a, b;
+  struct half half;
+};
+
+static struct product choose_product(void) {
+  struct product p = {.of_half = below(4) == 0};
+  const bool shorter = !p.of_half && below(4) == 0;
+  if (p.of_half)
+    p.half = choose_half();
+  else
+    p.a = choose(shorter), p.b = choose(shorter);
+  return p;
+}
+
+static void tell(const struct count *count, const struct product *p, unsigned long long seed) {
+  const struct view *const a = &p->a, *const b = &p->b;
+  const struct half *const h = &p->half;
+  printf("wrong: step %llu of seed %llu: ", count->steps, seed);
+  if (p->of_half)
+    printf("%s %c%c%c%c, A %s", h->triangular ? "strmm" : "ssymm", h->left ? 'L' : 'R', h->upper ? 'U' : 'L',
+           h->transposed ? 'T' : 'N', h->unit ? 'U' : 'N', h->of->name);
+  else
+    printf("A %s, B %s, %lld x %lld x %lld", a->of->name, b->of->name, (long long)a->sides, (long long)b->sides,
+           (long long)a->k);
+  printf("; latest writes: %s\n", kept_latest_writes());
+}
+
+static struct kept_matrix *choose_written(const struct product *p) {
+  if (below(8) == 0) return &kept_matrices[below(KEPT_ALL)];
+  return p->of_half ? p->half.of : below(2) ? p->a.of : p->b.of;
 }
 
 static void step(struct count *count, unsigned long long seed) {
-  static struct view a, b;
+  static struct product p;
   static result c, wanted;
   const bool quiet = count->steps / 50 % 2; /* in which copies get old */
-  if (count->steps % STEPS_OF_MATRICES == 0 || below(quiet ? 12 : 4) == 0) {
-    const bool shorter = below(4) == 0;
-    a = choose(shorter), b = choose(shorter);
-  }
+  if (count->steps % STEPS_OF_MATRICES == 0 || below(quiet ? 12 : 4) == 0) p = choose_product();
   if (below(quiet ? 9 : 3) == 0) {
-    struct kept_matrix *const written = below(8) == 0 ? &kept_matrices[below(KEPT_MATRICES)] : below(2) ? a.of : b.of;
-    kept_write(written, &rng);
+    kept_write(choose_written(&p), &rng);
     count->writes++;
   }
   change_surroundings();
   const bool disturbed = below(10) == 0; /* others write beside the operands meanwhile */
   if (disturbed) kept_disturb(true);
-  multiply(&a, &b, c);
+  if (p.of_half)
+    multiply_half(&p.half, c);
+  else
+    multiply(&p.a, &p.b, c);
   if (disturbed) kept_disturb(false);
-  expect(&a, &b, wanted);
+  if (p.of_half)
+    expect_half(&p.half, wanted);
+  else
+    expect(&p.a, &p.b, wanted);
   if (fake != NULL) fake->clear_failures();
   if (memcmp(c, wanted, sizeof c) != 0) {
     count->wrong++;
-    tell(count, &a, &b, seed);
+    tell(count, &p, seed);
   }
   count->steps++;
 }
@@ -170,6 +262,7 @@ int main(int argc, char **argv) {
   tileblas_option_set("TILEBLAS_ROUTE", "gpu");
   tileblas_option_set("TILEBLAS_CACHE", "auto");
   kept_begin(&rng);
+  for (int i = 0; i < NUMBERS_OF_SQUARE; i++) beside[i] = (float)(2 + below(5));
   struct count count = {0, 0, 0};
   const double end = seconds_now() + seconds;
   while (count.steps < steps && count.wrong < 10 && seconds_now() < end) {

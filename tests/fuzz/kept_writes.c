@@ -25,14 +25,14 @@
 
 enum memory { ANONYMOUS, NEIGHBOUR, HUGE, FILE_SHARED, FILE_PRIVATE, HEAP, ANONYMOUS_SHARED };
 
-struct kept_matrix kept_matrices[KEPT_MATRICES];
+struct kept_matrix kept_matrices[KEPT_ALL];
 
 static const struct {
   const char *name;
   enum memory memory;
   bool tall;
-  int sides, pad, shift; /* elements between columns, and ahead of the first */
-} rows[KEPT_MATRICES] = {
+  int sides, pad, shift; /* 0 sides: a square; elements between columns, and ahead of the first */
+} rows[KEPT_ALL] = {
     {"anonymous", ANONYMOUS, true, 3, 5, 3},
     {"its neighbour", NEIGHBOUR, false, 2, 0, 1},
     {"huge", HUGE, true, 4, 0, 16},
@@ -41,6 +41,9 @@ static const struct {
     {"heap", HEAP, false, 2, 1, 1},
     {"wide", ANONYMOUS, false, 3, 0, 7},
     {"shared", ANONYMOUS_SHARED, true, 2, 3, 1},
+    {"huge square", HUGE, true, 0, 3, 9},
+    {"heap's square", HEAP, true, 0, 0, 2},
+    {"file's square", FILE_SHARED, true, 0, 1, 4},
 };
 
 static void close_ring(void);
@@ -85,10 +88,10 @@ static void set_element(char *at, uint64_t *rng) {
 void kept_begin(uint64_t *rng) {
   static size_t begun;
   const size_t first_line = LINE * (1 + begun++ % PLACES);
-  for (int i = 0; i < KEPT_MATRICES; i++) {
+  for (int i = 0; i < KEPT_ALL; i++) {
     struct kept_matrix *const m = &kept_matrices[i];
     *m = (struct kept_matrix){.name = rows[i].name, .tall = rows[i].tall};
-    m->sides = rows[i].sides, m->k = KEPT_K;
+    m->sides = rows[i].sides > 0 ? rows[i].sides : KEPT_ORDER, m->k = rows[i].sides > 0 ? KEPT_K : KEPT_ORDER;
     m->ld = (m->tall ? m->k : m->sides) + rows[i].pad;
     size_t ahead = first_line + (size_t)(rows[i].shift * 4);
     m->mapping_bytes = (ahead + (size_t)(elems(m) * 4) + 2 * PAGE) / PAGE * PAGE;
@@ -108,7 +111,7 @@ void kept_begin(uint64_t *rng) {
 
 void kept_end(void) {
   close_ring();
-  for (int i = 0; i < KEPT_MATRICES; i++) {
+  for (int i = 0; i < KEPT_ALL; i++) {
     struct kept_matrix *const m = &kept_matrices[i];
     if (rows[i].memory == HEAP) free(m->mapping);
     if (rows[i].memory != HEAP && rows[i].memory != NEIGHBOUR) munmap(m->mapping, m->mapping_bytes);
@@ -476,7 +479,7 @@ static pthread_t disturber;
 static void *write_beside(void *unused) {
   (void)unused;
   while (atomic_load(&disturbs))
-    for (int i = 0; i < KEPT_MATRICES; i++) {
+    for (int i = 0; i < KEPT_ALL; i++) {
       const struct kept_matrix *const m = &kept_matrices[i];
       volatile char *const before = m->data - 1, *const behind = m->data + elems(m) * 4 + 1;
       if (rows[i].memory != NEIGHBOUR) (*before)++;

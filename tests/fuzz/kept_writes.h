@@ -11,10 +11,14 @@
 #include <stdint.h>
 
 /* Matrices of floats, of a memory each: two in one mapping, which share a page; huge pages; a file's, shared and
- * private; a mapping that others have, too; the heap. */
-enum { KEPT_MATRICES = 8, KEPT_SIDES_MOST = 4, KEPT_SHORTER = 900 };
+ * private; a mapping that others have, too; the heap. And behind them squares, with as many sides as k. */
+enum { KEPT_MATRICES = 8, KEPT_SQUARES = 3, KEPT_ALL = KEPT_MATRICES + KEPT_SQUARES };
+enum { KEPT_SIDES_MOST = 4, KEPT_SHORTER = 900 };
 #ifndef KEPT_K
 #define KEPT_K 133000 /* two sides are more than a MiB, TB_CACHE_LEAST_BYTES */
+#endif
+#ifndef KEPT_ORDER
+#define KEPT_ORDER 730 /* a half is, and the whole is more than a slot, TB_SLOT_BYTES */
 #endif
 
 struct kept_matrix {
@@ -28,7 +32,7 @@ struct kept_matrix {
   bool is_private; /* so that pages can be replaced by others with the same bytes */
 };
 
-extern struct kept_matrix kept_matrices[KEPT_MATRICES];
+extern struct kept_matrix kept_matrices[KEPT_ALL];
 
 /* They lie elsewhere each time, for what was found of one is remembered by its address. */
 void kept_begin(uint64_t *rng);
