@@ -6,7 +6,8 @@
  * half is in one cell, and of the other half none is read.
  *
  * Seen to fail when: the last bytes of a column are left out; those of a cell of several columns; the pitch is taken
- * for the column; a cell begins a step late; the second sum has the first one's key.
+ * for the column; a cell begins a step late; the second sum has the first one's key; a triangle's cell,
+ * sample or edge has some of the other half, or its cells are of several columns.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,8 @@
  * Seen to fail when: the proof is skipped, or made of the sample alone; pages are protected behind the proof; the edges
  * of what is tracked are forgotten, or digested behind it; a part is taken for one of another pitch, or of cells that
  * it has in part; the oldest copy goes whatever comes, or another than the oldest; a copy goes that the call under way
- * has; a call that was left keeps what it had; files stay open; where all places have copies one is overwritten.
+ * has; a call that was left keeps what it had; files stay open; where all places have copies one is overwritten; a half
+ * is taken for the other, or for a part of the whole; a question outlives the watch that it is about.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>

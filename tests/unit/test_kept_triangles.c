@@ -7,6 +7,10 @@
  * operands. A GPU that fails in the midst leaves the program's own to the CPU.
  *
  * Each case is a process of its own, with TILEBLAS_CACHE=8G.
+ *
+ * Seen to fail when: the other half is in the cells, or goes up; the two halves of a square count as one; columns or
+ * pieces go up to a wrong place; a solve with a copy is not proven; a panel is not formed, or without a module for it;
+ * a copy does not make way for B, or is beside TILEBLAS_MEMORY_LIMIT; a copy is handed to the CPU.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>

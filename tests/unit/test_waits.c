@@ -13,7 +13,8 @@
  * however late threads come to ask, or somebody else's look ends.
  *
  * Seen to fail when: panels of a block that go up ahead do not wait for the launches before; any other wait or event
- * of up.c, compute.c, down.c and exchange.c is left out, or recorded before what it is for.
+ * of up.c, compute.c, down.c and exchange.c is left out, or recorded before what it is for;
+ * what has come down is committed before the proof; the proof is the answer of those who have asked so far.
  */
 #include <setjmp.h>
 #include <stdarg.h>
