@@ -20,7 +20,7 @@ struct copied_piece {
   int64_t columns, slot_pitch; /* from a column to the next */
 };
 
-static int64_t column_of(const struct tb_kept *kept, int64_t cell) {
+static int64_t column_of_cell(const struct tb_kept *kept, int64_t cell) {
   return cell / kept->cells.in_column * kept->cells.columns_each;
 }
 
@@ -28,9 +28,9 @@ static int64_t column_of(const struct tb_kept *kept, int64_t cell) {
 static void copy_cell(void *context, int task) {
   const struct copied_piece *const p = context;
   struct tb_kept *const kept = p->kept;
-  const int64_t cell = p->first + task, column = column_of(kept, cell) - column_of(kept, p->first);
+  const int64_t cell = p->first + task, column = column_of_cell(kept, cell) - column_of_cell(kept, p->first);
   const struct tb_stored from = tb_cell(&kept->stored, &kept->cells, cell);
-  const int64_t row = (from.data - kept->stored.data) - column_of(kept, cell) * kept->stored.pitch_bytes;
+  const int64_t row = (from.data - kept->stored.data) - column_of_cell(kept, cell) * kept->stored.pitch_bytes;
   struct tb_stored to = from;
   if (from.column_bytes > 0) { /* else the triangle has nothing there */
     char *const start = p->slot + column * p->slot_pitch + row - p->rows.first;
@@ -51,11 +51,11 @@ static int64_t cells_of_piece(const struct tb_kept *kept, int64_t first) {
   return tb_min(TB_SLOT_BYTES / columns_bytes * cells->in_column, cells->count - first);
 }
 
-static struct copied_piece piece_of(struct tb_kept *kept, int64_t first, char *slot) {
+static struct copied_piece copied_piece_of(struct tb_kept *kept, int64_t first, char *slot) {
   const struct tb_stored *const s = &kept->stored;
-  const int64_t count = cells_of_piece(kept, first), column = column_of(kept, first);
+  const int64_t count = cells_of_piece(kept, first), column = column_of_cell(kept, first);
   const struct tb_cells *const cells = &kept->cells;
-  const int64_t end = tb_min(column_of(kept, first + count - 1) + cells->columns_each, s->columns);
+  const int64_t end = tb_min(column_of_cell(kept, first + count - 1) + cells->columns_each, s->columns);
   struct copied_piece p = {.kept = kept, .slot = slot, .first = first, .count = count, .columns = end - column};
   p.rows = (struct tb_stored_run){tb_stored_column(s, column).first, tb_stored_column(s, end - 1).end};
   if (first % cells->in_column > 0) p.rows.first = first % cells->in_column * TB_CELL_BYTES;
@@ -80,10 +80,10 @@ static CUresult await_slot(struct tb_device *d, int slot) {
 /* To the end of its last column's elements: what is behind them in the slot is an older piece's. */
 static CUresult send_piece_up(struct tb_device *d, struct tb_kept *kept, int64_t first, int64_t number) {
   const int slot = (int)(number % d->up_ring.slots);
-  struct copied_piece p = piece_of(kept, first, tb_slot(&d->up_ring, slot));
+  struct copied_piece p = copied_piece_of(kept, first, tb_slot(&d->up_ring, slot));
   if (number >= d->up_ring.slots) TB_TRY(await_slot(d, slot));
   tb_pool_run(d->pool, copy_cell, &p, (int)p.count);
-  const int64_t at = column_of(kept, first) * kept->copy_pitch_bytes + p.rows.first;
+  const int64_t at = column_of_cell(kept, first) * kept->copy_pitch_bytes + p.rows.first;
   const int64_t column_bytes = p.rows.end - p.rows.first;
   const struct tb_piece piece = {.target = (CUdeviceptr)kept->copy + (CUdeviceptr)at,
                                  .bytes = (p.columns - 1) * p.slot_pitch + column_bytes,

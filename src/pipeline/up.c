@@ -266,7 +266,7 @@ CUresult tb_up_catch_up(struct tb_pipeline *p) {
 
 /* Of a copy of ours, in the stream of what goes up, behind which the panel is awaited as all others are; of what the
  * program has there, in the one stream behind the program's own work. */
-static CUresult form_panel(struct tb_pipeline *p, const struct tb_up_entry *e) {
+static CUresult form_mirrored(struct tb_pipeline *p, const struct tb_up_entry *e) {
   if (p->layout.plan->ways.kept != TB_ARE_COPIES) return tb_compute_form(p, &e->whole, p->streams[0]);
   TB_TRY(tb_compute_form(p, &e->whole, p->d->up));
   p->uploaded = p->d->uploaded;
@@ -286,7 +286,7 @@ static CUresult send_oldest(struct tb_pipeline *p) {
   if (e->from_other)
     TB_TRY(fetch_panel(p, e));
   else if (e->way == TB_FORMED)
-    TB_TRY(form_panel(p, e));
+    TB_TRY(form_mirrored(p, e));
   else if (e->way != TB_IN_PLACE)
     TB_TRY(send_piece(p, up_slot_of(p, up->sent), e));
   up->sent++;
