@@ -98,58 +98,65 @@ template <typename Element> __device__ void turn(const tb_triangle_turn_args &ar
 template <typename R> __device__ inline bool is_finite(Plain<R> x) { return x.re - x.re == 0; }
 template <typename R> __device__ inline bool is_finite(Complex<R> x) { return x.re - x.re == 0 && x.im - x.im == 0; }
 
-template <typename Element> __device__ void save(const tb_triangle_save_args &args, unsigned char *) {
-  constexpr int COLUMNS = TB_TRIANGLE_SAVE_THREADS / 32;
+/* Whether all of a column is finite; and copies it, with or without that. */
+template <typename Element> __device__ void look(const tb_triangle_look_args &args, unsigned char *) {
+  constexpr int COLUMNS = TB_TRIANGLE_LOOK_THREADS / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t column = blockIdx.x * static_cast<int64_t>(COLUMNS) + warp;
   if (column >= args.columns) return;
-  const bool whole = is_whole<Element>(args.from);
+  const bool whole_from = is_whole<Element>(args.from), whole_to = is_whole<Element>(args.to);
   const Element *const from = static_cast<const Element *>(args.from) + column * args.from_ld;
-  Element *const to = static_cast<Element *>(args.to) + column * args.to_ld;
+  Element *const to = args.to == nullptr ? nullptr : static_cast<Element *>(args.to) + column * args.to_ld;
   int some = 0;
 #pragma unroll 4
   for (int64_t row = lane; row < args.rows; row += 32) {
-    const Element z = fetch(from + row, whole);
+    const Element z = fetch(from + row, whole_from);
     some |= !is_finite(z);
-    to[row] = z;
+    if (to != nullptr) store(to + row, z, whole_to);
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) some |= __shfl_xor_sync(~0u, some, lanes);
-  if (lane == 0) args.unfit[column] = some;
+  if (lane == 0 && args.unfit != nullptr) args.unfit[column] = some;
 }
+
+/* A column of B. */
+template <typename Element> struct Column {
+  const Element *first;
+  bool whole;
+  __device__ Element operator[](int64_t row) const { return fetch(first + row, whole); }
+};
 
 /* Whether Inf or NaN has met a zero in this row: of the other triangle, beside the diagonal, or the imaginary part of a
  * diagonal that is 1, by which nothing is to be multiplied. */
 template <typename Element>
-__device__ bool is_spoilt(const tb_triangle_repair_args &args, const Element *saved, int64_t row) {
+__device__ bool is_spoilt(const tb_triangle_repair_args &args, const Column<Element> &b, int64_t row) {
   const int64_t first = row / TB_FP64_TRIANGLE_EDGE * TB_FP64_TRIANGLE_EDGE, end = first + TB_FP64_TRIANGLE_EDGE;
-  if (args.unit && !is_finite(saved[row])) return true;
+  if (args.unit && !is_finite(b[row])) return true;
   for (int64_t k = args.lower ? row + 1 : first; k < (args.lower ? end : row) && k < args.rows; k++)
-    if (!is_finite(saved[k])) return true;
+    if (!is_finite(b[k])) return true;
   return false;
 }
 
 /* The element of A' B in a row, its terms in the order of the columns of A'. */
 template <typename Element>
-__device__ Element repaired(const tb_triangle_repair_args &args, const Element *saved, int64_t row) {
+__device__ Element repaired(const tb_triangle_repair_args &args, const Column<Element> &b, int64_t row) {
   const Element *const a = static_cast<const Element *>(args.a) + row;
   Element sum = Element::from(0);
   for (int64_t k = args.lower ? 0 : row; k < (args.lower ? row + 1 : args.rows); k++)
     if (k == row && args.unit)
-      plus(sum, saved[k]);
+      plus(sum, b[k]);
     else
-      add(sum, a[k * args.lda], saved[k]);
+      add(sum, a[k * args.lda], b[k]);
   return sum;
 }
 
 template <typename Element> __device__ void repair(const tb_triangle_repair_args &args, unsigned char *) {
-  const bool whole = is_whole<Element>(args.b);
   const int64_t first = blockIdx.x * static_cast<int64_t>(TB_TRIANGLE_REPAIR_COLUMNS);
   for (int64_t column = first; column < args.columns && column < first + TB_TRIANGLE_REPAIR_COLUMNS; column++) {
     if (args.unfit[column] == 0) continue;
-    const Element *const saved = static_cast<const Element *>(args.saved) + column * args.saved_ld;
-    Element *const b = static_cast<Element *>(args.b) + column * args.ldb;
-    for (int64_t row = threadIdx.x; row < args.rows; row += TB_TRIANGLE_SAVE_THREADS)
-      if (is_spoilt(args, saved, row)) store(b + row, repaired(args, saved, row), whole);
+    const Column<Element> b = {static_cast<const Element *>(args.b) + column * args.ldb, is_whole<Element>(args.b)};
+    Element *const product = static_cast<Element *>(args.product) + column * args.product_ld;
+    for (int64_t row = threadIdx.x; row < args.rows; row += TB_TRIANGLE_LOOK_THREADS)
+      if (is_spoilt(args, b, row)) product[row] = repaired(args, b, row);
   }
 }
 
@@ -191,9 +198,9 @@ TB_TRIANGLE_SOLVE_TYPE(z, triangle_leaf::Complex<double>)
   TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
                            leaf<__VA_ARGS__, false, true>)
 #define TB_TRIANGLE_DOUBLE_TYPE(letter, ...)                                                               \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_save_##letter, TB_TRIANGLE_SAVE_THREADS, tb_triangle_save_args,     \
-                           save<__VA_ARGS__>)                                                              \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_repair_##letter, TB_TRIANGLE_SAVE_THREADS, tb_triangle_repair_args, \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_look_##letter, TB_TRIANGLE_LOOK_THREADS, tb_triangle_look_args,     \
+                           look<__VA_ARGS__>)                                                              \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_repair_##letter, TB_TRIANGLE_LOOK_THREADS, tb_triangle_repair_args, \
                            repair<__VA_ARGS__>)
 TB_TRIANGLE_SINGLE_TYPE(s, triangle_leaf::Plain<float>)
 TB_TRIANGLE_SINGLE_TYPE(c, triangle_leaf::Complex<float>)

@@ -20,9 +20,9 @@
  * each term of the reference is there and no other: Inf and NaN go where they go there.
  *
  * In doubles all of A' B is one product (tb_dtrmm_?, tb_ztrmm_?: fp64/triangles.def), with zeros beside the diagonal,
- * of which one times Inf or NaN is a term that the reference has not. tb_triangle_save_? puts B aside, for the product
- * overwrites it, and notes of each column whether all of it is finite. Behind the product tb_triangle_repair_? computes
- * what zeros have spoilt anew.
+ * of which one times Inf or NaN is a term that the reference has not. tb_triangle_look_? notes of each column of B
+ * whether all of it is finite; the product is made apart from B, and tb_triangle_repair_? computes in it what zeros
+ * have spoilt anew; then tb_triangle_look_? copies it. So B is what it was until the last launch.
  */
 #ifndef TB_TRIANGLE_SOLVE_ARGS_H
 #define TB_TRIANGLE_SOLVE_ARGS_H
@@ -46,25 +46,26 @@ struct tb_triangle_turn_args {
   int64_t from_ld, to_ld, rows, columns;
 };
 
-/* to = from; unfit[j]: of column j something is Inf or NaN. */
-struct tb_triangle_save_args {
-  const void *from; /* aligned to a real */
-  void *to;         /* aligned to 16 bytes */
+/* to = from, unless `to` is NULL; unfit[j], unless that is NULL: of column j something is Inf or NaN. Both are aligned
+ * to a real. */
+struct tb_triangle_look_args {
+  const void *from;
+  void *to;
   int32_t *unfit;
   int64_t from_ld, to_ld, rows, columns;
 };
 
 struct tb_triangle_repair_args {
-  const void *a;     /* A' */
-  const void *saved; /* what B was */
-  void *b;
+  const void *a; /* A', as tb_triangle_leaf_args has it */
+  const void *b; /* aligned to a real */
+  void *product; /* A' B, aligned to 16 bytes */
   const int32_t *unfit;
-  int64_t lda, saved_ld, ldb, rows, columns;
+  int64_t lda, ldb, product_ld, rows, columns;
   int32_t unit, lower;
 };
 
-/* Threads of a block of either; each warp saves a column, or they look at so many columns. */
-#define TB_TRIANGLE_SAVE_THREADS 256
+/* Threads of a block of either; each warp looks at a column, or they repair so many. */
+#define TB_TRIANGLE_LOOK_THREADS 256
 #define TB_TRIANGLE_REPAIR_COLUMNS 32
 
 struct tb_triangle_leaf_args {

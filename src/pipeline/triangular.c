@@ -110,7 +110,7 @@ static struct tb_triangular_room room_for(const struct tb_triangular *t, int64_t
   const int64_t stream = block % plan->streams;
   return (struct tb_triangular_room){
       .workspace = t->d->arena + (CUdeviceptr)(plan->workspace_offset_bytes + stream * plan->workspace_bytes),
-      .saved = t->d->arena + (CUdeviceptr)(plan->saved_offset_bytes + stream * plan->saved_bytes)};
+      .apart = t->d->arena + (CUdeviceptr)(plan->apart_offset_bytes + stream * plan->apart_bytes)};
 }
 
 static CUstream stream_for(const struct tb_triangular *t, int64_t block) {
@@ -212,21 +212,30 @@ static CUresult compute_turn(struct tb_triangular *t, bool *something) {
 
 /* Of each block in turn a step, so that the streams have something to do beside each other. A step counts when it is
  * enqueued: should it fail, so does all memory there. */
-static CUresult run_in_place(struct tb_triangular *t) {
-  const struct tb_triangular_plan *plan = t->plan;
-  const int64_t steps = tb_triangular_steps(&plan->shape);
-  for (int64_t block = 0; block < plan->blocks; block++) {
+static CUresult run_blocks_in_place(struct tb_triangular *t, int64_t first, int64_t end) {
+  const int64_t steps = tb_triangular_steps(&t->plan->shape);
+  for (int64_t block = first; block < end; block++) {
     const struct tb_triangular_columns b = columns_of(t, block);
     TB_TRY(begin_block(t, block));
     TB_TRY(scale_block(t, &b, stream_for(t, block)));
-    t->progress->steps[block] = 1;
+    t->progress->steps[block % TB_TRIANGULAR_STREAMS] = 1;
     t->progress->begun = true;
   }
-  for (int64_t number = 0; number < steps; number++) {
-    for (int64_t block = 0; block < plan->blocks; block++) {
+  for (int64_t number = 0; number < steps; number++)
+    for (int64_t block = first; block < end; block++) {
       TB_TRY(launch_step(t, block, number));
-      t->progress->steps[block]++;
+      t->progress->steps[block % TB_TRIANGULAR_STREAMS]++;
     }
+  return CUDA_SUCCESS;
+}
+
+/* As many at once as there are streams: there are more where a product is made apart, and memory is short. */
+static CUresult run_in_place(struct tb_triangular *t) {
+  const int64_t blocks = t->plan->blocks;
+  for (int64_t first = 0; first < blocks; first += TB_TRIANGULAR_STREAMS) {
+    t->progress->block = first;
+    for (int i = 0; i < TB_TRIANGULAR_STREAMS; i++) t->progress->steps[i] = 0;
+    TB_TRY(run_blocks_in_place(t, first, tb_min(blocks, first + TB_TRIANGULAR_STREAMS)));
   }
   return CUDA_SUCCESS;
 }

@@ -110,7 +110,7 @@ struct tb_triangular_columns {
 
 /* A stream's own memory. */
 struct tb_triangular_room {
-  CUdeviceptr workspace, saved;
+  CUdeviceptr workspace, apart;
 };
 
 /* Enqueues a step. */

@@ -148,63 +148,70 @@ static CUresult launch_leaf(struct tb_triangular *t, const struct tb_triangular_
                               stream);
 }
 
-/* B = A' B, of all of a block: see kernels/triangle/solve_args.h. */
-static CUresult launch_one_product(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr saved,
-                                   CUstream stream) {
-  const struct tb_solve_kernels *const kernels = &t->d->kernels.solve;
-  const enum tb_type type = t->call->type;
-  const int64_t order = t->call->k, ld = t->plan->saved_ld;
-  int32_t *const unfit = (int32_t *)(saved + (CUdeviceptr)(tb_padded(type, ld * b->sides) * tb_type_bytes(type)));
-  struct tb_triangle_save_args save = {.from = (const void *)b->address,
-                                       .to = (void *)saved,
-                                       .unfit = unfit,
-                                       .from_ld = b->ld,
-                                       .to_ld = ld,
-                                       .rows = order,
-                                       .columns = b->sides};
-  struct tb_triangle_repair_args repair = {.a = (const void *)element_of_a(t, 0, 0),
-                                           .saved = (const void *)saved,
-                                           .b = (void *)b->address,
-                                           .unfit = unfit,
-                                           .lda = t->plan->a_ld,
-                                           .saved_ld = ld,
-                                           .ldb = b->ld,
-                                           .rows = order,
-                                           .columns = b->sides,
-                                           .unit = t->call->a.unit,
-                                           .lower = t->plan->shape.lower};
-  const struct tb_multiply x = {.type = type,
+/* The block's product with all of A', apart from it; and how it is computed. */
+static bool plan_one_product(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
+                             struct tb_fp64_args *args, struct tb_fp64_plan *plan) {
+  const int64_t order = t->call->k;
+  const struct tb_multiply x = {.type = t->call->type,
                                 .a = element_of_a(t, 0, 0),
-                                .b = saved,
-                                .d = b->address,
+                                .b = b->address,
+                                .d = apart,
                                 .lda = t->plan->a_ld,
-                                .ldb = ld,
-                                .ldd = b->ld,
+                                .ldb = b->ld,
+                                .ldd = t->plan->apart_ld,
                                 .m = order,
                                 .n = b->sides,
                                 .k = order,
-                                .alpha = tb_scalar_of(type, 1),
+                                .alpha = tb_scalar_of(t->call->type, 1),
                                 .first = true,
                                 .last = true};
-  struct tb_fp64_args args = tb_fp64_args_of(&x);
-  args.lower = t->plan->shape.lower;
-  const struct tb_fp64_product product = {.complex = type == TB_Z,
-                                          .units = tb_fp64_in_units(type == TB_Z, false, false, &args),
+  *args = tb_fp64_args_of(&x);
+  args->lower = t->plan->shape.lower;
+  const struct tb_fp64_product product = {.complex = x.type == TB_Z,
+                                          .units = tb_fp64_in_units(x.type == TB_Z, false, false, args),
                                           .m = order,
                                           .n = b->sides,
                                           .k = order,
                                           .group_k = (int)whole_product(t->call, order, order, t->precision).group_k};
+  return tb_solve_plan_triangle(plan, &t->d->kernels.device.fp64, &product);
+}
+
+/* B = A' B, of all of a block: see kernels/triangle/solve_args.h. */
+static CUresult launch_one_product(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
+                                   CUstream stream) {
+  const struct tb_solve_kernels *const kernels = &t->d->kernels.solve;
+  const enum tb_type type = t->call->type;
+  const int64_t order = t->call->k, ld = t->plan->apart_ld;
+  int32_t *const unfit = (int32_t *)(apart + (CUdeviceptr)(tb_padded(type, ld * b->sides) * tb_type_bytes(type)));
+  void *const block = (void *)b->address, *const product = (void *)apart;
+  struct tb_triangle_look_args look = {
+      .from = block, .unfit = unfit, .from_ld = b->ld, .rows = order, .columns = b->sides};
+  struct tb_triangle_look_args back = {
+      .from = product, .to = block, .from_ld = ld, .to_ld = b->ld, .rows = order, .columns = b->sides};
+  struct tb_triangle_repair_args repair = {.a = (const void *)element_of_a(t, 0, 0),
+                                           .b = block,
+                                           .product = product,
+                                           .unfit = unfit,
+                                           .lda = t->plan->a_ld,
+                                           .ldb = b->ld,
+                                           .product_ld = ld,
+                                           .rows = order,
+                                           .columns = b->sides,
+                                           .unit = t->call->a.unit,
+                                           .lower = t->plan->shape.lower};
+  struct tb_fp64_args args;
   struct tb_fp64_plan plan;
-  if (!tb_solve_plan_triangle(&plan, &t->d->kernels.device.fp64, &product)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  if (!plan_one_product(t, b, apart, &args, &plan)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   t->kernel = tb_choice_name(&(struct tb_choice){.family = TB_FAMILY_FP64});
-  TB_TRY(tb_solve_save(kernels, type, &save, stream));
+  TB_TRY(tb_solve_look(kernels, type, &look, stream));
   TB_TRY(tb_solve_multiply(kernels, &plan, &args, stream));
-  return tb_solve_repair(kernels, type, &repair, stream);
+  TB_TRY(tb_solve_repair(kernels, type, &repair, stream));
+  return tb_solve_look(kernels, type, &back, stream);
 }
 
 CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangular_columns *b,
                               const struct tb_triangular_step *step, struct tb_triangular_room room, CUstream stream) {
-  if (t->plan->one_product) return launch_one_product(t, b, room.saved, stream);
+  if (t->plan->one_product) return launch_one_product(t, b, room.apart, stream);
   if (step->is_leaf) return launch_leaf(t, b, step, stream);
   const enum tb_type type = t->call->type;
   const int64_t parts = tb_kernel_parts(type);

@@ -105,8 +105,8 @@ static void size_blocks(struct tb_triangular_plan *plan, const struct tb_call *c
   plan->stored_ld = in_place ? call->ldc : tb_leading(call->type, block);
   /* And of each column whether it is finite. */
   const int64_t flags = tb_round_up(block * (int64_t)sizeof(int32_t), TB_LINE_BYTES);
-  plan->saved_ld = tb_leading(call->type, call->k);
-  plan->saved_bytes = plan->one_product ? tb_padded(call->type, plan->saved_ld * block) * bytes + flags : 0;
+  plan->apart_ld = tb_leading(call->type, call->k);
+  plan->apart_bytes = plan->one_product ? tb_padded(call->type, plan->apart_ld * block) * bytes + flags : 0;
   plan->stored_bytes = in_place || !plan->turns ? 0 : tb_padded(call->type, plan->stored_ld * call->k) * bytes;
 }
 
@@ -115,8 +115,8 @@ static void place_all(struct tb_triangular_plan *plan, int64_t a_bytes) {
   plan->b_offset_bytes = plan->raw_offset_bytes + 2 * plan->raw_bytes;
   plan->stored_offset_bytes = plan->b_offset_bytes + plan->places * plan->b_bytes;
   plan->workspace_offset_bytes = plan->stored_offset_bytes + plan->places * plan->stored_bytes;
-  plan->saved_offset_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
-  plan->arena_bytes = plan->saved_offset_bytes + plan->streams * plan->saved_bytes;
+  plan->apart_offset_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
+  plan->arena_bytes = plan->apart_offset_bytes + plan->streams * plan->apart_bytes;
 }
 
 /* The next narrower blocks; 0: there are none. */
@@ -197,7 +197,10 @@ static bool take_steps(const struct tb_triangular_plan *plan, const struct tb_ca
     int64_t *const done = &p->steps[p->block % TB_TRIANGULAR_STREAMS];
     const struct tb_call part =
         tb_triangular_part(call, tb_triangular_first(plan, p->block), tb_triangular_size(plan, p->block));
-    if (*done > steps) continue;
+    if (*done > steps) {
+      *done = 0; /* which is the block's behind the others now */
+      continue;
+    }
     if (*done == 0) {
       *rest = part;
       *done = steps + 1;

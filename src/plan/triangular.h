@@ -13,13 +13,13 @@
  * that is done is not touched again, and what a half needs of the other is there when it needs it, so after any step
  * the rest of the steps gives the result, by whomever.
  *
- * Where a kernel knows of the triangle, in doubles, a multiplication is one step: B = A' B, of a B that is put aside.
+ * Where a kernel knows of the triangle, in doubles, a multiplication is one step: B = A' B, made apart from B.
  *
  * Blocks. The columns of B, seen from the left, have nothing to do with each other. They are taken in blocks, so that
  * one goes up while another is computed and a third comes down, each in one of a few places in the arena:
  *
  *      A' | two panels of A on their way | places of blocks | and as B is stored, on the right | workspaces | of each
- *                                                                                            stream a block put aside
+ *                                                                                            stream a product
  *
  * B's first block goes up, then A, in panels of stored columns, in the order in which that block's steps want them, and
  * of each what the triangle has: its rows from the panel's first column on, or up to its last.
@@ -55,7 +55,7 @@ struct tb_triangular_step tb_triangular_step(const struct tb_triangular_shape *s
 struct tb_triangular_plan {
   struct tb_triangular_shape shape;
   struct tb_ways ways; /* of A and C; b's is C's */
-  bool one_product;    /* of a multiplication: all of it, of a block that is put aside first */
+  bool one_product;    /* of a multiplication: all of it, made apart from the block */
   bool turns;          /* op(A) is on the right: blocks are transposed on the device, both ways */
   int64_t sides;       /* columns of B, seen from the left */
   int64_t block;       /* of a block, at most */
@@ -68,7 +68,7 @@ struct tb_triangular_plan {
   int64_t b_ld, b_offset_bytes, b_bytes;                /* of a place: a block as it is computed */
   int64_t stored_ld, stored_offset_bytes, stored_bytes; /* and as B has it, where it is transposed and goes by slots */
   int64_t workspace_offset_bytes, workspace_bytes;      /* of each stream */
-  int64_t saved_ld, saved_offset_bytes, saved_bytes;    /* likewise: for a block that is put aside */
+  int64_t apart_ld, apart_offset_bytes, apart_bytes;    /* likewise: for such a product */
   int64_t arena_bytes;
 };
 

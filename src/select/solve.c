@@ -25,7 +25,7 @@ static CUresult load_solve_functions(struct tb_solve_kernels *solve) {
     for (int which = one_product ? 2 : 0; which < 4; which++)
       TB_TRY(load_solve_function(solve, &solve->leaf[type][which / 2][which % 2], leaf[which / 2][which % 2], type));
     if (!one_product) continue;
-    TB_TRY(load_solve_function(solve, &solve->save[type], "triangle_save", type));
+    TB_TRY(load_solve_function(solve, &solve->look[type], "triangle_look", type));
     TB_TRY(load_solve_function(solve, &solve->repair[type], "triangle_repair", type));
   }
   return CUDA_SUCCESS;
@@ -104,14 +104,14 @@ CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type
 
 static CUresult launch_columns(CUfunction function, int64_t columns, int64_t of_block, void *args, CUstream stream) {
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)tb_ceil_div(columns, of_block), 1, 1, TB_TRIANGLE_SAVE_THREADS, 1,
+  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)tb_ceil_div(columns, of_block), 1, 1, TB_TRIANGLE_LOOK_THREADS, 1,
                                 1, 0, stream, parameters, NULL));
   return CUDA_SUCCESS;
 }
 
-CUresult tb_solve_save(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_save_args *args,
+CUresult tb_solve_look(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_look_args *args,
                        CUstream stream) {
-  return launch_columns(solve->save[type], args->columns, TB_TRIANGLE_SAVE_THREADS / 32, args, stream);
+  return launch_columns(solve->look[type], args->columns, TB_TRIANGLE_LOOK_THREADS / 32, args, stream);
 }
 
 CUresult tb_solve_repair(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_repair_args *args,

@@ -21,7 +21,7 @@ extern const int tb_fp64_triangle_tiles[TB_FP64_TRIANGLE_COUNT]; /* of each, amo
 struct tb_solve_kernels {
   CUmodule module;
   CUfunction form[TB_TYPE_COUNT], turn[TB_TYPE_COUNT];
-  CUfunction save[TB_TYPE_COUNT], repair[TB_TYPE_COUNT]; /* in doubles */
+  CUfunction look[TB_TYPE_COUNT], repair[TB_TYPE_COUNT]; /* in doubles */
   CUfunction leaf[TB_TYPE_COUNT][2][2];                  /* of solves; of a lower triangle; no products in doubles */
   CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2];        /* in units of 16 bytes */
 };
@@ -50,7 +50,7 @@ CUresult tb_solve_turn(const struct tb_solve_kernels *solve, enum tb_type type, 
                        CUstream stream);
 CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type type, bool solves, bool lower,
                               struct tb_triangle_leaf_args *args, CUstream stream);
-CUresult tb_solve_save(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_save_args *args,
+CUresult tb_solve_look(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_look_args *args,
                        CUstream stream);
 CUresult tb_solve_repair(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_repair_args *args,
                          CUstream stream);

@@ -334,12 +334,12 @@ void triangle_leaf(Touches &t, const char *name, void *const *parameters) {
   t.matrix(a.b, m * words, static_cast<size_t>(a.n), static_cast<size_t>(a.ldb) * words, true);
 }
 
-void triangle_save(Touches &t, const char *name, void *const *parameters) {
-  const auto &a = read<tb_triangle_save_args>(parameters);
+void triangle_look(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_look_args>(parameters);
   const size_t words = words_of(name), rows = static_cast<size_t>(a.rows), columns = static_cast<size_t>(a.columns);
   t.matrix(a.from, rows * words, columns, static_cast<size_t>(a.from_ld) * words, false);
-  t.matrix(a.to, rows * words, columns, static_cast<size_t>(a.to_ld) * words, true);
-  t.bytes(a.unfit, columns * sizeof *a.unfit, true);
+  if (a.to != nullptr) t.matrix(a.to, rows * words, columns, static_cast<size_t>(a.to_ld) * words, true);
+  if (a.unfit != nullptr) t.bytes(a.unfit, columns * sizeof *a.unfit, true);
 }
 
 /* As if all columns were to be repaired. */
@@ -347,9 +347,9 @@ void triangle_repair(Touches &t, const char *name, void *const *parameters) {
   const auto &a = read<tb_triangle_repair_args>(parameters);
   const size_t words = words_of(name), rows = static_cast<size_t>(a.rows), columns = static_cast<size_t>(a.columns);
   t.matrix(a.a, rows * words, rows, static_cast<size_t>(a.lda) * words, false);
-  t.matrix(a.saved, rows * words, columns, static_cast<size_t>(a.saved_ld) * words, false);
+  t.matrix(a.b, rows * words, columns, static_cast<size_t>(a.ldb) * words, false);
   t.bytes(a.unfit, columns * sizeof *a.unfit, false);
-  t.matrix(a.b, rows * words, columns, static_cast<size_t>(a.ldb) * words, true);
+  t.matrix(a.product, rows * words, columns, static_cast<size_t>(a.product_ld) * words, true);
 }
 
 /* ---- batches ---- */
@@ -441,8 +441,8 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     triangle_form(t, name, parameters);
   else if (begins(name, "tb_triangle_turn_"))
     triangle_turn(t, name, parameters);
-  else if (begins(name, "tb_triangle_save_"))
-    triangle_save(t, name, parameters);
+  else if (begins(name, "tb_triangle_look_"))
+    triangle_look(t, name, parameters);
   else if (begins(name, "tb_triangle_repair_"))
     triangle_repair(t, name, parameters);
   else if (begins(name, "tb_trmm_") || begins(name, "tb_trsm_"))

@@ -414,6 +414,32 @@ static void operands_on_the_gpu(void **state) {
   }
 }
 
+/* Where B lies, too, blocks are narrow when memory is short, for the products that are made apart: more of them than
+ * streams.
+ */
+static int narrow_blocks_where_b_lies(void *unused) {
+  (void)unused;
+  uint64_t rng = 10;
+  tst_cuda_begin(0);
+  set_option("TILEBLAS_ROUTE", "gpu");
+  for (int i = 0; i < 8; i++) {
+    struct tst_sided_call call;
+    create_variant(&call, i % 2 ? 3 : 1, 2 * i, 100, 1160, &rng); /* ztrmm, dtrmm, on the left */
+    call.alpha[0] = -0.5, call.alpha[1] = 0;
+    void *const there = placed(TST_DEVICE, false, &call.c), *const a = placed(TST_DEVICE, false, &call.a);
+    set_option("TILEBLAS_MEMORY_LIMIT", i % 2 ? "1300K" : "700K");
+    tst_sided_make_on(&call, a, NULL, there);
+    set_option("TILEBLAS_MEMORY_LIMIT", "0");
+    if (!tst_cuda_read(TST_DEVICE, call.c.data, there, call.c.bytes)) return 2;
+    expect_right(&call);
+    tst_cuda_free(TST_DEVICE, a);
+    tst_cuda_free(TST_DEVICE, there);
+    tst_sided_destroy(&call);
+  }
+  tst_cuda_end(0);
+  return gpu_calls() == 8 ? 0 : 3;
+}
+
 /* However B is cut: in blocks that go by slots, and whole where it lies. */
 static int the_same_bits_anywhere(void *unused) {
   (void)unused;
@@ -445,6 +471,9 @@ static void on_tensor_cores(void **state) {
   (void)state;
   struct tst_output o;
   set_option("TILEBLAS_VERBOSE", "1");
+  tst_fork(&o, narrow_blocks_where_b_lies, NULL);
+  if (o.status != 0) fail_msg("narrow blocks: status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
   tst_fork(&o, the_same_bits_anywhere, NULL);
   const size_t emulated = tst_count_lines(o.err, " emulated ");
   if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
