@@ -7,7 +7,7 @@
  * is copied two streams have a half each if that fills the GPU twice. (H200, with leaves of 192 and of 96
  * rows, whole and by halves: dtrsm 4096 2.27 and 2.37 ms, 8192 12.76 and 12.56.) */
 #define BLOCKS_WISH 4
-#define BLOCKS_OF_PRODUCTS_WISH 8 /* of which each is three launches */
+#define BLOCKS_OF_PRODUCTS_WISH 8 /* of which each is four launches */
 #define BLOCK_LEAST 512
 #define BLOCK_LEAST_IN_PLACE 4096
 #define BLOCK_NARROWEST TB_TRIANGULAR_BLOCK_STEP /* but where there is no memory for that */
