@@ -118,45 +118,74 @@ template <typename Element> __device__ void look(const tb_triangle_look_args &ar
   if (lane == 0 && args.unfit != nullptr) args.unfit[column] = some;
 }
 
-/* A column of B. */
-template <typename Element> struct Column {
-  const Element *first;
+/* Columns of B that are repaired together, so that an element of A' is loaded once for all; beyond the last one the
+ * first of them once more. */
+template <typename Element> struct Columns {
+  static constexpr int N = TB_TRIANGLE_REPAIR_AT_ONCE;
+  const tb_triangle_repair_args &args;
+  int64_t first;
   bool whole;
-  __device__ Element operator[](int64_t row) const { return fetch(first + row, whole); }
+
+  __device__ int64_t number(int c) const { return first + (first + c < args.columns ? c : 0); }
+  __device__ Element b(int c, int64_t row) const {
+    return fetch(static_cast<const Element *>(args.b) + number(c) * args.ldb + row, whole);
+  }
+  __device__ bool any_is_unfit() const {
+    int some = 0;
+    for (int c = 0; c < N; c++) some |= args.unfit[number(c)];
+    return some != 0;
+  }
+
+  /* Whether Inf or NaN has met a zero in this row: of the other triangle, beside the diagonal, or the imaginary part of
+   * a diagonal that is 1, by which nothing is to be multiplied. */
+  __device__ bool is_spoilt(int c, int64_t row) const {
+    const int64_t edge = row / TB_FP64_TRIANGLE_EDGE * TB_FP64_TRIANGLE_EDGE, end = edge + TB_FP64_TRIANGLE_EDGE;
+    if (args.unfit[number(c)] == 0) return false;
+    if (args.unit && !is_finite(b(c, row))) return true;
+    for (int64_t k = args.lower ? row + 1 : edge; k < (args.lower ? end : row) && k < args.rows; k++)
+      if (!is_finite(b(c, k))) return true;
+    return false;
+  }
+
+  /* Elements of A' B in a row, their terms in the order of the columns of A'. */
+  __device__ void multiply(int64_t row, Element (&sum)[N]) const {
+    const Element *const a = static_cast<const Element *>(args.a) + row;
+    const int64_t end = args.lower ? row + 1 : args.rows;
+#pragma unroll
+    for (int c = 0; c < N; c++) sum[c] = Element::from(0);
+    for (int64_t k = args.lower ? 0 : row; k < end; k++) {
+      const Element of_a = a[k * args.lda];
+#pragma unroll
+      for (int c = 0; c < N; c++)
+        if (k == row && args.unit)
+          plus(sum[c], b(c, k));
+        else
+          add(sum[c], of_a, b(c, k));
+    }
+  }
+
+  __device__ void repair(int64_t row) const {
+    unsigned spoilt = 0;
+    for (int c = 0; c < N; c++) spoilt |= is_spoilt(c, row) ? 1u << c : 0;
+    if (spoilt == 0) return;
+    Element sum[N];
+    multiply(row, sum);
+    Element *const product = static_cast<Element *>(args.product) + row;
+#pragma unroll
+    for (int c = 0; c < N; c++)
+      if (spoilt >> c & 1) product[number(c) * args.product_ld] = sum[c];
+  }
 };
 
-/* Whether Inf or NaN has met a zero in this row: of the other triangle, beside the diagonal, or the imaginary part of a
- * diagonal that is 1, by which nothing is to be multiplied. */
-template <typename Element>
-__device__ bool is_spoilt(const tb_triangle_repair_args &args, const Column<Element> &b, int64_t row) {
-  const int64_t first = row / TB_FP64_TRIANGLE_EDGE * TB_FP64_TRIANGLE_EDGE, end = first + TB_FP64_TRIANGLE_EDGE;
-  if (args.unit && !is_finite(b[row])) return true;
-  for (int64_t k = args.lower ? row + 1 : first; k < (args.lower ? end : row) && k < args.rows; k++)
-    if (!is_finite(b[k])) return true;
-  return false;
-}
-
-/* The element of A' B in a row, its terms in the order of the columns of A'. */
-template <typename Element>
-__device__ Element repaired(const tb_triangle_repair_args &args, const Column<Element> &b, int64_t row) {
-  const Element *const a = static_cast<const Element *>(args.a) + row;
-  Element sum = Element::from(0);
-  for (int64_t k = args.lower ? 0 : row; k < (args.lower ? row + 1 : args.rows); k++)
-    if (k == row && args.unit)
-      plus(sum, b[k]);
-    else
-      add(sum, a[k * args.lda], b[k]);
-  return sum;
-}
-
 template <typename Element> __device__ void repair(const tb_triangle_repair_args &args, unsigned char *) {
-  const int64_t first = blockIdx.x * static_cast<int64_t>(TB_TRIANGLE_REPAIR_COLUMNS);
-  for (int64_t column = first; column < args.columns && column < first + TB_TRIANGLE_REPAIR_COLUMNS; column++) {
-    if (args.unfit[column] == 0) continue;
-    const Column<Element> b = {static_cast<const Element *>(args.b) + column * args.ldb, is_whole<Element>(args.b)};
-    Element *const product = static_cast<Element *>(args.product) + column * args.product_ld;
-    for (int64_t row = threadIdx.x; row < args.rows; row += TB_TRIANGLE_LOOK_THREADS)
-      if (is_spoilt(args, b, row)) product[row] = repaired(args, b, row);
+  const int64_t begin = blockIdx.x * static_cast<int64_t>(TB_TRIANGLE_REPAIR_COLUMNS);
+  for (int64_t first = begin; first < args.columns && first < begin + TB_TRIANGLE_REPAIR_COLUMNS;
+       first += TB_TRIANGLE_REPAIR_AT_ONCE) {
+    const Columns<Element> columns = {args, first, is_whole<Element>(args.b)};
+    if (!columns.any_is_unfit()) continue;
+    for (int64_t row = blockIdx.y * static_cast<int64_t>(TB_TRIANGLE_REPAIR_ROWS) + threadIdx.x; row < args.rows;
+         row += static_cast<int64_t>(gridDim.y) * TB_TRIANGLE_REPAIR_ROWS)
+      columns.repair(row);
   }
 }
 
@@ -197,10 +226,10 @@ TB_TRIANGLE_SOLVE_TYPE(z, triangle_leaf::Complex<double>)
                            leaf<__VA_ARGS__, false, false>)                                                    \
   TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
                            leaf<__VA_ARGS__, false, true>)
-#define TB_TRIANGLE_DOUBLE_TYPE(letter, ...)                                                               \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_look_##letter, TB_TRIANGLE_LOOK_THREADS, tb_triangle_look_args,     \
-                           look<__VA_ARGS__>)                                                              \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_repair_##letter, TB_TRIANGLE_LOOK_THREADS, tb_triangle_repair_args, \
+#define TB_TRIANGLE_DOUBLE_TYPE(letter, ...)                                                              \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_look_##letter, TB_TRIANGLE_LOOK_THREADS, tb_triangle_look_args,    \
+                           look<__VA_ARGS__>)                                                             \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_repair_##letter, TB_TRIANGLE_REPAIR_ROWS, tb_triangle_repair_args, \
                            repair<__VA_ARGS__>)
 TB_TRIANGLE_SINGLE_TYPE(s, triangle_leaf::Plain<float>)
 TB_TRIANGLE_SINGLE_TYPE(c, triangle_leaf::Complex<float>)

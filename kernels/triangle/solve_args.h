@@ -64,9 +64,12 @@ struct tb_triangle_repair_args {
   int32_t unit, lower;
 };
 
-/* Threads of a block of either; each warp looks at a column, or they repair so many. */
+/* Threads of a block that looks, a warp a column; and a block that repairs has so many rows, a thread a row, of so many
+ * columns, some of them at a time. */
 #define TB_TRIANGLE_LOOK_THREADS 256
+#define TB_TRIANGLE_REPAIR_ROWS 256
 #define TB_TRIANGLE_REPAIR_COLUMNS 32
+#define TB_TRIANGLE_REPAIR_AT_ONCE 8
 
 struct tb_triangle_leaf_args {
   const void *a; /* the diagonal block of A', aligned to 16 bytes */

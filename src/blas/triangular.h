@@ -34,6 +34,11 @@ struct tb_call tb_triangular_diagonal(const struct tb_call *call, int64_t first,
 struct tb_call tb_triangular_update(const struct tb_call *call, int64_t target, int64_t target_size, int64_t source,
                                     int64_t source_size, union tb_scalar alpha, union tb_scalar beta);
 
+/* Whether kernels compute all of it as one product, that knows of the triangle. */
+static inline bool tb_triangular_is_one_product(const struct tb_call *call) {
+  return call->recipe == TB_TRIANGULAR_MULTIPLY && tb_type_is_double(call->type);
+}
+
 /* Whether B's rows are done from the first to the last where they are done one after another: a row of a solve needs
  * those before it, one of a product those behind it, and then is none of theirs. Else it is the other way round. */
 static inline bool tb_triangular_is_downward(const struct tb_call *call) {

@@ -265,12 +265,16 @@ static CUresult run_product(struct tb_part *part, struct tb_device *d, struct tb
     part->kernel = "scale";
     return tb_pipeline_scale(d, &part->call, &part->progress);
   }
-  const CUresult result = try_product(part, d, ways, timed, pass, true);
+  CUresult result = try_product(part, d, ways, timed, pass, true);
   if (result != TB_REFUTED) return result;
-  tb_cuda_failed_call = NULL; /* nothing has failed */
-  tb_device_settle(d);        /* launches read what is not the program's operand any more */
+  const double made_bytes = part->keep.made_bytes; /* they went up all the same */
+  tb_cuda_failed_call = NULL;                      /* nothing has failed */
+  tb_device_settle(d);                             /* launches read what is not the program's operand any more */
   tb_keep_end(&part->keep, d);
-  return d->hangs ? CUDA_ERROR_TIMEOUT : try_product(part, d, ways, timed, pass, false);
+  if (d->hangs) return CUDA_ERROR_TIMEOUT;
+  result = try_product(part, d, ways, timed, pass, false);
+  part->keep.made_bytes += made_bytes;
+  return result;
 }
 
 static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed, struct tb_pass *pass) {

@@ -13,8 +13,8 @@
 static bool plan_in_blocks(struct tb_triangular_plan *plan, struct tb_device *d, const struct tb_call *call,
                            struct tb_ways ways, int64_t most, int64_t budget) {
   const int64_t block = tb_min(most, tb_triangular_block_wish(call, ways));
-  const int64_t leaf = tb_solve_leaf(call->type, call->recipe == TB_TRIANGULAR_SOLVE, call->k);
-  return tb_triangular_plan_make(plan, call, ways, leaf, block, tb_triangular_workspace(d, call, block), budget);
+  return tb_triangular_plan_make(plan, call, ways, tb_solve_leaf(call), block, tb_triangular_workspace(d, call, block),
+                                 budget);
 }
 
 /* Where the whole is too large so are its parts, and it has to be halved; and where its blocks are narrower than the
@@ -66,7 +66,7 @@ CUresult tb_triangular_part_run(struct tb_part *part, struct tb_device *d, struc
   const struct tb_triangular_progress *const p = &t->progress;
   part->kernel = "triangle";
   if (tb_call_is_trivial(&part->call)) return zero_in_place(&part->call, d);
-  TB_TRY(tb_solve_load(&d->kernels.solve));
+  TB_TRY(tb_solve_load(&d->kernels.solve, &d->kernels.device.fp64));
   if (may_keep) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways, false));
   CUresult planned = plan_and_reserve(part, d, ways);
   if (planned == CUDA_ERROR_OUT_OF_MEMORY && tb_keep_any(&part->keep)) {

@@ -9,10 +9,6 @@
 /* And of those that do. */
 #define EMULATED_WORKSPACE_BYTES ((int64_t)2 << 30)
 
-static int64_t leaf_of(const struct tb_call *call) {
-  return tb_solve_leaf(call->type, call->recipe == TB_TRIANGULAR_SOLVE, call->k);
-}
-
 /* ---- choosing ---- */
 
 /* Of the product with all columns of B: what the bits depend on, which must not depend on how B is cut. */
@@ -51,7 +47,7 @@ static bool is_emulated(const struct tb_device *d, const struct tb_product *whol
 
 /* The largest, of half of A. */
 static struct tb_product largest_product(const struct tb_call *call) {
-  const int64_t leaf = leaf_of(call), half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
+  const int64_t leaf = tb_solve_leaf(call), half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
   return whole_product(call, half, half, tb_option_number(TB_OPTION_precision));
 }
 
@@ -63,7 +59,7 @@ struct tb_choice tb_triangular_choose(struct tb_device *d, const struct tb_call 
 
 int64_t tb_triangular_workspace(struct tb_device *d, const struct tb_call *call, int64_t block) {
   struct tb_choice choice;
-  if (call->k <= leaf_of(call)) return 0;
+  if (call->k <= tb_solve_leaf(call)) return 0;
   const struct tb_product whole = largest_product(call);
   if (is_emulated(d, &whole, &choice)) {
     choice = emulated_part(&choice, &whole, block);

@@ -67,13 +67,9 @@ struct tb_ways tb_triangular_ways(const struct tb_places *places) {
   return ways;
 }
 
-static bool is_one_product(const struct tb_call *call) {
-  return call->recipe == TB_TRIANGULAR_MULTIPLY && tb_type_is_double(call->type);
-}
-
 int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways) {
   const int64_t sides = tb_triangular_sides(call), least = ways.c == TB_IN_PLACE ? BLOCK_LEAST_IN_PLACE : BLOCK_LEAST;
-  const int64_t by_link = is_one_product(call) ? BLOCKS_OF_PRODUCTS_WISH : BLOCKS_WISH;
+  const int64_t by_link = tb_triangular_is_one_product(call) ? BLOCKS_OF_PRODUCTS_WISH : BLOCKS_WISH;
   const int64_t wish = tb_max(least, tb_ceil_div(sides, ways.c == TB_IN_PLACE ? TB_TRIANGULAR_STREAMS : by_link));
   return tb_min(sides, tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP));
 }
@@ -131,7 +127,7 @@ bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_ca
   *plan = (struct tb_triangular_plan){.shape = tb_triangular_shape_of(call, leaf),
                                       .ways = ways,
                                       .turns = call->on_right,
-                                      .one_product = is_one_product(call),
+                                      .one_product = tb_triangular_is_one_product(call),
                                       .sides = tb_triangular_sides(call)};
   const enum tb_type kernel_type = tb_kernel_type(call->type);
   plan->a_ld = tb_padded(kernel_type, parts * call->k);

@@ -9,9 +9,9 @@
  *      A11  0      B1     solve:     X1 = A11^-1 B1,  B2 = B2 - A21 X1,  X2 = A22^-1 B2
  *      A21 A22     B2     multiply:  B2 = A22 B2,     B2 = B2 + A21 B1,  B1 = A11 B1
  *
- * and for an upper one with 1 and 2 in each other's places. All of that is in place. A half
- * that is done is not touched again, and what a half needs of the other is there when it needs it, so after any step
- * the rest of the steps gives the result, by whomever.
+ * and for an upper one with 1 and 2 in each other's places. All of that is in place. A half that is done is not
+ * touched again, and what a half needs of the other is there when it needs it, so after any step the rest of the steps
+ * gives the result, by whomever.
  *
  * Where a kernel knows of the triangle, in doubles, a multiplication is one step: B = A' B, made apart from B.
  *

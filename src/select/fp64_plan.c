@@ -127,17 +127,21 @@ static void consider_tile(struct tb_fp64_plan *p, const struct tb_fp64_device *d
   }
 }
 
+struct tb_fp64_plan tb_fp64_plan_of(const struct tb_fp64_product *x) {
+  return (struct tb_fp64_plan){.complex = x->complex,
+                               .units = x->units,
+                               .m = x->m,
+                               .n = x->n,
+                               .k = x->k,
+                               .group_k = x->group_k,
+                               .wanted = x->wanted};
+}
+
 bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device,
                        const struct tb_fp64_product *product, int64_t partials_bytes) {
   const struct tb_fp64_product *const x = product;
   if (x->m > TB_SIDE_MAX_ELEMS || x->n > TB_SIDE_MAX_ELEMS || x->k > TB_SIDE_MAX_ELEMS) return false;
-  struct tb_fp64_plan p = {.complex = x->complex,
-                           .units = x->units,
-                           .m = x->m,
-                           .n = x->n,
-                           .k = x->k,
-                           .group_k = x->group_k,
-                           .wanted = x->wanted};
+  struct tb_fp64_plan p = tb_fp64_plan_of(x);
   struct tb_fp64_plan best = {.blocks = 0};
   for (int tile = 0; tile < TB_FP64_TILE_COUNT; tile++)
     if (tb_fp64_tiles[tile].complex == x->complex) consider_tile(&p, device, tile, partials_bytes, &best);

@@ -65,6 +65,9 @@ struct tb_fp64_product {
  * (fp64_order.c). */
 int tb_fp64_group_k(bool complex, int64_t m, int64_t n, int64_t k);
 
+/* Its plan, of which no way is chosen yet. */
+struct tb_fp64_plan tb_fp64_plan_of(const struct tb_fp64_product *product);
+
 /*
  * The quickest way to compute a product of m x k by k x n. k is split only if the groups' sums fit into partials_bytes.
  * False: no tile fits this GPU's shared memory (40 KiB are enough), or a size is above 2^31 - 1024.

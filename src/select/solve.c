@@ -37,24 +37,25 @@ const int tb_fp64_triangle_tiles[TB_FP64_TRIANGLE_COUNT] = {
 #undef TB_FP64_TRIANGLE
 };
 
-static CUresult load_triangles(struct tb_solve_kernels *solve) {
-  for (int i = 0; i < TB_FP64_TRIANGLE_COUNT; i++) {
-    const struct tb_fp64_tile *const t = &tb_fp64_tiles[tb_fp64_triangle_tiles[i]];
-    for (int units = 0; units < 2; units++) {
-      char name[40];
-      CUfunction *const function = &solve->triangle[i][units];
-      snprintf(name, sizeof name, "tb_%ctrmm_%s%s", "dz"[t->complex], t -> name, units ? "" : "_any");
-      TB_TRY(tb_cuda.cuModuleGetFunction(function, solve->module, name));
-    }
+static CUresult load_triangle(struct tb_solve_kernels *solve, const struct tb_fp64_device *device, int number) {
+  const struct tb_fp64_tile *const tile = &tb_fp64_tiles[tb_fp64_triangle_tiles[number]];
+  const int64_t shared_bytes = tb_min(tile->stage_bytes + tile->sum_bytes, device->block_shared_bytes);
+  const char letter = "dz"[tile->complex];
+  for (int units = 0; units < 2; units++) {
+    char name[40];
+    CUfunction *const function = &solve->triangle[number][units];
+    snprintf(name, sizeof name, "tb_%ctrmm_%s%s", letter, tile->name, units ? "" : "_any");
+    TB_TRY(tb_cuda.cuModuleGetFunction(function, solve->module, name));
+    TB_TRY(tb_cuda.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes));
   }
   return CUDA_SUCCESS;
 }
 
-CUresult tb_solve_load(struct tb_solve_kernels *solve) {
+CUresult tb_solve_load(struct tb_solve_kernels *solve, const struct tb_fp64_device *device) {
   if (solve->module != NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&solve->module, tb_solve_fatbin));
   CUresult result = load_solve_functions(solve);
-  if (result == CUDA_SUCCESS) result = load_triangles(solve);
+  for (int i = 0; i < TB_FP64_TRIANGLE_COUNT && result == CUDA_SUCCESS; i++) result = load_triangle(solve, device, i);
   if (result != CUDA_SUCCESS) tb_solve_unload(solve);
   return result;
 }
@@ -102,21 +103,23 @@ CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type
   return CUDA_SUCCESS;
 }
 
-static CUresult launch_columns(CUfunction function, int64_t columns, int64_t of_block, void *args, CUstream stream) {
-  void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)tb_ceil_div(columns, of_block), 1, 1, TB_TRIANGLE_LOOK_THREADS, 1,
-                                1, 0, stream, parameters, NULL));
-  return CUDA_SUCCESS;
-}
-
 CUresult tb_solve_look(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_look_args *args,
                        CUstream stream) {
-  return launch_columns(solve->look[type], args->columns, TB_TRIANGLE_LOOK_THREADS / 32, args, stream);
+  const int64_t blocks = tb_ceil_div(args->columns, TB_TRIANGLE_LOOK_THREADS / 32);
+  void *parameters[] = {args};
+  TB_TRY(tb_cuda.cuLaunchKernel(solve->look[type], (unsigned)blocks, 1, 1, TB_TRIANGLE_LOOK_THREADS, 1, 1, 0, stream,
+                                parameters, NULL));
+  return CUDA_SUCCESS;
 }
 
 CUresult tb_solve_repair(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_repair_args *args,
                          CUstream stream) {
-  return launch_columns(solve->repair[type], args->columns, TB_TRIANGLE_REPAIR_COLUMNS, args, stream);
+  const int64_t x = tb_ceil_div(args->columns, TB_TRIANGLE_REPAIR_COLUMNS);
+  const int64_t y = tb_ceil_div(args->rows, TB_TRIANGLE_REPAIR_ROWS);
+  void *parameters[] = {args};
+  TB_TRY(tb_cuda.cuLaunchKernel(solve->repair[type], (unsigned)x, (unsigned)tb_min(y, TB_GRID_Y_MAX), 1,
+                                TB_TRIANGLE_REPAIR_ROWS, 1, 1, 0, stream, parameters, NULL));
+  return CUDA_SUCCESS;
 }
 
 /* ---- triangles of doubles as products ---- */
@@ -125,13 +128,7 @@ bool tb_solve_plan_triangle(struct tb_fp64_plan *plan, const struct tb_fp64_devi
                             const struct tb_fp64_product *product) {
   struct tb_fp64_plan best = {.blocks = 0};
   for (int i = 0; i < TB_FP64_TRIANGLE_COUNT; i++) {
-    struct tb_fp64_plan p = {.complex = product->complex,
-                             .units = product->units,
-                             .m = product->m,
-                             .n = product->n,
-                             .k = product->k,
-                             .group_k = product->group_k,
-                             .wanted = product->wanted};
+    struct tb_fp64_plan p = tb_fp64_plan_of(product);
     if (tb_fp64_tiles[tb_fp64_triangle_tiles[i]].complex != product->complex) continue;
     if (tb_fp64_plan_way(&p, device, tb_fp64_triangle_tiles[i], 0, 1) && (best.blocks == 0 || p.seconds < best.seconds))
       best = p;
@@ -149,7 +146,6 @@ CUresult tb_solve_multiply(const struct tb_solve_kernels *solve, const struct tb
   tb_fp64_arguments(&arguments, plan);
   arguments.partials = NULL;
   void *parameters[] = {&arguments};
-  TB_TRY(tb_cuda.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, plan->shared_bytes));
   /* A block for each tile, as tiles have more or less to do: by those that take one after another dtrmm of 4096
    * took 1.88 ms on an H100. */
   TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)plan->jobs, 1, 1, (unsigned)tb_fp64_tiles[plan->tile].threads, 1, 1,

@@ -4,7 +4,7 @@
 #ifndef TB_SOLVE_H
 #define TB_SOLVE_H
 
-#include "blas/type.h"
+#include "blas/triangular.h"
 #include "cuda/driver.h"
 #include "select/fp64_plan.h"
 #include "triangle/solve_args.h"
@@ -26,19 +26,15 @@ struct tb_solve_kernels {
   CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2];        /* in units of 16 bytes */
 };
 
-/* Whether all of a multiplication is one product. */
-static inline bool tb_solve_is_one_product(enum tb_type type, bool solves) {
-  return !solves && tb_type_is_double(type);
-}
-
 /* Rows of a block on the diagonal. */
-static inline int64_t tb_solve_leaf(enum tb_type type, bool solves, int64_t order) {
-  if (tb_solve_is_one_product(type, solves)) return order;
-  return type == TB_Z ? TB_TRIANGLE_LEAF(8, 2) : TB_TRIANGLE_LEAF(4, 1);
+static inline int64_t tb_solve_leaf(const struct tb_call *call) {
+  if (tb_triangular_is_one_product(call)) return call->k;
+  return call->type == TB_Z ? TB_TRIANGLE_LEAF(8, 2) : TB_TRIANGLE_LEAF(4, 1);
 }
 
-/* Loads the kernels into the current context, unless they are there. Nothing is left behind on failure. */
-CUresult tb_solve_load(struct tb_solve_kernels *solve);
+/* Loads the kernels into the current context, which is this device's, unless they are there. Nothing is left behind on
+ * failure. */
+CUresult tb_solve_load(struct tb_solve_kernels *solve, const struct tb_fp64_device *device);
 
 /* Nothing may be running. Does nothing after a load that failed. */
 void tb_solve_unload(struct tb_solve_kernels *solve);

@@ -288,7 +288,7 @@ enum { COMPLEX, TRIANGLE, SOLVE, BATCH, LATER = BATCH + TB_TYPE_COUNT };
 static CUresult load_later(struct tb_kernels *kernels, int which) {
   if (which == COMPLEX) return tb_complex_load(&kernels->complex);
   if (which == TRIANGLE) return tb_triangle_load(&kernels->triangle);
-  if (which == SOLVE) return tb_solve_load(&kernels->solve);
+  if (which == SOLVE) return tb_solve_load(&kernels->solve, &kernels->device.fp64);
   return tb_batch_load(&kernels->batch, (enum tb_type)(which - BATCH), 232448);
 }
 

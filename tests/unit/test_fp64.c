@@ -29,7 +29,7 @@ static int open_device(void **state) {
   OK(tb_fp64_look(&kernels, tst_gpu_open()));
   OK(tb_fp64_load(&kernels, false));
   OK(tb_fp64_load(&kernels, true));
-  OK(tb_solve_load(&solve));
+  OK(tb_solve_load(&solve, &kernels.device));
   return 0;
 }
 

@@ -264,6 +264,25 @@ static void bits_of_a_product(void **state) {
     expect_bits_of_a_product(301, 10, variant & 1, variant & 2, variant & 4);
 }
 
+/* A column that is not finite leaves its neighbours their bits. */
+static void bits_beside_what_is_not_finite(void **state) {
+  (void)state;
+  enum { ORDER = 301, SIDES = 10, SPOILT = 3 };
+  static double a[ORDER * ORDER], b[ORDER * SIDES], c[ORDER * SIDES];
+  uint64_t rng = 11;
+  for (int variant = 0; variant < 4; variant++) {
+    const int uplo = variant & 1 ? 122 : 121, diag = variant & 2 ? 132 : 131;
+    for (int i = 0; i < ORDER * ORDER; i++) a[i] = (double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5;
+    for (int i = 0; i < ORDER * SIDES; i++) b[i] = c[i] = (double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5;
+    c[SPOILT * ORDER + 150] = INFINITY;
+    cblas_dtrmm(102, 141, uplo, 111, diag, ORDER, SIDES, 1, a, ORDER, b, ORDER);
+    cblas_dtrmm(102, 141, uplo, 111, diag, ORDER, SIDES, 1, a, ORDER, c, ORDER);
+    assert_memory_equal(b, c, SPOILT * ORDER * sizeof *b);
+    assert_memory_equal(b + (SPOILT + 1) * ORDER, c + (SPOILT + 1) * ORDER, (SIDES - SPOILT - 1) * ORDER * sizeof *b);
+    assert_false(isfinite(c[SPOILT * ORDER + 150]));
+  }
+}
+
 /* On a GPU with few SMs the tiles are large, and have parts of several panels of A. */
 static void bits_by_large_tiles(void **state) {
   (void)state;
@@ -499,6 +518,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(signals_come_in),
       cmocka_unit_test(triangles_that_let_grow),
       cmocka_unit_test(bits_of_a_product),
+      cmocka_unit_test(bits_beside_what_is_not_finite),
       cmocka_unit_test(what_is_not_finite_stays),
   };
   if (argc > 1 && strcmp(argv[1], "tensor") == 0) return tst_result(cmocka_run_group_tests(tensor, NULL, NULL));
