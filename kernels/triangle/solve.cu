@@ -179,6 +179,8 @@ template <typename Element> struct Columns {
 
 template <typename Element> __device__ void repair(const tb_triangle_repair_args &args, unsigned char *) {
   const int64_t begin = blockIdx.x * static_cast<int64_t>(TB_TRIANGLE_REPAIR_COLUMNS);
+  const int64_t mine = begin + threadIdx.x % TB_TRIANGLE_REPAIR_COLUMNS;
+  if (!__syncthreads_or(mine < args.columns && args.unfit[mine] != 0)) return;
   for (int64_t first = begin; first < args.columns && first < begin + TB_TRIANGLE_REPAIR_COLUMNS;
        first += TB_TRIANGLE_REPAIR_AT_ONCE) {
     const Columns<Element> columns = {args, first, is_whole<Element>(args.b)};

@@ -64,8 +64,8 @@ struct tb_triangle_repair_args {
   int32_t unit, lower;
 };
 
-/* Threads of a block that looks, a warp a column; and a block that repairs has so many rows, a thread a row, of so many
- * columns, some of them at a time. */
+/* Threads of a block that looks, a warp a column; and a block that repairs has so many rows at a time, a thread a row,
+ * and so many columns, of which some are computed together. */
 #define TB_TRIANGLE_LOOK_THREADS 256
 #define TB_TRIANGLE_REPAIR_ROWS 256
 #define TB_TRIANGLE_REPAIR_COLUMNS 32

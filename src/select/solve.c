@@ -112,10 +112,13 @@ CUresult tb_solve_look(const struct tb_solve_kernels *solve, enum tb_type type, 
   return CUDA_SUCCESS;
 }
 
+/* Rows that a thread of a repair has: mostly there is nothing to repair, and fewer blocks find that out sooner. */
+#define REPAIRS_OF_BLOCK 4
+
 CUresult tb_solve_repair(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_repair_args *args,
                          CUstream stream) {
   const int64_t x = tb_ceil_div(args->columns, TB_TRIANGLE_REPAIR_COLUMNS);
-  const int64_t y = tb_ceil_div(args->rows, TB_TRIANGLE_REPAIR_ROWS);
+  const int64_t y = tb_ceil_div(args->rows, REPAIRS_OF_BLOCK * TB_TRIANGLE_REPAIR_ROWS);
   void *parameters[] = {args};
   TB_TRY(tb_cuda.cuLaunchKernel(solve->repair[type], (unsigned)x, (unsigned)tb_min(y, TB_GRID_Y_MAX), 1,
                                 TB_TRIANGLE_REPAIR_ROWS, 1, 1, 0, stream, parameters, NULL));
