@@ -37,6 +37,7 @@ struct Parameters {
       const size_t bytes = kernel.parameters[i].bytes;
       values.emplace_back((bytes + sizeof(Unit) - 1) / sizeof(Unit));
       memcpy(static_cast<void *>(values.back().data()), from[i], bytes);
+      kernel.parameters[i].clear_padding(values.back().data());
       pointers.push_back(values.back().data());
     }
   }

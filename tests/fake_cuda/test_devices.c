@@ -28,6 +28,26 @@ static int use_two_devices(void) {
   return !(foreign_copy == CUDA_ERROR_INVALID_VALUE && value == 10 && foreign_kernel == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+/* Padding behind a struct's last member makes no address of it, here one of the other device's memory. */
+static int pad_with_an_address(void) {
+  struct {
+    CUdeviceptr to;
+    CUdeviceptr value_and_padding;
+  } args;
+  CUcontext other;
+  unsigned value;
+  OK(cuDevicePrimaryCtxRetain(&other, 1));
+  OK(cuCtxPushCurrent(other));
+  OK(cuMemAlloc(&args.value_and_padding, sizeof value));
+  OK(cuCtxPopCurrent(NULL));
+  OK(cuModuleLoadData(&module, &image));
+  OK(cuMemAlloc(&args.to, sizeof value));
+  void *parameters[] = {&args};
+  OK(launch("test_padded", 1, 1, 0, NULL, parameters));
+  OK(cuMemcpyDtoH(&value, args.to, sizeof value));
+  return value != (unsigned)args.value_and_padding;
+}
+
 /* What lies on device 1, as a copy between devices gives it to device 0. */
 static float fetch(CUdeviceptr here, CUcontext other, CUdeviceptr there) {
   float value = 0;
@@ -86,12 +106,14 @@ static int child(const char *what) {
   if (!strcmp(what, "two devices")) return use_two_devices();
   if (!strcmp(what, "lose one")) return lose_one_device();
   if (!strcmp(what, "no peers")) return reach_no_peer();
+  if (!strcmp(what, "padding")) return pad_with_an_address();
   return 100;
 }
 
 static void a_device_keeps_its_memory_to_itself(void **state) {
   (void)state;
   assert_int_equal(run_child("two devices", "FAKE_CUDA_DEVICES=2 FAKE_CUDA_MISUSE=count"), 0);
+  assert_int_equal(run_child("padding", "FAKE_CUDA_DEVICES=2"), 0);
   assert_int_equal(run_child("no peers", "FAKE_CUDA_DEVICES=2 FAKE_CUDA_PEERS=0"), 0);
 }
 

@@ -30,7 +30,8 @@
   FAKE_CUDA_TEST_KERNEL(test_cluster_barriers)        \
   FAKE_CUDA_TEST_KERNEL(test_cluster_words)           \
   FAKE_CUDA_TEST_KERNEL(test_boxes)                   \
-  FAKE_CUDA_TEST_KERNEL(test_cluster_misused)
+  FAKE_CUDA_TEST_KERNEL(test_cluster_misused)         \
+  FAKE_CUDA_TEST_KERNEL(test_padded)
 
 struct test_scale_args {
   const float *from;
@@ -44,6 +45,13 @@ extern "C" __global__ void test_scale(test_scale_args a) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < a.count; i += gridDim.x * blockDim.x)
     a.to[i] = a.factor * a.from[i];
 }
+
+struct test_padded_args {
+  unsigned *to;
+  unsigned value; /* and four bytes that are nobody's */
+};
+
+extern "C" __global__ void test_padded(test_padded_args a) { *a.to = a.value; }
 
 /* Every thread of a three-dimensional grid writes its own number. */
 extern "C" __global__ void test_indices(int *to) {
