@@ -17,7 +17,6 @@ namespace fake {
 struct KernelParameter {
   size_t bytes;
   bool is_pointer;
-  void (*clear_padding)(void *value);
 };
 
 struct Kernel {
@@ -27,13 +26,9 @@ struct Kernel {
   size_t parameter_count;
 };
 
-/* What stands between and behind a struct's members is nobody's, and is not to be taken for an address. */
-template <class T> void clear_padding(void *value) { __builtin_clear_padding(static_cast<T *>(value)); }
-
 template <auto function> struct Trampoline;
 template <class... A, void (*function)(A...)> struct Trampoline<function> {
-  static constexpr KernelParameter parameters[sizeof...(A) + 1] = {
-      {sizeof(A), std::is_pointer_v<A>, clear_padding<std::remove_const_t<A>>}..., {0, false, nullptr}};
+  static constexpr KernelParameter parameters[sizeof...(A) + 1] = {{sizeof(A), std::is_pointer_v<A>}..., {0, false}};
 
   template <size_t... i> static void unpack(void *const *values, std::index_sequence<i...>) {
     (void)values;

@@ -37,7 +37,6 @@ struct Parameters {
       const size_t bytes = kernel.parameters[i].bytes;
       values.emplace_back((bytes + sizeof(Unit) - 1) / sizeof(Unit));
       memcpy(static_cast<void *>(values.back().data()), from[i], bytes);
-      kernel.parameters[i].clear_padding(values.back().data());
       pointers.push_back(values.back().data());
     }
   }
@@ -62,7 +61,9 @@ bool may_touch(const Context &context, const Allocation &allocation) {
 
 /*
  * Finds the memory that the kernel may use: whatever its parameters, read word by word, point into. A parameter that is
- * a pointer and points nowhere makes the launch fail; the end of an allocation is still somewhere.
+ * a pointer and points nowhere makes the launch fail; the end of an allocation is still somewhere. Half of a struct's
+ * last word may be padding, with anything in it, which makes no address of the member before: what would be another
+ * device's memory there is left to the watch.
  */
 bool find_uses(const Context &context, const Kernel &kernel, const Parameters &parameters, std::vector<Range> &uses) {
   for (size_t i = 0; i < kernel.parameter_count; ++i) {
@@ -71,9 +72,11 @@ bool find_uses(const Context &context, const Kernel &kernel, const Parameters &p
       uintptr_t word;
       memcpy(&word, value + at, sizeof word);
       const Allocation *allocation = find_memory(word, 0);
+      const bool is_struct = kernel.parameters[i].bytes > sizeof word;
+      const bool may_be_padding = is_struct && at + sizeof word == kernel.parameters[i].bytes;
       if (allocation && may_touch(context, *allocation))
         uses.push_back({allocation->start, allocation->bytes});
-      else if (allocation || (kernel.parameters[i].is_pointer && word != 0))
+      else if ((allocation && !may_be_padding) || (kernel.parameters[i].is_pointer && word != 0))
         return false;
     }
   }
