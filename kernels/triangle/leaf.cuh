@@ -31,7 +31,7 @@ namespace triangle_leaf {
 template <typename Element, bool solves, bool lower> struct Leaf {
   using Real = typename Element::Real;
   static constexpr int ROWS = TB_TRIANGLE_LEAF_ROWS, N = TB_TRIANGLE_LEAF_COLUMNS, PAD = N + 1;
-  static constexpr int M = TB_TRIANGLE_LEAF(sizeof(Real), Element::parts), BLOCK = ROWS * ROWS;
+  static constexpr int M = TB_TRIANGLE_LEAF, BLOCK = ROWS * ROWS;
   static constexpr int PER_LOAD = 16 / sizeof(Element), PIECE = 32 / sizeof(Element);
   struct alignas(16) Vector {
     Element element[PER_LOAD];

@@ -6,6 +6,7 @@
  */
 #include "fp64/gemm.cuh"
 #include "triangle/leaf.cuh"
+#include "triangle/solve64.cuh"
 
 namespace triangle_solve {
 
@@ -14,6 +15,7 @@ using triangle_leaf::fetch;
 using triangle_leaf::is_whole;
 using triangle_leaf::Leaf;
 using triangle_leaf::Plain;
+using triangle_leaf::Solve64;
 using triangle_leaf::store;
 
 constexpr int TILE = TB_TRIANGLE_TILE, ROW = TILE + 1, STEP = TB_TRIANGLE_TILE_THREADS;
@@ -197,6 +199,11 @@ __device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
   block.run(args, shared);
 }
 
+template <typename Element, bool lower>
+__device__ void solve64(const tb_triangle_leaf_args &args, unsigned char *shared) {
+  Solve64<Element, lower>(args, shared).run();
+}
+
 } // namespace triangle_solve
 
 #define TB_TRIANGLE_SOLVE_KERNEL(name, threads, args, ...)                              \
@@ -205,30 +212,33 @@ __device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
     triangle_solve::__VA_ARGS__(arguments, shared);                                     \
   }
 #define TB_TRIANGLE_TILE_BLOCK (TB_TRIANGLE_TILE * TB_TRIANGLE_TILE_THREADS)
-#define TB_TRIANGLE_LEAF_BLOCK(...) \
-  TB_TRIANGLE_LEAF_THREADS(TB_TRIANGLE_LEAF(sizeof(__VA_ARGS__::Real), __VA_ARGS__::parts))
+#define TB_TRIANGLE_LEAF_BLOCK TB_TRIANGLE_LEAF_THREADS(TB_TRIANGLE_LEAF)
+#define TB_TRIANGLE_SOLVE64_BLOCK (32 * TB_TRIANGLE_SOLVE64_WARPS)
 
-#define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                                    \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args,           \
-                           form<__VA_ARGS__>)                                                                  \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args,           \
-                           turn<__VA_ARGS__>)                                                                  \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
-                           leaf<__VA_ARGS__, true, false>)                                                     \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
-                           leaf<__VA_ARGS__, true, true>)
+#define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                          \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args, \
+                           form<__VA_ARGS__>)                                                        \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args, turn<__VA_ARGS__>)
 TB_TRIANGLE_SOLVE_TYPE(s, triangle_leaf::Plain<float>)
 TB_TRIANGLE_SOLVE_TYPE(d, triangle_leaf::Plain<double>)
 TB_TRIANGLE_SOLVE_TYPE(c, triangle_leaf::Complex<float>)
 TB_TRIANGLE_SOLVE_TYPE(z, triangle_leaf::Complex<double>)
 
-/* Multiplied by leaves, or as a whole. */
-#define TB_TRIANGLE_SINGLE_TYPE(letter, ...)                                                                   \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
-                           leaf<__VA_ARGS__, false, false>)                                                    \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK(__VA_ARGS__), tb_triangle_leaf_args, \
+/* Multiplied and solved by leaves; or multiplied as a whole, and solved by the tensor cores. */
+#define TB_TRIANGLE_SINGLE_TYPE(letter, ...)                                                      \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, true, false>)                                        \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, true, true>)                                         \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args, \
+                           leaf<__VA_ARGS__, false, false>)                                       \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args, \
                            leaf<__VA_ARGS__, false, true>)
 #define TB_TRIANGLE_DOUBLE_TYPE(letter, ...)                                                              \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args,      \
+                           solve64<__VA_ARGS__, false>)                                                   \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args,      \
+                           solve64<__VA_ARGS__, true>)                                                    \
   TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_look_##letter, TB_TRIANGLE_LOOK_THREADS, tb_triangle_look_args,    \
                            look<__VA_ARGS__>)                                                             \
   TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_repair_##letter, TB_TRIANGLE_REPAIR_ROWS, tb_triangle_repair_args, \

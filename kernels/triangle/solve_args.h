@@ -85,28 +85,47 @@ struct tb_triangle_leaf_args {
 #define TB_TRIANGLE_TILE 32
 #define TB_TRIANGLE_TILE_THREADS 8
 
-/* Of a leaf's kernel: a warp's rows; columns of B of a block of threads, one for each lane; and rows of a whole leaf.
- * A smaller m has as many warps as it needs. (H200, order 4096: a leaf of 192 rows takes 33 us in d and 23 in s, and
- * its products have sizes that fill the GPU less evenly than powers of two.) */
+/* Of a leaf's kernel, but for solves in doubles: a warp's rows; columns of B of a block of threads, one for each lane;
+ * and rows of a whole leaf. A smaller m has as many warps as it needs. (H200, order 4096: a leaf of 192 rows takes 23
+ * us in s, and its products have sizes that fill the GPU less evenly than powers of two.) */
 #define TB_TRIANGLE_LEAF_ROWS 8
 #define TB_TRIANGLE_LEAF_COLUMNS 32
-#define TB_TRIANGLE_LEAF(real_bytes, parts) ((real_bytes) * (parts) > 8 ? 64 : 128)
+#define TB_TRIANGLE_LEAF 128
 #define TB_TRIANGLE_LEAF_THREADS(m) (((m) + TB_TRIANGLE_LEAF_ROWS - 1) / TB_TRIANGLE_LEAF_ROWS * 32)
 
 /* Its dynamic shared memory: two blocks of the triangle for each warp and two warps' rows of B with a pad, or before
  * and after all these a piece of 32 bytes of B's columns for each warp; behind them the blocks of the diagonal, and
  * four reals of each row for quotients. */
 #define TB_TRIANGLE_LEAF_STEPS_BYTES(real_bytes, parts) \
-  ((real_bytes) * (parts)*TB_TRIANGLE_LEAF_ROWS *       \
-   (2 * TB_TRIANGLE_LEAF(real_bytes, parts) + 2 * (TB_TRIANGLE_LEAF_COLUMNS + 1)))
+  ((real_bytes) * (parts)*TB_TRIANGLE_LEAF_ROWS * (2 * TB_TRIANGLE_LEAF + 2 * (TB_TRIANGLE_LEAF_COLUMNS + 1)))
 #define TB_TRIANGLE_LEAF_PIECES_BYTES(real_bytes, parts) \
-  (TB_TRIANGLE_LEAF(real_bytes, parts) / TB_TRIANGLE_LEAF_ROWS * 32 * (TB_TRIANGLE_LEAF_COLUMNS + 1))
+  (TB_TRIANGLE_LEAF / TB_TRIANGLE_LEAF_ROWS * 32 * (TB_TRIANGLE_LEAF_COLUMNS + 1))
 #define TB_TRIANGLE_LEAF_DIAGONAL_AT(real_bytes, parts)                                               \
   (TB_TRIANGLE_LEAF_STEPS_BYTES(real_bytes, parts) > TB_TRIANGLE_LEAF_PIECES_BYTES(real_bytes, parts) \
        ? TB_TRIANGLE_LEAF_STEPS_BYTES(real_bytes, parts)                                              \
        : TB_TRIANGLE_LEAF_PIECES_BYTES(real_bytes, parts))
 #define TB_TRIANGLE_LEAF_SHARED_BYTES(real_bytes, parts) \
   (TB_TRIANGLE_LEAF_DIAGONAL_AT(real_bytes, parts) +     \
-   (real_bytes)*TB_TRIANGLE_LEAF(real_bytes, parts) * ((parts)*TB_TRIANGLE_LEAF_ROWS + 4))
+   (real_bytes)*TB_TRIANGLE_LEAF * ((parts)*TB_TRIANGLE_LEAF_ROWS + 4))
+
+/* Of solves in doubles (solve64.cuh): rows of a whole leaf; rows of a step, and a warp's columns of B; columns of A' in
+ * a chunk, and chunks on their way; distances of columns in shared memory. */
+#define TB_TRIANGLE_SOLVE64_ROWS(parts) (256 / (parts))
+#define TB_TRIANGLE_SOLVE64_STEP 16
+#define TB_TRIANGLE_SOLVE64_COLUMNS 8
+#define TB_TRIANGLE_SOLVE64_CHUNK(parts) (64 / (parts))
+#define TB_TRIANGLE_SOLVE64_STAGES 3
+#define TB_TRIANGLE_SOLVE64_LDA(parts) (TB_TRIANGLE_SOLVE64_STEP + ((parts) == 1 ? 4 : 2))
+#define TB_TRIANGLE_SOLVE64_LDX(parts) (TB_TRIANGLE_SOLVE64_ROWS(parts) + 4)
+
+/* Warps of a block, fewer where it may have less shared memory: what it has are four reals of each row for quotients,
+ * chunks, and the warps' columns. */
+#define TB_TRIANGLE_SOLVE64_WARPS 4
+#define TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(parts) (4 * 8 * TB_TRIANGLE_SOLVE64_ROWS(parts))
+#define TB_TRIANGLE_SOLVE64_SHARED_BYTES(parts, warps)                                                   \
+  (TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(parts) +                                                           \
+   8 * (parts) *                                                                                         \
+       (TB_TRIANGLE_SOLVE64_STAGES * TB_TRIANGLE_SOLVE64_CHUNK(parts) * TB_TRIANGLE_SOLVE64_LDA(parts) + \
+        (warps)*TB_TRIANGLE_SOLVE64_COLUMNS * TB_TRIANGLE_SOLVE64_LDX(parts)))
 
 #endif

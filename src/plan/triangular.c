@@ -3,10 +3,13 @@
 
 /* Columns of a block: a quarter of B, that the first comes early and little is left behind the last; but enough for the
  * kernels, and few blocks, for each has all steps, of some 8 us of the caller's time. (H200, order 8192 from ordinary
- * memory, by quarters and eighths: dtrsm 28.2 and 29.8 ms, strsm 16.1 and 19.9; by thirds 29.2 and 15.6.) Where nothing
- * is copied two streams have a half each if that fills the GPU twice. (H200, with leaves of 192 and of 96
- * rows, whole and by halves: dtrsm 4096 2.27 and 2.37 ms, 8192 12.76 and 12.56.) */
+ * memory, strsm by quarters, eighths and thirds: 16.1, 19.9 and 15.6 ms.) Doubles, with leaves twice as large, have
+ * half of the steps. (H100, dtrsm by quarters, sixths, eighths and twelfths: 4096 8.1, 7.5, 7.7 and 7.7 ms,
+ * 8192 26.5, 24.9, 25.6 and 26.7; ztrsm 15.2, 14.8, 15.8 and 15.9, 69.4, 69.9, 70.5 and 72.1.) Where nothing is copied
+ * two streams have a half each if that fills the GPU twice. (H200, with leaves of 192 and of 96 rows, whole and by
+ * halves: dtrsm 4096 2.27 and 2.37 ms, 8192 12.76 and 12.56.) */
 #define BLOCKS_WISH 4
+#define BLOCKS_OF_DOUBLES_WISH 6
 #define BLOCKS_OF_PRODUCTS_WISH 8 /* of which each is four launches */
 #define BLOCK_LEAST 512
 #define BLOCK_LEAST_IN_PLACE 4096
@@ -69,7 +72,9 @@ struct tb_ways tb_triangular_ways(const struct tb_places *places) {
 
 int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways) {
   const int64_t sides = tb_triangular_sides(call), least = ways.c == TB_IN_PLACE ? BLOCK_LEAST_IN_PLACE : BLOCK_LEAST;
-  const int64_t by_link = tb_triangular_is_one_product(call) ? BLOCKS_OF_PRODUCTS_WISH : BLOCKS_WISH;
+  const int64_t by_link = tb_triangular_is_one_product(call) ? BLOCKS_OF_PRODUCTS_WISH
+                          : tb_type_is_double(call->type)    ? BLOCKS_OF_DOUBLES_WISH
+                                                             : BLOCKS_WISH;
   const int64_t wish = tb_max(least, tb_ceil_div(sides, ways.c == TB_IN_PLACE ? TB_TRIANGULAR_STREAMS : by_link));
   return tb_min(sides, tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP));
 }

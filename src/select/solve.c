@@ -51,10 +51,25 @@ static CUresult load_triangle(struct tb_solve_kernels *solve, const struct tb_fp
   return CUDA_SUCCESS;
 }
 
+/* As many warps a block as have room. */
+static CUresult allow_solves(struct tb_solve_kernels *solve, const struct tb_fp64_device *device, bool complex) {
+  const int parts = complex ? 2 : 1;
+  int warps = TB_TRIANGLE_SOLVE64_WARPS;
+  while (warps > 1 && TB_TRIANGLE_SOLVE64_SHARED_BYTES(parts, warps) > device->block_shared_bytes) warps /= 2;
+  solve->warps[complex] = warps;
+  for (int lower = 0; lower < 2; lower++)
+    TB_TRY(tb_cuda.cuFuncSetAttribute(solve->leaf[complex ? TB_Z : TB_D][true][lower],
+                                      CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      TB_TRIANGLE_SOLVE64_SHARED_BYTES(parts, warps)));
+  return CUDA_SUCCESS;
+}
+
 CUresult tb_solve_load(struct tb_solve_kernels *solve, const struct tb_fp64_device *device) {
   if (solve->module != NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&solve->module, tb_solve_fatbin));
   CUresult result = load_solve_functions(solve);
+  for (int complex = 0; complex < 2 && result == CUDA_SUCCESS; complex++)
+    result = allow_solves(solve, device, complex != 0);
   for (int i = 0; i < TB_FP64_TRIANGLE_COUNT && result == CUDA_SUCCESS; i++) result = load_triangle(solve, device, i);
   if (result != CUDA_SUCCESS) tb_solve_unload(solve);
   return result;
@@ -66,9 +81,10 @@ void tb_solve_unload(struct tb_solve_kernels *solve) {
 }
 
 /* What a block may have without being asked for more. */
-_Static_assert(TB_TRIANGLE_LEAF_SHARED_BYTES(8, 1) <= 49152 && TB_TRIANGLE_LEAF_SHARED_BYTES(4, 2) <= 49152 &&
-                   TB_TRIANGLE_LEAF_SHARED_BYTES(8, 2) <= 49152,
-               "leaves");
+_Static_assert(TB_TRIANGLE_LEAF_SHARED_BYTES(4, 1) <= 49152 && TB_TRIANGLE_LEAF_SHARED_BYTES(4, 2) <= 49152, "leaves");
+/* What a block may be given on every GPU. */
+_Static_assert(TB_TRIANGLE_SOLVE64_SHARED_BYTES(1, 1) <= 65536 && TB_TRIANGLE_SOLVE64_SHARED_BYTES(2, 1) <= 65536,
+               "solves in doubles");
 
 /* A block a tile, of a grid that strides over columns of tiles. */
 static CUresult launch_tiles(CUfunction function, enum tb_type type, int64_t rows, int64_t columns, void *args,
@@ -91,15 +107,27 @@ CUresult tb_solve_turn(const struct tb_solve_kernels *solve, enum tb_type type, 
   return launch_tiles(solve->turn[type], type, args->rows, args->columns, args, stream);
 }
 
-CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type type, bool solves, bool lower,
-                              struct tb_triangle_leaf_args *args, CUstream stream) {
-  static const unsigned shared_bytes[TB_TYPE_COUNT] = {
-      TB_TRIANGLE_LEAF_SHARED_BYTES(4, 1), TB_TRIANGLE_LEAF_SHARED_BYTES(8, 1), TB_TRIANGLE_LEAF_SHARED_BYTES(4, 2),
-      TB_TRIANGLE_LEAF_SHARED_BYTES(8, 2)};
+static CUresult launch_solve64(const struct tb_solve_kernels *solve, bool complex, bool lower,
+                               struct tb_triangle_leaf_args *args, CUstream stream) {
+  const int warps = solve->warps[complex];
+  const int64_t blocks = tb_ceil_div(args->n, warps * TB_TRIANGLE_SOLVE64_COLUMNS);
   void *parameters[] = {args};
   TB_TRY(tb_cuda.cuLaunchKernel(
-      solve->leaf[type][solves][lower], (unsigned)tb_ceil_div(args->n, TB_TRIANGLE_LEAF_COLUMNS), 1, 1,
-      (unsigned)TB_TRIANGLE_LEAF_THREADS(args->m), 1, 1, shared_bytes[type], stream, parameters, NULL));
+      solve->leaf[complex ? TB_Z : TB_D][true][lower], (unsigned)blocks, 1, 1, (unsigned)(32 * warps), 1, 1,
+      (unsigned)TB_TRIANGLE_SOLVE64_SHARED_BYTES(complex ? 2 : 1, warps), stream, parameters, NULL));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type type, bool solves, bool lower,
+                              struct tb_triangle_leaf_args *args, CUstream stream) {
+  if (tb_type_is_double(type)) return launch_solve64(solve, tb_type_is_complex(type), lower, args, stream);
+  const int64_t blocks = tb_ceil_div(args->n, TB_TRIANGLE_LEAF_COLUMNS);
+  const int shared_bytes =
+      tb_type_is_complex(type) ? TB_TRIANGLE_LEAF_SHARED_BYTES(4, 2) : TB_TRIANGLE_LEAF_SHARED_BYTES(4, 1);
+  void *parameters[] = {args};
+  TB_TRY(tb_cuda.cuLaunchKernel(solve->leaf[type][solves][lower], (unsigned)blocks, 1, 1,
+                                (unsigned)TB_TRIANGLE_LEAF_THREADS(args->m), 1, 1, (unsigned)shared_bytes, stream,
+                                parameters, NULL));
   return CUDA_SUCCESS;
 }
 

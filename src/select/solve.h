@@ -23,13 +23,15 @@ struct tb_solve_kernels {
   CUfunction form[TB_TYPE_COUNT], turn[TB_TYPE_COUNT];
   CUfunction look[TB_TYPE_COUNT], repair[TB_TYPE_COUNT]; /* in doubles */
   CUfunction leaf[TB_TYPE_COUNT][2][2];                  /* of solves; of a lower triangle; no products in doubles */
+  int warps[2]; /* of a block that solves in doubles; complex ones */
   CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2];        /* in units of 16 bytes */
 };
 
 /* Rows of a block on the diagonal. */
 static inline int64_t tb_solve_leaf(const struct tb_call *call) {
   if (tb_triangular_is_one_product(call)) return call->k;
-  return call->type == TB_Z ? TB_TRIANGLE_LEAF(8, 2) : TB_TRIANGLE_LEAF(4, 1);
+  if (!tb_type_is_double(call->type)) return TB_TRIANGLE_LEAF;
+  return call->type == TB_Z ? TB_TRIANGLE_SOLVE64_ROWS(2) : TB_TRIANGLE_SOLVE64_ROWS(1);
 }
 
 /* Loads the kernels into the current context, which is this device's, unless they are there. Nothing is left behind on

@@ -175,27 +175,42 @@ static double *real_part(const struct tst_sided_call *call, void *data, int64_t 
   return (double *)data + (call->name.type == 'z' ? 2 * at : at);
 }
 
-/* Doubles whose solutions grow by a thousand from row to row, or become as small, or whose diagonal would overflow if
- * it were inverted or squared. */
+/* Multiplies a number of an operand, in single or double precision. */
+static void scale(const struct tst_sided_call *call, void *data, size_t number, double by) {
+  if (call->name.type == 's' || call->name.type == 'c')
+    ((float *)data)[number] *= (float)by;
+  else
+    ((double *)data)[number] *= by;
+}
+
+/* Of a diagonal that is no reciprocal of anything, and of elements of B beside it that give a number. */
+static void make_grow(struct tst_sided_call *call, double diagonal, bool extreme, double of_b) {
+  const size_t parts = call->name.type == 'c' || call->name.type == 'z' ? 2 : 1;
+  const size_t bytes = call->name.type == 's' || call->name.type == 'c' ? sizeof(float) : sizeof(double);
+  for (int64_t x = 0; x < 70; x++)
+    for (int64_t y = 0; y < 70; y++)
+      for (size_t part = 0; part < parts; part++)
+        if (x != y || call->diag == 'N')
+          scale(call, call->a.data, (size_t)(x + y * call->lda) * parts + part, x == y ? diagonal : extreme ? 0 : 60);
+  memcpy(call->a.before, call->a.data, call->a.bytes);
+  for (size_t at = 0; at < call->c.bytes / bytes; at++) scale(call, call->c.data, at, of_b);
+  memcpy(call->c.before, call->c.data, call->c.bytes);
+}
+
+/* Solutions grow by a thousand from row to row, or become as small, or the diagonal would overflow if it were inverted
+ * or squared. */
 static void triangles_that_let_grow(void **state) {
   (void)state;
   uint64_t rng = 5;
   static const double diagonals[] = {0x1p-10, 0x1p10, 0x1p-1000, 0x1p1000, 0x1p-400};
-  for (int i = 0; i < 2 * VARIANTS; i += TST_UNLESS_SANITIZED(1, 3)) {
+  static const double single_diagonals[] = {0x1p-4, 0x1p10, 0x1p-60, 0x1p100, 0x1p-41};
+  for (int i = 0; i < 4 * VARIANTS; i += TST_UNLESS_SANITIZED(1, 3)) {
     struct tst_sided_call call;
-    const double diagonal = diagonals[i % 5], beside = fabs(log2(diagonal)) > 10 ? 0 : 1;
-    create_variant(&call, i % 2 ? 5 : 7, i % VARIANTS, 70, 70, &rng); /* dtrsm, ztrsm */
+    create_variant(&call, 4 + i % 4, i % VARIANTS, 70, 70, &rng); /* strsm, dtrsm, ctrsm, ztrsm */
     assert_true(call.name.shape == TRSM);
-    for (int64_t x = 0; x < 70; x++)
-      for (int64_t y = 0; y < 70; y++)
-        for (int part = 0; part < 1 + (call.name.type == 'z'); part++)
-          if (x != y || call.diag == 'N')
-            real_part(&call, call.a.data, x, y, call.lda)[part] *= x == y ? diagonal : 60 * beside;
-    memcpy(call.a.before, call.a.data, call.a.bytes);
-    if (fabs(log2(diagonal)) > 10)
-      for (size_t at = 0; at < call.c.bytes / sizeof(double); at++)
-        ((double *)call.c.data)[at] *= sqrt(diagonal) * (diagonal < 1 ? 0x1p-300 : 1);
-    memcpy(call.c.before, call.c.data, call.c.bytes);
+    const bool single = i % 2 == 0, extreme = i % 5 >= 2;
+    const double diagonal = single ? single_diagonals[i % 5] : diagonals[i % 5], small = single ? 0x1p-20 : 0x1p-300;
+    make_grow(&call, diagonal, extreme, !extreme ? 1 : sqrt(diagonal) * (diagonal < 1 ? small : 1));
     tst_sided_make(&call);
     expect_right(&call);
     tst_sided_destroy(&call);
