@@ -3,8 +3,10 @@
 #include "pipeline/widening.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "process/background.h"
 #include "process/sandbox.h"
 
@@ -14,19 +16,26 @@
 #define SETTLE_SECONDS 2.0
 #define SETTLE_LOOK_SECONDS 1e-3
 
+/* The driver lets nobody else in while it pins. So a ring's slots are pinned a piece's at a time, with pauses between
+ * that are so many times as long: a call beside it takes some tenths longer at most. */
+#define PART_SLOTS TB_PIECE_SLOTS
+#define PARTS_MOST (TB_SLOTS / PART_SLOTS)
+#define PAUSE 5
+
 struct order {
   enum { NO_ORDER, ORDERED, BEING_PINNED, PINNED, REFUSED } state;
   struct tb_ring *ring; /* NULL: it was closed while they were being pinned */
   CUdevice gpu;
   CUcontext context; /* with a reference of the order's, until they are pinned */
-  int slots;
-  void *memory;
+  int parts;
+  void *memory[PARTS_MOST];
 };
 
 static pthread_mutex_t orders_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below; no driver is called with it */
 static struct order orders[ORDERS_MOST];
 static struct tb_idle *pinner; /* NULL: not started */
 static bool starts_pinner, pins;
+static atomic_bool hurries; /* somebody waits for the pinner: it makes no pauses */
 
 static struct order *order_in_state(int state) {
   for (int i = 0; i < ORDERS_MOST; i++)
@@ -53,22 +62,51 @@ static struct order *next_to_pin(void) {
   return o;
 }
 
-/* False: nobody wants them any more. */
-static bool deliver_slots(struct order *o, void *memory) {
+static bool still_wanted(const struct order *o) {
   pthread_mutex_lock(&orders_lock);
   const bool wanted = o->ring != NULL;
-  o->memory = memory;
-  o->state = !wanted ? NO_ORDER : memory != NULL ? PINNED : REFUSED;
   pthread_mutex_unlock(&orders_lock);
   return wanted;
 }
 
+/* False: nobody wants them any more. */
+static bool deliver_slots(struct order *o, bool pinned) {
+  pthread_mutex_lock(&orders_lock);
+  const bool wanted = o->ring != NULL;
+  o->state = !wanted ? NO_ORDER : pinned ? PINNED : REFUSED;
+  pthread_mutex_unlock(&orders_lock);
+  return wanted;
+}
+
+static void free_parts(void *const memory[], int parts) {
+  for (int i = 0; i < parts; i++) tb_cuda.cuMemFreeHost(memory[i]);
+}
+
+static void pause_for(double seconds) {
+  const struct timespec look = {.tv_nsec = (long)(SETTLE_LOOK_SECONDS * 1e9)};
+  const double end = tb_clock_seconds() + seconds;
+  while (!atomic_load(&hurries) && tb_clock_seconds() < end) nanosleep(&look, NULL);
+}
+
+/* How many came. */
+static int pin_parts(const struct order *o, void *memory[]) {
+  for (int i = 0; i < o->parts; i++) {
+    const double begun = tb_clock_seconds();
+    if (!still_wanted(o)) return i;
+    if (tb_cuda.cuMemHostAlloc(&memory[i], (size_t)(PART_SLOTS * TB_SLOT_BYTES), 0) != CUDA_SUCCESS) return i;
+    pause_for(PAUSE * (tb_clock_seconds() - begun));
+  }
+  return o->parts;
+}
+
 static void pin(struct order *o) {
   const CUdevice gpu = o->gpu;
-  void *memory = NULL;
+  const int parts = o->parts;
+  void *memory[PARTS_MOST];
   const bool entered = tb_cuda_enter(o->context) == CUDA_SUCCESS;
-  if (entered && tb_cuda.cuMemHostAlloc(&memory, (size_t)(o->slots * TB_SLOT_BYTES), 0) != CUDA_SUCCESS) memory = NULL;
-  if (!deliver_slots(o, memory) && memory != NULL) tb_cuda.cuMemFreeHost(memory);
+  const int pinned = entered ? pin_parts(o, memory) : 0;
+  for (int i = 0; i < pinned; i++) o->memory[i] = memory[i];
+  if (!deliver_slots(o, pinned == parts) || pinned < parts) free_parts(memory, pinned);
   if (entered) tb_cuda_leave();
   release_context(gpu);
 }
@@ -94,8 +132,11 @@ static bool place_order(struct tb_ring *ring, CUdevice gpu, CUcontext context) {
   pthread_mutex_lock(&orders_lock);
   struct order *const o = order_in_state(NO_ORDER);
   if (o != NULL)
-    *o = (struct order){
-        .state = ORDERED, .ring = ring, .gpu = gpu, .context = context, .slots = ring->earned_slots - ring->slots};
+    *o = (struct order){.state = ORDERED,
+                        .ring = ring,
+                        .gpu = gpu,
+                        .context = context,
+                        .parts = (ring->earned_slots - ring->slots) / PART_SLOTS};
   pthread_mutex_unlock(&orders_lock);
   return o != NULL;
 }
@@ -153,7 +194,7 @@ void tb_widening_take(struct tb_ring *ring) {
   if (waits) return;
   ring->ordered = false;
   if (come.state == PINNED)
-    tb_ring_add(ring, come.memory, come.slots);
+    for (int i = 0; i < come.parts; i++) tb_ring_add(ring, come.memory[i], PART_SLOTS);
   else
     earn_anew(ring);
 }
@@ -172,7 +213,7 @@ void tb_widening_cancel(struct tb_ring *ring) {
   pthread_mutex_unlock(&orders_lock);
   ring->ordered = false;
   if (was.state == ORDERED) release_context(was.gpu);
-  if (was.state == PINNED) tb_cuda.cuMemFreeHost(was.memory);
+  if (was.state == PINNED) free_parts(was.memory, was.parts);
 }
 
 static bool is_settled(void) {
@@ -184,7 +225,9 @@ static bool is_settled(void) {
 
 bool tb_widening_settle(void) {
   const struct timespec look = {.tv_nsec = (long)(SETTLE_LOOK_SECONDS * 1e9)};
+  atomic_store(&hurries, true);
   for (int i = 0; i < (int)(SETTLE_SECONDS / SETTLE_LOOK_SECONDS) && !is_settled(); i++) nanosleep(&look, NULL);
+  atomic_store(&hurries, false);
   return is_settled();
 }
 
@@ -199,4 +242,5 @@ void tb_widening_after_fork(void) {
   for (int i = 0; i < ORDERS_MOST; i++) orders[i].state = NO_ORDER;
   pinner = NULL;
   starts_pinner = pins = false;
+  atomic_store(&hurries, false);
 }

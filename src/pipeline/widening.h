@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The slots that a ring has earned, had beside calls: to pin 16 MiB takes the driver 6 ms, half a call of 8192 cubed.
- * They are ordered when the call that earned them is over, pinned by a thread of ours that has neither gate nor lane,
- * and taken by a later call when it begins. Nobody waits for that, but for who ends the process or unloads the library.
- * An order has a reference to the GPU's context, so that the GPU may be closed meanwhile. Thread-safe; each ring is one
- * call's at a time.
+ * The slots that a ring has earned, had beside calls: to pin 16 MiB takes the driver 6 ms, half a call of 8192 cubed,
+ * in which no other call of the driver's comes in; so they are had by and by. They are ordered when the call that
+ * earned them is over, pinned by a thread of ours that has neither gate nor lane, and taken by a later call when it
+ * begins. Nobody waits for that, but for who ends the process or unloads the library. An order has a reference to the
+ * GPU's context, so that the GPU may be closed meanwhile. Thread-safe; each ring is one call's at a time.
  */
 #ifndef TB_WIDENING_H
 #define TB_WIDENING_H

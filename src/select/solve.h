@@ -23,7 +23,7 @@ struct tb_solve_kernels {
   CUfunction form[TB_TYPE_COUNT], turn[TB_TYPE_COUNT];
   CUfunction look[TB_TYPE_COUNT], repair[TB_TYPE_COUNT]; /* in doubles */
   CUfunction leaf[TB_TYPE_COUNT][2][2];                  /* of solves; of a lower triangle; no products in doubles */
-  int warps[2]; /* of a block that solves in doubles; complex ones */
+  int warps[2];                                          /* of a block that solves in doubles; complex ones */
   CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2];        /* in units of 16 bytes */
 };
 

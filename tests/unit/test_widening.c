@@ -6,7 +6,7 @@
  * Seen to fail when: a call waits for what is being pinned, or takes it twice; who closes the GPU waits, or what came
  * then is not given back; a GPU that is closed loses its context under the thread that pins; a refusal is forgotten, or
  * never asked again; an order for which there is no room keeps its context; the child of a fork waits for its parent's
- * orders; the process ends while memory is being pinned.
+ * orders; the process ends while memory is being pinned; a ring's slots are pinned at once.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -17,12 +17,14 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "fake.h"
 #include "offload/keeper.h"
 #include "offload/part.h"
@@ -32,6 +34,7 @@
 #include "process.h"
 
 #define GIB ((double)((int64_t)1 << 30))
+#define PARTS ((TB_SLOTS - TB_SLOTS_FIRST) / TB_PIECE_SLOTS) /* in which a ring's slots come */
 
 static const struct tst_fake *fake;
 static struct tb_device gpu;
@@ -44,11 +47,18 @@ static atomic_int entered, pinned; /* in this process */
 static pthread_t main_thread;
 static atomic_bool by_main;
 
+static atomic_int takes_ms;
+static double left;           /* by the pinner */
+static double shortest_pause; /* in times of what the driver took before it */
+
 static CUresult CUDAAPI pin_slowly(void **memory, size_t bytes, unsigned flags) {
+  const double begun = tb_clock_seconds(), took = 1e-3 * atomic_load(&takes_ms);
   if (pthread_equal(pthread_self(), main_thread)) atomic_store(&by_main, true);
-  atomic_fetch_add(&entered, 1);
+  if (atomic_fetch_add(&entered, 1) > 0 && took > 0) shortest_pause = fmin(shortest_pause, (begun - left) / took);
   while (atomic_load(&held)) usleep(500);
+  usleep((useconds_t)(1e6 * took));
   const CUresult result = driver_pins(memory, bytes, flags);
+  left = tb_clock_seconds();
   atomic_fetch_add(&pinned, 1);
   return result;
 }
@@ -128,13 +138,31 @@ static void beside_calls(void **state) {
   expect_slots(&gpu, TB_SLOTS);
   call_is_over(&gpu);
   assert_true(tb_widening_settle());
-  assert_int_equal(atomic_load(&pinned), 2);
+  assert_int_equal(atomic_load(&pinned), 2 * PARTS);
   assert_false(atomic_load(&by_main));
   const struct tb_ring *const rings[] = {&gpu.up_ring, &gpu.down_ring};
   for (int r = 0; r < 2; r++)
     for (int i = 0; i < TB_SLOTS; i++) memset(tb_slot(rings[r], i), 16 * r + i, TB_SLOT_BYTES);
   for (int r = 0; r < 2; r++)
     for (int i = 0; i < TB_SLOTS; i++) assert_int_equal(*(unsigned char *)tb_slot(rings[r], i), 16 * r + i);
+  close_gpu();
+  expect_nothing_left();
+}
+
+/* Where nobody waits for it the pinner stays out of the driver for five times as long as it was inside; who waits has
+ * no pauses, which would be longer than what is waited at most. */
+static void by_and_by(void **state) {
+  (void)state;
+  open_gpu();
+  shortest_pause = HUGE_VAL;
+  atomic_store(&takes_ms, 60);
+  call_moves(&gpu, GIB);
+  call_is_over(&gpu);
+  for (int i = 0; i < 20000 && atomic_load(&entered) < 3; i++) usleep(500);
+  assert_true(shortest_pause >= 5 && shortest_pause < HUGE_VAL);
+  assert_true(tb_widening_settle());
+  assert_int_equal(atomic_load(&pinned), 2 * PARTS);
+  atomic_store(&takes_ms, 0);
   close_gpu();
   expect_nothing_left();
 }
@@ -152,12 +180,12 @@ static void closed_meanwhile(void **state) {
     else
       wait_until_one_is_inside();
     tb_device_close(&gpu); /* which does not wait */
-    assert_int_equal(atomic_load(&pinned), there ? 2 : 0);
+    assert_int_equal(atomic_load(&pinned), there ? 2 * PARTS : 0);
     assert_int_equal(fake->get(FAKE_CUDA_CONTEXTS), there ? 0 : 1);
     atomic_store(&held, false);
     close_gpu();
     expect_nothing_left();
-    assert_int_equal(atomic_load(&pinned), there ? 2 : 1); /* what nobody wants is not pinned */
+    assert_int_equal(atomic_load(&pinned), there ? 2 * PARTS : 1); /* what nobody wants is not pinned */
   }
 }
 
@@ -213,6 +241,29 @@ static void refused_at_first(void **state) {
   }
 }
 
+/* The third part is refused: those before it are given back, and all come later. */
+static void refused_midway(void **state) {
+  (void)state;
+  open_gpu();
+  call_moves(&gpu, GIB);
+  assert_int_equal(fake->inject("cuMemHostAlloc", 3, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
+  call_is_over(&gpu);
+  assert_true(tb_widening_settle());
+  const int freed = (int)fake->calls("cuMemFreeHost");
+  fake->clear_failures();
+  call_moves(&gpu, 0);
+  assert_int_equal(gpu.up_ring.slots + gpu.down_ring.slots, TB_SLOTS_FIRST + TB_SLOTS);
+  call_is_over(&gpu);
+  call_moves(&gpu, GIB);
+  call_is_over(&gpu);
+  assert_true(tb_widening_settle());
+  call_moves(&gpu, 1);
+  expect_slots(&gpu, TB_SLOTS);
+  assert_true(freed >= 2);
+  close_gpu();
+  expect_nothing_left();
+}
+
 /* More rings at once than may wait: the one that finds no room is as it was, keeps no context, and orders again. */
 static void no_room_for_an_order(void **state) {
   enum { RINGS = 33 }; /* of which 32 may wait */
@@ -222,25 +273,25 @@ static void no_room_for_an_order(void **state) {
   const uint64_t contexts = fake->get(FAKE_CUDA_CONTEXTS);
   atomic_store(&held, true);
   for (int i = 0; i < RINGS; i++) {
-    rings[i] = (struct tb_ring){.slots = 1, .most_slots = 2, .earned_slots = 2};
+    rings[i] = (struct tb_ring){.slots = 2, .most_slots = 4, .earned_slots = 4};
     tb_widening_order(&rings[i], gpu.handle, gpu.context);
     assert_int_equal(rings[i].ordered, i < RINGS - 1);
   }
-  assert_int_equal(rings[RINGS - 1].earned_slots, 2);
+  assert_int_equal(rings[RINGS - 1].earned_slots, 4);
   atomic_store(&held, false);
   assert_true(tb_widening_settle());
   assert_int_equal(atomic_load(&pinned), RINGS - 1);
   for (int i = 0; i < RINGS - 1; i++) {
     tb_widening_take(&rings[i]);
-    assert_int_equal(rings[i].slots, 2);
+    assert_int_equal(rings[i].slots, 4);
   }
   tb_widening_order(&rings[RINGS - 1], gpu.handle, gpu.context);
   assert_true(rings[RINGS - 1].ordered && tb_widening_settle());
   tb_widening_take(&rings[RINGS - 1]);
-  assert_int_equal(rings[RINGS - 1].slots, 2);
+  assert_int_equal(rings[RINGS - 1].slots, 4);
   assert_int_equal(fake->get(FAKE_CUDA_CONTEXTS), contexts);
   assert_int_equal(tb_device_enter(&gpu), CUDA_SUCCESS);
-  for (int i = 0; i < RINGS; i++) tb_cuda.cuMemFreeHost(rings[i].slot[1]);
+  for (int i = 0; i < RINGS; i++) tb_cuda.cuMemFreeHost(rings[i].slot[2]);
   tb_device_leave();
   close_gpu();
   expect_nothing_left();
@@ -333,7 +384,7 @@ static void unloaded_meanwhile(void **state) {
   assert_int_equal(pthread_create(&thread, NULL, let_go_soon, NULL), 0);
   tb_widening_end();
   assert_false(atomic_load(&held));
-  assert_int_equal(atomic_load(&pinned), 2);
+  assert_int_equal(atomic_load(&pinned), 2 * PARTS);
   pthread_join(thread, NULL);
   for (int i = 0; i < 2000 && threads_here() >= threads; i++) usleep(1000); /* the kernel may be behind */
   assert_int_equal(threads_here(), threads - 1);
@@ -342,7 +393,7 @@ static void unloaded_meanwhile(void **state) {
 }
 
 /* What runs behind the library's own handler finds all pinned. The fake driver is not started before the fork. */
-static void look_at_the_end(void) { _exit(atomic_load(&pinned) == 2 ? 0 : 5); }
+static void look_at_the_end(void) { _exit(atomic_load(&pinned) == 2 * PARTS ? 0 : 5); }
 
 static int ending_process(void *unused) {
   pthread_t thread;
@@ -378,10 +429,11 @@ static int start_driver(void **state) {
 
 int main(void) {
   const struct CMUnitTest before[] = {cmocka_unit_test(the_process_ends_meanwhile)};
-  const struct CMUnitTest tests[] = {cmocka_unit_test(beside_calls),          cmocka_unit_test(closed_meanwhile),
-                                     cmocka_unit_test(opened_anew_meanwhile), cmocka_unit_test(refused_at_first),
-                                     cmocka_unit_test(no_room_for_an_order),  cmocka_unit_test(in_a_lane),
-                                     cmocka_unit_test(forked_meanwhile),      cmocka_unit_test(unloaded_meanwhile)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(beside_calls),         cmocka_unit_test(by_and_by),
+                                     cmocka_unit_test(closed_meanwhile),     cmocka_unit_test(opened_anew_meanwhile),
+                                     cmocka_unit_test(refused_at_first),     cmocka_unit_test(refused_midway),
+                                     cmocka_unit_test(no_room_for_an_order), cmocka_unit_test(in_a_lane),
+                                     cmocka_unit_test(forked_meanwhile),     cmocka_unit_test(unloaded_meanwhile)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver pins as it likes");
   const int failed = cmocka_run_group_tests(before, NULL, NULL);
