@@ -20,10 +20,7 @@ namespace triangle_leaf {
 
 __device__ inline float fused(float x, float y, float z) { return __fmaf_rn(x, y, z); }
 __device__ inline double fused(double x, double y, double z) { return __fma_rn(x, y, z); }
-/* (As fabsf() floats made strsm of 4096 5 % slower on an H100; doubles are compared by instructions that take longer.)
- */
-__device__ inline float absolute(float x) { return x < 0 ? -x : x; }
-__device__ inline double absolute(double x) { return fabs(x); }
+template <typename Real> __device__ inline Real absolute(Real x) { return x < 0 ? -x : x; }
 
 /* Between these a remainder is no subnormal number, and no quotient out of range. */
 template <typename Real> struct Range;
@@ -37,11 +34,10 @@ template <typename Real> __device__ inline Real reciprocal(Real d) {
 }
 
 /* Whether quick() is the quotient of b. */
-template <typename Real> __device__ inline bool is_in_range(Real b) {
+template <typename Real> __device__ inline bool is_quick(Real b, Real r) {
   const Real size = absolute(b);
-  return size <= Range<Real>::number && (size >= 1 / Range<Real>::number || size == 0);
+  return r != 0 && size <= Range<Real>::number && (size >= 1 / Range<Real>::number || size == 0);
 }
-template <typename Real> __device__ inline bool is_quick(Real b, Real r) { return r != 0 && is_in_range(b); }
 template <typename Real> __device__ inline Real quick(Real b, Real d, Real r) {
   const Real q = b * r;
   return fused(fused(-q, d, b), r, q);

@@ -235,10 +235,14 @@ template <typename Element, bool lower> struct Solve64 {
     return careful ? quotients(above, divisor.d, divisor.r) : times(above, divisor.r);
   }
 
-  __device__ static bool is_in_range(Plain<double> z) { return triangle_leaf::is_in_range(z.re); }
-  __device__ static bool is_in_range(Complex<double> z) {
-    return triangle_leaf::is_in_range(z.re) && triangle_leaf::is_in_range(z.im);
+  /* Whether quick() has the quotient by what has a reciprocal: is_quick(), in fewer instructions of doubles. (There
+   * this made strsm of 4096 6 % slower.) */
+  __device__ static bool is_in_range(double b) {
+    const double size = fabs(b);
+    return size <= Range<double>::number && (size >= 1 / Range<double>::number || size == 0);
   }
+  __device__ static bool is_in_range(Plain<double> z) { return is_in_range(z.re); }
+  __device__ static bool is_in_range(Complex<double> z) { return is_in_range(z.re) && is_in_range(z.im); }
 
   /* True quotients; mostly all of them are quick. */
   template <bool careful> __device__ void divide(Element (&z)[2][2], int row) const {
