@@ -141,9 +141,12 @@ static void close_ring(struct tb_ring *ring) {
   tb_widening_cancel(ring);
   for (int i = 0; i < TB_SLOTS; i++) close_event(&ring->moved[i]);
   for (int i = 0; i < TB_SLOTS; i++)
-    if (ring->allocated >> i & 1) tb_cuda.cuMemFreeHost(ring->slot[i]);
+    if (ring->registered >> i & 1)
+      tb_widening_give_back(ring->slot[i]);
+    else if (ring->allocated >> i & 1)
+      tb_cuda.cuMemFreeHost(ring->slot[i]);
   ring->slots = 0;
-  ring->allocated = 0;
+  ring->allocated = ring->registered = 0;
 }
 
 /* What calls work with. Nothing may be under way. */

@@ -37,6 +37,7 @@ struct tb_ring {
   double staged_bytes;     /* in all calls, by which the others are earned */
   char *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each */
   uint32_t allocated;      /* a bit for each slot with which an allocation begins */
+  uint32_t registered;     /* of them those that are the process's memory, not the driver's (widening.h) */
   CUevent moved[TB_SLOTS]; /* recorded behind the copy that uses the slot, or it and those behind it */
 };
 

@@ -3,10 +3,10 @@
 #include "pipeline/widening.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "process/background.h"
 #include "process/sandbox.h"
 
@@ -16,11 +16,10 @@
 #define SETTLE_SECONDS 2.0
 #define SETTLE_LOOK_SECONDS 1e-3
 
-/* The driver lets nobody else in while it pins. So a ring's slots are pinned a piece's at a time, with pauses between
- * that are so many times as long: a call beside it takes some tenths longer at most. */
+/* Slots are had a piece's at a time. */
 #define PART_SLOTS TB_PIECE_SLOTS
 #define PARTS_MOST (TB_SLOTS / PART_SLOTS)
-#define PAUSE 5
+#define PART_BYTES ((size_t)(PART_SLOTS * TB_SLOT_BYTES))
 
 struct order {
   enum { NO_ORDER, ORDERED, BEING_PINNED, PINNED, REFUSED } state;
@@ -35,7 +34,6 @@ static pthread_mutex_t orders_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all be
 static struct order orders[ORDERS_MOST];
 static struct tb_idle *pinner; /* NULL: not started */
 static bool starts_pinner, pins;
-static atomic_bool hurries; /* somebody waits for the pinner: it makes no pauses */
 
 static struct order *order_in_state(int state) {
   for (int i = 0; i < ORDERS_MOST; i++)
@@ -78,23 +76,32 @@ static bool deliver_slots(struct order *o, bool pinned) {
   return wanted;
 }
 
-static void free_parts(void *const memory[], int parts) {
-  for (int i = 0; i < parts; i++) tb_cuda.cuMemFreeHost(memory[i]);
+/* The child of a fork has no such pages: a page that both had would be copied for who writes it, and the GPU's would be
+ * the other one's. */
+static void *pin_part(void) {
+  void *const memory = mmap(NULL, PART_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return NULL;
+  bool pinned = madvise(memory, PART_BYTES, MADV_DONTFORK) == 0;
+  if (pinned) memset(memory, 0, PART_BYTES);
+  pinned = pinned && tb_cuda.cuMemHostRegister(memory, PART_BYTES, 0) == CUDA_SUCCESS;
+  if (!pinned) munmap(memory, PART_BYTES);
+  return pinned ? memory : NULL;
 }
 
-static void pause_for(double seconds) {
-  const struct timespec look = {.tv_nsec = (long)(SETTLE_LOOK_SECONDS * 1e9)};
-  const double end = tb_clock_seconds() + seconds;
-  while (!atomic_load(&hurries) && tb_clock_seconds() < end) nanosleep(&look, NULL);
+void tb_widening_give_back(void *memory) {
+  tb_cuda.cuMemHostUnregister(memory);
+  munmap(memory, PART_BYTES);
+}
+
+static void give_back_parts(void *const memory[], int parts) {
+  for (int i = 0; i < parts; i++) tb_widening_give_back(memory[i]);
 }
 
 /* How many came. */
 static int pin_parts(const struct order *o, void *memory[]) {
   for (int i = 0; i < o->parts; i++) {
-    const double begun = tb_clock_seconds();
-    if (!still_wanted(o)) return i;
-    if (tb_cuda.cuMemHostAlloc(&memory[i], (size_t)(PART_SLOTS * TB_SLOT_BYTES), 0) != CUDA_SUCCESS) return i;
-    pause_for(PAUSE * (tb_clock_seconds() - begun));
+    memory[i] = still_wanted(o) ? pin_part() : NULL;
+    if (memory[i] == NULL) return i;
   }
   return o->parts;
 }
@@ -106,7 +113,7 @@ static void pin(struct order *o) {
   const bool entered = tb_cuda_enter(o->context) == CUDA_SUCCESS;
   const int pinned = entered ? pin_parts(o, memory) : 0;
   for (int i = 0; i < pinned; i++) o->memory[i] = memory[i];
-  if (!deliver_slots(o, pinned == parts) || pinned < parts) free_parts(memory, pinned);
+  if (!deliver_slots(o, pinned == parts) || pinned < parts) give_back_parts(memory, pinned);
   if (entered) tb_cuda_leave();
   release_context(gpu);
 }
@@ -183,6 +190,13 @@ void tb_widening_order(struct tb_ring *ring, CUdevice gpu, CUcontext context) {
     release_context(gpu);
 }
 
+static void add_parts(struct tb_ring *ring, const struct order *come) {
+  for (int i = 0; i < come->parts; i++) {
+    ring->registered |= 1u << ring->slots;
+    tb_ring_add(ring, come->memory[i], PART_SLOTS);
+  }
+}
+
 void tb_widening_take(struct tb_ring *ring) {
   if (!ring->ordered) return;
   pthread_mutex_lock(&orders_lock);
@@ -194,7 +208,7 @@ void tb_widening_take(struct tb_ring *ring) {
   if (waits) return;
   ring->ordered = false;
   if (come.state == PINNED)
-    for (int i = 0; i < come.parts; i++) tb_ring_add(ring, come.memory[i], PART_SLOTS);
+    add_parts(ring, &come);
   else
     earn_anew(ring);
 }
@@ -213,7 +227,7 @@ void tb_widening_cancel(struct tb_ring *ring) {
   pthread_mutex_unlock(&orders_lock);
   ring->ordered = false;
   if (was.state == ORDERED) release_context(was.gpu);
-  if (was.state == PINNED) free_parts(was.memory, was.parts);
+  if (was.state == PINNED) give_back_parts(was.memory, was.parts);
 }
 
 static bool is_settled(void) {
@@ -225,9 +239,7 @@ static bool is_settled(void) {
 
 bool tb_widening_settle(void) {
   const struct timespec look = {.tv_nsec = (long)(SETTLE_LOOK_SECONDS * 1e9)};
-  atomic_store(&hurries, true);
   for (int i = 0; i < (int)(SETTLE_SECONDS / SETTLE_LOOK_SECONDS) && !is_settled(); i++) nanosleep(&look, NULL);
-  atomic_store(&hurries, false);
   return is_settled();
 }
 
@@ -242,5 +254,4 @@ void tb_widening_after_fork(void) {
   for (int i = 0; i < ORDERS_MOST; i++) orders[i].state = NO_ORDER;
   pinner = NULL;
   starts_pinner = pins = false;
-  atomic_store(&hurries, false);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The slots that a ring has earned, had beside calls: to pin 16 MiB takes the driver 6 ms, half a call of 8192 cubed,
- * in which no other call of the driver's comes in; so they are had by and by. They are ordered when the call that
- * earned them is over, pinned by a thread of ours that has neither gate nor lane, and taken by a later call when it
- * begins. Nobody waits for that, but for who ends the process or unloads the library. An order has a reference to the
- * GPU's context, so that the GPU may be closed meanwhile. Thread-safe; each ring is one call's at a time.
+ * The slots that a ring has earned, had beside calls: for 16 MiB of pinned memory the driver takes 6 to 11 ms, as long
+ * as a call of 8192 cubed, and lets nobody else in meanwhile. So it is memory of the process, that a thread of ours has
+ * touched, and which the driver only registers: 0.3 ms for two slots, of 2.6 (H100; bench/results/studies.md). They are
+ * ordered when the call that earned them is over, pinned by a thread of ours that has neither gate nor lane, and taken
+ * by a later call when it begins. Nobody waits for that, but for who ends the process or unloads the library. An order
+ * has a reference to the GPU's context, so that the GPU may be closed meanwhile. Thread-safe; each ring is one call's
+ * at a time.
  */
 #ifndef TB_WIDENING_H
 #define TB_WIDENING_H
@@ -25,6 +27,9 @@ void tb_widening_take(struct tb_ring *ring);
 
 /* The ring is about to close; with the device entered, if that can be. */
 void tb_widening_cancel(struct tb_ring *ring);
+
+/* A ring's slots that came are not wanted any more: where such a part of them begins. */
+void tb_widening_give_back(void *memory);
 
 /* For the end of the process, before the driver's: waits until all that is ordered is pinned, two seconds at most.
  * False: something still is not. */

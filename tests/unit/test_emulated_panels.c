@@ -193,7 +193,7 @@ static void rings_that_grow(void **state) {
   fake->set_order(FAKE_CUDA_RANDOM, 6);
   for (int enough = 0; enough < 2; enough++) {
     gpu[0].up_ring.staged_bytes = gpu[0].down_ring.staged_bytes = 1e9;
-    if (!enough) assert_int_equal(fake->inject("cuMemHostAlloc", 0, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
+    if (!enough) assert_int_equal(fake->inject("cuMemHostRegister", 0, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
     check(3, 300, 2900, 8, 1, 1);
     assert_int_equal(gpu[0].up_ring.slots, TB_SLOTS_FIRST); /* 1e9 are not enough */
     gpu[0].up_ring.staged_bytes = gpu[0].down_ring.staged_bytes = 1.1e9;

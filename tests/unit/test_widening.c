@@ -6,7 +6,7 @@
  * Seen to fail when: a call waits for what is being pinned, or takes it twice; who closes the GPU waits, or what came
  * then is not given back; a GPU that is closed loses its context under the thread that pins; a refusal is forgotten, or
  * never asked again; an order for which there is no room keeps its context; the child of a fork waits for its parent's
- * orders; the process ends while memory is being pinned; a ring's slots are pinned at once.
+ * orders; the process ends while memory is being pinned.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -17,14 +17,12 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "fake.h"
 #include "offload/keeper.h"
 #include "offload/part.h"
@@ -41,24 +39,17 @@ static struct tb_device gpu;
 
 /* ---- a driver that pins as slowly as it is told ---- */
 
-static __typeof__(tb_cuda.cuMemHostAlloc) driver_pins;
+static __typeof__(tb_cuda.cuMemHostRegister) driver_pins;
 static atomic_bool held;           /* nobody comes out */
 static atomic_int entered, pinned; /* in this process */
 static pthread_t main_thread;
 static atomic_bool by_main;
 
-static atomic_int takes_ms;
-static double left;           /* by the pinner */
-static double shortest_pause; /* in times of what the driver took before it */
-
-static CUresult CUDAAPI pin_slowly(void **memory, size_t bytes, unsigned flags) {
-  const double begun = tb_clock_seconds(), took = 1e-3 * atomic_load(&takes_ms);
+static CUresult CUDAAPI pin_slowly(void *memory, size_t bytes, unsigned flags) {
   if (pthread_equal(pthread_self(), main_thread)) atomic_store(&by_main, true);
-  if (atomic_fetch_add(&entered, 1) > 0 && took > 0) shortest_pause = fmin(shortest_pause, (begun - left) / took);
+  atomic_fetch_add(&entered, 1);
   while (atomic_load(&held)) usleep(500);
-  usleep((useconds_t)(1e6 * took));
   const CUresult result = driver_pins(memory, bytes, flags);
-  left = tb_clock_seconds();
   atomic_fetch_add(&pinned, 1);
   return result;
 }
@@ -76,12 +67,12 @@ static void open_gpu(void) {
   atomic_store(&entered, 0);
   atomic_store(&pinned, 0);
   atomic_store(&by_main, false);
-  tb_cuda.cuMemHostAlloc = pin_slowly;
+  tb_cuda.cuMemHostRegister = pin_slowly;
 }
 
 static void close_gpu(void) {
   tb_device_close(&gpu);
-  tb_cuda.cuMemHostAlloc = driver_pins;
+  tb_cuda.cuMemHostRegister = driver_pins;
 }
 
 static void expect_nothing_left(void) {
@@ -149,24 +140,6 @@ static void beside_calls(void **state) {
   expect_nothing_left();
 }
 
-/* Where nobody waits for it the pinner stays out of the driver for five times as long as it was inside; who waits has
- * no pauses, which would be longer than what is waited at most. */
-static void by_and_by(void **state) {
-  (void)state;
-  open_gpu();
-  shortest_pause = HUGE_VAL;
-  atomic_store(&takes_ms, 60);
-  call_moves(&gpu, GIB);
-  call_is_over(&gpu);
-  for (int i = 0; i < 20000 && atomic_load(&entered) < 3; i++) usleep(500);
-  assert_true(shortest_pause >= 5 && shortest_pause < HUGE_VAL);
-  assert_true(tb_widening_settle());
-  assert_int_equal(atomic_load(&pinned), 2 * PARTS);
-  atomic_store(&takes_ms, 0);
-  close_gpu();
-  expect_nothing_left();
-}
-
 /* One ring's are being pinned, the other's not yet; or all are there, and no call has come for them. */
 static void closed_meanwhile(void **state) {
   (void)state;
@@ -211,7 +184,7 @@ static void opened_anew_meanwhile(void **state) {
 /* Refused by the driver, or no thread is to be had: slots as before, earned anew, and then they come. */
 static void refused_at_first(void **state) {
   (void)state;
-  static const char *const functions[] = {"cuMemHostAlloc", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent", ""};
+  static const char *const functions[] = {"cuMemHostRegister", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent", ""};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
     open_gpu();
     call_moves(&gpu, GIB);
@@ -246,10 +219,10 @@ static void refused_midway(void **state) {
   (void)state;
   open_gpu();
   call_moves(&gpu, GIB);
-  assert_int_equal(fake->inject("cuMemHostAlloc", 3, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
+  assert_int_equal(fake->inject("cuMemHostRegister", 3, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
   call_is_over(&gpu);
   assert_true(tb_widening_settle());
-  const int freed = (int)fake->calls("cuMemFreeHost");
+  const int freed = (int)fake->calls("cuMemHostUnregister");
   fake->clear_failures();
   call_moves(&gpu, 0);
   assert_int_equal(gpu.up_ring.slots + gpu.down_ring.slots, TB_SLOTS_FIRST + TB_SLOTS);
@@ -291,7 +264,7 @@ static void no_room_for_an_order(void **state) {
   assert_int_equal(rings[RINGS - 1].slots, 4);
   assert_int_equal(fake->get(FAKE_CUDA_CONTEXTS), contexts);
   assert_int_equal(tb_device_enter(&gpu), CUDA_SUCCESS);
-  for (int i = 0; i < RINGS; i++) tb_cuda.cuMemFreeHost(rings[i].slot[2]);
+  for (int i = 0; i < RINGS; i++) tb_widening_give_back(rings[i].slot[2]);
   tb_device_leave();
   close_gpu();
   expect_nothing_left();
@@ -401,7 +374,7 @@ static int ending_process(void *unused) {
   alarm(60);
   main_thread = pthread_self();
   if (atexit(look_at_the_end) != 0 || !tb_cuda_load() || tb_cuda.cuInit(0) != CUDA_SUCCESS) return 2;
-  driver_pins = tb_cuda.cuMemHostAlloc;
+  driver_pins = tb_cuda.cuMemHostRegister;
   open_gpu();
   tb_keeper_begin();
   atomic_store(&held, true);
@@ -423,17 +396,16 @@ static int start_driver(void **state) {
   (void)state;
   main_thread = pthread_self();
   if (!tb_cuda_load() || tb_cuda.cuInit(0) != CUDA_SUCCESS) return -1;
-  driver_pins = tb_cuda.cuMemHostAlloc;
+  driver_pins = tb_cuda.cuMemHostRegister;
   return 0;
 }
 
 int main(void) {
   const struct CMUnitTest before[] = {cmocka_unit_test(the_process_ends_meanwhile)};
-  const struct CMUnitTest tests[] = {cmocka_unit_test(beside_calls),         cmocka_unit_test(by_and_by),
-                                     cmocka_unit_test(closed_meanwhile),     cmocka_unit_test(opened_anew_meanwhile),
-                                     cmocka_unit_test(refused_at_first),     cmocka_unit_test(refused_midway),
-                                     cmocka_unit_test(no_room_for_an_order), cmocka_unit_test(in_a_lane),
-                                     cmocka_unit_test(forked_meanwhile),     cmocka_unit_test(unloaded_meanwhile)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(beside_calls),     cmocka_unit_test(closed_meanwhile), cmocka_unit_test(opened_anew_meanwhile),
+      cmocka_unit_test(refused_at_first), cmocka_unit_test(refused_midway),   cmocka_unit_test(no_room_for_an_order),
+      cmocka_unit_test(in_a_lane),        cmocka_unit_test(forked_meanwhile), cmocka_unit_test(unloaded_meanwhile)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver pins as it likes");
   const int failed = cmocka_run_group_tests(before, NULL, NULL);
