@@ -43,10 +43,11 @@ static const char *const only_after_failure[] = {"cuGetErrorName"};
 
 /* Called for memory that the program got from CUDA: test_resident_failures.c. For several GPUs:
  * test_several_failures.c. For the tensor cores: test_emulated_calls.c. To wait without end:
- * guest/test_hang.c. */
+ * guest/test_hang.c. For slots that come beside calls: unit/test_widening.c. */
 static const char *const called_elsewhere[] = {
-    "cuMemcpy2DAsync",        "cuMemcpyPeerAsync",      "cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess",
-    "cuCtxDisablePeerAccess", "cuTensorMapEncodeTiled", "cuStreamSynchronize"};
+    "cuMemcpy2DAsync",       "cuMemcpyPeerAsync",      "cuDeviceCanAccessPeer",
+    "cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess", "cuTensorMapEncodeTiled",
+    "cuStreamSynchronize",   "cuMemHostRegister",      "cuMemHostUnregister"};
 
 static const char *const before_init[] = {"cuPointerGetAttributes", "cuCtxGetCurrent"};
 

@@ -290,7 +290,7 @@ static int move(void *argument) {
   right &= tileblas_option_set("TILEBLAS_CACHE", "off") == 0; /* all of it is to move each time */
   for (int i = 0; i < moving->calls; i++) {
     tst_call(symbol, tst_resolve(symbol), &p, a, b, c);
-    if (i == 0 && moving->no_slots) tst_fake()->inject("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
+    if (i == 0 && moving->no_slots) tst_fake()->inject("cuMemHostRegister", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
     right &= tb_widening_settle(); /* so that the next call finds what this one has earned */
   }
   if (moving->no_slots) right &= tst_fake()->get(FAKE_CUDA_FAILURES) == 1;
