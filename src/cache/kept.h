@@ -24,6 +24,7 @@ struct tb_kept {
   int track_uses;            /* proofs by the kernel's word since it is tracked */
   int track_failures;        /* times, one after another, that it was written too soon for tracking to pay */
   bool unwatchable;          /* it cannot be tracked, where it lies */
+  struct tb_tracked probe;   /* with a copy or without: a page of it */
   int proofs;                /* by the hash, since it was made or written */
 };
 
@@ -66,6 +67,11 @@ bool tb_kept_may_be_watched(void);
 
 /* Whether it can be told, whatever the kernel says: of whole cells. */
 bool tb_kept_can_prove(const struct tb_kept *kept, const struct tb_stored *part);
+
+/* From now on the kernel is asked about one page of it, with a copy or without; and whether that was written, as far as
+ * can be told: a program that writes an operand before each call may write what was there. */
+void tb_kept_begin_probe(struct tb_kept *kept);
+bool tb_kept_probe_is_written(const struct tb_kept *kept);
 
 /* The kernel is not asked about it any more. */
 void tb_kept_forget_pages(struct tb_kept *kept);
