@@ -42,7 +42,10 @@ void tb_cache_end_call(struct tb_cache *cache, int user) {
 void tb_cache_begin_call(struct tb_cache *cache, int user) {
   tb_cache_end_call(cache, user);
   cache->call++;
+  cache->other = NULL;
 }
+
+void tb_cache_compare(struct tb_cache *cache, const struct tb_cached *other) { cache->other = other; }
 
 static void hand_out(struct tb_cache *cache, int user, struct tb_sighting *s) {
   cache->handed[user][cache->handed[user][0] != NULL] = s;
@@ -189,19 +192,28 @@ static struct tb_kept *count_sight(struct tb_cache *cache, struct tb_sighting *s
 
 /* ---- proofs ---- */
 
-static struct tb_cached place_in_copy(const struct tb_kept *kept, const struct tb_stored *part, enum tb_proof proof) {
+static struct tb_cached place_in_copy(struct tb_kept *kept, const struct tb_stored *part, enum tb_proof proof) {
   const int64_t offset = part->data - kept->stored.data, column = offset / kept->stored.pitch_bytes;
   const int64_t at = column * kept->copy_pitch_bytes + offset % kept->stored.pitch_bytes;
-  return (struct tb_cached){proof, kept->copy + (CUdeviceptr)at, kept->copy_pitch_bytes};
+  return (struct tb_cached){proof, kept->copy + (CUdeviceptr)at, kept->copy_pitch_bytes, kept};
+}
+
+/* By another GPU's copy. Of what the kernel is about to be asked to watch no digest is spared: each copy's own comes
+ * behind the beginning. */
+static enum tb_proof proof_by_other(const struct tb_cache *cache, struct tb_sighting *s) {
+  const struct tb_cached *const other = cache->other;
+  if (other == NULL || !(other->proof == TB_BY_TRACKING || (other->proof == TB_BY_HASH && tb_worth_hash(cache, s))))
+    return TB_NOT_KEPT;
+  return tb_kept_is_proven_by(&s->kept, other->kept, other->proof) ? other->proof : TB_NOT_KEPT;
 }
 
 static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, const struct tb_stored *operand,
                      struct tb_pool *pool, struct tb_cached *found, struct tb_question *later) {
-  enum tb_proof proof = TB_NOT_KEPT;
   s->chosen = tb_ranges_have(&s->kept.stored);
-  if (later != NULL && tb_kept_question(later, &s->kept, operand))
+  enum tb_proof proof = proof_by_other(cache, s);
+  if (proof == TB_NOT_KEPT && later != NULL && tb_kept_question(later, &s->kept, operand))
     proof = TB_BY_TRACKING;
-  else if (!tb_worth_no_proof(cache, s, operand))
+  else if (proof == TB_NOT_KEPT && !tb_worth_no_proof(cache, s, operand))
     proof = tb_kept_prove(&s->kept, operand, cache->may_track, tb_worth_hash(cache, s), pool);
   if (proof == TB_NOT_KEPT) {
     if (tb_kept_can_prove(&s->kept, operand) && !is_in_use(s)) tb_cache_drop(cache, &s->kept);

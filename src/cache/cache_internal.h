@@ -29,6 +29,7 @@ struct tb_cache {
   bool may_track, hash_pays;
   int unused; /* copies that have not been used, but for some for each that was */
   uint64_t call;
+  const struct tb_cached *other; /* of the operand that is looked for, on another GPU; or NULL */
   _Atomic int64_t bytes;
   struct tb_sighting *handed[TB_CACHE_USERS][HANDED_MOST]; /* each user's own, but for what it points to */
   int next;                                                /* the place that is used again next */

@@ -191,6 +191,30 @@ static bool is_proven_by_tracking(struct tb_kept *kept, const struct tb_stored *
   return tb_kept_answer(&q);
 }
 
+static bool has_edges_of(const struct tb_kept *kept, const struct tb_kept *other) {
+  return kept->tracked.start == other->tracked.start && kept->tracked.end == other->tracked.end &&
+         tb_digests_are_equal(&kept->edges[0], &other->edges[0]) &&
+         tb_digests_are_equal(&kept->edges[1], &other->edges[1]);
+}
+
+static bool has_digests_of(const struct tb_kept *kept, const struct tb_kept *other) {
+  for (int64_t i = 0; i < kept->cells.count; i++)
+    if (!tb_digests_are_equal(&kept->digests[i], &other->digests[i])) return false;
+  return true;
+}
+
+/* Pages that are clean now were so all the time that each of those has watched them that still does: to protect pages
+ * that were written ends the watch of all others. */
+bool tb_kept_is_proven_by(struct tb_kept *kept, const struct tb_kept *other, enum tb_proof proof) {
+  const bool watched = proof == TB_BY_TRACKING;
+  if (!tb_stored_is(&kept->stored, &other->stored)) return false;
+  if (watched != (kept->tracked.number != 0)) return false;
+  if (watched && !(tb_track_holds(&kept->tracked) && has_edges_of(kept, other))) return false;
+  if (!watched && !has_digests_of(kept, other)) return false;
+  (*(watched ? &kept->track_uses : &kept->proofs))++;
+  return true;
+}
+
 bool tb_kept_may_be_watched(void) { return tb_writers_may_ask() && tb_track_may_begin(); }
 
 enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, bool hash_pays,

@@ -51,6 +51,10 @@ struct tb_question {
 enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, bool hash_pays,
                             struct tb_pool *pool);
 
+/* Whether a proof that another GPU's copy got in this call, of some of it, goes for this copy, too: it has the same
+ * bytes, as its digests say, or is watched, too, and was never protected anew since. */
+bool tb_kept_is_proven_by(struct tb_kept *kept, const struct tb_kept *other, enum tb_proof proof);
+
 /* The question whether `part` is what was copied. False: the kernel does not watch it. */
 bool tb_kept_question(struct tb_question *question, struct tb_kept *kept, const struct tb_stored *part);
 

@@ -6,8 +6,9 @@
  * it together may be little more than one copy, however long the program runs; and no call is begun with a copy that
  * was written as a whole. Where two uses do pay, or many are made between writes, copies are used in every round.
  *
- * Seen to fail when: no page is asked about; it is asked about at the copy alone, or never again; its being written is
- * no failure; a written copy is digested, or handed out; a page of what is tracked is protected again.
+ * Seen to fail when: no page is asked about, or none of a fresh copy; its being written is no failure; what is written
+ * is digested and watched again at once, or handed out; uses of parts pay for all; a page of what is tracked is
+ * protected again, or speaks for the time before.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
