@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cache/cache.h"
+#include "cache/cache_internal.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,37 +9,6 @@
 
 #include "base/integers.h"
 #include "cache/ranges.h"
-
-/* Operands that are known, with a copy or without. A large model has some hundred matrices. */
-#define OPERANDS_MOST 1024
-
-/* An operand that was seen. */
-struct sighting {
-  struct tb_kept kept;
-  struct tb_digest glance, sample;
-  bool sampled;               /* at the latest sight; else there is a glance alone */
-  int sights;                 /* one after another that had this sample */
-  int uses;                   /* of the copy */
-  int failures;               /* copies, one after another, that were of no use */
-  bool chosen;                /* by the program, when it was seen last */
-  uint64_t seen, seen_before; /* the latest calls that had it; of a copy: that were handed it */
-  atomic_uint users;          /* whose calls under way have the copy: a bit for each */
-};
-
-/* Of a call: A and B. */
-enum { HANDED_MOST = 2 };
-
-struct tb_cache {
-  bool may_track, hash_pays;
-  int unused; /* copies that have not been used, but for some for each that was */
-  uint64_t call;
-  _Atomic int64_t bytes;
-  struct sighting *handed[TB_CACHE_USERS][HANDED_MOST]; /* each user's own, but for what it points to */
-  int next;                                             /* the place that is used again next */
-  const char *at[OPERANDS_MOST];  /* of each, apart from the rest because it is what is looked for; NULL: no operand */
-  const char *end[OPERANDS_MOST]; /* of each that has a copy, else NULL */
-  struct sighting sighting[OPERANDS_MOST];
-};
 
 /* On all GPUs: what they keep is tracked together. */
 static pthread_mutex_t inside = PTHREAD_MUTEX_INITIALIZER;
@@ -64,7 +33,7 @@ struct tb_cache *tb_cache_open(bool may_track) {
 
 void tb_cache_end_call(struct tb_cache *cache, int user) {
   for (int i = 0; cache != NULL && i < HANDED_MOST; i++) {
-    struct sighting *const s = cache->handed[user][i];
+    struct tb_sighting *const s = cache->handed[user][i];
     if (s != NULL) atomic_fetch_and(&s->users, ~(1u << user));
     cache->handed[user][i] = NULL;
   }
@@ -73,9 +42,12 @@ void tb_cache_end_call(struct tb_cache *cache, int user) {
 void tb_cache_begin_call(struct tb_cache *cache, int user) {
   tb_cache_end_call(cache, user);
   cache->call++;
+  cache->other = NULL;
 }
 
-static void hand_out(struct tb_cache *cache, int user, struct sighting *s) {
+void tb_cache_compare(struct tb_cache *cache, const struct tb_cached *other) { cache->other = other; }
+
+static void hand_out(struct tb_cache *cache, int user, struct tb_sighting *s) {
   cache->handed[user][cache->handed[user][0] != NULL] = s;
   atomic_fetch_or(&s->users, 1u << user);
   s->seen_before = s->seen;
@@ -86,13 +58,14 @@ int64_t tb_cache_bytes(const struct tb_cache *cache) { return cache == NULL ? 0 
 
 /* ---- the end of a copy ---- */
 
-static struct sighting *sighting_of(struct tb_kept *kept) {
-  return (struct sighting *)((char *)kept - offsetof(struct sighting, kept));
+static struct tb_sighting *sighting_of(struct tb_kept *kept) {
+  return (struct tb_sighting *)((char *)kept - offsetof(struct tb_sighting, kept));
 }
 
-static void forget_copy(struct tb_cache *cache, struct sighting *s, bool frees) {
+static void forget_copy(struct tb_cache *cache, struct tb_sighting *s, bool frees) {
   struct tb_kept *const kept = &s->kept;
   tb_kept_forget_pages(kept);
+  tb_probe_end(&kept->probe);
   if (kept->copy != 0 && frees) tb_cuda.cuMemFree(kept->copy);
   cache->bytes -= kept->copy_bytes;
   free(kept->digests);
@@ -101,27 +74,12 @@ static void forget_copy(struct tb_cache *cache, struct sighting *s, bool frees) 
   cache->end[s - cache->sighting] = NULL;
 }
 
-/* To make a copy takes about as long again as to bring the operand up, which each use saves; to write to what is
- * watched takes as long as some 20 times that. After a copy that was not worth it, the next one is made after twice as
- * many sights; of what cannot be watched as late as that comes to. Of what the program has chosen a copy is tried
- * sooner: it is wrong about some, but not about most. */
-#define USES_ENOUGH 2
-#define WATCHED_USES_ENOUGH 32
-#define FAILURES_MOST 12
-#define CHOSEN_FAILURES_MOST 6
-
-static void count_end(const struct tb_cache *cache, struct sighting *s) {
-  const bool paid = s->uses >= (s->chosen || cache->hash_pays ? USES_ENOUGH : WATCHED_USES_ENOUGH);
-  s->failures = paid ? 0 : s->kept.unwatchable ? FAILURES_MOST : (int)tb_min(s->failures + 1, FAILURES_MOST);
-  s->sights = s->uses = 0;
-}
-
 void tb_cache_allow_hash(struct tb_cache *cache, bool hash_pays) { cache->hash_pays = hash_pays; }
 
 void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept) {
   forget_copy(cache, sighting_of(kept), true);
   atomic_store(&sighting_of(kept)->users, 0);
-  count_end(cache, sighting_of(kept));
+  tb_worth_end(cache, sighting_of(kept));
 }
 
 void tb_cache_close(struct tb_cache *cache, bool frees) {
@@ -134,12 +92,12 @@ void tb_cache_close(struct tb_cache *cache, bool frees) {
   pthread_mutex_unlock(&inside);
 }
 
-static bool is_in_use(const struct sighting *s) { return atomic_load(&s->users) != 0; }
+static bool is_in_use(const struct tb_sighting *s) { return atomic_load(&s->users) != 0; }
 
 /* Of copies that the program has chosen, or of the others, the one that was used longest ago, before a call, and by
  * none that is under way; NULL: there is none. */
-static struct sighting *find_oldest(struct tb_cache *cache, uint64_t before, bool chosen) {
-  struct sighting *oldest = NULL;
+static struct tb_sighting *find_oldest(struct tb_cache *cache, uint64_t before, bool chosen) {
+  struct tb_sighting *oldest = NULL;
   for (int i = 0; i < OPERANDS_MOST; i++) {
     if (cache->end[i] == NULL || cache->sighting[i].seen >= before || is_in_use(&cache->sighting[i])) continue;
     if (cache->sighting[i].chosen != chosen) continue;
@@ -149,7 +107,7 @@ static struct sighting *find_oldest(struct tb_cache *cache, uint64_t before, boo
 }
 
 static bool give_back_before(struct tb_cache *cache, uint64_t call, bool chosen) {
-  struct sighting *const oldest = find_oldest(cache, call, chosen);
+  struct tb_sighting *const oldest = find_oldest(cache, call, chosen);
   if (oldest == NULL) return false;
   tb_cache_drop(cache, &oldest->kept);
   return true;
@@ -181,16 +139,14 @@ void tb_cache_give_back_range(struct tb_cache *cache, uintptr_t start, uintptr_t
     const bool is_there = cache->end[i] != NULL && (uintptr_t)cache->at[i] < end && (uintptr_t)cache->end[i] > start;
     if (is_there && !is_in_use(&cache->sighting[i])) forget_copy(cache, &cache->sighting[i], true);
     if (is_there) cache->sighting[i].sights = cache->sighting[i].uses = cache->sighting[i].chosen = 0;
+    if (is_there) cache->sighting[i].saved_bytes = 0;
   }
   pthread_mutex_unlock(&inside);
 }
 
 /* ---- sights ---- */
 
-/* Whether all bytes may be looked at in each call: then it is kept where nobody can watch, too. */
-static bool may_hash(const struct tb_cache *cache, const struct sighting *s) { return cache->hash_pays || s->chosen; }
-
-static struct sighting *find_operand(struct tb_cache *cache, const struct tb_stored *operand) {
+static struct tb_sighting *find_operand(struct tb_cache *cache, const struct tb_stored *operand) {
   for (int i = 0; i < OPERANDS_MOST; i++)
     if (cache->at[i] == operand->data && tb_stored_is(&cache->sighting[i].kept.stored, operand))
       return &cache->sighting[i];
@@ -206,7 +162,7 @@ static bool has_part(const struct tb_stored *all, const struct tb_stored *part) 
 }
 
 /* One with a copy of which the operand is a part. */
-static struct sighting *find_whole(struct tb_cache *cache, const struct tb_stored *operand) {
+static struct tb_sighting *find_whole(struct tb_cache *cache, const struct tb_stored *operand) {
   for (int i = 0; cache->bytes > 0 && i < OPERANDS_MOST; i++)
     if (operand->data < cache->end[i] && operand->data >= cache->at[i] &&
         has_part(&cache->sighting[i].kept.stored, operand))
@@ -215,102 +171,64 @@ static struct sighting *find_whole(struct tb_cache *cache, const struct tb_store
 }
 
 /* A place for an operand: one after another, but for those that have copies. */
-static struct sighting *take_place(struct tb_cache *cache, const struct tb_stored *operand) {
+static struct tb_sighting *take_place(struct tb_cache *cache, const struct tb_stored *operand) {
   for (int tries = 0; tries < OPERANDS_MOST; tries++) {
     const int i = cache->next;
     cache->next = (i + 1) % OPERANDS_MOST;
     if (cache->end[i] != NULL) continue;
+    tb_probe_end(&cache->sighting[i].kept.probe);
     cache->at[i] = operand->data;
-    cache->sighting[i] = (struct sighting){.kept = {.stored = *operand}};
+    cache->sighting[i] = (struct tb_sighting){.kept = {.stored = *operand}};
     return &cache->sighting[i];
   }
   return NULL;
 }
 
-/* A program that gets memory elsewhere for each of its matrices, and uses it twice, as the training of a network does,
- * would have a copy made of each. Where so few copies are used, they are made a little later. */
-#define UNUSED_MANY 8
-#define UNUSED_FOR_A_USED_ONE 4
-
-static int sights_enough(const struct tb_cache *cache, const struct sighting *s) {
-  if (s->chosen) return 1 << tb_min(s->failures, CHOSEN_FAILURES_MOST);
-  const int of_its_own = 2 << s->failures;
-  return cache->unused < UNUSED_MANY ? of_its_own : (int)tb_max(of_its_own, 4);
-}
-
-/* Whether it pays to prove a copy of it. */
-static bool may_be_proven(const struct tb_cache *cache, const struct sighting *s) {
-  return may_hash(cache, s) || (cache->may_track && tb_kept_may_be_watched());
-}
-
-/* A line that another thread has just written takes a quarter of a microsecond to read. So of what is rewritten before
- * each call a few are enough. */
-#define GLANCE_LINES 4
-
-/* Notes what an operand without a copy looks like, and whether that is what it did. */
-static void look_at(struct sighting *s, const struct tb_stored *operand) {
-  const struct tb_digest glance = tb_hash_sample(operand, GLANCE_LINES);
-  const bool same = tb_digests_are_equal(&s->glance, &glance), was_sampled = s->sampled;
-  s->glance = glance;
-  s->sampled = same || s->sights == 0 || s->chosen;
-  if (s->sampled) {
-    const struct tb_digest sample = tb_hash_sample(operand, TB_SAMPLE_LINES);
-    if (!was_sampled || !tb_digests_are_equal(&s->sample, &sample)) s->sights = 0;
-    s->sample = sample;
-  } else {
-    s->sights = 0;
-  }
-  s->sights++;
-}
-
 /* An operand that has no copy. Returns it if it is worth one. */
-static struct tb_kept *count_sight(struct tb_cache *cache, struct sighting *s, const struct tb_stored *operand) {
+static struct tb_kept *count_sight(struct tb_cache *cache, struct tb_sighting *s, const struct tb_stored *operand) {
   if (s == NULL && (s = take_place(cache, operand)) == NULL) return NULL;
-  s->chosen = tb_ranges_have(operand);
-  look_at(s, operand);
-  s->seen_before = s->seen;
-  s->seen = cache->call;
-  if (!may_be_proven(cache, s)) return NULL;
-  return s->sights >= sights_enough(cache, s) ? &s->kept : NULL;
+  return tb_worth_see(cache, s, operand) ? &s->kept : NULL;
 }
 
 /* ---- proofs ---- */
 
-static struct tb_cached place_in_copy(const struct tb_kept *kept, const struct tb_stored *part, enum tb_proof proof) {
+static struct tb_cached place_in_copy(struct tb_kept *kept, const struct tb_stored *part, enum tb_proof proof) {
   const int64_t offset = part->data - kept->stored.data, column = offset / kept->stored.pitch_bytes;
   const int64_t at = column * kept->copy_pitch_bytes + offset % kept->stored.pitch_bytes;
-  return (struct tb_cached){proof, kept->copy + (CUdeviceptr)at, kept->copy_pitch_bytes};
+  return (struct tb_cached){proof, kept->copy + (CUdeviceptr)at, kept->copy_pitch_bytes, kept};
 }
 
-/* Whether so little as a sample tells that it has changed: of a part nothing is known. */
-static bool looks_changed(const struct sighting *s, const struct tb_stored *operand) {
-  if (s->kept.tracked.number != 0 || !tb_stored_is(&s->kept.stored, operand)) return false;
-  const struct tb_digest sample = tb_hash_sample(operand, TB_SAMPLE_LINES);
-  return !tb_digests_are_equal(&s->sample, &sample);
+/* By another GPU's copy. Of what the kernel is about to be asked to watch no digest is spared: each copy's own comes
+ * behind the beginning. */
+static enum tb_proof proof_by_other(const struct tb_cache *cache, struct tb_sighting *s) {
+  const struct tb_cached *const other = cache->other;
+  if (other == NULL || !(other->proof == TB_BY_TRACKING || (other->proof == TB_BY_HASH && tb_worth_hash(cache, s))))
+    return TB_NOT_KEPT;
+  return tb_kept_is_proven_by(&s->kept, other->kept, other->proof) ? other->proof : TB_NOT_KEPT;
 }
 
-static bool try_copy(struct tb_cache *cache, int user, struct sighting *s, const struct tb_stored *operand,
+static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, const struct tb_stored *operand,
                      struct tb_pool *pool, struct tb_cached *found, struct tb_question *later) {
-  enum tb_proof proof = TB_NOT_KEPT;
   s->chosen = tb_ranges_have(&s->kept.stored);
-  if (later != NULL && tb_kept_question(later, &s->kept, operand))
+  enum tb_proof proof = proof_by_other(cache, s);
+  if (proof == TB_NOT_KEPT && later != NULL && tb_kept_question(later, &s->kept, operand))
     proof = TB_BY_TRACKING;
-  else if (!looks_changed(s, operand))
-    proof = tb_kept_prove(&s->kept, operand, cache->may_track, may_hash(cache, s), pool);
+  else if (proof == TB_NOT_KEPT && !tb_worth_no_proof(cache, s, operand))
+    proof = tb_kept_prove(&s->kept, operand, cache->may_track, tb_worth_hash(cache, s), pool);
   if (proof == TB_NOT_KEPT) {
     if (tb_kept_can_prove(&s->kept, operand) && !is_in_use(s)) tb_cache_drop(cache, &s->kept);
     return false;
   }
   *found = place_in_copy(&s->kept, operand, proof);
-  if (s->uses++ == 0) cache->unused = (int)tb_max(0, cache->unused - UNUSED_FOR_A_USED_ONE);
+  tb_worth_used(cache, s, operand);
   hand_out(cache, user, s);
   return true;
 }
 
 struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
                               struct tb_cached *found, struct tb_question *later) {
-  struct sighting *const s = find_operand(cache, operand);
-  struct sighting *const copied = s != NULL && s->kept.copy != 0 ? s : find_whole(cache, operand);
+  struct tb_sighting *const s = find_operand(cache, operand);
+  struct tb_sighting *const copied = s != NULL && s->kept.copy != 0 ? s : find_whole(cache, operand);
   *found = (struct tb_cached){.proof = TB_NOT_KEPT};
   if (copied != NULL && try_copy(cache, user, copied, operand, pool, found, later)) return NULL;
   return s != NULL && s->kept.copy != 0 ? NULL : count_sight(cache, s, operand); /* a copy that others still have */
@@ -330,7 +248,7 @@ static int64_t pitch_for(int64_t column_bytes) {
 /* Makes room, of copies that were used before this operand was seen last: what is used in a round that has no room for
  * all of it stays, in place of whatever comes next. What the program has chosen makes way for nothing else, and all
  * else for it. */
-static bool make_room(struct tb_cache *cache, const struct sighting *s, int64_t bytes, int64_t *free_bytes,
+static bool make_room(struct tb_cache *cache, const struct tb_sighting *s, int64_t bytes, int64_t *free_bytes,
                       int64_t limit_bytes) {
   while (cache->bytes + bytes > limit_bytes || bytes > *free_bytes) {
     const int64_t before = cache->bytes;
@@ -343,27 +261,27 @@ static bool make_room(struct tb_cache *cache, const struct sighting *s, int64_t 
 }
 
 bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes, int64_t limit_bytes) {
-  struct sighting *const s = sighting_of(kept);
+  struct tb_sighting *const s = sighting_of(kept);
   const int64_t pitch = pitch_for(kept->stored.column_bytes), bytes = pitch * kept->stored.columns;
   CUdeviceptr copy = 0;
   kept->cells = tb_cells_of(&kept->stored);
   if (!make_room(cache, s, bytes, &free_bytes, limit_bytes)) {
-    if (!s->chosen) count_end(cache, s); /* another chosen one makes way next time, if it is used less often */
+    if (!s->chosen) tb_worth_end(cache, s); /* another chosen one makes way next time, if it is used less often */
     return false;
   }
   kept->digests = malloc((size_t)kept->cells.count * sizeof *kept->digests);
   if (kept->digests == NULL || tb_cuda.cuMemAlloc(&copy, (size_t)bytes) != CUDA_SUCCESS) {
     free(kept->digests);
     kept->digests = NULL;
-    count_end(cache, s);
+    tb_worth_end(cache, s);
     return false;
   }
-  if (!s->chosen) cache->unused = (int)tb_min(cache->unused + 1, 2 * UNUSED_MANY);
   kept->copy = copy;
   kept->copy_pitch_bytes = pitch;
   kept->copy_bytes = bytes;
   cache->bytes += bytes;
   cache->end[s - cache->sighting] = kept->stored.data + tb_stored_span_bytes(&kept->stored);
   hand_out(cache, user, s);
+  tb_worth_made(cache, s);
   return true;
 }

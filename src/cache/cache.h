@@ -51,7 +51,12 @@ struct tb_cached {
   enum tb_proof proof;
   CUdeviceptr address; /* of its first element */
   int64_t pitch_bytes;
+  struct tb_kept *kept; /* whose copy it is, or is in */
 };
+
+/* Inside, of several GPUs that have a call: what was found of its next operand on another GPU, for which the proof may
+ * go here, too. NULL: nothing; so it is when a call begins. */
+void tb_cache_compare(struct tb_cache *cache, const struct tb_cached *other);
 
 /* Inside: looks an operand up. TB_NOT_KEPT: there is no copy, or none that is certain; then what is returned is where
  * to make one, and what to give tb_cache_make, or NULL. `later`, unless NULL: for a question that may wait; the copy is

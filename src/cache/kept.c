@@ -56,6 +56,9 @@ bool tb_kept_can_prove(const struct tb_kept *kept, const struct tb_stored *part)
 static uintptr_t start_of(const struct tb_stored *s) { return (uintptr_t)s->data; }
 static uintptr_t end_of(const struct tb_stored *s) { return (uintptr_t)s->data + (uintptr_t)tb_stored_span_bytes(s); }
 
+/* The page that has this byte. */
+static struct tb_tracked page_at(uintptr_t address) { return tb_track_pages_around(address, address + 1); }
+
 /* Of what is kept and in no page of its own: before its whole pages, and behind. */
 static struct tb_digest hash_edge(const struct tb_kept *kept, bool behind) {
   const struct tb_tracked *const pages = &kept->tracked;
@@ -78,6 +81,12 @@ static void ask_of_pages(void *context, int task) {
   if (!tb_track_is_clean(pages)) atomic_store(&q->written, true);
 }
 
+/* What is rewritten is rewritten there, too, nearly always: then nothing is begun that would have to be done anew. */
+static bool is_written_in_the_midst(const struct tb_tracked *pages) {
+  const struct tb_tracked page = page_at(pages->start + (pages->end - pages->start) / 2);
+  return pages->start < pages->end && !tb_track_is_clean(page);
+}
+
 /* Its first and last page may lie at the ends of what is kept, where others' data begin, and are not tracked then. */
 bool tb_kept_question(struct tb_question *q, struct tb_kept *kept, const struct tb_stored *part) {
   const struct tb_tracked *const all = &kept->tracked;
@@ -91,7 +100,8 @@ bool tb_kept_question(struct tb_question *q, struct tb_kept *kept, const struct 
   if (q->edges[0]) q->pages.start = all->start;
   if (q->edges[1]) q->pages.end = all->end;
   for (q->each = PAGES_OF_TASK_BYTES; (q->pages.end - q->pages.start) / q->each >= TB_POOL_TASKS_MAX;) q->each *= 2;
-  return true;
+  if (is_written_in_the_midst(&q->pages)) q->kept = NULL;
+  return q->kept != NULL;
 }
 
 void tb_question_ask(struct tb_question *q, struct tb_pool *pool) {
@@ -104,6 +114,18 @@ bool tb_question_is_asked(const struct tb_question *q, const struct tb_pool *poo
 }
 
 void tb_kept_forget_pages(struct tb_kept *kept) { tb_track_end(&kept->tracked); }
+
+void tb_kept_begin_probe(struct tb_kept *kept) {
+  const struct tb_stored *const s = &kept->stored;
+  const struct tb_stored_run rows = tb_stored_column(s, s->columns / 2);
+  const int64_t at = s->columns / 2 * s->pitch_bytes + (rows.first + rows.end) / 2;
+  struct tb_tracked mapping;
+  tb_probe_end(&kept->probe);
+  kept->probe = page_at(start_of(s) + (uintptr_t)at);
+  if (tb_writers_may_ask() && tb_writers_find_mapping(kept->probe, &mapping)) tb_probe_begin(&kept->probe, mapping);
+}
+
+bool tb_kept_probe_is_written(const struct tb_kept *kept) { return tb_probe_is_written(&kept->probe); }
 
 /* Before all bytes are looked at: what is written from then on shows. To protect pages in vain takes as long as to
  * digest them, so it is looked around first. */
@@ -167,6 +189,30 @@ static bool is_proven_by_tracking(struct tb_kept *kept, const struct tb_stored *
   tb_question_ask(&q, pool);
   tb_pool_wait(pool, q.job);
   return tb_kept_answer(&q);
+}
+
+static bool has_edges_of(const struct tb_kept *kept, const struct tb_kept *other) {
+  return kept->tracked.start == other->tracked.start && kept->tracked.end == other->tracked.end &&
+         tb_digests_are_equal(&kept->edges[0], &other->edges[0]) &&
+         tb_digests_are_equal(&kept->edges[1], &other->edges[1]);
+}
+
+static bool has_digests_of(const struct tb_kept *kept, const struct tb_kept *other) {
+  for (int64_t i = 0; i < kept->cells.count; i++)
+    if (!tb_digests_are_equal(&kept->digests[i], &other->digests[i])) return false;
+  return true;
+}
+
+/* Pages that are clean now were so all the time that each of those has watched them that still does: to protect pages
+ * that were written ends the watch of all others. */
+bool tb_kept_is_proven_by(struct tb_kept *kept, const struct tb_kept *other, enum tb_proof proof) {
+  const bool watched = proof == TB_BY_TRACKING;
+  if (!tb_stored_is(&kept->stored, &other->stored)) return false;
+  if (watched != (kept->tracked.number != 0)) return false;
+  if (watched && !(tb_track_holds(&kept->tracked) && has_edges_of(kept, other))) return false;
+  if (!watched && !has_digests_of(kept, other)) return false;
+  (*(watched ? &kept->track_uses : &kept->proofs))++;
+  return true;
 }
 
 bool tb_kept_may_be_watched(void) { return tb_writers_may_ask() && tb_track_may_begin(); }

@@ -24,6 +24,7 @@ struct tb_kept {
   int track_uses;            /* proofs by the kernel's word since it is tracked */
   int track_failures;        /* times, one after another, that it was written too soon for tracking to pay */
   bool unwatchable;          /* it cannot be tracked, where it lies */
+  struct tb_tracked probe;   /* with a copy or without: a page of it */
   int proofs;                /* by the hash, since it was made or written */
 };
 
@@ -50,6 +51,10 @@ struct tb_question {
 enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, bool hash_pays,
                             struct tb_pool *pool);
 
+/* Whether a proof that another GPU's copy got in this call, of some of it, goes for this copy, too: it has the same
+ * bytes, as its digests say, or is watched, too, and was never protected anew since. */
+bool tb_kept_is_proven_by(struct tb_kept *kept, const struct tb_kept *other, enum tb_proof proof);
+
 /* The question whether `part` is what was copied. False: the kernel does not watch it. */
 bool tb_kept_question(struct tb_question *question, struct tb_kept *kept, const struct tb_stored *part);
 
@@ -66,6 +71,11 @@ bool tb_kept_may_be_watched(void);
 
 /* Whether it can be told, whatever the kernel says: of whole cells. */
 bool tb_kept_can_prove(const struct tb_kept *kept, const struct tb_stored *part);
+
+/* From now on the kernel is asked about one page of it, with a copy or without; and whether that was written, as far as
+ * can be told: a program that writes an operand before each call may write what was there. */
+void tb_kept_begin_probe(struct tb_kept *kept);
+bool tb_kept_probe_is_written(const struct tb_kept *kept);
 
 /* The kernel is not asked about it any more. */
 void tb_kept_forget_pages(struct tb_kept *kept);

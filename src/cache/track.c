@@ -87,10 +87,16 @@ static bool open_files(void) {
 static struct tb_tracked tracked[TRACKED_MOST]; /* number 0: a free place */
 static uint64_t latest_number;
 
+/* Single pages, in none of those. */
+#define PROBES_MOST 64
+static struct tb_tracked probes[PROBES_MOST];
+static int next_probe; /* the place that is used again next */
+
 void tb_track_close(void) {
   close_file(&faults_file);
   close_file(&pagemap_file);
   memset(tracked, 0, sizeof tracked);
+  memset(probes, 0, sizeof probes);
 }
 
 void tb_track_after_fork(void) {
@@ -134,6 +140,7 @@ static struct tb_tracked *find_common(const struct tb_tracked *pages) {
  * protected. */
 static void unprotect(struct tb_tracked *place) {
   struct uffdio_writeprotect open = {.range = range_of(place), .mode = 0};
+  if (place->number == 0) return;
   place->number = 0;
   if (find_common(place) == NULL && is_there(&faults_file)) ioctl(faults_file.fd, UFFDIO_WRITEPROTECT, &open);
 }
@@ -162,6 +169,8 @@ static bool are_protected(const struct tb_tracked *pages) {
 
 static void take_from_others(const struct tb_tracked *pages) {
   for (struct tb_tracked *common; (common = find_common(pages)) != NULL;) unprotect(common);
+  for (int i = 0; i < PROBES_MOST; i++)
+    if (probes[i].start >= pages->start && probes[i].end <= pages->end) probes[i].number = 0;
 }
 
 bool tb_track_may_begin(void) {
@@ -210,4 +219,37 @@ bool tb_track_is_clean(struct tb_tracked pages) {
                      region.start == pages.start && region.end == pages.end;
   errno = saved_errno;
   return clean;
+}
+
+/* ---- probes ---- */
+
+static struct tb_tracked *find_probe(const struct tb_tracked *page) {
+  for (int i = 0; i < PROBES_MOST; i++)
+    if (page->number != 0 && probes[i].number == page->number) return &probes[i];
+  return NULL;
+}
+
+/* Of what is tracked no page is protected again: what was written there would no longer show. */
+void tb_probe_begin(struct tb_tracked *page, struct tb_tracked mapping) {
+  const int saved_errno = errno;
+  page->number = 0;
+  if (open_files() && find_common(page) == NULL) {
+    struct tb_tracked *const place = &probes[next_probe];
+    next_probe = (next_probe + 1) % PROBES_MOST;
+    unprotect(place);
+    *place = *page;
+    if (protect(page, &mapping)) page->number = place->number = ++latest_number;
+  }
+  errno = saved_errno;
+}
+
+bool tb_probe_is_written(const struct tb_tracked *page) {
+  return find_probe(page) != NULL && !tb_track_is_clean(*page);
+}
+
+void tb_probe_end(struct tb_tracked *page) {
+  const int saved_errno = errno;
+  if (find_probe(page) != NULL) unprotect(find_probe(page));
+  page->number = 0;
+  errno = saved_errno;
 }

@@ -38,6 +38,15 @@ bool tb_track_holds(const struct tb_tracked *pages);
  * given back since. False also when the kernel does not say. May be called by several threads at once. */
 bool tb_track_is_clean(struct tb_tracked pages);
 
+/* A hint, and no proof: a page by which it is told that somebody writes to what it is in, be it the same bytes. Few are
+ * asked about at once: older ones are forgotten, and those of which the pages around come to be tracked. The end of one
+ * that was not begun does nothing. */
+void tb_probe_begin(struct tb_tracked *page, struct tb_tracked mapping);
+void tb_probe_end(struct tb_tracked *page);
+
+/* False also when nobody can tell. */
+bool tb_probe_is_written(const struct tb_tracked *page);
+
 /* Closes what the above had opened: nothing is tracked any more. */
 void tb_track_close(void);
 

@@ -89,7 +89,7 @@ static bool run_shared(struct offload_job *job) {
   if (team.count < 2) return false;
   struct tb_part *parts = malloc((size_t)team.count * sizeof *parts);
   if (parts == NULL) return false;
-  job->count = job->sharing = tb_team_compute(parts, &team, job->call, job->places, job->timed);
+  job->count = job->sharing = tb_team_compute(parts, &team, job->call, job->places, job->timed, !job->measured);
   job->parts = parts;
   return true;
 }
@@ -199,6 +199,9 @@ static void describe_outcome(const struct offload_job *job, struct tb_outcome *o
   outcome->why = TB_STATUS_ok;
   outcome->kernel = job->parts[0].kernel;
   memcpy(outcome->proof, job->parts[0].keep.proof, sizeof outcome->proof);
+  for (int i = 0; i < job->sharing; i++)
+    for (int of_b = 0; of_b < 2; of_b++) /* what all have */
+      if (job->parts[i].keep.proof[of_b] < outcome->proof[of_b]) outcome->proof[of_b] = job->parts[i].keep.proof[of_b];
   outcome->committed = job->rescued;
   outcome->bytes = job->rescued_bytes;
   for (int i = 0; i < job->count; i++) {

@@ -211,7 +211,7 @@ static struct tb_choice choose_for_part(struct tb_device *d, const struct tb_cal
 static struct tb_panels panels_of(const struct tb_call *call, const struct tb_plan *plan, enum tb_operand operand) {
   const bool a = operand == TB_OPERAND_A;
   const bool whole = plan->chunk_k == call->k && (a ? plan->block_m == call->m : plan->block_n == call->n);
-  if (!whole || tb_way_of(&plan->ways, !a) == TB_IN_PLACE) return (struct tb_panels){0, 0, 0};
+  if (!whole || !tb_way_is_by_link(tb_way_of(&plan->ways, !a))) return (struct tb_panels){0, 0, 0};
   const int64_t slices = tb_ceil_div(plan->chunk_k, plan->slice_k);
   return a ? (struct tb_panels){tb_ceil_div(call->m, plan->tile_m), plan->tile_m, slices}
            : (struct tb_panels){tb_ceil_div(call->n, plan->tile_n), plan->tile_n, slices};
@@ -245,6 +245,7 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
 static CUresult try_product(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
                             struct tb_pass *pass, bool may_wait) {
   if (pass == NULL) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways, may_wait));
+  if (pass != NULL && part->keep.failed != CUDA_SUCCESS) return part->keep.failed;
   CUresult reserved = get_room(part, d);
   /* The bits shall not depend on whether what is kept leaves room for the whole product's kernels. */
   const bool others = part->whole.family == TB_FAMILY_EMULATED && !part->plan.emulated;
@@ -283,13 +284,14 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
                                        ways.a == TB_FORMED || ways.b == TB_FORMED);
   TB_TRY(tb_lanes_load(d, part->call.type, triangle));
   const CUresult result =
-      is_product ? run_product(part, d, ways, timed, pass) : tb_triangular_part_run(part, d, ways, timed, pass == NULL);
+      is_product ? run_product(part, d, ways, timed, pass) : tb_triangular_part_run(part, d, ways, timed, pass != NULL);
   if (result != TB_INTERRUPTED) tb_keep_end(&part->keep, d);
   return result;
 }
 
+/* Of a shared call what is kept was found before. */
 static void begin(struct tb_part *part, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
-                  const struct tb_choice *whole) {
+                  const struct tb_choice *whole, bool shared) {
   part->call = *call;
   part->whole = *whole;
   part->device = d;
@@ -299,7 +301,8 @@ static void begin(struct tb_part *part, struct tb_device *d, const struct tb_cal
   part->progress.block = 0;
   part->progress.up_bytes = part->progress.down_bytes = 0;
   part->triangular = (struct tb_triangular_part){.too_large = false};
-  tb_keep_nothing(&part->keep, call, ways);
+  if (!shared) tb_keep_nothing(&part->keep, call, ways);
+  part->keep.ways.link_bytes_per_s = ways.link_bytes_per_s;
   part->why = TB_STATUS_ok;
   part->failure[0] = '\0';
   part->kernel = NULL;
@@ -328,7 +331,7 @@ static void sum_up(struct tb_part *part) {
 void tb_part_run(struct tb_part *part, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                  const struct tb_choice *whole, bool timed, struct tb_pass *pass) {
   ways.link_bytes_per_s = tb_part_link();
-  begin(part, d, call, ways, whole);
+  begin(part, d, call, ways, whole, pass != NULL);
   d->patience_seconds = tb_wait_seconds(tb_call_flops(call), tb_device_peak_flops_per_s(d, call->type));
   if (pass != NULL) d->patience_seconds *= 2; /* another's panels may be waited for, which is to be given up first */
   tb_cuda_failed_call = NULL;

@@ -53,7 +53,8 @@ double tb_part_link(void);
 /* What the kernels of such a choice reach on large products, roughly. */
 double tb_part_flops_per_s(const struct tb_device *device, const struct tb_choice *whole);
 
-/* Computes `call` on the device as far as that goes, with panels from and for other GPUs if `pass` is not NULL. `ways`
+/* Computes `call` on the device as far as that goes, with panels from and for other GPUs if `pass` is not NULL; then
+ * part->keep has begun (tb_keep_begin_shared). `ways`
  * are tb_part_ways', or staged more than these. `whole`: of the call that it is, or is a part of, what tb_part_choose
  * said. Nothing is under way on return, but for what other GPUs fetch. */
 void tb_part_run(struct tb_part *part, struct tb_device *device, const struct tb_call *call, struct tb_ways ways,
@@ -76,8 +77,8 @@ enum tb_status tb_part_judge(const struct tb_device *device, CUresult result, ch
 
 /* ---- triangular.c, for part.c ---- */
 
-/* Runs part->call with the device entered. may_keep: its A may stay. */
+/* Runs part->call with the device entered. shared: by several GPUs, and what is kept of its A was found before. */
 CUresult tb_triangular_part_run(struct tb_part *part, struct tb_device *device, struct tb_ways ways, bool timed,
-                                bool may_keep);
+                                bool shared);
 
 #endif

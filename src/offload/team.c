@@ -4,16 +4,20 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "cuda/wait.h"
 #include "select/order.h"
 
 /* ---- anything that is cut ---- */
 
-void tb_team_cut(struct tb_team_cut *cut, const struct tb_gpus_team *team, int64_t side, int64_t piece) {
+static void cut_by_pace(const struct tb_gpus_team *team, int64_t side, int64_t piece, int64_t run[]) {
   double weight[TB_GPUS_MAX];
-  int64_t run[TB_GPUS_MAX], begin = 0;
-  *cut = (struct tb_team_cut){.team = *team};
   tb_share_weigh((const struct tb_pace *const *)team->pace, team->count, weight);
   tb_share_cut(side, piece, weight, team->count, run);
+}
+
+static void give_runs(struct tb_team_cut *cut, const struct tb_gpus_team *team, const int64_t run[]) {
+  int64_t begin = 0;
+  *cut = (struct tb_team_cut){.team = *team};
   for (int i = 0; i < team->count; begin += run[i++]) {
     if (run[i] == 0) continue;
     const int member = cut->members++;
@@ -21,6 +25,12 @@ void tb_team_cut(struct tb_team_cut *cut, const struct tb_gpus_team *team, int64
     cut->pace[member] = team->pace[i];
     cut->first[member] = begin, cut->size[member] = run[i];
   }
+}
+
+void tb_team_cut(struct tb_team_cut *cut, const struct tb_gpus_team *team, int64_t side, int64_t piece) {
+  int64_t run[TB_GPUS_MAX];
+  cut_by_pace(team, side, piece, run);
+  give_runs(cut, team, run);
 }
 
 struct driven {
@@ -68,9 +78,8 @@ struct team_work {
   struct tb_part *parts;
   struct tb_team_cut cut;
   struct tb_exchange exchange;
-  enum tb_operand shared; /* that is passed on */
-  const struct tb_call *call;
-  const struct tb_places *places;
+  enum tb_operand shared;                    /* that is passed on */
+  struct tb_keep_member member[TB_GPUS_MAX]; /* its call, and what it keeps of that */
   struct tb_choice whole;
   bool timed;
 };
@@ -97,9 +106,9 @@ static struct tb_call run_as_call(const struct tb_call *call, int64_t first, int
 static double drive_part(void *context, int member, struct tb_device *d) {
   struct team_work *const w = context;
   struct tb_pass pass = tb_pass_of(&w->exchange, member, d, w->shared);
-  const struct tb_call call = run_as_call(w->call, w->cut.first[member], w->cut.size[member]);
-  tb_part_run(&w->parts[member], d, &call, ways_of(&call, w->places), &w->whole, w->timed, &pass);
-  return w->parts[member].why == TB_STATUS_ok ? tb_call_flops(&call) : 0;
+  const struct tb_keep_member *const m = &w->member[member];
+  tb_part_run(&w->parts[member], d, &m->call, m->ways, &w->whole, w->timed, &pass);
+  return w->parts[member].why == TB_STATUS_ok ? tb_call_flops(&m->call) : 0;
 }
 
 /* For the tensor cores if all would have the whole of it there. */
@@ -117,21 +126,70 @@ static int64_t piece_of(const struct tb_call *call, const struct tb_choice *whol
   return by_columns ? TB_EMULATED_TILE_N : TB_EMULATED_TILE_M;
 }
 
+/* How calls of these sides were cut, so that the operands' blocks that GPUs keep come back. */
+#define CUTS_KNOWN 32
+
+struct known_cut {
+  int64_t side, piece;
+  int count;
+  const struct tb_device *device[TB_GPUS_MAX];
+  int64_t run[TB_GPUS_MAX];
+};
+
+static bool is_cut_of(const struct known_cut *c, const struct tb_gpus_team *team, int64_t side, int64_t piece) {
+  if (c->side != side || c->piece != piece || c->count != team->count) return false;
+  for (int i = 0; i < team->count; i++)
+    if (c->device[i] != team->device[i]) return false;
+  return true;
+}
+
+/* As before, unless the GPUs' paces have become others. */
+static void cut_as_before(struct tb_team_cut *cut, const struct tb_gpus_team *team, int64_t side, int64_t piece) {
+  static struct known_cut known[CUTS_KNOWN];
+  static int next;
+  struct known_cut *c = NULL;
+  int64_t run[TB_GPUS_MAX];
+  cut_by_pace(team, side, piece, run);
+  for (int i = 0; i < CUTS_KNOWN && c == NULL; i++)
+    if (is_cut_of(&known[i], team, side, piece)) c = &known[i];
+  if (c == NULL || !tb_share_is_near(run, c->run, team->count, piece)) {
+    if (c == NULL) c = &known[next++ % CUTS_KNOWN];
+    *c = (struct known_cut){.side = side, .piece = piece, .count = team->count};
+    for (int i = 0; i < team->count; i++) c->device[i] = team->device[i], c->run[i] = run[i];
+  }
+  give_runs(cut, team, c->run);
+}
+
 /* What all members want in the same panels. Of two products it would be another one of each. */
 static enum tb_operand operand_of_all(const struct tb_call *call) {
   if (call->recipe != TB_MULTIPLY || call->twice) return TB_NO_OPERAND;
   return tb_share_by_columns(call) ? TB_OPERAND_A : TB_OPERAND_B;
 }
 
+/* What of it the GPUs have is proven before any of them begins. */
+static void find_kept(struct team_work *w, const struct tb_call *call, const struct tb_places *places, bool may_keep) {
+  const bool common_is_a = call->recipe != TB_MULTIPLY || tb_share_by_columns(call);
+  for (int i = 0; i < w->cut.members; i++) {
+    struct tb_keep_member *const m = &w->member[i];
+    *m = (struct tb_keep_member){.keep = &w->parts[i].keep, .device = w->cut.device[i]};
+    m->call = run_as_call(call, w->cut.first[i], w->cut.size[i]);
+    m->ways = ways_of(&m->call, places);
+    if (!may_keep) m->ways.kept = TB_NOT_TO_BE_KEPT;
+    const double peak = tb_device_peak_flops_per_s(m->device, call->type);
+    m->device->patience_seconds = tb_wait_seconds(tb_call_flops(&m->call), peak); /* with copies */
+  }
+  tb_keep_begin_shared(w->member, w->cut.members, common_is_a ? TB_KEEP_COMMON_A : TB_KEEP_COMMON_B, tb_gpus_drivers());
+}
+
 int tb_team_compute(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_call *call,
-                    const struct tb_places *places, bool timed) {
+                    const struct tb_places *places, bool timed, bool may_keep) {
   const bool by_columns = tb_share_by_columns(call);
   static struct team_work w; /* one call at a time, and stacks may be small */
-  w = (struct team_work){
-      .parts = parts, .shared = operand_of_all(call), .call = call, .places = places, .timed = timed};
+  w = (struct team_work){.parts = parts, .shared = operand_of_all(call), .timed = timed};
   w.whole = choose_for_team(team, call, tb_part_ways(call, places)); /* as one GPU would */
-  tb_team_cut(&w.cut, team, by_columns ? call->n : call->m, piece_of(call, &w.whole, by_columns));
+  cut_as_before(&w.cut, team, by_columns ? call->n : call->m, piece_of(call, &w.whole, by_columns));
   const bool passes = w.shared != TB_NO_OPERAND && team->connected && w.cut.members > 1;
+  find_kept(&w, call, places, may_keep);
   tb_exchange_open(&w.exchange, w.cut.members, passes);
   tb_team_run(&w.cut, drive_part, &w);
   tb_exchange_close(&w.exchange);

@@ -33,9 +33,9 @@ void tb_team_name(char *text, size_t size, size_t *length, const struct tb_devic
 /*
  * Computes the call, of which nothing lies in device or managed memory and C is large enough to be cut, in
  * parts[0 .. count - 1], of which there must be room for team->count. Returns how many parts there are. Each may have
- * failed for itself; nothing is under way on any GPU.
+ * failed for itself; nothing is under way on any GPU. may_keep: operands may stay on the GPUs.
  */
 int tb_team_compute(struct tb_part *parts, const struct tb_gpus_team *team, const struct tb_call *call,
-                    const struct tb_places *places, bool timed);
+                    const struct tb_places *places, bool timed, bool may_keep);
 
 #endif

@@ -61,13 +61,14 @@ static CUresult zero_in_place(const struct tb_call *call, struct tb_device *d) {
 }
 
 CUresult tb_triangular_part_run(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
-                                bool may_keep) {
+                                bool shared) {
   struct tb_triangular_part *const t = &part->triangular;
   const struct tb_triangular_progress *const p = &t->progress;
   part->kernel = "triangle";
   if (tb_call_is_trivial(&part->call)) return zero_in_place(&part->call, d);
   TB_TRY(tb_solve_load(&d->kernels.solve, &d->kernels.device.fp64));
-  if (may_keep) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways, false));
+  if (!shared) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways, false));
+  if (shared && part->keep.failed != CUDA_SUCCESS) return part->keep.failed;
   CUresult planned = plan_and_reserve(part, d, ways);
   if (planned == CUDA_ERROR_OUT_OF_MEMORY && tb_keep_any(&part->keep)) {
     tb_keep_give_up(&part->keep, d, &part->call, ways);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "pipeline/keep.h"
+#include "pipeline/keep_internal.h"
 
 #include <string.h>
 
@@ -111,21 +111,26 @@ static int64_t limit_for(const struct tb_device *d, int64_t free_bytes) {
   return limit > 0 ? tb_min(most, limit - d->arena_bytes) : most;
 }
 
-/* False: there is no copy. *result: that of what failed, if the device hangs. */
-static bool make_copy(struct tb_device *d, struct tb_kept *kept, CUresult *result) {
+bool tb_keep_make(struct tb_device *d, struct tb_kept *kept) {
   size_t free_bytes = 0, total_bytes = 0;
-  bool made = tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-              tb_cache_make(tb_device_cache(d), d->lane, kept, (int64_t)free_bytes, limit_for(d, (int64_t)free_bytes));
-  if (made && fill_copy(d, kept) != CUDA_SUCCESS) {
-    tb_device_settle(d);
-    if (d->hangs)
-      *result = CUDA_ERROR_TIMEOUT;
-    else
-      tb_cache_drop(tb_device_cache(d), kept);
-    made = false;
-  }
+  const bool made =
+      tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+      tb_cache_make(tb_device_cache(d), d->lane, kept, (int64_t)free_bytes, limit_for(d, (int64_t)free_bytes));
   tb_cuda_failed_call = NULL; /* no failure of the call's */
   return made;
+}
+
+bool tb_keep_fill(struct tb_device *d, struct tb_kept *kept) {
+  const bool filled = fill_copy(d, kept) == CUDA_SUCCESS;
+  if (!filled) tb_device_settle(d);
+  tb_cuda_failed_call = NULL;
+  return filled;
+}
+
+CUresult tb_keep_drop(struct tb_device *d, struct tb_kept *kept) {
+  if (d->hangs) return CUDA_ERROR_TIMEOUT;
+  tb_cache_drop(tb_device_cache(d), kept);
+  return CUDA_SUCCESS;
 }
 
 /* ---- an operand ---- */
@@ -134,12 +139,15 @@ static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, st
                         struct tb_question *later) {
   CUresult result = CUDA_SUCCESS;
   struct tb_kept *const worth = tb_cache_look(tb_device_cache(d), d->lane, operand, d->pool, found, later);
-  if (worth != NULL && make_copy(d, worth, &result))
-    *found = (struct tb_cached){TB_KEPT_ANEW, (CUdeviceptr)worth->copy, worth->copy_pitch_bytes};
+  if (worth == NULL || !tb_keep_make(d, worth)) return CUDA_SUCCESS;
+  if (tb_keep_fill(d, worth))
+    *found = (struct tb_cached){TB_KEPT_ANEW, (CUdeviceptr)worth->copy, worth->copy_pitch_bytes, worth};
+  else
+    result = tb_keep_drop(d, worth);
   return result;
 }
 
-static void take(struct tb_keep *keep, bool of_b, const struct tb_stored *operand, const struct tb_cached *found) {
+void tb_keep_take(struct tb_keep *keep, bool of_b, const struct tb_stored *operand, const struct tb_cached *found) {
   struct tb_view *const x = of_b ? &keep->call.b : &keep->call.a;
   const bool again = of_b && keep->call.a.data == (const void *)found->address; /* syrk's is A once more */
   keep->proof[of_b] = found->proof;
@@ -182,33 +190,28 @@ static bool may_keep(struct tb_device *d, const struct tb_call *call, const stru
   return !tb_sandboxed();
 }
 
-/* Inside. */
-static bool has_cache(struct tb_device *d) {
-  if (tb_device_cache(d) != NULL) return true;
-  const bool reaches_all = tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
-  *tb_device_cache_place(d) = tb_cache_open(!reaches_all);
-  return tb_device_cache(d) != NULL;
-}
-
-/* A call's operands, and which of them may be kept; and whether a proof may wait. */
-struct kept_operands {
-  struct tb_stored stored[2];
-  bool may[2], may_wait;
-};
-
-static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const struct kept_operands *x) {
-  struct tb_cached found[2] = {{.proof = TB_NOT_KEPT}, {.proof = TB_NOT_KEPT}};
-  const bool same = x->may[TB_OF_A] && x->may[TB_OF_B] && tb_stored_is(&x->stored[TB_OF_A], &x->stored[TB_OF_B]);
-  if (!has_cache(d)) return CUDA_SUCCESS;
+bool tb_keep_enter_cache(struct tb_device *d) {
+  if (tb_device_cache(d) == NULL) {
+    const bool reaches_all = tb_device_attribute(d, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
+    *tb_device_cache_place(d) = tb_cache_open(!reaches_all);
+  }
+  if (tb_device_cache(d) == NULL) return false;
   tb_cache_begin_call(tb_device_cache(d), d->lane);
   tb_cache_allow_hash(tb_device_cache(d), tb_option_number(TB_OPTION_cache) != TB_CACHE_AUTO);
+  return true;
+}
+
+static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const struct tb_kept_operands *x) {
+  struct tb_cached found[2] = {{.proof = TB_NOT_KEPT}, {.proof = TB_NOT_KEPT}};
+  const bool same = tb_keep_are_same(x);
+  if (!tb_keep_enter_cache(d)) return CUDA_SUCCESS;
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_question *const later = x->may_wait ? &keep->question[of_b] : NULL;
     if (x->may[of_b] && !(of_b && same)) TB_TRY(look_up(d, &x->stored[of_b], &found[of_b], later));
     if (keep->question[of_b].kept != NULL) keep->doubt = TB_NOT_ASKED;
   }
   if (same) found[TB_OF_B] = found[TB_OF_A];
-  for (int of_b = 0; of_b < 2; of_b++) take(keep, of_b, &x->stored[of_b], &found[of_b]);
+  for (int of_b = 0; of_b < 2; of_b++) tb_keep_take(keep, of_b, &x->stored[of_b], &found[of_b]);
   keep->call.again_a = keep->call.b.data, keep->call.again_b = keep->call.a.data;
   return CUDA_SUCCESS;
 }
@@ -218,7 +221,7 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
 #define SIDES_OF_ONE_PANEL 1152
 
 /* Whether one operand that must go up alone takes longer so than both would take together, as whole columns. */
-static bool is_sooner_without(const struct tb_keep *keep, const struct tb_call *call) {
+bool tb_keep_is_sooner_without(const struct tb_keep *keep, const struct tb_call *call) {
   if (call->recipe != TB_MULTIPLY) return false; /* its B goes up as it comes down */
   for (int of_b = 0; of_b < 2; of_b++) {
     const bool alone = keep->proof[of_b] == TB_NOT_KEPT && keep->proof[!of_b] != TB_NOT_KEPT;
@@ -228,28 +231,44 @@ static bool is_sooner_without(const struct tb_keep *keep, const struct tb_call *
   return false;
 }
 
+struct tb_kept_operands tb_keep_operands(const struct tb_call *call, const struct tb_ways *ways) {
+  struct tb_kept_operands x = {
+      .stored = {tb_stored_of(&call->a, tb_call_a_rows(call), call->k), tb_stored_of(&call->b, call->k, call->n)}};
+  x.may[TB_OF_A] = may_be_kept(&call->a, ways->a, &x.stored[TB_OF_A]);
+  x.may[TB_OF_B] = call->recipe == TB_MULTIPLY && may_be_kept(&call->b, ways->b, &x.stored[TB_OF_B]);
+  return x;
+}
+
+bool tb_keep_may_begin(struct tb_device *d, const struct tb_call *call, const struct tb_ways *ways,
+                       const struct tb_kept_operands *x) {
+  const bool any = (x->may[TB_OF_A] || x->may[TB_OF_B]) && ways->kept != TB_NOT_TO_BE_KEPT;
+  if (!any || !may_keep(d, call, ways)) return false;
+  if (tb_option_number(TB_OPTION_cache) > 0) tb_device_keep_within(d, tb_option_number(TB_OPTION_cache));
+  return true;
+}
+
 CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
                        bool may_wait) {
-  struct kept_operands x = {
-      .stored = {tb_stored_of(&call->a, tb_call_a_rows(call), call->k), tb_stored_of(&call->b, call->k, call->n)},
-      .may_wait = may_wait && ways.c == TB_STAGED && call->recipe == TB_MULTIPLY};
-  x.may[TB_OF_A] = may_be_kept(&call->a, ways.a, &x.stored[TB_OF_A]);
-  x.may[TB_OF_B] = call->recipe == TB_MULTIPLY && may_be_kept(&call->b, ways.b, &x.stored[TB_OF_B]);
+  struct tb_kept_operands x = tb_keep_operands(call, &ways);
+  x.may_wait = may_wait && ways.c == TB_STAGED && call->recipe == TB_MULTIPLY;
   tb_keep_nothing(keep, call, ways);
-  const bool any = (x.may[TB_OF_A] || x.may[TB_OF_B]) && ways.kept != TB_NOT_TO_BE_KEPT;
-  if (!any || !may_keep(d, call, &ways)) return CUDA_SUCCESS;
-  if (tb_option_number(TB_OPTION_cache) > 0) tb_device_keep_within(d, tb_option_number(TB_OPTION_cache));
+  if (!tb_keep_may_begin(d, call, &ways, &x)) return CUDA_SUCCESS;
   if (!tb_cache_enter()) return CUDA_SUCCESS;
   const CUresult result = look_all_up(keep, d, &x);
   tb_cache_leave();
-  if (is_sooner_without(keep, call)) {
+  if (tb_keep_is_sooner_without(keep, call)) {
     const double made_bytes = keep->made_bytes; /* they went up all the same */
     tb_keep_end(keep, d);                       /* and make way for the product, if it wants their memory */
     tb_keep_nothing(keep, call, ways);
     keep->made_bytes = made_bytes;
   }
-  if (tb_keep_any(keep) && !tb_way_is_programs(ways.a) && !tb_way_is_programs(ways.b)) keep->ways.kept = TB_ARE_COPIES;
+  tb_keep_say_copies(keep, &ways);
   return result;
+}
+
+void tb_keep_say_copies(struct tb_keep *keep, const struct tb_ways *ways) {
+  if (!tb_keep_any(keep) || tb_way_is_programs(ways->a) || tb_way_is_programs(ways->b)) return;
+  keep->ways.kept = TB_ARE_COPIES;
 }
 
 /* ---- what waits ---- */

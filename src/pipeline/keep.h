@@ -7,7 +7,7 @@
 #ifndef TB_KEEP_H
 #define TB_KEEP_H
 
-#include "cache/proof.h"
+#include "cache/cache.h"
 #include "pipeline/device.h"
 
 /* The program has written to what was kept: nothing of the call is committed, and it is to be computed anew. No CUDA
@@ -22,6 +22,7 @@ struct tb_keep {
   double saved_bytes;             /* that need not go up */
   double made_bytes;              /* that have gone up, to stay */
   struct tb_question question[2]; /* of copies that are not proven yet */
+  CUresult failed;                /* of a call that several GPUs share: this one hangs since it has begun */
   enum { TB_ALL_PROVEN, TB_NOT_ASKED, TB_ASKED } doubt;
 };
 
@@ -29,6 +30,24 @@ struct tb_keep {
  * tb_keep_confirm. CUDA_ERROR_TIMEOUT: the device hangs. */
 CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call, struct tb_ways ways,
                        bool may_wait);
+
+/* One of several GPUs that share a call, with its part of it; `found` and what is below are its own. */
+struct tb_keep_member {
+  struct tb_keep *keep;
+  struct tb_device *device;
+  struct tb_call call;
+  struct tb_ways ways;
+  struct tb_cached found[2];
+  struct tb_kept *made[2];
+  bool looks, filled[2];
+};
+
+/* The same for all members, of one thread, with none of the devices entered: all is proven on return. `common`: what
+ * all parts have the whole of; it is used on all of them, or on none. `drivers`: a thread for each, where copies are
+ * made. What a member's device failed at is in its keep. */
+enum tb_keep_common { TB_KEEP_COMMON_A, TB_KEEP_COMMON_B };
+void tb_keep_begin_shared(struct tb_keep_member members[], int count, enum tb_keep_common common,
+                          struct tb_pool *drivers);
 
 /* Proves the rest beside other work: CUDA_ERROR_NOT_READY until that is done; TB_REFUTED. Nothing may be committed
  * before. It is to be called first when threads have little else to do. */

@@ -9,7 +9,8 @@
  * blocks begin where this one's end. No more launches than are enough, for each takes the host some 25 us. (H100, ms,
  * 4096 cubed, 8192, 16384, and 11008 x 512 x 4096; both kept: by tiles of several streams 1.78, 6.39, 52.8, 1.13, so
  * 1.57, 5.99, 46.1, 0.93; A kept 2.09, 6.92, 53.8, 1.62, and 1.95, 6.96, 42.9, 0.87. By launches of one and a half
- * times what fills the GPU 16384 cubed took 56.)
+ * times what fills the GPU 16384 cubed took 56.) Where the other operand's panels are passed on between GPUs these are
+ * as all cut them.
  */
 #define COPIES_ROWS 4096
 #define COPIES_LAUNCHES_MIN 8
@@ -17,7 +18,8 @@
 #define COPIES_OF_SPANS_ENOUGH 16
 
 bool tb_plan_has_copies(const struct tb_plan *plan, const struct tb_call *call) {
-  return plan->ways.kept == TB_ARE_COPIES && call->region.of == TB_WHOLE && !tb_plan_is_cut(plan, call);
+  return plan->ways.kept == TB_ARE_COPIES && !plan->ways.passed && call->region.of == TB_WHOLE &&
+         !tb_plan_is_cut(plan, call);
 }
 
 /* A tile along a side, with `across` of the kernels' tiles along the other: as many of them as fill the GPU, or, where

@@ -70,6 +70,18 @@ void tb_share_cut(int64_t side, int64_t piece, const double weight[], int count,
   }
 }
 
+/* A run that is an eighth longer than it should be takes an eighth longer; to bring its operands up again takes most of
+ * it. */
+#define NEAR_SHARE 8
+
+bool tb_share_is_near(const int64_t run[], const int64_t before[], int count, int64_t piece) {
+  for (int i = 0; i < count; i++) {
+    const int64_t apart = run[i] > before[i] ? run[i] - before[i] : before[i] - run[i];
+    if ((run[i] == 0) != (before[i] == 0) || apart > tb_max(piece, before[i] / NEAR_SHARE)) return false;
+  }
+  return true;
+}
+
 /* Half of what a device shows in a call is believed at once. First all paces are brought to the level of this call,
  * whose shape may be one that every device is slower at. */
 void tb_share_learn(struct tb_pace *const pace[], int count, const double flops[], const double seconds[]) {

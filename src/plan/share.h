@@ -21,7 +21,9 @@
 #include "blas/call.h"
 
 /* The largest kernel's block of C: cut there, no device has a block of it more to compute than is its share. */
+#ifndef TB_SHARE_PIECE_ELEMS /* a build for fuzz_kept has smaller ones */
 #define TB_SHARE_PIECE_ELEMS 128
+#endif
 
 /* With TILEBLAS_SHARE=auto a product is shared if one GPU needs at least so long for it: the threads that drive the
  * others have to wake, and a part has an up and a down of its own that nothing overlaps. Two H200 are 1.27 times as
@@ -76,6 +78,10 @@ void tb_share_weigh(const struct tb_pace *const pace[], int count, double weight
 /* Cuts `side` into runs proportional to the weights, whole pieces of so many elements but for the last. Some may be
  * empty. */
 void tb_share_cut(int64_t side, int64_t piece, const double weight[], int count, int64_t run[]);
+
+/* Whether a cut is so little different from one before that it need not be another: what devices keep of operands are
+ * these runs. */
+bool tb_share_is_near(const int64_t run[], const int64_t before[], int count, int64_t piece);
 
 /* After a call: device i did flops[i] in seconds[i]. 0: it had no share, or did not finish it. */
 void tb_share_learn(struct tb_pace *const pace[], int count, const double flops[], const double seconds[]);

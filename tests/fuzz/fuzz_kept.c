@@ -5,18 +5,21 @@
  * memory gives. All numbers are whole and none is zero, so that sums are exact and a stale byte shows. Some of the
  * products are ssymm and strmm, with a half of a square; writes are in either half.
  *
- *   fuzz_kept [--steps N] [--seed S] [--seconds T]
+ *   fuzz_kept [--steps N] [--seed S] [--seconds T] [--gpus G]
  *
- * N steps (1500) from seed S (1) on, or as many as T seconds allow. Status 1: a result was wrong, and the step and the
- * writes before it are told; or of many steps too few had copies, so that nothing was tried. The matrices are others
- * every 400 steps: what is written often is not kept any more. Not thread safe.
+ * N steps (1500) from seed S (1) on, or as many as T seconds allow. With G fake GPUs, or all real ones where G is not
+ * 1, which share some of the calls. Status 1: a result was wrong, and the step and the writes before it are told; or of
+ * many steps too few had copies, so that nothing was tried. The matrices are others every 400 steps: what is written
+ * often is not kept any more. Not thread safe.
  *
  * A library and a program compiled with -DTB_SLOT_BYTES=131072 -DTB_CACHE_LEAST_BYTES=65536 -DKEPT_K=10120
  * -DKEPT_ORDER=186 make ten
- * times as many steps, of matrices of 20 pages each instead of 260.
+ * times as many steps, of matrices of 20 pages each instead of 260. Several GPUs share them with
+ * -DTB_SHARE_PIECE_ELEMS=1, and half as many bytes for both.
  *
  * Seen to fail when: the proof is skipped; pages are protected behind it, or shared ones twice; the last bytes of a
- * cell are not digested; a page that is gone counts as not written; rings are overlooked; the pitch is not looked at.
+ * cell are not digested; a page that is gone counts as not written; rings are overlooked; the pitch is not looked at;
+ * what one GPU watches goes for another's copy.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -149,9 +152,25 @@ static void expect_half(const struct half *h, result c) {
 
 static const struct tst_fake *fake;
 
+static int gpus = 1;
+
+/* Of several GPUs: all have a product's operands; one goes on alone, behind a write, and makes copies anew; and then
+ * all have them again, of whom the others have older ones. */
+enum { ROUND = 25, ALONE = 8, WRITTEN = 9, TOGETHER = 19 };
+
+static bool is_in_rounds(unsigned long long step) { return gpus > 1 && step / 50 % 3 == 2; }
+
+static void take_turn(unsigned turn) {
+  if (turn == 0) tileblas_option_set("TILEBLAS_CACHE", below(2) ? "auto" : "8G");
+  if (turn == 0) tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "0");
+  if (turn == 0 || turn == TOGETHER) tileblas_option_set("TILEBLAS_SHARE", "always");
+  if (turn == ALONE) tileblas_option_set("TILEBLAS_SHARE", "never");
+}
+
 static void change_surroundings(void) {
   static const char *const sizes[] = {"auto", "auto", "8G", "2500K", "5M", "off"};
   if (below(40) == 0) tileblas_option_set("TILEBLAS_CACHE", sizes[below(6)]);
+  if (gpus > 1 && below(20) == 0) tileblas_option_set("TILEBLAS_SHARE", below(3) ? "always" : "never");
   if (below(40) == 0) tileblas_option_set("TILEBLAS_MEMORY_LIMIT", below(4) == 0 ? "4M" : "0");
   if (fake == NULL) return;
   if (below(20) == 0) fake->set_order((enum fake_cuda_order)below(3), (uint64_t)below(1000));
@@ -205,12 +224,18 @@ static void step(struct count *count, unsigned long long seed) {
   static struct product p;
   static result c, wanted;
   const bool quiet = count->steps / 50 % 2; /* in which copies get old */
-  if (count->steps % STEPS_OF_MATRICES == 0 || below(quiet ? 12 : 4) == 0) p = choose_product();
-  if (below(quiet ? 9 : 3) == 0) {
+  const bool in_rounds = is_in_rounds(count->steps);
+  const unsigned turn = count->steps % ROUND;
+  if (count->steps % STEPS_OF_MATRICES == 0 || (in_rounds ? turn == 0 : below(quiet ? 12 : 4) == 0))
+    p = choose_product();
+  if (in_rounds ? turn == WRITTEN : below(quiet ? 9 : 3) == 0) {
     kept_write(choose_written(&p), &rng);
     count->writes++;
   }
-  change_surroundings();
+  if (in_rounds)
+    take_turn(turn);
+  else
+    change_surroundings();
   const bool disturbed = below(10) == 0; /* others write beside the operands meanwhile */
   if (disturbed) kept_disturb(true);
   if (p.of_half)
@@ -262,13 +287,20 @@ int main(int argc, char **argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     if (strcmp(argv[i], "--steps") == 0) steps = strtoull(argv[i + 1], NULL, 10);
     if (strcmp(argv[i], "--seed") == 0) seed = strtoull(argv[i + 1], NULL, 10);
+    if (strcmp(argv[i], "--gpus") == 0) gpus = atoi(argv[i + 1]);
     if (strcmp(argv[i], "--seconds") == 0) seconds = strtod(argv[i + 1], NULL);
   }
   setvbuf(stdout, NULL, _IOLBF, 0);
+  if (gpus > 1) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", gpus);
+    setenv("FAKE_CUDA_DEVICES", text, 1);
+  }
   rng = seed;
   fake = tst_fake();
   tileblas_option_set("TILEBLAS_ROUTE", "gpu");
   tileblas_option_set("TILEBLAS_CACHE", "auto");
+  if (gpus > 1) tileblas_option_set("TILEBLAS_SHARE", "always");
   kept_begin(&rng);
   for (int i = 0; i < NUMBERS_OF_SQUARE; i++) beside[i] = (float)(2 + below(5));
   struct count count = {0, 0, 0};

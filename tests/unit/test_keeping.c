@@ -314,6 +314,57 @@ static void a_question_lapses(void **state) {
   end();
 }
 
+/* ---- two GPUs ---- */
+
+/* A call of two GPUs with one operand: whether each has it, and how it is proven. */
+static void see_on_both(struct tb_stored operand, struct tb_cache *const both[2], enum tb_proof proofs[2]) {
+  struct tb_cached found[2];
+  assert_true(tb_cache_enter());
+  for (int gpu = 0; gpu < 2; gpu++) {
+    tb_cache_begin_call(both[gpu], 0);
+    tb_cache_compare(both[gpu], gpu == 1 && tb_proof_is_kept(found[0].proof) ? &found[0] : NULL);
+    struct tb_kept *const worth = tb_cache_look(both[gpu], 0, &operand, pool, &found[gpu], NULL);
+    cache = both[gpu];
+    if (worth != NULL && make(worth, NO_LIMIT)) found[gpu].proof = TB_KEPT_ANEW;
+    proofs[gpu] = found[gpu].proof;
+  }
+  tb_cache_leave();
+  for (int gpu = 0; gpu < 2; gpu++) tb_cache_end_call(both[gpu], 0);
+  cache = both[0];
+}
+
+/* A byte is written between calls, wherever it lies, and the first GPU has its copy anew, by calls of its own. The
+ * second one's is what was there before: no proof of the first one's goes for it. */
+static void one_proof_for_two(void **state) {
+  static const size_t places[] = {40, 41, 40 + 4096 * 100 + 9, 40 + 4096 * 299 + 4095};
+  (void)state;
+  for (int may_track = 0; may_track < 2; may_track++)
+    for (int hash_pays = !may_track; hash_pays < 2; hash_pays++)
+      for (size_t place = 0; place < sizeof places / sizeof *places; place++) {
+        begin(may_track);
+        if (may_track && !tracks) continue;
+        struct tb_cache *const both[2] = {cache, tb_cache_open(may_track)};
+        const struct tb_stored s = matrix(40, 4096, 300, 4096);
+        enum tb_proof proofs[2];
+        for (int gpu = 0; gpu < 2; gpu++) tb_cache_allow_hash(both[gpu], hash_pays);
+        for (int i = 0; i < 6; i++) see_on_both(s, both, proofs);
+        for (int gpu = 0; gpu < 2; gpu++) assert_int_equal(proofs[gpu], may_track ? TB_BY_TRACKING : TB_BY_HASH);
+        memory[places[place]] ^= 1;
+        for (int i = 0; i < 12; i++) see(s);
+        assert_true(tb_proof_is_kept(see(s)));
+        see_on_both(s, both, proofs);
+        assert_true(tb_proof_is_kept(proofs[0]));
+        assert_int_equal(proofs[1], TB_NOT_KEPT);
+        for (int i = 0; i < 12; i++) see_on_both(s, both, proofs);
+        for (int gpu = 0; gpu < 2; gpu++) assert_true(tb_proof_is_kept(proofs[gpu]));
+        memory[places[place]] ^= 1;
+        see_on_both(s, both, proofs);
+        for (int gpu = 0; gpu < 2; gpu++) assert_int_equal(proofs[gpu], TB_NOT_KEPT);
+        tb_cache_close(both[1], true);
+        end();
+      }
+}
+
 /* ---- glances ---- */
 
 /* A byte of one of the sample's lines that a glance has not. */
@@ -919,6 +970,7 @@ int main(void) {
       cmocka_unit_test(no_other_proof_waits),
       cmocka_unit_test(watched_anew_is_not_proven),
       cmocka_unit_test(a_question_lapses),
+      cmocka_unit_test(one_proof_for_two),
       cmocka_unit_test(a_glance_is_no_sample),
       cmocka_unit_test(far_columns_are_not_tracked),
       cmocka_unit_test(pinned_operands_are_looked_at),

@@ -54,6 +54,21 @@ static void equal_devices_get_equal_runs(void **state) {
   assert_int_equal(run[1], 44);
 }
 
+/* A cut stays while no run is an eighth longer or shorter than it should be, or a piece; and nobody comes or goes. */
+static void near_cuts(void **state) {
+  (void)state;
+  const int64_t before[] = {4096, 4096}, slow[] = {3584, 4608}, slower[] = {3456, 4736}, alone[] = {8192, 0};
+  assert_true(tb_share_is_near(before, before, 2, 128));
+  assert_true(tb_share_is_near(slow, before, 2, 128));
+  assert_false(tb_share_is_near(slower, before, 2, 128));
+  assert_false(tb_share_is_near(before, alone, 2, 8192));
+  assert_false(tb_share_is_near(alone, before, 2, 8192));
+  const int64_t small[] = {256, 128}, other[] = {128, 256}, third[] = {0, 384};
+  assert_true(tb_share_is_near(small, other, 2, 128));
+  assert_false(tb_share_is_near(small, other, 2, 127));
+  assert_false(tb_share_is_near(other, third, 2, 128));
+}
+
 /* ---- learning ---- */
 
 struct team {
@@ -200,6 +215,7 @@ static void the_longer_side_is_cut(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs_cover_the_side),
+      cmocka_unit_test(near_cuts),
       cmocka_unit_test(equal_devices_get_equal_runs),
       cmocka_unit_test(all_end_together_after_some_calls),
       cmocka_unit_test(another_shape_keeps_the_ratios),

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What keep.c does for calls of one GPU, and keep_shared.c for those that several have. */
+#ifndef TB_KEEP_INTERNAL_H
+#define TB_KEEP_INTERNAL_H
+
+#include "cache/cache.h"
+#include "pipeline/keep.h"
+
+/* A call's operands, and which of them may be kept; and whether a proof may wait. */
+struct tb_kept_operands {
+  struct tb_stored stored[2];
+  bool may[2], may_wait;
+};
+struct tb_kept_operands tb_keep_operands(const struct tb_call *call, const struct tb_ways *ways);
+
+static inline bool tb_keep_are_same(const struct tb_kept_operands *x) {
+  return x->may[TB_OF_A] && x->may[TB_OF_B] && tb_stored_is(&x->stored[TB_OF_A], &x->stored[TB_OF_B]);
+}
+
+/* Whether the call is one whose operands may stay on the device; gives back what is not to be kept any more. */
+bool tb_keep_may_begin(struct tb_device *device, const struct tb_call *call, const struct tb_ways *ways,
+                       const struct tb_kept_operands *operands);
+
+/* Inside the cache: a call of the device's begins. False: it has no memory for a cache. */
+bool tb_keep_enter_cache(struct tb_device *device);
+
+/* The memory of a copy, inside; what it is to have, in any thread, when the device is entered; and if that failed the
+ * end of it, inside. That says CUDA_ERROR_TIMEOUT of a device that hangs. */
+bool tb_keep_make(struct tb_device *device, struct tb_kept *kept);
+bool tb_keep_fill(struct tb_device *device, struct tb_kept *kept);
+CUresult tb_keep_drop(struct tb_device *device, struct tb_kept *kept);
+
+/* The call has what was found of an operand. */
+void tb_keep_take(struct tb_keep *keep, bool of_b, const struct tb_stored *operand, const struct tb_cached *found);
+
+/* Whether one operand that must go up alone takes longer so than both would take together, as whole columns. */
+bool tb_keep_is_sooner_without(const struct tb_keep *keep, const struct tb_call *call);
+
+/* When all is found: what is in place are copies. `ways`: the call's, without them. */
+void tb_keep_say_copies(struct tb_keep *keep, const struct tb_ways *ways);
+
+#endif
