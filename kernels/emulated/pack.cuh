@@ -40,10 +40,11 @@ struct Words {
 /* Of a group's words those of a side that exist, [first, end); first is 0 but for triangles. */
 template <bool Triangle> struct Extent {
   int first, end;
-  /* Of the run that begins there, how many do not. */
-  __device__ __forceinline__ uint32_t missing_in(int run_at) const {
-    const int until = min(max(end - run_at, 0), kRun), before = Triangle ? min(max(first - run_at, 0), kRun) : 0;
-    return static_cast<uint32_t>(kRun - until + before);
+  /* The same, counted from so many words on. */
+  __device__ __forceinline__ Extent from(int words) const { return {Triangle ? first - words : 0, end - words}; }
+  /* How many of a run do not. */
+  __device__ __forceinline__ uint32_t missing() const {
+    return static_cast<uint32_t>(kRun - min(max(end, 0), kRun) + (Triangle ? min(max(first, 0), kRun) : 0));
   }
 };
 template <bool Triangle>
@@ -193,13 +194,15 @@ __device__ __forceinline__ uint32_t split_run(Packed (&plane)[Word::planes], con
 }
 
 /* Of a run's words, those below 2^-4 of the power of two of the side's largest, which are small; of subnormal ones,
- * none. Words that do not exist, so many, are zeros. */
-__device__ __forceinline__ uint32_t count_small(const float (&x)[kRun], uint32_t largest, uint32_t missing) {
+ * none. Words that do not exist are zeros. */
+template <bool Triangle>
+__device__ __forceinline__ uint32_t count_small(const float (&x)[kRun], uint32_t largest,
+                                                const Extent<Triangle> &extent) {
   constexpr uint32_t binades = bits_of_power(4) - bits_of_power(0);
   const uint32_t power = largest & kInfinity;
   if (power <= binades) return 0;
   const float bound = __int_as_float(static_cast<int>(power - binades));
-  uint32_t count = 0 - missing;
+  uint32_t count = 0 - extent.missing();
 #pragma unroll
   for (int i = 0; i < kRun; i++) count += fabsf(x[i]) < bound;
   return count;
@@ -215,12 +218,11 @@ __device__ __forceinline__ uint32_t count_at(uint64_t counts, int bit) {
 /* Of a thread's words, once scaled, those below 1, which are faint; and from bit 16 on those below 2^-2, which are cut.
  * Words that do not exist are zeros. */
 template <bool Triangle>
-__device__ __forceinline__ uint32_t count_faint(const Words &words, float scale, const Extent<Triangle> &extent,
-                                                int run) {
+__device__ __forceinline__ uint32_t count_faint(const Words &words, float scale, const Extent<Triangle> &extent) {
   uint32_t count = 0;
 #pragma unroll
   for (int r = 0; r < kRuns; r++) {
-    count -= extent.missing_in((run + r * kRunStep) * kRun);
+    count -= extent.from(r * kRunStep * kRun).missing();
 #pragma unroll
     for (int i = 0; i < kRun; i++) {
       const float x = words.x[r][i], size = fabsf(x * scale);
@@ -263,9 +265,9 @@ __device__ __forceinline__ Part part_of(const tb_emulated_pack_operand &x, int n
   return x.along_k ? Part{number / groups, number % groups} : Part{number % strips, number / strips};
 }
 
-/* The part's k that are wanted, in runs of eight: of a triangle those of its tiles' pair. */
+/* The part's k that are wanted, in whole chunks: of a triangle those of its tiles' pair. */
 struct Wanted {
-  int first_run, end_run;
+  int first, end;
 };
 template <bool Triangle>
 __device__ __forceinline__ Wanted wanted_of(const tb_emulated_pack_operand &x, int64_t k, const Part &part) {
@@ -276,7 +278,14 @@ __device__ __forceinline__ Wanted wanted_of(const tb_emulated_pack_operand &x, i
         tb_emulated_pair_extent(x.triangle, static_cast<int>(k), part.strip * kPackSides / (2 * kTileM));
     first = max(first, pair.first - static_cast<int>(first_k)), end = min(end, pair.end - static_cast<int>(first_k));
   }
-  return {first / kRun, (end + TB_EMULATED_CHUNK_K - 1) / TB_EMULATED_CHUNK_K * (TB_EMULATED_CHUNK_K / kRun)};
+  return {first, (end + TB_EMULATED_CHUNK_K - 1) / TB_EMULATED_CHUNK_K * TB_EMULATED_CHUNK_K};
+}
+
+/* Whether nothing of it is. */
+template <bool Triangle>
+__device__ __forceinline__ bool is_beside(const tb_emulated_pack_operand &x, int64_t k, const Part &part) {
+  const Wanted wanted = wanted_of<Triangle>(x, k, part);
+  return wanted.first >= wanted.end;
 }
 
 template <class Word, bool Triangle>
@@ -285,9 +294,7 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
   const Place place = place_of(x.along_k, warp, lane);
   const int64_t first_k = static_cast<int64_t>(part.group) * kGroupK;
   const int64_t side = static_cast<int64_t>(part.strip) * kPackSides + place.side;
-  const Wanted wanted = wanted_of<Triangle>(x, k, part);
   const Extent<Triangle> extent = extent_of<Triangle>(x, side, k, first_k);
-  if (Triangle && wanted.first_run >= wanted.end_run) return;
   Words words;
   load(words, x, side, first_k, extent, place);
 
@@ -307,6 +314,7 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
   const Scale scale = scale_for(Word(), largest, smallest);
   const float factor = scale.wild ? 0 : power_of_two(scale.exponent); /* planes without meaning, but numbers */
 
+  const Wanted wanted = wanted_of<Triangle>(x, k, part);
   const int64_t step_bytes = x.padded_sides / 8 * TB_EMULATED_ROWS_BYTES(Word::planes);
   unsigned char *const to = static_cast<unsigned char *>(x.to.planes) +
                             (first_k / TB_EMULATED_STEP_K + place.run / 2) * step_bytes +
@@ -316,14 +324,14 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
   /* Ordinary operands have next to no faint words, so that most warps do not count them. */
   uint32_t faint = 0, small = 0, flags = 0;
   if (Word::planes == Half::planes && factor * __int_as_float(static_cast<int>(smallest)) < 1)
-    faint = count_faint(words, factor, extent, place.run);
+    faint = count_faint(words, factor, extent.from(place.run * kRun));
 #pragma unroll
   for (int r = 0; r < kRuns; r++) {
     const int run = place.run + r * kRunStep;
     Packed plane[Word::planes];
     flags |= split_run<Word>(plane, words.x[r], factor);
-    small += count_small(words.x[r], largest, extent.missing_in(run * kRun));
-    if (run >= wanted.end_run || (Triangle && run < wanted.first_run)) continue;
+    small += count_small(words.x[r], largest, extent.from(run * kRun));
+    if (run * kRun >= wanted.end || (Triangle && run * kRun < wanted.first)) continue;
     unsigned char *const core = to + r * to_next;
 #pragma unroll
     for (int p = 0; p < Word::planes; p++) *reinterpret_cast<Packed *>(core + p * 2 * kWgmmaCore) = plane[p];
@@ -358,7 +366,9 @@ template <class Word, bool Triangle> __device__ __forceinline__ void pack(const 
     const bool second = part >= parts_of_first;
     const tb_emulated_pack_operand &x = args.x[second];
     const int number = part - (second ? parts_of_first : 0), strips = static_cast<int>(x.padded_sides / kPackSides);
-    pack_part<Word, Triangle>(x, args.k, part_of(x, number, strips, groups), meetings);
+    const Part which = part_of(x, number, strips, groups);
+    if (Triangle && is_beside<Triangle>(x, args.k, which)) continue;
+    pack_part<Word, Triangle>(x, args.k, which, meetings);
     __syncthreads();
   }
 }

@@ -352,11 +352,13 @@ __device__ __forceinline__ void find_items(const tb_emulated_args &args, const R
     if (lane == 0) ring.tell(slot, found);
     slot.next();
   };
-  const int pair = static_cast<int>(blockIdx.x / TB_EMULATED_CLUSTER),
-            pairs = static_cast<int>(gridDim.x / TB_EMULATED_CLUSTER);
-  const int count = Triangle ? items.count_in_triangle() : items.count(args);
-  int turn = 2 * pairs; /* of a triangle's tiles, which become shorter, there and back in turns */
-  for (int number = pair; number < count; number = Triangle ? turn - 1 - number : number + pairs, turn += 2 * pairs) {
+  int turn = 0; /* of a triangle's tiles, which become shorter, there and back in turns */
+  const auto next = [&](int number) {
+    const int pairs = static_cast<int>(gridDim.x / TB_EMULATED_CLUSTER);
+    return Triangle ? (turn += 2 * pairs) - 1 - number : number + pairs;
+  };
+  for (int number = static_cast<int>(blockIdx.x / TB_EMULATED_CLUSTER);
+       number < (Triangle ? items.count_in_triangle() : items.count(args)); number = next(number)) {
     /* A lane has the pair's first tile or its second. */
     Item mine = items.at<Triangle>(args, number, lane % 2);
     locate<Triangle>(args, items, mine);
