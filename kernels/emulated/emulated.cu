@@ -254,7 +254,7 @@ __device__ __forceinline__ void gather(const tb_emulated_args &args) {
 #define TB_SPLIT(...)
 #endif
 #define TB_EMULATED_KERNELS(word, Word, triangle)                                                             \
-  extern "C" __global__ void __launch_bounds__(TB_EMULATED_PACK_THREADS, TB_EMULATED_PACK_BLOCKS)             \
+  extern "C" __global__ void __launch_bounds__(TB_EMULATED_PACK_THREADS, TB_EMULATED_PACK_BLOCKS - triangle)  \
       tb_emulated_pack_##word(const tb_emulated_pack_args args) {                                             \
     TB_SPLIT(emulated::pack<Word, triangle>(args));                                                           \
   }                                                                                                           \
