@@ -32,9 +32,7 @@ struct Corner {
 template <typename Element> struct Block {
   static constexpr int ROWS = TB_TRIANGLE_LEAF_ROWS, N = TB_TRIANGLE_CORNER_COLUMNS, K = TB_TRIANGLE_CORNER_STEP;
   static constexpr int PARTS = Element::parts, M = TB_TRIANGLE_CORNER_ROWS(PARTS), WARPS = M / ROWS;
-  static_assert(TB_TRIANGLE_CORNER_ROWS(1) == TB_EMULATED_CORNER_K && TB_EMULATED_TILE_N % N == 0 &&
-                    TB_EMULATED_TILE_M / PARTS % ROWS == 0 && TB_EMULATED_GROUP_K % TB_EMULATED_TILE_M == 0,
-                "a warp's rows and a block's columns are of one tile");
+  static_assert(TB_TRIANGLE_CORNER_ROWS(1) == TB_EMULATED_CORNER_K, "rows that have so much and less of a group");
 
   struct alignas(16) Rows {
     Element of[ROWS];
@@ -46,7 +44,8 @@ template <typename Element> struct Block {
 
   __device__ Corner corner_of(int group) const {
     constexpr int GROUP = TB_EMULATED_GROUP_K / PARTS;
-    const int order = static_cast<int>(args.rows), begin = group * GROUP, end = begin + GROUP < order ? begin + GROUP : order;
+    const int order = static_cast<int>(args.rows), begin = group * GROUP,
+              end = begin + GROUP < order ? begin + GROUP : order;
     const int first = args.lower || end - begin < M ? begin : end - M, rows_end = end < first + M ? end : first + M;
     const tb_emulated_triangle triangle = {PARTS, args.lower};
     const tb_emulated_extent planes = tb_emulated_extent_of(triangle, order * PARTS, first * PARTS);
@@ -57,8 +56,7 @@ template <typename Element> struct Block {
     for (int at = static_cast<int>(threadIdx.x); at < K * M; at += WARPS * 32) {
       const int row = x.first + at % M, column = k + at / M;
       const bool there = row < x.end && column < x.k_end && (args.lower ? column <= row : column >= row);
-      a[at / M][at % M] =
-          there ? static_cast<const Element *>(args.a)[row + column * args.lda] : Element::from(0);
+      a[at / M][at % M] = there ? static_cast<const Element *>(args.a)[row + column * args.lda] : Element::from(0);
     }
   }
   __device__ void load_b(const Corner &x, int k) const {
@@ -102,12 +100,12 @@ template <typename Element> struct Block {
   __device__ void store(const Element (&sum)[ROWS], const Corner &x, int row) const {
     const int64_t column = blockIdx.x * static_cast<int64_t>(N) + threadIdx.x % 32;
     const int64_t down = (args.rows * PARTS + TB_EMULATED_TILE_M - 1) / TB_EMULATED_TILE_M;
-    if (column >= args.columns || row >= x.end) return;
-    if (args.again[row * PARTS / TB_EMULATED_TILE_M + column / TB_EMULATED_TILE_N * down] != 0) return;
+    const uint32_t *const again = args.again + column / TB_EMULATED_TILE_N * down;
+    if (column >= args.columns) return;
     Element *const to = static_cast<Element *>(args.product) + row + column * args.product_ld;
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-      if (row + r >= x.end) break;
+      if (row + r >= x.end || again[(row + r) * PARTS / TB_EMULATED_TILE_M] != 0) continue;
       Element before = to[r];
       plus(before, sum[r]);
       to[r] = before;
