@@ -198,6 +198,7 @@ static void every_variant(void **state) {
     make_as_one(&c);
     expect_right(&c, 0);
     destroy(&c);
+    if (variant % 2) continue;
     create(&c, variant, orders[(variant + 1) % 4] >> (variant >> 4 & 1), 180, ordinary);
     make_as_one(&c);
     expect_right(&c, 1);
@@ -304,12 +305,13 @@ static void little_memory(void **state) {
     const int order = variant >> 4 ? 260 : 520;
     create(&c, variant, order, 700, ordinary);
     create(&other, variant, order, 700, ordinary);
+    const uint64_t begun = launches();
     make_in_blocks(&c, 2 * MOST_LAUNCHES);
     expect_right(&c, 1);
     const uint64_t before = launches();
-    assert_int_equal(tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "14M"), 0);
+    assert_int_equal(tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "12M"), 0);
     make(&other);
-    if (tst_fake() != NULL) assert_true(launches() - before > MOST_LAUNCHES + 9);
+    if (tst_fake() != NULL) assert_true(launches() - before > before - begun);
     assert_memory_equal(c.b, other.b, words_of(&c) * sizeof *c.b);
     memcpy(other.b, other.before, words_of(&c) * sizeof *c.b);
     assert_int_equal(tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "4M"), 0);
