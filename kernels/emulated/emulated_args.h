@@ -53,6 +53,8 @@
 #define TB_EMULATED_PACK_BLOCKS 3
 /* Rows of tiles that are computed together, column by column: their part of A stays in the L2. */
 #define TB_EMULATED_BAND 12
+/* The same of pairs of tiles of a triangle, whose lengths are to be much the same. */
+#define TB_EMULATED_TRIANGLE_BAND 2
 /* Blocks that multiply together: neighbouring tiles, whose columns are copied once where they are the same. */
 #define TB_EMULATED_CLUSTER 2
 

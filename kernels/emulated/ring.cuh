@@ -82,7 +82,7 @@ __device__ __forceinline__ void keep_to_triangle(const tb_emulated_args &args, I
 /* Of a triangle's tiles the longest come first: pairs go down a band's columns, and bands from the long rows to the
  * short ones. */
 __device__ __forceinline__ void locate_in_triangle(const tb_emulated_args &args, const Items &items, Item &item) {
-  constexpr int band = TB_EMULATED_BAND / 2;
+  constexpr int band = TB_EMULATED_TRIANGLE_BAND;
   const int pairs = (items.down + 1) / 2, number = item.tile / 2, first = number / (band * items.across) * band;
   const int width = min(band, pairs - first), within = number - first * items.across;
   const int along = first + within % width, pair = args.triangle.lower ? pairs - 1 - along : along;
