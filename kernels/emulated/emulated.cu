@@ -138,7 +138,8 @@ __device__ __forceinline__ void consume(const tb_emulated_args &args, const Ring
     if (!(number & kOurs)) item.part_of = Item::nowhere;
     bool again = false;
     for (int g = 0; g < item.groups; g++) {
-      sum_up(Word(), sum, chunks, number, steps_of<Triangle>(args, item.first_group + g, Triangle ? ring.row(slot) : 0));
+      sum_up(Word(), sum, chunks, number,
+             steps_of<Triangle>(args, item.first_group + g, Triangle ? ring.row(slot) : 0));
       const auto end_group = [&] {
         unscale(sum, chunks.scales(false), chunks.scales(true), at);
         __syncwarp();

@@ -248,7 +248,8 @@ __device__ __forceinline__ uint32_t seen_of(uint64_t counts, const Scale &scale,
     const bool few_large = has_few_large(existing - static_cast<int>(small), existing);
     const bool far_apart = scale.far && share > TB_EMULATED_SMALL_MAX && !few_large;
     if (scale.wild || (far_apart && short_k && !Triangle)) return TB_EMULATED_WILD;
-    return flags | (few_large ? TB_EMULATED_FEW_LARGE : 0) | (Triangle && far_apart ? TB_EMULATED_FAR_APART : 0) | share;
+    return flags | (few_large ? TB_EMULATED_FEW_LARGE : 0) | (Triangle && far_apart ? TB_EMULATED_FAR_APART : 0) |
+           share;
   }
   if (scale.wild) return TB_EMULATED_WILD;
   return flags | min(part_of_all(count_at(counts, 32), 256, existing), TB_EMULATED_CUT_MAX) * TB_EMULATED_CUT |
@@ -344,8 +345,7 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
   if (place.run == 0) {
     x.to.scale[part.group * x.padded_sides + side] = power_of_two(-scale.exponent);
     meetings.seen[place.side] =
-        largest == 0 ? 0
-                     : seen_of<Word, Triangle>(of_side, scale, extent.end - extent.first, k < TB_EMULATED_FAR_K);
+        largest == 0 ? 0 : seen_of<Word, Triangle>(of_side, scale, extent.end - extent.first, k < TB_EMULATED_FAR_K);
   }
   __syncthreads();
   if (warp == 0) {

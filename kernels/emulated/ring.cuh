@@ -16,8 +16,8 @@ namespace {
 /* A block's work: a tile, and all of k or a part of it. Two blocks, a pair, have items of one number, with neighbouring
  * tiles. */
 struct Item {
-  int tile;        /* its number */
-  int row, column; /* the tile's place down and across */
+  int tile;                                      /* its number */
+  int row, column;                               /* the tile's place down and across */
   int first_group, groups;                       /* of a triangle not before its row is known (keep_to_triangle) */
   int part_of;                                   /* k is split: which of the tiles of which it is; or one of these */
   static constexpr int whole = -1, nowhere = -2; /* nowhere: the sums are not for this kernel */
@@ -254,8 +254,7 @@ __device__ __forceinline__ unsigned look_at(const tb_emulated_args &args, const 
   if (Word::planes == Half::planes) {
     const uint32_t a = seen_in(args.a.seen + at_a, words_a, groups, apart_a, lane);
     const uint32_t b = seen_in(args.b.seen + at_b, words_b, groups, apart_b, lane);
-    const bool enough =
-        Triangle ? half_is_enough(a, b, narrowest, args.fast) : half_is_enough(a, b, args.k, args.fast);
+    const bool enough = Triangle ? half_is_enough(a, b, narrowest, args.fast) : half_is_enough(a, b, args.k, args.fast);
     if (lane == 0 && (Triangle || item.first_group == 0)) args.taken[tile] = enough, args.again[tile] = 0;
     return (enough ? kOurs : 0) | ((a | b) & TB_EMULATED_LOSSY ? kLossy : 0);
   }

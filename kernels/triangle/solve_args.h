@@ -73,9 +73,9 @@ struct tb_triangle_repair_args {
 
 /* product += the corners of A' times B (emulated_args.h: TB_EMULATED_CORNER_K), but for tiles with a mark there. */
 struct tb_triangle_corner_args {
-  const void *a; /* A', as tb_triangle_leaf_args has it */
-  const void *b; /* aligned to a real */
-  void *product; /* aligned to 16 bytes */
+  const void *a;         /* A', as tb_triangle_leaf_args has it */
+  const void *b;         /* aligned to a real */
+  void *product;         /* aligned to 16 bytes */
   const uint32_t *again; /* struct tb_emulated_args's */
   int64_t lda, ldb, product_ld, rows, columns;
   int32_t unit, lower;

@@ -53,8 +53,7 @@ static struct tb_product largest_product(const struct tb_call *call) {
 /* All of it, on the tensor cores. */
 static bool is_of_planes(struct tb_device *d, const struct tb_call *call, struct tb_choice *choice) {
   if (call->recipe != TB_TRIANGULAR_MULTIPLY || tb_type_is_double(call->type)) return false;
-  const struct tb_product whole =
-      tb_triangular_product(call, call->k, call->k, tb_option_number(TB_OPTION_precision));
+  const struct tb_product whole = tb_triangular_product(call, call->k, call->k, tb_option_number(TB_OPTION_precision));
   return is_emulated(d, &whole, choice);
 }
 

@@ -29,13 +29,13 @@ static CUresult multiply_doubles(struct tb_triangular *t, const struct tb_triang
   struct tb_fp64_args args = tb_fp64_args_of(&x);
   struct tb_fp64_plan plan;
   args.lower = t->plan->shape.lower;
-  const struct tb_fp64_product product = {
-      .complex = x.type == TB_Z,
-      .units = tb_fp64_in_units(x.type == TB_Z, false, false, &args),
-      .m = x.m,
-      .n = x.n,
-      .k = x.k,
-      .group_k = (int)tb_triangular_product(t->call, x.m, x.k, t->precision).group_k};
+  const struct tb_fp64_product product = {.complex = x.type == TB_Z,
+                                          .units = tb_fp64_in_units(x.type == TB_Z, false, false, &args),
+                                          .m = x.m,
+                                          .n = x.n,
+                                          .k = x.k,
+                                          .group_k =
+                                              (int)tb_triangular_product(t->call, x.m, x.k, t->precision).group_k};
   if (!tb_solve_plan_triangle(&plan, &t->d->kernels.device.fp64, &product)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   t->kernel = tb_choice_name(&(struct tb_choice){.family = TB_FAMILY_FP64});
   return tb_solve_multiply(&t->d->kernels.solve, &plan, &args, stream);

@@ -205,9 +205,9 @@ static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulate
 }
 
 /* *marks, if that is wanted: which tiles were computed again. */
-static CUresult multiply(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
-                         CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **marks,
-                         CUstream stream) {
+static CUresult multiply_packed(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
+                                CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **marks,
+                                CUstream stream) {
   const struct tb_sgemm_args *const args = product->args;
   const bool triangle = product->triangle.parts > 0;
   const struct tb_emulated_room half_a = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, false, args->m, args->k);
@@ -231,17 +231,21 @@ CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool t
                               const struct tb_sgemm_args *args, struct tb_tiles_wanted wanted, CUdeviceptr packed_a,
                               CUdeviceptr packed_b, CUdeviceptr workspace, const struct tb_emulated_way *way,
                               CUstream stream) {
-  const struct packed_product product = {
-      .transpose_a = transpose_a, .transpose_b = transpose_b, .args = args, .wanted = wanted, .a = packed_a, .b = packed_b};
-  return multiply(emulated, &product, workspace, way, NULL, stream);
+  const struct packed_product product = {.transpose_a = transpose_a,
+                                         .transpose_b = transpose_b,
+                                         .args = args,
+                                         .wanted = wanted,
+                                         .a = packed_a,
+                                         .b = packed_b};
+  return multiply_packed(emulated, &product, workspace, way, NULL, stream);
 }
 
 CUresult tb_emulated_multiply_triangle(const struct tb_emulated_kernels *emulated, struct tb_emulated_triangle triangle,
                                        const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
-                                       CUdeviceptr workspace, const struct tb_emulated_way *way,
-                                       const uint32_t **again, CUstream stream) {
+                                       CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **again,
+                                       CUstream stream) {
   const struct packed_product product = {.args = args, .triangle = triangle, .a = packed_a, .b = packed_b};
-  return multiply(emulated, &product, workspace, way, again, stream);
+  return multiply_packed(emulated, &product, workspace, way, again, stream);
 }
 
 /* Span after span of k, each packed and multiplied. The operands' planes come first in the workspace. */

@@ -58,13 +58,14 @@ CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool t
                               CUdeviceptr packed_b, CUdeviceptr workspace, const struct tb_emulated_way *way,
                               CUstream stream);
 
-/* The same where op(A), k x k, is a triangle, and nothing is transposed: all of k at once, none of it split (the way says
- * whether it is fast). In A lie zeros beside the diagonal, in the squares of 128 rows and columns that it crosses. The
- * planes leave corners of A out (TB_EMULATED_CORNER_K), but not in tiles that get a mark: *again is where these lie. */
+/* The same where op(A), k x k, is a triangle, and nothing is transposed: all of k at once, none of it split (the way
+ * says whether it is fast). In A lie zeros beside the diagonal, in the squares of 128 rows and columns that it crosses.
+ * The planes leave corners of A out (TB_EMULATED_CORNER_K), but not in tiles that get a mark: *again is where these
+ * lie. */
 CUresult tb_emulated_multiply_triangle(const struct tb_emulated_kernels *emulated, struct tb_emulated_triangle triangle,
                                        const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
-                                       CUdeviceptr workspace, const struct tb_emulated_way *way,
-                                       const uint32_t **again, CUstream stream);
+                                       CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **again,
+                                       CUstream stream);
 
 /* A whole product: for each span two packed operands by one launch, and what multiplies them, five launches in all and
  * one more with a split k. */

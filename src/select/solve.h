@@ -22,9 +22,9 @@ struct tb_solve_kernels {
   CUmodule module;
   CUfunction form[TB_TYPE_COUNT], turn[TB_TYPE_COUNT];
   CUfunction look[TB_TYPE_COUNT], repair[TB_TYPE_COUNT];
-  CUfunction corner[TB_TYPE_COUNT];                      /* of floats */
-  CUfunction leaf[TB_TYPE_COUNT][2][2];                  /* of solves; of a lower triangle; no products in doubles */
-  CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2];        /* in units of 16 bytes */
+  CUfunction corner[TB_TYPE_COUNT];               /* of floats */
+  CUfunction leaf[TB_TYPE_COUNT][2][2];           /* of solves; of a lower triangle; no products in doubles */
+  CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2]; /* in units of 16 bytes */
 };
 
 /* Rows of a block on the diagonal where a call is computed by halves. */

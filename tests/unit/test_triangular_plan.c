@@ -93,7 +93,8 @@ static void plans_keep_to_their_budget(void **state) {
     const int64_t budget = round % 4 ? 1 + tst_random_below(&rng, (int64_t)1 << 30) : INT64_MAX;
     struct tb_triangular_plan p;
     const int64_t block = tb_triangular_block_wish(&call, ways, TB_BY_HALVES);
-    if (!tb_triangular_plan_make(&p, &call, ways, TB_BY_HALVES, 64, block, tst_random_below(&rng, (int64_t)1 << 28), budget))
+    if (!tb_triangular_plan_make(&p, &call, ways, TB_BY_HALVES, 64, block, tst_random_below(&rng, (int64_t)1 << 28),
+                                 budget))
       continue;
     made++;
     assert_true(p.arena_bytes <= budget);
@@ -130,7 +131,8 @@ static void one_place_where_there_is_no_more(void **state) {
   struct tb_triangular_plan p;
   call.on_right = true;
   call.a = (struct tb_view){.ld = 184, .structure = TB_TRIANGULAR, .type = TB_C, .uplo = TB_LOWER};
-  assert_true(tb_triangular_plan_make(&p, &call, staged, TB_BY_HALVES, 128, tb_triangular_block_wish(&call, staged, TB_BY_HALVES), 0, 428 << 10));
+  assert_true(tb_triangular_plan_make(&p, &call, staged, TB_BY_HALVES, 128,
+                                      tb_triangular_block_wish(&call, staged, TB_BY_HALVES), 0, 428 << 10));
   assert_int_equal(p.places, 1);
   assert_true(p.blocks > 1 && p.arena_bytes <= 428 << 10);
   assert_false(tb_triangular_plan_make(&p, &call, staged, TB_BY_HALVES, 128, 112, 0, 300 << 10));

@@ -9,8 +9,8 @@
   FAKE_CUDA_KERNEL(tb_triangle_look_##letter)   \
   FAKE_CUDA_KERNEL(tb_triangle_repair_##letter) \
   FAKE_CUDA_KERNEL(tb_trsm_upper_##letter) FAKE_CUDA_KERNEL(tb_trsm_lower_##letter)
-#define SINGLE_ROWS(letter)                   \
-  FAKE_CUDA_KERNEL(tb_trmm_upper_##letter)    \
+#define SINGLE_ROWS(letter)                \
+  FAKE_CUDA_KERNEL(tb_trmm_upper_##letter) \
   FAKE_CUDA_KERNEL(tb_trmm_lower_##letter) FAKE_CUDA_KERNEL(tb_triangle_corner_##letter)
 #define TB_FP64_TRIANGLE(letter, tile, ...) \
   FAKE_CUDA_KERNEL(tb_##letter##trmm_##tile) FAKE_CUDA_KERNEL(tb_##letter##trmm_##tile##_any)
