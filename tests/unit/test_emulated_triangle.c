@@ -258,11 +258,33 @@ static void large_numbers_beyond_are_none(void **state) {
   free_result(&r);
 }
 
+/* Some nine of ten are smaller than all others by up to 2^40: no fp16 planes, and in few k no planes at all. */
+static float far_apart(uint64_t *rng, bool of_b, int64_t side, int64_t l) {
+  const float x = ordinary(rng, of_b, side, l);
+  return of_b && l % 12 != 0 ? ldexpf(x, -6 - (int)tst_random_below(rng, 34)) : x;
+}
+
+static void far_apart_in_few_k(void **state) {
+  (void)state;
+  for (int lower = 0; lower < 2; lower++) {
+    const struct triangle x = {.is = {1, lower}, .order = 1280, .columns = 192};
+    struct result r = multiply_triangle(&x, far_apart);
+    for (int64_t tile = 0; tile < r.tiles; tile++) {
+      const int64_t k = lower ? 128 * tile : x.order - 128 * (tile + 1); /* of its shortest row, or more */
+      const bool none = tile == (lower ? 0 : r.tiles - 1);               /* all of it in the corner */
+      assert_true(none || r.taken[tile] == 0);
+      if (!none) assert_int_equal(r.again[tile] != 0, k < TB_EMULATED_FAR_K);
+    }
+    free_result(&r);
+  }
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bits_of_a_product),
       cmocka_unit_test(ordinary_numbers_are_for_fp16),
       cmocka_unit_test(large_numbers_beyond_are_none),
+      cmocka_unit_test(far_apart_in_few_k),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   tst_emulated_open();
