@@ -205,9 +205,9 @@ static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulate
 }
 
 /* *marks, if that is wanted: which tiles were computed again. */
-static CUresult multiply_packed(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
-                                CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **marks,
-                                CUstream stream) {
+static CUresult multiply_planes_of(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
+                                   CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **marks,
+                                   CUstream stream) {
   const struct tb_sgemm_args *const args = product->args;
   const bool triangle = product->triangle.parts > 0;
   const struct tb_emulated_room half_a = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, false, args->m, args->k);
@@ -237,7 +237,7 @@ CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool t
                                          .wanted = wanted,
                                          .a = packed_a,
                                          .b = packed_b};
-  return multiply_packed(emulated, &product, workspace, way, NULL, stream);
+  return multiply_planes_of(emulated, &product, workspace, way, NULL, stream);
 }
 
 CUresult tb_emulated_multiply_triangle(const struct tb_emulated_kernels *emulated, struct tb_emulated_triangle triangle,
@@ -245,7 +245,7 @@ CUresult tb_emulated_multiply_triangle(const struct tb_emulated_kernels *emulate
                                        CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **again,
                                        CUstream stream) {
   const struct packed_product product = {.args = args, .triangle = triangle, .a = packed_a, .b = packed_b};
-  return multiply_packed(emulated, &product, workspace, way, again, stream);
+  return multiply_planes_of(emulated, &product, workspace, way, again, stream);
 }
 
 /* Span after span of k, each packed and multiplied. The operands' planes come first in the workspace. */
