@@ -45,6 +45,50 @@ __device__ __forceinline__ bool half_is_enough(uint32_t a, uint32_t b, int64_t k
          products >= static_cast<int>(TB_EMULATED_PRODUCTS_OF_CUT * cut);
 }
 
+/* Of a tile of a triangle: the fewest products along k that one of its rows has planes of, 0 if none has any; and the
+ * smallest part of the group that the diagonal crosses, of so many k. */
+struct Narrowest {
+  int k, part, of;
+};
+__device__ __forceinline__ int least_of_warp(int x) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) x = min(x, __shfl_xor_sync(~0u, x, lanes));
+  return x;
+}
+__device__ __forceinline__ Narrowest narrowest_of(const tb_emulated_args &args, int tile_row, int lane) {
+  constexpr int none = 0x7fffffff;
+  const int k = static_cast<int>(args.k), first = tile_row * kTileM, end = min(first + kTileM, k);
+  const int group = first / kGroupK * kGroupK, group_end = min(group + kGroupK, k);
+  int least = none, part = group_end - group;
+  for (int row = first + lane; row < end; row += 32) {
+    const tb_emulated_extent x = tb_emulated_extent_of(args.triangle, k, row);
+    const int here = min(x.end, group_end) - max(x.first, group);
+    if (x.end > x.first) least = min(least, x.end - x.first);
+    if (here > 0) part = min(part, here);
+  }
+  least = least_of_warp(least);
+  return {least == none ? 0 : least, least_of_warp(part), group_end - group};
+}
+
+/* What was seen of columns in a group, as if it had all been in a part of it. */
+__device__ __forceinline__ uint32_t stretched(uint32_t seen, const Narrowest &x) {
+  const auto share = [&](uint32_t of, uint32_t most) {
+    return min((of * static_cast<uint32_t>(x.of) + static_cast<uint32_t>(x.part) - 1) / static_cast<uint32_t>(x.part),
+               most);
+  };
+  return (seen & ~(TB_EMULATED_SMALL_MASK | TB_EMULATED_FAINT_MASK | TB_EMULATED_CUT_MASK)) |
+         share(seen & TB_EMULATED_SMALL_MASK, TB_EMULATED_SMALL_MASK) |
+         share((seen & TB_EMULATED_FAINT_MASK) / TB_EMULATED_FAINT, TB_EMULATED_FAINT_MASK / TB_EMULATED_FAINT) *
+             TB_EMULATED_FAINT |
+         share((seen & TB_EMULATED_CUT_MASK) / TB_EMULATED_CUT, TB_EMULATED_CUT_MAX) * TB_EMULATED_CUT;
+}
+
+/* half_is_enough, where rows are those of a triangle, of which a side's own part was looked at. */
+__device__ __forceinline__ bool half_is_enough(uint32_t a, uint32_t b, const Narrowest &x, bool fast) {
+  if (x.k == 0) return !((a | b) & TB_EMULATED_WILD);
+  return half_is_enough(a, stretched(b, x), x.k, fast);
+}
+
 /* All lanes of a warp: what they have seen together. */
 __device__ __forceinline__ uint32_t seen_by_warp(uint32_t seen) {
 #pragma unroll

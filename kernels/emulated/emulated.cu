@@ -7,6 +7,8 @@
  *   tb_emulated_pack_half, tb_emulated_pack_bfloat            operands, stored in whatever way, into planes (pack.cuh)
  *   tb_emulated_multiply_half, tb_emulated_multiply_bfloat    D from the planes
  *   tb_emulated_gather                                        D from the sums of a k that is split
+ *   each but the last with _triangle behind its name          op(A) is a triangle: a pair of tiles has the k that its
+ *                                                             rows have of it
  *
  * What a product needs is launched one after another, whatever the data. The packing of fp16 planes notes down what it
  * saw; tb_emulated_multiply_half computes those tiles of D for which fp16 planes are enough. If any is left, bf16
@@ -115,7 +117,8 @@ __device__ __forceinline__ bool left_the_range(const float (&x)[kWgmmaWords]) {
 }
 
 /* A warpgroup: its rows of every item. */
-template <class Word> __device__ __forceinline__ void consume(const tb_emulated_args &args, const Ring<Word> &ring) {
+template <class Word, bool Triangle>
+__device__ __forceinline__ void consume(const tb_emulated_args &args, const Ring<Word> &ring) {
   using R = Ring<Word>;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / kWgmmaThreads, 0); /* the same for a warp */
   const int thread = static_cast<int>(threadIdx.x) % kWgmmaThreads, lane = thread % 32;
@@ -130,11 +133,13 @@ template <class Word> __device__ __forceinline__ void consume(const tb_emulated_
   for (;; slot.next()) {
     const int number = ring.next_item(slot);
     if (number < 0) break;
-    Item item = items.at(args, number >> kItemFlags, static_cast<int>(cluster_rank()));
+    Item item = items.at<Triangle>(args, number >> kItemFlags, static_cast<int>(cluster_rank()));
+    if (Triangle) item.row = ring.row(slot), keep_to_triangle(args, item);
     if (!(number & kOurs)) item.part_of = Item::nowhere;
     bool again = false;
     for (int g = 0; g < item.groups; g++) {
-      sum_up(Word(), sum, chunks, number, steps_of(args, item.first_group + g));
+      sum_up(Word(), sum, chunks, number,
+             steps_of<Triangle>(args, item.first_group + g, Triangle ? ring.row(slot) : 0));
       const auto end_group = [&] {
         unscale(sum, chunks.scales(false), chunks.scales(true), at);
         __syncwarp();
@@ -176,7 +181,7 @@ static_assert((2 * kConsumeRegisters + kSupplyRegisters) * kWgmmaThreads <=
                   65536 / TB_EMULATED_THREADS / 8 * 8 * TB_EMULATED_THREADS,
               "or the block waits for ever");
 
-template <class Word>
+template <class Word, bool Triangle>
 __device__ __forceinline__ void multiply_tiles(const tb_emulated_args &args, const tb_emulated_map &map) {
   constexpr int consumers = 2 * kWgmmaThreads;
   TB_DYNAMIC_SHARED(unsigned char, shared);
@@ -203,14 +208,14 @@ __device__ __forceinline__ void multiply_tiles(const tb_emulated_args &args, con
   if (threadIdx.x >= consumers) {
     registers_leave<kSupplyRegisters>();
     const int warp = static_cast<int>(threadIdx.x - consumers) / 32;
-    if (warp == 0) find_items<Word>(args, ring);
+    if (warp == 0) find_items<Word, Triangle>(args, ring);
     if (threadIdx.x % 32 == 0) {
-      if (warp == 1) supply_rows<Word>(args, ring);
-      if (warp == 2) supply_columns<Word>(args, &map, ring);
+      if (warp == 1) supply_rows<Word, Triangle>(args, ring);
+      if (warp == 2) supply_columns<Word, Triangle>(args, &map, ring);
     }
   } else {
     registers_take<kConsumeRegisters>();
-    consume<Word>(args, ring);
+    consume<Word, Triangle>(args, ring);
   }
   cluster_meet(); /* not to end while the other one writes here */
 }
@@ -227,7 +232,7 @@ __device__ __forceinline__ void gather(const tb_emulated_args &args) {
   const int thread = static_cast<int>(threadIdx.x);
   Item item = {};
   item.tile = args.whole + split_tile;
-  locate(args, item);
+  locate<false>(args, items, item);
   if (args.again[item.row + static_cast<int64_t>(item.column) * items.down] != 0) return; /* not all are there */
   const int64_t first = static_cast<int64_t>(split_tile) * items.groups;
   float sum[words] = {};
@@ -249,17 +254,19 @@ __device__ __forceinline__ void gather(const tb_emulated_args &args) {
 #else /* the host does not launch them */
 #define TB_SPLIT(...)
 #endif
-#define TB_EMULATED_KERNELS(word, Word)                                                                       \
-  extern "C" __global__ void __launch_bounds__(TB_EMULATED_PACK_THREADS, TB_EMULATED_PACK_BLOCKS)             \
+#define TB_EMULATED_KERNELS(word, Word, triangle)                                                             \
+  extern "C" __global__ void __launch_bounds__(TB_EMULATED_PACK_THREADS, TB_EMULATED_PACK_BLOCKS - triangle)  \
       tb_emulated_pack_##word(const tb_emulated_pack_args args) {                                             \
-    TB_SPLIT(emulated::pack<Word>(args));                                                                     \
+    TB_SPLIT(emulated::pack<Word, triangle>(args));                                                           \
   }                                                                                                           \
   extern "C" __global__ void __launch_bounds__(TB_EMULATED_THREADS, 1)                                        \
       tb_emulated_multiply_##word(const tb_emulated_args args, const __grid_constant__ tb_emulated_map map) { \
-    TB_SPLIT(emulated::multiply_tiles<Word>(args, map));                                                      \
+    TB_SPLIT(emulated::multiply_tiles<Word, triangle>(args, map));                                            \
   }
-TB_EMULATED_KERNELS(half, Half)
-TB_EMULATED_KERNELS(bfloat, Bfloat)
+TB_EMULATED_KERNELS(half, Half, false)
+TB_EMULATED_KERNELS(bfloat, Bfloat, false)
+TB_EMULATED_KERNELS(half_triangle, Half, true)
+TB_EMULATED_KERNELS(bfloat_triangle, Bfloat, true)
 #undef TB_EMULATED_KERNELS
 extern "C" __global__ void __launch_bounds__(TB_EMULATED_GATHER_THREADS)
     tb_emulated_gather(const tb_emulated_args args) {

@@ -53,6 +53,8 @@
 #define TB_EMULATED_PACK_BLOCKS 3
 /* Rows of tiles that are computed together, column by column: their part of A stays in the L2. */
 #define TB_EMULATED_BAND 12
+/* The same of pairs of tiles of a triangle, whose lengths are to be much the same. */
+#define TB_EMULATED_TRIANGLE_BAND 2
 /* Blocks that multiply together: neighbouring tiles, whose columns are copied once where they are the same. */
 #define TB_EMULATED_CLUSTER 2
 
@@ -99,6 +101,55 @@
 #define TB_EMULATED_PRODUCTS_MIN 74
 #define TB_EMULATED_PRODUCTS_OF_CUT 8
 
+/* bf16, of a triangle: words far apart, as above, but whether k is short depends on the row. */
+#define TB_EMULATED_FAR_APART TB_EMULATED_FAINT
+
+/* op(A), of k rows, as a triangle: lower, or upper. `parts`: 2 where an element of it has two rows and columns here, as
+ * a complex matrix made real has; else 1. 0: op(A) is no triangle. */
+struct tb_emulated_triangle {
+  int32_t parts, lower;
+};
+
+/*
+ * What the planes have of a row of a triangle, [first, end) of k. Rounding errors of planes are for sums of many
+ * products, and the test of a group has to see enough of it (PRECISION.md). So a row whose part of its own group, the
+ * one that the diagonal crosses, is TB_EMULATED_CORNER_K or less has none of that group: that is the corner, which
+ * tb_triangle_corner_? adds by FMAs. Nor has one that would have less than so much in all.
+ *
+ *     k:  0      1024     2048          k:  0      1024     2048
+ *         \........                         #x o o o x o o o      x: rows of the corner, their part of the group
+ *         x\                                 \# o o x o o o      o: in planes
+ *         o o\                                 \o o x o o o
+ *         o o o x\ ...   lower                  ... #    upper
+ */
+struct tb_emulated_extent {
+  int32_t first, end;
+};
+#define TB_EMULATED_CORNER_K 128
+TB_TILES_INLINE struct tb_emulated_extent tb_emulated_extent_of(struct tb_emulated_triangle t, int k, int row) {
+  struct tb_emulated_extent x;
+  const int element = row / t.parts * t.parts, group = row / TB_EMULATED_GROUP_K * TB_EMULATED_GROUP_K;
+  x.first = 0, x.end = k;
+  if (t.lower) {
+    x.end = element + t.parts;
+    if (x.end - group <= TB_EMULATED_CORNER_K) x.end = group;
+  } else {
+    const int group_end = k - group < TB_EMULATED_GROUP_K ? k : group + TB_EMULATED_GROUP_K;
+    x.first = group_end - element <= TB_EMULATED_CORNER_K ? group_end : element;
+    if (k - x.first < TB_EMULATED_CORNER_K) x.first = k;
+  }
+  return x;
+}
+
+/* k of a pair of tiles above each other, which share their columns: what their rows have of the triangle, and zeros. */
+TB_TILES_INLINE struct tb_emulated_extent tb_emulated_pair_extent(struct tb_emulated_triangle t, int k, int pair) {
+  struct tb_emulated_extent x;
+  const int rows = 2 * TB_EMULATED_TILE_M;
+  x.first = t.lower ? 0 : pair * rows;
+  x.end = t.lower && k - pair * rows > rows ? (pair + 1) * rows : k;
+  return x;
+}
+
 /* One packed operand. */
 struct tb_emulated_packed {
   void *planes;
@@ -112,6 +163,7 @@ struct tb_emulated_pack_operand {
   int64_t ld, sides, padded_sides;
   int32_t along_k; /* 1: memory runs along k, (side, k) is from[k + side * ld]; 0: from[side + k * ld] */
   int32_t vectors; /* along_k: from and ld are multiples of 16 bytes */
+  struct tb_emulated_triangle triangle; /* of kernels for triangles: what is beside it is not read */
 };
 
 struct tb_emulated_pack_args {
@@ -142,6 +194,7 @@ struct tb_emulated_args {
   int32_t first; /* 1: the sum starts here (D is not read); 0: it continues from the earlier spans' in D */
   int32_t last;  /* 1: multiply by alpha when storing; 0: store the bare sums */
   int32_t fast;  /* 1: fp16 planes for all tiles that have room in them */
+  struct tb_emulated_triangle triangle; /* of kernels for triangles: op(A), and no k is split */
 };
 
 /* Of an m x n result. */
@@ -168,6 +221,7 @@ struct tb_emulated_again {
   const uint32_t *left, *marks; /* struct tb_emulated_args's `left` and `again` */
   struct tb_tiles_wanted wanted;
   int32_t left_words;
+  struct tb_emulated_triangle triangle; /* op(A), if it is one: has zeros beside the diagonal in the tile's rows */
 };
 #define TB_EMULATED_AGAIN_TILE 64
 #define TB_EMULATED_AGAIN_DEPTH 16

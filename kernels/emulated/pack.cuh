@@ -37,18 +37,41 @@ struct Words {
   float x[kRuns][kRun];
 };
 
-/* k_end: words of the group that exist. Vectors only where memory runs along k. */
+/* Of a group's words those of a side that exist, [first, end); first is 0 but for triangles. */
+template <bool Triangle> struct Extent {
+  int first, end;
+  /* The same, counted from so many words on. */
+  __device__ __forceinline__ Extent from(int words) const { return {Triangle ? first - words : 0, end - words}; }
+  /* How many of a run do not. */
+  __device__ __forceinline__ uint32_t missing() const {
+    return static_cast<uint32_t>(kRun - min(max(end, 0), kRun) + (Triangle ? min(max(first, 0), kRun) : 0));
+  }
+};
+template <bool Triangle>
+__device__ __forceinline__ Extent<Triangle> extent_of(const tb_emulated_pack_operand &x, int64_t side, int64_t k,
+                                                      int64_t first_k) {
+  const int64_t left = k - first_k;
+  const int all = static_cast<int>(left < kGroupK ? left : kGroupK);
+  if (!Triangle || x.triangle.parts == 0) return {0, all};
+  if (side >= x.sides) return {0, 0};
+  const tb_emulated_extent row = tb_emulated_extent_of(x.triangle, static_cast<int>(k), static_cast<int>(side));
+  const int first = max(row.first - static_cast<int>(first_k), 0), end = min(row.end - static_cast<int>(first_k), all);
+  return {first < end ? first : 0, first < end ? end : 0};
+}
+
+/* Vectors only where memory runs along k. */
+template <bool Triangle>
 __device__ __forceinline__ void load(Words &words, const tb_emulated_pack_operand &x, int64_t side, int64_t first_k,
-                                     int k_end, const Place &place) {
+                                     const Extent<Triangle> &extent, const Place &place) {
   const bool has_side = side < x.sides;
   const int64_t next = x.along_k ? 1 : x.ld;
   const float *from = x.from + (x.along_k ? side * x.ld : side) + (first_k + place.run * kRun) * next;
   const int64_t next_run = (kRunStep - 1) * kRun * next;
-  const int k_left = has_side ? k_end - place.run * kRun : 0;
+  const int k_left = has_side ? extent.end - place.run * kRun : 0, k_before = extent.first - place.run * kRun;
 #pragma unroll
   for (int r = 0; r < kRuns; r++, from += next_run) {
-    const int left = k_left - r * kRunStep * kRun;
-    if (x.vectors && left >= kRun) {
+    const int left = k_left - r * kRunStep * kRun, before = Triangle ? k_before - r * kRunStep * kRun : 0;
+    if (x.vectors && left >= kRun && before <= 0) {
       const float4 low = load_words4(from), high = load_words4(from + 4);
       words.x[r][0] = low.x, words.x[r][1] = low.y, words.x[r][2] = low.z, words.x[r][3] = low.w;
       words.x[r][4] = high.x, words.x[r][5] = high.y, words.x[r][6] = high.z, words.x[r][7] = high.w;
@@ -56,7 +79,7 @@ __device__ __forceinline__ void load(Words &words, const tb_emulated_pack_operan
       continue;
     }
 #pragma unroll
-    for (int i = 0; i < kRun; i++, from += next) words.x[r][i] = load_word_if(from, i < left);
+    for (int i = 0; i < kRun; i++, from += next) words.x[r][i] = load_word_if(from, i < left && i >= before);
   }
 }
 
@@ -170,19 +193,16 @@ __device__ __forceinline__ uint32_t split_run(Packed (&plane)[Word::planes], con
   return (lossy ? TB_EMULATED_LOSSY : 0) | (low & 0x7fff7fff ? TB_EMULATED_LOW : 0);
 }
 
-/* Of a run's words, how many do not exist. */
-__device__ __forceinline__ uint32_t missing_in(int existing) {
-  return static_cast<uint32_t>(kRun - min(max(existing, 0), kRun));
-}
-
 /* Of a run's words, those below 2^-4 of the power of two of the side's largest, which are small; of subnormal ones,
  * none. Words that do not exist are zeros. */
-__device__ __forceinline__ uint32_t count_small(const float (&x)[kRun], uint32_t largest, int existing) {
+template <bool Triangle>
+__device__ __forceinline__ uint32_t count_small(const float (&x)[kRun], uint32_t largest,
+                                                const Extent<Triangle> &extent) {
   constexpr uint32_t binades = bits_of_power(4) - bits_of_power(0);
   const uint32_t power = largest & kInfinity;
   if (power <= binades) return 0;
   const float bound = __int_as_float(static_cast<int>(power - binades));
-  uint32_t count = 0 - missing_in(existing);
+  uint32_t count = 0 - extent.missing();
 #pragma unroll
   for (int i = 0; i < kRun; i++) count += fabsf(x[i]) < bound;
   return count;
@@ -197,11 +217,12 @@ __device__ __forceinline__ uint32_t count_at(uint64_t counts, int bit) {
 
 /* Of a thread's words, once scaled, those below 1, which are faint; and from bit 16 on those below 2^-2, which are cut.
  * Words that do not exist are zeros. */
-__device__ __forceinline__ uint32_t count_faint(const Words &words, float scale, int existing) {
+template <bool Triangle>
+__device__ __forceinline__ uint32_t count_faint(const Words &words, float scale, const Extent<Triangle> &extent) {
   uint32_t count = 0;
 #pragma unroll
   for (int r = 0; r < kRuns; r++) {
-    count -= missing_in(existing - r * kRunStep * kRun);
+    count -= extent.from(r * kRunStep * kRun).missing();
 #pragma unroll
     for (int i = 0; i < kRun; i++) {
       const float x = words.x[r][i], size = fabsf(x * scale);
@@ -219,14 +240,16 @@ __device__ __forceinline__ uint32_t part_of_all(uint32_t count, int parts, int e
 }
 
 /* What was seen of a side in a group of k, so many words. */
-template <class Word>
+template <class Word, bool Triangle>
 __device__ __forceinline__ uint32_t seen_of(uint64_t counts, const Scale &scale, int existing, bool short_k) {
   const uint32_t small = count_at(counts, 0), share = part_of_all(small, 1024, existing);
   const uint32_t flags = static_cast<uint32_t>((counts & kFlags) >> 32);
   if (Word::planes == Bfloat::planes) {
     const bool few_large = has_few_large(existing - static_cast<int>(small), existing);
-    if (scale.wild || (scale.far && share > TB_EMULATED_SMALL_MAX && !few_large && short_k)) return TB_EMULATED_WILD;
-    return flags | (few_large ? TB_EMULATED_FEW_LARGE : 0) | share;
+    const bool far_apart = scale.far && share > TB_EMULATED_SMALL_MAX && !few_large;
+    if (scale.wild || (far_apart && short_k && !Triangle)) return TB_EMULATED_WILD;
+    return flags | (few_large ? TB_EMULATED_FEW_LARGE : 0) | (Triangle && far_apart ? TB_EMULATED_FAR_APART : 0) |
+           share;
   }
   if (scale.wild) return TB_EMULATED_WILD;
   return flags | min(part_of_all(count_at(counts, 32), 256, existing), TB_EMULATED_CUT_MAX) * TB_EMULATED_CUT |
@@ -243,15 +266,38 @@ __device__ __forceinline__ Part part_of(const tb_emulated_pack_operand &x, int n
   return x.along_k ? Part{number / groups, number % groups} : Part{number % strips, number / strips};
 }
 
-template <class Word>
+/* The part's k that are wanted, in whole chunks: of a triangle those of its tiles' pair. */
+struct Wanted {
+  int first, end;
+};
+template <bool Triangle>
+__device__ __forceinline__ Wanted wanted_of(const tb_emulated_pack_operand &x, int64_t k, const Part &part) {
+  const int64_t first_k = static_cast<int64_t>(part.group) * kGroupK;
+  int first = 0, end = static_cast<int>(k - first_k < kGroupK ? k - first_k : kGroupK);
+  if (Triangle && x.triangle.parts != 0) {
+    const tb_emulated_extent pair =
+        tb_emulated_pair_extent(x.triangle, static_cast<int>(k), part.strip * kPackSides / (2 * kTileM));
+    first = max(first, pair.first - static_cast<int>(first_k)), end = min(end, pair.end - static_cast<int>(first_k));
+  }
+  return {first, (end + TB_EMULATED_CHUNK_K - 1) / TB_EMULATED_CHUNK_K * TB_EMULATED_CHUNK_K};
+}
+
+/* Whether nothing of it is. */
+template <bool Triangle>
+__device__ __forceinline__ bool is_beside(const tb_emulated_pack_operand &x, int64_t k, const Part &part) {
+  const Wanted wanted = wanted_of<Triangle>(x, k, part);
+  return wanted.first >= wanted.end;
+}
+
+template <class Word, bool Triangle>
 __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int64_t k, Part part, Meetings &meetings) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const Place place = place_of(x.along_k, warp, lane);
   const int64_t first_k = static_cast<int64_t>(part.group) * kGroupK;
   const int64_t side = static_cast<int64_t>(part.strip) * kPackSides + place.side;
-  const int k_end = static_cast<int>(k - first_k < kGroupK ? k - first_k : kGroupK);
+  const Extent<Triangle> extent = extent_of<Triangle>(x, side, k, first_k);
   Words words;
-  load(words, x, side, first_k, k_end, place);
+  load(words, x, side, first_k, extent, place);
 
   uint32_t largest = 0, smallest = kInfinity; /* bf16: but for zeros */
 #pragma unroll
@@ -269,7 +315,7 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
   const Scale scale = scale_for(Word(), largest, smallest);
   const float factor = scale.wild ? 0 : power_of_two(scale.exponent); /* planes without meaning, but numbers */
 
-  const int k_padded = (k_end + TB_EMULATED_CHUNK_K - 1) / TB_EMULATED_CHUNK_K * TB_EMULATED_CHUNK_K;
+  const Wanted wanted = wanted_of<Triangle>(x, k, part);
   const int64_t step_bytes = x.padded_sides / 8 * TB_EMULATED_ROWS_BYTES(Word::planes);
   unsigned char *const to = static_cast<unsigned char *>(x.to.planes) +
                             (first_k / TB_EMULATED_STEP_K + place.run / 2) * step_bytes +
@@ -279,14 +325,14 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
   /* Ordinary operands have next to no faint words, so that most warps do not count them. */
   uint32_t faint = 0, small = 0, flags = 0;
   if (Word::planes == Half::planes && factor * __int_as_float(static_cast<int>(smallest)) < 1)
-    faint = count_faint(words, factor, k_end - place.run * kRun);
+    faint = count_faint(words, factor, extent.from(place.run * kRun));
 #pragma unroll
   for (int r = 0; r < kRuns; r++) {
     const int run = place.run + r * kRunStep;
     Packed plane[Word::planes];
     flags |= split_run<Word>(plane, words.x[r], factor);
-    small += count_small(words.x[r], largest, k_end - run * kRun);
-    if (run * kRun >= k_padded) continue;
+    small += count_small(words.x[r], largest, extent.from(run * kRun));
+    if (run * kRun >= wanted.end || (Triangle && run * kRun < wanted.first)) continue;
     unsigned char *const core = to + r * to_next;
 #pragma unroll
     for (int p = 0; p < Word::planes; p++) *reinterpret_cast<Packed *>(core + p * 2 * kWgmmaCore) = plane[p];
@@ -298,7 +344,8 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
   });
   if (place.run == 0) {
     x.to.scale[part.group * x.padded_sides + side] = power_of_two(-scale.exponent);
-    meetings.seen[place.side] = largest == 0 ? 0 : seen_of<Word>(of_side, scale, k_end, k < TB_EMULATED_FAR_K);
+    meetings.seen[place.side] =
+        largest == 0 ? 0 : seen_of<Word, Triangle>(of_side, scale, extent.end - extent.first, k < TB_EMULATED_FAR_K);
   }
   __syncthreads();
   if (warp == 0) {
@@ -307,7 +354,7 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
   }
 }
 
-template <class Word> __device__ __forceinline__ void pack(const tb_emulated_pack_args &args) {
+template <class Word, bool Triangle> __device__ __forceinline__ void pack(const tb_emulated_pack_args &args) {
   __shared__ Meetings meetings;
   wait_for_earlier_kernels();
   let_next_start();
@@ -319,7 +366,9 @@ template <class Word> __device__ __forceinline__ void pack(const tb_emulated_pac
     const bool second = part >= parts_of_first;
     const tb_emulated_pack_operand &x = args.x[second];
     const int number = part - (second ? parts_of_first : 0), strips = static_cast<int>(x.padded_sides / kPackSides);
-    pack_part<Word>(x, args.k, part_of(x, number, strips, groups), meetings);
+    const Part which = part_of(x, number, strips, groups);
+    if (Triangle && is_beside<Triangle>(x, args.k, which)) continue;
+    pack_part<Word, Triangle>(x, args.k, which, meetings);
     __syncthreads();
   }
 }

@@ -16,9 +16,9 @@ namespace {
 /* A block's work: a tile, and all of k or a part of it. Two blocks, a pair, have items of one number, with neighbouring
  * tiles. */
 struct Item {
-  int tile;        /* its number */
-  int row, column; /* the tile's place down and across */
-  int first_group, groups;
+  int tile;                                      /* its number */
+  int row, column;                               /* the tile's place down and across */
+  int first_group, groups;                       /* of a triangle not before its row is known (keep_to_triangle) */
   int part_of;                                   /* k is split: which of the tiles of which it is; or one of these */
   static constexpr int whole = -1, nowhere = -2; /* nowhere: the sums are not for this kernel */
   bool alone, second;                            /* the pair has one tile; this one is its second */
@@ -42,9 +42,12 @@ struct Items {
   __device__ __forceinline__ int count(const tb_emulated_args &args) const {
     return pairs_whole(args) + pairs_split(args) * args.splits;
   }
+  __device__ __forceinline__ int count_in_triangle() const { return (down + 1) / 2 * across; }
   /* Of the pair's `rank`th block; where its tile lies has been told (Found), or remains to be located. */
+  template <bool Triangle>
   __device__ __forceinline__ Item at(const tb_emulated_args &args, int number, int rank) const {
     Item item;
+    if (Triangle) return {2 * number + rank, 0, 0, 0, 0, Item::whole, false, rank > 0, true, false};
     const int whole = pairs_whole(args);
     int first, end;
     if (number < whole) {
@@ -65,9 +68,33 @@ struct Items {
   }
 };
 
+/* A pair of a triangle has all that either tile's rows have of k. */
+__device__ __forceinline__ tb_emulated_extent extent_of(const tb_emulated_args &args, int row) {
+  return tb_emulated_pair_extent(args.triangle, static_cast<int>(args.k), row / 2);
+}
+__device__ __forceinline__ void keep_to_triangle(const tb_emulated_args &args, Item &item) {
+  const tb_emulated_extent x = extent_of(args, item.row);
+  item.first_group = x.first / kGroupK;
+  item.groups = (x.end + kGroupK - 1) / kGroupK - item.first_group;
+  item.repeated = item.second && item.row % 2 == 0;
+}
+
+/* Of a triangle's tiles the longest come first: pairs go down a band's columns, and bands from the long rows to the
+ * short ones. */
+__device__ __forceinline__ void locate_in_triangle(const tb_emulated_args &args, const Items &items, Item &item) {
+  constexpr int band = TB_EMULATED_TRIANGLE_BAND;
+  const int pairs = (items.down + 1) / 2, number = item.tile / 2, first = number / (band * items.across) * band;
+  const int width = min(band, pairs - first), within = number - first * items.across;
+  const int along = first + within % width, pair = args.triangle.lower ? pairs - 1 - along : along;
+  item.row = 2 * pair + item.second, item.column = within / width;
+  if (item.row == items.down) item.row--;
+}
+
 /* A tile's place, by its number: they go down a band's columns, one after another. That is many instructions, so that
  * one warp finds it out for all. */
-__device__ __forceinline__ void locate(const tb_emulated_args &args, Item &item) {
+template <bool Triangle>
+__device__ __forceinline__ void locate(const tb_emulated_args &args, const Items &items, Item &item) {
+  if (Triangle) return locate_in_triangle(args, items, item);
   const tb_tile_bands bands = tb_emulated_bands(args.m, args.n, args.wanted);
   const tb_tile_place place = tb_tile_place_of(&bands, item.tile);
   item.row = place.along, item.column = place.line;
@@ -80,8 +107,13 @@ __device__ __forceinline__ int64_t words_at(int64_t tile, int warpgroup, int thr
   return tile * kTileWords + warpgroup * (kWgmmaWords * kWgmmaThreads) + thread * 4;
 }
 
-/* k of a group, in steps, filled up to whole chunks. */
-__device__ __forceinline__ int steps_of(const tb_emulated_args &args, int group) {
+/* k of a group, in steps, filled up to whole chunks; of a triangle's tile in that row. */
+template <bool Triangle> __device__ __forceinline__ int steps_of(const tb_emulated_args &args, int group, int row) {
+  if (Triangle) {
+    const tb_emulated_extent x = extent_of(args, row);
+    const int k = min(x.end, (group + 1) * kGroupK) - max(x.first, group * kGroupK);
+    return (k + TB_EMULATED_CHUNK_K - 1) / TB_EMULATED_CHUNK_K * (TB_EMULATED_CHUNK_K / TB_EMULATED_STEP_K);
+  }
   const int64_t left = args.k - static_cast<int64_t>(group) * kGroupK;
   const int k = static_cast<int>(left < kGroupK ? left : kGroupK);
   return (k + TB_EMULATED_CHUNK_K - 1) / TB_EMULATED_CHUNK_K * (TB_EMULATED_CHUNK_K / TB_EMULATED_STEP_K);
@@ -93,10 +125,18 @@ struct Found {
   int number, row, column;
 };
 constexpr int kItemFlags = 2;
+template <bool Triangle>
 __device__ __forceinline__ Item item_of(const tb_emulated_args &args, const Items &items, const Found &x, int rank) {
-  Item item = items.at(args, x.number >> kItemFlags, rank);
+  Item item = items.at<Triangle>(args, x.number >> kItemFlags, rank);
   item.row = x.row, item.column = x.column >> 1, item.same_column = x.column & 1;
+  if (Triangle) keep_to_triangle(args, item);
   return item;
+}
+
+/* The first of an item's steps. */
+template <bool Triangle> __device__ __forceinline__ int first_step(const tb_emulated_args &args, const Item &item) {
+  if (Triangle) return extent_of(args, item.row).first / TB_EMULATED_STEP_K;
+  return item.first_group * (kGroupK / TB_EMULATED_STEP_K);
 }
 
 /* A place in a ring of N, and how often it has come round. */
@@ -199,33 +239,37 @@ template <class Word> struct Ring {
 constexpr unsigned kOurs = 1, kLossy = 2, kFewLarge = 2;
 
 /* A warp. */
-template <class Word>
+template <class Word, bool Triangle>
 __device__ __forceinline__ unsigned look_at(const tb_emulated_args &args, const Items &items, const Item &item,
                                             int lane) {
   constexpr int words_a = kTileM / kPackSides, words_b = kTileN / kPackSides;
-  const int64_t at_a = static_cast<int64_t>(item.row) * words_a, at_b = static_cast<int64_t>(item.column) * words_b;
   const int64_t apart_a = static_cast<int64_t>(items.down) * words_a;
   const int64_t apart_b = static_cast<int64_t>(items.across) * words_b;
+  int64_t at_a = static_cast<int64_t>(item.row) * words_a, at_b = static_cast<int64_t>(item.column) * words_b;
   if (item.repeated) return 0;
+  const Narrowest narrowest = Triangle ? narrowest_of(args, item.row, lane) : Narrowest();
+  if (Triangle) at_a += item.first_group * apart_a, at_b += item.first_group * apart_b;
+  const int groups = Triangle ? item.groups : items.groups;
   const int tile = item.row + item.column * items.down;
   if (Word::planes == Half::planes) {
-    const uint32_t a = seen_in(args.a.seen + at_a, words_a, items.groups, apart_a, lane);
-    const uint32_t b = seen_in(args.b.seen + at_b, words_b, items.groups, apart_b, lane);
-    const bool enough = half_is_enough(a, b, args.k, args.fast);
-    if (lane == 0 && item.first_group == 0) args.taken[tile] = enough, args.again[tile] = 0;
+    const uint32_t a = seen_in(args.a.seen + at_a, words_a, groups, apart_a, lane);
+    const uint32_t b = seen_in(args.b.seen + at_b, words_b, groups, apart_b, lane);
+    const bool enough = Triangle ? half_is_enough(a, b, narrowest, args.fast) : half_is_enough(a, b, args.k, args.fast);
+    if (lane == 0 && (Triangle || item.first_group == 0)) args.taken[tile] = enough, args.again[tile] = 0;
     return (enough ? kOurs : 0) | ((a | b) & TB_EMULATED_LOSSY ? kLossy : 0);
   }
   if (args.taken[tile] != 0) return 0;
-  const uint32_t flags = flags_in(args.a.seen + at_a, words_a, items.groups, apart_a, lane) |
-                         flags_in(args.b.seen + at_b, words_b, items.groups, apart_b, lane);
-  if (!(flags & TB_EMULATED_WILD)) return kOurs | (flags & TB_EMULATED_FEW_LARGE ? kFewLarge : 0);
+  const uint32_t flags = flags_in(args.a.seen + at_a, words_a, groups, apart_a, lane) |
+                         flags_in(args.b.seen + at_b, words_b, groups, apart_b, lane);
+  const bool far_apart = Triangle && flags & TB_EMULATED_FAR_APART && narrowest.k < TB_EMULATED_FAR_K;
+  if (!(flags & TB_EMULATED_WILD) && !far_apart) return kOurs | (flags & TB_EMULATED_FEW_LARGE ? kFewLarge : 0);
   if (lane == 0) args.again[tile] = 1;
   return 0;
 }
 
 /* One thread: the items' steps, the words of the rows. Another one has those of the columns copied: each has no more to
  * do for a step than there is time while the step before is multiplied. */
-template <class Word>
+template <class Word, bool Triangle>
 __device__ __forceinline__ void supply_rows(const tb_emulated_args &args, const Ring<Word> &ring) {
   using R = Ring<Word>;
   const int rank = static_cast<int>(cluster_rank());
@@ -235,14 +279,14 @@ __device__ __forceinline__ void supply_rows(const tb_emulated_args &args, const 
   for (Cursor<2> slot;; slot.next()) {
     const Found found = ring.take_item(slot);
     if (found.number < 0) break;
-    const Item item = item_of(args, items, found, rank);
+    const Item item = item_of<Triangle>(args, items, found, rank);
     const unsigned char *from = static_cast<const unsigned char *>(args.a.planes) +
-                                item.first_group * (kGroupK / TB_EMULATED_STEP_K) * step_bytes +
+                                first_step<Triangle>(args, item) * step_bytes +
                                 static_cast<int64_t>(item.row) * R::a_bytes;
     for (int group = item.first_group; group < item.first_group + item.groups; group++) {
       const float *const scales = args.a.scale + (static_cast<int64_t>(group) * items.down + item.row) * kTileM;
 #pragma unroll 1
-      for (int left = steps_of(args, group); left > 0; left -= R::steps, stage.next()) {
+      for (int left = steps_of<Triangle>(args, group, item.row); left > 0; left -= R::steps, stage.next()) {
         const int scale_bytes = left == R::steps ? kTileM * R::scale_bytes : 0;
         unsigned char *const to = ring.open(stage, R::steps * R::a_bytes + scale_bytes);
         uint64_t *const there = &ring.full[stage.at];
@@ -255,7 +299,7 @@ __device__ __forceinline__ void supply_rows(const tb_emulated_args &args, const 
   }
 }
 
-template <class Word>
+template <class Word, bool Triangle>
 __device__ __forceinline__ void supply_columns(const tb_emulated_args &args, const void *map, const Ring<Word> &ring) {
   using R = Ring<Word>;
   constexpr int map_rows = TB_EMULATED_MAP_ROWS(Word::planes);
@@ -266,16 +310,15 @@ __device__ __forceinline__ void supply_columns(const tb_emulated_args &args, con
   for (Cursor<2> slot;; slot.next()) {
     const Found found = ring.take_item(slot);
     if (found.number < 0) break;
-    const Item item = item_of(args, items, found, rank);
-    int map_row = (item.first_group * (kGroupK / TB_EMULATED_STEP_K) * items.across + item.column) * 2 * map_rows +
-                  rank * map_rows;
+    const Item item = item_of<Triangle>(args, items, found, rank);
+    int map_row = (first_step<Triangle>(args, item) * items.across + item.column) * 2 * map_rows + rank * map_rows;
     const unsigned char *from = static_cast<const unsigned char *>(args.b.planes) +
-                                item.first_group * (kGroupK / TB_EMULATED_STEP_K) * step_bytes +
+                                first_step<Triangle>(args, item) * step_bytes +
                                 static_cast<int64_t>(item.column) * R::b_bytes;
     for (int group = item.first_group; group < item.first_group + item.groups; group++) {
       const float *const scales = args.b.scale + (static_cast<int64_t>(group) * items.across + item.column) * kTileN;
 #pragma unroll 1
-      for (int left = steps_of(args, group); left > 0; left -= R::steps, stage.next()) {
+      for (int left = steps_of<Triangle>(args, group, item.row); left > 0; left -= R::steps, stage.next()) {
         const int scale_bytes = left == R::steps ? kTileN * R::scale_bytes : 0;
         unsigned char *const to = ring.open(stage, R::steps * R::b_bytes + scale_bytes) + R::a_bytes;
         uint64_t *const there = &ring.full[stage.at];
@@ -296,7 +339,8 @@ __device__ __forceinline__ void supply_columns(const tb_emulated_args &args, con
 /* One warp: finds the items that are this pair's, two ahead of those that are supplied, for it has to look at what was
  * seen in their words. If only the other block's tile is for this kernel, both have the columns copied all the same,
  * and this block multiplies for nothing. */
-template <class Word> __device__ __forceinline__ void find_items(const tb_emulated_args &args, const Ring<Word> &ring) {
+template <class Word, bool Triangle>
+__device__ __forceinline__ void find_items(const tb_emulated_args &args, const Ring<Word> &ring) {
   const int lane = static_cast<int>(threadIdx.x) % 32, rank = static_cast<int>(cluster_rank());
   const Items items(args);
   Cursor<2> slot;
@@ -307,21 +351,29 @@ template <class Word> __device__ __forceinline__ void find_items(const tb_emulat
     if (lane == 0) ring.tell(slot, found);
     slot.next();
   };
-  for (int number = static_cast<int>(blockIdx.x / TB_EMULATED_CLUSTER); number < items.count(args);
-       number += static_cast<int>(gridDim.x / TB_EMULATED_CLUSTER)) {
+  int turn = 0; /* of a triangle's tiles, which become shorter, there and back in turns */
+  const auto next = [&](int number) {
+    const int pairs = static_cast<int>(gridDim.x / TB_EMULATED_CLUSTER);
+    return Triangle ? (turn += 2 * pairs) - 1 - number : number + pairs;
+  };
+  for (int number = static_cast<int>(blockIdx.x / TB_EMULATED_CLUSTER);
+       number < (Triangle ? items.count_in_triangle() : items.count(args)); number = next(number)) {
     /* A lane has the pair's first tile or its second. */
-    Item mine = items.at(args, number, lane % 2);
-    locate(args, mine);
+    Item mine = items.at<Triangle>(args, number, lane % 2);
+    locate<Triangle>(args, items, mine);
+    if (Triangle) keep_to_triangle(args, mine);
     unsigned both = 0;
 #pragma unroll 1
     for (int r = 0; r < 2; r++) {
-      Item item = items.at(args, number, r);
+      Item item = items.at<Triangle>(args, number, r);
       item.row = __shfl_sync(~0u, mine.row, r), item.column = __shfl_sync(~0u, mine.column, r);
-      both |= look_at<Word>(args, items, item, lane) << r * kItemFlags;
+      if (Triangle) keep_to_triangle(args, item);
+      both |= look_at<Word, Triangle>(args, items, item, lane) << r * kItemFlags;
     }
     const unsigned flags = both >> rank * kItemFlags & ((1u << kItemFlags) - 1);
-    const Item own = items.at(args, number, rank);
+    Item own = items.at<Triangle>(args, number, rank);
     const int same_column = __shfl_sync(~0u, mine.same_column, rank);
+    if (Triangle) own.repeated = __shfl_sync(~0u, mine.repeated, rank);
     if (!(flags & kOurs) && !own.repeated) left = 1;
     if (both & (kOurs | kOurs << kItemFlags))
       tell({number << kItemFlags | static_cast<int>(flags), __shfl_sync(~0u, mine.row, rank),

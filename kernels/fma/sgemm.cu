@@ -31,6 +31,12 @@ __device__ __forceinline__ void again(const tb_sgemm_args &args, const tb_emulat
   part.b += RunB == kAlongK ? column * args.ldb : column;
   part.d += row + column * args.ldd;
   part.m = smaller(args.m - row, rows), part.n = smaller(args.n - column, columns);
+  if (which.triangle.parts != 0) { /* with zeros up to the tile's edge */
+    const int64_t first = which.triangle.lower != 0 ? 0 : row;
+    part.k = which.triangle.lower != 0 ? row + part.m : args.k - first;
+    part.a += RunA == kAlongK ? first : first * args.lda;
+    part.b += RunB == kAlongK ? first : first * args.ldb;
+  }
   const int tiles = static_cast<int>((part.m + G::block_m - 1) / G::block_m * ((part.n + G::block_n - 1) / G::block_n));
   for (int tile = 0; tile < tiles; tile++) {
     sgemm<G, RunA, RunB>(part, Job(static_cast<unsigned>(tile), 0));

@@ -5,11 +5,13 @@
  * tile of 32 x 32 in shared memory, so that it reads and writes whole lines whichever way the tile is turned.
  */
 #include "fp64/gemm.cuh"
+#include "triangle/corner.cuh"
 #include "triangle/leaf.cuh"
 #include "triangle/solve64.cuh"
 
 namespace triangle_solve {
 
+using triangle_corner::corner;
 using triangle_leaf::Complex;
 using triangle_leaf::fetch;
 using triangle_leaf::is_whole;
@@ -215,38 +217,42 @@ __device__ void solve64(const tb_triangle_leaf_args &args, unsigned char *shared
 #define TB_TRIANGLE_LEAF_BLOCK TB_TRIANGLE_LEAF_THREADS(TB_TRIANGLE_LEAF)
 #define TB_TRIANGLE_SOLVE64_BLOCK (32 * TB_TRIANGLE_SOLVE64_WARPS)
 
-#define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                          \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args, \
-                           form<__VA_ARGS__>)                                                        \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args, turn<__VA_ARGS__>)
+#define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                               \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args,      \
+                           form<__VA_ARGS__>)                                                             \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args,      \
+                           turn<__VA_ARGS__>)                                                             \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_look_##letter, TB_TRIANGLE_LOOK_THREADS, tb_triangle_look_args,    \
+                           look<__VA_ARGS__>)                                                             \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_repair_##letter, TB_TRIANGLE_REPAIR_ROWS, tb_triangle_repair_args, \
+                           repair<__VA_ARGS__>)
 TB_TRIANGLE_SOLVE_TYPE(s, triangle_leaf::Plain<float>)
 TB_TRIANGLE_SOLVE_TYPE(d, triangle_leaf::Plain<double>)
 TB_TRIANGLE_SOLVE_TYPE(c, triangle_leaf::Complex<float>)
 TB_TRIANGLE_SOLVE_TYPE(z, triangle_leaf::Complex<double>)
 
-/* Multiplied and solved by leaves; or multiplied as a whole, and solved by the tensor cores. */
-#define TB_TRIANGLE_SINGLE_TYPE(letter, ...)                                                      \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args, \
-                           leaf<__VA_ARGS__, true, false>)                                        \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args, \
-                           leaf<__VA_ARGS__, true, true>)                                         \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args, \
-                           leaf<__VA_ARGS__, false, false>)                                       \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args, \
-                           leaf<__VA_ARGS__, false, true>)
-#define TB_TRIANGLE_DOUBLE_TYPE(letter, ...)                                                              \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args,      \
-                           solve64<__VA_ARGS__, false>)                                                   \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args,      \
-                           solve64<__VA_ARGS__, true>)                                                    \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_look_##letter, TB_TRIANGLE_LOOK_THREADS, tb_triangle_look_args,    \
-                           look<__VA_ARGS__>)                                                             \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_repair_##letter, TB_TRIANGLE_REPAIR_ROWS, tb_triangle_repair_args, \
-                           repair<__VA_ARGS__>)
-TB_TRIANGLE_SINGLE_TYPE(s, triangle_leaf::Plain<float>)
-TB_TRIANGLE_SINGLE_TYPE(c, triangle_leaf::Complex<float>)
+/* Multiplied and solved by leaves, or multiplied as a whole by tensor cores for 16 bits, which leave corners. */
+#define TB_TRIANGLE_SINGLE_TYPE(letter, ...)                                                            \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,       \
+                           leaf<__VA_ARGS__, true, false>)                                              \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,       \
+                           leaf<__VA_ARGS__, true, true>)                                               \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,       \
+                           leaf<__VA_ARGS__, false, false>)                                             \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,       \
+                           leaf<__VA_ARGS__, false, true>)                                              \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_corner_##letter, TB_TRIANGLE_CORNER_THREADS(__VA_ARGS__::parts), \
+                           tb_triangle_corner_args, corner<__VA_ARGS__>)
+/* Multiplied as a whole, and solved by the tensor cores of doubles. */
+#define TB_TRIANGLE_DOUBLE_TYPE(letter, ...)                                                         \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args, \
+                           solve64<__VA_ARGS__, false>)                                              \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args, \
+                           solve64<__VA_ARGS__, true>)
 TB_TRIANGLE_DOUBLE_TYPE(d, triangle_leaf::Plain<double>)
 TB_TRIANGLE_DOUBLE_TYPE(z, triangle_leaf::Complex<double>)
+TB_TRIANGLE_SINGLE_TYPE(s, triangle_leaf::Plain<float>)
+TB_TRIANGLE_SINGLE_TYPE(c, triangle_leaf::Complex<float>)
 
 #define TB_TRMM_ELEMENT_d fp64::Real
 #define TB_TRMM_ELEMENT_z fp64::Complex

@@ -71,6 +71,23 @@ struct tb_triangle_repair_args {
 #define TB_TRIANGLE_REPAIR_COLUMNS 32
 #define TB_TRIANGLE_REPAIR_AT_ONCE 8
 
+/* product += the corners of A' times B (emulated_args.h: TB_EMULATED_CORNER_K), but for tiles with a mark there. */
+struct tb_triangle_corner_args {
+  const void *a;         /* A', as tb_triangle_leaf_args has it */
+  const void *b;         /* aligned to a real */
+  void *product;         /* aligned to 16 bytes */
+  const uint32_t *again; /* struct tb_emulated_args's */
+  int64_t lda, ldb, product_ld, rows, columns;
+  int32_t unit, lower;
+};
+
+/* Of a block of it: columns of B, one for each lane; and so many of the products along k at a time. A warp has a leaf's
+ * rows; and a block has those of a group's corner, and is one of as many as there are groups. */
+#define TB_TRIANGLE_CORNER_COLUMNS 32
+#define TB_TRIANGLE_CORNER_STEP 32
+#define TB_TRIANGLE_CORNER_ROWS(parts) (128 / (parts))
+#define TB_TRIANGLE_CORNER_THREADS(parts) (TB_TRIANGLE_CORNER_ROWS(parts) / TB_TRIANGLE_LEAF_ROWS * 32)
+
 struct tb_triangle_leaf_args {
   const void *a; /* the diagonal block of A', aligned to 16 bytes */
   void *b;       /* aligned to a real */

@@ -11,10 +11,10 @@
 
 /* In blocks of at most so many columns. */
 static bool plan_in_blocks(struct tb_triangular_plan *plan, struct tb_device *d, const struct tb_call *call,
-                           struct tb_ways ways, int64_t most, int64_t budget) {
-  const int64_t block = tb_min(most, tb_triangular_block_wish(call, ways));
-  return tb_triangular_plan_make(plan, call, ways, tb_solve_leaf(call), block, tb_triangular_workspace(d, call, block),
-                                 budget);
+                           struct tb_ways ways, enum tb_triangular_how how, int64_t most, int64_t budget) {
+  const int64_t block = tb_min(most, tb_triangular_block_wish(call, ways, how));
+  const int64_t workspace_bytes = how == TB_BY_HALVES ? tb_triangular_workspace(d, call, block) : 0;
+  return tb_triangular_plan_make(plan, call, ways, how, tb_solve_leaf(call), block, workspace_bytes, budget);
 }
 
 /* Where the whole is too large so are its parts, and it has to be halved; and where its blocks are narrower than the
@@ -23,8 +23,13 @@ static bool plan_triangle(struct tb_part *part, struct tb_device *d, struct tb_w
   struct tb_triangular_plan *const plan = &part->triangular.plan;
   const struct tb_call whole = tb_triangular_whole(&part->call);
   const bool again = part->call.whole_sides > 0 || tb_keep_any(&part->keep);
-  bool fits = plan_in_blocks(plan, d, &whole, ways, INT64_MAX, budget);
-  if (fits && again) fits = plan_in_blocks(plan, d, &part->call, part->keep.ways, plan->block, budget);
+  enum tb_triangular_how how = tb_triangular_how(d, &whole);
+  bool fits = plan_in_blocks(plan, d, &whole, ways, how, INT64_MAX, budget);
+  if (!fits && how == TB_BY_PLANES) {
+    how = TB_BY_HALVES; /* which need less */
+    fits = plan_in_blocks(plan, d, &whole, ways, how, INT64_MAX, budget);
+  }
+  if (fits && again) fits = plan_in_blocks(plan, d, &part->call, part->keep.ways, how, plan->block, budget);
   part->triangular.too_large = !fits;
   return fits;
 }

@@ -51,7 +51,7 @@ static CUresult mark_triangular_begin(struct tb_triangular *t, CUstream stream) 
 /* For one product a panel is formed with whole squares on the diagonal: what they have of the other triangle, of which
  * nothing is read, becomes zeros. */
 static struct tb_triangular_panel with_squares(const struct tb_triangular *t, struct tb_triangular_panel p) {
-  if (!t->plan->one_product) return p;
+  if (t->plan->how == TB_BY_HALVES) return p;
   const int64_t edge = TB_FP64_TRIANGLE_EDGE, row = p.row / edge * edge;
   const int64_t end = tb_min(tb_round_up(p.row + p.rows, edge), t->plan->shape.order);
   return (struct tb_triangular_panel){.first = p.first, .columns = p.columns, .row = row, .rows = end - row};
@@ -79,6 +79,7 @@ static CUresult form_panel(struct tb_triangular *t, int64_t number, CUdeviceptr 
                                        .negated = t->plan->shape.solves};
   TB_TRY(mark_triangular_begin(t, t->forming));
   TB_TRY(tb_solve_form(&t->d->kernels.solve, t->call->type, &args, t->forming));
+  if (t->plan->how == TB_BY_PLANES && number + 1 == t->plan->panels) TB_TRY(tb_triangular_pack_a(t));
   TB_TRY(tb_cuda.cuEventRecord(t->d->packed, t->forming));
   t->formed = number + 1;
   return CUDA_SUCCESS;

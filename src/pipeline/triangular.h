@@ -9,7 +9,10 @@
 #include "pipeline/device.h"
 #include "plan/triangular.h"
 
-/* Device memory that a stream's products would like to have for a call in blocks of so many columns. */
+/* How a call, or the whole that it is a part of, is computed where there is memory for it. */
+enum tb_triangular_how tb_triangular_how(struct tb_device *device, const struct tb_call *call);
+
+/* By halves: device memory that a stream's products would like to have for a call in blocks of so many columns. */
 int64_t tb_triangular_workspace(struct tb_device *device, const struct tb_call *call, int64_t block);
 
 /* Runs all of a call, for which the kernels are loaded (tb_kernels_ready, tb_solve_load) and the arena is there. On

@@ -113,9 +113,24 @@ struct tb_triangular_room {
   CUdeviceptr workspace, apart;
 };
 
+/* What the bits depend on, which must not depend on how B is cut: a product with all columns of B. */
+struct tb_product tb_triangular_product(const struct tb_call *call, int64_t m, int64_t k, int64_t precision);
+
+/* Element (i, j) of A'. */
+CUdeviceptr tb_triangular_element_of_a(const struct tb_triangular *t, int64_t i, int64_t j);
+
 /* Enqueues a step. */
 CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangular_columns *b,
                               const struct tb_triangular_step *step, struct tb_triangular_room room, CUstream stream);
+
+/* ---- triangular_whole.c ---- */
+
+/* All of A' into planes, behind what forms it. */
+CUresult tb_triangular_pack_a(struct tb_triangular *t);
+
+/* Enqueues all of a block as one product, made `apart` from it and copied back: see kernels/triangle/solve_args.h. */
+CUresult tb_triangular_launch_whole(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
+                                    CUstream stream);
 
 /* ---- triangular_down.c ---- */
 

@@ -11,8 +11,7 @@
 
 /* ---- choosing ---- */
 
-/* Of the product with all columns of B: what the bits depend on, which must not depend on how B is cut. */
-static struct tb_product whole_product(const struct tb_call *call, int64_t m, int64_t k, int64_t precision) {
+struct tb_product tb_triangular_product(const struct tb_call *call, int64_t m, int64_t k, int64_t precision) {
   const int64_t parts = tb_kernel_parts(call->type), sides = tb_triangular_whole_sides(call);
   struct tb_product whole = {.type = tb_kernel_type(call->type),
                              .m = parts * m,
@@ -48,11 +47,26 @@ static bool is_emulated(const struct tb_device *d, const struct tb_product *whol
 /* The largest, of half of A. */
 static struct tb_product largest_product(const struct tb_call *call) {
   const int64_t leaf = tb_solve_leaf(call), half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
-  return whole_product(call, half, half, tb_option_number(TB_OPTION_precision));
+  return tb_triangular_product(call, half, half, tb_option_number(TB_OPTION_precision));
+}
+
+/* All of it, on the tensor cores. */
+static bool is_of_planes(struct tb_device *d, const struct tb_call *call, struct tb_choice *choice) {
+  if (call->recipe != TB_TRIANGULAR_MULTIPLY || tb_type_is_double(call->type)) return false;
+  const struct tb_product whole = tb_triangular_product(call, call->k, call->k, tb_option_number(TB_OPTION_precision));
+  return is_emulated(d, &whole, choice);
+}
+
+enum tb_triangular_how tb_triangular_how(struct tb_device *d, const struct tb_call *call) {
+  struct tb_choice choice;
+  if (tb_triangular_is_one_product(call)) return TB_BY_DOUBLES;
+  return is_of_planes(d, call, &choice) ? TB_BY_PLANES : TB_BY_HALVES;
 }
 
 struct tb_choice tb_triangular_choose(struct tb_device *d, const struct tb_call *call) {
+  struct tb_choice choice;
   if (tb_type_is_double(call->type)) return (struct tb_choice){.family = TB_FAMILY_FP64};
+  if (is_of_planes(d, call, &choice)) return without_splits(choice);
   const struct tb_product product = largest_product(call);
   return tb_select(&d->kernels.device, &product);
 }
@@ -86,7 +100,7 @@ static int64_t columns_at_once(const struct tb_product *whole, int64_t n, struct
 
 static void choose_product(struct tb_triangular *t, struct tb_triangular_product *p, int64_t room_bytes) {
   const struct tb_kernels *const kernels = &t->d->kernels;
-  struct tb_product product = whole_product(t->call, p->m, p->k, t->precision);
+  struct tb_product product = tb_triangular_product(t->call, p->m, p->k, t->precision);
   p->group_k = product.group_k;
   p->columns = 0;
   if (is_emulated(t->d, &product, &p->choice)) p->columns = columns_at_once(&product, p->n, &p->choice, room_bytes);
@@ -122,7 +136,7 @@ static struct tb_triangular_product *product_for(struct tb_triangular *t, int64_
 
 /* ---- launching ---- */
 
-static CUdeviceptr element_of_a(const struct tb_triangular *t, int64_t i, int64_t j) {
+CUdeviceptr tb_triangular_element_of_a(const struct tb_triangular *t, int64_t i, int64_t j) {
   const int64_t parts = tb_kernel_parts(t->call->type);
   return t->d->arena + (CUdeviceptr)(parts * (i + j * t->plan->a_ld) * tb_type_bytes(tb_kernel_type(t->call->type)));
 }
@@ -133,7 +147,7 @@ static CUdeviceptr row_of_block(const struct tb_triangular *t, const struct tb_t
 
 static CUresult launch_leaf(struct tb_triangular *t, const struct tb_triangular_columns *b,
                             const struct tb_triangular_step *step, CUstream stream) {
-  struct tb_triangle_leaf_args args = {.a = (const void *)element_of_a(t, step->first, step->first),
+  struct tb_triangle_leaf_args args = {.a = (const void *)tb_triangular_element_of_a(t, step->first, step->first),
                                        .b = (void *)row_of_block(t, b, step->first),
                                        .lda = t->plan->a_ld,
                                        .ldb = b->ld,
@@ -144,75 +158,14 @@ static CUresult launch_leaf(struct tb_triangular *t, const struct tb_triangular_
                               stream);
 }
 
-/* The block's product with all of A', apart from it; and how it is computed. */
-static bool plan_one_product(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
-                             struct tb_fp64_args *args, struct tb_fp64_plan *plan) {
-  const int64_t order = t->call->k;
-  const struct tb_multiply x = {.type = t->call->type,
-                                .a = element_of_a(t, 0, 0),
-                                .b = b->address,
-                                .d = apart,
-                                .lda = t->plan->a_ld,
-                                .ldb = b->ld,
-                                .ldd = t->plan->apart_ld,
-                                .m = order,
-                                .n = b->sides,
-                                .k = order,
-                                .alpha = tb_scalar_of(t->call->type, 1),
-                                .first = true,
-                                .last = true};
-  *args = tb_fp64_args_of(&x);
-  args->lower = t->plan->shape.lower;
-  const struct tb_fp64_product product = {.complex = x.type == TB_Z,
-                                          .units = tb_fp64_in_units(x.type == TB_Z, false, false, args),
-                                          .m = order,
-                                          .n = b->sides,
-                                          .k = order,
-                                          .group_k = (int)whole_product(t->call, order, order, t->precision).group_k};
-  return tb_solve_plan_triangle(plan, &t->d->kernels.device.fp64, &product);
-}
-
-/* B = A' B, of all of a block: see kernels/triangle/solve_args.h. */
-static CUresult launch_one_product(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
-                                   CUstream stream) {
-  const struct tb_solve_kernels *const kernels = &t->d->kernels.solve;
-  const enum tb_type type = t->call->type;
-  const int64_t order = t->call->k, ld = t->plan->apart_ld;
-  int32_t *const unfit = (int32_t *)(apart + (CUdeviceptr)(tb_padded(type, ld * b->sides) * tb_type_bytes(type)));
-  void *const block = (void *)b->address, *const product = (void *)apart;
-  struct tb_triangle_look_args look = {
-      .from = block, .unfit = unfit, .from_ld = b->ld, .rows = order, .columns = b->sides};
-  struct tb_triangle_look_args back = {
-      .from = product, .to = block, .from_ld = ld, .to_ld = b->ld, .rows = order, .columns = b->sides};
-  struct tb_triangle_repair_args repair = {.a = (const void *)element_of_a(t, 0, 0),
-                                           .b = block,
-                                           .product = product,
-                                           .unfit = unfit,
-                                           .lda = t->plan->a_ld,
-                                           .ldb = b->ld,
-                                           .product_ld = ld,
-                                           .rows = order,
-                                           .columns = b->sides,
-                                           .unit = t->call->a.unit,
-                                           .lower = t->plan->shape.lower};
-  struct tb_fp64_args args;
-  struct tb_fp64_plan plan;
-  if (!plan_one_product(t, b, apart, &args, &plan)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  t->kernel = tb_choice_name(&(struct tb_choice){.family = TB_FAMILY_FP64});
-  TB_TRY(tb_solve_look(kernels, type, &look, stream));
-  TB_TRY(tb_solve_multiply(kernels, &plan, &args, stream));
-  TB_TRY(tb_solve_repair(kernels, type, &repair, stream));
-  return tb_solve_look(kernels, type, &back, stream);
-}
-
 CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangular_columns *b,
                               const struct tb_triangular_step *step, struct tb_triangular_room room, CUstream stream) {
-  if (t->plan->one_product) return launch_one_product(t, b, room.apart, stream);
+  if (t->plan->how != TB_BY_HALVES) return tb_triangular_launch_whole(t, b, room.apart, stream);
   if (step->is_leaf) return launch_leaf(t, b, step, stream);
   const enum tb_type type = t->call->type;
   const int64_t parts = tb_kernel_parts(type);
   struct tb_multiply x = {.type = tb_kernel_type(type),
-                          .a = element_of_a(t, step->first, step->source),
+                          .a = tb_triangular_element_of_a(t, step->first, step->source),
                           .b = row_of_block(t, b, step->source),
                           .d = row_of_block(t, b, step->first),
                           .lda = t->plan->a_ld,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plan/triangular.h"
 
+#include "select/emulated_plan.h"
+
 /* Columns of a block: a quarter of B, that the first comes early and little is left behind the last; but enough for the
  * kernels, and few blocks, for each has all steps, of some 8 us of the caller's time. (H200, order 8192 from ordinary
  * memory, strsm by quarters, eighths and thirds: 16.1, 19.9 and 15.6 ms.) Doubles, with leaves twice as large, have
@@ -10,7 +12,7 @@
  * halves: dtrsm 4096 2.27 and 2.37 ms, 8192 12.76 and 12.56.) */
 #define BLOCKS_WISH 4
 #define BLOCKS_OF_DOUBLES_WISH 6
-#define BLOCKS_OF_PRODUCTS_WISH 8 /* of which each is four launches */
+#define BLOCKS_OF_PRODUCTS_WISH 8 /* of which each is four launches, or nine */
 #define BLOCK_LEAST 512
 #define BLOCK_LEAST_IN_PLACE 4096
 #define BLOCK_NARROWEST TB_TRIANGULAR_BLOCK_STEP /* but where there is no memory for that */
@@ -70,11 +72,13 @@ struct tb_ways tb_triangular_ways(const struct tb_places *places) {
   return ways;
 }
 
-int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways) {
+int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways, enum tb_triangular_how how) {
   const int64_t sides = tb_triangular_sides(call), least = ways.c == TB_IN_PLACE ? BLOCK_LEAST_IN_PLACE : BLOCK_LEAST;
-  const int64_t by_link = tb_triangular_is_one_product(call) ? BLOCKS_OF_PRODUCTS_WISH
-                          : tb_type_is_double(call->type)    ? BLOCKS_OF_DOUBLES_WISH
-                                                             : BLOCKS_WISH;
+  const int64_t by_link = how != TB_BY_HALVES             ? BLOCKS_OF_PRODUCTS_WISH
+                          : tb_type_is_double(call->type) ? BLOCKS_OF_DOUBLES_WISH
+                                                          : BLOCKS_WISH;
+  /* Each block of a multiplication's kernel has an SM, of which there are none left for another stream's. */
+  if (ways.c == TB_IN_PLACE && how == TB_BY_PLANES) return sides;
   const int64_t wish = tb_max(least, tb_ceil_div(sides, ways.c == TB_IN_PLACE ? TB_TRIANGULAR_STREAMS : by_link));
   return tb_min(sides, tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP));
 }
@@ -88,6 +92,20 @@ static void size_panels(struct tb_triangular_plan *plan, const struct tb_call *c
   plan->panel = tb_min(order, tb_max(wish / PANEL_STEP, 1) * PANEL_STEP);
   plan->panels = tb_ceil_div(order, plan->panel);
   plan->raw_bytes = in_place ? 0 : tb_padded(call->type, ld * plan->panel) * bytes;
+}
+
+/* A product made apart; of each column whether it is finite; and what its kernels want beside it. */
+static void size_apart(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes) {
+  const struct tb_emulated_way way = {.splits = 1};
+  const int64_t order = tb_kernel_parts(call->type) * call->k;
+  plan->apart_ld = tb_leading(call->type, call->k);
+  if (plan->how == TB_BY_HALVES) return;
+  plan->unfit_at_bytes = tb_padded(call->type, plan->apart_ld * plan->block) * bytes;
+  plan->planes_at_bytes = plan->unfit_at_bytes + tb_round_up(plan->block * (int64_t)sizeof(int32_t), TB_LINE_BYTES);
+  plan->work_at_bytes = plan->apart_bytes = plan->planes_at_bytes;
+  if (plan->how != TB_BY_PLANES) return;
+  plan->work_at_bytes += tb_emulated_packed_bytes(true, plan->block, order);
+  plan->apart_bytes = plan->work_at_bytes + tb_emulated_workspace_bytes(order, plan->block, order, &way);
 }
 
 /* With blocks of so many columns. */
@@ -104,15 +122,13 @@ static void size_blocks(struct tb_triangular_plan *plan, const struct tb_call *c
   plan->b_ld = plan->places == 0 ? call->ldc : tb_leading(call->type, call->k);
   plan->b_bytes = plan->places == 0 ? 0 : tb_padded(call->type, plan->b_ld * block) * bytes;
   plan->stored_ld = in_place ? call->ldc : tb_leading(call->type, block);
-  /* And of each column whether it is finite. */
-  const int64_t flags = tb_round_up(block * (int64_t)sizeof(int32_t), TB_LINE_BYTES);
-  plan->apart_ld = tb_leading(call->type, call->k);
-  plan->apart_bytes = plan->one_product ? tb_padded(call->type, plan->apart_ld * block) * bytes + flags : 0;
+  size_apart(plan, call, bytes);
   plan->stored_bytes = in_place || !plan->turns ? 0 : tb_padded(call->type, plan->stored_ld * call->k) * bytes;
 }
 
 static void place_all(struct tb_triangular_plan *plan, int64_t a_bytes) {
-  plan->raw_offset_bytes = a_bytes;
+  plan->packed_offset_bytes = a_bytes;
+  plan->raw_offset_bytes = plan->packed_offset_bytes + plan->packed_bytes;
   plan->b_offset_bytes = plan->raw_offset_bytes + 2 * plan->raw_bytes;
   plan->stored_offset_bytes = plan->b_offset_bytes + plan->places * plan->b_bytes;
   plan->workspace_offset_bytes = plan->stored_offset_bytes + plan->places * plan->stored_bytes;
@@ -120,29 +136,31 @@ static void place_all(struct tb_triangular_plan *plan, int64_t a_bytes) {
   plan->arena_bytes = plan->apart_offset_bytes + plan->streams * plan->apart_bytes;
 }
 
-/* The next narrower blocks; 0: there are none. */
-static int64_t narrower(int64_t block) {
+/* The next narrower blocks; 0: there are none. From planes they begin where tiles do. */
+static int64_t narrower(const struct tb_triangular_plan *plan, int64_t block) {
   if (block > BLOCK_NARROWEST) return tb_round_up(tb_ceil_div(block, 2), TB_TRIANGULAR_BLOCK_STEP);
-  return block > BLOCK_NARROWEST_OF_ALL ? BLOCK_NARROWEST_OF_ALL : 0;
+  return plan->how != TB_BY_PLANES && block > BLOCK_NARROWEST_OF_ALL ? BLOCK_NARROWEST_OF_ALL : 0;
 }
 
 bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_call *call, struct tb_ways ways,
-                             int64_t leaf, int64_t block, int64_t workspace_bytes, int64_t budget_bytes) {
+                             enum tb_triangular_how how, int64_t leaf, int64_t block, int64_t workspace_bytes,
+                             int64_t budget_bytes) {
   const int64_t bytes = tb_call_bytes(call), parts = tb_kernel_parts(call->type);
-  *plan = (struct tb_triangular_plan){.shape = tb_triangular_shape_of(call, leaf),
+  *plan = (struct tb_triangular_plan){.shape = tb_triangular_shape_of(call, how == TB_BY_HALVES ? leaf : call->k),
                                       .ways = ways,
                                       .turns = call->on_right,
-                                      .one_product = tb_triangular_is_one_product(call),
+                                      .how = how,
                                       .sides = tb_triangular_sides(call)};
   const enum tb_type kernel_type = tb_kernel_type(call->type);
   plan->a_ld = tb_padded(kernel_type, parts * call->k);
   const int64_t a_bytes = plan->a_ld * parts * call->k * tb_type_bytes(kernel_type);
-  if (a_bytes >= budget_bytes) return false;
-  const int64_t rest = (budget_bytes - a_bytes) / WORKSPACE_SHARE;
+  if (how == TB_BY_PLANES) plan->packed_bytes = tb_emulated_packed_bytes(false, parts * call->k, parts * call->k);
+  if (a_bytes + plan->packed_bytes >= budget_bytes) return false;
+  const int64_t rest = (budget_bytes - a_bytes - plan->packed_bytes) / WORKSPACE_SHARE;
   plan->workspace_bytes = tb_min(workspace_bytes, rest / TB_TRIANGULAR_STREAMS) / TB_LINE_BYTES * TB_LINE_BYTES;
   size_panels(plan, call, bytes, rest / 2);
   int64_t narrowest = block;
-  for (; block > 0; block = narrower(block)) {
+  for (; block > 0; block = narrower(plan, block)) {
     narrowest = block;
     size_blocks(plan, call, bytes, block, TB_TRIANGULAR_PLACES_MAX);
     place_all(plan, a_bytes);

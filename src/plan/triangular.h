@@ -52,23 +52,29 @@ struct tb_triangular_step tb_triangular_step(const struct tb_triangular_shape *s
 #define TB_TRIANGULAR_PLACES_MAX 4
 #define TB_TRIANGULAR_STREAMS 2
 
+/* By leaves and products of halves; or a multiplication as one product that knows of the triangle: in doubles, or on
+ * the tensor cores from planes, all of A' packed once. */
+enum tb_triangular_how { TB_BY_HALVES, TB_BY_DOUBLES, TB_BY_PLANES };
+
 struct tb_triangular_plan {
   struct tb_triangular_shape shape;
-  struct tb_ways ways; /* of A and C; b's is C's */
-  bool one_product;    /* of a multiplication: all of it, made apart from the block */
-  bool turns;          /* op(A) is on the right: blocks are transposed on the device, both ways */
-  int64_t sides;       /* columns of B, seen from the left */
-  int64_t block;       /* of a block, at most */
+  struct tb_ways ways;        /* of A and C; b's is C's */
+  enum tb_triangular_how how; /* one product is made apart from the block */
+  bool turns;                 /* op(A) is on the right: blocks are transposed on the device, both ways */
+  int64_t sides;              /* columns of B, seen from the left */
+  int64_t block;              /* of a block, at most */
   int64_t blocks;
   int places; /* for blocks in the arena; 0: they are computed where B lies */
   int streams;
-  int64_t panel, panels; /* stored columns of A that go up, or are read, at once */
-  int64_t a_ld;          /* of A', as tb_triangle_form_args has it */
+  int64_t panel, panels;                     /* stored columns of A that go up, or are read, at once */
+  int64_t a_ld;                              /* of A', as tb_triangle_form_args has it */
+  int64_t packed_offset_bytes, packed_bytes; /* of its planes */
   int64_t raw_ld, raw_offset_bytes, raw_bytes;
   int64_t b_ld, b_offset_bytes, b_bytes;                /* of a place: a block as it is computed */
   int64_t stored_ld, stored_offset_bytes, stored_bytes; /* and as B has it, where it is transposed and goes by slots */
   int64_t workspace_offset_bytes, workspace_bytes;      /* of each stream */
-  int64_t apart_ld, apart_offset_bytes, apart_bytes;    /* likewise: for such a product */
+  int64_t apart_ld, apart_offset_bytes, apart_bytes;    /* likewise: for one product; and within that */
+  int64_t unfit_at_bytes, planes_at_bytes, work_at_bytes; /* what was seen of the block; its planes; a workspace */
   int64_t arena_bytes;
 };
 
@@ -80,12 +86,14 @@ struct tb_ways tb_triangular_ways(const struct tb_places *places);
 struct tb_triangular_shape tb_triangular_shape_of(const struct tb_call *call, int64_t leaf);
 
 /* Columns of a block of a call for which there is memory enough. */
-int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways);
+int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways, enum tb_triangular_how how);
 
-/* Cuts a call for at most budget_bytes of device memory, in blocks of so many columns or fewer; a stream's workspace
- * would like to have `workspace_bytes` of it. False: not even the narrowest blocks fit beside A'. */
+/* Cuts a call for at most budget_bytes of device memory, in blocks of so many columns or fewer; by halves with leaves
+ * of so many rows, and a stream's workspace would like to have `workspace_bytes` of it. False: not even the narrowest
+ * blocks fit beside A'. */
 bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_call *call, struct tb_ways ways,
-                             int64_t leaf, int64_t block, int64_t workspace_bytes, int64_t budget_bytes);
+                             enum tb_triangular_how how, int64_t leaf, int64_t block, int64_t workspace_bytes,
+                             int64_t budget_bytes);
 
 /* A block's columns, seen from the left. */
 static inline int64_t tb_triangular_first(const struct tb_triangular_plan *plan, int64_t block) {

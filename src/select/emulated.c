@@ -10,15 +10,21 @@ TB_EMBED(tb_emulated_fatbin, TB_EMULATED_FATBIN); /* kernels/emulated/emulated.c
 /* ---- loading ---- */
 
 static CUresult load_emulated_functions(struct tb_emulated_kernels *s) {
+  const int half_bytes = TB_EMULATED_SHARED_BYTES(TB_EMULATED_HALF_PLANES);
+  const int bfloat_bytes = TB_EMULATED_SHARED_BYTES(TB_EMULATED_BFLOAT_PLANES);
   const struct {
     CUfunction *function;
     const char *name;
     int shared_bytes;
-  } all[] = {{&s->pack_half, "tb_emulated_pack_half", 0},
-             {&s->pack_bfloat, "tb_emulated_pack_bfloat", 0},
+  } all[] = {{&s->pack_half[0], "tb_emulated_pack_half", 0},
+             {&s->pack_half[1], "tb_emulated_pack_half_triangle", 0},
+             {&s->pack_bfloat[0], "tb_emulated_pack_bfloat", 0},
+             {&s->pack_bfloat[1], "tb_emulated_pack_bfloat_triangle", 0},
              {&s->gather, "tb_emulated_gather", 0},
-             {&s->multiply_half, "tb_emulated_multiply_half", TB_EMULATED_SHARED_BYTES(TB_EMULATED_HALF_PLANES)},
-             {&s->multiply_bfloat, "tb_emulated_multiply_bfloat", TB_EMULATED_SHARED_BYTES(TB_EMULATED_BFLOAT_PLANES)}};
+             {&s->multiply_half[0], "tb_emulated_multiply_half", half_bytes},
+             {&s->multiply_half[1], "tb_emulated_multiply_half_triangle", half_bytes},
+             {&s->multiply_bfloat[0], "tb_emulated_multiply_bfloat", bfloat_bytes},
+             {&s->multiply_bfloat[1], "tb_emulated_multiply_bfloat_triangle", bfloat_bytes}};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
     TB_TRY(tb_cuda.cuModuleGetFunction(all[i].function, s->module, all[i].name));
     if (all[i].shared_bytes > 0)
@@ -74,6 +80,7 @@ static struct tb_emulated_pack_operand pack_operand(const struct tb_emulated_ope
                                            .sides = x->sides,
                                            .padded_sides = tb_emulated_padded_sides(x->of_b, x->sides),
                                            .along_k = x->along_k,
+                                           .triangle = x->triangle,
                                            .vectors = x->along_k && (uintptr_t)x->from % 16 == 0 && x->ld % 4 == 0};
 }
 
@@ -91,21 +98,32 @@ CUresult tb_emulated_pack(const struct tb_emulated_kernels *emulated, const stru
   struct tb_emulated_pack_args args = {.k = k};
   args.x[0] = pack_operand(a, TB_EMULATED_HALF_PLANES, k, packed_a);
   if (b != NULL) args.x[1] = pack_operand(b, TB_EMULATED_HALF_PLANES, k, packed_b);
-  return launch_pack(emulated->pack_half, &args, INT32_MAX, stream);
+  return launch_pack(emulated->pack_half[a->triangle.parts > 0], &args, INT32_MAX, stream);
 }
 
 /* ---- multiplying ---- */
 
+/* What is multiplied: packed operands, and the same as they are. */
+struct packed_product {
+  bool transpose_a, transpose_b;
+  const struct tb_sgemm_args *args;
+  struct tb_tiles_wanted wanted;
+  struct tb_emulated_triangle triangle;
+  CUdeviceptr a, b;
+};
+
 /* bf16 planes of both operands, if any tile is left. */
-static CUresult pack_rest(const struct tb_emulated_kernels *emulated, bool transpose_a, bool transpose_b,
-                          const struct tb_sgemm_args *args, const struct tb_emulated_args *half, CUdeviceptr a,
-                          CUdeviceptr b, CUstream stream) {
-  const struct tb_emulated_operand x = {args->a, args->lda, args->m, false, transpose_a};
-  const struct tb_emulated_operand y = {args->b, args->ldb, args->n, true, !transpose_b};
+static CUresult pack_rest(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
+                          const struct tb_emulated_args *half, CUdeviceptr a, CUdeviceptr b, CUstream stream) {
+  const struct tb_sgemm_args *const args = product->args;
+  const bool triangle = product->triangle.parts > 0;
+  const struct tb_emulated_operand x = {args->a, args->lda, args->m, false, product->transpose_a, product->triangle};
+  const struct tb_emulated_operand y = {args->b, args->ldb, args->n, true, !product->transpose_b, {0, 0}};
   struct tb_emulated_pack_args p = {.k = args->k, .left = half->left, .left_words = half->left_words};
   p.x[0] = pack_operand(&x, TB_EMULATED_BFLOAT_PLANES, args->k, a);
   p.x[1] = pack_operand(&y, TB_EMULATED_BFLOAT_PLANES, args->k, b);
-  return launch_pack(emulated->pack_bfloat, &p, (int64_t)emulated->sm_count * TB_EMULATED_PACK_BLOCKS, stream);
+  return launch_pack(emulated->pack_bfloat[triangle], &p, (int64_t)emulated->sm_count * TB_EMULATED_PACK_BLOCKS,
+                     stream);
 }
 
 /* op(B)'s planes as the boxes that a pair of blocks shares. */
@@ -134,15 +152,27 @@ static CUresult launch_multiply(CUfunction function, int planes, struct tb_emula
 static CUresult compute_again(CUfunction function, const struct tb_sgemm_args *product,
                               const struct tb_emulated_args *multiplied, CUstream stream) {
   struct tb_sgemm_args args = *product;
-  struct tb_emulated_again again = {multiplied->left, multiplied->again, multiplied->wanted, multiplied->left_words};
+  struct tb_emulated_again again = {multiplied->left, multiplied->again, multiplied->wanted, multiplied->left_words,
+                                    multiplied->triangle};
   const struct tb_grid grid = {multiplied->tiles, 1, TB_EMULATED_AGAIN_THREADS, TB_EMULATED_AGAIN_SHARED_BYTES, 1};
   return tb_launch_behind(true, function, grid, &args, &again, stream);
 }
 
+/* Blocks that have something to do, in pairs. */
+static int64_t blocks_of(const struct tb_emulated_kernels *emulated, const struct tb_emulated_args *p) {
+  const int64_t rows = tb_ceil_div(p->m, TB_EMULATED_TILE_M), columns = tb_ceil_div(p->n, TB_EMULATED_TILE_N);
+  const int64_t pairs = p->triangle.parts > 0 ? tb_ceil_div(rows, TB_EMULATED_CLUSTER) * columns
+                                              : tb_ceil_div(p->whole, TB_EMULATED_CLUSTER) +
+                                                    tb_ceil_div(p->tiles - p->whole, TB_EMULATED_CLUSTER) * p->splits;
+  return tb_min(TB_EMULATED_CLUSTER * pairs, tb_emulated_blocks(emulated->sm_count));
+}
+
 /* Where everything stands in the workspace, and who does what. */
-static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulated, const struct tb_sgemm_args *args,
-                                       struct tb_tiles_wanted wanted, const struct tb_emulated_workspace *w,
-                                       CUdeviceptr workspace, const struct tb_emulated_way *way) {
+static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
+                                       const struct tb_emulated_workspace *w, CUdeviceptr workspace,
+                                       const struct tb_emulated_way *way) {
+  const struct tb_sgemm_args *const args = product->args;
+  const struct tb_tiles_wanted wanted = product->wanted;
   const struct tb_tile_bands bands = tb_emulated_bands(args->m, args->n, wanted);
   const int64_t tiles = tb_tiles_count(&bands), groups = tb_emulated_groups(args->k);
   const CUdeviceptr left_at = workspace + (CUdeviceptr)(w->a.bytes + w->b.bytes);
@@ -163,37 +193,59 @@ static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulate
                                .tiles = (int32_t)tiles,
                                .first = args->first,
                                .last = args->last,
-                               .fast = way->fast};
+                               .fast = way->fast,
+                               .triangle = product->triangle};
   /* Which tiles are the last ones was counted of all of D: of a triangle they are split all, or none. */
   const bool split = way->splits > 1 && (way->whole == 0 || wanted.of == TB_TILES_ALL);
   p.whole = (int32_t)(split ? way->whole : tiles);
   p.groups_per_split = (int32_t)tb_ceil_div(groups, split ? way->splits : 1);
   p.splits = (int32_t)tb_ceil_div(groups, p.groups_per_split);
-  const int64_t pairs =
-      tb_ceil_div(p.whole, TB_EMULATED_CLUSTER) + tb_ceil_div(tiles - p.whole, TB_EMULATED_CLUSTER) * p.splits;
-  const int64_t items = TB_EMULATED_CLUSTER * pairs;
-  p.left_words = (int32_t)tb_min(items, tb_emulated_blocks(emulated->sm_count));
+  p.left_words = (int32_t)blocks_of(emulated, &p);
   return p;
+}
+
+/* *marks, if that is wanted: which tiles were computed again. */
+static CUresult multiply_planes_of(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
+                                   CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **marks,
+                                   CUstream stream) {
+  const struct tb_sgemm_args *const args = product->args;
+  const bool triangle = product->triangle.parts > 0;
+  const struct tb_emulated_room half_a = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, false, args->m, args->k);
+  const struct tb_emulated_room half_b = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, true, args->n, args->k);
+  const struct tb_emulated_workspace w = tb_emulated_workspace_for(args->m, args->n, args->k, way);
+  const CUdeviceptr b_at = workspace + (CUdeviceptr)w.a.bytes;
+  struct tb_emulated_args p = args_of(emulated, product, &w, workspace, way);
+  if (marks != NULL) *marks = p.again;
+  p.a = packed_at(product->a, &half_a), p.b = packed_at(product->b, &half_b);
+  TB_TRY(launch_multiply(emulated->multiply_half[triangle], TB_EMULATED_HALF_PLANES, &p, stream));
+  TB_TRY(pack_rest(emulated, product, &p, workspace, b_at, stream));
+  p.a = packed_at(workspace, &w.a), p.b = packed_at(b_at, &w.b);
+  TB_TRY(launch_multiply(emulated->multiply_bfloat[triangle], TB_EMULATED_BFLOAT_PLANES, &p, stream));
+  const int64_t split_tiles = p.tiles - p.whole;
+  const struct tb_grid grid = {TB_EMULATED_GATHER_BLOCKS * split_tiles, 1, TB_EMULATED_GATHER_THREADS, 0, 1};
+  if (split_tiles > 0) TB_TRY(tb_launch_behind(true, emulated->gather, grid, &p, NULL, stream));
+  return compute_again(emulated->again[product->transpose_a][product->transpose_b], args, &p, stream);
 }
 
 CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool transpose_a, bool transpose_b,
                               const struct tb_sgemm_args *args, struct tb_tiles_wanted wanted, CUdeviceptr packed_a,
                               CUdeviceptr packed_b, CUdeviceptr workspace, const struct tb_emulated_way *way,
                               CUstream stream) {
-  const struct tb_emulated_room half_a = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, false, args->m, args->k);
-  const struct tb_emulated_room half_b = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, true, args->n, args->k);
-  const struct tb_emulated_workspace w = tb_emulated_workspace_for(args->m, args->n, args->k, way);
-  const CUdeviceptr b_at = workspace + (CUdeviceptr)w.a.bytes;
-  struct tb_emulated_args p = args_of(emulated, args, wanted, &w, workspace, way);
-  p.a = packed_at(packed_a, &half_a), p.b = packed_at(packed_b, &half_b);
-  TB_TRY(launch_multiply(emulated->multiply_half, TB_EMULATED_HALF_PLANES, &p, stream));
-  TB_TRY(pack_rest(emulated, transpose_a, transpose_b, args, &p, workspace, b_at, stream));
-  p.a = packed_at(workspace, &w.a), p.b = packed_at(b_at, &w.b);
-  TB_TRY(launch_multiply(emulated->multiply_bfloat, TB_EMULATED_BFLOAT_PLANES, &p, stream));
-  const int64_t split_tiles = p.tiles - p.whole;
-  const struct tb_grid grid = {TB_EMULATED_GATHER_BLOCKS * split_tiles, 1, TB_EMULATED_GATHER_THREADS, 0, 1};
-  if (split_tiles > 0) TB_TRY(tb_launch_behind(true, emulated->gather, grid, &p, NULL, stream));
-  return compute_again(emulated->again[transpose_a][transpose_b], args, &p, stream);
+  const struct packed_product product = {.transpose_a = transpose_a,
+                                         .transpose_b = transpose_b,
+                                         .args = args,
+                                         .wanted = wanted,
+                                         .a = packed_a,
+                                         .b = packed_b};
+  return multiply_planes_of(emulated, &product, workspace, way, NULL, stream);
+}
+
+CUresult tb_emulated_multiply_triangle(const struct tb_emulated_kernels *emulated, struct tb_emulated_triangle triangle,
+                                       const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
+                                       CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **again,
+                                       CUstream stream) {
+  const struct packed_product product = {.args = args, .triangle = triangle, .a = packed_a, .b = packed_b};
+  return multiply_planes_of(emulated, &product, workspace, way, again, stream);
 }
 
 /* Span after span of k, each packed and multiplied. The operands' planes come first in the workspace. */
@@ -205,8 +257,8 @@ CUresult tb_emulated_launch(const struct tb_emulated_kernels *emulated, const st
   const CUdeviceptr rest_at = b_at + (CUdeviceptr)tb_emulated_packed_bytes(true, l->args->n, span_k);
   for (int64_t start = 0; start < l->args->k; start += span_k) {
     const struct tb_sgemm_args args = tb_kernels_part_of_k(l->args, ta, tb, start, span_k);
-    const struct tb_emulated_operand a = {args.a, args.lda, args.m, false, ta};
-    const struct tb_emulated_operand b = {args.b, args.ldb, args.n, true, !tb};
+    const struct tb_emulated_operand a = {args.a, args.lda, args.m, false, ta, {0, 0}};
+    const struct tb_emulated_operand b = {args.b, args.ldb, args.n, true, !tb, {0, 0}};
     TB_TRY(tb_emulated_pack(emulated, &a, l->workspace, &b, b_at, args.k, l->stream));
     TB_TRY(tb_emulated_multiply(emulated, ta, tb, &args, l->wanted, l->workspace, b_at, rest_at, way, l->stream));
   }

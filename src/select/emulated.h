@@ -19,7 +19,7 @@
 struct tb_emulated_kernels {
   bool there; /* the device has these kernels: compute capability 9.0 */
   CUmodule module;
-  CUfunction pack_half, pack_bfloat, multiply_half, multiply_bfloat;
+  CUfunction pack_half[2], pack_bfloat[2], multiply_half[2], multiply_bfloat[2]; /* [op(A) is a triangle] */
   CUfunction gather;
   CUfunction again[2][2]; /* sgemm's: [A transposed][B transposed] */
   int sm_count;
@@ -37,12 +37,13 @@ struct tb_emulated_operand {
   const float *from;
   int64_t ld, sides;
   bool of_b, along_k; /* along_k: a column of memory runs along k */
+  struct tb_emulated_triangle triangle;
 };
 
 /* An operand that lies there on the device. */
 static inline struct tb_emulated_operand tb_emulated_operand_at(uint64_t address, int64_t ld, int64_t sides, bool of_b,
                                                                 bool along_k) {
-  return (struct tb_emulated_operand){(const float *)address, ld, sides, of_b, along_k};
+  return (struct tb_emulated_operand){(const float *)address, ld, sides, of_b, along_k, {0, 0}};
 }
 
 /* Packs one operand, or (b not NULL) both of a product by one launch. */
@@ -56,6 +57,15 @@ CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool t
                               const struct tb_sgemm_args *args, struct tb_tiles_wanted wanted, CUdeviceptr packed_a,
                               CUdeviceptr packed_b, CUdeviceptr workspace, const struct tb_emulated_way *way,
                               CUstream stream);
+
+/* The same where op(A), k x k, is a triangle, and nothing is transposed: all of k at once, none of it split (the way
+ * says whether it is fast). In A lie zeros beside the diagonal, in the squares of 128 rows and columns that it crosses.
+ * The planes leave corners of A out (TB_EMULATED_CORNER_K), but not in tiles that get a mark: *again is where these
+ * lie. */
+CUresult tb_emulated_multiply_triangle(const struct tb_emulated_kernels *emulated, struct tb_emulated_triangle triangle,
+                                       const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
+                                       CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **again,
+                                       CUstream stream);
 
 /* A whole product: for each span two packed operands by one launch, and what multiplies them, five launches in all and
  * one more with a split k. */

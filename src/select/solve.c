@@ -5,6 +5,7 @@
 
 #include "base/integers.h"
 #include "cuda/launch.h"
+#include "emulated/emulated_args.h"
 #include "select/embed.h"
 
 TB_EMBED(tb_solve_fatbin, TB_SOLVE_FATBIN); /* kernels/triangle/solve.cu */
@@ -21,12 +22,12 @@ static CUresult load_solve_functions(struct tb_solve_kernels *solve) {
   for (int type = 0; type < TB_TYPE_COUNT; type++) {
     TB_TRY(load_solve_function(solve, &solve->form[type], "triangle_form", type));
     TB_TRY(load_solve_function(solve, &solve->turn[type], "triangle_turn", type));
-    const bool one_product = tb_type_is_double((enum tb_type)type);
-    for (int which = one_product ? 2 : 0; which < 4; which++)
-      TB_TRY(load_solve_function(solve, &solve->leaf[type][which / 2][which % 2], leaf[which / 2][which % 2], type));
-    if (!one_product) continue;
     TB_TRY(load_solve_function(solve, &solve->look[type], "triangle_look", type));
     TB_TRY(load_solve_function(solve, &solve->repair[type], "triangle_repair", type));
+    const bool is_double = tb_type_is_double((enum tb_type)type);
+    for (int which = is_double ? 2 : 0; which < 4; which++)
+      TB_TRY(load_solve_function(solve, &solve->leaf[type][which / 2][which % 2], leaf[which / 2][which % 2], type));
+    if (!is_double) TB_TRY(load_solve_function(solve, &solve->corner[type], "triangle_corner", type));
   }
   return CUDA_SUCCESS;
 }
@@ -150,6 +151,17 @@ CUresult tb_solve_repair(const struct tb_solve_kernels *solve, enum tb_type type
   void *parameters[] = {args};
   TB_TRY(tb_cuda.cuLaunchKernel(solve->repair[type], (unsigned)x, (unsigned)tb_min(y, TB_GRID_Y_MAX), 1,
                                 TB_TRIANGLE_REPAIR_ROWS, 1, 1, 0, stream, parameters, NULL));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_solve_corner(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_corner_args *args,
+                         CUstream stream) {
+  const int parts = type == TB_C ? 2 : 1;
+  const int64_t x = tb_ceil_div(args->columns, TB_TRIANGLE_CORNER_COLUMNS);
+  const int64_t corners = tb_ceil_div(parts * args->rows, TB_EMULATED_GROUP_K);
+  void *parameters[] = {args};
+  TB_TRY(tb_cuda.cuLaunchKernel(solve->corner[type], (unsigned)x, (unsigned)corners, 1,
+                                (unsigned)TB_TRIANGLE_CORNER_THREADS(parts), 1, 1, 0, stream, parameters, NULL));
   return CUDA_SUCCESS;
 }
 

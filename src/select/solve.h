@@ -21,15 +21,15 @@ extern const int tb_fp64_triangle_tiles[TB_FP64_TRIANGLE_COUNT]; /* of each, amo
 struct tb_solve_kernels {
   CUmodule module;
   CUfunction form[TB_TYPE_COUNT], turn[TB_TYPE_COUNT];
-  CUfunction look[TB_TYPE_COUNT], repair[TB_TYPE_COUNT]; /* in doubles */
-  CUfunction leaf[TB_TYPE_COUNT][2][2];                  /* of solves; of a lower triangle; no products in doubles */
-  int warps[2];                                          /* of a block that solves in doubles; complex ones */
-  CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2];        /* in units of 16 bytes */
+  CUfunction look[TB_TYPE_COUNT], repair[TB_TYPE_COUNT];
+  CUfunction corner[TB_TYPE_COUNT];               /* of floats */
+  CUfunction leaf[TB_TYPE_COUNT][2][2];           /* of solves; of a lower triangle; no products in doubles */
+  int warps[2];                                   /* of a block that solves in doubles; complex ones */
+  CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2]; /* in units of 16 bytes */
 };
 
-/* Rows of a block on the diagonal. */
+/* Rows of a block on the diagonal where a call is computed by halves. */
 static inline int64_t tb_solve_leaf(const struct tb_call *call) {
-  if (tb_triangular_is_one_product(call)) return call->k;
   if (!tb_type_is_double(call->type)) return TB_TRIANGLE_LEAF;
   return call->type == TB_Z ? TB_TRIANGLE_SOLVE64_ROWS(2) : TB_TRIANGLE_SOLVE64_ROWS(1);
 }
@@ -51,6 +51,8 @@ CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type
 CUresult tb_solve_look(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_look_args *args,
                        CUstream stream);
 CUresult tb_solve_repair(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_repair_args *args,
+                         CUstream stream);
+CUresult tb_solve_corner(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_corner_args *args,
                          CUstream stream);
 
 /* D = op(A) op(B) of a triangle, of doubles: `args` as tb_fp64_launch wants them, and `lower`; the plan's tile is one

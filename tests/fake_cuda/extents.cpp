@@ -101,10 +101,25 @@ void commit(Touches &t, void *const *parameters) {
   if (a.d != nullptr) t.matrix(a.d, m, n, static_cast<size_t>(a.ldd), false);
 }
 
+/* Of a triangle what its tiles have, up to the edges of those on the diagonal. */
+void triangle(Touches &t, const float *a, int64_t ld, int64_t order, bool lower) {
+  constexpr int64_t block = TB_EMULATED_TILE_M;
+  for (int64_t row = 0; row < order; row += block) {
+    const int64_t end = std::min(order, row + block), k = lower ? 0 : row, k_end = lower ? end : order;
+    t.matrix(a + row + k * ld, static_cast<size_t>(end - row), static_cast<size_t>(k_end - k), static_cast<size_t>(ld),
+             false);
+  }
+}
+
 void again(Touches &t, const char *variant, void *const *parameters) {
   const auto &a = read<tb_sgemm_args>(parameters);
   const auto &which = read<tb_emulated_again>(parameters, 1);
-  operands(t, a, variant);
+  if (which.triangle.parts == 0) {
+    operands(t, a, variant);
+  } else {
+    triangle(t, a.a, a.lda, a.m, which.triangle.lower != 0);
+    t.operand(a.b, true, a.n, a.k, a.ldb);
+  }
   write_d(t, a);
   t.bytes(which.left, static_cast<size_t>(which.left_words) * WORD, false);
   t.bytes(which.marks, divided(a.m, TB_EMULATED_TILE_M) * divided(a.n, TB_EMULATED_TILE_N) * WORD, false);
@@ -127,7 +142,10 @@ void emulated_pack(Touches &t, size_t planes, void *const *parameters) {
   const auto &p = read<tb_emulated_pack_args>(parameters);
   for (const tb_emulated_pack_operand &x : p.x) {
     if (x.sides == 0) continue;
-    t.operand(x.from, x.along_k != 0, x.sides, p.k, x.ld);
+    if (x.triangle.parts != 0)
+      triangle(t, x.from, x.ld, x.sides, x.triangle.lower != 0);
+    else
+      t.operand(x.from, x.along_k != 0, x.sides, p.k, x.ld);
     packed(t, x.to, static_cast<size_t>(x.padded_sides), p.k, planes, true);
   }
   t.bytes(p.left, static_cast<size_t>(p.left_words) * WORD, false);
@@ -352,6 +370,17 @@ void triangle_repair(Touches &t, const char *name, void *const *parameters) {
   t.matrix(a.product, rows * words, columns, static_cast<size_t>(a.product_ld) * words, true);
 }
 
+/* All of A' that there is, not the corners alone. */
+void triangle_corner(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_corner_args>(parameters);
+  const size_t words = words_of(name), rows = static_cast<size_t>(a.rows), columns = static_cast<size_t>(a.columns);
+  const int64_t order = a.rows * static_cast<int64_t>(words);
+  triangle(t, static_cast<const float *>(a.a), a.lda, order, a.lower != 0);
+  t.matrix(a.b, rows * words, columns, static_cast<size_t>(a.ldb) * words, false);
+  t.bytes(a.again, divided(order, TB_EMULATED_TILE_M) * divided(a.columns, TB_EMULATED_TILE_N) * WORD, false);
+  t.matrix(a.product, rows * words, columns, static_cast<size_t>(a.product_ld) * words, true);
+}
+
 /* ---- batches ---- */
 
 /* What their lists say lies in device memory, and may not be there yet: the arguments say between what it lies. A list
@@ -424,9 +453,9 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
   if (begins(name, "tb_skinny_"))
     thin(t, begins(name, "tb_skinny_k_"), parameters);
   else if (begins(name, "tb_emulated_pack_"))
-    emulated_pack(t, strcmp(name, "tb_emulated_pack_half") == 0 ? 2 : 3, parameters);
+    emulated_pack(t, begins(name, "tb_emulated_pack_half") ? 2 : 3, parameters);
   else if (begins(name, "tb_emulated_multiply_"))
-    split_multiply(t, strcmp(name, "tb_emulated_multiply_half") == 0 ? 2 : 3, parameters);
+    split_multiply(t, begins(name, "tb_emulated_multiply_half") ? 2 : 3, parameters);
   else if (strcmp(name, "tb_emulated_gather") == 0)
     split_results(t, read<tb_emulated_args>(parameters), false, true);
   else if (begins(name, "tb_sgemm_again_"))
@@ -445,6 +474,8 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     triangle_look(t, name, parameters);
   else if (begins(name, "tb_triangle_repair_"))
     triangle_repair(t, name, parameters);
+  else if (begins(name, "tb_triangle_corner_"))
+    triangle_corner(t, name, parameters);
   else if (begins(name, "tb_trmm_") || begins(name, "tb_trsm_"))
     triangle_leaf(t, name, parameters);
   else if (begins(name, "tb_dtrmm_") || begins(name, "tb_ztrmm_"))

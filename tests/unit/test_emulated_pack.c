@@ -84,7 +84,7 @@ static void pack(const struct tst_emulated_matrix *const x[2], struct packed *co
   }
   void *parameters[] = {&args};
   const struct tb_emulated_kernels *split = tst_emulated_open();
-  OK(tb_cuda.cuLaunchKernel(p[0]->planes == HALF ? split->pack_half : split->pack_bfloat, (unsigned)blocks, 1, 1,
+  OK(tb_cuda.cuLaunchKernel(p[0]->planes == HALF ? split->pack_half[0] : split->pack_bfloat[0], (unsigned)blocks, 1, 1,
                             TB_EMULATED_PACK_THREADS, 1, 1, 0, NULL, parameters, NULL));
   for (int i = 0; i < 2 && x[i]; i++) {
     void *const part[3] = {p[i]->word, p[i]->scale, p[i]->seen};

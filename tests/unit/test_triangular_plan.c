@@ -92,8 +92,9 @@ static void plans_keep_to_their_budget(void **state) {
     const struct tb_ways ways = {a, c, c, false, 0, TB_MAY_BE_KEPT};
     const int64_t budget = round % 4 ? 1 + tst_random_below(&rng, (int64_t)1 << 30) : INT64_MAX;
     struct tb_triangular_plan p;
-    const int64_t block = tb_triangular_block_wish(&call, ways);
-    if (!tb_triangular_plan_make(&p, &call, ways, 64, block, tst_random_below(&rng, (int64_t)1 << 28), budget))
+    const int64_t block = tb_triangular_block_wish(&call, ways, TB_BY_HALVES);
+    if (!tb_triangular_plan_make(&p, &call, ways, TB_BY_HALVES, 64, block, tst_random_below(&rng, (int64_t)1 << 28),
+                                 budget))
       continue;
     made++;
     assert_true(p.arena_bytes <= budget);
@@ -130,12 +131,13 @@ static void one_place_where_there_is_no_more(void **state) {
   struct tb_triangular_plan p;
   call.on_right = true;
   call.a = (struct tb_view){.ld = 184, .structure = TB_TRIANGULAR, .type = TB_C, .uplo = TB_LOWER};
-  assert_true(tb_triangular_plan_make(&p, &call, staged, 128, tb_triangular_block_wish(&call, staged), 0, 428 << 10));
+  assert_true(tb_triangular_plan_make(&p, &call, staged, TB_BY_HALVES, 128,
+                                      tb_triangular_block_wish(&call, staged, TB_BY_HALVES), 0, 428 << 10));
   assert_int_equal(p.places, 1);
   assert_true(p.blocks > 1 && p.arena_bytes <= 428 << 10);
-  assert_false(tb_triangular_plan_make(&p, &call, staged, 128, 112, 0, 300 << 10));
+  assert_false(tb_triangular_plan_make(&p, &call, staged, TB_BY_HALVES, 128, 112, 0, 300 << 10));
   const struct tb_ways in_place = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, TB_MAY_BE_KEPT};
-  assert_true(tb_triangular_plan_make(&p, &call, in_place, 128, 112, 0, 300 << 10));
+  assert_true(tb_triangular_plan_make(&p, &call, in_place, TB_BY_HALVES, 128, 112, 0, 300 << 10));
   assert_int_equal(p.places, 1);
   assert_int_equal(p.streams, 1);
 }
@@ -162,7 +164,7 @@ static void expect_completed(const struct tb_call *call, const double *b, const 
   struct tb_call mine = *call, rest;
   mine.c = x;
   memcpy(x, b, sizeof x);
-  assert_true(tb_triangular_plan_make(&plan, &mine, ways, LEAF, 384, 0, INT64_MAX));
+  assert_true(tb_triangular_plan_make(&plan, &mine, ways, TB_BY_HALVES, LEAF, 384, 0, INT64_MAX));
   assert_true(plan.places == 0 && plan.blocks == 2);
   for (int64_t block = 0; block < plan.blocks; block++) { /* as the GPU does it */
     const int64_t from = tb_triangular_first(&plan, block), end = from + tb_triangular_size(&plan, block);

@@ -3,8 +3,7 @@
 
 #include "emulated/emulated.cu"
 
-static const fake::Kernel rows[] = {FAKE_CUDA_KERNEL(tb_emulated_gather) FAKE_CUDA_KERNEL(tb_emulated_pack_half)
-                                        FAKE_CUDA_KERNEL(tb_emulated_pack_bfloat)
-                                            FAKE_CUDA_KERNEL(tb_emulated_multiply_half)
-                                                FAKE_CUDA_KERNEL(tb_emulated_multiply_bfloat)};
+#define EMULATED_ROWS(word) FAKE_CUDA_KERNEL(tb_emulated_pack_##word) FAKE_CUDA_KERNEL(tb_emulated_multiply_##word)
+static const fake::Kernel rows[] = {FAKE_CUDA_KERNEL(tb_emulated_gather) EMULATED_ROWS(half) EMULATED_ROWS(bfloat)
+                                        EMULATED_ROWS(half_triangle) EMULATED_ROWS(bfloat_triangle)};
 FAKE_CUDA_FAMILY(emulated, rows);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* trmm as one product whose kernels know of the triangle. */
+#include "pipeline/triangular_internal.h"
+
+/* ---- in doubles ---- */
+
+static struct tb_multiply whole_multiply(const struct tb_triangular *t, const struct tb_triangular_columns *b,
+                                         CUdeviceptr apart) {
+  const enum tb_type type = t->call->type;
+  const int64_t parts = tb_kernel_parts(type), order = parts * t->call->k;
+  return (struct tb_multiply){.type = tb_kernel_type(type),
+                              .a = tb_triangular_element_of_a(t, 0, 0),
+                              .b = b->address,
+                              .d = apart,
+                              .lda = t->plan->a_ld,
+                              .ldb = parts * b->ld,
+                              .ldd = parts * t->plan->apart_ld,
+                              .m = order,
+                              .n = b->sides,
+                              .k = order,
+                              .alpha = tb_scalar_of(type, 1),
+                              .first = true,
+                              .last = true};
+}
+
+static CUresult multiply_doubles(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
+                                 CUstream stream) {
+  const struct tb_multiply x = whole_multiply(t, b, apart);
+  struct tb_fp64_args args = tb_fp64_args_of(&x);
+  struct tb_fp64_plan plan;
+  args.lower = t->plan->shape.lower;
+  const struct tb_fp64_product product = {.complex = x.type == TB_Z,
+                                          .units = tb_fp64_in_units(x.type == TB_Z, false, false, &args),
+                                          .m = x.m,
+                                          .n = x.n,
+                                          .k = x.k,
+                                          .group_k =
+                                              (int)tb_triangular_product(t->call, x.m, x.k, t->precision).group_k};
+  if (!tb_solve_plan_triangle(&plan, &t->d->kernels.device.fp64, &product)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  t->kernel = tb_choice_name(&(struct tb_choice){.family = TB_FAMILY_FP64});
+  return tb_solve_multiply(&t->d->kernels.solve, &plan, &args, stream);
+}
+
+/* ---- from planes ---- */
+
+static struct tb_emulated_triangle triangle_of(const struct tb_triangular *t) {
+  return (struct tb_emulated_triangle){tb_kernel_parts(t->call->type), t->plan->shape.lower};
+}
+
+static CUdeviceptr packed_a(const struct tb_triangular *t) {
+  return t->d->arena + (CUdeviceptr)t->plan->packed_offset_bytes;
+}
+
+CUresult tb_triangular_pack_a(struct tb_triangular *t) {
+  const int64_t order = tb_kernel_parts(t->call->type) * t->call->k;
+  struct tb_emulated_operand a =
+      tb_emulated_operand_at(tb_triangular_element_of_a(t, 0, 0), t->plan->a_ld, order, false, false);
+  a.triangle = triangle_of(t);
+  return tb_emulated_pack(&t->d->kernels.emulated, &a, packed_a(t), NULL, 0, order, t->forming);
+}
+
+static CUresult multiply_planes(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
+                                CUstream stream) {
+  const struct tb_emulated_kernels *const kernels = &t->d->kernels.emulated;
+  const struct tb_multiply x = whole_multiply(t, b, apart);
+  const struct tb_sgemm_args args = tb_sgemm_args_of(&x);
+  const struct tb_choice choice = {.family = TB_FAMILY_EMULATED,
+                                   .emulated = {.splits = 1, .fast = t->precision == TB_PRECISION_FAST}};
+  const struct tb_emulated_operand of_b = tb_emulated_operand_at(b->address, x.ldb, x.n, true, true);
+  const CUdeviceptr packed = apart + (CUdeviceptr)t->plan->planes_at_bytes,
+                    work = apart + (CUdeviceptr)t->plan->work_at_bytes;
+  struct tb_triangle_corner_args corner = {.a = (const void *)x.a,
+                                           .b = (const void *)x.b,
+                                           .product = (void *)x.d,
+                                           .lda = x.lda,
+                                           .ldb = b->ld,
+                                           .product_ld = t->plan->apart_ld,
+                                           .rows = t->call->k,
+                                           .columns = b->sides,
+                                           .unit = t->call->a.unit,
+                                           .lower = t->plan->shape.lower};
+  t->kernel = tb_choice_name(&choice);
+  TB_TRY(tb_emulated_pack(kernels, &of_b, packed, NULL, 0, x.k, stream));
+  TB_TRY(tb_emulated_multiply_triangle(kernels, triangle_of(t), &args, packed_a(t), packed, work, &choice.emulated,
+                                       &corner.again, stream));
+  return tb_solve_corner(&t->d->kernels.solve, t->call->type, &corner, stream);
+}
+
+/* ---- a block ---- */
+
+CUresult tb_triangular_launch_whole(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
+                                    CUstream stream) {
+  const struct tb_solve_kernels *const kernels = &t->d->kernels.solve;
+  const enum tb_type type = t->call->type;
+  const int64_t order = t->call->k, ld = t->plan->apart_ld;
+  int32_t *const unfit = (int32_t *)(apart + (CUdeviceptr)t->plan->unfit_at_bytes);
+  void *const block = (void *)b->address, *const product = (void *)apart;
+  struct tb_triangle_look_args look = {
+      .from = block, .unfit = unfit, .from_ld = b->ld, .rows = order, .columns = b->sides};
+  struct tb_triangle_look_args back = {
+      .from = product, .to = block, .from_ld = ld, .to_ld = b->ld, .rows = order, .columns = b->sides};
+  struct tb_triangle_repair_args repair = {.a = (const void *)tb_triangular_element_of_a(t, 0, 0),
+                                           .b = block,
+                                           .product = product,
+                                           .unfit = unfit,
+                                           .lda = t->plan->a_ld,
+                                           .ldb = b->ld,
+                                           .product_ld = ld,
+                                           .rows = order,
+                                           .columns = b->sides,
+                                           .unit = t->call->a.unit,
+                                           .lower = t->plan->shape.lower};
+  TB_TRY(tb_solve_look(kernels, type, &look, stream));
+  TB_TRY(t->plan->how == TB_BY_PLANES ? multiply_planes(t, b, apart, stream) : multiply_doubles(t, b, apart, stream));
+  TB_TRY(tb_solve_repair(kernels, type, &repair, stream));
+  return tb_solve_look(kernels, type, &back, stream);
+}
