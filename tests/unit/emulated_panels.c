@@ -103,6 +103,7 @@ void expect_right(const struct product *p) {
 
 void run(int number, const struct tb_call *call, struct tb_ways ways, int splits, struct tb_pass *pass) {
   const struct tb_choice whole = {.family = TB_FAMILY_EMULATED, .emulated = {.splits = splits, .span_k = span_k}};
+  if (pass != NULL) tb_keep_nothing(&part[number].keep, call, ways); /* as who shares a call out begins it */
   tb_part_run(&part[number], &gpu[number], call, ways, &whole, true, pass);
 }
 
