@@ -103,54 +103,60 @@ template <typename Element> struct Block {
     async_commit();
   }
 
-  /* A row of A's column `k` times B's, of the warp's row i. */
-  __device__ void add_term(Element &sum, int row, int k, Element of_a, Element of_b) const {
-    if (args.lower ? k > row : k < row) return;
-    if (k == row && args.unit)
-      plus(sum, of_b);
-    else
-      add(sum, of_a, of_b);
+  __device__ static Rows rows_of(const Stage<Element> &stage, const Corner &x, int row, int i) {
+    return *reinterpret_cast<const Rows *>(&stage.a[i][row - x.first]);
   }
 
-  /* Of the step's columns those that the rows from `row` on have. */
-  __device__ void add_step(Element (&sum)[ROWS], const Corner &x, int row, int step) const {
-    const Stage<Element> &stage = stages[step % 2];
-    const int k = x.k + step * K, lane = static_cast<int>(threadIdx.x) % 32;
-    const int end = min(x.k_end, args.lower ? row + ROWS : x.k_end) - k;
-    for (int i = args.lower ? 0 : max(row - k, 0); i < end && i < K; i++) {
-      const Element of_b = stage.b[i][lane];
-      const bool on_diagonal = k + i >= row && k + i < row + ROWS;
-      const Rows of_a = *reinterpret_cast<const Rows *>(&stage.a[i][row - x.first]);
+  /* Of columns on the diagonal, which not all of the warp's rows have. */
+  __device__ void add_diagonal(Element (&sum)[ROWS], const Stage<Element> &stage, const Corner &x, int row, int k,
+                               int i) const {
+    const Element of_b = stage.b[i][threadIdx.x % 32];
+    const Rows of_a = rows_of(stage, x, row, i);
 #pragma unroll
-      for (int r = 0; r < ROWS; r++) {
-        if (on_diagonal)
-          add_term(sum[r], row + r, k + i, of_a.of[r], of_b);
-        else
-          add(sum[r], of_a.of[r], of_b);
-      }
+    for (int r = 0; r < ROWS; r++) {
+      if (args.lower ? k + i > row + r : k + i < row + r) continue;
+      if (k + i == row + r && args.unit)
+        plus(sum[r], of_b);
+      else
+        add(sum[r], of_a.of[r], of_b);
     }
   }
 
-  /* What the lane's rows of the product are now, and which of them are to be added to: a bit each. */
-  __device__ unsigned load_product(Element (&before)[ROWS], const Corner &x, int row) const {
+  /* Of the step's columns those that the rows from `row` on have; on and beside the diagonal apart, for to ask for each
+   * element takes many times as long as to multiply it. */
+  __device__ void add_step(Element (&sum)[ROWS], const Corner &x, int row, int step) const {
+    const Stage<Element> &stage = stages[step % 2];
+    const int k = x.k + step * K, all = min(K, x.k_end - k);
+    const int diagonal = min(max(row - k, 0), all), behind = min(max(row + ROWS - k, 0), all);
+    if (!args.lower)
+      for (int i = diagonal; i < behind; i++) add_diagonal(sum, stage, x, row, k, i);
+    const int begin = args.lower ? 0 : behind, end = args.lower ? diagonal : all;
+#pragma unroll 4
+    for (int i = begin; i < end; i++) {
+      const Element of_b = stage.b[i][threadIdx.x % 32];
+      const Rows of_a = rows_of(stage, x, row, i);
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) add(sum[r], of_a.of[r], of_b);
+    }
+    if (args.lower)
+      for (int i = diagonal; i < behind; i++) add_diagonal(sum, stage, x, row, k, i);
+  }
+
+  /* All of the lane's rows of it are asked for before the first one is waited for. */
+  __device__ void add_to_product(const Element (&sum)[ROWS], const Corner &x, int row) const {
     const int64_t column = blockIdx.x * static_cast<int64_t>(N) + threadIdx.x % 32;
     const int64_t down = (args.rows * PARTS + TB_EMULATED_TILE_M - 1) / TB_EMULATED_TILE_M;
-    const Element *const from = static_cast<const Element *>(args.product) + row + column * args.product_ld;
     const uint32_t *const again = args.again + column / TB_EMULATED_TILE_N * down;
+    Element *const to = static_cast<Element *>(args.product) + row + column * args.product_ld;
+    Element before[ROWS];
     unsigned wanted = 0;
-    if (column >= args.columns) return 0;
+    if (column >= args.columns) return;
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
       const bool there = row + r < x.end;
-      if (there) before[r] = from[r];
+      before[r] = there ? to[r] : Element::from(0);
       wanted |= there && again[(row + r) * PARTS / TB_EMULATED_TILE_M] == 0 ? 1u << r : 0;
     }
-    return wanted;
-  }
-
-  __device__ void store(Element (&before)[ROWS], const Element (&sum)[ROWS], unsigned wanted, int row) const {
-    const int64_t column = blockIdx.x * static_cast<int64_t>(N) + threadIdx.x % 32;
-    Element *const to = static_cast<Element *>(args.product) + row + column * args.product_ld;
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
       plus(before[r], sum[r]);
@@ -158,16 +164,14 @@ template <typename Element> struct Block {
     }
   }
 
-  /* Nothing is waited for alone: the product is asked for before the first step, and a step is copied while the one
-   * before it is added. (One after another it took 206 us of strmm's 800 at order 4096 on an H100.) */
+  /* A step is copied while the one before it is added. */
   __device__ void run() const {
     const Corner x = corner_of(static_cast<int>(blockIdx.y));
     const int row = x.first + static_cast<int>(threadIdx.x) / 32 * ROWS;
-    Element sum[ROWS], before[ROWS];
+    Element sum[ROWS];
     load(0, x);
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) sum[r] = before[r] = Element::from(0);
-    const unsigned wanted = load_product(before, x, row);
+    for (int r = 0; r < ROWS; r++) sum[r] = Element::from(0);
     for (int step = 0; x.k + step * K < x.k_end; step++) {
       load(step + 1, x);
       async_wait<1>();
@@ -175,7 +179,7 @@ template <typename Element> struct Block {
       add_step(sum, x, row, step);
       __syncthreads();
     }
-    store(before, sum, wanted, row);
+    add_to_product(sum, x, row);
   }
 };
 

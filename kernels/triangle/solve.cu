@@ -208,11 +208,13 @@ __device__ void solve64(const tb_triangle_leaf_args &args, unsigned char *shared
 
 } // namespace triangle_solve
 
-#define TB_TRIANGLE_SOLVE_KERNEL(name, threads, args, ...)                              \
-  extern "C" __global__ void __launch_bounds__(threads, 1) name(const args arguments) { \
-    TB_DYNAMIC_SHARED(unsigned char, shared);                                           \
-    triangle_solve::__VA_ARGS__(arguments, shared);                                     \
+#define TB_TRIANGLE_SOLVE_KERNELS(name, threads, blocks, args, ...)                          \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const args arguments) { \
+    TB_DYNAMIC_SHARED(unsigned char, shared);                                                \
+    triangle_solve::__VA_ARGS__(arguments, shared);                                          \
   }
+#define TB_TRIANGLE_SOLVE_KERNEL(name, threads, args, ...) \
+  TB_TRIANGLE_SOLVE_KERNELS(name, threads, 1, args, __VA_ARGS__)
 #define TB_TRIANGLE_TILE_BLOCK (TB_TRIANGLE_TILE * TB_TRIANGLE_TILE_THREADS)
 #define TB_TRIANGLE_LEAF_BLOCK TB_TRIANGLE_LEAF_THREADS(TB_TRIANGLE_LEAF)
 #define TB_TRIANGLE_SOLVE64_BLOCK (32 * TB_TRIANGLE_SOLVE64_WARPS)
@@ -232,17 +234,17 @@ TB_TRIANGLE_SOLVE_TYPE(c, triangle_leaf::Complex<float>)
 TB_TRIANGLE_SOLVE_TYPE(z, triangle_leaf::Complex<double>)
 
 /* Multiplied and solved by leaves, or multiplied as a whole by tensor cores for 16 bits, which leave corners. */
-#define TB_TRIANGLE_SINGLE_TYPE(letter, ...)                                                            \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,       \
-                           leaf<__VA_ARGS__, true, false>)                                              \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,       \
-                           leaf<__VA_ARGS__, true, true>)                                               \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,       \
-                           leaf<__VA_ARGS__, false, false>)                                             \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,       \
-                           leaf<__VA_ARGS__, false, true>)                                              \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_corner_##letter, TB_TRIANGLE_CORNER_THREADS(__VA_ARGS__::parts), \
-                           tb_triangle_corner_args, corner<__VA_ARGS__>)
+#define TB_TRIANGLE_SINGLE_TYPE(letter, ...)                                                                \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,           \
+                           leaf<__VA_ARGS__, true, false>)                                                  \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,           \
+                           leaf<__VA_ARGS__, true, true>)                                                   \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,           \
+                           leaf<__VA_ARGS__, false, false>)                                                 \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_trmm_lower_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,           \
+                           leaf<__VA_ARGS__, false, true>)                                                  \
+  TB_TRIANGLE_SOLVE_KERNELS(tb_triangle_corner_##letter, TB_TRIANGLE_CORNER_THREADS(__VA_ARGS__::parts), 2, \
+                            tb_triangle_corner_args, corner<__VA_ARGS__>)
 /* Multiplied as a whole, and solved by the tensor cores of doubles. */
 #define TB_TRIANGLE_DOUBLE_TYPE(letter, ...)                                                         \
   TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args, \
