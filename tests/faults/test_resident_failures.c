@@ -173,10 +173,22 @@ static unsigned long next_position(unsigned long nth, unsigned long count) {
   return beside ? nth + 5 : tst_next_position(nth, count);
 }
 
+/* How often each function is called whatever other threads do: beside another GPU its last visit to a context may come
+ * behind the call that had it. */
+static void learn(unsigned long counts[FUNCTIONS]) {
+  const int lives = beside ? 6 : 1;
+  for (int life_number = 0; life_number < lives; life_number++) {
+    unsigned long these[FUNCTIONS];
+    run_case(&(struct failure){NULL, 0}, these);
+    for (size_t i = 0; i < FUNCTIONS; i++)
+      if (life_number == 0 || these[i] < counts[i]) counts[i] = these[i];
+  }
+}
+
 static void every_function_at_every_position(void **state) {
   (void)state;
   unsigned long counts[FUNCTIONS], cases_run = 0;
-  run_case(&(struct failure){NULL, 0}, counts);
+  learn(counts);
   assert_int_equal(failures, 0);
   for (size_t i = 0; i < FUNCTIONS; i++)
     for (unsigned long nth = 1; nth <= counts[i]; nth = next_position(nth, counts[i]), cases_run++)
