@@ -3,19 +3,19 @@
  * A diagonal block of A' and the rows of B beside it, solved in doubles by the FP64 tensor cores (common/mma64.cuh),
  * see solve_args.h. A warp has eight columns of B, which no other warp wants, and goes along the rows 16 at a time:
  *
- *        A'                           X
- *      | D                 |        | solved   |     sum         the rows of B, and A' beside the diagonal times what
- * is | A  D              |        | solved   |                 solved: products of 16 rows, in some sums by turns | A A
- * D           |  <---  | 16 rows  |     substitute  by D: the lanes that have a row's sums show them to all, | D | | |
- * which take the row from those behind it
+ *     A'            X
+ *   | D       |   | solved  |   sum: B's 16 rows, and A' beside the diagonal times what is solved, by the tensor cores
+ *   | A D     |   | solved  |   substitute: by D; the lanes that have a row's sums show them to all, and these take the
+ *   | A A D   |   | 16 rows |   row from those behind it
+ *   |       D |   |         |
  *
  * A substitution is a chain of a row's sum that is shown, its quotient, and the next row's sum. So the chain goes on
  * with the product with a reciprocal, and a row's true quotients, which are X, are made of all 16 rows at once at the
- * end. Both differ by a unit or two in the last place (bounds: PRECISION.md). Where a reciprocal would not do
- * (elements.cuh) the chain has true quotients, too.
+ * end. Both differ by a unit or two in the last place (bounds: PRECISION.md). Where a row of the leaf has a reciprocal
+ * that would not do (elements.cuh) the chain has true quotients, too.
  *
  * The warps of a block share what comes of A': chunks of 16 rows by 64 columns (32 complex ones) in a ring of shared
- * memory, a step of `next` and a barrier each. X stands in shared memory, too, a warp's columns side by side.
+ * memory, with a barrier for each. X stands in shared memory, too, a warp's columns side by side.
  *
  * Positions. An upper triangle is a lower one whose rows and columns are counted from the end. All here counts
  * positions; only who copies from or to global memory knows of rows and columns. Behind the last row of A' it goes on

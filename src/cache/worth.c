@@ -71,8 +71,9 @@ static void look_at(struct tb_sighting *s, const struct tb_stored *operand) {
 }
 
 /* A program may write the same bytes before each call, as a step that is repeated does: only the kernel can tell that
- * from what stays. To ask it about a page takes some 0.1 ms, so it is asked about what is halfway to a copy, and about
- * what has one that is not watched yet; and what is found to be written waits as if a copy had been of no use. */
+ * from what stays. To begin with a page the process's mappings are read, so it is asked about what is halfway to a
+ * copy, and about what has one that is not watched yet; and what is found to be written waits as if a copy had been of
+ * no use. */
 #define SIGHTS_PROBED 4
 
 static void probe(struct tb_cache *cache, struct tb_sighting *s) {

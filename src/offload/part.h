@@ -54,9 +54,9 @@ double tb_part_link(void);
 double tb_part_flops_per_s(const struct tb_device *device, const struct tb_choice *whole);
 
 /* Computes `call` on the device as far as that goes, with panels from and for other GPUs if `pass` is not NULL; then
- * part->keep has begun (tb_keep_begin_shared). `ways`
- * are tb_part_ways', or staged more than these. `whole`: of the call that it is, or is a part of, what tb_part_choose
- * said. Nothing is under way on return, but for what other GPUs fetch. */
+ * part->keep has begun (tb_keep_begin_shared). `ways` are tb_part_ways', or staged more than these. `whole`: of the
+ * call that it is, or is a part of, what tb_part_choose said. Nothing is under way on return, but for what other GPUs
+ * fetch. */
 void tb_part_run(struct tb_part *part, struct tb_device *device, const struct tb_call *call, struct tb_ways ways,
                  const struct tb_choice *whole, bool timed, struct tb_pass *pass);
 

@@ -88,9 +88,10 @@ static void *pin_part(void) {
   return pinned ? memory : NULL;
 }
 
+/* What a driver that fails still takes for registered stays mapped: the program's next memory there would be taken for
+ * pinned, and copied from pages that are no longer its own. */
 void tb_widening_give_back(void *memory) {
-  tb_cuda.cuMemHostUnregister(memory);
-  munmap(memory, PART_BYTES);
+  if (tb_cuda.cuMemHostUnregister(memory) == CUDA_SUCCESS) munmap(memory, PART_BYTES);
 }
 
 static void give_back_parts(void *const memory[], int parts) {

@@ -28,7 +28,7 @@ void tb_widening_take(struct tb_ring *ring);
 /* The ring is about to close; with the device entered, if that can be. */
 void tb_widening_cancel(struct tb_ring *ring);
 
-/* A ring's slots that came are not wanted any more: where such a part of them begins. */
+/* Gives back a part of the slots that came, with the device entered; `memory`: its first slot. */
 void tb_widening_give_back(void *memory);
 
 /* For the end of the process, before the driver's: waits until all that is ordered is pinned, two seconds at most.

@@ -173,8 +173,8 @@ static unsigned long next_position(unsigned long nth, unsigned long count) {
   return beside ? nth + 5 : tst_next_position(nth, count);
 }
 
-/* How often each function is called whatever other threads do: beside another GPU its last visit to a context may come
- * behind the call that had it. */
+/* How often each function is called at the least: by which thread a GPU's part of a shared call is run is chance, and
+ * who has the context current does not enter it. */
 static void learn(unsigned long counts[FUNCTIONS]) {
   const int lives = beside ? 6 : 1;
   for (int life_number = 0; life_number < lives; life_number++) {

@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fake.h"
@@ -237,6 +238,29 @@ static void refused_midway(void **state) {
   expect_nothing_left();
 }
 
+/* What the driver may still have stays mapped: this one says that it failed. */
+static void kept_by_the_driver(void **state) {
+  (void)state;
+  open_gpu();
+  call_moves(&gpu, GIB);
+  call_is_over(&gpu);
+  assert_true(tb_widening_settle());
+  call_moves(&gpu, 1);
+  void *const part = tb_slot(&gpu.up_ring, TB_SLOTS_FIRST);
+  const uint32_t bit = 1u << TB_SLOTS_FIRST;
+  assert_true(gpu.up_ring.registered & bit);
+  assert_int_equal(tb_device_enter(&gpu), CUDA_SUCCESS);
+  assert_int_equal(fake->inject("cuMemHostUnregister", 1, CUDA_ERROR_UNKNOWN, 0), 0);
+  tb_widening_give_back(part);
+  fake->clear_failures();
+  assert_int_equal(msync(part, TB_PIECE_SLOTS * TB_SLOT_BYTES, MS_ASYNC), 0);
+  munmap(part, TB_PIECE_SLOTS * TB_SLOT_BYTES);
+  gpu.up_ring.registered &= ~bit, gpu.up_ring.allocated &= ~bit;
+  tb_device_leave();
+  close_gpu();
+  expect_nothing_left();
+}
+
 /* More rings at once than may wait: the one that finds no room is as it was, keeps no context, and orders again. */
 static void no_room_for_an_order(void **state) {
   enum { RINGS = 33 }; /* of which 32 may wait */
@@ -402,10 +426,11 @@ static int start_driver(void **state) {
 
 int main(void) {
   const struct CMUnitTest before[] = {cmocka_unit_test(the_process_ends_meanwhile)};
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(beside_calls),     cmocka_unit_test(closed_meanwhile), cmocka_unit_test(opened_anew_meanwhile),
-      cmocka_unit_test(refused_at_first), cmocka_unit_test(refused_midway),   cmocka_unit_test(no_room_for_an_order),
-      cmocka_unit_test(in_a_lane),        cmocka_unit_test(forked_meanwhile), cmocka_unit_test(unloaded_meanwhile)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(beside_calls),          cmocka_unit_test(closed_meanwhile),
+                                     cmocka_unit_test(opened_anew_meanwhile), cmocka_unit_test(refused_at_first),
+                                     cmocka_unit_test(refused_midway),        cmocka_unit_test(kept_by_the_driver),
+                                     cmocka_unit_test(no_room_for_an_order),  cmocka_unit_test(in_a_lane),
+                                     cmocka_unit_test(forked_meanwhile),      cmocka_unit_test(unloaded_meanwhile)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver pins as it likes");
   const int failed = cmocka_run_group_tests(before, NULL, NULL);
