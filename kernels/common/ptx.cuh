@@ -25,6 +25,10 @@
  * Who has them written over must know that what was read there has arrived in registers, which no barrier says: the
  * loads of shared memory and these copies do not wait for each other.
  *
+ * Parts of a block (PTX ISA, bar.sync): whole warps of it wait for each other, as all of them do at __syncthreads.
+ *   part_meet(number, threads)         until so many threads have come to the block's barrier of that number, 1 to 15;
+ *                                      behind it all of these see what any has written before
+ *
  * Clusters (PTX ISA, barrier.cluster, mapa, cp.async.bulk.tensor; where TB_BULK_COPIES is defined): blocks that run at
  * the same time, on SMs that are near each other, and reach each other's shared memory. A kernel that is launched in
  * clusters has its shared memory at the same offsets in every block.
@@ -140,6 +144,14 @@ template <int N> __device__ __forceinline__ void async_wait() {}
 template <int Bytes>
 __device__ __forceinline__ void async_copy_if(void *dst, const void *src, unsigned bits, unsigned bit) {
   async_copy<Bytes>(dst, src, (bits & bit) != 0 ? Bytes : 0);
+}
+#endif
+
+#if defined(TB_ON_CPU)
+__device__ __forceinline__ void part_meet(unsigned number, unsigned threads) { tb_cpu_part_barrier(number, threads); }
+#else
+__device__ __forceinline__ void part_meet(unsigned number, unsigned threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 #endif
 

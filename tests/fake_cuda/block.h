@@ -15,9 +15,19 @@
 
 namespace fake {
 
-constexpr unsigned LANES = 32, MOST_BLOCKS = 8, MOST_THREADS = 1024 * MOST_BLOCKS; /* that run side by side */
+constexpr unsigned LANES = 32, PARTS = 16 /* of a block, at most */, MOST_BLOCKS = 8,
+                   MOST_THREADS = 1024 * MOST_BLOCKS; /* that run side by side */
 
-enum class State : unsigned char { UNSTARTED, RUNNABLE, AT_BARRIER, AT_WARP_BARRIER, AT_MBARRIER, AT_MEETING, DONE };
+enum class State : unsigned char {
+  UNSTARTED,
+  RUNNABLE,
+  AT_BARRIER,
+  AT_PART_BARRIER,
+  AT_WARP_BARRIER,
+  AT_MBARRIER,
+  AT_MEETING,
+  DONE
+};
 
 /* Made where it stays: a temporary's would be written by fours of bytes and read by sixteens, which the processor waits
  * for. */
@@ -37,6 +47,9 @@ struct Block {
   unsigned rank;        /* in its cluster */
   unsigned first, size; /* its threads */
   unsigned live, at_barrier;
+  struct {
+    unsigned wanted, arrived;
+  } parts[PARTS];    /* of the barriers of parts of it */
   int vote, verdict; /* of the threads at a barrier, and of those that were at the last one */
   void *dynamic_shared;
 };
@@ -46,6 +59,7 @@ struct Thread : tb_cpu_thread {
   unsigned number; /* among all that run side by side */
   Fiber *fiber;
   unsigned warp_mask;            /* of the warp barrier it waits at */
+  unsigned part;                 /* the number of the part's barrier it waits at */
   std::vector<AsyncCopy> copies; /* oldest first; */
   size_t copies_done;            /* so many of them, which are forgotten later */
   unsigned groups;               /* committed so far */

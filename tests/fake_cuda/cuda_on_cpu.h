@@ -107,6 +107,9 @@ void *tb_cpu_dynamic_shared();
 /* The same, and gives whether the predicate of any thread was true. */
 int tb_cpu_barrier_or(int predicate);
 #define __syncthreads_or tb_cpu_barrier_or
+/* `threads` of the block, whole warps, wait for each other at its barrier `number`, 1 to 15. A count that is no
+ * multiple of 32, or differs among those who wait, makes the launch fail. */
+void tb_cpu_part_barrier(unsigned number, unsigned threads);
 static inline void __syncwarp(unsigned mask = 0xffffffffu) { tb_cpu_warp_barrier(mask); }
 
 template <class T> static inline T tb_cpu_shuffle(unsigned mask, T value, unsigned from_lane) {
@@ -133,6 +136,13 @@ template <class T> static inline T __shfl_down_sync(unsigned mask, T value, unsi
 template <class T> static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
   const unsigned lane = tb_cpu_lane();
   return tb_cpu_shuffle(mask, value, lane % (unsigned)width >= delta ? lane - delta : lane);
+}
+
+/* Of all 32 lanes together, no others. */
+static inline int __all_sync(unsigned mask, int predicate) {
+  for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2)
+    predicate = (__shfl_xor_sync(mask, predicate, lane_mask) != 0) & (predicate != 0);
+  return predicate;
 }
 
 /* ---- asynchronous copies into shared memory (cp.async) ---- */
@@ -230,6 +240,11 @@ static inline int __float_as_int(float x) {
   int bits;
   std::memcpy(&bits, &x, sizeof bits);
   return bits;
+}
+static inline int __double2hiint(double x) {
+  uint64_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return (int)(bits >> 32);
 }
 static inline float __int_as_float(int bits) {
   float x;

@@ -161,6 +161,7 @@ void prepare_threads(Extent size) {
     block.rank = rank;
     block.size = block.live = in_block;
     block.at_barrier = 0;
+    for (auto &part : block.parts) part = {0, 0};
     block.vote = block.verdict = 0;
     for (unsigned z = 0; z < size.z; ++z)
       for (unsigned y = 0; y < size.y; ++y)
@@ -191,7 +192,9 @@ void explain_standstill() {
     }
   const auto count = [&in_state](State state) { return std::to_string(in_state[static_cast<size_t>(state)]); };
   tb_cpu_block_index = blocks[0].index;
-  fail_here(count(State::AT_BARRIER) + " threads wait at __syncthreads, " + count(State::AT_WARP_BARRIER) +
+  const bool parts = in_state[static_cast<size_t>(State::AT_PART_BARRIER)] > 0;
+  fail_here(count(State::AT_BARRIER) + " threads wait at __syncthreads, " +
+            (parts ? count(State::AT_PART_BARRIER) + " at a part's barrier, " : "") + count(State::AT_WARP_BARRIER) +
             " at a warp barrier" + (block_count > 1 ? ", " + count(State::AT_MEETING) + " for their cluster" : "") +
             " and " + count(State::AT_MBARRIER) + " at one in shared memory for threads that never come (" +
             count(State::DONE) + " have returned" + lacking + ")");
@@ -319,6 +322,25 @@ void tb_cpu_barrier() {
   block.vote = 0;
   races_block_met(block);
   std::fill_n(states + block.first, block.size, State::RUNNABLE);
+  others_may_go();
+}
+
+void tb_cpu_part_barrier(unsigned number, unsigned wanted) {
+  Thread &me = self();
+  Block &block = *me.block;
+  if (number == 0 || number >= PARTS || wanted == 0 || wanted % LANES != 0 || wanted > block.size)
+    return fail_launch("a thread waits at a barrier of a part that no block can have");
+  auto &part = block.parts[number];
+  if (part.arrived > 0 && part.wanted != wanted)
+    return fail_launch("threads wait at a part's barrier for different numbers of threads");
+  part.wanted = wanted;
+  me.part = number;
+  state_of(me) = State::AT_PART_BARRIER;
+  if (++part.arrived < wanted) return give_way();
+  part.arrived = 0;
+  races_part_met(block, number);
+  for (unsigned i = block.first; i < block.first + block.size; ++i)
+    if (states[i] == State::AT_PART_BARRIER && threads[i].part == number) states[i] = State::RUNNABLE;
   others_may_go();
 }
 

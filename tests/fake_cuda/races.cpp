@@ -234,6 +234,17 @@ void races_block_met(const Block &block) {
   meetings[block.rank]++;
 }
 
+void races_part_met(const Block &block, unsigned number) {
+  const auto is_there = [number](unsigned i) {
+    return states[i] == State::AT_PART_BARRIER && threads[i].part == number;
+  };
+  met.assign(width, 0);
+  for (unsigned i = block.first; i < block.first + block.size; ++i)
+    if (is_there(i)) gather(i);
+  for (unsigned i = block.first; i < block.first + block.size; ++i)
+    if (is_there(i)) leave_meeting(i);
+}
+
 void races_warp_met(unsigned lanes) {
   const unsigned first = self().number / LANES * LANES;
   met.assign(width, 0);

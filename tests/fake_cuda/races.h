@@ -28,6 +28,8 @@ FAKE_CUDA_RACES_HOOK(void races_begin())
 
 /* All threads of a block have met at __syncthreads. */
 FAKE_CUDA_RACES_HOOK(void races_block_met([[maybe_unused]] const Block &block))
+/* Threads of a block of State::AT_PART_BARRIER have met at its barrier of that number. */
+FAKE_CUDA_RACES_HOOK(void races_part_met([[maybe_unused]] const Block &block, [[maybe_unused]] unsigned number))
 /* Those lanes of the running thread's warp have met. */
 FAKE_CUDA_RACES_HOOK(void races_warp_met([[maybe_unused]] unsigned lanes))
 /* The cluster's threads of State::AT_MEETING have met; `share`: and see what any has written. Without it they see the

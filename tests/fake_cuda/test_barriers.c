@@ -113,6 +113,40 @@ static void misuse_fails_the_launch(void **state) {
   }
 }
 
+static void parts_of_a_block_meet(void **state) {
+  (void)state;
+  int words[2][96];
+  const CUdeviceptr to = new_memory(sizeof words);
+  for (uint64_t seed = 0; seed < 20; seed++) {
+    int mistake = 0;
+    void *parameters[] = {(void *)&to, &mistake};
+    fake_cuda_set_shuffle(seed);
+    OK(launch("test_parts", 1, 96, 0, NULL, parameters));
+    OK(cuMemcpyDtoH(words, to, sizeof words));
+    for (int round = 0; round < 2; round++)
+      for (int i = 32; i < 96; i++) assert_int_equal(words[round][i], (i ^ 96) + 96 * round);
+  }
+  OK(cuMemFree(to));
+}
+
+static void parts_that_disagree_fail_the_launch(void **state) {
+  (void)state;
+  static const char *const words[] = {
+      "0 threads wait at __syncthreads, 32 at a part's barrier, 0 at a warp barrier",
+      "at a barrier of a part that no block can have",
+      "at a barrier of a part that no block can have",
+      "at a barrier of a part that no block can have",
+      "at a part's barrier for different numbers of threads",
+  };
+  for (int mistake = 1; mistake <= (int)(sizeof words / sizeof words[0]); mistake++) {
+    CUdeviceptr to = new_memory(2 * 96 * sizeof(int));
+    void *parameters[] = {&to, &mistake};
+    fake_cuda_set_shuffle(0);
+    OK(launch("test_parts", 1, 96, 0, NULL, parameters));
+    expect_complaint(words[mistake - 1]);
+  }
+}
+
 static void masks_that_disagree_fail_the_launch(void **state) {
   (void)state;
   static const struct {
@@ -140,6 +174,8 @@ int main(void) {
       TEST(bulk_copies_land_when_they_are_waited_for),
       TEST(too_few_arrivals_fail_the_launch),
       TEST(misuse_fails_the_launch),
+      TEST(parts_of_a_block_meet),
+      TEST(parts_that_disagree_fail_the_launch),
       TEST(masks_that_disagree_fail_the_launch),
   };
   return cmocka_run_group_tests_name("fake_cuda_barriers", tests, NULL, NULL);

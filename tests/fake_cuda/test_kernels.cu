@@ -25,6 +25,7 @@
   FAKE_CUDA_TEST_KERNEL(test_bulk_copies)             \
   FAKE_CUDA_TEST_KERNEL(test_barrier_counts)          \
   FAKE_CUDA_TEST_KERNEL(test_barrier_misused)         \
+  FAKE_CUDA_TEST_KERNEL(test_parts)                   \
   FAKE_CUDA_TEST_KERNEL(test_votes)                   \
   FAKE_CUDA_TEST_KERNEL(test_cluster_indices)         \
   FAKE_CUDA_TEST_KERNEL(test_cluster_barriers)        \
@@ -250,6 +251,24 @@ extern "C" __global__ void test_barrier_misused(uint64_t *global, int mistake) {
   if (mistake == 13) tb_cpu_mbarrier_wait(barriers, 0);
   if (mistake == 14 && threadIdx.x == 0) tb_cpu_bulk_copy(tile, global, 16, barriers); /* and nobody waits */
   tb_cpu_mbarrier_wait(barriers, 1);
+}
+
+/* Two warps of three, without the first, hand each other a word, twice. Blocks of 96. */
+extern "C" __global__ void test_parts(int *to, int mistake) {
+  __shared__ int words[2][96];
+  const unsigned i = threadIdx.x;
+  if (i < 32) return;
+  for (int round = 0; round < 2; round++) {
+    words[round][i] = (int)i + 96 * round;
+    if (mistake == 1 && i >= 64) return;
+    tb_cpu_part_barrier(mistake == 2   ? 0
+                        : mistake == 3 ? 16
+                                       : 1,
+                        mistake == 4              ? 48
+                        : mistake == 5 && i >= 64 ? 32
+                                                  : 64);
+    to[round * 96 + (int)i] = words[round][i ^ 96];
+  }
 }
 
 /* Whether any thread of the block has a number below `below`, for two values of it one after the other. */

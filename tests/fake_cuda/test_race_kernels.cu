@@ -8,6 +8,7 @@
 #define FAKE_CUDA_RACE_KERNELS        \
   FAKE_CUDA_TEST_KERNEL(race_barrier) \
   FAKE_CUDA_TEST_KERNEL(race_rounds)  \
+  FAKE_CUDA_TEST_KERNEL(race_parts)   \
   FAKE_CUDA_TEST_KERNEL(race_warp)    \
   FAKE_CUDA_TEST_KERNEL(race_ring)    \
   FAKE_CUDA_TEST_KERNEL(race_bulk)    \
@@ -39,6 +40,16 @@ extern "C" __global__ void race_rounds(float *to, int mistake) {
     if (i + 32 < writers) sum += buffer[i + 32] * (float)(round + 1);
   }
   to[i] = sum;
+}
+
+/* Both halves of the block write, and read what a thread of their own half wrote. 1: a half does not meet; 2: it meets,
+ * and reads what the other half wrote. */
+extern "C" __global__ void race_parts(float *to, int mistake) {
+  __shared__ float tile[256];
+  const unsigned half = blockDim.x / 2, part = threadIdx.x / half, i = threadIdx.x % half;
+  tile[threadIdx.x] = (float)threadIdx.x;
+  if (mistake != 1) tb_cpu_part_barrier(1 + part, half);
+  to[threadIdx.x] = tile[(mistake == 2 ? 1 - part : part) * half + half - 1 - i];
 }
 
 /* 1: lanes that do not meet. */

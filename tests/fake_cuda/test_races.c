@@ -70,6 +70,9 @@ static void run_barriers(int order) {
   expect("race_barrier", 1, 128, race);
   expect("race_rounds", 0, 128, NULL);
   expect("race_rounds", 1, 128, race);
+  expect("race_parts", 0, 128, NULL);
+  expect("race_parts", 1, 128, race);
+  expect("race_parts", 2, 128, race);
   expect("race_warp", 0, 64, NULL);
   expect("race_warp", 1, 64, race);
 }
