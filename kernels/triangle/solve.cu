@@ -201,9 +201,9 @@ __device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
   block.run(args, shared);
 }
 
-template <typename Element, bool lower>
+template <typename Stored, bool lower>
 __device__ void solve64(const tb_triangle_leaf_args &args, unsigned char *shared) {
-  Solve64<Element, lower>(args, shared).run();
+  Solve64<Stored, lower>(args, shared).run();
 }
 
 } // namespace triangle_solve
@@ -217,7 +217,7 @@ __device__ void solve64(const tb_triangle_leaf_args &args, unsigned char *shared
   TB_TRIANGLE_SOLVE_KERNELS(name, threads, 1, args, __VA_ARGS__)
 #define TB_TRIANGLE_TILE_BLOCK (TB_TRIANGLE_TILE * TB_TRIANGLE_TILE_THREADS)
 #define TB_TRIANGLE_LEAF_BLOCK TB_TRIANGLE_LEAF_THREADS(TB_TRIANGLE_LEAF)
-#define TB_TRIANGLE_SOLVE64_BLOCK (32 * TB_TRIANGLE_SOLVE64_WARPS)
+#define TB_TRIANGLE_SOLVE64_BLOCK TB_TRIANGLE_SOLVE64_THREADS(TB_TRIANGLE_SOLVE64_WARPS)
 
 #define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                               \
   TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args,      \
@@ -233,6 +233,17 @@ TB_TRIANGLE_SOLVE_TYPE(d, triangle_leaf::Plain<double>)
 TB_TRIANGLE_SOLVE_TYPE(c, triangle_leaf::Complex<float>)
 TB_TRIANGLE_SOLVE_TYPE(z, triangle_leaf::Complex<double>)
 
+/* Solved by the tensor cores of doubles, from either. */
+#define TB_TRIANGLE_SOLVE64_TYPE(name, letter, ...)                                                      \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_##name##_upper_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args, \
+                           solve64<__VA_ARGS__, false>)                                                  \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_##name##_lower_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args, \
+                           solve64<__VA_ARGS__, true>)
+TB_TRIANGLE_SOLVE64_TYPE(trsm, d, triangle_leaf::Plain<double>)
+TB_TRIANGLE_SOLVE64_TYPE(trsm, z, triangle_leaf::Complex<double>)
+TB_TRIANGLE_SOLVE64_TYPE(trsm64, s, triangle_leaf::Plain<float>)
+TB_TRIANGLE_SOLVE64_TYPE(trsm64, c, triangle_leaf::Complex<float>)
+
 /* Multiplied and solved by leaves, or multiplied as a whole by tensor cores for 16 bits, which leave corners. */
 #define TB_TRIANGLE_SINGLE_TYPE(letter, ...)                                                                \
   TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_LEAF_BLOCK, tb_triangle_leaf_args,           \
@@ -245,14 +256,6 @@ TB_TRIANGLE_SOLVE_TYPE(z, triangle_leaf::Complex<double>)
                            leaf<__VA_ARGS__, false, true>)                                                  \
   TB_TRIANGLE_SOLVE_KERNELS(tb_triangle_corner_##letter, TB_TRIANGLE_CORNER_THREADS(__VA_ARGS__::parts), 2, \
                             tb_triangle_corner_args, corner<__VA_ARGS__>)
-/* Multiplied as a whole, and solved by the tensor cores of doubles. */
-#define TB_TRIANGLE_DOUBLE_TYPE(letter, ...)                                                         \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_upper_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args, \
-                           solve64<__VA_ARGS__, false>)                                              \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_trsm_lower_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args, \
-                           solve64<__VA_ARGS__, true>)
-TB_TRIANGLE_DOUBLE_TYPE(d, triangle_leaf::Plain<double>)
-TB_TRIANGLE_DOUBLE_TYPE(z, triangle_leaf::Complex<double>)
 TB_TRIANGLE_SINGLE_TYPE(s, triangle_leaf::Plain<float>)
 TB_TRIANGLE_SINGLE_TYPE(c, triangle_leaf::Complex<float>)
 

@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A diagonal block of A' and the rows of B beside it, solved in doubles by the FP64 tensor cores (common/mma64.cuh),
- * see solve_args.h. A warp has eight columns of B, which no other warp wants, and goes along the rows 16 at a time:
+ * see solve_args.h. Rows are solved 16 at a time, a step. A block of threads has 32 columns of B: four warps that
+ * multiply have eight of them each; the solver, a warp, has all of them, a lane a column; and four more warps move what
+ * these want and what they have made.
  *
- *     A'            X
- *   | D       |   | solved  |   sum: B's 16 rows, and A' beside the diagonal times what is solved, by the tensor cores
- *   | A D     |   | solved  |   substitute: by D; the lanes that have a row's sums show them to all, and these take the
- *   | A A D   |   | 16 rows |   row from those behind it
- *   |       D |   |         |
+ *     A'              X
+ *   | D         |   | solved        |   multipliers, while the solver is at a step: A' times what was solved before
+ *   | E D       |   | solved        |       that step, for the next step's rows; and behind it E times that step's
+ *   | A E D     |   | this step     |   solver: this step's rows by D
+ *   | A A E D   |   | the next one  |   movers: B's rows, chunks of A', D; and X's last rows to memory
  *
- * A substitution is a chain of a row's sum that is shown, its quotient, and the next row's sum. So the chain goes on
- * with the product with a reciprocal, and a row's true quotients, which are X, are made of all 16 rows at once at the
- * end. Both differ by a unit or two in the last place (bounds: PRECISION.md). Where a row of the leaf has a reciprocal
- * that would not do (elements.cuh) the chain has true quotients, too.
+ * To solve is a chain of a row's sum after another. So D's columns are divided by the diagonal first, by their
+ * reciprocals: then a row's sum is all that the next ones want of it, one FMA a row. True quotients, which are X, are
+ * made of all sums at the end. Both differ by a unit or two in the last place (bounds: PRECISION.md). Where a row of
+ * the leaf has a reciprocal that would not do (elements.cuh), D an element that could not be divided, or a sum or a
+ * quotient is out of range, the step is solved as the reference solves it.
  *
- * The warps of a block share what comes of A': chunks of 16 rows by 64 columns (32 complex ones) in a ring of shared
- * memory, with a barrier for each. X stands in shared memory, too, a warp's columns side by side.
+ * Of floats all is computed in doubles, from A' and B as they are, and X is rounded to a float where it goes to memory.
+ *
+ * Shared memory has chunks of A' in a ring, 16 rows by 64 columns (32 complex ones), of E 16; two steps' D; two steps'
+ * sums, by rows, for the solver; and X, by columns, for the multipliers.
  *
  * Positions. An upper triangle is a lower one whose rows and columns are counted from the end. All here counts
  * positions; only who copies from or to global memory knows of rows and columns. Behind the last row of A' it goes on
@@ -30,154 +35,154 @@
 
 namespace triangle_leaf {
 
-template <typename Element, bool lower> struct Solve64 {
+/* Elements as they are stored, as they are computed, and back. */
+template <typename Stored> struct Computed { using Element = Stored; };
+template <> struct Computed<Plain<float>> { using Element = Plain<double>; };
+template <> struct Computed<Complex<float>> { using Element = Complex<double>; };
+template <typename R> __device__ inline Plain<double> widened(Plain<R> x) { return {static_cast<double>(x.re)}; }
+template <typename R> __device__ inline Complex<double> widened(Complex<R> x) {
+  return {static_cast<double>(x.re), static_cast<double>(x.im)};
+}
+template <typename R> __device__ inline Plain<R> narrowed(Plain<double> x, Plain<R>) { return {static_cast<R>(x.re)}; }
+template <typename R> __device__ inline Complex<R> narrowed(Complex<double> x, Complex<R>) {
+  return {static_cast<R>(x.re), static_cast<R>(x.im)};
+}
+
+template <typename Stored, bool lower> struct Solve64 {
+  using Element = typename Computed<Stored>::Element;
+  static constexpr bool WIDENS = sizeof(Stored) != sizeof(Element);
   static constexpr int PARTS = Element::parts;
   static constexpr int ROWS = TB_TRIANGLE_SOLVE64_STEP, N = TB_TRIANGLE_SOLVE64_COLUMNS;
   static constexpr int K = 8 / PARTS; /* that one multiplication has */
-  static constexpr int CHUNK = TB_TRIANGLE_SOLVE64_CHUNK(PARTS), STAGES = TB_TRIANGLE_SOLVE64_STAGES;
-  /* No 16 lanes that read together meet a bank twice (of complex elements eight). */
-  static constexpr int LDA = TB_TRIANGLE_SOLVE64_LDA(PARTS), LDX = TB_TRIANGLE_SOLVE64_LDX(PARTS);
+  static constexpr int CHUNK = TB_TRIANGLE_SOLVE64_CHUNK(PARTS), STAGES = TB_TRIANGLE_SOLVE64_STAGES(PARTS);
+  /* No 16 lanes that read together meet a bank twice (of complex elements eight, of floats 32). */
+  static constexpr int LDA = TB_TRIANGLE_SOLVE64_LDA(sizeof(Stored)), LDX = TB_TRIANGLE_SOLVE64_LDX(PARTS);
+  static constexpr int LDZ = TB_TRIANGLE_SOLVE64_LDZ;
   static constexpr int SUMS = 4 / PARTS;
-  static constexpr int PER_LOAD = 16 / sizeof(Element);
   using Sums = double[PARTS][1][4];
 
   const tb_triangle_leaf_args &args;
-  const int warp, lane, g, t, warps, rows; /* rows: with those that are filled up */
-  Element *stages, *x;                     /* x: the warp's */
-  Divisor<double> *by;
+  const int warps, warp, lane, g, t, rows; /* warps: that multiply; rows: with those that are filled up */
+  const int mover, thread;                 /* of the warps that move, and of their threads */
+  double *divisors;
+  int *rough;         /* of two steps: the row behind that of one whose D is not to be divided */
+  Element *d, *z, *x; /* x: the block's */
+  Stored *stages;
 
   __device__ Solve64(const tb_triangle_leaf_args &arguments, unsigned char *shared)
-      : args(arguments), warp(static_cast<int>(threadIdx.x) / 32), lane(static_cast<int>(threadIdx.x) % 32),
-        g(lane / 4), t(lane % 4), warps(static_cast<int>(blockDim.x) / 32),
-        rows((arguments.m + ROWS - 1) / ROWS * ROWS) {
-    by = reinterpret_cast<Divisor<double> *>(shared);
-    stages = reinterpret_cast<Element *>(shared + TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(PARTS));
-    x = stages + STAGES * CHUNK * LDA + warp * N * LDX;
+      : args(arguments), warps(static_cast<int>(blockDim.x) / 64), warp(static_cast<int>(threadIdx.x) / 32),
+        lane(static_cast<int>(threadIdx.x) % 32), g(lane / 4), t(lane % 4),
+        rows((arguments.m + ROWS - 1) / ROWS * ROWS), mover(warp - warps - 1), thread(32 * mover + lane) {
+    rough = reinterpret_cast<int *>(shared);
+    divisors = reinterpret_cast<double *>(shared + TB_TRIANGLE_SOLVE64_ROUGH_BYTES);
+    d = reinterpret_cast<Element *>(shared + TB_TRIANGLE_SOLVE64_ROUGH_BYTES +
+                                    TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(PARTS));
+    z = d + 2 * ROWS * ROWS;
+    x = z + 2 * ROWS * LDZ;
+    stages = reinterpret_cast<Stored *>(x + warps * N * LDX);
   }
 
   /* The row or column at a position, and the reverse. */
   __device__ int at(int position) const { return lower ? position : rows - 1 - position; }
 
-  /* ---- A' ---- */
+  /* ---- quotients ---- */
 
-  /* 16 rows from position `row` on, and so many columns from position `column` on; the last of a step's chunks has the
-   * diagonal. */
+  /* By parts: each of them of all rows. */
+  __device__ Divisor<double> divisor(int p) const {
+    const double *const of_p = divisors + p;
+    constexpr int ALL = TB_TRIANGLE_SOLVE64_ROWS(PARTS);
+    if (PARTS == 1) return {of_p[0], of_p[ALL], 0, 0};
+    return {of_p[0], of_p[ALL], of_p[(PARTS - 1) * 2 * ALL], of_p[(PARTS - 1) * 3 * ALL]};
+  }
+  __device__ void set_divisor(int p, const Divisor<double> &divisor) const {
+    double *const of_p = divisors + p;
+    constexpr int ALL = TB_TRIANGLE_SOLVE64_ROWS(PARTS);
+    of_p[0] = divisor.d, of_p[ALL] = divisor.r;
+    if (PARTS == 2) of_p[2 * ALL] = divisor.ratio, of_p[3 * ALL] = divisor.exchanged;
+  }
+
+  /* Whether one has no reciprocal. */
+  __device__ bool make_divisors() const {
+    bool some = false;
+#pragma unroll 1
+    for (int p = static_cast<int>(threadIdx.x); p < rows; p += static_cast<int>(blockDim.x)) {
+      const bool there = at(p) < args.m && args.unit == 0;
+      const Divisor<double> made = divisor_of(there ? widened(element_of_a(p, p)) : Element::from(1));
+      set_divisor(p, made);
+      some |= made.r == 0;
+    }
+    return some;
+  }
+
+  /* ---- A' by chunks ---- */
+
+  /* 16 rows from position `row` on, and so many columns from position `column` on; a step's last one is E. */
   struct Chunk {
     int row, column, slot;
-    __device__ bool is_last() const { return column + CHUNK >= row + ROWS; }
+    __device__ bool is_e() const { return column == row - ROWS; }
+    __device__ int columns() const {
+      const int left = row - ROWS - column;
+      return is_e() ? ROWS : left < CHUNK ? left : CHUNK;
+    }
     __device__ void next() {
       slot = slot + 1 < STAGES ? slot + 1 : 0;
-      if (is_last())
+      const int end = column + columns();
+      if (is_e())
         row += ROWS, column = 0;
       else
-        column += CHUNK;
+        column = end;
     }
   };
 
-  __device__ const Element *stage(const Chunk &chunk) const { return stages + chunk.slot * CHUNK * LDA; }
+  __device__ const Stored *stage(const Chunk &chunk) const { return stages + chunk.slot * CHUNK * LDA; }
   /* Where a stage has the element at a position of its 16 rows, of a column's. */
   __device__ static int row_in_stage(int row) { return lower ? row : ROWS - 1 - row; }
 
-  /* Where the thread's copies of a chunk begin, of which a column has so many, and the next one is so many columns on.
-   */
-  static constexpr int OF_COLUMN = ROWS / PER_LOAD, AT_ONCE = 32 * TB_TRIANGLE_SOLVE64_WARPS / OF_COLUMN;
-  __device__ int row_of_copies() const { return static_cast<int>(threadIdx.x) % OF_COLUMN * PER_LOAD; }
-  __device__ int column_of_copies() const { return static_cast<int>(threadIdx.x) / OF_COLUMN; }
-  __device__ const Element *from_of_copies(const Chunk &chunk) const {
+  /* Where a mover's copies of a chunk begin, of which a column has so many, and the next one is so many columns on. */
+  static constexpr int PER_LOAD = 16 / sizeof(Stored), OF_COLUMN = ROWS / PER_LOAD;
+  static constexpr int AT_ONCE = 32 * TB_TRIANGLE_SOLVE64_WARPS / OF_COLUMN;
+  __device__ int row_of_copies() const { return thread % OF_COLUMN * PER_LOAD; }
+  __device__ int column_of_copies() const { return thread / OF_COLUMN; }
+  __device__ const Stored *from_of_copies(const Chunk &chunk) const {
     const int row = (lower ? chunk.row : rows - ROWS - chunk.row) + row_of_copies();
-    return static_cast<const Element *>(args.a) + row + at(chunk.column + column_of_copies()) * args.lda;
+    return static_cast<const Stored *>(args.a) + row + at(chunk.column + column_of_copies()) * args.lda;
   }
-  __device__ Element *to_of_copies(const Chunk &chunk) const {
+  __device__ Stored *to_of_copies(const Chunk &chunk) const {
     return stages + (chunk.slot * CHUNK + column_of_copies()) * LDA + row_of_copies();
   }
 
   /* All of whose columns and rows are A's, by as many warps as there may be: most chunks are such. */
   __device__ void fetch_whole(const Chunk &chunk) const {
-    const Element *from = from_of_copies(chunk);
-    Element *const to = to_of_copies(chunk);
+    const Stored *from = from_of_copies(chunk);
+    Stored *const to = to_of_copies(chunk);
     const int64_t step = (lower ? AT_ONCE : -AT_ONCE) * args.lda;
 #pragma unroll
     for (int j = 0; j < CHUNK; j += AT_ONCE, from += step) async_copy<16>(to + j * LDA, from);
   }
 
   __device__ void fetch_part(const Chunk &chunk, int columns) const {
-    const int at_once = static_cast<int>(blockDim.x) / OF_COLUMN;
+    const int at_once = 32 * warps / OF_COLUMN;
     const int left = args.m - (lower ? chunk.row : rows - ROWS - chunk.row) - row_of_copies();
-    const unsigned bytes = (left < 0 ? 0 : left < PER_LOAD ? left : PER_LOAD) * static_cast<unsigned>(sizeof(Element));
-    const Element *from = from_of_copies(chunk);
-    Element *to = to_of_copies(chunk);
+    const unsigned bytes = (left < 0 ? 0 : left < PER_LOAD ? left : PER_LOAD) * static_cast<unsigned>(sizeof(Stored));
+    const Stored *from = from_of_copies(chunk);
+    Stored *to = to_of_copies(chunk);
     const int64_t step = (lower ? at_once : -at_once) * args.lda;
 #pragma unroll 1
     for (int j = column_of_copies(); j < columns; j += at_once, from += step, to += at_once * LDA) {
       const bool there = bytes > 0 && at(chunk.column + j) < args.m;
-      async_copy<16>(to, there ? from : static_cast<const Element *>(args.a), there ? bytes : 0);
+      async_copy<16>(to, there ? from : static_cast<const Stored *>(args.a), there ? bytes : 0);
     }
   }
 
   __device__ void fetch_chunk(const Chunk &chunk) const {
-    const int columns = chunk.row + ROWS - chunk.column;
     if (chunk.row < rows) {
-      if (columns >= CHUNK && rows == args.m && warps == TB_TRIANGLE_SOLVE64_WARPS)
+      const int columns = chunk.columns();
+      if (columns == CHUNK && rows == args.m && warps == TB_TRIANGLE_SOLVE64_WARPS)
         fetch_whole(chunk);
       else
-        fetch_part(chunk, columns < CHUNK ? columns : CHUNK);
+        fetch_part(chunk, columns);
     }
     async_commit();
-  }
-
-  /* Whether one has no reciprocal. */
-  __device__ bool make_divisors() const {
-    bool some = false;
-#pragma unroll 2
-    for (int p = static_cast<int>(threadIdx.x); p < rows; p += static_cast<int>(blockDim.x)) {
-      const bool there = at(p) < args.m && args.unit == 0;
-      by[p] = divisor_of(there ? static_cast<const Element *>(args.a)[at(p) + at(p) * args.lda] : Element::from(1));
-      some |= by[p].r == 0;
-    }
-    return some;
-  }
-
-  /* ---- B ---- */
-
-  /* The warp's first column, and how many of them B has. */
-  __device__ int64_t first_column() const { return (blockIdx.x * static_cast<int64_t>(warps) + warp) * N; }
-  __device__ int columns_of_b() const {
-    const int64_t left = args.n - first_column();
-    return left < 0 ? 0 : left < N ? static_cast<int>(left) : N;
-  }
-  /* A number as it lies in B, aligned to a real. */
-  __device__ static void copy(Element *to, const Element *from, bool whole) {
-    if (whole) {
-      async_copy<sizeof(Element)>(to, from, sizeof(Element));
-    } else {
-#pragma unroll
-      for (int part = 0; part < PARTS; part++)
-        async_copy<8>(reinterpret_cast<double *>(to) + part, reinterpret_cast<const double *>(from) + part, 8);
-    }
-  }
-
-  /* Asynchronously, with the first chunk. */
-  template <bool whole_block> __device__ void load_b(bool whole, int columns) const {
-#pragma unroll 1
-    for (int p = lane; p < rows; p += 32) {
-      const Element *from = static_cast<const Element *>(args.b) + at(p) + first_column() * args.ldb;
-#pragma unroll
-      for (int j = 0; j < N; j++, from += args.ldb)
-        if (whole_block || (j < columns && at(p) < args.m))
-          copy(x + j * LDX + p, from, whole);
-        else
-          x[j * LDX + p] = Element::from(0);
-    }
-  }
-
-  template <bool whole_block> __device__ void store_b(bool whole, int columns) const {
-#pragma unroll 1
-    for (int p = lane; p < rows; p += 32) {
-      Element *to = static_cast<Element *>(args.b) + at(p) + first_column() * args.ldb;
-#pragma unroll
-      for (int j = 0; j < N; j++, to += args.ldb)
-        if (whole_block || (j < columns && at(p) < args.m)) store(to, x[j * LDX + p], whole);
-    }
   }
 
   /* ---- sums ---- */
@@ -187,171 +192,308 @@ template <typename Element, bool lower> struct Solve64 {
   __device__ static Plain<double> get(const double (&sums)[1][1][4], int i) { return {sums[0][0][i]}; }
   __device__ static Complex<double> get(const double (&sums)[2][1][4], int i) { return {sums[0][0][i], sums[1][0][i]}; }
 
-  /* Where X has the lane's element i of the sums of the 16 rows from `row` on. */
-  __device__ Element *of_x(int row, int i) const { return x + (2 * t + i % 2) * LDX + row + g + i / 2 * 8; }
-
-  /* sums += A' X, of K columns: the stage's from `slot` on, X's rows from `row` on. */
-  __device__ void multiply(Sums &sums, const Element *from, int slot, int row) const {
+  /* sums += A' X, of K columns, which the stage has from `from` on; X's rows from `row` on. */
+  __device__ void multiply(Sums &sums, const Stored *from, int row) const {
     double of_a[2][2], of_x[1][2];
 #pragma unroll
     for (int h = 0; h < 2 / PARTS; h++) {
 #pragma unroll
-      for (int e = 0; e < 2; e++) put(of_a[e], h, from[(slot + t + 4 * h) * LDA + row_in_stage(g + 8 * e)]);
-      put(of_x[0], h, x[g * LDX + row + t + 4 * h]);
+      for (int e = 0; e < 2; e++) put(of_a[e], h, widened(from[(t + 4 * h) * LDA + row_in_stage(g + 8 * e)]));
+      put(of_x[0], h, x[(warp * N + g) * LDX + row + t + 4 * h]);
     }
     multiply64(sums, of_a, of_x, Signs64{0, 0});
   }
 
-  /* A step's columns before the diagonal that this chunk has; those of one multiplication after another in one sum
-   * after another, for each waits for the one before. */
+  /* Of 16 columns at a time, those of one multiplication after another in one sum after another, for each waits for the
+   * one before. */
   __device__ void multiply_chunk(Sums (&sums)[SUMS], const Chunk &chunk) const {
-    const Element *const from = stage(chunk);
-    const int columns = chunk.row - chunk.column;
-    if (columns >= CHUNK) {
+    const Stored *const from = stage(chunk);
+    const int columns = chunk.columns();
 #pragma unroll
-      for (int k = 0; k < CHUNK; k += K) multiply(sums[k / K % SUMS], from, k, chunk.column + k);
-    } else {
+    for (int first = 0; first < CHUNK; first += ROWS) {
+      if (first >= columns) break;
 #pragma unroll
-      for (int first = 0; first < CHUNK - ROWS; first += ROWS) {
-        if (first >= columns) break;
-#pragma unroll
-        for (int k = first; k < first + ROWS; k += K) multiply(sums[k / K % SUMS], from, k, chunk.column + k);
-      }
+      for (int k = first; k < first + ROWS; k += K) multiply(sums[k / K % SUMS], from + k * LDA, chunk.column + k);
     }
   }
 
-  /* ---- substitution ---- */
+  /* Where a step's sums are, by rows. */
+  __device__ Element *sums_of(int row) const { return z + row / ROWS % 2 * ROWS * LDZ; }
+
+  __device__ void add_sums(const Sums (&sums)[SUMS], int row) const {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      Element *const to = sums_of(row) + (g + i / 2 * 8) * LDZ + warp * N + 2 * t + i % 2;
+      Element sum = get(sums[0], i);
+#pragma unroll
+      for (int s = 1; s < SUMS; s++) plus(sum, get(sums[s], i));
+      Element all = *to;
+      plus(all, sum);
+      *to = all;
+    }
+  }
+
+  __device__ void run_multiplier() const {
+    Chunk here = {ROWS, 0, 0};
+    Sums sums[SUMS] = {};
+#pragma unroll 1
+    for (int row = 0; row < rows; row += ROWS) {
+      if (row > 0) {
+        multiply_chunk(sums, here);
+        here.next();
+        add_sums(sums, row);
+      }
+      __syncthreads(); /* the solver begins */
+#pragma unroll
+      for (int s = 0; s < SUMS; s++)
+#pragma unroll
+        for (int i = 0; i < 4 * PARTS; i++) sums[s][i / 4][0][i % 4] = 0;
+#pragma unroll 1
+      for (; here.row < rows && !here.is_e(); here.next()) {
+        meet_over_chunk();
+        multiply_chunk(sums, here);
+      }
+      __syncthreads(); /* the solver has ended, and all see E */
+    }
+  }
+
+  /* ---- movers: D ---- */
+
+  __device__ bool is_of_a(int row, int column) const { return at(row) < args.m && at(column) < args.m; }
+  __device__ Stored element_of_a(int row, int column) const {
+    return is_of_a(row, column) ? static_cast<const Stored *>(args.a)[at(row) + at(column) * args.lda]
+                                : Stored::from(0);
+  }
+  __device__ static Plain<double> times(Plain<double> z, double r) { return {z.re * r}; }
+  __device__ static Complex<double> times(Complex<double> z, double r) { return {z.re * r, z.im * r}; }
+
+  /* Whether an element divided by what has a reciprocal, and that times a sum, is what it should be: neither too large
+   * nor too small, as what comes of floats never is. */
+  __device__ static bool is_in_range(double b) {
+    const double size = fabs(b);
+    return WIDENS || size == 0 || (size >= 1 / Range<double>::number && size <= Range<double>::number);
+  }
+  __device__ static bool is_in_range(Plain<double> z) { return is_in_range(z.re); }
+  __device__ static bool is_in_range(Complex<double> z) { return is_in_range(z.re) && is_in_range(z.im); }
+
+  /* A thread's elements of a step's, by columns: those of a block with all its warps, and behind them others. */
+  static constexpr int OF_D = ROWS * ROWS / (32 * TB_TRIANGLE_SOLVE64_WARPS);
+  __device__ Stored of_d(int row, int number) const { return element_of_a(row + number % ROWS, row + number / ROWS); }
+  __device__ void set_d(int row, int number, Stored a) const {
+    const Divisor<double> by = divisor(row + number / ROWS);
+    const Element of_d = args.unit ? widened(a) : numerator(widened(a), by);
+    d[row / ROWS % 2 * ROWS * ROWS + number] = args.unit ? of_d : times(of_d, by.r);
+    if (number % ROWS > number / ROWS && !is_in_range(of_d))
+      static_cast<volatile int *>(rough)[row / ROWS % 2] = row + ROWS;
+  }
+  __device__ void load_d(int row, Stored (&ahead)[OF_D]) const {
+    if (row >= rows) return;
+#pragma unroll
+    for (int i = 0; i < OF_D; i++) ahead[i] = of_d(row, i * 32 * warps + thread);
+  }
+  __device__ void store_d(int row, const Stored (&ahead)[OF_D]) const {
+    if (row >= rows) return;
+#pragma unroll
+    for (int i = 0; i < OF_D; i++) set_d(row, i * 32 * warps + thread, ahead[i]);
+#pragma unroll 1
+    for (int i = OF_D * 32 * warps + thread; i < ROWS * ROWS; i += 32 * warps) set_d(row, i, of_d(row, i));
+  }
+
+  /* ---- movers: B ---- */
+
+  /* A mover has a multiplier's columns, a lane one row of every other one, so that half a warp has a whole line. */
+  static constexpr int OF_B = N / 2;
+  __device__ int column_of_b(int i) const { return mover * N + lane / ROWS + 2 * i; }
+  __device__ bool is_of_b(int row, int i) const {
+    return at(row + lane % ROWS) < args.m && blockIdx.x * static_cast<int64_t>(warps) * N + column_of_b(i) < args.n;
+  }
+  __device__ Stored *of_b(int row, int i) const {
+    return static_cast<Stored *>(args.b) + at(row + lane % ROWS) +
+           (blockIdx.x * static_cast<int64_t>(warps) * N + column_of_b(i)) * args.ldb;
+  }
+  /* All rows and columns of the block are B's, and aligned to an element. */
+  __device__ bool is_whole_block() const {
+    return rows == args.m && (blockIdx.x + static_cast<int64_t>(1)) * warps * N <= args.n && is_whole<Stored>(args.b);
+  }
+
+  template <bool whole_block> __device__ void load_b(int row, Stored (&ahead)[OF_B]) const {
+    if (row >= rows) return;
+    const bool whole = whole_block || is_whole<Stored>(args.b);
+#pragma unroll
+    for (int i = 0; i < OF_B; i++)
+      ahead[i] = whole_block || is_of_b(row, i) ? fetch(of_b(row, i), whole) : Stored::from(0);
+  }
+  __device__ void show_b(int row, const Stored (&ahead)[OF_B]) const {
+    if (row >= rows) return;
+#pragma unroll
+    for (int i = 0; i < OF_B; i++) sums_of(row)[lane % ROWS * LDZ + column_of_b(i)] = widened(ahead[i]);
+  }
+  template <bool whole_block> __device__ void store_b(int row) const {
+    const bool whole = whole_block || is_whole<Stored>(args.b);
+#pragma unroll
+    for (int i = 0; i < OF_B; i++) {
+      const Stored solved = narrowed(x[column_of_b(i) * LDX + row + lane % ROWS], Stored{});
+      if (whole_block || is_of_b(row, i)) store(of_b(row, i), solved, whole);
+    }
+  }
+
+  /* ---- movers ---- */
+
+  /* The multipliers see the chunk, and are done with the one before, in whose place another comes. */
+  __device__ void meet_over_chunk() const { part_meet(1, static_cast<unsigned>(64 * warps)); }
+
+  template <bool whole_block> __device__ void run_mover() const {
+    Chunk here = {ROWS, 0, 0}, coming = here;
+    Stored of_b[OF_B], of_d[OF_D];
+    load_b<whole_block>(0, of_b);
+    load_d(0, of_d);
+#pragma unroll
+    for (int ahead = 0; ahead < STAGES - 1; ahead++, coming.next()) fetch_chunk(coming);
+    show_b(0, of_b);
+    store_d(0, of_d);
+#pragma unroll 1
+    for (int row = 0; row < rows; row += ROWS) {
+      __syncthreads(); /* the solver begins */
+      load_b<whole_block>(row + ROWS, of_b);
+      load_d(row + ROWS, of_d);
+      if (row > 0) store_b<whole_block>(row - ROWS);
+#pragma unroll 1
+      for (; here.row < rows && !here.is_e(); here.next(), coming.next()) {
+        async_wait<STAGES - 2>();
+        meet_over_chunk();
+        fetch_chunk(coming);
+      }
+      show_b(row + ROWS, of_b);
+      store_d(row + ROWS, of_d);
+      async_wait<STAGES - 2>();
+      __syncthreads();     /* the solver has ended, and all see E */
+      fetch_chunk(coming); /* in place of the one before E */
+      coming.next();
+      here.next();
+    }
+    store_b<whole_block>(rows - ROWS);
+  }
+
+  /* ---- the solver ---- */
+
+  /* Sixteen bytes. */
+  static constexpr int OF_VECTOR = 16 / sizeof(Element);
+  struct alignas(16) Vector {
+    Element element[OF_VECTOR];
+  };
+
+  /* The lane's sums of a step, each without what the rows before it give. */
+  __device__ void substitute(Element (&sum)[ROWS], const Element *of_d) const {
+#pragma unroll
+    for (int j = 0; j < ROWS; j++)
+#pragma unroll
+      for (int i = (j + 1) / OF_VECTOR * OF_VECTOR; i < ROWS; i += OF_VECTOR) {
+        const Vector v = *reinterpret_cast<const Vector *>(of_d + j * ROWS + i);
+#pragma unroll
+        for (int l = 0; l < OF_VECTOR; l++)
+          if (i + l > j) add(sum[i + l], v.element[l], sum[j]);
+      }
+  }
+
+  /* Whether quick() has the quotient of a number by what has a reciprocal (is_quick(), a little narrower), of what
+   * comes of floats always; and whether a number is finite where it is stored. By the exponent: comparisons of doubles
+   * are in the way of products. */
+  __device__ static bool is_quick_by_exponent(double b) {
+    constexpr unsigned least = (1023 - 599) << 20, most = (1023 + 599) << 20;
+    const unsigned high = static_cast<unsigned>(__double2hiint(b)) & 0x7fffffffu;
+    return WIDENS || (high - least <= most - least) | (high == 0);
+  }
+  __device__ static bool fits(double x) {
+    constexpr unsigned most = ((1023 + 127) << 20) + 0xfffff; /* and all ones behind: a float's largest is below it */
+    return !WIDENS || (static_cast<unsigned>(__double2hiint(x)) & 0x7fffffffu) < most;
+  }
+  __device__ static bool is_quick_by_exponent(Plain<double> z) { return is_quick_by_exponent(z.re); }
+  __device__ static bool is_quick_by_exponent(Complex<double> z) {
+    return is_quick_by_exponent(z.re) & is_quick_by_exponent(z.im);
+  }
+  __device__ static bool fits(Plain<double> z) { return fits(z.re); }
+  __device__ static bool fits(Complex<double> z) { return fits(z.re) & fits(z.im); }
+
+  /* False: of a quotient an operand, or where it is stored itself, is out of range. */
+  template <bool unit> __device__ bool divide(Element (&sum)[ROWS], int row) const {
+    bool good = true;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+      if (!unit) {
+        const Divisor<double> by = divisor(row + i);
+        sum[i] = numerator(sum[i], by);
+        good &= is_quick_by_exponent(sum[i]);
+        sum[i] = WIDENS ? times(sum[i], by.r) : quicks(sum[i], by.d, by.r);
+      }
+      good &= fits(sum[i]);
+    }
+    return good;
+  }
+
+  __device__ bool has_column() const { return lane < warps * N; }
+
+  /* False: nothing is done. */
+  template <bool unit> __device__ bool solve_quickly(int row) const {
+    Element sum[ROWS];
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) sum[i] = has_column() ? sums_of(row)[i * LDZ + lane] : Element::from(0);
+    substitute(sum, d + row / ROWS % 2 * ROWS * ROWS);
+    if (!__all_sync(~0u, divide<unit>(sum, row))) return false;
+    if (has_column())
+#pragma unroll
+      for (int i = 0; i < ROWS; i++) x[lane * LDX + row + i] = sum[i];
+    return true;
+  }
 
   __device__ static Plain<double> shown(Plain<double> z, int from) { return {__shfl_sync(~0u, z.re, from)}; }
   __device__ static Complex<double> shown(Complex<double> z, int from) {
     return {__shfl_sync(~0u, z.re, from), __shfl_sync(~0u, z.im, from)};
   }
-  __device__ static Plain<double> times(Plain<double> z, double r) { return {z.re * r}; }
-  __device__ static Complex<double> times(Complex<double> z, double r) { return {z.re * r, z.im * r}; }
 
-  /* x's quotient, or nearly. */
-  template <bool careful> __device__ static Element nearly(Element z, const Divisor<double> &divisor) {
-    const Element above = numerator(z, divisor);
-    return careful ? quotients(above, divisor.d, divisor.r) : times(above, divisor.r);
-  }
-
-  /* Whether quick() has the quotient by what has a reciprocal: is_quick(), in fewer instructions of doubles. (There
-   * this made strsm of 4096 6 % slower.) */
-  __device__ static bool is_in_range(double b) {
-    const double size = fabs(b);
-    return size <= Range<double>::number && (size >= 1 / Range<double>::number || size == 0);
-  }
-  __device__ static bool is_in_range(Plain<double> z) { return is_in_range(z.re); }
-  __device__ static bool is_in_range(Complex<double> z) { return is_in_range(z.re) && is_in_range(z.im); }
-
-  /* True quotients; mostly all of them are quick. */
-  template <bool careful> __device__ void divide(Element (&z)[2][2], int row) const {
-    bool quick = !careful;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      z[i / 2][i % 2] = numerator(z[i / 2][i % 2], by[row + g + i / 2 * 8]);
-      quick = quick && is_in_range(z[i / 2][i % 2]);
-    }
-    if (quick)
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const Divisor<double> &divisor = by[row + g + i / 2 * 8];
-        z[i / 2][i % 2] = quicks(z[i / 2][i % 2], divisor.d, divisor.r);
-      }
-    else
+  /* With true quotients all along, from A' itself, of which a lane has a row, and with numbers as they are stored. */
+  __device__ void solve_carefully(int row) const {
+    Element *const mine = sums_of(row) + lane;
+    Stored next = element_of_a(row + lane % ROWS, row);
 #pragma unroll 1
-      for (int e = 0; e < 2; e++) {
-        const Divisor<double> divisor = by[row + g + 8 * e];
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-          const Element quotient = quotients(e == 0 ? z[0][c] : z[1][c], divisor.d, divisor.r);
-          (e == 0 ? z[0][c] : z[1][c]) = quotient;
-        }
+    for (int j = 0; j < ROWS; j++) {
+      const Element of_a = widened(next);
+      const Divisor<double> by = divisor(row + j);
+      Element xj = Element::from(0);
+      if (j + 1 < ROWS) next = element_of_a(row + lane % ROWS, row + j + 1);
+      if (has_column()) {
+        const Element quotient = args.unit ? mine[j * LDZ] : quotients(numerator(mine[j * LDZ], by), by.d, by.r);
+        xj = widened(narrowed(quotient, Stored{}));
+        x[lane * LDX + row + j] = xj;
       }
-  }
-
-  /* z[e][c]: the lane's elements of the 16 rows, row g + 8 e; in, sums, out, X. `diagonal`: the stage's column of the
-   * first of them. Four rows at a time are shown, and what they take from one another every lane finds out for itself:
-   * to be shown takes longer. */
-  template <bool careful, bool unit>
-  __device__ void substitute(Element (&z)[2][2], const Element *diagonal, int row) const {
-    constexpr int ROWS_SHOWN = 4;
-#pragma unroll(careful ? 1 : ROWS / ROWS_SHOWN)
-    for (int first = 0; first < ROWS; first += ROWS_SHOWN) {
-      Element xs[ROWS_SHOWN][2];
-#pragma unroll
-      for (int j = 0; j < ROWS_SHOWN; j++)
-#pragma unroll
-        for (int c = 0; c < 2; c++) xs[j][c] = shown(first < 8 ? z[0][c] : z[1][c], (first + j) % 8 * 4 + t);
-#pragma unroll
-      for (int j = 0; j < ROWS_SHOWN; j++) {
-        const Element *const column = diagonal + (first + j) * LDA;
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-          if (!unit) xs[j][c] = nearly<careful>(xs[j][c], by[row + first + j]);
-#pragma unroll
-          for (int i = j + 1; i < ROWS_SHOWN; i++) add(xs[i][c], column[row_in_stage(first + i)], xs[j][c]);
-        }
-#pragma unroll
-        for (int e = 0; e < 2; e++)
-          if (8 * e + 7 > first + j && g + 8 * e > first + j)
-#pragma unroll
-            for (int c = 0; c < 2; c++) add(z[e][c], column[row_in_stage(g + 8 * e)], xs[j][c]);
+#pragma unroll 1
+      for (int i = j + 1; i < ROWS; i++) {
+        const Element a = shown(of_a, i);
+        if (has_column()) add(mine[i * LDZ], a, xj);
       }
     }
-    if (!unit) divide<careful>(z, row);
   }
 
-  __device__ void solve_step(const Sums (&sums)[SUMS], const Chunk &chunk, bool careful) const {
-    Element z[2][2];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      z[i / 2][i % 2] = *of_x(chunk.row, i);
-#pragma unroll
-      for (int s = 0; s < SUMS; s++) plus(z[i / 2][i % 2], get(sums[s], i));
+  __device__ void run_solver(bool careful) const {
+#pragma unroll 1
+    for (int row = 0; row < rows; row += ROWS) {
+      __syncthreads(); /* the sums are there */
+      const bool here = careful || rough[row / ROWS % 2] == row + ROWS;
+      if (here || !(args.unit ? solve_quickly<true>(row) : solve_quickly<false>(row))) solve_carefully(row);
+      __syncthreads();
     }
-    const Element *const diagonal = stage(chunk) + (chunk.row - chunk.column) * LDA;
-    if (args.unit)
-      substitute<false, true>(z, diagonal, chunk.row);
-    else if (careful)
-      substitute<true, false>(z, diagonal, chunk.row);
-    else
-      substitute<false, false>(z, diagonal, chunk.row);
-#pragma unroll
-    for (int i = 0; i < 4; i++) *of_x(chunk.row, i) = z[i / 2][i % 2];
-    __syncwarp();
   }
 
   __device__ void run() const {
-    Chunk coming = {0, 0, 0}, here = coming;
-    const bool whole = is_whole<Element>(args.b);
-    const int columns = columns_of_b();
-    const bool whole_block = columns == N && rows == args.m && whole;
-    if (whole_block)
-      load_b<true>(true, N);
-    else
-      load_b<false>(whole, columns);
-#pragma unroll
-    for (int ahead = 0; ahead < STAGES - 1; ahead++, coming.next()) fetch_chunk(coming);
+    if (threadIdx.x < 2) rough[threadIdx.x] = 0;
     const bool careful = __syncthreads_or(make_divisors());
-#pragma unroll 1
-    while (here.row < rows) {
-      Sums sums[SUMS] = {};
-#pragma unroll 1
-      for (bool last = false; !last; here.next()) {
-        async_wait<STAGES - 2>();
-        __syncthreads(); /* all see the chunk, and are done with the one before, in whose place another comes */
-        fetch_chunk(coming);
-        coming.next();
-        multiply_chunk(sums, here);
-        last = here.is_last();
-        if (last) solve_step(sums, here, careful);
-      }
-    }
-    if (whole_block)
-      store_b<true>(true, N);
+    if (warp < warps)
+      run_multiplier();
+    else if (warp == warps)
+      run_solver(careful);
+    else if (is_whole_block())
+      run_mover<true>();
     else
-      store_b<false>(whole, columns);
+      run_mover<false>();
   }
 };
 

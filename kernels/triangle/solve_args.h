@@ -126,23 +126,29 @@ struct tb_triangle_leaf_args {
    (real_bytes)*TB_TRIANGLE_LEAF * ((parts)*TB_TRIANGLE_LEAF_ROWS + 4))
 
 /* Of solves in doubles (solve64.cuh): rows of a whole leaf; rows of a step, and a warp's columns of B; columns of A' in
- * a chunk, and chunks on their way; distances of columns in shared memory. */
+ * a chunk, and chunks on their way; distances in shared memory of columns of A' (elements of so many bytes) and of X.
+ */
 #define TB_TRIANGLE_SOLVE64_ROWS(parts) (256 / (parts))
 #define TB_TRIANGLE_SOLVE64_STEP 16
 #define TB_TRIANGLE_SOLVE64_COLUMNS 8
 #define TB_TRIANGLE_SOLVE64_CHUNK(parts) (64 / (parts))
-#define TB_TRIANGLE_SOLVE64_STAGES 3
-#define TB_TRIANGLE_SOLVE64_LDA(parts) (TB_TRIANGLE_SOLVE64_STEP + ((parts) == 1 ? 4 : 2))
+#define TB_TRIANGLE_SOLVE64_STAGES(parts) (4 - (parts))
+#define TB_TRIANGLE_SOLVE64_LDA(bytes) (TB_TRIANGLE_SOLVE64_STEP + ((bytes) == 4 ? 8 : (bytes) == 8 ? 4 : 2))
 #define TB_TRIANGLE_SOLVE64_LDX(parts) (TB_TRIANGLE_SOLVE64_ROWS(parts) + 4)
 
-/* Warps of a block, fewer where it may have less shared memory: what it has are four reals of each row for quotients,
- * chunks, and the warps' columns. */
+/* Warps of a block that multiply, fewer where it may have less shared memory, beside as many that move and the one that
+ * solves: what it has are two reals of each row for quotients (four of complex rows), D and sums of two steps, the
+ * warps' columns, and chunks as A' is stored, of which doubles need most. */
 #define TB_TRIANGLE_SOLVE64_WARPS 4
-#define TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(parts) (4 * 8 * TB_TRIANGLE_SOLVE64_ROWS(parts))
-#define TB_TRIANGLE_SOLVE64_SHARED_BYTES(parts, warps)                                                   \
-  (TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(parts) +                                                           \
-   8 * (parts) *                                                                                         \
-       (TB_TRIANGLE_SOLVE64_STAGES * TB_TRIANGLE_SOLVE64_CHUNK(parts) * TB_TRIANGLE_SOLVE64_LDA(parts) + \
-        (warps)*TB_TRIANGLE_SOLVE64_COLUMNS * TB_TRIANGLE_SOLVE64_LDX(parts)))
+#define TB_TRIANGLE_SOLVE64_THREADS(warps) (32 * (2 * (warps) + 1))
+#define TB_TRIANGLE_SOLVE64_LDZ (TB_TRIANGLE_SOLVE64_COLUMNS * TB_TRIANGLE_SOLVE64_WARPS + 1)
+#define TB_TRIANGLE_SOLVE64_ROUGH_BYTES 16
+#define TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(parts) (2 * 8 * (parts)*TB_TRIANGLE_SOLVE64_ROWS(parts))
+#define TB_TRIANGLE_SOLVE64_SHARED_BYTES(parts, warps)                                            \
+  (TB_TRIANGLE_SOLVE64_ROUGH_BYTES + TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(parts) +                  \
+   8 * (parts) *                                                                                  \
+       (TB_TRIANGLE_SOLVE64_STEP * (2 * TB_TRIANGLE_SOLVE64_STEP + 2 * TB_TRIANGLE_SOLVE64_LDZ) + \
+        (warps)*TB_TRIANGLE_SOLVE64_COLUMNS * TB_TRIANGLE_SOLVE64_LDX(parts) +                    \
+        TB_TRIANGLE_SOLVE64_STAGES(parts) * TB_TRIANGLE_SOLVE64_CHUNK(parts) * TB_TRIANGLE_SOLVE64_LDA(8 * (parts))))
 
 #endif

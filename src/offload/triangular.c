@@ -14,7 +14,8 @@ static bool plan_in_blocks(struct tb_triangular_plan *plan, struct tb_device *d,
                            struct tb_ways ways, enum tb_triangular_how how, int64_t most, int64_t budget) {
   const int64_t block = tb_min(most, tb_triangular_block_wish(call, ways, how));
   const int64_t workspace_bytes = how == TB_BY_HALVES ? tb_triangular_workspace(d, call, block) : 0;
-  return tb_triangular_plan_make(plan, call, ways, how, tb_solve_leaf(call), block, workspace_bytes, budget);
+  return tb_triangular_plan_make(plan, call, ways, how, tb_solve_leaf(&d->kernels.device.fp64, call), block,
+                                 workspace_bytes, budget);
 }
 
 /* Where the whole is too large so are its parts, and it has to be halved; and where its blocks are narrower than the

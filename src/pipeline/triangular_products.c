@@ -45,8 +45,9 @@ static bool is_emulated(const struct tb_device *d, const struct tb_product *whol
 }
 
 /* The largest, of half of A. */
-static struct tb_product largest_product(const struct tb_call *call) {
-  const int64_t leaf = tb_solve_leaf(call), half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
+static struct tb_product largest_product(const struct tb_device *d, const struct tb_call *call) {
+  const int64_t leaf = tb_solve_leaf(&d->kernels.device.fp64, call),
+                half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
   return tb_triangular_product(call, half, half, tb_option_number(TB_OPTION_precision));
 }
 
@@ -76,14 +77,14 @@ struct tb_choice tb_triangular_choose(struct tb_device *d, const struct tb_call 
   struct tb_choice choice;
   if (tb_type_is_double(call->type)) return (struct tb_choice){.family = TB_FAMILY_FP64};
   if (is_of_planes(d, call, &choice)) return without_splits(choice);
-  const struct tb_product product = largest_product(call);
+  const struct tb_product product = largest_product(d, call);
   return tb_select(&d->kernels.device, &product);
 }
 
 int64_t tb_triangular_workspace(struct tb_device *d, const struct tb_call *call, int64_t block) {
   struct tb_choice choice;
-  if (call->k <= tb_solve_leaf(call)) return 0;
-  const struct tb_product whole = largest_product(call);
+  if (call->k <= tb_solve_leaf(&d->kernels.device.fp64, call)) return 0;
+  const struct tb_product whole = largest_product(d, call);
   if (is_emulated(d, &whole, &choice)) {
     choice = emulated_part(&choice, &whole, block);
     return tb_min(tb_workspace_bytes(whole.m, block, whole.k, &choice), EMULATED_WORKSPACE_BYTES);

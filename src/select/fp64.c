@@ -13,6 +13,7 @@ TB_EMBED(tb_zgemm_fatbin, TB_ZGEMM_FATBIN); /* kernels/fp64/zgemm.cu */
 /* ---- loading ---- */
 
 /* Operations of an SM in a cycle: those with fast FP64 units, and all others. */
+#define FAST_SM_FLOPS_PER_CYCLE 128
 static double sm_flops_per_cycle(int major, int minor) {
   if (minor == 0) return major == 8 || major == 10 ? 128 : major == 9 ? 256 : 4;
   return 4;
@@ -31,6 +32,7 @@ CUresult tb_fp64_look(struct tb_fp64_kernels *fp64, CUdevice device) {
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&block_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device));
   TB_TRY(tb_cuda.cuDeviceGetAttribute(&sm_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device));
   d->block_shared_bytes = block_bytes, d->sm_shared_bytes = sm_bytes;
+  d->fast = sm_flops_per_cycle(major, minor) >= FAST_SM_FLOPS_PER_CYCLE;
   d->flops_per_second = d->sm_count * sm_flops_per_cycle(major, minor) * khz * 1e3;
   d->bytes_per_second = 2.0 * memory_khz * 1e3 * bus_bits / 8; /* two bits a wire and cycle */
   return CUDA_SUCCESS;

@@ -19,14 +19,18 @@ static CUresult load_solve_function(struct tb_solve_kernels *solve, CUfunction *
 
 static CUresult load_solve_functions(struct tb_solve_kernels *solve) {
   static const char *const leaf[2][2] = {{"trmm_upper", "trmm_lower"}, {"trsm_upper", "trsm_lower"}};
+  static const char *const in_doubles[2] = {"trsm64_upper", "trsm64_lower"};
   for (int type = 0; type < TB_TYPE_COUNT; type++) {
     TB_TRY(load_solve_function(solve, &solve->form[type], "triangle_form", type));
     TB_TRY(load_solve_function(solve, &solve->turn[type], "triangle_turn", type));
     TB_TRY(load_solve_function(solve, &solve->look[type], "triangle_look", type));
     TB_TRY(load_solve_function(solve, &solve->repair[type], "triangle_repair", type));
     const bool is_double = tb_type_is_double((enum tb_type)type);
-    for (int which = is_double ? 2 : 0; which < 4; which++)
-      TB_TRY(load_solve_function(solve, &solve->leaf[type][which / 2][which % 2], leaf[which / 2][which % 2], type));
+    const char *const *const trsm = !is_double && solve->floats_in_doubles ? in_doubles : leaf[true];
+    for (int lower = 0; lower < 2; lower++) {
+      if (!is_double) TB_TRY(load_solve_function(solve, &solve->leaf[type][false][lower], leaf[false][lower], type));
+      TB_TRY(load_solve_function(solve, &solve->leaf[type][true][lower], trsm[lower], type));
+    }
     if (!is_double) TB_TRY(load_solve_function(solve, &solve->corner[type], "triangle_corner", type));
   }
   return CUDA_SUCCESS;
@@ -52,15 +56,19 @@ static CUresult load_triangle(struct tb_solve_kernels *solve, const struct tb_fp
   return CUDA_SUCCESS;
 }
 
+static bool is_solved_in_doubles(const struct tb_solve_kernels *solve, enum tb_type type) {
+  return tb_type_is_double(type) || solve->floats_in_doubles;
+}
+
 /* As many warps a block as have room. */
-static CUresult allow_solves(struct tb_solve_kernels *solve, const struct tb_fp64_device *device, bool complex) {
+static CUresult allow_solves(struct tb_solve_kernels *solve, const struct tb_fp64_device *device, enum tb_type type) {
+  const bool complex = tb_type_is_complex(type);
   const int parts = complex ? 2 : 1;
   int warps = TB_TRIANGLE_SOLVE64_WARPS;
   while (warps > 1 && TB_TRIANGLE_SOLVE64_SHARED_BYTES(parts, warps) > device->block_shared_bytes) warps /= 2;
   solve->warps[complex] = warps;
   for (int lower = 0; lower < 2; lower++)
-    TB_TRY(tb_cuda.cuFuncSetAttribute(solve->leaf[complex ? TB_Z : TB_D][true][lower],
-                                      CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+    TB_TRY(tb_cuda.cuFuncSetAttribute(solve->leaf[type][true][lower], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                       TB_TRIANGLE_SOLVE64_SHARED_BYTES(parts, warps)));
   return CUDA_SUCCESS;
 }
@@ -68,9 +76,10 @@ static CUresult allow_solves(struct tb_solve_kernels *solve, const struct tb_fp6
 CUresult tb_solve_load(struct tb_solve_kernels *solve, const struct tb_fp64_device *device) {
   if (solve->module != NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&solve->module, tb_solve_fatbin));
+  solve->floats_in_doubles = device->fast;
   CUresult result = load_solve_functions(solve);
-  for (int complex = 0; complex < 2 && result == CUDA_SUCCESS; complex++)
-    result = allow_solves(solve, device, complex != 0);
+  for (int type = 0; type < TB_TYPE_COUNT && result == CUDA_SUCCESS; type++)
+    if (is_solved_in_doubles(solve, (enum tb_type)type)) result = allow_solves(solve, device, (enum tb_type)type);
   for (int i = 0; i < TB_FP64_TRIANGLE_COUNT && result == CUDA_SUCCESS; i++) result = load_triangle(solve, device, i);
   if (result != CUDA_SUCCESS) tb_solve_unload(solve);
   return result;
@@ -108,20 +117,21 @@ CUresult tb_solve_turn(const struct tb_solve_kernels *solve, enum tb_type type, 
   return launch_tiles(solve->turn[type], type, args->rows, args->columns, args, stream);
 }
 
-static CUresult launch_solve64(const struct tb_solve_kernels *solve, bool complex, bool lower,
+static CUresult launch_solve64(const struct tb_solve_kernels *solve, enum tb_type type, bool lower,
                                struct tb_triangle_leaf_args *args, CUstream stream) {
+  const bool complex = tb_type_is_complex(type);
   const int warps = solve->warps[complex];
   const int64_t blocks = tb_ceil_div(args->n, warps * TB_TRIANGLE_SOLVE64_COLUMNS);
   void *parameters[] = {args};
   TB_TRY(tb_cuda.cuLaunchKernel(
-      solve->leaf[complex ? TB_Z : TB_D][true][lower], (unsigned)blocks, 1, 1, (unsigned)(32 * warps), 1, 1,
+      solve->leaf[type][true][lower], (unsigned)blocks, 1, 1, (unsigned)TB_TRIANGLE_SOLVE64_THREADS(warps), 1, 1,
       (unsigned)TB_TRIANGLE_SOLVE64_SHARED_BYTES(complex ? 2 : 1, warps), stream, parameters, NULL));
   return CUDA_SUCCESS;
 }
 
 CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type type, bool solves, bool lower,
                               struct tb_triangle_leaf_args *args, CUstream stream) {
-  if (tb_type_is_double(type)) return launch_solve64(solve, tb_type_is_complex(type), lower, args, stream);
+  if (solves && is_solved_in_doubles(solve, type)) return launch_solve64(solve, type, lower, args, stream);
   const int64_t blocks = tb_ceil_div(args->n, TB_TRIANGLE_LEAF_COLUMNS);
   const int shared_bytes =
       tb_type_is_complex(type) ? TB_TRIANGLE_LEAF_SHARED_BYTES(4, 2) : TB_TRIANGLE_LEAF_SHARED_BYTES(4, 1);

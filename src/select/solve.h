@@ -24,14 +24,16 @@ struct tb_solve_kernels {
   CUfunction look[TB_TYPE_COUNT], repair[TB_TYPE_COUNT];
   CUfunction corner[TB_TYPE_COUNT];               /* of floats */
   CUfunction leaf[TB_TYPE_COUNT][2][2];           /* of solves; of a lower triangle; no products in doubles */
-  int warps[2];                                   /* of a block that solves in doubles; complex ones */
+  int warps[2];                                   /* of a block that solves in doubles, that multiply; complex ones */
+  bool floats_in_doubles;                         /* solves are */
   CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2]; /* in units of 16 bytes */
 };
 
 /* Rows of a block on the diagonal where a call is computed by halves. */
-static inline int64_t tb_solve_leaf(const struct tb_call *call) {
-  if (!tb_type_is_double(call->type)) return TB_TRIANGLE_LEAF;
-  return call->type == TB_Z ? TB_TRIANGLE_SOLVE64_ROWS(2) : TB_TRIANGLE_SOLVE64_ROWS(1);
+static inline int64_t tb_solve_leaf(const struct tb_fp64_device *device, const struct tb_call *call) {
+  const bool in_doubles = tb_type_is_double(call->type) || (device->fast && call->recipe == TB_TRIANGULAR_SOLVE);
+  if (!in_doubles) return TB_TRIANGLE_LEAF;
+  return tb_type_is_complex(call->type) ? TB_TRIANGLE_SOLVE64_ROWS(2) : TB_TRIANGLE_SOLVE64_ROWS(1);
 }
 
 /* Loads the kernels into the current context, which is this device's, unless they are there. Nothing is left behind on

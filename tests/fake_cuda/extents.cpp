@@ -476,7 +476,7 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     triangle_repair(t, name, parameters);
   else if (begins(name, "tb_triangle_corner_"))
     triangle_corner(t, name, parameters);
-  else if (begins(name, "tb_trmm_") || begins(name, "tb_trsm_"))
+  else if (begins(name, "tb_trmm_") || begins(name, "tb_trsm_") || begins(name, "tb_trsm64_"))
     triangle_leaf(t, name, parameters);
   else if (begins(name, "tb_dtrmm_") || begins(name, "tb_ztrmm_"))
     fp64_triangle(t, name, parameters);

@@ -19,8 +19,8 @@
 #include "rng.h"
 #include "select/fp64_plan.h"
 
-static const struct tb_fp64_device h200 = {132, 232448, 233472, 66.9e12, 4.8e12};
-static const struct tb_fp64_device t4 = {40, 65536, 65536, 0.25e12, 0.32e12};
+static const struct tb_fp64_device h200 = {132, 232448, 233472, true, 66.9e12, 4.8e12};
+static const struct tb_fp64_device t4 = {40, 65536, 65536, false, 0.25e12, 0.32e12};
 
 static void check(const struct tb_fp64_plan *p, const struct tb_fp64_device *device, int64_t partials_bytes) {
   const struct tb_fp64_tile *const t = &tb_fp64_tiles[p->tile];

@@ -238,8 +238,83 @@ static void what_is_not_finite_stays(void **state) {
         if ((reached && x == row) == !!isfinite(c) && (x == row || !reached))
           fail_msg("%s %c%c%c%c: (%d, %d) is %g", call.name.name, call.side, call.uplo, call.trans, call.diag, (int)x,
                    (int)y, c);
+        if (y == line && x == row && i < VARIANTS && i % 3 && !isinf(c))
+          fail_msg("%s: infinity became %g", call.name.name, c);
       }
     tst_sided_destroy(&call);
+  }
+}
+
+/* ---- solves at the ends of what there are numbers for ---- */
+
+enum { COL_MAJOR = 102, LEFT = 141, UPPER = 121, LOWER = 122, NO_TRANS = 111, NON_UNIT = 131 };
+extern void cblas_strsm(int layout, int side, int uplo, int trans, int diag, int m, int n, float alpha, const float *a,
+                        int lda, float *b, int ldb);
+extern void cblas_dtrsm(int layout, int side, int uplo, int trans, int diag, int m, int n, double alpha,
+                        const double *a, int lda, double *b, int ldb);
+enum { SOLVED = 77, SOLVED_SIDES = 37 };
+
+/* The column of a triangle's row in the order in which rows are solved. */
+static int solved_at(bool lower, int place) { return lower ? place : SOLVED - 1 - place; }
+
+/* A quotient that is finite as a double and no number as a float: from there on the column is as the reference has it,
+ * and no other column knows of it. */
+static void floats_overflow(void **state) {
+  (void)state;
+  static float a[SOLVED * SOLVED], b[SOLVED * SOLVED_SIDES];
+  enum { LINE = 21 };
+  uint64_t rng = 21;
+  for (int variant = 0; variant < 6; variant++) {
+    const bool lower = variant % 2;
+    const int place = (int[]){0, 19, 47}[variant / 2], row = solved_at(lower, place);
+    for (int i = 0; i < SOLVED * SOLVED; i++) a[i] = (float)(1 + tst_random_below(&rng, 1 << 20)) * 0x1p-25f;
+    for (int i = 0; i < SOLVED; i++) a[i + row * SOLVED] *= 0x1p-60f, a[i + i * SOLVED] = 1;
+    for (int i = 0; i < SOLVED * SOLVED_SIDES; i++) b[i] = (float)(1 + tst_random_below(&rng, 1 << 20)) * 0x1p-20f;
+    a[row + row * SOLVED] = 0x1p-70f;
+    for (int j = 0; j < SOLVED_SIDES; j++) b[row + j * SOLVED] *= j == LINE ? 0x1p80f : 0x1p-60f;
+    cblas_strsm(COL_MAJOR, LEFT, lower ? LOWER : UPPER, NO_TRANS, NON_UNIT, SOLVED, SOLVED_SIDES, 1, a, SOLVED, b,
+                SOLVED);
+    for (int j = 0; j < SOLVED_SIDES; j++)
+      for (int i = 0; i < SOLVED; i++) {
+        const float x = b[solved_at(lower, i) + j * SOLVED];
+        if (!isfinite(x) != (j == LINE && i >= place)) fail_msg("variant %d: (%d, %d) is %g", variant, i, j, (double)x);
+      }
+  }
+}
+
+/* Elements of A that the reciprocal of their column's diagonal would make infinite, or nothing. */
+static void elements_that_cannot_be_divided(void **state) {
+  (void)state;
+  static double a[SOLVED * SOLVED], b[SOLVED * SOLVED_SIDES], x[SOLVED * SOLVED_SIDES];
+  static const struct {
+    double diagonal, beside, of_b, of_rest;
+  } cases[] = {{0x1p-250, 0x1p800, 0x1p-590, 1}, {0x1p299, 0x1p-780, 0x1p590, 0x1p-489}};
+  uint64_t rng = 22;
+  for (int variant = 0; variant < 4; variant++) {
+    const bool lower = variant % 2;
+    const int row = solved_at(lower, 35);
+    for (int i = 0; i < SOLVED * SOLVED; i++) a[i] = ((double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5) / 16;
+    for (int i = 0; i < SOLVED * SOLVED_SIDES; i++)
+      b[i] = ((double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5) * cases[variant / 2].of_rest;
+    for (int i = 0; i < SOLVED; i++) a[i + row * SOLVED] *= cases[variant / 2].beside, a[i + i * SOLVED] = 1;
+    a[row + row * SOLVED] = cases[variant / 2].diagonal;
+    for (int i = 0; i < SOLVED; i++)
+      if (i != row) a[row + i * SOLVED] = 0; /* what comes before is nothing beside such numbers */
+    for (int j = 0; j < SOLVED_SIDES; j++)
+      b[row + j * SOLVED] = b[row + j * SOLVED] / cases[variant / 2].of_rest * cases[variant / 2].of_b;
+    memcpy(x, b, sizeof b);
+    cblas_dtrsm(COL_MAJOR, LEFT, lower ? LOWER : UPPER, NO_TRANS, NON_UNIT, SOLVED, SOLVED_SIDES, 1, a, SOLVED, x,
+                SOLVED);
+    for (int j = 0; j < SOLVED_SIDES; j++)
+      for (int i = 0; i < SOLVED; i++) { /* the bound of PRECISION.md */
+        long double sum = -b[i + j * SOLVED], size = 0;
+        for (int k = lower ? 0 : i; k <= (lower ? i : SOLVED - 1); k++) {
+          const long double term = (long double)a[i + k * SOLVED] * x[k + j * SOLVED];
+          sum += term, size += fabsl(term);
+        }
+        if (!(fabsl(sum) <= (SOLVED + 2) * 0x1p-53L * size))
+          fail_msg("variant %d: row %d of column %d is off by %Lg of %Lg", variant, i, j, sum, size);
+      }
   }
 }
 
@@ -516,13 +591,20 @@ static void on_tensor_cores(void **state) {
 }
 
 /*
- *   test_triangular [--quick|tensor]
+ *   test_triangular [--quick|solves|tensor|few]
  *     --quick  some variants alone: for orders of warps, the race detector and compute-sanitizer
+ *     solves   and solves of numbers that are not harmless: for other kinds of GPUs
  *     tensor   on a GPU so small that products of the test's size are for the tensor cores
  */
 int main(int argc, char **argv) {
   const struct CMUnitTest quick[] = {cmocka_unit_test(some_variants)};
   const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
+  const struct CMUnitTest solves[] = {
+      cmocka_unit_test(some_variants),
+      cmocka_unit_test(triangles_that_let_grow),
+      cmocka_unit_test(floats_overflow),
+      cmocka_unit_test(elements_that_cannot_be_divided),
+  };
   const struct CMUnitTest few[] = {cmocka_unit_test(bits_by_large_tiles)};
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(operands_on_the_gpu),
@@ -532,11 +614,14 @@ int main(int argc, char **argv) {
       cmocka_unit_test(little_memory),
       cmocka_unit_test(signals_come_in),
       cmocka_unit_test(triangles_that_let_grow),
+      cmocka_unit_test(floats_overflow),
+      cmocka_unit_test(elements_that_cannot_be_divided),
       cmocka_unit_test(bits_of_a_product),
       cmocka_unit_test(bits_beside_what_is_not_finite),
       cmocka_unit_test(what_is_not_finite_stays),
   };
   if (argc > 1 && strcmp(argv[1], "tensor") == 0) return tst_result(cmocka_run_group_tests(tensor, NULL, NULL));
+  if (argc > 1 && strcmp(argv[1], "solves") == 0) return tst_result(cmocka_run_group_tests(solves, NULL, NULL));
   if (argc > 1 && strcmp(argv[1], "few") == 0) return tst_result(cmocka_run_group_tests(few, NULL, NULL));
   if (argc > 1) return tst_result(cmocka_run_group_tests(quick, NULL, NULL));
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
