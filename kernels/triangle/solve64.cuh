@@ -432,17 +432,17 @@ template <typename Stored, bool lower> struct Solve64 {
 
   __device__ bool has_column() const { return lane < warps * N; }
 
-  /* False: nothing is done. */
+  /* False: the lane's column is not solved. */
   template <bool unit> __device__ bool solve_quickly(int row) const {
     Element sum[ROWS];
 #pragma unroll
     for (int i = 0; i < ROWS; i++) sum[i] = has_column() ? sums_of(row)[i * LDZ + lane] : Element::from(0);
     substitute(sum, d + row / ROWS % 2 * ROWS * ROWS);
-    if (!__all_sync(~0u, divide<unit>(sum, row))) return false;
-    if (has_column())
+    const bool good = divide<unit>(sum, row);
+    if (good && has_column())
 #pragma unroll
       for (int i = 0; i < ROWS; i++) x[lane * LDX + row + i] = sum[i];
-    return true;
+    return good;
   }
 
   __device__ static Plain<double> shown(Plain<double> z, int from) { return {__shfl_sync(~0u, z.re, from)}; }
@@ -450,8 +450,9 @@ template <typename Stored, bool lower> struct Solve64 {
     return {__shfl_sync(~0u, z.re, from), __shfl_sync(~0u, z.im, from)};
   }
 
-  /* With true quotients all along, from A' itself, of which a lane has a row, and with numbers as they are stored. */
-  __device__ void solve_carefully(int row) const {
+  /* The columns of lanes that want it: with true quotients all along, from A' itself, of which a lane has a row, and
+   * with numbers as they are stored. */
+  __device__ void solve_carefully(int row, bool wanted) const {
     Element *const mine = sums_of(row) + lane;
     Stored next = element_of_a(row + lane % ROWS, row);
 #pragma unroll 1
@@ -460,7 +461,7 @@ template <typename Stored, bool lower> struct Solve64 {
       const Divisor<double> by = divisor(row + j);
       Element xj = Element::from(0);
       if (j + 1 < ROWS) next = element_of_a(row + lane % ROWS, row + j + 1);
-      if (has_column()) {
+      if (wanted && has_column()) {
         const Element quotient = args.unit ? mine[j * LDZ] : quotients(numerator(mine[j * LDZ], by), by.d, by.r);
         xj = widened(narrowed(quotient, Stored{}));
         x[lane * LDX + row + j] = xj;
@@ -468,7 +469,7 @@ template <typename Stored, bool lower> struct Solve64 {
 #pragma unroll 1
       for (int i = j + 1; i < ROWS; i++) {
         const Element a = shown(of_a, i);
-        if (has_column()) add(mine[i * LDZ], a, xj);
+        if (wanted && has_column()) add(mine[i * LDZ], a, xj);
       }
     }
   }
@@ -477,8 +478,9 @@ template <typename Stored, bool lower> struct Solve64 {
 #pragma unroll 1
     for (int row = 0; row < rows; row += ROWS) {
       __syncthreads(); /* the sums are there */
-      const bool here = careful || rough[row / ROWS % 2] == row + ROWS;
-      if (here || !(args.unit ? solve_quickly<true>(row) : solve_quickly<false>(row))) solve_carefully(row);
+      const bool quick = !careful && rough[row / ROWS % 2] != row + ROWS;
+      const bool done = quick && (args.unit ? solve_quickly<true>(row) : solve_quickly<false>(row));
+      if (!__all_sync(~0u, done)) solve_carefully(row, !done);
       __syncthreads();
     }
   }

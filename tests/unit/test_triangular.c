@@ -318,6 +318,36 @@ static void elements_that_cannot_be_divided(void **state) {
   }
 }
 
+/* A column with infinity in it leaves the others their bits, whichever way it is solved itself. */
+static void solved_beside_infinity(void **state) {
+  (void)state;
+  enum { LINE = 21 };
+  static double a[SOLVED * SOLVED], b[2][SOLVED * SOLVED_SIDES];
+  static float a_single[SOLVED * SOLVED], b_single[2][SOLVED * SOLVED_SIDES];
+  uint64_t rng = 23;
+  for (int i = 0; i < SOLVED * SOLVED; i++) {
+    a[i] = i % (SOLVED + 1) == 0 ? 3 : ((double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5) / 16;
+    a_single[i] = (float)a[i];
+  }
+  for (int i = 0; i < SOLVED * SOLVED_SIDES; i++) {
+    b[0][i] = b[1][i] = (double)tst_random_below(&rng, 1 << 30) * 0x1p-30 - 0.5;
+    b_single[0][i] = b_single[1][i] = (float)b[0][i];
+  }
+  b[1][LINE * SOLVED + 30] = INFINITY, b_single[1][LINE * SOLVED + 30] = INFINITY;
+  for (int run = 0; run < 2; run++) {
+    cblas_dtrsm(COL_MAJOR, LEFT, LOWER, NO_TRANS, NON_UNIT, SOLVED, SOLVED_SIDES, 1, a, SOLVED, b[run], SOLVED);
+    cblas_strsm(COL_MAJOR, LEFT, LOWER, NO_TRANS, NON_UNIT, SOLVED, SOLVED_SIDES, 1, a_single, SOLVED, b_single[run],
+                SOLVED);
+  }
+  for (int j = 0; j < SOLVED_SIDES; j++) {
+    const size_t at = (size_t)j * SOLVED;
+    if (j == LINE) continue;
+    assert_memory_equal(b[0] + at, b[1] + at, SOLVED * sizeof **b);
+    assert_memory_equal(b_single[0] + at, b_single[1] + at, SOLVED * sizeof **b_single);
+  }
+  assert_true(isinf(b[1][LINE * SOLVED + 30]) && isinf(b_single[1][LINE * SOLVED + 30]));
+}
+
 /* ---- bits ---- */
 
 extern void cblas_dtrmm(int layout, int side, int uplo, int trans, int diag, int m, int n, double alpha,
@@ -600,10 +630,9 @@ int main(int argc, char **argv) {
   const struct CMUnitTest quick[] = {cmocka_unit_test(some_variants)};
   const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
   const struct CMUnitTest solves[] = {
-      cmocka_unit_test(some_variants),
-      cmocka_unit_test(triangles_that_let_grow),
-      cmocka_unit_test(floats_overflow),
-      cmocka_unit_test(elements_that_cannot_be_divided),
+      cmocka_unit_test(some_variants),          cmocka_unit_test(triangles_that_let_grow),
+      cmocka_unit_test(floats_overflow),        cmocka_unit_test(elements_that_cannot_be_divided),
+      cmocka_unit_test(solved_beside_infinity),
   };
   const struct CMUnitTest few[] = {cmocka_unit_test(bits_by_large_tiles)};
   const struct CMUnitTest tests[] = {
@@ -616,6 +645,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(triangles_that_let_grow),
       cmocka_unit_test(floats_overflow),
       cmocka_unit_test(elements_that_cannot_be_divided),
+      cmocka_unit_test(solved_beside_infinity),
       cmocka_unit_test(bits_of_a_product),
       cmocka_unit_test(bits_beside_what_is_not_finite),
       cmocka_unit_test(what_is_not_finite_stays),
