@@ -104,8 +104,9 @@ static double gpu_seconds_of(const struct tb_call *call, const struct tb_rates *
   return tb_model_formula(rates, TB_GPU, call, NULL);
 }
 
+/* Of a small triangle, for which a product is not fewer launches. */
 static double chain_of(const struct tb_call *call) {
-  return 2 * (double)call->k / 128 * tb_rate.triangular_step_seconds;
+  return 2 * (double)call->k / (tb_type_is_complex(call->type) ? 128 : 256) * tb_rate.triangular_step_seconds;
 }
 
 /* Of each type's calls, the bytes that go up and come down: of a product's operands, a triangle's only one, half of a
@@ -158,11 +159,16 @@ static void copies_and_kernels_overlap(void **state) {
                                               bytes / (computes ? shorter : longer));
       assert_float_equal(gpu_seconds_of(&call, &rates), 5 + longer + shorter / shapes[i].tiles, 1e-9);
     }
-  /* A triangle's chain: two launches for each block of 128. */
-  struct tb_call triangle = product(1280, 64, 1280);
-  triangle.recipe = TB_TRIANGULAR_SOLVE;
+  /* A triangle's chain: two launches for each block of 256, complex ones of 128; a product has no more than four. */
   const struct tb_rates nothing = gpu_rates(3, never, never, never);
-  assert_float_equal(gpu_seconds_of(&triangle, &nothing), 3 + 20 * tb_rate.triangular_step_seconds, 1e-12);
+  for (int type = 0; type < TB_TYPE_COUNT; type++) {
+    struct tb_call triangle = product(1280, 64, 1280);
+    triangle.type = (enum tb_type)type, triangle.recipe = TB_TRIANGULAR_SOLVE;
+    const double steps = tb_type_is_complex(triangle.type) ? 20 : 10;
+    assert_float_equal(gpu_seconds_of(&triangle, &nothing), 3 + steps * tb_rate.triangular_step_seconds, 1e-12);
+    triangle.recipe = TB_TRIANGULAR_MULTIPLY;
+    assert_float_equal(gpu_seconds_of(&triangle, &nothing), 3 + 4 * tb_rate.triangular_step_seconds, 1e-12);
+  }
 }
 
 /* At the grid's nodes the prediction is what was measured. */
