@@ -11,108 +11,28 @@
  *   | A E D     |   | this step     |   solver: this step's rows by D
  *   | A A E D   |   | the next one  |   movers: B's rows, chunks of A', D; and X's last rows to memory
  *
- * To solve is a chain of a row's sum after another. So D's columns are divided by the diagonal first, by their
- * reciprocals: then a row's sum is all that the next ones want of it, one FMA a row. True quotients, which are X, are
- * made of all sums at the end. Both differ by a unit or two in the last place (bounds: PRECISION.md). Where a row of
- * the leaf has a reciprocal that would not do (elements.cuh), D an element that could not be divided, or a sum or a
- * quotient is out of range, the step is solved as the reference solves it.
- *
  * Of floats all is computed in doubles, from A' and B as they are, and X is rounded to a float where it goes to memory.
- *
- * Shared memory has chunks of A' in a ring, 16 rows by 64 columns (32 complex ones), of E 16; two steps' D; two steps'
- * sums, by rows, for the solver; and X, by columns, for the multipliers.
- *
- * Positions. An upper triangle is a lower one whose rows and columns are counted from the end. All here counts
- * positions; only who copies from or to global memory knows of rows and columns. Behind the last row of A' it goes on
- * with a diagonal of 1 and zeros beside it, up to a multiple of 16, and B with zeros.
+ * How a step is solved: solve64_solver.cuh; where all stands: solve64_memory.cuh.
  */
 #ifndef TB_TRIANGLE_SOLVE64_CUH
 #define TB_TRIANGLE_SOLVE64_CUH
 
-#include "triangle/elements.cuh"
-#include "triangle/solve_args.h"
+#include "triangle/solve64_solver.cuh"
 #include "common/mma64.cuh"
 
 namespace triangle_leaf {
 
-/* Elements as they are stored, as they are computed, and back. */
-template <typename Stored> struct Computed { using Element = Stored; };
-template <> struct Computed<Plain<float>> { using Element = Plain<double>; };
-template <> struct Computed<Complex<float>> { using Element = Complex<double>; };
-template <typename R> __device__ inline Plain<double> widened(Plain<R> x) { return {static_cast<double>(x.re)}; }
-template <typename R> __device__ inline Complex<double> widened(Complex<R> x) {
-  return {static_cast<double>(x.re), static_cast<double>(x.im)};
-}
-template <typename R> __device__ inline Plain<R> narrowed(Plain<double> x, Plain<R>) { return {static_cast<R>(x.re)}; }
-template <typename R> __device__ inline Complex<R> narrowed(Complex<double> x, Complex<R>) {
-  return {static_cast<R>(x.re), static_cast<R>(x.im)};
-}
-
-template <typename Stored, bool lower> struct Solve64 {
-  using Element = typename Computed<Stored>::Element;
-  static constexpr bool WIDENS = sizeof(Stored) != sizeof(Element);
-  static constexpr int PARTS = Element::parts;
-  static constexpr int ROWS = TB_TRIANGLE_SOLVE64_STEP, N = TB_TRIANGLE_SOLVE64_COLUMNS;
+template <typename Stored, bool lower> struct Solve64 : Solver64<Stored, lower> {
+  using Solver = Solver64<Stored, lower>;
+  using Solver::args, Solver::at, Solver::CHUNK, Solver::d, Solver::divisor, Solver::element_of_a, Solver::g,
+      Solver::lane, Solver::LDA, Solver::LDX, Solver::LDZ, Solver::make_divisors, Solver::mover, Solver::N,
+      Solver::PARTS, Solver::ROWS, Solver::rough, Solver::rows, Solver::run_solver, Solver::Solver64, Solver::STAGES,
+      Solver::stages, Solver::sums_of, Solver::t, Solver::thread, Solver::warp, Solver::warps, Solver::WIDENS,
+      Solver::x;
+  using typename Solver::Element;
   static constexpr int K = 8 / PARTS; /* that one multiplication has */
-  static constexpr int CHUNK = TB_TRIANGLE_SOLVE64_CHUNK(PARTS), STAGES = TB_TRIANGLE_SOLVE64_STAGES(PARTS);
-  /* No 16 lanes that read together meet a bank twice (of complex elements eight, of floats 32). */
-  static constexpr int LDA = TB_TRIANGLE_SOLVE64_LDA(sizeof(Stored)), LDX = TB_TRIANGLE_SOLVE64_LDX(PARTS);
-  static constexpr int LDZ = TB_TRIANGLE_SOLVE64_LDZ;
   static constexpr int SUMS = 4 / PARTS;
   using Sums = double[PARTS][1][4];
-
-  const tb_triangle_leaf_args &args;
-  const int warps, warp, lane, g, t, rows; /* warps: that multiply; rows: with those that are filled up */
-  const int mover, thread;                 /* of the warps that move, and of their threads */
-  double *divisors;
-  int *rough;         /* of two steps: the row behind that of one whose D is not to be divided */
-  Element *d, *z, *x; /* x: the block's */
-  Stored *stages;
-
-  __device__ Solve64(const tb_triangle_leaf_args &arguments, unsigned char *shared)
-      : args(arguments), warps(static_cast<int>(blockDim.x) / 64), warp(static_cast<int>(threadIdx.x) / 32),
-        lane(static_cast<int>(threadIdx.x) % 32), g(lane / 4), t(lane % 4),
-        rows((arguments.m + ROWS - 1) / ROWS * ROWS), mover(warp - warps - 1), thread(32 * mover + lane) {
-    rough = reinterpret_cast<int *>(shared);
-    divisors = reinterpret_cast<double *>(shared + TB_TRIANGLE_SOLVE64_ROUGH_BYTES);
-    d = reinterpret_cast<Element *>(shared + TB_TRIANGLE_SOLVE64_ROUGH_BYTES +
-                                    TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(PARTS));
-    z = d + 2 * ROWS * ROWS;
-    x = z + 2 * ROWS * LDZ;
-    stages = reinterpret_cast<Stored *>(x + warps * N * LDX);
-  }
-
-  /* The row or column at a position, and the reverse. */
-  __device__ int at(int position) const { return lower ? position : rows - 1 - position; }
-
-  /* ---- quotients ---- */
-
-  /* By parts: each of them of all rows. */
-  __device__ Divisor<double> divisor(int p) const {
-    const double *const of_p = divisors + p;
-    constexpr int ALL = TB_TRIANGLE_SOLVE64_ROWS(PARTS);
-    if (PARTS == 1) return {of_p[0], of_p[ALL], 0, 0};
-    return {of_p[0], of_p[ALL], of_p[(PARTS - 1) * 2 * ALL], of_p[(PARTS - 1) * 3 * ALL]};
-  }
-  __device__ void set_divisor(int p, const Divisor<double> &divisor) const {
-    double *const of_p = divisors + p;
-    constexpr int ALL = TB_TRIANGLE_SOLVE64_ROWS(PARTS);
-    of_p[0] = divisor.d, of_p[ALL] = divisor.r;
-    if (PARTS == 2) of_p[2 * ALL] = divisor.ratio, of_p[3 * ALL] = divisor.exchanged;
-  }
-
-  /* Whether one has no reciprocal. */
-  __device__ bool make_divisors() const {
-    bool some = false;
-#pragma unroll 1
-    for (int p = static_cast<int>(threadIdx.x); p < rows; p += static_cast<int>(blockDim.x)) {
-      const bool there = at(p) < args.m && args.unit == 0;
-      const Divisor<double> made = divisor_of(there ? widened(element_of_a(p, p)) : Element::from(1));
-      set_divisor(p, made);
-      some |= made.r == 0;
-    }
-    return some;
-  }
 
   /* ---- A' by chunks ---- */
 
@@ -217,9 +137,6 @@ template <typename Stored, bool lower> struct Solve64 {
     }
   }
 
-  /* Where a step's sums are, by rows. */
-  __device__ Element *sums_of(int row) const { return z + row / ROWS % 2 * ROWS * LDZ; }
-
   __device__ void add_sums(const Sums (&sums)[SUMS], int row) const {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -258,14 +175,6 @@ template <typename Stored, bool lower> struct Solve64 {
   }
 
   /* ---- movers: D ---- */
-
-  __device__ bool is_of_a(int row, int column) const { return at(row) < args.m && at(column) < args.m; }
-  __device__ Stored element_of_a(int row, int column) const {
-    return is_of_a(row, column) ? static_cast<const Stored *>(args.a)[at(row) + at(column) * args.lda]
-                                : Stored::from(0);
-  }
-  __device__ static Plain<double> times(Plain<double> z, double r) { return {z.re * r}; }
-  __device__ static Complex<double> times(Complex<double> z, double r) { return {z.re * r, z.im * r}; }
 
   /* Whether an element divided by what has a reciprocal, and that times a sum, is what it should be: neither too large
    * nor too small, as what comes of floats never is. */
@@ -372,117 +281,6 @@ template <typename Stored, bool lower> struct Solve64 {
       here.next();
     }
     store_b<whole_block>(rows - ROWS);
-  }
-
-  /* ---- the solver ---- */
-
-  /* Sixteen bytes. */
-  static constexpr int OF_VECTOR = 16 / sizeof(Element);
-  struct alignas(16) Vector {
-    Element element[OF_VECTOR];
-  };
-
-  /* The lane's sums of a step, each without what the rows before it give. */
-  __device__ void substitute(Element (&sum)[ROWS], const Element *of_d) const {
-#pragma unroll
-    for (int j = 0; j < ROWS; j++)
-#pragma unroll
-      for (int i = (j + 1) / OF_VECTOR * OF_VECTOR; i < ROWS; i += OF_VECTOR) {
-        const Vector v = *reinterpret_cast<const Vector *>(of_d + j * ROWS + i);
-#pragma unroll
-        for (int l = 0; l < OF_VECTOR; l++)
-          if (i + l > j) add(sum[i + l], v.element[l], sum[j]);
-      }
-  }
-
-  /* Whether quick() has the quotient of a number by what has a reciprocal (is_quick(), a little narrower), of what
-   * comes of floats always; and whether a number is finite where it is stored. By the exponent: comparisons of doubles
-   * are in the way of products. */
-  __device__ static bool is_quick_by_exponent(double b) {
-    constexpr unsigned least = (1023 - 599) << 20, most = (1023 + 599) << 20;
-    const unsigned high = static_cast<unsigned>(__double2hiint(b)) & 0x7fffffffu;
-    return WIDENS || (high - least <= most - least) | (high == 0);
-  }
-  __device__ static bool fits(double x) {
-    constexpr unsigned most = ((1023 + 127) << 20) + 0xfffff; /* and all ones behind: a float's largest is below it */
-    return !WIDENS || (static_cast<unsigned>(__double2hiint(x)) & 0x7fffffffu) < most;
-  }
-  __device__ static bool is_quick_by_exponent(Plain<double> z) { return is_quick_by_exponent(z.re); }
-  __device__ static bool is_quick_by_exponent(Complex<double> z) {
-    return is_quick_by_exponent(z.re) & is_quick_by_exponent(z.im);
-  }
-  __device__ static bool fits(Plain<double> z) { return fits(z.re); }
-  __device__ static bool fits(Complex<double> z) { return fits(z.re) & fits(z.im); }
-
-  /* False: of a quotient an operand, or where it is stored itself, is out of range. */
-  template <bool unit> __device__ bool divide(Element (&sum)[ROWS], int row) const {
-    bool good = true;
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) {
-      if (!unit) {
-        const Divisor<double> by = divisor(row + i);
-        sum[i] = numerator(sum[i], by);
-        good &= is_quick_by_exponent(sum[i]);
-        sum[i] = WIDENS ? times(sum[i], by.r) : quicks(sum[i], by.d, by.r);
-      }
-      good &= fits(sum[i]);
-    }
-    return good;
-  }
-
-  __device__ bool has_column() const { return lane < warps * N; }
-
-  /* False: the lane's column is not solved. */
-  template <bool unit> __device__ bool solve_quickly(int row) const {
-    Element sum[ROWS];
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) sum[i] = has_column() ? sums_of(row)[i * LDZ + lane] : Element::from(0);
-    substitute(sum, d + row / ROWS % 2 * ROWS * ROWS);
-    const bool good = divide<unit>(sum, row);
-    if (good && has_column())
-#pragma unroll
-      for (int i = 0; i < ROWS; i++) x[lane * LDX + row + i] = sum[i];
-    return good;
-  }
-
-  __device__ static Plain<double> shown(Plain<double> z, int from) { return {__shfl_sync(~0u, z.re, from)}; }
-  __device__ static Complex<double> shown(Complex<double> z, int from) {
-    return {__shfl_sync(~0u, z.re, from), __shfl_sync(~0u, z.im, from)};
-  }
-
-  /* The columns of lanes that want it: with true quotients all along, from A' itself, of which a lane has a row, and
-   * with numbers as they are stored. */
-  __device__ void solve_carefully(int row, bool wanted) const {
-    Element *const mine = sums_of(row) + lane;
-    Stored next = element_of_a(row + lane % ROWS, row);
-#pragma unroll 1
-    for (int j = 0; j < ROWS; j++) {
-      const Element of_a = widened(next);
-      const Divisor<double> by = divisor(row + j);
-      Element xj = Element::from(0);
-      if (j + 1 < ROWS) next = element_of_a(row + lane % ROWS, row + j + 1);
-      if (wanted && has_column()) {
-        const Element quotient = args.unit ? mine[j * LDZ] : quotients(numerator(mine[j * LDZ], by), by.d, by.r);
-        xj = widened(narrowed(quotient, Stored{}));
-        x[lane * LDX + row + j] = xj;
-      }
-#pragma unroll 1
-      for (int i = j + 1; i < ROWS; i++) {
-        const Element a = shown(of_a, i);
-        if (wanted && has_column()) add(mine[i * LDZ], a, xj);
-      }
-    }
-  }
-
-  __device__ void run_solver(bool careful) const {
-#pragma unroll 1
-    for (int row = 0; row < rows; row += ROWS) {
-      __syncthreads(); /* the sums are there */
-      const bool quick = !careful && rough[row / ROWS % 2] != row + ROWS;
-      const bool done = quick && (args.unit ? solve_quickly<true>(row) : solve_quickly<false>(row));
-      if (!__all_sync(~0u, done)) solve_carefully(row, !done);
-      __syncthreads();
-    }
   }
 
   __device__ void run() const {
