@@ -46,8 +46,8 @@ static bool is_emulated(const struct tb_device *d, const struct tb_product *whol
 
 /* The largest, of half of A. */
 static struct tb_product largest_product(const struct tb_device *d, const struct tb_call *call) {
-  const int64_t leaf = tb_solve_leaf(&d->kernels.device.fp64, call),
-                half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
+  const int64_t leaf = tb_solve_leaf(&d->kernels.device.fp64, call);
+  const int64_t half = tb_ceil_div(tb_ceil_div(call->k, leaf), 2) * leaf;
   return tb_triangular_product(call, half, half, tb_option_number(TB_OPTION_precision));
 }
 

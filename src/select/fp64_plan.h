@@ -32,7 +32,7 @@ extern const struct tb_fp64_tile tb_fp64_tiles[TB_FP64_TILE_COUNT];
 struct tb_fp64_device {
   int sm_count;
   int64_t block_shared_bytes, sm_shared_bytes; /* that a block may have, that an SM has */
-  bool fast;                                   /* it has tensor cores for doubles, at the rate of fp32's FMA or above */
+  bool fast;                                   /* doubles have tensor cores, at half of fp32's FMA rate or above */
   double flops_per_second;                     /* the nominal rate of all its FP64 units */
   double bytes_per_second;                     /* of its memory */
 };
