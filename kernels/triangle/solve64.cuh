@@ -187,25 +187,27 @@ template <typename Stored, bool lower> struct Solve64 : Solver64<Stored, lower> 
 
   /* A thread's elements of a step's, by columns: those of a block with all its warps, and behind them others. */
   static constexpr int OF_D = ROWS * ROWS / (32 * TB_TRIANGLE_SOLVE64_WARPS);
-  __device__ Stored of_d(int row, int number) const { return element_of_a(row + number % ROWS, row + number / ROWS); }
+  __device__ Stored stored_d(int row, int number) const {
+    return element_of_a(row + number % ROWS, row + number / ROWS);
+  }
   __device__ void set_d(int row, int number, Stored a) const {
     const Divisor<double> by = divisor(row + number / ROWS);
-    const Element of_d = args.unit ? widened(a) : numerator(widened(a), by);
-    d[row / ROWS % 2 * ROWS * ROWS + number] = args.unit ? of_d : times(of_d, by.r);
-    if (number % ROWS > number / ROWS && !is_in_range(of_d))
+    const Element above = args.unit ? widened(a) : numerator(widened(a), by);
+    d[row / ROWS % 2 * ROWS * ROWS + number] = args.unit ? above : times(above, by.r);
+    if (number % ROWS > number / ROWS && !is_in_range(above))
       static_cast<volatile int *>(rough)[row / ROWS % 2] = row + ROWS;
   }
   __device__ void load_d(int row, Stored (&ahead)[OF_D]) const {
     if (row >= rows) return;
 #pragma unroll
-    for (int i = 0; i < OF_D; i++) ahead[i] = of_d(row, i * 32 * warps + thread);
+    for (int i = 0; i < OF_D; i++) ahead[i] = stored_d(row, i * 32 * warps + thread);
   }
   __device__ void store_d(int row, const Stored (&ahead)[OF_D]) const {
     if (row >= rows) return;
 #pragma unroll
     for (int i = 0; i < OF_D; i++) set_d(row, i * 32 * warps + thread, ahead[i]);
 #pragma unroll 1
-    for (int i = OF_D * 32 * warps + thread; i < ROWS * ROWS; i += 32 * warps) set_d(row, i, of_d(row, i));
+    for (int i = OF_D * 32 * warps + thread; i < ROWS * ROWS; i += 32 * warps) set_d(row, i, stored_d(row, i));
   }
 
   /* ---- movers: B ---- */
@@ -216,7 +218,7 @@ template <typename Stored, bool lower> struct Solve64 : Solver64<Stored, lower> 
   __device__ bool is_of_b(int row, int i) const {
     return at(row + lane % ROWS) < args.m && blockIdx.x * static_cast<int64_t>(warps) * N + column_of_b(i) < args.n;
   }
-  __device__ Stored *of_b(int row, int i) const {
+  __device__ Stored *place_in_b(int row, int i) const {
     return static_cast<Stored *>(args.b) + at(row + lane % ROWS) +
            (blockIdx.x * static_cast<int64_t>(warps) * N + column_of_b(i)) * args.ldb;
   }
@@ -230,7 +232,7 @@ template <typename Stored, bool lower> struct Solve64 : Solver64<Stored, lower> 
     const bool whole = whole_block || is_whole<Stored>(args.b);
 #pragma unroll
     for (int i = 0; i < OF_B; i++)
-      ahead[i] = whole_block || is_of_b(row, i) ? fetch(of_b(row, i), whole) : Stored::from(0);
+      ahead[i] = whole_block || is_of_b(row, i) ? fetch(place_in_b(row, i), whole) : Stored::from(0);
   }
   __device__ void show_b(int row, const Stored (&ahead)[OF_B]) const {
     if (row >= rows) return;
@@ -242,7 +244,7 @@ template <typename Stored, bool lower> struct Solve64 : Solver64<Stored, lower> 
 #pragma unroll
     for (int i = 0; i < OF_B; i++) {
       const Stored solved = narrowed(x[column_of_b(i) * LDX + row + lane % ROWS], Stored{});
-      if (whole_block || is_of_b(row, i)) store(of_b(row, i), solved, whole);
+      if (whole_block || is_of_b(row, i)) store(place_in_b(row, i), solved, whole);
     }
   }
 

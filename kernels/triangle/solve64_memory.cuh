@@ -52,7 +52,7 @@ template <typename Stored, bool lower> struct Memory64 {
   const int mover, thread;                 /* of the warps that move, and of their threads */
   double *divisors;
   int *rough;         /* of two steps: the row behind that of one whose D is not to be divided */
-  Element *d, *z, *x; /* x: the block's */
+  Element *d, *z, *x; /* D, sums, X, as above */
   Stored *stages;
 
   __device__ Memory64(const tb_triangle_leaf_args &arguments, unsigned char *shared)
@@ -76,6 +76,7 @@ template <typename Stored, bool lower> struct Memory64 {
     return is_of_a(row, column) ? static_cast<const Stored *>(args.a)[at(row) + at(column) * args.lda]
                                 : Stored::from(0);
   }
+
   /* Where a step's sums are, by rows. */
   __device__ Element *sums_of(int row) const { return z + row / ROWS % 2 * ROWS * LDZ; }
 

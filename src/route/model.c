@@ -86,11 +86,11 @@ static double cpu_formula(const struct tb_rates *r, const struct tb_call *call) 
 
 /* Of a triangle's chain of launches: two for each block on the diagonal (select/solve.h) of a solve, and of a product
  * those few of all of it (plan/triangular.h). */
-#define TRIANGULAR_LEAF_PARTS 256 /* rows of reals */
+#define TRIANGULAR_LEAF_REALS 256 /* rows; of complex ones half as many */
 #define TRIANGULAR_PRODUCT_STEPS 4
 static double chain_seconds(const struct tb_call *call) {
   if (call->recipe == TB_MULTIPLY) return 0;
-  const double leaf = TRIANGULAR_LEAF_PARTS / (tb_type_is_complex(call->type) ? 2 : 1);
+  const double leaf = TRIANGULAR_LEAF_REALS / (tb_type_is_complex(call->type) ? 2 : 1);
   const double steps = 2 * (double)call->k / leaf;
   const bool one = call->recipe == TB_TRIANGULAR_MULTIPLY && steps > TRIANGULAR_PRODUCT_STEPS;
   return (one ? TRIANGULAR_PRODUCT_STEPS : steps) * tb_rate.triangular_step_seconds;

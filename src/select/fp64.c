@@ -12,8 +12,8 @@ TB_EMBED(tb_zgemm_fatbin, TB_ZGEMM_FATBIN); /* kernels/fp64/zgemm.cu */
 
 /* ---- loading ---- */
 
+/* Operations of an SM in a cycle: those with fast FP64 units, which have so many and more, and all others. */
 #define FAST_SM_FLOPS_PER_CYCLE 128
-/* Operations of an SM in a cycle: those with fast FP64 units, and all others. */
 static double sm_flops_per_cycle(int major, int minor) {
   if (minor == 0) return major == 8 || major == 10 ? 128 : major == 9 ? 256 : 4;
   return 4;

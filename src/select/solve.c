@@ -26,7 +26,7 @@ static CUresult load_solve_functions(struct tb_solve_kernels *solve) {
     TB_TRY(load_solve_function(solve, &solve->look[type], "triangle_look", type));
     TB_TRY(load_solve_function(solve, &solve->repair[type], "triangle_repair", type));
     const bool is_double = tb_type_is_double((enum tb_type)type);
-    const char *const *const trsm = !is_double && solve->floats_in_doubles ? in_doubles : leaf[true];
+    const char *const *const trsm = !is_double && solve->fast ? in_doubles : leaf[true];
     for (int lower = 0; lower < 2; lower++) {
       if (!is_double) TB_TRY(load_solve_function(solve, &solve->leaf[type][false][lower], leaf[false][lower], type));
       TB_TRY(load_solve_function(solve, &solve->leaf[type][true][lower], trsm[lower], type));
@@ -56,10 +56,6 @@ static CUresult load_triangle(struct tb_solve_kernels *solve, const struct tb_fp
   return CUDA_SUCCESS;
 }
 
-static bool is_solved_in_doubles(const struct tb_solve_kernels *solve, enum tb_type type) {
-  return tb_type_is_double(type) || solve->floats_in_doubles;
-}
-
 /* As many warps a block as have room. */
 static CUresult allow_solves(struct tb_solve_kernels *solve, const struct tb_fp64_device *device, enum tb_type type) {
   const bool complex = tb_type_is_complex(type);
@@ -76,10 +72,10 @@ static CUresult allow_solves(struct tb_solve_kernels *solve, const struct tb_fp6
 CUresult tb_solve_load(struct tb_solve_kernels *solve, const struct tb_fp64_device *device) {
   if (solve->module != NULL) return CUDA_SUCCESS;
   TB_TRY(tb_cuda.cuModuleLoadData(&solve->module, tb_solve_fatbin));
-  solve->floats_in_doubles = device->fast;
+  solve->fast = device->fast;
   CUresult result = load_solve_functions(solve);
   for (int type = 0; type < TB_TYPE_COUNT && result == CUDA_SUCCESS; type++)
-    if (is_solved_in_doubles(solve, (enum tb_type)type)) result = allow_solves(solve, device, (enum tb_type)type);
+    if (tb_solves_in_doubles(solve->fast, (enum tb_type)type)) result = allow_solves(solve, device, (enum tb_type)type);
   for (int i = 0; i < TB_FP64_TRIANGLE_COUNT && result == CUDA_SUCCESS; i++) result = load_triangle(solve, device, i);
   if (result != CUDA_SUCCESS) tb_solve_unload(solve);
   return result;
@@ -131,7 +127,7 @@ static CUresult launch_solve64(const struct tb_solve_kernels *solve, enum tb_typ
 
 CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type type, bool solves, bool lower,
                               struct tb_triangle_leaf_args *args, CUstream stream) {
-  if (solves && is_solved_in_doubles(solve, type)) return launch_solve64(solve, type, lower, args, stream);
+  if (solves && tb_solves_in_doubles(solve->fast, type)) return launch_solve64(solve, type, lower, args, stream);
   const int64_t blocks = tb_ceil_div(args->n, TB_TRIANGLE_LEAF_COLUMNS);
   const int shared_bytes =
       tb_type_is_complex(type) ? TB_TRIANGLE_LEAF_SHARED_BYTES(4, 2) : TB_TRIANGLE_LEAF_SHARED_BYTES(4, 1);
