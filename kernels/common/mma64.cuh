@@ -5,6 +5,8 @@
  *
  *   multiply64(d, x, y, signs)   D_j += X Y_j for each j: 16 x 8 += 16 x 8 times 8 x 8 real numbers (a d of one part);
  *                                16 x 4 times 4 x 8 complex ones (of two parts)
+ *   multiply64_at_once(d, x, y)  the same without signs; of real numbers for fragments whose x, and whose y[j], stand
+ * in registers beside each other, as loads of 16 bytes leave them
  *
  * With lane = 4 g + t, a thread has
  *
@@ -99,15 +101,30 @@ __device__ TB_REGISTERS_ONLY void multiply64(double (&d)[2][Y][4], const double 
   __syncwarp();
 }
 
+template <int Parts, int Y>
+__device__ TB_REGISTERS_ONLY void multiply64_at_once(double (&d)[Parts][Y][4], const double (&x)[2][2],
+                                                     const double (&y)[Y][2]) {
+  multiply64(d, x, y, Signs64{0, 0});
+}
+
 #else
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-/* Four k of a tile. (Shapes with more k want several k of Y in neighbouring registers, and are no faster.) */
+/* Four k of a tile. (Shapes with more k want several k of Y in neighbouring registers, and are no faster where warps
+ * take turns.) */
 __device__ __forceinline__ void multiply64_four(double (&d)[4], double x0, double x1, double y) {
   asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
                : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
                : "d"(x0), "d"(x1), "d"(y));
+}
+
+#define TB_MMA64_EIGHT
+__device__ __forceinline__ void multiply64_eight(double (&d)[4], const double (&x)[2][2], const double (&y)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%0, %1, %2, %3};"
+               : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
+               : "d"(x[0][0]), "d"(x[1][0]), "d"(x[0][1]), "d"(x[1][1]), "d"(y[0]), "d"(y[1]));
 }
 
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -136,6 +153,13 @@ __device__ __forceinline__ void multiply64_four(double (&d)[4], double x0, doubl
   }
 }
 
+#endif
+
+#if !defined(TB_MMA64_EIGHT)
+__device__ __forceinline__ void multiply64_eight(double (&d)[4], const double (&x)[2][2], const double (&y)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; h++) multiply64_four(d, x[0][h], x[1][h], y[h]);
+}
 #endif
 
 /* A tile's next four k stand behind other tiles' first four: they wait for these. */
@@ -169,6 +193,18 @@ __device__ __forceinline__ void multiply64(double (&d)[2][Y][4], const double (&
   const double plus[2] = {with_sign(x[0][1], signs.x), with_sign(x[1][1], signs.x)};
 #pragma unroll
   for (int j = 0; j < Y; j++) multiply64_four(d[1][j], plus[0], plus[1], y[j][0]);
+}
+
+template <int Y>
+__device__ __forceinline__ void multiply64_at_once(double (&d)[1][Y][4], const double (&x)[2][2],
+                                                   const double (&y)[Y][2]) {
+#pragma unroll
+  for (int j = 0; j < Y; j++) multiply64_eight(d[0][j], x, y[j]);
+}
+template <int Y>
+__device__ __forceinline__ void multiply64_at_once(double (&d)[2][Y][4], const double (&x)[2][2],
+                                                   const double (&y)[Y][2]) {
+  multiply64(d, x, y, Signs64{0, 0});
 }
 
 #endif

@@ -17,7 +17,7 @@ using triangle_leaf::fetch;
 using triangle_leaf::is_whole;
 using triangle_leaf::Leaf;
 using triangle_leaf::Plain;
-using triangle_leaf::Solve64;
+using triangle_leaf::solve64;
 using triangle_leaf::store;
 
 constexpr int TILE = TB_TRIANGLE_TILE, ROW = TILE + 1, STEP = TB_TRIANGLE_TILE_THREADS;
@@ -201,11 +201,6 @@ __device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
   block.run(args, shared);
 }
 
-template <typename Stored, bool lower>
-__device__ void solve64(const tb_triangle_leaf_args &args, unsigned char *shared) {
-  Solve64<Stored, lower>(args, shared).run();
-}
-
 } // namespace triangle_solve
 
 #define TB_TRIANGLE_SOLVE_KERNELS(name, threads, blocks, args, ...)                          \
@@ -217,7 +212,6 @@ __device__ void solve64(const tb_triangle_leaf_args &args, unsigned char *shared
   TB_TRIANGLE_SOLVE_KERNELS(name, threads, 1, args, __VA_ARGS__)
 #define TB_TRIANGLE_TILE_BLOCK (TB_TRIANGLE_TILE * TB_TRIANGLE_TILE_THREADS)
 #define TB_TRIANGLE_LEAF_BLOCK TB_TRIANGLE_LEAF_THREADS(TB_TRIANGLE_LEAF)
-#define TB_TRIANGLE_SOLVE64_BLOCK TB_TRIANGLE_SOLVE64_THREADS(TB_TRIANGLE_SOLVE64_WARPS)
 
 #define TB_TRIANGLE_SOLVE_TYPE(letter, ...)                                                               \
   TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_form_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_form_args,      \
@@ -234,10 +228,10 @@ TB_TRIANGLE_SOLVE_TYPE(c, triangle_leaf::Complex<float>)
 TB_TRIANGLE_SOLVE_TYPE(z, triangle_leaf::Complex<double>)
 
 /* Solved by the tensor cores of doubles, from either. */
-#define TB_TRIANGLE_SOLVE64_TYPE(name, letter, ...)                                                      \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_##name##_upper_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args, \
-                           solve64<__VA_ARGS__, false>)                                                  \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_##name##_lower_##letter, TB_TRIANGLE_SOLVE64_BLOCK, tb_triangle_leaf_args, \
+#define TB_TRIANGLE_SOLVE64_TYPE(name, letter, ...)                                                        \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_##name##_upper_##letter, TB_TRIANGLE_SOLVE64_THREADS, tb_triangle_leaf_args, \
+                           solve64<__VA_ARGS__, false>)                                                    \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_##name##_lower_##letter, TB_TRIANGLE_SOLVE64_THREADS, tb_triangle_leaf_args, \
                            solve64<__VA_ARGS__, true>)
 TB_TRIANGLE_SOLVE64_TYPE(trsm, d, triangle_leaf::Plain<double>)
 TB_TRIANGLE_SOLVE64_TYPE(trsm, z, triangle_leaf::Complex<double>)

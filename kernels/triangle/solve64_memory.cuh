@@ -3,11 +3,12 @@
  * What the warps of a block have in common that solves a leaf in doubles (solve64.cuh): elements as they are stored and
  * as they are computed, positions, and what stands in shared memory.
  *
- *   two steps' D, divided by the diagonal, by columns
- *   two steps' sums, by rows, for the solver: B's rows at first, then with what multipliers add
+ *   three steps' D, divided by the diagonal, by columns
+ *   three steps' sums, by rows, for the solver: B's rows at first, then with what multipliers add
+ *   sums that the multipliers have for each other, each of them in a place of its own
  *   X, by columns, for the multipliers
- *   chunks of A' in a ring: 16 rows by 64 columns (32 complex ones), of E 16
- *   of each row what quotients by its diagonal want
+ *   two steps' 16 rows of A', as they are stored, by columns
+ *   of four steps' rows what quotients by the diagonal want
  *
  * Positions. An upper triangle is a lower one whose rows and columns are counted from the end. All here counts
  * positions; only who copies from or to global memory knows of rows and columns. Behind the last row of A' it goes on
@@ -16,6 +17,7 @@
 #ifndef TB_TRIANGLE_SOLVE64_MEMORY_CUH
 #define TB_TRIANGLE_SOLVE64_MEMORY_CUH
 
+#include "common/ptx.cuh"
 #include "triangle/elements.cuh"
 #include "triangle/solve_args.h"
 
@@ -37,35 +39,39 @@ template <typename R> __device__ inline Complex<R> narrowed(Complex<double> x, C
 __device__ inline Plain<double> times(Plain<double> z, double r) { return {z.re * r}; }
 __device__ inline Complex<double> times(Complex<double> z, double r) { return {z.re * r, z.im * r}; }
 
+/* Sixteen bytes, read or written at once. */
+struct alignas(16) Two {
+  double x, y;
+};
+
 template <typename Stored, bool lower> struct Memory64 {
   using Element = typename Computed<Stored>::Element;
   static constexpr bool WIDENS = sizeof(Stored) != sizeof(Element);
   static constexpr int PARTS = Element::parts;
-  static constexpr int ROWS = TB_TRIANGLE_SOLVE64_STEP, N = TB_TRIANGLE_SOLVE64_COLUMNS;
-  static constexpr int CHUNK = TB_TRIANGLE_SOLVE64_CHUNK(PARTS), STAGES = TB_TRIANGLE_SOLVE64_STAGES(PARTS);
-  /* No 16 lanes that read together meet a bank twice (of complex elements eight, of floats 32). */
-  static constexpr int LDA = TB_TRIANGLE_SOLVE64_LDA(sizeof(Stored)), LDX = TB_TRIANGLE_SOLVE64_LDX(PARTS);
-  static constexpr int LDZ = TB_TRIANGLE_SOLVE64_LDZ;
+  static constexpr int ROWS = TB_TRIANGLE_SOLVE64_STEP, COLUMNS = TB_TRIANGLE_SOLVE64_COLUMNS;
+  static constexpr int MULTIPLIERS = TB_TRIANGLE_SOLVE64_MULTIPLIERS, MOVERS = TB_TRIANGLE_SOLVE64_MOVERS;
+  /* No eight lanes that read or write 16 bytes together meet a bank twice, of eight bytes no 16 lanes. */
+  static constexpr int LDA = TB_TRIANGLE_SOLVE64_LDA(sizeof(typename Stored::Real)),
+                       LDZ = TB_TRIANGLE_SOLVE64_LDZ(PARTS);
 
   const tb_triangle_leaf_args &args;
-  const int warps, warp, lane, g, t, rows; /* warps: that multiply; rows: with those that are filled up */
-  const int mover, thread;                 /* of the warps that move, and of their threads */
-  double *divisors;
-  int *rough;         /* of two steps: the row behind that of one whose D is not to be divided */
-  Element *d, *z, *x; /* D, sums, X, as above */
-  Stored *stages;
+  const int warp, lane, rows, ldx; /* rows: with those that are filled up */
+  const int64_t first_column;      /* of B's, that the block has */
+  int *rough;                      /* of two steps: D is not to be divided */
+  Two *divisors;                   /* of two steps' rows; of complex ones two each */
+  Element *d, *z, *x;              /* D, sums, X, as above */
+  Stored *panels;
 
   __device__ Memory64(const tb_triangle_leaf_args &arguments, unsigned char *shared)
-      : args(arguments), warps(static_cast<int>(blockDim.x) / 64), warp(static_cast<int>(threadIdx.x) / 32),
-        lane(static_cast<int>(threadIdx.x) % 32), g(lane / 4), t(lane % 4),
-        rows((arguments.m + ROWS - 1) / ROWS * ROWS), mover(warp - warps - 1), thread(32 * mover + lane) {
+      : args(arguments), warp(static_cast<int>(threadIdx.x) / 32), lane(static_cast<int>(threadIdx.x) % 32),
+        rows((arguments.m + ROWS - 1) / ROWS * ROWS), ldx(TB_TRIANGLE_SOLVE64_LDX(PARTS, rows)),
+        first_column(static_cast<int64_t>(blockIdx.x) * COLUMNS) {
     rough = reinterpret_cast<int *>(shared);
-    divisors = reinterpret_cast<double *>(shared + TB_TRIANGLE_SOLVE64_ROUGH_BYTES);
-    d = reinterpret_cast<Element *>(shared + TB_TRIANGLE_SOLVE64_ROUGH_BYTES +
-                                    TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(PARTS));
-    z = d + 2 * ROWS * ROWS;
-    x = z + 2 * ROWS * LDZ;
-    stages = reinterpret_cast<Stored *>(x + warps * N * LDX);
+    divisors = reinterpret_cast<Two *>(shared + TB_TRIANGLE_SOLVE64_ROUGH_BYTES);
+    d = reinterpret_cast<Element *>(divisors + TB_TRIANGLE_SOLVE64_DIVISORS * PARTS);
+    z = d + 3 * ROWS * ROWS;
+    x = z + TB_TRIANGLE_SOLVE64_SUMS(rows) * ROWS * LDZ;
+    panels = reinterpret_cast<Stored *>(x + COLUMNS * ldx);
   }
 
   /* The row or column at a position, and the reverse. */
@@ -77,38 +83,30 @@ template <typename Stored, bool lower> struct Memory64 {
                                 : Stored::from(0);
   }
 
-  /* Where a step's sums are, by rows. */
-  __device__ Element *sums_of(int row) const { return z + row / ROWS % 2 * ROWS * LDZ; }
-
-  __device__ bool has_column() const { return lane < warps * N; } /* the solver's lane */
-
-  /* ---- quotients ---- */
-
-  /* By parts: each of them of all rows. */
-  __device__ Divisor<double> divisor(int p) const {
-    const double *const of_p = divisors + p;
-    constexpr int ALL = TB_TRIANGLE_SOLVE64_ROWS(PARTS);
-    if (PARTS == 1) return {of_p[0], of_p[ALL], 0, 0};
-    return {of_p[0], of_p[ALL], of_p[(PARTS - 1) * 2 * ALL], of_p[(PARTS - 1) * 3 * ALL]};
-  }
-  __device__ void set_divisor(int p, const Divisor<double> &divisor) const {
-    double *const of_p = divisors + p;
-    constexpr int ALL = TB_TRIANGLE_SOLVE64_ROWS(PARTS);
-    of_p[0] = divisor.d, of_p[ALL] = divisor.r;
-    if (PARTS == 2) of_p[2 * ALL] = divisor.ratio, of_p[3 * ALL] = divisor.exchanged;
+  /* Of a step: where D is, by columns; sums, by rows, those for the solver and those of a multiplier; the panel of A'.
+   */
+  __device__ Element *d_of(int row) const { return d + row / ROWS % 3 * ROWS * ROWS; }
+  __device__ Element *sums_of(int row) const { return z + row / ROWS % 3 * ROWS * LDZ; }
+  __device__ Element *sums_by(int multiplier) const { return z + (3 + multiplier) * ROWS * LDZ; }
+  __device__ Stored *panel_of(int row) const {
+    return panels + (row / ROWS % 2 != 0 ? 0 : TB_TRIANGLE_SOLVE64_ODD(rows) * LDA);
   }
 
-  /* Whether one has no reciprocal. */
-  __device__ bool make_divisors() const {
-    bool some = false;
-#pragma unroll 1
-    for (int p = static_cast<int>(threadIdx.x); p < rows; p += static_cast<int>(blockDim.x)) {
-      const bool there = at(p) < args.m && args.unit == 0;
-      const Divisor<double> made = divisor_of(there ? widened(element_of_a(p, p)) : Element::from(1));
-      set_divisor(p, made);
-      some |= made.r == 0;
-    }
-    return some;
+  __device__ int &rough_of(int row) const { return rough[row / ROWS % 3]; }
+
+  /* Those that multiply and solve meet alone when a step is solved. */
+  __device__ static void meet_when_solved() { part_meet(1, 32 * (MULTIPLIERS + 2)); }
+
+  /* What quotients by a row's element on the diagonal want. */
+  __device__ Divisor<double> divisor(int row) const {
+    const Two *const of_row = divisors + row % TB_TRIANGLE_SOLVE64_DIVISORS * PARTS;
+    if (PARTS == 1) return {of_row[0].x, of_row[0].y, 0, 0};
+    return {of_row[0].x, of_row[0].y, of_row[PARTS - 1].x, of_row[PARTS - 1].y};
+  }
+  __device__ void set_divisor(int row, const Divisor<double> &divisor) const {
+    Two *const of_row = divisors + row % TB_TRIANGLE_SOLVE64_DIVISORS * PARTS;
+    of_row[0] = {divisor.d, divisor.r};
+    if (PARTS == 2) of_row[PARTS - 1] = {divisor.ratio, divisor.exchanged};
   }
 };
 

@@ -6,7 +6,7 @@
  * the next ones want of it, one FMA a row. True quotients, which are X, are made of all sums at the end. Both differ by
  * a unit or two in the last place (bounds: PRECISION.md).
  *
- * Where a row of the leaf has a reciprocal that would not do (elements.cuh), D an element that could not be divided, or
+ * Where a row of the step has a reciprocal that would not do (elements.cuh), D an element that could not be divided, or
  * a sum or a quotient of the lane is out of range, its column of the step is solved as the reference solves it.
  */
 #ifndef TB_TRIANGLE_SOLVE64_SOLVER_CUH
@@ -18,9 +18,9 @@ namespace triangle_leaf {
 
 template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower> {
   using Memory = Memory64<Stored, lower>;
-  using Memory::args, Memory::d, Memory::divisor, Memory::element_of_a, Memory::has_column, Memory::lane, Memory::LDX,
-      Memory::LDZ, Memory::Memory64, Memory::ROWS, Memory::rough, Memory::rows, Memory::sums_of, Memory::WIDENS,
-      Memory::x;
+  using Memory::args, Memory::d_of, Memory::divisor, Memory::element_of_a, Memory::lane, Memory::ldx, Memory::LDZ,
+      Memory::Memory64, Memory::meet_when_solved, Memory::ROWS, Memory::rough_of, Memory::rows, Memory::sums_of,
+      Memory::WIDENS, Memory::x;
   using typename Memory::Element;
 
   /* Sixteen bytes. */
@@ -81,13 +81,18 @@ template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower>
   template <bool unit> __device__ bool solve_quickly(int row) const {
     Element sum[ROWS];
 #pragma unroll
-    for (int i = 0; i < ROWS; i++) sum[i] = has_column() ? sums_of(row)[i * LDZ + lane] : Element::from(0);
-    substitute(sum, d + row / ROWS % 2 * ROWS * ROWS);
+    for (int i = 0; i < ROWS; i++) sum[i] = sums_of(row)[i * LDZ + lane];
+    substitute(sum, d_of(row));
     const bool good = divide<unit>(sum, row);
-    if (good && has_column())
+    if (!good) return false;
 #pragma unroll
-      for (int i = 0; i < ROWS; i++) x[lane * LDX + row + i] = sum[i];
-    return good;
+    for (int i = 0; i < ROWS; i += OF_VECTOR) {
+      Vector v;
+#pragma unroll
+      for (int l = 0; l < OF_VECTOR; l++) v.element[l] = sum[i + l];
+      *reinterpret_cast<Vector *>(x + lane * ldx + row + i) = v;
+    }
+    return true;
   }
 
   __device__ static Plain<double> shown(Plain<double> z, int from) { return {__shfl_sync(~0u, z.re, from)}; }
@@ -106,28 +111,30 @@ template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower>
       const Divisor<double> by = divisor(row + j);
       Element xj = Element::from(0);
       if (j + 1 < ROWS) next = element_of_a(row + lane % ROWS, row + j + 1);
-      if (wanted && has_column()) {
+      if (wanted) {
         const Element quotient = args.unit ? mine[j * LDZ] : quotients(numerator(mine[j * LDZ], by), by.d, by.r);
         xj = widened(narrowed(quotient, Stored{}));
-        x[lane * LDX + row + j] = xj;
+        x[lane * ldx + row + j] = xj;
       }
 #pragma unroll 1
       for (int i = j + 1; i < ROWS; i++) {
         const Element a = shown(of_a, i);
-        if (wanted && has_column()) add(mine[i * LDZ], a, xj);
+        if (wanted) add(mine[i * LDZ], a, xj);
       }
     }
   }
 
-  __device__ void run_solver(bool careful) const {
+  __device__ void run() const {
+    __syncthreads(); /* there are reciprocals */
 #pragma unroll 1
     for (int row = 0; row < rows; row += ROWS) {
       __syncthreads(); /* the sums are there */
-      const bool quick = !careful && rough[row / ROWS % 2] != row + ROWS;
+      const bool quick = rough_of(row) != row + ROWS;
       const bool done = quick && (args.unit ? solve_quickly<true>(row) : solve_quickly<false>(row));
       if (!__all_sync(~0u, done)) solve_carefully(row, !done);
-      __syncthreads();
+      meet_when_solved();
     }
+    __syncthreads(); /* all is solved */
   }
 };
 

@@ -125,30 +125,44 @@ struct tb_triangle_leaf_args {
   (TB_TRIANGLE_LEAF_DIAGONAL_AT(real_bytes, parts) +     \
    (real_bytes)*TB_TRIANGLE_LEAF * ((parts)*TB_TRIANGLE_LEAF_ROWS + 4))
 
-/* Of solves in doubles (solve64.cuh): rows of a whole leaf; rows of a step, and a warp's columns of B; columns of A' in
- * a chunk, and chunks on their way; distances in shared memory of columns of A' (elements of so many bytes) and of X.
- */
+/* Of solves in doubles (solve64.cuh): rows of a whole leaf, a half of which, or less, a GPU has whose blocks may have
+ * less shared memory; rows of a step; columns of B of a block, one for each lane of the warp that solves, and of a tile
+ * of sums; and warps: three that multiply, one for the diagonal, four that move, and the solver. */
 #define TB_TRIANGLE_SOLVE64_ROWS(parts) (256 / (parts))
 #define TB_TRIANGLE_SOLVE64_STEP 16
-#define TB_TRIANGLE_SOLVE64_COLUMNS 8
-#define TB_TRIANGLE_SOLVE64_CHUNK(parts) (64 / (parts))
-#define TB_TRIANGLE_SOLVE64_STAGES(parts) (4 - (parts))
-#define TB_TRIANGLE_SOLVE64_LDA(bytes) (TB_TRIANGLE_SOLVE64_STEP + ((bytes) == 4 ? 8 : (bytes) == 8 ? 4 : 2))
-#define TB_TRIANGLE_SOLVE64_LDX(parts) (TB_TRIANGLE_SOLVE64_ROWS(parts) + 4)
+#define TB_TRIANGLE_SOLVE64_COLUMNS 32
+#define TB_TRIANGLE_SOLVE64_TILE 8
+#define TB_TRIANGLE_SOLVE64_MULTIPLIERS 3
+#define TB_TRIANGLE_SOLVE64_MOVERS 4
+#define TB_TRIANGLE_SOLVE64_THREADS (32 * (TB_TRIANGLE_SOLVE64_MULTIPLIERS + TB_TRIANGLE_SOLVE64_MOVERS + 2))
 
-/* Warps of a block that multiply, fewer where it may have less shared memory, beside as many that move and the one that
- * solves: what it has are two reals of each row for quotients (four of complex rows), D and sums of two steps, the
- * warps' columns, and chunks as A' is stored, of which doubles need most. */
-#define TB_TRIANGLE_SOLVE64_WARPS 4
-#define TB_TRIANGLE_SOLVE64_THREADS(warps) (32 * (2 * (warps) + 1))
-#define TB_TRIANGLE_SOLVE64_LDZ (TB_TRIANGLE_SOLVE64_COLUMNS * TB_TRIANGLE_SOLVE64_WARPS + 1)
+/* Distances in shared memory, in elements: of columns of A', of X, and of rows of sums. */
+#define TB_TRIANGLE_SOLVE64_LDA(real_bytes) (TB_TRIANGLE_SOLVE64_STEP + 16 / (real_bytes))
+#define TB_TRIANGLE_SOLVE64_LDX(parts, rows) ((rows) + 2 / (parts))
+#define TB_TRIANGLE_SOLVE64_LDZ(parts) (TB_TRIANGLE_SOLVE64_COLUMNS + 2 * (parts))
+
+/* Columns of A' that are there at a time, beside `rows` on the diagonal, a multiple of a step: of the last step with an
+ * odd number, counted from 0, and of the last one with an even number. */
+#define TB_TRIANGLE_SOLVE64_ODD(rows)                                         \
+  ((rows) / (2 * TB_TRIANGLE_SOLVE64_STEP) * (2 * TB_TRIANGLE_SOLVE64_STEP) - \
+   TB_TRIANGLE_SOLVE64_STEP * ((rows) > TB_TRIANGLE_SOLVE64_STEP))
+#define TB_TRIANGLE_SOLVE64_EVEN(rows) \
+  (((rows)-TB_TRIANGLE_SOLVE64_STEP) / (2 * TB_TRIANGLE_SOLVE64_STEP) * (2 * TB_TRIANGLE_SOLVE64_STEP))
+
+/* Places for 16 rows of sums: three steps', and what multipliers hand over, if there is anything to multiply. */
+#define TB_TRIANGLE_SOLVE64_SUMS(rows) (3 + TB_TRIANGLE_SOLVE64_MULTIPLIERS * ((rows) > TB_TRIANGLE_SOLVE64_STEP))
+
+/* Shared memory, of a real of A' so many bytes: of three steps which D is not to be divided, and of four two reals of
+ * each row for quotients (four of complex rows); D of three; sums; the columns; and A' as it is stored. */
 #define TB_TRIANGLE_SOLVE64_ROUGH_BYTES 16
-#define TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(parts) (2 * 8 * (parts)*TB_TRIANGLE_SOLVE64_ROWS(parts))
-#define TB_TRIANGLE_SOLVE64_SHARED_BYTES(parts, warps)                                            \
-  (TB_TRIANGLE_SOLVE64_ROUGH_BYTES + TB_TRIANGLE_SOLVE64_DIVISORS_BYTES(parts) +                  \
-   8 * (parts) *                                                                                  \
-       (TB_TRIANGLE_SOLVE64_STEP * (2 * TB_TRIANGLE_SOLVE64_STEP + 2 * TB_TRIANGLE_SOLVE64_LDZ) + \
-        (warps)*TB_TRIANGLE_SOLVE64_COLUMNS * TB_TRIANGLE_SOLVE64_LDX(parts) +                    \
-        TB_TRIANGLE_SOLVE64_STAGES(parts) * TB_TRIANGLE_SOLVE64_CHUNK(parts) * TB_TRIANGLE_SOLVE64_LDA(8 * (parts))))
+#define TB_TRIANGLE_SOLVE64_DIVISORS (4 * TB_TRIANGLE_SOLVE64_STEP)
+#define TB_TRIANGLE_SOLVE64_SHARED_BYTES(real_bytes, parts, rows)                                    \
+  (TB_TRIANGLE_SOLVE64_ROUGH_BYTES +                                                                 \
+   8 * (parts) *                                                                                     \
+       (2 * TB_TRIANGLE_SOLVE64_DIVISORS + 3 * TB_TRIANGLE_SOLVE64_STEP * TB_TRIANGLE_SOLVE64_STEP + \
+        TB_TRIANGLE_SOLVE64_SUMS(rows) * TB_TRIANGLE_SOLVE64_STEP * TB_TRIANGLE_SOLVE64_LDZ(parts) + \
+        TB_TRIANGLE_SOLVE64_COLUMNS * TB_TRIANGLE_SOLVE64_LDX(parts, rows)) +                        \
+   (real_bytes) * (parts)*TB_TRIANGLE_SOLVE64_LDA(real_bytes) *                                      \
+       (TB_TRIANGLE_SOLVE64_ODD(rows) + TB_TRIANGLE_SOLVE64_EVEN(rows)))
 
 #endif

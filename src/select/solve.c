@@ -56,16 +56,24 @@ static CUresult load_triangle(struct tb_solve_kernels *solve, const struct tb_fp
   return CUDA_SUCCESS;
 }
 
-/* As many warps a block as have room. */
+static int solve64_shared_bytes(enum tb_type type, int64_t rows) {
+  const int real_bytes = tb_type_is_double(type) ? 8 : 4;
+  return tb_type_is_complex(type) ? (int)TB_TRIANGLE_SOLVE64_SHARED_BYTES(real_bytes, 2, rows)
+                                  : (int)TB_TRIANGLE_SOLVE64_SHARED_BYTES(real_bytes, 1, rows);
+}
+
+/* All rows of a leaf, or as many halves of them as a block has room for. */
+int64_t tb_solve64_rows(const struct tb_fp64_device *device, enum tb_type type) {
+  int64_t rows = tb_type_is_complex(type) ? TB_TRIANGLE_SOLVE64_ROWS(2) : TB_TRIANGLE_SOLVE64_ROWS(1);
+  while (rows > TB_TRIANGLE_SOLVE64_STEP && solve64_shared_bytes(type, rows) > device->block_shared_bytes) rows /= 2;
+  return rows;
+}
+
 static CUresult allow_solves(struct tb_solve_kernels *solve, const struct tb_fp64_device *device, enum tb_type type) {
-  const bool complex = tb_type_is_complex(type);
-  const int parts = complex ? 2 : 1;
-  int warps = TB_TRIANGLE_SOLVE64_WARPS;
-  while (warps > 1 && TB_TRIANGLE_SOLVE64_SHARED_BYTES(parts, warps) > device->block_shared_bytes) warps /= 2;
-  solve->warps[complex] = warps;
+  const int bytes = solve64_shared_bytes(type, tb_solve64_rows(device, type));
   for (int lower = 0; lower < 2; lower++)
     TB_TRY(tb_cuda.cuFuncSetAttribute(solve->leaf[type][true][lower], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                      TB_TRIANGLE_SOLVE64_SHARED_BYTES(parts, warps)));
+                                      bytes));
   return CUDA_SUCCESS;
 }
 
@@ -88,8 +96,9 @@ void tb_solve_unload(struct tb_solve_kernels *solve) {
 
 /* What a block may have without being asked for more. */
 _Static_assert(TB_TRIANGLE_LEAF_SHARED_BYTES(4, 1) <= 49152 && TB_TRIANGLE_LEAF_SHARED_BYTES(4, 2) <= 49152, "leaves");
-/* What a block may be given on every GPU. */
-_Static_assert(TB_TRIANGLE_SOLVE64_SHARED_BYTES(1, 1) <= 65536 && TB_TRIANGLE_SOLVE64_SHARED_BYTES(2, 1) <= 65536,
+/* A leaf of one step has room on every GPU. */
+_Static_assert(TB_TRIANGLE_SOLVE64_SHARED_BYTES(8, 1, TB_TRIANGLE_SOLVE64_STEP) <= 65536 &&
+                   TB_TRIANGLE_SOLVE64_SHARED_BYTES(8, 2, TB_TRIANGLE_SOLVE64_STEP) <= 65536,
                "solves in doubles");
 
 /* A block a tile, of a grid that strides over columns of tiles. */
@@ -115,13 +124,11 @@ CUresult tb_solve_turn(const struct tb_solve_kernels *solve, enum tb_type type, 
 
 static CUresult launch_solve64(const struct tb_solve_kernels *solve, enum tb_type type, bool lower,
                                struct tb_triangle_leaf_args *args, CUstream stream) {
-  const bool complex = tb_type_is_complex(type);
-  const int warps = solve->warps[complex];
-  const int64_t blocks = tb_ceil_div(args->n, warps * TB_TRIANGLE_SOLVE64_COLUMNS);
+  const int64_t blocks = tb_ceil_div(args->n, TB_TRIANGLE_SOLVE64_COLUMNS);
+  const int64_t rows = tb_ceil_div(args->m, TB_TRIANGLE_SOLVE64_STEP) * TB_TRIANGLE_SOLVE64_STEP;
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(
-      solve->leaf[type][true][lower], (unsigned)blocks, 1, 1, (unsigned)TB_TRIANGLE_SOLVE64_THREADS(warps), 1, 1,
-      (unsigned)TB_TRIANGLE_SOLVE64_SHARED_BYTES(complex ? 2 : 1, warps), stream, parameters, NULL));
+  TB_TRY(tb_cuda.cuLaunchKernel(solve->leaf[type][true][lower], (unsigned)blocks, 1, 1, TB_TRIANGLE_SOLVE64_THREADS, 1,
+                                1, (unsigned)solve64_shared_bytes(type, rows), stream, parameters, NULL));
   return CUDA_SUCCESS;
 }
 

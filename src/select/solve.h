@@ -24,7 +24,6 @@ struct tb_solve_kernels {
   CUfunction look[TB_TYPE_COUNT], repair[TB_TYPE_COUNT];
   CUfunction corner[TB_TYPE_COUNT];               /* of floats */
   CUfunction leaf[TB_TYPE_COUNT][2][2];           /* of solves; of a lower triangle; no products in doubles */
-  int warps[2];                                   /* of a block that solves in doubles, that multiply; complex ones */
   bool fast;                                      /* doubles are, of the device that they were loaded for */
   CUfunction triangle[TB_FP64_TRIANGLE_COUNT][2]; /* in units of 16 bytes */
 };
@@ -32,10 +31,13 @@ struct tb_solve_kernels {
 /* Whether a type's solves are by the tensor cores of doubles. `fast`: the device's doubles are. */
 static inline bool tb_solves_in_doubles(bool fast, enum tb_type type) { return fast || tb_type_is_double(type); }
 
+/* Rows of a leaf that this device solves in doubles. */
+int64_t tb_solve64_rows(const struct tb_fp64_device *device, enum tb_type type);
+
 /* Rows of a block on the diagonal where a call is computed by halves. (A multiplication of doubles never is.) */
 static inline int64_t tb_solve_leaf(const struct tb_fp64_device *device, const struct tb_call *call) {
   if (call->recipe != TB_TRIANGULAR_SOLVE || !tb_solves_in_doubles(device->fast, call->type)) return TB_TRIANGLE_LEAF;
-  return tb_type_is_complex(call->type) ? TB_TRIANGLE_SOLVE64_ROWS(2) : TB_TRIANGLE_SOLVE64_ROWS(1);
+  return tb_solve64_rows(device, call->type);
 }
 
 /* Loads the kernels into the current context, which is this device's, unless they are there. Nothing is left behind on
