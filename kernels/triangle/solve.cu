@@ -102,22 +102,50 @@ template <typename Element> __device__ void turn(const tb_triangle_turn_args &ar
 template <typename R> __device__ inline bool is_finite(Plain<R> x) { return x.re - x.re == 0; }
 template <typename R> __device__ inline bool is_finite(Complex<R> x) { return x.re - x.re == 0 && x.im - x.im == 0; }
 
-/* Whether all of a column is finite; and copies it, with or without that. */
+/* Neighbouring reals of a column. */
+template <typename R, int Count> struct alignas(Count * sizeof(R)) Reals {
+  static constexpr int N = Count;
+  R of[Count];
+};
+
+/* A lane's pieces of a column that has so many for the warp: whether something in them is not finite; and copies them,
+ * if that is wanted. Some are asked for before the first one is stored: the compiler cannot know that they are not
+ * overwritten. */
+template <typename Piece> __device__ int look_at(const Piece *from, Piece *to, int64_t count, int lane) {
+  constexpr int AT_ONCE = 4;
+  int some = 0;
+  for (int64_t at = lane; at < count; at += 32 * AT_ONCE) {
+    Piece piece[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++)
+      if (at + 32 * i < count) piece[i] = from[at + 32 * i];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+      if (at + 32 * i >= count) continue;
+      for (int e = 0; e < Piece::N; e++) some |= !(piece[i].of[e] - piece[i].of[e] == 0);
+      if (to != nullptr) to[at + 32 * i] = piece[i];
+    }
+  }
+  return some;
+}
+
+/* Whether all of a column is finite; and copies it, with or without that: as reals, 16 bytes of them together where a
+ * column begins with such. */
 template <typename Element> __device__ void look(const tb_triangle_look_args &args, unsigned char *) {
-  constexpr int COLUMNS = TB_TRIANGLE_LOOK_THREADS / 32;
+  using Real = typename Element::Real;
+  using Piece = Reals<Real, 16 / sizeof(Real)>;
+  using One = Reals<Real, 1>;
+  constexpr int COLUMNS = TB_TRIANGLE_LOOK_THREADS / 32, PARTS = Element::parts;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t column = blockIdx.x * static_cast<int64_t>(COLUMNS) + warp;
   if (column >= args.columns) return;
-  const bool whole_from = is_whole<Element>(args.from), whole_to = is_whole<Element>(args.to);
-  const Element *const from = static_cast<const Element *>(args.from) + column * args.from_ld;
-  Element *const to = args.to == nullptr ? nullptr : static_cast<Element *>(args.to) + column * args.to_ld;
-  int some = 0;
-#pragma unroll 4
-  for (int64_t row = lane; row < args.rows; row += 32) {
-    const Element z = fetch(from + row, whole_from);
-    some |= !is_finite(z);
-    if (to != nullptr) store(to + row, z, whole_to);
-  }
+  const Real *const from = static_cast<const Real *>(args.from) + PARTS * column * args.from_ld;
+  Real *const to = args.to == nullptr ? nullptr : static_cast<Real *>(args.to) + PARTS * column * args.to_ld;
+  const bool whole = is_whole<Piece>(from) && is_whole<Piece>(to);
+  const int64_t pieces = whole ? PARTS * args.rows / Piece::N : 0, done = pieces * Piece::N;
+  int some = look_at(reinterpret_cast<const Piece *>(from), reinterpret_cast<Piece *>(to), pieces, lane);
+  some |= look_at(reinterpret_cast<const One *>(from + done), reinterpret_cast<One *>(to == nullptr ? to : to + done),
+                  PARTS * args.rows - done, lane);
   for (int lanes = 16; lanes > 0; lanes /= 2) some |= __shfl_xor_sync(~0u, some, lanes);
   if (lane == 0 && args.unfit != nullptr) args.unfit[column] = some;
 }
