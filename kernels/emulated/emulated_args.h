@@ -163,6 +163,7 @@ struct tb_emulated_pack_operand {
   int64_t ld, sides, padded_sides;
   int32_t along_k; /* 1: memory runs along k, (side, k) is from[k + side * ld]; 0: from[side + k * ld] */
   int32_t vectors; /* along_k: from and ld are multiples of 16 bytes */
+  int32_t *unfit;  /* [group][padded side]: 1 if something of it is Inf or NaN; NULL: nobody asks */
   struct tb_emulated_triangle triangle; /* of kernels for triangles: what is beside it is not read */
 };
 

@@ -344,6 +344,7 @@ __device__ __forceinline__ void pack_part(const tb_emulated_pack_operand &x, int
   });
   if (place.run == 0) {
     x.to.scale[part.group * x.padded_sides + side] = power_of_two(-scale.exponent);
+    if (x.unfit != nullptr) x.unfit[part.group * x.padded_sides + side] = largest >= kInfinity;
     meetings.seen[place.side] =
         largest == 0 ? 0 : seen_of<Word, Triangle>(of_side, scale, extent.end - extent.first, k < TB_EMULATED_FAR_K);
   }

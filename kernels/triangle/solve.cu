@@ -162,17 +162,22 @@ template <typename Element> struct Columns {
   __device__ Element b(int c, int64_t row) const {
     return fetch(static_cast<const Element *>(args.b) + number(c) * args.ldb + row, whole);
   }
-  __device__ bool any_is_unfit() const {
+  __device__ bool is_unfit(int c) const {
     int some = 0;
-    for (int c = 0; c < N; c++) some |= args.unfit[number(c)];
+    for (int part = 0; part < args.unfit_parts; part++) some |= args.unfit[number(c) + part * args.unfit_ld];
     return some != 0;
+  }
+  __device__ bool any_is_unfit() const {
+    bool some = false;
+    for (int c = 0; c < N; c++) some |= is_unfit(c);
+    return some;
   }
 
   /* Whether Inf or NaN has met a zero in this row: of the other triangle, beside the diagonal, or the imaginary part of
    * a diagonal that is 1, by which nothing is to be multiplied. */
   __device__ bool is_spoilt(int c, int64_t row) const {
     const int64_t edge = row / TB_FP64_TRIANGLE_EDGE * TB_FP64_TRIANGLE_EDGE, end = edge + TB_FP64_TRIANGLE_EDGE;
-    if (args.unfit[number(c)] == 0) return false;
+    if (!is_unfit(c)) return false;
     if (args.unit && !is_finite(b(c, row))) return true;
     for (int64_t k = args.lower ? row + 1 : edge; k < (args.lower ? end : row) && k < args.rows; k++)
       if (!is_finite(b(c, k))) return true;
@@ -210,11 +215,13 @@ template <typename Element> struct Columns {
 };
 
 template <typename Element> __device__ void repair(const tb_triangle_repair_args &args, unsigned char *) {
-  const int64_t begin = blockIdx.x * static_cast<int64_t>(TB_TRIANGLE_REPAIR_COLUMNS);
-  const int64_t mine = begin + threadIdx.x % TB_TRIANGLE_REPAIR_COLUMNS;
-  if (!__syncthreads_or(mine < args.columns && args.unfit[mine] != 0)) return;
-  for (int64_t first = begin; first < args.columns && first < begin + TB_TRIANGLE_REPAIR_COLUMNS;
-       first += TB_TRIANGLE_REPAIR_AT_ONCE) {
+  constexpr int ACROSS = TB_TRIANGLE_REPAIR_COLUMNS, PARTS_AT_ONCE = TB_TRIANGLE_REPAIR_ROWS / ACROSS;
+  const int64_t begin = blockIdx.x * static_cast<int64_t>(ACROSS), mine = begin + threadIdx.x % ACROSS;
+  int some = 0;
+  for (int part = static_cast<int>(threadIdx.x) / ACROSS; part < args.unfit_parts; part += PARTS_AT_ONCE)
+    if (mine < args.columns) some |= args.unfit[mine + part * args.unfit_ld];
+  if (!__syncthreads_or(some)) return;
+  for (int64_t first = begin; first < args.columns && first < begin + ACROSS; first += TB_TRIANGLE_REPAIR_AT_ONCE) {
     const Columns<Element> columns = {args, first, is_whole<Element>(args.b)};
     if (!columns.any_is_unfit()) continue;
     for (int64_t row = blockIdx.y * static_cast<int64_t>(TB_TRIANGLE_REPAIR_ROWS) + threadIdx.x; row < args.rows;

@@ -56,12 +56,12 @@ struct tb_triangle_look_args {
 };
 
 struct tb_triangle_repair_args {
-  const void *a; /* A', as tb_triangle_leaf_args has it */
-  const void *b; /* aligned to a real */
-  void *product; /* A' B, aligned to 16 bytes */
-  const int32_t *unfit;
-  int64_t lda, ldb, product_ld, rows, columns;
-  int32_t unit, lower;
+  const void *a;        /* A', as tb_triangle_leaf_args has it */
+  const void *b;        /* aligned to a real */
+  void *product;        /* A' B, aligned to 16 bytes */
+  const int32_t *unfit; /* [part][column of unfit_ld], of a column's rows in so many parts: 0 where all are finite */
+  int64_t lda, ldb, product_ld, rows, columns, unfit_ld;
+  int32_t unfit_parts, unit, lower;
 };
 
 /* Threads of a block that looks, a warp a column; and a block that repairs has so many rows at a time, a thread a row,

@@ -2,6 +2,11 @@
 /* trmm as one product whose kernels know of the triangle. */
 #include "pipeline/triangular_internal.h"
 
+/* What was seen of the block's columns, beside its product. */
+static int32_t *unfit_at(const struct tb_triangular *t, CUdeviceptr apart) {
+  return (int32_t *)(apart + (CUdeviceptr)t->plan->unfit_at_bytes);
+}
+
 /* ---- in doubles ---- */
 
 static struct tb_multiply whole_multiply(const struct tb_triangular *t, const struct tb_triangular_columns *b,
@@ -26,6 +31,11 @@ static struct tb_multiply whole_multiply(const struct tb_triangular *t, const st
 static CUresult multiply_doubles(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
                                  CUstream stream) {
   const struct tb_multiply x = whole_multiply(t, b, apart);
+  struct tb_triangle_look_args look = {.from = (const void *)b->address,
+                                       .unfit = unfit_at(t, apart),
+                                       .from_ld = b->ld,
+                                       .rows = t->call->k,
+                                       .columns = b->sides};
   struct tb_fp64_args args = tb_fp64_args_of(&x);
   struct tb_fp64_plan plan;
   args.lower = t->plan->shape.lower;
@@ -38,6 +48,7 @@ static CUresult multiply_doubles(struct tb_triangular *t, const struct tb_triang
                                               (int)tb_triangular_product(t->call, x.m, x.k, t->precision).group_k};
   if (!tb_solve_plan_triangle(&plan, &t->d->kernels.device.fp64, &product)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   t->kernel = tb_choice_name(&(struct tb_choice){.family = TB_FAMILY_FP64});
+  TB_TRY(tb_solve_look(&t->d->kernels.solve, t->call->type, &look, stream));
   return tb_solve_multiply(&t->d->kernels.solve, &plan, &args, stream);
 }
 
@@ -66,7 +77,7 @@ static CUresult multiply_planes(struct tb_triangular *t, const struct tb_triangu
   const struct tb_sgemm_args args = tb_sgemm_args_of(&x);
   const struct tb_choice choice = {.family = TB_FAMILY_EMULATED,
                                    .emulated = {.splits = 1, .fast = t->precision == TB_PRECISION_FAST}};
-  const struct tb_emulated_operand of_b = tb_emulated_operand_at(b->address, x.ldb, x.n, true, true);
+  struct tb_emulated_operand of_b = tb_emulated_operand_at(b->address, x.ldb, x.n, true, true);
   const CUdeviceptr packed = apart + (CUdeviceptr)t->plan->planes_at_bytes,
                     work = apart + (CUdeviceptr)t->plan->work_at_bytes;
   struct tb_triangle_corner_args corner = {.a = (const void *)x.a,
@@ -80,6 +91,7 @@ static CUresult multiply_planes(struct tb_triangular *t, const struct tb_triangu
                                            .unit = t->call->a.unit,
                                            .lower = t->plan->shape.lower};
   t->kernel = tb_choice_name(&choice);
+  of_b.unfit = unfit_at(t, apart);
   TB_TRY(tb_emulated_pack(kernels, &of_b, packed, NULL, 0, x.k, stream));
   TB_TRY(tb_emulated_multiply_triangle(kernels, triangle_of(t), &args, packed_a(t), packed, work, &choice.emulated,
                                        &corner.again, stream));
@@ -92,26 +104,26 @@ CUresult tb_triangular_launch_whole(struct tb_triangular *t, const struct tb_tri
                                     CUstream stream) {
   const struct tb_solve_kernels *const kernels = &t->d->kernels.solve;
   const enum tb_type type = t->call->type;
+  const bool planes = t->plan->how == TB_BY_PLANES;
   const int64_t order = t->call->k, ld = t->plan->apart_ld;
-  int32_t *const unfit = (int32_t *)(apart + (CUdeviceptr)t->plan->unfit_at_bytes);
   void *const block = (void *)b->address, *const product = (void *)apart;
-  struct tb_triangle_look_args look = {
-      .from = block, .unfit = unfit, .from_ld = b->ld, .rows = order, .columns = b->sides};
   struct tb_triangle_look_args back = {
       .from = product, .to = block, .from_ld = ld, .to_ld = b->ld, .rows = order, .columns = b->sides};
   struct tb_triangle_repair_args repair = {.a = (const void *)tb_triangular_element_of_a(t, 0, 0),
                                            .b = block,
                                            .product = product,
-                                           .unfit = unfit,
+                                           .unfit = unfit_at(t, apart),
                                            .lda = t->plan->a_ld,
                                            .ldb = b->ld,
                                            .product_ld = ld,
                                            .rows = order,
                                            .columns = b->sides,
+                                           .unfit_ld = planes ? tb_emulated_padded_sides(true, b->sides) : 0,
+                                           .unfit_parts =
+                                               planes ? (int32_t)tb_emulated_groups(tb_kernel_parts(type) * order) : 1,
                                            .unit = t->call->a.unit,
                                            .lower = t->plan->shape.lower};
-  TB_TRY(tb_solve_look(kernels, type, &look, stream));
-  TB_TRY(t->plan->how == TB_BY_PLANES ? multiply_planes(t, b, apart, stream) : multiply_doubles(t, b, apart, stream));
+  TB_TRY(planes ? multiply_planes(t, b, apart, stream) : multiply_doubles(t, b, apart, stream));
   TB_TRY(tb_solve_repair(kernels, type, &repair, stream));
   return tb_solve_look(kernels, type, &back, stream);
 }

@@ -94,14 +94,21 @@ static void size_panels(struct tb_triangular_plan *plan, const struct tb_call *c
   plan->raw_bytes = in_place ? 0 : tb_padded(call->type, ld * plan->panel) * bytes;
 }
 
-/* A product made apart; of each column whether it is finite; and what its kernels want beside it. */
+/* Of each column whether it is finite; from planes, of each group of its rows. */
+static int64_t unfit_bytes(const struct tb_triangular_plan *plan, int64_t order) {
+  const int64_t words =
+      plan->how == TB_BY_PLANES ? tb_emulated_groups(order) * tb_emulated_padded_sides(true, plan->block) : plan->block;
+  return tb_round_up(words * (int64_t)sizeof(int32_t), TB_LINE_BYTES);
+}
+
+/* A product made apart; what was seen of its columns; and what its kernels want beside it. */
 static void size_apart(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes) {
   const struct tb_emulated_way way = {.splits = 1};
   const int64_t order = tb_kernel_parts(call->type) * call->k;
   plan->apart_ld = tb_leading(call->type, call->k);
   if (plan->how == TB_BY_HALVES) return;
   plan->unfit_at_bytes = tb_padded(call->type, plan->apart_ld * plan->block) * bytes;
-  plan->planes_at_bytes = plan->unfit_at_bytes + tb_round_up(plan->block * (int64_t)sizeof(int32_t), TB_LINE_BYTES);
+  plan->planes_at_bytes = plan->unfit_at_bytes + unfit_bytes(plan, order);
   plan->work_at_bytes = plan->apart_bytes = plan->planes_at_bytes;
   if (plan->how != TB_BY_PLANES) return;
   plan->work_at_bytes += tb_emulated_packed_bytes(true, plan->block, order);

@@ -80,6 +80,7 @@ static struct tb_emulated_pack_operand pack_operand(const struct tb_emulated_ope
                                            .sides = x->sides,
                                            .padded_sides = tb_emulated_padded_sides(x->of_b, x->sides),
                                            .along_k = x->along_k,
+                                           .unfit = x->unfit,
                                            .triangle = x->triangle,
                                            .vectors = x->along_k && (uintptr_t)x->from % 16 == 0 && x->ld % 4 == 0};
 }
@@ -117,8 +118,11 @@ static CUresult pack_rest(const struct tb_emulated_kernels *emulated, const stru
                           const struct tb_emulated_args *half, CUdeviceptr a, CUdeviceptr b, CUstream stream) {
   const struct tb_sgemm_args *const args = product->args;
   const bool triangle = product->triangle.parts > 0;
-  const struct tb_emulated_operand x = {args->a, args->lda, args->m, false, product->transpose_a, product->triangle};
-  const struct tb_emulated_operand y = {args->b, args->ldb, args->n, true, !product->transpose_b, {0, 0}};
+  struct tb_emulated_operand x =
+      tb_emulated_operand_at((CUdeviceptr)args->a, args->lda, args->m, false, product->transpose_a);
+  const struct tb_emulated_operand y =
+      tb_emulated_operand_at((CUdeviceptr)args->b, args->ldb, args->n, true, !product->transpose_b);
+  x.triangle = product->triangle;
   struct tb_emulated_pack_args p = {.k = args->k, .left = half->left, .left_words = half->left_words};
   p.x[0] = pack_operand(&x, TB_EMULATED_BFLOAT_PLANES, args->k, a);
   p.x[1] = pack_operand(&y, TB_EMULATED_BFLOAT_PLANES, args->k, b);
@@ -257,8 +261,8 @@ CUresult tb_emulated_launch(const struct tb_emulated_kernels *emulated, const st
   const CUdeviceptr rest_at = b_at + (CUdeviceptr)tb_emulated_packed_bytes(true, l->args->n, span_k);
   for (int64_t start = 0; start < l->args->k; start += span_k) {
     const struct tb_sgemm_args args = tb_kernels_part_of_k(l->args, ta, tb, start, span_k);
-    const struct tb_emulated_operand a = {args.a, args.lda, args.m, false, ta, {0, 0}};
-    const struct tb_emulated_operand b = {args.b, args.ldb, args.n, true, !tb, {0, 0}};
+    const struct tb_emulated_operand a = tb_emulated_operand_at((CUdeviceptr)args.a, args.lda, args.m, false, ta);
+    const struct tb_emulated_operand b = tb_emulated_operand_at((CUdeviceptr)args.b, args.ldb, args.n, true, !tb);
     TB_TRY(tb_emulated_pack(emulated, &a, l->workspace, &b, b_at, args.k, l->stream));
     TB_TRY(tb_emulated_multiply(emulated, ta, tb, &args, l->wanted, l->workspace, b_at, rest_at, way, l->stream));
   }

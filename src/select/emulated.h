@@ -38,12 +38,14 @@ struct tb_emulated_operand {
   int64_t ld, sides;
   bool of_b, along_k; /* along_k: a column of memory runs along k */
   struct tb_emulated_triangle triangle;
+  int32_t *unfit; /* as struct tb_emulated_pack_operand has it */
 };
 
 /* An operand that lies there on the device. */
 static inline struct tb_emulated_operand tb_emulated_operand_at(uint64_t address, int64_t ld, int64_t sides, bool of_b,
                                                                 bool along_k) {
-  return (struct tb_emulated_operand){(const float *)address, ld, sides, of_b, along_k, {0, 0}};
+  return (struct tb_emulated_operand){
+      .from = (const float *)address, .ld = ld, .sides = sides, .of_b = of_b, .along_k = along_k};
 }
 
 /* Packs one operand, or (b not NULL) both of a product by one launch. */

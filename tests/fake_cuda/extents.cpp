@@ -147,6 +147,7 @@ void emulated_pack(Touches &t, size_t planes, void *const *parameters) {
     else
       t.operand(x.from, x.along_k != 0, x.sides, p.k, x.ld);
     packed(t, x.to, static_cast<size_t>(x.padded_sides), p.k, planes, true);
+    t.bytes(x.unfit, static_cast<size_t>(x.padded_sides) * divided(p.k, TB_EMULATED_GROUP_K) * sizeof *x.unfit, true);
   }
   t.bytes(p.left, static_cast<size_t>(p.left_words) * WORD, false);
 }
@@ -366,7 +367,8 @@ void triangle_repair(Touches &t, const char *name, void *const *parameters) {
   const size_t words = words_of(name), rows = static_cast<size_t>(a.rows), columns = static_cast<size_t>(a.columns);
   t.matrix(a.a, rows * words, rows, static_cast<size_t>(a.lda) * words, false);
   t.matrix(a.b, rows * words, columns, static_cast<size_t>(a.ldb) * words, false);
-  t.bytes(a.unfit, columns * sizeof *a.unfit, false);
+  for (int part = 0; part < a.unfit_parts; part++)
+    t.bytes(a.unfit + part * a.unfit_ld, columns * sizeof *a.unfit, false);
   t.matrix(a.product, rows * words, columns, static_cast<size_t>(a.product_ld) * words, true);
 }
 
