@@ -165,6 +165,7 @@ struct tb_emulated_pack_operand {
   int32_t vectors; /* along_k: from and ld are multiples of 16 bytes */
   int32_t *unfit;  /* [group][padded side]: 1 if something of it is Inf or NaN; NULL: nobody asks */
   struct tb_emulated_triangle triangle; /* of kernels for triangles: what is beside it is not read */
+  int32_t unit;                         /* of a triangle, with parts 1: its diagonal is 1, and not read */
 };
 
 struct tb_emulated_pack_args {

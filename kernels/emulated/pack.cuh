@@ -59,6 +59,14 @@ __device__ __forceinline__ Extent<Triangle> extent_of(const tb_emulated_pack_ope
   return {first < end ? first : 0, first < end ? end : 0};
 }
 
+/* Of the words of a side of a triangle the one that is 1 and is not read; -1: none of this group. */
+template <bool Triangle>
+__device__ __forceinline__ int unit_of(const tb_emulated_pack_operand &x, int64_t side, int64_t first_k,
+                                       const Extent<Triangle> &extent) {
+  const int diagonal = static_cast<int>(side - first_k);
+  return Triangle && x.unit != 0 && diagonal >= extent.first && diagonal < extent.end ? diagonal : -1;
+}
+
 /* Vectors only where memory runs along k. */
 template <bool Triangle>
 __device__ __forceinline__ void load(Words &words, const tb_emulated_pack_operand &x, int64_t side, int64_t first_k,
@@ -68,10 +76,12 @@ __device__ __forceinline__ void load(Words &words, const tb_emulated_pack_operan
   const float *from = x.from + (x.along_k ? side * x.ld : side) + (first_k + place.run * kRun) * next;
   const int64_t next_run = (kRunStep - 1) * kRun * next;
   const int k_left = has_side ? extent.end - place.run * kRun : 0, k_before = extent.first - place.run * kRun;
+  const int k_unit = unit_of(x, side, first_k, extent) - place.run * kRun;
 #pragma unroll
   for (int r = 0; r < kRuns; r++, from += next_run) {
     const int left = k_left - r * kRunStep * kRun, before = Triangle ? k_before - r * kRunStep * kRun : 0;
-    if (x.vectors && left >= kRun && before <= 0) {
+    const int unit = Triangle ? k_unit - r * kRunStep * kRun : -1;
+    if (x.vectors && left >= kRun && before <= 0 && (unit < 0 || unit >= kRun)) {
       const float4 low = load_words4(from), high = load_words4(from + 4);
       words.x[r][0] = low.x, words.x[r][1] = low.y, words.x[r][2] = low.z, words.x[r][3] = low.w;
       words.x[r][4] = high.x, words.x[r][5] = high.y, words.x[r][6] = high.z, words.x[r][7] = high.w;
@@ -79,7 +89,10 @@ __device__ __forceinline__ void load(Words &words, const tb_emulated_pack_operan
       continue;
     }
 #pragma unroll
-    for (int i = 0; i < kRun; i++, from += next) words.x[r][i] = load_word_if(from, i < left && i >= before);
+    for (int i = 0; i < kRun; i++, from += next) {
+      words.x[r][i] = load_word_if(from, i < left && i >= before && i != unit);
+      if (i == unit) words.x[r][i] = 1;
+    }
   }
 }
 

@@ -58,20 +58,32 @@ template <typename Element> struct Block {
     return {first, rows_end, first, args.lower ? rows_end : planes.first / PARTS};
   }
 
-  /* So many rows of A' at a time, from a multiple of them on behind the corner's first; of rows and columns that it has
-   * not, zeros. */
+  /* Whether there is this element of A'. A diagonal that is 1 is none that is read. */
+  __device__ bool has(const Corner &x, int row, int column) const {
+    const int from_diagonal = args.lower ? row - column : column - row;
+    return row < x.end && column < x.k_end && from_diagonal >= args.unit;
+  }
+  /* Of so many neighbouring rows of a column those that there are. In the others' places stands anything, of which no
+   * sum is made that is stored. */
+  template <int Count> __device__ void copy_rows(Element *to, const Corner &x, int row, int column) const {
+    const Element *const from =
+        static_cast<const Element *>(args.a) + (args.transposed ? column + row * args.lda : row + column * args.lda);
+    if (has(x, row, column) && has(x, row + Count - 1, column))
+      async_copy<Count * SIZE>(to, from, Count * SIZE);
+    else if (Count > 1)
+      for (int i = 0; i < Count; i++)
+        if (has(x, row + i, column)) async_copy<SIZE>(to + i, from + i, SIZE);
+  }
+  /* A thread's copies go down the columns. Where memory runs along rows a warp has four columns of eight rows: of
+   * memory runs of 16 bytes, and of shared memory eight banks. Not unrolled: sums need the registers. */
   template <int Count> __device__ void load_a(Stage<Element> &stage, const Corner &x, int k) const {
-#pragma unroll
-    for (int at = 0; at < K * M / Count; at += THREADS) {
-      const int i = (at + static_cast<int>(threadIdx.x)) % (M / Count) * Count,
-                j = (at + static_cast<int>(threadIdx.x)) / (M / Count);
-      const int row = x.first + i, column = k + j, left = column < x.k_end ? x.end - row : 0;
-      async_copy<Count * SIZE>(&stage.a[j][i],
-                               static_cast<const Element *>(args.a) + (left > 0 ? row + column * args.lda : 0),
-                               (left < 0       ? 0
-                                : left < Count ? left
-                                               : Count) *
-                                   static_cast<unsigned>(SIZE));
+    constexpr int UNITS = M / Count, ALONG = 4;
+#pragma unroll 1
+    for (int at = 0; at < K * UNITS; at += THREADS) {
+      const int number = at + static_cast<int>(threadIdx.x);
+      const int i = (args.transposed ? number / ALONG % UNITS : number % UNITS) * Count;
+      const int j = args.transposed ? number % ALONG + number / (ALONG * UNITS) * ALONG : number / UNITS;
+      copy_rows<Count>(&stage.a[j][i], x, x.first + i, k + j);
     }
   }
   __device__ void load_b(Stage<Element> &stage, const Corner &x, int k, bool whole) const {
@@ -90,11 +102,16 @@ template <typename Element> struct Block {
                                    there ? SIZE / PARTS : 0);
     }
   }
+  /* Whether a column's rows, from the corner's first one on, are copied by 16 bytes. */
+  __device__ bool has_units(const Corner &x) const {
+    const auto at = reinterpret_cast<uintptr_t>(static_cast<const Element *>(args.a) + x.first);
+    return !args.transposed && at % 16 == 0 && args.lda % PER_UNIT == 0;
+  }
   __device__ void load(int step, const Corner &x) const {
     Stage<Element> &stage = stages[step % 2];
     const int k = x.k + step * K;
     if (k < x.k_end) {
-      if (x.first % PER_UNIT == 0)
+      if (has_units(x))
         load_a<PER_UNIT>(stage, x, k);
       else
         load_a<1>(stage, x, k);

@@ -53,8 +53,18 @@ __device__ void put(void *to, int64_t ld, int64_t i, int64_t j, Complex<float> z
   odd[1] = z.re;
 }
 
+/* All threads of a block. */
+__device__ inline bool is_wanted(const tb_triangle_form_args &args) {
+  int some = 0;
+  if (args.left == nullptr) return true;
+  for (int i = static_cast<int>(threadIdx.y * TILE + threadIdx.x); i < args.left_words; i += TILE * STEP)
+    some |= args.left[i] != 0;
+  return __syncthreads_or(some) != 0;
+}
+
 template <typename Element> __device__ void form(const tb_triangle_form_args &args, unsigned char *shared) {
   Element *const tile = reinterpret_cast<Element *>(shared);
+  if (!is_wanted(args)) return;
   const int64_t row = blockIdx.x * static_cast<int64_t>(TILE), x = threadIdx.x;
   for (int64_t column = blockIdx.y * static_cast<int64_t>(TILE); column < args.columns;
        column += static_cast<int64_t>(gridDim.y) * TILE) {
@@ -186,15 +196,16 @@ template <typename Element> struct Columns {
 
   /* Elements of A' B in a row, their terms in the order of the columns of A'. */
   __device__ void multiply(int64_t row, Element (&sum)[N]) const {
-    const Element *const a = static_cast<const Element *>(args.a) + row;
-    const int64_t end = args.lower ? row + 1 : args.rows;
+    const Element *const a = static_cast<const Element *>(args.a) + (args.transposed ? row * args.lda : row);
+    const int64_t end = args.lower ? row + 1 : args.rows, next = args.transposed ? 1 : args.lda;
 #pragma unroll
     for (int c = 0; c < N; c++) sum[c] = Element::from(0);
     for (int64_t k = args.lower ? 0 : row; k < end; k++) {
-      const Element of_a = a[k * args.lda];
+      const bool is_one = k == row && args.unit;
+      const Element of_a = is_one ? Element::from(1) : a[k * next];
 #pragma unroll
       for (int c = 0; c < N; c++)
-        if (k == row && args.unit)
+        if (is_one)
           plus(sum[c], b(c, k));
         else
           add(sum[c], of_a, b(c, k));

@@ -22,7 +22,8 @@
  * In doubles all of A' B is one product (tb_dtrmm_?, tb_ztrmm_?: fp64/triangles.def), with zeros beside the diagonal,
  * of which one times Inf or NaN is a term that the reference has not. tb_triangle_look_? notes of each column of B
  * whether all of it is finite; the product is made apart from B, and tb_triangle_repair_? computes in it what zeros
- * have spoilt anew; then tb_triangle_look_? copies it. So B is what it was until the last launch.
+ * have spoilt anew; then tb_triangle_look_? copies it. So B is what it was until the last launch. From planes what
+ * packs B notes that (emulated_args.h: unfit).
  */
 #ifndef TB_TRIANGLE_SOLVE_ARGS_H
 #define TB_TRIANGLE_SOLVE_ARGS_H
@@ -37,6 +38,8 @@ struct tb_triangle_form_args {
   int64_t to_ld;    /* the same of `to`, where of a complex A' of floats they are reals */
   int64_t first_row, first_column, rows, columns;
   int32_t lower, transposed, conjugated, unit, negated;
+  int32_t left_words;
+  const uint32_t *left; /* if not NULL, so many words: nothing is formed unless one of them is not 0 */
 };
 
 /* to(j, i) = from(i, j); both aligned to a real. */
@@ -55,13 +58,15 @@ struct tb_triangle_look_args {
   int64_t from_ld, to_ld, rows, columns;
 };
 
+/* A' as tb_triangle_leaf_args has it; or, of floats, as the program does, aligned to a real, with memory along its rows
+ * where `transposed` is set. */
 struct tb_triangle_repair_args {
-  const void *a;        /* A', as tb_triangle_leaf_args has it */
+  const void *a;
   const void *b;        /* aligned to a real */
   void *product;        /* A' B, aligned to 16 bytes */
   const int32_t *unfit; /* [part][column of unfit_ld], of a column's rows in so many parts: 0 where all are finite */
   int64_t lda, ldb, product_ld, rows, columns, unfit_ld;
-  int32_t unfit_parts, unit, lower;
+  int32_t unfit_parts, unit, lower, transposed;
 };
 
 /* Threads of a block that looks, a warp a column; and a block that repairs has so many rows at a time, a thread a row,
@@ -71,14 +76,15 @@ struct tb_triangle_repair_args {
 #define TB_TRIANGLE_REPAIR_COLUMNS 32
 #define TB_TRIANGLE_REPAIR_AT_ONCE 8
 
-/* product += the corners of A' times B (emulated_args.h: TB_EMULATED_CORNER_K), but for tiles with a mark there. */
+/* product += the corners of A' times B (emulated_args.h: TB_EMULATED_CORNER_K), but for tiles with a mark there. A' as
+ * above; what is beside the triangle is not read. */
 struct tb_triangle_corner_args {
-  const void *a;         /* A', as tb_triangle_leaf_args has it */
+  const void *a;
   const void *b;         /* aligned to a real */
   void *product;         /* aligned to 16 bytes */
   const uint32_t *again; /* struct tb_emulated_args's */
   int64_t lda, ldb, product_ld, rows, columns;
-  int32_t unit, lower;
+  int32_t unit, lower, transposed;
 };
 
 /* Of a block of it: columns of B, one for each lane; and so many of the products along k at a time. A warp has a leaf's

@@ -57,32 +57,42 @@ static struct tb_triangular_panel with_squares(const struct tb_triangular *t, st
   return (struct tb_triangular_panel){.first = p.first, .columns = p.columns, .row = row, .rows = end - row};
 }
 
+struct tb_triangle_form_args tb_triangular_form_args(const struct tb_triangular *t, struct tb_triangular_panel p,
+                                                     CUdeviceptr from, int64_t from_ld) {
+  const struct tb_view *const a = &t->call->a;
+  return (struct tb_triangle_form_args){.from = (const void *)from,
+                                        .to = (void *)t->d->arena,
+                                        .from_ld = from_ld,
+                                        .to_ld = t->plan->a_ld,
+                                        .first_row = p.row,
+                                        .first_column = p.first,
+                                        .rows = p.rows,
+                                        .columns = p.columns,
+                                        .lower = a->uplo == TB_LOWER,
+                                        .transposed = a->transposed != t->plan->turns,
+                                        .conjugated = a->conjugated,
+                                        .unit = a->unit,
+                                        .negated = t->plan->shape.solves};
+}
+
+/* A' is there, or can be read. */
+static CUresult has_formed(struct tb_triangular *t, int64_t panels) {
+  if (t->plan->how == TB_BY_PLANES && panels == t->plan->panels) TB_TRY(tb_triangular_pack_a(t));
+  TB_TRY(tb_cuda.cuEventRecord(t->d->packed, t->forming));
+  t->formed = panels;
+  return CUDA_SUCCESS;
+}
+
 /* Panel `number` of those that are wanted, so many others before; `from` has its first element. */
 static CUresult form_panel(struct tb_triangular *t, int64_t number, CUdeviceptr from, int64_t from_ld) {
-  const struct tb_view *a = &t->call->a;
   const struct tb_triangular_panel stored =
       tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
   const struct tb_triangular_panel p = with_squares(t, stored);
   from -= (CUdeviceptr)((stored.row - p.row) * tb_call_bytes(t->call));
-  struct tb_triangle_form_args args = {.from = (const void *)from,
-                                       .to = (void *)t->d->arena,
-                                       .from_ld = from_ld,
-                                       .to_ld = t->plan->a_ld,
-                                       .first_row = p.row,
-                                       .first_column = p.first,
-                                       .rows = p.rows,
-                                       .columns = p.columns,
-                                       .lower = a->uplo == TB_LOWER,
-                                       .transposed = a->transposed != t->plan->turns,
-                                       .conjugated = a->conjugated,
-                                       .unit = a->unit,
-                                       .negated = t->plan->shape.solves};
+  struct tb_triangle_form_args args = tb_triangular_form_args(t, p, from, from_ld);
   TB_TRY(mark_triangular_begin(t, t->forming));
   TB_TRY(tb_solve_form(&t->d->kernels.solve, t->call->type, &args, t->forming));
-  if (t->plan->how == TB_BY_PLANES && number + 1 == t->plan->panels) TB_TRY(tb_triangular_pack_a(t));
-  TB_TRY(tb_cuda.cuEventRecord(t->d->packed, t->forming));
-  t->formed = number + 1;
-  return CUDA_SUCCESS;
+  return has_formed(t, number + 1);
 }
 
 CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUevent arrived) {
@@ -96,6 +106,10 @@ CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUeve
 
 static CUresult form_in_place(struct tb_triangular *t) {
   const struct tb_view *a = &t->call->a;
+  if (tb_triangular_reads_stored(t)) {
+    TB_TRY(mark_triangular_begin(t, t->forming));
+    return has_formed(t, t->plan->panels);
+  }
   for (int64_t number = 0; number < t->plan->panels; number++) {
     const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
     const void *const from = tb_elements_behind(t->call->type, a->data, p.row + p.first * a->ld);

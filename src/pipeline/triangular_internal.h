@@ -91,6 +91,10 @@ void tb_triangular_up_abandon(struct tb_triangular *t);
 CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUevent arrived);
 CUresult tb_triangular_take_block(struct tb_triangular *t, CUevent arrived);
 
+/* To bring into form what a panel has, whose first element `from` has. */
+struct tb_triangle_form_args tb_triangular_form_args(const struct tb_triangular *t, struct tb_triangular_panel panel,
+                                                     CUdeviceptr from, int64_t from_ld);
+
 /* Where a block that goes by slots lies, as B is stored; and behind which event it is complete. */
 struct tb_triangular_stored {
   CUdeviceptr address;
@@ -124,6 +128,9 @@ CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangula
                               const struct tb_triangular_step *step, struct tb_triangular_room room, CUstream stream);
 
 /* ---- triangular_whole.c ---- */
+
+/* Whether A is read as the program has it, and no panel of it is formed ahead. */
+bool tb_triangular_reads_stored(const struct tb_triangular *t);
 
 /* All of A' into planes, behind what forms it. */
 CUresult tb_triangular_pack_a(struct tb_triangular *t);

@@ -2,6 +2,26 @@
 /* trmm as one product whose kernels know of the triangle. */
 #include "pipeline/triangular_internal.h"
 
+/* A' of floats on the GPU is packed as the program has it, and brought into form only for what fp16 planes are not
+ * enough for. Of several blocks two would form it at the same time. */
+bool tb_triangular_reads_stored(const struct tb_triangular *t) {
+  return t->plan->how == TB_BY_PLANES && t->call->type == TB_S && t->plan->ways.a == TB_IN_PLACE &&
+         t->plan->blocks == 1;
+}
+
+/* A' for kernels that read nothing beside the triangle. */
+struct triangle {
+  CUdeviceptr address;
+  int64_t ld;
+  bool transposed; /* memory runs along its rows */
+};
+static struct triangle triangle_read(const struct tb_triangular *t) {
+  const struct tb_view *const a = &t->call->a;
+  if (!tb_triangular_reads_stored(t))
+    return (struct triangle){tb_triangular_element_of_a(t, 0, 0), t->plan->a_ld, false};
+  return (struct triangle){(CUdeviceptr)a->data, a->ld, a->transposed != t->plan->turns};
+}
+
 /* What was seen of the block's columns, beside its product. */
 static int32_t *unfit_at(const struct tb_triangular *t, CUdeviceptr apart) {
   return (int32_t *)(apart + (CUdeviceptr)t->plan->unfit_at_bytes);
@@ -64,10 +84,38 @@ static CUdeviceptr packed_a(const struct tb_triangular *t) {
 
 CUresult tb_triangular_pack_a(struct tb_triangular *t) {
   const int64_t order = tb_kernel_parts(t->call->type) * t->call->k;
-  struct tb_emulated_operand a =
-      tb_emulated_operand_at(tb_triangular_element_of_a(t, 0, 0), t->plan->a_ld, order, false, false);
-  a.triangle = triangle_of(t);
-  return tb_emulated_pack(&t->d->kernels.emulated, &a, packed_a(t), NULL, 0, order, t->forming);
+  const struct triangle a = triangle_read(t);
+  struct tb_emulated_operand operand = tb_emulated_operand_at(a.address, a.ld, order, false, a.transposed);
+  operand.triangle = triangle_of(t);
+  operand.unit = tb_triangular_reads_stored(t) && t->call->a.unit;
+  return tb_emulated_pack(&t->d->kernels.emulated, &operand, packed_a(t), NULL, 0, order, t->forming);
+}
+
+/* All of A', if anything is left that is computed from it. */
+static CUresult form_for_rest(struct tb_triangular *t, const struct tb_emulated_marks *marks, CUstream stream) {
+  const struct tb_view *const a = &t->call->a;
+  const struct tb_triangular_panel all = {.columns = t->call->k, .rows = t->call->k};
+  struct tb_triangle_form_args args = tb_triangular_form_args(t, all, (CUdeviceptr)a->data, a->ld);
+  args.left = marks->left, args.left_words = marks->left_words;
+  return tb_solve_form(&t->d->kernels.solve, t->call->type, &args, stream);
+}
+
+static CUresult add_corners(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
+                            const struct tb_emulated_marks *marks, CUstream stream) {
+  const struct triangle a = triangle_read(t);
+  struct tb_triangle_corner_args corner = {.a = (const void *)a.address,
+                                           .b = (const void *)b->address,
+                                           .product = (void *)apart,
+                                           .again = marks->again,
+                                           .lda = a.ld,
+                                           .ldb = b->ld,
+                                           .product_ld = t->plan->apart_ld,
+                                           .rows = t->call->k,
+                                           .columns = b->sides,
+                                           .unit = t->call->a.unit,
+                                           .lower = t->plan->shape.lower,
+                                           .transposed = a.transposed};
+  return tb_solve_corner(&t->d->kernels.solve, t->call->type, &corner, stream);
 }
 
 static CUresult multiply_planes(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
@@ -77,25 +125,21 @@ static CUresult multiply_planes(struct tb_triangular *t, const struct tb_triangu
   const struct tb_sgemm_args args = tb_sgemm_args_of(&x);
   const struct tb_choice choice = {.family = TB_FAMILY_EMULATED,
                                    .emulated = {.splits = 1, .fast = t->precision == TB_PRECISION_FAST}};
+  const struct tb_emulated_triangle_product product = {.triangle = triangle_of(t),
+                                                       .args = &args,
+                                                       .packed_a = packed_a(t),
+                                                       .packed_b = apart + (CUdeviceptr)t->plan->planes_at_bytes,
+                                                       .workspace = apart + (CUdeviceptr)t->plan->work_at_bytes,
+                                                       .way = &choice.emulated};
   struct tb_emulated_operand of_b = tb_emulated_operand_at(b->address, x.ldb, x.n, true, true);
-  const CUdeviceptr packed = apart + (CUdeviceptr)t->plan->planes_at_bytes,
-                    work = apart + (CUdeviceptr)t->plan->work_at_bytes;
-  struct tb_triangle_corner_args corner = {.a = (const void *)x.a,
-                                           .b = (const void *)x.b,
-                                           .product = (void *)x.d,
-                                           .lda = x.lda,
-                                           .ldb = b->ld,
-                                           .product_ld = t->plan->apart_ld,
-                                           .rows = t->call->k,
-                                           .columns = b->sides,
-                                           .unit = t->call->a.unit,
-                                           .lower = t->plan->shape.lower};
+  struct tb_emulated_marks marks;
   t->kernel = tb_choice_name(&choice);
   of_b.unfit = unfit_at(t, apart);
-  TB_TRY(tb_emulated_pack(kernels, &of_b, packed, NULL, 0, x.k, stream));
-  TB_TRY(tb_emulated_multiply_triangle(kernels, triangle_of(t), &args, packed_a(t), packed, work, &choice.emulated,
-                                       &corner.again, stream));
-  return tb_solve_corner(&t->d->kernels.solve, t->call->type, &corner, stream);
+  TB_TRY(tb_emulated_pack(kernels, &of_b, product.packed_b, NULL, 0, x.k, stream));
+  TB_TRY(tb_emulated_multiply_triangle(kernels, &product, &marks, stream));
+  if (tb_triangular_reads_stored(t)) TB_TRY(form_for_rest(t, &marks, stream));
+  TB_TRY(tb_emulated_multiply_triangle_rest(kernels, &product, stream));
+  return add_corners(t, b, apart, &marks, stream);
 }
 
 /* ---- a block ---- */
@@ -106,14 +150,15 @@ CUresult tb_triangular_launch_whole(struct tb_triangular *t, const struct tb_tri
   const enum tb_type type = t->call->type;
   const bool planes = t->plan->how == TB_BY_PLANES;
   const int64_t order = t->call->k, ld = t->plan->apart_ld;
+  const struct triangle a = triangle_read(t);
   void *const block = (void *)b->address, *const product = (void *)apart;
   struct tb_triangle_look_args back = {
       .from = product, .to = block, .from_ld = ld, .to_ld = b->ld, .rows = order, .columns = b->sides};
-  struct tb_triangle_repair_args repair = {.a = (const void *)tb_triangular_element_of_a(t, 0, 0),
+  struct tb_triangle_repair_args repair = {.a = (const void *)a.address,
                                            .b = block,
                                            .product = product,
                                            .unfit = unfit_at(t, apart),
-                                           .lda = t->plan->a_ld,
+                                           .lda = a.ld,
                                            .ldb = b->ld,
                                            .product_ld = ld,
                                            .rows = order,
@@ -122,7 +167,8 @@ CUresult tb_triangular_launch_whole(struct tb_triangular *t, const struct tb_tri
                                            .unfit_parts =
                                                planes ? (int32_t)tb_emulated_groups(tb_kernel_parts(type) * order) : 1,
                                            .unit = t->call->a.unit,
-                                           .lower = t->plan->shape.lower};
+                                           .lower = t->plan->shape.lower,
+                                           .transposed = a.transposed};
   TB_TRY(planes ? multiply_planes(t, b, apart, stream) : multiply_doubles(t, b, apart, stream));
   TB_TRY(tb_solve_repair(kernels, type, &repair, stream));
   return tb_solve_look(kernels, type, &back, stream);

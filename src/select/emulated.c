@@ -82,6 +82,7 @@ static struct tb_emulated_pack_operand pack_operand(const struct tb_emulated_ope
                                            .along_k = x->along_k,
                                            .unfit = x->unfit,
                                            .triangle = x->triangle,
+                                           .unit = x->unit,
                                            .vectors = x->along_k && (uintptr_t)x->from % 16 == 0 && x->ld % 4 == 0};
 }
 
@@ -110,7 +111,8 @@ struct packed_product {
   const struct tb_sgemm_args *args;
   struct tb_tiles_wanted wanted;
   struct tb_emulated_triangle triangle;
-  CUdeviceptr a, b;
+  CUdeviceptr a, b, workspace;
+  const struct tb_emulated_way *way;
 };
 
 /* bf16 planes of both operands, if any tile is left. */
@@ -173,13 +175,13 @@ static int64_t blocks_of(const struct tb_emulated_kernels *emulated, const struc
 
 /* Where everything stands in the workspace, and who does what. */
 static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
-                                       const struct tb_emulated_workspace *w, CUdeviceptr workspace,
-                                       const struct tb_emulated_way *way) {
+                                       const struct tb_emulated_workspace *w) {
+  const struct tb_emulated_way *const way = product->way;
   const struct tb_sgemm_args *const args = product->args;
   const struct tb_tiles_wanted wanted = product->wanted;
   const struct tb_tile_bands bands = tb_emulated_bands(args->m, args->n, wanted);
   const int64_t tiles = tb_tiles_count(&bands), groups = tb_emulated_groups(args->k);
-  const CUdeviceptr left_at = workspace + (CUdeviceptr)(w->a.bytes + w->b.bytes);
+  const CUdeviceptr left_at = product->workspace + (CUdeviceptr)(w->a.bytes + w->b.bytes);
   const CUdeviceptr again_at = left_at + (CUdeviceptr)w->left_bytes,
                     sums_at = again_at + (CUdeviceptr)w->tile_marks_bytes;
   struct tb_emulated_args p = {.left = (uint32_t *)left_at,
@@ -208,27 +210,38 @@ static struct tb_emulated_args args_of(const struct tb_emulated_kernels *emulate
   return p;
 }
 
-/* *marks, if that is wanted: which tiles were computed again. */
-static CUresult multiply_planes_of(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
-                                   CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **marks,
-                                   CUstream stream) {
+static struct tb_emulated_workspace workspace_of(const struct packed_product *product) {
   const struct tb_sgemm_args *const args = product->args;
-  const bool triangle = product->triangle.parts > 0;
+  return tb_emulated_workspace_for(args->m, args->n, args->k, product->way);
+}
+
+/* What fp16 planes are enough for. */
+static CUresult multiply_halves(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
+                                struct tb_emulated_marks *marks, CUstream stream) {
+  const struct tb_sgemm_args *const args = product->args;
   const struct tb_emulated_room half_a = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, false, args->m, args->k);
   const struct tb_emulated_room half_b = tb_emulated_room_for(TB_EMULATED_HALF_PLANES, true, args->n, args->k);
-  const struct tb_emulated_workspace w = tb_emulated_workspace_for(args->m, args->n, args->k, way);
-  const CUdeviceptr b_at = workspace + (CUdeviceptr)w.a.bytes;
-  struct tb_emulated_args p = args_of(emulated, product, &w, workspace, way);
-  if (marks != NULL) *marks = p.again;
+  const struct tb_emulated_workspace w = workspace_of(product);
+  struct tb_emulated_args p = args_of(emulated, product, &w);
   p.a = packed_at(product->a, &half_a), p.b = packed_at(product->b, &half_b);
-  TB_TRY(launch_multiply(emulated->multiply_half[triangle], TB_EMULATED_HALF_PLANES, &p, stream));
-  TB_TRY(pack_rest(emulated, product, &p, workspace, b_at, stream));
-  p.a = packed_at(workspace, &w.a), p.b = packed_at(b_at, &w.b);
-  TB_TRY(launch_multiply(emulated->multiply_bfloat[triangle], TB_EMULATED_BFLOAT_PLANES, &p, stream));
+  *marks = (struct tb_emulated_marks){p.left, p.again, p.left_words};
+  return launch_multiply(emulated->multiply_half[product->triangle.parts > 0], TB_EMULATED_HALF_PLANES, &p, stream);
+}
+
+/* What is left. */
+static CUresult multiply_rest(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
+                              CUstream stream) {
+  const struct tb_emulated_workspace w = workspace_of(product);
+  const CUdeviceptr a_at = product->workspace, b_at = a_at + (CUdeviceptr)w.a.bytes;
+  struct tb_emulated_args p = args_of(emulated, product, &w);
+  TB_TRY(pack_rest(emulated, product, &p, a_at, b_at, stream));
+  p.a = packed_at(a_at, &w.a), p.b = packed_at(b_at, &w.b);
+  const CUfunction multiply = emulated->multiply_bfloat[product->triangle.parts > 0];
+  TB_TRY(launch_multiply(multiply, TB_EMULATED_BFLOAT_PLANES, &p, stream));
   const int64_t split_tiles = p.tiles - p.whole;
   const struct tb_grid grid = {TB_EMULATED_GATHER_BLOCKS * split_tiles, 1, TB_EMULATED_GATHER_THREADS, 0, 1};
   if (split_tiles > 0) TB_TRY(tb_launch_behind(true, emulated->gather, grid, &p, NULL, stream));
-  return compute_again(emulated->again[product->transpose_a][product->transpose_b], args, &p, stream);
+  return compute_again(emulated->again[product->transpose_a][product->transpose_b], product->args, &p, stream);
 }
 
 CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool transpose_a, bool transpose_b,
@@ -240,16 +253,34 @@ CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool t
                                          .args = args,
                                          .wanted = wanted,
                                          .a = packed_a,
-                                         .b = packed_b};
-  return multiply_planes_of(emulated, &product, workspace, way, NULL, stream);
+                                         .b = packed_b,
+                                         .workspace = workspace,
+                                         .way = way};
+  struct tb_emulated_marks marks;
+  TB_TRY(multiply_halves(emulated, &product, &marks, stream));
+  return multiply_rest(emulated, &product, stream);
 }
 
-CUresult tb_emulated_multiply_triangle(const struct tb_emulated_kernels *emulated, struct tb_emulated_triangle triangle,
-                                       const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
-                                       CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **again,
+static struct packed_product triangle_product(const struct tb_emulated_triangle_product *x) {
+  return (struct packed_product){.args = x->args,
+                                 .triangle = x->triangle,
+                                 .a = x->packed_a,
+                                 .b = x->packed_b,
+                                 .workspace = x->workspace,
+                                 .way = x->way};
+}
+
+CUresult tb_emulated_multiply_triangle(const struct tb_emulated_kernels *emulated,
+                                       const struct tb_emulated_triangle_product *x, struct tb_emulated_marks *marks,
                                        CUstream stream) {
-  const struct packed_product product = {.args = args, .triangle = triangle, .a = packed_a, .b = packed_b};
-  return multiply_planes_of(emulated, &product, workspace, way, again, stream);
+  const struct packed_product product = triangle_product(x);
+  return multiply_halves(emulated, &product, marks, stream);
+}
+
+CUresult tb_emulated_multiply_triangle_rest(const struct tb_emulated_kernels *emulated,
+                                            const struct tb_emulated_triangle_product *x, CUstream stream) {
+  const struct packed_product product = triangle_product(x);
+  return multiply_rest(emulated, &product, stream);
 }
 
 /* Span after span of k, each packed and multiplied. The operands' planes come first in the workspace. */

@@ -38,7 +38,8 @@ struct tb_emulated_operand {
   int64_t ld, sides;
   bool of_b, along_k; /* along_k: a column of memory runs along k */
   struct tb_emulated_triangle triangle;
-  int32_t *unfit; /* as struct tb_emulated_pack_operand has it */
+  int32_t *unfit; /* these two as struct tb_emulated_pack_operand has them */
+  bool unit;
 };
 
 /* An operand that lies there on the device. */
@@ -61,13 +62,26 @@ CUresult tb_emulated_multiply(const struct tb_emulated_kernels *emulated, bool t
                               CUstream stream);
 
 /* The same where op(A), k x k, is a triangle, and nothing is transposed: all of k at once, none of it split (the way
- * says whether it is fast). In A lie zeros beside the diagonal, in the squares of 128 rows and columns that it crosses.
- * The planes leave corners of A out (TB_EMULATED_CORNER_K), but not in tiles that get a mark: *again is where these
- * lie. */
-CUresult tb_emulated_multiply_triangle(const struct tb_emulated_kernels *emulated, struct tb_emulated_triangle triangle,
-                                       const struct tb_sgemm_args *args, CUdeviceptr packed_a, CUdeviceptr packed_b,
-                                       CUdeviceptr workspace, const struct tb_emulated_way *way, const uint32_t **again,
-                                       CUstream stream);
+ * says whether it is fast). The planes leave corners of A out (TB_EMULATED_CORNER_K), but not in tiles that are
+ * computed again. */
+struct tb_emulated_triangle_product {
+  struct tb_emulated_triangle triangle;
+  const struct tb_sgemm_args *args;
+  CUdeviceptr packed_a, packed_b, workspace;
+  const struct tb_emulated_way *way;
+};
+/* Words in the workspace: whether a block has left tiles; whether a tile is computed again (of D, column by column). */
+struct tb_emulated_marks {
+  const uint32_t *left, *again;
+  int32_t left_words;
+};
+/* In two parts. The first one reads packed operands alone. What it leaves takes the operands themselves: zeros lie
+ * beside A's diagonal, in the squares of 128 rows and columns that it crosses. */
+CUresult tb_emulated_multiply_triangle(const struct tb_emulated_kernels *emulated,
+                                       const struct tb_emulated_triangle_product *product,
+                                       struct tb_emulated_marks *marks, CUstream stream);
+CUresult tb_emulated_multiply_triangle_rest(const struct tb_emulated_kernels *emulated,
+                                            const struct tb_emulated_triangle_product *product, CUstream stream);
 
 /* A whole product: for each span two packed operands by one launch, and what multiplies them, five launches in all and
  * one more with a split k. */

@@ -101,25 +101,29 @@ _Static_assert(TB_TRIANGLE_SOLVE64_SHARED_BYTES(8, 1, TB_TRIANGLE_SOLVE64_STEP) 
                    TB_TRIANGLE_SOLVE64_SHARED_BYTES(8, 2, TB_TRIANGLE_SOLVE64_STEP) <= 65536,
                "solves in doubles");
 
-/* A block a tile, of a grid that strides over columns of tiles. */
-static CUresult launch_tiles(CUfunction function, enum tb_type type, int64_t rows, int64_t columns, void *args,
-                             CUstream stream) {
+/* A block a tile, of a grid that strides over columns of tiles, with at most so many of them. */
+static CUresult launch_tiles(CUfunction function, enum tb_type type, int64_t rows, int64_t columns, int64_t most,
+                             void *args, CUstream stream) {
   const int64_t x = tb_ceil_div(rows, TB_TRIANGLE_TILE), y = tb_ceil_div(columns, TB_TRIANGLE_TILE);
   const int64_t shared_bytes = TB_TRIANGLE_TILE * (TB_TRIANGLE_TILE + 1) * tb_type_bytes(type);
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)x, (unsigned)tb_min(y, TB_GRID_Y_MAX), 1, TB_TRIANGLE_TILE,
+  TB_TRY(tb_cuda.cuLaunchKernel(function, (unsigned)x, (unsigned)tb_min(y, most), 1, TB_TRIANGLE_TILE,
                                 TB_TRIANGLE_TILE_THREADS, 1, (unsigned)shared_bytes, stream, parameters, NULL));
   return CUDA_SUCCESS;
 }
 
+/* Where mostly nothing is formed, fewer blocks find that out sooner. */
+#define COLUMNS_OF_TILES_SELDOM 8
+
 CUresult tb_solve_form(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_form_args *args,
                        CUstream stream) {
-  return launch_tiles(solve->form[type], type, args->rows, args->columns, args, stream);
+  const int64_t most = args->left == NULL ? TB_GRID_Y_MAX : COLUMNS_OF_TILES_SELDOM;
+  return launch_tiles(solve->form[type], type, args->rows, args->columns, most, args, stream);
 }
 
 CUresult tb_solve_turn(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_turn_args *args,
                        CUstream stream) {
-  return launch_tiles(solve->turn[type], type, args->rows, args->columns, args, stream);
+  return launch_tiles(solve->turn[type], type, args->rows, args->columns, TB_GRID_Y_MAX, args, stream);
 }
 
 static CUresult launch_solve64(const struct tb_solve_kernels *solve, enum tb_type type, bool lower,

@@ -143,7 +143,7 @@ void emulated_pack(Touches &t, size_t planes, void *const *parameters) {
   for (const tb_emulated_pack_operand &x : p.x) {
     if (x.sides == 0) continue;
     if (x.triangle.parts != 0)
-      triangle(t, x.from, x.ld, x.sides, x.triangle.lower != 0);
+      triangle(t, x.from, x.ld, x.sides, (x.triangle.lower != 0) != (x.along_k != 0));
     else
       t.operand(x.from, x.along_k != 0, x.sides, p.k, x.ld);
     packed(t, x.to, static_cast<size_t>(x.padded_sides), p.k, planes, true);
@@ -327,6 +327,7 @@ void triangle_form(Touches &t, const char *name, void *const *parameters) {
       t.bytes(static_cast<const char *>(a.from) + (first + c * a.from_ld) * size,
               static_cast<size_t>((end - first) * size), false);
   }
+  t.bytes(a.left, static_cast<size_t>(a.left_words) * WORD, false);
   const bool real = name[strlen(name) - 1] == 'c'; /* twice the rows and columns, of one word */
   const int64_t row = a.transposed ? a.first_column : a.first_row, rows = a.transposed ? a.columns : a.rows;
   const int64_t column = a.transposed ? a.first_row : a.first_column, columns = a.transposed ? a.rows : a.columns;
@@ -377,7 +378,7 @@ void triangle_corner(Touches &t, const char *name, void *const *parameters) {
   const auto &a = read<tb_triangle_corner_args>(parameters);
   const size_t words = words_of(name), rows = static_cast<size_t>(a.rows), columns = static_cast<size_t>(a.columns);
   const int64_t order = a.rows * static_cast<int64_t>(words);
-  triangle(t, static_cast<const float *>(a.a), a.lda, order, a.lower != 0);
+  triangle(t, static_cast<const float *>(a.a), a.lda, order, (a.lower != 0) != (a.transposed != 0));
   t.matrix(a.b, rows * words, columns, static_cast<size_t>(a.ldb) * words, false);
   t.bytes(a.again, divided(order, TB_EMULATED_TILE_M) * divided(a.columns, TB_EMULATED_TILE_N) * WORD, false);
   t.matrix(a.product, rows * words, columns, static_cast<size_t>(a.product_ld) * words, true);

@@ -107,16 +107,18 @@ static struct result multiply_triangle(const struct triangle *x, tst_emulated_va
                                      .alpha = 1,
                                      .first = 1,
                                      .last = 1};
-  const uint32_t *marks;
+  struct tb_emulated_marks marks;
+  const struct tb_emulated_triangle_product product = {x->is, &args, packed_a, packed_b, work, &way};
   OK(tb_emulated_pack(kernels, &a, packed_a, NULL, 0, x->order, NULL));
   OK(tb_emulated_pack(kernels, &b, packed_b, NULL, 0, x->order, NULL));
-  OK(tb_emulated_multiply_triangle(kernels, x->is, &args, packed_a, packed_b, work, &way, &marks, NULL));
+  OK(tb_emulated_multiply_triangle(kernels, &product, &marks, NULL));
+  OK(tb_emulated_multiply_triangle_rest(kernels, &product, NULL));
   struct result r = {.d = allocate_floats(words), .tiles = tb_emulated_tiles(x->order, x->columns)};
   r.down = (x->order + TB_EMULATED_TILE_M - 1) / TB_EMULATED_TILE_M;
   r.again = malloc(2 * (size_t)r.tiles * sizeof *r.again), r.taken = r.again + r.tiles;
   assert_non_null(r.again);
   copy_back(r.d, d, words * (int64_t)sizeof(float));
-  copy_back(r.again, (CUdeviceptr)(uintptr_t)marks, 2 * r.tiles * (int64_t)sizeof *r.again);
+  copy_back(r.again, (CUdeviceptr)(uintptr_t)marks.again, 2 * r.tiles * (int64_t)sizeof *r.again);
   OK(tb_cuda.cuMemFree(packed_a)), OK(tb_cuda.cuMemFree(packed_b));
   OK(tb_cuda.cuMemFree(work)), OK(tb_cuda.cuMemFree(d));
   tst_emulated_destroy(&p);

@@ -3,10 +3,12 @@
  * strmm and ctrmm as one product on the tensor cores, from the exported functions, on a GPU so small that products of
  * these sizes are for it: every side, triangle, transpose and diagonal in several groups of k, with whole numbers,
  * which are exact, and others, within a chain's bound row by row; numbers that fp16 planes, or no planes, have room
- * for; Inf and NaN; alpha; blocks of B; little memory, where a call is computed by halves.
+ * for; Inf and NaN; alpha; blocks of B; little memory, where a call is computed by halves; and on the GPU's memory,
+ * where A is read as it is stored, with the bits of an A that is brought into form.
  *
  * Seen to fail when: a tile's k ends early; a corner is left out, added twice where FMAs have computed its tile, or
- * begins in another row; what is not finite meets a zero; a call by halves is taken for one product.
+ * begins in another row; what is not finite meets a zero; a call by halves is taken for one product; of an A that lies
+ * on the GPU the other triangle is read, a unit diagonal, or rows for columns.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +21,7 @@
 #include <string.h>
 
 #include "fake.h"
+#include "placed.h"
 #include "process.h"
 #include "rng.h"
 #include "sanitized.h"
@@ -35,7 +38,7 @@ struct call {
   int parts; /* of an element */
   bool right, lower, unit;
   char trans;
-  int order, sides;
+  int order, sides, lda;
   float alpha[2];
   float *a, *b, *before;
 };
@@ -77,8 +80,9 @@ static void create(struct call *c, int variant, int order, int sides, value *dra
                      .parts = 1 + (variant >> 4 & 1),
                      .order = order,
                      .sides = sides,
+                     .lda = variant % 3 ? order + 5 : (order + 8) / 4 * 4,
                      .alpha = {1, 0}};
-  const int64_t ld = order + 5;
+  const int64_t ld = c->lda;
   c->a = floats((size_t)c->parts * (size_t)ld * (size_t)order);
   c->b = floats(words_of(c)), c->before = floats(words_of(c));
   for (int64_t j = 0; j < order; j++)
@@ -99,9 +103,9 @@ static void make(struct call *c) {
   const int side = c->right ? 142 : 141, uplo = c->lower ? 122 : 121, diag = c->unit ? 132 : 131;
   const int trans = c->trans == 'N' ? 111 : c->trans == 'T' ? 112 : 113;
   if (c->parts == 1)
-    cblas_strmm(102, side, uplo, trans, diag, m, n, c->alpha[0], c->a, c->order + 5, c->b, ld_of(c));
+    cblas_strmm(102, side, uplo, trans, diag, m, n, c->alpha[0], c->a, c->lda, c->b, ld_of(c));
   else
-    cblas_ctrmm(102, side, uplo, trans, diag, m, n, c->alpha, c->a, c->order + 5, c->b, ld_of(c));
+    cblas_ctrmm(102, side, uplo, trans, diag, m, n, c->alpha, c->a, c->lda, c->b, ld_of(c));
 }
 
 /* ---- what it must be ---- */
@@ -111,7 +115,7 @@ static bool lower_of(const struct call *c) { return (c->lower != (c->trans != 'N
 static bool has(const struct call *c, int i, int k) { return lower_of(c) ? k <= i : k >= i; }
 static void element_of_a(const struct call *c, int i, int k, double z[2]) {
   const bool turned = (c->trans != 'N') != c->right;
-  const int64_t ld = c->order + 5;
+  const int64_t ld = c->lda;
   const float *const at = c->a + c->parts * (turned ? k + i * ld : i + k * ld);
   z[0] = i == k && c->unit ? 1 : (double)at[0];
   z[1] = c->parts == 1 || (i == k && c->unit) ? 0 : (double)at[1] * (c->trans == 'C' ? -1 : 1);
@@ -329,10 +333,68 @@ static void little_memory(void **state) {
   }
 }
 
+/* ---- on the GPU ---- */
+
+/* So many words before A, that it is aligned to a float alone. */
+static void make_on_gpu(struct call *c, int before, uint64_t most) {
+  const size_t a_words = (size_t)c->lda * (size_t)c->order, b_bytes = words_of(c) * sizeof(float);
+  float *const a = c->a, *const b = c->b;
+  float *const there = tst_cuda_allocate(TST_DEVICE, (a_words + (size_t)before) * sizeof(float));
+  c->a = there + before, c->b = tst_cuda_allocate(TST_DEVICE, b_bytes);
+  tst_cuda_write(TST_DEVICE, c->a, a, a_words * sizeof(float));
+  tst_cuda_write(TST_DEVICE, c->b, b, b_bytes);
+  make_in_blocks(c, most);
+  assert_true(tst_cuda_read(TST_DEVICE, b, c->b, b_bytes));
+  tst_cuda_free(TST_DEVICE, there), tst_cuda_free(TST_DEVICE, c->b);
+  c->a = a, c->b = b;
+}
+
+/* Two that pack, three from planes, one that forms, FMAs, corners, repairs and a copy; what turns B, and alpha. */
+static uint64_t launches_of(const struct call *c) { return 10 + (c->right ? 2 : 0) + (c->alpha[0] == 1 ? 0 : 1); }
+
+static void same_bits_on_the_gpu(void **state) {
+  (void)state;
+  value *const values[] = {ordinary, wide, wider, whole};
+  tst_cuda_begin(0);
+  for (int i = 0; i < 64; i += TST_UNLESS_SANITIZED(3, 11)) {
+    struct call c, other;
+    const int variant = i % 16, order = an_order(i / 16 + i), sides = some_sides() + i % 3 * 10;
+    create(&c, variant, order, sides, values[i / 16]);
+    create(&other, variant, order, sides, values[i / 16]);
+    if (i % 5 == 4) c.alpha[0] = other.alpha[0] = 3;
+    if (i % 4 == 1)
+      b_at(&c, c.b, i * 37 % order, 5)[0] = b_at(&other, other.b, i * 37 % order, 5)[0] = i % 8 == 1 ? INFINITY : NAN;
+    make(&other);
+    make_on_gpu(&c, i / 16 % 2, launches_of(&c));
+    if (memcmp(c.b, other.b, words_of(&c) * sizeof *c.b) != 0) fail_msg("variant %d of order %d", i, order);
+    destroy(&c), destroy(&other);
+  }
+  tst_cuda_end(0);
+}
+
+/* Of several blocks, in two streams. */
+static void blocks_on_the_gpu(void **state) {
+  (void)state;
+  tst_cuda_begin(0);
+  for (int variant = 0; variant < 16; variant += 5) {
+    struct call c, other;
+    create(&c, variant, 520, 700, wide);
+    create(&other, variant, 520, 700, wide);
+    make(&other);
+    assert_int_equal(tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "12M"), 0);
+    make_on_gpu(&c, 0, 3 * MOST_LAUNCHES);
+    assert_int_equal(tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "0"), 0);
+    assert_memory_equal(c.b, other.b, words_of(&c) * sizeof *c.b);
+    destroy(&c), destroy(&other);
+  }
+  tst_cuda_end(0);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_variant), cmocka_unit_test(numbers_far_apart), cmocka_unit_test(what_is_not_finite),
-      cmocka_unit_test(any_alpha),     cmocka_unit_test(little_memory),
+      cmocka_unit_test(every_variant),     cmocka_unit_test(numbers_far_apart), cmocka_unit_test(what_is_not_finite),
+      cmocka_unit_test(any_alpha),         cmocka_unit_test(little_memory),     cmocka_unit_test(same_bits_on_the_gpu),
+      cmocka_unit_test(blocks_on_the_gpu),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
