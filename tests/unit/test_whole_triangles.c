@@ -8,7 +8,7 @@
  *
  * Seen to fail when: a tile's k ends early; a corner is left out, added twice where FMAs have computed its tile, or
  * begins in another row; what is not finite meets a zero; a call by halves is taken for one product; of an A that lies
- * on the GPU the other triangle is read, a unit diagonal, or rows for columns.
+ * on the GPU the other triangle is read, a unit diagonal, or rows for columns; B is written before all is computed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -246,7 +246,7 @@ static void what_is_not_finite(void **state) {
     struct call c;
     create(&c, i, i >> 4 ? order / 2 : order, some_sides(), ordinary);
     const int row = i >> 4 ? at[i % 8] / 2 : at[i % 8], line = 7;
-    b_at(&c, c.b, row, line)[0] = i % 3 ? INFINITY : NAN;
+    b_at(&c, c.b, row, line)[0] = i % 2 ? INFINITY : NAN;
     memcpy(c.before, c.b, words_of(&c) * sizeof *c.b);
     make_as_one(&c);
     for (int r = 0; r < c.order; r++) {
@@ -335,22 +335,23 @@ static void little_memory(void **state) {
 
 /* ---- on the GPU ---- */
 
-/* So many words before A, that it is aligned to a float alone. */
-static void make_on_gpu(struct call *c, int before, uint64_t most) {
-  const size_t a_words = (size_t)c->lda * (size_t)c->order, b_bytes = words_of(c) * sizeof(float);
-  float *const a = c->a, *const b = c->b;
-  float *const there = tst_cuda_allocate(TST_DEVICE, (a_words + (size_t)before) * sizeof(float));
-  c->a = there + before, c->b = tst_cuda_allocate(TST_DEVICE, b_bytes);
-  tst_cuda_write(TST_DEVICE, c->a, a, a_words * sizeof(float));
-  tst_cuda_write(TST_DEVICE, c->b, b, b_bytes);
-  make_in_blocks(c, most);
-  assert_true(tst_cuda_read(TST_DEVICE, b, c->b, b_bytes));
-  tst_cuda_free(TST_DEVICE, there), tst_cuda_free(TST_DEVICE, c->b);
+/* Puts A, with so many words before it, that it is aligned to a float alone, and B there. */
+static void put_there(struct call *c, int before) {
+  const size_t a_bytes = (size_t)c->lda * (size_t)c->order * sizeof(float), b_bytes = words_of(c) * sizeof(float);
+  float *const a = (float *)tst_cuda_allocate(TST_DEVICE, a_bytes + (size_t)before * sizeof(float)) + before;
+  float *const b = tst_cuda_allocate(TST_DEVICE, b_bytes);
+  tst_cuda_write(TST_DEVICE, a, c->a, a_bytes);
+  tst_cuda_write(TST_DEVICE, b, c->b, b_bytes);
   c->a = a, c->b = b;
+}
+static void take_back(struct call *c, const struct call *host, int before) {
+  assert_true(tst_cuda_read(TST_DEVICE, host->b, c->b, words_of(c) * sizeof(float)));
+  tst_cuda_free(TST_DEVICE, c->a - before), tst_cuda_free(TST_DEVICE, c->b);
+  c->a = host->a, c->b = host->b;
 }
 
 /* Two that pack, three from planes, one that forms, FMAs, corners, repairs and a copy; what turns B, and alpha. */
-static uint64_t launches_of(const struct call *c) { return 10 + (c->right ? 2 : 0) + (c->alpha[0] == 1 ? 0 : 1); }
+static uint64_t launches_there(const struct call *c) { return 10 + (c->right ? 2 : 0) + (c->alpha[0] == 1 ? 0 : 1); }
 
 static void same_bits_on_the_gpu(void **state) {
   (void)state;
@@ -358,43 +359,94 @@ static void same_bits_on_the_gpu(void **state) {
   tst_cuda_begin(0);
   for (int i = 0; i < 64; i += TST_UNLESS_SANITIZED(3, 11)) {
     struct call c, other;
-    const int variant = i % 16, order = an_order(i / 16 + i), sides = some_sides() + i % 3 * 10;
+    const int variant = i % 16, order = an_order(i / 16 + i), sides = some_sides() + i % 3 * 10, before = i / 16 % 2;
     create(&c, variant, order, sides, values[i / 16]);
     create(&other, variant, order, sides, values[i / 16]);
     if (i % 5 == 4) c.alpha[0] = other.alpha[0] = 3;
     if (i % 4 == 1)
       b_at(&c, c.b, i * 37 % order, 5)[0] = b_at(&other, other.b, i * 37 % order, 5)[0] = i % 8 == 1 ? INFINITY : NAN;
     make(&other);
-    make_on_gpu(&c, i / 16 % 2, launches_of(&c));
+    const struct call host = c;
+    put_there(&c, before);
+    make_in_blocks(&c, launches_there(&c));
+    take_back(&c, &host, before);
     if (memcmp(c.b, other.b, words_of(&c) * sizeof *c.b) != 0) fail_msg("variant %d of order %d", i, order);
     destroy(&c), destroy(&other);
   }
   tst_cuda_end(0);
 }
 
-/* Of several blocks, in two streams. */
+/* Four blocks in two streams, for which A is brought into form ahead: five panels, and what packs it. */
 static void blocks_on_the_gpu(void **state) {
   (void)state;
+  if (tst_fake() == NULL) return; /* another workspace */
   tst_cuda_begin(0);
   for (int variant = 0; variant < 16; variant += 5) {
     struct call c, other;
     create(&c, variant, 520, 700, wide);
     create(&other, variant, 520, 700, wide);
     make(&other);
-    assert_int_equal(tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "12M"), 0);
-    make_on_gpu(&c, 0, 3 * MOST_LAUNCHES);
+    const struct call host = c;
+    put_there(&c, 0);
+    assert_int_equal(tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "9600K"), 0);
+    const uint64_t begun = launches();
+    make(&c);
+    assert_int_equal(launches() - begun, 6 + 4 * (launches_there(&c) - 2));
     assert_int_equal(tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "0"), 0);
+    take_back(&c, &host, 0);
     assert_memory_equal(c.b, other.b, words_of(&c) * sizeof *c.b);
     destroy(&c), destroy(&other);
   }
   tst_cuda_end(0);
 }
 
+#define CUDA_ERROR_UNKNOWN 999
+
+/* Whichever launch of a call fails, what is behind it finds the B that was. */
+struct failure {
+  const char *function;
+  unsigned long nth;
+};
+static int one_launch_fails(void *which) {
+  const struct failure *const f = which;
+  struct call c;
+  create(&c, 2, 300, 180, whole);
+  const struct call host = c;
+  tst_cuda_begin(0);
+  put_there(&c, 0);
+  if (tst_fake()->inject(f->function, f->nth, CUDA_ERROR_UNKNOWN, 0) != 0) return 2;
+  make(&c);
+  const bool failed = tst_fake()->get(FAKE_CUDA_FAILURES) > 0;
+  tst_fake()->clear_failures();
+  take_back(&c, &host, 0);
+  expect_right(&c, 0);
+  destroy(&c);
+  tst_cuda_end(0);
+  return failed ? 0 : 3;
+}
+
+static void launches_that_fail(void **state) {
+  (void)state;
+  static const struct {
+    const char *function;
+    unsigned long calls;
+  } all[] = {{"cuLaunchKernel", 4}, {"cuLaunchKernelEx", 6}};
+  if (tst_fake() == NULL) return;
+  for (int i = 0; i < 2; i++)
+    for (unsigned long nth = 1; nth <= all[i].calls + 1; nth++) {
+      struct tst_output o;
+      tst_fork(&o, one_launch_fails, &(struct failure){all[i].function, nth});
+      if (o.status != (nth <= all[i].calls ? 0 : 3))
+        fail_msg("%s %lu: status %d\n%s%s", all[i].function, nth, o.status, o.out, o.err);
+      tst_output_destroy(&o);
+    }
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_variant),     cmocka_unit_test(numbers_far_apart), cmocka_unit_test(what_is_not_finite),
-      cmocka_unit_test(any_alpha),         cmocka_unit_test(little_memory),     cmocka_unit_test(same_bits_on_the_gpu),
-      cmocka_unit_test(blocks_on_the_gpu),
+      cmocka_unit_test(every_variant),     cmocka_unit_test(numbers_far_apart),  cmocka_unit_test(what_is_not_finite),
+      cmocka_unit_test(any_alpha),         cmocka_unit_test(little_memory),      cmocka_unit_test(same_bits_on_the_gpu),
+      cmocka_unit_test(blocks_on_the_gpu), cmocka_unit_test(launches_that_fail),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
