@@ -39,6 +39,12 @@ void tb_cache_end_call(struct tb_cache *cache, int user) {
   }
 }
 
+void tb_cache_leave_result(struct tb_cache *cache, int user) {
+  struct tb_sighting *const s = cache->handed[user][HANDED_RESULT];
+  if (s != NULL) atomic_fetch_and(&s->users, ~(1u << user));
+  cache->handed[user][HANDED_RESULT] = NULL;
+}
+
 void tb_cache_begin_call(struct tb_cache *cache, int user) {
   tb_cache_end_call(cache, user);
   cache->call++;
@@ -47,8 +53,8 @@ void tb_cache_begin_call(struct tb_cache *cache, int user) {
 
 void tb_cache_compare(struct tb_cache *cache, const struct tb_cached *other) { cache->other = other; }
 
-static void hand_out(struct tb_cache *cache, int user, struct tb_sighting *s) {
-  cache->handed[user][cache->handed[user][0] != NULL] = s;
+void tb_cache_hand_out(struct tb_cache *cache, int user, int place, struct tb_sighting *s) {
+  cache->handed[user][place] = s;
   atomic_fetch_or(&s->users, 1u << user);
   s->seen_before = s->seen;
   s->seen = cache->call;
@@ -58,14 +64,13 @@ int64_t tb_cache_bytes(const struct tb_cache *cache) { return cache == NULL ? 0 
 
 /* ---- the end of a copy ---- */
 
-static struct tb_sighting *sighting_of(struct tb_kept *kept) {
-  return (struct tb_sighting *)((char *)kept - offsetof(struct tb_sighting, kept));
-}
+static void note_refutation(struct tb_sighting *s) { s->refuted = s->uses > 0 && !s->kept.proven; }
 
 static void forget_copy(struct tb_cache *cache, struct tb_sighting *s, bool frees) {
   struct tb_kept *const kept = &s->kept;
   tb_kept_forget_pages(kept);
   tb_probe_end(&kept->probe);
+  note_refutation(s);
   if (kept->copy != 0 && frees) tb_cuda.cuMemFree(kept->copy);
   cache->bytes -= kept->copy_bytes;
   free(kept->digests);
@@ -76,10 +81,12 @@ static void forget_copy(struct tb_cache *cache, struct tb_sighting *s, bool free
 
 void tb_cache_allow_hash(struct tb_cache *cache, bool hash_pays) { cache->hash_pays = hash_pays; }
 
+void tb_cache_allow_results(struct tb_cache *cache, bool results_pay) { cache->results_pay = results_pay; }
+
 void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept) {
-  forget_copy(cache, sighting_of(kept), true);
-  atomic_store(&sighting_of(kept)->users, 0);
-  tb_worth_end(cache, sighting_of(kept));
+  forget_copy(cache, tb_sighting_of(kept), true);
+  atomic_store(&tb_sighting_of(kept)->users, 0);
+  tb_worth_end(cache, tb_sighting_of(kept));
 }
 
 void tb_cache_close(struct tb_cache *cache, bool frees) {
@@ -92,21 +99,19 @@ void tb_cache_close(struct tb_cache *cache, bool frees) {
   pthread_mutex_unlock(&inside);
 }
 
-static bool is_in_use(const struct tb_sighting *s) { return atomic_load(&s->users) != 0; }
-
 /* Of copies that the program has chosen, or of the others, the one that was used longest ago, before a call, and by
  * none that is under way; NULL: there is none. */
 static struct tb_sighting *find_oldest(struct tb_cache *cache, uint64_t before, bool chosen) {
   struct tb_sighting *oldest = NULL;
   for (int i = 0; i < OPERANDS_MOST; i++) {
-    if (cache->end[i] == NULL || cache->sighting[i].seen >= before || is_in_use(&cache->sighting[i])) continue;
+    if (cache->end[i] == NULL || cache->sighting[i].seen >= before || tb_is_in_use(&cache->sighting[i])) continue;
     if (cache->sighting[i].chosen != chosen) continue;
     if (oldest == NULL || cache->sighting[i].seen < oldest->seen) oldest = &cache->sighting[i];
   }
   return oldest;
 }
 
-static bool give_back_before(struct tb_cache *cache, uint64_t call, bool chosen) {
+bool tb_cache_give_back_before(struct tb_cache *cache, uint64_t call, bool chosen) {
   struct tb_sighting *const oldest = find_oldest(cache, call, chosen);
   if (oldest == NULL) return false;
   tb_cache_drop(cache, &oldest->kept);
@@ -116,7 +121,8 @@ static bool give_back_before(struct tb_cache *cache, uint64_t call, bool chosen)
 bool tb_cache_give_back_one(struct tb_cache *cache) {
   if (cache == NULL) return false;
   pthread_mutex_lock(&inside);
-  const bool given = give_back_before(cache, UINT64_MAX, false) || give_back_before(cache, UINT64_MAX, true);
+  const bool given =
+      tb_cache_give_back_before(cache, UINT64_MAX, false) || tb_cache_give_back_before(cache, UINT64_MAX, true);
   pthread_mutex_unlock(&inside);
   return given;
 }
@@ -128,7 +134,7 @@ void tb_cache_give_back(struct tb_cache *cache) {
 void tb_cache_rest(struct tb_cache *cache) {
   if (cache == NULL) return;
   pthread_mutex_lock(&inside);
-  while (give_back_before(cache, UINT64_MAX, false)) continue;
+  while (tb_cache_give_back_before(cache, UINT64_MAX, false)) continue;
   pthread_mutex_unlock(&inside);
 }
 
@@ -137,9 +143,9 @@ void tb_cache_give_back_range(struct tb_cache *cache, uintptr_t start, uintptr_t
   pthread_mutex_lock(&inside);
   for (int i = 0; i < OPERANDS_MOST; i++) {
     const bool is_there = cache->end[i] != NULL && (uintptr_t)cache->at[i] < end && (uintptr_t)cache->end[i] > start;
-    if (is_there && !is_in_use(&cache->sighting[i])) forget_copy(cache, &cache->sighting[i], true);
+    if (is_there && !tb_is_in_use(&cache->sighting[i])) forget_copy(cache, &cache->sighting[i], true);
     if (is_there) cache->sighting[i].sights = cache->sighting[i].uses = cache->sighting[i].chosen = 0;
-    if (is_there) cache->sighting[i].saved_bytes = 0;
+    if (is_there) cache->sighting[i].saved_bytes = cache->sighting[i].result_kind = 0;
   }
   pthread_mutex_unlock(&inside);
 }
@@ -153,7 +159,7 @@ static struct tb_sighting *find_operand(struct tb_cache *cache, const struct tb_
   return NULL;
 }
 
-static bool has_part(const struct tb_stored *all, const struct tb_stored *part) {
+bool tb_cache_has_part(const struct tb_stored *all, const struct tb_stored *part) {
   const int64_t offset = part->data - all->data;
   if (all->part != TB_STORED_ALL || part->part != TB_STORED_ALL) return tb_stored_is(all, part);
   if (offset < 0 || part->pitch_bytes != all->pitch_bytes) return false;
@@ -165,7 +171,7 @@ static bool has_part(const struct tb_stored *all, const struct tb_stored *part) 
 static struct tb_sighting *find_whole(struct tb_cache *cache, const struct tb_stored *operand) {
   for (int i = 0; cache->bytes > 0 && i < OPERANDS_MOST; i++)
     if (operand->data < cache->end[i] && operand->data >= cache->at[i] &&
-        has_part(&cache->sighting[i].kept.stored, operand))
+        tb_cache_has_part(&cache->sighting[i].kept.stored, operand) && !tb_kept_is_awaited(&cache->sighting[i].kept))
       return &cache->sighting[i];
   return NULL;
 }
@@ -214,74 +220,53 @@ static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, co
   if (proof == TB_NOT_KEPT && later != NULL && tb_kept_question(later, &s->kept, operand))
     proof = TB_BY_TRACKING;
   else if (proof == TB_NOT_KEPT && !tb_worth_no_proof(cache, s, operand))
-    proof = tb_kept_prove(&s->kept, operand, cache->may_track, tb_worth_hash(cache, s), pool);
+    proof = later != NULL && tb_kept_question_by_hash(later, &s->kept, operand, cache->may_track)
+                ? TB_BY_HASH
+                : tb_kept_prove(&s->kept, operand, cache->may_track, tb_worth_hash(cache, s), pool);
   if (proof == TB_NOT_KEPT) {
-    if (tb_kept_can_prove(&s->kept, operand) && !is_in_use(s)) tb_cache_drop(cache, &s->kept);
+    if (tb_kept_can_prove(&s->kept, operand) && !tb_is_in_use(s)) tb_cache_drop(cache, &s->kept);
     return false;
   }
   *found = place_in_copy(&s->kept, operand, proof);
   tb_worth_used(cache, s, operand);
-  hand_out(cache, user, s);
+  tb_cache_hand_out(cache, user, tb_cache_next_place(cache, user), s);
   return true;
+}
+
+/* A result of a call that failed, or was left. */
+static bool was_never_finished(const struct tb_sighting *s) {
+  return s->kept.copy != 0 && tb_kept_is_awaited(&s->kept) && !tb_is_in_use(s);
 }
 
 struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
                               struct tb_cached *found, struct tb_question *later) {
   struct tb_sighting *const s = find_operand(cache, operand);
+  tb_results_look(cache, operand);
+  if (s != NULL && was_never_finished(s)) tb_cache_drop(cache, &s->kept);
   struct tb_sighting *const copied = s != NULL && s->kept.copy != 0 ? s : find_whole(cache, operand);
   *found = (struct tb_cached){.proof = TB_NOT_KEPT};
-  if (copied != NULL && try_copy(cache, user, copied, operand, pool, found, later)) return NULL;
+  if (copied != NULL && !tb_kept_is_awaited(&copied->kept) &&
+      try_copy(cache, user, copied, operand, pool, found, later))
+    return NULL;
   return s != NULL && s->kept.copy != 0 ? NULL : count_sight(cache, s, operand); /* a copy that others still have */
 }
 
-/* ---- copies ---- */
+/* ---- results ---- */
 
-/* Columns start as those of panels do, which kernels read by whole vectors: on lines, but for short ones. */
-#define COPY_LINE_BYTES 128
-
-static int64_t pitch_for(int64_t column_bytes) {
-  for (int64_t bytes = COPY_LINE_BYTES / 8; bytes < COPY_LINE_BYTES; bytes *= 2)
-    if (column_bytes <= bytes) return bytes;
-  return tb_round_up(column_bytes, COPY_LINE_BYTES);
+struct tb_kept *tb_cache_begin_result(struct tb_cache *cache, const struct tb_stored *c, int64_t k) {
+  const int kind = cache->results_pay ? tb_results_begin(cache, c, k) : 0;
+  if (kind == 0) return NULL;
+  struct tb_sighting *s = find_operand(cache, c);
+  if (s == NULL) s = take_place(cache, c);
+  if (s == NULL || tb_is_in_use(s)) return NULL;
+  note_refutation(s);
+  if (s->kept.copy != 0) tb_worth_end(cache, s);
+  s->result_kind = kind;
+  return &s->kept;
 }
 
-/* Makes room, of copies that were used before this operand was seen last: what is used in a round that has no room for
- * all of it stays, in place of whatever comes next. What the program has chosen makes way for nothing else, and all
- * else for it. */
-static bool make_room(struct tb_cache *cache, const struct tb_sighting *s, int64_t bytes, int64_t *free_bytes,
-                      int64_t limit_bytes) {
-  while (cache->bytes + bytes > limit_bytes || bytes > *free_bytes) {
-    const int64_t before = cache->bytes;
-    const bool given = give_back_before(cache, s->chosen ? cache->call : s->seen_before, false) ||
-                       (s->chosen && give_back_before(cache, s->seen_before, true));
-    if (!given) return false;
-    *free_bytes += before - cache->bytes;
-  }
-  return true;
-}
-
-bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes, int64_t limit_bytes) {
-  struct tb_sighting *const s = sighting_of(kept);
-  const int64_t pitch = pitch_for(kept->stored.column_bytes), bytes = pitch * kept->stored.columns;
-  CUdeviceptr copy = 0;
-  kept->cells = tb_cells_of(&kept->stored);
-  if (!make_room(cache, s, bytes, &free_bytes, limit_bytes)) {
-    if (!s->chosen) tb_worth_end(cache, s); /* another chosen one makes way next time, if it is used less often */
-    return false;
-  }
-  kept->digests = malloc((size_t)kept->cells.count * sizeof *kept->digests);
-  if (kept->digests == NULL || tb_cuda.cuMemAlloc(&copy, (size_t)bytes) != CUDA_SUCCESS) {
-    free(kept->digests);
-    kept->digests = NULL;
-    tb_worth_end(cache, s);
-    return false;
-  }
-  kept->copy = copy;
-  kept->copy_pitch_bytes = pitch;
-  kept->copy_bytes = bytes;
-  cache->bytes += bytes;
-  cache->end[s - cache->sighting] = kept->stored.data + tb_stored_span_bytes(&kept->stored);
-  hand_out(cache, user, s);
-  tb_worth_made(cache, s);
-  return true;
+void tb_cache_finish_result(struct tb_kept *kept) {
+  tb_sighting_of(kept)->sample = tb_hash_sample(&kept->stored, TB_SAMPLE_LINES);
+  tb_sighting_of(kept)->sampled = true;
+  atomic_store_explicit(&kept->awaited, false, memory_order_release);
 }

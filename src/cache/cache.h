@@ -46,6 +46,9 @@ void tb_cache_end_call(struct tb_cache *cache, int user);
  * digested once, when it begins to. So it is until this is said. */
 void tb_cache_allow_hash(struct tb_cache *cache, bool hash_pays);
 
+/* Inside: whether results may be kept, which are proven by a digest when they are used. Not until this is said. */
+void tb_cache_allow_results(struct tb_cache *cache, bool results_pay);
+
 /* What an operand is handed. */
 struct tb_cached {
   enum tb_proof proof;
@@ -70,6 +73,24 @@ bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64
 
 /* Inside: of what was made and could not be filled. */
 void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept);
+
+/* Inside, behind the looks at its operands: a call is about to write all of a matrix, whatever it holds, by a product
+ * of this k. Returns what to give tb_cache_make_result if it is worth a copy; or NULL. */
+struct tb_kept *tb_cache_begin_result(struct tb_cache *cache, const struct tb_stored *c, int64_t k);
+
+/* Inside: as tb_cache_make. The copy is the caller's to fill, and its digests to add to, while the call lasts. */
+bool tb_cache_make_result(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes,
+                          int64_t limit_bytes);
+
+/* It has all of what was committed, and so have its digests: from now on it is a copy, which nobody writes to. Not
+ * inside; of one of which this is not said nothing is ever computed. */
+void tb_cache_finish_result(struct tb_kept *kept);
+
+/* The call goes on without it: it may be given back. */
+void tb_cache_leave_result(struct tb_cache *cache, int user);
+
+/* Inside, when a call is over: a result of which there is no copy is committed. */
+void tb_cache_end_result(struct tb_cache *cache, const struct tb_stored *c);
 
 /* Bytes that copies take. NULL is allowed, here and below. */
 int64_t tb_cache_bytes(const struct tb_cache *cache);

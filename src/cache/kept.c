@@ -1,33 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cache/kept.h"
 
+#include <string.h>
+
 #include "base/integers.h"
 #include "cache/writers.h"
 
 /* ---- by all bytes ---- */
 
-struct comparison {
-  const struct tb_kept *kept;
-  int64_t first, count, each; /* cells; of a task */
-  atomic_bool differs;
-};
-
 static void compare_cells(void *context, int task) {
-  struct comparison *const x = context;
-  const int64_t begin = x->first + task * x->each, end = tb_min(begin + x->each, x->first + x->count);
-  for (int64_t i = begin; i < end && !atomic_load_explicit(&x->differs, memory_order_relaxed); i++) {
-    const struct tb_stored cell = tb_cell(&x->kept->stored, &x->kept->cells, i);
+  struct tb_question *const q = context;
+  const int64_t each = (int64_t)q->each;
+  const int64_t begin = q->first + task * each, end = tb_min(begin + each, q->first + q->count);
+  for (int64_t i = begin; i < end && !atomic_load_explicit(&q->written, memory_order_relaxed); i++) {
+    const struct tb_stored cell = tb_cell(&q->kept->stored, &q->kept->cells, i);
     const struct tb_digest digest = tb_hash_cell(&cell);
-    if (!tb_digests_are_equal(&digest, &x->kept->digests[i])) atomic_store(&x->differs, true);
+    if (!tb_digests_are_equal(&digest, &q->kept->digests[i])) atomic_store(&q->written, true);
   }
 }
 
-static bool has_same_cells(const struct tb_kept *kept, int64_t first, int64_t count, struct tb_pool *pool) {
-  struct comparison x = {.kept = kept, .first = first, .count = count};
-  x.each = tb_max(TB_PROOF_TASK_BYTES / TB_CELL_BYTES, tb_ceil_div(count, TB_POOL_TASKS_MAX));
-  atomic_init(&x.differs, false);
-  tb_pool_run(pool, compare_cells, &x, (int)tb_ceil_div(count, x.each));
-  return !atomic_load(&x.differs);
+static void begin_comparison(struct tb_question *q, struct tb_kept *kept, int64_t first, int64_t count) {
+  *q = (struct tb_question){.kept = kept, .by_hash = true, .first = first, .count = count};
+  q->each = (uintptr_t)tb_max(TB_PROOF_TASK_BYTES / TB_CELL_BYTES, tb_ceil_div(count, TB_POOL_TASKS_MAX));
+  atomic_init(&q->written, false);
+}
+
+static void start_comparison(struct tb_question *q, struct tb_pool *pool) {
+  q->job = tb_pool_start(pool, compare_cells, q, (int)tb_ceil_div(q->count, (int64_t)q->each));
+}
+
+static bool has_same_cells(struct tb_kept *kept, int64_t first, int64_t count, struct tb_pool *pool) {
+  struct tb_question q;
+  begin_comparison(&q, kept, first, count);
+  start_comparison(&q, pool);
+  tb_pool_wait(pool, q.job);
+  return !atomic_load(&q.written);
 }
 
 /* The cells of a part; false: it is not made of whole ones, so that there is no digest of it. */
@@ -105,6 +112,10 @@ bool tb_kept_question(struct tb_question *q, struct tb_kept *kept, const struct 
 }
 
 void tb_question_ask(struct tb_question *q, struct tb_pool *pool) {
+  if (q->by_hash) {
+    start_comparison(q, pool);
+    return;
+  }
   const uintptr_t bytes = q->pages.end > q->pages.start ? q->pages.end - q->pages.start : 0;
   q->job = tb_pool_start(pool, ask_of_pages, q, (int)((bytes + q->each - 1) / q->each));
 }
@@ -145,12 +156,15 @@ static void begin_tracking(struct tb_kept *kept) {
 /* ---- either ---- */
 
 /* A write to what is tracked costs its writer a fault a page, as much as some 30 proofs by the hash. So it is tracked
- * when the hash has found it unchanged once, and, when it was written after fewer proofs than that, twice as often as
+ * when the hash has found it unchanged once (a result, most of which are used once and then written anew, when it has
+ * twice), and, when it was written after fewer proofs than that, twice as often as
  * before. */
 #define TRACK_USES_ENOUGH 32
 #define PATIENCE_MOST 16
 
-static bool is_to_be_tracked(const struct tb_kept *kept) { return kept->proofs + 1 >= 1 << kept->track_failures; }
+static bool is_to_be_tracked(const struct tb_kept *kept) {
+  return kept->proofs + 1 >= (kept->is_result ? 2 : 1) << kept->track_failures;
+}
 
 static void count_write(struct tb_kept *kept) {
   const bool paid = kept->track_uses >= TRACK_USES_ENOUGH;
@@ -164,9 +178,31 @@ static void try_to_track(struct tb_kept *kept) {
   if (kept->tracked.number == 0) count_write(kept);
 }
 
+bool tb_kept_question_by_hash(struct tb_question *q, struct tb_kept *kept, const struct tb_stored *part,
+                              bool may_track) {
+  int64_t first, count;
+  *q = (struct tb_question){.kept = NULL};
+  if (!kept->is_result || kept->tracked.number != 0 || !find_cells(kept, part, &first, &count)) return false;
+  if (may_track && count == kept->cells.count && is_to_be_tracked(kept)) return false;
+  begin_comparison(q, kept, first, count);
+  return true;
+}
+
+static void count_proof(struct tb_kept *kept) {
+  kept->proofs++;
+  kept->proven = true;
+}
+
+static bool answer_by_hash(struct tb_question *q) {
+  const bool same = !atomic_load(&q->written);
+  if (same) count_proof(q->kept);
+  return same;
+}
+
 /* What was tracked anew meanwhile, by another call's look, says nothing of the time between. */
 bool tb_kept_answer(struct tb_question *q) {
   struct tb_kept *const kept = q->kept;
+  if (q->by_hash) return answer_by_hash(q);
   const bool is_the_same = kept->tracked.number == q->number && tb_track_holds(&kept->tracked);
   const bool clean = is_the_same && !atomic_load(&q->written) && (!q->edges[0] || has_same_edge(kept, false)) &&
                      (!q->edges[1] || has_same_edge(kept, true));
@@ -215,6 +251,17 @@ bool tb_kept_is_proven_by(struct tb_kept *kept, const struct tb_kept *other, enu
   return true;
 }
 
+/* To end the watch costs less than the faults of a commit. */
+void tb_kept_begin_result(struct tb_kept *kept) {
+  if (kept->tracked.number != 0) count_write(kept);
+  tb_kept_forget_pages(kept);
+  kept->proofs = 0;
+  kept->proven = false;
+  kept->is_result = true;
+  atomic_store(&kept->awaited, true);
+  memset(kept->digests, 0, (size_t)kept->cells.count * sizeof *kept->digests);
+}
+
 bool tb_kept_may_be_watched(void) { return tb_writers_may_ask() && tb_track_may_begin(); }
 
 enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, bool hash_pays,
@@ -233,6 +280,6 @@ enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, 
     tb_kept_forget_pages(kept);
     return TB_NOT_KEPT;
   }
-  kept->proofs++;
+  count_proof(kept);
   return TB_BY_HASH;
 }

@@ -26,16 +26,21 @@ struct tb_kept {
   bool unwatchable;          /* it cannot be tracked, where it lies */
   struct tb_tracked probe;   /* with a copy or without: a page of it */
   int proofs;                /* by the hash, since it was made or written */
+  bool is_result;            /* of ours: digested as it came down, and watched a proof later than an operand */
+  bool proven;               /* it was, since it was made */
+  atomic_bool awaited;       /* a result that is not whole yet: it is no copy */
 };
 
-/* Whether nobody has written to a part of what is kept, as a question to the kernel: it takes a while, and may be asked
- * beside other work. */
+/* Whether nobody has written to a part of what is kept, as a question to the kernel, or whether its bytes have their
+ * digests: it takes a while, and may be asked beside other work. */
 struct tb_question {
   struct tb_kept *kept;    /* NULL: there is no question */
+  bool by_hash;            /* then the cells, else the pages */
+  int64_t first, count;    /* cells */
   uint64_t number;         /* under which its pages were tracked then */
   struct tb_tracked pages; /* those of the part that are */
   bool edges[2];           /* the part has some of what lies before these, or behind */
-  uintptr_t each;          /* bytes of pages that a task asks about */
+  uintptr_t each;          /* bytes of pages, or cells, that are a task's */
   uint64_t job;            /* of the pool */
   atomic_bool written;
 };
@@ -58,6 +63,10 @@ bool tb_kept_is_proven_by(struct tb_kept *kept, const struct tb_kept *other, enu
 /* The question whether `part` is what was copied. False: the kernel does not watch it. */
 bool tb_kept_question(struct tb_question *question, struct tb_kept *kept, const struct tb_stored *part);
 
+/* The same by all its bytes. False: it is no result, or not made of whole cells; or the kernel watches it, or is to. */
+bool tb_kept_question_by_hash(struct tb_question *question, struct tb_kept *kept, const struct tb_stored *part,
+                              bool may_track);
+
 /* Asks, by all threads of the pool, and whether they have; not inside. What is asked speaks for the bytes as they are
  * between the two. */
 void tb_question_ask(struct tb_question *question, struct tb_pool *pool);
@@ -79,5 +88,21 @@ bool tb_kept_probe_is_written(const struct tb_kept *kept);
 
 /* The kernel is not asked about it any more. */
 void tb_kept_forget_pages(struct tb_kept *kept);
+
+/* ---- results ---- */
+
+/* What it is a copy of is about to be written by a call of ours, which gives the copy the same bytes. */
+void tb_kept_begin_result(struct tb_kept *kept);
+
+/* Some of them have come down, to be committed: a rectangle of this first row, in bytes, and column, as it lies
+ * elsewhere. By several threads at once. */
+static inline void tb_kept_add_result(struct tb_kept *kept, int64_t row, int64_t column,
+                                      const struct tb_stored *piece) {
+  tb_hash_add(&kept->stored, &kept->cells, row, column, piece, kept->digests);
+}
+
+static inline bool tb_kept_is_awaited(const struct tb_kept *kept) {
+  return atomic_load_explicit(&kept->awaited, memory_order_acquire);
+}
 
 #endif

@@ -21,14 +21,17 @@ static void count_failure(struct tb_sighting *s) {
 }
 
 /* Uses of parts count as what they saved. */
-void tb_worth_end(const struct tb_cache *cache, struct tb_sighting *s) {
+void tb_worth_end(struct tb_cache *cache, struct tb_sighting *s) {
   const int enough = tb_worth_hash(cache, s) ? USES_ENOUGH : WATCHED_USES_ENOUGH;
-  if (s->saved_bytes >= enough * (double)tb_stored_bytes(&s->kept.stored))
+  if (s->result_kind != 0)
+    tb_results_end(cache, s);
+  else if (s->saved_bytes >= enough * (double)tb_stored_bytes(&s->kept.stored))
     s->failures = 0;
   else
     count_failure(s);
   if (!tb_worth_hash(cache, s)) s->kept.track_failures = 0; /* each is the end of a copy, and counted above */
-  s->sights = s->uses = 0;
+  s->sights = s->uses = s->result_kind = 0;
+  s->refuted = false;
   s->saved_bytes = 0;
 }
 
@@ -51,12 +54,11 @@ static bool may_be_proven(const struct tb_cache *cache, const struct tb_sighting
 }
 
 /* A line that another thread has just written takes a quarter of a microsecond to read. So of what is rewritten before
- * each call a few are enough. */
-#define GLANCE_LINES 4
-
-/* Notes what an operand without a copy looks like, and whether that is what it did. */
+ * each call TB_GLANCE_LINES are enough.
+ *
+ * Notes what an operand without a copy looks like, and whether that is what it did. */
 static void look_at(struct tb_sighting *s, const struct tb_stored *operand) {
-  const struct tb_digest glance = tb_hash_sample(operand, GLANCE_LINES);
+  const struct tb_digest glance = tb_hash_sample(operand, TB_GLANCE_LINES);
   const bool same = tb_digests_are_equal(&s->glance, &glance), was_sampled = s->sampled;
   s->glance = glance;
   s->sampled = same || s->sights == 0 || s->chosen;
@@ -105,7 +107,7 @@ void tb_worth_made(struct tb_cache *cache, struct tb_sighting *s) {
 
 void tb_worth_used(struct tb_cache *cache, struct tb_sighting *s, const struct tb_stored *operand) {
   s->saved_bytes += (double)tb_stored_bytes(operand);
-  if (s->uses++ == 0) cache->unused = (int)tb_max(0, cache->unused - UNUSED_FOR_A_USED_ONE);
+  if (s->uses++ == 0 && s->result_kind == 0) cache->unused = (int)tb_max(0, cache->unused - UNUSED_FOR_A_USED_ONE);
 }
 
 /* Whether so little as a sample tells that it has changed, or a page that it will: of a part nothing is known. */

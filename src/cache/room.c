@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The memory of copies: who makes room for whom. Inside the cache, with the GPU's context current. */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/integers.h"
+#include "cache/cache_internal.h"
+
+/* ---- operands ---- */
+
+/* Columns start as those of panels do, which kernels read by whole vectors: on lines, but for short ones. */
+#define COPY_LINE_BYTES 128
+
+static int64_t pitch_for(int64_t column_bytes) {
+  for (int64_t bytes = COPY_LINE_BYTES / 8; bytes < COPY_LINE_BYTES; bytes *= 2)
+    if (column_bytes <= bytes) return bytes;
+  return tb_round_up(column_bytes, COPY_LINE_BYTES);
+}
+
+/* Makes room, of copies that were used before this operand was seen last: what is used in a round that has no room for
+ * all of it stays, in place of whatever comes next. What the program has chosen makes way for nothing else, and all
+ * else for it. */
+static bool make_room(struct tb_cache *cache, const struct tb_sighting *s, int64_t bytes, int64_t *free_bytes,
+                      int64_t limit_bytes) {
+  while (cache->bytes + bytes > limit_bytes || bytes > *free_bytes) {
+    const int64_t before = cache->bytes;
+    const bool given = tb_cache_give_back_before(cache, s->chosen ? cache->call : s->seen_before, false) ||
+                       (s->chosen && tb_cache_give_back_before(cache, s->seen_before, true));
+    if (!given) return false;
+    *free_bytes += before - cache->bytes;
+  }
+  return true;
+}
+
+/* Of so many cells; of those on the GPU `bytes` are taken. */
+static bool have_memory(struct tb_cache *cache, struct tb_sighting *s, int64_t pitch, int64_t bytes) {
+  struct tb_kept *const kept = &s->kept;
+  CUdeviceptr copy = 0;
+  kept->digests = malloc((size_t)kept->cells.count * sizeof *kept->digests);
+  if (kept->digests == NULL || tb_cuda.cuMemAlloc(&copy, (size_t)bytes) != CUDA_SUCCESS) {
+    free(kept->digests);
+    kept->digests = NULL;
+    return false;
+  }
+  kept->copy = copy;
+  kept->copy_pitch_bytes = pitch;
+  kept->copy_bytes = bytes;
+  cache->bytes += bytes;
+  cache->end[s - cache->sighting] = kept->stored.data + tb_stored_span_bytes(&kept->stored);
+  return true;
+}
+
+bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes, int64_t limit_bytes) {
+  struct tb_sighting *const s = tb_sighting_of(kept);
+  const int64_t pitch = pitch_for(kept->stored.column_bytes), bytes = pitch * kept->stored.columns;
+  kept->cells = tb_cells_of(&kept->stored);
+  s->result_kind = 0;
+  if (!make_room(cache, s, bytes, &free_bytes, limit_bytes)) {
+    if (!s->chosen) tb_worth_end(cache, s); /* another chosen one makes way next time, if it is used less often */
+    return false;
+  }
+  if (!have_memory(cache, s, pitch, bytes)) {
+    tb_worth_end(cache, s);
+    return false;
+  }
+  tb_cache_hand_out(cache, user, tb_cache_next_place(cache, user), s);
+  tb_worth_made(cache, s);
+  return true;
+}
+
+/* ---- results ---- */
+
+/* Copies of results at once: most have served when the next one's come. */
+#define RESULTS_MOST 8
+
+/* The one that was made or used longest ago, if they are many or `any` will do; NULL: there is none, or they are few.
+ */
+static struct tb_sighting *find_oldest_result(struct tb_cache *cache, bool any) {
+  struct tb_sighting *oldest = NULL;
+  int count = 0;
+  for (int i = 0; i < OPERANDS_MOST; i++) {
+    struct tb_sighting *const s = &cache->sighting[i];
+    if (cache->end[i] == NULL || s->result_kind == 0) continue;
+    count++;
+    if (!tb_is_in_use(s) && (oldest == NULL || s->seen < oldest->seen)) oldest = s;
+  }
+  return any || count >= RESULTS_MOST ? oldest : NULL;
+}
+
+/* What one copy has goes to another of the same size: to allocate takes as long as to bring up some MiB. */
+static bool take_over(struct tb_cache *cache, struct tb_sighting *s, struct tb_sighting *from) {
+  const struct tb_kept old = from->kept;
+  if (old.cells.count != s->kept.cells.count || old.copy_pitch_bytes != pitch_for(s->kept.stored.column_bytes) ||
+      old.copy_bytes != old.copy_pitch_bytes * s->kept.stored.columns)
+    return false;
+  from->kept.copy = 0;
+  from->kept.digests = NULL;
+  tb_cache_drop(cache, &from->kept);
+  s->kept.copy = old.copy, s->kept.digests = old.digests;
+  s->kept.copy_pitch_bytes = old.copy_pitch_bytes, s->kept.copy_bytes = old.copy_bytes;
+  cache->bytes += old.copy_bytes;
+  cache->end[s - cache->sighting] = s->kept.stored.data + tb_stored_span_bytes(&s->kept.stored);
+  return true;
+}
+
+/* The memory of older results first, then what is free. */
+static bool have_memory_of_result(struct tb_cache *cache, struct tb_sighting *s, int64_t free_bytes,
+                                  int64_t limit_bytes) {
+  const int64_t pitch = pitch_for(s->kept.stored.column_bytes), bytes = pitch * s->kept.stored.columns;
+  if (s->kept.copy != 0) return true; /* the latest result's in the same place */
+  s->kept.cells = tb_cells_of(&s->kept.stored);
+  struct tb_sighting *oldest = find_oldest_result(cache, cache->bytes + bytes > limit_bytes || bytes > free_bytes);
+  if (oldest != NULL && take_over(cache, s, oldest)) return true;
+  if (oldest != NULL) {
+    free_bytes += oldest->kept.copy_bytes;
+    tb_cache_drop(cache, &oldest->kept);
+  }
+  return make_room(cache, s, bytes, &free_bytes, limit_bytes) && have_memory(cache, s, pitch, bytes);
+}
+
+bool tb_cache_make_result(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes,
+                          int64_t limit_bytes) {
+  struct tb_sighting *const s = tb_sighting_of(kept);
+  s->sights = s->uses = s->chosen = 0;
+  s->saved_bytes = 0;
+  if (!have_memory_of_result(cache, s, free_bytes, limit_bytes)) {
+    tb_worth_end(cache, s);
+    return false;
+  }
+  tb_probe_end(&kept->probe);
+  tb_kept_begin_result(kept);
+  tb_cache_hand_out(cache, user, HANDED_RESULT, s);
+  return true;
+}
