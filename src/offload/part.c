@@ -233,6 +233,7 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
   if (passes_panels(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
   TB_TRY(tb_pipeline_run(d, call, &part->plan, &choice, timed, pass, &part->keep, &part->progress));
+  tb_keep_end_result(&part->keep, d);
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
     part->compute_ms = tb_part_elapsed_ms(d, TB_COMPUTE_BEGIN, TB_COMPUTE_END);
@@ -241,15 +242,23 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   return CUDA_SUCCESS;
 }
 
+/* The bits shall not depend on whether what is kept leaves room for the whole product's kernels. */
+static bool is_short_of_room(const struct tb_part *part, CUresult reserved) {
+  const bool others = part->whole.family == TB_FAMILY_EMULATED && !part->plan.emulated;
+  return reserved == CUDA_ERROR_OUT_OF_MEMORY || (reserved == CUDA_SUCCESS && others);
+}
+
 /* may_wait: a proof of what is kept. */
 static CUresult try_product(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
                             struct tb_pass *pass, bool may_wait) {
   if (pass == NULL) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways, may_wait));
   if (pass != NULL && part->keep.failed != CUDA_SUCCESS) return part->keep.failed;
   CUresult reserved = get_room(part, d);
-  /* The bits shall not depend on whether what is kept leaves room for the whole product's kernels. */
-  const bool others = part->whole.family == TB_FAMILY_EMULATED && !part->plan.emulated;
-  if (tb_keep_any(&part->keep) && (reserved == CUDA_ERROR_OUT_OF_MEMORY || (reserved == CUDA_SUCCESS && others))) {
+  if (part->keep.result != NULL && is_short_of_room(part, reserved)) {
+    tb_keep_drop_result(&part->keep, d);
+    reserved = get_room(part, d);
+  }
+  if (tb_keep_any(&part->keep) && is_short_of_room(part, reserved)) {
     tb_keep_give_up(&part->keep, d, &part->call, ways);
     reserved = get_room(part, d);
   }
@@ -285,7 +294,9 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
   TB_TRY(tb_lanes_load(d, part->call.type, triangle));
   const CUresult result =
       is_product ? run_product(part, d, ways, timed, pass) : tb_triangular_part_run(part, d, ways, timed, pass != NULL);
-  if (result != TB_INTERRUPTED) tb_keep_end(&part->keep, d);
+  if (result == TB_INTERRUPTED) return result;
+  if (result != CUDA_SUCCESS && part->keep.result != NULL) tb_device_settle(d); /* tiles may be on their way there */
+  tb_keep_end(&part->keep, d);
   return result;
 }
 

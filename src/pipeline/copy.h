@@ -9,6 +9,7 @@
 
 #include "blas/region.h"
 #include "blas/type.h"
+#include "cache/kept.h"
 #include "process/pool.h"
 
 #define TB_COPY_ALONE_BYTES ((int64_t)256 << 10)
@@ -37,6 +38,10 @@ struct tb_copy {
   const void *from;
   int64_t to_ld, from_ld, rows, columns; /* in elements */
   struct tb_region region;
+  struct tb_kept
+      *result;        /* with beta = 0 and all elements: of what it has a part, which begins in this row, in bytes, */
+  int64_t result_row; /* and column; its digests get what is copied. NULL: of nothing */
+  int64_t result_column;
   bool mirrored; /* beta is 0, and elements outside the region are read from their mirror images */
   int tasks;     /* from here on it is copy.c's */
   uint64_t job;  /* of the pool; 0: done */

@@ -111,11 +111,15 @@ static int64_t limit_for(const struct tb_device *d, int64_t free_bytes) {
   return limit > 0 ? tb_min(most, limit - d->arena_bytes) : most;
 }
 
-bool tb_keep_make(struct tb_device *d, struct tb_kept *kept) {
+/* Results, which the product's own memory comes behind, leave twice as much. */
+bool tb_keep_make(struct tb_device *d, struct tb_kept *kept, enum tb_keep_what what) {
   size_t free_bytes = 0, total_bytes = 0;
-  const bool made =
-      tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-      tb_cache_make(tb_device_cache(d), d->lane, kept, (int64_t)free_bytes, limit_for(d, (int64_t)free_bytes));
+  bool made = tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS;
+  const int64_t limit = limit_for(d, (int64_t)free_bytes);
+  if (what == TB_KEEP_OPERAND)
+    made = made && tb_cache_make(tb_device_cache(d), d->lane, kept, (int64_t)free_bytes, limit);
+  else
+    made = made && tb_cache_make_result(tb_device_cache(d), d->lane, kept, (int64_t)free_bytes / SHARE_OF_FREE, limit);
   tb_cuda_failed_call = NULL; /* no failure of the call's */
   return made;
 }
@@ -139,7 +143,7 @@ static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, st
                         struct tb_question *later) {
   CUresult result = CUDA_SUCCESS;
   struct tb_kept *const worth = tb_cache_look(tb_device_cache(d), d->lane, operand, d->pool, found, later);
-  if (worth == NULL || !tb_keep_make(d, worth)) return CUDA_SUCCESS;
+  if (worth == NULL || !tb_keep_make(d, worth, TB_KEEP_OPERAND)) return CUDA_SUCCESS;
   if (tb_keep_fill(d, worth))
     *found = (struct tb_cached){TB_KEPT_ANEW, (CUdeviceptr)worth->copy, worth->copy_pitch_bytes, worth};
   else
@@ -180,7 +184,7 @@ static bool is_small(const struct tb_call *call, const struct tb_ways *ways) {
   return call->recipe == TB_MULTIPLY && tb_plan_fits_one_slot(call, *ways);
 }
 
-static bool may_keep(struct tb_device *d, const struct tb_call *call, const struct tb_ways *ways) {
+bool tb_keep_may_stay(struct tb_device *d, const struct tb_call *call, const struct tb_ways *ways) {
   if (tb_option_number(TB_OPTION_cache) == 0) {
     if (tb_cache_bytes(tb_device_cache(d)) > 0) tb_cache_give_back(tb_device_cache(d));
     return false;
@@ -242,19 +246,15 @@ struct tb_kept_operands tb_keep_operands(const struct tb_call *call, const struc
 bool tb_keep_may_begin(struct tb_device *d, const struct tb_call *call, const struct tb_ways *ways,
                        const struct tb_kept_operands *x) {
   const bool any = (x->may[TB_OF_A] || x->may[TB_OF_B]) && ways->kept != TB_NOT_TO_BE_KEPT;
-  if (!any || !may_keep(d, call, ways)) return false;
+  if (!any || !tb_keep_may_stay(d, call, ways)) return false;
   if (tb_option_number(TB_OPTION_cache) > 0) tb_device_keep_within(d, tb_option_number(TB_OPTION_cache));
   return true;
 }
 
-CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
-                       bool may_wait) {
-  struct tb_kept_operands x = tb_keep_operands(call, &ways);
-  x.may_wait = may_wait && ways.c == TB_STAGED && call->recipe == TB_MULTIPLY;
-  tb_keep_nothing(keep, call, ways);
-  if (!tb_keep_may_begin(d, call, &ways, &x)) return CUDA_SUCCESS;
-  if (!tb_cache_enter()) return CUDA_SUCCESS;
-  const CUresult result = look_all_up(keep, d, &x);
+/* Inside, which it leaves. */
+static CUresult look_at_operands(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call,
+                                 struct tb_ways ways, const struct tb_kept_operands *x) {
+  const CUresult result = look_all_up(keep, d, x);
   tb_cache_leave();
   if (tb_keep_is_sooner_without(keep, call)) {
     const double made_bytes = keep->made_bytes; /* they went up all the same */
@@ -263,6 +263,18 @@ CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct t
     keep->made_bytes = made_bytes;
   }
   tb_keep_say_copies(keep, &ways);
+  return result;
+}
+
+CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,
+                       bool may_wait) {
+  struct tb_kept_operands x = tb_keep_operands(call, &ways);
+  x.may_wait = may_wait && ways.c == TB_STAGED && call->recipe == TB_MULTIPLY;
+  tb_keep_nothing(keep, call, ways);
+  const bool looks = tb_keep_may_begin(d, call, &ways, &x);
+  if (looks && !tb_cache_enter()) return CUDA_SUCCESS;
+  const CUresult result = looks ? look_at_operands(keep, d, call, ways, &x) : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) tb_keep_begin_result(keep, d, &ways, looks);
   return result;
 }
 
@@ -303,6 +315,7 @@ void tb_keep_end(struct tb_keep *keep, struct tb_device *d) {
   for (int of_b = 0; of_b < 2 && keep->doubt == TB_ASKED; of_b++)
     if (keep->question[of_b].kept != NULL) tb_pool_wait(d->pool, keep->question[of_b].job);
   keep->doubt = TB_ALL_PROVEN;
+  if (d->hangs && keep->result != NULL) return; /* it may yet be written, so that it is nobody else's */
   tb_cache_end_call(tb_device_cache(d), d->lane);
 }
 

@@ -8,7 +8,9 @@
 #define TB_KEEP_H
 
 #include "cache/cache.h"
+#include "pipeline/copy.h"
 #include "pipeline/device.h"
+#include "plan/layout.h"
 
 /* The program has written to what was kept: nothing of the call is committed, and it is to be computed anew. No CUDA
  * error. */
@@ -22,6 +24,10 @@ struct tb_keep {
   double saved_bytes;             /* that need not go up */
   double made_bytes;              /* that have gone up, to stay */
   struct tb_question question[2]; /* of copies that are not proven yet */
+  struct tb_kept *result;         /* C's copy, as it comes to be; NULL: there will be none */
+  int64_t copied_bytes;           /* of C, to there */
+  int64_t digested_bytes;         /* and down, when they are committed */
+  bool may_stay;                  /* C could, and was noted */
   CUresult failed;                /* of a call that several GPUs share: this one hangs since it has begun */
   enum { TB_ALL_PROVEN, TB_NOT_ASKED, TB_ASKED } doubt;
 };
@@ -48,6 +54,22 @@ struct tb_keep_member {
 enum tb_keep_common { TB_KEEP_COMMON_A, TB_KEEP_COMMON_B };
 void tb_keep_begin_shared(struct tb_keep_member members[], int count, enum tb_keep_common common,
                           struct tb_pool *drivers);
+
+/* ---- keep_result.c: what one GPU computes of a C in ordinary memory, with beta = 0 ---- */
+
+/* The tile of C that this is, with nothing more to come, is to be in C's copy, too: behind what is in the stream. */
+void tb_keep_copy_tile(struct tb_keep *keep, struct tb_block tile, struct tb_matrix d, CUstream stream);
+
+/* A commit of some of a tile's columns is about to begin, and is over: it is digested for C's copy, if that is to be.
+ */
+void tb_keep_begin_commit(struct tb_keep *keep, struct tb_block columns, struct tb_copy *copy);
+void tb_keep_end_commit(struct tb_keep *keep, const struct tb_copy *copy);
+
+/* All of C is committed, and nothing is under way any more: it may be a later call's operand. */
+void tb_keep_end_result(struct tb_keep *keep, struct tb_device *device);
+
+/* C's copy is not to be: its memory is wanted. */
+void tb_keep_drop_result(struct tb_keep *keep, struct tb_device *device);
 
 /* Proves the rest beside other work: CUDA_ERROR_NOT_READY until that is done; TB_REFUTED. Nothing may be committed
  * before. It is to be called first when threads have little else to do. */

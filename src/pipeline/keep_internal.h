@@ -21,12 +21,19 @@ static inline bool tb_keep_are_same(const struct tb_kept_operands *x) {
 bool tb_keep_may_begin(struct tb_device *device, const struct tb_call *call, const struct tb_ways *ways,
                        const struct tb_kept_operands *operands);
 
+/* The same whatever its operands are. */
+bool tb_keep_may_stay(struct tb_device *device, const struct tb_call *call, const struct tb_ways *ways);
+
+/* Behind the look at its operands, which has entered the cache already, or there was none: whether C is to stay. */
+void tb_keep_begin_result(struct tb_keep *keep, struct tb_device *device, const struct tb_ways *ways, bool entered);
+
 /* Inside the cache: a call of the device's begins. False: it has no memory for a cache. */
 bool tb_keep_enter_cache(struct tb_device *device);
 
-/* The memory of a copy, inside; what it is to have, in any thread, when the device is entered; and if that failed the
- * end of it, inside. That says CUDA_ERROR_TIMEOUT of a device that hangs. */
-bool tb_keep_make(struct tb_device *device, struct tb_kept *kept);
+/* The memory of a copy, inside; what an operand's is to have, in any thread, when the device is entered; and if that
+ * failed the end of it, inside. That says CUDA_ERROR_TIMEOUT of a device that hangs. */
+enum tb_keep_what { TB_KEEP_OPERAND, TB_KEEP_RESULT };
+bool tb_keep_make(struct tb_device *device, struct tb_kept *kept, enum tb_keep_what what);
 bool tb_keep_fill(struct tb_device *device, struct tb_kept *kept);
 CUresult tb_keep_drop(struct tb_device *device, struct tb_kept *kept);
 

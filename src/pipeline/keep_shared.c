@@ -53,7 +53,7 @@ static void look_up_member(struct tb_keep_member *m, bool common, const struct t
     struct tb_cache *const cache = tb_device_cache(d);
     tb_cache_compare(cache, (bool)of_b == common ? first : NULL);
     struct tb_kept *const worth = tb_cache_look(cache, d->lane, &x.stored[of_b], d->pool, &m->found[of_b], NULL);
-    if (worth != NULL && tb_keep_make(d, worth)) m->made[of_b] = worth;
+    if (worth != NULL && tb_keep_make(d, worth, TB_KEEP_OPERAND)) m->made[of_b] = worth;
   }
 }
 

@@ -72,11 +72,19 @@ static CUresult await_spare_panels(struct tb_pipeline *p) {
   return tb_plan_prepares(p->layout.plan) ? tb_device_wait(p->d, p->packing) : CUDA_SUCCESS;
 }
 
+/* Of a result that stays; the next block's tiles replace them. */
+static CUresult await_copied_tiles(struct tb_pipeline *p) {
+  const bool copies = p->keep != NULL && p->keep->result != NULL;
+  for (int s = 0; copies && s < p->stream_count; s++) TB_TRY(tb_device_wait(p->d, p->streams[s]));
+  return CUDA_SUCCESS;
+}
+
 /* Until C has all of the block, and nothing of it is under way. */
 static CUresult finish_block(struct tb_pipeline *p) {
   const struct tb_layout *l = &p->down.layout;
   const enum tb_way way = l->plan->ways.c;
   TB_TRY(await_spare_panels(p));
+  TB_TRY(await_copied_tiles(p));
   if (way == TB_DIRECT) TB_TRY(tb_device_wait(p->d, p->d->down));
   for (int s = 0; way == TB_IN_PLACE && s < p->stream_count; s++) TB_TRY(tb_device_wait(p->d, p->streams[s]));
   bool counted = way == TB_STAGED || (way == TB_IN_PLACE && !tb_kernels_write_c(&l->plan->ways, l->call));

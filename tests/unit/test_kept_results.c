@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Chains: T = A B, and then U = T D. When that has come twice T does not go up any more for U, as long as nobody has
+ * written to it: not by a store, a system call, another mapping or thread, nor by a call of ours, on the GPU or the
+ * CPU. Whatever fails, U is that of the program's memory. A program in which no result is an operand, or which writes
+ * to each, has no memory of the GPU's taken for that.
+ *
+ * All numbers are whole, so that sums are exact, and U is what the CPU BLAS has. Each case is a process of its own.
+ * Seen to fail when: the proof is skipped, or not awaited; a result is used that is not whole; parts of cells are added
+ * at the wrong place; a tile is copied to where it is in its block; copies of results are made in vain.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "abi.h"
+#include "fake.h"
+#include "process.h"
+#include "rng.h"
+#include "sanitized.h"
+#include "tileblas.h"
+
+#define CUDA_ERROR_OUT_OF_MEMORY 2
+#define CUDA_ERROR_UNKNOWN 999
+#define PAGE 4096
+
+static void set(const char *option, const char *value) {
+  if (tileblas_option_set(option, value) != 0) exit(3);
+}
+
+/* ---- a chain ---- */
+
+struct chain {
+  const struct tst_symbol *symbol;
+  int64_t m, n, k, sides, ldt, bytes; /* of an element */
+  char *a, *b, *t, *d, *u, *wanted;
+  int64_t t_bytes;
+  int round;
+};
+
+static void fill(char *x, int64_t elements, enum tst_type type, uint64_t *seed) {
+  for (int64_t i = 0; i < elements * tst_parts(type); i++) {
+    const double value = (double)tst_random_below(seed, 5) - 2;
+    if (tst_is_double(type)) memcpy(x + 8 * i, &value, 8);
+    if (!tst_is_double(type)) memcpy(x + 4 * i, &(float){(float)value}, 4);
+  }
+}
+
+static int64_t next_k = 3; /* what is found out goes for results of one shape and k */
+
+/* T of whole pages of its own, so that it can be mapped anew. */
+static struct chain make(enum tst_type type, int64_t m, int64_t n, int64_t pad) {
+  static const char *const names[] = {"cblas_sgemm", "cblas_dgemm", "cblas_cgemm", "cblas_zgemm"};
+  const int64_t bytes = tst_part_bytes(type) * tst_parts(type);
+  struct chain x = {.symbol = tst_find_symbol(names[type]), .m = m, .n = n, .k = next_k++, .sides = 3, .ldt = m + pad};
+  uint64_t seed = 1;
+  x.bytes = bytes, x.t_bytes = (x.ldt * n * bytes + PAGE - 1) / PAGE * PAGE;
+  x.a = malloc((size_t)(m * x.k * bytes)), x.b = malloc((size_t)(x.k * n * bytes));
+  x.d = malloc((size_t)(n * x.sides * bytes));
+  x.u = calloc((size_t)((m + n) * x.sides), (size_t)bytes);
+  x.wanted = calloc((size_t)((m + n) * x.sides), (size_t)bytes);
+  x.t = mmap(NULL, (size_t)x.t_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (x.t == MAP_FAILED) exit(3);
+  fill(x.b, x.k * n, type, &seed), fill(x.d, n * x.sides, type, &seed);
+  return x;
+}
+
+static void drop(struct chain *x) {
+  free(x->a), free(x->b), free(x->d), free(x->u), free(x->wanted);
+  munmap(x->t, (size_t)x->t_bytes);
+}
+
+static void call(const struct chain *x, int64_t n, int64_t k, int64_t ld, double beta, const char *a, const char *b,
+                 int64_t ldb, char *c, int64_t ldc) {
+  const struct tst_problem p = {.trans_a = 'N',
+                                .trans_b = 'N',
+                                .m = x->m,
+                                .n = n,
+                                .k = k,
+                                .alpha = 1,
+                                .beta = beta,
+                                .lda = ld,
+                                .ldb = ldb,
+                                .ldc = ldc};
+  tst_call(x->symbol, tst_resolve(x->symbol), &p, a, b, c);
+}
+
+/* A is another one each time. */
+static void make_t(struct chain *x) {
+  uint64_t seed = (uint64_t)++x->round;
+  fill(x->a, x->m * x->k, x->symbol->type, &seed);
+  call(x, x->n, x->k, x->m, 0, x->a, x->b, x->k, x->t, x->ldt);
+}
+
+static void make_u(const struct chain *x, char *u) { call(x, x->sides, x->n, x->ldt, 0, x->t, x->d, x->n, u, x->m); }
+
+static bool complain(const struct chain *x, const char *what) {
+  printf("%s %lld x %lld, ldc %lld, round %d: %s\n", x->symbol->name, (long long)x->m, (long long)x->n,
+         (long long)x->ldt, x->round, what);
+  return false;
+}
+
+static uint64_t bytes_up(void) { return tst_fake() == NULL ? 0 : tst_fake()->get(FAKE_CUDA_BYTES_UP); }
+
+enum way_up { UP, NOT_UP, ANYHOW };
+
+/* U, and whether T has gone up for it. */
+static bool use_t(struct chain *x, enum way_up way) {
+  const uint64_t before = bytes_up();
+  make_u(x, x->u);
+  const uint64_t up = bytes_up() - before, all = (uint64_t)(x->m * x->n * x->bytes);
+  set("TILEBLAS_ROUTE", "cpu");
+  make_u(x, x->wanted);
+  set("TILEBLAS_ROUTE", "gpu");
+  bool right = memcmp(x->u, x->wanted, (size_t)(x->m * x->sides * x->bytes)) == 0 || complain(x, "wrong");
+  if (tst_fake() == NULL || way == ANYHOW) return right;
+  if (way == UP && up < all) right = complain(x, "it does not go up");
+  if (way == NOT_UP && up > all / 8) right = complain(x, "it goes up");
+  return right;
+}
+
+static bool go_round(struct chain *x, enum way_up way) {
+  make_t(x);
+  return use_t(x, way);
+}
+
+/* The first shows that T is an operand, the second that it is what it was; from then on it stays. */
+static bool begin(struct chain *x) {
+  bool right = go_round(x, UP);
+  right &= go_round(x, UP);
+  return go_round(x, NOT_UP) && right;
+}
+
+/* ---- all shapes ---- */
+
+static bool on_tensor_cores;
+
+/* Whole columns to a cell, and columns of many; tiles end within cells; some with memory for a part of C alone. */
+static int all_shapes(void *limit) {
+  static const struct { int64_t m, n, pad; } shapes[] = {{777, 780, 0}, {9002, 71, 3}, {61, 9100, 5}, {2048, 300, 0}};
+  bool right = true;
+  set("TILEBLAS_ROUTE", "gpu");
+  for (int i = 0; i < 4; i++)
+    for (int type = 0; type < TST_TYPES; type++) {
+      if ((TST_SANITIZED || limit != NULL) && (i + type) % 4 != 0) continue;
+      if (on_tensor_cores && (i > 0 || tst_is_double((enum tst_type)type))) continue;
+      if (on_tensor_cores) next_k = type == TST_C ? 60 : 200;
+      struct chain x = make((enum tst_type)type, shapes[i].m, shapes[i].n, shapes[i].pad);
+      if (limit != NULL) set("TILEBLAS_MEMORY_LIMIT", limit);
+      if (limit == NULL) right &= begin(&x);
+      if (limit == NULL) right &= go_round(&x, NOT_UP);
+      for (int round = 0; limit != NULL && round < 4; round++) right &= go_round(&x, ANYHOW);
+      right &= use_t(&x, limit == NULL ? NOT_UP : ANYHOW);
+      drop(&x);
+    }
+  return right ? 0 : 1;
+}
+
+/* A part of T, and T as the other operand. */
+static int other_operands(void *unused) {
+  (void)unused;
+  struct chain x = make(TST_S, 777, 780, 0), part = x;
+  set("TILEBLAS_ROUTE", "gpu");
+  bool right = begin(&x);
+  part.n = 700, part.round = 100;
+  make_t(&x);
+  right &= use_t(&part, NOT_UP);
+  struct tst_problem p = {.trans_a = 'N', .trans_b = 'N', .m = 3, .n = x.n, .k = x.m, .alpha = 1, .beta = 0};
+  p.lda = 3, p.ldb = x.ldt, p.ldc = 3;
+  make_t(&x);
+  const uint64_t before = bytes_up();
+  tst_call(x.symbol, tst_resolve(x.symbol), &p, x.a, x.t, x.u);
+  if (bytes_up() - before > (uint64_t)x.t_bytes / 8) right = complain(&x, "it goes up as B");
+  set("TILEBLAS_ROUTE", "cpu");
+  tst_call(x.symbol, tst_resolve(x.symbol), &p, x.a, x.t, x.wanted);
+  if (memcmp(x.u, x.wanted, (size_t)(3 * x.n * 4)) != 0) right = complain(&x, "wrong as B");
+  drop(&x);
+  return right ? 0 : 1;
+}
+
+/* ---- writes between ---- */
+
+static char *an_element(const struct chain *x) {
+  uint64_t seed = (uint64_t)x->round;
+  const int64_t column = tst_random_below(&seed, x->n), row = tst_random_below(&seed, x->m);
+  return x->t + (column * x->ldt + row) * x->bytes;
+}
+
+static const float another = 7;
+
+static void by_store(struct chain *x) { memcpy(an_element(x), &another, 4); }
+
+static void *store(void *at) { return memcpy(at, &another, 4); }
+
+static void by_thread(struct chain *x) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, store, an_element(x)) != 0) exit(3);
+  pthread_join(thread, NULL);
+}
+
+static void by_read(struct chain *x) {
+  int ends[2];
+  if (pipe(ends) != 0 || write(ends[1], &another, 4) != 4 || read(ends[0], an_element(x), 4) != 4) exit(3);
+  close(ends[0]), close(ends[1]);
+}
+
+static void by_all_bytes(struct chain *x) { memset(x->t, 0, (size_t)x->t_bytes); }
+
+static void by_last_byte(struct chain *x) { memcpy(x->t + ((x->n - 1) * x->ldt + x->m) * x->bytes - 4, &another, 4); }
+
+static void by_mapping(struct chain *x) {
+  if (mmap(x->t, (size_t)x->t_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != x->t)
+    exit(3);
+}
+
+static void by_advice(struct chain *x) { madvise(x->t, PAGE, MADV_DONTNEED); }
+
+/* By calls of ours: C = A B + C, by either side; into a part; the like of T, by the CPU alone. */
+static void by_sum(struct chain *x) { call(x, x->n, x->k, x->m, 1, x->a, x->b, x->k, x->t, x->ldt); }
+
+static void by_part(struct chain *x) {
+  call(x, x->n / 2, x->k, x->m, 1, x->a, x->b, x->k, x->t + x->bytes * x->ldt * 5, x->ldt);
+}
+
+static void by_cpu(struct chain *x) {
+  set("TILEBLAS_ROUTE", "cpu");
+  make_t(x);
+  set("TILEBLAS_ROUTE", "gpu");
+}
+
+static void by_sum_on_cpu(struct chain *x) {
+  set("TILEBLAS_ROUTE", "cpu");
+  by_sum(x);
+  set("TILEBLAS_ROUTE", "gpu");
+}
+
+static void by_nobody(struct chain *x) { (void)x; }
+
+static const struct {
+  const char *name;
+  void (*write)(struct chain *x);
+} writes[] = {{"store", by_store},
+              {"thread", by_thread},
+              {"read", by_read},
+              {"all bytes", by_all_bytes},
+              {"last byte", by_last_byte},
+              {"mmap", by_mapping},
+              {"advice", by_advice},
+              {"sum", by_sum},
+              {"part", by_part},
+              {"CPU", by_cpu},
+              {"sum on CPU", by_sum_on_cpu}};
+
+enum { WRITES = sizeof writes / sizeof writes[0] };
+
+/* Before T is used first, and behind some uses, from the second of which on the kernel may watch it. */
+static int written(void *number) {
+  void (*const write)(struct chain *) = number == NULL ? by_nobody : writes[(uintptr_t)number - 1].write;
+  bool right = true;
+  set("TILEBLAS_ROUTE", "gpu");
+  for (int uses = 0; uses < TST_UNLESS_SANITIZED(5, 3); uses += uses < 2 ? 1 : 2) {
+    struct chain x = make(TST_S, 777, 780, uses % 2);
+    right &= begin(&x);
+    make_t(&x);
+    for (int i = 0; i < uses; i++) right &= use_t(&x, NOT_UP);
+    write(&x);
+    right &= use_t(&x, number == NULL ? NOT_UP : ANYHOW);
+    right &= use_t(&x, ANYHOW);
+    for (int i = 0; i < 3; i++) right &= go_round(&x, ANYHOW);
+    drop(&x);
+  }
+  return right ? 0 : 1;
+}
+
+/* While T is committed, and while U is computed: of either one U is right. */
+static struct chain *raced;
+
+static void *write_at_once(void *unused) {
+  for (int i = 0; i < 200; i++) {
+    _Atomic float *const at = (_Atomic float *)(void *)(raced->t + (i * 37 % raced->n * raced->ldt + i) * 4);
+    atomic_store_explicit(at, 3, memory_order_relaxed);
+    if (i % 10 == 0) sched_yield();
+  }
+  return unused;
+}
+
+static int written_meanwhile(void *unused) {
+  (void)unused;
+  bool right = true;
+  set("TILEBLAS_ROUTE", "gpu");
+  struct chain x = make(TST_S, 777, 780, 0);
+  right &= begin(&x);
+  raced = &x;
+  for (int i = 0; i < TST_UNLESS_SANITIZED(20, 5); i++) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, write_at_once, NULL) != 0) return 4;
+    make_t(&x);
+    pthread_join(thread, NULL);
+    right &= use_t(&x, ANYHOW);
+  }
+  drop(&x);
+  return right ? 0 : 1;
+}
+
+/* ---- failures ---- */
+
+/* The call that makes T fails: the CPU completes it, and what the GPU has is not taken for T. */
+static int a_gpu_that_fails(void *function) {
+  bool right = true;
+  if (tst_fake() == NULL) return 0;
+  set("TILEBLAS_ROUTE", "gpu");
+  struct chain x = make(TST_D, 777, 780, 0);
+  right &= begin(&x);
+  tst_fake()->inject(function, 2, CUDA_ERROR_UNKNOWN, 0);
+  make_t(&x);
+  tst_fake()->clear_failures();
+  for (int i = 0; i < 3; i++) right &= use_t(&x, ANYHOW);
+  for (int i = 0; i < 3; i++) right &= go_round(&x, ANYHOW);
+  drop(&x);
+  return right ? 0 : 1;
+}
+
+/* What fails for the copy alone costs the copy. */
+static int a_copy_that_fails(void *function) {
+  bool right = true;
+  if (tst_fake() == NULL) return 0;
+  set("TILEBLAS_ROUTE", "gpu");
+  struct chain x = make(TST_D, 777, 780, 0);
+  right &= go_round(&x, UP);
+  right &= go_round(&x, UP);
+  tst_fake()->inject(function, 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
+  make_t(&x);
+  tst_fake()->clear_failures();
+  right &= use_t(&x, ANYHOW);
+  for (int i = 0; i < 12; i++) right &= go_round(&x, ANYHOW);
+  right &= go_round(&x, NOT_UP);
+  tileblas_stats s;
+  tileblas_stats_get(&s);
+  drop(&x);
+  return right && s.gpu_failures == 0 ? 0 : 1;
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 3, ROUNDS = TST_UNLESS_SANITIZED(12, 5) };
+
+static void *go_rounds(void *chain) {
+  struct chain *const x = chain;
+  bool right = true;
+  for (int i = 0; i < ROUNDS; i++) {
+    make_t(x);
+    if (i % 4 == 3) by_store(x);
+    make_u(x, x->u);
+    make_u(x, x->wanted);
+    right &= memcmp(x->u, x->wanted, (size_t)(x->m * x->sides * x->bytes)) == 0;
+  }
+  return right ? NULL : chain;
+}
+
+static int threads_at_once(void *unused) {
+  (void)unused;
+  static struct chain x[THREADS];
+  pthread_t thread[THREADS];
+  bool right = true;
+  set("TILEBLAS_ROUTE", "gpu");
+  for (int i = 0; i < THREADS; i++) x[i] = make(TST_S, 777, 780, 0);
+  for (int i = 0; i < THREADS; i++)
+    if (pthread_create(&thread[i], NULL, go_rounds, &x[i]) != 0) return 4;
+  for (int i = 0; i < THREADS; i++) {
+    void *wrong;
+    pthread_join(thread[i], &wrong);
+    if (wrong != NULL) right = complain(&x[i], "wrong beside others");
+    right &= use_t(&x[i], ANYHOW);
+    drop(&x[i]);
+  }
+  return right ? 0 : 1;
+}
+
+/* ---- no loss ---- */
+
+static uint64_t device_bytes(void) { return tst_fake()->get(FAKE_CUDA_ALLOCATED_BYTES); }
+
+/* Of results that are no operands, or are written to before, no copy is made. */
+static int nothing_for_nothing(void *unused) {
+  (void)unused;
+  bool right = true;
+  if (tst_fake() == NULL) return 0;
+  set("TILEBLAS_ROUTE", "gpu");
+  struct chain x = make(TST_S, 777, 780, 0), y = make(TST_S, 777, 780, 0);
+  right &= go_round(&x, UP);
+  make_t(&y);
+  const uint64_t before = device_bytes();
+  for (int i = 0; i < 8; i++) make_t(&x), make_t(&y);
+  if (device_bytes() != before) right = complain(&x, "a copy of what is no operand");
+  for (int i = 0; i < 8; i++) {
+    make_t(&x);
+    for (int64_t e = 0; e < x.t_bytes / 4; e++) ((float *)(void *)x.t)[e] += 1;
+    right &= use_t(&x, UP);
+  }
+  if (device_bytes() != before) right = complain(&x, "a copy of what is written");
+  drop(&x), drop(&y);
+  return right ? 0 : 1;
+}
+
+/* A program that writes an element each time is computed twice seldom. */
+static int seldom_twice(void *unused) {
+  (void)unused;
+  bool right = true;
+  uint64_t up = 0, least = 0;
+  if (tst_fake() == NULL) return 0;
+  set("TILEBLAS_ROUTE", "gpu");
+  struct chain x = make(TST_S, 777, 780, 0);
+  right &= begin(&x);
+  uint64_t twice = 0;
+  for (int i = 0; i < 40; i++) {
+    make_t(&x);
+    by_store(&x);
+    const uint64_t launches = tst_fake()->get(FAKE_CUDA_LAUNCHES);
+    right &= use_t(&x, ANYHOW);
+    up = tst_fake()->get(FAKE_CUDA_LAUNCHES) - launches;
+    if (least == 0 || up < least) least = up;
+    twice += up > least;
+  }
+  printf("computed twice: %llu of 40\n", (unsigned long long)twice);
+  if (twice > 3) right = complain(&x, "computed twice too often");
+  drop(&x);
+  return right ? 0 : 1;
+}
+
+/* Results that lie elsewhere each time have the memory of older ones. */
+static int at_other_places(void *unused) {
+  (void)unused;
+  enum { PLACES = 14 };
+  static struct chain x[PLACES];
+  bool right = true;
+  uint64_t most = 0;
+  if (tst_fake() == NULL) return 0;
+  set("TILEBLAS_ROUTE", "gpu");
+  for (int i = 0; i < PLACES; i++) {
+    next_k = 3;
+    x[i] = make(TST_S, 777, 780, 0);
+    right &= go_round(&x[i], i < 2 ? UP : NOT_UP);
+    if (i == PLACES - 4) most = device_bytes();
+  }
+  if (device_bytes() > most) right = complain(&x[0], "more and more copies");
+  for (int i = 0; i < PLACES; i++) right &= use_t(&x[i], ANYHOW);
+  for (int i = 0; i < PLACES; i++) drop(&x[i]);
+  return right ? 0 : 1;
+}
+
+/* A product that wants the memory has it. */
+static int memory_for_products(void *unused) {
+  (void)unused;
+  struct chain x = make(TST_S, 777, 780, 0), large = make(TST_S, 1800, 1900, 0);
+  bool right = true;
+  set("TILEBLAS_ROUTE", "gpu");
+  for (int i = 0; i < 5; i++) right &= go_round(&x, ANYHOW);
+  for (int i = 0; i < 5; i++) right &= go_round(&large, ANYHOW);
+  for (int i = 0; i < 5; i++) right &= go_round(&x, ANYHOW);
+  tileblas_stats s;
+  tileblas_stats_get(&s);
+  drop(&x), drop(&large);
+  return right && s.gpu_failures == 0 ? 0 : 1;
+}
+
+/* ---- what is said ---- */
+
+static int some_rounds(void *unused) {
+  (void)unused;
+  set("TILEBLAS_ROUTE", "gpu"), set("TILEBLAS_VERBOSE", "1"), set("TILEBLAS_REPORT", "1");
+  struct chain x = make(TST_S, 777, 780, 0);
+  for (int i = 0; i < 5; i++) make_t(&x), make_u(&x, x.u);
+  drop(&x);
+  return 0;
+}
+
+static void what_is_said(void **state) {
+  (void)state;
+  struct tst_output said;
+  tst_fork(&said, some_rounds, NULL);
+  assert_int_equal(said.status, 0);
+  if (tst_count_lines(said.err, "A=kept (hash) B=host C=host saved 2.424 MB") != 3 ||
+      tst_count_lines(said.err, "calls whose operands a GPU had kept: 3, of which 7.273 MB were not moved again") != 1)
+    fail_msg("%s", said.err);
+  tst_output_destroy(&said);
+}
+
+/* ---- each in a process ---- */
+
+static void in_process(int (*body)(void *), const void *argument, const char *name) {
+  struct tst_output o;
+  tst_fork(&o, body, (void *)(uintptr_t)argument);
+  if (o.status != 0) fail_msg("status %d for %s\n%s%s", o.status, name, o.out, o.err);
+  if (o.err[0] != '\0' && body != a_gpu_that_fails) fail_msg("it says: %s", o.err);
+  tst_output_destroy(&o);
+}
+
+static void shapes(void **state) {
+  (void)state;
+  in_process(all_shapes, NULL, "all shapes");
+}
+static void shapes_in_pieces(void **state) {
+  (void)state;
+  in_process(all_shapes, "2M", "2M");
+  in_process(all_shapes, "6M", "6M");
+}
+static void parts_and_b(void **state) {
+  (void)state;
+  in_process(other_operands, NULL, "other operands");
+}
+static void writes_between(void **state) {
+  (void)state;
+  in_process(written, NULL, "none");
+  for (uintptr_t i = 0; i < WRITES; i++) in_process(written, (void *)(i + 1), writes[i].name);
+}
+static void writes_meanwhile(void **state) {
+  (void)state;
+  in_process(written_meanwhile, NULL, "a thread");
+}
+static void failing_gpus(void **state) {
+  (void)state;
+  in_process(a_gpu_that_fails, "cuLaunchKernel", "cuLaunchKernel");
+  in_process(a_gpu_that_fails, "cuMemcpyDtoHAsync", "cuMemcpyDtoHAsync");
+  in_process(a_gpu_that_fails, "cuEventRecord", "cuEventRecord");
+}
+static void failing_copies(void **state) {
+  (void)state;
+  in_process(a_copy_that_fails, "cuMemAlloc", "cuMemAlloc");
+  in_process(a_copy_that_fails, "cuMemGetInfo", "cuMemGetInfo");
+  in_process(a_copy_that_fails, "cuMemcpy2DAsync", "cuMemcpy2DAsync");
+}
+static void several_threads(void **state) {
+  (void)state;
+  in_process(threads_at_once, NULL, "threads");
+}
+static void no_loss(void **state) {
+  (void)state;
+  in_process(nothing_for_nothing, NULL, "nothing for nothing");
+  in_process(seldom_twice, NULL, "seldom twice");
+  in_process(at_other_places, NULL, "other places");
+  setenv("FAKE_CUDA_MEMORY", "24000000", 1);
+  in_process(memory_for_products, NULL, "short memory");
+  unsetenv("FAKE_CUDA_MEMORY");
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(shapes),         cmocka_unit_test(shapes_in_pieces), cmocka_unit_test(parts_and_b),
+      cmocka_unit_test(writes_between), cmocka_unit_test(writes_meanwhile), cmocka_unit_test(failing_gpus),
+      cmocka_unit_test(failing_copies), cmocka_unit_test(several_threads),  cmocka_unit_test(no_loss),
+      cmocka_unit_test(what_is_said),
+  };
+  const struct CMUnitTest shapes_alone[] = {cmocka_unit_test(shapes)};
+  on_tensor_cores = argc > 1 && strcmp(argv[1], "tensor") == 0;
+  if (on_tensor_cores) return cmocka_run_group_tests(shapes_alone, NULL, NULL);
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
+}
