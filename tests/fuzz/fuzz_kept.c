@@ -3,7 +3,8 @@
  * A campaign against what is kept on the GPU: random products of a few matrices that come back, and between them writes
  * of one byte, by every way there is to write one (kept_writes.c). Each result must be, bit by bit, what the program's
  * memory gives. All numbers are whole and none is zero, so that sums are exact and a stale byte shows. Some of the
- * products are ssymm and strmm, with a half of a square; writes are in either half.
+ * products are ssymm and strmm, with a half of a square; writes are in either half. At times matrices are made anew by
+ * products, on either side, so that results are operands.
  *
  *   fuzz_kept [--steps N] [--seed S] [--seconds T] [--gpus G]
  *
@@ -148,6 +149,47 @@ static void expect_half(const struct half *h, result c) {
     }
 }
 
+/* ---- a matrix that a product makes ---- */
+
+/* Of signs and the factors of its sides, so that its elements are what they ever are; and of nothing, by which products
+ * of one shape differ: what is found out of some results goes for those of one k. */
+enum { DEPTHS = 8 };
+static float signs[KEPT_K];
+static float factors[KEPT_SIDES_MOST];
+
+static void choose_factors(void) {
+  static const float some[] = {2, 3, 4, 6};
+  for (int64_t i = 0; i < KEPT_K; i++) signs[i] = below(2) ? 1 : -1;
+  for (int i = 0; i < KEPT_SIDES_MOST; i++) factors[i] = some[below(4)];
+}
+
+/* x is the first column of A, y the first row of B; all else is zero. */
+static void call_for(struct kept_matrix *m, int64_t depth, const float *x, const float *y) {
+  static float a[KEPT_K * DEPTHS], b[KEPT_K * DEPTHS];
+  const struct tst_symbol *symbol = tst_find_symbol("cblas_sgemm");
+  struct tst_problem p = {.trans_a = 'N', .trans_b = 'T', .k = depth, .alpha = 1, .beta = 0, .ldc = m->ld};
+  p.m = p.lda = m->tall ? m->k : m->sides, p.n = p.ldb = m->tall ? m->sides : m->k;
+  memset(a, 0, sizeof(float) * (size_t)(p.m * depth));
+  memset(b, 0, sizeof(float) * (size_t)(p.n * depth));
+  memcpy(a, x, sizeof(float) * (size_t)p.m);
+  memcpy(b, y, sizeof(float) * (size_t)p.n);
+  tst_call(symbol, tst_resolve(symbol), &p, a, b, m->data);
+}
+
+/* False: it is not that product. */
+static bool make_anew(struct kept_matrix *m, int64_t depth) {
+  const bool by_cpu = below(8) == 0;
+  choose_factors();
+  if (by_cpu) tileblas_option_set("TILEBLAS_ROUTE", "cpu");
+  call_for(m, depth, m->tall ? signs : factors, m->tall ? factors : signs);
+  if (by_cpu) tileblas_option_set("TILEBLAS_ROUTE", "gpu");
+  const struct view v = {.of = m};
+  for (int64_t l = 0; l < m->k; l++)
+    for (int64_t side = 0; side < m->sides; side++)
+      if (*element(&v, side, l) != signs[l] * factors[side]) return false;
+  return true;
+}
+
 /* ---- what else may be ---- */
 
 static const struct tst_fake *fake;
@@ -182,7 +224,7 @@ static void change_surroundings(void) {
 enum { STEPS_OF_MATRICES = 400 };
 
 struct count {
-  unsigned long long steps, writes, wrong;
+  unsigned long long steps, writes, made, wrong;
 };
 
 /* A product of two views, or of a square's half. */
@@ -220,14 +262,33 @@ static struct kept_matrix *choose_written(const struct product *p) {
   return p->of_half ? p->half.of : below(2) ? p->a.of : p->b.of;
 }
 
+/* Chains are regular, or nothing is found out about them: A is made anew, and then all of it is an operand. */
+static bool is_in_chains(unsigned long long step) { return step / 50 % 4 == 1; }
+
+static void choose_chain(struct product *p) {
+  *p = (struct product){.of_half = false, .b = choose(false)};
+  do p->a.of = &kept_matrices[below(KEPT_MATRICES)];
+  while (p->a.of->sides < 3); /* others' products fit into a slot */
+  p->a.sides = p->a.of->sides, p->a.k = p->a.of->k;
+}
+
+static void make_operand_anew(struct count *count, const struct product *p, unsigned long long seed) {
+  count->made++;
+  if (make_anew(p->a.of, 1 + (int64_t)(count->steps / 50 / 4 % DEPTHS))) return;
+  count->wrong++;
+  printf("wrong: step %llu of seed %llu: %s is made anew\n", count->steps, seed, p->a.of->name);
+}
+
 static void step(struct count *count, unsigned long long seed) {
   static struct product p;
   static result c, wanted;
   const bool quiet = count->steps / 50 % 2; /* in which copies get old */
-  const bool in_rounds = is_in_rounds(count->steps);
+  const bool in_chains = is_in_chains(count->steps), in_rounds = !in_chains && is_in_rounds(count->steps);
   const unsigned turn = count->steps % ROUND;
-  if (count->steps % STEPS_OF_MATRICES == 0 || (in_rounds ? turn == 0 : below(quiet ? 12 : 4) == 0))
-    p = choose_product();
+  const bool other = in_rounds ? turn == 0 : !in_chains && below(quiet ? 12 : 4) == 0;
+  if (count->steps % STEPS_OF_MATRICES == 0 || count->steps % 50 == 0 || other) p = choose_product();
+  if (in_chains && count->steps % 50 == 0) choose_chain(&p);
+  if (in_chains && below(3) > 0) make_operand_anew(count, &p, seed);
   if (in_rounds ? turn == WRITTEN : below(quiet ? 9 : 3) == 0) {
     kept_write(choose_written(&p), &rng);
     count->writes++;
@@ -303,7 +364,7 @@ int main(int argc, char **argv) {
   if (gpus > 1) tileblas_option_set("TILEBLAS_SHARE", "always");
   kept_begin(&rng);
   for (int i = 0; i < NUMBERS_OF_SQUARE; i++) beside[i] = (float)(2 + below(5));
-  struct count count = {0, 0, 0};
+  struct count count = {0, 0, 0, 0};
   const double end = seconds_now() + seconds;
   while (count.steps < steps && count.wrong < 10 && seconds_now() < end) {
     if (count.steps > 0 && count.steps % STEPS_OF_MATRICES == 0) kept_end(), kept_begin(&rng);
@@ -312,8 +373,9 @@ int main(int argc, char **argv) {
   tileblas_stats stats;
   tileblas_stats_get(&stats);
   const unsigned long long kept = calls_with_copies();
-  printf("%llu steps of seed %llu, %llu with copies, %llu writes, %llu wrong; %llu calls on the GPU, %llu on the CPU\n",
-         count.steps, seed, kept, count.writes, count.wrong, (unsigned long long)stats.gpu_calls,
+  printf("%llu steps of seed %llu, %llu with copies, %llu writes, %llu results, %llu wrong; "
+         "%llu calls on the GPU, %llu on the CPU\n",
+         count.steps, seed, kept, count.writes, count.made, count.wrong, (unsigned long long)stats.gpu_calls,
          (unsigned long long)stats.cpu_calls);
   give_all_back();
   kept_end();
