@@ -410,6 +410,11 @@ static int nothing_for_nothing(void *unused) {
     right &= use_t(&x, UP);
   }
   if (device_bytes() != before) right = complain(&x, "a copy of what is written");
+  for (int i = 0; i < 8; i++) {
+    by_sum(&y);
+    right &= use_t(&y, UP);
+  }
+  if (device_bytes() != before) right = complain(&y, "a copy of what is added");
   drop(&x), drop(&y);
   return right ? 0 : 1;
 }

@@ -36,6 +36,16 @@ static void expect(int ok, const char *what) {
   wrong = 1;
 }
 
+/* That digests of parts have come to those of the cells; they are zeros again then. */
+static void expect_sums(const struct tb_kept *kept) {
+  for (int64_t i = 0; i < kept->cells.count; i++) {
+    const struct tb_stored cell = tb_cell(&kept->stored, &kept->cells, i);
+    const struct tb_digest digest = tb_hash_cell(&cell);
+    expect(tb_digests_are_equal(&digest, &kept->digests[i]), "a digest of parts is another");
+    kept->digests[i] = (struct tb_digest){{0, 0, 0, 0}};
+  }
+}
+
 /* The digests of a matrix that copies of its quarters make, all at once. */
 static void digested_copies(struct tb_pool *pool) {
   static struct tb_digest sums[ROWS * COLUMNS];
@@ -56,12 +66,25 @@ static void digested_copies(struct tb_pool *pool) {
   }
   for (int i = 0; i < 4; i++) tb_copy_wait(pool, &copy[i]);
   expect(memcmp(to, from, sizeof to) == 0, "a digested copy is not what it was copied from");
-  for (int64_t i = 0; i < kept.cells.count; i++) {
-    const struct tb_stored cell = tb_cell(&kept.stored, &kept.cells, i);
-    const struct tb_digest digest = tb_hash_cell(&cell);
-    expect(tb_digests_are_equal(&digest, &sums[i]), "a digest of parts is another");
-    sums[i] = (struct tb_digest){{0, 0, 0, 0}};
-  }
+  expect_sums(&kept);
+}
+
+/* Of so few columns that tasks share them by their rows. */
+static void digested_rows(struct tb_pool *pool) {
+  enum { LONG = 70010, FEW = 3, DIGESTS = FEW * (LONG * 4 / TB_CELL_BYTES + 1) };
+  static float from[FEW * LONG], to[FEW * LONG];
+  struct tb_digest sums[DIGESTS] = {{{0}}};
+  struct tb_kept kept = {.digests = sums};
+  kept.stored =
+      (struct tb_stored){.data = (char *)from, .column_bytes = LONG * 4, .columns = FEW, .pitch_bytes = LONG * 4};
+  kept.cells = tb_cells_of(&kept.stored);
+  for (int i = 0; i < FEW * LONG; i++) from[i] = (float)(i % 1013);
+  struct tb_copy copy = {.to = to, .from = from, .to_ld = LONG, .from_ld = LONG, .rows = LONG, .columns = FEW};
+  copy.result = &kept;
+  tb_copy_start(pool, &copy);
+  tb_copy_wait(pool, &copy);
+  expect(memcmp(to, from, sizeof to) == 0, "digested rows are not what they were copied from");
+  expect_sums(&kept);
 }
 
 /* As the pipeline does it: copies begun one after another, waited for in their order, their memory used at once again.
@@ -154,7 +177,7 @@ int main(void) {
       copies_in_flight(pool, round);
       if (round % 8 == 0) usleep(1000); /* they fall asleep */
     }
-    for (int round = 0; round < 5; round++) digested_copies(pool);
+    for (int round = 0; round < 5; round++) digested_copies(pool), digested_rows(pool);
     several_callers(pool);
     if (threads == 5) cores_given_back(pool);
     tb_pool_close(pool);
