@@ -83,6 +83,11 @@ template <typename Stored, bool lower> struct Memory64 {
                                 : Stored::from(0);
   }
 
+  /* Zero on the diagonal and in the other triangle, which are not read. */
+  __device__ Stored beside_diagonal(int row, int column) const {
+    return row > column ? element_of_a(row, column) : Stored::from(0);
+  }
+
   /* Of a step: where D is, by columns; sums, by rows, those for the solver and those of a multiplier; the panel of A'.
    */
   __device__ Element *d_of(int row) const { return d + row / ROWS % 3 * ROWS * ROWS; }

@@ -78,9 +78,10 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
   template <bool whole> __device__ void load_d(int row, const Stored *from, Stored (&ahead)[OF_D]) const {
     if (row >= rows) return;
 #pragma unroll
-    for (int i = 0; i < OF_D; i++)
-      ahead[i] = whole || is_of_a(row + row_of_d(), row + column_of_d(i)) ? from[i * (FORWARD / 2) * args.lda]
-                                                                          : Stored::from(0);
+    for (int i = 0; i < OF_D; i++) {
+      const bool there = whole || is_of_a(row + row_of_d(), row + column_of_d(i));
+      ahead[i] = there && row_of_d() > column_of_d(i) ? from[i * (FORWARD / 2) * args.lda] : Stored::from(0);
+    }
   }
   __device__ void show_d(int row, const Stored (&ahead)[OF_D]) const {
     if (row >= rows) return;
@@ -88,9 +89,9 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
 #pragma unroll
     for (int i = 0; i < OF_D; i++) {
       const Divisor<double> by = divisor(row + column_of_d(i));
-      const Element above = args.unit ? widened(ahead[i]) : numerator(widened(ahead[i]), by);
+      const Element a = widened(ahead[i]), above = args.unit ? a : numerator(a, by);
       d_of(row)[column_of_d(i) * ROWS + row_of_d()] = args.unit ? above : times(above, by.r);
-      good = good && by.r != 0 && (row_of_d() <= column_of_d(i) || is_in_range(above));
+      good = good && by.r != 0 && is_in_range(above);
     }
     if (!good) static_cast<volatile int &>(rough_of(row)) = row + ROWS;
   }

@@ -3,8 +3,8 @@
  * A warp that multiplies by the FP64 tensor cores (common/mma64.cuh) for a solve in doubles (solve64.cuh).
  *
  * Three multiply A' by what was solved: each has all columns of B, four tiles of 16 x 8, and every third slice of A',
- * so that shared memory is read for half of the time only. Behind each step a warp, a mover too, has a tile of its own,
- * its first one: it multiplies E, and adds B and what the others hand over to it.
+ * so that shared memory is read for half of the time only. Behind each step a warp, a fourth too, has a tile of its
+ * own, its first one: it multiplies E, and adds B and what the others hand over to it.
  */
 #ifndef TB_TRIANGLE_SOLVE64_MULTIPLIER_CUH
 #define TB_TRIANGLE_SOLVE64_MULTIPLIER_CUH
@@ -128,31 +128,30 @@ template <typename Stored, bool lower> struct Multiplier64 : Memory64<Stored, lo
     for (int s = 0; s < OF_E; s++) load(e[s], panel_of(row) + (row - ROWS + s * SLICE) * LDA);
   }
 
-  /* The warp's own tile, to which it has added up to E, is whole. */
+  /* The warp's own tile is whole: B, what each multiplier has, the warp's own not by way of memory, and E's products,
+   * in this order for every tile. */
   __device__ void finish(const Sums &sums, const E &e, int row) const {
-    double own[OF_SLICE][PARTS][1][4] = {}; /* sums that do not wait for each other */
+    double of_e[OF_SLICE][PARTS][1][4] = {}; /* sums that do not wait for each other */
     OfX<1> of_x[OF_E];
-    Element rest[4];
+    Element sum[4];
 #pragma unroll
     for (int s = 0; s < OF_E; s++) load(of_x[s], row - ROWS + s * SLICE);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      rest[i] = sums_of(row)[place_of_sum(0, i)];
+      sum[i] = sums_of(row)[place_of_sum(0, i)];
 #pragma unroll
-      for (int from = 0; from < MULTIPLIERS; from++)
-        if (from != warp) plus(rest[i], sums_by(from)[place_of_sum(0, i)]);
-#pragma unroll
-      for (int part = 0; part < PARTS; part++) own[0][part][0][i] = sums[part][0][i];
+      for (int by = 0; by < MULTIPLIERS; by++)
+        plus(sum[i], by == warp ? get<TILES>(sums, 0, i) : sums_by(by)[place_of_sum(0, i)]);
     }
 #pragma unroll
     for (int s = 0; s < OF_E; s++)
 #pragma unroll
-      for (int o = 0; o < OF_SLICE; o++) multiply64_at_once(own[o], e[s].of[o], of_x[s].of[o]);
+      for (int o = 0; o < OF_SLICE; o++) multiply64_at_once(of_e[o], e[s].of[o], of_x[s].of[o]);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
 #pragma unroll
-      for (int s = 0; s < OF_SLICE; s++) plus(rest[i], get<1>(own[s], 0, i));
-      sums_of(row)[place_of_sum(0, i)] = rest[i];
+      for (int s = 0; s < OF_SLICE; s++) plus(sum[i], get<1>(of_e[s], 0, i));
+      sums_of(row)[place_of_sum(0, i)] = sum[i];
     }
   }
 

@@ -18,7 +18,7 @@ namespace triangle_leaf {
 
 template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower> {
   using Memory = Memory64<Stored, lower>;
-  using Memory::args, Memory::d_of, Memory::divisor, Memory::element_of_a, Memory::lane, Memory::ldx, Memory::LDZ,
+  using Memory::args, Memory::d_of, Memory::divisor, Memory::beside_diagonal, Memory::lane, Memory::ldx, Memory::LDZ,
       Memory::Memory64, Memory::meet_when_solved, Memory::ROWS, Memory::rough_of, Memory::rows, Memory::sums_of,
       Memory::WIDENS, Memory::x;
   using typename Memory::Element;
@@ -104,13 +104,13 @@ template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower>
    * with numbers as they are stored. */
   __device__ void solve_carefully(int row, bool wanted) const {
     Element *const mine = sums_of(row) + lane;
-    Stored next = element_of_a(row + lane % ROWS, row);
+    Stored next = beside_diagonal(row + lane % ROWS, row);
 #pragma unroll 1
     for (int j = 0; j < ROWS; j++) {
       const Element of_a = widened(next);
       const Divisor<double> by = divisor(row + j);
       Element xj = Element::from(0);
-      if (j + 1 < ROWS) next = element_of_a(row + lane % ROWS, row + j + 1);
+      if (j + 1 < ROWS) next = beside_diagonal(row + lane % ROWS, row + j + 1);
       if (wanted) {
         const Element quotient = args.unit ? mine[j * LDZ] : quotients(numerator(mine[j * LDZ], by), by.d, by.r);
         xj = widened(narrowed(quotient, Stored{}));
