@@ -57,8 +57,8 @@ template <typename Stored, bool lower> struct Memory64 {
   const tb_triangle_leaf_args &args;
   const int warp, lane, rows, ldx; /* rows: with those that are filled up */
   const int64_t first_column;      /* of B's, that the block has */
-  int *rough;                      /* of two steps: D is not to be divided */
-  Two *divisors;                   /* of two steps' rows; of complex ones two each */
+  int *rough;                      /* of three steps: the row behind that of one whose D is not to be divided */
+  Two *divisors;                   /* of four steps' rows; of complex ones two each */
   Element *d, *z, *x;              /* D, sums, X, as above */
   Stored *panels;
 
