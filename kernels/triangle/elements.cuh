@@ -62,6 +62,12 @@ template <typename R> struct alignas(2 * sizeof(R)) Complex {
   __device__ static Complex from(R x) { return {x, 0}; }
 };
 
+/* Neighbours that are read or written at once. */
+template <typename T, int Count> struct alignas(Count * sizeof(T)) Several {
+  static constexpr int N = Count;
+  T of[Count];
+};
+
 /* The program's memory is aligned to a real alone. `whole`: this operand's is to an element. */
 template <typename Element> __device__ inline bool is_whole(const void *operand) {
   return reinterpret_cast<uintptr_t>(operand) % sizeof(Element) == 0;

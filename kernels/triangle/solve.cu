@@ -17,6 +17,7 @@ using triangle_leaf::fetch;
 using triangle_leaf::is_whole;
 using triangle_leaf::Leaf;
 using triangle_leaf::Plain;
+using triangle_leaf::Several;
 using triangle_leaf::solve64;
 using triangle_leaf::store;
 
@@ -112,12 +113,6 @@ template <typename Element> __device__ void turn(const tb_triangle_turn_args &ar
 template <typename R> __device__ inline bool is_finite(Plain<R> x) { return x.re - x.re == 0; }
 template <typename R> __device__ inline bool is_finite(Complex<R> x) { return x.re - x.re == 0 && x.im - x.im == 0; }
 
-/* Neighbouring reals of a column. */
-template <typename R, int Count> struct alignas(Count * sizeof(R)) Reals {
-  static constexpr int N = Count;
-  R of[Count];
-};
-
 /* A lane's pieces of a column that has so many for the warp: whether something in them is not finite; and copies them,
  * if that is wanted. Some are asked for before the first one is stored: the compiler cannot know that they are not
  * overwritten. */
@@ -143,8 +138,8 @@ template <typename Piece> __device__ int look_at(const Piece *from, Piece *to, i
  * column begins with such. */
 template <typename Element> __device__ void look(const tb_triangle_look_args &args, unsigned char *) {
   using Real = typename Element::Real;
-  using Piece = Reals<Real, 16 / sizeof(Real)>;
-  using One = Reals<Real, 1>;
+  using Piece = Several<Real, 16 / sizeof(Real)>;
+  using One = Several<Real, 1>;
   constexpr int COLUMNS = TB_TRIANGLE_LOOK_THREADS / 32, PARTS = Element::parts;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t column = blockIdx.x * static_cast<int64_t>(COLUMNS) + warp;

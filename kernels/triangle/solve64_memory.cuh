@@ -39,13 +39,9 @@ template <typename R> __device__ inline Complex<R> narrowed(Complex<double> x, C
 __device__ inline Plain<double> times(Plain<double> z, double r) { return {z.re * r}; }
 __device__ inline Complex<double> times(Complex<double> z, double r) { return {z.re * r, z.im * r}; }
 
-/* Sixteen bytes, read or written at once. */
-struct alignas(16) Two {
-  double x, y;
-};
-
 template <typename Stored, bool lower> struct Memory64 {
   using Element = typename Computed<Stored>::Element;
+  using Two = Several<double, 2>;
   static constexpr bool WIDENS = sizeof(Stored) != sizeof(Element);
   static constexpr int PARTS = Element::parts;
   static constexpr int ROWS = TB_TRIANGLE_SOLVE64_STEP, COLUMNS = TB_TRIANGLE_SOLVE64_COLUMNS;
@@ -105,8 +101,9 @@ template <typename Stored, bool lower> struct Memory64 {
   /* What quotients by a row's element on the diagonal want. */
   __device__ Divisor<double> divisor(int row) const {
     const Two *const of_row = divisors + row % TB_TRIANGLE_SOLVE64_DIVISORS * PARTS;
-    if (PARTS == 1) return {of_row[0].x, of_row[0].y, 0, 0};
-    return {of_row[0].x, of_row[0].y, of_row[PARTS - 1].x, of_row[PARTS - 1].y};
+    const Two first = of_row[0], last = of_row[PARTS - 1];
+    if (PARTS == 1) return {first.of[0], first.of[1], 0, 0};
+    return {first.of[0], first.of[1], last.of[0], last.of[1]};
   }
   __device__ void set_divisor(int row, const Divisor<double> &divisor) const {
     Two *const of_row = divisors + row % TB_TRIANGLE_SOLVE64_DIVISORS * PARTS;

@@ -28,7 +28,7 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
   static constexpr int PER_COPY = 16 / sizeof(Stored), OF_COLUMN = ROWS / PER_COPY, AT_ONCE = THREADS / OF_COLUMN;
 
   /* Of a step's rows, all columns before the step's, where all rows are A's: most steps are such. */
-  __device__ void fetch_whole(int row) const {
+  __device__ void copy_whole_panel(int row) const {
     const int first = (lower ? row : rows - ROWS - row) + thread % OF_COLUMN * PER_COPY, column = thread / OF_COLUMN;
     const Stored *from = static_cast<const Stored *>(args.a) + first + at(column) * args.lda;
     Stored *to = panel_of(row) + column * LDA + thread % OF_COLUMN * PER_COPY;
@@ -37,7 +37,7 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
     for (int left = row - column; left > 0; left -= AT_ONCE, from += step, to += AT_ONCE * LDA)
       async_copy<16>(to, from);
   }
-  __device__ void fetch_part(int row) const {
+  __device__ void copy_part_of_panel(int row) const {
     const int first = (lower ? row : rows - ROWS - row) + thread % OF_COLUMN * PER_COPY, left = args.m - first;
     const unsigned bytes = static_cast<unsigned>(left < 0 ? 0 : left < PER_COPY ? left : PER_COPY) * sizeof(Stored);
     const Stored *const a = static_cast<const Stored *>(args.a);
@@ -48,11 +48,11 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
       async_copy<16>(to + column * LDA, there ? a + first + at(column) * args.lda : a, there ? bytes : 0);
     }
   }
-  __device__ void fetch(int row) const {
+  __device__ void copy_panel(int row) const {
     if (row < rows && rows == args.m)
-      fetch_whole(row);
+      copy_whole_panel(row);
     else if (row < rows)
-      fetch_part(row);
+      copy_part_of_panel(row);
     async_commit();
   }
 
@@ -117,8 +117,7 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
     if (row >= rows) return;
     const bool whole = whole_block || is_whole<Stored>(args.b);
 #pragma unroll
-    for (int i = 0; i < OF_B; i++)
-      ahead[i] = whole_block || is_of_b(row, i) ? triangle_leaf::fetch(b[i], whole) : Stored::from(0);
+    for (int i = 0; i < OF_B; i++) ahead[i] = whole_block || is_of_b(row, i) ? fetch(b[i], whole) : Stored::from(0);
   }
   __device__ void show_b(int row, const Stored (&ahead)[OF_B]) const {
     if (row >= rows) return;
@@ -135,7 +134,7 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
     }
   }
 
-  /* ---- */
+  /* ---- a leaf ---- */
 
   /* Loads are a step ahead of who shows what they brought, two steps ahead of the solver: nobody waits for them. */
   template <bool whole_block> __device__ void run_on() const {
@@ -151,7 +150,7 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
       for (int i = 0; i < OF_B; i++) b[i] += FORWARD;
     };
     load_next(0);
-    fetch(ROWS);
+    copy_panel(ROWS);
     if (thread < 3) rough_of(thread * ROWS) = 0;
     __syncthreads(); /* there are reciprocals */
 #pragma unroll 1
@@ -164,7 +163,7 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
     for (int row = 0; row < rows; row += ROWS) {
       async_wait<0>();
       __syncthreads(); /* the solver begins */
-      fetch(row + 2 * ROWS);
+      copy_panel(row + 2 * ROWS);
       show_b(row + 2 * ROWS, of_b);
       show_d(row + 2 * ROWS, of_d);
       load_next(row + 3 * ROWS);

@@ -44,12 +44,11 @@ template <typename Stored, bool lower> struct Multiplier64 : Memory64<Stored, lo
 
   /* ---- fragments of one multiplication: A' from its first column on, X from its first row on ---- */
 
-  template <typename R> struct alignas(2 * sizeof(R)) Pair { Plain<R> of[2]; };
   template <typename R> __device__ void load(double (&of_a)[2][2], const Plain<R> *from) const {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const Plain<R> *const at = from + (2 * t + h) * LDA + (lower ? 2 * g : ROWS - 2 - 2 * g);
-      const Pair<R> both = *reinterpret_cast<const Pair<R> *>(at);
+      const auto both = *reinterpret_cast<const Several<Plain<R>, 2> *>(at);
 #pragma unroll
       for (int e = 0; e < 2; e++) of_a[e][h] = widened(both.of[lower ? e : 1 - e]).re;
     }
@@ -63,8 +62,8 @@ template <typename Stored, bool lower> struct Multiplier64 : Memory64<Stored, lo
     }
   }
   __device__ void load(double (&of_x)[2], const Plain<double> *from) const {
-    const Two both = *reinterpret_cast<const Two *>(from + 2 * t);
-    of_x[0] = both.x, of_x[1] = both.y;
+    const auto both = *reinterpret_cast<const Several<double, 2> *>(from + 2 * t);
+    of_x[0] = both.of[0], of_x[1] = both.of[1];
   }
   __device__ void load(double (&of_x)[2], const Complex<double> *from) const {
     const Complex<double> z = from[t];

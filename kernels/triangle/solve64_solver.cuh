@@ -23,11 +23,8 @@ template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower>
       Memory::WIDENS, Memory::x;
   using typename Memory::Element;
 
-  /* Sixteen bytes. */
   static constexpr int OF_VECTOR = 16 / sizeof(Element);
-  struct alignas(16) Vector {
-    Element element[OF_VECTOR];
-  };
+  using Vector = Several<Element, OF_VECTOR>;
 
   /* The lane's sums of a step, each without what the rows before it give. */
   __device__ void substitute(Element (&sum)[ROWS], const Element *of_d) const {
@@ -38,7 +35,7 @@ template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower>
         const Vector v = *reinterpret_cast<const Vector *>(of_d + j * ROWS + i);
 #pragma unroll
         for (int l = 0; l < OF_VECTOR; l++)
-          if (i + l > j) add(sum[i + l], v.element[l], sum[j]);
+          if (i + l > j) add(sum[i + l], v.of[l], sum[j]);
       }
   }
 
@@ -89,7 +86,7 @@ template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower>
     for (int i = 0; i < ROWS; i += OF_VECTOR) {
       Vector v;
 #pragma unroll
-      for (int l = 0; l < OF_VECTOR; l++) v.element[l] = sum[i + l];
+      for (int l = 0; l < OF_VECTOR; l++) v.of[l] = sum[i + l];
       *reinterpret_cast<Vector *>(x + lane * ldx + row + i) = v;
     }
     return true;
