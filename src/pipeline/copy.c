@@ -208,7 +208,7 @@ static struct tb_copy share(const struct tb_copy *c, int index) {
   struct tb_copy s = {.type = c->type, .beta = c->beta, .stores = c->stores, .drops = c->drops};
   s.to = c->to, s.from = c->from, s.to_ld = c->to_ld, s.from_ld = c->from_ld;
   s.rows = c->rows, s.columns = c->columns, s.region = c->region, s.mirrored = c->mirrored;
-  s.result = c->result, s.result_row = c->result_row, s.result_column = c->result_column;
+  s.pages = c->pages, s.result = c->result, s.result_row = c->result_row, s.result_column = c->result_column;
   if (is_shared_by_columns(c)) {
     int64_t first = c->columns * index / c->tasks, end = c->columns * (index + 1) / c->tasks;
     s.to = behind(c->to, c->type, first * c->to_ld);
@@ -238,6 +238,7 @@ static void digest(const struct tb_copy *c) {
 static void copy_task(void *context, int index) {
   struct tb_copy s = share(context, index);
   if (s.result != NULL) digest(&s);
+  tb_pages_before_write(s.pages, s.to, ((s.columns - 1) * s.to_ld + s.rows) * tb_type_bytes(s.type));
   if (s.to_ld == s.rows && s.from_ld == s.rows && s.region.of == TB_WHOLE) {
     s.rows *= s.columns; /* one long column */
     s.columns = 1;

@@ -10,6 +10,7 @@
 #include "blas/region.h"
 #include "blas/type.h"
 #include "cache/kept.h"
+#include "pipeline/pages.h"
 #include "process/pool.h"
 
 #define TB_COPY_ALONE_BYTES ((int64_t)256 << 10)
@@ -42,9 +43,10 @@ struct tb_copy {
       *result;        /* with beta = 0 and all elements: of what it has a part, which begins in this row, in bytes, */
   int64_t result_row; /* and column; its digests get what is copied. NULL: of nothing */
   int64_t result_column;
-  bool mirrored; /* beta is 0, and elements outside the region are read from their mirror images */
-  int tasks;     /* from here on it is copy.c's */
-  uint64_t job;  /* of the pool; 0: done */
+  struct tb_pages *pages; /* of a `to` that was just allocated; NULL: of none */
+  bool mirrored;          /* beta is 0, and elements outside the region are read from their mirror images */
+  int tasks;              /* from here on it is copy.c's */
+  uint64_t job;           /* of the pool; 0: done */
 };
 
 static inline int64_t tb_copy_bytes(const struct tb_copy *c) { return c->rows * c->columns * tb_type_bytes(c->type); }

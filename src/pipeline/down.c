@@ -100,6 +100,7 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   e->copy.to = (char *)tb_layout_c(&p->down.layout, tile) + down->fetched_columns * call->ldc * size;
   e->copy.rows = t.m;
   e->copy.columns = columns;
+  e->copy.pages = &p->pages;
   e->copy.region = tb_region_at(tb_layout_region(&p->down.layout, tile), 0, down->fetched_columns);
   if (p->keep != NULL) tb_keep_begin_commit(p->keep, place_in_c(p, tile, down->fetched_columns, columns), &e->copy);
   TB_TRY(tb_download_start(p->d, slot, tb_address_behind(call, d.address, down->fetched_columns * d.ld), bytes));

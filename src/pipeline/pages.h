@@ -14,16 +14,24 @@
 #include "blas/call.h"
 #include "process/pool.h"
 
+#define TB_PAGES_REGIONS_MAX TB_POOL_TASKS_MAX
+
 /* A call's, from begin to end; the owner only keeps it. */
 struct tb_pages {
-  struct tb_pool *pool;
+  struct tb_pool *pool; /* whose threads have them behind all copies; NULL: only who is to write */
   const struct tb_call *call;
-  int64_t region_bytes; /* of a task */
-  atomic_bool over;     /* no more pages are wanted, or none can be had this way */
+  int regions; /* of C's addresses; 0: nothing is to be had */
+  int64_t region_bytes;
+  atomic_bool over;                          /* no more pages are wanted, or none can be had this way */
+  atomic_uchar region[TB_PAGES_REGIONS_MAX]; /* whose each is */
 };
 
 /* Begins, if C is overwritten, in ordinary memory that lacks pages, and large enough. `call` lasts until the end. */
 void tb_pages_begin(struct tb_pages *pages, struct tb_pool *pool, const struct tb_call *call);
+
+/* For who is about to write some of C's bytes: returns when no other thread is about to have their pages, which would
+ * make two of each. Any thread; NULL is allowed. */
+void tb_pages_before_write(struct tb_pages *pages, const void *first, int64_t bytes);
 
 /* Whoever is at it stops; what is not there by now comes as it is written. May be called again. */
 void tb_pages_end(struct tb_pages *pages);

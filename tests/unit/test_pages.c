@@ -2,14 +2,15 @@
 /*
  * Pages of a C that was just allocated: all that will be written are had before anything is written there, contents and
  * all other pages stay as they are; of a large C huge ones; of a C that has its pages, that is read, or that is small,
- * nothing is asked. What is to be copied comes before them, and the end of a call is their end. And a call on the GPU
- * has them.
+ * nothing is asked. What is to be copied comes before them, and the end of a call is their end. Who is to write has
+ * them before, each region's by one thread, and who waits for that has another's. And a call on the GPU has them.
  *
  * The program's madvise is counted: the library's is the executable's here.
  *
  * Seen to fail when: pages between columns are touched, or those of the other triangle; the last columns' pages are
  * left out; a C is taken for new by its first page; no thread looks for copies between two steps; a call's end does not
- * wait for who is at it; the pipeline begins nothing.
+ * wait for who is at it; the pipeline begins nothing; two threads have one region's pages, or one writes before they
+ * are there; a copy asks for none; of a region of several huge pages one is left to who writes.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -28,22 +29,29 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "pipeline/copy.h"
 #include "pipeline/pages.h"
 #include "process.h"
 
 #define PAGE ((int64_t)4096)
 #define POPULATE_WRITE 23
 #define PATIENCE_SECONDS 20
+#define NOTED 1024
 
-static atomic_int asked;      /* calls of madvise for pages */
-static atomic_bool held, let; /* such calls are to wait until they are let */
-static atomic_int huge_asked; /* calls for huge pages, and for which bytes */
+static atomic_int numbers, asked; /* calls of madvise for pages: begun, and noted */
+static char *asked_for[1 << 12];  /* the first of each, as far as there is room */
+static atomic_bool held, let;     /* such calls are to wait until they are let */
+static atomic_bool idle;          /* they do nothing */
+static atomic_int huge_asked;     /* calls for huge pages, and for which bytes */
 static char *huge_first, *huge_end;
 
 int madvise(void *address, size_t bytes, int advice) {
   if (advice == POPULATE_WRITE) {
+    const int number = atomic_fetch_add(&numbers, 1);
+    asked_for[number % NOTED] = address;
     atomic_fetch_add(&asked, 1);
     while (atomic_load(&held) && !atomic_load(&let)) sched_yield();
+    if (atomic_load(&idle)) return 0;
   }
   if (advice == MADV_HUGEPAGE) {
     atomic_fetch_add(&huge_asked, 1);
@@ -247,6 +255,205 @@ static void end_is_the_end(void **state) {
   delete_c(&c);
 }
 
+/* ---- one thread for a region ---- */
+
+struct writer {
+  struct tb_pages *pages;
+  char *first;
+  int64_t bytes;
+  pthread_t thread;
+  atomic_bool done;
+};
+
+static void *want_to_write(void *opaque) {
+  struct writer *w = opaque;
+  tb_pages_before_write(w->pages, w->first, w->bytes);
+  atomic_store(&w->done, true);
+  return NULL;
+}
+
+static void begin_to_write(struct writer *w) {
+  assert_int_equal(pthread_create(&w->thread, NULL, want_to_write, w), 0);
+}
+
+static void await_asked(int count) {
+  for (double begun = tb_clock_seconds(); atomic_load(&asked) < count; sched_yield())
+    assert_true(tb_clock_seconds() < begun + PATIENCE_SECONDS);
+}
+
+/* Calls for C's pages since there were so many, and the first few of these. */
+static int asked_of(const struct c *c, int before, char *first[], int most) {
+  int count = 0;
+  for (int i = before; i < atomic_load(&asked); i++)
+    if (asked_for[i % NOTED] >= c->memory && asked_for[i % NOTED] < c->memory + c->bytes) {
+      if (count < most) first[count] = asked_for[i % NOTED];
+      count++;
+    }
+  return count;
+}
+
+static struct tb_pages others; /* the job behind all others is of these */
+static struct c others_c;
+
+/* From here on only who is to write has pages. */
+static void occupy_behind(void) {
+  const int before = atomic_load(&asked);
+  others_c = new_c(1000, 300, 1000, 0);
+  atomic_store(&let, false), atomic_store(&held, true);
+  tb_pages_begin(&others, pool, &others_c.call);
+  await_asked(before + 2); /* two regions, each with a thread that is held */
+}
+
+static void end_occupied(void) {
+  atomic_store(&let, true);
+  tb_pages_end(&others);
+  atomic_store(&held, false);
+  delete_c(&others_c);
+}
+
+/* Three that are to write in one region, of two that there are: one has its pages, another the other's meanwhile, and
+ * none writes before its own are there. */
+static void one_thread_has_a_region(void **state) {
+  (void)state;
+  struct c c = new_c(1000, 500, 1000, 0);
+  struct tb_pages pages;
+  occupy_behind();
+  tb_pages_begin(&pages, pool, &c.call);
+  assert_null(pages.pool);
+  assert_int_equal(pages.regions, 2);
+  const int before = atomic_load(&asked);
+  struct writer w[3];
+  for (int i = 0; i < 3; i++) {
+    w[i] = (struct writer){.pages = &pages, .first = c.memory + i * PAGE, .bytes = PAGE};
+    begin_to_write(&w[i]);
+  }
+  await_asked(before + 2);
+  usleep(20000);
+  assert_int_equal(atomic_load(&asked), before + 2);
+  const char *const first = asked_for[before % NOTED], *const second = asked_for[(before + 1) % NOTED];
+  assert_true((first == c.memory && second == c.memory + REGION) || (second == c.memory && first == c.memory + REGION));
+  for (int i = 0; i < 3; i++) assert_false(atomic_load(&w[i].done));
+  atomic_store(&let, true);
+  for (int i = 0; i < 3; i++) pthread_join(w[i].thread, NULL);
+  assert_true(all_are_there(&c));
+  assert_int_equal(asked_of(&c, before, NULL, 0), 9 + 9); /* 256 KiB each, the first one twice */
+  tb_pages_end(&pages);
+  end_occupied();
+  delete_c(&c);
+}
+
+/* What is written reaches into a second region; of a C that has its pages, and behind the end, nothing is asked. */
+static void all_that_is_written(void **state) {
+  (void)state;
+  struct c c = new_c(1000, 500, 1000, 0);
+  struct tb_pages pages;
+  occupy_behind();
+  tb_pages_begin(&pages, pool, &c.call);
+  atomic_store(&let, true);
+  const int before = atomic_load(&asked);
+  tb_pages_before_write(&pages, c.memory + REGION - PAGE, 2 * PAGE);
+  assert_true(all_are_there(&c));
+  assert_true(asked_of(&c, before, NULL, 0) > 0);
+  const int between = atomic_load(&asked);
+  tb_pages_before_write(&pages, c.memory, c.bytes);
+  assert_int_equal(asked_of(&c, between, NULL, 0), 0);
+  tb_pages_end(&pages);
+  tb_pages_begin(&pages, pool, &c.call);
+  tb_pages_before_write(&pages, c.memory, c.bytes);
+  tb_pages_before_write(NULL, c.memory, c.bytes);
+  tb_pages_end(&pages);
+  assert_int_equal(asked_of(&c, between, NULL, 0), 0);
+  delete_c(&c);
+  c = new_c(1000, 500, 1000, 0);
+  tb_pages_begin(&pages, pool, &c.call);
+  tb_pages_end(&pages);
+  tb_pages_before_write(&pages, c.memory, c.bytes);
+  assert_int_equal(asked_of(&c, between, NULL, 0), 0);
+  end_occupied();
+  delete_c(&c);
+}
+
+/* So do copies to it, each for what it writes. */
+static void copies_have_them(void **state) {
+  (void)state;
+  struct c c = new_c(1000, 500, 1000, 0);
+  struct tb_pages pages;
+  double *const from = calloc(1000 * 500, sizeof *from);
+  occupy_behind();
+  tb_pages_begin(&pages, pool, &c.call);
+  atomic_store(&let, true);
+  const int before = atomic_load(&asked);
+  struct tb_copy copy = {.type = TB_D, .to = c.call.c, .from = from, .to_ld = 1000, .from_ld = 1000, .rows = 30};
+  copy.columns = 500;
+  copy.pages = &pages;
+  tb_copy_start(pool, &copy);
+  tb_copy_wait(pool, &copy);
+  assert_true(all_are_there(&c));
+  assert_int_equal(asked_of(&c, before, NULL, 0), 9 + 9);
+  tb_pages_end(&pages);
+  end_occupied();
+  free(from);
+  delete_c(&c);
+}
+
+/* Regions of a C that has more of them than are counted are of several huge pages: all are had before one is written.
+ */
+static void several_huge_pages(void **state) {
+  (void)state;
+  const int64_t n = 3 * TB_PAGES_REGIONS_MAX * REGION / 2 / 8000;
+  struct c c = {.bytes = 8000 * n};
+  c.mapped = mmap(NULL, (size_t)(c.bytes + REGION), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                  -1, 0);
+  assert_true(c.mapped != MAP_FAILED);
+  c.memory = c.mapped + (uintptr_t) - (uintptr_t)c.mapped % (uintptr_t)REGION;
+  c.call = (struct tb_call){.type = TB_D, .m = 1000, .n = n, .k = 1, .c = c.memory, .ldc = 1000};
+  struct tb_pages pages;
+  occupy_behind();
+  atomic_store(&idle, true);
+  tb_pages_begin(&pages, pool, &c.call);
+  assert_int_equal(pages.region_bytes, 2 * REGION);
+  const int before = atomic_load(&asked);
+  struct writer w = {.pages = &pages, .first = c.memory + REGION, .bytes = PAGE};
+  begin_to_write(&w);
+  await_asked(before + 1);
+  assert_false(atomic_load(&w.done));
+  atomic_store(&let, true);
+  pthread_join(w.thread, NULL);
+  char *first[2] = {NULL, NULL};
+  assert_int_equal(asked_of(&c, before, first, 2), 2 + 16); /* 256 KiB each */
+  assert_ptr_equal(first[0], c.memory);
+  assert_ptr_equal(first[1], c.memory + REGION);
+  tb_pages_end(&pages);
+  atomic_store(&idle, false);
+  end_occupied();
+  delete_c(&c);
+}
+
+/* A region whose first steps have no element of the triangle is not there behind them. */
+static void triangle_begins_later(void **state) {
+  (void)state;
+  const int64_t m = 6 * (REGION / 4) / 8; /* a column is one and a half regions */
+  struct c c = new_c(m, 2, m, 0);
+  struct tb_pages pages;
+  c.call.region = (struct tb_region){.of = TB_LOWER_TRIANGLE, .diagonal = m / 2};
+  occupy_behind();
+  tb_pages_begin(&pages, pool, &c.call);
+  const int before = atomic_load(&asked);
+  struct writer w[2];
+  for (int i = 0; i < 2; i++) {
+    w[i] = (struct writer){.pages = &pages, .first = c.memory + m * 4, .bytes = PAGE};
+    begin_to_write(&w[i]);
+  }
+  await_asked(before + 1);
+  usleep(20000);
+  assert_false(atomic_load(&w[0].done) || atomic_load(&w[1].done));
+  atomic_store(&let, true);
+  for (int i = 0; i < 2; i++) pthread_join(w[i].thread, NULL);
+  tb_pages_end(&pages);
+  end_occupied();
+  delete_c(&c);
+}
+
 void cblas_dgemm(int, int, int, int64_t, int64_t, int64_t, double, const void *, int64_t, const void *, int64_t, double,
                  void *, int64_t);
 
@@ -272,11 +479,43 @@ static void call_has_them(void **state) {
   delete_c(&c);
 }
 
+enum { CALL_N = 520, CALL_K = 8 };
+
+static double *call_x;
+
+static void *call_into(void *c) {
+  cblas_dgemm(102, 111, 111, CALL_N, CALL_N, CALL_K, 1, call_x, CALL_N, call_x, CALL_N, 0, c, CALL_N);
+  return NULL;
+}
+
+/* Nothing is written of a result while its pages are being had. */
+static void call_waits_for_them(void **state) {
+  (void)state;
+  struct c c = new_c(CALL_N, CALL_N, CALL_N, 0);
+  pthread_t thread;
+  call_x = calloc(CALL_N * CALL_N, sizeof *call_x);
+  const int before = atomic_load(&asked);
+  atomic_store(&let, false), atomic_store(&held, true);
+  assert_int_equal(pthread_create(&thread, NULL, call_into, c.call.c), 0);
+  await_asked(before + 1);
+  usleep(400000); /* longer than the call takes */
+  for (int64_t page = 0; page < c.bytes / PAGE; page++) assert_false(is_there(&c, page));
+  atomic_store(&let, true);
+  pthread_join(thread, NULL);
+  assert_true(all_are_there(&c));
+  atomic_store(&held, false);
+  free(call_x);
+  delete_c(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(those_that_are_written), cmocka_unit_test(none_without_need),
-      cmocka_unit_test(copies_come_first),      cmocka_unit_test(end_is_the_end),
-      cmocka_unit_test(call_has_them),          cmocka_unit_test(huge_ones_within),
+      cmocka_unit_test(those_that_are_written),  cmocka_unit_test(none_without_need),
+      cmocka_unit_test(copies_come_first),       cmocka_unit_test(end_is_the_end),
+      cmocka_unit_test(call_has_them),           cmocka_unit_test(huge_ones_within),
+      cmocka_unit_test(one_thread_has_a_region), cmocka_unit_test(all_that_is_written),
+      cmocka_unit_test(copies_have_them),        cmocka_unit_test(several_huge_pages),
+      cmocka_unit_test(call_waits_for_them),     cmocka_unit_test(triangle_begins_later),
   };
   return tst_result(cmocka_run_group_tests(tests, open_pool, close_pool));
 }
