@@ -30,9 +30,32 @@ void tb_lanes_begin(struct tb_lanes *l, struct tb_device *gpu) {
   gpu->all_lanes = l->of;
 }
 
+/* ---- kernels ---- */
+
+/* Functions and figures; the modules stay lane 0's. With the lock of who loads. */
+static void share_kernels(struct tb_device *d) {
+  if (d != d->lanes->of[0]) d->kernels = d->lanes->of[0]->kernels;
+}
+
+static CUresult load_into(struct tb_kernels *kernels, enum tb_type type, bool triangle) {
+  TB_TRY(tb_kernels_ready(kernels, type));
+  return triangle ? tb_triangle_load(&kernels->triangle) : CUDA_SUCCESS;
+}
+
+CUresult tb_lanes_load(struct tb_device *d, enum tb_type type, bool triangle) {
+  struct tb_lanes *const l = d->lanes;
+  if (!d->beside_others) return load_into(&d->kernels, type, triangle);
+  if (!lock_in_time(&l->loading)) return TB_CROWDED;
+  const CUresult loaded = load_into(&l->of[0]->kernels, type, triangle);
+  share_kernels(d);
+  pthread_mutex_unlock(&l->loading);
+  return loaded;
+}
+
 /* ---- opening and closing ---- */
 
-/* With the memory's lock held. A failure that is not for want of memory shows to who has the GPU alone. */
+/* What is chosen for a call shall not depend on its lane, so a new one has the figures at once. With the memory's lock
+ * held. A failure that is not for want of memory shows to who has the GPU alone. */
 static CUresult open_lane(struct tb_lanes *l, int lane) {
   if (l->spare[lane] == NULL) l->spare[lane] = malloc(sizeof *l->spare[lane]);
   struct tb_device *const d = l->spare[lane];
@@ -41,6 +64,9 @@ static CUresult open_lane(struct tb_lanes *l, int lane) {
   d->lane = lane;
   d->lanes = l;
   d->all_lanes = l->of;
+  if (!lock_in_time(&l->loading)) return CUDA_ERROR_NOT_READY;
+  share_kernels(d);
+  pthread_mutex_unlock(&l->loading);
   TB_TRY(tb_device_enter(l->of[0]));
   const CUresult opened = tb_device_open_lane(d, l->of[0]);
   if (opened != CUDA_SUCCESS) tb_device_close_lane(d);
@@ -107,23 +133,6 @@ void tb_lanes_end(struct tb_lanes *l) {
     free(l->spare[lane]);
     l->spare[lane] = NULL;
   }
-}
-
-/* ---- kernels ---- */
-
-static CUresult load_into(struct tb_kernels *kernels, enum tb_type type, bool triangle) {
-  TB_TRY(tb_kernels_ready(kernels, type));
-  return triangle ? tb_triangle_load(&kernels->triangle) : CUDA_SUCCESS;
-}
-
-CUresult tb_lanes_load(struct tb_device *d, enum tb_type type, bool triangle) {
-  struct tb_lanes *const l = d->lanes;
-  if (!d->beside_others) return load_into(&d->kernels, type, triangle);
-  if (!lock_in_time(&l->loading)) return TB_CROWDED;
-  const CUresult loaded = load_into(&l->of[0]->kernels, type, triangle);
-  if (d != l->of[0]) d->kernels = l->of[0]->kernels; /* functions and figures; the modules stay lane 0's */
-  pthread_mutex_unlock(&l->loading);
-  return loaded;
 }
 
 /* ---- turns ---- */

@@ -483,6 +483,21 @@ static void an_arena_of_what_there_is(void **state) {
 
 /* ---- the GPU that calls have ---- */
 
+/* A product has the kernel that it has alone, in a lane that nothing was computed in, too. */
+static void lanes_choose_alike(void **state) {
+  (void)state;
+  const struct tb_ways ways = {.a = TB_STAGED, .b = TB_STAGED, .c = TB_STAGED};
+  const struct tb_call call = {
+      .type = TB_S, .m = 4096, .n = 4096, .k = 4096, .alpha.s = 1, .a.ld = 4096, .b.ld = 4096, .ldc = 4096};
+  assert_non_null(tb_gpus_first());
+  struct tb_device *const first = tb_gpus_lane(0), *const second = tb_gpus_lane(1);
+  assert_non_null(second);
+  const struct tb_choice alone = tb_part_choose(first, &call, ways), beside = tb_part_choose(second, &call, ways);
+  assert_int_equal(alone.family, TB_FAMILY_EMULATED);
+  assert_int_equal(beside.family, alone.family);
+  assert_memory_equal(&beside.emulated, &alone.emulated, sizeof alone.emulated);
+}
+
 /* Copying threads are as many as there are cores for, whoever calls: in each lane they are the same. */
 static void calls_in_lanes_have_threads(void **state) {
   (void)state;
@@ -530,6 +545,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(later_ones_take_their_modules_away),
                                      cmocka_unit_test(kernels_are_loaded_when_they_are_wanted),
                                      cmocka_unit_test(a_product_has_time),
+                                     cmocka_unit_test(lanes_choose_alike),
                                      cmocka_unit_test(calls_in_lanes_have_threads)};
   const struct CMUnitTest of_another_kind[] = {cmocka_unit_test(no_tensor_core_kernels_elsewhere)};
   fake = tst_fake();

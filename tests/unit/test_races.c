@@ -4,14 +4,15 @@
  * accesses to the same memory that no lock, atomic or join puts in order, whether or not it did harm this time.
  *
  * Seen to fail when: a job's task is written after its ticket; tb_pool_done looks at the count without the tasks'
- * writes; parts of a digest are added without an atomic; two callers get one number for their jobs; the idle thread's
- * flag is no atomic.
+ * writes; a region of new pages is everybody's by no atomic; parts of a digest are added without an atomic; two callers
+ * get one number for their jobs; the idle thread's flag is no atomic.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -146,6 +147,33 @@ static void act(void) {
   if (touched > 0) atomic_fetch_add(&actions, 1);
 }
 
+/* Into a matrix that has no pages yet, which the threads have meanwhile. */
+static void copies_to_new_pages(struct tb_pool *pool) {
+  enum { NEW_ROWS = 1024, NEW_COLUMNS = 1536 }; /* three regions */
+  const size_t bytes = sizeof(float) * NEW_ROWS * NEW_COLUMNS;
+  float *const to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  float *const from = malloc(bytes);
+  if (to == MAP_FAILED || from == NULL) abort();
+  for (int i = 0; i < NEW_ROWS * NEW_COLUMNS; i++) from[i] = (float)(i % 977);
+  const struct tb_call call = {.type = TB_S, .m = NEW_ROWS, .n = NEW_COLUMNS, .k = 1, .c = to, .ldc = NEW_ROWS};
+  struct tb_pages pages;
+  tb_pages_begin(&pages, pool, &call);
+  expect(pages.regions > 0, "the pages are there");
+  struct tb_copy half[2];
+  for (int i = 0; i < 2; i++) {
+    half[i] = (struct tb_copy){.type = TB_S, .to_ld = NEW_ROWS, .from_ld = NEW_ROWS, .rows = NEW_ROWS / 2};
+    half[i].to = to + i * NEW_ROWS / 2, half[i].from = from + i * NEW_ROWS / 2;
+    half[i].columns = NEW_COLUMNS;
+    half[i].pages = &pages;
+    tb_copy_start(pool, &half[i]);
+  }
+  for (int i = 0; i < 2; i++) tb_copy_wait(pool, &half[i]);
+  tb_pages_end(&pages);
+  expect(memcmp(to, from, bytes) == 0, "a copy to new pages is wrong");
+  munmap(to, bytes);
+  free(from);
+}
+
 static void idleness(void) {
   struct tb_idle *idle = tb_idle_open(0.02, act);
   expect(idle != NULL, "no thread");
@@ -178,6 +206,7 @@ int main(void) {
       if (round % 8 == 0) usleep(1000); /* they fall asleep */
     }
     for (int round = 0; round < 5; round++) digested_copies(pool), digested_rows(pool);
+    for (int round = 0; round < 5; round++) copies_to_new_pages(pool);
     several_callers(pool);
     if (threads == 5) cores_given_back(pool);
     tb_pool_close(pool);
