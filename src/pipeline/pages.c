@@ -148,7 +148,7 @@ static void have_behind(void *context, int index) {
   if (!atomic_load(&pages->over) && take(pages, index)) have_region(pages, index, true);
 }
 
-/* One behind `index` that is nobody's yet: who has to wait has its pages meanwhile. */
+/* One behind `index` that is nobody's yet: who has to wait and finds nothing to copy has its pages meanwhile. */
 static bool have_another(struct tb_pages *pages, int index) {
   while (++index < pages->regions)
     if (take(pages, index)) {
@@ -158,11 +158,21 @@ static bool have_another(struct tb_pages *pages, int index) {
   return false;
 }
 
+/* Not within a copy that somebody does who waits: there is no end to that. */
+static bool help_once(struct tb_pages *pages) {
+  static _Thread_local bool helps;
+  if (helps) return false;
+  helps = true;
+  const bool helped = tb_pool_help(pages->pool);
+  helps = false;
+  return helped;
+}
+
 static void have_or_await(struct tb_pages *pages, int index) {
   for (int looks = 0; atomic_load(&pages->region[index]) != EVERYBODYS && !atomic_load(&pages->over); looks++) {
     if (take(pages, index))
       have_region(pages, index, false);
-    else if (!have_another(pages, index) && looks > LOOKS_BEFORE_YIELD)
+    else if (!help_once(pages) && !have_another(pages, index) && looks > LOOKS_BEFORE_YIELD)
       tb_busy_offer_core();
   }
 }
@@ -189,7 +199,6 @@ void tb_pages_begin(struct tb_pages *pages, struct tb_pool *pool, const struct t
   const struct bytes_range all = all_of(call);
   const int64_t bytes = (int64_t)(tb_call_elems(call) * (double)tb_call_bytes(call));
   pages->regions = 0;
-  pages->pool = NULL;
   if (pool == NULL || bytes < BYTES_MIN || !tb_call_overwrites(call) || !lacks_pages(call, bytes)) return;
   want_huge_pages(call, all, bytes);
   const int64_t span = (int64_t)(all.end - all.first / REGION_BYTES * REGION_BYTES);
@@ -199,12 +208,12 @@ void tb_pages_begin(struct tb_pages *pages, struct tb_pool *pool, const struct t
   for (int index = 0; index < pages->regions; index++) atomic_init(&pages->region[index], NOBODYS);
   atomic_store(&pages->over, false);
   pages->pool = pool;
-  if (!tb_pool_start_behind(pool, have_behind, pages, pages->regions)) pages->pool = NULL;
+  pages->behind = tb_pool_start_behind(pool, have_behind, pages, pages->regions);
 }
 
 void tb_pages_end(struct tb_pages *pages) {
   if (pages->regions == 0) return;
   atomic_store(&pages->over, true);
-  if (pages->pool != NULL) tb_pool_end_behind(pages->pool);
-  pages->pool = NULL;
+  if (pages->behind) tb_pool_end_behind(pages->pool);
+  pages->behind = false;
 }

@@ -18,7 +18,8 @@
 
 /* A call's, from begin to end; the owner only keeps it. */
 struct tb_pages {
-  struct tb_pool *pool; /* whose threads have them behind all copies; NULL: only who is to write */
+  struct tb_pool *pool; /* whose threads copy */
+  bool behind;          /* they have them behind all copies; else only who is to write does */
   const struct tb_call *call;
   int regions; /* of C's addresses; 0: nothing is to be had */
   int64_t region_bytes;

@@ -319,7 +319,7 @@ static void one_thread_has_a_region(void **state) {
   struct tb_pages pages;
   occupy_behind();
   tb_pages_begin(&pages, pool, &c.call);
-  assert_null(pages.pool);
+  assert_false(pages.behind);
   assert_int_equal(pages.regions, 2);
   const int before = atomic_load(&asked);
   struct writer w[3];
@@ -337,6 +337,38 @@ static void one_thread_has_a_region(void **state) {
   for (int i = 0; i < 3; i++) pthread_join(w[i].thread, NULL);
   assert_true(all_are_there(&c));
   assert_int_equal(asked_of(&c, before, NULL, 0), 9 + 9); /* 256 KiB each, the first one twice */
+  tb_pages_end(&pages);
+  end_occupied();
+  delete_c(&c);
+}
+
+static atomic_int helped;
+
+static void count_help(void *unused, int index) {
+  (void)unused, (void)index;
+  atomic_fetch_add(&helped, 1);
+}
+
+/* Who waits for pages copies what is to be copied, before it has others. */
+static void who_waits_copies(void **state) {
+  (void)state;
+  struct c c = new_c(1000, 500, 1000, 0);
+  struct tb_pages pages;
+  occupy_behind(); /* both threads: nobody but who waits can copy */
+  tb_pages_begin(&pages, pool, &c.call);
+  const int before = atomic_load(&asked);
+  struct writer w[2];
+  for (int i = 0; i < 2; i++) w[i] = (struct writer){.pages = &pages, .first = c.memory, .bytes = PAGE};
+  begin_to_write(&w[0]);
+  await_asked(before + 1); /* it is held in the first region */
+  atomic_store(&helped, 0);
+  const uint64_t job = tb_pool_start(pool, count_help, NULL, 5);
+  begin_to_write(&w[1]);
+  for (double begun = tb_clock_seconds(); atomic_load(&helped) < 5; sched_yield())
+    assert_true(tb_clock_seconds() < begun + PATIENCE_SECONDS);
+  atomic_store(&let, true);
+  for (int i = 0; i < 2; i++) pthread_join(w[i].thread, NULL);
+  tb_pool_wait(pool, job);
   tb_pages_end(&pages);
   end_occupied();
   delete_c(&c);
@@ -516,6 +548,7 @@ int main(void) {
       cmocka_unit_test(one_thread_has_a_region), cmocka_unit_test(all_that_is_written),
       cmocka_unit_test(copies_have_them),        cmocka_unit_test(several_huge_pages),
       cmocka_unit_test(call_waits_for_them),     cmocka_unit_test(triangle_begins_later),
+      cmocka_unit_test(who_waits_copies),
   };
   return tst_result(cmocka_run_group_tests(tests, open_pool, close_pool));
 }
