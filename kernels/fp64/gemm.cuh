@@ -105,9 +105,8 @@ __device__ __forceinline__ void end_group(Accumulators<G> &accumulators, double2
  */
 template <class G, bool AlongKA, bool AlongKB, bool Whole> class Loads {
   using E = typename G::Element;
-  static constexpr bool stepwise = !AlongKA && !AlongKB; /* these lack registers */
-  Loader<E, G::block_m, G::threads, AlongKA, Whole, stepwise> a;
-  Loader<E, G::block_n, G::threads, AlongKB, Whole, stepwise> b;
+  Loader<E, G::block_m, G::threads, AlongKA, Whole> a;
+  Loader<E, G::block_n, G::threads, AlongKB, Whole> b;
   unsigned job; /* that is being loaded */
   int k_left;   /* of it */
 
@@ -124,9 +123,9 @@ public:
 
   /* A part of the next step's copies, of so many parts. Behind the last job they are zeros. */
   __device__ __forceinline__ void load(const tb_fp64_args &args, double2 *stage, int part, int parts) {
-    if (part == 0 && k_left <= 0 && job + gridDim.x < args.jobs) {
-      job += gridDim.x;
-      begin(args);
+    if (part == 0 && k_left <= 0) { /* each step asks no more than that */
+      const unsigned next = static_cast<unsigned>(opaque(static_cast<int>(job))) + gridDim.x;
+      if (next < args.jobs) job = next, begin(args);
     }
     a.load(stage, k_left, part * a.count / parts, (part + 1) * a.count / parts);
     b.load(stage + Stage<E, G::block_m, AlongKA>::units, k_left, part * b.count / parts, (part + 1) * b.count / parts);

@@ -34,6 +34,7 @@ namespace fp64 {
 namespace {
 
 constexpr int kUnitBytes = 16, kRowUnits = TB_FP64_SIDE_BYTES / kUnitBytes;
+constexpr int kThreadBits = 10; /* of a thread's number: a block has 1024 at most */
 
 struct Real {
   static constexpr int bytes = 8, doubles = 1, parts = 1;
@@ -67,7 +68,7 @@ template <class E, int Side, bool AlongK> struct Stage {
  * What a thread copies of an operand's steps: a piece of each so many rows, a unit or half of one. Which of them exist
  * is a bit for each. Whole units are copied where all are whole, and aligned.
  */
-template <class E, int Side, int Threads, bool AlongK, bool Whole, bool Stepwise> class Loader {
+template <class E, int Side, int Threads, bool AlongK, bool Whole> class Loader {
   using S = Stage<E, Side, AlongK>;
   static constexpr int piece_doubles = Whole ? 2 : 1, piece_bytes = 8 * piece_doubles;
   static constexpr int row_pieces = S::row_units * 2 / piece_doubles;
@@ -93,7 +94,9 @@ public:
     const int elem = number / E::doubles; /* of the row, that the piece is or begins */
     at = 2 * row * S::row_units + (number ^ 2 * swizzle<E, AlongK>(row));
     ahead = AlongK ? elem : row;
-    row_bytes = rows * ld_bytes;
+    /* No thread adds anything. But what ptxas sees to be the same for all it keeps in uniform registers, moves it from
+     * there ahead of each copy, and reads fragments later. */
+    row_bytes = rows * ld_bytes + (static_cast<unsigned>(thread) >> kThreadBits);
     from = AlongK ? first_byte + (first + row) * ld_bytes + k_first * E::bytes + piece * piece_bytes
                   : first_byte + first * E::bytes + (k_first + row) * ld_bytes + piece * piece_bytes;
     there = 0;
@@ -115,7 +118,6 @@ public:
       double *const to = doubles + (at ^ 2 * swizzle<E, AlongK>(c * rows)) + 2 * c * rows * S::row_units;
       async_copy_if<piece_bytes>(to, from, bits, 1u << c);
       from += row_bytes;
-      if (Stepwise) from = opaque(from);
       if (c == copies - 1 && AlongK) from += TB_FP64_SIDE_BYTES - copies * row_bytes;
     }
   }
