@@ -22,9 +22,11 @@
 #if defined(__CUDACC__)
 #define TB_TILES_INLINE static __host__ __device__ __forceinline__
 #define TB_TILES_LOOP _Pragma("unroll 1")
+#define TB_TILES_UNROLLED _Pragma("unroll")
 #else
 #define TB_TILES_INLINE static inline
 #define TB_TILES_LOOP
+#define TB_TILES_UNROLLED
 #endif
 
 /* Which elements of D are wanted, as src/blas/region.h has it: all; those with row <= column + diagonal; those with row
@@ -66,6 +68,45 @@ TB_TILES_INLINE struct tb_tile_bands tb_tile_bands_of(int64_t m, int64_t n, int 
 TB_TILES_INLINE int tb_tiles_floor(int x, int y) { return x < 0 ? 0 : x / y; }
 TB_TILES_INLINE int tb_tiles_clamp(int x, int most) { return x < most ? x : most; }
 
+/* Before the diagonal the first line that has the tile at a place along the band; after it the line behind the last. */
+TB_TILES_INLINE int tb_tiles_edge_elems(const struct tb_tile_bands *b, int along) {
+  return b->after ? (along + 1) * b->along_elems - b->diagonal + b->line_elems - 1
+                  : along * b->along_elems + b->diagonal;
+}
+TB_TILES_INLINE int tb_tiles_edge(const struct tb_tile_bands *b, int along) {
+  return tb_tiles_clamp(tb_tiles_floor(tb_tiles_edge_elems(b, along), b->line_elems), b->lines);
+}
+
+/* The sum of (from + i * step) / by, each rounded down, for i from 0 to n - 1. Terms with as many places between them
+ * as bring a whole number rise evenly: one, two or three series for the tiles that there are. */
+TB_TILES_INLINE int64_t tb_tiles_sum(int n, int from, int step, int by) {
+  int64_t sum = 0;
+  int every = 1;
+  while (every * step % by != 0) every++;
+  TB_TILES_UNROLLED
+  for (int i = 0; i < every; i++) {
+    const int64_t terms = n > i ? (n - i + every - 1) / every : 0;
+    sum += terms * ((from + i * step) / by) + terms * (terms - 1) / 2 * (every * step / by);
+  }
+  return sum;
+}
+
+/* Tiles at places along the band ahead of this one, in all lines. */
+TB_TILES_INLINE int64_t tb_tiles_ahead(const struct tb_tile_bands *b, int along) {
+  if (b->of == TB_TILES_ALL) return (int64_t)along * b->lines;
+  /* Edges are 0 at places below `low`, and the last line from `high` on. */
+  const int first = tb_tiles_edge_elems(b, 0), to_end = b->lines * b->line_elems - first;
+  const int low = tb_tiles_clamp(tb_tiles_floor(b->along_elems - 1 - first, b->along_elems), along);
+  const int end = tb_tiles_clamp(tb_tiles_floor(to_end + b->along_elems - 1, b->along_elems), along);
+  const int high = end < low ? low : end;
+  const int64_t edges = tb_tiles_sum(high - low, first + low * b->along_elems, b->along_elems, b->line_elems) +
+                        (int64_t)(along - high) * b->lines;
+  return b->after ? edges : (int64_t)along * b->lines - edges;
+}
+
+/* All of them. */
+TB_TILES_INLINE int64_t tb_tiles_count(const struct tb_tile_bands *b) { return tb_tiles_ahead(b, b->along); }
+
 /* The lines of a band that are whole, and those of which it has a part: [whole, end) and [part, part_end). */
 struct tb_tile_lines {
   int first, width; /* the band's tiles */
@@ -79,19 +120,9 @@ TB_TILES_INLINE struct tb_tile_lines tb_tile_lines_of(const struct tb_tile_bands
     l.whole = l.part = l.part_end = 0, l.whole_end = b->lines;
     return l;
   }
-  /* Elements along the band: of its first tile but one, its last, and the next band's first. */
-  const int second = (first + 1) * b->along_elems, last = (first + l.width - 1) * b->along_elems;
-  if (b->after) {
-    l.whole = 0;
-    l.whole_end = l.part =
-        tb_tiles_clamp(tb_tiles_floor(second - b->diagonal + b->line_elems - 1, b->line_elems), b->lines);
-    l.part_end = tb_tiles_clamp(tb_tiles_floor(last + b->along_elems - b->diagonal + b->line_elems - 1, b->line_elems),
-                                b->lines);
-  } else {
-    l.part = tb_tiles_clamp(tb_tiles_floor(second - b->along_elems + b->diagonal, b->line_elems), b->lines);
-    l.part_end = l.whole = tb_tiles_clamp(tb_tiles_floor(last + b->diagonal, b->line_elems), b->lines);
-    l.whole_end = b->lines;
-  }
+  l.part = tb_tiles_edge(b, first), l.part_end = tb_tiles_edge(b, first + l.width - 1);
+  l.whole = b->after ? 0 : l.part_end;
+  l.whole_end = b->after ? l.part : b->lines;
   return l;
 }
 
@@ -113,18 +144,6 @@ TB_TILES_INLINE int tb_tiles_of_band(const struct tb_tile_bands *b, const struct
   return count;
 }
 
-/* All of them. */
-TB_TILES_INLINE int64_t tb_tiles_count(const struct tb_tile_bands *b) {
-  int64_t count = 0;
-  if (b->of == TB_TILES_ALL) return (int64_t)b->along * b->lines;
-  TB_TILES_LOOP
-  for (int first = 0; first < b->along; first += b->band) {
-    const struct tb_tile_lines l = tb_tile_lines_of(b, first);
-    count += tb_tiles_of_band(b, &l);
-  }
-  return count;
-}
-
 /* One of them: its place along the band's side of D, and its line; the how manieth of its line in the band it is, and
  * of how many. */
 struct tb_tile_place {
@@ -138,35 +157,57 @@ TB_TILES_INLINE struct tb_tile_place tb_tile_in_whole(const struct tb_tile_lines
   return p;
 }
 
-TB_TILES_INLINE struct tb_tile_place tb_tile_place_of(const struct tb_tile_bands *b, int number) {
-  struct tb_tile_lines l;
-  if (b->of == TB_TILES_ALL) {
-    const int each = b->band * b->lines;
-    l = tb_tile_lines_of(b, number / each * b->band);
-    return tb_tile_in_whole(&l, number % each);
-  }
-  TB_TILES_LOOP
-  for (int first = 0;; first += b->band) {
-    l = tb_tile_lines_of(b, first);
-    const int tiles = tb_tiles_of_band(b, &l);
-    if (number < tiles) break;
-    number -= tiles;
-  }
-  const int whole = (l.whole_end - l.whole) * l.width;
-  if (b->after && number < whole) return tb_tile_in_whole(&l, number);
+/* Of the so many tiles of a band. */
+TB_TILES_INLINE struct tb_tile_place tb_tile_in_band(const struct tb_tile_bands *b, const struct tb_tile_lines *l,
+                                                     int tiles, int number) {
+  const int whole = (l->whole_end - l->whole) * l->width, part = tiles - whole;
+  if (b->after ? number < whole : number >= part) return tb_tile_in_whole(l, b->after ? number : number - part);
   if (b->after) number -= whole;
+  struct tb_tile_place p;
   TB_TILES_LOOP
-  for (int line = l.part; line < l.part_end; line++) {
-    struct tb_tile_place p;
-    p.of = tb_tiles_of_part(b, &l, line);
-    if (number < p.of) {
-      p.number = number, p.line = line;
-      p.along = l.first + number + (b->after ? l.width - p.of : 0);
-      return p;
-    }
+  for (p.line = l->part;; p.line++) {
+    p.of = tb_tiles_of_part(b, l, p.line);
+    if (number < p.of) break;
     number -= p.of;
   }
-  return tb_tile_in_whole(&l, number);
+  p.number = number;
+  p.along = l->first + number + (b->after ? l->width - p.of : 0);
+  return p;
+}
+
+TB_TILES_INLINE struct tb_tile_place tb_tile_place_in_all(const struct tb_tile_bands *b, int number) {
+  const int each = b->band * b->lines;
+  const struct tb_tile_lines l = tb_tile_lines_of(b, number / each * b->band);
+  return tb_tile_in_whole(&l, number % each);
+}
+
+/* Band after band, line after line: some 50 cycles for each line ahead that is not whole, and few registers. */
+TB_TILES_INLINE struct tb_tile_place tb_tile_place_walked(const struct tb_tile_bands *b, int number) {
+  if (b->of == TB_TILES_ALL) return tb_tile_place_in_all(b, number);
+  TB_TILES_LOOP
+  for (int first = 0;; first += b->band) {
+    const struct tb_tile_lines l = tb_tile_lines_of(b, first);
+    const int tiles = tb_tiles_of_band(b, &l);
+    if (number < tiles) return tb_tile_in_band(b, &l, tiles, number);
+    number -= tiles;
+  }
+}
+
+/* The same by halves: for a kernel whose threads all wait for it. */
+TB_TILES_INLINE struct tb_tile_place tb_tile_place_of(const struct tb_tile_bands *b, int number) {
+  if (b->of == TB_TILES_ALL) return tb_tile_place_in_all(b, number);
+  /* The last band that has no more than `number` tiles ahead of it, and the one behind it, as far as is known. */
+  int band = 0, behind = (b->along + b->band - 1) / b->band, ahead = 0, end = (int)tb_tiles_count(b);
+  TB_TILES_LOOP
+  while (behind - band > 1) {
+    const int middle = (band + behind) / 2, tiles = (int)tb_tiles_ahead(b, middle * b->band);
+    if (tiles <= number)
+      band = middle, ahead = tiles;
+    else
+      behind = middle, end = tiles;
+  }
+  const struct tb_tile_lines l = tb_tile_lines_of(b, band * b->band);
+  return tb_tile_in_band(b, &l, end - ahead, number - ahead);
 }
 
 #endif

@@ -96,7 +96,7 @@ template <bool Triangle>
 __device__ __forceinline__ void locate(const tb_emulated_args &args, const Items &items, Item &item) {
   if (Triangle) return locate_in_triangle(args, items, item);
   const tb_tile_bands bands = tb_emulated_bands(args.m, args.n, args.wanted);
-  const tb_tile_place place = tb_tile_place_of(&bands, item.tile);
+  const tb_tile_place place = tb_tile_place_walked(&bands, item.tile);
   item.row = place.along, item.column = place.line;
   item.same_column = item.alone || (item.second ? place.number > 0 : place.number + 1 < place.of);
 }

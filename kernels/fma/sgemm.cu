@@ -22,7 +22,7 @@ __device__ __forceinline__ void again(const tb_sgemm_args &args, const tb_emulat
   for (int i = static_cast<int>(threadIdx.x); i < which.left_words; i += G::threads) left = left || which.left[i] != 0;
   if (!__syncthreads_or(left)) return;
   const tb_tile_bands bands = tb_emulated_bands(args.m, args.n, which.wanted);
-  const tb_tile_place place = tb_tile_place_of(&bands, static_cast<int>(blockIdx.x));
+  const tb_tile_place place = tb_tile_place_walked(&bands, static_cast<int>(blockIdx.x));
   if (which.marks[place.along + static_cast<int64_t>(place.line) * bands.along] == 0) return;
   const int64_t row = static_cast<int64_t>(place.along) * rows, column = static_cast<int64_t>(place.line) * columns;
   tb_sgemm_args part = args;

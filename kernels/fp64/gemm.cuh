@@ -85,7 +85,7 @@ template <class G>
 __device__ __forceinline__ void end_group(Accumulators<G> &accumulators, double2 *sums, const tb_fp64_args &args,
                                           unsigned of_job, int number, bool at_end) {
   const int thread = opaque(static_cast<int>(threadIdx.x));
-  const Job job = job_of<G>(args, static_cast<unsigned>(opaque(static_cast<int>(of_job))));
+  Job job = k_of<G>(args, static_cast<unsigned>(opaque(static_cast<int>(of_job))));
   const bool split = job.partial >= 0;
   /* Without a split there are none, and nothing may be counted from there. */
   double2 *const partials =
@@ -96,6 +96,7 @@ __device__ __forceinline__ void end_group(Accumulators<G> &accumulators, double2
                    .from_d = !split && number == 0 && args.first == 0,
                    .to_d = !split && at_end,
                    .scale = Scale(args)};
+  if (!G::triangle && (way.from_d || way.to_d)) locate<G>(args, job);
   accumulators.pass_on(way, target_of<G>(args, job, Owner<G>(thread)));
 }
 
@@ -157,11 +158,11 @@ __device__ __forceinline__ void gemm(const tb_fp64_args &args) {
   Accumulators<G> accumulators;
   const Signs64 signs = {args.conjugate_a != 0 ? kMinus64 : 0, args.conjugate_b != 0 ? kMinus64 : 0};
   for (unsigned job = blockIdx.x; job < args.jobs; job += gridDim.x) {
-    const Job now = job_of<G>(args, job);
+    const Job now = k_of<G>(args, job);
     int k_todo = now.k_count, within_group = G::triangle ? now.k_first % args.group_k : 0;
     for (int number = 0; k_todo > 0; number++, within_group = 0) {
       accumulators.clear();
-      const int group_k = min(args.group_k - within_group, k_todo);
+      const int group_k = opaque(min(args.group_k - within_group, k_todo));
       for (int k = 0; k < group_k; k += G::Element::step_k) {
 #pragma unroll
         for (int i = 0; i < I::all; i++) {
@@ -191,7 +192,8 @@ template <class G> __device__ __forceinline__ void gather(const tb_fp64_args &ar
   const unsigned tile = blockIdx.x / TB_FP64_GATHER_BLOCKS;
   const int from = static_cast<int>(blockIdx.x % TB_FP64_GATHER_BLOCKS) * share;
   Job job = {};
-  locate<G>(args, static_cast<unsigned>(args.whole) + tile, job);
+  job.tile = static_cast<unsigned>(args.whole) + tile;
+  locate<G>(args, job);
   const Target t = target_of<G>(args, job, Owner<G>(thread));
   wait_for_earlier_kernels();
   const double2 *partial = reinterpret_cast<const double2 *>(args.partials) +

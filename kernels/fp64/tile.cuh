@@ -54,6 +54,7 @@ struct Job {
   int64_t row, column;  /* of the tile's first element */
   int k_first, k_count; /* so many k from k_first on; of a triangle that may lie within a group */
   int64_t partial;      /* tiles in `partials` ahead of its first group's; -1: k is whole */
+  unsigned tile;
 };
 
 __device__ __forceinline__ int groups_of(const tb_fp64_args &args) {
@@ -65,10 +66,10 @@ template <class G> __device__ __forceinline__ tb_tile_bands bands_of(const tb_fp
   return tb_tile_bands_of(args.m, args.n, G::block_m, G::block_n, 0, TB_FP64_BAND, args.wanted);
 }
 
-/* First row and column of a tile. */
-template <class G> __device__ __forceinline__ void locate(const tb_fp64_args &args, unsigned tile, Job &job) {
+/* First row and column of its tile. Of a D that is a triangle they are searched for, some hundred cycles long. */
+template <class G> __device__ __forceinline__ void locate(const tb_fp64_args &args, Job &job) {
   const tb_tile_bands bands = bands_of<G>(args);
-  const tb_tile_place place = tb_tile_place_of(&bands, static_cast<int>(tile));
+  const tb_tile_place place = tb_tile_place_of(&bands, static_cast<int>(job.tile));
   job.row = static_cast<int64_t>(place.line) * G::block_m;
   job.column = static_cast<int64_t>(place.along) * G::block_n;
 }
@@ -85,23 +86,30 @@ template <class G> __device__ __forceinline__ void keep_to_triangle(const tb_fp6
   }
 }
 
-template <class G> __device__ __forceinline__ Job job_of(const tb_fp64_args &args, unsigned number) {
-  Job job = {0, 0, 0, static_cast<int>(args.k), -1};
+/* All but its row and column, of which a triangle's k is made. */
+template <class G> __device__ __forceinline__ Job k_of(const tb_fp64_args &args, unsigned number) {
+  Job job = {0, 0, 0, static_cast<int>(args.k), -1, number};
   const unsigned whole = static_cast<unsigned>(args.whole);
-  if (G::triangle || number < whole) {
-    locate<G>(args, number, job);
-    if (G::triangle) keep_to_triangle<G>(args, job);
-    return job;
+  if (G::triangle) {
+    locate<G>(args, job);
+    keep_to_triangle<G>(args, job);
+  } else if (number >= whole) {
+    const unsigned split = static_cast<unsigned>(args.tiles) - whole, tile = (number - whole) % split,
+                   part = (number - whole) / split;
+    job.tile = whole + tile;
+    const int first_group = static_cast<int>(part) * args.groups_per_split;
+    const int64_t from = static_cast<int64_t>(first_group) * args.group_k;
+    const int64_t most = static_cast<int64_t>(args.groups_per_split) * args.group_k;
+    job.k_first = static_cast<int>(from);
+    job.k_count = static_cast<int>(args.k - from < most ? args.k - from : most);
+    job.partial = static_cast<int64_t>(tile) * groups_of(args) + first_group;
   }
-  const unsigned split = static_cast<unsigned>(args.tiles) - whole, tile = (number - whole) % split,
-                 part = (number - whole) / split;
-  locate<G>(args, whole + tile, job);
-  const int first_group = static_cast<int>(part) * args.groups_per_split;
-  const int64_t from = static_cast<int64_t>(first_group) * args.group_k;
-  const int64_t most = static_cast<int64_t>(args.groups_per_split) * args.group_k;
-  job.k_first = static_cast<int>(from);
-  job.k_count = static_cast<int>(args.k - from < most ? args.k - from : most);
-  job.partial = static_cast<int64_t>(tile) * groups_of(args) + first_group;
+  return job;
+}
+
+template <class G> __device__ __forceinline__ Job job_of(const tb_fp64_args &args, unsigned number) {
+  Job job = k_of<G>(args, number);
+  if (!G::triangle) locate<G>(args, job);
   return job;
 }
 

@@ -2,10 +2,11 @@
 /*
  * The tiles of a triangle (kernels/common/region_tiles.h), for D, tiles, bands and diagonals of any kind, against a
  * look at every element: those that have something of it, each once, and no others but where a tile reaches beyond D;
- * in bands, line after line, and along the band within a line.
+ * in bands, line after line, and along the band within a line. Of a large D, with the kernels' tiles, against a count
+ * of each column's tiles.
  *
  * Seen to fail when: a tile that the diagonal only touches is left out; a line's first tile is counted from the band's
- * end; a diagonal outside of D is not the same as one at its corner.
+ * end; a diagonal outside of D is not the same as one at its corner; a triangle's tiles are counted in 32 bits.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 #include "wanted.h"
 
 #define TILES_MOST 40
+#define SIDES_MOST (INT32_MAX - 511) /* of both together */
 
 struct grid {
   int64_t m, n;
@@ -61,6 +63,8 @@ static void check(const struct grid *g) {
   struct tb_tile_place last = {-1, -1, 0, 0};
   for (int64_t number = 0; number < count; number++) {
     const struct tb_tile_place p = tb_tile_place_of(&bands, (int)number);
+    const struct tb_tile_place walked = tb_tile_place_walked(&bands, (int)number);
+    assert_memory_equal(&p, &walked, sizeof p);
     const int row = g->of_rows ? p.along : p.line, column = g->of_rows ? p.line : p.along;
     assert_true(row >= 0 && row * g->tile_m < g->m && column >= 0 && column * g->tile_n < g->n);
     assert_true(has_some(g, row, column, true));
@@ -87,7 +91,67 @@ static void every_tile_once(void **state) {
   }
 }
 
+/* So large that its sides together are at the limit, or so that places have each its column's count of tiles. */
+static struct grid large_grid(uint64_t *rng) {
+  static const int tiles[] = {16, 32, 64, 128, 192};
+  const int64_t m = 1 + (int64_t)tst_random_below(rng, 1 << 21), n = 1 + (int64_t)tst_random_below(rng, 1 << 21);
+  const bool tall = tst_random_below(rng, 8) == 0, wide = tst_random_below(rng, 8) == 0;
+  struct grid g = {.m = tall ? SIDES_MOST - n : m,
+                   .n = wide && !tall ? SIDES_MOST - m : n,
+                   .tile_m = tiles[tst_random_below(rng, sizeof tiles / sizeof *tiles)],
+                   .tile_n = tiles[tst_random_below(rng, sizeof tiles / sizeof *tiles)],
+                   .band = 1 + (int)tst_random_below(rng, 12),
+                   .of_rows = tst_random_below(rng, 2)};
+  g.wanted.of = 1 + (int32_t)tst_random_below(rng, 2);
+  g.wanted.diagonal = (int32_t)((int64_t)tst_random_below(rng, (uint64_t)(g.m + g.n + 1)) - g.n);
+  return g;
+}
+
+/* Of a column of tiles, or of a row of them: from which tile on it has some of the triangle, or up to which. */
+static int64_t tiles_beside(const struct grid *g, int64_t along) {
+  const bool lower = g->wanted.of == TB_TILES_LOWER;
+  const int64_t across = g->of_rows ? (g->n + g->tile_n - 1) / g->tile_n : (g->m + g->tile_m - 1) / g->tile_m;
+  int64_t none = lower == g->of_rows ? across : -1, some = lower == g->of_rows ? -1 : across;
+  while (none - some > 1 || some - none > 1) { /* the triangle's corner of a tile says whether it has some */
+    const int64_t middle = (none + some) / 2, row = g->of_rows ? along : middle, column = g->of_rows ? middle : along;
+    const int64_t i = lower ? (row + 1) * g->tile_m - 1 : row * g->tile_m;
+    const int64_t j = lower ? column * g->tile_n : (column + 1) * g->tile_n - 1;
+    if (tst_is_wanted(g->wanted, i, j))
+      some = middle;
+    else
+      none = middle;
+  }
+  return lower == g->of_rows ? none : across - some;
+}
+
+static void check_large(const struct grid *g, uint64_t *rng) {
+  const struct tb_tile_bands bands = tb_tile_bands_of(g->m, g->n, g->tile_m, g->tile_n, g->of_rows, g->band, g->wanted);
+  const int64_t count = tb_tiles_count(&bands);
+  const int step = bands.along > 1 << 12 ? bands.along / (1 << 8) : 1;
+  for (int along = 0, last = 0; along < bands.along; last = along, along += step) {
+    assert_int_equal(tb_tiles_ahead(&bands, along + 1) - tb_tiles_ahead(&bands, along), tiles_beside(g, along));
+    assert_true(tb_tiles_ahead(&bands, along) >= tb_tiles_ahead(&bands, last));
+  }
+  if (count == 0 || count > INT32_MAX / 2) return;
+  const int numbers[] = {0, (int)count - 1, (int)tst_random_below(rng, (uint64_t)count)};
+  for (int i = 0; i < 3; i++) {
+    const struct tb_tile_place p = tb_tile_place_of(&bands, numbers[i]);
+    const int band = p.along / g->band * g->band;
+    assert_true(tb_tiles_ahead(&bands, band) <= numbers[i]);
+    assert_true(band + g->band >= bands.along || tb_tiles_ahead(&bands, band + g->band) > numbers[i]);
+  }
+}
+
+static void large_ones(void **state) {
+  (void)state;
+  uint64_t rng = 2;
+  for (int i = 0; i < 2000; i++) {
+    const struct grid g = large_grid(&rng);
+    check_large(&g, &rng);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_tile_once)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_tile_once), cmocka_unit_test(large_ones)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
