@@ -18,7 +18,8 @@ bool tb_writers_may_ask(void);
 /* The private anonymous mapping that has all of some pages, whole. False: there is none. */
 bool tb_writers_find_mapping(struct tb_tracked pages, struct tb_tracked *mapping);
 
-/* Whether a look at what the process has open finds nobody who could write unseen: to be asked again behind that. */
+/* Whether nobody is known who could write unseen: who was not found the last time, or is not by a look at what the
+ * process has open. To be asked again behind that. */
 bool tb_writers_seem_to_fault(void);
 
 /* To be asked when the pages are write-protected: who pins them later takes a fault, who has pinned them before is what
