@@ -21,7 +21,7 @@ import warnings
 
 RUNS = 5  # behind the first, as far as the budget lasts
 LEAST_RUNS = 2
-LONG_S = 3
+LONG_S = 3  # for a job that takes as long one run behind the first is enough
 
 
 class Stats(ctypes.Structure):
@@ -59,7 +59,8 @@ def measure(name, run, callers, budget_s, library):
         walls.append(now - started)
         products.append(library.product_seconds() - before if library.library else 0)
         only = not library.library and walls[0] > LONG_S
-        if only or len(walls) > RUNS or (len(walls) > LEAST_RUNS and now - begun > budget_s):
+        least = 1 if walls[0] > LONG_S else LEAST_RUNS
+        if only or len(walls) > RUNS or (len(walls) > least and now - begun > budget_s):
             break
     if library.library:
         print(f"job {name}", file=sys.stderr, flush=True)

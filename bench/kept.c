@@ -25,9 +25,11 @@
 enum { SKIPPED = 77, FIRST_CALLS = 6, ROUNDS_MAX = 101 };
 
 /* What is rewritten before each call: nothing, B, both; both before each second one, as the training of a network has
- * its matrices; or of A one element that no sample has. */
-enum change { NOTHING, B_ALONE, BOTH, BOTH_AT_TIMES, ONE_ELEMENT, CHANGES };
-static const char *const change_names[CHANGES] = {"nothing", "B", "both", "both, at times", "one element of A"};
+ * its matrices; or of A one element that no sample has. In a chain, of squares, nothing is, and each call is followed
+ * by one that multiplies its result by B: the time is that of both. */
+enum change { NOTHING, B_ALONE, BOTH, BOTH_AT_TIMES, ONE_ELEMENT, CHAIN, CHANGES };
+static const char *const change_names[CHANGES] = {"nothing",         "B", "both", "both at times", "one element of A",
+                                                  "nothing; (A B) B"};
 
 /* How operands are kept. */
 enum way { OFF, AUTO, CHOSEN, HASHED, WAYS };
@@ -80,28 +82,41 @@ struct times {
   double call_s[ROUNDS_MAX], change_s[ROUNDS_MAX];
 };
 
-static bool measure(const struct tb_problem *p, enum change change, int rounds, struct times *t) {
+/* The second product of a chain. */
+static struct tb_problem behind(const struct tb_problem *p) {
+  struct tb_problem next = tb_problem_make(TB_S, 0, p->tb, p->m, p->n, p->n);
+  free(next.a), free(next.b);
+  next.a = p->c, next.b = p->b;
+  return next;
+}
+
+static bool measure(const struct tb_problem *p, const struct tb_problem *next, enum change change, int rounds,
+                    struct times *t) {
   for (int round = -FIRST_CALLS; round < rounds; round++) {
     const double begun = tb_now_s();
     change_operands(p, change, round + FIRST_CALLS);
     const double changed = tb_now_s();
     tb_problem_compute(p, tb_ours);
+    if (change == CHAIN) tb_problem_compute(next, tb_ours);
     if (round < 0) continue;
     t->change_s[round] = changed - begun;
     t->call_s[round] = tb_now_s() - changed;
   }
-  return tb_problem_is_right(p);
+  return tb_problem_is_right(p) && (change != CHAIN || tb_problem_is_right(next));
 }
 
 static bool run_case(FILE *csv, const char *text, const struct tb_shape *s, enum change change, enum way way,
                      int rounds) {
   static struct times t;
+  if (change == CHAIN && (s->m != s->n || s->n != s->k)) return true;
   const struct tb_problem p = tb_problem_make(TB_S, s->ta, s->tb, s->m, s->n, s->k);
-  if (!set_way(way)) return tb_problem_free(&p), true;
+  const struct tb_problem next = change == CHAIN ? behind(&p) : (struct tb_problem){.c = NULL};
+  if (!set_way(way)) return free(next.c), tb_problem_free(&p), true;
   tb_problem_compute(&p, tb_ours);
   set_cache(way == OFF ? "off" : way == HASHED ? "64G" : "auto");
-  const bool right = (way != CHOSEN || choose(&p)) && measure(&p, change, rounds, &t);
+  const bool right = (way != CHOSEN || choose(&p)) && measure(&p, &next, change, rounds, &t);
   if (way == CHOSEN) leave(&p);
+  free(next.c);
   tb_problem_free(&p);
   const double call_ms = 1e3 * tb_median(t.call_s, rounds), change_ms = 1e3 * tb_median(t.change_s, rounds);
   const double worst_ms = 1e3 * t.call_s[rounds - 1];
