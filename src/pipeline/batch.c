@@ -48,6 +48,7 @@ static void commit_task(void *context, int task) {
     copy.from = piece->slot_down + (piece->item[i].place.d - results_at);
     copy.from_ld = piece->item[i].place.ldd;
     copy.rows = call->m, copy.columns = call->n;
+    copy.pages = piece->pages;
     copy_alone(&copy);
   }
 }
@@ -66,7 +67,9 @@ struct staged {
   struct tb_batch_progress *progress;
   struct tb_batch_room room;
   struct tb_batch_cursor cursor;
-  bool more; /* the cursor is at a product that is to be packed */
+  struct tb_call results; /* all of them, if they lie as one, */
+  struct tb_pages pages;  /* and its pages, if it has none yet */
+  bool more;              /* the cursor is at a product that is to be packed */
   bool is_large, timed, marked;
   int regions;
   uint64_t begun, sent, arrived, committed;
@@ -96,6 +99,7 @@ static void begin_piece_of_batch(struct staged *s) {
   struct tb_batch_room room = s->room;
   piece->count = 0;
   piece->up_bytes = piece->real_bytes = piece->down_bytes = 0;
+  piece->pages = &s->pages;
   piece->slot_up = tb_slot(&s->d->up_ring, ring_slot(s, s->begun));
   piece->slot_down = tb_slot(&s->d->down_ring, ring_slot(s, s->begun));
   piece->stores = s->begun_bytes < BATCH_STREAMED_BYTES ? TB_STORES_STREAMED : TB_STORES_CACHED;
@@ -211,6 +215,7 @@ static CUresult let_signals_in(struct staged *s) {
   const bool is_first = s->next_look == 0;
   s->next_look = now + BATCH_LOOK_SECONDS;
   if (is_first || !tb_guest_is_wanted()) return CUDA_SUCCESS;
+  tb_pages_end(&s->pages);
   settle_threads(s);
   tb_device_leave();
   if (!tb_gate_window(s->d->lane)) return TB_INTERRUPTED; /* and the pieces are another call's */
@@ -242,6 +247,32 @@ static CUresult go_round_batch(struct staged *s) {
   return CUDA_SUCCESS;
 }
 
+/* Results one behind another, as a stack of matrices has them, are one of all their columns. */
+static bool lie_as_one(const struct tb_batch *batch, const struct tb_batch_progress *progress, struct tb_call *all) {
+  struct tb_batch_cursor cursor;
+  tb_batch_begin(&cursor, batch);
+  all->n = 0;
+  while (cursor.number + 1 < progress->end && tb_batch_next(&cursor)) {
+    const struct tb_call *const next = &cursor.call;
+    if (cursor.number < progress->first) continue;
+    if (all->n == 0)
+      *all = *next;
+    else if (next->m == all->m && next->ldc == all->ldc && next->c == tb_call_c(all, 0, all->n))
+      all->n += next->n;
+    else
+      return false;
+    if (!tb_call_overwrites(next)) return false;
+  }
+  return all->n > 0;
+}
+
+/* To look at all results takes a hundredth of the call's time: if one of those that come first is new. */
+static void begin_pages(struct staged *s, const struct tb_batch *batch) {
+  const struct tb_call *const one = &s->cursor.call;
+  if (tb_pages_lacks(tb_call_c(one, one->m / 2, one->n / 2)) && lie_as_one(batch, s->progress, &s->results))
+    tb_pages_begin(&s->pages, s->d->pool, &s->results);
+}
+
 CUresult tb_batch_run_staged(struct tb_device *d, const struct tb_batch *batch, bool timed,
                              struct tb_batch_progress *progress) {
   struct staged s = {.d = d, .p = tb_batch_pipeline_of(d), .progress = progress, .timed = timed};
@@ -257,7 +288,10 @@ CUresult tb_batch_run_staged(struct tb_device *d, const struct tb_batch *batch, 
   s.room = (struct tb_batch_room){bytes, tb_is_made_real(batch->type) ? 2 * bytes + TB_BATCH_LEAST_BYTES : 0, bytes};
   const int pieces = (int)tb_min(tb_ring_pieces(&d->up_ring), tb_ring_pieces(&d->down_ring));
   TB_TRY(tb_batch_reserve(d, &s.room, &s.regions, pieces));
+  begin_pages(&s, batch);
   const CUresult result = go_round_batch(&s);
-  if (result != CUDA_SUCCESS && result != TB_INTERRUPTED) settle_threads(&s);
+  if (result == TB_INTERRUPTED) return result;
+  tb_pages_end(&s.pages);
+  if (result != CUDA_SUCCESS) settle_threads(&s);
   return result;
 }

@@ -31,6 +31,7 @@ struct tb_batch_piece {
   uint64_t job; /* of the pool: its packing, then its commit; */
   int tasks;    /* so many */
   enum tb_stores stores;
+  struct tb_pages *pages; /* of new results */
   char *slot_up, *slot_down;
 };
 

@@ -53,9 +53,9 @@ static struct bytes_range column_of(const struct tb_call *call, int64_t j) {
 
 /* ---- is it new? ---- */
 
-static bool is_absent(uintptr_t address) {
+bool tb_pages_lacks(const void *at) {
   unsigned char there;
-  return mincore((void *)(address / PAGE_BYTES * PAGE_BYTES), 1, &there) == 0 && (there & 1) == 0;
+  return mincore((void *)((uintptr_t)at / PAGE_BYTES * PAGE_BYTES), 1, &there) == 0 && (there & 1) == 0;
 }
 
 /* Element `probe` of so many along C's diagonal: its first page may be there, for malloc has written to it. */
@@ -63,7 +63,7 @@ static bool is_absent_at(const struct tb_call *call, int64_t probe, int64_t prob
   const int64_t j = (2 * probe + 1) * call->n / (2 * probes);
   const struct tb_region_rows rows = tb_region_rows(call->region, call->m, j);
   const int64_t i = rows.first + (2 * probe + 1) * (rows.end - rows.first) / (2 * probes);
-  return rows.first < rows.end && is_absent(address_in_c(call, i, j));
+  return rows.first < rows.end && tb_pages_lacks(tb_call_c(call, i, j));
 }
 
 static bool lacks_pages(const struct tb_call *call, int64_t bytes) {

@@ -27,6 +27,9 @@ struct tb_pages {
   atomic_uchar region[TB_PAGES_REGIONS_MAX]; /* whose each is */
 };
 
+/* Whether a page of it is missing; a microsecond. */
+bool tb_pages_lacks(const void *at);
+
 /* Begins, if C is overwritten, in ordinary memory that lacks pages, and large enough. `call` lasts until the end. */
 void tb_pages_begin(struct tb_pages *pages, struct tb_pool *pool, const struct tb_call *call);
 

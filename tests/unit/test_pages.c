@@ -540,6 +540,49 @@ static void call_waits_for_them(void **state) {
   delete_c(&c);
 }
 
+void cblas_dgemm_batch_strided(int, int, int, int64_t, int64_t, int64_t, double, const void *, int64_t, int64_t,
+                               const void *, int64_t, int64_t, double, void *, int64_t, int64_t, int64_t);
+
+enum { BATCH = 100, BATCH_N = 60, BATCH_K = 4, BATCH_GAP = 1 << 13 };
+
+static int64_t batch_stride;
+
+static void *batch_into(void *c) {
+  cblas_dgemm_batch_strided(102, 111, 111, BATCH_N, BATCH_N, BATCH_K, 1, call_x, BATCH_N, BATCH_N * BATCH_K, call_x,
+                            BATCH_K, BATCH_N * BATCH_K, 0, c, BATCH_N, batch_stride, BATCH);
+  return NULL;
+}
+
+/* The results of a batch that lie behind one another are one: nothing is written while its pages are being had. */
+static void batches_wait_for_them(void **state) {
+  (void)state;
+  pthread_t thread;
+  call_x = calloc(BATCH * BATCH_N * BATCH_K, sizeof *call_x);
+  for (int i = 0; i < BATCH * BATCH_N * BATCH_K; i++) call_x[i] = i % 5 + 1;
+  for (int apart = 0; apart < 2; apart++) {
+    batch_stride = BATCH_N * BATCH_N + apart * BATCH_GAP;
+    struct c c = new_c(BATCH_N, BATCH * (batch_stride / BATCH_N + 1), BATCH_N, 0);
+    const int before = atomic_load(&asked);
+    atomic_store(&let, false), atomic_store(&held, true);
+    assert_int_equal(pthread_create(&thread, NULL, batch_into, c.call.c), 0);
+    if (!apart) await_asked(before + 1);
+    if (!apart) usleep(400000); /* longer than the call takes */
+    for (int64_t page = 0; !apart && page < c.bytes / PAGE; page++) assert_false(is_there(&c, page));
+    atomic_store(&let, true);
+    pthread_join(thread, NULL);
+    atomic_store(&held, false);
+    if (apart) assert_int_equal(asked_of(&c, before, NULL, 0), 0);
+    for (int i = 0; i < BATCH; i += 33) {
+      const double *const d = (const double *)c.call.c + i * batch_stride, *const x = call_x + i * BATCH_N * BATCH_K;
+      double sum = 0;
+      for (int l = 0; l < BATCH_K; l++) sum += x[7 + l * BATCH_N] * x[l + 9 * BATCH_K];
+      assert_true(d[7 + 9 * BATCH_N] == sum);
+    }
+    delete_c(&c);
+  }
+  free(call_x);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(those_that_are_written),  cmocka_unit_test(none_without_need),
@@ -548,7 +591,7 @@ int main(void) {
       cmocka_unit_test(one_thread_has_a_region), cmocka_unit_test(all_that_is_written),
       cmocka_unit_test(copies_have_them),        cmocka_unit_test(several_huge_pages),
       cmocka_unit_test(call_waits_for_them),     cmocka_unit_test(triangle_begins_later),
-      cmocka_unit_test(who_waits_copies),
+      cmocka_unit_test(who_waits_copies),        cmocka_unit_test(batches_wait_for_them),
   };
   return tst_result(cmocka_run_group_tests(tests, open_pool, close_pool));
 }
