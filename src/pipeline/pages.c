@@ -19,7 +19,7 @@
  * keeps the first: of results of 64 MiB, written by sixteen threads, 2.7 times what was needed (Linux 6.18). */
 #define REGION_BYTES ((int64_t)2 << 20)
 /* Of who waits for another one's, before the core is offered. */
-#define LOOKS_BEFORE_YIELD 100
+#define LOOKS_BEFORE_OFFER 100
 /* From so many bytes on huge pages are asked for where a C fills them: sixteen threads have small ones at 38 GB/s, huge
  * ones at 60 (H200's host), and to commit there is faster, too. So much malloc gives back to the system at free, and
  * the wish with it. */
@@ -172,7 +172,7 @@ static void have_or_await(struct tb_pages *pages, int index) {
   for (int looks = 0; atomic_load(&pages->region[index]) != EVERYBODYS && !atomic_load(&pages->over); looks++) {
     if (take(pages, index))
       have_region(pages, index, false);
-    else if (!help_once(pages) && !have_another(pages, index) && looks > LOOKS_BEFORE_YIELD)
+    else if (!help_once(pages) && !have_another(pages, index) && looks > LOOKS_BEFORE_OFFER)
       tb_busy_offer_core();
   }
 }
