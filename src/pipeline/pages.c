@@ -111,7 +111,7 @@ static bool have_step(struct tb_pages *pages, uintptr_t first) {
 /* Whose a region is. */
 enum { NOBODYS, A_THREADS, EVERYBODYS };
 
-static struct bytes_range region_of(const struct tb_pages *pages, int index) {
+static struct bytes_range bytes_of_region(const struct tb_pages *pages, int index) {
   const uintptr_t base = all_of(pages->call).first / REGION_BYTES * REGION_BYTES;
   const uintptr_t first = base + (uintptr_t)(index * pages->region_bytes);
   return (struct bytes_range){first, first + (uintptr_t)pages->region_bytes};
@@ -132,7 +132,7 @@ static void have_first(struct tb_pages *pages, struct bytes_range huge) {
  * first that is had of each, and the rest is asked for in vain; of small ones who writes meanwhile gets those that are
  * missing one by one. */
 static void have_region(struct tb_pages *pages, int index, bool lets_copies_before) {
-  const struct bytes_range region = region_of(pages, index);
+  const struct bytes_range region = bytes_of_region(pages, index);
   for (uintptr_t at = region.first; at < region.end; at += REGION_BYTES)
     have_first(pages, (struct bytes_range){at, at + REGION_BYTES});
   atomic_store(&pages->region[index], EVERYBODYS);
@@ -179,7 +179,7 @@ static void have_or_await(struct tb_pages *pages, int index) {
 
 void tb_pages_before_write(struct tb_pages *pages, const void *first, int64_t bytes) {
   if (pages == NULL || pages->regions == 0 || bytes <= 0) return;
-  const uintptr_t base = region_of(pages, 0).first, at = (uintptr_t)first;
+  const uintptr_t base = bytes_of_region(pages, 0).first, at = (uintptr_t)first;
   const int last = (int)((at + (uintptr_t)bytes - 1 - base) / (uintptr_t)pages->region_bytes);
   for (int index = (int)((at - base) / (uintptr_t)pages->region_bytes); index <= last; index++)
     have_or_await(pages, index);
