@@ -6,7 +6,8 @@
 bool tb_upload_cut(struct tb_upload *u, int64_t most, void *slot, struct tb_copy *copy, struct tb_piece *piece) {
   const int64_t ld = u->apart ? tb_leading(u->type, u->rows) : u->target_ld, size = tb_type_bytes(u->type);
   const bool whole_columns = ld <= tb_slot_elems(u->type);
-  const int64_t columns = whole_columns ? tb_min(tb_max(most / ld, 1), u->columns - u->column) : 1;
+  const int64_t left = u->columns - u->column, pieces = tb_ceil_div(left, tb_max(most / ld, 1));
+  const int64_t columns = whole_columns ? tb_ceil_div(left, pieces) : 1;
   const int64_t rows = whole_columns ? u->rows : tb_min(most, u->rows - u->row);
   *copy = (struct tb_copy){.type = u->type, .to = slot, .to_ld = ld, .from_ld = u->source_ld};
   copy->from = tb_elements_behind(u->type, u->source, u->row + u->column * u->source_ld);

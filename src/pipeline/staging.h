@@ -33,7 +33,8 @@ struct tb_piece {
 
 /*
  * Cuts the next piece off an upload that is not done: at most `most` elements, which there is room for at `slot`, or
- * one column if that is longer and fits into a slot. Fills in *copy, which brings it into `slot`, and leaves it to be
+ * one column if that is longer and fits into a slot; and fewer if as few pieces of that size are enough for the rest:
+ * a last one of a column would keep slots for nothing. Fills in *copy, which brings it into `slot`, and leaves it to be
  * started; by which stores, the caller says. True when nothing of the upload is left.
  */
 bool tb_upload_cut(struct tb_upload *upload, int64_t most, void *slot, struct tb_copy *copy, struct tb_piece *piece);
