@@ -166,6 +166,17 @@ static bool find_source(struct tb_pipeline *p, struct tb_up_entry *e) {
   return state != TB_PANEL_AWAITED;
 }
 
+/* With a step end those behind it whose panels are twins of such as went up. */
+static int64_t steps_ending(const struct tb_pipeline *p) {
+  const int64_t all = tb_schedule_steps(&p->up.schedule), first = p->up.begun_steps;
+  int64_t end = first + 1;
+  for (; end < all; end++) {
+    const struct tb_step step = step_at(p, end);
+    if (!is_twin(&p->layout, &step)) break;
+  }
+  return end - first;
+}
+
 /* False: there is something to wait for first. */
 static bool begin_piece(struct tb_pipeline *p) {
   struct tb_up *up = &p->up;
@@ -185,7 +196,8 @@ static bool begin_piece(struct tb_pipeline *p) {
     up->begun_bytes += tb_copy_bytes(&e->copy);
   }
   up->within_step = !e->last;
-  if (e->last) up->begun_steps++;
+  e->steps = e->last ? steps_ending(p) : 0;
+  up->begun_steps += e->steps;
   up->begun++;
   return true;
 }
@@ -291,7 +303,7 @@ static CUresult send_oldest(struct tb_pipeline *p) {
     TB_TRY(send_piece(p, up_slot_of(p, up->sent), e));
   up->sent++;
   if (!e->last) return CUDA_SUCCESS;
-  up->ended_steps++;
+  up->ended_steps += e->steps;
   return compute_steps(p);
 }
 
