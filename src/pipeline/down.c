@@ -94,7 +94,7 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   *e = (struct tb_down_entry){.tile = tile, .columns = columns, .bytes = bytes};
   e->copy = (struct tb_copy){.type = call->type, .beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
   e->copy.stores = c_bytes >= STREAMED_C_BYTES ? TB_STORES_STREAMED : TB_STORES_CACHED;
-  e->copy.drops = p->cleans_lines && c_bytes - down->rest_bytes < DROPPED_BYTES;
+  e->copy.drops = p->cleans_lines && down->all_bytes - down->rest_bytes < DROPPED_BYTES;
   e->copy.of_many = p->is_large && most == whole;
   e->copy.from = tb_slot(&p->d->down_ring, slot);
   e->copy.to = (char *)tb_layout_c(&p->down.layout, tile) + down->fetched_columns * call->ldc * size;

@@ -135,8 +135,19 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, c
   tb_rounds_prepare_ring(&p->d->down_ring, down, p->is_large);
 }
 
-static int64_t c_bytes_of(const struct tb_call *call) {
-  return (int64_t)(tb_call_elems(call) * (double)tb_call_bytes(call));
+/* What comes down. Of a triangle whole tiles do. */
+static int64_t down_bytes_of(const struct tb_pipeline *p) {
+  struct tb_layout l = p->layout;
+  int64_t elems = 0;
+  if (l.call->region.of == TB_WHOLE) return l.call->m * l.call->n * tb_call_bytes(l.call);
+  for (int64_t block = 0; block < tb_layout_blocks(l.call, l.plan); block++) {
+    tb_layout_enter(&l, block);
+    for (int64_t tile = 0; tile < l.rows * l.columns; tile++) {
+      const struct tb_block t = tb_layout_tile(&l, tile);
+      if (!tb_layout_misses(&l, tile)) elems += t.m * t.n;
+    }
+  }
+  return elems * tb_call_bytes(l.call);
 }
 
 static CUresult run_blocks(struct tb_pipeline *p, const struct tb_call *call, const struct tb_plan *plan) {
@@ -176,7 +187,7 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
                             .resident = {-1, -1}};
   if (call->twice) p->again = tb_call_exchanged(call);
   p->layout.other = &p->again;
-  p->down.rest_bytes = c_bytes_of(call);
+  p->down.all_bytes = p->down.rest_bytes = down_bytes_of(p);
   prepare_staging(p, call, plan);
   if ((reads_in_place(plan) || plan->ways.c == TB_IN_PLACE) && !plan->triangle_in_place) {
     p->streams = &device->ordered;

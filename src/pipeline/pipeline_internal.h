@@ -71,7 +71,7 @@ struct tb_down {
   int64_t fetched_columns;                    /* of tile order[fetched] */
   struct tb_down_entry entry[TB_SLOTS];
   uint64_t asked, arrived, committed;
-  int64_t rest_bytes; /* of C, not yet asked for, in the whole call */
+  int64_t all_bytes, rest_bytes; /* in the whole call; those that are not yet asked for */
 };
 
 struct tb_pipeline {
