@@ -123,8 +123,9 @@ static CUresult multiply_planes(struct tb_triangular *t, const struct tb_triangu
   const struct tb_emulated_kernels *const kernels = &t->d->kernels.emulated;
   const struct tb_multiply x = whole_multiply(t, b, apart);
   const struct tb_sgemm_args args = tb_sgemm_args_of(&x);
-  const struct tb_choice choice = {.family = TB_FAMILY_EMULATED,
-                                   .emulated = {.splits = 1, .fast = t->precision == TB_PRECISION_FAST}};
+  const struct tb_choice choice = {
+      .family = TB_FAMILY_EMULATED,
+      .emulated = {.splits = 1, .fast = t->precision == TB_PRECISION_FAST, .beside = t->plan->streams > 1}};
   const struct tb_emulated_triangle_product product = {.triangle = triangle_of(t),
                                                        .args = &args,
                                                        .packed_a = packed_a(t),

@@ -158,6 +158,7 @@ static void lay_out_emulated(struct tb_plan *plan, const struct tb_call *call, c
   if (plan->at_once) plan->workspace_bytes += a_bytes + b_bytes;
   plan->streams = (int)tb_min(streams_for(plan, call, rows * columns), layout->streams_most);
   if (plan->strips) plan->streams = streams_for_strips(plan);
+  plan->way.beside = plan->streams > 1;
   plan->arena_bytes = plan->workspace_offset_bytes + plan->streams * plan->workspace_bytes;
 }
 

@@ -38,12 +38,13 @@ struct tb_skinny_way {
  * The first `whole` tiles with k whole, and with k in so many parts, of whole groups, the others; where splits is 1, k
  * is whole for all. fast: by fp16 planes even where they make the error larger than that of fp32, but for what does not
  * fit into them. All of that is for one span of k: so many products along it, whole groups, are packed and multiplied,
- * and then the next; 0: all at once.
+ * and then the next; 0: all at once. beside: launches of other streams are on the GPU, too.
  */
 struct tb_emulated_way {
   int splits, whole;
   bool fast;
   int64_t span_k;
+  bool beside;
 };
 
 struct tb_fp64_way {

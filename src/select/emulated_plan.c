@@ -90,7 +90,7 @@ int tb_emulated_candidates(const struct tb_select_device *device, const struct t
                            struct tb_choice candidate[]) {
   const int64_t span_k = tb_emulated_span_k(p->m, p->n, p->k);
   const int64_t tiles = tb_emulated_tiles(p->m, p->n), groups = tb_emulated_groups(span_k);
-  const struct tb_emulated_way whole = {1, 0, p->fast, span_k};
+  const struct tb_emulated_way whole = {.splits = 1, .fast = p->fast, .span_k = span_k};
   if (!device->emulated || !p->emulated || p->k < TB_EMULATED_K_MIN || held(device) == 0) return 0;
   if (tb_emulated_bytes(p->m, p->n, p->k, &whole) > p->workspace_bytes) return 0;
   int count = 0;
@@ -100,8 +100,10 @@ int tb_emulated_candidates(const struct tb_select_device *device, const struct t
   for (int64_t rounds = 1; rounds < TB_EMULATED_CANDIDATES_MAX && rest > 0; rounds++) {
     const int64_t wanted = tb_min(rounds * held(device) / rest, groups);
     if (wanted < 2) continue;
-    const struct tb_emulated_way split = {(int)tb_ceil_div(groups, tb_ceil_div(groups, wanted)), (int)in_rounds,
-                                          p->fast, span_k};
+    const struct tb_emulated_way split = {.splits = (int)tb_ceil_div(groups, tb_ceil_div(groups, wanted)),
+                                          .whole = (int)in_rounds,
+                                          .fast = p->fast,
+                                          .span_k = span_k};
     if (split.splits != candidate[count - 1].emulated.splits &&
         tb_emulated_bytes(p->m, p->n, p->k, &split) <= p->workspace_bytes)
       candidate[count++] = choice_of(split);

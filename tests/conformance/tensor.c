@@ -14,7 +14,7 @@ bool __wrap_tb_plan_fits_one_slot(const struct tb_call *call, struct tb_ways way
 bool __wrap_tb_plan_is_hidden(const struct tb_call *call, struct tb_ways ways);
 
 struct tb_choice __wrap_tb_select(const struct tb_select_device *device, const struct tb_product *p) {
-  const struct tb_emulated_way way = {1, 0, p->fast, tb_emulated_span_k(p->m, p->n, p->k)};
+  const struct tb_emulated_way way = {.splits = 1, .fast = p->fast, .span_k = tb_emulated_span_k(p->m, p->n, p->k)};
   if (!device->emulated || !p->emulated || tb_emulated_bytes(p->m, p->n, p->k, &way) > p->workspace_bytes)
     return __real_tb_select(device, p);
   return (struct tb_choice){.family = TB_FAMILY_EMULATED, .emulated = way};

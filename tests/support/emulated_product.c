@@ -199,7 +199,7 @@ static void multiply(const struct tst_emulated_product *t, const struct panels *
                                      .first = span.start == 0,
                                      .last = span.start + span.size == p->k};
   const int64_t tiles = tb_emulated_tiles(args.m, args.n);
-  const struct tb_emulated_way way = {p->splits, (int)smaller(p->whole, tiles - 1), p->fast, 0};
+  const struct tb_emulated_way way = {.splits = p->splits, .whole = (int)smaller(p->whole, tiles - 1), .fast = p->fast};
   const CUdeviceptr workspace = allocate_on_device(tb_emulated_workspace_bytes(args.m, args.n, args.k, &way));
   OK(tb_emulated_multiply(&kernels.emulated, p->transpose_a, p->transpose_b, &args, wanted_of(p, i, j, args.m, args.n),
                           a->packed[row], b->packed[column], workspace, &way, NULL));

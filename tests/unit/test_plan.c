@@ -23,7 +23,7 @@
 
 static const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
 
-static const struct tb_emulated_way unsplit = {1, 0, false, 0};
+static const struct tb_emulated_way unsplit = {.splits = 1};
 
 static int64_t rows_of(const struct tb_plan *p) { return tb_ceil_div(p->block_m, p->tile_m); }
 static int64_t columns_of(const struct tb_plan *p) { return tb_ceil_div(p->block_n, p->tile_n); }
@@ -456,8 +456,9 @@ static void any_shape_for_the_tensor_cores(void **state) {
                                  i % 2,
                                  links[i % LINKS],
                                  false};
-    const struct tb_emulated_way way = {1 + (int)tst_random_below(&rng, 3), (int)tst_random_below(&rng, 2), false,
-                                        tst_random_below(&rng, 3) * TB_EMULATED_GROUP_K};
+    const struct tb_emulated_way way = {.splits = 1 + (int)tst_random_below(&rng, 3),
+                                        .whole = (int)tst_random_below(&rng, 2),
+                                        .span_k = tst_random_below(&rng, 3) * TB_EMULATED_GROUP_K};
     struct tb_plan plan, whole;
     call.beta.s = (float)tst_random_below(&rng, 2);
     if (!tb_plan_make_emulated(&whole, &call, ways, &way, INT64_MAX)) continue;
@@ -503,7 +504,7 @@ static void squares_for_the_tensor_cores(void **state) {
   assert_true(plan.at_once && plan.workspace_bytes <= (int64_t)6 << 30);
   /* Of a complex one the real panels count, too. */
   call.type = call.a.type = call.b.type = TB_C;
-  const struct tb_emulated_way in_spans = {1, 0, false, tb_emulated_span_k(2 * call.m, call.n, 2 * call.k)};
+  const struct tb_emulated_way in_spans = {.splits = 1, .span_k = tb_emulated_span_k(2 * call.m, call.n, 2 * call.k)};
   assert_true(tb_plan_make_emulated(&plan, &call, in_place, &in_spans, INT64_MAX));
   assert_true(plan.at_once && plan.arena_bytes - plan.real_offset_bytes <= (int64_t)6 << 30);
 }
