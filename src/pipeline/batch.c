@@ -282,8 +282,7 @@ CUresult tb_batch_run_staged(struct tb_device *d, const struct tb_batch *batch, 
   if (s.p == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   const double share = (double)(progress->end - progress->first) / (double)batch->products;
   s.is_large = share * (batch->up_bytes + batch->down_bytes) >= TB_LARGE_BYTES;
-  tb_rounds_prepare_ring(&d->up_ring, share * batch->up_bytes, s.is_large);
-  tb_rounds_prepare_ring(&d->down_ring, share * batch->down_bytes, s.is_large);
+  tb_rounds_prepare_rings(d, share * batch->up_bytes, share * batch->down_bytes, s.is_large);
   const int64_t bytes = tb_ring_piece_bytes(&d->up_ring);
   s.room = (struct tb_batch_room){bytes, tb_is_made_real(batch->type) ? 2 * bytes + TB_BATCH_LEAST_BYTES : 0, bytes};
   const int pieces = (int)tb_min(tb_ring_pieces(&d->up_ring), tb_ring_pieces(&d->down_ring));

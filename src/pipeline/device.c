@@ -14,7 +14,6 @@
 /* At once, because the driver takes 2 ms for each allocation. */
 static CUresult open_ring(struct tb_ring *ring, bool is_further_lane) {
   ring->piece_slots = 1;
-  ring->most_slots = is_further_lane ? TB_SLOTS_FIRST : TB_SLOTS;
   for (int i = 0; i < TB_SLOTS; i++) TB_TRY(tb_cuda.cuEventCreate(&ring->moved[i], CU_EVENT_DISABLE_TIMING));
   ring->earned_slots = is_further_lane ? TB_SLOTS_SMALL : TB_SLOTS_FIRST;
   void *memory;

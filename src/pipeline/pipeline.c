@@ -131,8 +131,7 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, c
   p->is_large = up + down >= TB_LARGE_BYTES;
   p->turn.wanted = p->d->beside_others && up + down >= TB_TURN_BYTES;
   p->rounds = tb_rounds_begin(p->d, p->is_large);
-  tb_rounds_prepare_ring(&p->d->up_ring, up, p->is_large);
-  tb_rounds_prepare_ring(&p->d->down_ring, down, p->is_large);
+  tb_rounds_prepare_rings(p->d, up, down, p->is_large);
 }
 
 /* What comes down. Of a triangle whole tiles do. */

@@ -326,8 +326,7 @@ static void prepare_slots(struct tb_triangular *t) {
   t->is_large = a + 2 * b >= TB_LARGE_BYTES;
   t->rounds = tb_rounds_begin(t->d, t->is_large);
   t->down.rest_bytes = (int64_t)b;
-  tb_rounds_prepare_ring(&t->d->up_ring, a + b, t->is_large);
-  tb_rounds_prepare_ring(&t->d->down_ring, b, t->is_large);
+  tb_rounds_prepare_rings(t->d, a + b, b, t->is_large);
 }
 
 CUresult tb_triangular_run(struct tb_device *d, const struct tb_call *call, const struct tb_triangular_plan *plan,

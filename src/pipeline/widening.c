@@ -126,7 +126,6 @@ static void pin_all(void) {
 /* ---- in calls ---- */
 
 void tb_widening_earn(struct tb_ring *ring, int slots) {
-  if (slots > ring->most_slots) slots = ring->most_slots;
   if (slots > ring->earned_slots) ring->earned_slots = slots;
 }
 

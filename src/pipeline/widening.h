@@ -15,7 +15,7 @@
 
 #include "pipeline/ring.h"
 
-/* A ring is to have so many slots, or as many as it may have. */
+/* A ring is to have so many slots. */
 void tb_widening_earn(struct tb_ring *ring, int slots);
 
 /* Behind a call: orders what a ring of this GPU has earned and lacks. */

@@ -71,6 +71,12 @@ static void open_gpu(void) {
   tb_cuda.cuMemHostRegister = pin_slowly;
 }
 
+/* A GPU that has had a call, which moved next to nothing. */
+static void open_used_gpu(void) {
+  open_gpu();
+  tb_rounds_prepare_rings(&gpu, 1e-3, 1e-3, false);
+}
+
 static void close_gpu(void) {
   tb_device_close(&gpu);
   tb_cuda.cuMemHostRegister = driver_pins;
@@ -82,11 +88,8 @@ static void expect_nothing_left(void) {
   assert_int_equal(fake->audit(), 0);
 }
 
-/* A call that moves so much each way, as far as rings go. */
-static void call_moves(struct tb_device *d, double bytes) {
-  tb_rounds_prepare_ring(&d->up_ring, bytes, true);
-  tb_rounds_prepare_ring(&d->down_ring, bytes, true);
-}
+/* A call that moves so much each way, as far as rings go; not a large one. */
+static void call_moves(struct tb_device *d, double bytes) { tb_rounds_prepare_rings(d, bytes, bytes, false); }
 
 static void call_is_over(struct tb_device *d) { tb_part_tidy(d); }
 
@@ -105,7 +108,7 @@ static void expect_slots(const struct tb_device *d, int slots) {
 /* The call that earns them does not pin, nor the next one wait; the one behind has them, all different. */
 static void beside_calls(void **state) {
   (void)state;
-  open_gpu();
+  open_used_gpu();
   const uint64_t contexts = fake->get(FAKE_CUDA_CONTEXTS);
   call_moves(&gpu, GIB - 1);
   call_is_over(&gpu);
@@ -141,11 +144,39 @@ static void beside_calls(void **state) {
   expect_nothing_left();
 }
 
+/* A large call earns them alone: behind it, or in it if it is the first that the GPU has. */
+static void for_large_calls(void **state) {
+  (void)state;
+  for (int first = 0; first < 2; first++) {
+    if (first)
+      open_gpu();
+    else
+      open_used_gpu();
+    atomic_store(&held, true);
+    tb_rounds_prepare_rings(&gpu, TB_LARGE_BYTES, TB_LARGE_BYTES, true);
+    if (first)
+      wait_until_one_is_inside();
+    else
+      assert_true(tb_widening_settle() && atomic_load(&entered) == 0);
+    call_is_over(&gpu);
+    wait_until_one_is_inside();
+    expect_slots(&gpu, TB_SLOTS_FIRST);
+    atomic_store(&held, false);
+    assert_true(tb_widening_settle());
+    call_moves(&gpu, 1);
+    expect_slots(&gpu, TB_SLOTS);
+    assert_int_equal(atomic_load(&pinned), 2 * PARTS);
+    assert_false(atomic_load(&by_main));
+    close_gpu();
+    expect_nothing_left();
+  }
+}
+
 /* One ring's are being pinned, the other's not yet; or all are there, and no call has come for them. */
 static void closed_meanwhile(void **state) {
   (void)state;
   for (int there = 0; there < 2; there++) {
-    open_gpu();
+    open_used_gpu();
     atomic_store(&held, !there);
     call_moves(&gpu, GIB);
     call_is_over(&gpu);
@@ -166,13 +197,13 @@ static void closed_meanwhile(void **state) {
 /* Opened anew while what the one before had ordered is still being pinned: that is nothing of the new one's. */
 static void opened_anew_meanwhile(void **state) {
   (void)state;
-  open_gpu();
+  open_used_gpu();
   atomic_store(&held, true);
   call_moves(&gpu, GIB);
   call_is_over(&gpu);
   wait_until_one_is_inside();
   close_gpu();
-  open_gpu();
+  open_used_gpu();
   call_moves(&gpu, 1);
   atomic_store(&held, false);
   assert_true(tb_widening_settle());
@@ -187,7 +218,7 @@ static void refused_at_first(void **state) {
   (void)state;
   static const char *const functions[] = {"cuMemHostRegister", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent", ""};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-    open_gpu();
+    open_used_gpu();
     call_moves(&gpu, GIB);
     if (functions[i][0] != '\0') assert_int_equal(fake->inject(functions[i], 0, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
     if (functions[i][0] == '\0') tb_widening_end(); /* so that a thread is wanted */
@@ -218,7 +249,7 @@ static void refused_at_first(void **state) {
 /* The third part is refused: those before it are given back, and all come later. */
 static void refused_midway(void **state) {
   (void)state;
-  open_gpu();
+  open_used_gpu();
   call_moves(&gpu, GIB);
   assert_int_equal(fake->inject("cuMemHostRegister", 3, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
   call_is_over(&gpu);
@@ -241,7 +272,7 @@ static void refused_midway(void **state) {
 /* What the driver may still have stays mapped: this one says that it failed. */
 static void kept_by_the_driver(void **state) {
   (void)state;
-  open_gpu();
+  open_used_gpu();
   call_moves(&gpu, GIB);
   call_is_over(&gpu);
   assert_true(tb_widening_settle());
@@ -270,7 +301,7 @@ static void no_room_for_an_order(void **state) {
   const uint64_t contexts = fake->get(FAKE_CUDA_CONTEXTS);
   atomic_store(&held, true);
   for (int i = 0; i < RINGS; i++) {
-    rings[i] = (struct tb_ring){.slots = 2, .most_slots = 4, .earned_slots = 4};
+    rings[i] = (struct tb_ring){.slots = 2, .earned_slots = 4};
     tb_widening_order(&rings[i], gpu.handle, gpu.context);
     assert_int_equal(rings[i].ordered, i < RINGS - 1);
   }
@@ -294,7 +325,7 @@ static void no_room_for_an_order(void **state) {
   expect_nothing_left();
 }
 
-/* A further lane gets the rest of its few slots behind its first larger call, and never more. */
+/* A further lane has few slots; behind its first larger call as many as a ring has at first, and then all. */
 static void in_a_lane(void **state) {
   (void)state;
   static struct tb_lanes lanes;
@@ -313,8 +344,8 @@ static void in_a_lane(void **state) {
   expect_slots(d, TB_SLOTS_FIRST);
   call_is_over(d);
   assert_true(tb_widening_settle());
-  call_moves(d, GIB);
-  expect_slots(d, TB_SLOTS_FIRST);
+  call_moves(d, 1);
+  expect_slots(d, TB_SLOTS);
   assert_true(tb_lanes_close(&lanes));
   tb_lanes_end(&lanes);
   close_gpu();
@@ -426,11 +457,12 @@ static int start_driver(void **state) {
 
 int main(void) {
   const struct CMUnitTest before[] = {cmocka_unit_test(the_process_ends_meanwhile)};
-  const struct CMUnitTest tests[] = {cmocka_unit_test(beside_calls),          cmocka_unit_test(closed_meanwhile),
-                                     cmocka_unit_test(opened_anew_meanwhile), cmocka_unit_test(refused_at_first),
-                                     cmocka_unit_test(refused_midway),        cmocka_unit_test(kept_by_the_driver),
-                                     cmocka_unit_test(no_room_for_an_order),  cmocka_unit_test(in_a_lane),
-                                     cmocka_unit_test(forked_meanwhile),      cmocka_unit_test(unloaded_meanwhile)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(beside_calls),       cmocka_unit_test(for_large_calls),
+                                     cmocka_unit_test(closed_meanwhile),   cmocka_unit_test(opened_anew_meanwhile),
+                                     cmocka_unit_test(refused_at_first),   cmocka_unit_test(refused_midway),
+                                     cmocka_unit_test(kept_by_the_driver), cmocka_unit_test(no_room_for_an_order),
+                                     cmocka_unit_test(in_a_lane),          cmocka_unit_test(forked_meanwhile),
+                                     cmocka_unit_test(unloaded_meanwhile)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver pins as it likes");
   const int failed = cmocka_run_group_tests(before, NULL, NULL);
