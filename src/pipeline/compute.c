@@ -299,33 +299,43 @@ static bool has_both(const struct tb_pipeline *p, int64_t row, int64_t column) {
   return a[row] == all && b[row] == all && a[column] == all && b[column] == all;
 }
 
-/* The second products for which a panel is the last thing that was missing: of tiles in its row, and in its column. */
-static CUresult add_second(struct tb_pipeline *p, int64_t index) {
-  const struct tb_layout *l = &p->layout;
-  for (int64_t other = 0; other < l->rows; other++) {
-    if (!has_both(p, index, other)) continue;
-    for (int in_column = 0; in_column < (other == index ? 1 : 2); in_column++) {
-      const int64_t row = in_column ? other : index, column = in_column ? index : other;
-      if (tb_layout_misses(l, row * l->columns + column)) continue;
-      TB_TRY(await_step(p, stream_of(p, row, column)));
-      TB_TRY(launch_second(p, row, column));
-    }
-  }
+/* Of a step's panel and one of the other operand's, if that is there. */
+static CUresult launch_with(struct tb_pipeline *p, const struct tb_step *step, int64_t other, bool *launched) {
+  const int64_t row = step->of_b ? other : step->index, column = step->of_b ? step->index : other;
+  if (p->slices[!step->of_b][other] <= step->slice) return CUDA_SUCCESS;
+  if (tb_layout_misses(&p->layout, row * p->layout.columns + column)) return CUDA_SUCCESS;
+  *launched = true;
+  TB_TRY(await_step(p, stream_of(p, row, column)));
+  return tb_compute_launch(p, row, column, tb_layout_slice(&p->layout, step->slice));
+}
+
+/* The second product of a tile in a panel's row, or in its column, if the panel is the last thing that was missing. */
+static CUresult add_second(struct tb_pipeline *p, int64_t index, int64_t other, bool in_column, bool *launched) {
+  const int64_t row = in_column ? other : index, column = in_column ? index : other;
+  if (!has_both(p, row, column) || (in_column && other == index)) return CUDA_SUCCESS;
+  if (tb_layout_misses(&p->layout, row * p->layout.columns + column)) return CUDA_SUCCESS;
+  *launched = true;
+  TB_TRY(await_step(p, stream_of(p, row, column)));
+  return launch_second(p, row, column);
+}
+
+static CUresult begin_launches(struct tb_pipeline *p, const struct tb_step *step) {
+  if (!p->up.operand[step->of_b].packed) TB_TRY(prepare_panel(p, step));
+  p->slices[step->of_b][step->index] = step->slice + 1;
   return CUDA_SUCCESS;
 }
 
-CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step) {
-  const struct tb_extent k = tb_layout_slice(&p->layout, step->slice);
+CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step, bool *over) {
   const int64_t others = step->of_b ? p->layout.rows : p->layout.columns;
-  const int64_t *other_slices = p->slices[!step->of_b];
-  if (!p->up.operand[step->of_b].packed) TB_TRY(prepare_panel(p, step));
-  p->slices[step->of_b][step->index] = step->slice + 1;
-  for (int64_t other = 0; other < others; other++) {
-    if (other_slices[other] <= step->slice) continue;
-    const int64_t row = step->of_b ? other : step->index, column = step->of_b ? step->index : other;
-    if (tb_layout_misses(&p->layout, row * p->layout.columns + column)) continue;
-    TB_TRY(await_step(p, stream_of(p, row, column)));
-    TB_TRY(tb_compute_launch(p, row, column, k));
+  const int64_t all = others + (p->layout.plan->both ? 2 * p->layout.rows : 0);
+  bool launched = false;
+  if (p->next_launch == 0) TB_TRY(begin_launches(p, step));
+  while (!launched && p->next_launch < all) {
+    const int64_t number = p->next_launch++, second = number - others;
+    TB_TRY(second < 0 ? launch_with(p, step, number, &launched)
+                      : add_second(p, step->index, second / 2, second % 2 == 1, &launched));
   }
-  return p->layout.plan->both ? add_second(p, step->index) : CUDA_SUCCESS;
+  *over = p->next_launch == all;
+  if (*over) p->next_launch = 0;
+  return CUDA_SUCCESS;
 }

@@ -101,7 +101,7 @@ static CUresult run_block(struct tb_pipeline *p, int64_t number) {
   }
   tb_down_enter_block(p);
   if (p->layout.plan->one_slot) return tb_one_slot_run(p);
-  TB_TRY(tb_up_catch_up(p));
+  tb_up_catch_up(p);
   TB_TRY(go_round(p));
   if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, true));
   if (!p->up.ahead) leave_block(p);

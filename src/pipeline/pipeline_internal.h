@@ -98,6 +98,7 @@ struct tb_pipeline {
   struct tb_up up;
   struct tb_down down;
   int64_t slices[2][TB_TILES_MAX]; /* of each panel of the chunk, that are there */
+  int64_t next_launch;             /* of the step that is computed; 0: none of it was yet */
 };
 
 /* What a part could do. */
@@ -108,7 +109,7 @@ enum tb_turn { TB_NOTHING, TB_SOMETHING };
 /* Gets ready for the chunk that the layout is at; ahead: its panels may go up, but nothing is computed before
  * tb_up_catch_up. */
 void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead);
-CUresult tb_up_catch_up(struct tb_pipeline *p);
+void tb_up_catch_up(struct tb_pipeline *p);
 
 /* What a step has to bring up, and how; nothing if it is in place. */
 enum tb_way tb_up_of_step(const struct tb_pipeline *p, const struct tb_step *step, struct tb_upload *upload);
@@ -126,8 +127,8 @@ void tb_up_abandon(struct tb_pipeline *p);
 
 /* ---- compute.c ---- */
 
-/* The launches for which a slice of a panel is the last thing that was missing. */
-CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step);
+/* The next of the launches for which a slice of a panel is the last thing that was missing. *over: it was the last. */
+CUresult tb_compute_step(struct tb_pipeline *p, const struct tb_step *step, bool *over);
 
 /* The launch of a tile for a slice of k. */
 CUresult tb_compute_launch(struct tb_pipeline *p, int64_t row, int64_t column, struct tb_extent k);
