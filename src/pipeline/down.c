@@ -88,7 +88,7 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   const int64_t size = tb_call_bytes(call), c_bytes = call->m * call->n * size;
   const int64_t whole = tb_ring_piece_bytes(&p->d->down_ring);
   const int64_t most = tb_min(whole, tb_max(LAST_PIECE_BYTES, down->rest_bytes / PIECES_OF_REST));
-  const int64_t columns = tb_min(tb_download_columns(d.ld, most / size), t.n - down->fetched_columns);
+  const int64_t columns = tb_download_columns(d.ld, most / size, t.n - down->fetched_columns, most == whole);
   const int64_t bytes = ((columns - 1) * d.ld + t.m) * size;
   struct tb_down_entry *e = down_entry_of(p, down->asked);
   *e = (struct tb_down_entry){.tile = tile, .columns = columns, .bytes = bytes};

@@ -3,11 +3,13 @@
 
 #include "cuda/wait.h"
 
+/* A last piece of a column would keep slots for nothing. */
+static int64_t even_part(int64_t columns, int64_t most) { return tb_ceil_div(columns, tb_ceil_div(columns, most)); }
+
 bool tb_upload_cut(struct tb_upload *u, int64_t most, void *slot, struct tb_copy *copy, struct tb_piece *piece) {
   const int64_t ld = u->apart ? tb_leading(u->type, u->rows) : u->target_ld, size = tb_type_bytes(u->type);
   const bool whole_columns = ld <= tb_slot_elems(u->type);
-  const int64_t left = u->columns - u->column, pieces = tb_ceil_div(left, tb_max(most / ld, 1));
-  const int64_t columns = whole_columns ? tb_ceil_div(left, pieces) : 1;
+  const int64_t columns = whole_columns ? even_part(u->columns - u->column, tb_max(most / ld, 1)) : 1;
   const int64_t rows = whole_columns ? u->rows : tb_min(most, u->rows - u->row);
   *copy = (struct tb_copy){.type = u->type, .to = slot, .to_ld = ld, .from_ld = u->source_ld};
   copy->from = tb_elements_behind(u->type, u->source, u->row + u->column * u->source_ld);
@@ -82,7 +84,10 @@ CUresult tb_download_direct(struct tb_device *d, const struct tb_download *x) {
   return CUDA_SUCCESS;
 }
 
-int64_t tb_download_columns(int64_t ld, int64_t most) { return tb_max(most / ld, 1); }
+int64_t tb_download_columns(int64_t ld, int64_t most, int64_t left, bool even) {
+  const int64_t columns = tb_max(most / ld, 1);
+  return even ? even_part(left, columns) : tb_min(left, columns);
+}
 
 CUresult tb_download_start(struct tb_device *d, int slot, CUdeviceptr source, int64_t bytes) {
   struct tb_ring *ring = &d->down_ring;

@@ -33,8 +33,7 @@ struct tb_piece {
 
 /*
  * Cuts the next piece off an upload that is not done: at most `most` elements, which there is room for at `slot`, or
- * one column if that is longer and fits into a slot; and fewer if as few pieces of that size are enough for the rest:
- * a last one of a column would keep slots for nothing. Fills in *copy, which brings it into `slot`, and leaves it to be
+ * one column if that is longer and fits into a slot. Fills in *copy, which brings it into `slot`, and leaves it to be
  * started; by which stores, the caller says. True when nothing of the upload is left.
  */
 bool tb_upload_cut(struct tb_upload *upload, int64_t most, void *slot, struct tb_copy *copy, struct tb_piece *piece);
@@ -58,8 +57,9 @@ struct tb_download {
 
 CUresult tb_download_direct(struct tb_device *device, const struct tb_download *download);
 
-/* Columns of `ld` elements for a download of at most `most` elements; at least one, which every slot can hold. */
-int64_t tb_download_columns(int64_t ld, int64_t most);
+/* Of so many columns of `ld` elements that are left, those of the next piece: of `most` elements at most, but at least
+ * one, which every slot can hold; even: no more than the pieces that are left have each. */
+int64_t tb_download_columns(int64_t ld, int64_t most, int64_t left, bool even);
 
 /* Enqueues a copy of so many bytes from the device into a slot; and whether it has arrived. */
 CUresult tb_download_start(struct tb_device *device, int slot, CUdeviceptr source, int64_t bytes);

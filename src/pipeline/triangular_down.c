@@ -36,7 +36,7 @@ static CUresult fetch_run(struct tb_triangular *t) {
   const struct tb_triangular_stored b = tb_triangular_stored(t, down->fetched);
   const int64_t size = tb_call_bytes(t->call), whole = tb_ring_piece_bytes(&t->d->down_ring);
   const int64_t most = tb_min(whole, tb_max(LAST_TRIANGULAR_PIECE_BYTES, down->rest_bytes / 2));
-  const int64_t columns = tb_min(tb_download_columns(b.ld, most / size), b.columns - down->fetched_columns);
+  const int64_t columns = tb_download_columns(b.ld, most / size, b.columns - down->fetched_columns, most == whole);
   const int64_t first = next_column(t, columns, b.columns), bytes = ((columns - 1) * b.ld + b.rows) * size;
   const int slot = triangular_down_slot(t, down->asked);
   struct tb_triangular_down_entry *e = triangular_down_entry(t, down->asked);
