@@ -34,7 +34,7 @@ struct tb_ring {
   int earned_slots;        /* that there are to be: the others are had beside calls (widening.h) */
   bool ordered;            /* they are */
   int piece_slots;         /* of a piece of the call at hand: 1 or TB_PIECE_SLOTS */
-  double staged_bytes;     /* in all calls, by which the others are earned */
+  double credit_bytes;     /* that went by it; a refusal takes TB_WIDENING_PATIENCE_BYTES. Below 0 it earns none */
   char *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each */
   uint32_t allocated;      /* a bit for each slot with which an allocation begins */
   uint32_t registered;     /* of them those that are the process's memory, not the driver's (widening.h) */

@@ -15,10 +15,6 @@
 /* Between two looks for signals that wait. */
 #define LOOK_SECONDS 1e-3
 
-/* A ring gets the rest of its slots beside calls (widening.h): for a large call, or when it has moved so much in
- * others, which gain nothing by them. (H100, order 4096, ms with half of the slots and all, two turns: sgemm 5.0
- * and 3.4, dgemm 7.0 and 6.4, dsyrk 5.4 and 4.2, strsm 4.6 and 3.6; sgemm of 1024 and 2048 0.39 and 0.40, 1.11
- * and 1.13.) */
 #define WIDE_BYTES ((double)((int64_t)1 << 30))
 
 /* What goes by the few slots that a further lane has at first. */
@@ -67,18 +63,21 @@ CUresult tb_rounds_open_window(struct tb_device *d) {
   return CUDA_SUCCESS;
 }
 
+/* Large calls want the rest of a ring's slots, and so do others that come again and again. (H100, order 4096, ms with
+ * half of the slots and all, two turns: sgemm 5.0 and 3.4, dgemm 7.0 and 6.4, dsyrk 5.4 and 4.2, strsm 4.6 and 3.6;
+ * 11008 x 512 x 4096, A kept, 0.90 and 0.83; 1024 and 2048 cubed 0.39 and 0.40, 1.11 and 1.13.) */
 static void prepare_ring(struct tb_ring *ring, double bytes, bool is_large) {
-  ring->piece_slots = is_large ? TB_PIECE_SLOTS : 1;
-  ring->staged_bytes += bytes;
+  ring->credit_bytes += bytes;
   tb_widening_take(ring);
+  ring->piece_slots = is_large ? TB_PIECE_SLOTS : 1;
+  if (ring->credit_bytes < 0) return;
   if (bytes > SMALL_RING_BYTES) tb_widening_earn(ring, TB_SLOTS_FIRST);
-  if (is_large || ring->staged_bytes >= WIDE_BYTES) tb_widening_earn(ring, TB_SLOTS);
+  if (is_large || ring->credit_bytes >= WIDE_BYTES) tb_widening_earn(ring, TB_SLOTS);
 }
 
 void tb_rounds_prepare_rings(struct tb_device *d, double up_bytes, double down_bytes, bool is_large) {
-  const bool is_first = d->up_ring.staged_bytes + d->down_ring.staged_bytes == 0;
+  const bool is_first = d->up_ring.credit_bytes == 0 && d->down_ring.credit_bytes == 0;
   prepare_ring(&d->up_ring, up_bytes, is_large);
   prepare_ring(&d->down_ring, down_bytes, is_large);
-  if (is_first)
-    tb_device_order_slots(d); /* it has waited for the GPU to be opened; the next one shall have all slots */
+  if (is_first) tb_device_order_slots(d); /* it may take longer than others; the next one shall have all slots */
 }

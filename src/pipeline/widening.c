@@ -131,7 +131,7 @@ void tb_widening_earn(struct tb_ring *ring, int slots) {
 
 static void earn_anew(struct tb_ring *ring) {
   ring->earned_slots = ring->slots;
-  ring->staged_bytes = 0;
+  ring->credit_bytes = -TB_WIDENING_PATIENCE_BYTES;
 }
 
 /* False: there is no room. */

@@ -15,6 +15,9 @@
 
 #include "pipeline/ring.h"
 
+/* What goes by a ring before it asks again for slots that were refused. */
+#define TB_WIDENING_PATIENCE_BYTES ((double)((int64_t)1 << 30))
+
 /* A ring is to have so many slots. */
 void tb_widening_earn(struct tb_ring *ring, int slots);
 

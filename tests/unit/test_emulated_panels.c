@@ -186,27 +186,27 @@ static void slices_passed_on(void **state) {
 
 /* ---- rings ---- */
 
-/* A ring gets the rest of its slots when it has moved enough, for the call that follows; without the memory for them,
- * it goes on without. */
+/* A ring gets the rest of its slots for large calls; without the memory for them, it goes on without. */
 static void rings_that_grow(void **state) {
   (void)state;
   fake->set_order(FAKE_CUDA_RANDOM, 6);
   for (int enough = 0; enough < 2; enough++) {
-    gpu[0].up_ring.staged_bytes = gpu[0].down_ring.staged_bytes = 1e9;
+    const int slots = enough ? TB_SLOTS : TB_SLOTS_FIRST;
+    gpu[0].up_ring.credit_bytes = gpu[0].down_ring.credit_bytes = 1;
     if (!enough) assert_int_equal(fake->inject("cuMemHostRegister", 0, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
     check(3, 300, 2900, 8, 1, 1);
-    assert_int_equal(gpu[0].up_ring.slots, TB_SLOTS_FIRST); /* 1e9 are not enough */
-    gpu[0].up_ring.staged_bytes = gpu[0].down_ring.staged_bytes = 1.1e9;
+    tb_part_tidy(&gpu[0]);
+    assert_true(tb_widening_settle());
     check(3, 300, 2900, 8, 1, 1);
-    assert_int_equal(gpu[0].up_ring.slots, TB_SLOTS_FIRST);
+    assert_int_equal(gpu[0].up_ring.slots, TB_SLOTS_FIRST); /* these are small */
+    tb_rounds_prepare_rings(&gpu[0], TB_LARGE_BYTES, TB_LARGE_BYTES, true);
     tb_part_tidy(&gpu[0]);
     assert_true(tb_widening_settle());
     assert_true(gpu[0].up_ring.slots == TB_SLOTS_FIRST && gpu[0].down_ring.slots == TB_SLOTS_FIRST);
     check(3, 300, 2900, 8, 1, 1);
     fake->clear_failures();
-    assert_int_equal(gpu[0].up_ring.slots, enough ? TB_SLOTS : TB_SLOTS_FIRST);
-    assert_int_equal(gpu[0].down_ring.slots, enough ? TB_SLOTS : TB_SLOTS_FIRST);
-    if (!enough) assert_true(gpu[0].up_ring.staged_bytes == 0 && gpu[0].down_ring.staged_bytes == 0);
+    assert_true(gpu[0].up_ring.slots == slots && gpu[0].down_ring.slots == slots);
+    assert_true((gpu[0].up_ring.credit_bytes < 0) == !enough && (gpu[0].down_ring.credit_bytes < 0) == !enough);
   }
   /* Nine pieces up, by FMAs: the last one's slot is of the second allocation. */
   const struct tb_choice any = {.family = TB_FAMILY_NONE};

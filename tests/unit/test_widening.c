@@ -88,8 +88,9 @@ static void expect_nothing_left(void) {
   assert_int_equal(fake->audit(), 0);
 }
 
-/* A call that moves so much each way, as far as rings go; not a large one. */
+/* A call that moves so much each way, as far as rings go; not a large one, and one. */
 static void call_moves(struct tb_device *d, double bytes) { tb_rounds_prepare_rings(d, bytes, bytes, false); }
+static void large_call(struct tb_device *d) { tb_rounds_prepare_rings(d, TB_LARGE_BYTES, TB_LARGE_BYTES, true); }
 
 static void call_is_over(struct tb_device *d) { tb_part_tidy(d); }
 
@@ -153,7 +154,7 @@ static void for_large_calls(void **state) {
     else
       open_used_gpu();
     atomic_store(&held, true);
-    tb_rounds_prepare_rings(&gpu, TB_LARGE_BYTES, TB_LARGE_BYTES, true);
+    large_call(&gpu);
     if (first)
       wait_until_one_is_inside();
     else
@@ -178,7 +179,7 @@ static void closed_meanwhile(void **state) {
   for (int there = 0; there < 2; there++) {
     open_used_gpu();
     atomic_store(&held, !there);
-    call_moves(&gpu, GIB);
+    large_call(&gpu);
     call_is_over(&gpu);
     if (there)
       assert_true(tb_widening_settle());
@@ -199,7 +200,7 @@ static void opened_anew_meanwhile(void **state) {
   (void)state;
   open_used_gpu();
   atomic_store(&held, true);
-  call_moves(&gpu, GIB);
+  large_call(&gpu);
   call_is_over(&gpu);
   wait_until_one_is_inside();
   close_gpu();
@@ -219,7 +220,7 @@ static void refused_at_first(void **state) {
   static const char *const functions[] = {"cuMemHostRegister", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent", ""};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
     open_used_gpu();
-    call_moves(&gpu, GIB);
+    large_call(&gpu);
     if (functions[i][0] != '\0') assert_int_equal(fake->inject(functions[i], 0, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
     if (functions[i][0] == '\0') tb_widening_end(); /* so that a thread is wanted */
     atomic_store(&no_threads, functions[i][0] == '\0');
@@ -227,16 +228,16 @@ static void refused_at_first(void **state) {
     assert_true(tb_widening_settle());
     fake->clear_failures();
     atomic_store(&no_threads, false);
-    call_moves(&gpu, 0);
+    large_call(&gpu);
     expect_slots(&gpu, TB_SLOTS_FIRST);
     call_is_over(&gpu);
     assert_true(tb_widening_settle());
-    call_moves(&gpu, GIB - 1);
+    call_moves(&gpu, TB_WIDENING_PATIENCE_BYTES - 2 * TB_LARGE_BYTES);
     call_is_over(&gpu);
     assert_true(tb_widening_settle());
-    expect_slots(&gpu, TB_SLOTS_FIRST);
-    assert_int_equal(atomic_load(&pinned), functions[i] == functions[0] ? 2 : 0);
-    call_moves(&gpu, 1);
+    assert_int_equal(atomic_load(&pinned), functions[i] == functions[0] ? 2 : 0); /* not asked for again so soon */
+    call_moves(&gpu, TB_LARGE_BYTES);
+    large_call(&gpu);
     call_is_over(&gpu);
     assert_true(tb_widening_settle());
     call_moves(&gpu, 1);
@@ -250,16 +251,17 @@ static void refused_at_first(void **state) {
 static void refused_midway(void **state) {
   (void)state;
   open_used_gpu();
-  call_moves(&gpu, GIB);
+  large_call(&gpu);
   assert_int_equal(fake->inject("cuMemHostRegister", 3, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
   call_is_over(&gpu);
   assert_true(tb_widening_settle());
   const int freed = (int)fake->calls("cuMemHostUnregister");
   fake->clear_failures();
-  call_moves(&gpu, 0);
+  call_moves(&gpu, 1);
   assert_int_equal(gpu.up_ring.slots + gpu.down_ring.slots, TB_SLOTS_FIRST + TB_SLOTS);
+  call_moves(&gpu, TB_WIDENING_PATIENCE_BYTES);
   call_is_over(&gpu);
-  call_moves(&gpu, GIB);
+  large_call(&gpu);
   call_is_over(&gpu);
   assert_true(tb_widening_settle());
   call_moves(&gpu, 1);
@@ -273,7 +275,7 @@ static void refused_midway(void **state) {
 static void kept_by_the_driver(void **state) {
   (void)state;
   open_used_gpu();
-  call_moves(&gpu, GIB);
+  large_call(&gpu);
   call_is_over(&gpu);
   assert_true(tb_widening_settle());
   call_moves(&gpu, 1);
@@ -340,7 +342,7 @@ static void in_a_lane(void **state) {
   expect_slots(d, TB_SLOTS_SMALL);
   call_is_over(d);
   assert_true(tb_widening_settle());
-  call_moves(d, GIB);
+  large_call(d);
   expect_slots(d, TB_SLOTS_FIRST);
   call_is_over(d);
   assert_true(tb_widening_settle());
@@ -370,7 +372,7 @@ static void forked_meanwhile(void **state) {
   struct tst_output o;
   open_gpu();
   atomic_store(&held, true);
-  call_moves(&gpu, GIB);
+  large_call(&gpu);
   call_is_over(&gpu);
   wait_until_one_is_inside();
   tst_fork(&o, child_of_a_fork, NULL);
@@ -405,7 +407,7 @@ static void unloaded_meanwhile(void **state) {
   pthread_t thread;
   open_gpu();
   atomic_store(&held, true);
-  call_moves(&gpu, GIB);
+  large_call(&gpu);
   call_is_over(&gpu);
   wait_until_one_is_inside();
   const int threads = threads_here();
@@ -433,7 +435,7 @@ static int ending_process(void *unused) {
   open_gpu();
   tb_keeper_begin();
   atomic_store(&held, true);
-  call_moves(&gpu, GIB);
+  large_call(&gpu);
   call_is_over(&gpu);
   wait_until_one_is_inside();
   return pthread_create(&thread, NULL, let_go_soon, NULL) == 0 && pthread_detach(thread) == 0 ? 0 : 3;
