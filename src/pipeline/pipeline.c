@@ -54,7 +54,6 @@ static CUresult go_round(struct tb_pipeline *p) {
         tb_up_enter_chunk(p, false);
       else
         go_ahead(p);
-      if (!more && !p->up.ahead && p->layout.is_last) tb_upward_end(p->d, &p->turn);
     } else if (turn == TB_NOTHING) {
       TB_TRY(tb_rounds_rest(&p->rounds, p->d));
     } else {

@@ -351,6 +351,11 @@ static void begin_first_pieces(struct tb_pipeline *p) {
     if (is_full(p) || !may_go_up(p) || !begin_piece(p)) return;
 }
 
+static bool all_has_gone(const struct tb_pipeline *p) {
+  return p->up.ended_steps == tb_schedule_steps(&p->up.schedule) && p->layout.is_last &&
+         tb_layout_is_last_chunk(&p->layout);
+}
+
 CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
   struct tb_up *up = &p->up;
   begin_first_pieces(p);
@@ -358,6 +363,7 @@ CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
     TB_TRY(send_oldest(p));
     *turn = TB_SOMETHING;
   }
+  if (all_has_gone(p)) tb_upward_end(p->d, &p->turn);
   TB_TRY(compute_turn(p, turn));
   if (up->begun_steps == tb_schedule_steps(&up->schedule)) return CUDA_SUCCESS;
   TB_TRY(free_oldest(p));
