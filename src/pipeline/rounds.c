@@ -15,6 +15,7 @@
 /* Between two looks for signals that wait. */
 #define LOOK_SECONDS 1e-3
 
+/* What has gone by a ring that shall have all slots though no call was large. */
 #define WIDE_BYTES ((double)((int64_t)1 << 30))
 
 /* What goes by the few slots that a further lane has at first. */

@@ -114,8 +114,10 @@ static void choose_product(struct tb_triangular *t, struct tb_triangular_product
   p->group_k = product.group_k;
   p->columns = 0;
   if (is_emulated(t->d, &product, &p->choice)) p->columns = columns_at_once(&product, p->n, &p->choice, room_bytes);
-  p->choice.emulated.beside = t->plan->streams > 1;
-  if (p->columns > 0) return;
+  if (p->columns > 0) {
+    p->choice.emulated.beside = t->plan->streams > 1;
+    return;
+  }
   p->columns = p->n;
   product.emulated = false;
   product.n = p->n;
