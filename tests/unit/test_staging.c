@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How an operand is cut into pieces for the slots: every element once, of each type, where the kernels expect it,
- * whether a column is shorter than a slot or longer.
+ * whether a column is shorter than a slot or longer; and in as few pieces as can be, which are alike, of any size that
+ * the first ones of a call leave.
  *
- * Seen to fail when: behind a column that is longer than a slot the next one does not start at its first row.
+ * Seen to fail when: behind a column that is longer than a slot the next one does not start at its first row; a last
+ * piece has what full ones leave, of a column maybe; there is a piece more than need be; a column that is longer than
+ * the first pieces is none of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +49,52 @@ static void every_element_once(void **state) {
   }
 }
 
+/* Pieces of one size limit, in columns. */
+struct pieces {
+  int64_t count, least, most;
+};
+
+/* What is left of an upload; in all, or only what is cut at most `count_most` pieces. */
+static struct pieces cut_pieces(struct tb_upload *u, int64_t most, int64_t count_most) {
+  struct pieces pieces = {0, INT64_MAX, 0};
+  for (bool last = false; !last && pieces.count < count_most; pieces.count++) {
+    char slot[1];
+    struct tb_copy copy;
+    struct tb_piece piece;
+    last = tb_upload_cut(u, most, slot, &copy, &piece);
+    assert_true(copy.rows == u->rows && pieces.count < u->columns);
+    pieces.least = tb_min(pieces.least, copy.columns);
+    pieces.most = tb_max(pieces.most, copy.columns);
+  }
+  return pieces;
+}
+
+/* The rest of an upload of whole columns: as few pieces as have room for it, of which two differ by a column. */
+static void expect_even(struct tb_upload *u, int64_t most) {
+  const int64_t left = u->columns - u->column, columns = tb_max(most / u->target_ld, 1);
+  const struct pieces pieces = cut_pieces(u, most, INT64_MAX);
+  assert_int_equal(pieces.count, tb_ceil_div(left, columns));
+  assert_true(pieces.most <= columns && pieces.least >= 1 && pieces.most - pieces.least <= 1);
+  assert_int_equal(u->column, u->columns);
+}
+
+/* From the start; and behind the small pieces with which a call begins. */
+static void even_pieces(void **state) {
+  (void)state;
+  const int64_t rows[] = {1, 100, 768, 70000, 150000}, columns[] = {1, 2, 31, 4096, 4099};
+  for (enum tb_type type = TB_S; type < TB_TYPE_COUNT; type++)
+    for (int i = 0; i < 5 * 5 * 2 * 2; i++) {
+      const int64_t most = (1 + i % 2) * tb_slot_elems(type), m = rows[i / 4 % 5];
+      struct tb_upload u = {.type = type, .source = &most, .source_ld = m};
+      u.target_ld = tb_leading(type, m), u.rows = m, u.columns = columns[i / 20];
+      if (u.target_ld > tb_slot_elems(type)) continue;
+      for (int64_t first = most / 8; i / 2 % 2 && first < most && u.column < u.columns; first *= 2)
+        cut_pieces(&u, first, 1);
+      if (u.column < u.columns) expect_even(&u, most);
+    }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element_once)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element_once), cmocka_unit_test(even_pieces)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
