@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pieces by which a triangle of C goes through the slots, in the library's own plans. What goes up takes an entry
+ * of the ring for each copy, and none for a panel that another one is already. What comes down comes in pieces as large
+ * as there is room for, but in the end: there each is half of what is left, of the tiles that come down and no others.
+ * How one upload is cut is test_staging.c's.
+ *
+ * Seen to fail when: each twin has an entry, and so slots, of its own; one of several that follow each other has none;
+ * what is to come down is taken for the triangle's elements, so that much of it comes in the smallest pieces, for all
+ * of C, so that the last pieces are large, or for one block's.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "base/options.h"
+#include "fake.h"
+#include "offload/part.h"
+#include "pipeline/pipeline_internal.h"
+
+#define COPYING_THREADS 2
+#define MOST_COPIES 400
+/* As down.c has it. */
+#define LAST_PIECE_BYTES ((int64_t)256 << 10)
+
+static const struct tst_fake *fake;
+static struct tb_device gpu;
+static struct tb_part part;
+static struct tb_pool *pool;
+
+/* ---- what comes down ---- */
+
+static __typeof__(tb_cuda.cuMemcpyDtoHAsync) driver_copies;
+static struct {
+  int count;
+  int64_t bytes[MOST_COPIES];
+} down;
+
+static CUresult CUDAAPI copy_and_count(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  assert_true(down.count < MOST_COPIES);
+  down.bytes[down.count++] = (int64_t)bytes;
+  return driver_copies(to, from, bytes, stream);
+}
+
+static int open_gpu(void **state) {
+  (void)state;
+  char detail[200];
+  int count;
+  assert_int_equal(tb_device_count(&count, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&gpu, 0, detail, sizeof detail), TB_STATUS_ok);
+  gpu.pool = pool = tb_pool_open(COPYING_THREADS, true);
+  driver_copies = tb_cuda.cuMemcpyDtoHAsync;
+  tb_cuda.cuMemcpyDtoHAsync = copy_and_count;
+  return 0;
+}
+
+static int close_gpu(void **state) {
+  (void)state;
+  tb_cuda.cuMemcpyDtoHAsync = driver_copies;
+  tb_device_close(&gpu);
+  tb_pool_close(pool);
+  return fake->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 1;
+}
+
+/* ---- a call ---- */
+
+/* C = A A^T, of zeros; all of C, or a triangle. */
+static struct tb_call syrk(enum tb_type type, enum tb_region_of of, int64_t n, int64_t k) {
+  void *const a = calloc((size_t)(n * k), (size_t)tb_type_bytes(type));
+  void *const c = calloc((size_t)(n * n), (size_t)tb_type_bytes(type));
+  assert_true(a != NULL && c != NULL);
+  return (struct tb_call){.type = type,
+                          .m = n,
+                          .n = n,
+                          .k = k,
+                          .alpha = tb_scalar_of(type, 1),
+                          .a = {.data = a, .ld = n, .type = type},
+                          .b = {.data = a, .ld = n, .transposed = true, .type = type},
+                          .c = c,
+                          .ldc = n,
+                          .region = {.of = of}};
+}
+
+static void run(const struct tb_call *call, bool emulated) {
+  const struct tb_ways ways = tb_part_ways(call, NULL);
+  const struct tb_choice whole = emulated ? (struct tb_choice){.family = TB_FAMILY_EMULATED, .emulated = {.splits = 1}}
+                                          : (struct tb_choice){.family = TB_FAMILY_NONE};
+  down.count = 0;
+  tb_part_run(&part, &gpu, call, ways, &whole, true, NULL);
+  if (part.why != TB_STATUS_ok) fail_msg("%s", part.failure);
+  assert_int_equal(part.plan.emulated, emulated);
+}
+
+static void destroy(const struct tb_call *call) {
+  free((void *)call->a.data);
+  free(call->c);
+}
+
+/* ---- up ---- */
+
+/* By slices, of which the last panel's twin has two that follow each other, and by whole panels. */
+static void twins_have_no_entry(void **state) {
+  (void)state;
+  static const struct {
+    enum tb_type type;
+    int64_t n, k;
+    int slices;
+    bool emulated;
+  } shapes[] = {{TB_S, 1100, 700, 2, false}, {TB_D, 1700, 40, 1, false}, {TB_C, 1100, 32, 1, true}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const struct tb_call call = syrk(shapes[i].type, TB_LOWER_TRIANGLE, shapes[i].n, shapes[i].k);
+    const uint64_t before = fake->calls("cuMemcpyHtoDAsync");
+    run(&call, shapes[i].emulated);
+    const struct tb_up *const up = &gpu.pipeline->up;
+    const int64_t panels = tb_ceil_div(call.m, part.plan.tile_m);
+    assert_true(part.plan.twins && panels > 1);
+    assert_int_equal(tb_ceil_div(call.k, part.plan.slice_k), shapes[i].slices);
+    assert_int_equal(up->begun, fake->calls("cuMemcpyHtoDAsync") - before);
+    assert_true(up->begun == up->sent && (int64_t)up->begun >= panels * shapes[i].slices);
+    assert_int_equal(up->computed_steps, 2 * panels * shapes[i].slices);
+    destroy(&call);
+  }
+}
+
+/* ---- down ---- */
+
+static int64_t tiles_of(const struct tb_call *call, const struct tb_plan *plan) {
+  struct tb_layout l = {.call = call, .plan = plan};
+  int64_t tiles = 0;
+  for (int64_t block = 0; block < tb_layout_blocks(call, plan); block++) {
+    tb_layout_enter(&l, block);
+    for (int64_t tile = 0; tile < l.rows * l.columns; tile++) tiles += !tb_layout_misses(&l, tile);
+  }
+  return tiles;
+}
+
+/* Each piece is at most as large as it may be; and less than that by a column, or by more at the end of a tile. */
+static void expect_down(const struct tb_call *call, int64_t tiles) {
+  const int64_t whole = tb_ring_piece_bytes(&gpu.down_ring), column = part.plan.tile_m * tb_call_bytes(call);
+  int64_t rest = 0, shorter = 0;
+  for (int i = 0; i < down.count; i++) rest += down.bytes[i];
+  for (int i = 0; i < down.count; i++) {
+    const int64_t most = tb_min(whole, tb_max(LAST_PIECE_BYTES, rest / 2));
+    if (down.bytes[i] > most) fail_msg("piece %d of %ld bytes, not %ld", i, (long)down.bytes[i], (long)most);
+    shorter += down.bytes[i] + column <= most;
+    rest -= down.bytes[i];
+  }
+  if (shorter > tiles) fail_msg("%ld pieces of %ld tiles are shorter than need be", (long)shorter, (long)tiles);
+  assert_int_equal(gpu.pipeline->down.rest_bytes, 0);
+}
+
+/* Sides of whole lines, so that nothing comes down but C: of small calls, of one in several blocks, and of a large one.
+ */
+static void last_pieces_are_small(void **state) {
+  (void)state;
+  static const struct {
+    enum tb_type type;
+    enum tb_region_of of;
+    int64_t n, k, memory, tiles;
+  } shapes[] = {{TB_S, TB_WHOLE, 1664, 20, 0, 9},
+                {TB_S, TB_LOWER_TRIANGLE, 1664, 20, 0, 6},
+                {TB_D, TB_UPPER_TRIANGLE, 1664, 20, 0, 6},
+                {TB_D, TB_LOWER_TRIANGLE, 1664, 20, 6000000, 0},
+                {TB_D, TB_LOWER_TRIANGLE, 4096, 4, 0, 10}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const struct tb_call call = syrk(shapes[i].type, shapes[i].of, shapes[i].n, shapes[i].k);
+    atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], shapes[i].memory);
+    run(&call, false);
+    atomic_store(&tb_option_numbers[TB_OPTION_memory_limit], 0);
+    const int64_t tiles = tiles_of(&call, &part.plan);
+    if (shapes[i].memory == 0) assert_int_equal(tiles, shapes[i].tiles);
+    if (shapes[i].memory > 0) assert_true(tb_layout_blocks(&call, &part.plan) > 2);
+    expect_down(&call, tiles);
+    destroy(&call);
+  }
+  assert_int_equal(gpu.down_ring.piece_slots, TB_PIECE_SLOTS);
+}
+
+int main(void) {
+  fake = tst_fake();
+  if (fake == NULL) return 77;
+  const struct CMUnitTest tests[] = {cmocka_unit_test(twins_have_no_entry), cmocka_unit_test(last_pieces_are_small)};
+  return cmocka_run_group_tests(tests, open_gpu, close_gpu);
+}
