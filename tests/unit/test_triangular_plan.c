@@ -4,7 +4,8 @@
  * is there and before what it changes is not; plans keep to their budget, and their parts apart.
  *
  * Seen to fail when: a product adds to the half that it reads; the second half comes first; a place of a block ends
- * where the next one has begun; of what a GPU has left a block that it had not begun, or a step, is left out.
+ * where the next one has begun; of what a GPU has left a block that it had not begun, or a step, is left out; products
+ * have as few blocks as steps by halves.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -123,6 +124,23 @@ static void plans_keep_to_their_budget(void **state) {
   assert_true(made > 700);
 }
 
+static int64_t blocks_of(enum tb_type type, int64_t sides, enum tb_triangular_how how) {
+  const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
+  const struct tb_call call = {.type = type, .m = 4096, .n = sides, .k = 4096};
+  return tb_ceil_div(sides, tb_triangular_block_wish(&call, staged, how));
+}
+
+/* Of products of few launches there are more blocks than of steps by halves, so that less is left behind the last one;
+ * but none that are too narrow for the kernels. */
+static void blocks_that_are_wished(void **state) {
+  (void)state;
+  assert_int_equal(blocks_of(TB_S, 9216, TB_BY_HALVES), 4);
+  assert_int_equal(blocks_of(TB_Z, 9216, TB_BY_HALVES), 6);
+  assert_int_equal(blocks_of(TB_C, 9216, TB_BY_PLANES), 12);
+  assert_int_equal(blocks_of(TB_D, 9216, TB_BY_DOUBLES), 12);
+  assert_int_equal(blocks_of(TB_S, 1152, TB_BY_PLANES), 2);
+}
+
 /* A on the right with few rows of B: room for A' and one block, but not for four. */
 static void one_place_where_there_is_no_more(void **state) {
   (void)state;
@@ -216,6 +234,7 @@ static void what_is_left_completes_it(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_element_once), cmocka_unit_test(what_is_left_completes_it),
                                      cmocka_unit_test(one_place_where_there_is_no_more),
+                                     cmocka_unit_test(blocks_that_are_wished),
                                      cmocka_unit_test(plans_keep_to_their_budget)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
