@@ -114,7 +114,7 @@ CUresult tb_device_free_bytes(struct tb_device *device, int64_t *bytes);
  */
 CUresult tb_device_reserve(struct tb_device *device, int64_t bytes);
 
-/* Behind a call: has the slots ordered that its rings have earned (widening.h). */
+/* Has the slots ordered that its rings have earned (widening.h): behind a call, or in a GPU's first. */
 void tb_device_order_slots(struct tb_device *device);
 
 /* Gives the arena back if it is larger than keep_bytes. */

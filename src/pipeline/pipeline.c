@@ -133,11 +133,12 @@ static void prepare_staging(struct tb_pipeline *p, const struct tb_call *call, c
   tb_rounds_prepare_rings(p->d, up, down, p->is_large);
 }
 
-/* What comes down. Of a triangle whole tiles do. */
+/* What comes down by slots. Of a triangle whole tiles do. */
 static int64_t down_bytes_of(const struct tb_pipeline *p) {
   struct tb_layout l = p->layout;
   int64_t elems = 0;
   if (l.call->region.of == TB_WHOLE) return l.call->m * l.call->n * tb_call_bytes(l.call);
+  if (l.plan->ways.c != TB_STAGED) return 0;
   for (int64_t block = 0; block < tb_layout_blocks(l.call, l.plan); block++) {
     tb_layout_enter(&l, block);
     for (int64_t tile = 0; tile < l.rows * l.columns; tile++) {

@@ -20,7 +20,8 @@
  *
  *      [freed]   GPU copies   [sent]   threads copy into slots   [begun]
  *
- * A step of which nothing is to be copied is a piece, too, an empty one, so that steps end in their order.
+ * A step of which nothing is to be copied is a piece, too, an empty one, so that steps end in their order. But twins
+ * end with the step before them.
  */
 struct tb_up_entry {
   struct tb_step step;
