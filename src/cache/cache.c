@@ -74,8 +74,10 @@ static void forget_copy(struct tb_cache *cache, struct tb_sighting *s, bool free
   if (kept->copy != 0 && frees) tb_cuda.cuMemFree(kept->copy);
   cache->bytes -= kept->copy_bytes;
   free(kept->digests);
-  *kept = (struct tb_kept){
-      .stored = kept->stored, .track_failures = kept->track_failures, .unwatchable = kept->unwatchable};
+  *kept = (struct tb_kept){.stored = kept->stored,
+                           .track_failures = kept->track_failures,
+                           .unwatchable = kept->unwatchable,
+                           .replaced = kept->replaced};
   cache->end[s - cache->sighting] = NULL;
 }
 

@@ -142,6 +142,7 @@ bool tb_kept_probe_is_written(const struct tb_kept *kept) { return tb_probe_is_w
  * digest them, so it is looked around first. */
 static void begin_tracking(struct tb_kept *kept) {
   const struct tb_stored *const s = &kept->stored;
+  kept->replaced = false;
   kept->tracked = tb_track_pages(start_of(s), end_of(s));
   if (tb_stored_span_bytes(s) > WATCHED_TIMES * s->columns * s->column_bytes || !tb_writers_may_ask()) return;
   if (!tb_writers_seem_to_fault()) return;
@@ -167,9 +168,17 @@ static bool is_to_be_tracked(const struct tb_kept *kept) {
 }
 
 static void count_write(struct tb_kept *kept) {
-  const bool paid = kept->track_uses >= TRACK_USES_ENOUGH;
+  const bool paid = kept->track_uses >= (kept->replaced ? TB_REPLACED_USES_ENOUGH : TRACK_USES_ENOUGH);
   kept->track_failures = paid ? 0 : kept->track_failures < PATIENCE_MOST ? kept->track_failures + 1 : PATIENCE_MOST;
   kept->track_uses = kept->proofs = 0;
+}
+
+/* It is not what it was. A mapping that is gone has taken no faults. */
+static void end_tracking(struct tb_kept *kept) {
+  const struct tb_tracked *const pages = &kept->tracked;
+  kept->replaced = tb_track_is_replaced(page_at(pages->start + (pages->end - pages->start) / 2));
+  tb_kept_forget_pages(kept);
+  count_write(kept);
 }
 
 /* What cannot be tracked now is tried again, ever more seldom: who could write to it unseen may be gone. */
@@ -209,8 +218,7 @@ bool tb_kept_answer(struct tb_question *q) {
   if (clean) {
     kept->track_uses++;
   } else if (kept->tracked.number == q->number) {
-    tb_kept_forget_pages(kept);
-    count_write(kept);
+    end_tracking(kept);
   }
   return clean;
 }
@@ -218,8 +226,7 @@ bool tb_kept_answer(struct tb_question *q) {
 static bool is_proven_by_tracking(struct tb_kept *kept, const struct tb_stored *part, struct tb_pool *pool) {
   struct tb_question q;
   if (!tb_kept_question(&q, kept, part)) {
-    tb_kept_forget_pages(kept);
-    count_write(kept);
+    end_tracking(kept);
     return false;
   }
   tb_question_ask(&q, pool);

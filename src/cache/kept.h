@@ -24,6 +24,7 @@ struct tb_kept {
   int track_uses;            /* proofs by the kernel's word since it is tracked */
   int track_failures;        /* times, one after another, that it was written too soon for tracking to pay */
   bool unwatchable;          /* it cannot be tracked, where it lies */
+  bool replaced;             /* what was tracked was not written, but gave way to another mapping */
   struct tb_tracked probe;   /* with a copy or without: a page of it */
   int proofs;                /* by the hash, since it was made or written */
   bool is_result;            /* of ours: digested as it came down, and watched a proof later than an operand */
@@ -44,6 +45,10 @@ struct tb_question {
   uint64_t job;            /* of the pool */
   atomic_bool written;
 };
+
+/* Uses that make up for a copy, the look at all of its bytes and their being watched, where nobody has taken a fault for
+ * that. */
+#define TB_REPLACED_USES_ENOUGH 4
 
 /* Pieces of an operand for threads: tasks of so many bytes, or more, and at most as many as a job may have. */
 #define TB_PROOF_TASK_BYTES ((int64_t)256 << 10)

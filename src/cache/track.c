@@ -221,6 +221,22 @@ bool tb_track_is_clean(struct tb_tracked pages) {
   return clean;
 }
 
+/* Any page is looked for where only such mappings are looked into as are enrolled. */
+bool tb_track_is_replaced(struct tb_tracked pages) {
+  const int saved_errno = errno;
+  struct scan_region region = {0, 0, 0};
+  struct scan scan = {.size = sizeof scan,
+                      .flags = SCAN_CHECK_WPASYNC,
+                      .start = pages.start,
+                      .end = pages.end,
+                      .regions = (uint64_t)(uintptr_t)&region,
+                      .regions_most = 1,
+                      .return_mask = PAGE_WPALLOWED};
+  const bool replaced = is_there(&pagemap_file) && ioctl(pagemap_file.fd, SCAN_PAGES, &scan) != 1 && errno == EPERM;
+  errno = saved_errno;
+  return replaced;
+}
+
 /* ---- probes ---- */
 
 static struct tb_tracked *find_probe(const struct tb_tracked *page) {

@@ -38,6 +38,10 @@ bool tb_track_holds(const struct tb_tracked *pages);
  * given back since. False also when the kernel does not say. May be called by several threads at once. */
 bool tb_track_is_clean(struct tb_tracked pages);
 
+/* Whether pages that were tracked are another mapping's now, as far as the kernel tells: the program gave the memory
+ * back, and has got other memory in its place. */
+bool tb_track_is_replaced(struct tb_tracked pages);
+
 /* A hint, and no proof: a page by which it is told that somebody writes to what it is in, be it the same bytes. Few are
  * asked about at once: older ones are forgotten, and those of which the pages around come to be tracked. The end of one
  * that was not begun does nothing. */

@@ -8,9 +8,9 @@
 /* ---- copies that were of no use ---- */
 
 /* To make a copy takes about as long again as to bring the operand up, which each use saves; to write to what is
- * watched takes as long as some 20 times that. After a copy that was not worth it, the next one is made after twice as
- * many sights; of what cannot be watched as late as that comes to. Of what the program has chosen a copy is tried
- * sooner: it is wrong about some, but not about most. */
+ * watched takes as long as some 20 times that, but nothing if the memory was given back instead. After a copy that was
+ * not worth it, the next one is made after twice as many sights; of what cannot be watched as late as that comes to. Of
+ * what the program has chosen a copy is tried sooner: it is wrong about some, but not about most. */
 #define USES_ENOUGH 2
 #define WATCHED_USES_ENOUGH 32
 #define FAILURES_MOST 12
@@ -20,9 +20,14 @@ static void count_failure(struct tb_sighting *s) {
   s->failures = s->kept.unwatchable ? FAILURES_MOST : (int)tb_min(s->failures + 1, FAILURES_MOST);
 }
 
+static int uses_enough(const struct tb_cache *cache, const struct tb_sighting *s) {
+  if (tb_worth_hash(cache, s)) return USES_ENOUGH;
+  return s->kept.replaced ? TB_REPLACED_USES_ENOUGH : WATCHED_USES_ENOUGH;
+}
+
 /* Uses of parts count as what they saved. */
 void tb_worth_end(struct tb_cache *cache, struct tb_sighting *s) {
-  const int enough = tb_worth_hash(cache, s) ? USES_ENOUGH : WATCHED_USES_ENOUGH;
+  const int enough = uses_enough(cache, s);
   if (s->result_kind != 0)
     tb_results_end(cache, s);
   else if (s->saved_bytes >= enough * (double)tb_stored_bytes(&s->kept.stored))
@@ -31,7 +36,7 @@ void tb_worth_end(struct tb_cache *cache, struct tb_sighting *s) {
     count_failure(s);
   if (!tb_worth_hash(cache, s)) s->kept.track_failures = 0; /* each is the end of a copy, and counted above */
   s->sights = s->uses = s->result_kind = 0;
-  s->refuted = false;
+  s->refuted = s->kept.replaced = false;
   s->saved_bytes = 0;
 }
 

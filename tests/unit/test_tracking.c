@@ -318,6 +318,24 @@ static void what_changes_nothing_does_not_show(void **state) {
     }
 }
 
+/* Of all changes, the ones by which a page is another mapping's. */
+static void what_is_replaced_is_told(void **state) {
+  (void)state;
+  for (int huge = 0; huge < 2; huge++)
+    for (int change = 0; change < CHANGES; change++) {
+      begin(huge);
+      char *const at = memory + 5 * PAGE;
+      struct tb_tracked page = pages_at(page_of(at), PAGE);
+      assert_false(tb_track_is_replaced(page));
+      changes[change](at);
+      const bool replaced = changes[change] == map_page || changes[change] == map_all || changes[change] == map_file ||
+                            changes[change] == move_other_there;
+      const bool unmapped = changes[change] == unmap_page || changes[change] == move_there_and_back;
+      if (!unmapped && tb_track_is_replaced(page) != replaced) fail_msg("%d: %s", change, replaced ? "not" : "it is");
+      end();
+    }
+}
+
 static void pages_that_nobody_has_touched(void **state) {
   (void)state;
   begin(false);
@@ -703,6 +721,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_change_shows),
       cmocka_unit_test(what_changes_nothing_does_not_show),
+      cmocka_unit_test(what_is_replaced_is_told),
       cmocka_unit_test(pages_that_nobody_has_touched),
       cmocka_unit_test(of_ranges_with_common_pages_the_latest_counts),
       cmocka_unit_test(the_same_pages_twice),
