@@ -46,8 +46,8 @@ struct tb_question {
   atomic_bool written;
 };
 
-/* Uses that make up for a copy, the look at all of its bytes and their being watched, where nobody has taken a fault for
- * that. */
+/* Uses that make up for a copy, the look at all of its bytes and their being watched, where nobody has taken a fault
+ * for that. */
 #define TB_REPLACED_USES_ENOUGH 4
 
 /* Pieces of an operand for threads: tasks of so many bytes, or more, and at most as many as a job may have. */

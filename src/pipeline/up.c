@@ -270,7 +270,7 @@ static CUresult end_step(struct tb_pipeline *p) {
 /* A launch of the steps that have ended. One takes the host 8 to 70 us, and a panel may bring a dozen of them, in which
  * the link would come to the end of what there is in slots. (One H100, ms, three turns, all launches of a panel at once
  * and one a turn: csyrk 8192 18.1 and 17.0, csyr2k 34.3 and 32.6.) */
-static CUresult compute_turn(struct tb_pipeline *p, enum tb_turn *turn) {
+static CUresult launch_turn(struct tb_pipeline *p, enum tb_turn *turn) {
   struct tb_up *up = &p->up;
   bool over;
   if (up->ahead || up->computed_steps == up->ended_steps) return CUDA_SUCCESS;
@@ -364,7 +364,7 @@ CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
     *turn = TB_SOMETHING;
   }
   if (all_has_gone(p)) tb_upward_end(p->d, &p->turn);
-  TB_TRY(compute_turn(p, turn));
+  TB_TRY(launch_turn(p, turn));
   if (up->begun_steps == tb_schedule_steps(&up->schedule)) return CUDA_SUCCESS;
   TB_TRY(free_oldest(p));
   if (is_full(p) || !may_go_up(p)) return CUDA_SUCCESS;

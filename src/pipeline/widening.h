@@ -3,10 +3,10 @@
  * The slots that a ring has earned, had beside calls: for 16 MiB of pinned memory the driver takes 6 to 11 ms, as long
  * as a call of 8192 cubed, and lets nobody else in meanwhile. So it is memory of the process, that a thread of ours has
  * touched, and which the driver only registers: 0.3 ms for two slots, of 2.6 (H100; bench/results/studies.md). They are
- * ordered when the call that earned them is over, or, of a GPU's first call, when it begins; pinned by a thread of ours that has neither gate nor lane, and taken
- * by a later call when it begins. Nobody waits for that, but for who ends the process or unloads the library. An order
- * has a reference to the GPU's context, so that the GPU may be closed meanwhile. Thread-safe; each ring is one call's
- * at a time.
+ * ordered when the call that earned them is over, or, of a GPU's first call, when it begins; pinned by a thread of ours
+ * that has neither gate nor lane, and taken by a later call when it begins. Nobody waits for that, but for who ends the
+ * process or unloads the library. An order has a reference to the GPU's context, so that the GPU may be closed
+ * meanwhile. Thread-safe; each ring is one call's at a time.
  */
 #ifndef TB_WIDENING_H
 #define TB_WIDENING_H
