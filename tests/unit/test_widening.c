@@ -174,6 +174,20 @@ static void for_large_calls(void **state) {
   }
 }
 
+/* Nor by the way by which little goes. */
+static void for_large_ways(void **state) {
+  (void)state;
+  open_used_gpu();
+  tb_rounds_prepare_rings(&gpu, 2 * TB_LARGE_BYTES, 1e6, true);
+  call_is_over(&gpu);
+  assert_true(tb_widening_settle());
+  call_moves(&gpu, 1);
+  assert_int_equal(gpu.up_ring.slots, TB_SLOTS);
+  assert_int_equal(gpu.down_ring.slots, TB_SLOTS_FIRST);
+  close_gpu();
+  expect_nothing_left();
+}
+
 /* One ring's are being pinned, the other's not yet; or all are there, and no call has come for them. */
 static void closed_meanwhile(void **state) {
   (void)state;
@@ -473,10 +487,10 @@ static int start_driver(void **state) {
 
 int main(void) {
   const struct CMUnitTest before[] = {cmocka_unit_test(the_process_ends_meanwhile)};
-  const struct CMUnitTest tests[] = {CASE(beside_calls),          CASE(for_large_calls),      CASE(closed_meanwhile),
-                                     CASE(opened_anew_meanwhile), CASE(refused_at_first),     CASE(refused_midway),
-                                     CASE(kept_by_the_driver),    CASE(no_room_for_an_order), CASE(in_a_lane),
-                                     CASE(forked_meanwhile),      CASE(unloaded_meanwhile)};
+  const struct CMUnitTest tests[] = {CASE(beside_calls),     CASE(for_large_calls),       CASE(for_large_ways),
+                                     CASE(closed_meanwhile), CASE(opened_anew_meanwhile), CASE(refused_at_first),
+                                     CASE(refused_midway),   CASE(kept_by_the_driver),    CASE(no_room_for_an_order),
+                                     CASE(in_a_lane),        CASE(forked_meanwhile),      CASE(unloaded_meanwhile)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver pins as it likes");
   const int failed = cmocka_run_group_tests(before, NULL, NULL);
