@@ -232,7 +232,7 @@ bool tb_track_is_replaced(struct tb_tracked pages) {
                       .regions = (uint64_t)(uintptr_t)&region,
                       .regions_most = 1,
                       .return_mask = PAGE_WPALLOWED};
-  const bool replaced = is_there(&pagemap_file) && ioctl(pagemap_file.fd, SCAN_PAGES, &scan) != 1 && errno == EPERM;
+  const bool replaced = is_there(&pagemap_file) && ioctl(pagemap_file.fd, SCAN_PAGES, &scan) < 0 && errno == EPERM;
   errno = saved_errno;
   return replaced;
 }

@@ -8,7 +8,8 @@
  *
  * Seen to fail when: no page is asked about, or none of a fresh copy; its being written is no failure; what is written
  * is digested and watched again at once, or handed out; uses of parts pay for all; a page of what is tracked is
- * protected again, or speaks for the time before.
+ * protected again, or speaks for the time before; memory that was given back counts as written, or what was written as
+ * given back, or two uses are enough for that.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
