@@ -42,9 +42,8 @@ struct tb_skinny_way {
  */
 struct tb_emulated_way {
   int splits, whole;
-  bool fast;
+  bool fast, beside;
   int64_t span_k;
-  bool beside;
 };
 
 struct tb_fp64_way {
