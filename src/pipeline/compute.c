@@ -158,7 +158,8 @@ CUresult tb_compute_launch(struct tb_pipeline *p, int64_t row, int64_t column, s
   return CUDA_SUCCESS;
 }
 
-/* Has `stream` wait for the latest panel that went up, and for the latest that came from another GPU. */
+/* Has `stream` wait for the latest panel that went up, and for the latest that came from another GPU: of a launch that
+ * lags its own, or one behind that, of what the ring has. */
 static CUresult await_panels(struct tb_pipeline *p, CUstream stream) {
   if (p->uploaded != NULL) TB_TRY(tb_cuda.cuStreamWaitEvent(stream, p->uploaded, 0));
   if (p->pass != NULL && p->pass->fetched) TB_TRY(tb_cuda.cuStreamWaitEvent(stream, p->d->fetched, 0));

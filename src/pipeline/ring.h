@@ -16,7 +16,8 @@
  * 55.5). To pin memory takes time, so a ring has only some of them before it has use for all. */
 #define TB_SLOTS 16
 #define TB_SLOTS_FIRST 8
-/* A further lane has so many for small calls, TB_SLOTS_FIRST from its first larger one on. */
+/* A further lane has so many for small calls, TB_SLOTS_FIRST from its first larger one on, and all from its first large
+ * one on. */
 #define TB_SLOTS_SMALL 4
 /*
  * Slots of a piece in large calls: neighbours, which follow each other in memory. Between two copies the link waits
@@ -30,11 +31,12 @@ _Static_assert(TB_SLOTS_SMALL % TB_PIECE_SLOTS == 0 && TB_SLOTS_FIRST % TB_PIECE
                "a piece's slots are of one allocation");
 
 struct tb_ring {
-  int slots;               /* that there are */
-  int earned_slots;        /* that there are to be: the others are had beside calls (widening.h) */
-  bool ordered;            /* they are */
-  int piece_slots;         /* of a piece of the call at hand: 1 or TB_PIECE_SLOTS */
-  double credit_bytes;     /* that went by it; a refusal takes TB_WIDENING_PATIENCE_BYTES. Below 0 it earns none */
+  int slots;        /* that there are */
+  int earned_slots; /* that there are to be: the others are had beside calls (widening.h) */
+  bool ordered;     /* they are */
+  int piece_slots;  /* of a piece of the call at hand: 1 or TB_PIECE_SLOTS */
+  double
+      credit_bytes; /* bytes that went by it; a refusal sets it to -TB_WIDENING_PATIENCE_BYTES. Below 0 it earns none */
   char *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each */
   uint32_t allocated;      /* a bit for each slot with which an allocation begins */
   uint32_t registered;     /* of them those that are the process's memory, not the driver's (widening.h) */

@@ -38,7 +38,8 @@ CUresult tb_rounds_rest(struct tb_rounds *rounds, struct tb_device *device);
 bool tb_rounds_wanted(struct tb_rounds *rounds);
 CUresult tb_rounds_open_window(struct tb_device *device);
 
-/* Has the rings ready for a call that moves so many bytes through them, and counts them. */
+/* Has the rings ready for a call that moves so many bytes through them, and counts them. Of the first that moves any
+ * the slots are ordered that it has earned. */
 void tb_rounds_prepare_rings(struct tb_device *device, double up_bytes, double down_bytes, bool is_large);
 
 /* Bytes that make a call a large one; and one that goes up in turns, where others are on the GPU (lanes.h). */

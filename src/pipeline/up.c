@@ -372,9 +372,7 @@ CUresult tb_up_turn(struct tb_pipeline *p, enum tb_turn *turn) {
   return CUDA_SUCCESS;
 }
 
-bool tb_up_is_over(const struct tb_pipeline *p) {
-  return (p->up.ahead ? p->up.ended_steps : p->up.computed_steps) == tb_schedule_steps(&p->up.schedule);
-}
+bool tb_up_is_over(const struct tb_pipeline *p) { return p->up.computed_steps == tb_schedule_steps(&p->up.schedule); }
 
 void tb_up_abandon(struct tb_pipeline *p) {
   for (uint64_t number = p->up.sent; number < p->up.begun; number++) {

@@ -8,7 +8,7 @@
  * memory, strsm by quarters, eighths and thirds: 16.1, 19.9 and 15.6 ms.) Doubles, with leaves twice as large, have
  * half of the steps. (H100, dtrsm by quarters, sixths, eighths and twelfths: 4096 8.1, 7.5, 7.7 and 7.7 ms,
  * 8192 26.5, 24.9, 25.6 and 26.7; ztrsm 15.2, 14.8, 15.8 and 15.9, 69.4, 69.9, 70.5 and 72.1; products of 8192 by
- * eighths and twelfths: strmm 11.2 and 10.8, dtrmm 21.9 and 21.0, ctrmm 22.9 and 22.5.) Where nothing is copied
+ * eighths and twelfths: strmm 11.4 and 11.0, dtrmm 21.9 and 21.3, ctrmm 23.9 and 23.7.) Where nothing is copied
  * two streams have a half each if that fills the GPU twice. (H200, with leaves of 192 and of 96 rows, whole and by
  * halves: dtrsm 4096 2.27 and 2.37 ms, 8192 12.76 and 12.56.) */
 #define BLOCKS_WISH 4

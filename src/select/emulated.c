@@ -117,7 +117,7 @@ struct packed_product {
 
 /* bf16 planes of both operands, if any tile is left. Beside other launches it does not begin early: its blocks would
  * wait for the tiles before it in places that the others' tiles could have. (H100, ms, two turns: csyr2k 8192 38.7 and
- * 34.7, ssyr2k 16.7 and 14.8, csyrk 4096 7.3 and 6.4; with no such launches at all 32.4, 14.2 and 6.4. Priorities for
+ * 34.7, ssyr2k 16.7 and 14.8, csyrk 4096 7.3 and 6.4; with no such launches at all 32.4, 14.2 and 6.5. Priorities for
  * these launches make it worse, for packing change nothing, nor do twice as many streams.) */
 static CUresult pack_rest(const struct tb_emulated_kernels *emulated, const struct packed_product *product,
                           const struct tb_emulated_args *half, CUdeviceptr a, CUdeviceptr b, CUstream stream) {

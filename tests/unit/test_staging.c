@@ -5,8 +5,8 @@
  * the first ones of a call leave.
  *
  * Seen to fail when: behind a column that is longer than a slot the next one does not start at its first row; a last
- * piece has what full ones leave, of a column maybe; there is a piece more than need be; a column that is longer than
- * the first pieces is none of them.
+ * piece has what full ones leave, of a column maybe, up or down; there is a piece more than need be; a column that is
+ * longer than the first pieces is none of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,7 +94,28 @@ static void even_pieces(void **state) {
     }
 }
 
+/* Down, where a tile's columns come in whole pieces; in the end of a call each is what there may be. */
+static void even_pieces_down(void **state) {
+  (void)state;
+  const int64_t ld = 768, most = TB_SLOT_BYTES / (int64_t)sizeof(float), columns = most / ld;
+  for (int64_t all = 1; all < 5 * columns; all += 7) {
+    const int64_t pieces = tb_ceil_div(all, columns);
+    int64_t count = 0, least = all;
+    for (int64_t left = all; left > 0; count++) {
+      const int64_t next = tb_download_columns(ld, most, left, true);
+      assert_true(next <= columns && next <= left);
+      least = tb_min(least, next);
+      left -= next;
+    }
+    assert_int_equal(count, pieces);
+    assert_true(least >= all / pieces);
+    assert_int_equal(tb_download_columns(ld, most, all, false), tb_min(all, columns));
+  }
+  assert_int_equal(tb_download_columns(2 * most, most, 3, true), 1);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element_once), cmocka_unit_test(even_pieces)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element_once), cmocka_unit_test(even_pieces),
+                                     cmocka_unit_test(even_pieces_down)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
