@@ -198,6 +198,17 @@ bool tb_track_begin(struct tb_tracked *pages, struct tb_tracked mapping) {
   return pages->number != 0;
 }
 
+/* A question about some pages, of which one region of those that fit is told. They must be enrolled. */
+static struct scan question_about(const struct tb_tracked *pages, struct scan_region *region) {
+  return (struct scan){.size = sizeof(struct scan),
+                       .flags = SCAN_CHECK_WPASYNC,
+                       .start = pages->start,
+                       .end = pages->end,
+                       .regions = (uint64_t)(uintptr_t)region,
+                       .regions_most = 1,
+                       .return_mask = PAGE_WPALLOWED};
+}
+
 /*
  * Asked for are the pages that are protected and there, not those that were written: a page that was unmapped, or given
  * back by madvise, is none of either. They must be one region that is all of the range.
@@ -205,33 +216,21 @@ bool tb_track_begin(struct tb_tracked *pages, struct tb_tracked mapping) {
 bool tb_track_is_clean(struct tb_tracked pages) {
   const int saved_errno = errno;
   struct scan_region region = {0, 0, 0};
-  struct scan scan = {.size = sizeof scan,
-                      .flags = SCAN_CHECK_WPASYNC,
-                      .start = pages.start,
-                      .end = pages.end,
-                      .regions = (uint64_t)(uintptr_t)&region,
-                      .regions_most = 1,
-                      .category_inverted = PAGE_WRITTEN,
-                      .category_mask = PAGE_WRITTEN | PAGE_WPALLOWED,
-                      .category_anyof = PAGE_PRESENT | PAGE_SWAPPED,
-                      .return_mask = PAGE_WPALLOWED};
+  struct scan scan = question_about(&pages, &region);
+  scan.category_inverted = PAGE_WRITTEN;
+  scan.category_mask = PAGE_WRITTEN | PAGE_WPALLOWED;
+  scan.category_anyof = PAGE_PRESENT | PAGE_SWAPPED;
   const bool clean = is_there(&pagemap_file) && ioctl(pagemap_file.fd, SCAN_PAGES, &scan) == 1 &&
                      region.start == pages.start && region.end == pages.end;
   errno = saved_errno;
   return clean;
 }
 
-/* Any page is looked for where only such mappings are looked into as are enrolled. */
+/* A mapping that is not enrolled is refused an answer. */
 bool tb_track_is_replaced(struct tb_tracked pages) {
   const int saved_errno = errno;
   struct scan_region region = {0, 0, 0};
-  struct scan scan = {.size = sizeof scan,
-                      .flags = SCAN_CHECK_WPASYNC,
-                      .start = pages.start,
-                      .end = pages.end,
-                      .regions = (uint64_t)(uintptr_t)&region,
-                      .regions_most = 1,
-                      .return_mask = PAGE_WPALLOWED};
+  struct scan scan = question_about(&pages, &region);
   const bool replaced = is_there(&pagemap_file) && ioctl(pagemap_file.fd, SCAN_PAGES, &scan) < 0 && errno == EPERM;
   errno = saved_errno;
   return replaced;

@@ -7,7 +7,7 @@
  *
  * Seen to fail when: each twin has an entry, and so slots, of its own; one of several that follow each other has none;
  * what is to come down is taken for the triangle's elements, so that much of it comes in the smallest pieces, for all
- * of C, so that the last pieces are large, or for one block's.
+ * of C, so that the last pieces are large, or for one block's; all launches of a panel are enqueued at once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,19 @@ static struct {
   int64_t bytes[MOST_COPIES];
 } down;
 
+/* Kernels since the latest copy down, and the most that there were between two. */
+static __typeof__(tb_cuda.cuLaunchKernel) driver_launches;
+static int launches, launches_most;
+
+static CUresult CUDAAPI launch_and_count(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned block_x,
+                                         unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                         void **parameters, void **extra) {
+  if (++launches > launches_most) launches_most = launches;
+  return driver_launches(function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra);
+}
+
 static CUresult CUDAAPI copy_and_count(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  launches = 0;
   assert_true(down.count < MOST_COPIES);
   down.bytes[down.count++] = (int64_t)bytes;
   return driver_copies(to, from, bytes, stream);
@@ -55,12 +67,15 @@ static int open_gpu(void **state) {
   gpu.pool = pool = tb_pool_open(COPYING_THREADS, true);
   driver_copies = tb_cuda.cuMemcpyDtoHAsync;
   tb_cuda.cuMemcpyDtoHAsync = copy_and_count;
+  driver_launches = tb_cuda.cuLaunchKernel;
+  tb_cuda.cuLaunchKernel = launch_and_count;
   return 0;
 }
 
 static int close_gpu(void **state) {
   (void)state;
   tb_cuda.cuMemcpyDtoHAsync = driver_copies;
+  tb_cuda.cuLaunchKernel = driver_launches;
   tb_device_close(&gpu);
   tb_pool_close(pool);
   return fake->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 1;
@@ -89,7 +104,7 @@ static void run(const struct tb_call *call, bool emulated) {
   const struct tb_ways ways = tb_part_ways(call, NULL);
   const struct tb_choice whole = emulated ? (struct tb_choice){.family = TB_FAMILY_EMULATED, .emulated = {.splits = 1}}
                                           : (struct tb_choice){.family = TB_FAMILY_NONE};
-  down.count = 0;
+  down.count = launches = launches_most = 0;
   tb_part_run(&part, &gpu, call, ways, &whole, true, NULL);
   if (part.why != TB_STATUS_ok) fail_msg("%s", part.failure);
   assert_int_equal(part.plan.emulated, emulated);
@@ -181,9 +196,21 @@ static void last_pieces_are_small(void **state) {
   assert_int_equal(gpu.down_ring.piece_slots, TB_PIECE_SLOTS);
 }
 
+/* The last panel is what three tiles have waited for. Each is a launch, and is asked for when it is enqueued, before
+ * the next one is. */
+static void launches_are_one_a_turn(void **state) {
+  (void)state;
+  const struct tb_call call = syrk(TB_D, TB_LOWER_TRIANGLE, 1664, 20);
+  run(&call, false);
+  assert_int_equal(tiles_of(&call, &part.plan), 6);
+  assert_int_equal(launches_most, 1);
+  destroy(&call);
+}
+
 int main(void) {
   fake = tst_fake();
   if (fake == NULL) return 77;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(twins_have_no_entry), cmocka_unit_test(last_pieces_are_small)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(twins_have_no_entry), cmocka_unit_test(last_pieces_are_small),
+                                     cmocka_unit_test(launches_are_one_a_turn)};
   return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }
