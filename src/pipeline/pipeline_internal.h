@@ -27,8 +27,7 @@ struct tb_up_entry {
   struct tb_step step;
   enum tb_way way; /* in place: nothing to be done */
   bool from_other; /* fetched from another GPU, which has offered it */
-  bool last;       /* of its step */
-  int64_t steps;   /* that end with it: its own and its twins'; 0: it is not the last */
+  int64_t steps;   /* that end with it: its own and its twins'; 0: it is not the last of its step */
   struct tb_copy copy;
   struct tb_piece piece;
   struct tb_upload whole; /* of what needs no slot */

@@ -31,12 +31,11 @@ _Static_assert(TB_SLOTS_SMALL % TB_PIECE_SLOTS == 0 && TB_SLOTS_FIRST % TB_PIECE
                "a piece's slots are of one allocation");
 
 struct tb_ring {
-  int slots;        /* that there are */
-  int earned_slots; /* that there are to be: the others are had beside calls (widening.h) */
-  bool ordered;     /* they are */
-  int piece_slots;  /* of a piece of the call at hand: 1 or TB_PIECE_SLOTS */
-  double
-      credit_bytes; /* bytes that went by it; a refusal sets it to -TB_WIDENING_PATIENCE_BYTES. Below 0 it earns none */
+  int slots;               /* that there are */
+  int earned_slots;        /* that there are to be: the others are had beside calls (widening.h) */
+  bool ordered;            /* they are */
+  int piece_slots;         /* of a piece of the call at hand: 1 or TB_PIECE_SLOTS */
+  double credit_bytes;     /* that went by it; less than none since slots were refused: then it earns none */
   char *slot[TB_SLOTS];    /* pinned, TB_SLOT_BYTES each */
   uint32_t allocated;      /* a bit for each slot with which an allocation begins */
   uint32_t registered;     /* of them those that are the process's memory, not the driver's (widening.h) */

@@ -66,7 +66,7 @@ CUresult tb_rounds_open_window(struct tb_device *d) {
 
 /* Large calls want the rest of a ring's slots, and so do others that come again and again. (H100, order 4096, ms with
  * half of the slots and all, two turns: sgemm 5.0 and 3.4, dgemm 7.0 and 6.4, dsyrk 5.4 and 4.2, strsm 4.6 and 3.6;
- * 11008 x 512 x 4096, A kept, 0.89 and 0.83; 1024 and 2048 cubed 0.39 and 0.40, 1.11 and 1.13.) */
+ * 11008 x 512 x 4096, A kept, 0.89 and 0.83; 1024 cubed 0.39 and 0.40; 2048, in the quieter turn, 1.11 and 1.13.) */
 static void prepare_ring(struct tb_ring *ring, double bytes, bool is_large) {
   ring->credit_bytes += bytes;
   tb_widening_take(ring);

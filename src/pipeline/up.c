@@ -185,18 +185,18 @@ static bool begin_piece(struct tb_pipeline *p) {
   e->way = TB_STAGED;
   e->from_other = false;
   if (!up->within_step && !find_source(p, e)) return false;
-  e->last = true;
+  bool last = true;
   if (needs_slot(e)) {
     const int64_t most = tb_min(tb_ring_piece_bytes(&p->d->up_ring), tb_max(FIRST_PIECE_BYTES, up->begun_bytes));
-    e->last = tb_upload_cut(&up->upload, most / tb_type_bytes(up->upload.type),
-                            tb_slot(&p->d->up_ring, up_slot_of(p, up->begun)), &e->copy, &e->piece);
+    last = tb_upload_cut(&up->upload, most / tb_type_bytes(up->upload.type),
+                         tb_slot(&p->d->up_ring, up_slot_of(p, up->begun)), &e->copy, &e->piece);
     e->copy.stores = stores_now(p);
     e->copy.of_many = p->is_large && e->copy.stores == TB_STORES_CACHED;
     tb_copy_start(p->d->pool, &e->copy);
     up->begun_bytes += tb_copy_bytes(&e->copy);
   }
-  up->within_step = !e->last;
-  e->steps = e->last ? steps_ending(p) : 0;
+  up->within_step = !last;
+  e->steps = last ? steps_ending(p) : 0;
   up->begun_steps += e->steps;
   up->begun++;
   return true;
@@ -226,7 +226,7 @@ static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_e
   TB_TRY(e->way == TB_DIRECT ? tb_upload_direct(p->d, &e->whole) : tb_upload_send(p->d, slot, &e->piece));
   const int64_t direct_bytes = e->whole.rows * e->whole.columns * tb_type_bytes(e->whole.type);
   p->progress->up_bytes += (double)(e->way == TB_DIRECT ? direct_bytes : tb_copy_bytes(&e->copy));
-  if (!e->last) return CUDA_SUCCESS;
+  if (e->steps == 0) return CUDA_SUCCESS;
   p->uploaded = e->way == TB_DIRECT ? p->d->uploaded : p->d->up_ring.moved[slot];
   if (e->way == TB_DIRECT) TB_TRY(tb_cuda.cuEventRecord(p->uploaded, p->d->up));
   TB_TRY(announce(p, &e->step));
