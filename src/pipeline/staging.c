@@ -96,4 +96,13 @@ CUresult tb_download_start(struct tb_device *d, int slot, CUdeviceptr source, in
   return CUDA_SUCCESS;
 }
 
+CUresult tb_download_start_apart(struct tb_device *d, int slot, const struct tb_download *x) {
+  struct tb_ring *ring = &d->down_ring;
+  struct tb_download to_slot = *x;
+  to_slot.target = ring->slot[slot];
+  TB_TRY(tb_download_direct(d, &to_slot));
+  TB_TRY(tb_cuda.cuEventRecord(ring->moved[slot], d->down));
+  return CUDA_SUCCESS;
+}
+
 CUresult tb_download_arrived(struct tb_device *d, int slot) { return moved(&d->down_ring, slot); }

@@ -61,8 +61,10 @@ CUresult tb_download_direct(struct tb_device *device, const struct tb_download *
  * one, which every slot can hold; even: no more than the pieces that are left have each. */
 int64_t tb_download_columns(int64_t ld, int64_t most, int64_t left, bool even);
 
-/* Enqueues a copy of so many bytes from the device into a slot; and whether it has arrived. */
+/* Enqueues a copy of so many bytes from the device into a slot, or of columns between which there are others; and
+ * whether it has arrived. */
 CUresult tb_download_start(struct tb_device *device, int slot, CUdeviceptr source, int64_t bytes);
+CUresult tb_download_start_apart(struct tb_device *device, int slot, const struct tb_download *download);
 CUresult tb_download_arrived(struct tb_device *device, int slot);
 
 #endif

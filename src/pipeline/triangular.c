@@ -13,31 +13,56 @@ static CUdeviceptr triangular_place(const struct tb_triangular *t, int64_t block
   return t->d->arena + (CUdeviceptr)(t->plan->b_offset_bytes + block % t->plan->places * t->plan->b_bytes);
 }
 
-/* The first element of a block as the program has B. */
-static void *block_of_b(const struct tb_triangular *t, int64_t block) {
+/* The first element of a block as the program has B, or of its rows from `row` on. */
+static void *block_of_b(const struct tb_triangular *t, int64_t block, int64_t row) {
   const int64_t first = tb_triangular_first(t->plan, block);
-  return t->plan->turns ? tb_call_c(t->call, first, 0) : tb_call_c(t->call, 0, first);
+  return t->plan->turns ? tb_call_c(t->call, first, row) : tb_call_c(t->call, row, first);
 }
 
-struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, int64_t block) {
+struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, int64_t portion) {
   const struct tb_triangular_plan *plan = t->plan;
-  const int64_t sides = tb_triangular_size(plan, block), order = plan->shape.order;
-  if (!plan->turns)
-    return (struct tb_triangular_stored){triangular_place(t, block), plan->b_ld, order, sides, block_of_b(t, block)};
-  const int64_t at = plan->stored_offset_bytes + block % plan->places * plan->stored_bytes;
-  return (struct tb_triangular_stored){t->d->arena + (CUdeviceptr)at, plan->stored_ld, sides, order,
-                                       block_of_b(t, block)};
+  const int64_t block = tb_triangular_block_of(plan, portion), sides = tb_triangular_size(plan, block);
+  const struct tb_triangular_rows rows = tb_triangular_rows_of(plan, portion);
+  struct tb_triangular_stored stored = {.host = block_of_b(t, block, rows.first)};
+  if (plan->turns) {
+    const int64_t at = plan->stored_offset_bytes + block % plan->places * plan->stored_bytes;
+    stored.address = t->d->arena + (CUdeviceptr)(at + rows.first * plan->stored_ld * tb_call_bytes(t->call));
+    stored.ld = plan->stored_ld, stored.rows = sides, stored.columns = rows.size;
+  } else {
+    stored.address = triangular_place(t, block) + (CUdeviceptr)(rows.first * tb_call_bytes(t->call));
+    stored.ld = plan->b_ld, stored.rows = rows.size, stored.columns = sides;
+  }
+  return stored;
 }
 
 /* The block as it is computed. */
 static struct tb_triangular_columns columns_of(const struct tb_triangular *t, int64_t block) {
   const struct tb_triangular_plan *plan = t->plan;
-  const CUdeviceptr there = plan->places == 0 ? (CUdeviceptr)block_of_b(t, block) : triangular_place(t, block);
+  const CUdeviceptr there = plan->places == 0 ? (CUdeviceptr)block_of_b(t, block, 0) : triangular_place(t, block);
   return (struct tb_triangular_columns){there, plan->b_ld, tb_triangular_size(plan, block)};
 }
 
-CUresult tb_triangular_done_event(struct tb_triangular *t, int64_t block, CUevent *event) {
-  return tb_device_tile_event(t->d, block % TB_TRIANGULAR_PLACES_MAX, event);
+/* ---- what is waited for ---- */
+
+/* There are more of each kind than can be waited for at once. */
+#define EVENTS_OF_A_KIND (TB_TRIANGULAR_STREAMS << TB_TRIANGULAR_DEPTH_MAX)
+
+static CUresult event_of(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUevent *event) {
+  return tb_device_tile_event(t->d, kind * EVENTS_OF_A_KIND + number % EVENTS_OF_A_KIND, event);
+}
+
+static CUresult record(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUstream stream) {
+  CUevent event;
+  TB_TRY(event_of(t, kind, number, &event));
+  TB_TRY(tb_cuda.cuEventRecord(event, stream));
+  return CUDA_SUCCESS;
+}
+
+CUresult tb_triangular_await(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUstream stream) {
+  CUevent event;
+  TB_TRY(event_of(t, kind, number, &event));
+  TB_TRY(tb_cuda.cuStreamWaitEvent(stream, event, 0));
+  return CUDA_SUCCESS;
 }
 
 /* ---- A ---- */
@@ -78,7 +103,7 @@ struct tb_triangle_form_args tb_triangular_form_args(const struct tb_triangular 
 /* A' is there, or can be read. */
 static CUresult has_formed(struct tb_triangular *t, int64_t panels) {
   if (t->plan->how == TB_BY_PLANES && panels == t->plan->panels) TB_TRY(tb_triangular_pack_a(t));
-  TB_TRY(tb_cuda.cuEventRecord(t->d->packed, t->forming));
+  TB_TRY(record(t, TB_TRIANGULAR_FORMED, panels - 1, t->forming));
   t->formed = panels;
   return CUDA_SUCCESS;
 }
@@ -128,75 +153,99 @@ static struct tb_triangular_room room_for(const struct tb_triangular *t, int64_t
       .apart = t->d->arena + (CUdeviceptr)(plan->apart_offset_bytes + stream * plan->apart_bytes)};
 }
 
-static CUstream stream_for(const struct tb_triangular *t, int64_t block) {
-  return t->d->compute[block % t->plan->streams];
+static CUstream stream_for(const struct tb_triangular *t, int64_t portion) {
+  return t->d->compute[tb_triangular_block_of(t->plan, portion) % t->plan->streams];
 }
 
-static CUresult scale_block(struct tb_triangular *t, const struct tb_triangular_columns *b, CUstream stream) {
+static struct tb_triangular_rows all_rows(const struct tb_triangular *t) {
+  return (struct tb_triangular_rows){0, t->plan->shape.order};
+}
+
+static CUdeviceptr row_of(const struct tb_triangular *t, const struct tb_triangular_columns *b, int64_t row) {
+  return b->address + (CUdeviceptr)(row * tb_call_bytes(t->call));
+}
+
+static CUresult scale_rows(struct tb_triangular *t, const struct tb_triangular_columns *b,
+                           struct tb_triangular_rows rows, CUstream stream) {
   const struct tb_call *call = t->call;
-  const struct tb_commit scaled = {
-      .type = call->type, .c = b->address, .ldc = b->ld, .m = t->plan->shape.order, .n = b->sides, .beta = call->alpha};
+  const struct tb_commit scaled = {.type = call->type,
+                                   .c = row_of(t, b, rows.first),
+                                   .ldc = b->ld,
+                                   .m = rows.size,
+                                   .n = b->sides,
+                                   .beta = call->alpha};
   if (tb_scalar_is_one(call->type, call->alpha)) return CUDA_SUCCESS;
   return tb_kernels_commit(&t->d->kernels, t->d->commit, &scaled, stream);
 }
 
-static CUresult turn_block(struct tb_triangular *t, int64_t block, CUdeviceptr stored, int64_t stored_ld, bool back) {
+/* `stored` has the first of these rows. */
+static CUresult turn_rows(struct tb_triangular *t, int64_t block, struct tb_triangular_rows rows, CUdeviceptr stored,
+                          int64_t stored_ld, bool back) {
   const struct tb_triangular_columns b = columns_of(t, block);
-  struct tb_triangle_turn_args args = {.from = (const void *)(back ? b.address : stored),
-                                       .to = (void *)(back ? stored : b.address),
+  const CUdeviceptr there = row_of(t, &b, rows.first);
+  struct tb_triangle_turn_args args = {.from = (const void *)(back ? there : stored),
+                                       .to = (void *)(back ? stored : there),
                                        .from_ld = back ? b.ld : stored_ld,
                                        .to_ld = back ? stored_ld : b.ld,
-                                       .rows = back ? t->plan->shape.order : b.sides,
-                                       .columns = back ? b.sides : t->plan->shape.order};
+                                       .rows = back ? rows.size : b.sides,
+                                       .columns = back ? b.sides : rows.size};
   return tb_solve_turn(&t->d->kernels.solve, t->call->type, &args, stream_for(t, block));
 }
 
+/* Panels of A' that a portion waits for: with bands what it needs, and else all that there are by now. */
+static int64_t panels_awaited(const struct tb_triangular *t, int64_t portion) {
+  return t->plan->depth > 0 ? tb_triangular_band_of(t->plan, portion) + 1 : t->formed;
+}
+
 /* Behind what is formed of A', and in place behind what the program has enqueued. */
-static CUresult await_formed(struct tb_triangular *t, int64_t block) {
-  if (t->formed > 0) TB_TRY(tb_cuda.cuStreamWaitEvent(stream_for(t, block), t->d->packed, 0));
-  t->awaited = t->formed;
+static CUresult await_formed(struct tb_triangular *t, int64_t portion) {
+  const int64_t panels = panels_awaited(t, portion);
+  if (panels > 0) TB_TRY(tb_triangular_await(t, TB_TRIANGULAR_FORMED, panels - 1, stream_for(t, portion)));
+  t->awaited = panels;
   return CUDA_SUCCESS;
 }
 
-static CUresult begin_block(struct tb_triangular *t, int64_t block) {
-  TB_TRY(await_formed(t, block));
-  return mark_triangular_begin(t, stream_for(t, block));
+static CUresult begin_portion(struct tb_triangular *t, int64_t portion) {
+  TB_TRY(await_formed(t, portion));
+  return mark_triangular_begin(t, stream_for(t, portion));
 }
 
-static CUresult end_block(struct tb_triangular *t, int64_t block) {
-  if (t->timed) TB_TRY(tb_cuda.cuEventRecord(t->d->marks[TB_COMPUTE_END], stream_for(t, block)));
+static CUresult end_portion(struct tb_triangular *t, int64_t portion) {
+  if (t->timed) TB_TRY(tb_cuda.cuEventRecord(t->d->marks[TB_COMPUTE_END], stream_for(t, portion)));
   return CUDA_SUCCESS;
 }
 
-static CUresult launch_step(struct tb_triangular *t, int64_t block, int64_t number) {
+static CUresult launch_step(struct tb_triangular *t, int64_t block, const struct tb_triangular_step *step) {
   const struct tb_triangular_columns b = columns_of(t, block);
-  const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
-  return tb_triangular_launch(t, &b, &step, room_for(t, block), stream_for(t, block));
+  return tb_triangular_launch(t, &b, step, room_for(t, block), stream_for(t, block));
 }
 
-/* ---- blocks that go by slots ---- */
+/* ---- portions that go by slots ---- */
 
-CUresult tb_triangular_take_block(struct tb_triangular *t, CUevent arrived) {
-  TB_TRY(tb_cuda.cuStreamWaitEvent(stream_for(t, t->arrived), arrived, 0));
+CUresult tb_triangular_take_portion(struct tb_triangular *t) {
+  TB_TRY(record(t, TB_TRIANGULAR_ARRIVED, t->arrived, t->d->up));
   t->arrived++;
   return CUDA_SUCCESS;
 }
 
-static CUresult start_block(struct tb_triangular *t, int64_t block) {
-  const struct tb_triangular_stored stored = tb_triangular_stored(t, block);
+static CUresult start_portion(struct tb_triangular *t, int64_t portion) {
+  const struct tb_triangular_stored stored = tb_triangular_stored(t, portion);
+  const struct tb_triangular_rows rows = tb_triangular_rows_of(t->plan, portion);
+  const int64_t block = tb_triangular_block_of(t->plan, portion);
   const struct tb_triangular_columns b = columns_of(t, block);
-  TB_TRY(begin_block(t, block));
-  if (t->plan->turns) TB_TRY(turn_block(t, block, stored.address, stored.ld, false));
-  return scale_block(t, &b, stream_for(t, block));
+  TB_TRY(tb_triangular_await(t, TB_TRIANGULAR_ARRIVED, portion, stream_for(t, portion)));
+  TB_TRY(begin_portion(t, portion));
+  if (t->plan->turns) TB_TRY(turn_rows(t, block, rows, stored.address, stored.ld, false));
+  return scale_rows(t, &b, rows, stream_for(t, portion));
 }
 
-static CUresult complete_block(struct tb_triangular *t, int64_t block) {
-  const struct tb_triangular_stored stored = tb_triangular_stored(t, block);
-  CUevent done;
-  if (t->plan->turns) TB_TRY(turn_block(t, block, stored.address, stored.ld, true));
-  TB_TRY(end_block(t, block));
-  TB_TRY(tb_triangular_done_event(t, block, &done));
-  TB_TRY(tb_cuda.cuEventRecord(done, stream_for(t, block)));
+static CUresult complete_portion(struct tb_triangular *t, int64_t portion) {
+  const struct tb_triangular_stored stored = tb_triangular_stored(t, portion);
+  const struct tb_triangular_rows rows = tb_triangular_rows_of(t->plan, portion);
+  const int64_t block = tb_triangular_block_of(t->plan, portion);
+  if (t->plan->turns) TB_TRY(turn_rows(t, block, rows, stored.address, stored.ld, true));
+  TB_TRY(end_portion(t, portion));
+  TB_TRY(record(t, TB_TRIANGULAR_DONE, portion, stream_for(t, portion)));
   t->down.complete++;
   t->computed++;
   t->step = 0;
@@ -209,18 +258,23 @@ static CUresult complete_block(struct tb_triangular *t, int64_t block) {
 
 /* Whether what it reads of A' is formed, or will be. */
 static bool can_launch(const struct tb_triangular *t, int64_t number) {
-  return tb_triangular_panels_for(t->plan, t->call, number) <= t->formed;
+  return tb_triangular_panels_for(t->plan, t->call, t->computed, number) <= t->formed;
 }
 
 static CUresult compute_turn(struct tb_triangular *t, bool *something) {
-  const int64_t steps = tb_triangular_steps(&t->plan->shape), block = t->computed;
-  if (block == t->arrived || !can_launch(t, t->step)) return CUDA_SUCCESS;
+  const struct tb_triangular_plan *const plan = t->plan;
+  const int64_t portion = t->computed, band = tb_triangular_band_of(plan, portion);
+  if (portion == t->arrived || !can_launch(t, t->step)) return CUDA_SUCCESS;
+  const int64_t steps = tb_triangular_band_steps(&plan->shape, plan->depth, band);
   *something = true;
-  if (t->step == 0) TB_TRY(start_block(t, block));
-  if (t->awaited < t->formed) TB_TRY(await_formed(t, block));
-  for (const int64_t end = tb_min(steps, t->step + STEPS_OF_TURN); t->step < end && can_launch(t, t->step); t->step++)
-    TB_TRY(launch_step(t, block, t->step));
-  return t->step == steps ? complete_block(t, block) : CUDA_SUCCESS;
+  if (t->step == 0) TB_TRY(start_portion(t, portion));
+  if (t->awaited < panels_awaited(t, portion)) TB_TRY(await_formed(t, portion));
+  const int64_t end = tb_min(steps, t->step + STEPS_OF_TURN);
+  for (; t->step < end && can_launch(t, t->step); t->step++) {
+    const struct tb_triangular_step step = tb_triangular_band_step(&plan->shape, plan->depth, band, t->step);
+    TB_TRY(launch_step(t, tb_triangular_block_of(plan, portion), &step));
+  }
+  return t->step == steps ? complete_portion(t, portion) : CUDA_SUCCESS;
 }
 
 /* ---- where B lies on the GPU ---- */
@@ -231,16 +285,18 @@ static CUresult run_blocks_in_place(struct tb_triangular *t, int64_t first, int6
   const int64_t steps = tb_triangular_steps(&t->plan->shape);
   for (int64_t block = first; block < end; block++) {
     const struct tb_triangular_columns b = columns_of(t, block);
-    TB_TRY(begin_block(t, block));
-    TB_TRY(scale_block(t, &b, stream_for(t, block)));
+    TB_TRY(begin_portion(t, block));
+    TB_TRY(scale_rows(t, &b, all_rows(t), stream_for(t, block)));
     t->progress->steps[block % TB_TRIANGULAR_STREAMS] = 1;
     t->progress->begun = true;
   }
-  for (int64_t number = 0; number < steps; number++)
+  for (int64_t number = 0; number < steps; number++) {
+    const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
     for (int64_t block = first; block < end; block++) {
-      TB_TRY(launch_step(t, block, number));
+      TB_TRY(launch_step(t, block, &step));
       t->progress->steps[block % TB_TRIANGULAR_STREAMS]++;
     }
+  }
   return CUDA_SUCCESS;
 }
 
@@ -248,7 +304,7 @@ static CUresult run_blocks_in_place(struct tb_triangular *t, int64_t first, int6
 static CUresult run_in_place(struct tb_triangular *t) {
   const int64_t blocks = t->plan->blocks;
   for (int64_t first = 0; first < blocks; first += TB_TRIANGULAR_STREAMS) {
-    t->progress->block = first;
+    t->progress->portion = first;
     for (int i = 0; i < TB_TRIANGULAR_STREAMS; i++) t->progress->steps[i] = 0;
     TB_TRY(run_blocks_in_place(t, first, tb_min(blocks, first + TB_TRIANGULAR_STREAMS)));
   }
@@ -258,15 +314,17 @@ static CUresult run_in_place(struct tb_triangular *t) {
 /* Transposed: a block is what it was until it is back. */
 static CUresult run_turned(struct tb_triangular *t) {
   for (int64_t block = 0; block < t->plan->blocks; block++) {
-    const CUdeviceptr b = (CUdeviceptr)block_of_b(t, block);
+    const CUdeviceptr b = (CUdeviceptr)block_of_b(t, block, 0);
     const struct tb_triangular_columns there = columns_of(t, block);
-    TB_TRY(begin_block(t, block));
-    TB_TRY(turn_block(t, block, b, t->call->ldc, false));
-    TB_TRY(scale_block(t, &there, stream_for(t, block)));
-    for (int64_t number = 0; number < tb_triangular_steps(&t->plan->shape); number++)
-      TB_TRY(launch_step(t, block, number));
-    TB_TRY(turn_block(t, block, b, t->call->ldc, true));
-    t->progress->block = block + 1;
+    TB_TRY(begin_portion(t, block));
+    TB_TRY(turn_rows(t, block, all_rows(t), b, t->call->ldc, false));
+    TB_TRY(scale_rows(t, &there, all_rows(t), stream_for(t, block)));
+    for (int64_t number = 0; number < tb_triangular_steps(&t->plan->shape); number++) {
+      const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
+      TB_TRY(launch_step(t, block, &step));
+    }
+    TB_TRY(turn_rows(t, block, all_rows(t), b, t->call->ldc, true));
+    t->progress->portion = block + 1;
     t->progress->begun = true;
   }
   return CUDA_SUCCESS;
@@ -274,7 +332,7 @@ static CUresult run_turned(struct tb_triangular *t) {
 
 static CUresult finish_in_place(struct tb_triangular *t) {
   for (int64_t block = 0; block < t->plan->streams; block++) {
-    TB_TRY(end_block(t, block));
+    TB_TRY(end_portion(t, block));
     TB_TRY(tb_device_wait(t->d, stream_for(t, block)));
   }
   return CUDA_SUCCESS;

@@ -15,10 +15,8 @@ static struct tb_triangular_down_entry *triangular_down_entry(struct tb_triangul
 
 /* ---- asking ---- */
 
-static CUresult await_block(struct tb_triangular *t, int64_t block) {
-  CUevent done;
-  TB_TRY(tb_triangular_done_event(t, block, &done));
-  TB_TRY(tb_cuda.cuStreamWaitEvent(t->d->down, done, 0));
+static CUresult await_portion(struct tb_triangular *t, int64_t portion) {
+  TB_TRY(tb_triangular_await(t, TB_TRIANGULAR_DONE, portion, t->d->down));
   if (t->timed && !t->marked_down) TB_TRY(tb_cuda.cuEventRecord(t->d->marks[TB_DOWN_BEGIN], t->d->down));
   t->marked_down = true;
   return CUDA_SUCCESS;
@@ -36,19 +34,27 @@ static CUresult fetch_run(struct tb_triangular *t) {
   const struct tb_triangular_stored b = tb_triangular_stored(t, down->fetched);
   const int64_t size = tb_call_bytes(t->call), whole = tb_ring_piece_bytes(&t->d->down_ring);
   const int64_t most = tb_min(whole, tb_max(LAST_TRIANGULAR_PIECE_BYTES, down->rest_bytes / 2));
-  const int64_t columns = tb_download_columns(b.ld, most / size, b.columns - down->fetched_columns, most == whole);
-  const int64_t first = next_column(t, columns, b.columns), bytes = ((columns - 1) * b.ld + b.rows) * size;
+  const bool apart = tb_triangular_is_apart(t->plan);
+  const int64_t ld = apart ? tb_leading(t->call->type, b.rows) : b.ld; /* in the slot */
+  const int64_t columns = tb_download_columns(ld, most / size, b.columns - down->fetched_columns, most == whole);
+  const int64_t first = next_column(t, columns, b.columns), bytes = ((columns - 1) * ld + b.rows) * size;
+  const struct tb_download run = {.type = t->call->type,
+                                  .source = b.address + (CUdeviceptr)(first * b.ld * size),
+                                  .source_ld = b.ld,
+                                  .target_ld = ld,
+                                  .rows = b.rows,
+                                  .columns = columns};
   const int slot = triangular_down_slot(t, down->asked);
   struct tb_triangular_down_entry *e = triangular_down_entry(t, down->asked);
-  if (down->fetched_columns == 0) TB_TRY(await_block(t, down->fetched));
+  if (down->fetched_columns == 0) TB_TRY(await_portion(t, down->fetched));
   *e = (struct tb_triangular_down_entry){.columns = columns, .bytes = bytes};
-  e->copy = (struct tb_copy){.type = t->call->type, .from_ld = b.ld, .to_ld = t->call->ldc};
+  e->copy = (struct tb_copy){.type = t->call->type, .from_ld = ld, .to_ld = t->call->ldc};
   e->copy.stores = down->rest_bytes >= STREAMED_B_BYTES ? TB_STORES_STREAMED : TB_STORES_CACHED;
   e->copy.of_many = t->is_large && most == whole;
   e->copy.from = tb_slot(&t->d->down_ring, slot);
   e->copy.to = (char *)b.host + first * t->call->ldc * size;
   e->copy.rows = b.rows, e->copy.columns = columns;
-  TB_TRY(tb_download_start(t->d, slot, b.address + (CUdeviceptr)(first * b.ld * size), bytes));
+  TB_TRY(apart ? tb_download_start_apart(t->d, slot, &run) : tb_download_start(t->d, slot, run.source, bytes));
   if (t->timed) TB_TRY(tb_cuda.cuEventRecord(t->d->marks[TB_DOWN_END], t->d->down));
   down->asked++;
   down->fetched_columns += columns;
@@ -73,7 +79,7 @@ static void count_run(struct tb_triangular *t) {
   p->begun = true;
   p->lines += e->columns;
   p->down_bytes += (double)e->bytes;
-  if (e->last) p->block++, p->lines = 0;
+  if (e->last) p->portion++, p->lines = 0;
   t->down.committed++;
 }
 
@@ -103,7 +109,9 @@ CUresult tb_triangular_down_turn(struct tb_triangular *t, bool *something) {
   return CUDA_SUCCESS;
 }
 
-bool tb_triangular_down_is_over(const struct tb_triangular *t) { return t->progress->block == t->plan->blocks; }
+bool tb_triangular_down_is_over(const struct tb_triangular *t) {
+  return t->progress->portion == tb_triangular_portions(t->plan);
+}
 
 void tb_triangular_down_abandon(struct tb_triangular *t) {
   for (; t->down.committed < t->down.arrived; count_run(t))

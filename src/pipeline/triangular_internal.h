@@ -14,6 +14,7 @@
  * some microseconds. */
 struct tb_triangular_product {
   int64_t m, n, k; /* m = 0: none yet */
+  int64_t whole_m; /* rows of what it is a part of: as that is, it is computed */
   bool units;      /* fp64: as struct tb_fp64_product has it */
   int64_t columns; /* at once, on the tensor cores; elsewhere all n */
   int64_t group_k;
@@ -22,8 +23,8 @@ struct tb_triangular_product {
 };
 #define TB_TRIANGULAR_PRODUCTS 64
 
-/* A piece on its way up, in the ring as pipeline_internal.h has it. Jobs are A's panels and B's blocks, of which the
- * first is ahead of the panels. */
+/* A piece on its way up, in the ring as pipeline_internal.h has it. Jobs are A's panels and B's portions: the first
+ * block may be ahead of the panels, and with bands each panel is ahead of the portions that need it. */
 struct tb_triangular_up_entry {
   int64_t job;
   bool last; /* of its job */
@@ -41,16 +42,16 @@ struct tb_triangular_up {
   int64_t begun_bytes; /* in the whole call */
 };
 
-/* Stored columns of a block on their way down. */
+/* Stored columns of a portion on their way down. */
 struct tb_triangular_down_entry {
   int64_t columns, bytes;
-  bool last; /* of their block */
+  bool last; /* of their portion */
   struct tb_copy copy;
 };
 
 struct tb_triangular_down {
-  int64_t complete, fetched, emptied; /* blocks that are computed, wholly asked for, and no longer in their place */
-  int64_t fetched_columns;            /* of block `fetched` */
+  int64_t complete, fetched, emptied; /* portions that are computed, wholly asked for, and no longer in their place */
+  int64_t fetched_columns;            /* of portion `fetched` */
   struct tb_triangular_down_entry entry[TB_SLOTS];
   uint64_t asked, arrived, committed;
   int64_t rest_bytes; /* of B, not yet asked for */
@@ -63,14 +64,14 @@ struct tb_triangular {
   struct tb_triangular_progress *progress;
   bool timed, marked_up, marked_compute, marked_down;
   bool is_large;
-  int64_t formed, awaited; /* panels of A' that are formed behind d->packed; and those behind which the stream of the
-                              block at hand is */
+  int64_t formed, awaited; /* panels of A' that are formed, or will be; and those behind which the stream of the portion
+                              at hand is */
   CUstream forming;        /* A' comes to be here; ordered with the program's work where anything is in place */
   int64_t precision;       /* TILEBLAS_PRECISION */
   struct tb_rounds rounds;
   struct tb_triangular_up up;
   struct tb_triangular_down down;
-  int64_t arrived, computed, step; /* blocks that are up; those of them all of whose steps are enqueued; and the next
+  int64_t arrived, computed, step; /* portions that are up; those of them all of whose steps are enqueued; and the next
                                       one's next step */
   struct tb_triangular_product product[TB_TRIANGULAR_PRODUCTS];
   const char *kernel; /* of the largest product; and its terms, for a column of B */
@@ -87,22 +88,26 @@ void tb_triangular_up_abandon(struct tb_triangular *t);
 
 /* ---- triangular.c ---- */
 
-/* The next panel of A is there behind `arrived`, in its buffer; and the next block of B in its place. */
+/* The next panel of A is there behind `arrived`, in its buffer; and the next portion of B in its place behind what was
+ * sent. */
 CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUevent arrived);
-CUresult tb_triangular_take_block(struct tb_triangular *t, CUevent arrived);
+CUresult tb_triangular_take_portion(struct tb_triangular *t);
 
 /* To bring into form what a panel has, whose first element `from` has. */
 struct tb_triangle_form_args tb_triangular_form_args(const struct tb_triangular *t, struct tb_triangular_panel panel,
                                                      CUdeviceptr from, int64_t from_ld);
 
-/* Where a block that goes by slots lies, as B is stored; and behind which event it is complete. */
+/* Where a portion that goes by slots lies, as B is stored. */
 struct tb_triangular_stored {
   CUdeviceptr address;
   int64_t ld, rows, columns; /* of the device's copy */
   void *host;                /* the same of B */
 };
-struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, int64_t block);
-CUresult tb_triangular_done_event(struct tb_triangular *t, int64_t block, CUevent *event);
+struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, int64_t portion);
+
+/* The stream waits: for a portion that is sent, or whose steps are enqueued; or for the panels of A' up to this one. */
+enum tb_triangular_event { TB_TRIANGULAR_ARRIVED, TB_TRIANGULAR_DONE, TB_TRIANGULAR_FORMED };
+CUresult tb_triangular_await(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUstream stream);
 
 /* ---- triangular_products.c ---- */
 

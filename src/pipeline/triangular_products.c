@@ -33,9 +33,10 @@ static struct tb_choice without_splits(struct tb_choice choice) {
   return choice;
 }
 
-/* On the tensor cores, of some of the columns. k is split for all of them, or for none. */
-static struct tb_choice emulated_part(const struct tb_choice *whole, const struct tb_product *product, int64_t n) {
-  return n == product->n ? *whole : without_splits(*whole);
+/* On the tensor cores, of some of the rows and columns. k is split for all of them, or for none. */
+static struct tb_choice emulated_part(const struct tb_choice *whole, const struct tb_product *product, int64_t m,
+                                      int64_t n) {
+  return m == product->m && n == product->n ? *whole : without_splits(*whole);
 }
 
 static bool is_emulated(const struct tb_device *d, const struct tb_product *whole, struct tb_choice *choice) {
@@ -86,40 +87,43 @@ int64_t tb_triangular_workspace(struct tb_device *d, const struct tb_call *call,
   if (call->k <= tb_solve_leaf(&d->kernels.device.fp64, call)) return 0;
   const struct tb_product whole = largest_product(d, call);
   if (is_emulated(d, &whole, &choice)) {
-    choice = emulated_part(&choice, &whole, block);
+    choice = emulated_part(&choice, &whole, whole.m, block);
     return tb_min(tb_workspace_bytes(whole.m, block, whole.k, &choice), EMULATED_WORKSPACE_BYTES);
   }
   const int64_t sums = 8 * whole.m * block * tb_type_bytes(whole.type);
   return tb_min(sums + tb_packed_bytes(whole.m, block, whole.k), OTHER_WORKSPACE_BYTES);
 }
 
-/* Columns for which there is room: all n, or fewer at once, between which the bits do not show. 0: there is room for
- * none; that does not depend on n, for how B is cut decides nothing. */
-static int64_t columns_at_once(const struct tb_product *whole, int64_t n, struct tb_choice *choice,
+/* Columns for which there is room, of m rows: all n, or fewer at once, between which the bits do not show. 0: there is
+ * room for none; that does not depend on m and n, for how B is cut decides nothing. */
+static int64_t columns_at_once(const struct tb_product *whole, int64_t m, int64_t n, struct tb_choice *choice,
                                int64_t room_bytes) {
   const int64_t least = tb_min(whole->n, TB_TRIANGULAR_BLOCK_STEP);
-  const struct tb_choice of_whole = *choice, of_least = emulated_part(&of_whole, whole, least);
+  const struct tb_choice of_whole = *choice, of_least = emulated_part(&of_whole, whole, whole->m, least);
   if (tb_workspace_bytes(whole->m, least, whole->k, &of_least) > room_bytes) return 0;
   for (;; n = tb_round_up(n / 2, TB_TRIANGULAR_BLOCK_STEP)) {
-    *choice = emulated_part(&of_whole, whole, n);
-    if (tb_workspace_bytes(whole->m, n, whole->k, choice) <= room_bytes) return n;
+    *choice = emulated_part(&of_whole, whole, m, n);
+    if (tb_workspace_bytes(m, n, whole->k, choice) <= room_bytes) return n;
     *choice = without_splits(of_whole);
-    if (n <= least || tb_workspace_bytes(whole->m, n, whole->k, choice) <= room_bytes) return n;
+    if (n <= least || tb_workspace_bytes(m, n, whole->k, choice) <= room_bytes) return n;
   }
 }
 
 static void choose_product(struct tb_triangular *t, struct tb_triangular_product *p, int64_t room_bytes) {
   const struct tb_kernels *const kernels = &t->d->kernels;
-  struct tb_product product = tb_triangular_product(t->call, p->m, p->k, t->precision);
+  const int64_t parts = tb_kernel_parts(t->call->type);
+  struct tb_product product = tb_triangular_product(t->call, p->whole_m, p->k, t->precision);
   p->group_k = product.group_k;
   p->columns = 0;
-  if (is_emulated(t->d, &product, &p->choice)) p->columns = columns_at_once(&product, p->n, &p->choice, room_bytes);
+  if (is_emulated(t->d, &product, &p->choice))
+    p->columns = columns_at_once(&product, parts * p->m, p->n, &p->choice, room_bytes);
   if (p->columns > 0) {
     p->choice.emulated.beside = t->plan->streams > 1;
     return;
   }
   p->columns = p->n;
   product.emulated = false;
+  product.m = parts * p->m;
   product.n = p->n;
   product.workspace_bytes = room_bytes;
   p->choice = tb_select(&kernels->device, &product);
@@ -132,13 +136,15 @@ static bool plan_product(struct tb_triangular *t, struct tb_triangular_product *
   return tb_fp64_plan_make(&p->fp64, &t->d->kernels.device.fp64, &product, room_bytes);
 }
 
-/* NULL: the device runs none of our kernels. */
-static struct tb_triangular_product *product_for(struct tb_triangular *t, int64_t m, int64_t n, int64_t k, bool units) {
-  const uint64_t hash =
-      (uint64_t)m * 0x9e3779b97f4a7c15u ^ (uint64_t)n * 0xc2b2ae3d27d4eb4fu ^ (uint64_t)k * 0x165667b1u;
+/* Of a step, for n columns. NULL: the device runs none of our kernels. */
+static struct tb_triangular_product *product_for(struct tb_triangular *t, const struct tb_triangular_step *step,
+                                                 int64_t n, bool units) {
+  const int64_t m = step->size, whole_m = step->whole_size, k = step->source_size;
+  const uint64_t hash = (uint64_t)m * 0x9e3779b97f4a7c15u ^ (uint64_t)n * 0xc2b2ae3d27d4eb4fu ^
+                        (uint64_t)k * 0x165667b1u ^ (uint64_t)whole_m * 0xff51afd7ed558ccdu;
   struct tb_triangular_product *p = &t->product[(hash >> 32) % TB_TRIANGULAR_PRODUCTS];
-  if (p->m == m && p->n == n && p->k == k && p->units == units) return p;
-  *p = (struct tb_triangular_product){.m = m, .n = n, .k = k, .units = units};
+  if (p->m == m && p->n == n && p->k == k && p->whole_m == whole_m && p->units == units) return p;
+  *p = (struct tb_triangular_product){.m = m, .n = n, .k = k, .whole_m = whole_m, .units = units};
   const int64_t room_bytes = t->plan->workspace_bytes;
   choose_product(t, p, room_bytes);
   const bool there =
@@ -192,7 +198,7 @@ CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangula
                           .padded = true};
   struct tb_fp64_args args = tb_fp64_args_of(&x);
   const bool units = tb_type_is_double(type) && tb_fp64_in_units(type == TB_Z, false, false, &args);
-  const struct tb_triangular_product *p = product_for(t, step->size, b->sides, step->source_size, units);
+  const struct tb_triangular_product *p = product_for(t, step, b->sides, units);
   if (p == NULL) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   if (step->size * step->source_size > t->kernel_terms) {
     t->kernel_terms = step->size * step->source_size;

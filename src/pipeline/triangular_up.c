@@ -24,18 +24,28 @@ static bool first_block_leads(const struct tb_triangular *t) {
   return t->plan->ways.a != TB_IN_PLACE && t->plan->ways.c != TB_IN_PLACE &&
          (!s->solves || s->order <= LEADING_SOLVE_MOST);
 }
+/* With bands a panel and the portions that need it are a group of jobs. */
+static bool is_in_groups(const struct tb_triangular *t) { return t->plan->depth > 0 && t->plan->ways.a != TB_IN_PLACE; }
+static int64_t group_size(const struct tb_triangular *t) { return 1 + t->plan->blocks; }
+
 static bool is_of_a(const struct tb_triangular *t, int64_t job) {
+  if (is_in_groups(t)) return job % group_size(t) == 0;
   return first_block_leads(t) ? job > 0 && job <= t->plan->panels : job < t->plan->panels;
 }
-static int64_t block_of_job(const struct tb_triangular *t, int64_t job) { return job == 0 ? 0 : job - t->plan->panels; }
+static int64_t portion_of_job(const struct tb_triangular *t, int64_t job) {
+  if (is_in_groups(t)) return job - job / group_size(t) - 1;
+  return job == 0 ? 0 : job - t->plan->panels;
+}
 
 /* How many panels were before it. */
-static int64_t panel_of_job(const struct tb_triangular *t, int64_t job) { return job - first_block_leads(t); }
+static int64_t panel_of_job(const struct tb_triangular *t, int64_t job) {
+  return is_in_groups(t) ? job / group_size(t) : job - first_block_leads(t);
+}
 
 /* Jobs in all; those of an operand that is in place count as sent. */
 static int64_t first_job(const struct tb_triangular *t) { return t->plan->ways.a == TB_IN_PLACE ? t->plan->panels : 0; }
 static int64_t end_of_jobs(const struct tb_triangular *t) {
-  return t->plan->panels + (t->plan->ways.c == TB_IN_PLACE ? 0 : t->plan->blocks);
+  return t->plan->panels + (t->plan->ways.c == TB_IN_PLACE ? 0 : tb_triangular_portions(t->plan));
 }
 
 static struct tb_upload upload_of(const struct tb_triangular *t, int64_t job) {
@@ -51,9 +61,10 @@ static struct tb_upload upload_of(const struct tb_triangular *t, int64_t job) {
     u.target_ld = tb_leading(call->type, p.rows);
     return u;
   }
-  const struct tb_triangular_stored b = tb_triangular_stored(t, block_of_job(t, job));
+  const struct tb_triangular_stored b = tb_triangular_stored(t, portion_of_job(t, job));
   u.source = b.host, u.source_ld = call->ldc, u.rows = b.rows, u.columns = b.columns;
   u.target = b.address, u.target_ld = b.ld;
+  u.apart = tb_triangular_is_apart(t->plan);
   return u;
 }
 
@@ -65,8 +76,9 @@ static bool begin_triangular_piece(struct tb_triangular *t) {
   if (up->job < first_job(t)) up->job = first_job(t);
   if (up->job == end_of_jobs(t)) return false;
   if (!up->within) {
-    const int64_t block = is_of_a(t, up->job) ? -1 : block_of_job(t, up->job);
-    if (block >= t->down.emptied + t->plan->places) return false; /* what was there is on its way down */
+    const int64_t portion = is_of_a(t, up->job) ? -1 : portion_of_job(t, up->job);
+    const bool in_blocks = t->plan->depth == 0; /* of which another one may be in the place, on its way down */
+    if (in_blocks && portion >= t->down.emptied + t->plan->places) return false;
     up->upload = upload_of(t, up->job);
   }
   struct tb_triangular_up_entry *e = triangular_up_entry(t, up->begun);
@@ -111,9 +123,8 @@ static CUresult send_oldest_piece(struct tb_triangular *t) {
   t->up.sent++;
   if (!e->last) return CUDA_SUCCESS;
   TB_TRY(mark_triangular_up(t, TB_UP_END));
-  const CUevent arrived = t->d->up_ring.moved[slot];
-  return is_of_a(t, e->job) ? tb_triangular_take_panel(t, panel_of_job(t, e->job), arrived)
-                            : tb_triangular_take_block(t, arrived);
+  if (!is_of_a(t, e->job)) return tb_triangular_take_portion(t);
+  return tb_triangular_take_panel(t, panel_of_job(t, e->job), t->d->up_ring.moved[slot]);
 }
 
 /* ---- turns ---- */

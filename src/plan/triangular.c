@@ -18,6 +18,14 @@
 #define BLOCK_LEAST_IN_PLACE 4096
 #define BLOCK_NARROWEST TB_TRIANGULAR_BLOCK_STEP /* but where there is no memory for that */
 #define BLOCK_NARROWEST_OF_ALL 32
+/* Bands: of so many rows at least, so many of them, and B with so many sides. Of what is stored by columns a band has a
+ * run of each, and the shorter those are the slower they are copied. */
+#define BAND_LEAST 256
+#define DEPTH_LEAST 2
+#define DEPTH_LEAST_APART 3
+#define RUN_OF_B_BYTES 6144
+#define RUN_OF_A_BYTES 4096
+#define BANDS_SIDES_OF_ORDERS_MOST 2
 /* A panel of A: enough to keep the link busy. It is read in tiles of so many columns. */
 #define PANEL_BYTES ((int64_t)8 << 20)
 #define PANELS_LEAST 4
@@ -30,27 +38,76 @@
 
 static bool goes_down(const struct tb_triangular_shape *s) { return s->lower == s->solves; }
 
-int64_t tb_triangular_steps(const struct tb_triangular_shape *s) { return 2 * tb_ceil_div(s->order, s->leaf) - 1; }
+static int64_t steps_of(const struct tb_triangular_shape *s, int64_t rows) {
+  return 2 * tb_ceil_div(rows, s->leaf) - 1;
+}
+
+int64_t tb_triangular_steps(const struct tb_triangular_shape *s) { return steps_of(s, s->order); }
+
+/* The half that is done first, or the second one. */
+static struct tb_triangular_rows half_of(const struct tb_triangular_shape *s, struct tb_triangular_rows x,
+                                         bool second) {
+  const int64_t top = tb_ceil_div(tb_ceil_div(x.size, s->leaf), 2) * s->leaf;
+  if (second == goes_down(s)) return (struct tb_triangular_rows){x.first + top, x.size - top};
+  return (struct tb_triangular_rows){x.first, top};
+}
+
+/* What the product between the halves of `x` adds to these rows: of a solve those of the second half, which it has of
+ * the first; of a product it is the other way round. */
+static struct tb_triangular_step product_of(const struct tb_triangular_shape *s, struct tb_triangular_rows x,
+                                            struct tb_triangular_rows rows) {
+  const struct tb_triangular_rows target = half_of(s, x, s->solves), source = half_of(s, x, !s->solves);
+  return (struct tb_triangular_step){.first = rows.first,
+                                     .size = rows.size,
+                                     .source = source.first,
+                                     .source_size = source.size,
+                                     .whole_size = target.size};
+}
+
+/* Step `number` of those of these rows alone. */
+static struct tb_triangular_step step_of(const struct tb_triangular_shape *s, struct tb_triangular_rows x,
+                                         int64_t number) {
+  while (x.size > s->leaf) {
+    const struct tb_triangular_rows first = half_of(s, x, false), second = half_of(s, x, true);
+    const int64_t before = steps_of(s, first.size);
+    if (number == before) return product_of(s, x, half_of(s, x, s->solves));
+    x = number < before ? first : second;
+    if (number > before) number -= before + 1;
+  }
+  return (struct tb_triangular_step){.is_leaf = true, .first = x.first, .size = x.size};
+}
 
 struct tb_triangular_step tb_triangular_step(const struct tb_triangular_shape *s, int64_t number) {
-  int64_t first = 0, size = s->order;
-  const bool downward = goes_down(s);
-  while (size > s->leaf) {
-    const int64_t top = tb_ceil_div(tb_ceil_div(size, s->leaf), 2) * s->leaf, bottom = size - top;
-    const int64_t begins = downward ? top : bottom, before = 2 * tb_ceil_div(begins, s->leaf) - 1;
-    if (number == before) {
-      const bool into_bottom = s->lower;
-      return (struct tb_triangular_step){.first = into_bottom ? first + top : first,
-                                         .size = into_bottom ? bottom : top,
-                                         .source = into_bottom ? first : first + top,
-                                         .source_size = into_bottom ? top : bottom};
-    }
-    const bool in_top = (number < before) == downward;
-    if (number > before) number -= before + 1;
-    if (!in_top) first += top;
-    size = in_top ? top : bottom;
+  return step_of(s, (struct tb_triangular_rows){0, s->order}, number);
+}
+
+/* ---- bands ---- */
+
+static bool in_second(int64_t band, int depth) { return band >> depth & 1; }
+
+struct tb_triangular_rows tb_triangular_band(const struct tb_triangular_shape *s, int depth, int64_t band) {
+  struct tb_triangular_rows x = {0, s->order};
+  while (depth-- > 0) x = half_of(s, x, in_second(band, depth));
+  return x;
+}
+
+/* One for each half that lies before the band. */
+static int64_t products_before(int64_t band) { return __builtin_popcountll((unsigned long long)band); }
+
+int64_t tb_triangular_band_steps(const struct tb_triangular_shape *s, int depth, int64_t band) {
+  return products_before(band) + steps_of(s, tb_triangular_band(s, depth, band).size);
+}
+
+struct tb_triangular_step tb_triangular_band_step(const struct tb_triangular_shape *s, int depth, int64_t band,
+                                                  int64_t number) {
+  const struct tb_triangular_rows rows = tb_triangular_band(s, depth, band);
+  struct tb_triangular_rows x = {0, s->order};
+  if (number >= products_before(band)) return step_of(s, rows, number - products_before(band));
+  for (int deeper = depth - 1;; deeper--) {
+    const bool second = in_second(band, deeper);
+    if (second && number-- == 0) return product_of(s, x, rows);
+    x = half_of(s, x, second);
   }
-  return (struct tb_triangular_step){.is_leaf = true, .first = first, .size = size};
 }
 
 struct tb_triangular_shape tb_triangular_shape_of(const struct tb_call *call, int64_t leaf) {
@@ -84,8 +141,28 @@ int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways
   return tb_min(sides, tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP));
 }
 
+/* A row of A' is a stored column. */
+static bool stored_by_rows(const struct tb_triangular_plan *plan, const struct tb_call *call) {
+  return call->a.transposed != plan->turns;
+}
+
+/* With bands, the longest has the rows of all of A'. */
+static void size_panels_of_bands(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes) {
+  int64_t most = 0;
+  plan->panels = (int64_t)1 << plan->depth;
+  for (int64_t number = 0; number < plan->panels; number++) {
+    const struct tb_triangular_panel p = tb_triangular_panel(plan, call, number);
+    most = tb_max(most, tb_leading(call->type, p.rows) * p.columns);
+  }
+  plan->raw_bytes = plan->ways.a == TB_IN_PLACE ? 0 : tb_padded(call->type, most) * bytes;
+}
+
 /* In place it is read in parts, too, that of the other triangle little is looked at. */
 static void size_panels(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t most) {
+  if (plan->depth > 0) {
+    size_panels_of_bands(plan, call, bytes);
+    return;
+  }
   const int64_t order = call->k, ld = tb_leading(call->type, order);
   const bool in_place = plan->ways.a == TB_IN_PLACE;
   const int64_t most_columns = tb_min(most, PANEL_BYTES) / (ld * bytes);
@@ -150,6 +227,38 @@ static int64_t narrower(const struct tb_triangular_plan *plan, int64_t block) {
   return plan->how != TB_BY_PLANES && block > BLOCK_NARROWEST_OF_ALL ? BLOCK_NARROWEST_OF_ALL : 0;
 }
 
+/* Whether a product's rows may be cut at every leaf: of floats the tensor cores look at the data of tiles. */
+static bool may_be_cut(const struct tb_triangular_plan *plan, enum tb_type type) {
+  const int64_t rows = tb_kernel_parts(type) * plan->shape.leaf;
+  return tb_type_is_double(type) || rows % (TB_EMULATED_CLUSTER * TB_EMULATED_TILE_M) == 0;
+}
+
+/* Bands for all that is large enough, unless A is so small beside B that it would not be waited for anyway, or blocks
+ * have to be narrower than the bits allow. */
+static int depth_wish(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t block) {
+  const bool b_is_apart = !plan->turns, a_is_apart = !stored_by_rows(plan, call);
+  const int64_t run_bytes = b_is_apart ? RUN_OF_B_BYTES : a_is_apart ? RUN_OF_A_BYTES : 0;
+  const int64_t rows = tb_max(tb_max(plan->shape.leaf, BAND_LEAST), tb_ceil_div(run_bytes, tb_call_bytes(call)));
+  int depth = 0;
+  if (!plan->shape.solves || plan->ways.c == TB_IN_PLACE || !may_be_cut(plan, call->type)) return 0;
+  if (plan->sides > BANDS_SIDES_OF_ORDERS_MOST * call->k) return 0;
+  if (block < tb_min(plan->sides, TB_TRIANGULAR_BLOCK_STEP)) return 0;
+  while (depth < TB_TRIANGULAR_DEPTH_MAX && call->k >> (depth + 1) >= rows) depth++;
+  return depth >= (b_is_apart ? DEPTH_LEAST_APART : DEPTH_LEAST) ? depth : 0;
+}
+
+/* All blocks in places of their own, one for each stream. */
+static bool plan_bands(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t a_bytes,
+                       int depth, int64_t budget_bytes) {
+  const int64_t half = tb_round_up(tb_ceil_div(plan->sides, TB_TRIANGULAR_STREAMS), TB_TRIANGULAR_BLOCK_STEP);
+  plan->depth = depth;
+  size_panels(plan, call, bytes, INT64_MAX);
+  size_blocks(plan, call, bytes, tb_min(plan->sides, half), TB_TRIANGULAR_STREAMS);
+  place_all(plan, a_bytes);
+  if (plan->arena_bytes > budget_bytes) plan->depth = 0;
+  return plan->depth > 0;
+}
+
 bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_call *call, struct tb_ways ways,
                              enum tb_triangular_how how, int64_t leaf, int64_t block, int64_t workspace_bytes,
                              int64_t budget_bytes) {
@@ -166,6 +275,8 @@ bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_ca
   if (a_bytes + plan->packed_bytes >= budget_bytes) return false;
   const int64_t rest = (budget_bytes - a_bytes - plan->packed_bytes) / WORKSPACE_SHARE;
   plan->workspace_bytes = tb_min(workspace_bytes, rest / TB_TRIANGULAR_STREAMS) / TB_LINE_BYTES * TB_LINE_BYTES;
+  const int depth = depth_wish(plan, call, block);
+  if (depth > 0 && plan_bands(plan, call, bytes, a_bytes, depth, budget_bytes)) return true;
   size_panels(plan, call, bytes, rest / 2);
   int64_t narrowest = block;
   for (; block > 0; block = narrower(plan, block)) {
@@ -182,97 +293,30 @@ bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_ca
   return false;
 }
 
+/* Stored columns, or rows, of a triangle: those of its columns and rows that they are in, too. */
 struct tb_triangular_panel tb_triangular_panel(const struct tb_triangular_plan *plan, const struct tb_call *call,
                                                int64_t number) {
-  const int64_t first = number * plan->panel, columns = tb_min(plan->panel, call->k - first);
-  if (call->a.uplo == TB_LOWER) return (struct tb_triangular_panel){first, columns, first, call->k - first};
-  return (struct tb_triangular_panel){first, columns, 0, first + columns};
+  const struct tb_triangular_rows band = tb_triangular_band(&plan->shape, plan->depth, number);
+  const int64_t first = plan->depth > 0 ? band.first : number * plan->panel;
+  const int64_t size = plan->depth > 0 ? band.size : tb_min(plan->panel, call->k - first);
+  const bool of_rows = plan->depth > 0 && !stored_by_rows(plan, call);
+  const bool to_end = (call->a.uplo == TB_LOWER) != of_rows;
+  const int64_t across = to_end ? first : 0, length = to_end ? call->k - first : first + size;
+  if (of_rows) return (struct tb_triangular_panel){across, length, first, size};
+  return (struct tb_triangular_panel){first, size, across, length};
 }
 
 /* ---- the order of panels ---- */
 
 int64_t tb_triangular_wanted(const struct tb_triangular_plan *plan, int64_t number) {
-  return goes_down(&plan->shape) ? number : plan->panels - 1 - number;
+  return plan->depth > 0 || goes_down(&plan->shape) ? number : plan->panels - 1 - number;
 }
 
-/* Rows of A' are stored columns where it is transposed. */
-int64_t tb_triangular_panels_for(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t number) {
+int64_t tb_triangular_panels_for(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t portion,
+                                 int64_t number) {
   const struct tb_triangular_step step = tb_triangular_step(&plan->shape, number);
-  const bool by_rows = step.is_leaf || call->a.transposed != plan->turns;
+  const bool by_rows = step.is_leaf || stored_by_rows(plan, call);
+  if (plan->depth > 0) return tb_triangular_band_of(plan, portion) + 1;
   const int64_t first = by_rows ? step.first : step.source, end = first + (by_rows ? step.size : step.source_size);
   return goes_down(&plan->shape) ? tb_ceil_div(end, plan->panel) : plan->panels - first / plan->panel;
-}
-
-/* ---- what is left ---- */
-
-/* A step of the plan's as a call, of a B that is alpha B already. */
-static struct tb_call call_of_step(const struct tb_call *call, const struct tb_triangular_step *step) {
-  const union tb_scalar one = tb_scalar_of(call->type, 1);
-  const bool solves = call->recipe == TB_TRIANGULAR_SOLVE;
-  struct tb_call part = *call;
-  part.alpha = one;
-  if (step->is_leaf) return tb_triangular_diagonal(&part, step->first, step->size);
-  return tb_triangular_update(&part, step->first, step->size, step->source, step->source_size,
-                              tb_scalar_of(call->type, solves ? -1 : 1), one);
-}
-
-/* Of blocks where they lie. */
-static bool take_steps(const struct tb_triangular_plan *plan, const struct tb_call *call,
-                       struct tb_triangular_progress *p, struct tb_call *rest) {
-  const int64_t steps = tb_triangular_steps(&plan->shape);
-  for (; p->block < plan->blocks; p->block++) {
-    int64_t *const done = &p->steps[p->block % TB_TRIANGULAR_STREAMS];
-    const struct tb_call part =
-        tb_triangular_part(call, tb_triangular_first(plan, p->block), tb_triangular_size(plan, p->block));
-    if (*done > steps) {
-      *done = 0; /* which is the block's behind the others now */
-      continue;
-    }
-    if (*done == 0) {
-      *rest = part;
-      *done = steps + 1;
-    } else {
-      const struct tb_triangular_step step = tb_triangular_step(&plan->shape, (*done)++ - 1);
-      *rest = call_of_step(&part, &step);
-    }
-    return true;
-  }
-  return false;
-}
-
-/* Of a block of rows of which some columns are committed. What those that are left still need of them is added first:
- * of a solve; of a product nothing is, for they were the last to need anything. */
-static bool take_from_rows(const struct tb_call *block, struct tb_triangular_progress *p, struct tb_call *rest) {
-  const bool downward = tb_triangular_is_downward(block), solves = block->recipe == TB_TRIANGULAR_SOLVE;
-  const int64_t done = p->lines, left = block->k - done, first = downward ? done : 0;
-  struct tb_call scaled = *block;
-  if (solves && p->handed == 0) {
-    p->handed = 1;
-    *rest = tb_triangular_update(block, first, left, downward ? 0 : left, done, tb_scalar_of(block->type, -1),
-                                 block->alpha);
-    return true;
-  }
-  if (solves) scaled.alpha = tb_scalar_of(block->type, 1);
-  *rest = tb_triangular_diagonal(&scaled, first, left);
-  p->handed = 0;
-  p->lines = 0;
-  p->block++;
-  return true;
-}
-
-bool tb_triangular_take_rest(const struct tb_triangular_plan *plan, const struct tb_call *call,
-                             struct tb_triangular_progress *p, struct tb_call *rest) {
-  if (p->begun && plan->places == 0) return take_steps(plan, call, p, rest);
-  if (p->begun && p->block >= plan->blocks) return false;
-  if (p->begun && plan->turns && p->lines > 0) {
-    const struct tb_call block =
-        tb_triangular_part(call, tb_triangular_first(plan, p->block), tb_triangular_size(plan, p->block));
-    return take_from_rows(&block, p, rest);
-  }
-  const int64_t first = p->begun ? tb_triangular_first(plan, p->block) + p->lines : 0;
-  const int64_t sides = tb_triangular_sides(call);
-  if (first >= sides || p->handed > 1) return false;
-  *rest = tb_triangular_part(call, first, sides - first);
-  p->handed = 2;
-  return true;
 }

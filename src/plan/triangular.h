@@ -23,6 +23,19 @@
  *
  * B's first block goes up, then A, in panels of stored columns, in the order in which that block's steps want them, and
  * of each what the triangle has: its rows from the panel's first column on, or up to its last.
+ *
+ * Bands. Of a large solve all blocks are on the GPU at once, and go by slots in bands of rows: what the halving has at
+ * some depth, in the order in which they are solved, and before each band the rows of A' that it needs. What the
+ * halving adds to more bands than one is added to each when its turn comes, so every element has its terms in the order
+ * and the groups that it has in the steps above, and the same bits. The first rows are solved while the others go up,
+ * and come down while the last ones are solved:
+ *
+ *      A'    1 .         B    1      of band 4, behind bands 1 to 3:  B4 = B4 - (A41 A42) (X1 X2)^T
+ *            2 2 .            2                                       B4 = B4 - A43 X3
+ *            3 3 3 .          3                                       X4 = A44^-1 B4
+ *            4 4 4 4          4
+ *
+ * A portion is what of B goes by slots at once: a block, or a block's rows of a band.
  */
 #ifndef TB_PLAN_TRIANGULAR_H
 #define TB_PLAN_TRIANGULAR_H
@@ -31,10 +44,10 @@
 #include "plan/plan.h"
 
 /* A step: a leaf's rows [first, first + size) of B, or the product that adds to them A' times the rows from `source`
- * on, of which there are source_size. */
+ * on, of which there are source_size. The product may be a part of one with whole_size rows. */
 struct tb_triangular_step {
   bool is_leaf;
-  int64_t first, size, source, source_size;
+  int64_t first, size, source, source_size, whole_size;
 };
 
 /* What a call is, seen from the left. */
@@ -47,10 +60,24 @@ struct tb_triangular_shape {
 int64_t tb_triangular_steps(const struct tb_triangular_shape *shape);
 struct tb_triangular_step tb_triangular_step(const struct tb_triangular_shape *shape, int64_t number);
 
+/* Rows of B, seen from the left. */
+struct tb_triangular_rows {
+  int64_t first, size;
+};
+
+/* What the halving has at a depth, of which there are 2^depth, numbered in the order in which they are solved. */
+struct tb_triangular_rows tb_triangular_band(const struct tb_triangular_shape *shape, int depth, int64_t band);
+
+/* Steps of a band, behind those of the bands before it; and step `number` of them. At depth 0 these are all. */
+int64_t tb_triangular_band_steps(const struct tb_triangular_shape *shape, int depth, int64_t band);
+struct tb_triangular_step tb_triangular_band_step(const struct tb_triangular_shape *shape, int depth, int64_t band,
+                                                  int64_t number);
+
 /* Blocks begin at multiples of so many columns: there the bits do not show it (select/emulated_plan.h). */
 #define TB_TRIANGULAR_BLOCK_STEP 192
 #define TB_TRIANGULAR_PLACES_MAX 4
 #define TB_TRIANGULAR_STREAMS 2
+#define TB_TRIANGULAR_DEPTH_MAX 4 /* of bands */
 
 /* By leaves and products of halves; or a multiplication as one product that knows of the triangle: in doubles, or on
  * the tensor cores from planes, all of A' packed once. */
@@ -64,9 +91,11 @@ struct tb_triangular_plan {
   int64_t sides;              /* columns of B, seen from the left */
   int64_t block;              /* of a block, at most */
   int64_t blocks;
+  int depth;  /* of bands; 0: B goes by slots in blocks, of all rows */
   int places; /* for blocks in the arena; 0: they are computed where B lies */
   int streams;
-  int64_t panel, panels;                     /* stored columns of A that go up, or are read, at once */
+  int64_t panel, panels;                     /* stored columns of A that go up, or are read, at once; with bands as
+                                                many panels as those, of as many rows of A' */
   int64_t a_ld;                              /* of A', as tb_triangle_form_args has it */
   int64_t packed_offset_bytes, packed_bytes; /* of its planes */
   int64_t raw_ld, raw_offset_bytes, raw_bytes;
@@ -103,6 +132,25 @@ static inline int64_t tb_triangular_size(const struct tb_triangular_plan *plan, 
   return tb_min(plan->block, plan->sides - block * plan->block);
 }
 
+/* B's portions; of one its block and its band, which are those of others, too. */
+static inline int64_t tb_triangular_portions(const struct tb_triangular_plan *plan) {
+  return plan->blocks << plan->depth;
+}
+static inline int64_t tb_triangular_block_of(const struct tb_triangular_plan *plan, int64_t portion) {
+  return portion % plan->blocks;
+}
+static inline int64_t tb_triangular_band_of(const struct tb_triangular_plan *plan, int64_t portion) {
+  return portion / plan->blocks;
+}
+static inline struct tb_triangular_rows tb_triangular_rows_of(const struct tb_triangular_plan *plan, int64_t portion) {
+  return tb_triangular_band(&plan->shape, plan->depth, tb_triangular_band_of(plan, portion));
+}
+
+/* Whether between a portion's stored columns there are those of others. */
+static inline bool tb_triangular_is_apart(const struct tb_triangular_plan *plan) {
+  return plan->depth > 0 && !plan->turns;
+}
+
 /* What of the stored columns from `first` on goes up: rows [row, row + rows). */
 struct tb_triangular_panel {
   int64_t first, columns, row, rows;
@@ -114,18 +162,19 @@ struct tb_triangular_panel tb_triangular_panel(const struct tb_triangular_plan *
  * the last. */
 int64_t tb_triangular_wanted(const struct tb_triangular_plan *plan, int64_t number);
 
-/* How many panels, in that order, are to be there before this step, and those before it. */
-int64_t tb_triangular_panels_for(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t step);
+/* How many panels, in that order, are to be there before this step of a portion, and those before it. */
+int64_t tb_triangular_panels_for(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t portion,
+                                 int64_t step);
 
 /* ---- what is left ---- */
 
-/* How far a call has come. Each of B's blocks is what goes by slots: then stored columns of it are committed one after
- * another, where op(A) is on the right in the order in which they are done; or it is in the arena to be computed, and
- * complete when it is back; or it is computed where it lies, step by step. */
+/* How far a call has come. Each of B's portions goes by slots: then stored columns of it are committed one after
+ * another, where op(A) is on the right in the order in which they are done. Or a portion is a block, in the arena to be
+ * computed, and complete when it is back; or computed where it lies, step by step. */
 struct tb_triangular_progress {
-  bool begun;    /* B is not what it was: else all the rest means nothing */
-  int64_t block; /* blocks before this one are complete; where they lie, those that are not of one of the streams */
-  int64_t lines; /* of this block: stored columns that are committed */
+  bool begun;      /* B is not what it was: else all the rest means nothing */
+  int64_t portion; /* those before this one are complete; where they lie, those that are not of one of the streams */
+  int64_t lines;   /* of this portion: stored columns that are committed */
   int64_t steps[TB_TRIANGULAR_STREAMS]; /* of each block where it lies: to be alpha B is the first, then the plan's */
   double up_bytes, down_bytes;
   int handed; /* of the rest: parts that were handed out */

@@ -4,9 +4,10 @@
  * after another: whatever was committed or computed in place by then, the CPU finishes the rest. All numbers are whole,
  * and small enough that every order of summation gives the same, so B is exactly what it must be.
  *
- *   test_triangular_failures once|async|device|copies|twice
+ *   test_triangular_failures once|async|bands|device|copies|twice
  *     once    B in ordinary memory; one call fails
  *     async   the same; the call succeeds, and what it enqueued fails later
+ *     bands   solves that go by slots in bands, of columns and of rows; one call fails
  *     device  B on the GPU; one call fails, and what is there can still be copied
  *     copies  a triangle that is halved, B on the GPU; from a failure on it cannot be copied either: B is lost, one
  * line says so, and nothing more is tried with it twice   the same of the C of a syr2k, which is two products
@@ -53,7 +54,7 @@ struct failure {
   unsigned long nth;
 };
 
-static bool on_device, copies_fail, twice;
+static bool on_device, copies_fail, twice, bands;
 static unsigned flags;
 
 /* Columns in three blocks; blocks of rows in two pieces each, from either end, solved with or multiplied; triangles
@@ -71,6 +72,9 @@ static const struct shape in_memory[] = {
     {'d', true, 'R', 'L', 'N', 330, 100, "0", 0, 0},   {'d', false, 'R', 'U', 'N', 330, 100, "0", 0, 0},
     {'d', false, 'R', 'U', 'T', 330, 97, "0", 0, 0},   {'z', true, 'L', 'U', 'T', 130, 20, "200K", 0, 0},
     {'d', false, 'R', 'U', 'N', 20, 130, "100K", 0, 0}};
+static const struct shape in_bands[] = {{'d', true, 'R', 'U', 'N', 200, 1024, "0", 0, 0},
+                                        {'d', true, 'R', 'L', 'N', 7, 1024, "0", 0, 0},
+                                        {'z', true, 'L', 'L', 'N', 4096, 3, "0", 0, 0}};
 static const struct shape on_gpu[] = {{'d', true, 'L', 'L', 'N', 130, 970, "0", 0, 0},
                                       {'z', false, 'L', 'U', 'T', 70, 12, "0", 1, 0},
                                       {'d', true, 'R', 'U', 'N', 30, 100, "0", 0, 0},
@@ -303,7 +307,7 @@ static void every_function(void **state) {
     if (flags != 0 && !functions[i].enqueues) continue; /* what enqueues nothing does not fail later */
     /* In place each step of a call is a state of its own. */
     const bool each = on_device && i == 0;
-    const unsigned long often = flags != 0 ? 2 : TST_UNLESS_SANITIZED(1, 3);
+    const unsigned long often = bands ? TST_UNLESS_SANITIZED(5, 30) : flags != 0 ? 2 : TST_UNLESS_SANITIZED(1, 3);
     const unsigned long step = each ? TST_UNLESS_SANITIZED(1, 3) : often * functions[i].step;
     for (unsigned long nth = 1; nth <= called[i]; nth += step, cases++)
       run_case(&(struct failure){functions[i].name, nth}, NULL);
@@ -320,8 +324,10 @@ int main(int argc, char **argv) {
   copies_fail = twice || strcmp(argv[1], "copies") == 0;
   on_device = copies_fail || strcmp(argv[1], "device") == 0;
   if (strcmp(argv[1], "async") == 0) flags = FAKE_CUDA_ASYNC;
-  const struct shape *shapes = copies_fail ? halved : on_device ? on_gpu : in_memory;
+  bands = strcmp(argv[1], "bands") == 0;
+  const struct shape *shapes = copies_fail ? halved : on_device ? on_gpu : bands ? in_bands : in_memory;
   count = twice         ? 0
+          : bands       ? sizeof in_bands / sizeof *in_bands
           : copies_fail ? sizeof halved / sizeof *halved
           : on_device   ? sizeof on_gpu / sizeof *on_gpu
                         : sizeof in_memory / sizeof *in_memory;

@@ -3,9 +3,12 @@
  * The steps of trmm and trsm, and where their parts lie: every element of the triangle is used once, when what it needs
  * is there and before what it changes is not; plans keep to their budget, and their parts apart.
  *
+ * Bands have the same terms in the same order, and their panels what they need of A.
+ *
  * Seen to fail when: a product adds to the half that it reads; the second half comes first; a place of a block ends
  * where the next one has begun; of what a GPU has left a block that it had not begun, or a step, is left out; products
- * have as few blocks as steps by halves.
+ * have as few blocks as steps by halves; a band forgets a half that lies before it, or takes its halves the other way
+ * round; a portion of which columns are committed is solved again.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,6 +72,62 @@ static void every_element_once(void **state) {
   }
 }
 
+/* ---- bands ---- */
+
+/* What is added to a row, and then the leaf that it is solved in. */
+enum { TERMS_MOST = 12 };
+static struct tb_triangular_step terms[2][MOST][TERMS_MOST];
+static int term_count[2][MOST];
+
+static void note_step(int in_bands, const struct tb_triangular_step *step) {
+  for (int64_t i = step->first; i < step->first + step->size; i++) {
+    assert_true(term_count[in_bands][i] < TERMS_MOST);
+    terms[in_bands][i][term_count[in_bands][i]++] = *step;
+  }
+}
+
+static void expect_same_terms(int64_t row) {
+  assert_int_equal(term_count[0][row], term_count[1][row]);
+  for (int i = 0; i < term_count[0][row]; i++) {
+    const struct tb_triangular_step *whole = &terms[0][row][i], *in_band = &terms[1][row][i];
+    assert_int_equal(whole->is_leaf, in_band->is_leaf);
+    if (whole->is_leaf)
+      assert_true(whole->first == in_band->first && whole->size == in_band->size);
+    else
+      assert_true(whole->source == in_band->source && whole->source_size == in_band->source_size &&
+                  whole->size == in_band->whole_size && whole->size == whole->whole_size);
+  }
+}
+
+static void bands_have_the_same_terms(void **state) {
+  (void)state;
+  uint64_t rng = 3;
+  for (int round = 0; round < 200; round++) {
+    const int depth = round % (TB_TRIANGULAR_DEPTH_MAX + 1), leaf = depth > 3 ? 16 : 32;
+    const int64_t order = ((int64_t)leaf << depth) + tst_random_below(&rng, MOST - ((int64_t)leaf << depth) + 1);
+    const struct tb_triangular_shape s = {.solves = true, .lower = round / 2 % 2, .order = order, .leaf = leaf};
+    memset(used, 0, sizeof used), memset(done, 0, sizeof done), memset(term_count, 0, sizeof term_count);
+    for (int64_t number = 0; number < tb_triangular_steps(&s); number++) {
+      const struct tb_triangular_step step = tb_triangular_step(&s, number);
+      note_step(0, &step);
+    }
+    int64_t behind = 0;
+    for (int64_t band = 0; band < (int64_t)1 << depth; band++) {
+      const struct tb_triangular_rows rows = tb_triangular_band(&s, depth, band);
+      assert_int_equal(rows.first, s.lower ? behind : order - behind - rows.size);
+      behind += rows.size;
+      for (int64_t number = 0; number < tb_triangular_band_steps(&s, depth, band); number++) {
+        const struct tb_triangular_step step = tb_triangular_band_step(&s, depth, band, number);
+        assert_true(step.first >= rows.first && step.first + step.size <= rows.first + rows.size);
+        take_step(&s, &step);
+        note_step(1, &step);
+      }
+    }
+    assert_int_equal(behind, order);
+    for (int64_t i = 0; i < order; i++) expect_same_terms(i);
+  }
+}
+
 static struct tb_call some_call(uint64_t *rng) {
   struct tb_call call = {.type = (enum tb_type)tst_random_below(rng, TB_TYPE_COUNT),
                          .m = 1 + tst_random_below(rng, 5000),
@@ -78,15 +137,35 @@ static struct tb_call some_call(uint64_t *rng) {
   call.k = call.on_right ? call.n : call.m;
   call.ldc = call.m;
   call.a = (struct tb_view){.ld = call.k, .structure = TB_TRIANGULAR, .type = call.type};
+  call.a.transposed = tst_random_below(rng, 2);
   call.a.uplo = tst_random_below(rng, 2) ? TB_LOWER : TB_UPPER;
   return call;
+}
+
+/* Of each band's rows of A' all that the triangle has, and of no others. */
+static void expect_bands(const struct tb_triangular_plan *p, const struct tb_call *call) {
+  const bool lower = call->a.uplo == TB_LOWER, stored_by_rows = call->a.transposed != call->on_right;
+  assert_true(p->shape.solves && p->places == p->blocks && p->streams == p->places && p->panels == 1 << p->depth);
+  for (int64_t number = 0; number < p->panels; number++) {
+    const struct tb_triangular_rows rows = tb_triangular_band(&p->shape, p->depth, number);
+    const struct tb_triangular_panel x = tb_triangular_panel(p, call, number);
+    const int64_t first = stored_by_rows ? x.first : x.row, size = stored_by_rows ? x.columns : x.rows;
+    const int64_t across = stored_by_rows ? x.row : x.first, length = stored_by_rows ? x.rows : x.columns;
+    assert_true(tb_triangular_wanted(p, number) == number && first == rows.first && size == rows.size);
+    assert_int_equal(across, lower == stored_by_rows ? first : 0);
+    assert_int_equal(across + length, lower == stored_by_rows ? call->k : first + size);
+    assert_true(p->ways.a == TB_IN_PLACE ||
+                tb_leading(call->type, x.rows) * x.columns * tb_call_bytes(call) <= p->raw_bytes);
+    for (int64_t step = 0; step < tb_triangular_band_steps(&p->shape, p->depth, number); step++)
+      assert_int_equal(tb_triangular_panels_for(p, call, number * p->blocks, step), number + 1);
+  }
 }
 
 /* Within the arena, one behind another; blocks begin where the bits do not show it, unless they are the last. */
 static void plans_keep_to_their_budget(void **state) {
   (void)state;
   uint64_t rng = 2;
-  int made = 0;
+  int made = 0, banded = 0;
   for (int round = 0; round < 2000; round++) {
     const struct tb_call call = some_call(&rng);
     const enum tb_way a = tst_random_below(&rng, 2) ? TB_STAGED : TB_IN_PLACE, c = round % 3 ? TB_STAGED : TB_IN_PLACE;
@@ -111,6 +190,11 @@ static void plans_keep_to_their_budget(void **state) {
     if (p.places > 0) assert_true(p.b_bytes >= p.b_ld * tb_min(p.block, p.sides) * tb_call_bytes(&call));
     assert_true(p.b_offset_bytes + p.places * p.b_bytes <= p.stored_offset_bytes);
     assert_true(p.stored_offset_bytes + p.places * p.stored_bytes <= p.workspace_offset_bytes);
+    if (p.depth > 0) {
+      expect_bands(&p, &call);
+      banded++;
+      continue;
+    }
     int64_t columns = 0;
     for (int64_t panel = 0; panel < p.panels; panel++) {
       const struct tb_triangular_panel x = tb_triangular_panel(&p, &call, panel);
@@ -121,7 +205,7 @@ static void plans_keep_to_their_budget(void **state) {
     }
     assert_int_equal(columns, call.k);
   }
-  assert_true(made > 700);
+  assert_true(made > 700 && banded > 100);
 }
 
 static int64_t blocks_of(enum tb_type type, int64_t sides, enum tb_triangular_how how) {
@@ -139,6 +223,41 @@ static void blocks_that_are_wished(void **state) {
   assert_int_equal(blocks_of(TB_C, 9216, TB_BY_PLANES), 12);
   assert_int_equal(blocks_of(TB_D, 9216, TB_BY_DOUBLES), 12);
   assert_int_equal(blocks_of(TB_S, 1152, TB_BY_PLANES), 2);
+}
+
+static int depth_of(enum tb_type type, const char *letters, int64_t order, int64_t sides, int64_t leaf,
+                    int64_t budget) {
+  const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
+  struct tb_call call = {.type = type, .recipe = TB_TRIANGULAR_SOLVE, .on_right = letters[0] == 'R', .k = order};
+  struct tb_triangular_plan p;
+  call.m = call.on_right ? sides : order, call.n = call.on_right ? order : sides, call.ldc = call.m;
+  call.a = (struct tb_view){.ld = order, .structure = TB_TRIANGULAR, .type = type, .uplo = TB_LOWER};
+  call.a.transposed = letters[1] == 'T';
+  if (letters[2] == 'm') call.recipe = TB_TRIANGULAR_MULTIPLY;
+  assert_true(tb_triangular_plan_make(&p, &call, staged, TB_BY_HALVES, leaf,
+                                      tb_triangular_block_wish(&call, staged, TB_BY_HALVES), 0, budget));
+  return p.depth;
+}
+
+/* Where the runs that a band has of stored columns are long, and bands have rows enough for a kernel. */
+static void bands_that_are_wished(void **state) {
+  (void)state;
+  assert_int_equal(depth_of(TB_Z, "LN", 4096, 4096, 128, INT64_MAX), 3);
+  assert_int_equal(depth_of(TB_D, "LN", 8192, 8192, 256, INT64_MAX), 3);
+  assert_int_equal(depth_of(TB_D, "LT", 6144, 6144, 256, INT64_MAX), 3);
+  assert_int_equal(depth_of(TB_D, "LT", 6143, 6143, 256, INT64_MAX), 0);
+  assert_int_equal(depth_of(TB_S, "LN", 8192, 8192, 256, INT64_MAX), 0);
+  assert_int_equal(depth_of(TB_D, "LN", 32768, 8192, 256, INT64_MAX), 4);
+  assert_int_equal(depth_of(TB_S, "RN", 4096, 4096, 256, INT64_MAX), 4);
+  assert_int_equal(depth_of(TB_S, "RT", 4096, 4096, 256, INT64_MAX), 2);
+  assert_int_equal(depth_of(TB_D, "RN", 1024, 1024, 256, INT64_MAX), 2);
+  assert_int_equal(depth_of(TB_D, "RN", 1023, 1023, 256, INT64_MAX), 0);
+  assert_int_equal(depth_of(TB_D, "RNm", 2048, 2048, 256, INT64_MAX), 0);
+  assert_int_equal(depth_of(TB_D, "RN", 2048, 4096, 256, INT64_MAX), 3);
+  assert_int_equal(depth_of(TB_D, "RN", 2048, 4097, 256, INT64_MAX), 0); /* A is little of what goes up */
+  assert_int_equal(depth_of(TB_S, "RN", 4096, 4096, 128, INT64_MAX), 0); /* tiles of the tensor cores would be others */
+  assert_int_equal(depth_of(TB_D, "RN", 4096, 4096, 128, INT64_MAX), 4);
+  assert_int_equal(depth_of(TB_D, "RN", 4096, 4096, 256, (int64_t)300 << 20), 0); /* there is no room */
 }
 
 /* A on the right with few rows of B: room for A' and one block, but not for four. */
@@ -190,7 +309,7 @@ static void expect_completed(const struct tb_call *call, const double *b, const 
     for (int64_t j = from; j < end; j++)
       for (int64_t i = 0; i < ORDER; i++) x[i + j * ORDER] *= mine.alpha.d;
     progress.steps[block] = 1;
-    struct tb_triangular_progress stream = {.begun = true, .block = block, .steps = {1, 1}};
+    struct tb_triangular_progress stream = {.begun = true, .portion = block, .steps = {1, 1}};
     for (; progress.steps[block] <= done[block]; progress.steps[block]++) {
       assert_true(tb_triangular_take_rest(&plan, &mine, &stream, &rest));
       compute(&rest);
@@ -200,6 +319,69 @@ static void expect_completed(const struct tb_call *call, const double *b, const 
   for (int64_t i = 0; i < (int64_t)ORDER * SIDES; i++)
     if (x[i] != want[i])
       fail_msg("behind %d and %d steps element %d is %g, not %g", first, second, (int)i, x[i], want[i]);
+}
+
+/* Bands of three blocks had come so far: portions before `portion` are committed, and `lines` of its columns. */
+static void expect_rest(const struct tb_call *call, const double *b, const double *want, int64_t portion,
+                        int64_t lines) {
+  static double x[ORDER * SIDES];
+  struct tb_triangular_plan plan = {.shape = tb_triangular_shape_of(call, ORDER / 5),
+                                    .turns = call->on_right,
+                                    .sides = SIDES,
+                                    .block = 150,
+                                    .blocks = 3,
+                                    .places = 3,
+                                    .depth = 2};
+  struct tb_triangular_progress progress = {.begun = true, .portion = portion, .lines = lines};
+  struct tb_call mine = *call, rest;
+  mine.c = x;
+  memcpy(x, b, sizeof x);
+  for (int64_t i = 0; i <= portion && i < tb_triangular_portions(&plan); i++) {
+    const struct tb_triangular_rows rows = tb_triangular_rows_of(&plan, i);
+    const int64_t first = tb_triangular_first(&plan, tb_triangular_block_of(&plan, i));
+    const int64_t sides = tb_triangular_size(&plan, tb_triangular_block_of(&plan, i));
+    const int64_t done = i < portion ? INT64_MAX : lines, ends = tb_min(sides, plan.turns ? sides : done);
+    const int64_t kept = tb_min(rows.size, plan.turns ? done : rows.size);
+    const int64_t from = tb_triangular_is_downward(call) ? rows.first : rows.first + rows.size - kept;
+    for (int64_t side = first; side < first + ends; side++)
+      for (int64_t row = from; row < from + kept; row++) {
+        const int64_t at = plan.turns ? side + row * SIDES : row + side * ORDER;
+        x[at] = want[at];
+      }
+  }
+  int calls = 0;
+  for (; tb_triangular_take_rest(&plan, &mine, &progress, &rest); calls++) compute(&rest);
+  assert_true(calls <= 6);
+  for (int64_t i = 0; i < (int64_t)ORDER * SIDES; i++)
+    if (x[i] != want[i])
+      fail_msg("behind %d portions and %d columns element %d is %g, not %g", (int)portion, (int)lines, (int)i, x[i],
+               want[i]);
+}
+
+static void what_is_left_of_bands(void **state) {
+  static double a[ORDER * ORDER], b[ORDER * SIDES], want[ORDER * SIDES];
+  (void)state;
+  for (int kind = 0; kind < 4; kind++) {
+    const bool right = kind % 2;
+    struct tb_call call = {.type = TB_D,
+                           .m = right ? SIDES : ORDER,
+                           .n = right ? ORDER : SIDES,
+                           .k = ORDER,
+                           .c = want,
+                           .ldc = right ? SIDES : ORDER,
+                           .alpha = {.d = 3},
+                           .on_right = right,
+                           .recipe = TB_TRIANGULAR_SOLVE};
+    call.a = (struct tb_view){.data = a, .ld = ORDER, .structure = TB_TRIANGULAR, .type = TB_D};
+    call.a.uplo = kind / 2 ? TB_LOWER : TB_UPPER;
+    for (int i = 0; i < ORDER; i++)
+      for (int j = 0; j < ORDER; j++) a[i + j * ORDER] = i == j ? 1 : (i + 3 * j) % 41 == 0 ? 1 : 0;
+    for (int i = 0; i < ORDER * SIDES; i++) b[i] = i % 7 - 3;
+    memcpy(want, b, sizeof want);
+    tb_reference_triangular(&call);
+    for (int64_t portion = 0; portion <= 12; portion++)
+      for (int64_t lines = 0; lines < (portion == 12 ? 1 : 26); lines += 5) expect_rest(&call, b, want, portion, lines);
+  }
 }
 
 /* Whole numbers, which are exact: a solve has ones on its diagonal and little beside it. */
@@ -232,9 +414,13 @@ static void what_is_left_completes_it(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element_once), cmocka_unit_test(what_is_left_completes_it),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_element_once),
+                                     cmocka_unit_test(what_is_left_completes_it),
                                      cmocka_unit_test(one_place_where_there_is_no_more),
                                      cmocka_unit_test(blocks_that_are_wished),
+                                     cmocka_unit_test(bands_that_are_wished),
+                                     cmocka_unit_test(bands_have_the_same_terms),
+                                     cmocka_unit_test(what_is_left_of_bands),
                                      cmocka_unit_test(plans_keep_to_their_budget)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trsm in bands: B goes by slots in bands of rows, with op(A) on either side, from either end, with panels of A that
+ * are stored by columns or by rows. It gives what the same call gives where B lies on the GPU, bit by bit.
+ *
+ * Seen to fail when: a product of a band is grouped as if it were whole; a band is computed before its rows of A or B
+ * are there; it comes down before it is computed, or over other rows; its rows are not scaled.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+#include "placed.h"
+#include "process.h"
+#include "rng.h"
+#include "sanitized.h"
+#include "sided_call.h"
+#include "tileblas.h"
+
+enum { STRSM = TST_SIDED_ROUTINES - 4, DTRSM, CTRSM, ZTRSM, FORTRAN = TST_SIDED_ROUTINES };
+
+struct shape {
+  int routine;
+  const char *letters;
+  int order, sides;
+};
+
+/* Where B is on the right a band is columns of it: bands of 256 rows of the solution, or as many as make 4 KiB of a
+ * stored column of A. On the left they make 8 KiB of one of B. */
+static const struct shape on_the_right[] = {{DTRSM, "RLNN", 1100, 230}, {DTRSM, "RUNU", 1024, 20},
+                                            {DTRSM, "RUTN", 2100, 20},  {ZTRSM, "RLCN", 1030, 230},
+                                            {ZTRSM, "RUTU", 1030, 20},  {DTRSM, "RLTN", 2048, 230}};
+static const struct shape on_the_left[] = {
+    {ZTRSM, "LLNN", 4100, 7}, {ZTRSM, "LUNU", 4096, 200}, {ZTRSM, "LUCN", 4100, 7}};
+static const struct shape of_floats[] = {
+    {STRSM, "RLNN", 1280, 230}, {CTRSM, "RUNN", 1100, 20}, {CTRSM, "RLNU", 1024, 200}};
+
+struct shapes {
+  const struct shape *of;
+  size_t count, step;
+};
+
+static uint64_t copies_apart(void) { return tst_fake() == NULL ? 0 : tst_fake()->calls("cuMemcpy2DAsync"); }
+
+static void *on_the_gpu(const struct tst_sided_memory *x) {
+  void *const there = tst_cuda_allocate(TST_DEVICE, x->bytes);
+  tst_cuda_write(TST_DEVICE, there, x->data, x->bytes);
+  return there;
+}
+
+static int compare(const struct shape *shape, uint64_t *rng) {
+  struct tst_sided_call call;
+  tst_sided_create_as(&call, FORTRAN + shape->routine, shape->letters, shape->order, shape->sides, rng);
+  void *const there = on_the_gpu(&call.c), *const a = on_the_gpu(&call.a);
+  void *const first = malloc(call.c.bytes);
+  if (first == NULL || call.name.shape != TRSM) return 1;
+  const uint64_t before = copies_apart();
+  tst_sided_make(&call);
+  if (tst_fake() != NULL && (copies_apart() > before) != (shape->letters[0] == 'L')) return 2;
+  const char *const wrong = tst_sided_wrong(&call);
+  if (wrong != NULL) return puts(wrong), 3;
+  memcpy(first, call.c.data, call.c.bytes);
+  tst_sided_make_on(&call, a, NULL, there);
+  if (!tst_cuda_read(TST_DEVICE, call.c.data, there, call.c.bytes)) return 4;
+  if (memcmp(first, call.c.data, call.c.bytes) != 0) return 5;
+  tst_cuda_free(TST_DEVICE, a);
+  tst_cuda_free(TST_DEVICE, there);
+  free(first);
+  tst_sided_destroy(&call);
+  return 0;
+}
+
+static int compare_all(void *shapes) {
+  const struct shapes *const s = shapes;
+  uint64_t rng = 1;
+  int result = 0;
+  tst_cuda_begin(0);
+  for (size_t i = 0; i < s->count && result == 0; i += s->step) {
+    result = compare(&s->of[i], &rng);
+    if (result != 0) printf("%s of order %d\n", s->of[i].letters, s->of[i].order);
+  }
+  tst_cuda_end(0);
+  tileblas_stats stats;
+  tileblas_stats_get(&stats);
+  return result != 0 || stats.gpu_calls == 2 * ((s->count + s->step - 1) / s->step) ? result : 6;
+}
+
+static void expect_same_bits(const struct shape *of, size_t count, size_t step) {
+  struct shapes shapes = {of, count, step};
+  struct tst_output o;
+  tst_fork(&o, compare_all, &shapes);
+  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+}
+#define EXPECT_SAME_BITS(shapes, sanitized_step) \
+  expect_same_bits(shapes, sizeof(shapes) / sizeof *(shapes), TST_UNLESS_SANITIZED(1, sanitized_step))
+
+static void bands_of_columns(void **state) {
+  (void)state;
+  EXPECT_SAME_BITS(on_the_right, 3);
+}
+
+static void bands_of_rows(void **state) {
+  (void)state;
+  EXPECT_SAME_BITS(on_the_left, 4);
+}
+
+/* By the kernels of the tensor cores, on a GPU of two SMs, for which products of this size are. */
+static void bands_from_planes(void **state) {
+  (void)state;
+  EXPECT_SAME_BITS(of_floats, 3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(bands_from_planes), cmocka_unit_test(bands_of_columns),
+                                     cmocka_unit_test(bands_of_rows)};
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
+}
