@@ -51,7 +51,7 @@ static CUresult event_of(struct tb_triangular *t, enum tb_triangular_event kind,
   return tb_device_tile_event(t->d, kind * EVENTS_OF_A_KIND + number % EVENTS_OF_A_KIND, event);
 }
 
-static CUresult record(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUstream stream) {
+CUresult tb_triangular_record(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUstream stream) {
   CUevent event;
   TB_TRY(event_of(t, kind, number, &event));
   TB_TRY(tb_cuda.cuEventRecord(event, stream));
@@ -65,85 +65,13 @@ CUresult tb_triangular_await(struct tb_triangular *t, enum tb_triangular_event k
   return CUDA_SUCCESS;
 }
 
-/* ---- A ---- */
+/* ---- a block ---- */
 
-static CUresult mark_triangular_begin(struct tb_triangular *t, CUstream stream) {
+CUresult tb_triangular_mark_begin(struct tb_triangular *t, CUstream stream) {
   if (t->timed && !t->marked_compute) TB_TRY(tb_cuda.cuEventRecord(t->d->marks[TB_COMPUTE_BEGIN], stream));
   t->marked_compute = true;
   return CUDA_SUCCESS;
 }
-
-/* For one product a panel is formed with whole squares on the diagonal: what they have of the other triangle, of which
- * nothing is read, becomes zeros. */
-static struct tb_triangular_panel with_squares(const struct tb_triangular *t, struct tb_triangular_panel p) {
-  if (t->plan->how == TB_BY_HALVES) return p;
-  const int64_t edge = TB_FP64_TRIANGLE_EDGE, row = p.row / edge * edge;
-  const int64_t end = tb_min(tb_round_up(p.row + p.rows, edge), t->plan->shape.order);
-  return (struct tb_triangular_panel){.first = p.first, .columns = p.columns, .row = row, .rows = end - row};
-}
-
-struct tb_triangle_form_args tb_triangular_form_args(const struct tb_triangular *t, struct tb_triangular_panel p,
-                                                     CUdeviceptr from, int64_t from_ld) {
-  const struct tb_view *const a = &t->call->a;
-  return (struct tb_triangle_form_args){.from = (const void *)from,
-                                        .to = (void *)t->d->arena,
-                                        .from_ld = from_ld,
-                                        .to_ld = t->plan->a_ld,
-                                        .first_row = p.row,
-                                        .first_column = p.first,
-                                        .rows = p.rows,
-                                        .columns = p.columns,
-                                        .lower = a->uplo == TB_LOWER,
-                                        .transposed = a->transposed != t->plan->turns,
-                                        .conjugated = a->conjugated,
-                                        .unit = a->unit,
-                                        .negated = t->plan->shape.solves};
-}
-
-/* A' is there, or can be read. */
-static CUresult has_formed(struct tb_triangular *t, int64_t panels) {
-  if (t->plan->how == TB_BY_PLANES && panels == t->plan->panels) TB_TRY(tb_triangular_pack_a(t));
-  TB_TRY(record(t, TB_TRIANGULAR_FORMED, panels - 1, t->forming));
-  t->formed = panels;
-  return CUDA_SUCCESS;
-}
-
-/* Panel `number` of those that are wanted, so many others before; `from` has its first element. */
-static CUresult form_panel(struct tb_triangular *t, int64_t number, CUdeviceptr from, int64_t from_ld) {
-  const struct tb_triangular_panel stored =
-      tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
-  const struct tb_triangular_panel p = with_squares(t, stored);
-  from -= (CUdeviceptr)((stored.row - p.row) * tb_call_bytes(t->call));
-  struct tb_triangle_form_args args = tb_triangular_form_args(t, p, from, from_ld);
-  TB_TRY(mark_triangular_begin(t, t->forming));
-  TB_TRY(tb_solve_form(&t->d->kernels.solve, t->call->type, &args, t->forming));
-  return has_formed(t, number + 1);
-}
-
-CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUevent arrived) {
-  const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
-  const int64_t at = t->plan->raw_offset_bytes + number % 2 * t->plan->raw_bytes;
-  TB_TRY(tb_cuda.cuStreamWaitEvent(t->forming, arrived, 0));
-  TB_TRY(form_panel(t, number, t->d->arena + (CUdeviceptr)at, tb_leading(t->call->type, p.rows)));
-  TB_TRY(tb_cuda.cuEventRecord(t->d->half[number % 2], t->forming));
-  return CUDA_SUCCESS;
-}
-
-static CUresult form_in_place(struct tb_triangular *t) {
-  const struct tb_view *a = &t->call->a;
-  if (tb_triangular_reads_stored(t)) {
-    TB_TRY(mark_triangular_begin(t, t->forming));
-    return has_formed(t, t->plan->panels);
-  }
-  for (int64_t number = 0; number < t->plan->panels; number++) {
-    const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
-    const void *const from = tb_elements_behind(t->call->type, a->data, p.row + p.first * a->ld);
-    TB_TRY(form_panel(t, number, (CUdeviceptr)from, a->ld));
-  }
-  return CUDA_SUCCESS;
-}
-
-/* ---- a block ---- */
 
 static struct tb_triangular_room room_for(const struct tb_triangular *t, int64_t block) {
   const struct tb_triangular_plan *const plan = t->plan;
@@ -207,7 +135,7 @@ static CUresult await_formed(struct tb_triangular *t, int64_t portion) {
 
 static CUresult begin_portion(struct tb_triangular *t, int64_t portion) {
   TB_TRY(await_formed(t, portion));
-  return mark_triangular_begin(t, stream_for(t, portion));
+  return tb_triangular_mark_begin(t, stream_for(t, portion));
 }
 
 static CUresult end_portion(struct tb_triangular *t, int64_t portion) {
@@ -223,7 +151,7 @@ static CUresult launch_step(struct tb_triangular *t, int64_t block, const struct
 /* ---- portions that go by slots ---- */
 
 CUresult tb_triangular_take_portion(struct tb_triangular *t) {
-  TB_TRY(record(t, TB_TRIANGULAR_ARRIVED, t->arrived, t->d->up));
+  TB_TRY(tb_triangular_record(t, TB_TRIANGULAR_ARRIVED, t->arrived, t->d->up));
   t->arrived++;
   return CUDA_SUCCESS;
 }
@@ -245,7 +173,7 @@ static CUresult complete_portion(struct tb_triangular *t, int64_t portion) {
   const int64_t block = tb_triangular_block_of(t->plan, portion);
   if (t->plan->turns) TB_TRY(turn_rows(t, block, rows, stored.address, stored.ld, true));
   TB_TRY(end_portion(t, portion));
-  TB_TRY(record(t, TB_TRIANGULAR_DONE, portion, stream_for(t, portion)));
+  TB_TRY(tb_triangular_record(t, TB_TRIANGULAR_DONE, portion, stream_for(t, portion)));
   t->down.complete++;
   t->computed++;
   t->step = 0;
@@ -370,7 +298,7 @@ static CUresult go_triangular_rounds(struct tb_triangular *t) {
 
 static CUresult run_all(struct tb_triangular *t) {
   const struct tb_ways *ways = &t->plan->ways;
-  if (ways->a == TB_IN_PLACE) TB_TRY(form_in_place(t));
+  if (ways->a == TB_IN_PLACE) TB_TRY(tb_triangular_form_in_place(t));
   const CUresult gone = go_triangular_rounds(t);
   if (gone != CUDA_SUCCESS || ways->c != TB_IN_PLACE) return gone;
   TB_TRY(t->plan->turns ? run_turned(t) : run_in_place(t));

@@ -88,14 +88,11 @@ void tb_triangular_up_abandon(struct tb_triangular *t);
 
 /* ---- triangular.c ---- */
 
-/* The next panel of A is there behind `arrived`, in its buffer; and the next portion of B in its place behind what was
- * sent. */
-CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUevent arrived);
+/* The next portion of B is in its place behind what was sent. */
 CUresult tb_triangular_take_portion(struct tb_triangular *t);
 
-/* To bring into form what a panel has, whose first element `from` has. */
-struct tb_triangle_form_args tb_triangular_form_args(const struct tb_triangular *t, struct tb_triangular_panel panel,
-                                                     CUdeviceptr from, int64_t from_ld);
+/* The call's computing begins in a stream. */
+CUresult tb_triangular_mark_begin(struct tb_triangular *t, CUstream stream);
 
 /* Where a portion that goes by slots lies, as B is stored. */
 struct tb_triangular_stored {
@@ -105,9 +102,21 @@ struct tb_triangular_stored {
 };
 struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, int64_t portion);
 
-/* The stream waits: for a portion that is sent, or whose steps are enqueued; or for the panels of A' up to this one. */
+/* What a stream has behind it, and others wait for: a portion that is sent, or whose steps are enqueued; or the panels
+ * of A' up to this one. */
 enum tb_triangular_event { TB_TRIANGULAR_ARRIVED, TB_TRIANGULAR_DONE, TB_TRIANGULAR_FORMED };
+CUresult tb_triangular_record(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUstream stream);
 CUresult tb_triangular_await(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUstream stream);
+
+/* ---- triangular_a.c ---- */
+
+/* The next panel of A is there behind `arrived`, in its buffer; or all of it is where it lies. */
+CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUevent arrived);
+CUresult tb_triangular_form_in_place(struct tb_triangular *t);
+
+/* To bring into form what a panel has, whose first element `from` has. */
+struct tb_triangle_form_args tb_triangular_form_args(const struct tb_triangular *t, struct tb_triangular_panel panel,
+                                                     CUdeviceptr from, int64_t from_ld);
 
 /* ---- triangular_products.c ---- */
 
