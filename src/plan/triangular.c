@@ -23,7 +23,7 @@
 #define BAND_LEAST 256
 #define DEPTH_LEAST 2
 #define DEPTH_LEAST_APART 3
-#define RUN_OF_B_BYTES 6144
+#define RUN_OF_B_BYTES 7168
 #define RUN_OF_A_BYTES 4096
 #define BANDS_SIDES_OF_ORDERS_MOST 2
 /* A panel of A: enough to keep the link busy. It is read in tiles of so many columns. */

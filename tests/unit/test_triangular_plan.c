@@ -244,8 +244,8 @@ static void bands_that_are_wished(void **state) {
   (void)state;
   assert_int_equal(depth_of(TB_Z, "LN", 4096, 4096, 128, INT64_MAX), 3);
   assert_int_equal(depth_of(TB_D, "LN", 8192, 8192, 256, INT64_MAX), 3);
-  assert_int_equal(depth_of(TB_D, "LT", 6144, 6144, 256, INT64_MAX), 3);
-  assert_int_equal(depth_of(TB_D, "LT", 6143, 6143, 256, INT64_MAX), 0);
+  assert_int_equal(depth_of(TB_D, "LT", 7168, 7168, 256, INT64_MAX), 3);
+  assert_int_equal(depth_of(TB_D, "LT", 7167, 7167, 256, INT64_MAX), 0);
   assert_int_equal(depth_of(TB_S, "LN", 8192, 8192, 256, INT64_MAX), 0);
   assert_int_equal(depth_of(TB_D, "LN", 32768, 8192, 256, INT64_MAX), 4);
   assert_int_equal(depth_of(TB_S, "RN", 4096, 4096, 256, INT64_MAX), 4);
