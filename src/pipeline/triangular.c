@@ -22,7 +22,7 @@ static void *block_of_b(const struct tb_triangular *t, int64_t block, int64_t ro
 struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, int64_t portion) {
   const struct tb_triangular_plan *plan = t->plan;
   const int64_t block = tb_triangular_block_of(plan, portion), sides = tb_triangular_size(plan, block);
-  const struct tb_triangular_rows rows = tb_triangular_rows_of(plan, portion);
+  const struct tb_triangular_rows rows = tb_triangular_rows_of(plan, tb_triangular_band_of(plan, portion));
   struct tb_triangular_stored stored = {.host = block_of_b(t, block, rows.first)};
   if (plan->turns) {
     const int64_t at = plan->stored_offset_bytes + block % plan->places * plan->stored_bytes;
@@ -45,7 +45,7 @@ static struct tb_triangular_columns columns_of(const struct tb_triangular *t, in
 /* ---- what is waited for ---- */
 
 /* There are more of each kind than can be waited for at once. */
-#define EVENTS_OF_A_KIND (TB_TRIANGULAR_STREAMS << TB_TRIANGULAR_DEPTH_MAX)
+#define EVENTS_OF_A_KIND (TB_TRIANGULAR_STREAMS * TB_TRIANGULAR_BANDS_MAX)
 
 static CUresult event_of(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUevent *event) {
   return tb_device_tile_event(t->d, kind * EVENTS_OF_A_KIND + number % EVENTS_OF_A_KIND, event);
@@ -158,7 +158,7 @@ CUresult tb_triangular_take_portion(struct tb_triangular *t) {
 
 static CUresult start_portion(struct tb_triangular *t, int64_t portion) {
   const struct tb_triangular_stored stored = tb_triangular_stored(t, portion);
-  const struct tb_triangular_rows rows = tb_triangular_rows_of(t->plan, portion);
+  const struct tb_triangular_rows rows = tb_triangular_rows_of(t->plan, tb_triangular_band_of(t->plan, portion));
   const int64_t block = tb_triangular_block_of(t->plan, portion);
   const struct tb_triangular_columns b = columns_of(t, block);
   TB_TRY(tb_triangular_await(t, TB_TRIANGULAR_ARRIVED, portion, stream_for(t, portion)));
@@ -169,7 +169,7 @@ static CUresult start_portion(struct tb_triangular *t, int64_t portion) {
 
 static CUresult complete_portion(struct tb_triangular *t, int64_t portion) {
   const struct tb_triangular_stored stored = tb_triangular_stored(t, portion);
-  const struct tb_triangular_rows rows = tb_triangular_rows_of(t->plan, portion);
+  const struct tb_triangular_rows rows = tb_triangular_rows_of(t->plan, tb_triangular_band_of(t->plan, portion));
   const int64_t block = tb_triangular_block_of(t->plan, portion);
   if (t->plan->turns) TB_TRY(turn_rows(t, block, rows, stored.address, stored.ld, true));
   TB_TRY(end_portion(t, portion));
@@ -191,15 +191,16 @@ static bool can_launch(const struct tb_triangular *t, int64_t number) {
 
 static CUresult compute_turn(struct tb_triangular *t, bool *something) {
   const struct tb_triangular_plan *const plan = t->plan;
-  const int64_t portion = t->computed, band = tb_triangular_band_of(plan, portion);
+  const int64_t portion = t->computed;
   if (portion == t->arrived || !can_launch(t, t->step)) return CUDA_SUCCESS;
-  const int64_t steps = tb_triangular_band_steps(&plan->shape, plan->depth, band);
+  const struct tb_triangular_node band = tb_triangular_node_of(plan, tb_triangular_band_of(plan, portion));
+  const int64_t steps = tb_triangular_node_steps(&plan->shape, band);
   *something = true;
   if (t->step == 0) TB_TRY(start_portion(t, portion));
   if (t->awaited < panels_awaited(t, portion)) TB_TRY(await_formed(t, portion));
   const int64_t end = tb_min(steps, t->step + STEPS_OF_TURN);
   for (; t->step < end && can_launch(t, t->step); t->step++) {
-    const struct tb_triangular_step step = tb_triangular_band_step(&plan->shape, plan->depth, band, t->step);
+    const struct tb_triangular_step step = tb_triangular_node_step(&plan->shape, band, t->step);
     TB_TRY(launch_step(t, tb_triangular_block_of(plan, portion), &step));
   }
   return t->step == steps ? complete_portion(t, portion) : CUDA_SUCCESS;

@@ -18,14 +18,19 @@
 #define BLOCK_LEAST_IN_PLACE 4096
 #define BLOCK_NARROWEST TB_TRIANGULAR_BLOCK_STEP /* but where there is no memory for that */
 #define BLOCK_NARROWEST_OF_ALL 32
-/* Bands: of so many rows at least, so many of them, and B with so many sides. Of what is stored by columns a band has a
- * run of each, and the shorter those are the slower they are copied. */
-#define BAND_LEAST 256
+/* Bands: four of so many rows or more, and B with so many sides for each row. Of what is stored by columns a band has a
+ * run of each, and the shorter those are the slower they are copied: worth it where products take long beside that, of
+ * so many rows of reals. (H100, ms, blocks and bands. On the left: strsm 8192 13.0 and 11.2, ctrsm 4096 7.4 and 6.1,
+ * 8192 30.4 and 22.4, dtrsm 8192 24.3 and 21.4, ztrsm 4096 13.5 and 11.5, 8192 70 and 54; but dtrsm 4096 5.8 and 7,
+ * 6144 14.1 and 15.0, ztrsm 3072 7.7 and 8.4. On the right: strsm 4096 4.1 and 3.0, ctrsm 8.4 and 6.0, dtrsm 6.8
+ * and 5.1, 2048 2.5 and 1.9. By one depth more 3 to 8 % worse at 4096, not otherwise at 8192. B with three sides for
+ * each row of dtrsm and ctrsm 8192: the same.) */
+#define BAND_LEAST 512
 #define DEPTH_LEAST 2
-#define DEPTH_LEAST_APART 3
+#define BANDS_SIDES_OF_ROW_MOST 2
 #define RUN_OF_B_BYTES 7168
 #define RUN_OF_A_BYTES 4096
-#define BANDS_SIDES_OF_ORDERS_MOST 2
+#define ORDER_OF_RUNS_LEAST 7168
 /* A panel of A: enough to keep the link busy. It is read in tiles of so many columns. */
 #define PANEL_BYTES ((int64_t)8 << 20)
 #define PANELS_LEAST 4
@@ -81,39 +86,41 @@ struct tb_triangular_step tb_triangular_step(const struct tb_triangular_shape *s
   return step_of(s, (struct tb_triangular_rows){0, s->order}, number);
 }
 
-/* ---- bands ---- */
-
-static bool in_second(int64_t band, int depth) { return band >> depth & 1; }
-
-struct tb_triangular_rows tb_triangular_band(const struct tb_triangular_shape *s, int depth, int64_t band) {
-  struct tb_triangular_rows x = {0, s->order};
-  while (depth-- > 0) x = half_of(s, x, in_second(band, depth));
-  return x;
-}
-
-/* One for each half that lies before the band. */
-static int64_t products_before(int64_t band) { return __builtin_popcountll((unsigned long long)band); }
-
-int64_t tb_triangular_band_steps(const struct tb_triangular_shape *s, int depth, int64_t band) {
-  return products_before(band) + steps_of(s, tb_triangular_band(s, depth, band).size);
-}
-
-struct tb_triangular_step tb_triangular_band_step(const struct tb_triangular_shape *s, int depth, int64_t band,
-                                                  int64_t number) {
-  const struct tb_triangular_rows rows = tb_triangular_band(s, depth, band);
-  struct tb_triangular_rows x = {0, s->order};
-  if (number >= products_before(band)) return step_of(s, rows, number - products_before(band));
-  for (int deeper = depth - 1;; deeper--) {
-    const bool second = in_second(band, deeper);
-    if (second && number-- == 0) return product_of(s, x, rows);
-    x = half_of(s, x, second);
-  }
-}
-
 struct tb_triangular_shape tb_triangular_shape_of(const struct tb_call *call, int64_t leaf) {
   const bool lower = (call->a.uplo == TB_LOWER) != call->a.transposed;
   return (struct tb_triangular_shape){
       .solves = call->recipe == TB_TRIANGULAR_SOLVE, .lower = lower != call->on_right, .order = call->k, .leaf = leaf};
+}
+
+/* ---- bands ---- */
+
+static bool in_second(int64_t number, int depth) { return number >> depth & 1; }
+
+struct tb_triangular_rows tb_triangular_node_rows(const struct tb_triangular_shape *s, struct tb_triangular_node node) {
+  struct tb_triangular_rows x = {0, s->order};
+  while (node.depth-- > 0) x = half_of(s, x, in_second(node.number, node.depth));
+  return x;
+}
+
+/* One for each half that lies before the node. */
+static int64_t products_before(struct tb_triangular_node node) {
+  return __builtin_popcountll((unsigned long long)node.number);
+}
+
+int64_t tb_triangular_node_steps(const struct tb_triangular_shape *s, struct tb_triangular_node node) {
+  return products_before(node) + steps_of(s, tb_triangular_node_rows(s, node).size);
+}
+
+struct tb_triangular_step tb_triangular_node_step(const struct tb_triangular_shape *s, struct tb_triangular_node node,
+                                                  int64_t number) {
+  const struct tb_triangular_rows rows = tb_triangular_node_rows(s, node);
+  struct tb_triangular_rows x = {0, s->order};
+  if (number >= products_before(node)) return step_of(s, rows, number - products_before(node));
+  for (int deeper = node.depth - 1;; deeper--) {
+    const bool second = in_second(node.number, deeper);
+    if (second && number-- == 0) return product_of(s, x, rows);
+    x = half_of(s, x, second);
+  }
 }
 
 /* ---- ways and sizes ---- */
@@ -149,7 +156,7 @@ static bool stored_by_rows(const struct tb_triangular_plan *plan, const struct t
 /* With bands, the longest has the rows of all of A'. */
 static void size_panels_of_bands(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes) {
   int64_t most = 0;
-  plan->panels = (int64_t)1 << plan->depth;
+  plan->panels = tb_triangular_bands(plan);
   for (int64_t number = 0; number < plan->panels; number++) {
     const struct tb_triangular_panel p = tb_triangular_panel(plan, call, number);
     most = tb_max(most, tb_leading(call->type, p.rows) * p.columns);
@@ -236,15 +243,16 @@ static bool may_be_cut(const struct tb_triangular_plan *plan, enum tb_type type)
 /* Bands for all that is large enough, unless A is so small beside B that it would not be waited for anyway, or blocks
  * have to be narrower than the bits allow. */
 static int depth_wish(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t block) {
-  const bool b_is_apart = !plan->turns, a_is_apart = !stored_by_rows(plan, call);
-  const int64_t run_bytes = b_is_apart ? RUN_OF_B_BYTES : a_is_apart ? RUN_OF_A_BYTES : 0;
-  const int64_t rows = tb_max(tb_max(plan->shape.leaf, BAND_LEAST), tb_ceil_div(run_bytes, tb_call_bytes(call)));
+  const bool b_has_runs = !plan->turns, a_has_runs = !stored_by_rows(plan, call);
+  const int64_t run_bytes = b_has_runs ? RUN_OF_B_BYTES : a_has_runs ? RUN_OF_A_BYTES : 0;
+  const int64_t least = tb_max(BAND_LEAST, tb_max(2 * plan->shape.leaf, tb_ceil_div(run_bytes, tb_call_bytes(call))));
   int depth = 0;
   if (!plan->shape.solves || plan->ways.c == TB_IN_PLACE || !may_be_cut(plan, call->type)) return 0;
-  if (plan->sides > BANDS_SIDES_OF_ORDERS_MOST * call->k) return 0;
+  if (b_has_runs && tb_type_parts(call->type) * call->k < ORDER_OF_RUNS_LEAST) return 0;
+  if (plan->sides > BANDS_SIDES_OF_ROW_MOST * call->k) return 0;
   if (block < tb_min(plan->sides, TB_TRIANGULAR_BLOCK_STEP)) return 0;
-  while (depth < TB_TRIANGULAR_DEPTH_MAX && call->k >> (depth + 1) >= rows) depth++;
-  return depth >= (b_is_apart ? DEPTH_LEAST_APART : DEPTH_LEAST) ? depth : 0;
+  while (depth < TB_TRIANGULAR_DEPTH_MAX && call->k >> (depth + 1) >= least) depth++;
+  return depth >= DEPTH_LEAST ? depth : 0;
 }
 
 /* All blocks in places of their own, one for each stream. */
@@ -296,7 +304,7 @@ bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_ca
 /* Stored columns, or rows, of a triangle: those of its columns and rows that they are in, too. */
 struct tb_triangular_panel tb_triangular_panel(const struct tb_triangular_plan *plan, const struct tb_call *call,
                                                int64_t number) {
-  const struct tb_triangular_rows band = tb_triangular_band(&plan->shape, plan->depth, number);
+  const struct tb_triangular_rows band = tb_triangular_rows_of(plan, plan->depth > 0 ? number : 0);
   const int64_t first = plan->depth > 0 ? band.first : number * plan->panel;
   const int64_t size = plan->depth > 0 ? band.size : tb_min(plan->panel, call->k - first);
   const bool of_rows = plan->depth > 0 && !stored_by_rows(plan, call);

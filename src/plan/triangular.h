@@ -25,10 +25,10 @@
  * of each what the triangle has: its rows from the panel's first column on, or up to its last.
  *
  * Bands. Of a large solve all blocks are on the GPU at once, and go by slots in bands of rows: what the halving has at
- * some depth, in the order in which they are solved, and before each band the rows of A' that it needs. What the
- * halving adds to more bands than one is added to each when its turn comes, so every element has its terms in the order
- * and the groups that it has in the steps above, and the same bits. The first rows are solved while the others go up,
- * and come down while the last ones are solved:
+ * some depth, of the last one its halves, for all others wait behind it; in the order in which they are solved, and
+ * before each band the rows of A' that it needs. What the halving adds to more bands than one is added to each when its
+ * turn comes, so every element has its terms in the order and the groups that it has in the steps above, and the same
+ * bits. The first rows are solved while the others go up, and come down while the last ones are solved:
  *
  *      A'    1 .         B    1      of band 4, behind bands 1 to 3:  B4 = B4 - (A41 A42) (X1 X2)^T
  *            2 2 .            2                                       B4 = B4 - A43 X3
@@ -66,18 +66,24 @@ struct tb_triangular_rows {
 };
 
 /* What the halving has at a depth, of which there are 2^depth, numbered in the order in which they are solved. */
-struct tb_triangular_rows tb_triangular_band(const struct tb_triangular_shape *shape, int depth, int64_t band);
+struct tb_triangular_node {
+  int depth;
+  int64_t number;
+};
+struct tb_triangular_rows tb_triangular_node_rows(const struct tb_triangular_shape *shape,
+                                                  struct tb_triangular_node node);
 
-/* Steps of a band, behind those of the bands before it; and step `number` of them. At depth 0 these are all. */
-int64_t tb_triangular_band_steps(const struct tb_triangular_shape *shape, int depth, int64_t band);
-struct tb_triangular_step tb_triangular_band_step(const struct tb_triangular_shape *shape, int depth, int64_t band,
-                                                  int64_t number);
+/* Steps of its rows, behind those of the rows before them; and step `number` of them. At depth 0 these are all. */
+int64_t tb_triangular_node_steps(const struct tb_triangular_shape *shape, struct tb_triangular_node node);
+struct tb_triangular_step tb_triangular_node_step(const struct tb_triangular_shape *shape,
+                                                  struct tb_triangular_node node, int64_t number);
 
 /* Blocks begin at multiples of so many columns: there the bits do not show it (select/emulated_plan.h). */
 #define TB_TRIANGULAR_BLOCK_STEP 192
 #define TB_TRIANGULAR_PLACES_MAX 4
 #define TB_TRIANGULAR_STREAMS 2
 #define TB_TRIANGULAR_DEPTH_MAX 4 /* of bands */
+#define TB_TRIANGULAR_BANDS_MAX ((1 << TB_TRIANGULAR_DEPTH_MAX) + 1)
 
 /* By leaves and products of halves; or a multiplication as one product that knows of the triangle: in doubles, or on
  * the tensor cores from planes, all of A' packed once. */
@@ -91,7 +97,7 @@ struct tb_triangular_plan {
   int64_t sides;              /* columns of B, seen from the left */
   int64_t block;              /* of a block, at most */
   int64_t blocks;
-  int depth;  /* of bands; 0: B goes by slots in blocks, of all rows */
+  int depth;  /* of bands but the last two, which are halves of one; 0: B goes by slots in blocks, of all rows */
   int places; /* for blocks in the arena; 0: they are computed where B lies */
   int streams;
   int64_t panel, panels;                     /* stored columns of A that go up, or are read, at once; with bands as
@@ -132,9 +138,19 @@ static inline int64_t tb_triangular_size(const struct tb_triangular_plan *plan, 
   return tb_min(plan->block, plan->sides - block * plan->block);
 }
 
+/* Bands, one where B goes in blocks; and which node of the halving one of them is. */
+static inline int64_t tb_triangular_bands(const struct tb_triangular_plan *plan) {
+  return ((int64_t)1 << plan->depth) + (plan->depth > 0);
+}
+static inline struct tb_triangular_node tb_triangular_node_of(const struct tb_triangular_plan *plan, int64_t band) {
+  const int64_t last = ((int64_t)1 << plan->depth) - 1;
+  if (plan->depth == 0 || band < last) return (struct tb_triangular_node){plan->depth, band};
+  return (struct tb_triangular_node){plan->depth + 1, last + band};
+}
+
 /* B's portions; of one its block and its band, which are those of others, too. */
 static inline int64_t tb_triangular_portions(const struct tb_triangular_plan *plan) {
-  return plan->blocks << plan->depth;
+  return plan->blocks * tb_triangular_bands(plan);
 }
 static inline int64_t tb_triangular_block_of(const struct tb_triangular_plan *plan, int64_t portion) {
   return portion % plan->blocks;
@@ -142,8 +158,8 @@ static inline int64_t tb_triangular_block_of(const struct tb_triangular_plan *pl
 static inline int64_t tb_triangular_band_of(const struct tb_triangular_plan *plan, int64_t portion) {
   return portion / plan->blocks;
 }
-static inline struct tb_triangular_rows tb_triangular_rows_of(const struct tb_triangular_plan *plan, int64_t portion) {
-  return tb_triangular_band(&plan->shape, plan->depth, tb_triangular_band_of(plan, portion));
+static inline struct tb_triangular_rows tb_triangular_rows_of(const struct tb_triangular_plan *plan, int64_t band) {
+  return tb_triangular_node_rows(&plan->shape, tb_triangular_node_of(plan, band));
 }
 
 /* Whether between a portion's stored columns there are those of others. */

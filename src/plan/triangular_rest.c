@@ -45,8 +45,8 @@ struct committed {
 
 /* Rows of the bands before this one. */
 static int64_t rows_before(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t band) {
-  if (band == (int64_t)1 << plan->depth) return call->k;
-  const struct tb_triangular_rows x = tb_triangular_band(&plan->shape, plan->depth, band);
+  if (band == tb_triangular_bands(plan)) return call->k;
+  const struct tb_triangular_rows x = tb_triangular_rows_of(plan, band);
   return tb_triangular_is_downward(call) ? x.first : call->k - (x.first + x.size);
 }
 

@@ -72,9 +72,9 @@ static const struct shape in_memory[] = {
     {'d', true, 'R', 'L', 'N', 330, 100, "0", 0, 0},   {'d', false, 'R', 'U', 'N', 330, 100, "0", 0, 0},
     {'d', false, 'R', 'U', 'T', 330, 97, "0", 0, 0},   {'z', true, 'L', 'U', 'T', 130, 20, "200K", 0, 0},
     {'d', false, 'R', 'U', 'N', 20, 130, "100K", 0, 0}};
-static const struct shape in_bands[] = {{'d', true, 'R', 'U', 'N', 200, 1024, "0", 0, 0},
-                                        {'d', true, 'R', 'L', 'N', 7, 1024, "0", 0, 0},
-                                        {'z', true, 'L', 'L', 'N', 4096, 3, "0", 0, 0}};
+static const struct shape in_bands[] = {{'d', true, 'R', 'U', 'N', 200, 2048, "0", 0, 0},
+                                        {'d', true, 'R', 'L', 'N', 7, 2048, "0", 0, 0},
+                                        {'z', true, 'L', 'L', 'N', 3584, 3, "0", 0, 0}};
 static const struct shape on_gpu[] = {{'d', true, 'L', 'L', 'N', 130, 970, "0", 0, 0},
                                       {'z', false, 'L', 'U', 'T', 70, 12, "0", 1, 0},
                                       {'d', true, 'R', 'U', 'N', 30, 100, "0", 0, 0},

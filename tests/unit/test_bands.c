@@ -32,15 +32,14 @@ struct shape {
   int order, sides;
 };
 
-/* Where B is on the right a band is columns of it: bands of 256 rows of the solution, or as many as make 4 KiB of a
- * stored column of A. On the left they make 8 KiB of one of B. */
-static const struct shape on_the_right[] = {{DTRSM, "RLNN", 1100, 230}, {DTRSM, "RUNU", 1024, 20},
-                                            {DTRSM, "RUTN", 2100, 20},  {ZTRSM, "RLCN", 1030, 230},
-                                            {ZTRSM, "RUTU", 1030, 20},  {DTRSM, "RLTN", 2048, 230}};
+/* On the right a band is whole columns of B, or four are so many rows that they make 4 KiB of a stored column of A. On
+ * the left they make 7 KiB of one of B. */
+static const struct shape on_the_right[] = {{DTRSM, "RLNN", 2100, 230}, {DTRSM, "RUNU", 2048, 20},
+                                            {ZTRSM, "RUTU", 2050, 20},  {DTRSM, "RUTN", 2100, 20},
+                                            {ZTRSM, "RLCN", 2050, 20},  {DTRSM, "RLTN", 2048, 230}};
 static const struct shape on_the_left[] = {
-    {ZTRSM, "LLNN", 4100, 7}, {ZTRSM, "LUNU", 4096, 200}, {ZTRSM, "LUCN", 4100, 7}};
-static const struct shape of_floats[] = {
-    {STRSM, "RLNN", 1280, 230}, {CTRSM, "RUNN", 1100, 20}, {CTRSM, "RLNU", 1024, 200}};
+    {ZTRSM, "LLNN", 3600, 7}, {ZTRSM, "LUNU", 3584, 200}, {ZTRSM, "LUCN", 4100, 7}};
+static const struct shape of_floats[] = {{STRSM, "RLNN", 2100, 200}, {CTRSM, "RUNN", 2050, 20}};
 
 struct shapes {
   const struct shape *of;
