@@ -8,7 +8,8 @@
  * Seen to fail when: a product adds to the half that it reads; the second half comes first; a place of a block ends
  * where the next one has begun; of what a GPU has left a block that it had not begun, or a step, is left out; products
  * have as few blocks as steps by halves; a band forgets a half that lies before it, or takes its halves the other way
- * round; a portion of which columns are committed is solved again.
+ * round; a portion of which columns are committed is solved again; there are bands of too
+ * few rows, of cut tiles, or where blocks are narrow.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -228,8 +229,9 @@ static void blocks_that_are_wished(void **state) {
   assert_int_equal(blocks_of(TB_S, 1152, TB_BY_PLANES), 2);
 }
 
-static int depth_of(enum tb_type type, const char *letters, int64_t order, int64_t sides, int64_t leaf,
-                    int64_t budget) {
+/* In blocks of so many columns or fewer. */
+static int depth_in_blocks(enum tb_type type, const char *letters, int64_t order, int64_t sides, int64_t leaf,
+                           int64_t most, int64_t budget) {
   const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
   struct tb_call call = {.type = type, .recipe = TB_TRIANGULAR_SOLVE, .on_right = letters[0] == 'R', .k = order};
   struct tb_triangular_plan p;
@@ -237,9 +239,14 @@ static int depth_of(enum tb_type type, const char *letters, int64_t order, int64
   call.a = (struct tb_view){.ld = order, .structure = TB_TRIANGULAR, .type = type, .uplo = TB_LOWER};
   call.a.transposed = letters[1] == 'T';
   if (letters[2] == 'm') call.recipe = TB_TRIANGULAR_MULTIPLY;
-  assert_true(tb_triangular_plan_make(&p, &call, staged, TB_BY_HALVES, leaf,
-                                      tb_triangular_block_wish(&call, staged, TB_BY_HALVES), 0, budget));
+  const int64_t block = tb_min(most, tb_triangular_block_wish(&call, staged, TB_BY_HALVES));
+  assert_true(tb_triangular_plan_make(&p, &call, staged, TB_BY_HALVES, leaf, block, 0, budget));
   return p.depth;
+}
+
+static int depth_of(enum tb_type type, const char *letters, int64_t order, int64_t sides, int64_t leaf,
+                    int64_t budget) {
+  return depth_in_blocks(type, letters, order, sides, leaf, INT64_MAX, budget);
 }
 
 /* Where the runs that a band has of stored columns are long, and bands have rows enough for a kernel. */
@@ -263,6 +270,9 @@ static void bands_that_are_wished(void **state) {
   assert_int_equal(depth_of(TB_S, "RN", 4096, 4096, 128, INT64_MAX), 0); /* tiles of the tensor cores would be others */
   assert_int_equal(depth_of(TB_D, "RN", 4096, 4096, 128, INT64_MAX), 3);
   assert_int_equal(depth_of(TB_D, "RN", 4096, 4096, 256, (int64_t)300 << 20), 0); /* there is no room */
+  /* A part has no wider blocks than the whole. */
+  assert_int_equal(depth_in_blocks(TB_D, "RN", 4096, 4096, 256, TB_TRIANGULAR_BLOCK_STEP, INT64_MAX), 3);
+  assert_int_equal(depth_in_blocks(TB_D, "RN", 4096, 4096, 256, 32, INT64_MAX), 0);
 }
 
 /* A on the right with few rows of B: room for A' and one block, but not for four. */
