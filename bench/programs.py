@@ -288,17 +288,27 @@ def of_one_size(jobs):
     return list(kept.values())
 
 
+GROUPS = ["NumPy float32", "NumPy float64", "FAISS", "scikit-learn", "C++"]  # what the names of jobs begin with
+
+
 def brief_table(run):
-    """Few lines: a column for each job."""
+    """Few lines: one for each group of jobs."""
     shown = of_one_size(run.jobs)
-    times = [f"{cell(seconds(job, 'without'))} / {cell(seconds(job, 'with'))}" for job in shown]
-    over = [cell(over_bench(run.products_of(job["job"]))) for job in shown]
-    return markdown(["", *(job["job"] for job in shown)], [["seconds", *times], ["over the bench", *over]])
+    rows = []
+    for group in GROUPS:
+        jobs = []
+        for job in shown:
+            name = job["job"].removeprefix(group + " ")
+            over = cell(over_bench(run.products_of(job["job"]))) or "-"
+            if name != job["job"]:
+                jobs.append(f"{name}: {cell(seconds(job, 'without'))} / {cell(seconds(job, 'with'))} / {over}")
+        rows.append([group, "; ".join(jobs)])
+    return markdown(["program", "job: seconds without / with / over the bench"], rows)
 
 
 TABLES = {"brief": brief_table, "jobs": jobs_table, "products": products_table}
 LEGEND = {
-    "brief": "Inside programs, without and with TileBLAS. Over the bench: how many times as long the products on the GPU take there as alone, from memory that was used before, operands going up each time.",
+    "brief": "Inside programs. Over the bench: how many times as long the products on the GPU take there as alone, from memory that was used before, operands going up each time.",
     "jobs": ("Medians after a first run. In products: the share of the time. Over the bench: how many times as long the products on the GPU take as "
              "alone, from memory that was used before, operands going up each time, in the same run; of threads that call at once by the number of threads."),
     "products": ("Shapes as column-major calls have them, TRANSPOSES:MxNxK; those of 5 % of a job's time in products or more. Median and mean of the "

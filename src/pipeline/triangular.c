@@ -89,7 +89,7 @@ static struct tb_triangular_rows all_rows(const struct tb_triangular *t) {
   return (struct tb_triangular_rows){0, t->plan->shape.order};
 }
 
-static CUdeviceptr row_of(const struct tb_triangular *t, const struct tb_triangular_columns *b, int64_t row) {
+static CUdeviceptr row_of_columns(const struct tb_triangular *t, const struct tb_triangular_columns *b, int64_t row) {
   return b->address + (CUdeviceptr)(row * tb_call_bytes(t->call));
 }
 
@@ -97,7 +97,7 @@ static CUresult scale_rows(struct tb_triangular *t, const struct tb_triangular_c
                            struct tb_triangular_rows rows, CUstream stream) {
   const struct tb_call *call = t->call;
   const struct tb_commit scaled = {.type = call->type,
-                                   .c = row_of(t, b, rows.first),
+                                   .c = row_of_columns(t, b, rows.first),
                                    .ldc = b->ld,
                                    .m = rows.size,
                                    .n = b->sides,
@@ -110,7 +110,7 @@ static CUresult scale_rows(struct tb_triangular *t, const struct tb_triangular_c
 static CUresult turn_rows(struct tb_triangular *t, int64_t block, struct tb_triangular_rows rows, CUdeviceptr stored,
                           int64_t stored_ld, bool back) {
   const struct tb_triangular_columns b = columns_of(t, block);
-  const CUdeviceptr there = row_of(t, &b, rows.first);
+  const CUdeviceptr there = row_of_columns(t, &b, rows.first);
   struct tb_triangle_turn_args args = {.from = (const void *)(back ? there : stored),
                                        .to = (void *)(back ? stored : there),
                                        .from_ld = back ? b.ld : stored_ld,

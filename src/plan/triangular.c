@@ -59,8 +59,8 @@ static struct tb_triangular_rows half_of(const struct tb_triangular_shape *s, st
 
 /* What the product between the halves of `x` adds to these rows: of a solve those of the second half, which it has of
  * the first; of a product it is the other way round. */
-static struct tb_triangular_step product_of(const struct tb_triangular_shape *s, struct tb_triangular_rows x,
-                                            struct tb_triangular_rows rows) {
+static struct tb_triangular_step product_between(const struct tb_triangular_shape *s, struct tb_triangular_rows x,
+                                                 struct tb_triangular_rows rows) {
   const struct tb_triangular_rows target = half_of(s, x, s->solves), source = half_of(s, x, !s->solves);
   return (struct tb_triangular_step){.first = rows.first,
                                      .size = rows.size,
@@ -75,7 +75,7 @@ static struct tb_triangular_step step_of(const struct tb_triangular_shape *s, st
   while (x.size > s->leaf) {
     const struct tb_triangular_rows first = half_of(s, x, false), second = half_of(s, x, true);
     const int64_t before = steps_of(s, first.size);
-    if (number == before) return product_of(s, x, half_of(s, x, s->solves));
+    if (number == before) return product_between(s, x, half_of(s, x, s->solves));
     x = number < before ? first : second;
     if (number > before) number -= before + 1;
   }
@@ -118,7 +118,7 @@ struct tb_triangular_step tb_triangular_node_step(const struct tb_triangular_sha
   if (number >= products_before(node)) return step_of(s, rows, number - products_before(node));
   for (int deeper = node.depth - 1;; deeper--) {
     const bool second = in_second(node.number, deeper);
-    if (second && number-- == 0) return product_of(s, x, rows);
+    if (second && number-- == 0) return product_between(s, x, rows);
     x = half_of(s, x, second);
   }
 }

@@ -52,8 +52,8 @@ static int64_t rows_before(const struct tb_triangular_plan *plan, const struct t
 
 /* Those that this portion's band is committed of, those that it is being committed of, and the others. A line is of one
  * of the sides, or of all that the portion has. */
-static struct committed group_of(const struct tb_triangular_plan *plan, const struct tb_call *call,
-                                 const struct tb_triangular_progress *p, int group) {
+static struct committed sides_of_group(const struct tb_triangular_plan *plan, const struct tb_call *call,
+                                       const struct tb_triangular_progress *p, int group) {
   const int64_t block = tb_triangular_block_of(plan, p->portion), band = tb_triangular_band_of(plan, p->portion);
   const int64_t begins = tb_triangular_first(plan, block), before = rows_before(plan, call, band);
   const int64_t whole = begins + (plan->turns ? 0 : p->lines);
@@ -89,7 +89,7 @@ bool tb_triangular_take_rest(const struct tb_triangular_plan *plan, const struct
   }
   if (plan->places == 0) return take_steps(plan, call, p, rest);
   while (p->portion < tb_triangular_portions(plan) && p->handed < 2 * GROUPS) {
-    const struct committed x = group_of(plan, call, p, p->handed / 2);
+    const struct committed x = sides_of_group(plan, call, p, p->handed / 2);
     if (take_of_group(call, &x, p->handed++ % 2 == 0, rest)) return true;
   }
   return false;
