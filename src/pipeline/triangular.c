@@ -44,8 +44,11 @@ static struct tb_triangular_columns columns_of(const struct tb_triangular *t, in
 
 /* ---- what is waited for ---- */
 
-/* There are more of each kind than can be waited for at once. */
+/* One for each portion of bands. Blocks take turns, for there are few places for them, and so do panels, of which the
+ * latest alone is waited for. */
 #define EVENTS_OF_A_KIND (TB_TRIANGULAR_STREAMS * TB_TRIANGULAR_BANDS_MAX)
+_Static_assert(EVENTS_OF_A_KIND >= TB_TRIANGULAR_PLACES_MAX, "a place's event is not another one's");
+_Static_assert(3 * EVENTS_OF_A_KIND <= TB_TILES_MAX * TB_TILES_MAX, "as many as a device has");
 
 static CUresult event_of(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUevent *event) {
   return tb_device_tile_event(t->d, kind * EVENTS_OF_A_KIND + number % EVENTS_OF_A_KIND, event);
@@ -89,15 +92,11 @@ static struct tb_triangular_rows all_rows(const struct tb_triangular *t) {
   return (struct tb_triangular_rows){0, t->plan->shape.order};
 }
 
-static CUdeviceptr row_of_columns(const struct tb_triangular *t, const struct tb_triangular_columns *b, int64_t row) {
-  return b->address + (CUdeviceptr)(row * tb_call_bytes(t->call));
-}
-
 static CUresult scale_rows(struct tb_triangular *t, const struct tb_triangular_columns *b,
                            struct tb_triangular_rows rows, CUstream stream) {
   const struct tb_call *call = t->call;
   const struct tb_commit scaled = {.type = call->type,
-                                   .c = row_of_columns(t, b, rows.first),
+                                   .c = tb_triangular_row_of_block(t, b, rows.first),
                                    .ldc = b->ld,
                                    .m = rows.size,
                                    .n = b->sides,
@@ -110,7 +109,7 @@ static CUresult scale_rows(struct tb_triangular *t, const struct tb_triangular_c
 static CUresult turn_rows(struct tb_triangular *t, int64_t block, struct tb_triangular_rows rows, CUdeviceptr stored,
                           int64_t stored_ld, bool back) {
   const struct tb_triangular_columns b = columns_of(t, block);
-  const CUdeviceptr there = row_of_columns(t, &b, rows.first);
+  const CUdeviceptr there = tb_triangular_row_of_block(t, &b, rows.first);
   struct tb_triangle_turn_args args = {.from = (const void *)(back ? there : stored),
                                        .to = (void *)(back ? stored : there),
                                        .from_ld = back ? b.ld : stored_ld,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trmm and trsm on one GPU, by a plan (plan/triangular.h): A goes up and is brought into form, then B's blocks go up,
- * are computed and come down, all three at once. Under offload.c's lock, with the device entered.
+ * trmm and trsm on one GPU, by a plan (plan/triangular.h): A goes up and is brought into form, B's portions go up, are
+ * computed and come down, all at once. Under offload.c's lock, with the device entered.
  */
 #ifndef TB_PIPELINE_TRIANGULAR_H
 #define TB_PIPELINE_TRIANGULAR_H

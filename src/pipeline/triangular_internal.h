@@ -126,6 +126,11 @@ struct tb_triangular_columns {
   int64_t ld, sides;
 };
 
+static inline CUdeviceptr tb_triangular_row_of_block(const struct tb_triangular *t,
+                                                     const struct tb_triangular_columns *b, int64_t row) {
+  return b->address + (CUdeviceptr)(row * tb_call_bytes(t->call));
+}
+
 /* A stream's own memory. */
 struct tb_triangular_room {
   CUdeviceptr workspace, apart;

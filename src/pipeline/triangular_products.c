@@ -160,14 +160,10 @@ CUdeviceptr tb_triangular_element_of_a(const struct tb_triangular *t, int64_t i,
   return t->d->arena + (CUdeviceptr)(parts * (i + j * t->plan->a_ld) * tb_type_bytes(tb_kernel_type(t->call->type)));
 }
 
-static CUdeviceptr row_of_block(const struct tb_triangular *t, const struct tb_triangular_columns *b, int64_t row) {
-  return b->address + (CUdeviceptr)(row * tb_call_bytes(t->call));
-}
-
 static CUresult launch_leaf(struct tb_triangular *t, const struct tb_triangular_columns *b,
                             const struct tb_triangular_step *step, CUstream stream) {
   struct tb_triangle_leaf_args args = {.a = (const void *)tb_triangular_element_of_a(t, step->first, step->first),
-                                       .b = (void *)row_of_block(t, b, step->first),
+                                       .b = (void *)tb_triangular_row_of_block(t, b, step->first),
                                        .lda = t->plan->a_ld,
                                        .ldb = b->ld,
                                        .n = b->sides,
@@ -185,8 +181,8 @@ CUresult tb_triangular_launch(struct tb_triangular *t, const struct tb_triangula
   const int64_t parts = tb_kernel_parts(type);
   struct tb_multiply x = {.type = tb_kernel_type(type),
                           .a = tb_triangular_element_of_a(t, step->first, step->source),
-                          .b = row_of_block(t, b, step->source),
-                          .d = row_of_block(t, b, step->first),
+                          .b = tb_triangular_row_of_block(t, b, step->source),
+                          .d = tb_triangular_row_of_block(t, b, step->first),
                           .lda = t->plan->a_ld,
                           .ldb = parts * b->ld,
                           .ldd = parts * b->ld,

@@ -25,7 +25,7 @@ static bool first_block_leads(const struct tb_triangular *t) {
          (!s->solves || s->order <= LEADING_SOLVE_MOST);
 }
 /* With bands a panel and the portions that need it are a group of jobs. */
-static bool is_in_groups(const struct tb_triangular *t) { return t->plan->depth > 0 && t->plan->ways.a != TB_IN_PLACE; }
+static bool is_in_groups(const struct tb_triangular *t) { return t->plan->depth > 0; }
 static int64_t group_size(const struct tb_triangular *t) { return 1 + t->plan->blocks; }
 
 static bool is_of_a(const struct tb_triangular *t, int64_t job) {

@@ -42,7 +42,7 @@ double tb_share_alone_seconds(const struct tb_call *call, double flops_per_s, do
 double tb_share_bytes_seconds(double flops, double up_bytes, double down_bytes, double flops_per_s,
                               double link_bytes_per_s);
 
-/* What each of several has to do for itself: of trmm and trsm A's way up, which comes ahead of all else. Memory from
+/* What each of several has to do for itself: of trmm and trsm A's way up. Memory from
  * which one GPU's link is filled has little left for another's, so what they divide must take each of them longer. */
 double tb_share_common_seconds(const struct tb_call *call, double link_bytes_per_s);
 

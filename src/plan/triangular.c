@@ -18,19 +18,15 @@
 #define BLOCK_LEAST_IN_PLACE 4096
 #define BLOCK_NARROWEST TB_TRIANGULAR_BLOCK_STEP /* but where there is no memory for that */
 #define BLOCK_NARROWEST_OF_ALL 32
-/* Bands: four of so many rows or more, and B with so many sides for each row. Of what is stored by columns a band has a
- * run of each, and the shorter those are the slower they are copied: worth it where products take long beside that, of
- * so many rows of reals. (H100, ms, blocks and bands. On the left: strsm 8192 13.0 and 11.2, ctrsm 4096 7.4 and 6.1,
- * 8192 30.4 and 22.4, dtrsm 8192 24.3 and 21.4, ztrsm 4096 13.5 and 11.5, 8192 70 and 54; but dtrsm 4096 5.8 and 7,
- * 6144 14.1 and 15.0, ztrsm 3072 7.7 and 8.4. On the right: strsm 4096 4.1 and 3.0, ctrsm 8.4 and 6.0, dtrsm 6.8
- * and 5.1, 2048 2.5 and 1.9. By one depth more 3 to 8 % worse at 4096, not otherwise at 8192. B with three sides for
- * each row of dtrsm and ctrsm 8192: the same.) */
+/* Bands: at least four, each of so many rows, where B has at most so many sides for each row. Of what is stored by
+ * columns a band has a run of each, and the shorter those are the slower they are copied. On the left, where B is,
+ * large orders alone gained by it. (H100s: bench/results/2026-11-27-7-h100.) */
 #define BAND_LEAST 512
 #define DEPTH_LEAST 2
 #define BANDS_SIDES_OF_ROW_MOST 2
 #define RUN_OF_B_BYTES 7168
 #define RUN_OF_A_BYTES 4096
-#define ORDER_OF_RUNS_LEAST 7168
+#define ORDER_WITH_RUNS_OF_B_LEAST 7168
 /* A panel of A: enough to keep the link busy. It is read in tiles of so many columns. */
 #define PANEL_BYTES ((int64_t)8 << 20)
 #define PANELS_LEAST 4
@@ -153,7 +149,6 @@ static bool stored_by_rows(const struct tb_triangular_plan *plan, const struct t
   return call->a.transposed != plan->turns;
 }
 
-/* With bands, the longest has the rows of all of A'. */
 static void size_panels_of_bands(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes) {
   int64_t most = 0;
   plan->panels = tb_triangular_bands(plan);
@@ -161,15 +156,11 @@ static void size_panels_of_bands(struct tb_triangular_plan *plan, const struct t
     const struct tb_triangular_panel p = tb_triangular_panel(plan, call, number);
     most = tb_max(most, tb_leading(call->type, p.rows) * p.columns);
   }
-  plan->raw_bytes = plan->ways.a == TB_IN_PLACE ? 0 : tb_padded(call->type, most) * bytes;
+  plan->raw_bytes = tb_padded(call->type, most) * bytes;
 }
 
 /* In place it is read in parts, too, that of the other triangle little is looked at. */
 static void size_panels(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t most) {
-  if (plan->depth > 0) {
-    size_panels_of_bands(plan, call, bytes);
-    return;
-  }
   const int64_t order = call->k, ld = tb_leading(call->type, order);
   const bool in_place = plan->ways.a == TB_IN_PLACE;
   const int64_t most_columns = tb_min(most, PANEL_BYTES) / (ld * bytes);
@@ -236,35 +227,48 @@ static int64_t narrower(const struct tb_triangular_plan *plan, int64_t block) {
 
 /* Whether a product's rows may be cut at every leaf: of floats the tensor cores look at the data of tiles. */
 static bool may_be_cut(const struct tb_triangular_plan *plan, enum tb_type type) {
-  const int64_t rows = tb_kernel_parts(type) * plan->shape.leaf;
-  return tb_type_is_double(type) || rows % (TB_EMULATED_CLUSTER * TB_EMULATED_TILE_M) == 0;
+  return tb_type_is_double(type) || tb_kernel_parts(type) * plan->shape.leaf % TB_EMULATED_TILE_M == 0;
 }
 
-/* Bands for all that is large enough, unless A is so small beside B that it would not be waited for anyway, or blocks
- * have to be narrower than the bits allow. */
+/* Rows of a band, at least; two leaves, that each half of the last one has one. */
+static int64_t band_least(const struct tb_triangular_plan *plan, const struct tb_call *call) {
+  const int64_t run_bytes = !plan->turns ? RUN_OF_B_BYTES : !stored_by_rows(plan, call) ? RUN_OF_A_BYTES : 0;
+  return tb_max(tb_max(BAND_LEAST, 2 * plan->shape.leaf), tb_ceil_div(run_bytes, tb_call_bytes(call)));
+}
+
+/* Bands where blocks would wait for A: unless it does not go up, or is so small beside B that it would not be waited
+ * for anyway, or blocks have to be narrower than the bits allow. */
 static int depth_wish(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t block) {
-  const bool b_has_runs = !plan->turns, a_has_runs = !stored_by_rows(plan, call);
-  const int64_t run_bytes = b_has_runs ? RUN_OF_B_BYTES : a_has_runs ? RUN_OF_A_BYTES : 0;
-  const int64_t least = tb_max(BAND_LEAST, tb_max(2 * plan->shape.leaf, tb_ceil_div(run_bytes, tb_call_bytes(call))));
+  const int64_t least = band_least(plan, call);
   int depth = 0;
-  if (!plan->shape.solves || plan->ways.c == TB_IN_PLACE || !may_be_cut(plan, call->type)) return 0;
-  if (b_has_runs && tb_type_parts(call->type) * call->k < ORDER_OF_RUNS_LEAST) return 0;
+  if (!plan->shape.solves || !may_be_cut(plan, call->type)) return 0;
+  if (plan->ways.a == TB_IN_PLACE || plan->ways.c == TB_IN_PLACE) return 0;
+  if (!plan->turns && call->k < ORDER_WITH_RUNS_OF_B_LEAST) return 0;
   if (plan->sides > BANDS_SIDES_OF_ROW_MOST * call->k) return 0;
   if (block < tb_min(plan->sides, TB_TRIANGULAR_BLOCK_STEP)) return 0;
   while (depth < TB_TRIANGULAR_DEPTH_MAX && call->k >> (depth + 1) >= least) depth++;
   return depth >= DEPTH_LEAST ? depth : 0;
 }
 
-/* All blocks in places of their own, one for each stream. */
+/* The halving gives what comes last fewer leaves, and at worst a single row. */
+static bool halves_last(const struct tb_triangular_plan *plan, const struct tb_call *call) {
+  const struct tb_triangular_node last = {plan->depth + 1, ((int64_t)2 << plan->depth) - 1};
+  return tb_triangular_node_rows(&plan->shape, last).size >= band_least(plan, call) / 4;
+}
+
+/* Both blocks in places of their own, one for each stream. */
 static bool plan_bands(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t a_bytes,
                        int depth, int64_t budget_bytes) {
   const int64_t half = tb_round_up(tb_ceil_div(plan->sides, TB_TRIANGULAR_STREAMS), TB_TRIANGULAR_BLOCK_STEP);
   plan->depth = depth;
-  size_panels(plan, call, bytes, INT64_MAX);
+  plan->halves_last = halves_last(plan, call);
+  size_panels_of_bands(plan, call, bytes);
   size_blocks(plan, call, bytes, tb_min(plan->sides, half), TB_TRIANGULAR_STREAMS);
   place_all(plan, a_bytes);
-  if (plan->arena_bytes > budget_bytes) plan->depth = 0;
-  return plan->depth > 0;
+  if (plan->arena_bytes <= budget_bytes) return true;
+  plan->depth = 0;
+  plan->halves_last = false;
+  return false;
 }
 
 bool tb_triangular_plan_make(struct tb_triangular_plan *plan, const struct tb_call *call, struct tb_ways ways,
@@ -322,9 +326,9 @@ int64_t tb_triangular_wanted(const struct tb_triangular_plan *plan, int64_t numb
 
 int64_t tb_triangular_panels_for(const struct tb_triangular_plan *plan, const struct tb_call *call, int64_t portion,
                                  int64_t number) {
+  if (plan->depth > 0) return tb_triangular_band_of(plan, portion) + 1;
   const struct tb_triangular_step step = tb_triangular_step(&plan->shape, number);
   const bool by_rows = step.is_leaf || stored_by_rows(plan, call);
-  if (plan->depth > 0) return tb_triangular_band_of(plan, portion) + 1;
   const int64_t first = by_rows ? step.first : step.source, end = first + (by_rows ? step.size : step.source_size);
   return goes_down(&plan->shape) ? tb_ceil_div(end, plan->panel) : plan->panels - first / plan->panel;
 }

@@ -25,10 +25,10 @@
  * of each what the triangle has: its rows from the panel's first column on, or up to its last.
  *
  * Bands. Of a large solve all blocks are on the GPU at once, and go by slots in bands of rows: what the halving has at
- * some depth, of the last one its halves, for all others wait behind it; in the order in which they are solved, and
- * before each band the rows of A' that it needs. What the halving adds to more bands than one is added to each when its
- * turn comes, so every element has its terms in the order and the groups that it has in the steps above, and the same
- * bits. The first rows are solved while the others go up, and come down while the last ones are solved:
+ * some depth. They come in the order in which they are solved, each behind the rows of A' that it needs. The last one
+ * goes in its halves, for behind it there is nothing that could hide it. What the halving adds to more bands than one
+ * is added to each when its turn comes. So every element has its terms in the order and the groups that it has in the
+ * steps above, and the same bits. The first rows are solved while others go up, and come down while others are solved:
  *
  *      A'    1 .         B    1      of band 4, behind bands 1 to 3:  B4 = B4 - (A41 A42) (X1 X2)^T
  *            2 2 .            2                                       B4 = B4 - A43 X3
@@ -97,14 +97,15 @@ struct tb_triangular_plan {
   int64_t sides;              /* columns of B, seen from the left */
   int64_t block;              /* of a block, at most */
   int64_t blocks;
-  int depth;  /* of bands but the last two, which are halves of one; 0: B goes by slots in blocks, of all rows */
-  int places; /* for blocks in the arena; 0: they are computed where B lies */
+  int depth;        /* of bands; 0: B goes by slots in blocks, of all rows */
+  bool halves_last; /* of bands */
+  int places;       /* for blocks in the arena; 0: they are computed where B lies */
   int streams;
-  int64_t panel, panels;                     /* stored columns of A that go up, or are read, at once; with bands as
-                                                many panels as those, of as many rows of A' */
-  int64_t a_ld;                              /* of A', as tb_triangle_form_args has it */
-  int64_t packed_offset_bytes, packed_bytes; /* of its planes */
-  int64_t raw_ld, raw_offset_bytes, raw_bytes;
+  int64_t panel,
+      panels;   /* stored columns of A that go up, or are read, at once; a panel has a band's rows of A', if any */
+  int64_t a_ld; /* of A', as tb_triangle_form_args has it */
+  int64_t packed_offset_bytes, packed_bytes;            /* of its planes */
+  int64_t raw_offset_bytes, raw_bytes;                  /* of one of two buffers for panels on their way */
   int64_t b_ld, b_offset_bytes, b_bytes;                /* of a place: a block as it is computed */
   int64_t stored_ld, stored_offset_bytes, stored_bytes; /* and as B has it, where it is transposed and goes by slots */
   int64_t workspace_offset_bytes, workspace_bytes;      /* of each stream */
@@ -140,11 +141,11 @@ static inline int64_t tb_triangular_size(const struct tb_triangular_plan *plan, 
 
 /* Bands, one where B goes in blocks; and which node of the halving one of them is. */
 static inline int64_t tb_triangular_bands(const struct tb_triangular_plan *plan) {
-  return ((int64_t)1 << plan->depth) + (plan->depth > 0);
+  return ((int64_t)1 << plan->depth) + plan->halves_last;
 }
 static inline struct tb_triangular_node tb_triangular_node_of(const struct tb_triangular_plan *plan, int64_t band) {
   const int64_t last = ((int64_t)1 << plan->depth) - 1;
-  if (plan->depth == 0 || band < last) return (struct tb_triangular_node){plan->depth, band};
+  if (!plan->halves_last || band < last) return (struct tb_triangular_node){plan->depth, band};
   return (struct tb_triangular_node){plan->depth + 1, last + band};
 }
 

@@ -74,7 +74,7 @@ static const struct shape in_memory[] = {
     {'d', false, 'R', 'U', 'N', 20, 130, "100K", 0, 0}};
 static const struct shape in_bands[] = {{'d', true, 'R', 'U', 'N', 200, 2048, "0", 0, 0},
                                         {'d', true, 'R', 'L', 'N', 7, 2048, "0", 0, 0},
-                                        {'z', true, 'L', 'L', 'N', 3584, 3, "0", 0, 0}};
+                                        {'d', true, 'L', 'L', 'N', 7168, 3, "0", 0, 0}};
 static const struct shape on_gpu[] = {{'d', true, 'L', 'L', 'N', 130, 970, "0", 0, 0},
                                       {'z', false, 'L', 'U', 'T', 70, 12, "0", 1, 0},
                                       {'d', true, 'R', 'U', 'N', 30, 100, "0", 0, 0},
@@ -307,7 +307,7 @@ static void every_function(void **state) {
     if (flags != 0 && !functions[i].enqueues) continue; /* what enqueues nothing does not fail later */
     /* In place each step of a call is a state of its own. */
     const bool each = on_device && i == 0;
-    const unsigned long often = bands ? TST_UNLESS_SANITIZED(5, 30) : flags != 0 ? 2 : TST_UNLESS_SANITIZED(1, 3);
+    const unsigned long often = bands ? TST_UNLESS_SANITIZED(12, 50) : flags != 0 ? 2 : TST_UNLESS_SANITIZED(1, 3);
     const unsigned long step = each ? TST_UNLESS_SANITIZED(1, 3) : often * functions[i].step;
     for (unsigned long nth = 1; nth <= called[i]; nth += step, cases++)
       run_case(&(struct failure){functions[i].name, nth}, NULL);

@@ -107,7 +107,7 @@ static void bands_have_the_same_terms(void **state) {
     const int depth = round % (TB_TRIANGULAR_DEPTH_MAX + 1), leaf = depth > 2 ? 8 : 32, least = 2 * leaf << depth;
     const int64_t order = least + tst_random_below(&rng, MOST - least + 1);
     const struct tb_triangular_shape s = {.solves = true, .lower = round / 2 % 2, .order = order, .leaf = leaf};
-    const struct tb_triangular_plan plan = {.shape = s, .depth = depth, .blocks = 1};
+    const struct tb_triangular_plan plan = {.shape = s, .depth = depth, .halves_last = round % 3 > 0, .blocks = 1};
     memset(used, 0, sizeof used), memset(done, 0, sizeof done), memset(term_count, 0, sizeof term_count);
     for (int64_t number = 0; number < tb_triangular_steps(&s); number++) {
       const struct tb_triangular_step step = tb_triangular_step(&s, number);
@@ -149,7 +149,8 @@ static struct tb_call some_call(uint64_t *rng) {
 /* Of each band's rows of A' all that the triangle has, and of no others. */
 static void expect_bands(const struct tb_triangular_plan *p, const struct tb_call *call) {
   const bool lower = call->a.uplo == TB_LOWER, stored_by_rows = call->a.transposed != call->on_right;
-  assert_true(p->shape.solves && p->places == p->blocks && p->streams == p->places && p->panels == (1 << p->depth) + 1);
+  assert_true(p->shape.solves && p->places == p->blocks && p->streams == p->places &&
+              p->panels == tb_triangular_bands(p));
   for (int64_t number = 0; number < p->panels; number++) {
     const struct tb_triangular_rows rows = tb_triangular_rows_of(p, number);
     const struct tb_triangular_panel x = tb_triangular_panel(p, call, number);
@@ -158,8 +159,7 @@ static void expect_bands(const struct tb_triangular_plan *p, const struct tb_cal
     assert_true(tb_triangular_wanted(p, number) == number && first == rows.first && size == rows.size);
     assert_int_equal(across, lower == stored_by_rows ? first : 0);
     assert_int_equal(across + length, lower == stored_by_rows ? call->k : first + size);
-    assert_true(p->ways.a == TB_IN_PLACE ||
-                tb_leading(call->type, x.rows) * x.columns * tb_call_bytes(call) <= p->raw_bytes);
+    assert_true(tb_leading(call->type, x.rows) * x.columns * tb_call_bytes(call) <= p->raw_bytes);
     for (int64_t step = 0; step < tb_triangular_node_steps(&p->shape, tb_triangular_node_of(p, number)); step++)
       assert_int_equal(tb_triangular_panels_for(p, call, number * p->blocks, step), number + 1);
   }
@@ -209,7 +209,7 @@ static void plans_keep_to_their_budget(void **state) {
     }
     assert_int_equal(columns, call.k);
   }
-  assert_true(made > 700 && banded > 100);
+  assert_true(made > 700 && banded > 50);
 }
 
 static int64_t blocks_of(enum tb_type type, int64_t sides, enum tb_triangular_how how) {
@@ -229,50 +229,56 @@ static void blocks_that_are_wished(void **state) {
   assert_int_equal(blocks_of(TB_S, 1152, TB_BY_PLANES), 2);
 }
 
-/* In blocks of so many columns or fewer. */
-static int depth_in_blocks(enum tb_type type, const char *letters, int64_t order, int64_t sides, int64_t leaf,
-                           int64_t most, int64_t budget) {
-  const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
+/* Bands of a solve ("LT": side, transposed) whose blocks may have so many columns; 1: it goes in blocks. */
+static int64_t bands_beside(enum tb_type type, const char *letters, int64_t order, int64_t sides, int64_t leaf,
+                            enum tb_way way_of_a, int64_t most, int64_t budget) {
+  const struct tb_ways ways = {way_of_a, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
   struct tb_call call = {.type = type, .recipe = TB_TRIANGULAR_SOLVE, .on_right = letters[0] == 'R', .k = order};
   struct tb_triangular_plan p;
   call.m = call.on_right ? sides : order, call.n = call.on_right ? order : sides, call.ldc = call.m;
   call.a = (struct tb_view){.ld = order, .structure = TB_TRIANGULAR, .type = type, .uplo = TB_LOWER};
   call.a.transposed = letters[1] == 'T';
   if (letters[2] == 'm') call.recipe = TB_TRIANGULAR_MULTIPLY;
-  const int64_t block = tb_min(most, tb_triangular_block_wish(&call, staged, TB_BY_HALVES));
-  assert_true(tb_triangular_plan_make(&p, &call, staged, TB_BY_HALVES, leaf, block, 0, budget));
-  return p.depth;
+  const int64_t block = tb_min(most, tb_triangular_block_wish(&call, ways, TB_BY_HALVES));
+  assert_true(tb_triangular_plan_make(&p, &call, ways, TB_BY_HALVES, leaf, block, 0, budget));
+  return tb_triangular_bands(&p);
 }
 
-static int depth_of(enum tb_type type, const char *letters, int64_t order, int64_t sides, int64_t leaf,
-                    int64_t budget) {
-  return depth_in_blocks(type, letters, order, sides, leaf, INT64_MAX, budget);
+static int64_t bands_of(enum tb_type type, const char *letters, int64_t order, int64_t sides, int64_t leaf) {
+  return bands_beside(type, letters, order, sides, leaf, TB_STAGED, INT64_MAX, INT64_MAX);
 }
 
-/* Where the runs that a band has of stored columns are long, and bands have rows enough for a kernel. */
+/* Where the runs that a band has of stored columns are long, and bands have rows enough for a kernel; of the last one
+ * the halves, where there is a second one. */
 static void bands_that_are_wished(void **state) {
   (void)state;
-  assert_int_equal(depth_of(TB_Z, "LN", 4096, 4096, 128, INT64_MAX), 3);
-  assert_int_equal(depth_of(TB_D, "LN", 8192, 8192, 256, INT64_MAX), 3);
-  assert_int_equal(depth_of(TB_D, "LT", 7168, 7168, 256, INT64_MAX), 3);
-  assert_int_equal(depth_of(TB_D, "LT", 7167, 7167, 256, INT64_MAX), 0);
-  assert_int_equal(depth_of(TB_S, "LN", 8192, 8192, 256, INT64_MAX), 2);
-  assert_int_equal(depth_of(TB_C, "LN", 3584, 3584, 128, INT64_MAX), 2);
-  assert_int_equal(depth_of(TB_C, "LN", 3583, 3583, 128, INT64_MAX), 0);
-  assert_int_equal(depth_of(TB_D, "LN", 32768, 8192, 256, INT64_MAX), 4);
-  assert_int_equal(depth_of(TB_S, "RN", 4096, 4096, 256, INT64_MAX), 3);
-  assert_int_equal(depth_of(TB_S, "RT", 4096, 4096, 256, INT64_MAX), 2);
-  assert_int_equal(depth_of(TB_D, "RN", 2048, 2048, 256, INT64_MAX), 2);
-  assert_int_equal(depth_of(TB_D, "RN", 2047, 2047, 256, INT64_MAX), 0);
-  assert_int_equal(depth_of(TB_D, "RNm", 2048, 2048, 256, INT64_MAX), 0);
-  assert_int_equal(depth_of(TB_D, "RN", 2048, 4096, 256, INT64_MAX), 2);
-  assert_int_equal(depth_of(TB_D, "RN", 2048, 4097, 256, INT64_MAX), 0); /* A is little of what goes up */
-  assert_int_equal(depth_of(TB_S, "RN", 4096, 4096, 128, INT64_MAX), 0); /* tiles of the tensor cores would be others */
-  assert_int_equal(depth_of(TB_D, "RN", 4096, 4096, 128, INT64_MAX), 3);
-  assert_int_equal(depth_of(TB_D, "RN", 4096, 4096, 256, (int64_t)300 << 20), 0); /* there is no room */
+  assert_int_equal(bands_of(TB_D, "LN", 8192, 8192, 256), 9);
+  assert_int_equal(bands_of(TB_S, "LN", 8192, 8192, 256), 5);
+  assert_int_equal(bands_of(TB_C, "LN", 7168, 7168, 128), 9);
+  assert_int_equal(bands_of(TB_D, "LT", 7168, 7168, 256), 9);
+  assert_int_equal(bands_of(TB_Z, "LT", 7167, 7167, 128), 1);
+  assert_int_equal(bands_of(TB_Z, "LN", 8192, 8192, 128), 17);
+  assert_int_equal(bands_of(TB_D, "LN", 32768, 8192, 256), 17);
+  assert_int_equal(bands_of(TB_S, "RT", 4096, 4096, 256), 5); /* runs of A */
+  assert_int_equal(bands_of(TB_S, "RN", 4096, 4096, 256), 9);
+  assert_int_equal(bands_of(TB_D, "RN", 2048, 2048, 256), 5);
+  assert_int_equal(bands_of(TB_D, "RN", 2047, 2047, 256), 1);
+  assert_int_equal(bands_of(TB_D, "LN", 7169, 7169, 256), 8); /* the last half would have one row */
+  assert_int_equal(bands_of(TB_D, "LT", 7169, 7169, 256), 9); /* and here the first band has fewer */
+  assert_int_equal(bands_of(TB_D, "RN", 4097, 4097, 256), 9);
+  assert_int_equal(bands_of(TB_D, "RT", 4097, 4097, 256), 8);
+  assert_int_equal(bands_of(TB_D, "RNm", 2048, 2048, 256), 1);
+  assert_int_equal(bands_of(TB_D, "RN", 2048, 4096, 256), 5);
+  assert_int_equal(bands_of(TB_D, "RN", 2048, 4097, 256), 1); /* A is little of what goes up */
+  assert_int_equal(bands_beside(TB_D, "RN", 4096, 4096, 256, TB_IN_PLACE, INT64_MAX, INT64_MAX), 1); /* or nothing */
+  assert_int_equal(bands_of(TB_S, "RN", 4096, 4096, 128), 9);
+  assert_int_equal(bands_of(TB_S, "RN", 4096, 4096, 96), 1); /* tiles of the tensor cores would be others */
+  assert_int_equal(bands_of(TB_D, "RN", 4096, 4096, 96), 9);
+  assert_int_equal(bands_beside(TB_D, "RN", 4096, 4096, 256, TB_STAGED, INT64_MAX, (int64_t)300 << 20),
+                   1); /* no room */
   /* A part has no wider blocks than the whole. */
-  assert_int_equal(depth_in_blocks(TB_D, "RN", 4096, 4096, 256, TB_TRIANGULAR_BLOCK_STEP, INT64_MAX), 3);
-  assert_int_equal(depth_in_blocks(TB_D, "RN", 4096, 4096, 256, 32, INT64_MAX), 0);
+  assert_int_equal(bands_beside(TB_D, "RN", 4096, 4096, 256, TB_STAGED, TB_TRIANGULAR_BLOCK_STEP, INT64_MAX), 9);
+  assert_int_equal(bands_beside(TB_D, "RN", 4096, 4096, 256, TB_STAGED, 32, INT64_MAX), 1);
 }
 
 /* A on the right with few rows of B: room for A' and one block, but not for four. */
@@ -346,7 +352,8 @@ static void expect_rest(const struct tb_call *call, const double *b, const doubl
                                     .block = 150,
                                     .blocks = 3,
                                     .places = 3,
-                                    .depth = 2};
+                                    .depth = 2,
+                                    .halves_last = true};
   struct tb_triangular_progress progress = {.begun = true, .portion = portion, .lines = lines};
   struct tb_call mine = *call, rest;
   mine.c = x;
