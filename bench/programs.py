@@ -303,6 +303,8 @@ def brief_table(run):
             if name != job["job"]:
                 jobs.append(f"{name}: {cell(seconds(job, 'without'))} / {cell(seconds(job, 'with'))} / {over}")
         rows.append([group, "; ".join(jobs)])
+    if sum(row[1].count(": ") for row in rows) != len(shown):
+        sys.exit("FAILED: a job's name begins with none of GROUPS")
     return markdown(["program", "job: seconds without / with / over the bench"], rows)
 
 
