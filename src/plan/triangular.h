@@ -101,9 +101,8 @@ struct tb_triangular_plan {
   bool halves_last; /* of bands */
   int places;       /* for blocks in the arena; 0: they are computed where B lies */
   int streams;
-  int64_t panel,
-      panels;   /* stored columns of A that go up, or are read, at once; a panel has a band's rows of A', if any */
-  int64_t a_ld; /* of A', as tb_triangle_form_args has it */
+  int64_t panel, panels; /* stored columns of A that go up, or are read, at once; 0 with bands: a band's rows of A' */
+  int64_t a_ld;          /* of A', as tb_triangle_form_args has it */
   int64_t packed_offset_bytes, packed_bytes;            /* of its planes */
   int64_t raw_offset_bytes, raw_bytes;                  /* of one of two buffers for panels on their way */
   int64_t b_ld, b_offset_bytes, b_bytes;                /* of a place: a block as it is computed */
