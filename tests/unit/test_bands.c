@@ -132,7 +132,11 @@ static void bands_from_planes(void **state) {
   EXPECT_SAME_BITS(of_floats, "fp32", 3);
 }
 
-int main(void) {
+/* test_bands [columns]: of columns alone, for several GPUs. */
+int main(int argc, char **argv) {
+  (void)argv;
+  const struct CMUnitTest columns[] = {cmocka_unit_test(bands_of_columns)};
+  if (argc > 1) return tst_result(cmocka_run_group_tests(columns, NULL, NULL));
   const struct CMUnitTest tests[] = {cmocka_unit_test(bands_from_planes), cmocka_unit_test(bands_of_columns),
                                      cmocka_unit_test(bands_of_rows)};
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
