@@ -2,7 +2,7 @@
 /*
  * The CPU's side of staging: blocks of a column-major matrix copied by all threads of a pool. Pure but for the memory
  * that it is given. A copy of less than TB_COPY_ALONE_BYTES is done by the caller before its start returns: to hand it
- * to other threads would cost as much as it saves.
+ * to other threads would cost as much as it saves, unless these are awake.
  */
 #ifndef TB_COPY_H
 #define TB_COPY_H
@@ -22,6 +22,16 @@ enum tb_stores {
   TB_STORES_WRITTEN_BACK /* they pass through the caches, and do not stay there changed: a GPU reads them at once */
 };
 
+/* Into how many tasks it is cut. */
+enum tb_tasks {
+  TB_TASKS_USUAL,
+  TB_TASKS_FEW, /* other copies are under way: threads that find none of its tasks left have theirs to do */
+  TB_TASKS_MANY /* threads are awake and will soon have nothing else to do: each is to have some of it */
+};
+
+/* Of what comes down, so many bytes in all: a piece as large as any, or one of the smaller last ones. */
+enum tb_tasks tb_tasks_down(bool is_large, bool is_whole, int64_t all_bytes);
+
 /*
  * to[i + j to_ld] = from[i + j from_ld] + beta to[i + j to_ld], rows x columns, where `to` is not read if beta = 0.
  * Both leading dimensions are at least rows. Of a region alone that is done for its elements; a Hermitian one's beta is
@@ -33,8 +43,8 @@ struct tb_copy {
   enum tb_type type;
   union tb_scalar beta;
   enum tb_stores stores;
-  bool drops;   /* what was read leaves the caches, for a GPU to write there next */
-  bool of_many; /* others are under way: threads that find none of its tasks left have theirs to do */
+  bool drops; /* what was read leaves the caches, for a GPU to write there next */
+  enum tb_tasks cut;
   void *to;
   const void *from;
   int64_t to_ld, from_ld, rows, columns; /* in elements */

@@ -95,7 +95,7 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   e->copy = (struct tb_copy){.type = call->type, .beta = call->beta, .from_ld = d.ld, .to_ld = call->ldc};
   e->copy.stores = c_bytes >= STREAMED_C_BYTES ? TB_STORES_STREAMED : TB_STORES_CACHED;
   e->copy.drops = p->cleans_lines && down->all_bytes - down->rest_bytes < DROPPED_BYTES;
-  e->copy.of_many = p->is_large && most == whole;
+  e->copy.cut = tb_tasks_down(p->is_large, most == whole, c_bytes);
   e->copy.from = tb_slot(&p->d->down_ring, slot);
   e->copy.to = (char *)tb_layout_c(&p->down.layout, tile) + down->fetched_columns * call->ldc * size;
   e->copy.rows = t.m;

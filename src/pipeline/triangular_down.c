@@ -50,7 +50,7 @@ static CUresult fetch_run(struct tb_triangular *t) {
   *e = (struct tb_triangular_down_entry){.columns = columns, .bytes = bytes};
   e->copy = (struct tb_copy){.type = t->call->type, .from_ld = ld, .to_ld = t->call->ldc};
   e->copy.stores = down->rest_bytes >= STREAMED_B_BYTES ? TB_STORES_STREAMED : TB_STORES_CACHED;
-  e->copy.of_many = t->is_large && most == whole;
+  e->copy.cut = tb_tasks_down(t->is_large, most == whole, t->call->m * t->call->n * size);
   e->copy.from = tb_slot(&t->d->down_ring, slot);
   e->copy.to = (char *)b.host + first * t->call->ldc * size;
   e->copy.rows = b.rows, e->copy.columns = columns;

@@ -88,7 +88,7 @@ static bool begin_triangular_piece(struct tb_triangular *t) {
   e->last = tb_upload_cut(&up->upload, most / tb_type_bytes(up->upload.type),
                           tb_slot(&t->d->up_ring, triangular_up_slot(t, up->begun)), &e->copy, &e->piece);
   e->copy.stores = up->begun_bytes < STREAMED_TRIANGULAR_BYTES ? TB_STORES_STREAMED : TB_STORES_CACHED;
-  e->copy.of_many = t->is_large && e->copy.stores == TB_STORES_CACHED;
+  if (t->is_large && e->copy.stores == TB_STORES_CACHED) e->copy.cut = TB_TASKS_FEW;
   tb_copy_start(t->d->pool, &e->copy);
   up->begun_bytes += tb_copy_bytes(&e->copy);
   up->within = !e->last;

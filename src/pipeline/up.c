@@ -191,7 +191,7 @@ static bool begin_piece(struct tb_pipeline *p) {
     last = tb_upload_cut(&up->upload, most / tb_type_bytes(up->upload.type),
                          tb_slot(&p->d->up_ring, up_slot_of(p, up->begun)), &e->copy, &e->piece);
     e->copy.stores = stores_now(p);
-    e->copy.of_many = p->is_large && e->copy.stores == TB_STORES_CACHED;
+    if (p->is_large && e->copy.stores == TB_STORES_CACHED) e->copy.cut = TB_TASKS_FEW;
     tb_copy_start(p->d->pool, &e->copy);
     up->begun_bytes += tb_copy_bytes(&e->copy);
   }
