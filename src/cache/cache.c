@@ -71,6 +71,7 @@ static void forget_copy(struct tb_cache *cache, struct tb_sighting *s, bool free
   tb_kept_forget_pages(kept);
   tb_probe_end(&kept->probe);
   note_refutation(s);
+  tb_planes_forget(cache, s, frees);
   if (kept->copy != 0 && frees) tb_cuda.cuMemFree(kept->copy);
   cache->bytes -= kept->copy_bytes;
   free(kept->digests);
@@ -123,8 +124,8 @@ bool tb_cache_give_back_before(struct tb_cache *cache, uint64_t call, bool chose
 bool tb_cache_give_back_one(struct tb_cache *cache) {
   if (cache == NULL) return false;
   pthread_mutex_lock(&inside);
-  const bool given =
-      tb_cache_give_back_before(cache, UINT64_MAX, false) || tb_cache_give_back_before(cache, UINT64_MAX, true);
+  const bool given = tb_planes_give_back_one(cache) || tb_cache_give_back_before(cache, UINT64_MAX, false) ||
+                     tb_cache_give_back_before(cache, UINT64_MAX, true);
   pthread_mutex_unlock(&inside);
   return given;
 }

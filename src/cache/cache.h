@@ -74,6 +74,24 @@ bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64
 /* Inside: of what was made and could not be filled. */
 void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept);
 
+/* ---- planes.c: copies that stay packed ---- */
+
+struct tb_planes {
+  CUdeviceptr at;
+  bool packed; /* else they are the call's to pack, all of them, and nobody else's */
+};
+
+/* Inside: planes of so many bytes of a copy that a user's call was handed whole; at 0: it has to do without. Memory for
+ * them is had when the copy has been used some times, where there is much of it: no copy makes way. */
+struct tb_planes tb_cache_planes(struct tb_cache *cache, int user, struct tb_kept *kept,
+                                 const struct tb_planes_shape *shape, int64_t bytes, int64_t free_bytes,
+                                 int64_t limit_bytes);
+
+/* The call has packed them, and is over. Not inside. */
+void tb_cache_finish_planes(struct tb_kept *kept);
+
+/* ---- results.c ---- */
+
 /* Inside, behind the looks at its operands: a call is about to write all of a matrix, whatever it holds, by a product
  * of this k. Returns what to give tb_cache_make_result if it is worth a copy; or NULL. */
 struct tb_kept *tb_cache_begin_result(struct tb_cache *cache, const struct tb_stored *c, int64_t k);
@@ -95,7 +113,8 @@ void tb_cache_end_result(struct tb_cache *cache, const struct tb_stored *c);
 /* Bytes that copies take. NULL is allowed, here and below. */
 int64_t tb_cache_bytes(const struct tb_cache *cache);
 
-/* Gives back the copy that was used longest ago, of those that no call under way has. False: there is none. */
+/* Gives back planes, or else the copy that was used longest ago, of those that no call under way has. False: there is
+ * none. */
 bool tb_cache_give_back_one(struct tb_cache *cache);
 
 /* Gives back all that no call under way has. */

@@ -84,6 +84,12 @@ void tb_cache_hand_out(struct tb_cache *cache, int user, int place, struct tb_si
  * before this call, and none under way has it. False: there is none. */
 bool tb_cache_give_back_before(struct tb_cache *cache, uint64_t call, bool chosen);
 
+/* A copy's planes are given back; unless `frees` they are the driver's to take. */
+void tb_planes_forget(struct tb_cache *cache, struct tb_sighting *s, bool frees);
+
+/* Inside: gives back those of one copy that no call under way has. False: there are none. */
+bool tb_planes_give_back_one(struct tb_cache *cache);
+
 /* Whether `part` lies in `all`, as a rectangle of it. */
 bool tb_cache_has_part(const struct tb_stored *all, const struct tb_stored *part);
 

@@ -13,12 +13,29 @@
 #include "cache/track.h"
 #include "process/pool.h"
 
+/* How an operand is packed for the tensor cores: which one it is, whether its stored columns run along k, its sides and
+ * k, and the sides of a panel and the k of a span, of which each is packed apart. */
+struct tb_planes_shape {
+  bool of_b, along_k;
+  int64_t sides, k, panel_sides, span_k;
+};
+
+/* All panels of a copy, packed, one behind the other. */
+struct tb_kept_planes {
+  struct tb_planes_shape shape;
+  uint64_t at; /* on the GPU; 0: there are none */
+  int64_t bytes;
+  int others;         /* uses of the copy, one after another, by which it was to be packed otherwise */
+  atomic_bool packed; /* they are what is in the copy */
+};
+
 struct tb_kept {
   struct tb_stored stored; /* what it is a copy of */
   struct tb_cells cells;
   struct tb_digest *digests; /* of all cells, as they were copied */
   uint64_t copy;             /* on the GPU; 0: there is none */
   int64_t copy_pitch_bytes, copy_bytes;
+  struct tb_kept_planes planes;
   struct tb_tracked tracked;
   struct tb_digest edges[2]; /* while it is tracked: of what lies before its whole pages, and behind */
   int track_uses;            /* proofs by the kernel's word since it is tracked */

@@ -24,7 +24,8 @@ static bool make_room(struct tb_cache *cache, const struct tb_sighting *s, int64
                       int64_t limit_bytes) {
   while (cache->bytes + bytes > limit_bytes || bytes > *free_bytes) {
     const int64_t before = cache->bytes;
-    const bool given = tb_cache_give_back_before(cache, s->chosen ? cache->call : s->seen_before, false) ||
+    const bool given = tb_planes_give_back_one(cache) ||
+                       tb_cache_give_back_before(cache, s->chosen ? cache->call : s->seen_before, false) ||
                        (s->chosen && tb_cache_give_back_before(cache, s->seen_before, true));
     if (!given) return false;
     *free_bytes += before - cache->bytes;
@@ -128,6 +129,7 @@ bool tb_cache_make_result(struct tb_cache *cache, int user, struct tb_kept *kept
     return false;
   }
   tb_probe_end(&kept->probe);
+  tb_planes_forget(cache, s, true); /* of the latest result's in the same place */
   tb_kept_begin_result(kept);
   tb_cache_hand_out(cache, user, HANDED_RESULT, s);
   return true;

@@ -232,7 +232,9 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   part->kernel = fast ? FAST_KERNEL : tb_choice_name(&choice);
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
   if (passes_panels(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
+  tb_keep_begin_planes(&part->keep, d, &part->plan);
   TB_TRY(tb_pipeline_run(d, call, &part->plan, &choice, timed, pass, &part->keep, &part->progress));
+  tb_keep_end_planes(&part->keep);
   tb_keep_end_result(&part->keep, d);
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);

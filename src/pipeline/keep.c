@@ -104,7 +104,7 @@ static CUresult fill_copy(struct tb_device *d, struct tb_kept *kept) {
 /* Of what is free and what copies have already: the rest is for the program, and for us when a product wants it. */
 #define SHARE_OF_FREE 2
 
-static int64_t limit_for(const struct tb_device *d, int64_t free_bytes) {
+int64_t tb_keep_limit(const struct tb_device *d, int64_t free_bytes) {
   const int64_t chosen = tb_option_number(TB_OPTION_cache), limit = tb_option_number(TB_OPTION_memory_limit);
   const int64_t kept_bytes = tb_cache_bytes(tb_device_cache(d));
   const int64_t most = chosen == TB_CACHE_AUTO ? (free_bytes + kept_bytes) / SHARE_OF_FREE : chosen;
@@ -115,7 +115,7 @@ static int64_t limit_for(const struct tb_device *d, int64_t free_bytes) {
 bool tb_keep_make(struct tb_device *d, struct tb_kept *kept, enum tb_keep_what what) {
   size_t free_bytes = 0, total_bytes = 0;
   bool made = tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS;
-  const int64_t limit = limit_for(d, (int64_t)free_bytes);
+  const int64_t limit = tb_keep_limit(d, (int64_t)free_bytes);
   if (what == TB_KEEP_OPERAND)
     made = made && tb_cache_make(tb_device_cache(d), d->lane, kept, (int64_t)free_bytes, limit);
   else
@@ -156,6 +156,7 @@ void tb_keep_take(struct tb_keep *keep, bool of_b, const struct tb_stored *opera
   const bool again = of_b && keep->call.a.data == (const void *)found->address; /* syrk's is A once more */
   keep->proof[of_b] = found->proof;
   if (found->proof == TB_NOT_KEPT) return;
+  if (found->kept != NULL && tb_stored_is(&found->kept->stored, operand)) keep->whole[of_b] = found->kept;
   x->data = (const void *)found->address;
   x->ld = found->pitch_bytes / tb_type_bytes(x->type);
   *(of_b ? &keep->ways.b : &keep->ways.a) = tb_view_is_mirrored(x) ? TB_FORMED : TB_IN_PLACE;

@@ -24,6 +24,8 @@ struct tb_keep {
   double saved_bytes;             /* that need not go up */
   double made_bytes;              /* that have gone up, to stay */
   struct tb_question question[2]; /* of copies that are not proven yet */
+  struct tb_kept *whole[2];       /* whose copies are A and B, if they are all of them; NULL: none's */
+  struct tb_planes planes[2];     /* of these; at 0: there are none */
   struct tb_kept *result;         /* C's copy, as it comes to be; NULL: there will be none */
   int64_t copied_bytes;           /* of C, to there */
   int64_t digested_bytes;         /* and down, when they are committed */
@@ -54,6 +56,12 @@ struct tb_keep_member {
 enum tb_keep_common { TB_KEEP_COMMON_A, TB_KEEP_COMMON_B };
 void tb_keep_begin_shared(struct tb_keep_member members[], int count, enum tb_keep_common common,
                           struct tb_pool *drivers);
+
+/* ---- keep_planes.c: what need not be packed again ---- */
+
+/* Before a product is computed by this plan; and when it is, all of it, and nothing is under way any more. */
+void tb_keep_begin_planes(struct tb_keep *keep, struct tb_device *device, const struct tb_plan *plan);
+void tb_keep_end_planes(struct tb_keep *keep);
 
 /* ---- keep_result.c: what one GPU computes of a C in ordinary memory, with beta = 0 ---- */
 

@@ -37,6 +37,9 @@ bool tb_keep_make(struct tb_device *device, struct tb_kept *kept, enum tb_keep_w
 bool tb_keep_fill(struct tb_device *device, struct tb_kept *kept);
 CUresult tb_keep_drop(struct tb_device *device, struct tb_kept *kept);
 
+/* What copies may take of the device's memory, of which so many bytes are free beside them. */
+int64_t tb_keep_limit(const struct tb_device *device, int64_t free_bytes);
+
 /* The call has what was found of an operand. */
 void tb_keep_take(struct tb_keep *keep, bool of_b, const struct tb_stored *operand, const struct tb_cached *found);
 

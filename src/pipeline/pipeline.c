@@ -184,6 +184,7 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
                             .stream_count = plan->emulated ? plan->streams : TB_COMPUTE_STREAMS,
                             .packing = device->packing,
                             .resident = {-1, -1}};
+  for (int of_b = 0; of_b < 2 && keep != NULL; of_b++) p->layout.packed[of_b] = keep->planes[of_b].at;
   if (call->twice) p->again = tb_call_exchanged(call);
   p->layout.other = &p->again;
   p->down.all_bytes = p->down.rest_bytes = down_bytes_of(p);

@@ -79,7 +79,8 @@ void tb_up_enter_chunk(struct tb_pipeline *p, bool ahead) {
     const bool kept = !of_b && plan->a_kept_bytes > 0 && p->layout.chunk.start == 0 && same_part;
     up->operand[of_b].there = tb_way_of(&plan->ways, of_b) == TB_IN_PLACE || resident || kept;
     /* Other chunks were packed where what is kept was. */
-    up->operand[of_b].packed = !tb_plan_prepares(plan) || resident;
+    const bool stays = p->keep != NULL && p->keep->planes[of_b].packed;
+    up->operand[of_b].packed = !tb_plan_prepares(plan) || resident || stays;
   }
   const enum tb_schedule_order before = up->schedule.order, order = order_of(p);
   up->schedule = (struct tb_schedule){p->layout.rows, p->layout.columns, tb_layout_slices(&p->layout), order};

@@ -179,6 +179,7 @@ uint64_t tb_layout_packed(const struct tb_layout *l, bool of_b, int64_t panel, i
   const int64_t behind_a = of_b ? panels_of_a(l) * spans * operand[TB_OF_A].packed_bytes : 0;
   const int64_t behind_first = is_from_other(l) ? l->plan->again_packed_bytes : 0;
   const int64_t span = panel * spans + (k_start - l->chunk.start) / l->plan->span_k;
+  if (l->packed[of_b] != 0) return l->packed[of_b] + (uint64_t)(span * operand[of_b].packed_bytes);
   return l->arena +
          (uint64_t)(l->plan->packed_offset_bytes + behind_first + behind_a + span * operand[of_b].packed_bytes);
 }

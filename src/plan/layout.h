@@ -36,6 +36,7 @@ struct tb_layout {
   const struct tb_call *other; /* of a call that is two products: that which *call is not */
   bool exchanged;              /* *call is the second, whose chunks follow the first's */
   uint64_t arena;              /* plan->arena_bytes of device memory */
+  uint64_t packed[2];          /* where packed panels of A and of B are, if not there; else 0 */
   struct tb_block block;
   bool is_last;           /* of all blocks of which anything is computed */
   int64_t rows, columns;  /* tiles along the block's sides; they are counted along its rows */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copies that stay packed for the tensor cores (kernels/emulated/). They are made by a call that would pack all the
+ * same, and are true as long as the copy is: whatever changes the copy ends them. */
+#include <stdatomic.h>
+
+#include "cache/cache_internal.h"
+
+/* Uses of a copy before it has planes: to allocate takes as long as to pack once or twice. */
+#define USES_ENOUGH 4
+/* And by which it was to be packed otherwise before its planes give way. */
+#define OTHERS_ENOUGH 4
+/* Of the free memory they may have such a part. */
+#define SHARE_OF_FREE 4
+
+void tb_planes_forget(struct tb_cache *cache, struct tb_sighting *s, bool frees) {
+  struct tb_kept_planes *const planes = &s->kept.planes;
+  if (planes->at != 0 && frees) tb_cuda.cuMemFree(planes->at);
+  cache->bytes -= planes->bytes;
+  *planes = (struct tb_kept_planes){.at = 0};
+}
+
+bool tb_planes_give_back_one(struct tb_cache *cache) {
+  for (int i = 0; i < OPERANDS_MOST; i++) {
+    struct tb_sighting *const s = &cache->sighting[i];
+    if (cache->end[i] == NULL || s->kept.planes.at == 0 || tb_is_in_use(s)) continue;
+    tb_planes_forget(cache, s, true);
+    return true;
+  }
+  return false;
+}
+
+static bool is_same(const struct tb_planes_shape *x, const struct tb_planes_shape *y) {
+  return x->of_b == y->of_b && x->along_k == y->along_k && x->sides == y->sides && x->k == y->k &&
+         x->panel_sides == y->panel_sides && x->span_k == y->span_k;
+}
+
+/* In the place of others that nobody else's call reads. */
+static bool have_memory(struct tb_cache *cache, struct tb_sighting *s, int64_t bytes, int64_t free_bytes,
+                        int64_t limit_bytes) {
+  CUdeviceptr at = 0;
+  tb_planes_forget(cache, s, true);
+  if (bytes > free_bytes / SHARE_OF_FREE || cache->bytes + bytes > limit_bytes) return false;
+  if (tb_cuda.cuMemAlloc(&at, (size_t)bytes) != CUDA_SUCCESS) {
+    tb_cuda_failed_call = NULL; /* no failure of the call's */
+    return false;
+  }
+  s->kept.planes.at = at;
+  s->kept.planes.bytes = bytes;
+  cache->bytes += bytes;
+  return true;
+}
+
+/* Whether they may be packed, or replaced: no other call has the copy. One that gets it meanwhile does without them. */
+static bool is_ours_alone(const struct tb_sighting *s, int user) { return atomic_load(&s->users) == 1U << user; }
+
+struct tb_planes tb_cache_planes(struct tb_cache *cache, int user, struct tb_kept *kept,
+                                 const struct tb_planes_shape *shape, int64_t bytes, int64_t free_bytes,
+                                 int64_t limit_bytes) {
+  static const struct tb_planes none = {0, false};
+  struct tb_sighting *const s = tb_sighting_of(kept);
+  struct tb_kept_planes *const planes = &kept->planes;
+  const bool fit = planes->at != 0 && is_same(&planes->shape, shape) && planes->bytes == bytes;
+  if (s->uses < USES_ENOUGH) return none;
+  if (fit) planes->others = 0;
+  if (fit && atomic_load_explicit(&planes->packed, memory_order_acquire)) return (struct tb_planes){planes->at, true};
+  if (!is_ours_alone(s, user) || (!fit && planes->at != 0 && ++planes->others < OTHERS_ENOUGH)) return none;
+  if (!fit && !have_memory(cache, s, bytes, free_bytes, limit_bytes)) return none;
+  planes->shape = *shape;
+  atomic_store(&planes->packed, false);
+  return (struct tb_planes){planes->at, false};
+}
+
+void tb_cache_finish_planes(struct tb_kept *kept) {
+  atomic_store_explicit(&kept->planes.packed, true, memory_order_release);
+}
