@@ -220,19 +220,34 @@ static void force_tile(const char *name) {
 
 enum others { NO_OTHERS, ALL_TILES, ALL_WAYS };
 
-/* Every tile, k whole and, by ALL_WAYS, in parts. */
+/* Ways that are predicted to take so many times as long as the chosen one are left out. */
+#define HOPELESS 2
+
+static void measure_way(const struct product *p, struct tb_fp64_plan *plan, int tile, int64_t whole, int splits,
+                        enum others others, double chosen_seconds) {
+  char way[64];
+  if (!tb_fp64_plan_way(plan, &kernels.device, tile, whole, splits) || plan->splits != splits ||
+      (size_t)plan->partials_bytes > workspace_bytes)
+    return;
+  if (others == ALL_WAYS && plan->seconds > HOPELESS * chosen_seconds) return;
+  const double ms = best_of(p, plan);
+  describe(plan, way, sizeof way);
+  if (others == ALL_WAYS)
+    printf("\n    %s %.2f us, predicted %.2f", way, ms * 1e3, plan->seconds * 1e6);
+  else
+    printf(" %s:%.1f", way, tflops(p, ms));
+}
+
+/* Every tile, k whole and, by ALL_WAYS, in parts: of all tiles, or of those of a last round that is not full. */
 static void measure_others(const struct product *p, struct tb_fp64_plan plan, enum others others) {
+  const double chosen_seconds = plan.seconds;
   for (int tile = 0; others != NO_OTHERS && tile < TB_FP64_TILE_COUNT; tile++) {
     if (tb_fp64_tiles[tile].complex != complex_elements) continue;
-    for (int splits = 1; splits <= (others == ALL_WAYS ? 64 : 1); splits += (splits + 2) / 3) {
-      if (!tb_fp64_plan_way(&plan, &kernels.device, tile, 0, splits) || plan.splits != splits ||
-          (size_t)plan.partials_bytes > workspace_bytes)
-        continue;
-      const double ms = best_of(p, &plan);
-      if (others == ALL_WAYS)
-        printf("\n    %s/%d %.2f us, predicted %.2f", tb_fp64_tiles[tile].name, splits, ms * 1e3, plan.seconds * 1e6);
-      else
-        printf(" %s:%.1f", tb_fp64_tiles[tile].name, tflops(p, ms));
+    measure_way(p, &plan, tile, 0, 1, others, chosen_seconds);
+    const int64_t rounds = plan.tiles / plan.blocks * plan.blocks;
+    for (int splits = 2; others == ALL_WAYS && splits <= 64; splits += (splits + 2) / 3) {
+      measure_way(p, &plan, tile, 0, splits, others, chosen_seconds);
+      if (rounds > 0) measure_way(p, &plan, tile, rounds, splits, others, chosen_seconds);
     }
   }
   printf("\n");
