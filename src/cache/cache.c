@@ -49,6 +49,7 @@ void tb_cache_begin_call(struct tb_cache *cache, int user) {
   tb_cache_end_call(cache, user);
   cache->call++;
   cache->other = NULL;
+  cache->may_mend = false;
 }
 
 void tb_cache_compare(struct tb_cache *cache, const struct tb_cached *other) { cache->other = other; }
@@ -75,6 +76,7 @@ static void forget_copy(struct tb_cache *cache, struct tb_sighting *s, bool free
   if (kept->copy != 0 && frees) tb_cuda.cuMemFree(kept->copy);
   cache->bytes -= kept->copy_bytes;
   free(kept->digests);
+  tb_kept_end_mending(kept);
   *kept = (struct tb_kept){.stored = kept->stored,
                            .track_failures = kept->track_failures,
                            .unwatchable = kept->unwatchable,
@@ -85,6 +87,8 @@ static void forget_copy(struct tb_cache *cache, struct tb_sighting *s, bool free
 void tb_cache_allow_hash(struct tb_cache *cache, bool hash_pays) { cache->hash_pays = hash_pays; }
 
 void tb_cache_allow_results(struct tb_cache *cache, bool results_pay) { cache->results_pay = results_pay; }
+
+void tb_cache_allow_mending(struct tb_cache *cache) { cache->may_mend = true; }
 
 void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept) {
   forget_copy(cache, tb_sighting_of(kept), true);
@@ -204,7 +208,8 @@ static struct tb_kept *count_sight(struct tb_cache *cache, struct tb_sighting *s
 static struct tb_cached place_in_copy(struct tb_kept *kept, const struct tb_stored *part, enum tb_proof proof) {
   const int64_t offset = part->data - kept->stored.data, column = offset / kept->stored.pitch_bytes;
   const int64_t at = column * kept->copy_pitch_bytes + offset % kept->stored.pitch_bytes;
-  return (struct tb_cached){proof, kept->copy + (CUdeviceptr)at, kept->copy_pitch_bytes, kept};
+  return (struct tb_cached){
+      .proof = proof, .address = kept->copy + (CUdeviceptr)at, .pitch_bytes = kept->copy_pitch_bytes, .kept = kept};
 }
 
 /* By another GPU's copy. Of what the kernel is about to be asked to watch no digest is spared: each copy's own comes
@@ -216,16 +221,22 @@ static enum tb_proof proof_by_other(const struct tb_cache *cache, struct tb_sigh
   return tb_kept_is_proven_by(&s->kept, other->kept, other->proof) ? other->proof : TB_NOT_KEPT;
 }
 
+/* A copy that nobody else's call reads meanwhile. */
+static bool may_be_mended(const struct tb_cache *cache, const struct tb_sighting *s, int user) {
+  return cache->may_mend && (atomic_load(&s->users) & ~(1U << user)) == 0;
+}
+
 static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, const struct tb_stored *operand,
                      struct tb_pool *pool, struct tb_cached *found, struct tb_question *later) {
   s->chosen = tb_ranges_have(&s->kept.stored);
   enum tb_proof proof = proof_by_other(cache, s);
-  if (proof == TB_NOT_KEPT && later != NULL && tb_kept_question(later, &s->kept, operand))
+  const struct tb_prove how = {cache->may_track, tb_worth_hash(cache, s), may_be_mended(cache, s, user)};
+  if (proof == TB_NOT_KEPT && later != NULL && s->kept.asked_first == 0 && tb_kept_question(later, &s->kept, operand))
     proof = TB_BY_TRACKING;
   else if (proof == TB_NOT_KEPT && !tb_worth_no_proof(cache, s, operand))
     proof = later != NULL && tb_kept_question_by_hash(later, &s->kept, operand, cache->may_track)
                 ? TB_BY_HASH
-                : tb_kept_prove(&s->kept, operand, cache->may_track, tb_worth_hash(cache, s), pool);
+                : tb_kept_prove(&s->kept, operand, how, pool);
   if (proof == TB_NOT_KEPT) {
     if (tb_kept_can_prove(&s->kept, operand) && !tb_is_in_use(s)) tb_cache_drop(cache, &s->kept);
     return false;
@@ -236,9 +247,10 @@ static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, co
   return true;
 }
 
-/* A result of a call that failed, or was left. */
+/* A result of a call that failed, or was left; or a copy that was being mended then. */
 static bool was_never_finished(const struct tb_sighting *s) {
-  return s->kept.copy != 0 && tb_kept_is_awaited(&s->kept) && !tb_is_in_use(s);
+  const bool is_half_done = tb_kept_is_awaited(&s->kept) || s->kept.stale != NULL;
+  return s->kept.copy != 0 && is_half_done && !tb_is_in_use(s);
 }
 
 struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
@@ -248,7 +260,7 @@ struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_
   if (s != NULL && was_never_finished(s)) tb_cache_drop(cache, &s->kept);
   struct tb_sighting *const copied = s != NULL && s->kept.copy != 0 ? s : find_whole(cache, operand);
   *found = (struct tb_cached){.proof = TB_NOT_KEPT};
-  if (copied != NULL && !tb_kept_is_awaited(&copied->kept) &&
+  if (copied != NULL && !tb_kept_is_awaited(&copied->kept) && copied->kept.stale == NULL &&
       try_copy(cache, user, copied, operand, pool, found, later))
     return NULL;
   return s != NULL && s->kept.copy != 0 ? NULL : count_sight(cache, s, operand); /* a copy that others still have */

@@ -49,12 +49,17 @@ void tb_cache_allow_hash(struct tb_cache *cache, bool hash_pays);
 /* Inside: whether results may be kept, which are proven by a digest when they are used. Not until this is said. */
 void tb_cache_allow_results(struct tb_cache *cache, bool results_pay);
 
+/* Inside: whether the call mends copies (kept.h) that tb_cache_look hands it as such, before the cache is left. Not
+ * until this is said of a call. */
+void tb_cache_allow_mending(struct tb_cache *cache);
+
 /* What an operand is handed. */
 struct tb_cached {
   enum tb_proof proof;
   CUdeviceptr address; /* of its first element */
   int64_t pitch_bytes;
   struct tb_kept *kept; /* whose copy it is, or is in */
+  int64_t mended_bytes; /* of it, that went up again */
 };
 
 /* Inside, of several GPUs that have a call: what was found of its next operand on another GPU, for which the proof may

@@ -78,6 +78,10 @@ static bool has_same_edge(const struct tb_kept *kept, bool behind) {
   return tb_digests_are_equal(&now, &kept->edges[behind]);
 }
 
+bool tb_kept_has_same_edges(const struct tb_kept *kept) {
+  return has_same_edge(kept, false) && has_same_edge(kept, true);
+}
+
 /* Pages that a task asks about: of 4 KiB in some 15 microseconds, or more, so that tasks do for all. */
 #define PAGES_OF_TASK_BYTES ((uintptr_t)4 << 20)
 
@@ -100,6 +104,7 @@ bool tb_kept_question(struct tb_question *q, struct tb_kept *kept, const struct 
   *q = (struct tb_question){.kept = NULL};
   if (!tb_track_holds(all)) return false;
   q->kept = kept;
+  q->whole = tb_stored_is(&kept->stored, part);
   q->number = all->number;
   q->pages = tb_track_pages_around(start_of(part), end_of(part));
   q->edges[0] = q->pages.start < all->start;
@@ -215,23 +220,30 @@ bool tb_kept_answer(struct tb_question *q) {
   const bool is_the_same = kept->tracked.number == q->number && tb_track_holds(&kept->tracked);
   const bool clean = is_the_same && !atomic_load(&q->written) && (!q->edges[0] || has_same_edge(kept, false)) &&
                      (!q->edges[1] || has_same_edge(kept, true));
-  if (clean) {
+  if (clean)
     kept->track_uses++;
-  } else if (kept->tracked.number == q->number) {
-    end_tracking(kept);
-  }
+  else if (kept->tracked.number == q->number && !(q->whole && tb_kept_may_be_mended(kept)))
+    end_tracking(kept); /* else its next proof does that, or mends it */
   return clean;
 }
 
-static bool is_proven_by_tracking(struct tb_kept *kept, const struct tb_stored *part, struct tb_pool *pool) {
+static bool is_clean(struct tb_kept *kept, const struct tb_stored *part, struct tb_pool *pool) {
   struct tb_question q;
-  if (!tb_kept_question(&q, kept, part)) {
-    end_tracking(kept);
-    return false;
-  }
+  if (!tb_kept_question(&q, kept, part)) return false;
   tb_question_ask(&q, pool);
   tb_pool_wait(pool, q.job);
   return tb_kept_answer(&q);
+}
+
+/* TB_NOT_KEPT: it is not tracked any more. */
+static enum tb_proof prove_by_tracking(struct tb_kept *kept, const struct tb_stored *part, bool may_mend,
+                                       struct tb_pool *pool) {
+  const bool clean = is_clean(kept, part, pool);
+  if (clean && kept->asked_first > 0) kept->asked_first--;
+  if (clean) return TB_BY_TRACKING;
+  if (may_mend && tb_stored_is(&kept->stored, part) && tb_kept_begin_mending(kept)) return TB_MENDED;
+  if (kept->tracked.number != 0) end_tracking(kept);
+  return TB_NOT_KEPT;
 }
 
 static bool has_edges_of(const struct tb_kept *kept, const struct tb_kept *other) {
@@ -266,20 +278,22 @@ void tb_kept_begin_result(struct tb_kept *kept) {
   kept->proven = false;
   kept->is_result = true;
   atomic_store(&kept->awaited, true);
+  tb_kept_end_mending(kept);
   memset(kept->digests, 0, (size_t)kept->cells.count * sizeof *kept->digests);
 }
 
 bool tb_kept_may_be_watched(void) { return tb_writers_may_ask() && tb_track_may_begin(); }
 
-enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, bool hash_pays,
+enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
                             struct tb_pool *pool) {
   int64_t first, count;
   const bool was_tracked = kept->tracked.number != 0;
-  if (was_tracked && is_proven_by_tracking(kept, part, pool)) return TB_BY_TRACKING;
-  if (!find_cells(kept, part, &first, &count) || (was_tracked && !hash_pays)) return TB_NOT_KEPT;
+  const enum tb_proof proof = was_tracked ? prove_by_tracking(kept, part, how.may_mend, pool) : TB_NOT_KEPT;
+  if (proof != TB_NOT_KEPT) return proof;
+  if (!find_cells(kept, part, &first, &count) || (was_tracked && !how.hash_pays)) return TB_NOT_KEPT;
   const bool whole = count == kept->cells.count;
-  if (may_track && !was_tracked && whole && (!hash_pays || is_to_be_tracked(kept))) try_to_track(kept);
-  if (whole && !hash_pays && kept->tracked.number == 0) {
+  if (how.may_track && !was_tracked && whole && (!how.hash_pays || is_to_be_tracked(kept))) try_to_track(kept);
+  if (whole && !how.hash_pays && kept->tracked.number == 0) {
     kept->unwatchable = true;
     return TB_NOT_KEPT;
   }

@@ -29,6 +29,14 @@ struct tb_kept_planes {
   atomic_bool packed; /* they are what is in the copy */
 };
 
+/* Cells that may have other bytes than were copied, in runs, in order. */
+struct tb_stale {
+  int runs;
+  struct {
+    int64_t first, count;
+  } run[TB_TRACK_RUNS_MOST];
+};
+
 struct tb_kept {
   struct tb_stored stored; /* what it is a copy of */
   struct tb_cells cells;
@@ -40,6 +48,8 @@ struct tb_kept {
   struct tb_digest edges[2]; /* while it is tracked: of what lies before its whole pages, and behind */
   int track_uses;            /* proofs by the kernel's word since it is tracked */
   int track_failures;        /* times, one after another, that it was written too soon for tracking to pay */
+  struct tb_stale *stale;    /* what is to go up before it is used; NULL: nothing */
+  int asked_first;           /* proofs for which the kernel is asked before the call begins, for it was mended */
   bool unwatchable;          /* it cannot be tracked, where it lies */
   bool replaced;             /* what was tracked was not written, but gave way to another mapping */
   struct tb_tracked probe;   /* with a copy or without: a page of it */
@@ -57,6 +67,7 @@ struct tb_question {
   int64_t first, count;    /* cells */
   uint64_t number;         /* under which its pages were tracked then */
   struct tb_tracked pages; /* those of the part that are */
+  bool whole;              /* it is about all that is kept, of which therefore anything may be read */
   bool edges[2];           /* the part has some of what lies before these, or behind */
   uintptr_t each;          /* bytes of pages, or cells, that are a task's */
   uint64_t job;            /* of the pool */
@@ -70,12 +81,17 @@ struct tb_question {
 /* Pieces of an operand for threads: tasks of so many bytes, or more, and at most as many as a job may have. */
 #define TB_PROOF_TASK_BYTES ((int64_t)256 << 10)
 
+/* What a proof may do: track what can be tracked and is worth it; look at all bytes each time, and not only when
+ * tracking begins; leave a few pieces to be mended. */
+struct tb_prove {
+  bool may_track, hash_pays, may_mend;
+};
+
 /*
  * Whether `part`, some of what is kept, has the bytes that were copied; TB_NOT_KEPT: it has others, or it cannot be
- * told. `may_track`: if it can be, and is worth it, it is tracked from now on. Unless `hash_pays` all bytes are looked
- * at only when that begins.
+ * told. TB_MENDED: all but kept->stale has, which the caller brings up, and digests: tb_kept_end_mending.
  */
-enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, bool may_track, bool hash_pays,
+enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
                             struct tb_pool *pool);
 
 /* Whether a proof that another GPU's copy got in this call, of some of it, goes for this copy, too: it has the same
@@ -107,6 +123,21 @@ bool tb_kept_can_prove(const struct tb_kept *kept, const struct tb_stored *part)
  * can be told: a program that writes an operand before each call may write what was there. */
 void tb_kept_begin_probe(struct tb_kept *kept);
 bool tb_kept_probe_is_written(const struct tb_kept *kept);
+
+/* Of what is tracked: whether what lies in pages of others, at its ends, is the same. */
+bool tb_kept_has_same_edges(const struct tb_kept *kept);
+
+/* ---- mend.c: a copy whose program's memory was written in a few places ---- */
+
+/* Of one all of which is an operand: finds these, has the kernel watch them again, and notes down the cells in
+ * kept->stale. False: there are too many, or it cannot be told which; kept->stale is NULL then. */
+bool tb_kept_begin_mending(struct tb_kept *kept);
+
+/* Whether there are few enough, as far as the kernel tells now. */
+bool tb_kept_may_be_mended(const struct tb_kept *kept);
+
+/* They are up; or what is up is not to be used, and the copy ends. */
+void tb_kept_end_mending(struct tb_kept *kept);
 
 /* The kernel is not asked about it any more. */
 void tb_kept_forget_pages(struct tb_kept *kept);

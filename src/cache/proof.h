@@ -10,13 +10,19 @@ enum tb_proof {
   TB_KEPT_ANEW,   /* it went up, and stays */
   TB_BY_HASH,     /* it was there, and all its bytes were looked at */
   TB_BY_TRACKING, /* it was there, and the kernel says that nobody wrote to it */
+  TB_MENDED,      /* it was there, and the few pieces that somebody wrote to went up */
 };
 
 static inline bool tb_proof_is_kept(enum tb_proof proof) { return proof >= TB_BY_HASH; }
 
 /* "kept (hash)" and so on, for the verbose line. */
 static inline const char *tb_proof_text(enum tb_proof proof) {
-  return proof == TB_BY_TRACKING ? "kept (tracked)" : proof == TB_BY_HASH ? "kept (hash)" : "kept (anew)";
+  static const char *const text[] = {[TB_NOT_KEPT] = "",
+                                     [TB_KEPT_ANEW] = "kept (anew)",
+                                     [TB_BY_HASH] = "kept (hash)",
+                                     [TB_BY_TRACKING] = "kept (tracked)",
+                                     [TB_MENDED] = "kept (mended)"};
+  return text[proof];
 }
 
 #endif

@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/integers.h"
+
 /* Of headers younger than those that we are compiled with: linux/userfaultfd.h, linux/fs.h. */
 #define USER_MODE_ONLY 1
 #define FEATURE_WP_UNPOPULATED ((uint64_t)1 << 13)
@@ -209,21 +211,56 @@ static struct scan question_about(const struct tb_tracked *pages, struct scan_re
                        .return_mask = PAGE_WPALLOWED};
 }
 
-/*
- * Asked for are the pages that are protected and there, not those that were written: a page that was unmapped, or given
- * back by madvise, is none of either. They must be one region that is all of the range.
- */
-bool tb_track_is_clean(struct tb_tracked pages) {
-  const int saved_errno = errno;
-  struct scan_region region = {0, 0, 0};
-  struct scan scan = question_about(&pages, &region);
+/* Asked for are the pages that are protected and there, not those that were written: a page that was unmapped, or given
+ * back by madvise, is none of either. */
+static struct scan clean_question(const struct tb_tracked *pages, struct scan_region *region) {
+  struct scan scan = question_about(pages, region);
   scan.category_inverted = PAGE_WRITTEN;
   scan.category_mask = PAGE_WRITTEN | PAGE_WPALLOWED;
   scan.category_anyof = PAGE_PRESENT | PAGE_SWAPPED;
+  return scan;
+}
+
+/* They must be one region that is all of the range. */
+bool tb_track_is_clean(struct tb_tracked pages) {
+  const int saved_errno = errno;
+  struct scan_region region = {0, 0, 0};
+  struct scan scan = clean_question(&pages, &region);
   const bool clean = is_there(&pagemap_file) && ioctl(pagemap_file.fd, SCAN_PAGES, &scan) == 1 &&
                      region.start == pages.start && region.end == pages.end;
   errno = saved_errno;
   return clean;
+}
+
+/* What is clean comes in regions, and what is between these was written. */
+int tb_track_find_written(struct tb_tracked pages, struct tb_tracked run[], int most) {
+  const int saved_errno = errno;
+  struct scan_region clean[TB_TRACK_RUNS_MOST + 1];
+  struct scan scan = clean_question(&pages, clean);
+  scan.regions_most = (uint64_t)tb_min(most, TB_TRACK_RUNS_MOST) + 1;
+  const long regions = is_there(&pagemap_file) ? ioctl(pagemap_file.fd, SCAN_PAGES, &scan) : -1;
+  errno = saved_errno;
+  if (regions <= 0 || scan.walk_end < pages.end) return -1;
+  int runs = 0;
+  uintptr_t at = pages.start;
+  for (long i = 0; i <= regions; i++) {
+    const uintptr_t next = i < regions ? (uintptr_t)clean[i].start : pages.end;
+    if (next > at && runs == most) return -1;
+    if (next > at) run[runs++] = (struct tb_tracked){at, next, 0};
+    if (i < regions) at = (uintptr_t)clean[i].end;
+  }
+  return runs;
+}
+
+bool tb_track_renew(const struct tb_tracked *pages, struct tb_tracked run) {
+  const int saved_errno = errno;
+  struct uffdio_writeprotect protected = {.range = range_of(&run), .mode = UFFDIO_WRITEPROTECT_MODE_WP};
+  for (int i = 0; i < TRACKED_MOST; i++)
+    if (tracked[i].number != pages->number && tracked[i].start < run.end && run.start < tracked[i].end)
+      tracked[i].number = 0;
+  const bool renewed = is_there(&faults_file) && ioctl(faults_file.fd, UFFDIO_WRITEPROTECT, &protected) == 0;
+  errno = saved_errno;
+  return renewed;
 }
 
 /* A mapping that is not enrolled is refused an answer. */

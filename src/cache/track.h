@@ -38,6 +38,15 @@ bool tb_track_holds(const struct tb_tracked *pages);
  * given back since. False also when the kernel does not say. May be called by several threads at once. */
 bool tb_track_is_clean(struct tb_tracked pages);
 
+/* Of pages that are tracked the runs that are not what they were, as above, at most so many, in order; returns how many
+ * there are, or -1: more, or nobody can tell. Not of all pages. */
+enum { TB_TRACK_RUNS_MOST = 128 };
+int tb_track_find_written(struct tb_tracked pages, struct tb_tracked run[], int most);
+
+/* Pages that were written, some of those that are tracked, are protected again: from its return on every write shows.
+ * Others that have any of them are not tracked any more. False: they cannot be; so nothing is known of any. */
+bool tb_track_renew(const struct tb_tracked *pages, struct tb_tracked run);
+
 /* Whether pages that were tracked are another mapping's now, as far as the kernel tells: the program gave the memory
  * back, and has got other memory in its place. */
 bool tb_track_is_replaced(struct tb_tracked pages);

@@ -20,7 +20,7 @@ struct sums {
 static struct sums sums[TB_WHERE_COUNT][TB_STATUS_COUNT];
 static atomic_ullong symbol_calls[TB_SYMBOL_COUNT];
 static atomic_ullong failures;
-static atomic_ullong kept_calls, saved_bytes; /* for which operands were kept on the GPU */
+static atomic_ullong kept_calls, mended_calls, saved_bytes; /* for which operands were kept on the GPU */
 
 static void add(atomic_ullong *sum, unsigned long long n) { atomic_fetch_add_explicit(sum, n, memory_order_relaxed); }
 
@@ -118,8 +118,9 @@ static unsigned long long calls_through(int symbol) {
 
 void tb_stats_add_failure(void) { add(&failures, 1); }
 
-void tb_stats_add_kept(double bytes) {
+void tb_stats_add_kept(double bytes, bool mended) {
   add(&kept_calls, 1);
+  if (mended) add(&mended_calls, 1);
   add(&saved_bytes, (unsigned long long)bytes);
 }
 
@@ -151,6 +152,7 @@ void tb_stats_reset(void) {
   for (int symbol = 0; symbol < TB_SYMBOL_COUNT; symbol++) atomic_store(&symbol_calls[symbol], 0);
   atomic_store(&failures, 0);
   atomic_store(&kept_calls, 0);
+  atomic_store(&mended_calls, 0);
   atomic_store(&saved_bytes, 0);
   reset_small();
 }
@@ -196,6 +198,8 @@ void tb_stats_report(int fd) {
   if (get(&kept_calls) > 0)
     tb_say_to(fd, "  calls whose operands a GPU had kept: %llu, of which %.3f MB were not moved again",
               get(&kept_calls), (double)get(&saved_bytes) * 1e-6);
+  if (get(&mended_calls) > 0)
+    tb_say_to(fd, "  of these, with pieces that went up again, for they had been written: %llu", get(&mended_calls));
   if (total.gpu_failures > 0)
     tb_say_to(fd, "  calls during which a GPU failed: %llu", (unsigned long long)total.gpu_failures);
 }

@@ -40,8 +40,9 @@ TB_ALWAYS_INLINE void tb_stats_add_small(struct tb_small_sums *sums, enum tb_sym
 /* Counts a call during which a GPU failed, on top of tb_stats_add. */
 void tb_stats_add_failure(void);
 
-/* Counts a call for which operands were on the GPU that others would have had to bring up, likewise. */
-void tb_stats_add_kept(double saved_bytes);
+/* Counts a call for which operands were on the GPU that others would have had to bring up, likewise;
+ * `mended`: but for a few pieces. */
+void tb_stats_add_kept(double saved_bytes, bool mended);
 
 void tb_stats_get(tileblas_stats *stats);
 void tb_stats_reset(void);

@@ -42,18 +42,19 @@ static void copy_cell(void *context, int task) {
   kept->digests[cell] = tb_hash_cell(&to);
 }
 
-/* Cells of the piece that begins with `first`: whole columns, or what fits of one. */
-static int64_t cells_of_piece(const struct tb_kept *kept, int64_t first) {
+/* Cells of the piece that begins with `first`, of so many: whole columns, or what fits of one. */
+static int64_t cells_of_piece(const struct tb_kept *kept, int64_t first, int64_t count) {
   const struct tb_cells *const cells = &kept->cells;
   const int64_t columns_bytes = cells->columns_each * kept->copy_pitch_bytes;
-  const int64_t left_of_column = cells->in_column - first % cells->in_column;
+  const int64_t left_of_column = tb_min(cells->in_column - first % cells->in_column, count);
   if (columns_bytes > TB_SLOT_BYTES) return tb_min(TB_SLOT_BYTES / TB_CELL_BYTES, left_of_column);
-  return tb_min(TB_SLOT_BYTES / columns_bytes * cells->in_column, cells->count - first);
+  if (left_of_column < cells->in_column) return left_of_column;
+  return tb_min(TB_SLOT_BYTES / columns_bytes, count / cells->in_column) * cells->in_column;
 }
 
-static struct copied_piece copied_piece_of(struct tb_kept *kept, int64_t first, char *slot) {
+static struct copied_piece copied_piece_of(struct tb_kept *kept, int64_t first, int64_t count, char *slot) {
   const struct tb_stored *const s = &kept->stored;
-  const int64_t count = cells_of_piece(kept, first), column = column_of_cell(kept, first);
+  const int64_t column = column_of_cell(kept, first);
   const struct tb_cells *const cells = &kept->cells;
   const int64_t end = tb_min(column_of_cell(kept, first + count - 1) + cells->columns_each, s->columns);
   struct copied_piece p = {.kept = kept, .slot = slot, .first = first, .count = count, .columns = end - column};
@@ -78,9 +79,9 @@ static CUresult await_slot(struct tb_device *d, int slot) {
 }
 
 /* To the end of its last column's elements: what is behind them in the slot is an older piece's. */
-static CUresult send_piece_up(struct tb_device *d, struct tb_kept *kept, int64_t first, int64_t number) {
+static CUresult send_piece_up(struct tb_device *d, struct tb_kept *kept, int64_t first, int64_t count, int64_t number) {
   const int slot = (int)(number % d->up_ring.slots);
-  struct copied_piece p = copied_piece_of(kept, first, tb_slot(&d->up_ring, slot));
+  struct copied_piece p = copied_piece_of(kept, first, count, tb_slot(&d->up_ring, slot));
   if (number >= d->up_ring.slots) TB_TRY(await_slot(d, slot));
   tb_pool_run(d->pool, copy_cell, &p, (int)p.count);
   const int64_t at = column_of_cell(kept, first) * kept->copy_pitch_bytes + p.rows.first;
@@ -94,11 +95,34 @@ static CUresult send_piece_up(struct tb_device *d, struct tb_kept *kept, int64_t
   return tb_upload_send(d, slot, &piece);
 }
 
+/* So many cells from one on, by as many slots as they take. */
+static CUresult send_cells_up(struct tb_device *d, struct tb_kept *kept, int64_t first, int64_t count,
+                              int64_t *number) {
+  for (int64_t n; count > 0; first += n, count -= n, ++*number) {
+    n = cells_of_piece(kept, first, count);
+    TB_TRY(send_piece_up(d, kept, first, n, *number));
+  }
+  return CUDA_SUCCESS;
+}
+
 static CUresult fill_copy(struct tb_device *d, struct tb_kept *kept) {
   int64_t number = 0;
-  for (int64_t cell = 0; cell < kept->cells.count; cell += cells_of_piece(kept, cell), number++)
-    TB_TRY(send_piece_up(d, kept, cell, number));
+  TB_TRY(send_cells_up(d, kept, 0, kept->cells.count, &number));
   return tb_device_wait(d, d->up);
+}
+
+static CUresult send_stale_up(struct tb_device *d, struct tb_kept *kept) {
+  const struct tb_stale *const stale = kept->stale;
+  int64_t number = 0;
+  for (int i = 0; i < stale->runs; i++)
+    TB_TRY(send_cells_up(d, kept, stale->run[i].first, stale->run[i].count, &number));
+  return tb_device_wait(d, d->up);
+}
+
+static int64_t stale_bytes(const struct tb_kept *kept) {
+  int64_t cells = 0;
+  for (int i = 0; i < kept->stale->runs; i++) cells += kept->stale->run[i].count;
+  return tb_min(cells * TB_CELL_BYTES, tb_stored_bytes(&kept->stored));
 }
 
 /* Of what is free and what copies have already: the rest is for the program, and for us when a product wants it. */
@@ -139,13 +163,33 @@ CUresult tb_keep_drop(struct tb_device *d, struct tb_kept *kept) {
 
 /* ---- an operand ---- */
 
+/* Brings up what was written of a copy, which is whole then, or is none any more. */
+static CUresult mend(struct tb_device *d, struct tb_cached *found) {
+  const int64_t bytes = stale_bytes(found->kept);
+  const bool mended = send_stale_up(d, found->kept) == CUDA_SUCCESS;
+  tb_cuda_failed_call = NULL; /* no failure of the call's */
+  if (mended) {
+    tb_kept_end_mending(found->kept);
+    found->mended_bytes = bytes;
+    return CUDA_SUCCESS;
+  }
+  tb_device_settle(d);
+  struct tb_kept *const kept = found->kept;
+  *found = (struct tb_cached){.proof = TB_NOT_KEPT};
+  return tb_keep_drop(d, kept);
+}
+
 static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found,
                         struct tb_question *later) {
   CUresult result = CUDA_SUCCESS;
   struct tb_kept *const worth = tb_cache_look(tb_device_cache(d), d->lane, operand, d->pool, found, later);
+  if (found->proof == TB_MENDED) return mend(d, found);
   if (worth == NULL || !tb_keep_make(d, worth, TB_KEEP_OPERAND)) return CUDA_SUCCESS;
   if (tb_keep_fill(d, worth))
-    *found = (struct tb_cached){TB_KEPT_ANEW, (CUdeviceptr)worth->copy, worth->copy_pitch_bytes, worth};
+    *found = (struct tb_cached){.proof = TB_KEPT_ANEW,
+                                .address = (CUdeviceptr)worth->copy,
+                                .pitch_bytes = worth->copy_pitch_bytes,
+                                .kept = worth};
   else
     result = tb_keep_drop(d, worth);
   return result;
@@ -160,8 +204,10 @@ void tb_keep_take(struct tb_keep *keep, bool of_b, const struct tb_stored *opera
   x->data = (const void *)found->address;
   x->ld = found->pitch_bytes / tb_type_bytes(x->type);
   *(of_b ? &keep->ways.b : &keep->ways.a) = tb_view_is_mirrored(x) ? TB_FORMED : TB_IN_PLACE;
-  if (!again)
-    *(tb_proof_is_kept(found->proof) ? &keep->saved_bytes : &keep->made_bytes) += (double)tb_stored_bytes(operand);
+  if (again) return;
+  const double bytes = (double)tb_stored_bytes(operand), up = (double)tb_min(found->mended_bytes, (int64_t)bytes);
+  keep->saved_bytes += tb_proof_is_kept(found->proof) ? bytes - up : 0;
+  keep->made_bytes += tb_proof_is_kept(found->proof) ? up : bytes;
 }
 
 /* Of a triangle whole columns go up, from the slots. */
@@ -210,6 +256,7 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
   struct tb_cached found[2] = {{.proof = TB_NOT_KEPT}, {.proof = TB_NOT_KEPT}};
   const bool same = tb_keep_are_same(x);
   if (!tb_keep_enter_cache(d)) return CUDA_SUCCESS;
+  tb_cache_allow_mending(tb_device_cache(d));
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_question *const later = x->may_wait ? &keep->question[of_b] : NULL;
     if (x->may[of_b] && !(of_b && same)) TB_TRY(look_up(d, &x->stored[of_b], &found[of_b], later));

@@ -132,7 +132,7 @@ static void learn_of(struct operand *o, const struct tb_call *call, enum tb_proo
     return;
   }
   /* What looks at all bytes may be the last time that this is done. */
-  if (proof == TB_BY_TRACKING || o->state == STAYS) {
+  if (proof >= TB_BY_TRACKING || o->state == STAYS) {
     o->kept_seconds = o->kept_seconds > 0 && is_of(o, call) ? (o->kept_seconds + seconds) / 2 : seconds;
     o->m = call->m, o->n = call->n, o->k = call->k;
   }
