@@ -8,14 +8,28 @@
 
 /* ---- by all bytes ---- */
 
+static void add_differing(struct tb_differing *differing, int64_t cell) {
+  const int place = atomic_fetch_add(&differing->count, 1);
+  if (place < TB_TRACK_RUNS_MOST) differing->cell[place] = cell;
+}
+
+/* Of cells that are to be found there may be too many. */
+static bool has_answer(const struct tb_question *q) {
+  if (q->differing != NULL)
+    return atomic_load_explicit(&q->differing->count, memory_order_relaxed) > TB_TRACK_RUNS_MOST;
+  return atomic_load_explicit(&q->written, memory_order_relaxed);
+}
+
 static void compare_cells(void *context, int task) {
   struct tb_question *const q = context;
   const int64_t each = (int64_t)q->each;
   const int64_t begin = q->first + task * each, end = tb_min(begin + each, q->first + q->count);
-  for (int64_t i = begin; i < end && !atomic_load_explicit(&q->written, memory_order_relaxed); i++) {
+  for (int64_t i = begin; i < end && !has_answer(q); i++) {
     const struct tb_stored cell = tb_cell(&q->kept->stored, &q->kept->cells, i);
     const struct tb_digest digest = tb_hash_cell(&cell);
-    if (!tb_digests_are_equal(&digest, &q->kept->digests[i])) atomic_store(&q->written, true);
+    if (tb_digests_are_equal(&digest, &q->kept->digests[i])) continue;
+    if (q->differing != NULL) add_differing(q->differing, i);
+    atomic_store(&q->written, true);
   }
 }
 
@@ -29,9 +43,11 @@ static void start_comparison(struct tb_question *q, struct tb_pool *pool) {
   q->job = tb_pool_start(pool, compare_cells, q, (int)tb_ceil_div(q->count, (int64_t)q->each));
 }
 
-static bool has_same_cells(struct tb_kept *kept, int64_t first, int64_t count, struct tb_pool *pool) {
+static bool has_same_cells(struct tb_kept *kept, int64_t first, int64_t count, struct tb_differing *differing,
+                           struct tb_pool *pool) {
   struct tb_question q;
   begin_comparison(&q, kept, first, count);
+  q.differing = differing;
   start_comparison(&q, pool);
   tb_pool_wait(pool, q.job);
   return !atomic_load(&q.written);
@@ -297,7 +313,11 @@ enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, 
     kept->unwatchable = true;
     return TB_NOT_KEPT;
   }
-  if (!has_same_cells(kept, first, count, pool)) {
+  struct tb_differing found = {0};
+  struct tb_differing *const differing =
+      how.may_mend && kept->tracked.number != 0 && tb_stored_is(&kept->stored, part) ? &found : NULL;
+  if (!has_same_cells(kept, first, count, differing, pool)) {
+    if (differing != NULL && tb_kept_begin_mending_cells(kept, differing)) return TB_MENDED;
     tb_kept_forget_pages(kept);
     return TB_NOT_KEPT;
   }

@@ -59,6 +59,13 @@ struct tb_kept {
   atomic_bool awaited;       /* a result that is not whole yet: it is no copy */
 };
 
+/* Cells that were found to have other bytes than were copied, in any order; of more than there is room for the number
+ * alone. */
+struct tb_differing {
+  atomic_int count;
+  int64_t cell[TB_TRACK_RUNS_MOST];
+};
+
 /* Whether nobody has written to a part of what is kept, as a question to the kernel, or whether its bytes have their
  * digests: it takes a while, and may be asked beside other work. */
 struct tb_question {
@@ -72,6 +79,7 @@ struct tb_question {
   uintptr_t each;          /* bytes of pages, or cells, that are a task's */
   uint64_t job;            /* of the pool */
   atomic_bool written;
+  struct tb_differing *differing; /* to be found, all of them; NULL: one is enough */
 };
 
 /* Uses that make up for a copy, the look at all of its bytes and their being watched, where nobody has taken a fault
@@ -132,6 +140,9 @@ bool tb_kept_has_same_edges(const struct tb_kept *kept);
 /* Of one all of which is an operand: finds these, has the kernel watch them again, and notes down the cells in
  * kept->stale. False: there are too many, or it cannot be told which; kept->stale is NULL then. */
 bool tb_kept_begin_mending(struct tb_kept *kept);
+
+/* The same by the cells that were found when the kernel had begun to watch. */
+bool tb_kept_begin_mending_cells(struct tb_kept *kept, struct tb_differing *differing);
 
 /* Whether there are few enough, as far as the kernel tells now. */
 bool tb_kept_may_be_mended(const struct tb_kept *kept);

@@ -6,7 +6,8 @@
  *   -> their cells go up and are digested
  *
  * in this order, as when a copy begins to be watched: what is written before the pages are protected goes up, and what
- * is written behind that shows the next time.
+ * is written behind that shows the next time. Where the watch has just begun all bytes are looked at, which tells the
+ * cells.
  */
 #include <stdlib.h>
 
@@ -75,6 +76,29 @@ bool tb_kept_begin_mending(struct tb_kept *kept) {
     return false;
   }
   for (int i = 0; i < runs; i++) add_cells(stale, kept, &run[i]);
+  kept->stale = stale;
+  kept->asked_first = ASKED_FIRST;
+  return true;
+}
+
+static int in_order(const void *x, const void *y) {
+  const int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+  return (a > b) - (a < b);
+}
+
+bool tb_kept_begin_mending_cells(struct tb_kept *kept, struct tb_differing *differing) {
+  const int count = atomic_load(&differing->count);
+  if (kept->stored.part != TB_STORED_ALL || count > TB_TRACK_RUNS_MOST || count > kept->cells.count / TB_MENDED_FEW_OF)
+    return false;
+  struct tb_stale *const stale = calloc(1, sizeof *stale);
+  if (stale == NULL) return false;
+  qsort(differing->cell, (size_t)count, sizeof *differing->cell, in_order);
+  for (int i = 0; i < count; i++) {
+    const int last = stale->runs - 1;
+    const bool goes_on = last >= 0 && stale->run[last].first + stale->run[last].count == differing->cell[i];
+    if (!goes_on) stale->run[stale->runs++].first = differing->cell[i];
+    stale->run[stale->runs - 1].count++;
+  }
   kept->stale = stale;
   kept->asked_first = ASKED_FIRST;
   return true;
