@@ -59,10 +59,11 @@ static void add_cells(struct tb_stale *stale, const struct tb_kept *kept, const 
   stale->runs++;
 }
 
+/* Who pins what has stayed protected takes a fault, so that it is among the runs. */
 static bool renew(const struct tb_kept *kept, const struct tb_tracked run[], int runs) {
   for (int i = 0; i < runs; i++)
     if (!tb_track_renew(&kept->tracked, run[i])) return false;
-  return tb_writers_all_fault(kept->tracked);
+  return tb_writers_of_runs_all_fault(run, runs);
 }
 
 bool tb_kept_begin_mending(struct tb_kept *kept) {

@@ -48,9 +48,10 @@ enum { MAP_IS_SHARED = 8, COVERING_OR_NEXT = 16 };
 struct maps {
   FILE *lines;
   bool answers;
+  struct mapping latest; /* that was read, for the next address may be in it, too */
 };
 
-static struct maps open_maps(void) { return (struct maps){fopen("/proc/self/maps", "re"), true}; }
+static struct maps open_maps(void) { return (struct maps){.lines = fopen("/proc/self/maps", "re"), .answers = true}; }
 
 static void close_maps(const struct maps *maps) {
   if (maps->lines != NULL) fclose(maps->lines);
@@ -84,9 +85,9 @@ static bool find_mapping(struct maps *maps, uintptr_t address, struct mapping *m
     return true;
   }
   maps->answers = false;
-  do
-    if (!read_mapping(maps->lines, mapping)) return false;
-  while (mapping->end <= address);
+  while (maps->latest.end <= address)
+    if (!read_mapping(maps->lines, &maps->latest)) return false;
+  *mapping = maps->latest;
   return true;
 }
 
@@ -101,12 +102,17 @@ bool tb_writers_find_mapping(struct tb_tracked pages, struct tb_tracked *mapping
   return found && m.start <= pages.start && m.end >= pages.end && m.is_private && m.is_anonymous;
 }
 
-static bool are_private(struct tb_tracked pages) {
-  struct maps maps = open_maps();
+static bool is_private(struct maps *maps, struct tb_tracked pages) {
   struct mapping m;
+  for (uintptr_t known = pages.start; known < pages.end; known = m.end)
+    if (!find_mapping(maps, known, &m) || m.start > known || !m.is_private || !m.is_anonymous) return false;
+  return true;
+}
+
+static bool are_private(const struct tb_tracked runs[], int count) {
+  struct maps maps = open_maps();
   bool fine = true;
-  for (uintptr_t known = pages.start; fine && known < pages.end; known = m.end)
-    fine = find_mapping(&maps, known, &m) && m.start <= known && m.is_private && m.is_anonymous;
+  for (int i = 0; fine && i < count; i++) fine = is_private(&maps, runs[i]);
   close_maps(&maps);
   return fine;
 }
@@ -211,10 +217,11 @@ static bool are_files_harmless(void) {
 /* ---- all of it ---- */
 
 /* Memory that the program has registered with CUDA is the GPUs' to write, and they are many pages' owners. */
-static bool is_none_of_cudas(struct tb_tracked pages) {
+static bool are_none_of_cudas(const struct tb_tracked runs[], int count) {
   const uintptr_t page_bytes = 4096;
-  for (uintptr_t page = pages.start; page < pages.end; page += page_bytes)
-    if (tb_places_is_cudas((const void *)page)) return false;
+  for (int i = 0; i < count; i++)
+    for (uintptr_t page = runs[i].start; page < runs[i].end; page += page_bytes)
+      if (tb_places_is_cudas((const void *)page)) return false;
   return true;
 }
 
@@ -229,9 +236,11 @@ bool tb_writers_seem_to_fault(void) {
   return all;
 }
 
-bool tb_writers_all_fault(struct tb_tracked pages) {
+bool tb_writers_all_fault(struct tb_tracked pages) { return tb_writers_of_runs_all_fault(&pages, 1); }
+
+bool tb_writers_of_runs_all_fault(const struct tb_tracked runs[], int count) {
   const int saved_errno = errno;
-  const bool nobody = nobody_pins(), all = nobody && are_private(pages) && is_none_of_cudas(pages);
+  const bool nobody = nobody_pins(), all = nobody && are_private(runs, count) && are_none_of_cudas(runs, count);
   atomic_store(&lately, nobody);
   errno = saved_errno;
   return all;

@@ -23,7 +23,8 @@ bool tb_writers_find_mapping(struct tb_tracked pages, struct tb_tracked *mapping
 bool tb_writers_seem_to_fault(void);
 
 /* To be asked when the pages are write-protected: who pins them later takes a fault, who has pinned them before is what
- * is looked for. */
+ * is looked for. And of several runs, in order. */
 bool tb_writers_all_fault(struct tb_tracked pages);
+bool tb_writers_of_runs_all_fault(const struct tb_tracked runs[], int count);
 
 #endif
