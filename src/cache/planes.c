@@ -34,12 +34,13 @@ static bool is_same(const struct tb_planes_shape *x, const struct tb_planes_shap
          x->panel_sides == y->panel_sides && x->span_k == y->span_k;
 }
 
-/* In the place of others that nobody else's call reads. */
+/* In the place of others that nobody else's call reads; these stay if there is no room for more. */
 static bool have_memory(struct tb_cache *cache, struct tb_sighting *s, int64_t bytes, int64_t free_bytes,
                         int64_t limit_bytes) {
+  const int64_t had_bytes = s->kept.planes.bytes;
   CUdeviceptr at = 0;
+  if (bytes > (free_bytes + had_bytes) / SHARE_OF_FREE || cache->bytes - had_bytes + bytes > limit_bytes) return false;
   tb_planes_forget(cache, s, true);
-  if (bytes > free_bytes / SHARE_OF_FREE || cache->bytes + bytes > limit_bytes) return false;
   if (tb_cuda.cuMemAlloc(&at, (size_t)bytes) != CUDA_SUCCESS) {
     tb_cuda_failed_call = NULL; /* no failure of the call's */
     return false;
@@ -64,6 +65,7 @@ struct tb_planes tb_cache_planes(struct tb_cache *cache, int user, struct tb_kep
   if (fit) planes->others = 0;
   if (fit && atomic_load_explicit(&planes->packed, memory_order_acquire)) return (struct tb_planes){planes->at, true};
   if (!is_ours_alone(s, user) || (!fit && planes->at != 0 && ++planes->others < OTHERS_ENOUGH)) return none;
+  planes->others = 0;
   if (!fit && !have_memory(cache, s, bytes, free_bytes, limit_bytes)) return none;
   planes->shape = *shape;
   atomic_store(&planes->packed, false);
