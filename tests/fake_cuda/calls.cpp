@@ -359,6 +359,12 @@ uint64_t fake_cuda_get(enum fake_cuda_count what) {
   return count_now(what);
 }
 
+uint64_t fake_cuda_launches_of(const char *kernel) {
+  const ControlLock lock;
+  const auto found = driver().launches.find(kernel);
+  return found == driver().launches.end() ? 0 : found->second;
+}
+
 void *fake_cuda_current(void) {
   const ControlLock lock;
   return context_stack().empty() ? nullptr : context_stack().back();

@@ -50,6 +50,9 @@ void fake_cuda_reset_calls(void);
 /* Calls of a driver function about one device since the start. */
 uint64_t fake_cuda_calls_on(int device, const char *function);
 
+/* Kernels of this name that ran to their end. */
+uint64_t fake_cuda_launches_of(const char *kernel);
+
 /* Name number i of the functions that the fake has, or NULL after the last. */
 const char *fake_cuda_function(size_t i);
 

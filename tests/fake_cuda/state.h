@@ -209,6 +209,7 @@ struct Driver {
   Origin last_pushed, first_abandoned;         /* who made them */
   unsigned long misuses_expected = 0;          /* that end nothing */
   uint64_t happened[FAKE_CUDA_PEERS + 1] = {}; /* the counts that are kept rather than computed */
+  std::map<std::string, uint64_t> launches;    /* of FAKE_CUDA_LAUNCHES, by the kernel's name */
 };
 
 Driver &driver();

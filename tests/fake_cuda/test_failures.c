@@ -157,6 +157,25 @@ static void what_was_enqueued_fails_when_it_runs(void **state) {
   assert_int_equal(fake_cuda_get(FAKE_CUDA_ALLOCATIONS), 0);
 }
 
+/* Launches by the kernel's name: those that ran to their end. */
+static void launches_count_when_they_have_run(void **state) {
+  (void)state;
+  enum { COUNT = 3 };
+  const CUdeviceptr from = new_memory(COUNT * sizeof(float)), to = new_memory(COUNT * sizeof(float));
+  const uint64_t before = fake_cuda_launches_of("test_scale");
+  for (int i = 0; i < 2; i++) OK(launch_scale(from, to, COUNT, 2, NULL));
+  assert_int_equal(fake_cuda_launches_of("test_scale"), before);
+  OK(cuStreamSynchronize(NULL));
+  assert_int_equal(fake_cuda_launches_of("test_scale"), before + 2);
+  OK(fake_cuda_fail("cuLaunchKernel", 1, CUDA_ERROR_LAUNCH_FAILED, FAKE_CUDA_ASYNC));
+  OK(launch_scale(from, to, COUNT, 2, NULL));
+  assert_int_equal(cuStreamSynchronize(NULL), CUDA_ERROR_LAUNCH_FAILED);
+  assert_int_equal(fake_cuda_launches_of("test_scale"), before + 2);
+  assert_int_equal(fake_cuda_launches_of("test_scal"), 0);
+  assert_int_equal(cuMemFree(from), CUDA_ERROR_LAUNCH_FAILED);
+  assert_int_equal(cuMemFree(to), CUDA_ERROR_LAUNCH_FAILED);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(launches_within_limits_only),
@@ -168,6 +187,7 @@ int main(void) {
       TEST(a_failing_wait_waits_for_nothing),
       TEST(a_lost_device_stays_lost),
       TEST(what_was_enqueued_fails_when_it_runs),
+      TEST(launches_count_when_they_have_run),
   };
   return cmocka_run_group_tests_name("fake_cuda_failures", tests, NULL, NULL);
 }

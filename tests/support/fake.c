@@ -17,6 +17,7 @@ const struct tst_fake *tst_fake(void) {
   if (!library) return NULL;
   if (find(library, "fake_cuda_get", &fake.get) && find(library, "fake_cuda_calls", &fake.calls) &&
       find(library, "fake_cuda_reset_calls", &fake.reset_calls) &&
+      find(library, "fake_cuda_launches_of", &fake.launches_of) &&
       find(library, "fake_cuda_function", &fake.function) && find(library, "fake_cuda_fail", &fake.inject) &&
       find(library, "fake_cuda_calls_on", &fake.calls_on) && find(library, "fake_cuda_fail_on", &fake.inject_on) &&
       find(library, "fake_cuda_clear_failures", &fake.clear_failures) &&

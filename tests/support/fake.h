@@ -10,6 +10,7 @@ struct tst_fake {
   __typeof__(fake_cuda_get) *get;
   __typeof__(fake_cuda_calls) *calls;
   __typeof__(fake_cuda_reset_calls) *reset_calls;
+  __typeof__(fake_cuda_launches_of) *launches_of;
   __typeof__(fake_cuda_function) *function;
   __typeof__(fake_cuda_fail) *inject; /* `fail` is a macro of cmocka */
   __typeof__(fake_cuda_calls_on) *calls_on;
