@@ -297,7 +297,7 @@ static CUresult run(struct tb_part *part, struct tb_device *d, struct tb_ways wa
   const CUresult result =
       is_product ? run_product(part, d, ways, timed, pass) : tb_triangular_part_run(part, d, ways, timed, pass != NULL);
   if (result == TB_INTERRUPTED) return result;
-  if (result != CUDA_SUCCESS && part->keep.result != NULL) tb_device_settle(d); /* tiles may be on their way there */
+  if (result != CUDA_SUCCESS && tb_keep_is_written(&part->keep)) tb_device_settle(d); /* it may be on its way there */
   tb_keep_end(&part->keep, d);
   return result;
 }

@@ -363,7 +363,7 @@ void tb_keep_end(struct tb_keep *keep, struct tb_device *d) {
   for (int of_b = 0; of_b < 2 && keep->doubt == TB_ASKED; of_b++)
     if (keep->question[of_b].kept != NULL) tb_pool_wait(d->pool, keep->question[of_b].job);
   keep->doubt = TB_ALL_PROVEN;
-  if (d->hangs && keep->result != NULL) return; /* it may yet be written, so that it is nobody else's */
+  if (d->hangs && tb_keep_is_written(keep)) return; /* it may yet be, so that it is nobody else's */
   tb_cache_end_call(tb_device_cache(d), d->lane);
 }
 

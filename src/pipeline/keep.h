@@ -90,6 +90,13 @@ void tb_keep_end(struct tb_keep *keep, struct tb_device *device);
 void tb_keep_nothing(struct tb_keep *keep, const struct tb_call *call, struct tb_ways ways);
 void tb_keep_give_up(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call, struct tb_ways ways);
 
+/* Whether launches write to what others may be handed when the call ends: a result's copy, or planes. */
+static inline bool tb_keep_is_written(const struct tb_keep *keep) {
+  bool packs = false;
+  for (int of_b = 0; of_b < 2; of_b++) packs = packs || (keep->planes[of_b].at != 0 && !keep->planes[of_b].packed);
+  return packs || keep->result != NULL;
+}
+
 static inline bool tb_keep_any(const struct tb_keep *keep) {
   return keep->proof[0] != TB_NOT_KEPT || keep->proof[1] != TB_NOT_KEPT;
 }
