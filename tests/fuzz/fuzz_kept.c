@@ -4,14 +4,15 @@
  * of one byte, by every way there is to write one (kept_writes.c). Each result must be, bit by bit, what the program's
  * memory gives. All numbers are whole and none is zero, so that sums are exact and a stale byte shows. Some of the
  * products are ssymm and strmm, with a half of a square; writes are in either half. At times matrices are made anew by
- * products, on either side, so that results are operands.
+ * products, on either side, so that results are operands. Some calls in a row have a matrix with many sides, which the
+ * GPU's tensor cores want packed: from some use on it stays so.
  *
  *   fuzz_kept [--steps N] [--seed S] [--seconds T] [--gpus G]
  *
  * N steps (1500) from seed S (1) on, or as many as T seconds allow. With G fake GPUs, or all real ones where G is not
  * 1, which share some of the calls. Status 1: a result was wrong, and the step and the writes before it are told; or of
- * many steps too few had copies, so that nothing was tried. The matrices are others every 400 steps: what is written
- * often is not kept any more. Not thread safe.
+ * many steps too few had copies, or on one fake GPU none had planes, so that nothing was tried. The matrices are others
+ * every 400 steps: what is written often is not kept any more. Not thread safe.
  *
  * A library and a program compiled with -DTB_SLOT_BYTES=131072 -DTB_CACHE_LEAST_BYTES=65536 -DKEPT_K=10120
  * -DKEPT_ORDER=186 make ten
@@ -20,7 +21,7 @@
  *
  * Seen to fail when: the proof is skipped; pages are protected behind it, or shared ones twice; the last bytes of a
  * cell are not digested; a page that is gone counts as not written; rings are overlooked; the pitch is not looked at;
- * what one GPU watches goes for another's copy.
+ * what one GPU watches goes for another's copy; planes outlive the copy.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -32,6 +33,7 @@
 
 #include "abi.h"
 #include "fake.h"
+#include "kept_dense.h"
 #include "kept_writes.h"
 #include "rng.h"
 #include "tileblas.h"
@@ -224,7 +226,7 @@ static void change_surroundings(void) {
 enum { STEPS_OF_MATRICES = 400 };
 
 struct count {
-  unsigned long long steps, writes, made, wrong;
+  unsigned long long steps, writes, made, packed, wrong;
 };
 
 /* A product of two views, or of a square's half. */
@@ -277,6 +279,48 @@ static void make_operand_anew(struct count *count, const struct product *p, unsi
   if (make_anew(p->a.of, 1 + (int64_t)(count->steps / 50 / 4 % DEPTHS))) return;
   count->wrong++;
   printf("wrong: step %llu of seed %llu: %s is made anew\n", count->steps, seed, p->a.of->name);
+}
+
+/* Steps with a dense matrix, which take the fake driver as long as ten others: some with each matrices, or with smaller
+ * ones now and then. Planes are there at the seventh; and all but the first time there are enough for others to come
+ * behind a write. */
+enum {
+  DENSE_FROM = 200,
+  DENSE_FIRST = 12,
+  DENSE = 40,
+  UNTIL_PACKED = 6,
+  DENSE_EVERY = KEPT_K < 100000 ? 10 * STEPS_OF_MATRICES : STEPS_OF_MATRICES
+};
+
+static bool is_dense(unsigned long long step) {
+  const int number = (int)(step % DENSE_EVERY) - DENSE_FROM;
+  return number >= 0 && number < (step < DENSE_EVERY ? DENSE_FIRST : DENSE);
+}
+
+static unsigned long long launches_of(const char *what) {
+  char name[64];
+  snprintf(name, sizeof name, "tb_emulated_%s_half", what);
+  return fake == NULL ? 0 : fake->launches_of(name);
+}
+
+static void dense_step(struct count *count, unsigned long long seed) {
+  static struct kept_dense d;
+  const unsigned long long number = count->steps % DENSE_EVERY - DENSE_FROM;
+  if (number == 0) tileblas_option_set("TILEBLAS_CACHE", "8G"), tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "0");
+  if (number == 0) d = kept_dense_choose(&rng);
+  if (number > UNTIL_PACKED && below(9) == 0) kept_write(d.of, &rng), count->writes++;
+  if (number > UNTIL_PACKED && below(9) == 0) d.is_b = !d.is_b;
+  if (number > UNTIL_PACKED && below(4) == 0) change_surroundings();
+  const unsigned long long packs = launches_of("pack"), products = launches_of("multiply");
+  const bool right = kept_dense_is_right(&d);
+  const bool on_tensor_cores = launches_of("multiply") > products;
+  count->packed += on_tensor_cores && launches_of("pack") - packs < 2; /* of two operands */
+  if (fake != NULL) fake->clear_failures();
+  count->steps++;
+  if (right) return;
+  count->wrong++;
+  printf("wrong: step %llu of seed %llu: %s as %c; latest writes: %s\n", count->steps - 1, seed, d.of->name,
+         d.is_b ? 'B' : 'A', kept_latest_writes());
 }
 
 static void step(struct count *count, unsigned long long seed) {
@@ -371,22 +415,24 @@ int main(int argc, char **argv) {
   tileblas_option_set("TILEBLAS_CACHE", "auto");
   if (gpus > 1) tileblas_option_set("TILEBLAS_SHARE", "always");
   kept_begin(&rng);
+  kept_dense_begin(&rng);
   for (int i = 0; i < NUMBERS_OF_SQUARE; i++) beside[i] = (float)(2 + below(5));
-  struct count count = {0, 0, 0, 0};
+  struct count count = {0, 0, 0, 0, 0};
   const double end = seconds_now() + seconds;
   while (count.steps < steps && count.wrong < 10 && seconds_now() < end) {
     if (count.steps > 0 && count.steps % STEPS_OF_MATRICES == 0) kept_end(), kept_begin(&rng);
-    step(&count, seed);
+    (is_dense(count.steps) ? dense_step : step)(&count, seed);
   }
   tileblas_stats stats;
   tileblas_stats_get(&stats);
   const struct kept_calls kept = calls_with_copies();
-  printf("%llu steps of seed %llu, %llu with copies, %llu of them mended, %llu writes, %llu results, %llu wrong; "
-         "%llu calls on the GPU, %llu on the CPU\n",
-         count.steps, seed, kept.all, kept.mended, count.writes, count.made, count.wrong,
+  printf("%llu steps of seed %llu, %llu with copies, %llu mended, %llu with planes, %llu writes, %llu results, "
+         "%llu wrong; %llu calls on the GPU, %llu on the CPU\n",
+         count.steps, seed, kept.all, kept.mended, count.packed, count.writes, count.made, count.wrong,
          (unsigned long long)stats.gpu_calls, (unsigned long long)stats.cpu_calls);
   give_all_back();
   kept_end();
-  const bool idle = count.steps >= 1000 && kept.all < count.steps / 10;
+  const bool had_dense = fake != NULL && gpus == 1 && count.steps >= DENSE_EVERY;
+  const bool idle = (count.steps >= 1000 && kept.all < count.steps / 10) || (had_dense && count.packed == 0);
   return count.wrong > 0 || stats.gpu_failures > 0 || idle;
 }

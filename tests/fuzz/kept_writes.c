@@ -44,6 +44,8 @@ static const struct {
     {"huge square", HUGE, true, 0, 3, 9},
     {"heap's square", HEAP, true, 0, 0, 2},
     {"file's square", FILE_SHARED, true, 0, 1, 4},
+    {"dense", ANONYMOUS, true, KEPT_DENSE_SIDES, 3, 6},
+    {"file's dense", FILE_PRIVATE, false, KEPT_DENSE_SIDES, 0, 2},
 };
 
 static void close_ring(void);
@@ -92,6 +94,7 @@ void kept_begin(uint64_t *rng) {
     struct kept_matrix *const m = &kept_matrices[i];
     *m = (struct kept_matrix){.name = rows[i].name, .tall = rows[i].tall};
     m->sides = rows[i].sides > 0 ? rows[i].sides : KEPT_ORDER, m->k = rows[i].sides > 0 ? KEPT_K : KEPT_ORDER;
+    if (rows[i].sides == KEPT_DENSE_SIDES) m->k = KEPT_DENSE_K;
     m->ld = (m->tall ? m->k : m->sides) + rows[i].pad;
     size_t ahead = first_line + (size_t)(rows[i].shift * 4);
     m->mapping_bytes = (ahead + (size_t)(elems(m) * 4) + 2 * PAGE) / PAGE * PAGE;

@@ -11,8 +11,10 @@
 #include <stdint.h>
 
 /* Matrices of floats, of a memory each: two in one mapping, which share a page; huge pages; a file's, shared and
- * private; a mapping that others have, too; the heap. And behind them squares, with as many sides as k. */
-enum { KEPT_MATRICES = 8, KEPT_SQUARES = 3, KEPT_ALL = KEPT_MATRICES + KEPT_SQUARES };
+ * private; a mapping that others have, too; the heap. And behind them squares, with as many sides as k; and such as
+ * have many sides, for the tensor cores (kept_dense.h). */
+enum { KEPT_MATRICES = 8, KEPT_SQUARES = 3, KEPT_DENSE = 2, KEPT_ALL = KEPT_MATRICES + KEPT_SQUARES + KEPT_DENSE };
+enum { KEPT_DENSE_SIDES = 190, KEPT_DENSE_K = 1400 };
 enum { KEPT_SIDES_MOST = 4, KEPT_SHORTER = 900 };
 #ifndef KEPT_K
 #define KEPT_K 133000 /* two sides are more than a MiB, TB_CACHE_LEAST_BYTES */
