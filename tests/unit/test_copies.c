@@ -7,7 +7,7 @@
  * Seen to fail when: a late thread takes a task of the next loop; the last elements behind the vectors are left out;
  * beta = 0 reads C; a thread is started before signals are blocked; threads look for work behind a call as long where
  * cores are busy as elsewhere; a thread has its starter's real time; a job behind is the last one; a job whose place is
- * another's is not done; the caller's signals stay blocked.
+ * another's is not done; the caller's signals stay blocked; what comes down last is one thread's.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -291,7 +291,8 @@ static void check_copy(struct tb_pool *pool, enum tb_stores stores, bool drops, 
                          .to_ld = to.ld,
                          .from_ld = from.ld,
                          .rows = rows,
-                         .columns = columns};
+                         .columns = columns,
+                         .cut = (enum tb_tasks)tst_random_below(rng, 3)};
   tb_copy_start(pool, &copy);
   tb_copy_wait(pool, &copy);
   assert_true(tb_copy_done(pool, &copy));
@@ -308,6 +309,41 @@ static void check_copy(struct tb_pool *pool, enum tb_stores stores, bool drops, 
     }
   tst_matrix_destroy(&from);
   tst_matrix_destroy(&to);
+}
+
+/* Tasks of a copy of so many bytes. */
+static int tasks_of(struct tb_pool *pool, int64_t bytes, enum tb_tasks cut) {
+  static float from[1 << 20], to[1 << 20];
+  const int64_t rows = 1024, columns = bytes / (rows * 4);
+  struct tb_copy copy = {
+      .to = to, .from = from, .to_ld = rows, .from_ld = rows, .rows = rows, .columns = columns, .cut = cut};
+  for (int64_t i = 0; i < rows * columns; i++) from[i] = (float)i, to[i] = -1;
+  tb_copy_start(pool, &copy);
+  tb_copy_wait(pool, &copy);
+  assert_memory_equal(to, from, bytes);
+  return copy.tasks;
+}
+
+/* Of what comes down last each thread has some, where there was enough before it for them to have come; whole pieces
+ * are cut as others are. */
+static void last_pieces_are_shared(void **state) {
+  (void)state;
+  const int64_t kib = 1024, mib = 1024 * kib;
+  struct tb_pool *const pool = tb_pool_open(3, true);
+  const int most = 2 * tb_pool_threads(pool);
+  for (int large = 0; large < 2; large++) {
+    assert_int_equal(tb_tasks_down(large, true, 4 * mib), large ? TB_TASKS_FEW : TB_TASKS_USUAL);
+    assert_int_equal(tb_tasks_down(large, false, 4 * mib), TB_TASKS_MANY);
+    assert_int_equal(tb_tasks_down(large, false, 4 * mib - 1), TB_TASKS_USUAL);
+  }
+  assert_int_equal(tasks_of(pool, 252 * kib, TB_TASKS_MANY), most);
+  assert_int_equal(tasks_of(pool, 252 * kib, TB_TASKS_USUAL), 1);
+  assert_int_equal(tasks_of(pool, 256 * kib, TB_TASKS_USUAL), most < 4 ? most : 4);
+  assert_int_equal(tasks_of(pool, 768 * kib, TB_TASKS_FEW), most < 3 ? most : 3);
+  assert_int_equal(tasks_of(pool, 32 * kib, TB_TASKS_MANY), 2);
+  assert_int_equal(tasks_of(pool, 28 * kib, TB_TASKS_MANY), 1);
+  assert_int_equal(tasks_of(pool, 4 * kib, TB_TASKS_MANY), 1);
+  tb_pool_close(pool);
 }
 
 static void copies(void **state) {
@@ -382,6 +418,7 @@ int main(void) {
       cmocka_unit_test(threads_take_no_signals),
       cmocka_unit_test(threads_rest),
       cmocka_unit_test(copies),
+      cmocka_unit_test(last_pieces_are_shared),
   };
   blocked_at_first = blocked_signals(tst_format("%d", getpid()));
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));

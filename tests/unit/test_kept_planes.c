@@ -34,6 +34,10 @@
 #define CUDA_ERROR_OUT_OF_MEMORY 2
 #define CUDA_ERROR_UNKNOWN 999
 
+void cblas_cgemm(int, int, int, int, int, int, const float *, const float *, int, const float *, int, const float *,
+                 float *, int);
+void cblas_ssymm(int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+void cblas_ssyr2k(int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
 void cblas_sgemmt(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
 
 static void set(const char *option, const char *value) {
@@ -268,7 +272,58 @@ static int as_both(void *unused) {
   const struct matrix x = make(M, K, true, 1);
   const struct product p = {&x, &x, 'N', 'T', false};
   MUST(packs_behind(&p, UNTIL_PACKED) == 2);
-  for (int i = 0; i < 2; i++) MUST(packs(&p) == 1);
+  for (int i = 0; i < 5; i++) MUST(packs(&p) == 1);
+  return 0;
+}
+
+/* Parts of one copy, of one shape, are packed in each call: planes are the whole's. */
+static int parts(void *unused) {
+  (void)unused;
+  const struct matrix x = make(M, 2 * K, true, 1), z = make(2 * K, SMALL_N / 2, true, 2), y = make(K, SMALL_N, true, 3);
+  const struct matrix part[] = {{M, K, x.x}, {M, K, x.x + M * (K - 64)}};
+  const struct product all = {&x, &z, 'N', 'N', false};
+  MUST(packs_behind(&all, SIGHTS) >= 0);
+  for (int i = 0; i < 8; i++) MUST(packs(&(struct product){&part[i / 2 % 2], &y, 'N', 'N', false}) == 2);
+  return 0;
+}
+
+/* ---- what is packed in each call ---- */
+
+static struct matrix a_of_others, b_of_others; /* that come back */
+
+/* Each with an A that is kept and that goes to the tensor cores. */
+static void multiply_complex(float *c) {
+  static const float one[] = {1, 0}, zero[] = {0, 0};
+  const int m = 120, n = 110, k = 1375;
+  cblas_cgemm(102, 111, 111, m, n, k, one, a_of_others.x, m, b_of_others.x, k, zero, c, m);
+}
+
+static void multiply_symmetric(float *c) {
+  const int m = 800, n = 320; /* of B there is no copy */
+  cblas_ssymm(102, 141, 122, m, n, 1, a_of_others.x, m, b_of_others.x, m, 0, c, m);
+}
+
+static void multiply_twice(float *c) {
+  const int n = 384, k = 700;
+  cblas_ssyr2k(102, 122, 111, n, k, 1, a_of_others.x, n, b_of_others.x, n, 0, c, n);
+}
+
+/* The same bits in each call, and as many panels to pack since there are copies. */
+static int others(void *function) {
+  void (*const calls[])(float *) = {multiply_complex, multiply_symmetric, multiply_twice};
+  void (*const multiply_them)(float *) = calls[(uintptr_t)function];
+  static float first[800 * 800], c[800 * 800];
+  uint64_t packed = 0;
+  a_of_others = make(800, 800, true, 1), b_of_others = make(800, 800, true, 2);
+  for (int i = 0; i <= UNTIL_PACKED; i++) {
+    const uint64_t before = packed_so_far();
+    memset(c, 0, sizeof c);
+    multiply_them(i == 0 ? first : c);
+    if (i == SIGHTS) packed = packed_so_far() - before;
+    MUST(packed_so_far() - before == packed || i < SIGHTS);
+    MUST(i == 0 || memcmp(c, first, sizeof c) == 0);
+  }
+  MUST(packed > 0);
   return 0;
 }
 
@@ -453,6 +508,11 @@ static void other_uses(void **state) {
   (void)state;
   in_process(as_the_other_operand, NULL, "the other operand");
   in_process(as_both, NULL, "both operands");
+  in_process(parts, NULL, "parts");
+}
+static void packed_each_time(void **state) {
+  (void)state;
+  for (uintptr_t i = 0; i < 3; i++) in_process(others, (void *)i, i == 0 ? "cgemm" : i == 1 ? "ssymm" : "ssyr2k");
 }
 static void failures(void **state) {
   (void)state;
@@ -486,8 +546,10 @@ static void threads(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bits),     cmocka_unit_test(changes), cmocka_unit_test(other_uses),
-      cmocka_unit_test(failures), cmocka_unit_test(memory),  cmocka_unit_test(threads),
+      cmocka_unit_test(bits),       cmocka_unit_test(changes),
+      cmocka_unit_test(other_uses), cmocka_unit_test(packed_each_time),
+      cmocka_unit_test(failures),   cmocka_unit_test(memory),
+      cmocka_unit_test(threads),
   };
   if (tst_fake() == NULL) tst_skip("a real driver does not count");
   set("TILEBLAS_ROUTE", "gpu");
