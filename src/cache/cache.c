@@ -221,16 +221,17 @@ static enum tb_proof proof_by_other(const struct tb_cache *cache, struct tb_sigh
   return tb_kept_is_proven_by(&s->kept, other->kept, other->proof) ? other->proof : TB_NOT_KEPT;
 }
 
-/* A copy that nobody else's call reads meanwhile. */
-static bool may_be_mended(const struct tb_cache *cache, const struct tb_sighting *s, int user) {
-  return cache->may_mend && (atomic_load(&s->users) & ~(1U << user)) == 0;
+/* A copy that no call has, nor this one as another operand, which may be a part of it: when a piece of what is mended
+ * does not arrive the copy goes. */
+static bool may_be_mended(const struct tb_cache *cache, const struct tb_sighting *s) {
+  return cache->may_mend && !tb_is_in_use(s);
 }
 
 static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, const struct tb_stored *operand,
                      struct tb_pool *pool, struct tb_cached *found, struct tb_question *later) {
   s->chosen = tb_ranges_have(&s->kept.stored);
   enum tb_proof proof = proof_by_other(cache, s);
-  const struct tb_prove how = {cache->may_track, tb_worth_hash(cache, s), may_be_mended(cache, s, user)};
+  const struct tb_prove how = {cache->may_track, tb_worth_hash(cache, s), may_be_mended(cache, s)};
   if (proof == TB_NOT_KEPT && later != NULL && s->kept.asked_first == 0 && tb_kept_question(later, &s->kept, operand))
     proof = TB_BY_TRACKING;
   else if (proof == TB_NOT_KEPT && !tb_worth_no_proof(cache, s, operand))
