@@ -120,9 +120,13 @@ static CUresult send_stale_up(struct tb_device *d, struct tb_kept *kept) {
 }
 
 static int64_t stale_bytes(const struct tb_kept *kept) {
-  int64_t cells = 0;
-  for (int i = 0; i < kept->stale->runs; i++) cells += kept->stale->run[i].count;
-  return tb_min(cells * TB_CELL_BYTES, tb_stored_bytes(&kept->stored));
+  int64_t bytes = 0;
+  for (int i = 0; i < kept->stale->runs; i++)
+    for (int64_t n = 0; n < kept->stale->run[i].count; n++) {
+      const struct tb_stored cell = tb_cell(&kept->stored, &kept->cells, kept->stale->run[i].first + n);
+      bytes += cell.columns * cell.column_bytes;
+    }
+  return bytes;
 }
 
 /* Of what is free and what copies have already: the rest is for the program, and for us when a product wants it. */
@@ -205,7 +209,7 @@ void tb_keep_take(struct tb_keep *keep, bool of_b, const struct tb_stored *opera
   x->ld = found->pitch_bytes / tb_type_bytes(x->type);
   *(of_b ? &keep->ways.b : &keep->ways.a) = tb_view_is_mirrored(x) ? TB_FORMED : TB_IN_PLACE;
   if (again) return;
-  const double bytes = (double)tb_stored_bytes(operand), up = (double)tb_min(found->mended_bytes, (int64_t)bytes);
+  const double bytes = (double)tb_stored_bytes(operand), up = (double)found->mended_bytes;
   keep->saved_bytes += tb_proof_is_kept(found->proof) ? bytes - up : 0;
   keep->made_bytes += tb_proof_is_kept(found->proof) ? up : bytes;
 }
