@@ -242,6 +242,7 @@ static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, co
     if (tb_kept_can_prove(&s->kept, operand) && !tb_is_in_use(s)) tb_cache_drop(cache, &s->kept);
     return false;
   }
+  if (proof == TB_MENDED) s->sample = tb_hash_sample(operand, TB_SAMPLE_LINES);
   *found = place_in_copy(&s->kept, operand, proof);
   tb_worth_used(cache, s, operand);
   tb_cache_hand_out(cache, user, tb_cache_next_place(cache, user), s);
