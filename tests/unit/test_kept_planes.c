@@ -139,6 +139,17 @@ static int packs_behind(const struct product *p, int times) {
   return last;
 }
 
+/* B is another each time, so that nothing but A is kept. False: A goes up, or it is wrong. */
+static bool is_kept(const struct product *p, struct matrix *b, int panels) {
+  static uint64_t seed = 100;
+  fill(b, true, seed++);
+  const uint64_t before = count_of(FAKE_CUDA_BYTES_UP);
+  const int packed = packs(p);
+  const bool up = count_of(FAKE_CUDA_BYTES_UP) - before > (uint64_t)(bytes_of(b) + bytes_of(p->a) / 2); /* with gaps */
+  if (packed != panels || up) printf("%d panels are packed%s\n", packed, up ? ", and A goes up" : "");
+  return packed == panels && !up;
+}
+
 /* Until the copies of what comes back are there, have been used three times, and then packed. */
 enum { SIGHTS = 2, USES = 3, UNTIL_PACKED = SIGHTS + USES + 1 };
 
@@ -277,14 +288,17 @@ static int as_both(void *unused) {
   return 0;
 }
 
-/* Parts of one copy, of one shape, are packed in each call: planes are the whole's. */
+/* Parts of one copy, of one shape, are packed in each call: planes are the whole's. They begin and end with cells, of
+ * 16 columns, without which a part is not proven. */
 static int parts(void *unused) {
   (void)unused;
-  const struct matrix x = make(M, 2 * K, true, 1), z = make(2 * K, SMALL_N / 2, true, 2), y = make(K, SMALL_N, true, 3);
-  const struct matrix part[] = {{M, K, x.x}, {M, K, x.x + M * (K - 64)}};
+  enum { PART = 87 * 16, SECOND = 80 * 16 };
+  const struct matrix x = make(M, 2 * K, true, 1), z = make(2 * K, SMALL_N / 2, true, 2);
+  const struct matrix part[] = {{M, PART, x.x}, {M, PART, x.x + M * SECOND}};
+  struct matrix y = make(PART, SMALL_N, true, 3);
   const struct product all = {&x, &z, 'N', 'N', false};
   MUST(packs_behind(&all, SIGHTS) >= 0);
-  for (int i = 0; i < 8; i++) MUST(packs(&(struct product){&part[i / 2 % 2], &y, 'N', 'N', false}) == 2);
+  for (int i = 0; i < 8; i++) MUST(is_kept(&(struct product){&part[i / 2 % 2], &y, 'N', 'N', false}, &y, 2));
   return 0;
 }
 
@@ -370,17 +384,6 @@ static int planes_that_fail(void *function) {
 /* ---- memory ---- */
 
 static uint64_t device_bytes(void) { return count_of(FAKE_CUDA_ALLOCATED_BYTES); }
-
-/* B is another each time, so that nothing but A is kept. False: A goes up, or it is wrong. */
-static bool is_kept(const struct product *p, struct matrix *b, int panels) {
-  static uint64_t seed = 100;
-  fill(b, true, seed++);
-  const uint64_t before = count_of(FAKE_CUDA_BYTES_UP);
-  const int packed = packs(p);
-  const bool up = count_of(FAKE_CUDA_BYTES_UP) - before > (uint64_t)(bytes_of(b) + bytes_of(p->a) / 2); /* with gaps */
-  if (packed != panels || up) printf("%d panels are packed%s\n", packed, up ? ", and A goes up" : "");
-  return packed == panels && !up;
-}
 
 /* A's copy takes 1.43 MB, and its planes a little more. */
 static int no_room_for_planes(void *limit) {
@@ -485,6 +488,36 @@ static int threads_at_once(void *unused) {
   return 0;
 }
 
+static void *call_once(void *opaque) {
+  struct caller *const caller = opaque;
+  multiply(&caller->p, caller->c);
+  return NULL;
+}
+
+/* A call that is handed X when another has just packed it and multiplies. */
+static int beside_one_that_packs(void *unused) {
+  (void)unused;
+  const struct matrix x = make(M, K, true, 1), y = make(K, SMALL_N, true, 2);
+  struct caller packer = {.p = {&x, &y, 'N', 'N', false}}, other = packer;
+  packer.c = malloc(c_bytes(&packer.p)), other.c = malloc(c_bytes(&other.p));
+  for (int round = 0; round < 3; round++) {
+    pthread_t thread;
+    x.x[1000 * round] += 1;
+    float *const wanted = by_cpu(&packer.p);
+    MUST(packs_behind(&packer.p, UNTIL_PACKED - 1) == 2);
+    const uint64_t before = packed_so_far();
+    MUST(pthread_create(&thread, NULL, call_once, &packer) == 0);
+    while (packed_so_far() < before + 2) usleep(100);
+    multiply(&other.p, other.c);
+    pthread_join(thread, NULL);
+    MUST(memcmp(packer.c, wanted, c_bytes(&packer.p)) == 0 && memcmp(other.c, wanted, c_bytes(&other.p)) == 0);
+    MUST(packs(&packer.p) == 1);
+    free(wanted);
+  }
+  free(packer.c), free(other.c);
+  return 0;
+}
+
 /* ---- each in a process ---- */
 
 static void in_process(int (*body)(void *), const void *argument, const char *what) {
@@ -543,6 +576,7 @@ static void memory(void **state) {
 static void threads(void **state) {
   (void)state;
   in_process(threads_at_once, NULL, "threads");
+  in_process(beside_one_that_packs, NULL, "two threads");
 }
 
 int main(int argc, char **argv) {
