@@ -86,8 +86,12 @@ struct tb_planes {
   bool packed; /* else they are the call's to pack, all of them, and nobody else's */
 };
 
-/* Inside: planes of so many bytes of a copy that a user's call was handed whole; at 0: it has to do without. Memory for
- * them is had when the copy has been used some times, where there is much of it: no copy makes way. */
+/* Planes of so many bytes of a copy that a user's call was handed whole, packed; at 0: there are none. Not inside: all
+ * GPUs that share a call look at once. */
+struct tb_planes tb_cache_packed_planes(struct tb_kept *kept, const struct tb_planes_shape *shape, int64_t bytes);
+
+/* Inside: else such as the call may pack; at 0: it has to do without. Memory for them is had when the copy has been
+ * used some times, where there is much of it: no copy makes way. */
 struct tb_planes tb_cache_planes(struct tb_cache *cache, int user, struct tb_kept *kept,
                                  const struct tb_planes_shape *shape, int64_t bytes, int64_t free_bytes,
                                  int64_t limit_bytes);

@@ -25,7 +25,7 @@ struct tb_kept_planes {
   struct tb_planes_shape shape;
   uint64_t at; /* on the GPU; 0: there are none */
   int64_t bytes;
-  int others;         /* uses of the copy, one after another, by which it was to be packed otherwise */
+  atomic_int others;  /* uses of the copy, one after another, by which it was to be packed otherwise */
   atomic_bool packed; /* they are what is in the copy */
 };
 

@@ -54,19 +54,30 @@ static bool have_memory(struct tb_cache *cache, struct tb_sighting *s, int64_t b
 /* Whether they may be packed, or replaced: no other call has the copy. One that gets it meanwhile does without them. */
 static bool is_ours_alone(const struct tb_sighting *s, int user) { return atomic_load(&s->users) == 1U << user; }
 
+static bool fit(const struct tb_kept_planes *planes, const struct tb_planes_shape *shape, int64_t bytes) {
+  return planes->at != 0 && is_same(&planes->shape, shape) && planes->bytes == bytes;
+}
+
+/* Who has the copy keeps all others from replacing them. */
+struct tb_planes tb_cache_packed_planes(struct tb_kept *kept, const struct tb_planes_shape *shape, int64_t bytes) {
+  struct tb_kept_planes *const planes = &kept->planes;
+  if (!fit(planes, shape, bytes) || !atomic_load_explicit(&planes->packed, memory_order_acquire))
+    return (struct tb_planes){0, false};
+  atomic_store_explicit(&planes->others, 0, memory_order_relaxed);
+  return (struct tb_planes){planes->at, true};
+}
+
 struct tb_planes tb_cache_planes(struct tb_cache *cache, int user, struct tb_kept *kept,
                                  const struct tb_planes_shape *shape, int64_t bytes, int64_t free_bytes,
                                  int64_t limit_bytes) {
   static const struct tb_planes none = {0, false};
   struct tb_sighting *const s = tb_sighting_of(kept);
   struct tb_kept_planes *const planes = &kept->planes;
-  const bool fit = planes->at != 0 && is_same(&planes->shape, shape) && planes->bytes == bytes;
-  if (s->uses < USES_ENOUGH) return none;
-  if (fit) planes->others = 0;
-  if (fit && atomic_load_explicit(&planes->packed, memory_order_acquire)) return (struct tb_planes){planes->at, true};
-  if (!is_ours_alone(s, user) || (!fit && planes->at != 0 && ++planes->others < OTHERS_ENOUGH)) return none;
+  const bool there = fit(planes, shape, bytes);
+  if (s->uses < USES_ENOUGH || !is_ours_alone(s, user)) return none;
+  if (!there && planes->at != 0 && ++planes->others < OTHERS_ENOUGH) return none;
   planes->others = 0;
-  if (!fit && !have_memory(cache, s, bytes, free_bytes, limit_bytes)) return none;
+  if (!there && !have_memory(cache, s, bytes, free_bytes, limit_bytes)) return none;
   planes->shape = *shape;
   atomic_store(&planes->packed, false);
   return (struct tb_planes){planes->at, false};

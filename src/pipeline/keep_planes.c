@@ -25,19 +25,26 @@ static bool may_have_planes(const struct tb_keep *keep, const struct tb_plan *pl
          tb_way_of(&keep->ways, of_b) == TB_IN_PLACE;
 }
 
-void tb_keep_begin_planes(struct tb_keep *keep, struct tb_device *d, const struct tb_plan *plan) {
+/* Inside. */
+static struct tb_planes to_pack(struct tb_keep *keep, struct tb_device *d, const struct tb_plan *plan, bool of_b) {
+  const struct tb_planes_shape shape = shape_of(&keep->call, plan, of_b);
   size_t free_bytes = 0, total_bytes = 0;
-  const bool may[] = {may_have_planes(keep, plan, TB_OF_A), may_have_planes(keep, plan, TB_OF_B)};
-  if ((!may[TB_OF_A] && !may[TB_OF_B]) || !tb_cache_enter()) return;
   if (tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = 0;
-  tb_cuda_failed_call = NULL; /* no failure of the call's */
+  return tb_cache_planes(tb_device_cache(d), d->lane, keep->whole[of_b], &shape, bytes_of(&shape, plan),
+                         (int64_t)free_bytes, tb_keep_limit(d, (int64_t)free_bytes));
+}
+
+void tb_keep_begin_planes(struct tb_keep *keep, struct tb_device *d, const struct tb_plan *plan) {
+  bool wants[2];
   for (int of_b = 0; of_b < 2; of_b++) {
     const struct tb_planes_shape shape = shape_of(&keep->call, plan, of_b);
-    if (may[of_b])
-      keep->planes[of_b] =
-          tb_cache_planes(tb_device_cache(d), d->lane, keep->whole[of_b], &shape, bytes_of(&shape, plan),
-                          (int64_t)free_bytes, tb_keep_limit(d, (int64_t)free_bytes));
+    wants[of_b] = may_have_planes(keep, plan, of_b);
+    if (wants[of_b]) keep->planes[of_b] = tb_cache_packed_planes(keep->whole[of_b], &shape, bytes_of(&shape, plan));
+    wants[of_b] = wants[of_b] && keep->planes[of_b].at == 0;
   }
+  if ((!wants[TB_OF_A] && !wants[TB_OF_B]) || !tb_cache_enter()) return;
+  for (int of_b = 0; of_b < 2; of_b++)
+    if (wants[of_b]) keep->planes[of_b] = to_pack(keep, d, plan, of_b);
   tb_cache_leave();
 }
 

@@ -84,6 +84,8 @@ static struct tb_kept *look(int user, struct tb_stored operand) { return look_wi
 
 static struct tb_planes ask_within(int user, struct tb_kept *kept, struct tb_planes_shape shape, int64_t free_bytes,
                                    int64_t limit_bytes) {
+  const struct tb_planes packed = tb_cache_packed_planes(kept, &shape, PLANES);
+  if (packed.at != 0) return packed;
   assert_true(tb_cache_enter());
   const struct tb_planes planes = tb_cache_planes(cache, user, kept, &shape, PLANES, free_bytes, limit_bytes);
   tb_cache_leave();
@@ -175,6 +177,7 @@ static void for_who_packs_alike(void **state) {
   }
   assert_int_equal(device_bytes(), bytes);
   struct tb_kept *const kept = look(0, matrix(0));
+  assert_int_equal(tb_cache_packed_planes(kept, &usual, PLANES / 2).at, 0);
   assert_true(tb_cache_enter());
   const struct tb_planes smaller = tb_cache_planes(cache, 0, kept, &usual, PLANES / 2, NO_LIMIT, NO_LIMIT);
   tb_cache_leave();
@@ -196,7 +199,9 @@ static void one_call_packs(void **state) {
   assert_int_equal(outcome_of(ask(1, kept, usual)), NONE);
   tb_cache_finish_planes(kept);
   tb_cache_end_call(cache, 0);
-  assert_int_equal(outcome_of(ask(1, kept, usual)), PACKED);
+  assert_true(tb_cache_enter()); /* somebody else looks */
+  assert_true(tb_cache_packed_planes(kept, &usual, PLANES).packed);
+  tb_cache_leave();
   for (int i = 0; i < 8; i++) assert_int_equal(call(matrix(0), other_shape(0)), NONE);
   assert_int_equal(call(matrix(0), usual), PACKED);
   tb_cache_end_call(cache, 1);
