@@ -3,7 +3,7 @@
  * later call by the same plan finds it there. */
 #include "pipeline/keep_internal.h"
 
-static struct tb_planes_shape shape_of(const struct tb_call *call, const struct tb_plan *plan, bool of_b) {
+static struct tb_planes_shape planes_shape(const struct tb_call *call, const struct tb_plan *plan, bool of_b) {
   return (struct tb_planes_shape){.of_b = of_b,
                                   .along_k = tb_runs_along_k(call, of_b),
                                   .sides = of_b ? call->n : call->m,
@@ -12,7 +12,7 @@ static struct tb_planes_shape shape_of(const struct tb_call *call, const struct 
                                   .span_k = plan->span_k};
 }
 
-static int64_t bytes_of(const struct tb_planes_shape *x, const struct tb_plan *plan) {
+static int64_t planes_bytes(const struct tb_planes_shape *x, const struct tb_plan *plan) {
   return tb_ceil_div(x->sides, x->panel_sides) * tb_plan_spans(plan) * plan->operand[x->of_b].packed_bytes;
 }
 
@@ -27,19 +27,19 @@ static bool may_have_planes(const struct tb_keep *keep, const struct tb_plan *pl
 
 /* Inside. */
 static struct tb_planes to_pack(struct tb_keep *keep, struct tb_device *d, const struct tb_plan *plan, bool of_b) {
-  const struct tb_planes_shape shape = shape_of(&keep->call, plan, of_b);
+  const struct tb_planes_shape shape = planes_shape(&keep->call, plan, of_b);
   size_t free_bytes = 0, total_bytes = 0;
   if (tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = 0;
-  return tb_cache_planes(tb_device_cache(d), d->lane, keep->whole[of_b], &shape, bytes_of(&shape, plan),
+  return tb_cache_planes(tb_device_cache(d), d->lane, keep->whole[of_b], &shape, planes_bytes(&shape, plan),
                          (int64_t)free_bytes, tb_keep_limit(d, (int64_t)free_bytes));
 }
 
 void tb_keep_begin_planes(struct tb_keep *keep, struct tb_device *d, const struct tb_plan *plan) {
   bool wants[2];
   for (int of_b = 0; of_b < 2; of_b++) {
-    const struct tb_planes_shape shape = shape_of(&keep->call, plan, of_b);
+    const struct tb_planes_shape shape = planes_shape(&keep->call, plan, of_b);
     wants[of_b] = may_have_planes(keep, plan, of_b);
-    if (wants[of_b]) keep->planes[of_b] = tb_cache_packed_planes(keep->whole[of_b], &shape, bytes_of(&shape, plan));
+    if (wants[of_b]) keep->planes[of_b] = tb_cache_packed_planes(keep->whole[of_b], &shape, planes_bytes(&shape, plan));
     wants[of_b] = wants[of_b] && keep->planes[of_b].at == 0;
   }
   if ((!wants[TB_OF_A] && !wants[TB_OF_B]) || !tb_cache_enter()) return;
