@@ -36,7 +36,7 @@
 #include "sanitized.h"
 
 #define PAGE ((size_t)4096)
-#define MEMORY ((size_t)48 << 20)
+#define MEMORY ((size_t)72 << 20)
 #define NO_LIMIT (INT64_MAX / 2)
 #define FEW_OF 64 /* mend.c */
 #define ASKED_FIRST 16
@@ -432,6 +432,133 @@ static void refused(void **state) {
   end();
 }
 
+/* ---- as the watch begins ---- */
+
+/* Seen twice: there is a copy, which nobody watches yet. */
+static void have_copied(struct tb_stored s) {
+  assert_int_equal(see(s), TB_NOT_KEPT);
+  assert_int_equal(see(s), TB_KEPT_ANEW);
+}
+
+/* The next byte of an element, backwards from the last, by which no sample tells that it was written. */
+static size_t unsampled_from(struct tb_stored s, size_t at, bool backwards) {
+  const size_t start = (size_t)(s.data - memory);
+  for (;; at = backwards ? at - 1 : element_from(s, at + 1)) {
+    const struct tb_digest before = tb_hash_sample(&s, TB_SAMPLE_LINES);
+    memory[start + at] ^= 1;
+    const struct tb_digest now = tb_hash_sample(&s, TB_SAMPLE_LINES);
+    memory[start + at] ^= 1;
+    if (tb_digests_are_equal(&before, &now)) return at;
+  }
+}
+
+/* All bytes are looked at then, at the ends, too. So that a cell is one of 64 there are as many. */
+static void found_as_the_watch_begins(void **state) {
+  (void)state;
+  for (int hash_pays = 0; hash_pays < 2; hash_pays++)
+    for (int shape = 0; shape < SHAPES; shape++)
+      for (int where = 0; where < 4; where++) {
+        struct tb_stored s = shapes[shape];
+        if (tb_cells_of(&s).count < FEW_OF) continue;
+        begin((size_t)tb_stored_span_bytes(&s) + PAGE);
+        tb_cache_allow_hash(cache, hash_pays);
+        s.data = memory + 40;
+        const size_t last = (size_t)tb_stored_span_bytes(&s) - 1;
+        const size_t places[] = {0, last, element_from(s, last / 3), element_from(s, PAGE)};
+        const size_t at = unsampled_from(s, places[where], where == 1);
+        have_copied(s);
+        memory[40 + at] ^= 1;
+        expect_mended(s, 1);
+        struct tb_question question = {.kept = NULL};
+        enter(0);
+        look(0, s, &question);
+        assert_null(question.kept); /* it is asked about first */
+        tb_cache_leave();
+        tb_cache_end_call(cache, 0);
+        end();
+      }
+}
+
+/* Of one in 64 cells, in so many places as are told at once; and where it is written meanwhile. */
+static void few_cells(void **state) {
+  (void)state;
+  for (int more = 0; more < 2; more++) {
+    begin(640 * 4 * PAGE);
+    const struct tb_stored s = matrix(0, 16384, 640, 16384);
+    have_copied(s);
+    for (size_t i = 0; i < 10 + (size_t)more; i++) /* the first two beside each other */
+      memory[(i < 2 ? 60 + i : 60 * i) * 16384 + 9000] ^= 1;
+    if (more)
+      assert_int_equal(see(s), TB_NOT_KEPT);
+    else
+      expect_mended(s, 10);
+    end();
+  }
+}
+
+/* Where there are more cells than that in so many places. */
+static void few_places_of_cells(void **state) {
+  (void)state;
+  begin(0); /* zeros will do */
+  const struct tb_stored s = matrix(0, 8208, (TB_TRACK_RUNS_MOST + 2) * FEW_OF, 8208);
+  for (int more = 0; more < 2; more++) {
+    have_copied(s);
+    for (size_t i = 0; i < TB_TRACK_RUNS_MOST + (size_t)more; i++) memory[8208 * (60 * i + 3) + 4000] ^= 1;
+    if (more)
+      assert_int_equal(see(s), TB_NOT_KEPT);
+    else
+      expect_mended(s, TB_TRACK_RUNS_MOST);
+    end();
+    if (!more) begin(0);
+  }
+}
+
+/* Before pages are protected, and as soon as they are: the first time that they are. */
+static void written_as_the_watch_begins(void **state) {
+  (void)state;
+  for (int behind = 0; behind < 2; behind++) {
+    begin(0);
+    tb_cache_allow_hash(cache, true); /* no page is asked about */
+    const struct tb_stored s = matrix(0, 16384, 100, 16384);
+    fill((size_t)tb_stored_span_bytes(&s));
+    have_copied(s);
+    *(behind ? &written_behind : &written_before) = memory + 150 * PAGE + 77;
+    assert_int_equal(see(s), TB_MENDED);
+    assert_true(written_before == NULL && written_behind == NULL);
+    expect_copy(s);
+    assert_int_equal(see(s), behind ? TB_MENDED : TB_BY_TRACKING);
+    expect_copy(s);
+    end();
+  }
+}
+
+/* Nor without a call's word, of a half, or where it cannot be watched. */
+static void not_as_the_watch_begins(void **state) {
+  (void)state;
+  char parameters[256] = {0};
+  enum { UNASKED, A_HALF, A_RING };
+  for (int why = UNASKED; why <= A_RING; why++) {
+    begin(1025 * PAGE);
+    tb_cache_allow_hash(cache, true);
+    struct tb_stored s = matrix(0, 4096, 1024, 4096);
+    if (why == A_HALF) s.part = TB_STORED_LOWER;
+    const int ring = why == A_RING ? (int)syscall(SYS_io_uring_setup, 1, parameters) : -1;
+    if (why == A_RING && ring < 0) TST_LEAVE_OUT("there are no rings");
+    have_copied(s);
+    memory[500 * PAGE + 3000] ^= 1;
+    struct tb_cached found;
+    assert_true(tb_cache_enter());
+    tb_cache_begin_call(cache, 0);
+    if (why != UNASKED) tb_cache_allow_mending(cache);
+    tb_cache_look(cache, 0, &s, NULL, &found, NULL);
+    tb_cache_leave();
+    tb_cache_end_call(cache, 0);
+    assert_int_equal(found.proof, TB_NOT_KEPT);
+    if (ring >= 0) close(ring);
+    end();
+  }
+}
+
 /* ---- what is not mended ---- */
 
 /* Not until a call says that it does; a half never is. */
@@ -758,6 +885,11 @@ int main(void) {
       cmocka_unit_test(not_beside_a_ring),
       cmocka_unit_test(registered_meanwhile),
       cmocka_unit_test(refused),
+      cmocka_unit_test(found_as_the_watch_begins),
+      cmocka_unit_test(few_cells),
+      cmocka_unit_test(few_places_of_cells),
+      cmocka_unit_test(written_as_the_watch_begins),
+      cmocka_unit_test(not_as_the_watch_begins),
       cmocka_unit_test(not_unasked),
       cmocka_unit_test(no_part),
       cmocka_unit_test(not_what_a_call_has),
