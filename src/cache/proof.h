@@ -15,6 +15,11 @@ enum tb_proof {
 
 static inline bool tb_proof_is_kept(enum tb_proof proof) { return proof >= TB_BY_HASH; }
 
+/* Of A's and B's. */
+static inline bool tb_proof_any_mended(const enum tb_proof proof[2]) {
+  return proof[0] == TB_MENDED || proof[1] == TB_MENDED;
+}
+
 /* "kept (hash)" and so on, for the verbose line. */
 static inline const char *tb_proof_text(enum tb_proof proof) {
   static const char *const text[] = {[TB_NOT_KEPT] = "",

@@ -177,7 +177,6 @@ static void describe_reason(const struct tb_decision *d, enum tb_status why, cha
     snprintf(text, size, "%s", tb_status_text(why));
 }
 
-static bool is_any_mended(const struct tb_outcome *o) { return o->proof[0] == TB_MENDED || o->proof[1] == TB_MENDED; }
 static bool is_any_kept(const struct tb_outcome *o) { return o->proof[0] != TB_NOT_KEPT || o->proof[1] != TB_NOT_KEPT; }
 
 static const char *operand_text(const struct tb_places *p, const struct tb_outcome *o, bool of_b) {
@@ -239,7 +238,7 @@ static bool try_offload(const struct tb_call *call, const struct tb_places *plac
   enum tb_where where = outcome.committed ? TB_GPU : TB_CPU;
   double flops = tb_call_is_trivial(call) ? 0 : tb_call_flops(call);
   tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, flops, outcome.bytes, seconds);
-  if (outcome.saved_bytes > 0) tb_stats_add_kept(outcome.saved_bytes, is_any_mended(&outcome));
+  if (outcome.saved_bytes > 0) tb_stats_add_kept(outcome.saved_bytes, tb_proof_any_mended(outcome.proof));
   tb_staying_learn(call, decision->stays, outcome.proof[decision->stays == TB_B_STAYS], seconds);
   if (outcome.failed)
     tb_stats_add_failure();
