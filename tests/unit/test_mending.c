@@ -371,6 +371,24 @@ static void pages_that_are_others(void **state) {
   end();
 }
 
+/* Of a huge page, which the kernel splits for it, and would make whole again. */
+static void huge_pages(void **state) {
+  (void)state;
+  enum { HUGE_BYTES = 2 << 20, COLLAPSE = 25 /* MADV_COLLAPSE */ };
+  begin(0);
+  madvise(memory, MEMORY, MADV_HUGEPAGE);
+  fill(16 << 20);
+  char *const whole = memory + HUGE_BYTES - (uintptr_t)memory % HUGE_BYTES;
+  const struct tb_stored s = matrix((size_t)(whole - memory), 16384, 512, 16384);
+  keep(s);
+  for (size_t i = 0; i < 4; i++) {
+    whole[(i * 200 + 5) * PAGE] ^= 1, whole[(i * 200 + 7) * PAGE] ^= 1;
+    if (i % 2) madvise(whole, 4 * HUGE_BYTES, COLLAPSE);
+    expect_mended(s, 2);
+  }
+  end();
+}
+
 /* Between the columns nothing need be mapped. */
 static void a_hole_between_columns(void **state) {
   (void)state;
@@ -881,6 +899,7 @@ int main(void) {
       cmocka_unit_test(the_ends),
       cmocka_unit_test(written_meanwhile),
       cmocka_unit_test(pages_that_are_others),
+      cmocka_unit_test(huge_pages),
       cmocka_unit_test(a_hole_between_columns),
       cmocka_unit_test(not_beside_a_ring),
       cmocka_unit_test(registered_meanwhile),
