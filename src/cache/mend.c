@@ -82,9 +82,15 @@ bool tb_kept_begin_mending(struct tb_kept *kept) {
   return true;
 }
 
-static int in_order(const void *x, const void *y) {
-  const int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
-  return (a > b) - (a < b);
+/* At most as many as there are runs. (To import qsort would cost each process that preloads us some hundred
+ * instructions.) */
+static void sort(int64_t cell[], int count) {
+  for (int i = 1; i < count; i++) {
+    const int64_t x = cell[i];
+    int at = i;
+    for (; at > 0 && cell[at - 1] > x; at--) cell[at] = cell[at - 1];
+    cell[at] = x;
+  }
 }
 
 bool tb_kept_begin_mending_cells(struct tb_kept *kept, struct tb_differing *differing) {
@@ -93,7 +99,7 @@ bool tb_kept_begin_mending_cells(struct tb_kept *kept, struct tb_differing *diff
     return false;
   struct tb_stale *const stale = calloc(1, sizeof *stale);
   if (stale == NULL) return false;
-  qsort(differing->cell, (size_t)count, sizeof *differing->cell, in_order);
+  sort(differing->cell, count);
   for (int i = 0; i < count; i++) {
     const int last = stale->runs - 1;
     const bool goes_on = last >= 0 && stale->run[last].first + stale->run[last].count == differing->cell[i];

@@ -22,12 +22,8 @@ static inline bool tb_proof_any_mended(const enum tb_proof proof[2]) {
 
 /* "kept (hash)" and so on, for the verbose line. */
 static inline const char *tb_proof_text(enum tb_proof proof) {
-  static const char *const text[] = {[TB_NOT_KEPT] = "",
-                                     [TB_KEPT_ANEW] = "kept (anew)",
-                                     [TB_BY_HASH] = "kept (hash)",
-                                     [TB_BY_TRACKING] = "kept (tracked)",
-                                     [TB_MENDED] = "kept (mended)"};
-  return text[proof];
+  if (proof == TB_MENDED) return "kept (mended)";
+  return proof == TB_BY_TRACKING ? "kept (tracked)" : proof == TB_BY_HASH ? "kept (hash)" : "kept (anew)";
 }
 
 #endif
