@@ -256,6 +256,7 @@ static enum tb_proof prove_by_tracking(struct tb_kept *kept, const struct tb_sto
                                        struct tb_pool *pool) {
   const bool clean = is_clean(kept, part, pool);
   if (clean && kept->asked_first > 0) kept->asked_first--;
+  if (clean && kept->mends > 0) kept->mends--;
   if (clean) return TB_BY_TRACKING;
   if (may_mend && tb_stored_is(&kept->stored, part) && tb_kept_begin_mending(kept)) return TB_MENDED;
   if (kept->tracked.number != 0) end_tracking(kept);

@@ -49,6 +49,7 @@ struct tb_kept {
   int track_uses;            /* proofs by the kernel's word since it is tracked */
   int track_failures;        /* times, one after another, that it was written too soon for tracking to pay */
   struct tb_stale *stale;    /* what is to go up before it is used; NULL: nothing */
+  int mends;                 /* so often, less one for each time that nothing was written since */
   int asked_first;           /* proofs for which the kernel is asked before the call begins, for it was mended */
   bool unwatchable;          /* it cannot be tracked, where it lies */
   bool replaced;             /* what was tracked was not written, but gave way to another mapping */

@@ -25,6 +25,15 @@
  * that has begun with what was written is computed twice. */
 #define ASKED_FIRST 16
 
+/* The look for who writes without a fault takes some 0.4 ms, in which the link brings up 20 MB. So what is smaller than
+ * this and is written before nearly every use is not mended for long. */
+#define ALWAYS_MENDED_BYTES ((int64_t)32 << 20)
+#define MENDS_MOST 4
+
+static bool mending_pays(const struct tb_kept *kept) {
+  return kept->mends < MENDS_MOST || tb_stored_bytes(&kept->stored) >= ALWAYS_MENDED_BYTES;
+}
+
 static int64_t cell_at(const struct tb_kept *kept, uintptr_t address) {
   const struct tb_stored *const s = &kept->stored;
   const struct tb_cells *const cells = &kept->cells;
@@ -36,7 +45,8 @@ static int64_t cell_at(const struct tb_kept *kept, uintptr_t address) {
 
 /* -1: it cannot be mended. What lies at its ends, in pages of others, is digested each time, and must be the same. */
 static int find_runs(const struct tb_kept *kept, struct tb_tracked run[]) {
-  if (!tb_track_holds(&kept->tracked) || kept->stored.part != TB_STORED_ALL || !tb_kept_has_same_edges(kept)) return -1;
+  if (!mending_pays(kept) || !tb_track_holds(&kept->tracked)) return -1;
+  if (kept->stored.part != TB_STORED_ALL || !tb_kept_has_same_edges(kept)) return -1;
   const int runs = tb_track_find_written(kept->tracked, run, TB_TRACK_RUNS_MOST);
   uintptr_t bytes = 0;
   for (int i = 0; i < runs; i++) bytes += run[i].end - run[i].start;
@@ -66,6 +76,13 @@ static bool renew(const struct tb_kept *kept, const struct tb_tracked run[], int
   return tb_writers_of_runs_all_fault(run, runs);
 }
 
+static bool have_stale(struct tb_kept *kept, struct tb_stale *stale) {
+  kept->stale = stale;
+  kept->asked_first = ASKED_FIRST;
+  kept->mends++;
+  return true;
+}
+
 bool tb_kept_begin_mending(struct tb_kept *kept) {
   struct tb_tracked run[TB_TRACK_RUNS_MOST];
   const int runs = find_runs(kept, run);
@@ -77,9 +94,7 @@ bool tb_kept_begin_mending(struct tb_kept *kept) {
     return false;
   }
   for (int i = 0; i < runs; i++) add_cells(stale, kept, &run[i]);
-  kept->stale = stale;
-  kept->asked_first = ASKED_FIRST;
-  return true;
+  return have_stale(kept, stale);
 }
 
 /* At most as many as there are runs. (To import qsort would cost each process that preloads us some hundred
@@ -106,9 +121,7 @@ bool tb_kept_begin_mending_cells(struct tb_kept *kept, struct tb_differing *diff
     if (!goes_on) stale->run[stale->runs++].first = differing->cell[i];
     stale->run[stale->runs - 1].count++;
   }
-  kept->stale = stale;
-  kept->asked_first = ASKED_FIRST;
-  return true;
+  return have_stale(kept, stale);
 }
 
 void tb_kept_end_mending(struct tb_kept *kept) {

@@ -10,7 +10,7 @@
  * again, or behind their way up; the last page of a run, or its last cell, is left out; cells are counted without the
  * columns before them; the ends are not compared; nobody looks for who writes without a fault; a part is mended, or a
  * half; others still watch; what was to go up is forgotten, or packed planes are not; a bound is another; a call that
- * has the copy is overlooked; a copy that was left is used; the sample is an older one.
+ * has the copy is overlooked; a copy that was left is used; the sample is an older one; a small one is mended for ever.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -812,6 +812,23 @@ static void asked_first(void **state) {
 }
 
 /* What was written is too much: the answer ends the watch. */
+/* So often in a row what is small, where nothing is written between it does not count; what is large for ever. */
+static void not_for_long(void **state) {
+  (void)state;
+  enum { MENDS_MOST = 4, LARGE_BYTES = 32 << 20 };
+  const struct tb_stored small = matrix(0, 8192, 300, 8192), large = matrix(0, 16384, LARGE_BYTES / 16384, 16384);
+  begin(LARGE_BYTES);
+  keep(small);
+  for (size_t i = 0; i < 3 * MENDS_MOST; i++) memory[i * PAGE + 9] ^= 1, expect_mended(small, 2);
+  for (size_t i = 0; i < MENDS_MOST; i++) memory[i * PAGE + 9] ^= 1, assert_int_equal(see(small), TB_MENDED);
+  memory[9] ^= 1;
+  assert_int_equal(see(small), TB_NOT_KEPT);
+  keep(large);
+  for (size_t i = 0; i < 2 * MENDS_MOST; i++) memory[i * PAGE + 9] ^= 1, assert_int_equal(see(large), TB_MENDED);
+  expect_copy(large);
+  end();
+}
+
 static void an_answer_ends_the_watch(void **state) {
   (void)state;
   for (int many = 0; many < 2; many++) {
@@ -919,6 +936,7 @@ int main(void) {
       cmocka_unit_test(a_question_lapses),
       cmocka_unit_test(two_gpus),
       cmocka_unit_test(asked_first),
+      cmocka_unit_test(not_for_long),
       cmocka_unit_test(an_answer_ends_the_watch),
       cmocka_unit_test(sampled_anew),
   };
