@@ -67,8 +67,8 @@ static void fill(struct matrix *m, bool whole, uint64_t seed) {
 
 /* Each elsewhere, for what was found of one is remembered by its address. */
 static struct matrix make(int64_t rows, int64_t columns, bool whole, uint64_t seed) {
-  static float all[10 << 20];
-  static int64_t taken;
+  static float all[10 << 20] __attribute__((aligned(4096)));
+  static int64_t taken = 4; /* the first one begins in a page that is not all its own */
   struct matrix m = {rows, columns, &all[taken]};
   taken += rows * columns;
   if (taken > (int64_t)(sizeof all / sizeof *all)) exit(4);
@@ -502,7 +502,7 @@ static int beside_one_that_packs(void *unused) {
   packer.c = malloc(c_bytes(&packer.p)), other.c = malloc(c_bytes(&other.p));
   for (int round = 0; round < 3; round++) {
     pthread_t thread;
-    x.x[1000 * round] += 1;
+    x.x[round] += 1; /* in a page that others have some of: the copy ends, and is not mended */
     float *const wanted = by_cpu(&packer.p);
     MUST(packs_behind(&packer.p, UNTIL_PACKED - 1) == 2);
     const uint64_t before = packed_so_far();
