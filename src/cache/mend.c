@@ -25,8 +25,9 @@
  * that has begun with what was written is computed twice. */
 #define ASKED_FIRST 16
 
-/* The look for who writes without a fault takes some 0.4 ms, in which the link brings up 20 MB. So what is smaller than
- * this and is written before nearly every use is not mended for long. */
+/* To mend takes a while, however little was written: 4096 cubed 2.2 to 2.4 ms, where it takes 1.5 with nothing written
+ * (H100s), in which time the link brings some 40 MB up. So what is smaller and is written before nearly every use is
+ * not mended for long. */
 #define ALWAYS_MENDED_BYTES ((int64_t)32 << 20)
 #define MENDS_MOST 4
 

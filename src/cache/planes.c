@@ -41,10 +41,7 @@ static bool have_planes(struct tb_cache *cache, struct tb_sighting *s, int64_t b
   CUdeviceptr at = 0;
   if (bytes > (free_bytes + had_bytes) / PLANES_OF_FREE || cache->bytes - had_bytes + bytes > limit_bytes) return false;
   tb_planes_forget(cache, s, true);
-  if (tb_cuda.cuMemAlloc(&at, (size_t)bytes) != CUDA_SUCCESS) {
-    tb_cuda_failed_call = NULL; /* no failure of the call's */
-    return false;
-  }
+  if (tb_cuda.cuMemAlloc(&at, (size_t)bytes) != CUDA_SUCCESS) return false;
   s->kept.planes.at = at;
   s->kept.planes.bytes = bytes;
   cache->bytes += bytes;

@@ -38,9 +38,10 @@ bool tb_track_holds(const struct tb_tracked *pages);
  * given back since. False also when the kernel does not say. May be called by several threads at once. */
 bool tb_track_is_clean(struct tb_tracked pages);
 
-/* Of pages that are tracked the runs that are not what they were, as above, at most so many, in order; returns how many
- * there are, or -1: more, or nobody can tell. Not of all pages. */
 enum { TB_TRACK_RUNS_MOST = 128 };
+
+/* Of pages that are tracked the runs that are not what they were, as above, at most so many, in order; returns how many
+ * there are, or -1: more, or all pages are one, or nobody can tell. */
 int tb_track_find_written(struct tb_tracked pages, struct tb_tracked run[], int most);
 
 /* Pages that were written, some of those that are tracked, are protected again: from its return on every write shows.
