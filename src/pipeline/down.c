@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
+#include "base/integers.h"
+#include "cuda/wait.h"
 #include "pipeline/pipeline_internal.h"
 
 /* A call's last pieces are small, so that little is left to commit behind the link: each is at most half of what is
@@ -110,7 +112,27 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   return CUDA_SUCCESS;
 }
 
-/* Asks for the next columns of the oldest tile that is complete and not wholly fetched. */
+/* Of tiles that were launched together the GPU may end the first one last, and what it ended meanwhile would wait for
+ * that. So a large call asks for one that is done, if any is: as many as there are streams are looked at, the oldest
+ * first. The copies of a smaller one, whose tiles take microseconds, are ordered ahead instead. */
+static CUresult next_is_done(struct tb_pipeline *p) {
+  struct tb_down *down = &p->down;
+  int16_t *const next = down->order + down->fetched;
+  const int64_t looked = p->is_large ? tb_min(down->complete - down->fetched, TB_COMPUTE_STREAMS) : 0;
+  CUresult result = looked > 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  for (int64_t i = 0; i < looked && result == CUDA_ERROR_NOT_READY; i++) {
+    const int16_t tile = next[i];
+    CUevent done;
+    TB_TRY(tb_device_tile_event(p->d, tile, &done));
+    result = tb_ask_event(done);
+    if (result != CUDA_SUCCESS) continue;
+    memmove(next + 1, next, (size_t)i * sizeof *next);
+    next[0] = tile;
+  }
+  return result;
+}
+
+/* Asks for the next columns of a tile that is complete and not wholly fetched. */
 static CUresult fetch_columns(struct tb_pipeline *p) {
   struct tb_down *down = &p->down;
   const int64_t tile = down->order[down->fetched];
@@ -162,6 +184,9 @@ CUresult tb_down_turn(struct tb_pipeline *p, enum tb_turn *turn) {
     *turn = TB_SOMETHING;
   }
   while (down->asked - down->committed < (uint64_t)tb_ring_pieces(&p->d->down_ring) && down->fetched < down->complete) {
+    const CUresult done = down->fetched_columns > 0 ? CUDA_SUCCESS : next_is_done(p);
+    if (done == CUDA_ERROR_NOT_READY) break;
+    TB_TRY(done);
     TB_TRY(fetch_columns(p));
     *turn = TB_SOMETHING;
   }

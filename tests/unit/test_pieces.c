@@ -7,7 +7,8 @@
  *
  * Seen to fail when: each twin has an entry, and so slots, of its own; one of several that follow each other has none;
  * what is to come down is taken for the triangle's elements, so that much of it comes in the smallest pieces, for all
- * of C, so that the last pieces are large, or for one block's; all launches of a panel are enqueued at once.
+ * of C, so that the last pieces are large, or for one block's; all launches of a panel are enqueued at once; a large
+ * call's tiles come down as they were launched, or a small one's as the GPU ends them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,11 +44,13 @@ static struct {
 /* Kernels since the latest copy down, and the most that there were between two. */
 static __typeof__(tb_cuda.cuLaunchKernel) driver_launches;
 static int launches, launches_most;
+static bool launches_nothing; /* what is computed does not count */
 
 static CUresult CUDAAPI launch_and_count(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned block_x,
                                          unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
                                          void **parameters, void **extra) {
   if (++launches > launches_most) launches_most = launches;
+  if (launches_nothing) return CUDA_SUCCESS;
   return driver_launches(function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra);
 }
 
@@ -56,6 +59,28 @@ static CUresult CUDAAPI copy_and_count(void *to, CUdeviceptr from, size_t bytes,
   assert_true(down.count < MOST_COPIES);
   down.bytes[down.count++] = (int64_t)bytes;
   return driver_copies(to, from, bytes, stream);
+}
+
+/* Tiles of which the GPU has been asked whether they are done; and one that it ends last, or NO_TILE. */
+#define NO_TILE (-1)
+static __typeof__(tb_cuda.cuEventQuery) driver_answers;
+static int64_t last_tile = NO_TILE;
+static int asked_for_tiles;
+
+static int64_t tile_of(CUevent event) {
+  for (int64_t i = 0; i < TB_TILES_MAX * TB_TILES_MAX; i++)
+    if (event != NULL && gpu.tile_done[i] == event) return i;
+  return NO_TILE;
+}
+
+static CUresult CUDAAPI answer(CUevent event) {
+  const int64_t tile = tile_of(event);
+  asked_for_tiles += tile != NO_TILE;
+  if (tile != NO_TILE && tile == last_tile) {
+    const struct tb_layout *const l = &gpu.pipeline->down.layout;
+    if (gpu.pipeline->down.fetched < l->rows * l->columns - 1) return CUDA_ERROR_NOT_READY;
+  }
+  return driver_answers(event);
 }
 
 static int open_gpu(void **state) {
@@ -69,6 +94,8 @@ static int open_gpu(void **state) {
   tb_cuda.cuMemcpyDtoHAsync = copy_and_count;
   driver_launches = tb_cuda.cuLaunchKernel;
   tb_cuda.cuLaunchKernel = launch_and_count;
+  driver_answers = tb_cuda.cuEventQuery;
+  tb_cuda.cuEventQuery = answer;
   return 0;
 }
 
@@ -76,6 +103,7 @@ static int close_gpu(void **state) {
   (void)state;
   tb_cuda.cuMemcpyDtoHAsync = driver_copies;
   tb_cuda.cuLaunchKernel = driver_launches;
+  tb_cuda.cuEventQuery = driver_answers;
   tb_device_close(&gpu);
   tb_pool_close(pool);
   return fake->get(FAKE_CUDA_MISUSES) == 0 ? 0 : 1;
@@ -207,10 +235,43 @@ static void launches_are_one_a_turn(void **state) {
   destroy(&call);
 }
 
+/* Each of 3 x 3 tiles once; the one that the GPU ends last, wherever it was launched, behind all others. */
+static void large_calls_fetch_what_is_done(void **state) {
+  (void)state;
+  const struct tb_call call = syrk(TB_D, TB_WHOLE, 2304, 1024);
+  launches_nothing = true;
+  for (last_tile = NO_TILE; last_tile < 9; last_tile += 2) {
+    run(&call, false);
+    const struct tb_down *const fetched = &gpu.pipeline->down;
+    int seen = 0;
+    assert_true(gpu.pipeline->is_large && fetched->layout.rows == 3 && fetched->layout.columns == 3);
+    for (int i = 0; i < 9; i++) seen |= 1 << fetched->order[i];
+    assert_int_equal(seen, (1 << 9) - 1);
+    if (last_tile != NO_TILE) assert_int_equal(fetched->order[8], last_tile);
+  }
+  last_tile = NO_TILE;
+  launches_nothing = false;
+  destroy(&call);
+}
+
+/* Their copies are ordered behind launches that are not over. */
+static void small_calls_do_not_ask(void **state) {
+  (void)state;
+  const struct tb_call call = syrk(TB_D, TB_WHOLE, 1664, 20);
+  asked_for_tiles = 0;
+  run(&call, false);
+  assert_false(gpu.pipeline->is_large);
+  assert_true(tiles_of(&call, &part.plan) > 1);
+  assert_int_equal(asked_for_tiles, 0);
+  destroy(&call);
+}
+
 int main(void) {
   fake = tst_fake();
   if (fake == NULL) return 77;
   const struct CMUnitTest tests[] = {cmocka_unit_test(twins_have_no_entry), cmocka_unit_test(last_pieces_are_small),
-                                     cmocka_unit_test(launches_are_one_a_turn)};
+                                     cmocka_unit_test(launches_are_one_a_turn),
+                                     cmocka_unit_test(large_calls_fetch_what_is_done),
+                                     cmocka_unit_test(small_calls_do_not_ask)};
   return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }
