@@ -2,9 +2,9 @@
 /*
  * Pages for a C that was just allocated. What a program has of malloc or mmap, as the result of each NumPy expression,
  * has no pages before it is written: to commit there takes three to four times as long as to warm memory, for the
- * kernel gives pages one by one to whoever touches them. So the threads that copy have them while operands go up, when
- * nothing else is to be done, each 2 MiB by one of them: MADV_POPULATE_WRITE (Linux 5.14 and later), which changes
- * nothing of the contents. Pages in which no element of C is written are not touched. Under offload.c's lock.
+ * kernel gives pages one by one to whoever touches them. So two threads have them while operands go up, and those that
+ * copy when nothing else is to be done, each 2 MiB by one of them: MADV_POPULATE_WRITE (Linux 5.14 and later), which
+ * changes nothing of the contents. Pages in which no element of C is written are not touched. Under offload.c's lock.
  */
 #ifndef TB_PAGES_H
 #define TB_PAGES_H

@@ -39,6 +39,14 @@ static CUresult look_for_signals(struct tb_pipeline *p) {
   return tb_rounds_open_window(p->d); /* if it is interrupted *p is another call's */
 }
 
+/* Of a C that comes down by slots: when the first pieces of the operands are the threads' to copy, for a thread that
+ * finds none of those first has a huge page, which takes half a millisecond. */
+static void begin_pages(struct tb_pipeline *p) {
+  if (p->began_pages || p->down.layout.plan->ways.c != TB_STAGED) return;
+  p->began_pages = true;
+  tb_pages_begin(&p->pages, p->d->pool, p->down.layout.call);
+}
+
 /* All chunks of k, until every launch is enqueued and all that is to come down by slots is committed. */
 static CUresult go_round(struct tb_pipeline *p) {
   for (bool more = true; more || !tb_down_is_over(p);) {
@@ -47,6 +55,7 @@ static CUresult go_round(struct tb_pipeline *p) {
     if (looked != CUDA_SUCCESS) return looked;
     if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, false));
     if (more || p->up.ahead) TB_TRY(tb_up_turn(p, &turn));
+    begin_pages(p);
     TB_TRY(tb_down_turn(p, &turn));
     if (more && tb_up_is_over(p)) {
       more = tb_layout_next_chunk(&p->layout);
@@ -194,7 +203,6 @@ CUresult tb_pipeline_run(struct tb_device *device, const struct tb_call *call, c
     p->stream_count = 1;
     p->packing = device->ordered;
   }
-  if (plan->ways.c == TB_STAGED && !plan->one_slot) tb_pages_begin(&p->pages, device->pool, call);
   CUresult result = plan->triangle_in_place ? begin_behind_program(p) : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) result = run_blocks(p, call, plan);
   if (result == TB_INTERRUPTED) return result; /* *p is another call's, and so is the turn */

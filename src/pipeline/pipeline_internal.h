@@ -95,6 +95,7 @@ struct tb_pipeline {
   struct tb_call again;    /* of a call that is two products, the second */
   int64_t resident[2];     /* first row, first column of the operands' parts on the device; -1: none */
   struct tb_pages pages;   /* of a C that was just allocated */
+  bool began_pages;
   struct tb_up up;
   struct tb_down down;
   int64_t slices[2][TB_TILES_MAX]; /* of each panel of the chunk, that are there */

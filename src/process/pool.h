@@ -30,6 +30,10 @@ struct tb_pool;
  * TILEBLAS_BIND says otherwise. */
 struct tb_pool *tb_pool_open(int threads, bool keep_cores);
 
+/* Starts so many threads more, or as many as there are to be had, for the tasks of jobs behind and no others: then such
+ * a job need not wait until threads have nothing else to do. Before any job, once; of NULL nothing is done. */
+void tb_pool_add_behind(struct tb_pool *pool, int threads);
+
 /* Threads of all pools that look for work sleep now, and so does who would, until the next job. Lock-free. */
 void tb_pool_rest(void);
 
@@ -39,7 +43,7 @@ void tb_pool_rest_if_busy(void);
 /* Ends the threads and waits for them. No job may be under way. */
 void tb_pool_close(struct tb_pool *pool);
 
-/* Threads that a job runs on, the caller included; 1 for NULL. */
+/* Threads that a job runs on, the caller included, but not those for jobs behind; 1 for NULL. */
 int tb_pool_threads(const struct tb_pool *pool);
 
 /* Has task(context, i) called for each i < count <= TB_POOL_TASKS_MAX, in any order, on any thread; `context` must last
@@ -50,7 +54,8 @@ uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int ind
 /* Whether all tasks of a job have returned. What they wrote is then visible. */
 bool tb_pool_done(const struct tb_pool *pool, uint64_t job);
 
-/* Runs one task, of the oldest job that has one left. False: there is none. */
+/* Runs one task, of the oldest job that has one left. False: there is none, or the caller is a thread for jobs behind.
+ */
 bool tb_pool_help(struct tb_pool *pool);
 
 /* Runs tasks until a job is done. */

@@ -7,7 +7,8 @@
  * Seen to fail when: a late thread takes a task of the next loop; the last elements behind the vectors are left out;
  * beta = 0 reads C; a thread is started before signals are blocked; threads look for work behind a call as long where
  * cores are busy as elsewhere; a thread has its starter's real time; a job behind is the last one; a job whose place is
- * another's is not done; the caller's signals stay blocked; what comes down last is one thread's.
+ * another's is not done; the caller's signals stay blocked; what comes down last is one thread's; threads for jobs
+ * behind run other tasks, or none.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -191,6 +192,45 @@ static void jobs_behind(void **state) {
   tb_pool_end_behind(pool);
   tb_pool_close(pool);
   assert_false(tb_pool_start_behind(NULL, count_run, NULL, 5));
+}
+
+static atomic_int helped;
+
+static void try_to_help(void *context, int index) {
+  if (tb_pool_help(context)) atomic_fetch_add(&helped, 1);
+  count_run(NULL, index);
+}
+
+/* Threads for jobs behind: such a job does not wait for the others, which linger. They run nothing else, nor help with
+ * it. */
+static void threads_for_jobs_behind(void **state) {
+  (void)state;
+  struct tb_pool *pool = tb_pool_open(3, true);
+  tb_pool_add_behind(pool, 2);
+  tb_pool_add_behind(NULL, 2);
+  assert_int_equal(tb_pool_threads(pool), 3);
+  for (int again = 0; again < 3; again++) {
+    for (int i = 0; i < TB_POOL_TASKS_MAX; i++) atomic_store(&runs[i], 0);
+    begin_to_linger();
+    atomic_store(&sums[0], 0);
+    tb_pool_start(pool, linger, NULL, 2);
+    wait_for_work(2);
+    const uint64_t job = tb_pool_start(pool, add_index, &sums[0], 4);
+    assert_true(tb_pool_start_behind(pool, try_to_help, pool, 50));
+    for (int i = 0; i < 50; i++)
+      while (atomic_load(&runs[i]) == 0) usleep(100);
+    expect_runs(50);
+    usleep(2000);
+    assert_int_equal(atomic_load(&sums[0]), 0);
+    assert_int_equal(atomic_load(&helped), 0);
+    let_go = true;
+    tb_pool_wait(pool, job);
+    tb_pool_end_behind(pool);
+    assert_int_equal(atomic_load(&sums[0]), 10);
+    tb_pool_settle(pool);
+    if (again == 1) usleep(2000); /* long enough for them to fall asleep */
+  }
+  tb_pool_close(pool);
 }
 
 /* ---- what the threads have of their starter ---- */
@@ -414,6 +454,7 @@ int main(void) {
       cmocka_unit_test(done_though_another_is_there),
       cmocka_unit_test(settled),
       cmocka_unit_test(jobs_behind),
+      cmocka_unit_test(threads_for_jobs_behind),
       cmocka_unit_test(threads_are_ordinary),
       cmocka_unit_test(threads_take_no_signals),
       cmocka_unit_test(threads_rest),

@@ -8,8 +8,9 @@
  * Seen to fail when: each twin has an entry, and so slots, of its own; one of several that follow each other has none;
  * what is to come down is taken for the triangle's elements, so that much of it comes in the smallest pieces, for all
  * of C, so that the last pieces are large, or for one block's; all launches of a panel are enqueued at once; a large
- * call's tiles come down as they were launched, or a small one's as the GPU ends them.
+ * call's tiles come down as they were launched, or a small one's as the GPU ends them; pages are had first.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,6 +18,9 @@
 
 #include <cmocka.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/options.h"
 #include "fake.h"
@@ -81,6 +85,19 @@ static CUresult CUDAAPI answer(CUevent event) {
     if (gpu.pipeline->down.fetched < l->rows * l->columns - 1) return CUDA_ERROR_NOT_READY;
   }
   return driver_answers(event);
+}
+
+/* Pieces that had been begun when the pages of C were asked for first; -1: they were not. */
+static struct {
+  const char *c;
+  int64_t bytes;
+  int begun;
+} asked_pages;
+
+int mincore(void *address, size_t bytes, unsigned char *there) {
+  const int64_t at = (const char *)address - asked_pages.c;
+  if (at >= 0 && at < asked_pages.bytes && asked_pages.begun < 0) asked_pages.begun = (int)gpu.pipeline->up.begun;
+  return (int)syscall(SYS_mincore, address, bytes, there);
 }
 
 static int open_gpu(void **state) {
@@ -266,12 +283,24 @@ static void small_calls_do_not_ask(void **state) {
   destroy(&call);
 }
 
+/* A thread that has a huge page comes late to what is to go up. */
+static void pages_are_had_behind_pieces(void **state) {
+  (void)state;
+  const struct tb_call call = syrk(TB_D, TB_WHOLE, 1664, 20);
+  run(&call, false);
+  asked_pages.c = call.c, asked_pages.bytes = call.m * call.n * tb_call_bytes(&call), asked_pages.begun = -1;
+  run(&call, false);
+  asked_pages.bytes = 0;
+  assert_true(asked_pages.begun > 0);
+  destroy(&call);
+}
+
 int main(void) {
   fake = tst_fake();
   if (fake == NULL) return 77;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(twins_have_no_entry), cmocka_unit_test(last_pieces_are_small),
-                                     cmocka_unit_test(launches_are_one_a_turn),
-                                     cmocka_unit_test(large_calls_fetch_what_is_done),
-                                     cmocka_unit_test(small_calls_do_not_ask)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(twins_have_no_entry),     cmocka_unit_test(last_pieces_are_small),
+      cmocka_unit_test(launches_are_one_a_turn), cmocka_unit_test(large_calls_fetch_what_is_done),
+      cmocka_unit_test(small_calls_do_not_ask),  cmocka_unit_test(pages_are_had_behind_pieces)};
   return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }
