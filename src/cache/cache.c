@@ -141,6 +141,7 @@ void tb_cache_give_back(struct tb_cache *cache) {
 void tb_cache_rest(struct tb_cache *cache) {
   if (cache == NULL) return;
   pthread_mutex_lock(&inside);
+  while (tb_planes_give_back_one(cache)) continue;
   while (tb_cache_give_back_before(cache, UINT64_MAX, false)) continue;
   pthread_mutex_unlock(&inside);
 }

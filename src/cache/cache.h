@@ -129,7 +129,7 @@ bool tb_cache_give_back_one(struct tb_cache *cache);
 /* Gives back all that no call under way has. */
 void tb_cache_give_back(struct tb_cache *cache);
 
-/* The same but for what the program has chosen (ranges.h), when nobody calls. */
+/* The same but for copies that the program has chosen (ranges.h), when nobody calls. Packed they need not stay. */
 void tb_cache_rest(struct tb_cache *cache);
 
 /* The same of what has bytes of [start, end). */

@@ -8,7 +8,8 @@
  * Seen to fail when: planes come sooner, or later; what is packed otherwise is taken for the same, by any part of the
  * key; planes count as packed before the call is over; two calls pack at once; they are given to others that come in
  * turns, or never; they are lost for what has no room; a call that reads them loses them; a copy makes way for them, or
- * before them; they outlive the copy, or the result; their bytes are not counted, or counted for ever.
+ * before them; they outlive the copy, or the result; their bytes are not counted, or counted for ever; those of what
+ * the program chose stay though nobody calls.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +21,7 @@
 #include <string.h>
 
 #include "cache/cache.h"
+#include "cache/ranges.h"
 #include "fake.h"
 #include "placed.h"
 #include "process.h"
@@ -124,6 +126,22 @@ static void have_planes(struct tb_stored operand) {
 }
 
 /* ---- cases ---- */
+
+/* When nobody calls, what the program has chosen stays, but not twice; the next call packs it again. */
+static void at_rest_a_chosen_copy_alone_stays(void **state) {
+  (void)state;
+  const uintptr_t start = (uintptr_t)memory;
+  assert_true(tb_ranges_keep(start, start + (uintptr_t)MEMORY));
+  for (int i = 0; i < 5; i++) call(matrix(0), usual);
+  assert_int_equal(call(matrix(0), usual), PACKED);
+  const uint64_t all = device_bytes();
+  tb_cache_rest(cache);
+  assert_int_equal(device_bytes(), all - (uint64_t)PLANES);
+  assert_int_equal(tb_cache_bytes(cache), device_bytes());
+  assert_int_equal(call(matrix(0), usual), TO_PACK);
+  assert_int_equal(call(matrix(0), usual), PACKED);
+  assert_true(tb_ranges_forget(start, start + (uintptr_t)MEMORY));
+}
 
 static void from_the_fourth_use_on(void **state) {
   (void)state;
@@ -331,11 +349,17 @@ static void of_a_result_anew(void **state) {
 
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {CASE(from_the_fourth_use_on), CASE(packed_when_the_call_says_so),
-                                     CASE(for_who_packs_alike),    CASE(one_call_packs),
-                                     CASE(where_there_is_room),    CASE(memory_that_cannot_be_had),
-                                     CASE(before_any_copy),        CASE(not_from_a_call_that_has_them),
-                                     CASE(with_the_copy),          CASE(of_a_result_anew)};
+  const struct CMUnitTest tests[] = {CASE(at_rest_a_chosen_copy_alone_stays),
+                                     CASE(from_the_fourth_use_on),
+                                     CASE(packed_when_the_call_says_so),
+                                     CASE(for_who_packs_alike),
+                                     CASE(one_call_packs),
+                                     CASE(where_there_is_room),
+                                     CASE(memory_that_cannot_be_had),
+                                     CASE(before_any_copy),
+                                     CASE(not_from_a_call_that_has_them),
+                                     CASE(with_the_copy),
+                                     CASE(of_a_result_anew)};
   if (tst_fake() == NULL) tst_skip("a real driver does not count");
   if (!tb_cuda_load()) return 1;
   tst_cuda_begin(0);
