@@ -114,7 +114,8 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
 
 /* Of tiles that were launched together the GPU may end the first one last, and what it ended meanwhile would wait for
  * that. So a large call asks for one that is done, if any is: as many as there are streams are looked at, the oldest
- * first. The copies of a smaller one, whose tiles take microseconds, are ordered ahead instead. */
+ * first. (H100, two turns: dgemm 8192 28.3, 27.4 ms without and 26.7, 26.3; dsyrk 8192 14.2, 14.0 and 14.1, 13.9.) The
+ * copies of a smaller one, whose tiles take microseconds, are ordered ahead instead. */
 static CUresult next_is_done(struct tb_pipeline *p) {
   struct tb_down *down = &p->down;
   int16_t *const next = down->order + down->fetched;

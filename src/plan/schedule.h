@@ -29,8 +29,8 @@
  * each, and 22.
  *
  * In doubles, too: 8192 cubed, whose product takes 19.6 ms and whose operands 22.4 while C comes down beside them, is
- * bound to 9/8 of that, 25.2 ms, and takes 27.5. Two slices of everything, which bench/overlap_model.py takes for 2 %
- * sooner, leave half of C to the end: 31.5 ms; complex doubles of 4096 cubed 15.5 instead of 14.7 (H200).
+ * bound to 9/8 of that, 25.2 ms, and takes 26.3 to 27.1 (H100s). Two slices of everything, which bench/overlap_model.py
+ * takes for 2 % sooner, leave half of C to the end: 31.5 ms; complex doubles of 4096 cubed 15.5 instead of 14.7 (H200).
  *
  * All slices of everything first would feed the kernels best and leave all of C to the end; whole panels only, the
  * other way round. By bench/overlap_model.py this order reaches 0.73 of the floor at 4096 cubed with kernels of 50
