@@ -41,7 +41,7 @@ static CUresult look_for_signals(struct tb_pipeline *p) {
 
 /* Of a C that comes down by slots: when the first pieces of the operands are the threads' to copy, for a thread that
  * finds none of those first has a huge page, which takes half a millisecond. */
-static void begin_pages(struct tb_pipeline *p) {
+static void begin_pages_of_c(struct tb_pipeline *p) {
   if (p->began_pages || p->down.layout.plan->ways.c != TB_STAGED) return;
   p->began_pages = true;
   tb_pages_begin(&p->pages, p->d->pool, p->down.layout.call);
@@ -55,7 +55,7 @@ static CUresult go_round(struct tb_pipeline *p) {
     if (looked != CUDA_SUCCESS) return looked;
     if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, false));
     if (more || p->up.ahead) TB_TRY(tb_up_turn(p, &turn));
-    begin_pages(p);
+    begin_pages_of_c(p);
     TB_TRY(tb_down_turn(p, &turn));
     if (more && tb_up_is_over(p)) {
       more = tb_layout_next_chunk(&p->layout);
