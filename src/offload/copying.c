@@ -5,8 +5,8 @@
 #include "process/background.h"
 
 /* Eight threads reach the link's rate one way, ten to twelve both ways at once on a quiet host, and more where others
- * use its memory, too: 16384 cubed 64 ms by twelve, 58 by fourteen. Sixteen of 16 cores are slower: none is left to the
- * program (PCIe gen5). */
+ * use its memory, too: 16384 cubed 64 ms by twelve, 58 by fourteen. Sixteen that copy, of 16 cores, are slower: none is
+ * left to who minds the link (PCIe gen5). */
 #define COPYING_THREADS_MAX 14
 
 static int copying_threads(int sharing) {
@@ -16,10 +16,10 @@ static int copying_threads(int sharing) {
 }
 
 /*
- * Threads for the pages of results that were just allocated, on cores that the others leave alone: while operands go up
- * those have nothing to spare. (By sixteen threads of 16 cores, of which three had pages first, and by fourteen, one
- * H100's host, two turns of medians, ms: dgemm 4096 into new memory 6.9, 7.3 and 8.2, 7.8, sgemm 8192 14.4, 13.6 and
- * 15.7, 16.2. Three of fourteen alone gain nothing.)
+ * Threads that have the pages of results that were just allocated, and copy nothing, on cores that the others leave
+ * alone: those have nothing to spare while operands go up. (By none and by two beside fourteen, one H100's host, two
+ * turns of medians, ms into new memory: dgemm 4096 10.2, 9.0 and 8.9, 8.6; sgemm 8192 18.3, 17.0 and 15.9, 16.5. Two to
+ * four of the fourteen gain nothing.)
  */
 #define PAGES_THREADS_MAX 2
 

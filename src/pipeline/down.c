@@ -112,14 +112,21 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   return CUDA_SUCCESS;
 }
 
-/* Of tiles that were launched together the GPU may end the first one last, and what it ended meanwhile would wait for
- * that. So a large call asks for one that is done, if any is: as many as there are streams are looked at, the oldest
- * first. (H100, two turns: dgemm 8192 28.3, 27.4 ms without and 26.7, 26.3; dsyrk 8192 14.2, 14.0 and 14.1, 13.9.) The
- * copies of a smaller one, whose tiles take microseconds, are ordered ahead instead. */
+/*
+ * Of tiles that were launched together, in several streams, the GPU may end the first one last, and what it ended
+ * meanwhile would wait for that. So a large call asks for one that is done, if any is: as many as there are streams are
+ * looked at, the oldest first. (H100, two turns: dgemm 8192 28.3, 27.4 ms without and 26.7, 26.3; dsyrk 8192 14.2, 14.0
+ * and 14.1, 13.9.) The copies of a smaller one, whose tiles take microseconds, are ordered ahead instead, and those of
+ * one stream's tiles.
+ */
+static bool takes_what_is_done(const struct tb_pipeline *p) {
+  return p->is_large && p->stream_count > 1 && p->down.layout.plan->ways.c == TB_STAGED;
+}
+
 static CUresult next_is_done(struct tb_pipeline *p) {
   struct tb_down *down = &p->down;
   int16_t *const next = down->order + down->fetched;
-  const int64_t looked = p->is_large ? tb_min(down->complete - down->fetched, TB_COMPUTE_STREAMS) : 0;
+  const int64_t looked = takes_what_is_done(p) ? tb_min(down->complete - down->fetched, p->stream_count) : 0;
   CUresult result = looked > 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
   for (int64_t i = 0; i < looked && result == CUDA_ERROR_NOT_READY; i++) {
     const int16_t tile = next[i];
@@ -161,9 +168,10 @@ static bool oldest_is_committed(struct tb_pipeline *p) {
 }
 
 /* Whether what comes down may be committed, or CUDA_ERROR_NOT_READY. The kernel is asked about operands that stay when
- * something is to come down: what is to go up for it has gone then, and the GPU computes. */
+ * a tile's last launch is enqueued: what is to go up for it has gone then, and the GPU computes. */
 static CUresult look_at_proofs(struct tb_pipeline *p) {
-  return p->keep == NULL || p->down.asked == 0 ? CUDA_SUCCESS : tb_keep_confirm(p->keep, p->d);
+  const bool is_early = p->down.complete == 0 && p->down.asked == 0;
+  return p->keep == NULL || is_early ? CUDA_SUCCESS : tb_keep_confirm(p->keep, p->d);
 }
 
 /* ---- turns ---- */

@@ -128,9 +128,9 @@ static void have_first(struct tb_pages *pages, struct bytes_range huge) {
     if (have_step(pages, at)) return;
 }
 
-/* For who has taken it. What is to be copied meanwhile comes first, between two steps. Huge pages are there behind the
- * first that is had of each, and the rest is asked for in vain; of small ones who writes meanwhile gets those that are
- * missing one by one. */
+/* For who has taken it. What is to be copied meanwhile comes first, between two steps of a thread that copies. Huge
+ * pages are there behind the first that is had of each, and the rest is asked for in vain; of small ones who writes
+ * meanwhile gets those that are missing one by one. */
 static void have_region(struct tb_pages *pages, int index, bool lets_copies_before) {
   const struct bytes_range region = bytes_of_region(pages, index);
   for (uintptr_t at = region.first; at < region.end; at += REGION_BYTES)

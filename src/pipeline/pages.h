@@ -2,9 +2,10 @@
 /*
  * Pages for a C that was just allocated. What a program has of malloc or mmap, as the result of each NumPy expression,
  * has no pages before it is written: to commit there takes three to four times as long as to warm memory, for the
- * kernel gives pages one by one to whoever touches them. So two threads have them while operands go up, and those that
- * copy when nothing else is to be done, each 2 MiB by one of them: MADV_POPULATE_WRITE (Linux 5.14 and later), which
- * changes nothing of the contents. Pages in which no element of C is written are not touched. Under offload.c's lock.
+ * kernel gives pages one by one to whoever touches them. So two threads have them while operands go up, where there are
+ * cores for them, and those that copy when nothing else is to be done, each 2 MiB by one of them: MADV_POPULATE_WRITE
+ * (Linux 5.14 and later), which changes nothing of the contents. Pages in which no element of C is written are not
+ * touched. Under offload.c's lock.
  */
 #ifndef TB_PAGES_H
 #define TB_PAGES_H
@@ -19,7 +20,7 @@
 /* A call's, from begin to end; the owner only keeps it. */
 struct tb_pages {
   struct tb_pool *pool; /* whose threads copy */
-  bool behind;          /* they have them behind all copies; else only who is to write does */
+  bool behind;          /* threads have them, those that copy behind all copies; else only who is to write does */
   const struct tb_call *call;
   int regions; /* of C's addresses; 0: nothing is to be had */
   int64_t region_bytes;

@@ -67,7 +67,7 @@ struct tb_down_entry {
 struct tb_down {
   struct tb_layout layout;                    /* of the block that comes down */
   int16_t order[TB_TILES_MAX * TB_TILES_MAX]; /* tiles as they were fetched, behind those as they were launched last */
-  int64_t complete, fetched;                  /* how many have had it; how many are wholly asked for */
+  int64_t complete, fetched;                  /* how many have had their last launch; how many are wholly asked for */
   int64_t fetched_columns;                    /* of tile order[fetched] */
   struct tb_down_entry entry[TB_SLOTS];
   uint64_t asked, arrived, committed;

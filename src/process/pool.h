@@ -62,9 +62,9 @@ bool tb_pool_help(struct tb_pool *pool);
 void tb_pool_wait(struct tb_pool *pool, uint64_t job);
 
 /*
- * A job behind all others: threads begin its tasks that find no other, the caller never. A task of it that is long
- * calls tb_pool_help now and then, so that other jobs need not wait for its end. False: there is one, or nobody to run
- * it, and nothing is begun.
+ * A job behind all others: threads begin its tasks that find no other, and those for such jobs, the caller never. A
+ * task of it that is long calls tb_pool_help now and then, so that other jobs need not wait for its end. False: there
+ * is one, or nobody to run it, and nothing is begun.
  */
 bool tb_pool_start_behind(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count);
 

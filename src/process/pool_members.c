@@ -31,8 +31,10 @@ static double looking_seconds(double now) {
   return tb_busy_lately(now) ? TB_POOL_SPIN_BUSY_SECONDS : TB_POOL_SPIN_SECONDS;
 }
 
+static bool is_for_all_jobs(const struct tb_pool_member *m) { return m->bed == &m->pool->all; }
+
 static bool any_task_for(const struct tb_pool_member *m) {
-  return tb_pool_has_behind(m->pool) || (m->bed == &m->pool->all && tb_pool_has_tasks(m->pool));
+  return tb_pool_has_behind(m->pool) || (is_for_all_jobs(m) && tb_pool_has_tasks(m->pool));
 }
 
 /* ---- asleep ---- */
@@ -105,15 +107,17 @@ static bool word_comes(struct tb_pool_member *m) {
   return result == 0;
 }
 
-static bool should_keep_core(const struct tb_pool *pool, double now) {
+/* But for who is for jobs behind: it would have a core that one of the others may want. */
+static bool should_keep_core(const struct tb_pool_member *m, double now) {
   const int64_t when = tb_option_number(TB_OPTION_bind);
-  return pool->keep_cores && (when == TB_BIND_ALWAYS || (when == TB_BIND_AUTO && tb_busy_lately(now)));
+  return m->pool->keep_cores && is_for_all_jobs(m) &&
+         (when == TB_BIND_ALWAYS || (when == TB_BIND_AUTO && tb_busy_lately(now)));
 }
 
 /* After a task that took so long, or 0. */
 static void keep_core(struct tb_pool_member *m, double now, double seconds) {
   if (seconds > TB_BUSY_HELD_UP_SECONDS) tb_busy_found(now);
-  if (!should_keep_core(m->pool, now)) {
+  if (!should_keep_core(m, now)) {
     tb_core_give_back(&m->core);
     m->take_again = 0;
     return;
@@ -138,7 +142,7 @@ static void sleep_until_work(struct tb_pool_member *m) {
     told = true;
   }
   const double now = tb_clock_seconds();
-  if (now - m->woken > TB_BUSY_LATE_SECONDS) tb_busy_found(now);
+  if (is_for_all_jobs(m) && now - m->woken > TB_BUSY_LATE_SECONDS) tb_busy_found(now);
   if (any_task_for(m)) wake(m->pool, m->bed, WAKES);
 }
 
@@ -148,7 +152,7 @@ static void *pool_thread_main(void *opaque) {
   struct tb_pool_member *me = opaque;
   struct tb_pool *pool = me->pool;
   me->self = pthread_self();
-  is_for_behind = me->bed != &pool->all;
+  is_for_behind = !is_for_all_jobs(me);
   if (tb_option_number(TB_OPTION_bind) != TB_BIND_NEVER) tb_core_short_slice();
   double idle_since = tb_clock_seconds();
   keep_core(me, idle_since, 0);
@@ -176,7 +180,11 @@ static void *pool_thread_main(void *opaque) {
 
 void tb_pool_wake(struct tb_pool *pool) { wake(pool, &pool->all, WAKES); }
 
-void tb_pool_wake_behind(struct tb_pool *pool) { wake(pool, &pool->behind_alone, INT_MAX); }
+/* Where the program's threads keep all cores busy there is none for them, and who waits for one of them would wait for
+ * its turn. */
+void tb_pool_wake_behind(struct tb_pool *pool) {
+  if (!tb_busy_lately(tb_clock_seconds())) wake(pool, &pool->behind_alone, pool->behind_threads);
+}
 
 /* Starts a member. False: there is no thread to be had. */
 static bool start_member(struct tb_pool *pool, struct tb_pool_member *m, struct tb_pool_bed *bed) {
@@ -224,7 +232,7 @@ void tb_pool_close(struct tb_pool *pool) {
   if (pool == NULL) return;
   atomic_store(&pool->closing, true);
   wake(pool, &pool->all, INT_MAX);
-  tb_pool_wake_behind(pool);
+  wake(pool, &pool->behind_alone, INT_MAX);
   for (int i = 0; i < pool->threads; i++) pthread_join(pool->member[i].thread, NULL);
   for (int i = 0; i < pool->behind_threads; i++) pthread_join(pool->behind_member[i].thread, NULL);
   end_members(pool->member, pool->threads);

@@ -8,7 +8,8 @@
  * Seen to fail when: each twin has an entry, and so slots, of its own; one of several that follow each other has none;
  * what is to come down is taken for the triangle's elements, so that much of it comes in the smallest pieces, for all
  * of C, so that the last pieces are large, or for one block's; all launches of a panel are enqueued at once; a large
- * call's tiles come down as they were launched, or a small one's as the GPU ends them; pages are had first.
+ * call's tiles come down as they were launched, or a small one's as the GPU ends them; whether operands are
+ * those that stay is asked when a tile is done; pages are had first.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -49,11 +50,14 @@ static struct {
 static __typeof__(tb_cuda.cuLaunchKernel) driver_launches;
 static int launches, launches_most;
 static bool launches_nothing; /* what is computed does not count */
+static bool doubts;           /* whether operands are what is kept is to be asked, from the next launch on */
 
 static CUresult CUDAAPI launch_and_count(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned block_x,
                                          unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
                                          void **parameters, void **extra) {
   if (++launches > launches_most) launches_most = launches;
+  if (doubts) part.keep.doubt = TB_NOT_ASKED;
+  doubts = false;
   if (launches_nothing) return CUDA_SUCCESS;
   return driver_launches(function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra);
 }
@@ -69,7 +73,7 @@ static CUresult CUDAAPI copy_and_count(void *to, CUdeviceptr from, size_t bytes,
 #define NO_TILE (-1)
 static __typeof__(tb_cuda.cuEventQuery) driver_answers;
 static int64_t last_tile = NO_TILE;
-static int asked_for_tiles;
+static int asked_for_tiles, asked_in_doubt;
 
 static int64_t tile_of(CUevent event) {
   for (int64_t i = 0; i < TB_TILES_MAX * TB_TILES_MAX; i++)
@@ -80,6 +84,7 @@ static int64_t tile_of(CUevent event) {
 static CUresult CUDAAPI answer(CUevent event) {
   const int64_t tile = tile_of(event);
   asked_for_tiles += tile != NO_TILE;
+  asked_in_doubt += tile != NO_TILE && part.keep.doubt == TB_NOT_ASKED;
   if (tile != NO_TILE && tile == last_tile) {
     const struct tb_layout *const l = &gpu.pipeline->down.layout;
     if (gpu.pipeline->down.fetched < l->rows * l->columns - 1) return CUDA_ERROR_NOT_READY;
@@ -257,8 +262,11 @@ static void large_calls_fetch_what_is_done(void **state) {
   (void)state;
   const struct tb_call call = syrk(TB_D, TB_WHOLE, 2304, 1024);
   launches_nothing = true;
-  for (last_tile = NO_TILE; last_tile < 9; last_tile += 2) {
+  for (last_tile = NO_TILE; last_tile < 9; last_tile++) {
+    asked_for_tiles = asked_in_doubt = 0;
+    doubts = true; /* the kernel is asked while the GPU computes, and not when it has */
     run(&call, false);
+    assert_true(asked_for_tiles >= 9 && asked_in_doubt == 0);
     const struct tb_down *const fetched = &gpu.pipeline->down;
     int seen = 0;
     assert_true(gpu.pipeline->is_large && fetched->layout.rows == 3 && fetched->layout.columns == 3);

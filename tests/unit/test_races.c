@@ -200,6 +200,7 @@ int main(void) {
   if (!tb_hash_begin()) return 4;
   for (int threads = 2; threads <= 5; threads++) {
     struct tb_pool *pool = tb_pool_open(threads, true);
+    tb_pool_add_behind(pool, threads - 2);
     for (int round = 0; round < 20; round++) {
       if (threads > 2 && round == 10) tb_busy_found(tb_clock_seconds()); /* from now on they keep to cores */
       copies_in_flight(pool, round);
@@ -207,6 +208,9 @@ int main(void) {
     }
     for (int round = 0; round < 5; round++) digested_copies(pool), digested_rows(pool);
     for (int round = 0; round < 5; round++) copies_to_new_pages(pool);
+    tb_busy_found(0); /* so that threads for jobs behind come, too */
+    for (int round = 0; round < 5; round++) copies_to_new_pages(pool);
+    if (threads > 2) tb_busy_found(tb_clock_seconds());
     several_callers(pool);
     if (threads == 5) cores_given_back(pool);
     tb_pool_close(pool);
