@@ -99,6 +99,10 @@ struct tb_planes tb_cache_planes(struct tb_cache *cache, int user, struct tb_kep
 /* The call has packed them, and is over. Not inside. */
 void tb_cache_finish_planes(struct tb_kept *kept);
 
+/* Inside: frees them for a call that has the copy and does not read them yet. False: there are none, or another call
+ * has the copy, too. */
+bool tb_cache_drop_planes(struct tb_cache *cache, int user, struct tb_kept *kept);
+
 /* ---- results.c ---- */
 
 /* Inside, behind the looks at its operands: a call is about to write all of a matrix, whatever it holds, by a product

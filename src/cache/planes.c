@@ -80,6 +80,13 @@ struct tb_planes tb_cache_planes(struct tb_cache *cache, int user, struct tb_kep
   return (struct tb_planes){planes->at, false};
 }
 
+bool tb_cache_drop_planes(struct tb_cache *cache, int user, struct tb_kept *kept) {
+  struct tb_sighting *const s = tb_sighting_of(kept);
+  if (kept->planes.at == 0 || !is_ours_alone(s, user)) return false;
+  tb_planes_forget(cache, s, true);
+  return true;
+}
+
 void tb_cache_finish_planes(struct tb_kept *kept) {
   atomic_store_explicit(&kept->planes.packed, true, memory_order_release);
 }

@@ -260,6 +260,8 @@ static CUresult try_product(struct tb_part *part, struct tb_device *d, struct tb
     tb_keep_drop_result(&part->keep, d);
     reserved = get_room(part, d);
   }
+  if (tb_keep_any(&part->keep) && is_short_of_room(part, reserved) && tb_keep_drop_planes(&part->keep, d))
+    reserved = get_room(part, d);
   if (tb_keep_any(&part->keep) && is_short_of_room(part, reserved)) {
     tb_keep_give_up(&part->keep, d, &part->call, ways);
     reserved = get_room(part, d);

@@ -63,6 +63,10 @@ void tb_keep_begin_shared(struct tb_keep_member members[], int count, enum tb_ke
 void tb_keep_begin_planes(struct tb_keep *keep, struct tb_device *device, const struct tb_plan *plan);
 void tb_keep_end_planes(struct tb_keep *keep);
 
+/* Those of the call's own copies go, for its memory is wanted; before they are read. False: there are none, or other
+ * calls have the copies, too. */
+bool tb_keep_drop_planes(struct tb_keep *keep, struct tb_device *device);
+
 /* ---- keep_result.c: what one GPU computes of a C in ordinary memory, with beta = 0 ---- */
 
 /* The tile of C that this is, with nothing more to come, is to be in C's copy, too: behind what is in the stream. */

@@ -48,6 +48,15 @@ void tb_keep_begin_planes(struct tb_keep *keep, struct tb_device *d, const struc
   tb_cache_leave();
 }
 
+bool tb_keep_drop_planes(struct tb_keep *keep, struct tb_device *d) {
+  bool dropped = false;
+  if (!tb_cache_enter()) return false;
+  for (int of_b = 0; of_b < 2; of_b++)
+    if (keep->whole[of_b] != NULL) dropped |= tb_cache_drop_planes(tb_device_cache(d), d->lane, keep->whole[of_b]);
+  tb_cache_leave();
+  return dropped;
+}
+
 void tb_keep_end_planes(struct tb_keep *keep) {
   for (int of_b = 0; of_b < 2; of_b++)
     if (keep->planes[of_b].at != 0 && !keep->planes[of_b].packed) tb_cache_finish_planes(keep->whole[of_b]);

@@ -9,7 +9,7 @@
  * key; planes count as packed before the call is over; two calls pack at once; they are given to others that come in
  * turns, or never; they are lost for what has no room; a call that reads them loses them; a copy makes way for them, or
  * before them; they outlive the copy, or the result; their bytes are not counted, or counted for ever; those of what
- * the program chose stay though nobody calls.
+ * the program chose stay though nobody calls; a call that wants memory frees what another one reads.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -298,6 +298,28 @@ static void not_from_a_call_that_has_them(void **state) {
   assert_int_equal(device_bytes(), all - (uint64_t)PLANES);
 }
 
+/* The call's memory is short: its own go, and the copy stays; but not while another call may read them. */
+static void for_the_call_that_has_the_copy(void **state) {
+  (void)state;
+  have_planes(matrix(0));
+  struct tb_kept *const kept = look(0, matrix(0));
+  const uint64_t all = device_bytes();
+  assert_ptr_equal(look(1, matrix(0)), kept);
+  assert_true(tb_cache_enter());
+  assert_false(tb_cache_drop_planes(cache, 0, kept));
+  tb_cache_leave();
+  assert_int_equal(device_bytes(), all);
+  tb_cache_end_call(cache, 1);
+  assert_true(tb_cache_enter());
+  assert_true(tb_cache_drop_planes(cache, 0, kept));
+  assert_false(tb_cache_drop_planes(cache, 0, kept));
+  tb_cache_leave();
+  assert_int_equal(device_bytes(), all - (uint64_t)PLANES);
+  assert_int_equal(tb_cache_bytes(cache), device_bytes());
+  tb_cache_end_call(cache, 0);
+  assert_int_equal(call(matrix(0), usual), TO_PACK);
+}
+
 static void with_the_copy(void **state) {
   (void)state;
   have_planes(matrix(0));
@@ -358,6 +380,7 @@ int main(void) {
                                      CASE(memory_that_cannot_be_had),
                                      CASE(before_any_copy),
                                      CASE(not_from_a_call_that_has_them),
+                                     CASE(for_the_call_that_has_the_copy),
                                      CASE(with_the_copy),
                                      CASE(of_a_result_anew)};
   if (tst_fake() == NULL) tst_skip("a real driver does not count");

@@ -9,7 +9,8 @@
  * Each case is a process of its own, on a GPU so small that these products go to its tensor cores. Seen to fail when:
  * planes are never there; they outlive the copy, or the result; a key leaves out which operand it is, its transposition
  * or the panel's sides; they count as packed when the call has failed; they are beside TILEBLAS_CACHE or
- * TILEBLAS_MEMORY_LIMIT; a copy makes way for them; a panel is read from another's place; they are not given back.
+ * TILEBLAS_MEMORY_LIMIT; a copy makes way for them, or for what the call itself wants, and they stay; a panel is read
+ * from another's place; they are not given back.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -418,6 +419,23 @@ static int planes_make_way(void *unused) {
   return 0;
 }
 
+/* Where the call's own memory and its copy fit into the limit, but not the copy's planes, these go and the copy stays.
+ */
+static int own_planes_make_way(void *unused) {
+  (void)unused;
+  struct matrix a = make(M, K, true, 1), b = make(K, SMALL_N, true, 2);
+  const struct product p = {&a, &b, 'N', 'N', false};
+  MUST(packs_behind(&p, UNTIL_PACKED + 1) == 1);
+  const uint64_t most = device_bytes() - 700000;
+  char text[32];
+  snprintf(text, sizeof text, "%llu", (unsigned long long)most);
+  set("TILEBLAS_MEMORY_LIMIT", text);
+  for (int i = 0; i < 4; i++) MUST(is_kept(&p, &b, 2) && device_bytes() <= most);
+  set("TILEBLAS_MEMORY_LIMIT", "0");
+  MUST(is_kept(&p, &b, 2) && is_kept(&p, &b, 1));
+  return 0;
+}
+
 /* And whoever has given memory back is no longer in the driver. */
 static bool all_is_back(void) { return device_bytes() == 0 && count_of(FAKE_CUDA_PUSHED) == 0; }
 
@@ -571,6 +589,7 @@ static void memory(void **state) {
   in_process(no_room_for_planes, NULL, "TILEBLAS_CACHE");
   in_process(no_room_for_planes, "limit", "TILEBLAS_MEMORY_LIMIT");
   in_process(planes_make_way, NULL, "another operand");
+  in_process(own_planes_make_way, NULL, "the call's own memory");
   in_process(memory_goes_back, NULL, "memory");
 }
 static void threads(void **state) {
