@@ -83,9 +83,12 @@ def run(library, cache, quick):
                            capture_output=True, text=True, check=False)
     if child.returncode != 0 or "warning" in child.stderr:
         sys.exit(f"FAILED: TILEBLAS_CACHE={cache}: status {child.returncode}\n{child.stderr[-4000:]}")
-    if re.search(r"-> cpu", child.stderr):
+    sides = Counter(re.findall(r"-> (gpu|cpu)", child.stderr))
+    if not sides["gpu"]:
         print("skipped: no GPU")
         sys.exit(SKIPPED)
+    if sides["cpu"]:
+        sys.exit(f"FAILED: TILEBLAS_CACHE={cache}: the CPU answered {sides['cpu']} calls\n{child.stderr[-4000:]}")
     return child.stdout, Counter(re.findall(r"[AB]=(kept \(\w+\))", child.stderr))
 
 
