@@ -4,7 +4,6 @@
 
 #include <sys/mman.h>
 
-#include "base/clock.h"
 #include "base/integers.h"
 #include "process/busy.h"
 
@@ -170,15 +169,12 @@ static bool help_once(struct tb_pages *pages) {
 }
 
 static void have_or_await(struct tb_pages *pages, int index) {
-  if (atomic_load(&pages->region[index]) == EVERYBODYS) return;
-  const double since = tb_clock_seconds();
   for (int looks = 0; atomic_load(&pages->region[index]) != EVERYBODYS && !atomic_load(&pages->over); looks++) {
     if (take(pages, index))
       have_region(pages, index, false);
     else if (!help_once(pages) && !have_another(pages, index) && looks > LOOKS_BEFORE_OFFER)
       tb_busy_offer_core();
   }
-  tb_pool_excuse(tb_clock_seconds() - since);
 }
 
 void tb_pages_before_write(struct tb_pages *pages, const void *first, int64_t bytes) {

@@ -34,11 +34,6 @@ static int take_task(struct tb_pool_job *job) {
   return -1;
 }
 
-/* Of the task under way, what it spent on what takes its time wherever cores are free. */
-static _Thread_local double excused_seconds;
-
-void tb_pool_excuse(double seconds) { excused_seconds += seconds; }
-
 bool tb_pool_work(struct tb_pool *pool, double *seconds) {
   const uint64_t begun = atomic_load(&pool->begun);
   for (uint64_t number = atomic_load(&pool->oldest); number <= begun; number++) {
@@ -46,9 +41,8 @@ bool tb_pool_work(struct tb_pool *pool, double *seconds) {
     const int index = take_task(job);
     if (index >= 0) {
       const double since = seconds != NULL ? tb_clock_seconds() : 0;
-      excused_seconds = 0;
       job->task(job->context, index);
-      if (seconds != NULL) *seconds = tb_clock_seconds() - since - excused_seconds;
+      if (seconds != NULL) *seconds = tb_clock_seconds() - since;
       atomic_fetch_add(&job->done, 1);
       return true;
     }

@@ -58,10 +58,6 @@ bool tb_pool_done(const struct tb_pool *pool, uint64_t job);
  */
 bool tb_pool_help(struct tb_pool *pool);
 
-/* Within a task: so long it did what takes its time on a free core, too. A task that takes longer than it should tells
- * that cores are busy. */
-void tb_pool_excuse(double seconds);
-
 /* Runs tasks until a job is done. */
 void tb_pool_wait(struct tb_pool *pool, uint64_t job);
 

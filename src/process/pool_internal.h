@@ -81,7 +81,7 @@ bool tb_pool_has_tasks(struct tb_pool *pool);
 
 /* ---- pool_members.c ---- */
 
-/* Some of those that sleep, and they wake others; and all threads for jobs behind, unless cores are busy. */
+/* Some of those that sleep, and they wake others; and all threads for jobs behind. */
 void tb_pool_wake(struct tb_pool *pool);
 void tb_pool_wake_behind(struct tb_pool *pool);
 

@@ -107,17 +107,15 @@ static bool word_comes(struct tb_pool_member *m) {
   return result == 0;
 }
 
-/* But for who is for jobs behind: it would have a core that one of the others may want. */
-static bool should_keep_core(const struct tb_pool_member *m, double now) {
+static bool should_keep_core(const struct tb_pool *pool, double now) {
   const int64_t when = tb_option_number(TB_OPTION_bind);
-  return m->pool->keep_cores && is_for_all_jobs(m) &&
-         (when == TB_BIND_ALWAYS || (when == TB_BIND_AUTO && tb_busy_lately(now)));
+  return pool->keep_cores && (when == TB_BIND_ALWAYS || (when == TB_BIND_AUTO && tb_busy_lately(now)));
 }
 
 /* After a task that took so long, or 0. */
 static void keep_core(struct tb_pool_member *m, double now, double seconds) {
   if (seconds > TB_BUSY_HELD_UP_SECONDS) tb_busy_found(now);
-  if (!should_keep_core(m, now)) {
+  if (!should_keep_core(m->pool, now)) {
     tb_core_give_back(&m->core);
     m->take_again = 0;
     return;
@@ -142,7 +140,7 @@ static void sleep_until_work(struct tb_pool_member *m) {
     told = true;
   }
   const double now = tb_clock_seconds();
-  if (is_for_all_jobs(m) && now - m->woken > TB_BUSY_LATE_SECONDS) tb_busy_found(now);
+  if (now - m->woken > TB_BUSY_LATE_SECONDS) tb_busy_found(now);
   if (any_task_for(m)) wake(m->pool, m->bed, WAKES);
 }
 
@@ -180,11 +178,7 @@ static void *pool_thread_main(void *opaque) {
 
 void tb_pool_wake(struct tb_pool *pool) { wake(pool, &pool->all, WAKES); }
 
-/* Where the program's threads keep all cores busy there is none for them, and who waits for one of them would wait for
- * its turn. */
-void tb_pool_wake_behind(struct tb_pool *pool) {
-  if (!tb_busy_lately(tb_clock_seconds())) wake(pool, &pool->behind_alone, pool->behind_threads);
-}
+void tb_pool_wake_behind(struct tb_pool *pool) { wake(pool, &pool->behind_alone, pool->behind_threads); }
 
 /* Starts a member. False: there is no thread to be had. */
 static bool start_member(struct tb_pool *pool, struct tb_pool_member *m, struct tb_pool_bed *bed) {

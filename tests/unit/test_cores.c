@@ -41,7 +41,7 @@
 #include "process/background.h"
 #include "process/busy.h"
 #include "process/cores.h"
-#include "process/pool_internal.h"
+#include "process/pool.h"
 #include "process/sandbox.h"
 
 /* The kernel's, so that an offer takes as long as a case wants it to: a program's own definitions come first. */
@@ -278,47 +278,6 @@ static void only_while_cores_are_busy(void **state) {
   others_stay_free(pool, &allowed, most - 1);
   tb_pool_close(pool);
   bind_when("auto");
-}
-
-static atomic_int ran_behind, bound_behind, held;
-static atomic_bool released;
-
-static void hold_until_released(void *unused, int index) {
-  (void)unused, (void)index;
-  atomic_fetch_add(&held, 1);
-  while (!atomic_load(&released)) usleep(100);
-}
-
-static void look_whether_bound(void *allowed, int index) {
-  cpu_set_t mine;
-  (void)index;
-  usleep(1000);
-  if (!tb_pool_is_for_behind() || sched_getaffinity(0, sizeof mine, &mine) != 0) return;
-  atomic_fetch_add(&ran_behind, 1);
-  atomic_fetch_add(&bound_behind, !CPU_EQUAL(&mine, (cpu_set_t *)allowed));
-}
-
-/* Threads for jobs behind leave all cores to the others, though these have none yet. */
-static void threads_for_jobs_behind_keep_none(void **state) {
-  (void)state;
-  cpu_set_t allowed;
-  assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
-  bind_when("auto");
-  not_busy();
-  struct tb_pool *pool = tb_pool_open(2, true);
-  tb_pool_add_behind(pool, 2);
-  tb_pool_start(pool, hold_until_released, NULL, 2);
-  while (atomic_load(&held) == 0) usleep(100);
-  not_busy();
-  assert_true(tb_pool_start_behind(pool, look_whether_bound, &allowed, 40));
-  busy();
-  for (int i = 0; atomic_load(&ran_behind) < 40 && i < 5000; i++) usleep(1000);
-  atomic_store(&released, true);
-  tb_pool_end_behind(pool);
-  tb_pool_settle(pool);
-  tb_pool_close(pool);
-  assert_int_equal(atomic_load(&ran_behind), 40);
-  assert_int_equal(atomic_load(&bound_behind), 0);
 }
 
 /* Threads that have a core ask for none with each job, and neither do those for which there is none; some are held up
@@ -654,7 +613,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(what_others_say_holds),
       cmocka_unit_test(threads_keep_to_cores),
       cmocka_unit_test(only_while_cores_are_busy),
-      cmocka_unit_test(threads_for_jobs_behind_keep_none),
       cmocka_unit_test(cores_cost_once),
       cmocka_unit_test(threads_leave_the_callers_core),
       cmocka_unit_test(refusals),

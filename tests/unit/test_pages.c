@@ -10,8 +10,7 @@
  * Seen to fail when: pages between columns are touched, or those of the other triangle; the last columns' pages are
  * left out; a C is taken for new by its first page; no thread looks for copies between two steps; a call's end does not
  * wait for who is at it; the pipeline begins nothing; two threads have one region's pages, or one writes before they
- * are there; a copy asks for none; of a region of several huge pages one is left to who writes; a thread that has pages
- * finds the cores busy.
+ * are there; a copy asks for none; of a region of several huge pages one is left to who writes.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -20,7 +19,6 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -34,7 +32,6 @@
 #include "pipeline/copy.h"
 #include "pipeline/pages.h"
 #include "process.h"
-#include "process/busy.h"
 
 #define PAGE ((int64_t)4096)
 #define POPULATE_WRITE 23
@@ -408,61 +405,6 @@ static void all_that_is_written(void **state) {
   delete_c(&c);
 }
 
-/* ---- what is noticed ---- */
-
-static void linger(void *unused, int index) {
-  (void)unused, (void)index;
-  usleep(5000);
-}
-
-static void write_within_a_task(void *writer, int index) {
-  (void)index;
-  want_to_write(writer);
-}
-
-static void await_done(uint64_t job) {
-  while (!tb_pool_done(pool, job)) usleep(100);
-}
-
-/* Whether cores are found busy by a thread that has a region's pages for 5 ms before it copies there. */
-static bool finds_cores_busy(void) {
-  struct c c = new_c(1000, 200, 1000, 0), other = new_c(1000, 200, 1000, 0);
-  struct tb_pages pages;
-  const int before = atomic_load(&asked);
-  atomic_store(&let, false), atomic_store(&held, true);
-  tb_pages_begin(&others, pool, &other.call);
-  await_asked(before + 1); /* by one of the two threads */
-  tb_pages_begin(&pages, pool, &c.call);
-  assert_false(pages.behind);
-  struct writer w = {.pages = &pages, .first = c.memory, .bytes = PAGE};
-  tb_busy_found(-INFINITY);
-  const uint64_t job = tb_pool_start(pool, write_within_a_task, &w, 2);
-  await_asked(before + 2);
-  usleep(5000);
-  const bool found_before = tb_busy_lately(tb_clock_seconds());
-  atomic_store(&let, true);
-  await_done(job);
-  const bool found = !found_before && tb_busy_lately(tb_clock_seconds());
-  tb_pages_end(&pages);
-  tb_pages_end(&others);
-  atomic_store(&held, false);
-  delete_c(&c);
-  delete_c(&other);
-  return found;
-}
-
-/* To have pages takes its time on a free core, too: it does not tell that cores are busy. Another task that takes as
- * long does. */
-static void not_held_up(void **state) {
-  (void)state;
-  int found = 0;
-  for (int i = 0; i < 20; i++) found += finds_cores_busy();
-  if (found > 10) fail_msg("cores were found busy %d times of 20", found); /* other programs may have them */
-  tb_busy_found(-INFINITY);
-  await_done(tb_pool_start(pool, linger, NULL, 2));
-  assert_true(tb_busy_lately(tb_clock_seconds()));
-}
-
 /* So do copies to it, each for what it writes. */
 static void copies_have_them(void **state) {
   (void)state;
@@ -643,21 +585,13 @@ static void batches_wait_for_them(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(those_that_are_written),
-      cmocka_unit_test(none_without_need),
-      cmocka_unit_test(copies_come_first),
-      cmocka_unit_test(end_is_the_end),
-      cmocka_unit_test(call_has_them),
-      cmocka_unit_test(huge_ones_within),
-      cmocka_unit_test(one_thread_has_a_region),
-      cmocka_unit_test(all_that_is_written),
-      cmocka_unit_test(not_held_up),
-      cmocka_unit_test(copies_have_them),
-      cmocka_unit_test(several_huge_pages),
-      cmocka_unit_test(call_waits_for_them),
-      cmocka_unit_test(triangle_begins_later),
-      cmocka_unit_test(who_waits_copies),
-      cmocka_unit_test(batches_wait_for_them),
+      cmocka_unit_test(those_that_are_written),  cmocka_unit_test(none_without_need),
+      cmocka_unit_test(copies_come_first),       cmocka_unit_test(end_is_the_end),
+      cmocka_unit_test(call_has_them),           cmocka_unit_test(huge_ones_within),
+      cmocka_unit_test(one_thread_has_a_region), cmocka_unit_test(all_that_is_written),
+      cmocka_unit_test(copies_have_them),        cmocka_unit_test(several_huge_pages),
+      cmocka_unit_test(call_waits_for_them),     cmocka_unit_test(triangle_begins_later),
+      cmocka_unit_test(who_waits_copies),        cmocka_unit_test(batches_wait_for_them),
   };
   return tst_result(cmocka_run_group_tests(tests, open_pool, close_pool));
 }

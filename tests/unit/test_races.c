@@ -208,9 +208,6 @@ int main(void) {
     }
     for (int round = 0; round < 5; round++) digested_copies(pool), digested_rows(pool);
     for (int round = 0; round < 5; round++) copies_to_new_pages(pool);
-    tb_busy_found(0); /* so that threads for jobs behind come, too */
-    for (int round = 0; round < 5; round++) copies_to_new_pages(pool);
-    if (threads > 2) tb_busy_found(tb_clock_seconds());
     several_callers(pool);
     if (threads == 5) cores_given_back(pool);
     tb_pool_close(pool);
