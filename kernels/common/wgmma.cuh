@@ -118,6 +118,64 @@ template <class Word> TB_REGISTERS_ONLY void multiply_words(float *d, const Wgmm
   }
 }
 
+/* Columns' words, and as floats: eight lanes of each warp have the same, one after another. */
+struct WgmmaColumnsOnCpu {
+  uint16_t words[kWgmmaN / 4][kWgmmaK];
+  float values[kWgmmaK][kWgmmaN / 4];
+};
+
+template <class Word> TB_REGISTERS_ONLY void read_columns(WgmmaColumnsOnCpu &of, const WgmmaWordsOnCpu &x) {
+  if (std::memcmp(of.words, x.columns, sizeof of.words) == 0) return;
+  std::memcpy(of.words, x.columns, sizeof of.words);
+  for (int column = 0; column < kWgmmaN / 4; column++)
+    for (int k = 0; k < kWgmmaK; k++) of.values[k][column] = from_bits(Word(), of.words[column][k]);
+}
+
+/*
+ * The same in floats, eight at a time. Products of words have 22 bits at most: they are exact, unless they are beyond a
+ * float's exponents. What is left of each before the cut is a whole number below 2^26, and seventeen of these add up in
+ * an int. The largest has an exponent for which a factor of 2 to the cut's is a float; what is then too small for one
+ * is behind the cut. False: it has another, and nothing is done.
+ */
+template <class Word>
+TB_REGISTERS_ONLY bool multiply_in_floats(float *d, const WgmmaWordsOnCpu &x, const WgmmaColumnsOnCpu &of, bool add) {
+  constexpr int columns = kWgmmaN / 4, places = 25; /* that are kept behind the leading one */
+  constexpr uint32_t place = 23, one = 127, least = one - 90, infinity = 255;
+  float result[2][columns];
+  for (int e = 0; e < 2; e++) {
+    float former[columns], largest[columns], per_quantum[columns], words[kWgmmaK];
+    double quantum[columns];
+    int sum[columns], odd = 0;
+    for (int k = 0; k < kWgmmaK; k++) words[k] = from_bits(Word(), x.rows[e][k]);
+    for (int column = 0; column < columns; column++) {
+      former[column] = add ? d[column / 2 * 4 + e * 2 + column % 2] : 0;
+      largest[column] = std::fabs(former[column]);
+    }
+    for (int k = 0; k < kWgmmaK; k++)
+      for (int column = 0; column < columns; column++) {
+        const float size = std::fabs(words[k] * of.values[k][column]);
+        largest[column] = size > largest[column] ? size : largest[column];
+      }
+    for (int column = 0; column < columns; column++) {
+      const uint32_t exponent = largest[column] > 0 ? __builtin_bit_cast(uint32_t, largest[column]) >> place : one;
+      odd |= exponent < least || exponent == infinity;
+      per_quantum[column] = __builtin_bit_cast(float, (2 * one + places - exponent) << place);
+      quantum[column] =
+          __builtin_bit_cast(double, static_cast<uint64_t>(exponent - one + kDoubleOne - places) << kDoublePlace);
+      sum[column] = static_cast<int>(former[column] * per_quantum[column]);
+    }
+    if (odd) return false;
+    for (int k = 0; k < kWgmmaK; k++)
+      for (int column = 0; column < columns; column++)
+        sum[column] += static_cast<int>(words[k] * of.values[k][column] * per_quantum[column]);
+    for (int column = 0; column < columns; column++)
+      result[e][column] = tb_cpu_toward_zero(quantum[column] * sum[column]);
+  }
+  for (int e = 0; e < 2; e++)
+    for (int column = 0; column < columns; column++) d[column / 2 * 4 + e * 2 + column % 2] = result[e][column];
+  return true;
+}
+
 template <class Word>
 __device__ inline void multiply(float (&d)[kWgmmaWords], WgmmaOperand a, WgmmaOperand b, bool add) {
   const int thread = static_cast<int>(threadIdx.x) % kWgmmaThreads, lane = thread % 32;
@@ -132,7 +190,9 @@ __device__ inline void multiply(float (&d)[kWgmmaWords], WgmmaOperand a, WgmmaOp
   for (int e = 0; e < 2; e++) read(words.rows[e], a, thread / 32 * 16 + lane / 4 + e * 8);
   for (int column = 0; column < kWgmmaN / 4; column++)
     read(words.columns[column], b, column / 2 * 8 + lane % 4 * 2 + column % 2);
-  multiply_words<Word>(d, words, add);
+  static thread_local WgmmaColumnsOnCpu latest[4]; /* of lanes that are as far from a multiple of four */
+  read_columns<Word>(latest[lane % 4], words);
+  if (!multiply_in_floats<Word>(d, words, latest[lane % 4], add)) multiply_words<Word>(d, words, add);
 }
 
 #elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
