@@ -213,11 +213,12 @@ def warm_times(bench, shapes):
 # ---- tables ----
 
 
-def over_bench(rows):
-    """How many times as long the products of a job on the GPU take as on the bench, of those measured there, by medians.
-    Threads that call at once share the time. None: none is measured."""
+def over_bench(rows, column="median_ms"):
+    """How many times as long the products of a job on the GPU take as on the bench, of those measured there, by medians;
+    by "mean_ms" the sum of all calls, to which those that bring up what stays belong. Threads that call at once share the
+    time. None: none is measured."""
     mine = [row for row in rows if row["side"] == "gpu" and row["bench_ms"]]
-    there = sum(int(row["calls"]) * float(row["median_ms"]) / int(row["callers"]) for row in mine)
+    there = sum(int(row["calls"]) * float(row[column]) / int(row["callers"]) for row in mine)
     bench = sum(int(row["calls"]) * float(row["bench_ms"]) for row in mine)
     return there / bench if bench else None
 
@@ -255,14 +256,15 @@ class Run:
 
 def jobs_table(run):
     before = any(seconds(job, "before") for job in run.jobs)
-    header = ["job", "without, s", *["before, s"] * before, "with, s", "times as fast", "in products", "of it on the GPU", "over the bench"]
+    header = ["job", "without, s", *["before, s"] * before, "with, s", "times as fast", "in products", "of it on the GPU", "over the bench", "summed"]
     rows = []
     for job in run.jobs:
         without, ours, products = seconds(job, "without"), seconds(job, "with"), run.products_of(job["job"])
         on_gpu = share_on_gpu(products)
         rows.append([job["job"], cell(without), *[cell(seconds(job, "before"))] * before, cell(ours),
                      cell(without / ours if without and ours else None), f"{float(job['share']):.0%}" if job["share"] else "",
-                     f"{on_gpu:.0%}" if on_gpu is not None else "", cell(over_bench(products))])
+                     f"{on_gpu:.0%}" if on_gpu is not None else "", cell(over_bench(products)),
+                     cell(over_bench(products, "mean_ms"))])
     return markdown(header, rows)
 
 
@@ -310,9 +312,10 @@ def brief_table(run):
 
 TABLES = {"brief": brief_table, "jobs": jobs_table, "products": products_table}
 LEGEND = {
-    "brief": "Inside programs. Over the bench: how many times as long the products on the GPU take there as alone, from memory that was used before, operands going up each time.",
+    "brief": "Inside programs. Over the bench: how many times as long the products on the GPU take there as alone, from memory that was used before, operands going up each time; by medians of calls.",
     "jobs": ("Medians after a first run. In products: the share of the time. Over the bench: how many times as long the products on the GPU take as "
-             "alone, from memory that was used before, operands going up each time, in the same run; of threads that call at once by the number of threads."),
+             "alone, from memory that was used before, operands going up each time, in the same run, by medians of calls; of threads that call at once by the number of threads. Summed: all calls' time "
+             "over that, so with those that bring up what stays."),
     "products": ("Shapes as column-major calls have them, TRANSPOSES:MxNxK; those of 5 % of a job's time in products or more. Median and mean of the "
                  "calls of one run of the job. Bench: the same product alone, from memory that was used before, operands going up each time, by `bench/e2e`."),
 }

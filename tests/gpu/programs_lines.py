@@ -24,4 +24,6 @@ rows = products_of("\n".join([first, "job a", first, first, "job b", second]), {
 assert [(row["job"], row["calls"], row["total_ms"]) for row in rows] == [("a", 2, "5.000"), ("b", 1, "0.125")], rows
 rows[0]["bench_ms"] = "1"
 assert over_bench(rows) == 2.5 / 2, "two threads that call at once share the time"
+rows[0]["mean_ms"] = "6"
+assert over_bench(rows, "mean_ms") == 6 / 2 * 2 / 2, "the sum of two calls of two threads"
 print("verbose lines are read right")
