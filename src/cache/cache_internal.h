@@ -19,6 +19,7 @@ struct tb_sighting {
   int uses;                   /* of the copy */
   double saved_bytes;         /* that did not go up, by these */
   int failures;               /* copies, one after another, that were of no use */
+  bool returns;               /* the latest was, and then the memory was given back: so will be what comes there next */
   bool chosen;                /* by the program, when it was seen last */
   int result_kind;            /* of a copy of a result, plus 1; 0: an operand's, or none */
   bool refuted;               /* one that was used, in vain */

@@ -43,12 +43,30 @@ static void start_comparison(struct tb_question *q, struct tb_pool *pool) {
   q->job = tb_pool_start(pool, compare_cells, q, (int)tb_ceil_div(q->count, (int64_t)q->each));
 }
 
+/* Pages that are asked about without a look at the comparison's answer, in some 25 us. */
+#define CUDAS_PART_BYTES ((uintptr_t)1 << 20)
+
+/* By the caller, beside the comparison: whether CUDA has any of the pages that are watched now, as far as that counts,
+ * for what has changed is not used. */
+static bool find_cudas(const struct tb_kept *kept, const struct tb_question *q) {
+  const struct tb_tracked *const all = &kept->tracked;
+  struct tb_tracked part = {.end = all->start};
+  while (part.end < all->end && !has_answer(q)) {
+    part.start = part.end;
+    part.end = all->end - part.start > CUDAS_PART_BYTES ? part.start + CUDAS_PART_BYTES : all->end;
+    if (tb_writers_have_cudas(part)) return true;
+  }
+  return false;
+}
+
+/* `has_cudas`: to be found out, where the kernel has just begun to watch; or NULL. */
 static bool has_same_cells(struct tb_kept *kept, int64_t first, int64_t count, struct tb_differing *differing,
-                           struct tb_pool *pool) {
+                           bool *has_cudas, struct tb_pool *pool) {
   struct tb_question q;
   begin_comparison(&q, kept, first, count);
   q.differing = differing;
   start_comparison(&q, pool);
+  if (has_cudas != NULL) *has_cudas = find_cudas(kept, &q);
   tb_pool_wait(pool, q.job);
   return !atomic_load(&q.written);
 }
@@ -160,7 +178,7 @@ void tb_kept_begin_probe(struct tb_kept *kept) {
 bool tb_kept_probe_is_written(const struct tb_kept *kept) { return tb_probe_is_written(&kept->probe); }
 
 /* Before all bytes are looked at: what is written from then on shows. To protect pages in vain takes as long as to
- * digest them, so it is looked around first. */
+ * digest them, so it is looked around first; whether CUDA has any is asked while they are digested. */
 static void begin_tracking(struct tb_kept *kept) {
   const struct tb_stored *const s = &kept->stored;
   kept->replaced = false;
@@ -170,7 +188,7 @@ static void begin_tracking(struct tb_kept *kept) {
   struct tb_tracked mapping;
   if (!tb_writers_find_mapping(kept->tracked, &mapping)) mapping = kept->tracked; /* several are no one's to move */
   if (!tb_track_begin(&kept->tracked, mapping)) return;
-  if (!tb_writers_all_fault(kept->tracked)) tb_kept_forget_pages(kept);
+  if (!tb_writers_fault_but_cuda(&kept->tracked, 1)) tb_kept_forget_pages(kept);
   kept->edges[0] = hash_edge(kept, false);
   kept->edges[1] = hash_edge(kept, true);
 }
@@ -203,10 +221,24 @@ static void end_tracking(struct tb_kept *kept) {
 }
 
 /* What cannot be tracked now is tried again, ever more seldom: who could write to it unseen may be gone. */
-static void try_to_track(struct tb_kept *kept) {
-  begin_tracking(kept);
-  if (kept->tracked.number == 0) count_write(kept);
+static void give_up_tracking(struct tb_kept *kept) {
+  tb_kept_forget_pages(kept);
+  count_write(kept);
 }
+
+/* Whether it has begun. */
+static bool try_to_track(struct tb_kept *kept) {
+  begin_tracking(kept);
+  if (kept->tracked.number == 0) give_up_tracking(kept);
+  return kept->tracked.number != 0;
+}
+
+bool tb_kept_watch(struct tb_kept *kept) {
+  kept->digested = kept->track_failures > 0 || !try_to_track(kept);
+  return !kept->digested;
+}
+
+bool tb_kept_has_cudas(const struct tb_kept *kept) { return tb_writers_have_cudas(kept->tracked); }
 
 bool tb_kept_question_by_hash(struct tb_question *q, struct tb_kept *kept, const struct tb_stored *part,
                               bool may_track) {
@@ -270,6 +302,7 @@ static bool has_edges_of(const struct tb_kept *kept, const struct tb_kept *other
 }
 
 static bool has_digests_of(const struct tb_kept *kept, const struct tb_kept *other) {
+  if (!kept->digested || !other->digested) return false;
   for (int64_t i = 0; i < kept->cells.count; i++)
     if (!tb_digests_are_equal(&kept->digests[i], &other->digests[i])) return false;
   return true;
@@ -293,7 +326,7 @@ void tb_kept_begin_result(struct tb_kept *kept) {
   tb_kept_forget_pages(kept);
   kept->proofs = 0;
   kept->proven = false;
-  kept->is_result = true;
+  kept->is_result = kept->digested = true;
   atomic_store(&kept->awaited, true);
   tb_kept_end_mending(kept);
   memset(kept->digests, 0, (size_t)kept->cells.count * sizeof *kept->digests);
@@ -301,27 +334,35 @@ void tb_kept_begin_result(struct tb_kept *kept) {
 
 bool tb_kept_may_be_watched(void) { return tb_writers_may_ask() && tb_track_may_begin(); }
 
-enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
-                            struct tb_pool *pool) {
+/* All bytes, where the kernel does not watch yet; from now on it may. */
+static enum tb_proof prove_by_hash(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
+                                   bool was_tracked, struct tb_pool *pool) {
   int64_t first, count;
-  const bool was_tracked = kept->tracked.number != 0;
-  const enum tb_proof proof = was_tracked ? prove_by_tracking(kept, part, how.may_mend, pool) : TB_NOT_KEPT;
-  if (proof != TB_NOT_KEPT) return proof;
-  if (!find_cells(kept, part, &first, &count) || (was_tracked && !how.hash_pays)) return TB_NOT_KEPT;
-  const bool whole = count == kept->cells.count;
-  if (how.may_track && !was_tracked && whole && (!how.hash_pays || is_to_be_tracked(kept))) try_to_track(kept);
+  if (!kept->digested || !find_cells(kept, part, &first, &count) || (was_tracked && !how.hash_pays)) return TB_NOT_KEPT;
+  const bool whole = count == kept->cells.count, tries = how.may_track && !was_tracked && whole;
+  const bool begins = tries && (!how.hash_pays || is_to_be_tracked(kept)) && try_to_track(kept);
+  struct tb_differing found = {0};
+  struct tb_differing *differing = begins && how.may_mend && tb_stored_is(&kept->stored, part) ? &found : NULL;
+  bool has_cudas = false, same = false;
+  if (begins || how.hash_pays || !whole)
+    same = has_same_cells(kept, first, count, differing, begins ? &has_cudas : NULL, pool);
+  if (has_cudas) give_up_tracking(kept);
   if (whole && !how.hash_pays && kept->tracked.number == 0) {
     kept->unwatchable = true;
     return TB_NOT_KEPT;
   }
-  struct tb_differing found = {0};
-  struct tb_differing *const differing =
-      how.may_mend && kept->tracked.number != 0 && tb_stored_is(&kept->stored, part) ? &found : NULL;
-  if (!has_same_cells(kept, first, count, differing, pool)) {
-    if (differing != NULL && tb_kept_begin_mending_cells(kept, differing)) return TB_MENDED;
-    tb_kept_forget_pages(kept);
-    return TB_NOT_KEPT;
+  if (same) {
+    count_proof(kept);
+    return TB_BY_HASH;
   }
-  count_proof(kept);
-  return TB_BY_HASH;
+  if (differing != NULL && !has_cudas && tb_kept_begin_mending_cells(kept, differing)) return TB_MENDED;
+  tb_kept_forget_pages(kept);
+  return TB_NOT_KEPT;
+}
+
+enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
+                            struct tb_pool *pool) {
+  const bool was_tracked = kept->tracked.number != 0;
+  const enum tb_proof proof = was_tracked ? prove_by_tracking(kept, part, how.may_mend, pool) : TB_NOT_KEPT;
+  return proof != TB_NOT_KEPT ? proof : prove_by_hash(kept, part, how, was_tracked, pool);
 }

@@ -41,6 +41,7 @@ struct tb_kept {
   struct tb_stored stored; /* what it is a copy of */
   struct tb_cells cells;
   struct tb_digest *digests; /* of all cells, as they were copied */
+  bool digested;             /* else there are none: it was watched before it was copied */
   uint64_t copy;             /* on the GPU; 0: there is none */
   int64_t copy_pitch_bytes, copy_bytes;
   struct tb_kept_planes planes;
@@ -121,6 +122,11 @@ bool tb_question_is_asked(const struct tb_question *question, const struct tb_po
 
 /* The answer, when it is asked. False: somebody has written, or nobody can tell any more; it is not tracked then. */
 bool tb_kept_answer(struct tb_question *question);
+
+/* The kernel watches from now on, before it is copied, so that no proof by its bytes is wanted, nor digests of these;
+ * if CUDA has none of it, which takes a while to find out. False: it cannot, or it was written too often. */
+bool tb_kept_watch(struct tb_kept *kept);
+bool tb_kept_has_cudas(const struct tb_kept *kept);
 
 /* Whether anything can be tracked in this process. */
 bool tb_kept_may_be_watched(void);

@@ -17,6 +17,7 @@
 #define CHOSEN_FAILURES_MOST 6
 
 static void count_failure(struct tb_sighting *s) {
+  s->returns = false;
   s->failures = s->kept.unwatchable ? FAILURES_MOST : (int)tb_min(s->failures + 1, FAILURES_MOST);
 }
 
@@ -31,7 +32,7 @@ void tb_worth_end(struct tb_cache *cache, struct tb_sighting *s) {
   if (s->result_kind != 0)
     tb_results_end(cache, s);
   else if (s->saved_bytes >= enough * (double)tb_stored_bytes(&s->kept.stored))
-    s->failures = 0;
+    s->failures = 0, s->returns = s->kept.replaced;
   else
     count_failure(s);
   if (!tb_worth_hash(cache, s)) s->kept.track_failures = 0; /* each is the end of a copy, and counted above */
@@ -49,6 +50,7 @@ void tb_worth_end(struct tb_cache *cache, struct tb_sighting *s) {
 
 static int sights_enough(const struct tb_cache *cache, const struct tb_sighting *s) {
   if (s->chosen) return 1 << tb_min(s->failures, CHOSEN_FAILURES_MOST);
+  if (s->returns) return 1;
   const int of_its_own = 2 << s->failures;
   return cache->unused < UNUSED_MANY ? of_its_own : (int)tb_max(of_its_own, 4);
 }
@@ -107,6 +109,8 @@ bool tb_worth_see(struct tb_cache *cache, struct tb_sighting *s, const struct tb
 
 void tb_worth_made(struct tb_cache *cache, struct tb_sighting *s) {
   if (!s->chosen) cache->unused = (int)tb_min(cache->unused + 1, 2 * UNUSED_MANY);
+  s->kept.digested = true;
+  if (s->returns && cache->may_track && tb_kept_watch(&s->kept)) return;
   if (!tb_worth_hash(cache, s)) tb_kept_begin_probe(&s->kept);
 }
 

@@ -217,12 +217,11 @@ static bool are_files_harmless(void) {
 /* ---- all of it ---- */
 
 /* Memory that the program has registered with CUDA is the GPUs' to write, and they are many pages' owners. */
-static bool are_none_of_cudas(const struct tb_tracked runs[], int count) {
+bool tb_writers_have_cudas(struct tb_tracked pages) {
   const uintptr_t page_bytes = 4096;
-  for (int i = 0; i < count; i++)
-    for (uintptr_t page = runs[i].start; page < runs[i].end; page += page_bytes)
-      if (tb_places_is_cudas((const void *)page)) return false;
-  return true;
+  for (uintptr_t page = pages.start; page < pages.end; page += page_bytes)
+    if (tb_places_is_cudas((const void *)page)) return true;
+  return false;
 }
 
 static bool nobody_pins(void) { return has_no_pins() && are_files_harmless() && has_no_contexts(); }
@@ -236,12 +235,18 @@ bool tb_writers_seem_to_fault(void) {
   return all;
 }
 
-bool tb_writers_all_fault(struct tb_tracked pages) { return tb_writers_of_runs_all_fault(&pages, 1); }
-
-bool tb_writers_of_runs_all_fault(const struct tb_tracked runs[], int count) {
+bool tb_writers_fault_but_cuda(const struct tb_tracked runs[], int count) {
   const int saved_errno = errno;
-  const bool nobody = nobody_pins(), all = nobody && are_private(runs, count) && are_none_of_cudas(runs, count);
+  const bool nobody = nobody_pins(), all = nobody && are_private(runs, count);
   atomic_store(&lately, nobody);
   errno = saved_errno;
   return all;
 }
+
+bool tb_writers_of_runs_all_fault(const struct tb_tracked runs[], int count) {
+  bool all = tb_writers_fault_but_cuda(runs, count);
+  for (int i = 0; all && i < count; i++) all = !tb_writers_have_cudas(runs[i]);
+  return all;
+}
+
+bool tb_writers_all_fault(struct tb_tracked pages) { return tb_writers_of_runs_all_fault(&pages, 1); }

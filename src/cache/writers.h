@@ -27,4 +27,10 @@ bool tb_writers_seem_to_fault(void);
 bool tb_writers_all_fault(struct tb_tracked pages);
 bool tb_writers_of_runs_all_fault(const struct tb_tracked runs[], int count);
 
+/* The same in two parts: all but CUDA, in some 0.1 ms; and whether the program has registered any of the pages with
+ * CUDA, for which the driver is asked about each: 0.1 us, by one thread, for several hold each other up. The latter is
+ * to be asked beside other work. */
+bool tb_writers_fault_but_cuda(const struct tb_tracked runs[], int count);
+bool tb_writers_have_cudas(struct tb_tracked pages);
+
 #endif

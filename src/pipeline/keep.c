@@ -11,124 +11,6 @@
 
 /* ---- a copy ---- */
 
-/* What goes up by one slot: some whole columns, or a part of one. Of a triangle what it has in any of the columns. */
-struct copied_piece {
-  struct tb_kept *kept;
-  char *slot;
-  int64_t first, count;        /* cells */
-  struct tb_stored_run rows;   /* in bytes */
-  int64_t columns, slot_pitch; /* from a column to the next */
-};
-
-static int64_t column_of_cell(const struct tb_kept *kept, int64_t cell) {
-  return cell / kept->cells.in_column * kept->cells.columns_each;
-}
-
-/* What is digested is what goes up, whatever becomes of the program's memory meanwhile. */
-static void copy_cell(void *context, int task) {
-  const struct copied_piece *const p = context;
-  struct tb_kept *const kept = p->kept;
-  const int64_t cell = p->first + task, column = column_of_cell(kept, cell) - column_of_cell(kept, p->first);
-  const struct tb_stored from = tb_cell(&kept->stored, &kept->cells, cell);
-  const int64_t row = (from.data - kept->stored.data) - column_of_cell(kept, cell) * kept->stored.pitch_bytes;
-  struct tb_stored to = from;
-  if (from.column_bytes > 0) { /* else the triangle has nothing there */
-    char *const start = p->slot + column * p->slot_pitch + row - p->rows.first;
-    to.data = start;
-    to.pitch_bytes = p->slot_pitch;
-    for (int64_t c = 0; c < from.columns; c++)
-      memcpy(start + c * to.pitch_bytes, from.data + c * from.pitch_bytes, (size_t)from.column_bytes);
-  }
-  kept->digests[cell] = tb_hash_cell(&to);
-}
-
-/* Cells of the piece that begins with `first`, of so many: whole columns, or what fits of one. */
-static int64_t cells_of_piece(const struct tb_kept *kept, int64_t first, int64_t count) {
-  const struct tb_cells *const cells = &kept->cells;
-  const int64_t columns_bytes = cells->columns_each * kept->copy_pitch_bytes;
-  const int64_t left_of_column = tb_min(cells->in_column - first % cells->in_column, count);
-  if (columns_bytes > TB_SLOT_BYTES) return tb_min(TB_SLOT_BYTES / TB_CELL_BYTES, left_of_column);
-  if (left_of_column < cells->in_column) return left_of_column;
-  return tb_min(TB_SLOT_BYTES / columns_bytes, count / cells->in_column) * cells->in_column;
-}
-
-static struct copied_piece copied_piece_of(struct tb_kept *kept, int64_t first, int64_t count, char *slot) {
-  const struct tb_stored *const s = &kept->stored;
-  const int64_t column = column_of_cell(kept, first);
-  const struct tb_cells *const cells = &kept->cells;
-  const int64_t end = tb_min(column_of_cell(kept, first + count - 1) + cells->columns_each, s->columns);
-  struct copied_piece p = {.kept = kept, .slot = slot, .first = first, .count = count, .columns = end - column};
-  p.rows = (struct tb_stored_run){tb_stored_column(s, column).first, tb_stored_column(s, end - 1).end};
-  if (first % cells->in_column > 0) p.rows.first = first % cells->in_column * TB_CELL_BYTES;
-  if (count < cells->in_column) p.rows.end = tb_min(p.rows.end, p.rows.first + count * TB_CELL_BYTES);
-  /* As they lie on the GPU, to which one run goes; but of a triangle the columns' own parts. */
-  p.slot_pitch = s->part == TB_STORED_ALL ? kept->copy_pitch_bytes : p.rows.end - p.rows.first;
-  return p;
-}
-
-/* Until a slot's copy up is over. */
-static CUresult await_slot(struct tb_device *d, int slot) {
-  struct tb_patience patience = {.seconds = d->patience_seconds};
-  CUresult result;
-  while ((result = tb_upload_sent(d, slot)) == CUDA_ERROR_NOT_READY) {
-    result = tb_patience_try(&patience);
-    if (result != CUDA_SUCCESS) break;
-  }
-  if (result == CUDA_ERROR_TIMEOUT) d->hangs = true;
-  return result;
-}
-
-/* To the end of its last column's elements: what is behind them in the slot is an older piece's. */
-static CUresult send_piece_up(struct tb_device *d, struct tb_kept *kept, int64_t first, int64_t count, int64_t number) {
-  const int slot = (int)(number % d->up_ring.slots);
-  struct copied_piece p = copied_piece_of(kept, first, count, tb_slot(&d->up_ring, slot));
-  if (number >= d->up_ring.slots) TB_TRY(await_slot(d, slot));
-  tb_pool_run(d->pool, copy_cell, &p, (int)p.count);
-  const int64_t at = column_of_cell(kept, first) * kept->copy_pitch_bytes + p.rows.first;
-  const int64_t column_bytes = p.rows.end - p.rows.first;
-  const struct tb_piece piece = {.target = (CUdeviceptr)kept->copy + (CUdeviceptr)at,
-                                 .bytes = (p.columns - 1) * p.slot_pitch + column_bytes,
-                                 .columns = kept->stored.part == TB_STORED_ALL ? 1 : p.columns,
-                                 .column_bytes = column_bytes,
-                                 .slot_pitch = p.slot_pitch,
-                                 .target_pitch = kept->copy_pitch_bytes};
-  return tb_upload_send(d, slot, &piece);
-}
-
-/* So many cells from one on, by as many slots as they take. */
-static CUresult send_cells_up(struct tb_device *d, struct tb_kept *kept, int64_t first, int64_t count,
-                              int64_t *number) {
-  for (int64_t n; count > 0; first += n, count -= n, ++*number) {
-    n = cells_of_piece(kept, first, count);
-    TB_TRY(send_piece_up(d, kept, first, n, *number));
-  }
-  return CUDA_SUCCESS;
-}
-
-static CUresult fill_copy(struct tb_device *d, struct tb_kept *kept) {
-  int64_t number = 0;
-  TB_TRY(send_cells_up(d, kept, 0, kept->cells.count, &number));
-  return tb_device_wait(d, d->up);
-}
-
-static CUresult send_stale_up(struct tb_device *d, struct tb_kept *kept) {
-  const struct tb_stale *const stale = kept->stale;
-  int64_t number = 0;
-  for (int i = 0; i < stale->runs; i++)
-    TB_TRY(send_cells_up(d, kept, stale->run[i].first, stale->run[i].count, &number));
-  return tb_device_wait(d, d->up);
-}
-
-static int64_t stale_bytes(const struct tb_kept *kept) {
-  int64_t bytes = 0;
-  for (int i = 0; i < kept->stale->runs; i++)
-    for (int64_t n = 0; n < kept->stale->run[i].count; n++) {
-      const struct tb_stored cell = tb_cell(&kept->stored, &kept->cells, kept->stale->run[i].first + n);
-      bytes += cell.columns * cell.column_bytes;
-    }
-  return bytes;
-}
-
 /* Of what is free and what copies have already: the rest is for the program, and for us when a product wants it. */
 #define SHARE_OF_FREE 2
 
@@ -152,13 +34,6 @@ bool tb_keep_make(struct tb_device *d, struct tb_kept *kept, enum tb_keep_what w
   return made;
 }
 
-bool tb_keep_fill(struct tb_device *d, struct tb_kept *kept) {
-  const bool filled = fill_copy(d, kept) == CUDA_SUCCESS;
-  if (!filled) tb_device_settle(d);
-  tb_cuda_failed_call = NULL;
-  return filled;
-}
-
 CUresult tb_keep_drop(struct tb_device *d, struct tb_kept *kept) {
   if (d->hangs) return CUDA_ERROR_TIMEOUT;
   tb_cache_drop(tb_device_cache(d), kept);
@@ -169,8 +44,8 @@ CUresult tb_keep_drop(struct tb_device *d, struct tb_kept *kept) {
 
 /* Brings up what was written of a copy, which is whole then, or is none any more. */
 static CUresult mend(struct tb_device *d, struct tb_cached *found) {
-  const int64_t bytes = stale_bytes(found->kept);
-  const bool mended = send_stale_up(d, found->kept) == CUDA_SUCCESS;
+  const int64_t bytes = tb_keep_stale_bytes(found->kept);
+  const bool mended = tb_keep_send_stale(d, found->kept) == CUDA_SUCCESS;
   tb_cuda_failed_call = NULL; /* no failure of the call's */
   if (mended) {
     tb_kept_end_mending(found->kept);

@@ -37,6 +37,10 @@ bool tb_keep_make(struct tb_device *device, struct tb_kept *kept, enum tb_keep_w
 bool tb_keep_fill(struct tb_device *device, struct tb_kept *kept);
 CUresult tb_keep_drop(struct tb_device *device, struct tb_kept *kept);
 
+/* What was written of a copy goes up; and how much that is. */
+CUresult tb_keep_send_stale(struct tb_device *device, struct tb_kept *kept);
+int64_t tb_keep_stale_bytes(const struct tb_kept *kept);
+
 /* What copies may take of the device's memory, of which so many bytes are free beside them. */
 int64_t tb_keep_limit(const struct tb_device *device, int64_t free_bytes);
 

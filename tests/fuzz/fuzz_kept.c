@@ -263,6 +263,22 @@ static struct kept_matrix *choose_written(const struct product *p) {
   return p->of_half ? p->half.of : below(2) ? p->a.of : p->b.of;
 }
 
+/* Of new matrices, which were not written yet: one is mapped anew again and again, of which the library comes to expect
+ * it, and copies it at its first sight. */
+enum { UNTIL_MAPPED_ANEW = 10 };
+
+static bool is_returning(unsigned long long step) {
+  return step % STEPS_OF_MATRICES < 50 && step / STEPS_OF_MATRICES % 2;
+}
+
+static void choose_returning(struct product *p) {
+  do *p = (struct product){.of_half = false, .a = choose(false), .b = choose(false)};
+  while (!p->a.of->is_private);
+  p->a.first = 0, p->a.sides = p->a.of->sides;
+  tileblas_option_set("TILEBLAS_CACHE", below(4) ? "auto" : "8G");
+  tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "0");
+}
+
 /* Chains are regular, or nothing is found out about them: A is made anew, and then all of it is an operand. */
 static bool is_in_chains(unsigned long long step) { return step / 50 % 4 == 1; }
 
@@ -327,18 +343,21 @@ static void step(struct count *count, unsigned long long seed) {
   static result c, wanted;
   const bool quiet = count->steps / 50 % 2; /* in which copies get old */
   const bool in_chains = is_in_chains(count->steps), in_rounds = !in_chains && is_in_rounds(count->steps);
+  const bool returning = !in_rounds && is_returning(count->steps);
   const unsigned turn = count->steps % ROUND;
-  const bool other = in_rounds ? turn == 0 : !in_chains && below(quiet ? 12 : 4) == 0;
+  const bool other = in_rounds ? turn == 0 : !in_chains && !returning && below(quiet ? 12 : 4) == 0;
   if (count->steps % STEPS_OF_MATRICES == 0 || count->steps % 50 == 0 || other) p = choose_product();
   if (in_chains && count->steps % 50 == 0) choose_chain(&p);
   if (in_chains && below(3) > 0) make_operand_anew(count, &p, seed);
-  if (in_rounds ? turn == WRITTEN : below(quiet ? 9 : 3) == 0) {
+  if (returning && count->steps % 50 == 0) choose_returning(&p);
+  if (returning && count->steps % UNTIL_MAPPED_ANEW == 0) kept_map_anew(p.a.of);
+  if (in_rounds ? turn == WRITTEN : below(returning ? 15 : quiet ? 9 : 3) == 0) {
     kept_write(choose_written(&p), &rng);
     count->writes++;
   }
   if (in_rounds)
     take_turn(turn);
-  else
+  else if (!returning)
     change_surroundings();
   const bool disturbed = below(10) == 0; /* others write beside the operands meanwhile */
   if (disturbed) kept_disturb(true);

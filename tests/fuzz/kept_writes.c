@@ -312,11 +312,32 @@ static bool by_page_moved_there(struct byte *b) {
   return mremap(page, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, b->page) == b->page;
 }
 
+static void *map_at(void *place, size_t bytes) {
+  return mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
 static bool by_page_mapped_anew(struct byte *b) {
   if (!b->m->is_private || strcmp(b->m->name, "wide") == 0) return false;
   munmap(b->page, PAGE);
-  if (mmap(b->page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != b->page) exit(3);
+  if (map_at(b->page, PAGE) != b->page) exit(3);
   put_page_back(b);
+  *b->at = b->value;
+  return true;
+}
+
+bool kept_map_anew(const struct kept_matrix *m) {
+  char *const before = m->is_private ? malloc(m->mapping_bytes) : NULL;
+  if (before == NULL) return false;
+  memcpy(before, m->mapping, m->mapping_bytes);
+  munmap(m->mapping, m->mapping_bytes);
+  if (map_at(m->mapping, m->mapping_bytes) != m->mapping) exit(3);
+  memcpy(m->mapping, before, m->mapping_bytes);
+  free(before);
+  return true;
+}
+
+static bool by_all_mapped_anew(struct byte *b) {
+  if (!kept_map_anew(b->m)) return false;
   *b->at = b->value;
   return true;
 }
@@ -408,6 +429,7 @@ static const struct {
     {"child lives", while_child_lives},
     {"mremap of a page", by_page_moved_there},
     {"munmap, mmap", by_page_mapped_anew},
+    {"munmap, mmap of all", by_all_mapped_anew},
     {"MADV_DONTNEED", behind_discarding},
     {"MADV_FREE", behind_freeing},
     {"mremap of all", behind_moving_all},

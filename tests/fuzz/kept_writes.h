@@ -43,6 +43,10 @@ void kept_end(void);
 /* Changes one element of a matrix, by one byte, in some way. */
 void kept_write(struct kept_matrix *m, uint64_t *rng);
 
+/* Its mapping is given back, and another one with the same bytes has its place, as where arrays follow each other.
+ * False: others have it, too, and nothing is done. */
+bool kept_map_anew(const struct kept_matrix *m);
+
 /* Another thread begins to write beside the matrices' elements, and ends. */
 void kept_disturb(bool begins);
 

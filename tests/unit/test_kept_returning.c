@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Arrays that follow each other in one place, as those do that a model makes for each fit: when one was used often
+ * enough and given back, the next one goes up once and no more. Each result is the CPU's, all numbers being whole, also
+ * behind a write; and what CUDA has a page of goes up each time, for nobody takes a fault when a GPU writes to it.
+ *
+ * Each case is a process of its own. Seen to fail when: no array is expected to return, or all are; the driver is not
+ * asked about their pages, or about the first ones alone; a piece of a copy is sent while threads fill it.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "abi.h"
+#include "fake.h"
+#include "placed.h"
+#include "process.h"
+#include "rng.h"
+#include "sanitized.h"
+#include "tileblas.h"
+
+/* A in four slots and a part of one, of columns of a slot's cell or longer; B is less than what may stay. */
+enum { M = 700, N = 3, K = 3000, PAGE = 4096, ARRAYS = 4, CALLS = 8 };
+enum { A_BYTES = M * K * 4, MAPPED = (A_BYTES + PAGE - 1) / PAGE * PAGE + PAGE };
+
+static float b[K * N], c[M * N], wanted[M * N];
+static char *mapped;
+
+static void set(const char *option, const char *value) {
+  if (tileblas_option_set(option, value) != 0) exit(3);
+}
+
+/* It does not begin with a page. */
+static float *array(void) { return (float *)(mapped + 192); }
+
+static void map_anew(uint64_t *seed) {
+  void *const at = mmap(mapped, MAPPED, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | (mapped == NULL ? 0 : MAP_FIXED), -1, 0);
+  if (at == MAP_FAILED) exit(3);
+  mapped = at;
+  for (int i = 0; i < M * K; i++) array()[i] = (float)tst_random_below(seed, 9) - 4;
+}
+
+static void multiply(float *result) {
+  static const struct tst_problem p = {
+      .trans_a = 'T', .trans_b = 'N', .m = M, .n = N, .k = K, .alpha = 1, .lda = K, .ldb = K, .ldc = M};
+  const struct tst_symbol *const symbol = tst_find_symbol("cblas_sgemm");
+  tst_call(symbol, tst_resolve(symbol), &p, array(), b, result);
+}
+
+/* Whether it is right; and whether A went up. */
+static bool call(bool *up) {
+  const uint64_t before = tst_fake()->get(FAKE_CUDA_BYTES_UP);
+  multiply(c);
+  const uint64_t bytes = tst_fake()->get(FAKE_CUDA_BYTES_UP) - before;
+  set("TILEBLAS_ROUTE", "cpu");
+  multiply(wanted);
+  set("TILEBLAS_ROUTE", "gpu");
+  *up = bytes > A_BYTES / 2;
+  for (int i = 0; i < M * N; i++)
+    if (c[i] != wanted[i]) return printf("wrong\n"), false;
+  return true;
+}
+
+/* How often A goes up in so many calls; -1: something was wrong. */
+static int ways_up(int calls) {
+  int ups = 0;
+  for (int i = 0; i < calls; i++) {
+    bool up;
+    if (!call(&up)) return -1;
+    ups += up;
+  }
+  return ups;
+}
+
+static void begin(uint64_t *seed) {
+  set("TILEBLAS_ROUTE", "gpu");
+  set("TILEBLAS_CACHE", "auto");
+  for (int i = 0; i < K * N; i++) b[i] = (float)tst_random_below(seed, 9) - 4;
+}
+
+static bool is(const char *what, int ups, int expected) {
+  if (ups != expected) printf("%s: %d ways up, not %d\n", what, ups, expected);
+  return ups == expected;
+}
+
+/* The first array goes up as what it is and to stay, the others to stay alone. Whoever keeps the threads to one core
+ * has no thread that might look for CUDA's memory meanwhile. */
+static int arrays_return(void *one_core) {
+  uint64_t seed = 1;
+  bool right = true;
+  cpu_set_t first;
+  CPU_ZERO(&first);
+  CPU_SET(sched_getcpu(), &first);
+  if (one_core != NULL && sched_setaffinity(0, sizeof first, &first) != 0) return 3;
+  begin(&seed);
+  for (int i = 0; i < ARRAYS; i++) {
+    map_anew(&seed);
+    const int ups = ways_up(CALLS);
+    if (i == 0 && ups == CALLS) return 7; /* the kernel does not watch here */
+    right &= is("an array", ups, i == 0 ? 2 : 1);
+  }
+  return right ? 0 : 1;
+}
+
+/* An element is written: few pages, so that these alone go up again; then all of it, in place, which does not return.
+ */
+static int arrays_are_written(void *unused) {
+  uint64_t seed = 2;
+  bool right = true, up;
+  (void)unused;
+  begin(&seed);
+  for (int i = 0; i < 2; i++) map_anew(&seed), ways_up(CALLS);
+  array()[M * K / 3] += 1;
+  right &= is("an element", ways_up(3), 0);
+  for (int i = 0; i < M * K; i++) array()[i] = (float)tst_random_below(&seed, 9) - 4;
+  right &= call(&up) && call(&up);
+  map_anew(&seed);
+  right &= call(&up) && is("behind writes", up, 1);
+  right &= call(&up) && is("its second sight", up, 1);
+  return right ? 0 : 1;
+}
+
+/* Of the first array, or of one that is expected. */
+static int cuda_has_a_page(void *of_first) {
+  uint64_t seed = 3;
+  bool right = true;
+  tst_cuda_begin(0);
+  begin(&seed);
+  for (int place = 0; place < 3; place++) {
+    mapped = NULL; /* elsewhere */
+    for (int i = 0; i < (of_first != NULL ? 0 : 2); i++) map_anew(&seed), ways_up(CALLS);
+    map_anew(&seed);
+    char *const page = mapped + (place == 0   ? PAGE
+                                 : place == 1 ? A_BYTES / 2 / PAGE * PAGE
+                                              : A_BYTES / PAGE * PAGE - PAGE);
+    tst_cuda_register(page, PAGE);
+    right &= is("CUDA's", ways_up(CALLS), CALLS);
+    tst_cuda_unregister(page);
+  }
+  tst_cuda_end(0);
+  return right ? 0 : 1;
+}
+
+static void in_process(int (*body)(void *), const char *argument) {
+  struct tst_output o;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("only the fake driver says what went up");
+  tst_fork(&o, body, (void *)(uintptr_t)argument);
+  if (o.status != 0 && o.status != 7) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  if (o.err[0] != '\0') fail_msg("it says: %s", o.err);
+  tst_output_destroy(&o);
+}
+
+static void returning(void **state) {
+  (void)state;
+  in_process(arrays_return, NULL);
+  in_process(arrays_return, "one core");
+}
+static void written(void **state) {
+  (void)state;
+  in_process(arrays_are_written, NULL);
+}
+static void cudas(void **state) {
+  (void)state;
+  in_process(cuda_has_a_page, "first");
+  in_process(cuda_has_a_page, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(returning),
+      cmocka_unit_test(written),
+      cmocka_unit_test(cudas),
+  };
+  return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
+}
