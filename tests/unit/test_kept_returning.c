@@ -57,11 +57,13 @@ static void multiply(float *result) {
   tst_call(symbol, tst_resolve(symbol), &p, array(), b, result);
 }
 
+static uint64_t bytes_up(void) { return tst_fake() == NULL ? 0 : tst_fake()->get(FAKE_CUDA_BYTES_UP); }
+
 /* Whether it is right; and whether A went up. */
 static bool call(bool *up) {
-  const uint64_t before = tst_fake()->get(FAKE_CUDA_BYTES_UP);
+  const uint64_t before = bytes_up();
   multiply(c);
-  const uint64_t bytes = tst_fake()->get(FAKE_CUDA_BYTES_UP) - before;
+  const uint64_t bytes = bytes_up() - before;
   set("TILEBLAS_ROUTE", "cpu");
   multiply(wanted);
   set("TILEBLAS_ROUTE", "gpu");
@@ -88,7 +90,9 @@ static void begin(uint64_t *seed) {
   for (int i = 0; i < K * N; i++) b[i] = (float)tst_random_below(seed, 9) - 4;
 }
 
+/* A real driver does not say what went up. */
 static bool is(const char *what, int ups, int expected) {
+  if (tst_fake() == NULL) return ups >= 0;
   if (ups != expected) printf("%s: %d ways up, not %d\n", what, ups, expected);
   return ups == expected;
 }
@@ -159,7 +163,6 @@ static int cuda_has_a_page(void *which) {
 
 static void in_process(int (*body)(void *), const char *argument) {
   struct tst_output o;
-  if (tst_fake() == NULL) TST_LEAVE_OUT("only the fake driver says what went up");
   tst_fork(&o, body, (void *)(uintptr_t)argument);
   if (o.status != 0 && o.status != 7) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
   if (o.err[0] != '\0') fail_msg("it says: %s", o.err);
