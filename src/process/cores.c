@@ -134,8 +134,17 @@ struct slice_attributes {
   uint64_t runtime_ns, deadline_ns, period_ns;
 };
 
-/* The shortest that Linux gives. */
-#define SLICE_NS 100000
+/*
+ * A thread that wakes is let in where another one has a longer slice. When it has used up its own and the clock ticks,
+ * every 4 ms on most systems, the other one has the core until the next tick, and what was being copied waits. So ours
+ * are shorter than the usual ones, but by little: the copies of most calls take less.
+ *
+ * (One H200, 16 cores, slices of 2.8 ms by default; 80 calls among 15 threads that spin, mean in ms, in two turns, with
+ * slices of 0.1, 0.7, 1.4 and 2 ms: 1024 x 4096 x 768 1.41 1.00 0.98 0.96, 1.40 1.12 0.96 0.86; 512 x 1024 x 4096 1.40
+ * 1.11 1.03 1.03, 1.53 1.07 0.98 0.91; 2048 cubed 1.42 1.07 1.19 1.12, 1.60 1.18 1.08 1.07; 4096 cubed, which takes
+ * longer than a slice, 6.5 6.6 6.2 5.9, 6.9 6.9 5.6 6.1. With none spinning 0.9, 0.9, 1.1 and 3.3.)
+ */
+#define SLICE_TENTHS 7 /* of the usual one */
 
 void tb_core_short_slice(void) {
 #if defined(SYS_sched_getattr) && defined(SYS_sched_setattr)
@@ -143,8 +152,8 @@ void tb_core_short_slice(void) {
   const int saved_errno = errno;
   /* An older kernel says 0, and would take what it is told for nothing. */
   if (!tb_sandboxed() && syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0 &&
-      attributes.policy == SCHED_OTHER && attributes.runtime_ns > SLICE_NS) {
-    attributes.runtime_ns = SLICE_NS;
+      attributes.policy == SCHED_OTHER && attributes.runtime_ns > 0) {
+    attributes.runtime_ns = attributes.runtime_ns * SLICE_TENTHS / 10;
     syscall(SYS_sched_setattr, 0, &attributes, 0);
   }
   errno = saved_errno;

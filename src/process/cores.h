@@ -8,7 +8,8 @@
  *
  * - A core for each of our threads, which keeps to it for a while (tb_core_take). For want of it calls on the GPU
  * behind calls of OpenBLAS took 2 to 15 times as long (H200, 16 cores).
- * - A short slice (tb_core_short_slice): who wants a core for a short time gets it soon.
+ * - A short slice (tb_core_short_slice): who wants a core for a short time gets it soon, and
+ * keeps it for as long.
  * - A core is offered to others only while they give it back soon (busy.h). OpenBLAS's threads do, which offer it
  *   themselves. GNU OpenMP's do not: an offer costs a millisecond, and up to eight.
  *

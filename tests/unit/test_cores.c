@@ -481,13 +481,13 @@ static void slices(void **state) {
   pid_t thread[CORES_MAX];
   assert_true(nice(3) != -1);
   const uint64_t own = slice_of(0, &nice_before);
-  if (own <= 100000) TST_LEAVE_OUT("Linux has had slices of threads since 6.12");
+  if (own == 0) TST_LEAVE_OUT("Linux has had slices of threads since 6.12");
   for (int never = 0; never < 2; never++) {
     bind_when(never ? "never" : "auto");
     struct tb_pool *pool = tb_pool_open(2, true);
     meet_all(pool, 2);
     assert_int_equal(other_threads(thread), 1);
-    assert_int_equal(slice_of(thread[0], &nice_of), never ? own : 100000);
+    assert_int_equal(slice_of(thread[0], &nice_of), never ? own : own * 7 / 10);
     assert_int_equal(nice_of, nice_before);
     tb_pool_close(pool);
   }
