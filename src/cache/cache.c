@@ -153,7 +153,7 @@ void tb_cache_give_back_range(struct tb_cache *cache, uintptr_t start, uintptr_t
     const bool is_there = cache->end[i] != NULL && (uintptr_t)cache->at[i] < end && (uintptr_t)cache->end[i] > start;
     if (is_there && !tb_is_in_use(&cache->sighting[i])) forget_copy(cache, &cache->sighting[i], true);
     if (is_there) cache->sighting[i].sights = cache->sighting[i].uses = cache->sighting[i].chosen = 0;
-    if (is_there) cache->sighting[i].saved_bytes = cache->sighting[i].result_kind = 0;
+    if (is_there) cache->sighting[i].saved_bytes = cache->sighting[i].result_kind = cache->sighting[i].returns = 0;
   }
   pthread_mutex_unlock(&inside);
 }

@@ -29,6 +29,7 @@ static int uses_enough(const struct tb_cache *cache, const struct tb_sighting *s
 /* Uses of parts count as what they saved. */
 void tb_worth_end(struct tb_cache *cache, struct tb_sighting *s) {
   const int enough = uses_enough(cache, s);
+  if (tb_worth_hash(cache, s)) s->kept.unwatchable = false; /* nobody need watch it */
   if (s->result_kind != 0)
     tb_results_end(cache, s);
   else if (s->saved_bytes >= enough * (double)tb_stored_bytes(&s->kept.stored))

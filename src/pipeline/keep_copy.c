@@ -174,7 +174,7 @@ static void look_for_cudas(void *context, int unused) {
   q->done = true;
 }
 
-/* Beside the way up, of which the caller has to see. */
+/* Beside the way up, of which the caller has to see. What lies at the ends, in pages of others, was digested before. */
 static bool fill_and_look(struct tb_device *d, struct tb_kept *kept) {
   struct question_to_cuda q = {.kept = kept};
   const bool begun = tb_pool_start_behind(d->pool, look_for_cudas, &q, 1);
@@ -182,7 +182,7 @@ static bool fill_and_look(struct tb_device *d, struct tb_kept *kept) {
   if (begun) tb_pool_end_behind(d->pool);
   if (filled && !q.done) look_for_cudas(&q, 0);
   kept->unwatchable = q.found;
-  return filled && !q.found;
+  return filled && !q.found && tb_kept_has_same_edges(kept);
 }
 
 bool tb_keep_fill(struct tb_device *d, struct tb_kept *kept) {

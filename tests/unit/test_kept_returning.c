@@ -161,6 +161,34 @@ static int cuda_has_a_page(void *which) {
   return right ? 0 : 1;
 }
 
+/* Where all bytes may be looked at nobody need watch it: it is digested like any other of which a copy was in vain,
+ * from the fourth sight behind that on. */
+static int cuda_has_a_page_by_hash(void *unused) {
+  uint64_t seed = 4;
+  (void)unused;
+  tst_cuda_begin(0);
+  begin(&seed);
+  set("TILEBLAS_CACHE", "8G");
+  for (int i = 0; i < 2; i++) map_anew(&seed), ways_up(CALLS);
+  map_anew(&seed);
+  tst_cuda_register(mapped + PAGE, PAGE);
+  const bool right = is("CUDA's by the digest", ways_up(CALLS), 5);
+  tst_cuda_unregister(mapped + PAGE);
+  tst_cuda_end(0);
+  return right ? 0 : 1;
+}
+
+/* What the program takes back is expected no more. */
+static int forgotten(void *unused) {
+  uint64_t seed = 5;
+  (void)unused;
+  begin(&seed);
+  for (int i = 0; i < 2; i++) map_anew(&seed), ways_up(CALLS);
+  if (tileblas_keep(mapped, MAPPED) != 0 || tileblas_forget(mapped, MAPPED) != 0) return 3;
+  map_anew(&seed);
+  return is("what was forgotten", ways_up(CALLS), 2) ? 0 : 1;
+}
+
 static void in_process(int (*body)(void *), const char *argument) {
   struct tst_output o;
   tst_fork(&o, body, (void *)(uintptr_t)argument);
@@ -172,6 +200,7 @@ static void in_process(int (*body)(void *), const char *argument) {
 static void returning(void **state) {
   (void)state;
   in_process(arrays_return, NULL);
+  in_process(forgotten, NULL);
 }
 static void written(void **state) {
   (void)state;
@@ -182,6 +211,7 @@ static void cudas(void **state) {
   in_process(cuda_has_a_page, "first");
   in_process(cuda_has_a_page, "expected");
   in_process(cuda_has_a_page, "expected, one core");
+  in_process(cuda_has_a_page_by_hash, NULL);
 }
 
 int main(void) {
