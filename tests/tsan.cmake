@@ -4,7 +4,7 @@
 set(TST_TSAN_RUNS
   ^faults\\.fork ^faults\\.lanes ^faults\\.no_gpu ^faults\\.process ^faults\\.threads ^guest\\. ^fuzz\\.placed ^fuzz\\.several
   ^fuzz\\.level3_several
-  "^unit\\.(keeping|own_memory|router|router_kept|several|sgemm_pieces|small|small_on_gpu|telling|trials)$")
+  "^unit\\.(keeping|kept_returning|own_memory|router|router_kept|several|sgemm_pieces|small|small_on_gpu|telling|trials)$")
 # It runs a library's exit functions when the process ends, and not when the library is unloaded: so none of the faults.*
 # that unload it.
 set(TST_TSAN_CANNOT

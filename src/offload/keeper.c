@@ -9,6 +9,7 @@
 
 #include "process/background.h"
 #include "process/gate.h"
+#include "process/guest.h"
 #include "offload/gpus.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -115,7 +116,7 @@ static void give_gpus_back(void) {
  * the GPU, and the program may have left something there that runs for ever. What a thread of ours is having pinned it
  * shall have before the driver ends.
  */
-static void close_at_exit(void) {
+static void close_all(void) {
   if (tb_process_is_ending()) {
     tb_widening_settle();
     return;
@@ -131,6 +132,14 @@ static void close_at_exit(void) {
   if (tb_gpus_are_open()) tb_gpus_close(TB_STATUS_ending); /* in the child of a fork they are the parent's */
   tb_gpus_end();
   tb_gate_leave(lane_of_one_alone);
+}
+
+/* In the program's thread, whose traps are not for our clock's sums. */
+static void close_at_exit(void) {
+  struct tb_floats floats;
+  tb_floats_begin(&floats);
+  close_all();
+  tb_floats_end(&floats);
 }
 
 bool tb_keeper_has_begun(void) {
