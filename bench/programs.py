@@ -314,7 +314,7 @@ TABLES = {"brief": brief_table, "jobs": jobs_table, "products": products_table}
 LEGEND = {
     "brief": "Inside programs. Over the bench: how many times as long the products on the GPU take there as alone, from memory that was used before, operands going up each time; by medians of calls.",
     "jobs": ("Medians after a first run. In products: the share of the time. Over the bench: how many times as long the products on the GPU take as "
-             "alone, from memory that was used before, operands going up each time, in the same run, by medians of calls; of threads that call at once by the number of threads. Summed: all calls' time "
+             "alone, from memory that was used before, operands going up each time, in the same run. By medians of calls; of threads that call at once by the number of threads. Summed: all calls' time "
              "over that, so with those that bring up what stays."),
     "products": ("Shapes as column-major calls have them, TRANSPOSES:MxNxK; those of 5 % of a job's time in products or more. Median and mean of the "
                  "calls of one run of the job. Bench: the same product alone, from memory that was used before, operands going up each time, by `bench/e2e`."),

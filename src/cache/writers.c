@@ -248,5 +248,3 @@ bool tb_writers_of_runs_all_fault(const struct tb_tracked runs[], int count) {
   for (int i = 0; all && i < count; i++) all = !tb_writers_have_cudas(runs[i]);
   return all;
 }
-
-bool tb_writers_all_fault(struct tb_tracked pages) { return tb_writers_of_runs_all_fault(&pages, 1); }

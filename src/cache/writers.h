@@ -22,9 +22,8 @@ bool tb_writers_find_mapping(struct tb_tracked pages, struct tb_tracked *mapping
  * process has open. To be asked again behind that. */
 bool tb_writers_seem_to_fault(void);
 
-/* To be asked when the pages are write-protected: who pins them later takes a fault, who has pinned them before is what
- * is looked for. And of several runs, in order. */
-bool tb_writers_all_fault(struct tb_tracked pages);
+/* To be asked when the pages, of some runs in order, are write-protected: who pins them later takes a fault, who has
+ * pinned them before is what is looked for. */
 bool tb_writers_of_runs_all_fault(const struct tb_tracked runs[], int count);
 
 /* The same in two parts: all but CUDA, in some 0.1 ms; and whether the program has registered any of the pages with

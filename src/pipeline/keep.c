@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pipeline/keep_internal.h"
 
-#include <string.h>
-
 #include "base/options.h"
 #include "cache/cache.h"
-#include "cuda/wait.h"
-#include "pipeline/staging.h"
 #include "process/sandbox.h"
 
 /* ---- a copy ---- */

@@ -4,8 +4,8 @@
  * of one byte, by every way there is to write one (kept_writes.c). Each result must be, bit by bit, what the program's
  * memory gives. All numbers are whole and none is zero, so that sums are exact and a stale byte shows. Some of the
  * products are ssymm and strmm, with a half of a square; writes are in either half. At times matrices are made anew by
- * products, on either side, so that results are operands. Some calls in a row have a matrix with many sides, which the
- * GPU's tensor cores want packed: from some use on it stays so.
+ * products, on either side, so that results are operands; or mapped anew, so that the library expects them. Some calls
+ * in a row have a matrix with many sides, which the GPU's tensor cores want packed: from some use on it stays so.
  *
  *   fuzz_kept [--steps N] [--seed S] [--seconds T] [--gpus G]
  *

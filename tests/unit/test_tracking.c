@@ -535,12 +535,14 @@ static void children(void **state) {
 
 /* ---- who could write without a fault ---- */
 
+static bool all_fault(struct tb_tracked pages) { return tb_writers_of_runs_all_fault(&pages, 1); }
+
 static void ordinary_memory(void **state) {
   (void)state;
   begin(false);
   const int event = eventfd(0, 0), file = open("/proc/self/exe", O_RDONLY), null = open("/dev/null", O_RDWR);
   const int udp = socket(AF_INET, SOCK_DGRAM, 0);
-  assert_true(tb_writers_all_fault(pages));
+  assert_true(all_fault(pages));
   close(event), close(file), close(null);
   if (udp >= 0) close(udp);
   end();
@@ -567,7 +569,7 @@ static void harmless_files(void **state) {
                        socket(AF_UNIX, SOCK_STREAM, 0)};
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     if (files[i] < 0) continue; /* there is none such here */
-    if (!tb_writers_all_fault(pages)) fail_msg("file %d counts as somebody who writes", (int)i);
+    if (!all_fault(pages)) fail_msg("file %d counts as somebody who writes", (int)i);
     if (files[i] != master) close(files[i]);
   }
   if (master >= 0) close(master);
@@ -586,12 +588,12 @@ static void unknown_devices(void **state) {
     const int file = open(devices[i], O_RDONLY | O_NONBLOCK);
     if (file < 0) continue;
     found++;
-    if (tb_writers_all_fault(pages)) fail_msg("%s counts as harmless", devices[i]);
+    if (all_fault(pages)) fail_msg("%s counts as harmless", devices[i]);
     close(file);
-    assert_true(tb_writers_all_fault(pages));
+    assert_true(all_fault(pages));
   }
   const int sockets = socket(AF_XDP, SOCK_RAW, 0); /* whose packets a device puts where it was told */
-  if (sockets >= 0) found++, assert_false(tb_writers_all_fault(pages)), close(sockets);
+  if (sockets >= 0) found++, assert_false(all_fault(pages)), close(sockets);
   end();
   if (found == 0) TST_LEAVE_OUT("there is no such device for us");
 }
@@ -611,9 +613,9 @@ static void devices_of_any_name(void **state) {
     if (!made) continue;
     const int file = open(path, O_PATH);
     assert_true(file >= 0);
-    if (tb_writers_all_fault(pages)) fail_msg("%s counts as harmless", path);
+    if (all_fault(pages)) fail_msg("%s counts as harmless", path);
     close(file), unlink(path);
-    assert_true(tb_writers_all_fault(pages));
+    assert_true(all_fault(pages));
   }
   end();
   rmdir(folder);
@@ -625,25 +627,25 @@ static void rings(void **state) {
   (void)state;
   char parameters[120] = {0};
   begin(false);
-  assert_true(tb_writers_all_fault(pages));
+  assert_true(all_fault(pages));
   const int ring = (int)syscall(SYS_io_uring_setup, 4, parameters);
   if (ring < 0) {
     end();
     TST_LEAVE_OUT("the kernel has no io_uring for us");
   }
-  assert_false(tb_writers_all_fault(pages));
+  assert_false(all_fault(pages));
   const struct iovec buffer = {memory, BYTES};
   const bool registered = syscall(SYS_io_uring_register, ring, 0, &buffer, 1) == 0;
   close(STDIN_FILENO); /* where it hides */
   dup2(ring, STDIN_FILENO);
   close(ring);
-  assert_false(tb_writers_all_fault(pages));
+  assert_false(all_fault(pages));
   assert_true(registered);
   close(STDIN_FILENO);
   assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO);
   /* Its pins go some time behind the ring. */
-  for (int i = 0; i < 1000 && !tb_writers_all_fault(pages); i++) usleep(10000);
-  assert_true(tb_writers_all_fault(pages));
+  for (int i = 0; i < 1000 && !all_fault(pages); i++) usleep(10000);
+  assert_true(all_fault(pages));
   end();
 }
 
@@ -655,9 +657,9 @@ static void asynchronous_reads(void **state) {
     end();
     TST_LEAVE_OUT("the kernel has no io_setup for us");
   }
-  assert_false(tb_writers_all_fault(pages));
+  assert_false(all_fault(pages));
   syscall(SYS_io_destroy, context);
-  assert_true(tb_writers_all_fault(pages));
+  assert_true(all_fault(pages));
   end();
 }
 
@@ -670,13 +672,13 @@ static void mappings(void **state) {
   for (int i = 0; i < 3; i++) {
     char *const other = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, kinds[i], i < 2 ? file : -1, 0);
     assert_true(other != MAP_FAILED);
-    assert_false(tb_writers_all_fault(pages_at(other, BYTES)));
+    assert_false(all_fault(pages_at(other, BYTES)));
     munmap(other, BYTES);
-    assert_false(tb_writers_all_fault(pages_at(other, BYTES))); /* and of nothing */
+    assert_false(all_fault(pages_at(other, BYTES))); /* and of nothing */
   }
   mmap(memory + BYTES - PAGE, PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0);
-  assert_false(tb_writers_all_fault(pages));
-  assert_true(tb_writers_all_fault(pages_at(memory, BYTES - PAGE)));
+  assert_false(all_fault(pages));
+  assert_true(all_fault(pages_at(memory, BYTES - PAGE)));
   close(file);
   end();
 }
@@ -697,7 +699,7 @@ static void long_names(void **state) {
     void *const mapped = mmap(below, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0);
     assert_ptr_equal(mapped, below);
     close(file), unlink(path);
-    if (!tb_writers_find_mapping(pages, &mapping) || !tb_writers_all_fault(pages))
+    if (!tb_writers_find_mapping(pages, &mapping) || !all_fault(pages))
       fail_msg("nothing is found behind a file whose name has %d letters", length);
     munmap(mapped, PAGE);
   }
@@ -709,13 +711,13 @@ static void long_names(void **state) {
 static void memory_of_cudas(void **state) {
   (void)state;
   begin(false);
-  assert_true(tb_writers_all_fault(pages));
+  assert_true(all_fault(pages));
   for (size_t at = 0; at < BYTES; at += BYTES - PAGE) {
     tst_cuda_register(memory + at, PAGE);
-    assert_false(tb_writers_all_fault(pages));
+    assert_false(all_fault(pages));
     tst_cuda_unregister(memory + at);
   }
-  assert_true(tb_writers_all_fault(pages));
+  assert_true(all_fault(pages));
   end();
 }
 
