@@ -16,6 +16,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,11 +28,14 @@
 enum { SKIPPED = 77, FIRST_CALLS = 6, ROUNDS_MAX = 101 };
 
 /* What is rewritten before each call: nothing, B, both; both before each second one, as the training of a network has
- * its matrices; or of A one element that no sample has. In a chain, of squares, nothing is, and each call is followed
- * by one that multiplies its result by B: the time is that of both. */
-enum change { NOTHING, B_ALONE, BOTH, BOTH_AT_TIMES, ONE_ELEMENT, CHAIN, CHANGES };
-static const char *const change_names[CHANGES] = {"nothing",         "B", "both", "both at times", "one element of A",
-                                                  "nothing; (A B) B"};
+ * its matrices; or of A one element that no sample has. In chains, of squares, nothing is, and each call is followed by
+ * one that multiplies its result by B: the time is that of both. The second chain's result is a solution, of A's lower
+ * triangle, which is made to be well conditioned, in place of what has B's elements. */
+enum change { NOTHING, B_ALONE, BOTH, BOTH_AT_TIMES, ONE_ELEMENT, CHAIN, SOLVED, CHANGES };
+static const char *const change_names[CHANGES] = {
+    "nothing", "B", "both", "both at times", "one element of A", "nothing; (A B) B", "nothing; (A\\B) B"};
+
+static bool is_chain(enum change change) { return change == CHAIN || change == SOLVED; }
 
 /* How operands are kept. */
 enum way { OFF, AUTO, CHOSEN, HASHED, WAYS };
@@ -80,6 +84,30 @@ static void change_operands(const struct tb_problem *p, enum change change, int 
   if (change == ONE_ELEMENT) ((float *)p->a)[(a / 3 + 97 * (size_t)round) % a] += 0.125f;
 }
 
+/* ---- a solution ---- */
+
+typedef void fortran_strsm(const char *, const char *, const char *, const char *, const int *, const int *,
+                           const float *, const float *, const int *, float *, const int *);
+
+static void copy_part(void *problem, size_t begin, size_t end) {
+  const struct tb_problem *const p = problem;
+  memcpy((float *)p->c + begin, (const float *)p->b + begin, sizeof(float) * (end - begin));
+}
+
+/* C is what B is, again. */
+static void prepare_solve(const struct tb_problem *p) {
+  struct tb_problem once = *p;
+  float *const a = p->a;
+  for (int64_t i = 0; i < p->m; i++) a[i * (p->m + 1)] = (float)p->m;
+  tb_parallel((size_t)p->m * (size_t)p->n, copy_part, &once);
+}
+
+static void solve(const struct tb_problem *p) {
+  const float one = 1;
+  fortran_strsm *const f = (fortran_strsm *)dlsym(RTLD_DEFAULT, "strsm_");
+  f("L", "L", "N", "N", &p->m, &p->n, &one, p->a, &p->m, p->c, &p->m);
+}
+
 struct times {
   double call_s[ROUNDS_MAX], change_s[ROUNDS_MAX];
 };
@@ -97,14 +125,18 @@ static bool measure(const struct tb_problem *p, const struct tb_problem *next, e
   for (int round = -FIRST_CALLS; round < rounds; round++) {
     const double begun = tb_now_s();
     change_operands(p, change, round + FIRST_CALLS);
+    if (change == SOLVED) prepare_solve(p);
     const double changed = tb_now_s();
-    tb_problem_compute(p, tb_ours);
-    if (change == CHAIN) tb_problem_compute(next, tb_ours);
+    if (change == SOLVED)
+      solve(p);
+    else
+      tb_problem_compute(p, tb_ours);
+    if (is_chain(change)) tb_problem_compute(next, tb_ours);
     if (round < 0) continue;
     t->change_s[round] = changed - begun;
     t->call_s[round] = tb_now_s() - changed;
   }
-  return tb_problem_is_right(p) && (change != CHAIN || tb_problem_is_right(next));
+  return (change == SOLVED || tb_problem_is_right(p)) && (!is_chain(change) || tb_problem_is_right(next));
 }
 
 static bool is_square(const struct tb_shape *s) { return s->m == s->n && s->n == s->k; }
@@ -112,9 +144,9 @@ static bool is_square(const struct tb_shape *s) { return s->m == s->n && s->n ==
 static bool run_case(FILE *csv, const char *text, const struct tb_shape *s, enum change change, enum way way,
                      int rounds) {
   static struct times t;
-  if (change == CHAIN && !is_square(s)) return true;
+  if (is_chain(change) && !is_square(s)) return true;
   const struct tb_problem p = tb_problem_make(TB_S, s->ta, s->tb, s->m, s->n, s->k);
-  const struct tb_problem next = change == CHAIN ? behind(&p) : (struct tb_problem){.c = NULL};
+  const struct tb_problem next = is_chain(change) ? behind(&p) : (struct tb_problem){.c = NULL};
   if (!set_way(way)) return free(next.c), tb_problem_free(&p), true;
   tb_problem_compute(&p, tb_ours);
   set_cache(way == OFF ? "off" : way == HASHED ? "64G" : "auto");
@@ -139,7 +171,7 @@ static int run_ways(FILE *csv, const char *text, const struct tb_shape *s, enum 
   tb_sides_route("gpu");
   for (int way = 0; way < WAYS; way++) {
     right &= run_case(csv, text, s, change, (enum way)way, rounds);
-    if (tb_sides_gpu_calls() == 0 && !(change == CHAIN && !is_square(s))) return puts("no GPU answers"), SKIPPED;
+    if (tb_sides_gpu_calls() == 0 && !(is_chain(change) && !is_square(s))) return puts("no GPU answers"), SKIPPED;
   }
   if (csv && fclose(csv) != 0) return perror("csv"), EXIT_FAILURE;
   return right ? EXIT_SUCCESS : EXIT_FAILURE;

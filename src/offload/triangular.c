@@ -57,6 +57,13 @@ static CUresult plan_and_reserve(struct tb_part *part, struct tb_device *d, stru
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* The bits shall not depend on whether what is kept leaves room for the planes of a product. */
+static bool is_short_of_memory(const struct tb_part *part, struct tb_device *d, CUresult planned) {
+  const struct tb_call whole = tb_triangular_whole(&part->call);
+  const bool otherwise = planned == CUDA_SUCCESS && part->triangular.plan.how != tb_triangular_how(d, &whole);
+  return planned == CUDA_ERROR_OUT_OF_MEMORY || otherwise;
+}
+
 /* alpha = 0: neither A nor B is read. */
 static CUresult zero_in_place(const struct tb_call *call, struct tb_device *d) {
   const struct tb_commit zero = {
@@ -76,13 +83,18 @@ CUresult tb_triangular_part_run(struct tb_part *part, struct tb_device *d, struc
   if (!shared) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways, false));
   if (shared && part->keep.failed != CUDA_SUCCESS) return part->keep.failed;
   CUresult planned = plan_and_reserve(part, d, ways);
-  if (planned == CUDA_ERROR_OUT_OF_MEMORY && tb_keep_any(&part->keep)) {
+  if (part->keep.result != NULL && is_short_of_memory(part, d, planned)) {
+    tb_keep_drop_result(&part->keep, d);
+    planned = plan_and_reserve(part, d, ways);
+  }
+  if (tb_keep_any(&part->keep) && is_short_of_memory(part, d, planned)) {
     tb_keep_give_up(&part->keep, d, &part->call, ways);
     planned = plan_and_reserve(part, d, ways);
   }
   if (planned != CUDA_SUCCESS) return planned;
-  const CUresult result = tb_triangular_run(d, &part->keep.call, &t->plan, timed, &t->progress);
+  const CUresult result = tb_triangular_run(d, &part->keep.call, &t->plan, timed, &part->keep, &t->progress);
   if (result != CUDA_SUCCESS) return result;
+  tb_keep_end_result(&part->keep, d);
   part->kernel = tb_triangular_kernel(d);
   if (!timed) return CUDA_SUCCESS;
   if (p->up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);

@@ -31,11 +31,16 @@ static bool results_pay(const struct tb_device *d, const struct tb_ways *ways) {
   return tb_pool_threads(d->pool) * DIGESTED_BYTES_PER_S >= link;
 }
 
-/* With beta, or of a triangle, C has more than the tiles; what passes the slots is digested nowhere. */
+/* With beta, or of a triangle, C has more than the tiles; what passes the slots is digested nowhere. A solution and a
+ * triangle's product are all of B, whatever was in it. */
+static bool is_all_of_c(const struct tb_call *call) {
+  if (call->recipe != TB_MULTIPLY) return true;
+  return !call->twice && call->region.of == TB_WHOLE && tb_scalar_is_zero(call->type, call->beta);
+}
+
 static bool may_result(struct tb_device *d, const struct tb_call *call, const struct tb_ways *ways) {
-  if (call->recipe != TB_MULTIPLY || call->twice || call->region.of != TB_WHOLE || ways->c != TB_STAGED) return false;
-  if (!tb_scalar_is_zero(call->type, call->beta) || call->m * call->n * tb_call_bytes(call) < TB_CACHE_LEAST_BYTES)
-    return false;
+  if (!is_all_of_c(call) || ways->c != TB_STAGED) return false;
+  if (call->m * call->n * tb_call_bytes(call) < TB_CACHE_LEAST_BYTES) return false;
   return ways->kept != TB_NOT_TO_BE_KEPT && results_pay(d, ways) && tb_keep_may_stay(d, call, ways);
 }
 

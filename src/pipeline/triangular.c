@@ -13,32 +13,30 @@ static CUdeviceptr triangular_place(const struct tb_triangular *t, int64_t block
   return t->d->arena + (CUdeviceptr)(t->plan->b_offset_bytes + block % t->plan->places * t->plan->b_bytes);
 }
 
-/* The first element of a block as the program has B, or of its rows from `row` on. */
-static void *block_of_b(const struct tb_triangular *t, int64_t block, int64_t row) {
+/* The first element of a block as the program has B. */
+static void *block_of_b(const struct tb_triangular *t, int64_t block) {
   const int64_t first = tb_triangular_first(t->plan, block);
-  return t->plan->turns ? tb_call_c(t->call, first, row) : tb_call_c(t->call, row, first);
+  return t->plan->turns ? tb_call_c(t->call, first, 0) : tb_call_c(t->call, 0, first);
 }
 
 struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, int64_t portion) {
   const struct tb_triangular_plan *plan = t->plan;
   const int64_t block = tb_triangular_block_of(plan, portion), sides = tb_triangular_size(plan, block);
   const struct tb_triangular_rows rows = tb_triangular_rows_of(plan, tb_triangular_band_of(plan, portion));
-  struct tb_triangular_stored stored = {.host = block_of_b(t, block, rows.first)};
-  if (plan->turns) {
-    const int64_t at = plan->stored_offset_bytes + block % plan->places * plan->stored_bytes;
-    stored.address = t->d->arena + (CUdeviceptr)(at + rows.first * plan->stored_ld * tb_call_bytes(t->call));
-    stored.ld = plan->stored_ld, stored.rows = sides, stored.columns = rows.size;
-  } else {
-    stored.address = triangular_place(t, block) + (CUdeviceptr)(rows.first * tb_call_bytes(t->call));
-    stored.ld = plan->b_ld, stored.rows = rows.size, stored.columns = sides;
-  }
-  return stored;
+  const int64_t first = tb_triangular_first(plan, block), size = tb_call_bytes(t->call);
+  if (!plan->turns)
+    return (struct tb_triangular_stored){{rows.first, rows.size, first, sides},
+                                         {triangular_place(t, block) + (CUdeviceptr)(rows.first * size), plan->b_ld}};
+  const int64_t at = plan->stored_offset_bytes + block % plan->places * plan->stored_bytes;
+  return (struct tb_triangular_stored){
+      {first, sides, rows.first, rows.size},
+      {t->d->arena + (CUdeviceptr)(at + rows.first * plan->stored_ld * size), plan->stored_ld}};
 }
 
 /* The block as it is computed. */
 static struct tb_triangular_columns columns_of(const struct tb_triangular *t, int64_t block) {
   const struct tb_triangular_plan *plan = t->plan;
-  const CUdeviceptr there = plan->places == 0 ? (CUdeviceptr)block_of_b(t, block, 0) : triangular_place(t, block);
+  const CUdeviceptr there = plan->places == 0 ? (CUdeviceptr)block_of_b(t, block) : triangular_place(t, block);
   return (struct tb_triangular_columns){there, plan->b_ld, tb_triangular_size(plan, block)};
 }
 
@@ -106,14 +104,14 @@ static CUresult scale_rows(struct tb_triangular *t, const struct tb_triangular_c
 }
 
 /* `stored` has the first of these rows. */
-static CUresult turn_rows(struct tb_triangular *t, int64_t block, struct tb_triangular_rows rows, CUdeviceptr stored,
-                          int64_t stored_ld, bool back) {
+static CUresult turn_rows(struct tb_triangular *t, int64_t block, struct tb_triangular_rows rows,
+                          struct tb_matrix stored, bool back) {
   const struct tb_triangular_columns b = columns_of(t, block);
   const CUdeviceptr there = tb_triangular_row_of_block(t, &b, rows.first);
-  struct tb_triangle_turn_args args = {.from = (const void *)(back ? there : stored),
-                                       .to = (void *)(back ? stored : there),
-                                       .from_ld = back ? b.ld : stored_ld,
-                                       .to_ld = back ? stored_ld : b.ld,
+  struct tb_triangle_turn_args args = {.from = (const void *)(back ? there : stored.address),
+                                       .to = (void *)(back ? stored.address : there),
+                                       .from_ld = back ? b.ld : stored.ld,
+                                       .to_ld = back ? stored.ld : b.ld,
                                        .rows = back ? rows.size : b.sides,
                                        .columns = back ? b.sides : rows.size};
   return tb_solve_turn(&t->d->kernels.solve, t->call->type, &args, stream_for(t, block));
@@ -162,7 +160,7 @@ static CUresult start_portion(struct tb_triangular *t, int64_t portion) {
   const struct tb_triangular_columns b = columns_of(t, block);
   TB_TRY(tb_triangular_await(t, TB_TRIANGULAR_ARRIVED, portion, stream_for(t, portion)));
   TB_TRY(begin_portion(t, portion));
-  if (t->plan->turns) TB_TRY(turn_rows(t, block, rows, stored.address, stored.ld, false));
+  if (t->plan->turns) TB_TRY(turn_rows(t, block, rows, stored.there, false));
   return scale_rows(t, &b, rows, stream_for(t, portion));
 }
 
@@ -170,8 +168,9 @@ static CUresult complete_portion(struct tb_triangular *t, int64_t portion) {
   const struct tb_triangular_stored stored = tb_triangular_stored(t, portion);
   const struct tb_triangular_rows rows = tb_triangular_rows_of(t->plan, tb_triangular_band_of(t->plan, portion));
   const int64_t block = tb_triangular_block_of(t->plan, portion);
-  if (t->plan->turns) TB_TRY(turn_rows(t, block, rows, stored.address, stored.ld, true));
+  if (t->plan->turns) TB_TRY(turn_rows(t, block, rows, stored.there, true));
   TB_TRY(end_portion(t, portion));
+  tb_keep_copy_tile(t->keep, stored.of_b, stored.there, stream_for(t, portion));
   TB_TRY(tb_triangular_record(t, TB_TRIANGULAR_DONE, portion, stream_for(t, portion)));
   t->down.complete++;
   t->computed++;
@@ -242,16 +241,16 @@ static CUresult run_in_place(struct tb_triangular *t) {
 /* Transposed: a block is what it was until it is back. */
 static CUresult run_turned(struct tb_triangular *t) {
   for (int64_t block = 0; block < t->plan->blocks; block++) {
-    const CUdeviceptr b = (CUdeviceptr)block_of_b(t, block, 0);
+    const struct tb_matrix b = {(uint64_t)block_of_b(t, block), t->call->ldc};
     const struct tb_triangular_columns there = columns_of(t, block);
     TB_TRY(begin_portion(t, block));
-    TB_TRY(turn_rows(t, block, all_rows(t), b, t->call->ldc, false));
+    TB_TRY(turn_rows(t, block, all_rows(t), b, false));
     TB_TRY(scale_rows(t, &there, all_rows(t), stream_for(t, block)));
     for (int64_t number = 0; number < tb_triangular_steps(&t->plan->shape); number++) {
       const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
       TB_TRY(launch_step(t, block, &step));
     }
-    TB_TRY(turn_rows(t, block, all_rows(t), b, t->call->ldc, true));
+    TB_TRY(turn_rows(t, block, all_rows(t), b, true));
     t->progress->portion = block + 1;
     t->progress->begun = true;
   }
@@ -316,7 +315,7 @@ static void prepare_slots(struct tb_triangular *t) {
 }
 
 CUresult tb_triangular_run(struct tb_device *d, const struct tb_call *call, const struct tb_triangular_plan *plan,
-                           bool timed, struct tb_triangular_progress *progress) {
+                           bool timed, struct tb_keep *keep, struct tb_triangular_progress *progress) {
   if (d->triangular == NULL) d->triangular = malloc(sizeof *d->triangular);
   struct tb_triangular *const t = d->triangular;
   if (t == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -325,6 +324,7 @@ CUresult tb_triangular_run(struct tb_device *d, const struct tb_call *call, cons
   *t = (struct tb_triangular){.d = d,
                               .call = call,
                               .plan = plan,
+                              .keep = keep,
                               .progress = progress,
                               .timed = timed,
                               .forming = in_place ? d->ordered : d->packing,

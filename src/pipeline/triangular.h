@@ -7,6 +7,7 @@
 #define TB_PIPELINE_TRIANGULAR_H
 
 #include "pipeline/device.h"
+#include "pipeline/keep.h"
 #include "plan/triangular.h"
 
 /* How a call, or the whole that it is a part of, is computed where there is memory for it. */
@@ -15,10 +16,11 @@ enum tb_triangular_how tb_triangular_how(struct tb_device *device, const struct 
 /* By halves: device memory that a stream's products would like to have for a call in blocks of so many columns. */
 int64_t tb_triangular_workspace(struct tb_device *device, const struct tb_call *call, int64_t block);
 
-/* Runs all of a call, for which the kernels are loaded (tb_kernels_ready, tb_solve_load) and the arena is there. On
- * failure *progress tells how far it has come; copies may still be under way. TB_INTERRUPTED as rounds.h has it. */
+/* Runs all of a call, for which the kernels are loaded (tb_kernels_ready, tb_solve_load) and the arena is there; `keep`
+ * has what it is computed from, and the copy of B that is to be, if there is one. On failure *progress tells how far it
+ * has come; copies may still be under way. TB_INTERRUPTED as rounds.h has it. */
 CUresult tb_triangular_run(struct tb_device *device, const struct tb_call *call, const struct tb_triangular_plan *plan,
-                           bool timed, struct tb_triangular_progress *progress);
+                           bool timed, struct tb_keep *keep, struct tb_triangular_progress *progress);
 
 /* What the largest product of a call is computed by, where there is memory for it. */
 struct tb_choice tb_triangular_choose(struct tb_device *device, const struct tb_call *call);

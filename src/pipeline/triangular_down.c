@@ -31,18 +31,19 @@ static int64_t next_column(const struct tb_triangular *t, int64_t columns, int64
 
 static CUresult fetch_run(struct tb_triangular *t) {
   struct tb_triangular_down *down = &t->down;
-  const struct tb_triangular_stored b = tb_triangular_stored(t, down->fetched);
+  const struct tb_triangular_stored stored = tb_triangular_stored(t, down->fetched);
+  const struct tb_block b = stored.of_b;
   const int64_t size = tb_call_bytes(t->call), whole = tb_ring_piece_bytes(&t->d->down_ring);
   const int64_t most = tb_min(whole, tb_max(LAST_TRIANGULAR_PIECE_BYTES, down->rest_bytes / 2));
   const bool apart = tb_triangular_is_apart(t->plan);
-  const int64_t ld = apart ? tb_leading(t->call->type, b.rows) : b.ld; /* in the slot */
-  const int64_t columns = tb_download_columns(ld, most / size, b.columns - down->fetched_columns, most == whole);
-  const int64_t first = next_column(t, columns, b.columns), bytes = ((columns - 1) * ld + b.rows) * size;
+  const int64_t ld = apart ? tb_leading(t->call->type, b.m) : stored.there.ld; /* in the slot */
+  const int64_t columns = tb_download_columns(ld, most / size, b.n - down->fetched_columns, most == whole);
+  const int64_t first = next_column(t, columns, b.n), bytes = ((columns - 1) * ld + b.m) * size;
   const struct tb_download run = {.type = t->call->type,
-                                  .source = b.address + (CUdeviceptr)(first * b.ld * size),
-                                  .source_ld = b.ld,
+                                  .source = stored.there.address + (CUdeviceptr)(first * stored.there.ld * size),
+                                  .source_ld = stored.there.ld,
                                   .target_ld = ld,
-                                  .rows = b.rows,
+                                  .rows = b.m,
                                   .columns = columns};
   const int slot = triangular_down_slot(t, down->asked);
   struct tb_triangular_down_entry *e = triangular_down_entry(t, down->asked);
@@ -52,14 +53,15 @@ static CUresult fetch_run(struct tb_triangular *t) {
   e->copy.stores = down->rest_bytes >= STREAMED_B_BYTES ? TB_STORES_STREAMED : TB_STORES_CACHED;
   e->copy.cut = tb_tasks_down(t->is_large, most == whole, t->call->m * t->call->n * size);
   e->copy.from = tb_slot(&t->d->down_ring, slot);
-  e->copy.to = (char *)b.host + first * t->call->ldc * size;
-  e->copy.rows = b.rows, e->copy.columns = columns;
+  e->copy.to = tb_call_c(t->call, b.i, b.j + first);
+  e->copy.rows = b.m, e->copy.columns = columns;
+  tb_keep_begin_commit(t->keep, (struct tb_block){b.i, b.m, b.j + first, columns}, &e->copy);
   TB_TRY(apart ? tb_download_start_apart(t->d, slot, &run) : tb_download_start(t->d, slot, run.source, bytes));
   if (t->timed) TB_TRY(tb_cuda.cuEventRecord(t->d->marks[TB_DOWN_END], t->d->down));
   down->asked++;
   down->fetched_columns += columns;
-  down->rest_bytes -= b.rows * columns * size;
-  e->last = down->fetched_columns == b.columns;
+  down->rest_bytes -= b.m * columns * size;
+  e->last = down->fetched_columns == b.n;
   if (!e->last) return CUDA_SUCCESS;
   down->fetched++;
   down->fetched_columns = 0;
@@ -76,6 +78,7 @@ static bool next_is_committed(struct tb_triangular *t) {
 static void count_run(struct tb_triangular *t) {
   const struct tb_triangular_down_entry *e = triangular_down_entry(t, t->down.committed);
   struct tb_triangular_progress *p = t->progress;
+  tb_keep_end_commit(t->keep, &e->copy);
   p->begun = true;
   p->lines += e->columns;
   p->down_bytes += (double)e->bytes;

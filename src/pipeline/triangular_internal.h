@@ -6,6 +6,7 @@
 #ifndef TB_PIPELINE_TRIANGULAR_INTERNAL_H
 #define TB_PIPELINE_TRIANGULAR_INTERNAL_H
 
+#include "pipeline/keep.h"
 #include "pipeline/rounds.h"
 #include "pipeline/staging.h"
 #include "pipeline/triangular.h"
@@ -61,6 +62,7 @@ struct tb_triangular {
   struct tb_device *d;
   const struct tb_call *call;
   const struct tb_triangular_plan *plan;
+  struct tb_keep *keep; /* B may stay, as it will be */
   struct tb_triangular_progress *progress;
   bool timed, marked_up, marked_compute, marked_down;
   bool is_large;
@@ -94,11 +96,10 @@ CUresult tb_triangular_take_portion(struct tb_triangular *t);
 /* The call's computing begins in a stream. */
 CUresult tb_triangular_mark_begin(struct tb_triangular *t, CUstream stream);
 
-/* Where a portion that goes by slots lies, as B is stored. */
+/* A portion that goes by slots, as B is stored: what of B it is, and where that lies on the device. */
 struct tb_triangular_stored {
-  CUdeviceptr address;
-  int64_t ld, rows, columns; /* of the device's copy */
-  void *host;                /* the same of B */
+  struct tb_block of_b;
+  struct tb_matrix there;
 };
 struct tb_triangular_stored tb_triangular_stored(const struct tb_triangular *t, int64_t portion);
 

@@ -62,8 +62,9 @@ static struct tb_upload upload_of(const struct tb_triangular *t, int64_t job) {
     return u;
   }
   const struct tb_triangular_stored b = tb_triangular_stored(t, portion_of_job(t, job));
-  u.source = b.host, u.source_ld = call->ldc, u.rows = b.rows, u.columns = b.columns;
-  u.target = b.address, u.target_ld = b.ld;
+  u.source = tb_call_c(call, b.of_b.i, b.of_b.j), u.source_ld = call->ldc;
+  u.rows = b.of_b.m, u.columns = b.of_b.n;
+  u.target = b.there.address, u.target_ld = b.there.ld;
   u.apart = tb_triangular_is_apart(t->plan);
   return u;
 }

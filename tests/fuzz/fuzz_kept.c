@@ -4,8 +4,9 @@
  * of one byte, by every way there is to write one (kept_writes.c). Each result must be, bit by bit, what the program's
  * memory gives. All numbers are whole and none is zero, so that sums are exact and a stale byte shows. Some of the
  * products are ssymm and strmm, with a half of a square; writes are in either half. At times matrices are made anew by
- * products, on either side, so that results are operands; or mapped anew, so that the library expects them. Some calls
- * in a row have a matrix with many sides, which the GPU's tensor cores want packed: from some use on it stays so.
+ * products, on either side, or in place by solves and triangles, so that results are operands; or mapped anew, so that
+ * the library expects them. Some calls in a row have a matrix with many sides, which the GPU's tensor cores want
+ * packed: from some use on it stays so.
  *
  *   fuzz_kept [--steps N] [--seed S] [--seconds T] [--gpus G]
  *
@@ -97,6 +98,7 @@ static void expect(const struct view *a, const struct view *b, result c) {
 
 void cblas_ssymm(int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
 void cblas_strmm(int, int, int, int, int, int, int, float, const float *, int, float *, int);
+void cblas_strsm(int, int, int, int, int, int, int, float, const float *, int, float *, int);
 
 struct half {
   struct kept_matrix *of;
@@ -154,7 +156,7 @@ static void expect_half(const struct half *h, result c) {
 
 /* Of signs and the factors of its sides, so that its elements are what they ever are; and of nothing, by which products
  * of one shape differ: what is found out of some results goes for those of one k. */
-enum { DEPTHS = 8 };
+enum { DEPTHS = 8 }; /* 0: made in place */
 static float signs[KEPT_K];
 static float factors[KEPT_SIDES_MOST];
 
@@ -177,12 +179,29 @@ static void call_for(struct kept_matrix *m, int64_t depth, const float *x, const
   tst_call(symbol, tst_resolve(symbol), &p, a, b, m->data);
 }
 
-/* False: it is not that product. */
+/* Of twice or half of what it is to be, by a triangle with twos on its diagonal, and nothing else. */
+static void halve_or_double(struct kept_matrix *m) {
+  static float a[KEPT_SIDES_MOST * KEPT_SIDES_MOST];
+  const int order = (int)m->sides, side = m->tall ? 142 : 141, uplo = below(2) ? 121 : 122, t = below(2) ? 112 : 111;
+  const int rows = (int)(m->tall ? m->k : m->sides), columns = (int)(m->tall ? m->sides : m->k), ld = (int)m->ld;
+  const bool solves = below(2);
+  float *const data = (float *)(void *)m->data;
+  const struct view v = {.of = m};
+  for (int i = 0; i < order * order; i++) a[i] = i % (order + 1) == 0 ? 2 : 0;
+  for (int64_t l = 0; l < m->k; l++)
+    for (int64_t s = 0; s < m->sides; s++) data[element(&v, s, l) - data] = signs[l] * factors[s] * (solves ? 2 : 0.5f);
+  (solves ? cblas_strsm : cblas_strmm)(102, side, uplo, t, 131, rows, columns, 1, a, order, data, ld);
+}
+
+/* By a product of this depth, or in place: 0. False: it is not what it is to be. */
 static bool make_anew(struct kept_matrix *m, int64_t depth) {
   const bool by_cpu = below(8) == 0;
   choose_factors();
   if (by_cpu) tileblas_option_set("TILEBLAS_ROUTE", "cpu");
-  call_for(m, depth, m->tall ? signs : factors, m->tall ? factors : signs);
+  if (depth == 0)
+    halve_or_double(m);
+  else
+    call_for(m, depth, m->tall ? signs : factors, m->tall ? factors : signs);
   if (by_cpu) tileblas_option_set("TILEBLAS_ROUTE", "gpu");
   const struct view v = {.of = m};
   for (int64_t l = 0; l < m->k; l++)
@@ -291,7 +310,7 @@ static void choose_chain(struct product *p) {
 
 static void make_operand_anew(struct count *count, const struct product *p, unsigned long long seed) {
   count->made++;
-  if (make_anew(p->a.of, 1 + (int64_t)(count->steps / 50 / 4 % DEPTHS))) return;
+  if (make_anew(p->a.of, (int64_t)(count->steps / 50 / 4 % DEPTHS))) return;
   count->wrong++;
   printf("wrong: step %llu of seed %llu: %s is made anew\n", count->steps, seed, p->a.of->name);
 }

@@ -6,6 +6,11 @@
  * to each, has no memory of the GPU's taken for that.
  *
  * All numbers are whole, so that sums are exact, and U is what the CPU BLAS has. Each case is a process of its own.
+ *
+ *   test_kept_results [tensor|triangular]
+ *
+ * With `triangular` T is made by trmm and trsm: by halves, whole, and in bands.
+ *
  * Seen to fail when: the proof is skipped, or not awaited; a result is used that is not whole; parts of cells are added
  * at the wrong place; a tile is copied to where it is in its block; copies of results are made in vain.
  */
@@ -42,8 +47,12 @@ static void set(const char *option, const char *value) {
 
 /* ---- a chain ---- */
 
+enum maker { BY_PRODUCT, BY_TRMM, BY_TRSM };
+
 struct chain {
   const struct tst_symbol *symbol;
+  enum maker by;
+  bool on_right;                      /* T = B A */
   int64_t m, n, k, sides, ldt, bytes; /* of an element */
   char *a, *b, *t, *d, *u, *wanted;
   int64_t t_bytes;
@@ -59,13 +68,33 @@ static void fill(char *x, int64_t elements, enum tst_type type, uint64_t *seed) 
 }
 
 static int64_t next_k = 3; /* what is found out goes for results of one shape and k */
+static bool triangular;
+
+/* A triangle, here and there, of an order that no other has; or such a one that T goes in bands of its columns. */
+static int64_t least_order = 40;
+
+static void choose_triangle(int64_t bytes, int64_t *m, int64_t *n, struct chain *x) {
+  static int number;
+  const int64_t least = (int64_t)5 << 19; /* less fits into a slot */
+  const bool in_bands = least_order > 2000;
+  x->k = least_order + number;
+  x->by = number % 3 == 2 && !in_bands ? BY_TRMM : BY_TRSM;
+  x->on_right = number++ % 2 == 1 || in_bands;
+  *m = x->on_right ? least / bytes / x->k : x->k;
+  *n = x->on_right ? x->k : least / bytes / x->k;
+}
 
 /* T of whole pages of its own, so that it can be mapped anew. */
 static struct chain make(enum tst_type type, int64_t m, int64_t n, int64_t pad) {
   static const char *const names[] = {"cblas_sgemm", "cblas_dgemm", "cblas_cgemm", "cblas_zgemm"};
   const int64_t bytes = tst_part_bytes(type) * tst_parts(type);
-  struct chain x = {.symbol = tst_find_symbol(names[type]), .m = m, .n = n, .k = next_k++, .sides = 3, .ldt = m + pad};
+  struct chain x = {.symbol = tst_find_symbol(names[type]), .sides = 3};
   uint64_t seed = 1;
+  if (triangular)
+    choose_triangle(bytes, &m, &n, &x);
+  else
+    x.k = next_k++;
+  x.m = m, x.n = n, x.ldt = m + pad;
   x.bytes = bytes, x.t_bytes = (x.ldt * n * bytes + PAGE - 1) / PAGE * PAGE;
   x.a = malloc((size_t)(m * x.k * bytes)), x.b = malloc((size_t)(x.k * n * bytes));
   x.d = malloc((size_t)(n * x.sides * bytes));
@@ -97,11 +126,63 @@ static void call(const struct chain *x, int64_t n, int64_t k, int64_t ld, double
   tst_call(x->symbol, tst_resolve(x->symbol), &p, a, b, c);
 }
 
-/* A is another one each time. */
+/* One beside ones on the diagonal in pairs of rows, whose inverse is as whole. */
+static void fill_triangle(const struct chain *x, char *a, bool lower) {
+  const int part = tst_is_double(x->symbol->type) ? 8 : 4;
+  const double one = 1;
+  memset(a, 0, (size_t)(x->k * x->k * x->bytes));
+  for (int64_t i = 0; i < x->k; i++)
+    for (int beside = 0; beside < 1 + (int)(i % 2); beside++) {
+      char *const at = a + (lower ? i + (i - beside) * x->k : i - beside + i * x->k) * x->bytes;
+      if (part == 8) memcpy(at, &one, 8);
+      if (part == 4) memcpy(at, &(float){1}, 4);
+    }
+}
+
+typedef void real_triangle(int, int, int, int, int, int, int, float, const void *, int, void *, int);
+typedef void double_triangle(int, int, int, int, int, int, int, double, const void *, int, void *, int);
+typedef void complex_triangle(int, int, int, int, int, int, int, const void *, const void *, int, void *, int);
+real_triangle cblas_strmm, cblas_strsm;
+double_triangle cblas_dtrmm, cblas_dtrsm;
+complex_triangle cblas_ctrmm, cblas_ctrsm, cblas_ztrmm, cblas_ztrsm;
+
+/* T is the dense one of A and B, and then what the triangle makes of it. */
+static void make_t_of_triangle(struct chain *x) {
+  const int side = x->on_right ? 142 : 141, lower = x->round % 2, uplo = lower ? 122 : 121;
+  const int m = (int)x->m, n = (int)x->n, order = (int)x->k, ldt = (int)x->ldt;
+  char *const a = x->on_right ? x->b : x->a, *const dense = x->on_right ? x->a : x->b;
+  const bool solves = x->by == BY_TRSM;
+  const double ones[2] = {1, 0};
+  const float one[2] = {1, 0};
+  fill_triangle(x, a, lower);
+  for (int64_t j = 0; j < x->n; j++)
+    memcpy(x->t + j * x->ldt * x->bytes, dense + j * x->m * x->bytes, (size_t)(x->m * x->bytes));
+  switch (x->symbol->type) {
+    case TST_S:
+      (solves ? cblas_strsm : cblas_strmm)(102, side, uplo, 111, 131, m, n, 1, a, order, x->t, ldt);
+      return;
+    case TST_D:
+      (solves ? cblas_dtrsm : cblas_dtrmm)(102, side, uplo, 111, 131, m, n, 1, a, order, x->t, ldt);
+      return;
+    case TST_C:
+      (solves ? cblas_ctrsm : cblas_ctrmm)(102, side, uplo, 111, 131, m, n, one, a, order, x->t, ldt);
+      return;
+    default:
+      (solves ? cblas_ztrsm : cblas_ztrmm)(102, side, uplo, 111, 131, m, n, ones, a, order, x->t, ldt);
+  }
+}
+
+/* What is dense is another one each time. */
 static void make_t(struct chain *x) {
   uint64_t seed = (uint64_t)++x->round;
-  fill(x->a, x->m * x->k, x->symbol->type, &seed);
-  call(x, x->n, x->k, x->m, 0, x->a, x->b, x->k, x->t, x->ldt);
+  if (x->on_right || x->by == BY_PRODUCT)
+    fill(x->a, x->m * x->k, x->symbol->type, &seed);
+  else
+    fill(x->b, x->k * x->n, x->symbol->type, &seed);
+  if (x->by != BY_PRODUCT)
+    make_t_of_triangle(x);
+  else
+    call(x, x->n, x->k, x->m, 0, x->a, x->b, x->k, x->t, x->ldt);
 }
 
 static void make_u(const struct chain *x, char *u) { call(x, x->sides, x->n, x->ldt, 0, x->t, x->d, x->n, u, x->m); }
@@ -171,6 +252,7 @@ static int all_shapes(void *limit) {
   for (int i = 0; i < 4; i++)
     for (int type = 0; type < TST_TYPES; type++) {
       if ((TST_SANITIZED || limit != NULL) && (i + type) % 4 != 0) continue;
+      if (triangular && i > 1) continue;
       if (on_tensor_cores && (i > 0 || tst_is_double((enum tst_type)type))) continue;
       if (on_tensor_cores) next_k = type == TST_C ? 60 : 200;
       struct chain x = make((enum tst_type)type, shapes[i].m, shapes[i].n, shapes[i].pad);
@@ -181,6 +263,16 @@ static int all_shapes(void *limit) {
       right &= use_t(&x, limit == NULL ? NOT_UP : ANYHOW);
       drop(&x);
     }
+  return right ? 0 : 1;
+}
+
+static int all_bands(void *unused) {
+  (void)unused;
+  least_order = 2100;
+  set("TILEBLAS_ROUTE", "gpu");
+  struct chain x = make(TST_D, 0, 0, 2);
+  const bool right = begin(&x);
+  drop(&x);
   return right ? 0 : 1;
 }
 
@@ -270,12 +362,12 @@ static const struct {
 } writes[] = {{"store", by_store},
               {"thread", by_thread},
               {"read", by_read},
-              {"all bytes", by_all_bytes},
               {"last byte", by_last_byte},
               {"mmap", by_mapping},
               {"advice", by_advice},
               {"sum", by_sum},
               {"part", by_part},
+              {"all bytes", by_all_bytes},
               {"CPU", by_cpu},
               {"sum on CPU", by_sum_on_cpu}};
 
@@ -286,7 +378,7 @@ static int written(void *number) {
   void (*const write)(struct chain *) = number == NULL ? by_nobody : writes[(uintptr_t)number - 1].write;
   bool right = true;
   set("TILEBLAS_ROUTE", "gpu");
-  for (int uses = 0; uses < TST_UNLESS_SANITIZED(5, 3); uses += uses < 2 ? 1 : 2) {
+  for (int uses = 0; uses < TST_UNLESS_SANITIZED(5, 3); uses += uses < 2 && !triangular ? 1 : 2) {
     struct chain x = make(TST_S, 777, 780, uses % 2);
     right &= begin(&x);
     make_t(&x);
@@ -496,6 +588,48 @@ static int memory_for_products(void *unused) {
   return right && s.gpu_failures == 0 ? 0 : 1;
 }
 
+/* Elsewhere than those before, so that none is kept. The last one is freed with the chain. */
+static struct chain *with_another_a(struct chain *x) {
+  static char *all[8];
+  for (int i = 0; i < 8; i++)
+    if (all[i] == NULL) {
+      all[i] = x->a;
+      x->a = malloc((size_t)(x->m * x->k * x->bytes));
+      return x;
+    }
+  exit(3);
+}
+
+/* What goes up for T, by a GPU that has no memory left from calls before: of what is halved A goes twice. */
+static uint64_t bytes_up_for_t(struct chain *x, bool *right) {
+  for (int i = 0; i < 2; i++) *right &= go_round(with_another_a(x), ANYHOW);
+  set("TILEBLAS_MEMORY_LIMIT", "100K");
+  use_t(x, ANYHOW);
+  set("TILEBLAS_MEMORY_LIMIT", "0");
+  const uint64_t before = bytes_up();
+  make_t(with_another_a(x));
+  const uint64_t up = bytes_up() - before;
+  *right &= use_t(x, ANYHOW);
+  return up;
+}
+
+/* Where there is memory for T or for its copy, T has it. */
+static int within_memory(void *unused) {
+  (void)unused;
+  bool right = true;
+  if (tst_fake() == NULL) return 0;
+  least_order = 600;
+  set("TILEBLAS_ROUTE", "gpu");
+  struct chain x = make(TST_D, 0, 0, 0);
+  set("TILEBLAS_CACHE", "off");
+  const uint64_t off = bytes_up_for_t(&x, &right);
+  set("TILEBLAS_CACHE", "8G");
+  const uint64_t kept = bytes_up_for_t(&x, &right);
+  if (off == 0 || kept > off + off / 8) right = complain(&x, "the copy has T's memory"); /* panels: by the triangle */
+  drop(&x);
+  return right ? 0 : 1;
+}
+
 /* ---- what is said ---- */
 
 static int some_rounds(void *unused) {
@@ -524,7 +658,7 @@ static void in_process(int (*body)(void *), const void *argument, const char *na
   struct tst_output o;
   tst_fork(&o, body, (void *)(uintptr_t)argument);
   if (o.status != 0) fail_msg("status %d for %s\n%s%s", o.status, name, o.out, o.err);
-  if (o.err[0] != '\0' && body != a_gpu_that_fails) fail_msg("it says: %s", o.err);
+  if (o.err[0] != '\0' && body != a_gpu_that_fails && body != within_memory) fail_msg("it says: %s", o.err);
   tst_output_destroy(&o);
 }
 
@@ -537,6 +671,10 @@ static void shapes_in_pieces(void **state) {
   in_process(all_shapes, "2M", "2M");
   in_process(all_shapes, "6M", "6M");
 }
+static void bands(void **state) {
+  (void)state;
+  in_process(all_bands, NULL, "bands");
+}
 static void parts_and_b(void **state) {
   (void)state;
   in_process(other_operands, NULL, "other operands");
@@ -544,7 +682,8 @@ static void parts_and_b(void **state) {
 static void writes_between(void **state) {
   (void)state;
   in_process(written, NULL, "none");
-  for (uintptr_t i = 0; i < WRITES; i++) in_process(written, (void *)(i + 1), writes[i].name);
+  /* What proves T is the same by whatever it was made: but for what is written by the like of it. */
+  for (uintptr_t i = 0; i < WRITES; i += triangular ? 3 : 1) in_process(written, (void *)(i + 1), writes[i].name);
 }
 static void writes_meanwhile(void **state) {
   (void)state;
@@ -566,6 +705,16 @@ static void several_threads(void **state) {
   (void)state;
   in_process(threads_at_once, NULL, "threads");
 }
+static void short_memory(void **state) {
+  (void)state;
+  for (int tenths = 55; tenths <= 65; tenths += 5) {
+    char text[32];
+    snprintf(text, sizeof text, "%d00000", tenths);
+    setenv("FAKE_CUDA_MEMORY", text, 1);
+    in_process(within_memory, NULL, text);
+  }
+  unsetenv("FAKE_CUDA_MEMORY");
+}
 static void no_loss(void **state) {
   (void)state;
   in_process(nothing_for_nothing, NULL, "nothing for nothing");
@@ -584,8 +733,15 @@ int main(int argc, char **argv) {
       cmocka_unit_test(what_is_said),
   };
   const struct CMUnitTest shapes_alone[] = {cmocka_unit_test(shapes)};
+  const struct CMUnitTest of_triangles[] = {
+      cmocka_unit_test(shapes),       cmocka_unit_test(shapes_in_pieces), cmocka_unit_test(writes_between),
+      cmocka_unit_test(failing_gpus), cmocka_unit_test(failing_copies),   cmocka_unit_test(several_threads),
+      cmocka_unit_test(bands),        cmocka_unit_test(short_memory),
+  };
   on_tensor_cores = argc > 1 && strcmp(argv[1], "tensor") == 0;
+  triangular = argc > 1 && strcmp(argv[1], "triangular") == 0;
   if (on_tensor_cores) return cmocka_run_group_tests(shapes_alone, NULL, NULL);
+  if (triangular) return tst_result(cmocka_run_group_tests(of_triangles, NULL, NULL));
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }
