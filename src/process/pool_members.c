@@ -151,8 +151,7 @@ static void *pool_thread_main(void *opaque) {
   struct tb_pool *pool = me->pool;
   me->self = pthread_self();
   is_for_behind = !is_for_all_jobs(me);
-  /* One for jobs behind makes way for the others. */
-  if (!is_for_behind && tb_option_number(TB_OPTION_bind) != TB_BIND_NEVER) tb_core_short_slice();
+  if (tb_option_number(TB_OPTION_bind) != TB_BIND_NEVER) tb_core_short_slice();
   double idle_since = tb_clock_seconds();
   keep_core(me, idle_since, 0);
   while (!atomic_load(&pool->closing)) {

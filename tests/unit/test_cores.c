@@ -475,33 +475,6 @@ static uint64_t slice_of(pid_t thread, int *nice) {
   return a.runtime_ns;
 }
 
-/* Of the threads that run the two tasks of a job behind, at once. */
-static uint64_t slices_behind[2];
-static atomic_int begun_behind;
-
-static void note_slice(void *unused, int task) {
-  int nice_of;
-  (void)unused;
-  slices_behind[task] = slice_of(0, &nice_of);
-  atomic_fetch_add(&begun_behind, 1);
-  while (atomic_load(&begun_behind) < 2) usleep(100);
-}
-
-/* Who has pages ready makes way for who copies. */
-static void slices_of_jobs_behind(void **state) {
-  (void)state;
-  int nice_of;
-  const uint64_t own = slice_of(0, &nice_of);
-  if (own == 0) TST_LEAVE_OUT("Linux has had slices of threads since 6.12");
-  struct tb_pool *pool = tb_pool_open(2, true);
-  tb_pool_add_behind(pool, 1);
-  assert_true(tb_pool_start_behind(pool, note_slice, NULL, 2));
-  while (atomic_load(&begun_behind) < 2) usleep(100);
-  tb_pool_end_behind(pool);
-  tb_pool_close(pool);
-  assert_int_equal(slices_behind[0] + slices_behind[1], own + own * 7 / 10);
-}
-
 static void slices(void **state) {
   (void)state;
   int nice_before, nice_of;
@@ -644,7 +617,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(threads_leave_the_callers_core),
       cmocka_unit_test(refusals),
       cmocka_unit_test(slices),
-      cmocka_unit_test(slices_of_jobs_behind),
       cmocka_unit_test(quotas),
   };
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
