@@ -7,6 +7,7 @@
 #include "fma/commit.cu"
 #include "fma/gather.cu"
 #include "fma/packed.cu"
+#include "kept/digest.cu"
 #include "emulated/emulated_args.h"
 
 namespace {

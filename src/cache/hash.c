@@ -48,6 +48,11 @@ bool tb_hash_begin(void) {
   return filled;
 }
 
+const uint64_t *tb_hash_key(int64_t *bytes) {
+  *bytes = sizeof key;
+  return key;
+}
+
 void tb_hash_after_fork(void) {
   int making = MAKING_KEY;
   atomic_compare_exchange_strong(&key_state, &making, NO_KEY);

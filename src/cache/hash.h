@@ -35,6 +35,9 @@ static inline bool tb_digests_are_equal(const struct tb_digest *x, const struct 
  * nothing may be digested. */
 bool tb_hash_begin(void);
 
+/* What digests are made with elsewhere (kernels/kept/digest_args.h), for cells of TB_CELL_BYTES. */
+const uint64_t *tb_hash_key(int64_t *bytes);
+
 /* In the child of a fork: whoever was at it is not there. */
 void tb_hash_after_fork(void);
 

@@ -58,7 +58,7 @@ struct tb_kept {
   int proofs;                /* by the hash, since it was made or written */
   bool is_result;            /* of ours: digested as it came down, and watched a proof later than an operand */
   bool proven;               /* it was, since it was made */
-  atomic_bool awaited;       /* a result that is not whole yet: it is no copy */
+  atomic_bool awaited;       /* one that is not whole yet: it is no copy */
 };
 
 /* Cells that were found to have other bytes than were copied, in any order; of more than there is room for the number
@@ -170,6 +170,14 @@ void tb_kept_begin_result(struct tb_kept *kept);
 static inline void tb_kept_add_result(struct tb_kept *kept, int64_t row, int64_t column,
                                       const struct tb_stored *piece) {
   tb_hash_add(&kept->stored, &kept->cells, row, column, piece, kept->digests);
+}
+
+/* An operand's copy that comes to be beside a call that brings it up, and is whole. */
+static inline void tb_kept_await(struct tb_kept *kept) {
+  atomic_store_explicit(&kept->awaited, true, memory_order_release);
+}
+static inline void tb_kept_is_whole(struct tb_kept *kept) {
+  atomic_store_explicit(&kept->awaited, false, memory_order_release);
 }
 
 static inline bool tb_kept_is_awaited(const struct tb_kept *kept) {

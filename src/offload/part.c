@@ -235,6 +235,7 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   tb_keep_begin_planes(&part->keep, d, &part->plan);
   TB_TRY(tb_pipeline_run(d, call, &part->plan, &choice, timed, pass, &part->keep, &part->progress));
   tb_keep_end_planes(&part->keep);
+  tb_keep_end_coming(&part->keep, d);
   tb_keep_end_result(&part->keep, d);
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
@@ -250,19 +251,42 @@ static bool is_short_of_room(const struct tb_part *part, CUresult reserved) {
   return reserved == CUDA_ERROR_OUT_OF_MEMORY || (reserved == CUDA_SUCCESS && others);
 }
 
+/* Nor on whether it leaves room for the tensor cores' where without it there is none: then it is not used. What others
+ * have of half of the memory is not asked about. */
+static bool has_room_without(const struct tb_part *part, struct tb_device *d, struct tb_ways ways) {
+  const struct tb_call *const call = &part->call;
+  const int64_t limit = tb_option_number(TB_OPTION_memory_limit);
+  struct tb_plan plan;
+  int64_t free_bytes;
+  if (!part->plan.emulated || !plan_emulated(d, call, ways, &part->whole, INT64_MAX, &plan)) return true;
+  if (plan.arena_bytes <= (limit > 0 ? limit : d->memory_bytes / 2)) return true;
+  if (limit > 0) return plan_emulated(d, call, ways, &part->whole, limit, &plan);
+  if (tb_device_free_bytes(d, &free_bytes) != CUDA_SUCCESS) return true;
+  const int64_t budget = free_bytes - free_bytes / SPARE_FRACTION;
+  return plan.arena_bytes <= budget || (emulated_pays(d, call, ways, &part->whole, budget) &&
+                                        plan_emulated(d, call, ways, &part->whole, budget, &plan));
+}
+
 /* may_wait: a proof of what is kept. */
 static CUresult try_product(struct tb_part *part, struct tb_device *d, struct tb_ways ways, bool timed,
                             struct tb_pass *pass, bool may_wait) {
   if (pass == NULL) TB_TRY(tb_keep_begin(&part->keep, d, &part->call, ways, may_wait));
   if (pass != NULL && part->keep.failed != CUDA_SUCCESS) return part->keep.failed;
   CUresult reserved = get_room(part, d);
+  if (tb_keep_is_coming(&part->keep) &&
+      (is_short_of_room(part, reserved) ||
+       (reserved == CUDA_SUCCESS && !tb_keep_comes_once(&part->keep.call, &part->plan)))) {
+    TB_TRY(tb_keep_bring_up(&part->keep, d, &part->call, ways));
+    reserved = get_room(part, d);
+  }
   if (part->keep.result != NULL && is_short_of_room(part, reserved)) {
     tb_keep_drop_result(&part->keep, d);
     reserved = get_room(part, d);
   }
   if (tb_keep_any(&part->keep) && is_short_of_room(part, reserved) && tb_keep_drop_planes(&part->keep, d))
     reserved = get_room(part, d);
-  if (tb_keep_any(&part->keep) && is_short_of_room(part, reserved)) {
+  const bool fits = !is_short_of_room(part, reserved);
+  if (tb_keep_any(&part->keep) && !(fits && has_room_without(part, d, ways))) {
     tb_keep_give_up(&part->keep, d, &part->call, ways);
     reserved = get_room(part, d);
   }

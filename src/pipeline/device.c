@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "select/commit.h"
+#include "select/digest.h"
 #include "cuda/wait.h"
 #include "pipeline/widening.h"
 
@@ -47,6 +48,7 @@ CUresult tb_device_open_lane(struct tb_device *d, const struct tb_device *gpu) {
   d->handle = gpu->handle;
   d->context = gpu->context;
   d->commit = gpu->commit;
+  d->digest = gpu->digest;
   d->memory_bytes = gpu->memory_bytes;
   d->patience_seconds = tb_wait_seconds(0, 0);
   return open_streams(d);
@@ -64,6 +66,7 @@ static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
   *stage = TB_STATUS_no_module;
   CUresult result = tb_kernels_load(&d->kernels, d->handle);
   if (result == CUDA_SUCCESS) result = tb_commit_load(&d->commit, d->kernels.shared.module);
+  if (result == CUDA_SUCCESS) result = tb_digest_load(&d->digest, d->kernels.shared.module);
   if (result == CUDA_SUCCESS) {
     *stage = TB_STATUS_no_memory;
     result = open_streams(d);

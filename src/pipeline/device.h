@@ -42,7 +42,7 @@ struct tb_device {
   struct tb_pipeline *pipeline;     /* pipeline.c's memory for a call */
   struct tb_triangular *triangular; /* and triangular.c's */
   struct tb_batch_pipeline *batch;  /* the same of a batch */
-  CUfunction commit;
+  CUfunction commit, digest;
   CUstream up, down, compute[TB_COMPUTE_STREAMS];
   CUstream packing; /* packs panels that are up, for the tensor cores */
   CUstream ordered; /* computes when operands are in place: ordered with the program's work in the default stream */

@@ -54,19 +54,21 @@ static CUresult mend(struct tb_device *d, struct tb_cached *found) {
   return tb_keep_drop(d, kept);
 }
 
+/* `coming`: for a copy that the product may bring up as it is computed; NULL: it may not. */
 static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found,
-                        struct tb_question *later) {
+                        struct tb_question *later, struct tb_kept **coming) {
   CUresult result = CUDA_SUCCESS;
   struct tb_kept *const worth = tb_cache_look(tb_device_cache(d), d->lane, operand, d->pool, found, later);
   if (found->proof == TB_MENDED) return mend(d, found);
   if (worth == NULL || !tb_keep_make(d, worth, TB_KEEP_OPERAND)) return CUDA_SUCCESS;
-  if (tb_keep_fill(d, worth))
-    *found = (struct tb_cached){.proof = TB_KEPT_ANEW,
-                                .address = (CUdeviceptr)worth->copy,
-                                .pitch_bytes = worth->copy_pitch_bytes,
-                                .kept = worth};
-  else
+  if (coming != NULL && worth->tracked.number == 0) {
+    tb_kept_await(worth);
+    *coming = worth;
+  } else if (tb_keep_fill(d, worth)) {
+    *found = tb_keep_found_anew(worth);
+  } else {
     result = tb_keep_drop(d, worth);
+  }
   return result;
 }
 
@@ -127,6 +129,13 @@ bool tb_keep_enter_cache(struct tb_device *d) {
   return true;
 }
 
+/* The pipeline has the panels of a product by themselves, as they are stored. */
+static bool may_come(const struct tb_keep *keep, bool of_b) {
+  const struct tb_call *const call = &keep->call;
+  const struct tb_view *const x = of_b ? &call->b : &call->a;
+  return call->recipe == TB_MULTIPLY && !call->twice && x->structure == TB_GENERAL && keep->ways.c == TB_STAGED;
+}
+
 static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const struct tb_kept_operands *x) {
   struct tb_cached found[2] = {{.proof = TB_NOT_KEPT}, {.proof = TB_NOT_KEPT}};
   const bool same = tb_keep_are_same(x);
@@ -134,7 +143,8 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
   tb_cache_allow_mending(tb_device_cache(d));
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_question *const later = x->may_wait ? &keep->question[of_b] : NULL;
-    if (x->may[of_b] && !(of_b && same)) TB_TRY(look_up(d, &x->stored[of_b], &found[of_b], later));
+    struct tb_kept **const coming = may_come(keep, of_b) ? &keep->coming[of_b] : NULL;
+    if (x->may[of_b] && !(of_b && same)) TB_TRY(look_up(d, &x->stored[of_b], &found[of_b], later, coming));
     if (keep->question[of_b].kept != NULL) keep->doubt = TB_NOT_ASKED;
   }
   if (same) found[TB_OF_B] = found[TB_OF_A];
@@ -179,14 +189,18 @@ static CUresult look_at_operands(struct tb_keep *keep, struct tb_device *d, cons
                                  struct tb_ways ways, const struct tb_kept_operands *x) {
   const CUresult result = look_all_up(keep, d, x);
   tb_cache_leave();
-  if (tb_keep_is_sooner_without(keep, call)) {
+  tb_keep_settle(keep, d, call, ways);
+  return result;
+}
+
+void tb_keep_settle(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
+  if (!tb_keep_is_coming(keep) && tb_keep_is_sooner_without(keep, call)) {
     const double made_bytes = keep->made_bytes; /* they went up all the same */
     tb_keep_end(keep, d);                       /* and make way for the product, if it wants their memory */
     tb_keep_nothing(keep, call, ways);
     keep->made_bytes = made_bytes;
   }
   tb_keep_say_copies(keep, &ways);
-  return result;
 }
 
 CUresult tb_keep_begin(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways,

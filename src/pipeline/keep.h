@@ -10,6 +10,7 @@
 #include "cache/cache.h"
 #include "pipeline/copy.h"
 #include "pipeline/device.h"
+#include "pipeline/staging.h"
 #include "plan/layout.h"
 
 /* The program has written to what was kept: nothing of the call is committed, and it is to be computed anew. No CUDA
@@ -26,6 +27,8 @@ struct tb_keep {
   struct tb_question question[2]; /* of copies that are not proven yet */
   struct tb_kept *whole[2];       /* whose copies are A and B, if they are all of them; NULL: none's */
   struct tb_planes planes[2];     /* of these; at 0: there are none */
+  struct tb_kept *coming[2];      /* copies of A and B, as they come to be; NULL: there will be none */
+  int64_t come_bytes[2];          /* of these, in the copies */
   struct tb_kept *result;         /* C's copy, as it comes to be; NULL: there will be none */
   int64_t copied_bytes;           /* of C, to there */
   int64_t digested_bytes;         /* and down, when they are committed */
@@ -56,6 +59,26 @@ struct tb_keep_member {
 enum tb_keep_common { TB_KEEP_COMMON_A, TB_KEEP_COMMON_B };
 void tb_keep_begin_shared(struct tb_keep_member members[], int count, enum tb_keep_common common,
                           struct tb_pool *drivers);
+
+/* ---- keep_coming.c: an operand that is to stay, of a product that brings it up ---- */
+
+static inline bool tb_keep_is_coming(const struct tb_keep *keep) {
+  return keep->coming[TB_OF_A] != NULL || keep->coming[TB_OF_B] != NULL;
+}
+
+/* Whether a product that is computed by this plan brings up each part of an operand once. */
+bool tb_keep_comes_once(const struct tb_call *call, const struct tb_plan *plan);
+
+/* Else, or where there is no memory for both a copy and what the product brings up, the copies go up ahead of it, and
+ * are what it is computed from. `call` and `ways`: without them. */
+CUresult tb_keep_bring_up(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call,
+                          struct tb_ways ways);
+
+/* A panel of an operand is up behind what is in the stream, where it is to be in the copy, too. */
+void tb_keep_copy_panel(struct tb_keep *keep, bool of_b, const struct tb_upload *panel, CUstream stream);
+
+/* All has been computed, and nothing is under way any more: what is whole is a copy from now on. */
+void tb_keep_end_coming(struct tb_keep *keep, struct tb_device *device);
 
 /* ---- keep_planes.c: what need not be packed again ---- */
 
@@ -94,11 +117,11 @@ void tb_keep_end(struct tb_keep *keep, struct tb_device *device);
 void tb_keep_nothing(struct tb_keep *keep, const struct tb_call *call, struct tb_ways ways);
 void tb_keep_give_up(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call, struct tb_ways ways);
 
-/* Whether launches write to what others may be handed when the call ends: a result's copy, or planes. */
+/* Whether launches write to what others may be handed when the call ends: a copy that comes to be, or planes. */
 static inline bool tb_keep_is_written(const struct tb_keep *keep) {
   bool packs = false;
   for (int of_b = 0; of_b < 2; of_b++) packs = packs || (keep->planes[of_b].at != 0 && !keep->planes[of_b].packed);
-  return packs || keep->result != NULL;
+  return packs || keep->result != NULL || tb_keep_is_coming(keep);
 }
 
 static inline bool tb_keep_any(const struct tb_keep *keep) {

@@ -50,6 +50,15 @@ void tb_keep_take(struct tb_keep *keep, bool of_b, const struct tb_stored *opera
 /* Whether one operand that must go up alone takes longer so than both would take together, as whole columns. */
 bool tb_keep_is_sooner_without(const struct tb_keep *keep, const struct tb_call *call);
 
+/* Of a copy that is up. */
+static inline struct tb_cached tb_keep_found_anew(struct tb_kept *kept) {
+  return (struct tb_cached){
+      .proof = TB_KEPT_ANEW, .address = (CUdeviceptr)kept->copy, .pitch_bytes = kept->copy_pitch_bytes, .kept = kept};
+}
+
+/* When all is found: without copies if that is sooner. `call` and `ways`: without them. */
+void tb_keep_settle(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call, struct tb_ways ways);
+
 /* When all is found: what is in place are copies. `ways`: the call's, without them. */
 void tb_keep_say_copies(struct tb_keep *keep, const struct tb_ways *ways);
 

@@ -82,10 +82,7 @@ static void settle_member(struct tb_keep_member *m) {
     struct tb_kept *const made = m->made[of_b];
     if (made == NULL) continue;
     if (m->filled[of_b])
-      m->found[of_b] = (struct tb_cached){.proof = TB_KEPT_ANEW,
-                                          .address = (CUdeviceptr)made->copy,
-                                          .pitch_bytes = made->copy_pitch_bytes,
-                                          .kept = made};
+      m->found[of_b] = tb_keep_found_anew(made);
     else if (tb_device_enter(m->device) == CUDA_SUCCESS) {
       const CUresult dropped = tb_keep_drop(m->device, made);
       if (dropped != CUDA_SUCCESS) m->keep->failed = dropped;

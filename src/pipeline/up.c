@@ -231,7 +231,12 @@ static CUresult send_piece(struct tb_pipeline *p, int slot, const struct tb_up_e
   p->uploaded = e->way == TB_DIRECT ? p->d->uploaded : p->d->up_ring.moved[slot];
   if (e->way == TB_DIRECT) TB_TRY(tb_cuda.cuEventRecord(p->uploaded, p->d->up));
   TB_TRY(announce(p, &e->step));
-  return mark_up(p, TB_UP_END);
+  TB_TRY(mark_up(p, TB_UP_END));
+  if (p->keep != NULL && p->keep->coming[e->step.of_b] != NULL) {
+    const struct tb_upload panel = tb_up_panel(&p->layout, &e->step);
+    tb_keep_copy_panel(p->keep, e->step.of_b, &panel, p->d->up);
+  }
+  return CUDA_SUCCESS;
 }
 
 static CUresult fetch_panel(struct tb_pipeline *p, const struct tb_up_entry *e) {

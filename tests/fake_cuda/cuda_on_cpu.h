@@ -241,6 +241,10 @@ static inline int __float_as_int(float x) {
   std::memcpy(&bits, &x, sizeof bits);
   return bits;
 }
+static inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
+  __extension__ typedef unsigned __int128 wide;
+  return (unsigned long long)((wide)x * y >> 64);
+}
 static inline int __double2hiint(double x) {
   uint64_t bits;
   std::memcpy(&bits, &x, sizeof bits);

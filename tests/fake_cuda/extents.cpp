@@ -2,6 +2,7 @@
 /* See extents.h. */
 #include "extents.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -12,6 +13,7 @@
 #include "triangle/solve_args.h"
 #include "triangle/triangle_args.h"
 #include "fp64/fp64_args.h"
+#include "kept/digest_args.h"
 #include "skinny/skinny_args.h"
 
 namespace fake {
@@ -99,6 +101,18 @@ void commit(Touches &t, void *const *parameters) {
   const size_t m = static_cast<size_t>(a.m), n = static_cast<size_t>(a.n);
   t.matrix(a.c, m, n, static_cast<size_t>(a.ldc), true);
   if (a.d != nullptr) t.matrix(a.d, m, n, static_cast<size_t>(a.ldd), false);
+}
+
+void digest(Touches &t, void *const *parameters) {
+  const auto &a = read<tb_digest_args>(parameters);
+  const int64_t first = a.first / a.in_column * a.columns_each;
+  const int64_t end = std::min(a.columns, ((a.first + a.count - 1) / a.in_column + 1) * a.columns_each);
+  const int64_t words = a.column_bytes / static_cast<int64_t>(WORD);
+  t.matrix(a.copy + first * a.pitch, static_cast<size_t>(words), static_cast<size_t>(end - first),
+           static_cast<size_t>(a.pitch) / WORD, false);
+  const size_t key_words = 2 * static_cast<size_t>(a.cell_bytes) / 16 + 2;
+  t.bytes(a.key, sizeof(uint64_t) * key_words, false);
+  t.bytes(a.digests, 4 * sizeof(uint64_t) * static_cast<size_t>(a.count), true);
 }
 
 /* Of a triangle what its tiles have, up to the edges of those on the diagonal. */
@@ -465,6 +479,8 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     again(t, name + strlen("tb_sgemm_again_"), parameters);
   else if (strcmp(name, "tb_sgemm_commit") == 0)
     commit(t, parameters);
+  else if (strcmp(name, "tb_digest") == 0)
+    digest(t, parameters);
   else if (strcmp(name, "tb_sgemm_gather") == 0)
     gather(t, parameters);
   else if (strcmp(name, "tb_sgemm_pack") == 0)

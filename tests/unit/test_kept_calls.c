@@ -246,6 +246,21 @@ static int a_copy_that_fails(void *function) {
   return right && s.gpu_failures == 0 && s.cpu_calls == 0 ? 0 : 1;
 }
 
+/* Where there is memory for a product on the tensor cores, or for copies of its operands. */
+static int bits_in_little_memory(void *unused) {
+  (void)unused;
+  bool right = true;
+  set("TILEBLAS_ROUTE", "gpu");
+  struct call x = make(TST_S, 'N', 'N', 0, 0, false, 1);
+  char *const wanted = without(&x);
+  for (int i = 0; i < 4; i++) {
+    run(&x);
+    if (!is_as(&x, wanted)) right = complain(&x, "other bits");
+  }
+  free(wanted), drop(&x);
+  return right ? 0 : 1;
+}
+
 /* The library's clock, too, for a GPU that hangs is waited for a minute. */
 static atomic_bool hurries;
 
@@ -604,7 +619,7 @@ static void failing_copies(void **state) {
   (void)state;
   in_process(a_copy_that_fails, "cuMemAlloc");
   in_process(a_copy_that_fails, "cuMemGetInfo");
-  in_process(a_copy_that_fails, "cuMemcpyHtoDAsync");
+  in_process(a_copy_that_fails, "cuMemcpy2DAsync");
 }
 static void short_memory(void **state) {
   (void)state;
@@ -612,6 +627,16 @@ static void short_memory(void **state) {
   in_process(memory_for_products, NULL);
   unsetenv("FAKE_CUDA_MEMORY");
   if (!TST_SANITIZED) in_process(a_copy_that_is_not_used, NULL);
+}
+static void little_memory(void **state) {
+  (void)state;
+  for (int tenths = 110; tenths <= 150; tenths += 10) {
+    char text[32];
+    snprintf(text, sizeof text, "%d00000", tenths);
+    setenv("FAKE_CUDA_MEMORY", text, 1);
+    in_process(bits_in_little_memory, NULL);
+  }
+  unsetenv("FAKE_CUDA_MEMORY");
 }
 static void given_back(void **state) {
   (void)state;
@@ -651,7 +676,7 @@ int main(int argc, char **argv) {
   }
   if (argc > 1 && strcmp(argv[1], "calls") == 0) return some_calls(NULL);
   if (argc > 1 && strcmp(argv[1], "tensor") != 0) cmocka_set_test_filter(argv[1]);
-  const struct CMUnitTest bits_alone[] = {cmocka_unit_test(bits)};
+  const struct CMUnitTest bits_alone[] = {cmocka_unit_test(bits), cmocka_unit_test(little_memory)};
   on_tensor_cores = argc > 1 && strcmp(argv[1], "tensor") == 0;
   if (on_tensor_cores) return cmocka_run_group_tests(bits_alone, NULL, NULL);
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An operand that is to stay, of a product that brings it up in panels as any other: each panel is copied on the GPU
+ * when it is up, and the GPU digests the copy when the call is over.
+ *
+ *      operand --up--> panel --> product
+ *                         \-- on the GPU --> copy --on the GPU--> digests
+ *
+ * So the call takes as long as others. What goes up ahead of a product, digested by the threads, takes as long again.
+ */
+#include <string.h>
+
+#include "base/integers.h"
+#include "pipeline/keep_internal.h"
+#include "pipeline/staging.h"
+#include "select/digest.h"
+
+bool tb_keep_comes_once(const struct tb_call *call, const struct tb_plan *plan) {
+  return plan->block_m == call->m && plan->block_n == call->n && plan->chunk_k == call->k && !plan->one_slot;
+}
+
+/* ---- beside the call ---- */
+
+void tb_keep_copy_panel(struct tb_keep *keep, bool of_b, const struct tb_upload *panel, CUstream stream) {
+  const struct tb_kept *const kept = keep->coming[of_b];
+  const int64_t size = tb_type_bytes(panel->type);
+  if (kept == NULL) return;
+  const int64_t offset = (const char *)panel->source - kept->stored.data;
+  const int64_t column = offset / kept->stored.pitch_bytes, row = offset % kept->stored.pitch_bytes;
+  const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .srcDevice = panel->target,
+                              .srcPitch = (size_t)(panel->target_ld * size),
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .dstDevice =
+                                  (CUdeviceptr)kept->copy + (CUdeviceptr)(column * kept->copy_pitch_bytes + row),
+                              .dstPitch = (size_t)kept->copy_pitch_bytes,
+                              .WidthInBytes = (size_t)(panel->rows * size),
+                              .Height = (size_t)panel->columns};
+  if (tb_cuda.cuMemcpy2DAsync(&copy, stream) == CUDA_SUCCESS)
+    keep->come_bytes[of_b] += panel->rows * panel->columns * size;
+  tb_cuda_failed_call = NULL; /* what fails here costs the copy, which is not finished then */
+}
+
+/* ---- digests ---- */
+
+#define KEY_ALIGNMENT_BYTES 256 /* of what lies behind the key */
+
+/* Where the call's panels were, and its first slot, there is nothing that anybody wants. */
+static CUresult fetch_digests(struct tb_device *d, struct tb_kept *kept, CUdeviceptr from) {
+  const int64_t bytes = kept->cells.count * (int64_t)sizeof *kept->digests;
+  void *const slot = tb_slot(&d->up_ring, 0);
+  for (int64_t at = 0; at < bytes; at += TB_SLOT_BYTES) {
+    const int64_t part = tb_min(TB_SLOT_BYTES, bytes - at);
+    TB_TRY(tb_cuda.cuMemcpyDtoHAsync(slot, from + (CUdeviceptr)at, (size_t)part, d->up));
+    TB_TRY(tb_device_wait(d, d->up));
+    memcpy((char *)kept->digests + at, slot, (size_t)part);
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult digest_copy(struct tb_device *d, struct tb_kept *kept) {
+  const struct tb_stored *const s = &kept->stored;
+  int64_t key_bytes;
+  const uint64_t *const key = tb_hash_key(&key_bytes);
+  const int64_t behind_key = tb_round_up(key_bytes, KEY_ALIGNMENT_BYTES);
+  const int64_t digest_bytes = kept->cells.count * (int64_t)sizeof *kept->digests;
+  if (behind_key + digest_bytes > d->arena_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  struct tb_digest_args args = {.copy = (const unsigned char *)kept->copy,
+                                .key = (const uint64_t *)d->arena,
+                                .digests = (uint64_t *)(d->arena + (CUdeviceptr)behind_key),
+                                .pitch = kept->copy_pitch_bytes,
+                                .column_bytes = s->column_bytes,
+                                .columns = s->columns,
+                                .in_column = kept->cells.in_column,
+                                .columns_each = kept->cells.columns_each,
+                                .cell_bytes = TB_CELL_BYTES,
+                                .count = kept->cells.count};
+  memcpy(tb_slot(&d->up_ring, 0), key, (size_t)key_bytes);
+  TB_TRY(tb_cuda.cuMemcpyHtoDAsync(d->arena, tb_slot(&d->up_ring, 0), (size_t)key_bytes, d->up));
+  TB_TRY(tb_digest_launch(d->digest, d->sm_count, &args, d->up));
+  return fetch_digests(d, kept, d->arena + (CUdeviceptr)behind_key);
+}
+
+void tb_keep_end_coming(struct tb_keep *keep, struct tb_device *d) {
+  for (int of_b = 0; of_b < 2; of_b++) {
+    struct tb_kept *const kept = keep->coming[of_b];
+    if (kept == NULL || keep->come_bytes[of_b] != tb_stored_bytes(&kept->stored)) continue;
+    if (digest_copy(d, kept) == CUDA_SUCCESS) {
+      tb_kept_is_whole(kept);
+      keep->coming[of_b] = NULL;
+      keep->proof[of_b] = TB_KEPT_ANEW;
+    }
+    tb_cuda_failed_call = NULL; /* no failure of the call's */
+  }
+}
+
+/* ---- ahead of the call ---- */
+
+/* Inside. */
+static CUresult give_up_coming(struct tb_keep *keep, struct tb_device *d, bool of_b) {
+  struct tb_kept *const kept = keep->coming[of_b];
+  keep->coming[of_b] = NULL;
+  return tb_keep_drop(d, kept);
+}
+
+CUresult tb_keep_bring_up(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
+  const struct tb_kept_operands x = tb_keep_operands(call, &ways);
+  CUresult result = CUDA_SUCCESS;
+  if (!tb_cache_enter()) return CUDA_SUCCESS; /* then they come in vain, if they do */
+  for (int of_b = 0; of_b < 2 && result == CUDA_SUCCESS; of_b++) {
+    struct tb_kept *const kept = keep->coming[of_b];
+    if (kept == NULL) continue;
+    if (!tb_keep_fill(d, kept)) {
+      result = give_up_coming(keep, d, of_b);
+      continue;
+    }
+    const struct tb_cached found = tb_keep_found_anew(kept);
+    tb_kept_is_whole(kept);
+    keep->coming[of_b] = NULL;
+    tb_keep_take(keep, of_b, &x.stored[of_b], &found);
+    if (of_b == TB_OF_A && tb_keep_are_same(&x)) tb_keep_take(keep, TB_OF_B, &x.stored[TB_OF_B], &found);
+  }
+  tb_cache_leave();
+  keep->call.again_a = keep->call.b.data, keep->call.again_b = keep->call.a.data;
+  tb_keep_settle(keep, d, call, ways);
+  return result;
+}
