@@ -11,7 +11,7 @@
 
 static const fake::Kernel rows[] = {
 #include "fma/registry.def"
-    FAKE_CUDA_KERNEL(tb_sgemm_pack) FAKE_CUDA_KERNEL(tb_sgemm_gather) FAKE_CUDA_KERNEL(tb_sgemm_commit) FAKE_CUDA_KERNEL(tb_digest)
-        FAKE_CUDA_KERNEL(tb_sgemm_again_nn) FAKE_CUDA_KERNEL(tb_sgemm_again_nt) FAKE_CUDA_KERNEL(tb_sgemm_again_tn)
-            FAKE_CUDA_KERNEL(tb_sgemm_again_tt)};
+    FAKE_CUDA_KERNEL(tb_sgemm_pack) FAKE_CUDA_KERNEL(tb_sgemm_gather) FAKE_CUDA_KERNEL(tb_sgemm_commit)
+        FAKE_CUDA_KERNEL(tb_digest) FAKE_CUDA_KERNEL(tb_sgemm_again_nn) FAKE_CUDA_KERNEL(tb_sgemm_again_nt)
+            FAKE_CUDA_KERNEL(tb_sgemm_again_tn) FAKE_CUDA_KERNEL(tb_sgemm_again_tt)};
 FAKE_CUDA_FAMILY(fma, rows);
