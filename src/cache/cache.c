@@ -138,12 +138,18 @@ void tb_cache_give_back(struct tb_cache *cache) {
   while (tb_cache_give_back_one(cache)) continue;
 }
 
+static atomic_bool rested;
+
 void tb_cache_rest(struct tb_cache *cache) {
   if (cache == NULL) return;
   pthread_mutex_lock(&inside);
   while (tb_planes_give_back_one(cache)) continue;
-  while (tb_cache_give_back_before(cache, UINT64_MAX, false)) continue;
+  while (tb_cache_give_back_before(cache, UINT64_MAX, false)) atomic_store(&rested, true);
   pthread_mutex_unlock(&inside);
+}
+
+bool tb_cache_has_rested(void) {
+  return atomic_load_explicit(&rested, memory_order_relaxed) && atomic_exchange(&rested, false);
 }
 
 void tb_cache_give_back_range(struct tb_cache *cache, uintptr_t start, uintptr_t end) {

@@ -136,6 +136,9 @@ void tb_cache_give_back(struct tb_cache *cache);
 /* The same but for copies that the program has chosen (ranges.h), when nobody calls. Packed they need not stay. */
 void tb_cache_rest(struct tb_cache *cache);
 
+/* Whether copies have gone by that, of any cache, since it was asked last. */
+bool tb_cache_has_rested(void);
+
 /* The same of what has bytes of [start, end). */
 void tb_cache_give_back_range(struct tb_cache *cache, uintptr_t start, uintptr_t end);
 

@@ -13,12 +13,17 @@
 #include "offload/gpus.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "cache/cache.h"
 #include "process/ending.h"
 #include "pipeline/widening.h"
 #include "cuda/wait.h"
 
 /* After so long without a call, device memory is given back: to allocate it anew takes about a millisecond. */
 #define IDLE_SECONDS 2.0
+/* Copies of operands go with it, which take as long as they did to come back. Where a program calls again, as one that
+ * factorizes between its products, it is given back after twice as long a time as that was without a call, up to this.
+ */
+#define IDLE_SECONDS_MOST 30.0
 
 static struct tb_idle *idle_for_seconds;
 static struct tb_idle *idle_for_long; /* TILEBLAS_IDLE; NULL: it is 0 */
@@ -156,6 +161,7 @@ void tb_keeper_begin(void) {
 }
 
 void tb_keeper_touch(void) {
+  if (tb_cache_has_rested()) tb_idle_was_early(idle_for_seconds, IDLE_SECONDS_MOST);
   tb_idle_touch(idle_for_seconds);
   tb_idle_touch(idle_for_long);
 }

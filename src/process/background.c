@@ -145,7 +145,7 @@ bool tb_background_start_roomy(pthread_t *thread, void *(*thread_main)(void *), 
 /* ---- something to be done when nothing has happened for a while ---- */
 
 struct tb_idle {
-  double seconds;
+  _Atomic double seconds;
   void (*action)(void);
   _Atomic double touched; /* when */
   atomic_bool armed;      /* touched since the last action */
@@ -171,7 +171,7 @@ static void *idle_main(void *opaque) {
     }
     /* First this, then the look at the time: a touch in between is seen by one or the other. */
     atomic_store(&idle->armed, false);
-    const double when = atomic_load(&idle->touched) + idle->seconds;
+    const double when = atomic_load(&idle->touched) + atomic_load(&idle->seconds);
     if (tb_clock_seconds() < when) {
       atomic_store(&idle->armed, true);
       sleep_until(idle, when);
@@ -188,7 +188,7 @@ static void *idle_main(void *opaque) {
 struct tb_idle *tb_idle_open(double seconds, void (*action)(void)) {
   struct tb_idle *idle = calloc(1, sizeof *idle);
   if (idle == NULL) return NULL;
-  idle->seconds = seconds;
+  atomic_store(&idle->seconds, seconds);
   idle->action = action;
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
@@ -199,6 +199,12 @@ struct tb_idle *tb_idle_open(double seconds, void (*action)(void)) {
   if (tb_background_start(&idle->thread, idle_main, idle)) return idle;
   free(idle);
   return NULL;
+}
+
+void tb_idle_was_early(struct tb_idle *idle, double most) {
+  if (idle == NULL) return;
+  const double pause = tb_clock_seconds() - atomic_load(&idle->touched), longer = pause < most / 2 ? 2 * pause : most;
+  if (pause <= most && longer > atomic_load(&idle->seconds)) atomic_store(&idle->seconds, longer);
 }
 
 void tb_idle_touch(struct tb_idle *idle) {

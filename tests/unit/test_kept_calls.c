@@ -405,6 +405,27 @@ static int memory_goes_back(void *unused) {
   return right && off + 2000000 < kept && idle == 0 ? 0 : 1;
 }
 
+/* But later, once a program has come back for it: copies stay through a pause that is as long, and go all the same. */
+static int memory_stays_for_longer(void *unused) {
+  (void)unused;
+  bool right = true;
+  if (tst_fake() == NULL) return 0;
+  set("TILEBLAS_ROUTE", "gpu");
+  struct call x = make(TST_S, 'N', 'N', 0, 0, true, 1);
+  for (int i = 0; i < 4; i++) run(&x);
+  for (int i = 0; i < 60 && !all_is_back(); i++) usleep(100000);
+  if (!all_is_back()) right = complain(&x, "memory does not go back");
+  for (int i = 0; i < 4; i++) run(&x);
+  usleep(2900000);
+  const uint64_t before = bytes_up();
+  run(&x);
+  if (bytes_up() != before) right = complain(&x, "it goes up again after a pause like the one before");
+  for (int i = 0; i < 100 && !all_is_back(); i++) usleep(100000);
+  if (!all_is_back()) right = complain(&x, "memory does not go back any more");
+  drop(&x);
+  return right ? 0 : 1;
+}
+
 static bool is_given_back(const char *behind) {
   for (int i = 0; i < 60 && !all_is_back(); i++) usleep(100000);
   const bool is = all_is_back();
@@ -642,6 +663,7 @@ static void given_back(void **state) {
   (void)state;
   in_process(memory_goes_back, NULL);
   in_process(memory_of_each_goes_back, NULL);
+  in_process(memory_stays_for_longer, NULL);
 }
 static void several_threads(void **state) {
   (void)state;

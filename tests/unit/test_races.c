@@ -189,10 +189,19 @@ static void idleness(void) {
   expect(atomic_load(&actions) == 2, "the second idle time was not noticed");
   tb_idle_touch(idle);
   tb_idle_close(idle);
+  idle = tb_idle_open(0.01, act);
+  tb_idle_touch(idle);
+  for (int i = 0; atomic_load(&actions) == 2 && i < 1000; i++) usleep(10000);
+  tb_idle_was_early(idle, 1e-3); /* too late for that */
+  tb_idle_was_early(idle, 100);
+  tb_idle_touch(idle);
+  for (int i = 0; atomic_load(&actions) == 3 && i < 1000; i++) usleep(10000);
+  expect(atomic_load(&actions) == 4, "an idle time that is longer now was not noticed");
+  tb_idle_close(idle);
   idle = tb_idle_open(100, act);
   tb_idle_touch(idle);
   tb_idle_close(idle); /* while it sleeps */
-  expect(atomic_load(&actions) == 2, "an action that nobody waited for");
+  expect(atomic_load(&actions) == 4, "an action that nobody waited for");
 }
 
 int main(void) {
