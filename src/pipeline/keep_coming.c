@@ -106,7 +106,10 @@ static CUresult give_up_coming(struct tb_keep *keep, struct tb_device *d, bool o
 CUresult tb_keep_bring_up(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
   const struct tb_kept_operands x = tb_keep_operands(call, &ways);
   CUresult result = CUDA_SUCCESS;
-  if (!tb_cache_enter()) return CUDA_SUCCESS; /* then they come in vain, if they do */
+  if (!tb_cache_enter()) { /* who is inside may be at it for long; and their memory may be wanted */
+    tb_keep_give_up(keep, d, call, ways);
+    return CUDA_SUCCESS;
+  }
   for (int of_b = 0; of_b < 2 && result == CUDA_SUCCESS; of_b++) {
     struct tb_kept *const kept = keep->coming[of_b];
     if (kept == NULL) continue;
