@@ -256,7 +256,8 @@ static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, co
   return true;
 }
 
-/* A result of a call that failed, or was left; or a copy that was being mended then. */
+/* A result of a call that failed, or was left; an operand's copy that came in vain; or one that was being mended then.
+ */
 static bool was_never_finished(const struct tb_sighting *s) {
   const bool is_half_done = tb_kept_is_awaited(&s->kept) || s->kept.stale != NULL;
   return s->kept.copy != 0 && is_half_done && !tb_is_in_use(s);

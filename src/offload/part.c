@@ -235,7 +235,7 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   tb_keep_begin_planes(&part->keep, d, &part->plan);
   TB_TRY(tb_pipeline_run(d, call, &part->plan, &choice, timed, pass, &part->keep, &part->progress));
   tb_keep_end_planes(&part->keep);
-  tb_keep_end_coming(&part->keep, d);
+  TB_TRY(tb_keep_end_coming(&part->keep, d));
   tb_keep_end_result(&part->keep, d);
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
@@ -261,7 +261,10 @@ static bool has_room_without(const struct tb_part *part, struct tb_device *d, st
   if (!part->plan.emulated || !plan_emulated(d, call, ways, &part->whole, INT64_MAX, &plan)) return true;
   if (plan.arena_bytes <= (limit > 0 ? limit : d->memory_bytes / 2)) return true;
   if (limit > 0) return plan_emulated(d, call, ways, &part->whole, limit, &plan);
-  if (tb_device_free_bytes(d, &free_bytes) != CUDA_SUCCESS) return true;
+  if (tb_device_free_bytes(d, &free_bytes) != CUDA_SUCCESS) {
+    tb_cuda_failed_call = NULL; /* no failure of the call's */
+    return true;
+  }
   const int64_t budget = free_bytes - free_bytes / SPARE_FRACTION;
   return plan.arena_bytes <= budget || (emulated_pays(d, call, ways, &part->whole, budget) &&
                                         plan_emulated(d, call, ways, &part->whole, budget, &plan));

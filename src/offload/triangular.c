@@ -57,11 +57,13 @@ static CUresult plan_and_reserve(struct tb_part *part, struct tb_device *d, stru
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The bits shall not depend on whether what is kept leaves room for the planes of a product. */
+/* The bits shall not depend on whether what is kept leaves room for the planes of a product. Within a limit they do
+ * not: that is planned for as if nothing was kept. */
 static bool is_short_of_memory(const struct tb_part *part, struct tb_device *d, CUresult planned) {
   const struct tb_call whole = tb_triangular_whole(&part->call);
-  const bool otherwise = planned == CUDA_SUCCESS && part->triangular.plan.how != tb_triangular_how(d, &whole);
-  return planned == CUDA_ERROR_OUT_OF_MEMORY || otherwise;
+  if (planned != CUDA_SUCCESS || tb_option_number(TB_OPTION_memory_limit) > 0)
+    return planned == CUDA_ERROR_OUT_OF_MEMORY;
+  return part->triangular.plan.how != tb_triangular_how(d, &whole);
 }
 
 /* alpha = 0: neither A nor B is read. */

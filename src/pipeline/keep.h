@@ -77,8 +77,8 @@ CUresult tb_keep_bring_up(struct tb_keep *keep, struct tb_device *device, const 
 /* A panel of an operand is up behind what is in the stream, where it is to be in the copy, too. */
 void tb_keep_copy_panel(struct tb_keep *keep, bool of_b, const struct tb_upload *panel, CUstream stream);
 
-/* All has been computed, and nothing is under way any more: what is whole is a copy from now on. */
-void tb_keep_end_coming(struct tb_keep *keep, struct tb_device *device);
+/* All has been computed and committed: what is whole is a copy from now on. CUDA_ERROR_TIMEOUT: the device hangs. */
+CUresult tb_keep_end_coming(struct tb_keep *keep, struct tb_device *device);
 
 /* ---- keep_planes.c: what need not be packed again ---- */
 

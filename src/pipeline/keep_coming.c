@@ -81,17 +81,20 @@ static CUresult digest_copy(struct tb_device *d, struct tb_kept *kept) {
   return fetch_digests(d, kept, d->arena + (CUdeviceptr)behind_key);
 }
 
-void tb_keep_end_coming(struct tb_keep *keep, struct tb_device *d) {
+/* What is not whole is given back when it is looked at, or its memory is another's: nothing may be under way to it. */
+CUresult tb_keep_end_coming(struct tb_keep *keep, struct tb_device *d) {
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_kept *const kept = keep->coming[of_b];
-    if (kept == NULL || keep->come_bytes[of_b] != tb_stored_bytes(&kept->stored)) continue;
+    if (kept == NULL || d->hangs || keep->come_bytes[of_b] != tb_stored_bytes(&kept->stored)) continue;
     if (digest_copy(d, kept) == CUDA_SUCCESS) {
       tb_kept_is_whole(kept);
       keep->coming[of_b] = NULL;
       keep->proof[of_b] = TB_KEPT_ANEW;
     }
-    tb_cuda_failed_call = NULL; /* no failure of the call's */
   }
+  if (tb_keep_is_coming(keep) && !d->hangs) tb_device_wait(d, d->up);
+  tb_cuda_failed_call = NULL; /* no failure of the call's */
+  return d->hangs ? CUDA_ERROR_TIMEOUT : CUDA_SUCCESS;
 }
 
 /* ---- ahead of the call ---- */
@@ -106,8 +109,9 @@ static CUresult give_up_coming(struct tb_keep *keep, struct tb_device *d, bool o
 CUresult tb_keep_bring_up(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
   const struct tb_kept_operands x = tb_keep_operands(call, &ways);
   CUresult result = CUDA_SUCCESS;
-  if (!tb_cache_enter()) { /* who is inside may be at it for long; and their memory may be wanted */
-    tb_keep_give_up(keep, d, call, ways);
+  if (!tb_cache_enter()) { /* whoever is inside may be at it for long */
+    tb_keep_end(keep, d);
+    tb_keep_nothing(keep, call, ways);
     return CUDA_SUCCESS;
   }
   for (int of_b = 0; of_b < 2 && result == CUDA_SUCCESS; of_b++) {

@@ -43,7 +43,7 @@ static CUdeviceptr to_device(const void *from, size_t bytes) {
   return there;
 }
 
-/* Bytes of every value: words that are 2^64 - 1 carry in nearly every sum. */
+/* Bytes of every value, and many of 255: of sums of products of such words nearly each carries. */
 static unsigned char *random_bytes(size_t bytes, uint64_t *seed) {
   unsigned char *const x = malloc(bytes);
   for (size_t i = 0; i < bytes; i++)

@@ -192,9 +192,11 @@ static void idleness(void) {
   idle = tb_idle_open(0.01, act);
   tb_idle_touch(idle);
   for (int i = 0; atomic_load(&actions) == 2 && i < 1000; i++) usleep(10000);
-  tb_idle_was_early(idle, 1e-3); /* too late for that */
+  usleep(1000000);
   tb_idle_was_early(idle, 100);
   tb_idle_touch(idle);
+  usleep(300000);
+  expect(atomic_load(&actions) == 3, "what was early once is as early again");
   for (int i = 0; atomic_load(&actions) == 3 && i < 1000; i++) usleep(10000);
   expect(atomic_load(&actions) == 4, "an idle time that is longer now was not noticed");
   tb_idle_close(idle);
