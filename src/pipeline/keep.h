@@ -74,7 +74,7 @@ bool tb_keep_comes_once(const struct tb_call *call, const struct tb_plan *plan);
 CUresult tb_keep_bring_up(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call,
                           struct tb_ways ways);
 
-/* A panel of an operand is up behind what is in the stream, where it is to be in the copy, too. */
+/* A panel of an operand that is coming is up behind what is in the stream, where it is to be in the copy, too. */
 void tb_keep_copy_panel(struct tb_keep *keep, bool of_b, const struct tb_upload *panel, CUstream stream);
 
 /* All has been computed and committed: what is whole is a copy from now on. CUDA_ERROR_TIMEOUT: the device hangs. */

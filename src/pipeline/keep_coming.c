@@ -24,7 +24,6 @@ bool tb_keep_comes_once(const struct tb_call *call, const struct tb_plan *plan) 
 void tb_keep_copy_panel(struct tb_keep *keep, bool of_b, const struct tb_upload *panel, CUstream stream) {
   const struct tb_kept *const kept = keep->coming[of_b];
   const int64_t size = tb_type_bytes(panel->type);
-  if (kept == NULL) return;
   const int64_t offset = (const char *)panel->source - kept->stored.data;
   const int64_t column = offset / kept->stored.pitch_bytes, row = offset % kept->stored.pitch_bytes;
   const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,

@@ -42,9 +42,9 @@ struct tb_idle;
  * they have passed after a later one. That thread sleeps all the time. NULL: there is no thread to be had. */
 struct tb_idle *tb_idle_open(double seconds, void (*action)(void));
 
-/* Something is about to happen, and what was done would better have waited: from now on it waits for twice the time
- * since the latest touch, which is for no longer than `most` seconds. After a longer time than that nothing is changed.
- * NULL is allowed. */
+/* Something has happened and is not touched yet, and what was done would better have waited: from now on it waits for
+ * twice the time since the latest touch, but no longer than `most` seconds. After a longer time than that nothing is
+ * changed. NULL is allowed. */
 void tb_idle_was_early(struct tb_idle *idle, double most);
 
 /* Something happened. NULL is allowed. */
