@@ -246,6 +246,35 @@ static int a_copy_that_fails(void *function) {
   return right && s.gpu_failures == 0 && s.cpu_calls == 0 ? 0 : 1;
 }
 
+/* The copy came to be of panels, and its digests do not: the key goes up behind all that the call itself does. */
+static int a_digest_that_fails(void *unused) {
+  (void)unused;
+  bool right = true;
+  if (tst_fake() == NULL) return 0;
+  set("TILEBLAS_ROUTE", "gpu");
+  struct call x = make(TST_D, 'N', 'N', 0, 1, true, 1);
+  char *const wanted = without(&x);
+  const uint64_t before = tst_fake()->calls("cuMemcpyHtoDAsync");
+  run(&x);
+  const uint64_t of_a_call = tst_fake()->calls("cuMemcpyHtoDAsync") - before;
+  tst_fake()->inject("cuMemcpyHtoDAsync", (unsigned)of_a_call + 1, CUDA_ERROR_UNKNOWN, 0);
+  run(&x);
+  const uint64_t with_key = tst_fake()->calls("cuMemcpyHtoDAsync") - before - of_a_call;
+  tst_fake()->clear_failures();
+  if (with_key <= of_a_call) right = complain(&x, "no key goes up");
+  for (int i = 0; i < 20; i++) {
+    if (!is_as(&x, wanted)) right = complain(&x, "wrong where a copy could not be digested");
+    run(&x);
+  }
+  const uint64_t up = bytes_up();
+  run(&x);
+  if (bytes_up() != up) right = complain(&x, "there never was another try");
+  tileblas_stats s;
+  tileblas_stats_get(&s);
+  free(wanted), drop(&x);
+  return right && s.gpu_failures == 0 && s.cpu_calls == 0 ? 0 : 1;
+}
+
 /* Where there is memory for a product on the tensor cores, or for copies of its operands. */
 static int bits_in_little_memory(void *unused) {
   (void)unused;
@@ -641,6 +670,7 @@ static void failing_copies(void **state) {
   in_process(a_copy_that_fails, "cuMemAlloc");
   in_process(a_copy_that_fails, "cuMemGetInfo");
   in_process(a_copy_that_fails, "cuMemcpy2DAsync");
+  in_process(a_digest_that_fails, NULL);
 }
 static void short_memory(void **state) {
   (void)state;
