@@ -50,6 +50,7 @@ void tb_cache_begin_call(struct tb_cache *cache, int user) {
   cache->call++;
   cache->other = NULL;
   cache->may_mend = false;
+  cache->asks_later = false;
 }
 
 void tb_cache_compare(struct tb_cache *cache, const struct tb_cached *other) { cache->other = other; }
@@ -89,6 +90,8 @@ void tb_cache_allow_hash(struct tb_cache *cache, bool hash_pays) { cache->hash_p
 void tb_cache_allow_results(struct tb_cache *cache, bool results_pay) { cache->results_pay = results_pay; }
 
 void tb_cache_allow_mending(struct tb_cache *cache) { cache->may_mend = true; }
+
+void tb_cache_allow_asking(struct tb_cache *cache) { cache->asks_later = true; }
 
 void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept) {
   forget_copy(cache, tb_sighting_of(kept), true);
@@ -238,19 +241,25 @@ static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, co
                      struct tb_pool *pool, struct tb_cached *found, struct tb_question *later) {
   s->chosen = tb_ranges_have(&s->kept.stored);
   enum tb_proof proof = proof_by_other(cache, s);
-  const struct tb_prove how = {cache->may_track, tb_worth_hash(cache, s), may_be_mended(cache, s)};
+  const struct tb_prove how = {cache->may_track, tb_worth_hash(cache, s), may_be_mended(cache, s), cache->asks_later};
   if (proof == TB_NOT_KEPT && later != NULL && s->kept.asked_first == 0 && tb_kept_question(later, &s->kept, operand))
     proof = TB_BY_TRACKING;
   else if (proof == TB_NOT_KEPT && !tb_worth_no_proof(cache, s, operand))
     proof = later != NULL && tb_kept_question_by_hash(later, &s->kept, operand, cache->may_track)
                 ? TB_BY_HASH
                 : tb_kept_prove(&s->kept, operand, how, pool);
+  if (proof == TB_NOT_KEPT && s->kept.unasked) {
+    found->unasked = &s->kept;
+    s->seen = cache->call; /* it will be used */
+    return false;
+  }
   if (proof == TB_NOT_KEPT) {
     if (tb_kept_can_prove(&s->kept, operand) && !tb_is_in_use(s)) tb_cache_drop(cache, &s->kept);
     return false;
   }
   if (proof == TB_MENDED) s->sample = tb_hash_sample(operand, TB_SAMPLE_LINES);
   *found = place_in_copy(&s->kept, operand, proof);
+  if (s->kept.unasked) found->unasked = &s->kept;
   tb_worth_used(cache, s, operand);
   tb_cache_hand_out(cache, user, tb_cache_next_place(cache, user), s);
   return true;

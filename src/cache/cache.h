@@ -53,10 +53,15 @@ void tb_cache_allow_results(struct tb_cache *cache, bool results_pay);
  * until this is said of a call. */
 void tb_cache_allow_mending(struct tb_cache *cache);
 
+/* Inside: whether the call asks CUDA, beside its product, about what it is handed as unasked. Not until this is said of
+ * a call. */
+void tb_cache_allow_asking(struct tb_cache *cache);
+
 /* What an operand is handed. */
 struct tb_cached {
   enum tb_proof proof;
-  CUdeviceptr address; /* of its first element */
+  struct tb_kept *unasked; /* a copy that would be proven sooner if it was asked about (kept.h); or NULL */
+  CUdeviceptr address;     /* of its first element */
   int64_t pitch_bytes;
   struct tb_kept *kept; /* whose copy it is, or is in */
   int64_t mended_bytes; /* of it, that went up again */

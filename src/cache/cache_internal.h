@@ -58,7 +58,7 @@ struct tb_results {
 };
 
 struct tb_cache {
-  bool may_track, hash_pays, results_pay, may_mend;
+  bool may_track, hash_pays, results_pay, may_mend, asks_later;
   int unused; /* copies that have not been used, but for some for each that was */
   uint64_t call;
   const struct tb_cached *other; /* of the operand that is looked for, on another GPU; or NULL */

@@ -43,30 +43,21 @@ static void start_comparison(struct tb_question *q, struct tb_pool *pool) {
   q->job = tb_pool_start(pool, compare_cells, q, (int)tb_ceil_div(q->count, (int64_t)q->each));
 }
 
-/* Pages that are asked about without a look at the comparison's answer, in some 25 us. */
-#define CUDAS_PART_BYTES ((uintptr_t)1 << 20)
-
-/* By the caller, beside the comparison: whether CUDA has any of the pages that are watched now, as far as that counts,
- * for what has changed is not used. */
-static bool find_cudas(const struct tb_kept *kept, const struct tb_question *q) {
-  const struct tb_tracked *const all = &kept->tracked;
-  struct tb_tracked part = {.end = all->start};
-  while (part.end < all->end && !has_answer(q)) {
-    part.start = part.end;
-    part.end = all->end - part.start > CUDAS_PART_BYTES ? part.start + CUDAS_PART_BYTES : all->end;
-    if (tb_writers_have_cudas(part)) return true;
-  }
-  return false;
+/* By the caller, beside the comparison, as far as it counts, for what has changed is not used. */
+static void ask_cuda(struct tb_kept *kept, const struct tb_question *q) {
+  struct tb_asking asking;
+  for (tb_asking_begin(&asking, kept); asking.kept != NULL && !has_answer(q); tb_asking_note(&asking))
+    tb_asking_go_on(&asking);
 }
 
-/* `has_cudas`: to be found out, where the kernel has just begun to watch; or NULL. */
+/* `asks`: CUDA, where it is not asked about all of what the kernel watches. */
 static bool has_same_cells(struct tb_kept *kept, int64_t first, int64_t count, struct tb_differing *differing,
-                           bool *has_cudas, struct tb_pool *pool) {
+                           bool asks, struct tb_pool *pool) {
   struct tb_question q;
   begin_comparison(&q, kept, first, count);
   q.differing = differing;
   start_comparison(&q, pool);
-  if (has_cudas != NULL) *has_cudas = find_cudas(kept, &q);
+  if (asks) ask_cuda(kept, &q);
   tb_pool_wait(pool, q.job);
   return !atomic_load(&q.written);
 }
@@ -132,11 +123,14 @@ static bool is_written_in_the_midst(const struct tb_tracked *pages) {
   return pages->start < pages->end && !tb_track_is_clean(page);
 }
 
+/* Whether it is asked what was written, and the answer is a proof. */
+static bool is_watched(const struct tb_kept *kept) { return kept->tracked.number != 0 && !kept->unasked; }
+
 /* Its first and last page may lie at the ends of what is kept, where others' data begin, and are not tracked then. */
 bool tb_kept_question(struct tb_question *q, struct tb_kept *kept, const struct tb_stored *part) {
   const struct tb_tracked *const all = &kept->tracked;
   *q = (struct tb_question){.kept = NULL};
-  if (!tb_track_holds(all)) return false;
+  if (kept->unasked || !tb_track_holds(all)) return false;
   q->kept = kept;
   q->whole = tb_stored_is(&kept->stored, part);
   q->number = all->number;
@@ -163,7 +157,10 @@ bool tb_question_is_asked(const struct tb_question *q, const struct tb_pool *poo
   return tb_pool_done(pool, q->job);
 }
 
-void tb_kept_forget_pages(struct tb_kept *kept) { tb_track_end(&kept->tracked); }
+void tb_kept_forget_pages(struct tb_kept *kept) {
+  tb_track_end(&kept->tracked);
+  kept->unasked = kept->has_cudas = false;
+}
 
 void tb_kept_begin_probe(struct tb_kept *kept) {
   const struct tb_stored *const s = &kept->stored;
@@ -177,8 +174,14 @@ void tb_kept_begin_probe(struct tb_kept *kept) {
 
 bool tb_kept_probe_is_written(const struct tb_kept *kept) { return tb_probe_is_written(&kept->probe); }
 
+/* Behind the beginning of the watch, and ahead of a look at all bytes. */
+static void digest_edges(struct tb_kept *kept) {
+  kept->edges[0] = hash_edge(kept, false);
+  kept->edges[1] = hash_edge(kept, true);
+}
+
 /* Before all bytes are looked at: what is written from then on shows. To protect pages in vain takes as long as to
- * digest them, so it is looked around first; whether CUDA has any is asked while they are digested. */
+ * digest them, so it is looked around first; CUDA is asked behind that. */
 static void begin_tracking(struct tb_kept *kept) {
   const struct tb_stored *const s = &kept->stored;
   kept->replaced = false;
@@ -189,8 +192,8 @@ static void begin_tracking(struct tb_kept *kept) {
   if (!tb_writers_find_mapping(kept->tracked, &mapping)) mapping = kept->tracked; /* several are no one's to move */
   if (!tb_track_begin(&kept->tracked, mapping)) return;
   if (!tb_writers_fault_but_cuda(&kept->tracked, 1)) tb_kept_forget_pages(kept);
-  kept->edges[0] = hash_edge(kept, false);
-  kept->edges[1] = hash_edge(kept, true);
+  kept->unasked = kept->tracked.number != 0;
+  kept->asked_end = kept->tracked.start;
 }
 
 /* ---- either ---- */
@@ -235,6 +238,8 @@ static bool try_to_track(struct tb_kept *kept) {
 
 bool tb_kept_watch(struct tb_kept *kept) {
   kept->digested = kept->track_failures > 0 || !try_to_track(kept);
+  if (!kept->digested) digest_edges(kept);
+  kept->unasked = false; /* tb_kept_has_cudas tells, of what is no copy before */
   return !kept->digested;
 }
 
@@ -244,8 +249,9 @@ bool tb_kept_question_by_hash(struct tb_question *q, struct tb_kept *kept, const
                               bool may_track) {
   int64_t first, count;
   *q = (struct tb_question){.kept = NULL};
-  if (!kept->is_result || kept->tracked.number != 0 || !find_cells(kept, part, &first, &count)) return false;
-  if (may_track && count == kept->cells.count && is_to_be_tracked(kept)) return false;
+  if (!kept->is_result || is_watched(kept) || !find_cells(kept, part, &first, &count)) return false;
+  const bool may_begin = kept->unasked ? tb_kept_is_asked_about(kept) : is_to_be_tracked(kept);
+  if (may_track && count == kept->cells.count && may_begin) return false;
   begin_comparison(q, kept, first, count);
   return true;
 }
@@ -313,7 +319,7 @@ static bool has_digests_of(const struct tb_kept *kept, const struct tb_kept *oth
 bool tb_kept_is_proven_by(struct tb_kept *kept, const struct tb_kept *other, enum tb_proof proof) {
   const bool watched = proof == TB_BY_TRACKING;
   if (!tb_stored_is(&kept->stored, &other->stored)) return false;
-  if (watched != (kept->tracked.number != 0)) return false;
+  if (watched != is_watched(kept)) return false;
   if (watched && !(tb_track_holds(&kept->tracked) && has_edges_of(kept, other))) return false;
   if (!watched && !has_digests_of(kept, other)) return false;
   (*(watched ? &kept->track_uses : &kept->proofs))++;
@@ -334,35 +340,60 @@ void tb_kept_begin_result(struct tb_kept *kept) {
 
 bool tb_kept_may_be_watched(void) { return tb_writers_may_ask() && tb_track_may_begin(); }
 
-/* All bytes, where the kernel does not watch yet; from now on it may. */
+/* The kernel watches from now on, or does since an earlier call. */
+static bool begins_or_goes_on(struct tb_kept *kept) {
+  if (!kept->unasked) return try_to_track(kept);
+  if (kept->has_cudas) give_up_tracking(kept);
+  return kept->unasked;
+}
+
+/* All bytes, where the kernel does not watch yet; from now on it may. CUDA is asked about what it watches before that,
+ * or beside it. */
 static enum tb_proof prove_by_hash(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
-                                   bool was_tracked, struct tb_pool *pool) {
+                                   bool was_watched, struct tb_pool *pool) {
   int64_t first, count;
-  if (!kept->digested || !find_cells(kept, part, &first, &count) || (was_tracked && !how.hash_pays)) return TB_NOT_KEPT;
-  const bool whole = count == kept->cells.count, tries = how.may_track && !was_tracked && whole;
-  const bool begins = tries && (!how.hash_pays || is_to_be_tracked(kept)) && try_to_track(kept);
+  if (!kept->digested || !find_cells(kept, part, &first, &count) || (was_watched && !how.hash_pays)) return TB_NOT_KEPT;
+  const bool whole = count == kept->cells.count, tries = how.may_track && !was_watched && whole;
+  const bool begins = tries && (!how.hash_pays || kept->unasked || is_to_be_tracked(kept)) && begins_or_goes_on(kept);
+  const bool waits = begins && how.asks_later && !tb_kept_is_asked_about(kept);
+  if (waits && !how.hash_pays) return TB_NOT_KEPT;
   struct tb_differing found = {0};
-  struct tb_differing *differing = begins && how.may_mend && tb_stored_is(&kept->stored, part) ? &found : NULL;
-  bool has_cudas = false, same = false;
-  if (begins || how.hash_pays || !whole)
-    same = has_same_cells(kept, first, count, differing, begins ? &has_cudas : NULL, pool);
-  if (has_cudas) give_up_tracking(kept);
+  const bool may_mend = begins && how.may_mend && tb_stored_is(&kept->stored, part);
+  struct tb_differing *const differing = may_mend ? &found : NULL;
+  bool same = false;
+  if (begins) digest_edges(kept);
+  if (begins || how.hash_pays || !whole) same = has_same_cells(kept, first, count, differing, begins && !waits, pool);
+  if (kept->has_cudas) give_up_tracking(kept);
   if (whole && !how.hash_pays && kept->tracked.number == 0) {
     kept->unwatchable = true;
     return TB_NOT_KEPT;
   }
+  if (begins && !waits) kept->unasked = false;
   if (same) {
     count_proof(kept);
     return TB_BY_HASH;
   }
-  if (differing != NULL && !has_cudas && tb_kept_begin_mending_cells(kept, differing)) return TB_MENDED;
+  if (differing != NULL && kept->tracked.number != 0 && tb_kept_begin_mending_cells(kept, differing)) return TB_MENDED;
   tb_kept_forget_pages(kept);
   return TB_NOT_KEPT;
 }
 
+/* Of what is watched since an earlier call and was not used since: whether it was written, as far as a page tells. */
+static bool is_written_unasked(struct tb_kept *kept) {
+  if (!kept->unasked) return false;
+  if (!tb_track_holds(&kept->tracked)) {
+    tb_kept_forget_pages(kept); /* others have pages of it watched, and it begins anew */
+    return false;
+  }
+  if (!is_written_in_the_midst(&kept->tracked)) return false;
+  end_tracking(kept);
+  return true;
+}
+
 enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
                             struct tb_pool *pool) {
-  const bool was_tracked = kept->tracked.number != 0;
-  const enum tb_proof proof = was_tracked ? prove_by_tracking(kept, part, how.may_mend, pool) : TB_NOT_KEPT;
-  return proof != TB_NOT_KEPT ? proof : prove_by_hash(kept, part, how, was_tracked, pool);
+  if (is_written_unasked(kept)) return TB_NOT_KEPT;
+  const bool was_watched = is_watched(kept);
+  const enum tb_proof proof = was_watched ? prove_by_tracking(kept, part, how.may_mend, pool) : TB_NOT_KEPT;
+  return proof != TB_NOT_KEPT ? proof : prove_by_hash(kept, part, how, was_watched, pool);
 }

@@ -46,6 +46,9 @@ struct tb_kept {
   int64_t copy_pitch_bytes, copy_bytes;
   struct tb_kept_planes planes;
   struct tb_tracked tracked;
+  bool unasked;        /* while it is tracked: CUDA is not asked about all of it, so that this proves nothing yet */
+  bool has_cudas;      /* and has some of it, */
+  uintptr_t asked_end; /* or nothing before here */
   struct tb_digest edges[2]; /* while it is tracked: of what lies before its whole pages, and behind */
   int track_uses;            /* proofs by the kernel's word since it is tracked */
   int track_failures;        /* times, one after another, that it was written too soon for tracking to pay */
@@ -92,9 +95,9 @@ struct tb_question {
 #define TB_PROOF_TASK_BYTES ((int64_t)256 << 10)
 
 /* What a proof may do: track what can be tracked and is worth it; look at all bytes each time, and not only when
- * tracking begins; leave a few pieces to be mended. */
+ * tracking begins; leave a few pieces to be mended; and CUDA to be asked beside the call. */
 struct tb_prove {
-  bool may_track, hash_pays, may_mend;
+  bool may_track, hash_pays, may_mend, asks_later;
 };
 
 /*
@@ -103,6 +106,30 @@ struct tb_prove {
  */
 enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
                             struct tb_pool *pool);
+
+/* ---- asking.c: what CUDA is to be asked about what the kernel watches ---- */
+
+/* Of one call, from a page on. */
+struct tb_asking {
+  struct tb_kept *kept; /* NULL: nothing is to be asked any more */
+  uint64_t number;      /* under which its pages were tracked then */
+  uintptr_t at, end;
+  bool found; /* CUDA has one of those before `at` */
+};
+
+/* What is left to be asked. False: nothing is. */
+bool tb_asking_begin(struct tb_asking *asking, struct tb_kept *kept);
+
+/* Asks about the next 64 pages; not inside, with the GPU's context current. */
+void tb_asking_go_on(struct tb_asking *asking);
+
+/* Inside: what was found so far goes for the copy, if it is watched as it was. */
+void tb_asking_note(struct tb_asking *asking);
+
+/* Whether it is known if CUDA has any of it, or of so much as is asked about by the way. */
+bool tb_kept_is_asked_about(struct tb_kept *kept);
+
+/* ---- */
 
 /* Whether a proof that another GPU's copy got in this call, of some of it, goes for this copy, too: it has the same
  * bytes, as its digests say, or is watched, too, and was never protected anew since. */

@@ -7,6 +7,7 @@
 
 enum tb_proof {
   TB_NOT_KEPT,    /* it went up as any other */
+  TB_KEPT_LATER,  /* so it did, and there is a copy about which not all is asked yet */
   TB_KEPT_ANEW,   /* it went up, and stays */
   TB_BY_HASH,     /* it was there, and all its bytes were looked at */
   TB_BY_TRACKING, /* it was there, and the kernel says that nobody wrote to it */
@@ -23,6 +24,7 @@ static inline bool tb_proof_any_mended(const enum tb_proof proof[2]) {
 /* "kept (hash)" and so on, for the verbose line. */
 static inline const char *tb_proof_text(enum tb_proof proof) {
   if (proof == TB_MENDED) return "kept (mended)";
+  if (proof == TB_KEPT_LATER) return "kept (not proven yet)";
   return proof == TB_BY_TRACKING ? "kept (tracked)" : proof == TB_BY_HASH ? "kept (hash)" : "kept (anew)";
 }
 

@@ -141,11 +141,14 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
   const bool same = tb_keep_are_same(x);
   if (!tb_keep_enter_cache(d)) return CUDA_SUCCESS;
   tb_cache_allow_mending(tb_device_cache(d));
+  if (keep->call.recipe == TB_MULTIPLY) tb_cache_allow_asking(tb_device_cache(d));
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_question *const later = x->may_wait ? &keep->question[of_b] : NULL;
     struct tb_kept **const coming = may_come(keep, of_b) ? &keep->coming[of_b] : NULL;
     if (x->may[of_b] && !(of_b && same)) TB_TRY(look_up(d, &x->stored[of_b], &found[of_b], later, coming));
     if (keep->question[of_b].kept != NULL) keep->doubt = TB_NOT_ASKED;
+    keep->later.is[of_b] = found[of_b].unasked != NULL;
+    if (keep->later.is[of_b]) tb_asking_begin(&keep->later.asking[of_b], found[of_b].unasked);
   }
   if (same) found[TB_OF_B] = found[TB_OF_A];
   for (int of_b = 0; of_b < 2; of_b++) tb_keep_take(keep, of_b, &x->stored[of_b], &found[of_b]);
@@ -195,10 +198,12 @@ static CUresult look_at_operands(struct tb_keep *keep, struct tb_device *d, cons
 
 void tb_keep_settle(struct tb_keep *keep, struct tb_device *d, const struct tb_call *call, struct tb_ways ways) {
   if (!tb_keep_is_coming(keep) && tb_keep_is_sooner_without(keep, call)) {
+    const struct tb_keep_later later = keep->later;
     const double made_bytes = keep->made_bytes; /* they went up all the same */
     tb_keep_end(keep, d);                       /* and make way for the product, if it wants their memory */
     tb_keep_nothing(keep, call, ways);
     keep->made_bytes = made_bytes;
+    keep->later = later;
   }
   tb_keep_say_copies(keep, &ways);
 }
@@ -221,6 +226,17 @@ void tb_keep_say_copies(struct tb_keep *keep, const struct tb_ways *ways) {
 }
 
 /* ---- what waits ---- */
+
+bool tb_keep_ask(struct tb_keep *keep) {
+  if (keep == NULL) return false;
+  struct tb_asking *const asking = &keep->later.asking[keep->later.asking[TB_OF_A].kept == NULL];
+  if (asking->kept == NULL) return false;
+  if (asking->at < asking->end && !asking->found) tb_asking_go_on(asking);
+  if (!tb_cache_enter()) return true; /* the next time, or as far as it was noted before */
+  tb_asking_note(asking);
+  tb_cache_leave();
+  return true;
+}
 
 static bool is_asked(const struct tb_keep *keep, const struct tb_device *d) {
   for (int of_b = 0; of_b < 2; of_b++)

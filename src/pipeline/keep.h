@@ -17,6 +17,12 @@
  * error. */
 #define TB_REFUTED ((CUresult)-3)
 
+/* Of A, of B: whether there is a copy about which not all is asked yet, and what this call asks. */
+struct tb_keep_later {
+  bool is[2];
+  struct tb_asking asking[2];
+};
+
 /* A call as the GPU computes it. */
 struct tb_keep {
   struct tb_call call; /* operands that are kept stand where their copies are */
@@ -25,6 +31,7 @@ struct tb_keep {
   double saved_bytes;             /* that need not go up */
   double made_bytes;              /* that have gone up, to stay */
   struct tb_question question[2]; /* of copies that are not proven yet */
+  struct tb_keep_later later;     /* copies that will be used in later calls */
   struct tb_kept *whole[2];       /* whose copies are A and B, if they are all of them; NULL: none's */
   struct tb_planes planes[2];     /* of these; at 0: there are none */
   struct tb_kept *coming[2];      /* copies of A and B, as they come to be; NULL: there will be none */
@@ -109,6 +116,15 @@ void tb_keep_drop_result(struct tb_keep *keep, struct tb_device *device);
 /* Proves the rest beside other work: CUDA_ERROR_NOT_READY until that is done; TB_REFUTED. Nothing may be committed
  * before. It is to be called first when threads have little else to do. */
 CUresult tb_keep_confirm(struct tb_keep *keep, struct tb_device *device);
+
+/* When there is nothing else to do: asks CUDA about some pages of a copy that will be used later. False: there is none.
+ */
+bool tb_keep_ask(struct tb_keep *keep);
+
+/* What became of an operand, for those who want to know. */
+static inline enum tb_proof tb_keep_proof(const struct tb_keep *keep, bool of_b) {
+  return keep->proof[of_b] == TB_NOT_KEPT && keep->later.is[of_b] ? TB_KEPT_LATER : keep->proof[of_b];
+}
 
 /* Nothing of the call's is under way on the GPU, nor will be, by what was found. */
 void tb_keep_end(struct tb_keep *keep, struct tb_device *device);

@@ -8,8 +8,8 @@
 #include "cache/ranges.h"
 #include "plan/plan.h"
 
-/* The first call shows the operand to the GPU, the second makes a copy, the third has all bytes looked at; each takes
- * about as long as the operand's way up. */
+/* The first call shows the operand to the GPU, the second makes a copy, the third or a later one has all bytes looked
+ * at; each takes about as long as the operand's way up. */
 #define TRIES 4
 #define TRIES_MOST (TRIES + 2)
 /* A call must be so much sooner with a copy. */
@@ -127,6 +127,7 @@ bool tb_staying_decide(const struct tb_call *call, enum tb_stay which, struct tb
 
 /* With the lock held. */
 static void learn_of(struct operand *o, const struct tb_call *call, enum tb_proof proof, double seconds) {
+  if (proof == TB_KEPT_LATER) return; /* it is being seen to */
   if (!tb_proof_is_kept(proof)) {
     if (o->state == STAYS || ++o->tries >= TRIES_MOST) watch_again(o);
     return;

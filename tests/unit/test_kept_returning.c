@@ -18,86 +18,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "abi.h"
 #include "fake.h"
+#include "kept_array.h"
 #include "placed.h"
 #include "process.h"
-#include "rng.h"
 #include "sanitized.h"
 #include "tileblas.h"
 
 #define CUDA_ERROR_UNKNOWN 999
 
-/* A in four slots and a part of one, of columns of a slot's cell or longer; B is less than what may stay. */
-enum { M = 700, N = 3, K = 3000, PAGE = 4096, ARRAYS = 4, CALLS = 8 };
-enum { A_BYTES = M * K * 4, MAPPED = (A_BYTES + PAGE - 1) / PAGE * PAGE + PAGE };
-
-static float b[K * N], c[M * N], wanted[M * N];
-static char *mapped;
-
-static void set(const char *option, const char *value) {
-  if (tileblas_option_set(option, value) != 0) exit(3);
-}
-
-/* It does not begin with a page. */
-static float *array(void) { return (float *)(mapped + 192); }
-
-static void map_anew(uint64_t *seed) {
-  void *const at = mmap(mapped, MAPPED, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | (mapped == NULL ? 0 : MAP_FIXED), -1, 0);
-  if (at == MAP_FAILED) exit(3);
-  mapped = at;
-  for (int i = 0; i < M * K; i++) array()[i] = (float)tst_random_below(seed, 9) - 4;
-}
-
-static void multiply(float *result) {
-  static const struct tst_problem p = {
-      .trans_a = 'T', .trans_b = 'N', .m = M, .n = N, .k = K, .alpha = 1, .lda = K, .ldb = K, .ldc = M};
-  const struct tst_symbol *const symbol = tst_find_symbol("cblas_sgemm");
-  tst_call(symbol, tst_resolve(symbol), &p, array(), b, result);
-}
-
-static uint64_t bytes_up(void) { return tst_fake() == NULL ? 0 : tst_fake()->get(FAKE_CUDA_BYTES_UP); }
-
-/* Whether it is right; and whether A went up. */
-static bool call(bool *up) {
-  const uint64_t before = bytes_up();
-  multiply(c);
-  const uint64_t bytes = bytes_up() - before;
-  set("TILEBLAS_ROUTE", "cpu");
-  multiply(wanted);
-  set("TILEBLAS_ROUTE", "gpu");
-  *up = bytes > A_BYTES / 2;
-  for (int i = 0; i < M * N; i++)
-    if (c[i] != wanted[i]) return printf("wrong\n"), false;
-  return true;
-}
-
-/* How often A goes up in so many calls; -1: something was wrong. */
-static int ways_up(int calls) {
-  int ups = 0;
-  for (int i = 0; i < calls; i++) {
-    bool up;
-    if (!call(&up)) return -1;
-    ups += up;
-  }
-  return ups;
-}
-
-static void begin(uint64_t *seed) {
-  set("TILEBLAS_ROUTE", "gpu");
-  set("TILEBLAS_CACHE", "auto");
-  for (int i = 0; i < K * N; i++) b[i] = (float)tst_random_below(seed, 9) - 4;
-}
-
-/* A real driver does not say what went up. */
-static bool is(const char *what, int ups, int expected) {
-  if (tst_fake() == NULL) return ups >= 0;
-  if (ups != expected) printf("%s: %d ways up, not %d\n", what, ups, expected);
-  return ups == expected;
-}
+enum { ARRAYS = 4, CALLS = 8 };
 
 /* Then there is no thread that might look for CUDA's memory while the caller sees to the way up. */
 static void keep_to_one_core(void) {
@@ -107,16 +38,16 @@ static void keep_to_one_core(void) {
   if (sched_setaffinity(0, sizeof core, &core) != 0) exit(3);
 }
 
-/* The first array goes up as what it is and to stay, the others to stay alone. */
+/* The first array goes up as what it is, to stay, and while CUDA is asked about it, the others to stay alone. */
 static int arrays_return(void *unused) {
   uint64_t seed = 1;
   bool right = true;
   (void)unused;
-  begin(&seed);
+  tst_array_begin("auto", &seed);
   for (int i = 0; i < ARRAYS; i++) {
-    map_anew(&seed);
-    const int ups = ways_up(CALLS);
-    right &= is("an array", ups, i == 0 ? 2 : 1);
+    tst_array_map(&seed);
+    const int ups = tst_array_ups(CALLS);
+    right &= tst_array_ups_are("an array", ups, i == 0 ? 3 : 1);
   }
   return right ? 0 : 1;
 }
@@ -127,15 +58,15 @@ static int arrays_are_written(void *unused) {
   uint64_t seed = 2;
   bool right = true, up;
   (void)unused;
-  begin(&seed);
-  for (int i = 0; i < 2; i++) map_anew(&seed), ways_up(CALLS);
-  array()[M * K / 3] += 1;
-  right &= is("an element", ways_up(3), 0);
-  for (int i = 0; i < M * K; i++) array()[i] = (float)tst_random_below(&seed, 9) - 4;
-  right &= call(&up) && call(&up);
-  map_anew(&seed);
-  right &= call(&up) && is("behind writes", up, 1);
-  right &= call(&up) && is("its second sight", up, 1);
+  tst_array_begin("auto", &seed);
+  for (int i = 0; i < 2; i++) tst_array_map(&seed), tst_array_ups(CALLS);
+  tst_array()[TST_ARRAY_ELEMS / 3] += 1;
+  right &= tst_array_ups_are("an element", tst_array_ups(3), 0);
+  tst_array_fill(&seed);
+  right &= tst_array_call(&up) && tst_array_call(&up);
+  tst_array_map(&seed);
+  right &= tst_array_call(&up) && tst_array_ups_are("behind writes", up, 1);
+  right &= tst_array_call(&up) && tst_array_ups_are("its second sight", up, 1);
   return right ? 0 : 1;
 }
 
@@ -146,16 +77,16 @@ static int cuda_has_a_page(void *which) {
   bool right = true;
   if (strcmp(which, "expected, one core") == 0) keep_to_one_core();
   tst_cuda_begin(0);
-  begin(&seed);
+  tst_array_begin("auto", &seed);
   for (int place = 0; place < 3; place++) {
-    mapped = NULL; /* elsewhere */
-    for (int i = 0; i < (of_first ? 0 : 2); i++) map_anew(&seed), ways_up(CALLS);
-    map_anew(&seed);
-    char *const page = mapped + (place == 0   ? PAGE
-                                 : place == 1 ? A_BYTES / 2 / PAGE * PAGE
-                                              : A_BYTES / PAGE * PAGE - PAGE);
-    tst_cuda_register(page, PAGE);
-    right &= is("CUDA's", ways_up(CALLS), CALLS);
+    tst_array_leave();
+    for (int i = 0; i < (of_first ? 0 : 2); i++) tst_array_map(&seed), tst_array_ups(CALLS);
+    tst_array_map(&seed);
+    char *const page = tst_array_mapping() + (place == 0   ? TST_PAGE
+                                              : place == 1 ? TST_ARRAY_BYTES / 2 / TST_PAGE * TST_PAGE
+                                                           : TST_ARRAY_BYTES / TST_PAGE * TST_PAGE - TST_PAGE);
+    tst_cuda_register(page, TST_PAGE);
+    right &= tst_array_ups_are("CUDA's", tst_array_ups(CALLS), CALLS);
     tst_cuda_unregister(page);
   }
   tst_cuda_end(0);
@@ -168,13 +99,12 @@ static int cuda_has_a_page_by_hash(void *unused) {
   uint64_t seed = 4;
   (void)unused;
   tst_cuda_begin(0);
-  begin(&seed);
-  set("TILEBLAS_CACHE", "8G");
-  for (int i = 0; i < 2; i++) map_anew(&seed), ways_up(CALLS);
-  map_anew(&seed);
-  tst_cuda_register(mapped + PAGE, PAGE);
-  const bool right = is("CUDA's by the digest", ways_up(CALLS), 5);
-  tst_cuda_unregister(mapped + PAGE);
+  tst_array_begin("8G", &seed);
+  for (int i = 0; i < 2; i++) tst_array_map(&seed), tst_array_ups(CALLS);
+  tst_array_map(&seed);
+  tst_cuda_register(tst_array_mapping() + TST_PAGE, TST_PAGE);
+  const bool right = tst_array_ups_are("CUDA's by the digest", tst_array_ups(CALLS), 5);
+  tst_cuda_unregister(tst_array_mapping() + TST_PAGE);
   tst_cuda_end(0);
   return right ? 0 : 1;
 }
@@ -184,17 +114,17 @@ static int cuda_has_a_page_by_hash(void *unused) {
 static int a_copy_fails(void *function) {
   uint64_t seed = 7;
   bool right = true, up;
-  begin(&seed);
-  for (int i = 0; i < 2; i++) map_anew(&seed), ways_up(CALLS);
-  map_anew(&seed);
+  tst_array_begin("auto", &seed);
+  for (int i = 0; i < 2; i++) tst_array_map(&seed), tst_array_ups(CALLS);
+  tst_array_map(&seed);
   if (tst_fake() != NULL) tst_fake()->inject(function, 1, CUDA_ERROR_UNKNOWN, 0);
-  right &= call(&up);
+  right &= tst_array_call(&up);
   if (tst_fake() != NULL) tst_fake()->clear_failures();
-  right &= ways_up(CALLS) >= 0;
-  for (int i = 0; i < M * K; i++) array()[i] += 1;
-  right &= ways_up(2) >= 0;
-  set("TILEBLAS_CACHE", "off");
-  right &= call(&up);
+  right &= tst_array_ups(CALLS) >= 0;
+  for (int i = 0; i < TST_ARRAY_ELEMS; i++) tst_array()[i] += 1;
+  right &= tst_array_ups(2) >= 0;
+  tst_set_option("TILEBLAS_CACHE", "off");
+  right &= tst_array_call(&up);
   tileblas_stats s;
   tileblas_stats_get(&s);
   return right && s.gpu_failures == 0 ? 0 : 1;
@@ -204,11 +134,13 @@ static int a_copy_fails(void *function) {
 static int forgotten(void *unused) {
   uint64_t seed = 5;
   (void)unused;
-  begin(&seed);
-  for (int i = 0; i < 2; i++) map_anew(&seed), ways_up(CALLS);
-  if (tileblas_keep(mapped, MAPPED) != 0 || tileblas_forget(mapped, MAPPED) != 0) return 3;
-  map_anew(&seed);
-  return is("what was forgotten", ways_up(CALLS), 2) ? 0 : 1;
+  tst_array_begin("auto", &seed);
+  for (int i = 0; i < 2; i++) tst_array_map(&seed), tst_array_ups(CALLS);
+  if (tileblas_keep(tst_array_mapping(), TST_ARRAY_MAPPED) != 0 ||
+      tileblas_forget(tst_array_mapping(), TST_ARRAY_MAPPED) != 0)
+    return 3;
+  tst_array_map(&seed);
+  return tst_array_ups_are("what was forgotten", tst_array_ups(CALLS), 3) ? 0 : 1;
 }
 
 /* 7: the kernel does not say who writes, so that A goes up each time, and nothing of this is done. What is wrong the
@@ -216,9 +148,9 @@ static int forgotten(void *unused) {
 static int is_watched(void *unused) {
   uint64_t seed = 6;
   (void)unused;
-  begin(&seed);
-  map_anew(&seed);
-  return ways_up(CALLS) == CALLS ? 7 : 0;
+  tst_array_begin("auto", &seed);
+  tst_array_map(&seed);
+  return tst_array_ups(CALLS) == CALLS ? 7 : 0;
 }
 
 static void run_in_process(int (*body)(void *), const char *which) {

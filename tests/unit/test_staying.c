@@ -240,7 +240,8 @@ static void what_failures_cost(void **state) {
   }
 }
 
-/* After six tries without a copy it is left alone, and after one where there was one before. */
+/* After six tries without a copy it is left alone, and after one where there was one before; one that waits for answers
+ * of CUDA's is no try. */
 static void copies_that_do_not_come(void **state) {
   (void)state;
   const struct tb_call call = call_by(matrix, 32);
@@ -248,6 +249,8 @@ static void copies_that_do_not_come(void **state) {
     struct tb_staying_times times = usual;
     calls_until_it_goes(&call, &usual);
     if (stayed) tb_staying_learn(&call, TB_A_STAYS, TB_BY_HASH, 1e-3);
+    for (int i = 0; i < 10; i++) tb_staying_learn(&call, TB_A_STAYS, TB_KEPT_LATER, 5e-3);
+    assert_true(decide_by(&call, &times));
     for (int i = 1; i < (stayed ? 1 : 6); i++) {
       tb_staying_learn(&call, TB_A_STAYS, TB_NOT_KEPT, 5e-3);
       times = usual;

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What CUDA is asked about beside calls: as many pages as there are, each once; and its answers go for the watch under
+ * which they were asked alone.
+ *
+ * Seen to fail when: an answer goes for a later watch of the same pages; one call's answers are asked for again by the
+ * next; a copy that waits for them is given back, or is used.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cache/cache.h"
+#include "placed.h"
+#include "rng.h"
+
+#define PAGE 4096
+/* 12 MiB, of which 8 are asked about in a look. */
+#define PAGES 3072
+#define PAGES_AT_ONCE 2048
+#define PAGES_OF_A_TURN 64
+#define NO_LIMIT (INT64_MAX / 2)
+
+static char *memory;
+static struct tb_cache *cache;
+static struct tb_stored operand;
+
+/* False: the kernel does not say who writes. */
+static bool begin(void) {
+  memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(memory != MAP_FAILED);
+  uint64_t seed = 1;
+  for (size_t i = 0; i < PAGES * PAGE; i += 8) memcpy(memory + i, &(uint64_t){tst_random(&seed)}, 8);
+  operand = (struct tb_stored){memory, PAGE, PAGES, PAGE, TB_STORED_ALL};
+  cache = tb_cache_open(true);
+  assert_non_null(cache);
+  tb_cache_allow_hash(cache, false);
+  return tb_kept_may_be_watched();
+}
+
+static void end(void) {
+  tb_cache_close(cache, true);
+  munmap(memory, PAGES * PAGE);
+}
+
+/* A call of a GPU that copies what goes up; what there is to be asked is left. */
+static struct tb_cached call(bool asks_later) {
+  struct tb_cached found;
+  assert_true(tb_cache_enter());
+  tb_cache_begin_call(cache, 0);
+  if (asks_later) tb_cache_allow_asking(cache);
+  struct tb_kept *const worth = tb_cache_look(cache, 0, &operand, NULL, &found, NULL);
+  if (worth != NULL && tb_cache_make(cache, 0, worth, NO_LIMIT, NO_LIMIT)) {
+    for (int64_t i = 0; i < worth->cells.count; i++) {
+      const struct tb_stored cell = tb_cell(&worth->stored, &worth->cells, i);
+      worth->digests[i] = tb_hash_cell(&cell);
+    }
+    found.proof = TB_KEPT_ANEW;
+  }
+  tb_cache_leave();
+  tb_cache_end_call(cache, 0);
+  return found;
+}
+
+/* The third call, at which the kernel begins to watch. */
+static struct tb_kept *watch(void) {
+  struct tb_cached found = call(true);
+  assert_int_equal(found.proof, TB_NOT_KEPT);
+  assert_int_equal(call(true).proof, TB_KEPT_ANEW);
+  found = call(true);
+  assert_int_equal(found.proof, TB_NOT_KEPT);
+  assert_non_null(found.unasked);
+  return found.unasked;
+}
+
+static void note(struct tb_asking *asking) {
+  assert_true(tb_cache_enter());
+  tb_asking_note(asking);
+  tb_cache_leave();
+}
+
+/* Of so many turns, or until there is nothing to be asked. Returns how many there were. */
+static int ask(struct tb_kept *kept, int most) {
+  struct tb_asking asking;
+  int turns = 0;
+  for (tb_asking_begin(&asking, kept); asking.kept != NULL && turns < most; turns++) {
+    tb_asking_go_on(&asking);
+    note(&asking);
+  }
+  return turns;
+}
+
+static void each_page_once(void **state) {
+  const int turns = (PAGES - PAGES_AT_ONCE) / PAGES_OF_A_TURN;
+  (void)state;
+  if (!begin()) skip();
+  struct tb_kept *const kept = watch();
+  assert_int_equal(ask(kept, turns / 2), turns / 2); /* one call's */
+  assert_int_equal(ask(kept, turns), turns - turns / 2);
+  const struct tb_cached found = call(true);
+  assert_int_equal(found.proof, TB_BY_HASH);
+  assert_null(found.unasked);
+  assert_int_equal(call(true).proof, TB_BY_TRACKING);
+  end();
+}
+
+/* By the next look, if nobody asks meanwhile; and at once by a call that does not ask. */
+static void without_turns(void **state) {
+  (void)state;
+  if (!begin()) skip();
+  assert_non_null(watch());
+  assert_int_equal(call(true).proof, TB_BY_HASH);
+  assert_int_equal(call(true).proof, TB_BY_TRACKING);
+  end();
+  begin();
+  call(true), call(true);
+  const struct tb_cached found = call(false);
+  assert_int_equal(found.proof, TB_BY_HASH);
+  assert_null(found.unasked);
+  end();
+}
+
+/* The copy gives way to another of the same bytes, which is watched anew: what was asked before says nothing of it. */
+static void answers_of_an_earlier_watch(void **state) {
+  struct tb_asking asking;
+  (void)state;
+  if (!begin()) skip();
+  struct tb_kept *kept = watch();
+  assert_true(tb_asking_begin(&asking, kept));
+  while (asking.at < asking.end) tb_asking_go_on(&asking);
+  memory[PAGES / 2 * PAGE] ^= 1;
+  for (int calls = 0; (kept = call(true).unasked) == NULL || kept->tracked.number == asking.number;)
+    assert_true(++calls < 100);
+  note(&asking);
+  assert_null(asking.kept);
+  assert_int_equal(ask(kept, PAGES), (PAGES - PAGES_AT_ONCE) / PAGES_OF_A_TURN);
+  end();
+}
+
+/* CUDA has a page: it is found, and the copy goes. */
+static void cudas(void **state) {
+  (void)state;
+  if (!begin()) skip();
+  tst_cuda_register(memory + (PAGES - 1) * PAGE, PAGE);
+  struct tb_kept *const kept = watch();
+  ask(kept, PAGES);
+  assert_int_equal(call(true).proof, TB_NOT_KEPT);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  tst_cuda_unregister(memory + (PAGES - 1) * PAGE);
+  end();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_page_once),
+      cmocka_unit_test(without_turns),
+      cmocka_unit_test(answers_of_an_earlier_watch),
+      cmocka_unit_test(cudas),
+  };
+  if (!tb_cuda_load()) return 1;
+  tst_cuda_begin(0);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  tst_cuda_end(0);
+  return failed;
+}
