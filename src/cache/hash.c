@@ -13,7 +13,7 @@
 __extension__ typedef unsigned __int128 wide;
 
 /* What is multiplied at a time: two words of the matrix. */
-#define NH_STEP_BYTES TB_HASH_STEP_BYTES
+#define NH_STEP_BYTES 16
 #define NH_STEP_WORDS (NH_STEP_BYTES / 8)
 /* The second sum's key begins a step behind the first one's. A page of short pieces, each filled up to a step, takes no
  * more than a cell and one step for each of its ends. */
@@ -115,34 +115,6 @@ struct tb_digest tb_hash_cell(const struct tb_stored *cell) {
   for (int64_t column = 0; column < cell->columns; column++)
     add_bytes(&h, cell->data + column * cell->pitch_bytes, cell->column_bytes);
   return digest_of(&h);
-}
-
-/* ---- parts of cells ---- */
-
-/* What is carried is what the lower word's sum has lost, in whatever order threads add. */
-static void add_digest(struct tb_digest *sum, const struct hashing *h) {
-  for (int i = 0; i < 2; i++) {
-    const uint64_t low = (uint64_t)h->sum[i], high = (uint64_t)(h->sum[i] >> 64);
-    const uint64_t before = __atomic_fetch_add(&sum->word[2 * i], low, __ATOMIC_RELAXED);
-    const uint64_t carry = before + low < low;
-    __atomic_fetch_add(&sum->word[2 * i + 1], high + carry, __ATOMIC_RELAXED);
-  }
-}
-
-/* The first column's place in its cell is the key's. */
-void tb_hash_add(const struct tb_stored *whole, const struct tb_cells *cells, int64_t row, int64_t column,
-                 const struct tb_stored *piece, struct tb_digest *digests) {
-  const int64_t column_words = tb_round_up(whole->column_bytes, NH_STEP_BYTES) / 8;
-  for (int64_t c = column; c < column + piece->columns; c++) {
-    const char *const bytes = piece->data + (c - column) * piece->pitch_bytes;
-    for (int64_t at = row, next; at < row + piece->column_bytes; at = next) {
-      const int64_t in_column = at / TB_CELL_BYTES;
-      next = tb_min((in_column + 1) * TB_CELL_BYTES, row + piece->column_bytes);
-      struct hashing h = {.key = key + c % cells->columns_each * column_words + at % TB_CELL_BYTES / 8};
-      add_bytes(&h, bytes + (at - row), next - at);
-      add_digest(&digests[c / cells->columns_each * cells->in_column + in_column], &h);
-    }
-  }
 }
 
 /* ---- samples ---- */

@@ -53,15 +53,6 @@ struct tb_stored tb_cell(const struct tb_stored *s, const struct tb_cells *cells
 /* Of a part of a matrix that is no larger than a cell. What is between its columns does not count. */
 struct tb_digest tb_hash_cell(const struct tb_stored *cell);
 
-/* What parts of a matrix begin with, and end with unless the column does. */
-#define TB_HASH_STEP_BYTES 16
-
-/* Adds what `piece` gives the digests of the whole's cells, which begin as zeros: of all of the matrix, each byte once,
- * they come to what tb_hash_cell has. The sums are over places, so that parts of a cell add up. Its first byte is of
- * this row, in bytes, and column. By several threads at once; of what may be a copy elsewhere. */
-void tb_hash_add(const struct tb_stored *whole, const struct tb_cells *cells, int64_t row, int64_t column,
-                 const struct tb_stored *piece, struct tb_digest *digests);
-
 /* Of so many lines that are spread over the whole matrix: tells most matrices from what they were, and proves nothing;
  * some dozens tell nearly all. */
 #define TB_SAMPLE_LINES 64

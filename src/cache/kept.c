@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cache/kept.h"
 
-#include <string.h>
-
 #include "base/integers.h"
 #include "cache/writers.h"
 
@@ -335,7 +333,6 @@ void tb_kept_begin_result(struct tb_kept *kept) {
   kept->is_result = kept->digested = true;
   atomic_store(&kept->awaited, true);
   tb_kept_end_mending(kept);
-  memset(kept->digests, 0, (size_t)kept->cells.count * sizeof *kept->digests);
 }
 
 bool tb_kept_may_be_watched(void) { return tb_writers_may_ask() && tb_track_may_begin(); }

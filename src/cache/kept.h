@@ -192,13 +192,6 @@ void tb_kept_forget_pages(struct tb_kept *kept);
 /* What it is a copy of is about to be written by a call of ours, which gives the copy the same bytes. */
 void tb_kept_begin_result(struct tb_kept *kept);
 
-/* Some of them have come down, to be committed: a rectangle of this first row, in bytes, and column, as it lies
- * elsewhere. By several threads at once. */
-static inline void tb_kept_add_result(struct tb_kept *kept, int64_t row, int64_t column,
-                                      const struct tb_stored *piece) {
-  tb_hash_add(&kept->stored, &kept->cells, row, column, piece, kept->digests);
-}
-
 /* An operand's copy that comes to be beside a call that brings it up, and is whole. */
 static inline void tb_kept_await(struct tb_kept *kept) {
   atomic_store_explicit(&kept->awaited, true, memory_order_release);

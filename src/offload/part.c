@@ -236,7 +236,7 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   TB_TRY(tb_pipeline_run(d, call, &part->plan, &choice, timed, pass, &part->keep, &part->progress));
   tb_keep_end_planes(&part->keep);
   TB_TRY(tb_keep_end_coming(&part->keep, d));
-  tb_keep_end_result(&part->keep, d);
+  TB_TRY(tb_keep_end_result(&part->keep, d));
   if (timed) {
     if (part->progress.up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);
     part->compute_ms = tb_part_elapsed_ms(d, TB_COMPUTE_BEGIN, TB_COMPUTE_END);

@@ -96,7 +96,7 @@ CUresult tb_triangular_part_run(struct tb_part *part, struct tb_device *d, struc
   if (planned != CUDA_SUCCESS) return planned;
   const CUresult result = tb_triangular_run(d, &part->keep.call, &t->plan, timed, &part->keep, &t->progress);
   if (result != CUDA_SUCCESS) return result;
-  tb_keep_end_result(&part->keep, d);
+  TB_TRY(tb_keep_end_result(&part->keep, d));
   part->kernel = tb_triangular_kernel(d);
   if (!timed) return CUDA_SUCCESS;
   if (p->up_bytes > 0) part->up_ms = tb_part_elapsed_ms(d, TB_UP_BEGIN, TB_UP_END);

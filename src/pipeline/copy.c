@@ -197,48 +197,31 @@ static bool is_shared_by_columns(const struct tb_copy *c) {
   return c->columns >= c->tasks && !(c->mirrored && c->rows >= (int64_t)MIRRORED_ROWS_MIN * c->tasks);
 }
 
-/* The first row of a task's share; of what is digested at a step. */
-static int64_t first_row(const struct tb_copy *c, int index) {
-  const int64_t row = c->rows * index / c->tasks, step = TB_HASH_STEP_BYTES / tb_type_bytes(c->type);
-  return c->result == NULL || index == c->tasks ? row : row - row % step;
-}
-
 /* A task's share: some of the columns, or of all columns some rows when there are fewer columns than tasks. The job is
  * not read: the caller may still be about to note it down. */
 static struct tb_copy share(const struct tb_copy *c, int index) {
   struct tb_copy s = {.type = c->type, .beta = c->beta, .stores = c->stores, .drops = c->drops};
   s.to = c->to, s.from = c->from, s.to_ld = c->to_ld, s.from_ld = c->from_ld;
   s.rows = c->rows, s.columns = c->columns, s.region = c->region, s.mirrored = c->mirrored;
-  s.pages = c->pages, s.result = c->result, s.result_row = c->result_row, s.result_column = c->result_column;
+  s.pages = c->pages;
   if (is_shared_by_columns(c)) {
     int64_t first = c->columns * index / c->tasks, end = c->columns * (index + 1) / c->tasks;
     s.to = behind(c->to, c->type, first * c->to_ld);
     s.from = behind(c->from, c->type, first * c->from_ld);
     s.columns = end - first;
-    s.result_column += first;
     s.region = tb_region_at(c->region, 0, first);
   } else {
-    int64_t first = first_row(c, index), end = first_row(c, index + 1);
+    int64_t first = c->rows * index / c->tasks, end = c->rows * (index + 1) / c->tasks;
     s.to = behind(c->to, c->type, first);
     s.from = behind(c->from, c->type, first);
     s.rows = end - first;
-    s.result_row += first * tb_type_bytes(c->type);
     s.region = tb_region_at(c->region, first, 0);
   }
   return s;
 }
 
-/* Before it is copied, behind which its lines may be dropped. */
-static void digest(const struct tb_copy *c) {
-  const int64_t size = tb_type_bytes(c->type);
-  const struct tb_stored piece = {
-      .data = c->from, .column_bytes = c->rows * size, .columns = c->columns, .pitch_bytes = c->from_ld * size};
-  tb_kept_add_result(c->result, c->result_row, c->result_column, &piece);
-}
-
 static void copy_task(void *context, int index) {
   struct tb_copy s = share(context, index);
-  if (s.result != NULL) digest(&s);
   tb_pages_before_write(s.pages, s.to, ((s.columns - 1) * s.to_ld + s.rows) * tb_type_bytes(s.type));
   if (s.to_ld == s.rows && s.from_ld == s.rows && s.region.of == TB_WHOLE) {
     s.rows *= s.columns; /* one long column */

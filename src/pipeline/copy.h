@@ -9,7 +9,6 @@
 
 #include "blas/region.h"
 #include "blas/type.h"
-#include "cache/kept.h"
 #include "pipeline/pages.h"
 #include "process/pool.h"
 
@@ -49,10 +48,6 @@ struct tb_copy {
   const void *from;
   int64_t to_ld, from_ld, rows, columns; /* in elements */
   struct tb_region region;
-  struct tb_kept
-      *result;        /* with beta = 0 and all elements: of what it has a part, which begins in this row, in bytes, */
-  int64_t result_row; /* and column; its digests get what is copied. NULL: of nothing */
-  int64_t result_column;
   struct tb_pages *pages; /* of a `to` that was just allocated; NULL: of none */
   bool mirrored;          /* beta is 0, and elements outside the region are read from their mirror images */
   int tasks;              /* from here on it is copy.c's */

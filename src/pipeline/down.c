@@ -32,11 +32,10 @@ void tb_down_enter_block(struct tb_pipeline *p) {
   memset(p->progress->committed_columns, 0, (size_t)(p->layout.rows * p->layout.columns) * sizeof(int64_t));
 }
 
-/* Where a tile is in C, from a column of its own on. */
-static struct tb_block place_in_c(const struct tb_pipeline *p, int64_t tile, int64_t from, int64_t columns) {
+static struct tb_block place_in_c(const struct tb_pipeline *p, int64_t tile) {
   const struct tb_layout *const l = &p->down.layout;
   const struct tb_block t = tb_layout_tile(l, tile);
-  return (struct tb_block){l->block.i + t.i, t.m, l->block.j + t.j + from, columns};
+  return (struct tb_block){l->block.i + t.i, t.m, l->block.j + t.j, t.n};
 }
 
 CUresult tb_down_add(struct tb_pipeline *p, int64_t tile, CUstream stream) {
@@ -44,8 +43,7 @@ CUresult tb_down_add(struct tb_pipeline *p, int64_t tile, CUstream stream) {
   TB_TRY(tb_device_tile_event(p->d, tile, &done));
   TB_TRY(tb_cuda.cuEventRecord(done, stream));
   if (p->keep != NULL && p->keep->result != NULL)
-    tb_keep_copy_tile(p->keep, place_in_c(p, tile, 0, tb_layout_tile(&p->down.layout, tile).n),
-                      tb_layout_d(&p->down.layout, tile), stream);
+    tb_keep_copy_tile(p->keep, place_in_c(p, tile), tb_layout_d(&p->down.layout, tile), stream);
   p->down.order[p->down.complete++] = (int16_t)tile;
   return CUDA_SUCCESS;
 }
@@ -104,7 +102,6 @@ static CUresult fetch_staged(struct tb_pipeline *p, int64_t tile) {
   e->copy.columns = columns;
   e->copy.pages = &p->pages;
   e->copy.region = tb_region_at(tb_layout_region(&p->down.layout, tile), 0, down->fetched_columns);
-  if (p->keep != NULL) tb_keep_begin_commit(p->keep, place_in_c(p, tile, down->fetched_columns, columns), &e->copy);
   TB_TRY(tb_download_start(p->d, slot, tb_address_behind(call, d.address, down->fetched_columns * d.ld), bytes));
   down->asked++;
   down->fetched_columns += columns;
@@ -158,7 +155,6 @@ static CUresult fetch_columns(struct tb_pipeline *p) {
 static void count_oldest(struct tb_pipeline *p) {
   const struct tb_down_entry *e = down_entry_of(p, p->down.committed);
   tb_down_count(p, e->tile, e->columns);
-  if (p->keep != NULL) tb_keep_end_commit(p->keep, &e->copy);
   p->progress->down_bytes += (double)e->bytes;
   p->down.committed++;
 }

@@ -38,7 +38,6 @@ struct tb_keep {
   int64_t come_bytes[2];          /* of these, in the copies */
   struct tb_kept *result;         /* C's copy, as it comes to be; NULL: there will be none */
   int64_t copied_bytes;           /* of C, to there */
-  int64_t digested_bytes;         /* and down, when they are committed */
   bool may_stay;                  /* C could, and was noted */
   CUresult failed;                /* of a call that several GPUs share: this one hangs since it has begun */
   enum { TB_ALL_PROVEN, TB_NOT_ASKED, TB_ASKED } doubt;
@@ -102,13 +101,9 @@ bool tb_keep_drop_planes(struct tb_keep *keep, struct tb_device *device);
 /* The tile of C that this is, with nothing more to come, is to be in C's copy, too: behind what is in the stream. */
 void tb_keep_copy_tile(struct tb_keep *keep, struct tb_block tile, struct tb_matrix d, CUstream stream);
 
-/* A commit of some of a tile's columns is about to begin, and is over: it is digested for C's copy, if that is to be.
- */
-void tb_keep_begin_commit(struct tb_keep *keep, struct tb_block columns, struct tb_copy *copy);
-void tb_keep_end_commit(struct tb_keep *keep, const struct tb_copy *copy);
-
-/* All of C is committed, and nothing is under way any more: it may be a later call's operand. */
-void tb_keep_end_result(struct tb_keep *keep, struct tb_device *device);
+/* All of C is committed, and nothing is under way any more: it may be a later call's operand. CUDA_ERROR_TIMEOUT: the
+ * device hangs. */
+CUresult tb_keep_end_result(struct tb_keep *keep, struct tb_device *device);
 
 /* C's copy is not to be: its memory is wanted. */
 void tb_keep_drop_result(struct tb_keep *keep, struct tb_device *device);

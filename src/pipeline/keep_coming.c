@@ -57,7 +57,7 @@ static CUresult fetch_digests(struct tb_device *d, struct tb_kept *kept, CUdevic
   return CUDA_SUCCESS;
 }
 
-static CUresult digest_copy(struct tb_device *d, struct tb_kept *kept) {
+CUresult tb_keep_digest(struct tb_device *d, struct tb_kept *kept) {
   const struct tb_stored *const s = &kept->stored;
   int64_t key_bytes;
   const uint64_t *const key = tb_hash_key(&key_bytes);
@@ -85,7 +85,7 @@ CUresult tb_keep_end_coming(struct tb_keep *keep, struct tb_device *d) {
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_kept *const kept = keep->coming[of_b];
     if (kept == NULL || d->hangs || keep->come_bytes[of_b] != tb_stored_bytes(&kept->stored)) continue;
-    if (digest_copy(d, kept) == CUDA_SUCCESS) {
+    if (tb_keep_digest(d, kept) == CUDA_SUCCESS) {
       tb_kept_is_whole(kept);
       keep->coming[of_b] = NULL;
       keep->proof[of_b] = TB_KEPT_ANEW;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Results that stay: of a C whose like was a later call's operand the GPU has a copy, tile by tile, while the tiles
- * come down. What comes down is digested in the slots, by who commits it. So the digests are those of the copy's bytes,
- * whatever becomes of C, and it is C that is compared with them before the copy is used.
+ * come down, and digests it when all are there. So the digests are those of the copy's bytes, whatever becomes of C,
+ * and it is C that is compared with them before the copy is used.
  *
- *      tile --down--> slot --threads--> C          digest: of the slot
- *           \-- on the GPU --> copy               proof: C, when it is an operand, has that digest
+ *      tile --down--> slot --threads--> C
+ *           \-- on the GPU --> copy --on the GPU--> digests      proof: C, when it is an operand, has these
  */
 #include "base/options.h"
 #include "pipeline/keep_internal.h"
@@ -23,16 +23,16 @@ static struct tb_stored stored_c_of(const struct tb_call *call) {
 #define DIGESTED_BYTES_PER_S 12e9
 #define LINK_BYTES_PER_S 50e9
 
-/* Whether the threads digest a result no slower than it would go up. Where copies have a size, that is the program's
- * choice. */
+/* Whether the threads digest a result, when it is an operand, no slower than it would go up. Where copies have a size,
+ * that is the program's choice. */
 static bool results_pay(const struct tb_device *d, const struct tb_ways *ways) {
   if (tb_option_number(TB_OPTION_cache) != TB_CACHE_AUTO) return true;
   const double link = ways->link_bytes_per_s > 0 ? ways->link_bytes_per_s : LINK_BYTES_PER_S;
   return tb_pool_threads(d->pool) * DIGESTED_BYTES_PER_S >= link;
 }
 
-/* With beta, or of a triangle, C has more than the tiles; what passes the slots is digested nowhere. A solution and a
- * triangle's product are all of B, whatever was in it. */
+/* With beta, or of a triangle, C has more than the tiles. A solution and a triangle's product are all of B, whatever
+ * was in it. */
 static bool is_all_of_c(const struct tb_call *call) {
   if (call->recipe != TB_MULTIPLY) return true;
   return !call->twice && call->region.of == TB_WHOLE && tb_scalar_is_zero(call->type, call->beta);
@@ -70,32 +70,27 @@ void tb_keep_copy_tile(struct tb_keep *keep, struct tb_block tile, struct tb_mat
                               .dstPitch = (size_t)kept->copy_pitch_bytes,
                               .WidthInBytes = (size_t)(tile.m * size),
                               .Height = (size_t)tile.n};
-  if (row % TB_HASH_STEP_BYTES == 0 && tb_cuda.cuMemcpy2DAsync(&copy, stream) == CUDA_SUCCESS)
-    keep->copied_bytes += tile.m * tile.n * size;
+  if (tb_cuda.cuMemcpy2DAsync(&copy, stream) == CUDA_SUCCESS) keep->copied_bytes += tile.m * tile.n * size;
   tb_cuda_failed_call = NULL;
 }
 
-void tb_keep_begin_commit(struct tb_keep *keep, struct tb_block columns, struct tb_copy *copy) {
-  const int64_t row = columns.i * tb_call_bytes(&keep->call);
-  copy->result = row % TB_HASH_STEP_BYTES == 0 ? keep->result : NULL;
-  copy->result_row = row;
-  copy->result_column = columns.j;
+static bool is_whole(struct tb_keep *keep, struct tb_device *d) {
+  const bool whole = keep->copied_bytes == tb_stored_bytes(&keep->result->stored);
+  const bool digested = whole && tb_keep_digest(d, keep->result) == CUDA_SUCCESS;
+  tb_cuda_failed_call = NULL; /* no failure of the call's */
+  return digested;
 }
 
-void tb_keep_end_commit(struct tb_keep *keep, const struct tb_copy *copy) {
-  if (copy->result != NULL) keep->digested_bytes += tb_copy_bytes(copy);
-}
-
-void tb_keep_end_result(struct tb_keep *keep, struct tb_device *d) {
+CUresult tb_keep_end_result(struct tb_keep *keep, struct tb_device *d) {
   const struct tb_stored c = stored_c_of(&keep->call);
-  const int64_t bytes = tb_stored_bytes(&c);
-  if (!keep->may_stay) return;
+  if (!keep->may_stay) return CUDA_SUCCESS;
   if (keep->result != NULL) {
-    if (keep->copied_bytes == bytes && keep->digested_bytes == bytes) tb_cache_finish_result(keep->result);
+    if (is_whole(keep, d)) tb_cache_finish_result(keep->result);
   } else if (tb_cache_enter()) {
     tb_cache_end_result(tb_device_cache(d), &c);
     tb_cache_leave();
   }
+  return d->hangs ? CUDA_ERROR_TIMEOUT : CUDA_SUCCESS;
 }
 
 void tb_keep_drop_result(struct tb_keep *keep, struct tb_device *d) {

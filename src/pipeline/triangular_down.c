@@ -55,7 +55,6 @@ static CUresult fetch_run(struct tb_triangular *t) {
   e->copy.from = tb_slot(&t->d->down_ring, slot);
   e->copy.to = tb_call_c(t->call, b.i, b.j + first);
   e->copy.rows = b.m, e->copy.columns = columns;
-  tb_keep_begin_commit(t->keep, (struct tb_block){b.i, b.m, b.j + first, columns}, &e->copy);
   TB_TRY(apart ? tb_download_start_apart(t->d, slot, &run) : tb_download_start(t->d, slot, run.source, bytes));
   if (t->timed) TB_TRY(tb_cuda.cuEventRecord(t->d->marks[TB_DOWN_END], t->d->down));
   down->asked++;
@@ -78,7 +77,6 @@ static bool next_is_committed(struct tb_triangular *t) {
 static void count_run(struct tb_triangular *t) {
   const struct tb_triangular_down_entry *e = triangular_down_entry(t, t->down.committed);
   struct tb_triangular_progress *p = t->progress;
-  tb_keep_end_commit(t->keep, &e->copy);
   p->begun = true;
   p->lines += e->columns;
   p->down_bytes += (double)e->bytes;

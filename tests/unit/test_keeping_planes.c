@@ -341,7 +341,10 @@ static bool make_result(struct tb_stored c, uint64_t seed) {
   tb_cache_leave();
   for (int64_t i = 0; i < c.columns * c.pitch_bytes; i += 8)
     memcpy((char *)(uintptr_t)c.data + i, &(uint64_t){tst_random(&seed)}, 8);
-  if (kept != NULL) tb_kept_add_result(kept, 0, 0, &c);
+  for (int64_t i = 0; kept != NULL && i < kept->cells.count; i++) {
+    const struct tb_stored cell = tb_cell(&kept->stored, &kept->cells, i);
+    kept->digests[i] = tb_hash_cell(&cell);
+  }
   if (kept != NULL) tb_cache_finish_result(kept);
   assert_true(tb_cache_enter());
   if (kept == NULL) tb_cache_end_result(cache, &c);

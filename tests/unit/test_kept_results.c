@@ -11,8 +11,8 @@
  *
  * With `triangular` T is made by trmm and trsm: by halves, whole, and in bands.
  *
- * Seen to fail when: the proof is skipped, or not awaited; a result is used that is not whole; parts of cells are added
- * at the wrong place; a tile is copied to where it is in its block; copies of results are made in vain.
+ * Seen to fail when: the proof is skipped, or not awaited; a result is used that is not whole; a tile is copied to
+ * another's place; copies of results are made in vain.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
