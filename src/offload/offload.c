@@ -198,11 +198,10 @@ static void describe_outcome(const struct offload_job *job, struct tb_outcome *o
   size_t length = 0;
   outcome->why = TB_STATUS_ok;
   outcome->kernel = job->parts[0].kernel;
-  for (int of_b = 0; of_b < 2; of_b++) outcome->proof[of_b] = tb_keep_proof(&job->parts[0].keep, of_b);
-  for (int i = 1; i < job->sharing; i++)
+  for (int i = 0; i < job->sharing; i++)
     for (int of_b = 0; of_b < 2; of_b++) { /* what all have */
       const enum tb_proof proof = tb_keep_proof(&job->parts[i].keep, of_b);
-      if (proof < outcome->proof[of_b]) outcome->proof[of_b] = proof;
+      if (i == 0 || proof < outcome->proof[of_b]) outcome->proof[of_b] = proof;
     }
   outcome->committed = job->rescued;
   outcome->bytes = job->rescued_bytes;
