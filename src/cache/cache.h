@@ -114,7 +114,7 @@ bool tb_cache_drop_planes(struct tb_cache *cache, int user, struct tb_kept *kept
  * of this k. Returns what to give tb_cache_make_result if it is worth a copy; or NULL. */
 struct tb_kept *tb_cache_begin_result(struct tb_cache *cache, const struct tb_stored *c, int64_t k);
 
-/* Inside: as tb_cache_make. The copy is the caller's to fill, and its digests to add to, while the call lasts. */
+/* Inside: as tb_cache_make. The copy is the caller's to fill, and to digest, while the call lasts. */
 bool tb_cache_make_result(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes,
                           int64_t limit_bytes);
 

@@ -80,30 +80,8 @@ bool tb_kept_can_prove(const struct tb_kept *kept, const struct tb_stored *part)
 
 /* ---- by the kernel's word ---- */
 
-/* Memory between the columns is watched, too, where the columns are not so far apart that it is most of all. */
-#define WATCHED_TIMES 2
-
-static uintptr_t start_of(const struct tb_stored *s) { return (uintptr_t)s->data; }
-static uintptr_t end_of(const struct tb_stored *s) { return (uintptr_t)s->data + (uintptr_t)tb_stored_span_bytes(s); }
-
 /* The page that has this byte. */
 static struct tb_tracked page_at(uintptr_t address) { return tb_track_pages_around(address, address + 1); }
-
-/* Of what is kept and in no page of its own: before its whole pages, and behind. */
-static struct tb_digest hash_edge(const struct tb_kept *kept, bool behind) {
-  const struct tb_tracked *const pages = &kept->tracked;
-  return behind ? tb_hash_between(&kept->stored, pages->end, end_of(&kept->stored))
-                : tb_hash_between(&kept->stored, start_of(&kept->stored), pages->start);
-}
-
-static bool has_same_edge(const struct tb_kept *kept, bool behind) {
-  const struct tb_digest now = hash_edge(kept, behind);
-  return tb_digests_are_equal(&now, &kept->edges[behind]);
-}
-
-bool tb_kept_has_same_edges(const struct tb_kept *kept) {
-  return has_same_edge(kept, false) && has_same_edge(kept, true);
-}
 
 /* Pages that a task asks about: of 4 KiB in some 15 microseconds, or more, so that tasks do for all. */
 #define PAGES_OF_TASK_BYTES ((uintptr_t)4 << 20)
@@ -132,7 +110,7 @@ bool tb_kept_question(struct tb_question *q, struct tb_kept *kept, const struct 
   q->kept = kept;
   q->whole = tb_stored_is(&kept->stored, part);
   q->number = all->number;
-  q->pages = tb_track_pages_around(start_of(part), end_of(part));
+  q->pages = tb_track_pages_around(tb_stored_start(part), tb_stored_end(part));
   q->edges[0] = q->pages.start < all->start;
   q->edges[1] = q->pages.end > all->end;
   if (q->edges[0]) q->pages.start = all->start;
@@ -166,33 +144,11 @@ void tb_kept_begin_probe(struct tb_kept *kept) {
   const int64_t at = s->columns / 2 * s->pitch_bytes + (rows.first + rows.end) / 2;
   struct tb_tracked mapping;
   tb_probe_end(&kept->probe);
-  kept->probe = page_at(start_of(s) + (uintptr_t)at);
+  kept->probe = page_at(tb_stored_start(s) + (uintptr_t)at);
   if (tb_writers_may_ask() && tb_writers_find_mapping(kept->probe, &mapping)) tb_probe_begin(&kept->probe, mapping);
 }
 
 bool tb_kept_probe_is_written(const struct tb_kept *kept) { return tb_probe_is_written(&kept->probe); }
-
-/* Behind the beginning of the watch, and ahead of a look at all bytes. */
-static void digest_edges(struct tb_kept *kept) {
-  kept->edges[0] = hash_edge(kept, false);
-  kept->edges[1] = hash_edge(kept, true);
-}
-
-/* Before all bytes are looked at: what is written from then on shows. To protect pages in vain takes as long as to
- * digest them, so it is looked around first; CUDA is asked behind that. */
-static void begin_tracking(struct tb_kept *kept) {
-  const struct tb_stored *const s = &kept->stored;
-  kept->replaced = false;
-  kept->tracked = tb_track_pages(start_of(s), end_of(s));
-  if (tb_stored_span_bytes(s) > WATCHED_TIMES * s->columns * s->column_bytes || !tb_writers_may_ask()) return;
-  if (!tb_writers_seem_to_fault()) return;
-  struct tb_tracked mapping;
-  if (!tb_writers_find_mapping(kept->tracked, &mapping)) mapping = kept->tracked; /* several are no one's to move */
-  if (!tb_track_begin(&kept->tracked, mapping)) return;
-  if (!tb_writers_fault_but_cuda(&kept->tracked, 1)) tb_kept_forget_pages(kept);
-  kept->unasked = kept->tracked.number != 0;
-  kept->asked_end = kept->tracked.start;
-}
 
 /* ---- either ---- */
 
@@ -229,14 +185,14 @@ static void give_up_tracking(struct tb_kept *kept) {
 
 /* Whether it has begun. */
 static bool try_to_track(struct tb_kept *kept) {
-  begin_tracking(kept);
+  tb_kept_begin_watch(kept);
   if (kept->tracked.number == 0) give_up_tracking(kept);
   return kept->tracked.number != 0;
 }
 
 bool tb_kept_watch(struct tb_kept *kept) {
   kept->digested = kept->track_failures > 0 || !try_to_track(kept);
-  if (!kept->digested) digest_edges(kept);
+  if (!kept->digested) tb_kept_digest_edges(kept);
   kept->unasked = false; /* tb_kept_has_cudas tells, of what is no copy before */
   return !kept->digested;
 }
@@ -270,8 +226,8 @@ bool tb_kept_answer(struct tb_question *q) {
   struct tb_kept *const kept = q->kept;
   if (q->by_hash) return answer_by_hash(q);
   const bool is_the_same = kept->tracked.number == q->number && tb_track_holds(&kept->tracked);
-  const bool clean = is_the_same && !atomic_load(&q->written) && (!q->edges[0] || has_same_edge(kept, false)) &&
-                     (!q->edges[1] || has_same_edge(kept, true));
+  const bool clean = is_the_same && !atomic_load(&q->written) && (!q->edges[0] || tb_kept_has_same_edge(kept, false)) &&
+                     (!q->edges[1] || tb_kept_has_same_edge(kept, true));
   if (clean)
     kept->track_uses++;
   else if (kept->tracked.number == q->number && !(q->whole && tb_kept_may_be_mended(kept)))
@@ -345,27 +301,29 @@ static bool begins_or_goes_on(struct tb_kept *kept) {
 }
 
 /* All bytes, where the kernel does not watch yet; from now on it may. CUDA is asked about what it watches before that,
- * or beside it. */
+ * or beside it; what it has watched since an earlier call is looked at as a whole then, whatever part is wanted. */
 static enum tb_proof prove_by_hash(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
                                    bool was_watched, struct tb_pool *pool) {
-  int64_t first, count;
-  if (!kept->digested || !find_cells(kept, part, &first, &count) || (was_watched && !how.hash_pays)) return TB_NOT_KEPT;
-  const bool whole = count == kept->cells.count, tries = how.may_track && !was_watched && whole;
+  int64_t first = 0, count = 0;
+  const bool has_cells = find_cells(kept, part, &first, &count);
+  if (!kept->digested || (was_watched && !how.hash_pays)) return TB_NOT_KEPT;
+  const bool whole = count == kept->cells.count, tries = how.may_track && !was_watched && (whole || kept->unasked);
   const bool begins = tries && (!how.hash_pays || kept->unasked || is_to_be_tracked(kept)) && begins_or_goes_on(kept);
-  const bool waits = begins && how.asks_later && !tb_kept_is_asked_about(kept);
-  if (waits && !how.hash_pays) return TB_NOT_KEPT;
+  const bool waits = begins && how.asks_later && !tb_kept_is_asked_about(kept), settles = begins && !waits;
+  if ((!has_cells && !settles) || (waits && !how.hash_pays)) return TB_NOT_KEPT;
   struct tb_differing found = {0};
   const bool may_mend = begins && how.may_mend && tb_stored_is(&kept->stored, part);
   struct tb_differing *const differing = may_mend ? &found : NULL;
   bool same = false;
-  if (begins) digest_edges(kept);
-  if (begins || how.hash_pays || !whole) same = has_same_cells(kept, first, count, differing, begins && !waits, pool);
+  if (settles) first = 0, count = kept->cells.count;
+  if (settles) tb_kept_digest_edges(kept);
+  if (begins || how.hash_pays || !whole) same = has_same_cells(kept, first, count, differing, settles, pool);
   if (kept->has_cudas) give_up_tracking(kept);
-  if (whole && !how.hash_pays && kept->tracked.number == 0) {
+  if ((whole || settles) && !how.hash_pays && kept->tracked.number == 0) {
     kept->unwatchable = true;
     return TB_NOT_KEPT;
   }
-  if (begins && !waits) kept->unasked = false;
+  if (settles) kept->unasked = false;
   if (same) {
     count_proof(kept);
     return TB_BY_HASH;
@@ -375,22 +333,17 @@ static enum tb_proof prove_by_hash(struct tb_kept *kept, const struct tb_stored 
   return TB_NOT_KEPT;
 }
 
-/* Of what is watched since an earlier call and was not used since: whether it was written, as far as a page tells. */
-static bool is_written_unasked(struct tb_kept *kept) {
+/* Of what is watched since an earlier call and was not used since: others have some of its pages watched, or it was
+ * rewritten, as far as a page tells. */
+static bool has_lost_watch(const struct tb_kept *kept) {
   if (!kept->unasked) return false;
-  if (!tb_track_holds(&kept->tracked)) {
-    tb_kept_forget_pages(kept); /* others have pages of it watched, and it begins anew */
-    return false;
-  }
-  if (!is_written_in_the_midst(&kept->tracked)) return false;
-  end_tracking(kept);
-  return true;
+  return !tb_track_holds(&kept->tracked) || (is_written_in_the_midst(&kept->tracked) && !tb_kept_may_be_mended(kept));
 }
 
 enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
                             struct tb_pool *pool) {
-  if (is_written_unasked(kept)) return TB_NOT_KEPT;
-  const bool was_watched = is_watched(kept);
+  const bool has_lost = has_lost_watch(kept), was_watched = is_watched(kept);
+  if (has_lost) end_tracking(kept);
   const enum tb_proof proof = was_watched ? prove_by_tracking(kept, part, how.may_mend, pool) : TB_NOT_KEPT;
-  return proof != TB_NOT_KEPT ? proof : prove_by_hash(kept, part, how, was_watched, pool);
+  return proof != TB_NOT_KEPT ? proof : prove_by_hash(kept, part, how, was_watched || has_lost, pool);
 }

@@ -59,7 +59,7 @@ struct tb_kept {
   bool replaced;             /* what was tracked was not written, but gave way to another mapping */
   struct tb_tracked probe;   /* with a copy or without: a page of it */
   int proofs;                /* by the hash, since it was made or written */
-  bool is_result;            /* of ours: digested as it came down, and watched a proof later than an operand */
+  bool is_result;            /* of ours: watched a proof later than an operand */
   bool proven;               /* it was, since it was made */
   atomic_bool awaited;       /* one that is not whole yet: it is no copy */
 };
@@ -107,23 +107,33 @@ struct tb_prove {
 enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
                             struct tb_pool *pool);
 
-/* ---- asking.c: what CUDA is to be asked about what the kernel watches ---- */
+/* ---- watch.c: how the kernel begins to watch, and what CUDA is to be asked about it ---- */
+
+/* Before all bytes are looked at. kept->tracked is none where it cannot. */
+void tb_kept_begin_watch(struct tb_kept *kept);
+
+/* Of what is tracked: digests what lies in pages of others, at its two ends, and whether that is the same. */
+void tb_kept_digest_edges(struct tb_kept *kept);
+bool tb_kept_has_same_edge(const struct tb_kept *kept, bool behind);
+bool tb_kept_has_same_edges(const struct tb_kept *kept);
 
 /* Of one call, from a page on. */
 struct tb_asking {
   struct tb_kept *kept; /* NULL: nothing is to be asked any more */
   uint64_t number;      /* under which its pages were tracked then */
   uintptr_t at, end;
+  int turns;  /* since it was noted */
   bool found; /* CUDA has one of those before `at` */
 };
 
 /* What is left to be asked. False: nothing is. */
 bool tb_asking_begin(struct tb_asking *asking, struct tb_kept *kept);
 
-/* Asks about the next 64 pages; not inside, with the GPU's context current. */
-void tb_asking_go_on(struct tb_asking *asking);
+/* Asks about the next 64 pages; not inside, with the GPU's context current. False: nothing is left. */
+bool tb_asking_go_on(struct tb_asking *asking);
 
-/* Inside: what was found so far goes for the copy, if it is watched as it was. */
+/* Whether what was found is to be noted now; and that, inside: it goes for the copy, if it is watched as it was. */
+bool tb_asking_wants_note(const struct tb_asking *asking);
 void tb_asking_note(struct tb_asking *asking);
 
 /* Whether it is known if CUDA has any of it, or of so much as is asked about by the way. */
@@ -165,9 +175,6 @@ bool tb_kept_can_prove(const struct tb_kept *kept, const struct tb_stored *part)
  * can be told: a program that writes an operand before each call may write what was there. */
 void tb_kept_begin_probe(struct tb_kept *kept);
 bool tb_kept_probe_is_written(const struct tb_kept *kept);
-
-/* Of what is tracked: whether what lies in pages of others, at its ends, is the same. */
-bool tb_kept_has_same_edges(const struct tb_kept *kept);
 
 /* ---- mend.c: a copy whose program's memory was written in a few places ---- */
 

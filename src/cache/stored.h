@@ -25,6 +25,12 @@ static inline int64_t tb_stored_span_bytes(const struct tb_stored *s) {
   return (s->columns - 1) * s->pitch_bytes + s->column_bytes;
 }
 
+/* Where it begins, and behind its last byte. */
+static inline uintptr_t tb_stored_start(const struct tb_stored *s) { return (uintptr_t)s->data; }
+static inline uintptr_t tb_stored_end(const struct tb_stored *s) {
+  return (uintptr_t)s->data + (uintptr_t)tb_stored_span_bytes(s);
+}
+
 /* What of a column is stored, in bytes from its start. */
 struct tb_stored_run {
   int64_t first, end;

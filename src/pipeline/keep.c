@@ -150,7 +150,7 @@ static CUresult look_all_up(struct tb_keep *keep, struct tb_device *d, const str
     keep->later.is[of_b] = found[of_b].unasked != NULL;
     if (keep->later.is[of_b]) tb_asking_begin(&keep->later.asking[of_b], found[of_b].unasked);
   }
-  if (same) found[TB_OF_B] = found[TB_OF_A];
+  if (same) found[TB_OF_B] = found[TB_OF_A], keep->later.is[TB_OF_B] = keep->later.is[TB_OF_A];
   for (int of_b = 0; of_b < 2; of_b++) tb_keep_take(keep, of_b, &x->stored[of_b], &found[of_b]);
   keep->call.again_a = keep->call.b.data, keep->call.again_b = keep->call.a.data;
   return CUDA_SUCCESS;
@@ -227,15 +227,19 @@ void tb_keep_say_copies(struct tb_keep *keep, const struct tb_ways *ways) {
 
 /* ---- what waits ---- */
 
+/* Where another call is inside, the next time. */
+static void note_asked(struct tb_keep *keep) {
+  if (!tb_cache_enter()) return;
+  for (int of_b = 0; of_b < 2; of_b++) tb_asking_note(&keep->later.asking[of_b]);
+  tb_cache_leave();
+}
+
 bool tb_keep_ask(struct tb_keep *keep) {
   if (keep == NULL) return false;
-  struct tb_asking *const asking = &keep->later.asking[keep->later.asking[TB_OF_A].kept == NULL];
-  if (asking->kept == NULL) return false;
-  if (asking->at < asking->end && !asking->found) tb_asking_go_on(asking);
-  if (!tb_cache_enter()) return true; /* the next time, or as far as it was noted before */
-  tb_asking_note(asking);
-  tb_cache_leave();
-  return true;
+  struct tb_asking *const asking = keep->later.asking;
+  const bool asked = tb_asking_go_on(&asking[TB_OF_A]) || tb_asking_go_on(&asking[TB_OF_B]);
+  if (tb_asking_wants_note(&asking[TB_OF_A]) || tb_asking_wants_note(&asking[TB_OF_B])) note_asked(keep);
+  return asked;
 }
 
 static bool is_asked(const struct tb_keep *keep, const struct tb_device *d) {
@@ -268,6 +272,7 @@ void tb_keep_end(struct tb_keep *keep, struct tb_device *d) {
   for (int of_b = 0; of_b < 2 && keep->doubt == TB_ASKED; of_b++)
     if (keep->question[of_b].kept != NULL) tb_pool_wait(d->pool, keep->question[of_b].job);
   keep->doubt = TB_ALL_PROVEN;
+  if (keep->later.asking[TB_OF_A].kept != NULL || keep->later.asking[TB_OF_B].kept != NULL) note_asked(keep);
   if (d->hangs && tb_keep_is_written(keep)) return; /* it may yet be, so that it is nobody else's */
   tb_cache_end_call(tb_device_cache(d), d->lane);
 }

@@ -8,7 +8,6 @@
 #define TB_KEEP_H
 
 #include "cache/cache.h"
-#include "pipeline/copy.h"
 #include "pipeline/device.h"
 #include "pipeline/staging.h"
 #include "plan/layout.h"

@@ -77,6 +77,7 @@ void tb_keep_copy_tile(struct tb_keep *keep, struct tb_block tile, struct tb_mat
 static bool is_whole(struct tb_keep *keep, struct tb_device *d) {
   const bool whole = keep->copied_bytes == tb_stored_bytes(&keep->result->stored);
   const bool digested = whole && tb_keep_digest(d, keep->result) == CUDA_SUCCESS;
+  if (whole && !digested && !d->hangs) tb_device_wait(d, d->up);
   tb_cuda_failed_call = NULL; /* no failure of the call's */
   return digested;
 }

@@ -64,7 +64,7 @@ static CUresult go_round(struct tb_pipeline *p) {
       else
         go_ahead(p);
     } else if (turn == TB_NOTHING) {
-      if (!tb_keep_ask(p->keep)) TB_TRY(tb_rounds_rest(&p->rounds, p->d));
+      if (!tb_rounds_help(&p->rounds, p->d) && !tb_keep_ask(p->keep)) TB_TRY(tb_rounds_rest(&p->rounds, p->d));
     } else {
       tb_rounds_went_on(&p->rounds);
     }

@@ -32,15 +32,17 @@ void tb_rounds_went_on(struct tb_rounds *r) {
 
 void tb_rounds_wait_for_others(struct tb_rounds *r) { r->patience.since = 0; }
 
+bool tb_rounds_help(struct tb_rounds *r, struct tb_device *d) {
+  const bool minds_the_link = r->is_large && tb_pool_threads(d->pool) >= TB_THREADS_ENOUGH;
+  const bool helped = !minds_the_link && tb_pool_help(d->pool);
+  if (helped) r->patience.since = 0;
+  return helped;
+}
+
 /* The GPU is asked again and again instead of waited for: no single event is the next to come, and the driver's own
  * wait asks as often, unless the program has told it to sleep, of which it would wake too late for a slot; nor could
  * that wait be left. */
 CUresult tb_rounds_rest(struct tb_rounds *r, struct tb_device *d) {
-  const bool minds_the_link = r->is_large && tb_pool_threads(d->pool) >= TB_THREADS_ENOUGH;
-  if (!minds_the_link && tb_pool_help(d->pool)) {
-    r->patience.since = 0;
-    return CUDA_SUCCESS;
-  }
   if (++r->turns < TURNS_BEFORE_YIELD) return CUDA_SUCCESS;
   tb_busy_offer_core();
   if (r->turns % TURNS_BEFORE_LOOK != 0) return CUDA_SUCCESS;

@@ -29,7 +29,10 @@ void tb_rounds_went_on(struct tb_rounds *rounds);
 /* Nothing could, and that is not the GPU's fault. */
 void tb_rounds_wait_for_others(struct tb_rounds *rounds);
 
-/* Nothing could. CUDA_ERROR_TIMEOUT: the device hangs. */
+/* Nothing could: takes part in the copying. False: there is nothing to copy, or the caller minds the link alone. */
+bool tb_rounds_help(struct tb_rounds *rounds, struct tb_device *device);
+
+/* Nor was there anything to copy. CUDA_ERROR_TIMEOUT: the device hangs. */
 CUresult tb_rounds_rest(struct tb_rounds *rounds, struct tb_device *device);
 
 /* Whether signals wait, and it is time to look. Then the caller sees to it that nothing of the call is under way in the

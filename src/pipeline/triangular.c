@@ -289,7 +289,7 @@ static CUresult go_triangular_rounds(struct tb_triangular *t) {
     TB_TRY(tb_triangular_down_turn(t, &something));
     if (something)
       tb_rounds_went_on(&t->rounds);
-    else
+    else if (!tb_rounds_help(&t->rounds, t->d))
       TB_TRY(tb_rounds_rest(&t->rounds, t->d));
   }
   return CUDA_SUCCESS;

@@ -3,8 +3,12 @@
  * What CUDA is asked about beside calls: as many pages as there are, each once; and its answers go for the watch under
  * which they were asked alone.
  *
+ * Nor does a copy wait for them in vain: what was rewritten goes, of two that have pages of each other's one is used,
+ * and parts do for the whole.
+ *
  * Seen to fail when: an answer goes for a later watch of the same pages; one call's answers are asked for again by the
- * next; a copy that waits for them is given back, or is used.
+ * next; a copy that waits for them is given back, or is used; a watch that was lost is begun anew each time; a part of
+ * what waits is looked at by itself; who finds the cache taken goes on.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -17,13 +21,14 @@
 #include <sys/mman.h>
 
 #include "cache/cache.h"
+#include "pipeline/keep.h"
 #include "placed.h"
 #include "process.h"
 #include "rng.h"
 
 #define PAGE 4096
-/* 12 MiB, of which 8 are asked about in a look. */
-#define PAGES 3072
+/* 20 MiB, of which 8 are asked about in a look. */
+#define PAGES 5120
 #define PAGES_AT_ONCE 2048
 #define PAGES_OF_A_TURN 64
 #define NO_LIMIT (INT64_MAX / 2)
@@ -51,7 +56,7 @@ static void end(void) {
 }
 
 /* A call of a GPU that copies what goes up; what there is to be asked is left. */
-static struct tb_cached call(bool asks_later) {
+static struct tb_cached call_with(struct tb_stored operand, bool asks_later) {
   struct tb_cached found;
   assert_true(tb_cache_enter());
   tb_cache_begin_call(cache, 0);
@@ -68,6 +73,8 @@ static struct tb_cached call(bool asks_later) {
   tb_cache_end_call(cache, 0);
   return found;
 }
+
+static struct tb_cached call(bool asks_later) { return call_with(operand, asks_later); }
 
 /* The third call, at which the kernel begins to watch. */
 static struct tb_kept *watch(void) {
@@ -116,6 +123,7 @@ static void without_turns(void **state) {
   (void)state;
   if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
   assert_non_null(watch());
+  assert_int_equal(call(true).proof, TB_NOT_KEPT);
   assert_int_equal(call(true).proof, TB_BY_HASH);
   assert_int_equal(call(true).proof, TB_BY_TRACKING);
   end();
@@ -135,12 +143,87 @@ static void answers_of_an_earlier_watch(void **state) {
   struct tb_kept *kept = watch();
   assert_true(tb_asking_begin(&asking, kept));
   while (asking.at < asking.end) tb_asking_go_on(&asking);
-  memory[PAGES / 2 * PAGE] ^= 1;
+  memset(memory, 1, (size_t)PAGES * PAGE);
   for (int calls = 0; (kept = call(true).unasked) == NULL || kept->tracked.number == asking.number;)
     assert_true(++calls < 100);
   note(&asking);
   assert_null(asking.kept);
   assert_int_equal(ask(kept, PAGES), (PAGES - PAGES_AT_ONCE) / PAGES_OF_A_TURN);
+  end();
+}
+
+static void what_is_rewritten_goes(void **state) {
+  (void)state;
+  if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
+  watch();
+  memset(memory, 1, (size_t)PAGES * PAGE);
+  assert_int_equal(call(true).proof, TB_NOT_KEPT);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  end();
+}
+
+/* The upper and the lower half of a matrix of long columns: none has all pages of the other. */
+static void two_halves(void **state) {
+  (void)state;
+  if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
+  struct tb_stored half[2];
+  int used[2] = {0, 0};
+  for (int i = 0; i < 2; i++)
+    half[i] = (struct tb_stored){memory + i * 32 * PAGE, 32 * PAGE, PAGES / 64, 64 * PAGE, TB_STORED_ALL};
+  for (int calls = 0; calls < 60; calls++)
+    for (int i = 0; i < 2; i++) {
+      const struct tb_cached found = call_with(half[i], true);
+      if (found.unasked != NULL) ask(found.unasked, PAGES);
+      used[i] += tb_proof_is_kept(found.proof);
+    }
+  assert_true(used[0] + used[1] > 40);
+  end();
+}
+
+/* Rows of it, of which there is no digest: all of it is looked at, once. */
+static void parts_of_what_waits(void **state) {
+  (void)state;
+  if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
+  ask(watch(), PAGES);
+  struct tb_stored part = operand;
+  part.data += 512, part.column_bytes = 1024;
+  assert_int_equal(call_with(part, true).proof, TB_BY_HASH);
+  assert_int_equal(call_with(part, true).proof, TB_BY_TRACKING);
+  assert_int_equal(call(true).proof, TB_BY_TRACKING);
+  end();
+}
+
+/* What was written before the kernel watched, elsewhere than in the part. */
+static void a_part_is_not_all(void **state) {
+  (void)state;
+  if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
+  call(true), call(true);
+  memory[3 * PAGES / 4 * PAGE + 9] ^= 1;
+  struct tb_kept *const kept = call(true).unasked;
+  assert_non_null(kept);
+  ask(kept, PAGES);
+  struct tb_stored part = operand;
+  part.columns = PAGES / 4;
+  call_with(part, true);
+  assert_false(tb_proof_is_kept(call(true).proof));
+  end();
+}
+
+/* Else nobody would look whether the GPU hangs. */
+static void beside_another_call(void **state) {
+  struct tb_keep keep = {.doubt = TB_ALL_PROVEN};
+  int turns = 0;
+  (void)state;
+  if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
+  struct tb_kept *const kept = watch();
+  assert_true(tb_asking_begin(&keep.later.asking[1], kept));
+  assert_true(tb_cache_enter());
+  for (; tb_keep_ask(&keep); turns++) assert_true(turns < PAGES);
+  tb_cache_leave();
+  assert_int_equal(turns, (PAGES - PAGES_AT_ONCE) / PAGES_OF_A_TURN);
+  assert_true(kept->asked_end < kept->tracked.end);
+  assert_false(tb_keep_ask(&keep));
+  assert_true(kept->asked_end == kept->tracked.end);
   end();
 }
 
@@ -162,6 +245,11 @@ int main(void) {
       cmocka_unit_test(each_page_once),
       cmocka_unit_test(without_turns),
       cmocka_unit_test(answers_of_an_earlier_watch),
+      cmocka_unit_test(what_is_rewritten_goes),
+      cmocka_unit_test(two_halves),
+      cmocka_unit_test(parts_of_what_waits),
+      cmocka_unit_test(a_part_is_not_all),
+      cmocka_unit_test(beside_another_call),
       cmocka_unit_test(cudas),
   };
   if (!tb_cuda_load()) return 1;
