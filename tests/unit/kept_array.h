@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* A is TST_ARRAY_M x TST_ARRAY_K, stored by lines, in four slots and a part of one, of columns of a slot's cell or
- * longer: a little more than CUDA is asked about by the way (src/cache/asking.c). B is less than what may stay. */
+ * longer: a little more than CUDA is asked about by the way (src/cache/watch.c). B is less than what may stay. */
 enum { TST_ARRAY_M = 700, TST_ARRAY_N = 3, TST_ARRAY_K = 3000, TST_PAGE = 4096 };
 enum {
   TST_ARRAY_ELEMS = TST_ARRAY_M * TST_ARRAY_K,
