@@ -21,6 +21,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/ioctl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -243,13 +245,25 @@ static void protect_and_write(char *at) {
   *at = 7;
 }
 
-/* As its own user of userfaultfd a program takes the range from us, or is refused it. */
+/* Where the processor has none the key is -1, and this what mprotect does. */
+static void set_key(void) {
+  const int key = pkey_alloc(0, 0);
+  pkey_mprotect(memory, BYTES, PROT_READ | PROT_WRITE, key);
+  if (key >= 0) pkey_mprotect(memory, BYTES, PROT_READ | PROT_WRITE, 0);
+  if (key >= 0) pkey_free(key);
+}
+
+static void set_key_and_write(char *at) {
+  set_key();
+  *at = 7;
+}
+
 static void (*const changes[])(char *) = {
     write_plainly,     write_the_same,          write_by_thread,  write_by_read,      write_by_pipe,
     write_by_recv,     write_by_file,           write_directly,   write_from_outside, write_by_proc,
     write_behind_fork, write_while_child_lives, discard,          discard_and_read,   discard_all,
     free_and_reclaim,  free_and_write,          unmap_page,       map_page,           map_all,
-    map_file,          move_there_and_back,     move_other_there, protect_and_write,
+    map_file,          move_there_and_back,     move_other_there, protect_and_write,  set_key_and_write,
 };
 enum { CHANGES = sizeof changes / sizeof *changes };
 
@@ -290,6 +304,11 @@ static void protect_twice(char *at) {
   mprotect(memory, BYTES, PROT_READ | PROT_WRITE);
 }
 
+static void set_key_only(char *at) {
+  (void)at;
+  set_key();
+}
+
 static void page_out(char *at) { /* where there is swap it goes there, and comes back when it is read */
   madvise(memory, BYTES, MADV_PAGEOUT);
   assert_int_equal(*(volatile char *)at, 1);
@@ -307,7 +326,7 @@ static void merge(char *at) {
 
 static void what_changes_nothing_does_not_show(void **state) {
   (void)state;
-  void (*const harmless[])(char *) = {read_all, only_fork, protect_twice, page_out, collapse, merge};
+  void (*const harmless[])(char *) = {read_all, only_fork, protect_twice, set_key_only, page_out, collapse, merge};
   for (int huge = 0; huge < 2; huge++)
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
       begin(huge);
@@ -317,6 +336,44 @@ static void what_changes_nothing_does_not_show(void **state) {
       assert_false(tb_track_is_clean(pages));
       end();
     }
+}
+
+/* A program that uses userfaultfd itself, as a collector or a manager of pages does. */
+static int open_programs_faults(void) {
+  const int faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+  struct uffdio_api api = {.api = UFFD_API};
+  assert_true(faults >= 0);
+  assert_int_equal(ioctl(faults, UFFDIO_API, &api), 0);
+  return faults;
+}
+
+static int register_pages(int faults) {
+  struct uffdio_register enrolled = {.range = {pages.start, pages.end - pages.start},
+                                     .mode = UFFDIO_REGISTER_MODE_MISSING};
+  return ioctl(faults, UFFDIO_REGISTER, &enrolled) == 0 ? 0 : errno;
+}
+
+/* What the program has is not ours to watch; what was ours it is refused, until the memory is mapped anew or the watch
+ * of everything has ended. */
+static void a_userfaultfd_of_the_programs(void **state) {
+  (void)state;
+  begin(false);
+  const int faults = open_programs_faults();
+  assert_int_equal(register_pages(faults), EBUSY);
+  assert_true(tb_track_is_clean(pages));
+  tb_track_end(&pages);
+  assert_int_equal(register_pages(faults), EBUSY);
+  assert_true(mmap(memory, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory);
+  assert_int_equal(register_pages(faults), 0);
+  assert_false(tb_track_begin(&pages, pages));
+  assert_int_equal(pages.number, 0);
+  close(faults);
+  assert_true(tb_track_begin(&pages, pages));
+  tb_track_close();
+  const int later = open_programs_faults();
+  assert_int_equal(register_pages(later), 0);
+  close(later);
+  end();
 }
 
 /* Of all changes, the ones by which a page is another mapping's. */
@@ -725,6 +782,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_change_shows),
       cmocka_unit_test(what_changes_nothing_does_not_show),
+      cmocka_unit_test(a_userfaultfd_of_the_programs),
       cmocka_unit_test(what_is_replaced_is_told),
       cmocka_unit_test(pages_that_nobody_has_touched),
       cmocka_unit_test(of_ranges_with_common_pages_the_latest_counts),
