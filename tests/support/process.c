@@ -215,12 +215,16 @@ void tst_skip(const char *format, ...) {
   exit(77);
 }
 
-void tst_forbid_userfaultfd(void) {
+static void forbid(unsigned number) {
   struct sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) tst_skip("the kernel filters no system calls");
 }
+
+void tst_forbid_userfaultfd(void) { forbid(SYS_userfaultfd); }
+
+void tst_forbid_ioctl(void) { forbid(SYS_ioctl); }

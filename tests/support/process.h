@@ -62,6 +62,9 @@ int tst_result(int failed);
  * loaded; a kernel without filters makes this a skipped test. */
 void tst_forbid_userfaultfd(void);
 
+/* The same of ioctl, and of the calling thread, as one does that shuts itself in when all is set up. */
+void tst_forbid_ioctl(void);
+
 /* Prints why and exits with 77, which ctest counts as skipped. */
 void tst_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 

@@ -2,7 +2,7 @@
 /*
  * An operand of so many pages that CUDA is asked about them beside products: until that is done it goes up as any
  * other, and is right; its copy is used behind that, and not if CUDA has one of its pages, nor if it is written
- * meanwhile.
+ * meanwhile. A thread that shuts itself in then has nothing asked any more, of CUDA nor of the kernel.
  *
  * Each case is a process of its own. Seen to fail when: a copy is used before CUDA is asked about all of it, or its
  * bytes are not looked at behind that; nobody goes on asking; what was written meanwhile is neither found nor mended.
@@ -99,6 +99,19 @@ static int is_written_meanwhile(void *what) {
   return right ? 0 : 1;
 }
 
+/* Any further question to the kernel ends the process: while CUDA is asked, and when it is used. The CPU answers. */
+static int shuts_itself_in(void *when) {
+  const bool used = strcmp(when, "used") == 0;
+  uint64_t seed = 7;
+  bool right = begin("auto", &seed, SIGHTS);
+  if (used) right &= tst_array_ups_are("its uses", tst_array_ups(USES), 0);
+  tst_forbid_ioctl();
+  right &= tst_array_ups_are(when, tst_array_ups(2), 0);
+  tst_array()[TST_ARRAY_ELEMS / 5] += 1;
+  right &= tst_array_ups_are(when, tst_array_ups(2), 0);
+  return right ? 0 : 1;
+}
+
 static void asked(void **state) {
   struct tst_output o;
   (void)state;
@@ -139,6 +152,12 @@ static void cudas(void **state) {
   run_in_process(cuda_has_the_last, "8G");
 }
 
+static void shut_in(void **state) {
+  (void)state;
+  run_in_process(shuts_itself_in, "asked");
+  run_in_process(shuts_itself_in, "used");
+}
+
 static void written(void **state) {
   (void)state;
   run_in_process(is_written_meanwhile, "an element");
@@ -159,7 +178,7 @@ static int is_watched(void *unused) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(asked), cmocka_unit_test(beside),  cmocka_unit_test(by_hash),
-      cmocka_unit_test(cudas), cmocka_unit_test(written),
+      cmocka_unit_test(cudas), cmocka_unit_test(written), cmocka_unit_test(shut_in),
   };
   struct tst_output o;
   tst_fork(&o, is_watched, NULL);
