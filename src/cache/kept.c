@@ -192,7 +192,6 @@ static bool try_to_track(struct tb_kept *kept) {
 
 bool tb_kept_watch(struct tb_kept *kept) {
   kept->digested = kept->track_failures > 0 || !try_to_track(kept);
-  if (!kept->digested) tb_kept_digest_edges(kept);
   kept->unasked = false; /* tb_kept_has_cudas tells, of what is no copy before */
   return !kept->digested;
 }

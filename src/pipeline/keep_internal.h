@@ -41,8 +41,8 @@ CUresult tb_keep_drop(struct tb_device *device, struct tb_kept *kept);
 CUresult tb_keep_send_stale(struct tb_device *device, struct tb_kept *kept);
 int64_t tb_keep_stale_bytes(const struct tb_kept *kept);
 
-/* Digests a copy that is whole, on the GPU, when a call is over: nothing is wanted any more of its arena's beginning,
- * nor of its first slot. Nothing may be under way to the copy. */
+/* keep_digest.c: digests a copy that is whole, on the GPU, when a call is over: nothing is wanted any more of its
+ * arena's beginning, nor of its first slot. Nothing may be under way to the copy. */
 CUresult tb_keep_digest(struct tb_device *device, struct tb_kept *kept);
 
 /* What copies may take of the device's memory, of which so many bytes are free beside them. */

@@ -74,7 +74,8 @@ void tb_keep_copy_tile(struct tb_keep *keep, struct tb_block tile, struct tb_mat
   tb_cuda_failed_call = NULL;
 }
 
-static bool is_whole(struct tb_keep *keep, struct tb_device *d) {
+/* False: a tile is missing, or it could not be. */
+static bool try_to_digest(struct tb_keep *keep, struct tb_device *d) {
   const bool whole = keep->copied_bytes == tb_stored_bytes(&keep->result->stored);
   const bool digested = whole && tb_keep_digest(d, keep->result) == CUDA_SUCCESS;
   if (whole && !digested && !d->hangs) tb_device_wait(d, d->up);
@@ -86,7 +87,7 @@ CUresult tb_keep_end_result(struct tb_keep *keep, struct tb_device *d) {
   const struct tb_stored c = stored_c_of(&keep->call);
   if (!keep->may_stay) return CUDA_SUCCESS;
   if (keep->result != NULL) {
-    if (is_whole(keep, d)) tb_cache_finish_result(keep->result);
+    if (try_to_digest(keep, d)) tb_cache_finish_result(keep->result);
   } else if (tb_cache_enter()) {
     tb_cache_end_result(tb_device_cache(d), &c);
     tb_cache_leave();

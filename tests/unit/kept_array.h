@@ -45,6 +45,12 @@ bool tst_array_call(bool *up);
 /* How often A goes up in so many calls; -1: something was wrong. */
 int tst_array_ups(int calls);
 
+/* Whether A stays at all, where the kernel says who writes: found out in a process of its own. */
+bool tst_array_stays(void);
+
+/* A case in a process of its own, which is told by what it is given. */
+void tst_array_case(int (*body)(void *), const char *which);
+
 /* Whether that is as expected, and if not says so of `what`. A real driver does not say what went up. */
 bool tst_array_ups_are(const char *what, int ups, int expected);
 

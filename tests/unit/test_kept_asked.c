@@ -137,42 +137,29 @@ static void by_hash(void **state) {
   assert_int_equal(tracked, USES - 1);
 }
 
-static void run_in_process(int (*body)(void *), const char *which) {
-  tst_in_a_process(body, (void *)(uintptr_t)which, which);
-}
-
 static void beside(void **state) {
   (void)state;
-  if (tst_fake() != NULL) run_in_process(is_asked_beside_products, "beside products");
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver does not count");
+  tst_array_case(is_asked_beside_products, "beside products");
 }
 
 static void cudas(void **state) {
   (void)state;
-  run_in_process(cuda_has_the_last, "auto");
-  run_in_process(cuda_has_the_last, "8G");
+  tst_array_case(cuda_has_the_last, "auto");
+  tst_array_case(cuda_has_the_last, "8G");
 }
 
 static void shut_in(void **state) {
   (void)state;
-  run_in_process(shuts_itself_in, "asked");
-  run_in_process(shuts_itself_in, "used");
+  tst_array_case(shuts_itself_in, "asked");
+  tst_array_case(shuts_itself_in, "used");
 }
 
 static void written(void **state) {
   (void)state;
-  run_in_process(is_written_meanwhile, "an element");
-  run_in_process(is_written_meanwhile, "all");
-  run_in_process(is_written_meanwhile, "midst");
-}
-
-/* 7: the kernel does not say who writes, so that nothing is asked. Of an array about which all is asked at once. */
-static int is_watched(void *unused) {
-  uint64_t seed = 6;
-  (void)unused;
-  tst_array_set_rows(TST_ARRAY_M / 2);
-  tst_array_begin("auto", &seed);
-  tst_array_map(&seed);
-  return tst_array_ups(SIGHTS + USES) == SIGHTS + USES ? 7 : 0;
+  tst_array_case(is_written_meanwhile, "an element");
+  tst_array_case(is_written_meanwhile, "all");
+  tst_array_case(is_written_meanwhile, "midst");
 }
 
 int main(void) {
@@ -180,10 +167,6 @@ int main(void) {
       cmocka_unit_test(asked), cmocka_unit_test(beside),  cmocka_unit_test(by_hash),
       cmocka_unit_test(cudas), cmocka_unit_test(written), cmocka_unit_test(shut_in),
   };
-  struct tst_output o;
-  tst_fork(&o, is_watched, NULL);
-  const int status = o.status;
-  tst_output_destroy(&o);
-  if (status == 7) return printf("skipped: this kernel does not say who writes\n"), 77;
+  if (!tst_array_stays()) return printf("skipped: this kernel does not say who writes\n"), 77;
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }

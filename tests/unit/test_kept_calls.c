@@ -223,6 +223,17 @@ static int fail_gpu(const char *function, bool rewritten) {
 static int a_gpu_that_fails(void *function) { return fail_gpu(function, false); }
 static int a_gpu_that_fails_behind_a_write(void *function) { return fail_gpu(function, true); }
 
+/* No failure of the GPU's is counted, and there is another try. Drops what the call has. */
+static int end_of_failures(struct call *x, char *wanted, bool right) {
+  const uint64_t before = bytes_up();
+  run(x);
+  if (bytes_up() != before) right = complain(x, "there never was another try");
+  tileblas_stats s;
+  tileblas_stats_get(&s);
+  free(wanted), drop(x);
+  return right && s.gpu_failures == 0 && s.cpu_calls == 0 ? 0 : 1;
+}
+
 /* Whatever fails as a copy is made costs the copy, if the call itself comes through. */
 static int a_copy_that_fails(void *function) {
   bool right = true;
@@ -237,13 +248,7 @@ static int a_copy_that_fails(void *function) {
     tst_fake()->clear_failures();
     if (!is_as(&x, wanted)) right = complain(&x, "wrong where a copy could not be made");
   }
-  const uint64_t before = bytes_up();
-  run(&x);
-  if (bytes_up() != before) right = complain(&x, "there never was another try");
-  tileblas_stats s;
-  tileblas_stats_get(&s);
-  free(wanted), drop(&x);
-  return right && s.gpu_failures == 0 && s.cpu_calls == 0 ? 0 : 1;
+  return end_of_failures(&x, wanted, right);
 }
 
 /* The copy came to be of panels, and its digests do not: the key goes up behind all that the call itself does. */
@@ -266,13 +271,7 @@ static int a_digest_that_fails(void *unused) {
     if (!is_as(&x, wanted)) right = complain(&x, "wrong where a copy could not be digested");
     run(&x);
   }
-  const uint64_t up = bytes_up();
-  run(&x);
-  if (bytes_up() != up) right = complain(&x, "there never was another try");
-  tileblas_stats s;
-  tileblas_stats_get(&s);
-  free(wanted), drop(&x);
-  return right && s.gpu_failures == 0 && s.cpu_calls == 0 ? 0 : 1;
+  return end_of_failures(&x, wanted, right);
 }
 
 /* Where there is memory for a product on the tensor cores, or for copies of its operands. */

@@ -143,40 +143,26 @@ static int forgotten(void *unused) {
   return tst_array_ups_are("what was forgotten", tst_array_ups(CALLS), 3) ? 0 : 1;
 }
 
-/* 7: the kernel does not say who writes, so that A goes up each time, and nothing of this is done. What is wrong the
- * tests find. */
-static int is_watched(void *unused) {
-  uint64_t seed = 6;
-  (void)unused;
-  tst_array_begin("auto", &seed);
-  tst_array_map(&seed);
-  return tst_array_ups(CALLS) == CALLS ? 7 : 0;
-}
-
-static void run_in_process(int (*body)(void *), const char *which) {
-  tst_in_a_process(body, (void *)(uintptr_t)which, which);
-}
-
 static void returning(void **state) {
   (void)state;
-  run_in_process(arrays_return, "return");
-  run_in_process(forgotten, "forgotten");
+  tst_array_case(arrays_return, "return");
+  tst_array_case(forgotten, "forgotten");
 }
 static void failing(void **state) {
   (void)state;
-  run_in_process(a_copy_fails, "cuMemAlloc");
-  run_in_process(a_copy_fails, "cuMemcpyHtoDAsync");
+  tst_array_case(a_copy_fails, "cuMemAlloc");
+  tst_array_case(a_copy_fails, "cuMemcpyHtoDAsync");
 }
 static void written(void **state) {
   (void)state;
-  run_in_process(arrays_are_written, "written");
+  tst_array_case(arrays_are_written, "written");
 }
 static void cudas(void **state) {
   (void)state;
-  run_in_process(cuda_has_a_page, "first");
-  run_in_process(cuda_has_a_page, "expected");
-  run_in_process(cuda_has_a_page, "expected, one core");
-  run_in_process(cuda_has_a_page_by_hash, "by hash");
+  tst_array_case(cuda_has_a_page, "first");
+  tst_array_case(cuda_has_a_page, "expected");
+  tst_array_case(cuda_has_a_page, "expected, one core");
+  tst_array_case(cuda_has_a_page_by_hash, "by hash");
 }
 
 int main(void) {
@@ -186,10 +172,6 @@ int main(void) {
       cmocka_unit_test(written),
       cmocka_unit_test(cudas),
   };
-  struct tst_output o;
-  tst_fork(&o, is_watched, NULL);
-  const int status = o.status;
-  tst_output_destroy(&o);
-  if (status == 7) return printf("skipped: this kernel does not say who writes\n"), 77;
+  if (!tst_array_stays()) return printf("skipped: this kernel does not say who writes\n"), 77;
   return tst_result(cmocka_run_group_tests(tests, NULL, NULL));
 }
