@@ -209,6 +209,7 @@ static struct tb_sighting *take_place(struct tb_cache *cache, const struct tb_st
 
 /* An operand that has no copy. Returns it if it is worth one. */
 static struct tb_kept *count_sight(struct tb_cache *cache, struct tb_sighting *s, const struct tb_stored *operand) {
+  if (s == NULL) s = tb_grow_sighting(cache, operand);
   if (s == NULL && (s = take_place(cache, operand)) == NULL) return NULL;
   return tb_worth_see(cache, s, operand) ? &s->kept : NULL;
 }
@@ -261,8 +262,24 @@ static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, co
   *found = place_in_copy(&s->kept, operand, proof);
   if (s->kept.unasked) found->unasked = &s->kept;
   tb_worth_used(cache, s, operand);
+  tb_grow_used(cache, s);
   tb_cache_hand_out(cache, user, tb_cache_next_place(cache, user), s);
   return true;
+}
+
+/* The same of a copy that has its beginning; it is not asked about beside the call, for what it is used for comes up
+ * first. */
+static bool try_beginning(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
+                          struct tb_cached *found) {
+  struct tb_stored beginning;
+  struct tb_sighting *const s = tb_grow_find(cache, operand, &beginning);
+  if (s == NULL) return false;
+  found->grows = try_copy(cache, user, s, &beginning, pool, found, NULL);
+  return found->grows || found->unasked != NULL;
+}
+
+struct tb_cached tb_cache_found_grown(struct tb_kept *kept, const struct tb_stored *operand) {
+  return place_in_copy(kept, operand, TB_GROWN);
 }
 
 /* A result of a call that failed, or was left; an operand's copy that came in vain; or one that was being mended then.
@@ -282,7 +299,11 @@ struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_
   if (copied != NULL && !tb_kept_is_awaited(&copied->kept) && copied->kept.stale == NULL &&
       try_copy(cache, user, copied, operand, pool, found, later))
     return NULL;
-  return s != NULL && s->kept.copy != 0 ? NULL : count_sight(cache, s, operand); /* a copy that others still have */
+  if (s != NULL && s->kept.copy != 0) return NULL; /* a copy that others still have */
+  struct tb_kept *const worth = s == NULL ? NULL : count_sight(cache, s, operand);
+  const bool may_grow = copied == NULL && (s == NULL ? tb_grow_may_at_once(cache) : worth != NULL);
+  if (may_grow && try_beginning(cache, user, operand, pool, found)) return NULL;
+  return s == NULL ? count_sight(cache, NULL, operand) : worth;
 }
 
 /* ---- results ---- */

@@ -49,8 +49,8 @@ void tb_cache_allow_hash(struct tb_cache *cache, bool hash_pays);
 /* Inside: whether results may be kept, which are proven by a digest when they are used. Not until this is said. */
 void tb_cache_allow_results(struct tb_cache *cache, bool results_pay);
 
-/* Inside: whether the call mends copies (kept.h) that tb_cache_look hands it as such, before the cache is left. Not
- * until this is said of a call. */
+/* Inside: whether the call mends copies (kept.h) that tb_cache_look hands it as such, and has copies grow, before the
+ * cache is left. Not until this is said of a call. */
 void tb_cache_allow_mending(struct tb_cache *cache);
 
 /* Inside: whether the call asks CUDA, beside its product, about what it is handed as unasked. Not until this is said of
@@ -65,6 +65,7 @@ struct tb_cached {
   int64_t pitch_bytes;
   struct tb_kept *kept; /* whose copy it is, or is in */
   int64_t mended_bytes; /* of it, that went up again */
+  bool grows;           /* it has the operand's beginning alone: tb_cache_grow */
 };
 
 /* Inside, of several GPUs that have a call: what was found of its next operand on another GPU, for which the proof may
@@ -83,6 +84,24 @@ bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64
 
 /* Inside: of what was made and could not be filled. */
 void tb_cache_drop(struct tb_cache *cache, struct tb_kept *kept);
+
+/* ---- grow.c: a copy that gets the rest of an operand, of which it has the beginning ---- */
+
+/* The memory that such a copy had, whole columns from its start; at 0: it has it still. */
+struct tb_outgrown {
+  CUdeviceptr copy;
+  int64_t bytes, columns;
+};
+
+/* Inside, of a copy that was found so (struct tb_cached): gets memory for all, and notes in kept->stale what is to go
+ * up. The caller copies there what the old memory has, brings that up, and gives the old memory back. False: there is
+ * no room, or nobody could watch it; the copy is to be dropped. */
+bool tb_cache_grow(struct tb_cache *cache, struct tb_kept *kept, const struct tb_stored *operand, int64_t free_bytes,
+                   int64_t limit_bytes, struct tb_outgrown *old);
+void tb_cache_end_outgrown(struct tb_cache *cache, struct tb_outgrown *old);
+
+/* Inside: what the copy has of the operand, which is all of it now. */
+struct tb_cached tb_cache_found_grown(struct tb_kept *kept, const struct tb_stored *operand);
 
 /* ---- planes.c: copies that stay packed ---- */
 

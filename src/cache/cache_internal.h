@@ -23,6 +23,7 @@ struct tb_sighting {
   bool chosen;                /* by the program, when it was seen last */
   int result_kind;            /* of a copy of a result, plus 1; 0: an operand's, or none */
   bool refuted;               /* one that was used, in vain */
+  bool grown;                 /* it has got more of its operand, and was not used since */
   uint64_t seen, seen_before; /* the latest calls that had it; of a copy: that were handed it */
   atomic_uint users;          /* whose calls under way have the copy: a bit for each */
 };
@@ -59,7 +60,8 @@ struct tb_results {
 
 struct tb_cache {
   bool may_track, hash_pays, results_pay, may_mend, asks_later;
-  int unused; /* copies that have not been used, but for some for each that was */
+  int unused;        /* copies that have not been used, but for some for each that was */
+  int grown_in_vain; /* and that have not since they have grown, but for some for each that was */
   uint64_t call;
   const struct tb_cached *other; /* of the operand that is looked for, on another GPU; or NULL */
   _Atomic int64_t bytes;
@@ -115,6 +117,26 @@ bool tb_worth_no_proof(const struct tb_cache *cache, const struct tb_sighting *s
 
 /* The lines of an operand of which nothing much is expected. */
 #define TB_GLANCE_LINES 4
+
+/* ---- room.c ---- */
+
+/* Gives copies back until so many bytes more may be had, if that can be. */
+bool tb_room_make(struct tb_cache *cache, const struct tb_sighting *s, int64_t bytes, int64_t *free_bytes,
+                  int64_t limit_bytes);
+
+/* ---- grow.c: operands of which a copy has the beginning ---- */
+
+/* A copy that may get the rest of an operand, and what it has of that, which is to be proven first; NULL: there is
+ * none. And whether it is worth it for one that was not seen before; others wait as for a copy of their own. */
+struct tb_sighting *tb_grow_find(struct tb_cache *cache, const struct tb_stored *operand, struct tb_stored *beginning);
+bool tb_grow_may_at_once(const struct tb_cache *cache);
+
+/* Where one was seen without a copy that had fewer columns and looks as it did: it is the operand's place from now on.
+ * NULL: there is none. */
+struct tb_sighting *tb_grow_sighting(struct tb_cache *cache, const struct tb_stored *operand);
+
+/* A copy is used. */
+void tb_grow_used(struct tb_cache *cache, struct tb_sighting *s);
 
 /* ---- results.c: which results are worth one ---- */
 

@@ -196,7 +196,9 @@ bool tb_kept_watch(struct tb_kept *kept) {
   return !kept->digested;
 }
 
-bool tb_kept_has_cudas(const struct tb_kept *kept) { return tb_writers_have_cudas(kept->tracked); }
+bool tb_kept_has_cudas(const struct tb_kept *kept, uintptr_t from) {
+  return tb_writers_have_cudas((struct tb_tracked){from, kept->tracked.end, 0});
+}
 
 bool tb_kept_question_by_hash(struct tb_question *q, struct tb_kept *kept, const struct tb_stored *part,
                               bool may_track) {

@@ -112,6 +112,10 @@ enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, 
 /* Before all bytes are looked at. kept->tracked is none where it cannot. */
 void tb_kept_begin_watch(struct tb_kept *kept);
 
+/* It has got more columns, which are watched as well: before they are copied. False: they cannot be. CUDA is asked
+ * behind that, too. */
+bool tb_kept_extend_watch(struct tb_kept *kept);
+
 /* Of what is tracked: digests what lies in pages of others, at its two ends, and whether that is the same. */
 void tb_kept_digest_edges(struct tb_kept *kept);
 bool tb_kept_has_same_edge(const struct tb_kept *kept, bool behind);
@@ -163,7 +167,7 @@ bool tb_kept_answer(struct tb_question *question);
 /* The kernel watches from now on, before it is copied, so that no proof by its bytes is wanted, nor digests of these;
  * if CUDA has none of it, which takes a while to find out. False: it cannot, or it was written too often. */
 bool tb_kept_watch(struct tb_kept *kept);
-bool tb_kept_has_cudas(const struct tb_kept *kept);
+bool tb_kept_has_cudas(const struct tb_kept *kept, uintptr_t from); /* in what is watched from an address on */
 
 /* Whether anything can be tracked in this process. */
 bool tb_kept_may_be_watched(void);
@@ -184,6 +188,10 @@ bool tb_kept_begin_mending(struct tb_kept *kept);
 
 /* The same by the cells that were found when the kernel had begun to watch. */
 bool tb_kept_begin_mending_cells(struct tb_kept *kept, struct tb_differing *differing);
+
+/* It is a copy of these columns from now on, of which it had the first ones, proven: the rest is in kept->stale, too,
+ * and watched where these were. False: it cannot be, and the copy is to end. */
+bool tb_kept_grow(struct tb_kept *kept, const struct tb_stored *all);
 
 /* Whether there are few enough, as far as the kernel tells now. */
 bool tb_kept_may_be_mended(const struct tb_kept *kept);

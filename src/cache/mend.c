@@ -125,6 +125,38 @@ bool tb_kept_begin_mending_cells(struct tb_kept *kept, struct tb_differing *diff
   return have_stale(kept, stale);
 }
 
+/* From a cell on, behind what is to go up already; where there are runs enough the last one goes on. */
+static void add_rest(struct tb_stale *stale, int64_t first, int64_t end) {
+  for (; stale->runs > 0; stale->runs--) {
+    const int64_t last = stale->run[stale->runs - 1].first, count = stale->run[stale->runs - 1].count;
+    if (last + count < first && stale->runs < TB_TRACK_RUNS_MOST) break;
+    first = tb_min(first, last);
+  }
+  stale->run[stale->runs].first = first;
+  stale->run[stale->runs].count = end - first;
+  stale->runs++;
+}
+
+/* What was at its end in a page of others is in a page that is watched now: its cell goes up once more, as does one
+ * that has got more columns. */
+bool tb_kept_grow(struct tb_kept *kept, const struct tb_stored *all) {
+  const struct tb_cells *const cells = &kept->cells;
+  const uintptr_t watched_end = kept->tracked.end;
+  int64_t first = kept->stored.columns / cells->columns_each * cells->in_column;
+  if (kept->stale == NULL) kept->stale = calloc(1, sizeof *kept->stale);
+  if (kept->stale == NULL) return false;
+  kept->stored = *all;
+  if (kept->unasked) tb_kept_forget_pages(kept); /* it begins anew, of all */
+  const bool watched = kept->tracked.number != 0;
+  if (watched) first = tb_min(first, cell_at(kept, watched_end));
+  if (watched && !tb_kept_extend_watch(kept)) {
+    tb_kept_forget_pages(kept);
+    if (!kept->digested) return false;
+  }
+  add_rest(kept->stale, first, cells->count);
+  return true;
+}
+
 void tb_kept_end_mending(struct tb_kept *kept) {
   free(kept->stale);
   kept->stale = NULL;

@@ -17,11 +17,11 @@ static int64_t pitch_for(int64_t column_bytes) {
   return tb_round_up(column_bytes, COPY_LINE_BYTES);
 }
 
-/* Makes room, of copies that were used before this operand was seen last: what is used in a round that has no room for
- * all of it stays, in place of whatever comes next. What the program has chosen makes way for nothing else, and all
- * else for it. */
-static bool make_room(struct tb_cache *cache, const struct tb_sighting *s, int64_t bytes, int64_t *free_bytes,
-                      int64_t limit_bytes) {
+/* Of copies that were used before this operand was seen last: what is used in a round that has no room for all of it
+ * stays, in place of whatever comes next. What the program has chosen makes way for nothing else, and all else for it.
+ */
+bool tb_room_make(struct tb_cache *cache, const struct tb_sighting *s, int64_t bytes, int64_t *free_bytes,
+                  int64_t limit_bytes) {
   while (cache->bytes + bytes > limit_bytes || bytes > *free_bytes) {
     const int64_t before = cache->bytes;
     const bool given = tb_planes_give_back_one(cache) ||
@@ -56,7 +56,7 @@ bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64
   const int64_t pitch = pitch_for(kept->stored.column_bytes), bytes = pitch * kept->stored.columns;
   kept->cells = tb_cells_of(&kept->stored);
   s->result_kind = 0;
-  if (!make_room(cache, s, bytes, &free_bytes, limit_bytes)) {
+  if (!tb_room_make(cache, s, bytes, &free_bytes, limit_bytes)) {
     if (!s->chosen) tb_worth_end(cache, s); /* another chosen one makes way next time, if it is used less often */
     return false;
   }
@@ -116,7 +116,7 @@ static bool have_memory_of_result(struct tb_cache *cache, struct tb_sighting *s,
     free_bytes += oldest->kept.copy_bytes;
     tb_cache_drop(cache, &oldest->kept);
   }
-  return make_room(cache, s, bytes, &free_bytes, limit_bytes) && have_memory(cache, s, pitch, bytes);
+  return tb_room_make(cache, s, bytes, &free_bytes, limit_bytes) && have_memory(cache, s, pitch, bytes);
 }
 
 bool tb_cache_make_result(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes,

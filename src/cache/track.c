@@ -200,6 +200,23 @@ bool tb_track_begin(struct tb_tracked *pages, struct tb_tracked mapping) {
   return pages->number != 0;
 }
 
+bool tb_track_extend(struct tb_tracked *pages, uintptr_t end, struct tb_tracked mapping) {
+  const int saved_errno = errno;
+  const struct tb_tracked more = {pages->end, end, 0};
+  bool may = open_files() && tb_track_holds(pages);
+  if (may && more.start < more.end && !are_protected(&more)) {
+    take_from_others(&more);
+    may = protect(&more, &mapping);
+  }
+  if (may) {
+    struct tb_tracked *const place = find_number(pages->number);
+    place->end = pages->end = end;
+    place->number = pages->number = ++latest_number;
+  }
+  errno = saved_errno;
+  return may;
+}
+
 /* A question about some pages, of which one region of those that fit is told. They must be enrolled. */
 static struct scan question_about(const struct tb_tracked *pages, struct scan_region *region) {
   return (struct scan){.size = sizeof(struct scan),

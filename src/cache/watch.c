@@ -69,6 +69,19 @@ void tb_kept_digest_edges(struct tb_kept *kept) {
   kept->edges[1] = hash_edge(kept, true);
 }
 
+/* The edge behind what was watched is among the pages now, and there is another one. */
+bool tb_kept_extend_watch(struct tb_kept *kept) {
+  const uintptr_t end = tb_track_pages(tb_stored_start(&kept->stored), tb_stored_end(&kept->stored)).end;
+  const struct tb_tracked more = {kept->tracked.end, end, 0}, all = {kept->tracked.start, end, 0};
+  struct tb_tracked mapping;
+  if (!tb_writers_may_ask()) return false;
+  if (!tb_writers_find_mapping(all, &mapping)) mapping = more;
+  if (!tb_track_extend(&kept->tracked, end, mapping)) return false;
+  if (more.start < more.end && !tb_writers_fault_but_cuda(&more, 1)) return false;
+  kept->edges[1] = hash_edge(kept, true);
+  return true;
+}
+
 /* ---- CUDA ---- */
 
 static void ask(struct tb_asking *asking, uintptr_t bytes) {

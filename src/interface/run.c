@@ -238,7 +238,7 @@ static bool try_offload(const struct tb_call *call, const struct tb_places *plac
   enum tb_where where = outcome.committed ? TB_GPU : TB_CPU;
   double flops = tb_call_is_trivial(call) ? 0 : tb_call_flops(call);
   tb_stats_add(call->symbol, where, outcome.failed ? outcome.why : decision->why, flops, outcome.bytes, seconds);
-  if (outcome.saved_bytes > 0) tb_stats_add_kept(outcome.saved_bytes, tb_proof_any_mended(outcome.proof));
+  if (outcome.saved_bytes > 0) tb_stats_add_kept(outcome.saved_bytes, outcome.proof);
   tb_staying_learn(call, decision->stays, outcome.proof[decision->stays == TB_B_STAYS], seconds);
   if (outcome.failed)
     tb_stats_add_failure();

@@ -20,7 +20,8 @@ struct sums {
 static struct sums sums[TB_WHERE_COUNT][TB_STATUS_COUNT];
 static atomic_ullong symbol_calls[TB_SYMBOL_COUNT];
 static atomic_ullong failures;
-static atomic_ullong kept_calls, mended_calls, saved_bytes; /* for which operands were kept on the GPU */
+/* For which operands were kept on the GPU, such of which pieces went up, and the bytes that did not. */
+static atomic_ullong kept_calls, mended_calls, grown_calls, saved_bytes;
 
 static void add(atomic_ullong *sum, unsigned long long n) { atomic_fetch_add_explicit(sum, n, memory_order_relaxed); }
 
@@ -118,9 +119,10 @@ static unsigned long long calls_through(int symbol) {
 
 void tb_stats_add_failure(void) { add(&failures, 1); }
 
-void tb_stats_add_kept(double bytes, bool mended) {
+void tb_stats_add_kept(double bytes, const enum tb_proof proof[2]) {
   add(&kept_calls, 1);
-  if (mended) add(&mended_calls, 1);
+  if (tb_proof_is_any(proof, TB_MENDED)) add(&mended_calls, 1);
+  if (tb_proof_is_any(proof, TB_GROWN)) add(&grown_calls, 1);
   add(&saved_bytes, (unsigned long long)bytes);
 }
 
@@ -153,6 +155,7 @@ void tb_stats_reset(void) {
   atomic_store(&failures, 0);
   atomic_store(&kept_calls, 0);
   atomic_store(&mended_calls, 0);
+  atomic_store(&grown_calls, 0);
   atomic_store(&saved_bytes, 0);
   reset_small();
 }
@@ -200,6 +203,8 @@ void tb_stats_report(int fd) {
               get(&kept_calls), (double)get(&saved_bytes) * 1e-6);
   if (get(&mended_calls) > 0)
     tb_say_to(fd, "  of these, with pieces that went up again, for they had been written: %llu", get(&mended_calls));
+  if (get(&grown_calls) > 0)
+    tb_say_to(fd, "  of these, with the rest of an operand of which the beginning was there: %llu", get(&grown_calls));
   if (total.gpu_failures > 0)
     tb_say_to(fd, "  calls during which a GPU failed: %llu", (unsigned long long)total.gpu_failures);
 }

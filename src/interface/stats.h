@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "blas/symbols.h"
 #include "base/thread.h"
+#include "cache/proof.h"
 #include "tileblas.h"
 
 /* Adds one call, and has the thread get its small sums. seconds = 0: it was not timed. */
@@ -40,9 +41,8 @@ TB_ALWAYS_INLINE void tb_stats_add_small(struct tb_small_sums *sums, enum tb_sym
 /* Counts a call during which a GPU failed, on top of tb_stats_add. */
 void tb_stats_add_failure(void);
 
-/* Counts a call for which operands were on the GPU that others would have had to bring up, likewise;
- * `mended`: but for a few pieces. */
-void tb_stats_add_kept(double saved_bytes, bool mended);
+/* Counts a call for which operands, A and B, were on the GPU that others would have had to bring up, likewise. */
+void tb_stats_add_kept(double saved_bytes, const enum tb_proof proof[2]);
 
 void tb_stats_get(tileblas_stats *stats);
 void tb_stats_reset(void);

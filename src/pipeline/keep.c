@@ -54,11 +54,25 @@ static CUresult mend(struct tb_device *d, struct tb_cached *found) {
   return tb_keep_drop(d, kept);
 }
 
+/* Brings up what a copy has not of the operand. */
+static CUresult grow(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found) {
+  struct tb_kept *const kept = found->kept;
+  int64_t bytes;
+  if (tb_keep_grow(d, kept, operand, &bytes)) {
+    *found = tb_cache_found_grown(kept, operand);
+    found->mended_bytes = bytes;
+    return CUDA_SUCCESS;
+  }
+  *found = (struct tb_cached){.proof = TB_NOT_KEPT};
+  return tb_keep_drop(d, kept);
+}
+
 /* `coming`: for a copy that the product may bring up as it is computed; NULL: it may not. */
 static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found,
                         struct tb_question *later, struct tb_kept **coming) {
   CUresult result = CUDA_SUCCESS;
   struct tb_kept *const worth = tb_cache_look(tb_device_cache(d), d->lane, operand, d->pool, found, later);
+  if (found->grows) return grow(d, operand, found);
   if (found->proof == TB_MENDED) return mend(d, found);
   if (worth == NULL || !tb_keep_make(d, worth, TB_KEEP_OPERAND)) return CUDA_SUCCESS;
   if (coming != NULL && worth->tracked.number == 0) {

@@ -161,34 +161,73 @@ int64_t tb_keep_stale_bytes(const struct tb_kept *kept) {
   return bytes;
 }
 
-/* Whether CUDA has some of what the kernel watches already. */
+/* Whether CUDA has some of what the kernel watches already, from an address on. */
 struct question_to_cuda {
   const struct tb_kept *kept;
+  uintptr_t from;
   bool done, found;
 };
 
 static void look_for_cudas(void *context, int unused) {
   struct question_to_cuda *const q = context;
   (void)unused;
-  q->found = tb_kept_has_cudas(q->kept);
+  q->found = tb_kept_has_cudas(q->kept, q->from);
   q->done = true;
 }
 
+typedef CUresult send_up(struct tb_device *d, struct tb_kept *kept);
+
 /* Beside the way up, of which the caller has to see. What lies at the ends, in pages of others, was digested before. */
-static bool fill_and_look(struct tb_device *d, struct tb_kept *kept) {
-  struct question_to_cuda q = {.kept = kept};
+static bool send_and_look(struct tb_device *d, struct tb_kept *kept, send_up *send, uintptr_t from) {
+  struct question_to_cuda q = {.kept = kept, .from = from};
   const bool begun = tb_pool_start_behind(d->pool, look_for_cudas, &q, 1);
-  const bool filled = fill_copy(d, kept) == CUDA_SUCCESS;
+  const bool sent = send(d, kept) == CUDA_SUCCESS;
   if (begun) tb_pool_end_behind(d->pool);
-  if (filled && !q.done) look_for_cudas(&q, 0);
+  if (sent && !q.done) look_for_cudas(&q, 0);
   kept->unwatchable = q.found;
-  return filled && !q.found && tb_kept_has_same_edges(kept);
+  return sent && !q.found && tb_kept_has_same_edges(kept);
+}
+
+/* `from`: whom the kernel watches anew. */
+static bool send_by_either(struct tb_device *d, struct tb_kept *kept, send_up *send, uintptr_t from) {
+  const bool watched = kept->tracked.number != 0;
+  const bool sent = watched ? send_and_look(d, kept, send, from) : send(d, kept) == CUDA_SUCCESS;
+  if (!sent) tb_device_settle(d);
+  tb_cuda_failed_call = NULL;
+  return sent;
 }
 
 bool tb_keep_fill(struct tb_device *d, struct tb_kept *kept) {
-  const bool watched = kept->tracked.number != 0;
-  const bool filled = watched ? fill_and_look(d, kept) : fill_copy(d, kept) == CUDA_SUCCESS;
-  if (!filled) tb_device_settle(d);
-  tb_cuda_failed_call = NULL;
-  return filled;
+  return send_by_either(d, kept, fill_copy, kept->tracked.start);
+}
+
+/* ---- a copy that grows ---- */
+
+/* To its new memory. */
+static CUresult move_copy(struct tb_device *d, const struct tb_kept *kept, const struct tb_outgrown *old) {
+  const CUDA_MEMCPY2D move = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .srcDevice = old->copy,
+                              .srcPitch = (size_t)kept->copy_pitch_bytes,
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .dstDevice = (CUdeviceptr)kept->copy,
+                              .dstPitch = (size_t)kept->copy_pitch_bytes,
+                              .WidthInBytes = (size_t)kept->copy_pitch_bytes,
+                              .Height = (size_t)old->columns};
+  return old->copy == 0 ? CUDA_SUCCESS : tb_cuda.cuMemcpy2DAsync(&move, d->up);
+}
+
+bool tb_keep_grow(struct tb_device *d, struct tb_kept *kept, const struct tb_stored *operand, int64_t *went_up) {
+  struct tb_cache *const cache = tb_device_cache(d);
+  const uintptr_t watched_end = kept->tracked.end;
+  struct tb_outgrown old = {.copy = 0};
+  size_t free_bytes = 0, total_bytes = 0;
+  bool grown = tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+               tb_cache_grow(cache, kept, operand, (int64_t)free_bytes, tb_keep_limit(d, (int64_t)free_bytes), &old);
+  if (grown) *went_up = tb_keep_stale_bytes(kept);
+  grown = grown && move_copy(d, kept, &old) == CUDA_SUCCESS && send_by_either(d, kept, tb_keep_send_stale, watched_end);
+  if (!grown) tb_device_settle(d);
+  if (!d->hangs) tb_cache_end_outgrown(cache, &old);
+  if (grown) tb_kept_end_mending(kept);
+  tb_cuda_failed_call = NULL; /* no failure of the call's */
+  return grown;
 }

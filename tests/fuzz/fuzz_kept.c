@@ -5,8 +5,8 @@
  * memory gives. All numbers are whole and none is zero, so that sums are exact and a stale byte shows. Some of the
  * products are ssymm and strmm, with a half of a square; writes are in either half. At times matrices are made anew by
  * products, on either side, or in place by solves and triangles, so that results are operands; or mapped anew, so that
- * the library expects them. Some calls in a row have a matrix with many sides, which the GPU's tensor cores want
- * packed: from some use on it stays so.
+ * the library expects them; or grow from product to product. Some calls in a row have a matrix with many sides, which
+ * the GPU's tensor cores want packed: from some use on it stays so.
  *
  *   fuzz_kept [--steps N] [--seed S] [--seconds T] [--gpus G]
  *
@@ -51,12 +51,13 @@ static uint64_t rng;
 
 static int64_t below(int64_t n) { return tst_random_below(&rng, n); }
 
-/* The whole, some of its sides, and a part of its k: few different ones, so that they come back. */
+/* The whole, the last or first of its sides, and a part of its k, likewise: few different ones, so that they come back,
+ * and that some are others' beginnings. */
 static struct view choose(bool shorter) {
   struct kept_matrix *const m = &kept_matrices[below(KEPT_MATRICES)];
   struct view v = {.of = m, .sides = m->sides, .k = m->k};
-  if (m->sides > 2 && below(4) == 0) v.first = 1, v.sides--;
-  if (shorter) v.start = 512, v.k -= KEPT_SHORTER;
+  if (m->sides > 2 && below(3) == 0) v.first = below(2), v.sides--;
+  if (shorter) v.start = below(2) ? 512 : 0, v.k -= KEPT_SHORTER;
   return v;
 }
 
@@ -299,6 +300,27 @@ static void choose_returning(struct product *p) {
   tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "0");
 }
 
+/* A product whose operands grow: by columns that are few numbers each, of wide ones, or long, of tall ones. */
+enum { UNTIL_GROWN = 3 };
+
+static bool is_growing(unsigned long long step) { return step / 50 % 4 == 3; }
+
+static void choose_growing(struct product *p) {
+  *p = (struct product){.of_half = false, .a = choose(false), .b = choose(false)};
+  p->a.first = p->b.first = 0;
+  p->a.k = p->b.k = KEPT_K * 5 / 8;
+  if (p->a.of->tall && p->a.sides > 2) p->a.sides = 2;
+  tileblas_option_set("TILEBLAS_CACHE", below(4) ? "auto" : "8G");
+  tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "0");
+}
+
+static void grow(struct product *p) {
+  const int64_t more = below(KEPT_K / 16);
+  if (p->a.of->tall && p->a.sides < p->a.of->sides && below(2)) p->a.sides++;
+  if (p->a.k + more > KEPT_K || p->a.of->tall) return;
+  p->a.k += more, p->b.k += more;
+}
+
 /* Chains are regular, or nothing is found out about them: A is made anew, and then all of it is an operand. */
 static bool is_in_chains(unsigned long long step) { return step / 50 % 4 == 1; }
 
@@ -364,20 +386,23 @@ static void step(struct count *count, unsigned long long seed) {
   const bool quiet = count->steps / 50 % 2; /* in which copies get old */
   const bool in_chains = is_in_chains(count->steps), in_rounds = !in_chains && is_in_rounds(count->steps);
   const bool returning = !in_rounds && is_returning(count->steps);
+  const bool growing = !in_rounds && !returning && is_growing(count->steps);
   const unsigned turn = count->steps % ROUND;
-  const bool other = in_rounds ? turn == 0 : !in_chains && !returning && below(quiet ? 12 : 4) == 0;
+  const bool other = in_rounds ? turn == 0 : !in_chains && !returning && !growing && below(quiet ? 12 : 4) == 0;
   if (count->steps % STEPS_OF_MATRICES == 0 || count->steps % 50 == 0 || other) p = choose_product();
   if (in_chains && count->steps % 50 == 0) choose_chain(&p);
   if (in_chains && below(3) > 0) make_operand_anew(count, &p, seed);
   if (returning && count->steps % 50 == 0) choose_returning(&p);
   if (returning && count->steps % UNTIL_MAPPED_ANEW == 0) kept_map_anew(p.a.of);
+  if (growing && count->steps % 50 == 0) choose_growing(&p);
+  if (growing && count->steps % UNTIL_GROWN == 0) grow(&p);
   if (in_rounds ? turn == WRITTEN : below(returning ? 15 : quiet ? 9 : 3) == 0) {
     kept_write(choose_written(&p), &rng);
     count->writes++;
   }
   if (in_rounds)
     take_turn(turn);
-  else if (!returning)
+  else if (!returning && (!growing || below(4) == 0))
     change_surroundings();
   const bool disturbed = below(10) == 0; /* others write beside the operands meanwhile */
   if (disturbed) kept_disturb(true);
@@ -398,9 +423,9 @@ static void step(struct count *count, unsigned long long seed) {
   count->steps++;
 }
 
-/* Calls for which something was kept, by the report, and those of them for which it was mended. */
+/* Calls for which something was kept, by the report, and those of them for which it was mended, or had grown. */
 struct kept_calls {
-  unsigned long long all, mended;
+  unsigned long long all, mended, grown;
 };
 
 static unsigned long long number_behind(const char *text, const char *words) {
@@ -415,7 +440,8 @@ static struct kept_calls calls_with_copies(void) {
   const ssize_t length = pread(file, text, sizeof text - 1, 0);
   close(file);
   text[length > 0 ? length : 0] = '\0';
-  return (struct kept_calls){number_behind(text, "a GPU had kept: "), number_behind(text, "they had been written: ")};
+  return (struct kept_calls){number_behind(text, "a GPU had kept: "), number_behind(text, "they had been written: "),
+                             number_behind(text, "the beginning was there: ")};
 }
 
 /* For the fake driver counts what is left in the end. */
@@ -464,9 +490,9 @@ int main(int argc, char **argv) {
   tileblas_stats stats;
   tileblas_stats_get(&stats);
   const struct kept_calls kept = calls_with_copies();
-  printf("%llu steps of seed %llu, %llu with copies, %llu mended, %llu with planes, %llu writes, %llu results, "
-         "%llu wrong; %llu calls on the GPU, %llu on the CPU\n",
-         count.steps, seed, kept.all, kept.mended, count.packed, count.writes, count.made, count.wrong,
+  printf("%llu steps of seed %llu, %llu with copies, %llu mended, %llu grown, %llu with planes, %llu writes, "
+         "%llu results, %llu wrong; %llu calls on the GPU, %llu on the CPU\n",
+         count.steps, seed, kept.all, kept.mended, kept.grown, count.packed, count.writes, count.made, count.wrong,
          (unsigned long long)stats.gpu_calls, (unsigned long long)stats.cpu_calls);
   give_all_back();
   kept_end();

@@ -117,14 +117,17 @@ static void figures(void **state) {
   tb_stats_add(TB_SYMBOL_cblas_sgemm, TB_GPU, TB_STATUS_forced_gpu, 4e12, 3e6, 0.25);
   tb_stats_add(TB_SYMBOL_sgemm_, TB_GPU, TB_STATUS_resident, 5e9, 0, 0);
   tb_stats_add(TB_SYMBOL_sgemm_, TB_CPU, TB_STATUS_cpu_sooner, 7e9, 0, 2);
-  tb_stats_add_kept(11e6, false), tb_stats_add_kept(2.5e6, true);
+  tb_stats_add_kept(11e6, (enum tb_proof[]){TB_BY_TRACKING, TB_NOT_KEPT});
+  tb_stats_add_kept(2.5e6, (enum tb_proof[]){TB_NOT_KEPT, TB_MENDED});
+  for (int i = 0; i < 2; i++) tb_stats_add_kept(1e6, (enum tb_proof[]){TB_GROWN, TB_BY_HASH});
   for (int i = 0; i < 3; i++) tb_stats_add_failure();
   char *text = report_text();
   expect_figures(text, "gpu", "TILEBLAS_ROUTE=gpu", " 2 4002.000 4.000 0.750000 5.336");
   expect_figures(text, "gpu", "an operand lies on the GPU", " 1 5.000 0.000 0.000000 0.000");
   expect_figures(text, "cpu", "the CPU is predicted to finish sooner", " 1 7.000 0.000 2.000000 0.004");
-  assert_non_null(strstr(text, "calls whose operands a GPU had kept: 2, of which 13.500 MB were not moved again\n"));
+  assert_non_null(strstr(text, "calls whose operands a GPU had kept: 4, of which 15.500 MB were not moved again\n"));
   assert_non_null(strstr(text, "of these, with pieces that went up again, for they had been written: 1\n"));
+  assert_non_null(strstr(text, "of these, with the rest of an operand of which the beginning was there: 2\n"));
   assert_non_null(strstr(text, "calls during which a GPU failed: 3\n"));
   free(text);
   tb_stats_reset();
@@ -135,7 +138,7 @@ static void figures(void **state) {
   assert_null(strstr(text, "kept"));
   assert_null(strstr(text, "failed"));
   free(text);
-  tb_stats_add_kept(1e6, false);
+  tb_stats_add_kept(1e6, (enum tb_proof[]){TB_BY_HASH, TB_BY_HASH});
   text = report_text();
   assert_non_null(strstr(text, "calls whose operands a GPU had kept: 1, of which 1.000 MB were not moved again\n"));
   assert_null(strstr(text, "of these"));
