@@ -262,7 +262,7 @@ static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, co
   *found = place_in_copy(&s->kept, operand, proof);
   if (s->kept.unasked) found->unasked = &s->kept;
   tb_worth_used(cache, s, operand);
-  tb_grow_used(cache, s);
+  tb_grow_used(cache, s, operand);
   tb_cache_hand_out(cache, user, tb_cache_next_place(cache, user), s);
   return true;
 }

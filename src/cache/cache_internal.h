@@ -23,7 +23,7 @@ struct tb_sighting {
   bool chosen;                /* by the program, when it was seen last */
   int result_kind;            /* of a copy of a result, plus 1; 0: an operand's, or none */
   bool refuted;               /* one that was used, in vain */
-  bool grown;                 /* it has got more of its operand, and was not used since */
+  int64_t grown_from;         /* columns that it had when it has got more, of which none was used since; else 0 */
   uint64_t seen, seen_before; /* the latest calls that had it; of a copy: that were handed it */
   atomic_uint users;          /* whose calls under way have the copy: a bit for each */
 };
@@ -135,8 +135,8 @@ bool tb_grow_may_at_once(const struct tb_cache *cache);
  * NULL: there is none. */
 struct tb_sighting *tb_grow_sighting(struct tb_cache *cache, const struct tb_stored *operand);
 
-/* A copy is used. */
-void tb_grow_used(struct tb_cache *cache, struct tb_sighting *s);
+/* A copy is used for `operand`, which it is or has. */
+void tb_grow_used(struct tb_cache *cache, struct tb_sighting *s, const struct tb_stored *operand);
 
 /* ---- results.c: which results are worth one ---- */
 

@@ -65,9 +65,15 @@ struct tb_sighting *tb_grow_find(struct tb_cache *cache, const struct tb_stored 
   return s;
 }
 
-void tb_grow_used(struct tb_cache *cache, struct tb_sighting *s) {
-  if (s->grown) cache->grown_in_vain = (int)tb_max(0, cache->grown_in_vain - VAIN_FOR_A_USED_ONE);
-  s->grown = false;
+/* Its columns up to the operand's last one. */
+static int64_t columns_up_to(const struct tb_stored *stored, const struct tb_stored *operand) {
+  return (operand->data - stored->data) / stored->pitch_bytes + operand->columns;
+}
+
+void tb_grow_used(struct tb_cache *cache, struct tb_sighting *s, const struct tb_stored *operand) {
+  if (s->grown_from == 0 || columns_up_to(&s->kept.stored, operand) <= s->grown_from) return;
+  cache->grown_in_vain = (int)tb_max(0, cache->grown_in_vain - VAIN_FOR_A_USED_ONE);
+  s->grown_from = 0;
 }
 
 /* ---- sights ---- */
@@ -129,10 +135,9 @@ bool tb_cache_grow(struct tb_cache *cache, struct tb_kept *kept, const struct tb
                    int64_t limit_bytes, struct tb_outgrown *old) {
   struct tb_sighting *const s = tb_sighting_of(kept);
   struct tb_stored all = kept->stored;
-  all.columns = (operand->data - all.data) / all.pitch_bytes + operand->columns;
+  all.columns = columns_up_to(&all, operand);
   const int64_t bytes = kept->copy_pitch_bytes * all.columns, more = bytes + bytes / MORE_OF;
   *old = (struct tb_outgrown){.columns = kept->stored.columns};
-  tb_planes_forget(cache, s, true);
   if (bytes > kept->copy_bytes) {
     *old = (struct tb_outgrown){kept->copy, kept->copy_bytes, kept->stored.columns};
     if (!have_memory(cache, kept, more, free_bytes, limit_bytes) &&
@@ -144,7 +149,8 @@ bool tb_cache_grow(struct tb_cache *cache, struct tb_kept *kept, const struct tb
   if (!have_digests(kept, &all) || !tb_kept_grow(kept, &all)) return false;
   cache->end[s - cache->sighting] = all.data + tb_stored_span_bytes(&all);
   s->sample = tb_hash_sample(&all, TB_SAMPLE_LINES);
-  s->sampled = s->grown = true;
+  s->sampled = true;
+  s->grown_from = old->columns;
   cache->grown_in_vain = (int)tb_min(cache->grown_in_vain + 1, 2 * VAIN_MANY);
   take_place_of(cache, s);
   return true;

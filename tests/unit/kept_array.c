@@ -61,10 +61,14 @@ static void multiply(float *result) {
 
 static uint64_t bytes_up(void) { return tst_fake() == NULL ? 0 : tst_fake()->get(FAKE_CUDA_BYTES_UP); }
 
+static uint64_t went_up;
+
+uint64_t tst_array_went_up(void) { return went_up; }
+
 bool tst_array_call(bool *up) {
   const uint64_t before = bytes_up();
   multiply(c);
-  const uint64_t went_up = bytes_up() - before;
+  went_up = bytes_up() - before;
   tst_set_option("TILEBLAS_ROUTE", "cpu");
   multiply(wanted);
   tst_set_option("TILEBLAS_ROUTE", "gpu");

@@ -20,7 +20,8 @@ enum {
   TST_ARRAY_MAPPED = (TST_ARRAY_BYTES + TST_PAGE - 1) / TST_PAGE * TST_PAGE + TST_PAGE
 };
 
-/* A has so many rows, TST_ARRAY_M_MOST or less; to be called first, where it is to be another array. */
+/* A has so many rows, TST_ARRAY_M_MOST or less; to be called first, where it is to be another array, and then for some
+ * of its first rows. */
 void tst_array_set_rows(int m);
 
 void tst_set_option(const char *option, const char *value);
@@ -39,8 +40,9 @@ void tst_array_leave(void);
 float *tst_array(void);
 char *tst_array_mapping(void);
 
-/* A call. Whether it is right; and whether A went up. */
+/* A call. Whether it is right; and whether A went up, or how many bytes did in all. */
 bool tst_array_call(bool *up);
+uint64_t tst_array_went_up(void);
 
 /* How often A goes up in so many calls; -1: something was wrong. */
 int tst_array_ups(int calls);

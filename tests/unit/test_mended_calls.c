@@ -16,17 +16,15 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "abi.h"
 #include "fake.h"
+#include "hurry.h"
 #include "process.h"
 #include "rng.h"
 #include "sanitized.h"
@@ -362,26 +360,15 @@ static int a_gpu_that_fails(void *unused) {
   return 0;
 }
 
-/* The library's clock, too, for a GPU that hangs is waited for a minute. */
-static atomic_bool hurries;
-
-int clock_gettime(clockid_t clock, struct timespec *t) {
-  const int result = (int)syscall(SYS_clock_gettime, clock, t);
-  if (clock != CLOCK_MONOTONIC || !atomic_load(&hurries)) return result;
-  const long long ns = ((long long)(t->tv_sec % 1000000) * 1000000000 + t->tv_nsec) * 200;
-  *t = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-  return result;
-}
-
 static int a_gpu_that_hangs(void *operations) {
   struct call x = make(shapes[0]);
   struct wanted w;
   alarm(60);
   about_to_be_mended(&w, &x);
   tst_fake()->set_order(FAKE_CUDA_HANGING, (uint64_t)(uintptr_t)operations);
-  atomic_store(&hurries, true);
+  tst_hurry(true);
   run(&x);
-  atomic_store(&hurries, false);
+  tst_hurry(false);
   tst_fake()->set_order(FAKE_CUDA_LAZY, 0);
   MUST(is_as(&w));
   run(&x);

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Copies that have the beginning of an operand: what they lack goes up, all of it and few cells beside it, be it a
+ * matrix that has got more columns or a window that moves on. A write behind that shows wherever it is: to what was
+ * there, to what has come, in the page in which the one ends and the other begins, and to both ends. So does one while
+ * the pages begin to be watched. Of no use is a copy that has less than half, other columns, a half of a matrix, a
+ * result, or one that another call has; nor one of which the beginning has changed, or where somebody may write without
+ * a fault. Who looked at a smaller matrix before has seen the larger one. A program whose matrices are rewritten where
+ * they have grown has few copies that grow.
+ *
+ * Seen to fail when: the pages that have come are not watched, or behind their way up; the page between, or a cell that
+ * has got more columns, does not go up again; the end behind is the old one's, or before it is digested anew; what had
+ * to be mended, too, is forgotten; the beginning is not proven; the memory that it had stays; what was known of the
+ * larger one is forgotten; nothing is learnt from copies that grew in vain; others still watch the pages that have
+ * come.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/integers.h"
+#include "copies.h"
+#include "fake.h"
+#include "process.h"
+
+/* ---- what goes up ---- */
+
+/* Cells of several columns, and one, and columns of several; with memory between them, of which nothing is. */
+static const struct tb_stored shapes[] = {
+    {NULL, 4096, 600, 4096, TB_STORED_ALL},   {NULL, 4104, 600, 4200, TB_STORED_ALL},
+    {NULL, 40, 60000, 40, TB_STORED_ALL},     {NULL, 40, 60000, 72, TB_STORED_ALL},
+    {NULL, 12000, 200, 20000, TB_STORED_ALL}, {NULL, 16384, 180, 16384, TB_STORED_ALL},
+    {NULL, 16400, 200, 16480, TB_STORED_ALL}, {NULL, 60000, 60, 100000, TB_STORED_ALL}};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static struct tb_stored columns_of(struct tb_stored s, int64_t first, int64_t count) {
+  s.data += first * s.pitch_bytes, s.columns = count;
+  return s;
+}
+
+/* Of a shape, where the first page is not its own. */
+static struct tb_stored begin_with(int shape) {
+  struct tb_stored s = shapes[shape];
+  begin((size_t)tb_stored_span_bytes(&s) + 2 * PAGE);
+  s.data = memory + 40;
+  return s;
+}
+
+/* Cells that so many columns have, and those of a page, at most. */
+static int64_t cells_of_columns(struct tb_stored s, int64_t columns) {
+  const struct tb_cells cells = tb_cells_of(&s);
+  const int64_t page = (int64_t)PAGE / s.pitch_bytes / cells.columns_each + cells.in_column + 2;
+  return tb_ceil_div(columns, cells.columns_each) * cells.in_column + page;
+}
+
+/* The copy has so many of its columns. */
+static void expect_grown(struct tb_stored s, int64_t had) {
+  assert_int_equal(see(s), TB_GROWN);
+  const int64_t most = cells_of_columns(s, s.columns - had);
+  if (cells_brought_up > most) fail_msg("%d cells instead of %d went up", (int)cells_brought_up, (int)most);
+  expect_copy(s);
+}
+
+static void the_rest_alone(void **state) {
+  (void)state;
+  for (int shape = 0; shape < SHAPES; shape++) {
+    const struct tb_stored s = begin_with(shape);
+    const int64_t had[] = {s.columns / 3, s.columns / 2 + 1, s.columns / 2 + 2, s.columns - 1, s.columns};
+    keep(columns_of(s, 0, had[0]));
+    for (int i = 1; i < 5; i++) {
+      const struct tb_stored more = columns_of(s, 0, had[i]);
+      expect_grown(more, had[i - 1]);
+      assert_int_equal(see(more), TB_BY_TRACKING);
+      assert_int_equal(see(columns_of(s, 0, had[0])), TB_BY_TRACKING);
+    }
+    assert_int_equal(see(columns_of(s, 3, s.columns / 2)), TB_BY_TRACKING);
+    end();
+  }
+}
+
+/* Of which the copy has what lies behind its own beginning, too. */
+static void a_window_that_moves_on(void **state) {
+  (void)state;
+  for (int shape = 0; shape < SHAPES; shape++) {
+    const struct tb_stored s = begin_with(shape);
+    const int64_t window = s.columns / 2, step = window / 3;
+    keep(columns_of(s, 0, window));
+    for (int64_t first = step; first + window <= s.columns; first += step) {
+      expect_grown(columns_of(s, first, window), window - step);
+      assert_int_equal(see(columns_of(s, first, window)), TB_BY_TRACKING);
+    }
+    expect_copy(columns_of(s, 0, window));
+    end();
+  }
+}
+
+/* ---- a write behind that ---- */
+
+/* Places of elements: at both ends, in the page between what was there and what has come, and in either. */
+enum { PLACES = 8 };
+static const char *place_in(struct tb_stored s, int64_t had, int place) {
+  const struct tb_stored before = columns_of(s, 0, had);
+  const char *const places[PLACES] = {s.data,
+                                      s.data + had / 2 * s.pitch_bytes,
+                                      (const char *)tb_stored_end(&before) - 1,
+                                      s.data + had * s.pitch_bytes,
+                                      s.data + had * s.pitch_bytes + s.column_bytes - 1,
+                                      s.data + (had + s.columns) / 2 * s.pitch_bytes,
+                                      s.data + (s.columns - 1) * s.pitch_bytes,
+                                      (const char *)tb_stored_end(&s) - 1};
+  return places[place];
+}
+
+static void a_write_shows(void **state) {
+  (void)state;
+  for (int shape = 0; shape < SHAPES; shape++)
+    for (int place = 0; place < PLACES; place++)
+      for (int hash = 0; hash < 2; hash++) {
+        const struct tb_stored s = begin_with(shape);
+        const int64_t had = s.columns * 2 / 3;
+        keep(columns_of(s, 0, had));
+        expect_grown(s, had);
+        memory[place_in(s, had, place) - memory] ^= 1;
+        tb_cache_allow_hash(cache, hash);
+        const enum tb_proof proof = see(s);
+        if (proof != TB_NOT_KEPT && proof != TB_MENDED) fail_msg("shape %d, place %d: %d", shape, place, (int)proof);
+        if (proof == TB_MENDED) expect_copy(s);
+        end();
+      }
+}
+
+/* By somebody else, before the pages are protected: it goes up. And as soon as they are: it shows in the next call. */
+static void written_meanwhile(void **state) {
+  (void)state;
+  for (int shape = 0; shape < SHAPES; shape++)
+    for (int place = 2; place < PLACES - 1; place++)
+      for (int behind = 0; behind < 2; behind++) {
+        const struct tb_stored s = begin_with(shape);
+        const int64_t had = s.columns * 2 / 3;
+        keep(columns_of(s, 0, had));
+        char *const byte = memory + (place_in(s, had, place) - memory);
+        const bool is_watched = (uintptr_t)byte < tb_track_pages(tb_stored_start(&s), tb_stored_end(&s)).end;
+        *(behind ? &written_behind : &written_before) = byte;
+        assert_int_equal(see(s), TB_GROWN);
+        assert_true(written_before == NULL && written_behind == NULL);
+        expect_copy(s); /* what went up is what was there then */
+        assert_int_equal(see(s), behind && is_watched ? TB_MENDED : TB_BY_TRACKING);
+        expect_copy(s);
+        end();
+      }
+}
+
+/* What was written of the beginning goes up with the rest. */
+static void mended_too(void **state) {
+  (void)state;
+  for (int shape = 0; shape < SHAPES; shape++) {
+    const struct tb_stored s = begin_with(shape);
+    const int64_t had = s.columns * 2 / 3;
+    keep(columns_of(s, 0, had));
+    memory[place_in(s, had, 1) - memory] ^= 1;
+    memory[PAGE + PAGE / 2] ^= 1;
+    assert_int_equal(see(s), TB_GROWN);
+    expect_copy(s);
+    assert_int_equal(see(s), TB_BY_TRACKING);
+    end();
+  }
+}
+
+/* In as many places as are told at once: there is one run for the last of them and for the rest. */
+static void mended_in_many_places(void **state) {
+  (void)state;
+  begin(0);
+  const struct tb_stored s = matrix(0, 1 << 20, 60, 1 << 20);
+  memset(memory, 1, (size_t)tb_stored_span_bytes(&s));
+  keep(columns_of(s, 0, 40));
+  for (size_t i = 0; i < TB_TRACK_RUNS_MOST; i++) memory[(60 * i + 9) * PAGE] ^= 1;
+  assert_int_equal(see(s), TB_GROWN);
+  expect_copy(s);
+  assert_int_equal(see(s), TB_BY_TRACKING);
+  end();
+}
+
+/* ---- by digests ---- */
+
+/* Where the kernel is not asked, for there is a ring. */
+static void by_digests(void **state) {
+  (void)state;
+  char parameters[256] = {0};
+  const int ring = (int)syscall(SYS_io_uring_setup, 1, parameters);
+  if (ring < 0) TST_LEAVE_OUT("there are no rings");
+  for (int shape = 0; shape < SHAPES; shape++)
+    for (int place = -1; place < PLACES; place++) {
+      const struct tb_stored s = begin_with(shape);
+      const int64_t had = s.columns * 2 / 3;
+      tb_cache_allow_hash(cache, true);
+      for (int i = 0; i < 3; i++) see(columns_of(s, 0, had));
+      expect_grown(s, had);
+      if (place >= 0) memory[place_in(s, had, place) - memory] ^= 1;
+      assert_int_equal(see(s), place >= 0 ? TB_NOT_KEPT : TB_BY_HASH);
+      end();
+    }
+  close(ring);
+}
+
+/* ---- what does not grow ---- */
+
+static void expect_not_grown(struct tb_stored s) {
+  const enum tb_proof proof = see(s);
+  if (proof != TB_NOT_KEPT) fail_msg("%d columns: %d", (int)s.columns, (int)proof);
+}
+
+static void other_columns(void **state) {
+  (void)state;
+  for (int i = 0; i < 8; i++) {
+    begin(8192 * 620);
+    const struct tb_stored s = matrix(8192, 4096, 300, 8192);
+    struct tb_stored other = s;
+    keep(s);
+    other.columns += 10;
+    if (i == 0) other.columns = 2 * s.columns + 1; /* of which it has less than half */
+    if (i == 1) other.data += 64;                  /* across its columns */
+    if (i == 2) other.data -= s.pitch_bytes;       /* from before it on */
+    if (i == 3) other.column_bytes -= 8;
+    if (i == 4) other.column_bytes += 8;
+    if (i == 5) other.pitch_bytes = 4096;
+    if (i == 6) other.data += 301 * s.pitch_bytes; /* a column further on */
+    if (i == 7) other.columns = 512, other.part = TB_STORED_UPPER;
+    expect_not_grown(other);
+    end();
+  }
+}
+
+static void half_of_it(void **state) {
+  (void)state;
+  begin(601 * PAGE);
+  keep(matrix(0, 4096, 300, 4096));
+  expect_grown(matrix(0, 4096, 600, 4096), 300);
+  end();
+}
+
+/* One of a half; of a call that may not mend; or a copy that another call has, or this one. */
+static void not_for_others(void **state) {
+  (void)state;
+  enum { A_HALF, NOT_ALLOWED, ANOTHERS, THE_CALLS_OWN };
+  for (int why = A_HALF; why <= THE_CALLS_OWN; why++) {
+    begin(401 * PAGE);
+    struct tb_stored s = matrix(0, 4096, 300, 4096), more = matrix(0, 4096, 400, 4096);
+    if (why == A_HALF) s = matrix(0, 4096, 512, 4096), s.part = TB_STORED_UPPER, more.columns = 600, fill(601 * PAGE);
+    keep(s);
+    enter(why == ANOTHERS ? 1 : 0);
+    if (why >= ANOTHERS) assert_int_equal(look(why == ANOTHERS, s, NULL).proof, TB_BY_TRACKING);
+    if (why == ANOTHERS) tb_cache_leave(), enter(0);
+    if (why == NOT_ALLOWED) tb_cache_begin_call(cache, 0);
+    assert_int_equal(look(0, more, NULL).proof, TB_NOT_KEPT);
+    tb_cache_leave();
+    tb_cache_end_call(cache, 0), tb_cache_end_call(cache, 1);
+    if (why != A_HALF) assert_int_equal(see(s), TB_BY_TRACKING);
+    end();
+  }
+}
+
+/* Its beginning has changed, in many places or in its last page, which is another's, too: the copy goes. */
+static void not_if_it_has_changed(void **state) {
+  (void)state;
+  for (int end_alone = 0; end_alone < 2; end_alone++) {
+    const struct tb_stored s = begin_with(1);
+    keep(columns_of(s, 0, 400));
+    for (size_t i = 1; !end_alone && i < 200; i++) memory[i * 2 * PAGE] ^= 1;
+    if (end_alone) memory[place_in(s, 400, 2) - memory] ^= 1;
+    expect_not_grown(s);
+    assert_int_equal(tb_cache_bytes(cache), 0);
+    end();
+  }
+}
+
+/* The kernel does not protect the pages that have come, or somebody may write there unseen: the copy is not watched any
+ * more, and gone in the next call. */
+static void not_watched(void **state) {
+  (void)state;
+  char parameters[256] = {0};
+  enum { REFUSED, A_RING, A_FILE };
+  for (int why = REFUSED; why <= A_FILE; why++) {
+    const struct tb_stored s = begin_with(0);
+    keep(columns_of(s, 0, 400));
+    const int ring = why == A_RING ? (int)syscall(SYS_io_uring_setup, 1, parameters) : -1;
+    if (why == A_RING && ring < 0) TST_LEAVE_OUT("there are no rings");
+    protects_nothing = why == REFUSED;
+    void *const place = memory + 500 * PAGE;
+    if (why == A_FILE)
+      assert_true(mmap(place, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == place);
+    const struct tb_cached found = call(s);
+    assert_int_equal(found.proof, TB_GROWN);
+    assert_false(tb_track_holds(&found.kept->tracked));
+    expect_copy(s);
+    assert_int_equal(see(s), TB_NOT_KEPT);
+    assert_int_equal(tb_cache_bytes(cache), 0);
+    protects_nothing = false;
+    if (ring >= 0) close(ring);
+    end();
+  }
+}
+
+/* ---- who watches the same pages ---- */
+
+/* Another operand has the pages that come: it is watched as before where nobody wrote to them, and else not any more,
+ * for they are protected anew. */
+static void others_in_the_pages(void **state) {
+  (void)state;
+  for (int written = 0; written < 3; written++) {
+    begin(701 * PAGE);
+    const struct tb_stored s = matrix(0, 4096, 600, 4096), other = matrix(380 * PAGE, 8192, 155, 8192);
+    struct tb_kept *const theirs = keep(other);
+    keep(columns_of(s, 0, 380));
+    if (written == 1) memory[500 * PAGE] ^= 1; /* in what both have */
+    if (written == 2) memory[650 * PAGE] ^= 1; /* in theirs alone */
+    assert_int_equal(see(s), TB_GROWN);
+    expect_copy(s);
+    assert_int_equal(tb_track_holds(&theirs->tracked), written != 1);
+    assert_int_equal(see(s), TB_BY_TRACKING);
+    const enum tb_proof proof = see(other);
+    assert_int_equal(proof, written == 0 ? TB_BY_TRACKING : written == 1 ? TB_NOT_KEPT : TB_MENDED);
+    memory[510 * PAGE] ^= 1;
+    assert_int_equal(see(s), TB_MENDED);
+    expect_copy(s);
+    end();
+  }
+}
+
+/* ---- memory ---- */
+
+static uint64_t allocated(void) { return tst_fake() == NULL ? 0 : tst_fake()->get(FAKE_CUDA_ALLOCATED_BYTES); }
+
+/* What it had is given back; and it has room for what comes next, where there is some. */
+static void memory_on_the_gpu(void **state) {
+  (void)state;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver does not count");
+  const struct tb_stored s = begin_with(0);
+  const uint64_t others = allocated();
+  keep(columns_of(s, 0, 300));
+  assert_int_equal(allocated() - others, 300 * 4096);
+  expect_grown(columns_of(s, 0, 400), 300);
+  const int64_t bytes = tb_cache_bytes(cache);
+  assert_int_equal(bytes, 500 * 4096);
+  assert_int_equal(allocated() - others, bytes);
+  expect_grown(columns_of(s, 0, 500), 400);
+  assert_int_equal(tb_cache_bytes(cache), bytes);
+  expect_grown(columns_of(s, 0, 501), 500);
+  assert_int_equal(allocated() - others, tb_cache_bytes(cache));
+  assert_true(tb_cache_bytes(cache) > bytes);
+  tb_cache_give_back(cache);
+  assert_int_equal(allocated(), others);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  end();
+}
+
+/* With room for all alone, and with none. */
+static void little_memory(void **state) {
+  (void)state;
+  for (int none = 0; none < 2; none++) {
+    const struct tb_stored s = begin_with(0), more = columns_of(s, 0, 400);
+    const int64_t limit = (300 + 400 - none) * (int64_t)4096;
+    struct tb_outgrown old;
+    struct tb_cached found;
+    const uint64_t before = allocated();
+    keep(columns_of(s, 0, 300));
+    enter(0);
+    assert_null(tb_cache_look(cache, 0, &more, NULL, &found, NULL));
+    assert_true(found.grows);
+    assert_int_equal(tb_cache_grow(cache, found.kept, &more, NO_LIMIT, limit, &old), !none);
+    assert_int_equal(tb_cache_bytes(cache), (none ? 300 : 700) * 4096);
+    tb_cache_end_outgrown(cache, &old);
+    tb_cache_drop(cache, found.kept); /* what was to go up has not */
+    tb_cache_leave();
+    tb_cache_end_call(cache, 0);
+    assert_int_equal(tb_cache_bytes(cache), 0);
+    assert_int_equal(allocated(), before);
+    end();
+  }
+}
+
+/* ---- when ---- */
+
+/* A matrix that is never seen twice as it was is copied at its second sight, too, and grows from then on. */
+static void seen_while_it_grows(void **state) {
+  (void)state;
+  const struct tb_stored s = begin_with(0);
+  enum tb_proof proof[6];
+  for (int i = 0; i < 6; i++) {
+    proof[i] = see(columns_of(s, 0, 300 + 50 * i));
+    if (proof[i] != TB_NOT_KEPT) expect_copy(columns_of(s, 0, 300 + 50 * i));
+  }
+  assert_int_equal(proof[0], TB_NOT_KEPT);
+  assert_int_equal(proof[1], TB_KEPT_ANEW);
+  for (int i = 2; i < 6; i++) assert_int_equal(proof[i], TB_GROWN);
+  end();
+}
+
+/* Not if what it was has changed meanwhile. */
+static void rewritten_while_it_grows(void **state) {
+  (void)state;
+  const struct tb_stored s = begin_with(0);
+  for (int i = 0; i < 6; i++) {
+    for (size_t at = 0; at < 610 * PAGE; at++) memory[at] ^= (char)(1 << i);
+    assert_int_equal(see(columns_of(s, 0, 300 + 50 * i)), TB_NOT_KEPT);
+  }
+  end();
+}
+
+/* Two matrices by turns, of which one is the other's beginning; the rest of that one is written each time, be it with
+ * the same bytes. The larger one waits ever longer. */
+static void grown_in_vain(void **state) {
+  (void)state;
+  for (int same = 0; same < 2; same++) {
+    const struct tb_stored s = begin_with(0);
+    int grown = 0, used = 0;
+    keep(columns_of(s, 0, 400));
+    for (int round = 0; round < 200; round++) {
+      used += tb_proof_is_kept(see(columns_of(s, 0, 400)));
+      for (size_t at = 450 * PAGE; at < 590 * PAGE; at++)
+        *(volatile char *)&memory[at] ^= (char)(same ? 0 : round % 7 + 1);
+      grown += see(s) == TB_GROWN;
+    }
+    if (grown < 1 || grown > 12) fail_msg("it has grown %d times", grown);
+    if (used < 150) fail_msg("the beginning was used %d times", used);
+    end();
+  }
+}
+
+/* Of ever other matrices that have the same beginning some grow, and then none does. */
+static void others_grown_in_vain(void **state) {
+  (void)state;
+  const struct tb_stored s = begin_with(0);
+  int grown = 0;
+  keep(columns_of(s, 0, 400));
+  for (int round = 0; round < 150; round++) {
+    see(columns_of(s, 0, 400));
+    for (size_t at = 410 * PAGE; at < 590 * PAGE; at++) memory[at] ^= (char)(round % 7 + 1);
+    grown += see(columns_of(s, 0, 430 + round)) == TB_GROWN;
+  }
+  if (grown < 1 || grown > 16) fail_msg("it has grown %d times", grown);
+  end();
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_rest_alone),
+                                     cmocka_unit_test(a_window_that_moves_on),
+                                     cmocka_unit_test(a_write_shows),
+                                     cmocka_unit_test(written_meanwhile),
+                                     cmocka_unit_test(mended_too),
+                                     cmocka_unit_test(mended_in_many_places),
+                                     cmocka_unit_test(by_digests),
+                                     cmocka_unit_test(other_columns),
+                                     cmocka_unit_test(half_of_it),
+                                     cmocka_unit_test(not_for_others),
+                                     cmocka_unit_test(not_if_it_has_changed),
+                                     cmocka_unit_test(not_watched),
+                                     cmocka_unit_test(others_in_the_pages),
+                                     cmocka_unit_test(memory_on_the_gpu),
+                                     cmocka_unit_test(little_memory),
+                                     cmocka_unit_test(seen_while_it_grows),
+                                     cmocka_unit_test(rewritten_while_it_grows),
+                                     cmocka_unit_test(grown_in_vain),
+                                     cmocka_unit_test(others_grown_in_vain)};
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  if (!begin_group()) return 1;
+  return end_group(cmocka_run_group_tests(tests, NULL, NULL));
+}
