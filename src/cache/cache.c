@@ -82,6 +82,7 @@ static void forget_copy(struct tb_cache *cache, struct tb_sighting *s, bool free
                            .track_failures = kept->track_failures,
                            .unwatchable = kept->unwatchable,
                            .replaced = kept->replaced};
+  s->grown_uses = s->has_no_room = 0;
   cache->end[s - cache->sighting] = NULL;
 }
 
@@ -209,7 +210,6 @@ static struct tb_sighting *take_place(struct tb_cache *cache, const struct tb_st
 
 /* An operand that has no copy. Returns it if it is worth one. */
 static struct tb_kept *count_sight(struct tb_cache *cache, struct tb_sighting *s, const struct tb_stored *operand) {
-  if (s == NULL) s = tb_grow_sighting(cache, operand);
   if (s == NULL && (s = take_place(cache, operand)) == NULL) return NULL;
   return tb_worth_see(cache, s, operand) ? &s->kept : NULL;
 }
@@ -255,31 +255,45 @@ static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, co
     return false;
   }
   if (proof == TB_NOT_KEPT) {
-    if (tb_kept_can_prove(&s->kept, operand) && !tb_is_in_use(s)) tb_cache_drop(cache, &s->kept);
+    if (!tb_kept_can_prove(&s->kept, operand) || tb_is_in_use(s)) return false;
+    tb_grow_refuted(cache, s);
+    tb_cache_drop(cache, &s->kept);
     return false;
   }
   if (proof == TB_MENDED) s->sample = tb_hash_sample(operand, TB_SAMPLE_LINES);
   *found = place_in_copy(&s->kept, operand, proof);
   if (s->kept.unasked) found->unasked = &s->kept;
   tb_worth_used(cache, s, operand);
-  tb_grow_used(cache, s, operand);
+  tb_grow_used(cache, s);
   tb_cache_hand_out(cache, user, tb_cache_next_place(cache, user), s);
   return true;
 }
 
-/* The same of a copy that has its beginning; it is not asked about beside the call, for what it is used for comes up
- * first. */
-static bool try_beginning(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
-                          struct tb_cached *found) {
-  struct tb_stored beginning;
-  struct tb_sighting *const s = tb_grow_find(cache, operand, &beginning);
-  if (s == NULL) return false;
-  found->grows = try_copy(cache, user, s, &beginning, pool, found, NULL);
+/* The same of a copy that has an operand's beginning. */
+static bool try_beginning(struct tb_cache *cache, int user, struct tb_sighting *s, const struct tb_stored *beginning,
+                          struct tb_pool *pool, struct tb_cached *found) {
+  found->grows = try_copy(cache, user, s, beginning, pool, found, NULL);
   return found->grows || found->unasked != NULL;
 }
 
 struct tb_cached tb_cache_found_grown(struct tb_kept *kept, const struct tb_stored *operand) {
-  return place_in_copy(kept, operand, TB_GROWN);
+  struct tb_cached found = place_in_copy(kept, operand, TB_GROWN);
+  if (kept->unasked) found.unasked = kept;
+  return found;
+}
+
+/* One of which there is no copy, but of its beginning, perhaps. */
+static struct tb_kept *look_for_beginning(struct tb_cache *cache, int user, struct tb_sighting *s,
+                                          const struct tb_stored *operand, struct tb_pool *pool,
+                                          struct tb_cached *found) {
+  struct tb_stored beginning;
+  struct tb_sighting *const copied = tb_grow_find(cache, operand, &beginning);
+  const bool at_once = copied != NULL && s == NULL && tb_grow_may_at_once(cache, copied);
+  if (at_once && try_beginning(cache, user, copied, &beginning, pool, found)) return NULL;
+  if (s == NULL && (copied == NULL || tb_kept_mending_pays(&copied->kept))) s = tb_grow_sighting(cache, operand);
+  struct tb_kept *const worth = count_sight(cache, s, operand);
+  const bool later = worth != NULL && copied != NULL && !at_once;
+  return later && try_beginning(cache, user, copied, &beginning, pool, found) ? NULL : worth;
 }
 
 /* A result of a call that failed, or was left; an operand's copy that came in vain; or one that was being mended then.
@@ -300,10 +314,7 @@ struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_
       try_copy(cache, user, copied, operand, pool, found, later))
     return NULL;
   if (s != NULL && s->kept.copy != 0) return NULL; /* a copy that others still have */
-  struct tb_kept *const worth = s == NULL ? NULL : count_sight(cache, s, operand);
-  const bool may_grow = copied == NULL && (s == NULL ? tb_grow_may_at_once(cache) : worth != NULL);
-  if (may_grow && try_beginning(cache, user, operand, pool, found)) return NULL;
-  return s == NULL ? count_sight(cache, NULL, operand) : worth;
+  return copied != NULL ? count_sight(cache, s, operand) : look_for_beginning(cache, user, s, operand, pool, found);
 }
 
 /* ---- results ---- */

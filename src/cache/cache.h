@@ -95,7 +95,7 @@ struct tb_outgrown {
 
 /* Inside, of a copy that was found so (struct tb_cached): gets memory for all, and notes in kept->stale what is to go
  * up. The caller copies there what the old memory has, brings that up, and gives the old memory back. False: there is
- * no room, or nobody could watch it; the copy is to be dropped. */
+ * no room, and the copy is what it was; or, where kept->stale is not NULL, it is to be dropped. */
 bool tb_cache_grow(struct tb_cache *cache, struct tb_kept *kept, const struct tb_stored *operand, int64_t free_bytes,
                    int64_t limit_bytes, struct tb_outgrown *old);
 void tb_cache_end_outgrown(struct tb_cache *cache, struct tb_outgrown *old);

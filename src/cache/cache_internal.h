@@ -23,7 +23,8 @@ struct tb_sighting {
   bool chosen;                /* by the program, when it was seen last */
   int result_kind;            /* of a copy of a result, plus 1; 0: an operand's, or none */
   bool refuted;               /* one that was used, in vain */
-  int64_t grown_from;         /* columns that it had when it has got more, of which none was used since; else 0 */
+  int grown_uses;             /* since it has got more of its operand, plus 1; 0: it has not */
+  bool has_no_room;           /* for more of it */
   uint64_t seen, seen_before; /* the latest calls that had it; of a copy: that were handed it */
   atomic_uint users;          /* whose calls under way have the copy: a bit for each */
 };
@@ -61,7 +62,7 @@ struct tb_results {
 struct tb_cache {
   bool may_track, hash_pays, results_pay, may_mend, asks_later;
   int unused;        /* copies that have not been used, but for some for each that was */
-  int grown_in_vain; /* and that have not since they have grown, but for some for each that was */
+  int grown_in_vain; /* that had grown and were written soon, but for some for each that was not */
   uint64_t call;
   const struct tb_cached *other; /* of the operand that is looked for, on another GPU; or NULL */
   _Atomic int64_t bytes;
@@ -127,16 +128,17 @@ bool tb_room_make(struct tb_cache *cache, const struct tb_sighting *s, int64_t b
 /* ---- grow.c: operands of which a copy has the beginning ---- */
 
 /* A copy that may get the rest of an operand, and what it has of that, which is to be proven first; NULL: there is
- * none. And whether it is worth it for one that was not seen before; others wait as for a copy of their own. */
+ * none. And whether that is worth it for one that was not seen before; others wait as for a copy of their own. */
 struct tb_sighting *tb_grow_find(struct tb_cache *cache, const struct tb_stored *operand, struct tb_stored *beginning);
-bool tb_grow_may_at_once(const struct tb_cache *cache);
+bool tb_grow_may_at_once(const struct tb_cache *cache, const struct tb_sighting *s);
 
 /* Where one was seen without a copy that had fewer columns and looks as it did: it is the operand's place from now on.
  * NULL: there is none. */
 struct tb_sighting *tb_grow_sighting(struct tb_cache *cache, const struct tb_stored *operand);
 
-/* A copy is used for `operand`, which it is or has. */
-void tb_grow_used(struct tb_cache *cache, struct tb_sighting *s, const struct tb_stored *operand);
+/* A copy, which may have grown, is used; or was written. */
+void tb_grow_used(struct tb_cache *cache, struct tb_sighting *s);
+void tb_grow_refuted(struct tb_cache *cache, struct tb_sighting *s);
 
 /* ---- results.c: which results are worth one ---- */
 

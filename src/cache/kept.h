@@ -189,9 +189,12 @@ bool tb_kept_begin_mending(struct tb_kept *kept);
 /* The same by the cells that were found when the kernel had begun to watch. */
 bool tb_kept_begin_mending_cells(struct tb_kept *kept, struct tb_differing *differing);
 
-/* It is a copy of these columns from now on, of which it had the first ones, proven: the rest is in kept->stale, too,
- * and watched where these were. False: it cannot be, and the copy is to end. */
+/* It is a copy of these columns from now on, of which it had the first ones, proven, and has room for all: the rest is
+ * in kept->stale, too, which there is, and watched where these were and it can be. False: it has no digests, either. */
 bool tb_kept_grow(struct tb_kept *kept, const struct tb_stored *all);
+
+/* Whether it takes less than to bring all up: not for ever where it is small. */
+bool tb_kept_mending_pays(const struct tb_kept *kept);
 
 /* Whether there are few enough, as far as the kernel tells now. */
 bool tb_kept_may_be_mended(const struct tb_kept *kept);

@@ -7,7 +7,7 @@
  *
  * in this order, as when a copy begins to be watched: what is written before the pages are protected goes up, and what
  * is written behind that shows the next time. Where the watch has just begun all bytes are looked at, which tells the
- * cells.
+ * cells. And what an operand has got since, behind what was copied, goes up with these (grow.c).
  */
 #include <stdlib.h>
 
@@ -28,11 +28,13 @@
 /* To mend takes a while, however little was written: 4096 cubed 2.2 to 2.4 ms, where it takes 1.5 with nothing written
  * (H100s), in which time the link brings some 40 MB up. So what is smaller and is written before nearly every use is
  * not mended for long. */
-#define ALWAYS_MENDED_BYTES ((int64_t)32 << 20)
+#ifndef TB_ALWAYS_MENDED_BYTES /* a build for fuzz_kept has less */
+#define TB_ALWAYS_MENDED_BYTES ((int64_t)32 << 20)
+#endif
 #define MENDS_MOST 4
 
-static bool mending_pays(const struct tb_kept *kept) {
-  return kept->mends < MENDS_MOST || tb_stored_bytes(&kept->stored) >= ALWAYS_MENDED_BYTES;
+bool tb_kept_mending_pays(const struct tb_kept *kept) {
+  return kept->mends < MENDS_MOST || tb_stored_bytes(&kept->stored) >= TB_ALWAYS_MENDED_BYTES;
 }
 
 static int64_t cell_at(const struct tb_kept *kept, uintptr_t address) {
@@ -46,7 +48,7 @@ static int64_t cell_at(const struct tb_kept *kept, uintptr_t address) {
 
 /* -1: it cannot be mended. What lies at its ends, in pages of others, is digested each time, and must be the same. */
 static int find_runs(const struct tb_kept *kept, struct tb_tracked run[]) {
-  if (!mending_pays(kept) || !tb_track_holds(&kept->tracked)) return -1;
+  if (!tb_kept_mending_pays(kept) || !tb_track_holds(&kept->tracked)) return -1;
   if (kept->stored.part != TB_STORED_ALL || !tb_kept_has_same_edges(kept)) return -1;
   const int runs = tb_track_find_written(kept->tracked, run, TB_TRACK_RUNS_MOST);
   uintptr_t bytes = 0;
@@ -138,16 +140,14 @@ static void add_rest(struct tb_stale *stale, int64_t first, int64_t end) {
 }
 
 /* What was at its end in a page of others is in a page that is watched now: its cell goes up once more, as does one
- * that has got more columns. */
+ * that has got more columns. Where CUDA was not asked about all of it yet it is asked about the rest, too. */
 bool tb_kept_grow(struct tb_kept *kept, const struct tb_stored *all) {
   const struct tb_cells *const cells = &kept->cells;
   const uintptr_t watched_end = kept->tracked.end;
-  int64_t first = kept->stored.columns / cells->columns_each * cells->in_column;
-  if (kept->stale == NULL) kept->stale = calloc(1, sizeof *kept->stale);
-  if (kept->stale == NULL) return false;
-  kept->stored = *all;
-  if (kept->unasked) tb_kept_forget_pages(kept); /* it begins anew, of all */
   const bool watched = kept->tracked.number != 0;
+  int64_t first = kept->stored.columns / cells->columns_each * cells->in_column;
+  kept->stored = *all;
+  kept->mends += 2; /* one is for the beginning's proof, which found nothing written */
   if (watched) first = tb_min(first, cell_at(kept, watched_end));
   if (watched && !tb_kept_extend_watch(kept)) {
     tb_kept_forget_pages(kept);

@@ -48,8 +48,8 @@ int tb_track_find_written(struct tb_tracked pages, struct tb_tracked run[], int 
  * Others that have any of them are not tracked any more. False: they cannot be; so nothing is known of any. */
 bool tb_track_renew(const struct tb_tracked *pages, struct tb_tracked run);
 
-/* Pages that are tracked, and those behind them up to `end`, which are from its return on as those that begin. False:
- * the former alone still are. */
+/* Pages that are tracked, and those behind them up to `end`, which are from its return on as those that begin, for
+ * others, too. False: the former alone still are. */
 bool tb_track_extend(struct tb_tracked *pages, uintptr_t end, struct tb_tracked mapping);
 
 /* Whether pages that were tracked are another mapping's now, as far as the kernel tells: the program gave the memory

@@ -29,13 +29,17 @@
 /* Memory between the columns is watched, too, where the columns are not so far apart that it is most of all. */
 #define WATCHED_TIMES 2
 
+static bool is_too_wide(const struct tb_stored *s) {
+  return tb_stored_span_bytes(s) > WATCHED_TIMES * s->columns * s->column_bytes;
+}
+
 /* Before all bytes are looked at: what is written from then on shows. To protect pages in vain takes as long as to
  * digest them, so it is looked around first; CUDA is asked behind that. */
 void tb_kept_begin_watch(struct tb_kept *kept) {
   const struct tb_stored *const s = &kept->stored;
   kept->replaced = false;
   kept->tracked = tb_track_pages(tb_stored_start(s), tb_stored_end(s));
-  if (tb_stored_span_bytes(s) > WATCHED_TIMES * s->columns * s->column_bytes || !tb_writers_may_ask()) return;
+  if (is_too_wide(s) || !tb_writers_may_ask()) return;
   if (!tb_writers_seem_to_fault()) return;
   struct tb_tracked mapping;
   if (!tb_writers_find_mapping(kept->tracked, &mapping)) mapping = kept->tracked; /* several are no one's to move */
@@ -74,7 +78,7 @@ bool tb_kept_extend_watch(struct tb_kept *kept) {
   const uintptr_t end = tb_track_pages(tb_stored_start(&kept->stored), tb_stored_end(&kept->stored)).end;
   const struct tb_tracked more = {kept->tracked.end, end, 0}, all = {kept->tracked.start, end, 0};
   struct tb_tracked mapping;
-  if (!tb_writers_may_ask()) return false;
+  if (is_too_wide(&kept->stored) || !tb_writers_may_ask()) return false;
   if (!tb_writers_find_mapping(all, &mapping)) mapping = more;
   if (!tb_track_extend(&kept->tracked, end, mapping)) return false;
   if (more.start < more.end && !tb_writers_fault_but_cuda(&more, 1)) return false;

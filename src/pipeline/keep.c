@@ -38,33 +38,34 @@ CUresult tb_keep_drop(struct tb_device *d, struct tb_kept *kept) {
 
 /* ---- an operand ---- */
 
+/* What went wrong has left a copy as it was, or it is to go. */
+static CUresult do_without(struct tb_device *d, struct tb_cached *found) {
+  struct tb_kept *const kept = found->kept;
+  *found = (struct tb_cached){.proof = TB_NOT_KEPT};
+  return kept->stale == NULL ? CUDA_SUCCESS : tb_keep_drop(d, kept);
+}
+
 /* Brings up what was written of a copy, which is whole then, or is none any more. */
 static CUresult mend(struct tb_device *d, struct tb_cached *found) {
   const int64_t bytes = tb_keep_stale_bytes(found->kept);
   const bool mended = tb_keep_send_stale(d, found->kept) == CUDA_SUCCESS;
   tb_cuda_failed_call = NULL; /* no failure of the call's */
-  if (mended) {
-    tb_kept_end_mending(found->kept);
-    found->mended_bytes = bytes;
-    return CUDA_SUCCESS;
+  if (!mended) {
+    tb_device_settle(d);
+    return do_without(d, found);
   }
-  tb_device_settle(d);
-  struct tb_kept *const kept = found->kept;
-  *found = (struct tb_cached){.proof = TB_NOT_KEPT};
-  return tb_keep_drop(d, kept);
+  tb_kept_end_mending(found->kept);
+  found->mended_bytes = bytes;
+  return CUDA_SUCCESS;
 }
 
-/* Brings up what a copy has not of the operand. */
+/* Brings up what a copy has not of the operand. Where there is no room for that it stays as it is. */
 static CUresult grow(struct tb_device *d, const struct tb_stored *operand, struct tb_cached *found) {
-  struct tb_kept *const kept = found->kept;
   int64_t bytes;
-  if (tb_keep_grow(d, kept, operand, &bytes)) {
-    *found = tb_cache_found_grown(kept, operand);
-    found->mended_bytes = bytes;
-    return CUDA_SUCCESS;
-  }
-  *found = (struct tb_cached){.proof = TB_NOT_KEPT};
-  return tb_keep_drop(d, kept);
+  if (!tb_keep_grow(d, found->kept, operand, &bytes)) return do_without(d, found);
+  *found = tb_cache_found_grown(found->kept, operand);
+  found->mended_bytes = bytes;
+  return CUDA_SUCCESS;
 }
 
 /* `coming`: for a copy that the product may bring up as it is computed; NULL: it may not. */

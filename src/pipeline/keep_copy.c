@@ -177,28 +177,28 @@ static void look_for_cudas(void *context, int unused) {
 
 typedef CUresult send_up(struct tb_device *d, struct tb_kept *kept);
 
-/* Beside the way up, of which the caller has to see. What lies at the ends, in pages of others, was digested before. */
-static bool send_and_look(struct tb_device *d, struct tb_kept *kept, send_up *send, uintptr_t from) {
+/* Beside the way up, of which the caller has to see, CUDA is asked about what is watched from an address on. */
+static bool send_and_look(struct tb_device *d, struct tb_kept *kept, send_up *send, uintptr_t from, bool *has_cudas) {
   struct question_to_cuda q = {.kept = kept, .from = from};
   const bool begun = tb_pool_start_behind(d->pool, look_for_cudas, &q, 1);
   const bool sent = send(d, kept) == CUDA_SUCCESS;
   if (begun) tb_pool_end_behind(d->pool);
   if (sent && !q.done) look_for_cudas(&q, 0);
-  kept->unwatchable = q.found;
-  return sent && !q.found && tb_kept_has_same_edges(kept);
+  *has_cudas = q.found;
+  return sent;
 }
 
-/* `from`: whom the kernel watches anew. */
-static bool send_by_either(struct tb_device *d, struct tb_kept *kept, send_up *send, uintptr_t from) {
-  const bool watched = kept->tracked.number != 0;
-  const bool sent = watched ? send_and_look(d, kept, send, from) : send(d, kept) == CUDA_SUCCESS;
+static bool is_up(struct tb_device *d, bool sent) {
   if (!sent) tb_device_settle(d);
   tb_cuda_failed_call = NULL;
   return sent;
 }
 
+/* What lies at the ends, in pages of others, was digested before. */
 bool tb_keep_fill(struct tb_device *d, struct tb_kept *kept) {
-  return send_by_either(d, kept, fill_copy, kept->tracked.start);
+  if (kept->tracked.number == 0) return is_up(d, fill_copy(d, kept) == CUDA_SUCCESS);
+  const bool sent = send_and_look(d, kept, fill_copy, kept->tracked.start, &kept->unwatchable);
+  return is_up(d, sent && !kept->unwatchable && tb_kept_has_same_edges(kept));
 }
 
 /* ---- a copy that grows ---- */
@@ -216,6 +216,17 @@ static CUresult move_copy(struct tb_device *d, const struct tb_kept *kept, const
   return old->copy == 0 ? CUDA_SUCCESS : tb_cuda.cuMemcpy2DAsync(&move, d->up);
 }
 
+/* `watched_end`: of what was watched before. About a copy that waits CUDA is asked later. Where it has some of the
+ * rest, or somebody writes at the end, digests must do. */
+static bool send_rest(struct tb_device *d, struct tb_kept *kept, uintptr_t watched_end) {
+  bool has_cudas;
+  if (kept->tracked.number == 0 || kept->unasked) return tb_keep_send_stale(d, kept) == CUDA_SUCCESS;
+  if (!send_and_look(d, kept, tb_keep_send_stale, watched_end, &has_cudas)) return false;
+  const bool watched = !has_cudas && tb_kept_has_same_edge(kept, true);
+  if (!watched) tb_kept_forget_pages(kept);
+  return watched || kept->digested;
+}
+
 bool tb_keep_grow(struct tb_device *d, struct tb_kept *kept, const struct tb_stored *operand, int64_t *went_up) {
   struct tb_cache *const cache = tb_device_cache(d);
   const uintptr_t watched_end = kept->tracked.end;
@@ -224,10 +235,9 @@ bool tb_keep_grow(struct tb_device *d, struct tb_kept *kept, const struct tb_sto
   bool grown = tb_cuda.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
                tb_cache_grow(cache, kept, operand, (int64_t)free_bytes, tb_keep_limit(d, (int64_t)free_bytes), &old);
   if (grown) *went_up = tb_keep_stale_bytes(kept);
-  grown = grown && move_copy(d, kept, &old) == CUDA_SUCCESS && send_by_either(d, kept, tb_keep_send_stale, watched_end);
-  if (!grown) tb_device_settle(d);
+  grown = grown && move_copy(d, kept, &old) == CUDA_SUCCESS && send_rest(d, kept, watched_end);
+  is_up(d, grown);
   if (!d->hangs) tb_cache_end_outgrown(cache, &old);
   if (grown) tb_kept_end_mending(kept);
-  tb_cuda_failed_call = NULL; /* no failure of the call's */
   return grown;
 }

@@ -37,7 +37,7 @@ bool tb_keep_make(struct tb_device *device, struct tb_kept *kept, enum tb_keep_w
 bool tb_keep_fill(struct tb_device *device, struct tb_kept *kept);
 CUresult tb_keep_drop(struct tb_device *device, struct tb_kept *kept);
 
-/* A copy that has an operand's beginning gets the rest, so many bytes. False: it is to be dropped. */
+/* A copy that has an operand's beginning gets the rest, so many bytes. False: as tb_cache_grow. */
 bool tb_keep_grow(struct tb_device *device, struct tb_kept *kept, const struct tb_stored *operand, int64_t *went_up);
 
 /* What was written of a copy goes up; and how much that is. */

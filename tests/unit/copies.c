@@ -27,6 +27,7 @@ struct tb_cache *cache;
 char *written_before, *written_behind;
 bool protects_nothing;
 int protections;
+uint64_t pages_protected;
 
 int ioctl(int file, unsigned long request, ...) {
   va_list arguments;
@@ -36,6 +37,7 @@ int ioctl(int file, unsigned long request, ...) {
   const struct uffdio_writeprotect *const range = argument;
   const bool protects = request == UFFDIO_WRITEPROTECT && range->mode != 0;
   protections += protects;
+  if (protects) pages_protected += range->range.len / PAGE;
   if (protects && protects_nothing) {
     errno = ENOENT;
     return -1;
@@ -106,10 +108,8 @@ static struct tb_cached grow(struct tb_kept *kept, struct tb_stored operand) {
   struct tb_outgrown old;
   const bool grown = tb_cache_grow(cache, kept, &operand, NO_LIMIT, NO_LIMIT, &old);
   tb_cache_end_outgrown(cache, &old);
-  if (!grown) {
-    tb_cache_drop(cache, kept);
-    return (struct tb_cached){.proof = TB_NOT_KEPT};
-  }
+  if (!grown && kept->stale != NULL) tb_cache_drop(cache, kept);
+  if (!grown) return (struct tb_cached){.proof = TB_NOT_KEPT};
   mend(kept);
   return tb_cache_found_grown(kept, &operand);
 }

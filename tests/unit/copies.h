@@ -17,10 +17,11 @@ extern char *memory, *copy;
 extern struct tb_cache *cache;
 
 /* Bytes that are written once, as pages are about to be protected, and as they are. The kernel protects none; and how
- * often it was asked to. */
+ * often it was asked to, for how many pages in all. */
 extern char *written_before, *written_behind;
 extern bool protects_nothing;
 extern int protections;
+extern uint64_t pages_protected;
 
 /* To mend the latest copy, or to have it grow. */
 extern int64_t cells_brought_up;

@@ -16,9 +16,10 @@ enum { N = TST_ARRAY_N, K = TST_ARRAY_K };
 
 static float b[K * N], c[TST_ARRAY_M_MOST * N], wanted[TST_ARRAY_M_MOST * N];
 static char *mapped;
-static int rows = TST_ARRAY_M;
+static int rows = TST_ARRAY_M, first;
 
 void tst_array_set_rows(int m) { rows = m; }
+void tst_array_set_first(int row) { first = row; }
 
 static size_t bytes(void) { return (size_t)rows * K * sizeof(float); }
 static size_t mapped_bytes(void) { return (bytes() + TST_PAGE - 1) / TST_PAGE * TST_PAGE + TST_PAGE; }
@@ -56,7 +57,7 @@ static void multiply(float *result) {
   const struct tst_problem p = {
       .trans_a = 'T', .trans_b = 'N', .m = rows, .n = N, .k = K, .alpha = 1, .lda = K, .ldb = K, .ldc = rows};
   const struct tst_symbol *const symbol = tst_find_symbol("cblas_sgemm");
-  tst_call(symbol, tst_resolve(symbol), &p, tst_array(), b, result);
+  tst_call(symbol, tst_resolve(symbol), &p, tst_array() + first * K, b, result);
 }
 
 static uint64_t bytes_up(void) { return tst_fake() == NULL ? 0 : tst_fake()->get(FAKE_CUDA_BYTES_UP); }

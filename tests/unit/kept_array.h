@@ -24,6 +24,9 @@ enum {
  * of its first rows. */
 void tst_array_set_rows(int m);
 
+/* The calls that follow begin with this row. */
+void tst_array_set_first(int row);
+
 void tst_set_option(const char *option, const char *value);
 
 /* B. */

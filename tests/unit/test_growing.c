@@ -361,27 +361,60 @@ static void memory_on_the_gpu(void **state) {
   end();
 }
 
-/* With room for all alone, and with none. */
+/* Inside: a call looks for a matrix of which there is a beginning, with so much memory. */
+static bool grow_within(struct tb_stored more, int64_t free_bytes, int64_t limit, struct tb_cached *found,
+                        struct tb_outgrown *old) {
+  assert_null(tb_cache_look(cache, 0, &more, NULL, found, NULL));
+  assert_true(found->grows);
+  return tb_cache_grow(cache, found->kept, &more, free_bytes, limit, old);
+}
+
+/* With room for all alone, which others have to make, and with none: the copy is what it was, and is not tried again.
+ */
 static void little_memory(void **state) {
   (void)state;
   for (int none = 0; none < 2; none++) {
     const struct tb_stored s = begin_with(0), more = columns_of(s, 0, 400);
-    const int64_t limit = (300 + 400 - none) * (int64_t)4096;
+    const int64_t column = 4096, limit = (300 + 400 - none) * column;
     struct tb_outgrown old;
     struct tb_cached found;
     const uint64_t before = allocated();
     keep(columns_of(s, 0, 300));
     enter(0);
-    assert_null(tb_cache_look(cache, 0, &more, NULL, &found, NULL));
-    assert_true(found.grows);
-    assert_int_equal(tb_cache_grow(cache, found.kept, &more, NO_LIMIT, limit, &old), !none);
-    assert_int_equal(tb_cache_bytes(cache), (none ? 300 : 700) * 4096);
+    assert_int_equal(grow_within(more, NO_LIMIT, limit, &found, &old), !none);
+    assert_int_equal(tb_cache_bytes(cache), (none ? 300 : 700) * column);
     tb_cache_end_outgrown(cache, &old);
-    tb_cache_drop(cache, found.kept); /* what was to go up has not */
+    if (!none) tb_cache_drop(cache, found.kept); /* what was to go up has not */
     tb_cache_leave();
     tb_cache_end_call(cache, 0);
+    if (none) assert_int_equal(see(columns_of(s, 0, 300)), TB_BY_TRACKING);
+    if (none) assert_int_equal(see(more), TB_NOT_KEPT);
+    tb_cache_give_back(cache);
     assert_int_equal(tb_cache_bytes(cache), 0);
     assert_int_equal(allocated(), before);
+    end();
+  }
+}
+
+/* An older copy makes way for what has come, and not for what may come. */
+static void others_make_way(void **state) {
+  (void)state;
+  for (int much = 0; much < 2; much++) {
+    begin(1000 * PAGE);
+    const struct tb_stored s = matrix(0, 4096, 600, 4096), other = matrix(700 * PAGE, 4096, 280, 4096);
+    const int64_t column = 4096, limit = (280 + 300 + 400 + (much ? 0 : 99)) * column;
+    struct tb_outgrown old;
+    struct tb_cached found;
+    keep(other);
+    keep(columns_of(s, 0, 300));
+    see(columns_of(s, 0, 300));
+    enter(0);
+    assert_true(grow_within(columns_of(s, 0, much ? 401 : 400), NO_LIMIT, limit, &found, &old));
+    tb_cache_end_outgrown(cache, &old);
+    tb_cache_drop(cache, found.kept);
+    tb_cache_leave();
+    tb_cache_end_call(cache, 0);
+    assert_int_equal(see(other), much ? TB_NOT_KEPT : TB_BY_TRACKING);
     end();
   }
 }
@@ -391,11 +424,12 @@ static void little_memory(void **state) {
 /* A matrix that is never seen twice as it was is copied at its second sight, too, and grows from then on. */
 static void seen_while_it_grows(void **state) {
   (void)state;
-  const struct tb_stored s = begin_with(0);
+  begin(MEMORY);
+  const struct tb_stored s = matrix(0, 4096, 16384, 4096);
   enum tb_proof proof[6];
   for (int i = 0; i < 6; i++) {
-    proof[i] = see(columns_of(s, 0, 300 + 50 * i));
-    if (proof[i] != TB_NOT_KEPT) expect_copy(columns_of(s, 0, 300 + 50 * i));
+    proof[i] = see(columns_of(s, 0, 9000 + 1000 * i));
+    if (proof[i] != TB_NOT_KEPT) expect_copy(columns_of(s, 0, 9000 + 1000 * i));
   }
   assert_int_equal(proof[0], TB_NOT_KEPT);
   assert_int_equal(proof[1], TB_KEPT_ANEW);
@@ -449,6 +483,132 @@ static void others_grown_in_vain(void **state) {
   end();
 }
 
+/* A buffer that is written anew, and then used by more and more of its columns, others in each round. */
+static void a_buffer(void **state) {
+  (void)state;
+  const struct tb_stored s = begin_with(0);
+  const uint64_t before = pages_protected;
+  for (int round = 0; round < 200; round++) {
+    for (size_t at = 0; at < 610 * PAGE; at += 8) memory[at + (size_t)round % 8] ^= 1;
+    for (int i = 0; i < 6; i++) see(columns_of(s, 0, 280 + round % 37 + 50 * i));
+  }
+  const int pages = (int)(pages_protected - before);
+  if (pages > 4 * 600) fail_msg("%d pages were protected", pages);
+  end();
+}
+
+/* A small matrix that grows with each call is not worth it for long, nor are copies of all of it. When it has grown it
+ * is. */
+static void small_ones(void **state) {
+  (void)state;
+  const struct tb_stored s = begin_with(0);
+  int grown = 0, made = 0;
+  for (int columns = 300; columns < 500; columns++) {
+    const enum tb_proof proof = see(columns_of(s, 0, columns));
+    grown += proof == TB_GROWN, made += proof == TB_KEPT_ANEW;
+  }
+  if (grown < 1 || grown > 8 || made > 2) fail_msg("%d have grown, %d were made", grown, made);
+  enum tb_proof proof = TB_NOT_KEPT;
+  for (int i = 0; i < 4 && proof == TB_NOT_KEPT; i++) proof = see(columns_of(s, 0, 499));
+  assert_int_equal(proof, TB_GROWN);
+  assert_int_equal(see(columns_of(s, 0, 499)), TB_BY_TRACKING);
+  end();
+}
+
+/* A large one is; also behind others that were not, but not as often then, and no copies of what it was are left. */
+static void large_ones(void **state) {
+  (void)state;
+  for (int behind_others = 0; behind_others < 2; behind_others++) {
+    begin(MEMORY);
+    const struct tb_stored s = matrix(0, 4096, 16384, 4096), others = matrix(17000 * PAGE, 4096, 600, 4096);
+    for (int round = 0; behind_others && round < 40; round++) {
+      if (round == 0) keep(columns_of(others, 0, 400));
+      see(columns_of(others, 0, 400));
+      for (size_t at = 17410 * PAGE; at < 17590 * PAGE; at++) memory[at] ^= (char)(round % 7 + 1);
+      see(columns_of(others, 0, 430 + round));
+    }
+    int grown = 0;
+    keep(columns_of(s, 0, 9000));
+    for (int i = 1; i <= 40; i++) grown += see(columns_of(s, 0, 9000 + i * 100)) == TB_GROWN;
+    assert_int_equal(grown, behind_others ? 20 : 40);
+    assert_true(tb_cache_bytes(cache) < 2 * 16384 * 4096);
+    end();
+  }
+}
+
+/* A copy of which uses have made up for what it has got makes up for others that have not. */
+static void it_pays_again(void **state) {
+  (void)state;
+  begin(1300 * PAGE);
+  const struct tb_stored s = matrix(0, 4096, 600, 4096), other = matrix(650 * PAGE, 4096, 600, 4096);
+  int grown[2] = {0, 0};
+  keep(columns_of(s, 0, 400));
+  for (int part = 0; part < 2; part++) {
+    for (int round = 0; round < 40; round++) {
+      see(columns_of(s, 0, 400));
+      for (size_t at = 410 * PAGE; at < 590 * PAGE; at++) memory[at] ^= (char)(round % 7 + 1);
+      grown[part] += see(columns_of(s, 0, 430 + part * 40 + round)) == TB_GROWN;
+    }
+    keep(columns_of(other, 0, 400));
+    for (int i = 0; i < 4; i++) see(other);
+    for (int i = 0; i < 40; i++) assert_int_equal(see(other), TB_BY_TRACKING);
+  }
+  if (grown[0] != 8 || grown[1] != 4) fail_msg("it has grown %d and %d times", grown[0], grown[1]);
+  end();
+}
+
+/* In memory between columns nobody is to take a fault, where there is much of it. */
+static void columns_that_are_far_apart(void **state) {
+  (void)state;
+  begin(4 << 20);
+  const struct tb_stored s = matrix(0, 2 << 20, 2, 20 << 20);
+  memset(memory + (20 << 20), 1, 2 << 20);
+  keep(columns_of(s, 0, 1));
+  const uint64_t before = pages_protected;
+  assert_int_equal(see(s), TB_GROWN);
+  expect_copy(s);
+  assert_int_equal(pages_protected, before);
+  end();
+}
+
+/* Of a window what lies before it is nobody's question, be it in a page of others. */
+static void before_a_window(void **state) {
+  (void)state;
+  const struct tb_stored s = begin_with(1);
+  keep(columns_of(s, 0, 400));
+  memory[s.data - memory] ^= 1;
+  expect_grown(columns_of(s, 100, 350), 300);
+  assert_int_equal(see(columns_of(s, 100, 350)), TB_BY_TRACKING);
+  assert_int_not_equal(see(columns_of(s, 0, 400)), TB_BY_TRACKING);
+  end();
+}
+
+/* While CUDA is asked about a copy, of which a digest in each call proves it: it is watched from the first call to the
+ * last, each page once. */
+static void while_cuda_is_asked(void **state) {
+  (void)state;
+  begin(MEMORY);
+  const struct tb_stored s = matrix(0, 4096, 16384, 4096);
+  tb_cache_allow_hash(cache, true);
+  uint64_t before = 0;
+  for (int i = 0; i < 12; i++) {
+    const struct tb_stored more = columns_of(s, 0, 9000 + i * 100);
+    enter(0);
+    tb_cache_allow_asking(cache);
+    const struct tb_cached found = look(0, more, NULL);
+    tb_cache_leave();
+    tb_cache_end_call(cache, 0);
+    if (i == 1) before = pages_protected;
+    if (i > 1) assert_int_equal(found.proof, TB_GROWN);
+    if (i > 1) assert_true(found.kept->unasked == (found.unasked != NULL));
+    if (i > 0) expect_copy(more);
+    if (i == 11) assert_false(found.kept->unasked);
+  }
+  assert_int_equal(pages_protected - before, 9000 + 11 * 100);
+  assert_int_equal(see(columns_of(s, 0, 9000 + 11 * 100)), TB_BY_TRACKING);
+  end();
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_rest_alone),
                                      cmocka_unit_test(a_window_that_moves_on),
@@ -465,10 +625,18 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(others_in_the_pages),
                                      cmocka_unit_test(memory_on_the_gpu),
                                      cmocka_unit_test(little_memory),
+                                     cmocka_unit_test(others_make_way),
                                      cmocka_unit_test(seen_while_it_grows),
                                      cmocka_unit_test(rewritten_while_it_grows),
                                      cmocka_unit_test(grown_in_vain),
-                                     cmocka_unit_test(others_grown_in_vain)};
+                                     cmocka_unit_test(others_grown_in_vain),
+                                     cmocka_unit_test(a_buffer),
+                                     cmocka_unit_test(small_ones),
+                                     cmocka_unit_test(large_ones),
+                                     cmocka_unit_test(it_pays_again),
+                                     cmocka_unit_test(columns_that_are_far_apart),
+                                     cmocka_unit_test(before_a_window),
+                                     cmocka_unit_test(while_cuda_is_asked)};
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   if (!begin_group()) return 1;
   return end_group(cmocka_run_group_tests(tests, NULL, NULL));
