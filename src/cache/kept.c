@@ -41,21 +41,27 @@ static void start_comparison(struct tb_question *q, struct tb_pool *pool) {
   q->job = tb_pool_start(pool, compare_cells, q, (int)tb_ceil_div(q->count, (int64_t)q->each));
 }
 
-/* By the caller, beside the comparison, as far as it counts, for what has changed is not used. */
-static void ask_cuda(struct tb_kept *kept, const struct tb_question *q) {
+/* Whether CUDA is asked beside a comparison, where it is not asked about all of what the kernel watches: while that
+ * lasts, or to the end. */
+enum asks { ASKS_NOTHING, ASKS_MEANWHILE, ASKS_ALL };
+
+/* By the caller, as far as it counts, for what has changed is not used. */
+static void ask_cuda(struct tb_kept *kept, const struct tb_question *q, enum asks asks, const struct tb_pool *pool) {
   struct tb_asking asking;
-  for (tb_asking_begin(&asking, kept); asking.kept != NULL && !has_answer(q); tb_asking_note(&asking))
+  if (asks == ASKS_NOTHING || !tb_asking_begin(&asking, kept)) return;
+  while (asking.kept != NULL && !has_answer(q) && (asks == ASKS_ALL || !tb_pool_done(pool, q->job))) {
     tb_asking_go_on(&asking);
+    tb_asking_note(&asking);
+  }
 }
 
-/* `asks`: CUDA, where it is not asked about all of what the kernel watches. */
 static bool has_same_cells(struct tb_kept *kept, int64_t first, int64_t count, struct tb_differing *differing,
-                           bool asks, struct tb_pool *pool) {
+                           enum asks asks, struct tb_pool *pool) {
   struct tb_question q;
   begin_comparison(&q, kept, first, count);
   q.differing = differing;
   start_comparison(&q, pool);
-  if (asks) ask_cuda(kept, &q);
+  ask_cuda(kept, &q, asks, pool);
   tb_pool_wait(pool, q.job);
   return !atomic_load(&q.written);
 }
@@ -318,7 +324,8 @@ static enum tb_proof prove_by_hash(struct tb_kept *kept, const struct tb_stored 
   bool same = false;
   if (settles) first = 0, count = kept->cells.count;
   if (settles) tb_kept_digest_edges(kept);
-  if (begins || how.hash_pays || !whole) same = has_same_cells(kept, first, count, differing, settles, pool);
+  const enum asks asks = settles ? ASKS_ALL : waits ? ASKS_MEANWHILE : ASKS_NOTHING;
+  if (begins || how.hash_pays || !whole) same = has_same_cells(kept, first, count, differing, asks, pool);
   if (kept->has_cudas) give_up_tracking(kept);
   if ((whole || settles) && !how.hash_pays && kept->tracked.number == 0) {
     kept->unwatchable = true;

@@ -65,6 +65,19 @@ static int is_used_by_hash(void *unused) {
   return right && tst_array_ups_are("its uses", tst_array_ups(USES), 0) ? 0 : 1;
 }
 
+/* Of so many pages as above CUDA is asked beside the digests: there are as many as there have to be, and a few. */
+#define DIGESTS_MOST 4
+
+static int is_asked_beside_digests(void *unused) {
+  uint64_t seed = 8;
+  (void)unused;
+  tst_array_set_rows(TST_ARRAY_M_MOST);
+  tst_set_option("TILEBLAS_VERBOSE", "1");
+  tst_array_begin("8G", &seed);
+  tst_array_map(&seed);
+  return tst_array_ups(2 + DIGESTS_MOST + 1) == 2 ? 0 : 1;
+}
+
 /* A page that is asked about last. */
 static char *last_page(void) { return tst_array_mapping() + TST_ARRAY_BYTES / TST_PAGE * TST_PAGE - TST_PAGE; }
 
@@ -137,6 +150,19 @@ static void by_hash(void **state) {
   assert_int_equal(tracked, USES - 1);
 }
 
+static void beside_digests(void **state) {
+  struct tst_output o;
+  (void)state;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver does not count");
+  tst_fork(&o, is_asked_beside_digests, NULL);
+  const size_t hash = tst_count_lines(o.err, "A=kept (hash)"), tracked = tst_count_lines(o.err, "A=kept (tracked)");
+  const int status = o.status;
+  tst_output_destroy(&o);
+  assert_int_equal(status, 0);
+  assert_int_equal(hash + tracked, DIGESTS_MOST + 1);
+  if (tracked == 0) fail_msg("%d digests", (int)hash);
+}
+
 static void beside(void **state) {
   (void)state;
   if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver does not count");
@@ -164,7 +190,7 @@ static void written(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(asked), cmocka_unit_test(beside),  cmocka_unit_test(by_hash),
+      cmocka_unit_test(asked), cmocka_unit_test(beside),  cmocka_unit_test(beside_digests), cmocka_unit_test(by_hash),
       cmocka_unit_test(cudas), cmocka_unit_test(written), cmocka_unit_test(shut_in),
   };
   if (!tst_array_stays()) return printf("skipped: this kernel does not say who writes\n"), 77;
