@@ -56,7 +56,7 @@ struct tb_sighting *tb_grow_find(struct tb_cache *cache, const struct tb_stored 
 
 /* Who writes to what has come takes a fault for each page of it, as much as some 30 uses save. So where copies that
  * had grown were written before, an operand waits as it does for a copy of its own. */
-#define USES_ENOUGH 32
+#define USES_THAT_PAY 32
 #define VAIN_MANY 8
 #define VAIN_FOR_A_PAID_ONE 4
 
@@ -65,12 +65,12 @@ bool tb_grow_may_at_once(const struct tb_cache *cache, const struct tb_sighting 
 }
 
 void tb_grow_used(struct tb_cache *cache, struct tb_sighting *s) {
-  if (s->grown_uses > 0 && s->grown_uses++ == USES_ENOUGH)
+  if (s->grown_uses > 0 && s->grown_uses++ == USES_THAT_PAY)
     cache->grown_in_vain = (int)tb_max(0, cache->grown_in_vain - VAIN_FOR_A_PAID_ONE);
 }
 
 void tb_grow_refuted(struct tb_cache *cache, struct tb_sighting *s) {
-  if (s->grown_uses > 0 && s->grown_uses <= USES_ENOUGH)
+  if (s->grown_uses > 0 && s->grown_uses <= USES_THAT_PAY)
     cache->grown_in_vain = (int)tb_min(cache->grown_in_vain + 1, 2 * VAIN_MANY);
 }
 
@@ -101,8 +101,8 @@ struct tb_sighting *tb_grow_sighting(struct tb_cache *cache, const struct tb_sto
 /* What has grown will grow again, for which this part of it is left behind it, where nothing has to make way. */
 #define MORE_OF 4
 
-static bool have_memory(struct tb_cache *cache, struct tb_sighting *s, int64_t bytes, int64_t free_bytes,
-                        int64_t limit_bytes) {
+static bool have_more_memory(struct tb_cache *cache, struct tb_sighting *s, int64_t bytes, int64_t free_bytes,
+                             int64_t limit_bytes) {
   const int64_t more = bytes + bytes / MORE_OF;
   const bool is_much = more <= free_bytes && cache->bytes + more <= limit_bytes;
   CUdeviceptr copy = 0;
@@ -122,8 +122,8 @@ static bool have_digests(struct tb_kept *kept, const struct tb_cells *cells) {
 }
 
 /* All that may be lacking; what there was is as it was if it is. */
-static bool have_room(struct tb_cache *cache, struct tb_sighting *s, const struct tb_stored *all, int64_t free_bytes,
-                      int64_t limit_bytes, struct tb_outgrown *old) {
+static bool have_room_for_rest(struct tb_cache *cache, struct tb_sighting *s, const struct tb_stored *all,
+                               int64_t free_bytes, int64_t limit_bytes, struct tb_outgrown *old) {
   struct tb_kept *const kept = &s->kept;
   const struct tb_cells cells = tb_cells_of(all);
   const int64_t bytes = kept->copy_pitch_bytes * all->columns;
@@ -131,7 +131,7 @@ static bool have_room(struct tb_cache *cache, struct tb_sighting *s, const struc
   struct tb_stale *const stale = kept->stale != NULL ? kept->stale : calloc(1, sizeof *stale);
   const bool fits = bytes <= kept->copy_bytes;
   if (stale == NULL || !have_digests(kept, &cells) ||
-      (!fits && !have_memory(cache, s, bytes, free_bytes, limit_bytes))) {
+      (!fits && !have_more_memory(cache, s, bytes, free_bytes, limit_bytes))) {
     if (stale != kept->stale) free(stale);
     return false;
   }
@@ -168,7 +168,7 @@ bool tb_cache_grow(struct tb_cache *cache, struct tb_kept *kept, const struct tb
   struct tb_stored all = kept->stored;
   all.columns = columns_between(&all, operand) + operand->columns;
   *old = (struct tb_outgrown){.copy = 0};
-  s->has_no_room = !have_room(cache, s, &all, free_bytes, limit_bytes, old);
+  s->has_no_room = !have_room_for_rest(cache, s, &all, free_bytes, limit_bytes, old);
   if (s->has_no_room || !tb_kept_grow(kept, &all)) return false;
   cache->end[s - cache->sighting] = all.data + tb_stored_span_bytes(&all);
   s->sample = tb_hash_sample(&all, TB_SAMPLE_LINES);

@@ -16,9 +16,9 @@
  * every 400 steps: what is written often is not kept any more. Not thread safe.
  *
  * A library and a program compiled with -DTB_SLOT_BYTES=131072 -DTB_CACHE_LEAST_BYTES=65536 -DTB_MENDED_FEW_OF=5
- * -DTB_ALWAYS_MENDED_BYTES=65536 -DTB_ASKED_AT_ONCE_BYTES=16384 -DTB_ASKED_IN_A_TURN_BYTES=4096 -DKEPT_K=10120 -DKEPT_ORDER=186 make ten times as
- * many steps, of matrices of 20 pages each instead of 260. Several GPUs share them with -DTB_SHARE_PIECE_ELEMS=1, and
- * half as many bytes for both.
+ * -DTB_ALWAYS_MENDED_BYTES=65536 -DTB_ASKED_AT_ONCE_BYTES=16384 -DTB_ASKED_IN_A_TURN_BYTES=4096 -DKEPT_K=10120
+ * -DKEPT_ORDER=186 make ten times as many steps, of matrices of 20 pages each instead of 260. Several GPUs share them
+ * with -DTB_SHARE_PIECE_ELEMS=1, and half as many bytes for both.
  *
  * Seen to fail when: the proof is skipped; pages are protected behind it, or shared ones twice; the last bytes of a
  * cell are not digested; a page that is gone counts as not written; rings are overlooked; the pitch is not looked at;

@@ -177,5 +177,5 @@ bool begin_group(void) {
 
 int end_group(int failed) {
   tst_cuda_end(0);
-  return tst_result(failed);
+  return failed;
 }

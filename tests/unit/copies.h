@@ -47,8 +47,8 @@ struct tb_kept *keep(struct tb_stored operand);
 /* That the GPU has what the program has. */
 void expect_copy(struct tb_stored s);
 
-/* Around all tests, of which so many failed: a GPU, and what the program is to return. Skips where the kernel does not
- * tell which pages were written. */
+/* Around all tests, of which so many failed, as is returned: a GPU. Skips where the kernel does not tell which pages
+ * were written. */
 bool begin_group(void);
 int end_group(int failed);
 

@@ -639,5 +639,5 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(while_cuda_is_asked)};
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   if (!begin_group()) return 1;
-  return end_group(cmocka_run_group_tests(tests, NULL, NULL));
+  return tst_result(end_group(cmocka_run_group_tests(tests, NULL, NULL)));
 }

@@ -801,5 +801,5 @@ int main(void) {
       cmocka_unit_test(sampled_anew),
   };
   if (!begin_group()) return 1;
-  return end_group(cmocka_run_group_tests(tests, NULL, NULL));
+  return tst_result(end_group(cmocka_run_group_tests(tests, NULL, NULL)));
 }
