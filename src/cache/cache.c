@@ -31,18 +31,21 @@ struct tb_cache *tb_cache_open(bool may_track) {
   return cache;
 }
 
-void tb_cache_end_call(struct tb_cache *cache, int user) {
-  for (int i = 0; cache != NULL && i < HANDED_MOST; i++) {
-    struct tb_sighting *const s = cache->handed[user][i];
-    if (s != NULL) atomic_fetch_and(&s->users, ~(1u << user));
-    cache->handed[user][i] = NULL;
-  }
+static void take_back(struct tb_cache *cache, int user, int place) {
+  struct tb_sighting *const s = cache->handed[user][place];
+  if (s != NULL) atomic_fetch_and(&s->users, ~(1u << user));
+  cache->handed[user][place] = NULL;
 }
 
-void tb_cache_leave_result(struct tb_cache *cache, int user) {
-  struct tb_sighting *const s = cache->handed[user][HANDED_RESULT];
-  if (s != NULL) atomic_fetch_and(&s->users, ~(1u << user));
-  cache->handed[user][HANDED_RESULT] = NULL;
+void tb_cache_end_call(struct tb_cache *cache, int user) {
+  for (int i = 0; cache != NULL && i < HANDED_MOST; i++) take_back(cache, user, i);
+}
+
+void tb_cache_leave_result(struct tb_cache *cache, int user) { take_back(cache, user, HANDED_RESULT); }
+
+void tb_cache_leave_operand(struct tb_cache *cache, int user, struct tb_kept *kept) {
+  for (int i = 0; i < HANDED_RESULT; i++)
+    if (cache->handed[user][i] == tb_sighting_of(kept)) take_back(cache, user, i);
 }
 
 void tb_cache_begin_call(struct tb_cache *cache, int user) {

@@ -100,6 +100,9 @@ bool tb_cache_grow(struct tb_cache *cache, struct tb_kept *kept, const struct tb
                    int64_t limit_bytes, struct tb_outgrown *old);
 void tb_cache_end_outgrown(struct tb_cache *cache, struct tb_outgrown *old);
 
+/* Inside: a call goes on without the copy that it was handed, which did not grow: it may be given back. */
+void tb_cache_leave_operand(struct tb_cache *cache, int user, struct tb_kept *kept);
+
 /* Inside: what the copy has of the operand, which is all of it now. */
 struct tb_cached tb_cache_found_grown(struct tb_kept *kept, const struct tb_stored *operand);
 

@@ -69,14 +69,16 @@ void tb_grow_used(struct tb_cache *cache, struct tb_sighting *s) {
     cache->grown_in_vain = (int)tb_max(0, cache->grown_in_vain - VAIN_FOR_A_PAID_ONE);
 }
 
+/* Of memory that was given back nobody has taken a fault. */
 void tb_grow_refuted(struct tb_cache *cache, struct tb_sighting *s) {
-  if (s->grown_uses > 0 && s->grown_uses <= USES_THAT_PAY)
+  const int enough = s->kept.replaced ? TB_REPLACED_USES_ENOUGH : USES_THAT_PAY;
+  if (s->grown_uses > 0 && s->grown_uses <= enough)
     cache->grown_in_vain = (int)tb_min(cache->grown_in_vain + 1, 2 * VAIN_MANY);
 }
 
 /* ---- sights ---- */
 
-/* It has waited as long as any that began there. */
+/* It waits as long as any that began there. */
 struct tb_sighting *tb_grow_sighting(struct tb_cache *cache, const struct tb_stored *operand) {
   struct tb_sighting *smaller = NULL;
   int failures = 0;

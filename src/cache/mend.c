@@ -147,7 +147,7 @@ bool tb_kept_grow(struct tb_kept *kept, const struct tb_stored *all) {
   const bool watched = kept->tracked.number != 0;
   int64_t first = kept->stored.columns / cells->columns_each * cells->in_column;
   kept->stored = *all;
-  kept->mends += 2; /* one is for the beginning's proof, which found nothing written */
+  kept->mends += 2; /* one for the beginning's proof, which has taken one off where the kernel found nothing written */
   if (watched) first = tb_min(first, cell_at(kept, watched_end));
   if (watched && !tb_kept_extend_watch(kept)) {
     tb_kept_forget_pages(kept);

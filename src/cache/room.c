@@ -122,7 +122,8 @@ static bool have_memory_of_result(struct tb_cache *cache, struct tb_sighting *s,
 bool tb_cache_make_result(struct tb_cache *cache, int user, struct tb_kept *kept, int64_t free_bytes,
                           int64_t limit_bytes) {
   struct tb_sighting *const s = tb_sighting_of(kept);
-  s->sights = s->uses = s->chosen = 0;
+  s->sights = s->uses = s->grown_uses = 0;
+  s->chosen = false;
   s->saved_bytes = 0;
   if (!have_memory_of_result(cache, s, free_bytes, limit_bytes)) {
     tb_worth_end(cache, s);

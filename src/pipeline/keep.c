@@ -42,7 +42,9 @@ CUresult tb_keep_drop(struct tb_device *d, struct tb_kept *kept) {
 static CUresult do_without(struct tb_device *d, struct tb_cached *found) {
   struct tb_kept *const kept = found->kept;
   *found = (struct tb_cached){.proof = TB_NOT_KEPT};
-  return kept->stale == NULL ? CUDA_SUCCESS : tb_keep_drop(d, kept);
+  if (kept->stale != NULL) return tb_keep_drop(d, kept);
+  tb_cache_leave_operand(tb_device_cache(d), d->lane, kept);
+  return CUDA_SUCCESS;
 }
 
 /* Brings up what was written of a copy, which is whole then, or is none any more. */

@@ -109,6 +109,7 @@ static struct tb_cached grow(struct tb_kept *kept, struct tb_stored operand) {
   const bool grown = tb_cache_grow(cache, kept, &operand, NO_LIMIT, NO_LIMIT, &old);
   tb_cache_end_outgrown(cache, &old);
   if (!grown && kept->stale != NULL) tb_cache_drop(cache, kept);
+  if (!grown && kept->stale == NULL) tb_cache_leave_operand(cache, 0, kept);
   if (!grown) return (struct tb_cached){.proof = TB_NOT_KEPT};
   mend(kept);
   return tb_cache_found_grown(kept, &operand);

@@ -396,6 +396,23 @@ static void little_memory(void **state) {
   }
 }
 
+/* One that has not grown may make way for the product. */
+static void left_as_it_was(void **state) {
+  (void)state;
+  const struct tb_stored s = begin_with(0);
+  struct tb_outgrown old;
+  struct tb_cached found;
+  keep(columns_of(s, 0, 300));
+  enter(0);
+  assert_false(grow_within(columns_of(s, 0, 400), NO_LIMIT, 600 * 4096, &found, &old));
+  tb_cache_leave_operand(cache, 0, found.kept);
+  tb_cache_leave();
+  assert_true(tb_cache_give_back_one(cache));
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  tb_cache_end_call(cache, 0);
+  end();
+}
+
 /* An older copy makes way for what has come, and not for what may come. */
 static void others_make_way(void **state) {
   (void)state;
@@ -480,6 +497,23 @@ static void others_grown_in_vain(void **state) {
     grown += see(columns_of(s, 0, 430 + round)) == TB_GROWN;
   }
   if (grown < 1 || grown > 16) fail_msg("it has grown %d times", grown);
+  end();
+}
+
+/* Memory that is given back, and has other memory in its place, is not written: nobody takes a fault. */
+static void mapped_anew(void **state) {
+  (void)state;
+  const struct tb_stored s = begin_with(0);
+  for (int round = 0; round < 12; round++) {
+    void *const at = mmap(memory, 610 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    assert_true(at == memory);
+    memset(memory, round + 1, 610 * PAGE);
+    for (int i = 0; i < 16 && see(columns_of(s, 0, 400)) != TB_BY_TRACKING; i++) continue;
+    const struct tb_stored more = columns_of(s, 0, 420 + 10 * round); /* another one each time */
+    assert_int_equal(see(more), TB_GROWN);
+    expect_copy(more);
+    for (int i = 0; i < 6; i++) assert_int_equal(see(more), TB_BY_TRACKING);
+  }
   end();
 }
 
@@ -626,6 +660,8 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(memory_on_the_gpu),
                                      cmocka_unit_test(little_memory),
                                      cmocka_unit_test(others_make_way),
+                                     cmocka_unit_test(left_as_it_was),
+                                     cmocka_unit_test(mapped_anew),
                                      cmocka_unit_test(seen_while_it_grows),
                                      cmocka_unit_test(rewritten_while_it_grows),
                                      cmocka_unit_test(grown_in_vain),

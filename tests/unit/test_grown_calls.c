@@ -173,6 +173,19 @@ static int something_fails(void *opaque) {
   return 0;
 }
 
+/* There is no room for the rest, nor for a product beside the copy, which makes way for it. */
+static int little_memory(void *unused) {
+  (void)unused;
+  MUST(begin("auto", 11));
+  tst_array_set_rows(ROWS);
+  tst_set_option("TILEBLAS_MEMORY_LIMIT", "14M");
+  for (int i = 0; i < 3; i++) MUST(is_right() && tst_array_went_up() >= ROWS * ROW_BYTES);
+  tileblas_stats stats;
+  tileblas_stats_get(&stats);
+  MUST(gpu_answered_all() && stats.cpu_calls == 9); /* those that tell what is right */
+  return 0;
+}
+
 /* With all of the GPU. */
 static int the_gpu_fails(void *function) {
   MUST(begin("auto", 5));
@@ -326,6 +339,7 @@ static void failures(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof of / sizeof *of; i++)
     tst_in_a_process(something_fails, (void *)(uintptr_t)&of[i], of[i].function);
+  tst_array_case(little_memory, "little memory");
   tst_array_case(the_gpu_fails, "cuMemcpy2DAsync");
   tst_array_case(the_gpu_fails, "cuMemcpyHtoDAsync");
 }
