@@ -188,6 +188,7 @@ static bool send_and_look(struct tb_device *d, struct tb_kept *kept, send_up *se
   return sent;
 }
 
+/* Behind one that was not sent nothing is under way any more. No failure is the call's. */
 static bool is_up(struct tb_device *d, bool sent) {
   if (!sent) tb_device_settle(d);
   tb_cuda_failed_call = NULL;
