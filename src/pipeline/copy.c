@@ -18,8 +18,9 @@
 static const int64_t task_bytes[] = {
     [TB_TASKS_USUAL] = 64 << 10, [TB_TASKS_FEW] = 256 << 10, [TB_TASKS_MANY] = 16 << 10};
 
-/* Ordinary stores would first read the lines that they overwrite, and push the program's data out of the caches. */
-static void stream(char *to, const char *from, size_t bytes) {
+/* Ordinary stores would first read the lines that they overwrite, and push the program's data out of the caches. What
+ * the lines have behind short columns is written, too: those that are not written whole are read as well. */
+static void stream(char *to, const char *from, size_t bytes, size_t pad_bytes) {
 #if defined(__SSE2__)
   const size_t ahead = -(uintptr_t)to % sizeof(__m128i);
   size_t i = ahead < bytes ? ahead : bytes;
@@ -34,8 +35,18 @@ static void stream(char *to, const char *from, size_t bytes) {
     _mm_stream_si128(there + 2, c);
     _mm_stream_si128(there + 3, d);
   }
-  memcpy(to + i, from + i, bytes - i);
+  for (; i + sizeof(__m128i) <= bytes; i += sizeof(__m128i))
+    _mm_stream_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
+  if (bytes + pad_bytes < i + sizeof(__m128i)) {
+    memcpy(to + i, from + i, bytes - i);
+    return;
+  }
+  __m128i last = _mm_setzero_si128();
+  memcpy(&last, from + i, bytes - i);
+  for (; i + sizeof(__m128i) <= bytes + pad_bytes; i += sizeof(__m128i), last = _mm_setzero_si128())
+    _mm_stream_si128((__m128i *)(to + i), last);
 #else
+  (void)pad_bytes;
   memcpy(to, from, bytes);
 #endif
 }
@@ -98,11 +109,11 @@ static void add_elements(const struct tb_copy *c, void *to, const void *from, in
 static bool adds(const struct tb_copy *c) { return !tb_scalar_is_zero(c->type, c->beta); }
 
 static void copy_elements(const struct tb_copy *c, char *to, const char *from, int64_t n) {
-  const size_t bytes = (size_t)(n * tb_type_bytes(c->type));
+  const size_t bytes = (size_t)(n * tb_type_bytes(c->type)), pad_bytes = (size_t)(c->pad * tb_type_bytes(c->type));
   if (adds(c))
     add_elements(c, to, from, n);
   else if (c->stores == TB_STORES_STREAMED)
-    stream(to, from, bytes);
+    stream(to, from, bytes, pad_bytes);
   else
     memcpy(to, from, bytes);
 }
@@ -203,6 +214,7 @@ static struct tb_copy share(const struct tb_copy *c, int index) {
   struct tb_copy s = {.type = c->type, .beta = c->beta, .stores = c->stores, .drops = c->drops};
   s.to = c->to, s.from = c->from, s.to_ld = c->to_ld, s.from_ld = c->from_ld;
   s.rows = c->rows, s.columns = c->columns, s.region = c->region, s.mirrored = c->mirrored;
+  s.pad = is_shared_by_columns(c) ? c->pad : 0; /* a task of some rows does not have their ends */
   s.pages = c->pages;
   if (is_shared_by_columns(c)) {
     int64_t first = c->columns * index / c->tasks, end = c->columns * (index + 1) / c->tasks;
@@ -237,6 +249,13 @@ static void copy_task(void *context, int index) {
  * calls, ms, without and with many tasks: 11008 x 512 x 4096, A kept, 0.930, 0.863, 0.868 and 0.854, 0.845, 0.850; 1536
  * cubed 0.672, 0.730, 0.706 and 0.665, 0.675, 0.678; 2048 cubed 1.02 and 1.02.) */
 #define AWAKE_BYTES ((int64_t)4 << 20)
+
+/* Small pieces of much: the threads that wake for the others have them, too, instead of the caller alone, who is to
+ * send them. */
+enum tb_tasks tb_tasks_up(bool is_large, enum tb_stores stores, int64_t bytes, int64_t all_bytes) {
+  if (is_large && stores == TB_STORES_CACHED) return TB_TASKS_FEW;
+  return bytes < TB_COPY_ALONE_BYTES && all_bytes >= AWAKE_BYTES ? TB_TASKS_MANY : TB_TASKS_USUAL;
+}
 
 enum tb_tasks tb_tasks_down(bool is_large, bool is_whole, int64_t all_bytes) {
   if (is_whole) return is_large ? TB_TASKS_FEW : TB_TASKS_USUAL;

@@ -28,6 +28,9 @@ enum tb_tasks {
   TB_TASKS_MANY /* threads are awake and will soon have nothing else to do: each is to have some of it */
 };
 
+/* Of so many bytes of what goes up. */
+enum tb_tasks tb_tasks_up(bool is_large, enum tb_stores stores, int64_t bytes, int64_t all_bytes);
+
 /* Of what comes down, so many bytes in all: a piece as large as any, or one of the smaller last ones. */
 enum tb_tasks tb_tasks_down(bool is_large, bool is_whole, int64_t all_bytes);
 
@@ -47,6 +50,7 @@ struct tb_copy {
   void *to;
   const void *from;
   int64_t to_ld, from_ld, rows, columns; /* in elements */
+  int64_t pad;                           /* elements behind each column of `to` that may be written, and nobody reads */
   struct tb_region region;
   struct tb_pages *pages; /* of a `to` that was just allocated; NULL: of none */
   bool mirrored;          /* beta is 0, and elements outside the region are read from their mirror images */

@@ -20,6 +20,7 @@ bool tb_upload_cut(struct tb_upload *u, int64_t most, void *slot, struct tb_copy
   /* Columns apart are a part of what is stored, from which a kernel makes the rest. */
   copy->mirrored = lacks && !u->apart;
   if (lacks || (stored.hermitian && tb_region_has_diagonal(stored, rows, columns))) copy->region = stored;
+  if (whole_columns && copy->region.of == TB_WHOLE) copy->pad = tb_min(ld - rows, tb_line_elems(u->type));
   /* Each column lands at a multiple of the padded leading dimension. */
   *piece = (struct tb_piece){.target = u->target + (CUdeviceptr)((u->row + u->column * u->target_ld) * size),
                              .bytes = ((columns - 1) * ld + rows) * size,

@@ -219,11 +219,13 @@ static inline int64_t tb_padded(enum tb_type type, int64_t n) {
   return (n + line - 1) / line * line;
 }
 
-/* The leading dimension of stored columns of n elements: short ones share a line, and none straddles two; an eighth of
- * a line, 16 bytes, is what the kernels load at once. */
+/* The leading dimension of stored columns of n elements. Those of half a line and less share one, and none straddles
+ * two; an eighth of a line, 16 bytes, is what the kernels load at once. Longer ones start on lines, unless the link
+ * would have to bring more than an eighth for nothing: then on quarters, what memory moves at once. */
 static inline int64_t tb_leading(enum tb_type type, int64_t n) {
-  const int64_t line = tb_line_elems(type);
-  return n > line / 2 ? tb_padded(type, n) : n > line / 4 ? line / 2 : n > line / 8 ? line / 4 : line / 8;
+  const int64_t line = tb_line_elems(type), quarter = line / 4, whole = tb_padded(type, n);
+  if (n <= line / 2) return n > line / 4 ? line / 2 : n > line / 8 ? line / 4 : line / 8;
+  return 8 * (whole - n) > n ? (n + quarter - 1) / quarter * quarter : whole;
 }
 
 #endif

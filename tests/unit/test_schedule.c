@@ -161,7 +161,7 @@ static size_t region_count;
 static void occupy(struct tb_matrix x, int64_t rows, int64_t columns) {
   assert_true(region_count < REGIONS_MAX);
   assert_true(x.ld >= rows && x.address % 128 == 0);
-  assert_int_equal(x.ld % (rows > 16 ? tb_line_elems(TB_S) : 4), 0);
+  assert_int_equal(x.ld % (rows > 16 ? tb_line_elems(TB_S) / 4 : 4), 0);
   regions[region_count++] = (struct region){x.address, x.address + 4 * (uint64_t)((columns - 1) * x.ld + rows)};
 }
 

@@ -92,7 +92,7 @@ static void pieces_in_k(void **state) {
   (void)state;
   for (int variant = 0; variant < 18; variant += 5) {
     check_pieces(problem(variant, 60, 50, 2500), 400 << 10, 2);
-    check_pieces(problem(variant, 33, 65, 2500), 300 << 10, 5);
+    check_pieces(problem(variant, 33, 65, 2500), 200 << 10, 5);
   }
 }
 

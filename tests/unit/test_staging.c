@@ -6,7 +6,8 @@
  *
  * Seen to fail when: behind a column that is longer than a slot the next one does not start at its first row; a last
  * piece has what full ones leave, of a column maybe, up or down; there is a piece more than need be; a column that is
- * longer than the first pieces is none of them.
+ * longer than the first pieces is none of them; the ends of lines behind short columns are left, or what is behind the
+ * last one is written.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,6 +39,67 @@ static void expect_once(enum tb_type type, int64_t rows, int64_t columns) {
     assert_true(next <= rows * columns);
   }
   assert_int_equal(next, rows * columns);
+}
+
+/* Of a few long columns each thread has some rows, and the last one alone their ends. */
+static void ends_of_shared_columns(void) {
+  enum { ROWS = 65500, COLUMNS = 3, LD = 65504 };
+  static float from[COLUMNS * ROWS], to[COLUMNS * LD] __attribute__((aligned(64)));
+  struct tb_pool *const pool = tb_pool_open(4, true);
+  for (int i = 0; i < COLUMNS * ROWS; i++) from[i] = (float)(i + 1);
+  struct tb_upload u = {.type = TB_S, .source = from, .source_ld = ROWS, .rows = ROWS, .columns = COLUMNS};
+  struct tb_copy copy;
+  struct tb_piece piece;
+  u.target_ld = tb_leading(TB_S, ROWS);
+  assert_int_equal(u.target_ld, LD);
+  assert_true(tb_upload_cut(&u, tb_slot_elems(TB_S), to, &copy, &piece));
+  copy.stores = TB_STORES_STREAMED;
+  for (int round = 0; round < 50; round++) {
+    for (int j = 0; j < COLUMNS * LD; j++) to[j] = -1;
+    tb_copy_start(pool, &copy);
+    tb_copy_wait(pool, &copy);
+    for (int j = 0; j < COLUMNS * LD; j++)
+      if (j % LD < ROWS) assert_true(to[j] == from[j / LD * ROWS + j % LD]);
+  }
+  tb_pool_close(pool);
+}
+
+/* Behind short columns there are zeros to where the next one begins, so that lines are written whole; nothing behind
+ * these, nor behind columns of a slot and more, nor where there is a triangle. */
+static void ends_of_lines(void **state) {
+  (void)state;
+  enum { COLUMNS = 7, LD_MOST = 1100 };
+  static float from[COLUMNS * LD_MOST], to[COLUMNS * LD_MOST] __attribute__((aligned(64)));
+  const int64_t lengths[] = {1, 3, 18, 33, 74, 100, 127, 129, 1001, 1024};
+  for (int i = 0; i < COLUMNS * LD_MOST; i++) from[i] = (float)(i + 1);
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    const int64_t rows = lengths[i], ld = tb_leading(TB_S, rows);
+    struct tb_upload u = {.type = TB_S, .source = from, .source_ld = rows, .rows = rows, .columns = COLUMNS};
+    struct tb_copy copy;
+    struct tb_piece piece;
+    u.target_ld = ld;
+    assert_true(tb_upload_cut(&u, tb_slot_elems(TB_S), to, &copy, &piece));
+    assert_int_equal(copy.pad, ld - rows);
+    for (int j = 0; j < COLUMNS * LD_MOST; j++) to[j] = -1;
+    copy.stores = TB_STORES_STREAMED;
+    tb_copy_start(NULL, &copy);
+    for (int64_t j = 0; j < COLUMNS * LD_MOST; j++) {
+      const int64_t row = j % ld, column = j / ld;
+      assert_true(to[j] == (column >= COLUMNS ? -1 : row < rows ? from[column * rows + row] : 0));
+    }
+  }
+  struct tb_upload u = {.type = TB_S, .source = from, .source_ld = 74, .rows = 74, .columns = COLUMNS};
+  struct tb_copy copy;
+  struct tb_piece piece;
+  u.target_ld = 80;
+  u.stored = (struct tb_region){.of = TB_LOWER_TRIANGLE};
+  tb_upload_cut(&u, tb_slot_elems(TB_S), to, &copy, &piece);
+  assert_int_equal(copy.pad, 0);
+  u = (struct tb_upload){.type = TB_S, .source = from, .source_ld = 1, .columns = 1};
+  u.rows = u.source_ld = tb_slot_elems(TB_S) + 1, u.target_ld = tb_leading(TB_S, u.rows);
+  tb_upload_cut(&u, tb_slot_elems(TB_S), to, &copy, &piece);
+  assert_int_equal(copy.pad, 0);
+  ends_of_shared_columns();
 }
 
 static void every_element_once(void **state) {
@@ -116,6 +178,6 @@ static void even_pieces_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_element_once), cmocka_unit_test(even_pieces),
-                                     cmocka_unit_test(even_pieces_down)};
+                                     cmocka_unit_test(even_pieces_down), cmocka_unit_test(ends_of_lines)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
