@@ -23,6 +23,10 @@ static const struct tb_tiling strips_of_either = {128, 256, 256, 2048, TB_TILES_
  * that is this small: it is up in some 20 microseconds. */
 #define SLICES 3
 #define SLICES_OF_ONE_TILE 8
+/* Beside a copy one tile has the more slices, the more goes up: behind the last one its product is left to compute, and
+ * each has some 30 us of its own, in which the link brings up so much. */
+#define SLICE_OF_COPIES_BYTES ((int64_t)1536 << 10)
+#define SLICES_OF_COPIES_MOST 16
 #define SLICE_BYTES_MIN ((int64_t)1 << 20)
 #define SLICE_K_MIN 256
 /* Pieces are multiples of this, the largest kernel's block of C, until nothing else fits but the smallest kernel's. */
@@ -176,6 +180,13 @@ static bool fits_one_slot(const struct tb_plan *plan, const struct tb_call *call
          plan->tile_elems <= tb_slot_elems(call->type);
 }
 
+static int64_t slices_beside_copies(const struct tb_plan *plan, int64_t bytes) {
+  const int64_t up_bytes = (plan->operand[TB_OF_A].panel_elems + plan->operand[TB_OF_B].panel_elems) * bytes;
+  int64_t slices = 1;
+  while (slices < SLICES_OF_COPIES_MOST && (slices + 1) * (slices + 1) * SLICE_OF_COPIES_BYTES <= up_bytes) slices++;
+  return slices;
+}
+
 static int64_t slice_of(const struct tb_plan *plan, int64_t bytes, int64_t slices) {
   const int64_t panels = plan->operand[TB_OF_A].panel_elems + plan->operand[TB_OF_B].panel_elems;
   const int64_t elems_of_k = panels / plan->chunk_k + 1;
@@ -203,6 +214,12 @@ void tb_plan_place_panels(struct tb_plan *plan, const struct tb_call *call, int6
 
 bool tb_plan_is_at_once(const struct tb_plan *plan) { return is_resident(&plan->ways) && !plan->triangle_in_place; }
 
+/* Where the GPU has kept an operand, and little comes down, there is nothing for tiles to overlap: slices of all of C
+ * follow the other operand's. */
+static bool is_one_tile(const struct tb_plan *plan, const struct tb_call *call) {
+  return tb_plan_has_copies(plan, call) && tb_call_elems(call) * (double)tb_call_bytes(call) <= (double)TB_SLOT_BYTES;
+}
+
 static void lay_out(struct tb_plan *plan, const struct tb_call *call) {
   plan->strips = plan->twins = plan->by_slices = false;
   plan->at_once = tb_plan_is_at_once(plan);
@@ -212,11 +229,14 @@ static void lay_out(struct tb_plan *plan, const struct tb_call *call) {
   int64_t slices = 1;
   if (!plan->at_once && !plan->one_slot) {
     plan->twins = tb_plan_may_have_twins(plan, call);
-    tb_plan_size_panels(plan, call, tb_plan_tile(plan->block_m, &tiles_of_either, 0),
-                        tb_plan_tile(plan->block_n, &tiles_of_either, 0));
+    const bool one_tile = is_one_tile(plan, call);
+    if (!one_tile)
+      tb_plan_size_panels(plan, call, tb_plan_tile(plan->block_m, &tiles_of_either, 0),
+                          tb_plan_tile(plan->block_n, &tiles_of_either, 0));
     slices = plan->tile_m == plan->block_m && plan->tile_n == plan->block_n ? SLICES_OF_ONE_TILE : SLICES;
     plan->by_slices = plan->twins && tb_ceil_div(plan->block_m, plan->tile_m) >= TWINS_BY_SLICES_LEAST;
     if (plan->by_slices) slices = SLICES_OF_TWINS;
+    if (one_tile) slices = slices_beside_copies(plan, tb_call_bytes(call));
     if (plan->triangle_in_place) slices = 1; /* nothing is on its way */
     tb_plan_size_strips(plan, call, tb_plan_other_flops_per_byte(&plan->ways),
                         (struct tb_tilings){&strips_of_either, &strips_of_either});

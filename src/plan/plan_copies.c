@@ -38,23 +38,39 @@ static int64_t kernel_rows(const struct tb_plan *plan, int64_t rows) {
 
 static int64_t kernel_columns(int64_t columns) { return tb_ceil_div(columns, TB_EMULATED_TILE_N); }
 
-/* Rows of a tile where both are there, even ones, of at least half a launch if C is narrow; where B goes up, all of
- * them. A column must fit into a slot of the way down. */
+/* A column of a tile must fit into a slot of the way down. */
+static int64_t rows_most(const struct tb_call *call) { return tb_min(call->m, tb_slot_elems(call->type)); }
+
+/* Rows of a tile where both are there, even ones, of at least half a launch if C is narrow. */
 static int64_t rows_of_copies(const struct tb_plan *plan, const struct tb_call *call) {
-  const int64_t most = tb_slot_elems(call->type), parts = tb_plan_parts_of_element(plan);
-  if (tb_way_is_by_link(plan->ways.b)) return tb_min(call->m, most);
+  const int64_t most = rows_most(call), parts = tb_plan_parts_of_element(plan);
   const int64_t half = tb_ceil_div(TB_EMULATED_TILES_AT_ONCE / 2, kernel_columns(call->n)) * TB_EMULATED_TILE_M;
   const int64_t rows = tb_min(tb_max(COPIES_ROWS, half) / parts, most);
   return tb_plan_tile(call->m, &(struct tb_tiling){TB_EMULATED_TILE_M, rows, rows, rows, TB_TILES_MAX}, 0);
 }
 
+static int64_t rows_for_launch(const struct tb_plan *plan, const struct tb_call *call, int64_t n, bool may_halve) {
+  const int64_t across = tb_plan_parts_of_element(plan) * kernel_columns(n);
+  return tb_min(tile_for_launch(plan, call->m, TB_EMULATED_TILE_M, across, may_halve), rows_most(call));
+}
+
+static int64_t columns_for_launch(const struct tb_plan *plan, const struct tb_call *call, int64_t m, bool may_halve) {
+  return tile_for_launch(plan, call->n, TB_EMULATED_TILE_N, kernel_rows(plan, m), may_halve);
+}
+
+/* A single panel that goes up is there soon, and C may come down in several parts. */
 void tb_plan_size_copies(struct tb_plan *plan, const struct tb_call *call) {
   int64_t m = call->m, n = call->n;
   if (tb_way_is_by_link(plan->ways.a)) {
-    m = tile_for_launch(plan, m, TB_EMULATED_TILE_M, tb_plan_parts_of_element(plan) * kernel_columns(n), true);
+    m = rows_for_launch(plan, call, n, true);
+    if (m == call->m) n = columns_for_launch(plan, call, m, false);
+  } else if (tb_way_is_by_link(plan->ways.b)) {
+    m = rows_most(call);
+    n = columns_for_launch(plan, call, m, true);
+    if (n == call->n) m = rows_for_launch(plan, call, n, false);
   } else {
     m = rows_of_copies(plan, call);
-    n = tile_for_launch(plan, n, TB_EMULATED_TILE_N, kernel_rows(plan, m), tb_way_is_by_link(plan->ways.b));
+    n = columns_for_launch(plan, call, m, false);
   }
   tb_plan_size_panels(plan, call, m, n);
 }

@@ -45,8 +45,8 @@ bool tb_plan_may_have_both(const struct tb_plan *plan, const struct tb_call *cal
 /* Of a complex product the kernels see the real one, of twice the rows and twice the k. */
 static inline int tb_plan_parts_of_element(const struct tb_plan *plan) { return tb_plan_expands(plan) ? 2 : 1; }
 
-/* For the tensor cores, of a product that is not cut: whether the GPU has kept an operand, or both (plan_copies.c);
- * then the tiles are these. */
+/* Of a product that is not cut: whether the GPU has kept an operand, or both (plan_copies.c); then these are the tensor
+ * cores' tiles. */
 bool tb_plan_has_copies(const struct tb_plan *plan, const struct tb_call *call);
 void tb_plan_size_copies(struct tb_plan *plan, const struct tb_call *call);
 

@@ -509,6 +509,46 @@ static void squares_for_the_tensor_cores(void **state) {
   assert_true(plan.at_once && plan.arena_bytes - plan.real_offset_bytes <= (int64_t)6 << 30);
 }
 
+/* Columns of half a line and less share one, and none straddles two; longer ones start on lines, or on quarters where
+ * that would bring more than an eighth for nothing. More columns never have a shorter one. */
+static void leading_dimensions(void **state) {
+  (void)state;
+  assert_int_equal(tb_leading(TB_S, 74), 80);
+  assert_int_equal(tb_leading(TB_S, 110), 128 - 16);
+  assert_int_equal(tb_leading(TB_S, 1000), 1024);
+  for (enum tb_type type = TB_S; type < TB_TYPE_COUNT; type++) {
+    const int64_t line = tb_line_elems(type), quarter = line / 4;
+    for (int64_t n = 1; n < 40 * line; n++) {
+      const int64_t ld = tb_leading(type, n);
+      assert_true(ld >= n && ld >= tb_leading(type, tb_max(n - 1, 1)) && ld <= tb_padded(type, n));
+      if (n <= line / 2) assert_true(line % ld == 0);
+      if (n > line / 2) assert_true(ld % line == 0 ? 8 * (ld - n) <= n || ld - n < quarter : ld - n < quarter);
+    }
+  }
+}
+
+/* What all kernels but the tensor cores' make of a thin operand beside a copy: one tile, in the more slices, the more
+ * goes up; but tiles, where much comes down. */
+static void slices_beside_copies(void **state) {
+  (void)state;
+  const struct tb_ways kept_b = {.a = TB_STAGED, .b = TB_IN_PLACE, .c = TB_STAGED, .kept = TB_ARE_COPIES};
+  const struct tb_ways kept_both = {.a = TB_IN_PLACE, .b = TB_IN_PLACE, .c = TB_STAGED, .kept = TB_ARE_COPIES};
+  const int64_t k[] = {2000, 60000, 1000000};
+  const int64_t slices[] = {1, 3, 14};
+  for (int i = 0; i < 3; i++) {
+    const struct tb_call call = transposing("NT", 74, 1024, k[i]);
+    struct tb_plan p;
+    assert_true(tb_plan_make(&p, &call, kept_b, INT64_MAX));
+    assert_true(p.tile_m == 74 && p.tile_n == 1024 && !p.strips);
+    assert_int_equal(tb_ceil_div(k[i], p.slice_k), slices[i]);
+    assert_true(tb_plan_make(&p, &call, staged, INT64_MAX) && p.tile_n == 512);
+    assert_true(tb_plan_make(&p, &call, kept_both, INT64_MAX) && p.slice_k == k[i]);
+  }
+  const struct tb_call wide = transposing("NN", 74, 60000, 1024);
+  struct tb_plan p;
+  assert_true(tb_plan_make(&p, &wide, kept_b, INT64_MAX) && p.tile_n < 10000);
+}
+
 static struct tb_plan plan_of_copies(const struct tb_call *call, bool a_goes_up, bool b_goes_up, int64_t budget) {
   const struct tb_ways ways = {.a = a_goes_up ? TB_STAGED : TB_IN_PLACE,
                                .b = b_goes_up ? TB_STAGED : TB_IN_PLACE,
@@ -519,6 +559,13 @@ static struct tb_plan plan_of_copies(const struct tb_call *call, bool a_goes_up,
   assert_true(tb_plan_make_emulated(&plan, call, ways, &way, budget));
   check_emulated_plan(call, &plan, &way, budget);
   return plan;
+}
+
+/* Where A goes up by a single panel C comes down in parts. */
+static void columns_beside_a_thin_a(void) {
+  const struct tb_call thin = {.m = 74, .n = 60000, .k = 1024, .alpha = {1}, .a.ld = 74, .b.ld = 1024, .ldc = 74};
+  const struct tb_plan plan = plan_of_copies(&thin, true, false, INT64_MAX);
+  assert_true(plan.tile_m == 74 && plan.tile_n == 132 * 192);
 }
 
 static void check_tile_of_copies(int64_t m, int64_t n, int64_t k, bool b_goes_up, int64_t tile_m, int64_t tile_n) {
@@ -540,6 +587,8 @@ static void launches_of_copies(void **state) {
   check_tile_of_copies(8192, 8192, 8192, true, 8192, 384);
   check_tile_of_copies(16384, 16384, 16384, true, 16384, 1152);
   check_tile_of_copies(11008, 512, 4096, true, 11008, 192);
+  check_tile_of_copies(60000, 74, 1024, true, 16896, 74);
+  columns_beside_a_thin_a();
   uint64_t rng = 11;
   for (int i = 0; i < 20000; i++) {
     struct tb_call call = random_call(&rng);
@@ -550,8 +599,9 @@ static void launches_of_copies(void **state) {
     const int64_t tiles = tb_emulated_tiles(p.tile_m, p.tile_n);
     assert_true(p.streams == 1 && p.slice_k == call.k && !p.strips);
     if (p.tile_m < call.m || p.tile_n < call.n) assert_true(tiles >= 32 || p.tile_m > tb_slot_elems(TB_S) / 2);
-    if (up == 1) assert_int_equal(p.tile_n, call.n);
-    if (up == 2) assert_true(p.tile_m == call.m || call.m > tb_slot_elems(TB_S));
+    /* Several panels of what goes up have all of the other side each. */
+    if (up == 1 && p.tile_m < call.m) assert_int_equal(p.tile_n, call.n);
+    if (up == 2 && p.tile_n < call.n) assert_true(p.tile_m == call.m || call.m > tb_slot_elems(TB_S));
   }
   /* With less memory it is cut as ever. */
   const struct tb_call large = {
@@ -692,6 +742,8 @@ int main(void) {
       cmocka_unit_test(any_shape_for_the_tensor_cores),
       cmocka_unit_test(squares_for_the_tensor_cores),
       cmocka_unit_test(launches_of_copies),
+      cmocka_unit_test(leading_dimensions),
+      cmocka_unit_test(slices_beside_copies),
       cmocka_unit_test(squares_where_strips_do_not_fit),
       cmocka_unit_test(less_memory_for_the_tensor_cores),
       cmocka_unit_test(sides_beyond_the_kernels),
