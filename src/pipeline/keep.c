@@ -78,7 +78,7 @@ static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, st
   if (found->grows) return grow(d, operand, found);
   if (found->proof == TB_MENDED) return mend(d, found);
   if (worth == NULL || !tb_keep_make(d, worth, TB_KEEP_OPERAND)) return CUDA_SUCCESS;
-  if (coming != NULL && worth->tracked.number == 0) {
+  if (coming != NULL) {
     tb_kept_await(worth);
     *coming = worth;
   } else if (tb_keep_fill(d, worth)) {
@@ -286,6 +286,7 @@ CUresult tb_keep_confirm(struct tb_keep *keep, struct tb_device *d) {
 }
 
 void tb_keep_end(struct tb_keep *keep, struct tb_device *d) {
+  tb_keep_pause_beside(keep);
   for (int of_b = 0; of_b < 2 && keep->doubt == TB_ASKED; of_b++)
     if (keep->question[of_b].kept != NULL) tb_pool_wait(d->pool, keep->question[of_b].job);
   keep->doubt = TB_ALL_PROVEN;

@@ -22,6 +22,14 @@ struct tb_keep_later {
   struct tb_asking asking[2];
 };
 
+/* What a thread asks CUDA about copies that are watched and come to be meanwhile, of A and of B. */
+struct tb_keep_beside {
+  struct tb_pool *pool;
+  struct tb_asking asking[2];
+  int place;        /* of the pool's job; 0: there is none */
+  atomic_bool over; /* it is to stop */
+};
+
 /* A call as the GPU computes it. */
 struct tb_keep {
   struct tb_call call; /* operands that are kept stand where their copies are */
@@ -35,10 +43,11 @@ struct tb_keep {
   struct tb_planes planes[2];     /* of these; at 0: there are none */
   struct tb_kept *coming[2];      /* copies of A and B, as they come to be; NULL: there will be none */
   int64_t come_bytes[2];          /* of these, in the copies */
-  struct tb_kept *result;         /* C's copy, as it comes to be; NULL: there will be none */
-  int64_t copied_bytes;           /* of C, to there */
-  bool may_stay;                  /* C could, and was noted */
-  CUresult failed;                /* of a call that several GPUs share: this one hangs since it has begun */
+  struct tb_keep_beside beside;
+  struct tb_kept *result; /* C's copy, as it comes to be; NULL: there will be none */
+  int64_t copied_bytes;   /* of C, to there */
+  bool may_stay;          /* C could, and was noted */
+  CUresult failed;        /* of a call that several GPUs share: this one hangs since it has begun */
   enum { TB_ALL_PROVEN, TB_NOT_ASKED, TB_ASKED } doubt;
 };
 
@@ -78,6 +87,11 @@ bool tb_keep_comes_once(const struct tb_call *call, const struct tb_plan *plan);
  * are what it is computed from. `call` and `ways`: without them. */
 CUresult tb_keep_bring_up(struct tb_keep *keep, struct tb_device *device, const struct tb_call *call,
                           struct tb_ways ways);
+
+/* Before the product that brings them up begins, and again behind a pause: of copies that are watched CUDA is asked
+ * meanwhile. To pause takes until who asks stops: some microseconds. */
+void tb_keep_begin_beside(struct tb_keep *keep, struct tb_device *device);
+void tb_keep_pause_beside(struct tb_keep *keep);
 
 /* A panel of an operand that is coming is up behind what is in the stream, where it is to be in the copy, too. */
 void tb_keep_copy_panel(struct tb_keep *keep, bool of_b, const struct tb_upload *panel, CUstream stream);

@@ -7,12 +7,65 @@
  *                         \-- on the GPU --> copy --on the GPU--> digests
  *
  * So the call takes as long as others. What goes up ahead of a product, digested by the threads, takes as long again.
+ * What the kernel watches already, because it was expected (cache/worth.c), is not digested: a thread asks CUDA about
+ * its pages while it goes up.
  */
 #include "pipeline/keep_internal.h"
 #include "pipeline/staging.h"
 
 bool tb_keep_comes_once(const struct tb_call *call, const struct tb_plan *plan) {
   return plan->block_m == call->m && plan->block_n == call->n && plan->chunk_k == call->k && !plan->one_slot;
+}
+
+/* ---- what is watched ---- */
+
+/* A task. What is to be copied meanwhile comes first. */
+static void ask_beside(void *context, int unused) {
+  struct tb_keep_beside *const b = context;
+  (void)unused;
+  for (int of_b = 0; of_b < 2; of_b++)
+    while (!atomic_load(&b->over) && tb_asking_go_on(&b->asking[of_b]))
+      while (tb_pool_help(b->pool)) continue;
+}
+
+void tb_keep_begin_beside(struct tb_keep *keep, struct tb_device *d) {
+  struct tb_keep_beside *const b = &keep->beside;
+  bool any = false;
+  for (int of_b = 0; of_b < 2; of_b++) {
+    struct tb_kept *const kept = keep->coming[of_b];
+    if (kept == NULL || kept->tracked.number == 0) continue;
+    kept->unasked = true;
+    any |= b->asking[of_b].kept != NULL || tb_asking_begin(&b->asking[of_b], kept);
+  }
+  if (!any) return;
+  b->pool = d->pool;
+  atomic_store(&b->over, false);
+  b->place = tb_pool_start_behind(d->pool, ask_beside, b, 1);
+}
+
+void tb_keep_pause_beside(struct tb_keep *keep) {
+  if (keep == NULL || keep->beside.place == 0) return;
+  atomic_store(&keep->beside.over, true);
+  tb_pool_end_behind(keep->beside.pool, keep->beside.place);
+  keep->beside.place = 0;
+}
+
+/* All that CUDA was not asked about yet it is asked now: who asks has had less time than the product took, or none. */
+static bool is_proven_by_watch(struct tb_keep *keep, bool of_b) {
+  struct tb_kept *const kept = keep->coming[of_b];
+  struct tb_asking *const asking = &keep->beside.asking[of_b];
+  while (tb_asking_go_on(asking)) continue;
+  tb_asking_note(asking);
+  const bool is_asked = kept->asked_end >= kept->tracked.end;
+  kept->unasked = false;
+  kept->unwatchable = kept->has_cudas;
+  return is_asked && !kept->has_cudas && tb_kept_has_same_edges(kept);
+}
+
+static bool is_proven(struct tb_keep *keep, struct tb_device *d, bool of_b) {
+  struct tb_kept *const kept = keep->coming[of_b];
+  if (kept->tracked.number != 0) return is_proven_by_watch(keep, of_b);
+  return tb_keep_digest(d, kept) == CUDA_SUCCESS;
 }
 
 /* ---- beside the call ---- */
@@ -38,10 +91,12 @@ void tb_keep_copy_panel(struct tb_keep *keep, bool of_b, const struct tb_upload 
 
 /* What is not whole is given back when it is looked at, or its memory is another's: nothing may be under way to it. */
 CUresult tb_keep_end_coming(struct tb_keep *keep, struct tb_device *d) {
+  tb_pool_end_behind(d->pool, keep->beside.place); /* who asks comes to an end */
+  keep->beside.place = 0;
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_kept *const kept = keep->coming[of_b];
     if (kept == NULL || d->hangs || keep->come_bytes[of_b] != tb_stored_bytes(&kept->stored)) continue;
-    if (tb_keep_digest(d, kept) == CUDA_SUCCESS) {
+    if (is_proven(keep, d, of_b)) {
       tb_kept_is_whole(kept);
       keep->coming[of_b] = NULL;
       keep->proof[of_b] = TB_KEPT_ANEW;

@@ -180,9 +180,9 @@ typedef CUresult send_up(struct tb_device *d, struct tb_kept *kept);
 /* Beside the way up, of which the caller has to see, CUDA is asked about what is watched from an address on. */
 static bool send_and_look(struct tb_device *d, struct tb_kept *kept, send_up *send, uintptr_t from, bool *has_cudas) {
   struct question_to_cuda q = {.kept = kept, .from = from};
-  const bool begun = tb_pool_start_behind(d->pool, look_for_cudas, &q, 1);
+  const int place = tb_pool_start_behind(d->pool, look_for_cudas, &q, 1);
   const bool sent = send(d, kept) == CUDA_SUCCESS;
-  if (begun) tb_pool_end_behind(d->pool);
+  tb_pool_end_behind(d->pool, place);
   if (sent && !q.done) look_for_cudas(&q, 0);
   *has_cudas = q.found;
   return sent;

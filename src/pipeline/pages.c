@@ -214,6 +214,6 @@ void tb_pages_begin(struct tb_pages *pages, struct tb_pool *pool, const struct t
 void tb_pages_end(struct tb_pages *pages) {
   if (pages->regions == 0) return;
   atomic_store(&pages->over, true);
-  if (pages->behind) tb_pool_end_behind(pages->pool);
-  pages->behind = false;
+  tb_pool_end_behind(pages->pool, pages->behind);
+  pages->behind = 0;
 }

@@ -20,7 +20,7 @@
 /* A call's, from begin to end; the owner only keeps it. */
 struct tb_pages {
   struct tb_pool *pool; /* whose threads copy */
-  bool behind;          /* threads have them, those that copy behind all copies; else only who is to write does */
+  int behind; /* their job's place: threads have them, those that copy behind all copies; 0: who is to write does */
   const struct tb_call *call;
   int regions; /* of C's addresses; 0: nothing is to be had */
   int64_t region_bytes;

@@ -34,9 +34,12 @@ static void go_ahead(struct tb_pipeline *p) {
 static CUresult look_for_signals(struct tb_pipeline *p) {
   if (p->pass != NULL || !tb_rounds_wanted(&p->rounds)) return CUDA_SUCCESS;
   tb_pages_end(&p->pages);
+  tb_keep_pause_beside(p->keep);
   tb_pool_settle(p->d->pool);
   tb_down_count_committed(p);
-  return tb_rounds_open_window(p->d); /* if it is interrupted *p is another call's */
+  const CUresult opened = tb_rounds_open_window(p->d); /* if it is interrupted *p is another call's */
+  if (opened == CUDA_SUCCESS && p->keep != NULL) tb_keep_begin_beside(p->keep, p->d);
+  return opened;
 }
 
 /* Of a C that comes down by slots: when the first pieces of the operands are the threads' to copy, for a thread that
@@ -47,6 +50,9 @@ static void begin_pages_of_c(struct tb_pipeline *p) {
   tb_pages_begin(&p->pages, p->d->pool, p->down.layout.call);
 }
 
+/* What goes up, where the caller copies it alone: then threads are free for pages from the beginning. */
+#define LITTLE_UP_BYTES (2 * TB_COPY_ALONE_BYTES)
+
 /* All chunks of k, until every launch is enqueued and all that is to come down by slots is committed. */
 static CUresult go_round(struct tb_pipeline *p) {
   for (bool more = true; more || !tb_down_is_over(p);) {
@@ -54,6 +60,7 @@ static CUresult go_round(struct tb_pipeline *p) {
     const CUresult looked = look_for_signals(p);
     if (looked != CUDA_SUCCESS) return looked;
     if (p->pass != NULL) TB_TRY(tb_pass_offer(p->pass, false));
+    if (p->staged_bytes <= LITTLE_UP_BYTES) begin_pages_of_c(p);
     if (more || p->up.ahead) TB_TRY(tb_up_turn(p, &turn));
     begin_pages_of_c(p);
     TB_TRY(tb_down_turn(p, &turn));

@@ -53,15 +53,22 @@ bool tb_pool_work(struct tb_pool *pool, double *seconds) {
 }
 
 bool tb_pool_work_behind(struct tb_pool *pool) {
-  struct tb_pool_job *const job = &pool->behind;
-  const int index = take_task(job);
-  if (index < 0) return false;
-  job->task(job->context, index);
-  atomic_fetch_add(&job->done, 1);
-  return true;
+  for (int i = 0; i < TB_POOL_BEHIND_MOST; i++) {
+    struct tb_pool_job *const job = &pool->behind[i];
+    const int index = take_task(job);
+    if (index < 0) continue;
+    job->task(job->context, index);
+    atomic_fetch_add(&job->done, 1);
+    return true;
+  }
+  return false;
 }
 
-bool tb_pool_has_behind(struct tb_pool *pool) { return has_task(atomic_load(&pool->behind.ticket)); }
+bool tb_pool_has_behind(struct tb_pool *pool) {
+  bool has = false;
+  for (int i = 0; i < TB_POOL_BEHIND_MOST; i++) has = has || has_task(atomic_load(&pool->behind[i].ticket));
+  return has;
+}
 
 bool tb_pool_has_tasks(struct tb_pool *pool) {
   const uint64_t begun = atomic_load(&pool->begun);
@@ -100,22 +107,25 @@ uint64_t tb_pool_start(struct tb_pool *pool, void (*task)(void *context, int ind
   return number;
 }
 
-bool tb_pool_start_behind(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
-  if (pool == NULL) return false;
-  struct tb_pool_job *const job = &pool->behind;
+int tb_pool_start_behind(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count) {
+  int place = 0;
+  if (pool == NULL) return 0;
   pthread_mutex_lock(&pool->starting);
-  const bool is_free = atomic_load(&job->count) == 0;
-  const uint64_t number = (atomic_load(&job->ticket) >> 2 * TASK_BITS) + 1;
-  if (is_free) publish_job(job, number, task, context, count);
+  for (int i = 0; i < TB_POOL_BEHIND_MOST && place == 0; i++)
+    if (atomic_load(&pool->behind[i].count) == 0) place = i + 1;
+  if (place > 0) {
+    struct tb_pool_job *const job = &pool->behind[place - 1];
+    publish_job(job, (atomic_load(&job->ticket) >> 2 * TASK_BITS) + 1, task, context, count);
+  }
   pthread_mutex_unlock(&pool->starting);
-  if (is_free) tb_pool_wake_behind(pool);
-  if (is_free) tb_pool_wake(pool);
-  return is_free;
+  if (place > 0) tb_pool_wake_behind(pool);
+  if (place > 0) tb_pool_wake(pool);
+  return place;
 }
 
-void tb_pool_end_behind(struct tb_pool *pool) {
-  if (pool == NULL || atomic_load(&pool->behind.count) == 0) return;
-  struct tb_pool_job *const job = &pool->behind;
+void tb_pool_end_behind(struct tb_pool *pool, int place) {
+  if (place == 0) return;
+  struct tb_pool_job *const job = &pool->behind[place - 1];
   const uint64_t ticket = atomic_load(&job->ticket), number = ticket >> 2 * TASK_BITS;
   const uint64_t left = atomic_exchange(&job->ticket, TICKET(number, 0, 0));
   const int taken = (int)(left & TASK_MASK);

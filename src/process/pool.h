@@ -63,14 +63,14 @@ void tb_pool_wait(struct tb_pool *pool, uint64_t job);
 
 /*
  * A job behind all others: threads begin its tasks that find no other, and those for such jobs, the caller never. A
- * task of it that is long calls tb_pool_help now and then, so that other jobs need not wait for its end. False: there
- * is one, or nobody to run it, and nothing is begun.
+ * task of it that is long calls tb_pool_help now and then, so that other jobs need not wait for its end. Returns its
+ * place; 0: there are TB_POOL_BEHIND_MOST, or nobody to run it, and nothing is begun.
  */
-bool tb_pool_start_behind(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count);
+#define TB_POOL_BEHIND_MOST 2
+int tb_pool_start_behind(struct tb_pool *pool, void (*task)(void *context, int index), void *context, int count);
 
-/* For who began it: no further task of it begins, and those that have are over. Without such a job, and of NULL,
- * nothing is done. */
-void tb_pool_end_behind(struct tb_pool *pool);
+/* For who began it: no further task of it begins, and those that have are over. Of place 0 nothing is done. */
+void tb_pool_end_behind(struct tb_pool *pool, int place);
 
 /* Until no task is under way that had begun before, but those behind. NULL is allowed. */
 void tb_pool_settle(struct tb_pool *pool);

@@ -41,10 +41,10 @@ struct tb_pool_member {
 };
 
 struct tb_pool {
-  struct tb_pool_job jobs[TB_POOL_JOBS_MAX]; /* job number n is jobs[n % TB_POOL_JOBS_MAX] */
-  atomic_uint_fast64_t begun;                /* number of the latest job; they count from 1 */
-  atomic_uint_fast64_t oldest;               /* no job before this one has a task left */
-  struct tb_pool_job behind;                 /* the job behind all others; over: it has no tasks */
+  struct tb_pool_job jobs[TB_POOL_JOBS_MAX];      /* job number n is jobs[n % TB_POOL_JOBS_MAX] */
+  atomic_uint_fast64_t begun;                     /* number of the latest job; they count from 1 */
+  atomic_uint_fast64_t oldest;                    /* no job before this one has a task left */
+  struct tb_pool_job behind[TB_POOL_BEHIND_MOST]; /* the jobs behind all others; over: they have no tasks */
 
   pthread_mutex_t lock;     /* guards the stacks */
   pthread_mutex_t starting; /* jobs: held while one gets its number and its place */

@@ -164,34 +164,45 @@ static void settled(void **state) {
   tb_pool_close(pool);
 }
 
-/* A job behind the others: one at a time, ended with tasks that nobody has begun, and then there may be another. */
+/* A job behind the others: two at a time, ended with tasks that nobody has begun, and then there may be another. */
 static void jobs_behind(void **state) {
   (void)state;
   struct tb_pool *pool = tb_pool_open(3, true);
   pthread_t other;
   for (int again = 0; again < 3; again++) {
     begin_to_linger();
-    assert_true(tb_pool_start_behind(pool, linger, NULL, 50));
-    assert_false(tb_pool_start_behind(pool, count_run, NULL, 50));
+    const int place = tb_pool_start_behind(pool, linger, NULL, 50);
+    assert_true(place > 0);
     wait_for_work(2);
+    for (int i = 0; i < TB_POOL_TASKS_MAX; i++) atomic_store(&runs[i], 0);
+    const int other_place = tb_pool_start_behind(pool, count_run, NULL, 50); /* nobody is left to run it */
+    assert_true(other_place > 0 && other_place != place);
+    assert_int_equal(tb_pool_start_behind(pool, count_run, NULL, 50), 0);
+    tb_pool_end_behind(pool, other_place);
+    assert_int_equal(atomic_load(&runs[0]), 0);
     tb_pool_run(pool, add_index, &sums[0], 4); /* by the caller, for the threads linger */
     assert_int_equal(pthread_create(&other, NULL, let_go_soon, NULL), 0);
-    tb_pool_end_behind(pool);
+    tb_pool_end_behind(pool, place);
     pthread_join(other, NULL);
     const int begun = atomic_load(&at_work);
     assert_int_equal(atomic_load(&ended), begun);
     usleep(2000);
     assert_int_equal(atomic_load(&at_work), begun);
-    tb_pool_end_behind(pool); /* nothing */
+    tb_pool_end_behind(pool, 0); /* nothing */
   }
   for (int i = 0; i < TB_POOL_TASKS_MAX; i++) atomic_store(&runs[i], 0);
-  assert_true(tb_pool_start_behind(pool, count_run, NULL, 50));
+  begin_to_linger();
+  const int lingering = tb_pool_start_behind(pool, linger, NULL, 1),
+            place = tb_pool_start_behind(pool, count_run, NULL, 50);
+  assert_true(lingering > 0 && place > 0);
   for (int i = 0; i < 50; i++)
     while (atomic_load(&runs[i]) == 0) usleep(100);
   expect_runs(50);
-  tb_pool_end_behind(pool);
+  let_go = true;
+  tb_pool_end_behind(pool, lingering);
+  tb_pool_end_behind(pool, place);
   tb_pool_close(pool);
-  assert_false(tb_pool_start_behind(NULL, count_run, NULL, 5));
+  assert_int_equal(tb_pool_start_behind(NULL, count_run, NULL, 5), 0);
 }
 
 static atomic_int helped;
@@ -211,12 +222,13 @@ static void among_busy_cores(void) {
   tb_pool_start(pool, linger, NULL, 2);
   wait_for_work(2);
   tb_busy_found(tb_clock_seconds());
-  assert_true(tb_pool_start_behind(pool, count_run, NULL, 50));
+  const int place = tb_pool_start_behind(pool, count_run, NULL, 50);
+  assert_true(place > 0);
   for (int i = 0; i < 50; i++)
     while (atomic_load(&runs[i]) == 0) usleep(100);
   let_go = true;
   tb_pool_settle(pool);
-  tb_pool_end_behind(pool);
+  tb_pool_end_behind(pool, place);
   tb_pool_close(pool);
   tb_busy_found(-INFINITY);
 }
@@ -236,7 +248,8 @@ static void threads_for_jobs_behind(void **state) {
     tb_pool_start(pool, linger, NULL, 2);
     wait_for_work(2);
     const uint64_t job = tb_pool_start(pool, add_index, &sums[0], 4);
-    assert_true(tb_pool_start_behind(pool, try_to_help, pool, 50));
+    const int place = tb_pool_start_behind(pool, try_to_help, pool, 50);
+    assert_true(place > 0);
     for (int i = 0; i < 50; i++)
       while (atomic_load(&runs[i]) == 0) usleep(100);
     expect_runs(50);
@@ -245,7 +258,7 @@ static void threads_for_jobs_behind(void **state) {
     assert_int_equal(atomic_load(&helped), 0);
     let_go = true;
     tb_pool_wait(pool, job);
-    tb_pool_end_behind(pool);
+    tb_pool_end_behind(pool, place);
     assert_int_equal(atomic_load(&sums[0]), 10);
     tb_pool_settle(pool);
     if (again == 1) usleep(2000); /* long enough for them to fall asleep */
@@ -385,6 +398,18 @@ static int tasks_of(struct tb_pool *pool, int64_t bytes, enum tb_tasks cut) {
   return copy.tasks;
 }
 
+/* What goes up first, in small pieces, is the threads' where much follows, and the caller's alone where little does. */
+static void first_pieces_are_shared(void **state) {
+  (void)state;
+  const int64_t kib = 1024, mib = 1024 * kib;
+  for (int large = 0; large < 2; large++) {
+    assert_int_equal(tb_tasks_up(large, TB_STORES_STREAMED, 200 * kib, 4 * mib), TB_TASKS_MANY);
+    assert_int_equal(tb_tasks_up(large, TB_STORES_STREAMED, 200 * kib, 4 * mib - 1), TB_TASKS_USUAL);
+    assert_int_equal(tb_tasks_up(large, TB_STORES_STREAMED, 256 * kib, 4 * mib), TB_TASKS_USUAL);
+    assert_int_equal(tb_tasks_up(large, TB_STORES_CACHED, 256 * kib, 4 * mib), large ? TB_TASKS_FEW : TB_TASKS_USUAL);
+  }
+}
+
 /* Of what comes down last each thread has some, where there was enough before it for them to have come; whole pieces
  * are cut as others are. */
 static void last_pieces_are_shared(void **state) {
@@ -485,6 +510,7 @@ int main(void) {
       cmocka_unit_test(threads_take_no_signals),
       cmocka_unit_test(threads_rest),
       cmocka_unit_test(copies),
+      cmocka_unit_test(first_pieces_are_shared),
       cmocka_unit_test(last_pieces_are_shared),
   };
   blocked_at_first = blocked_signals(tst_format("%d", getpid()));

@@ -5,7 +5,8 @@
  * behind a write; and what CUDA has a page of goes up each time, for nobody takes a fault when a GPU writes to it.
  *
  * Each case is a process of its own. Seen to fail when: no array is expected to return, or all are; the driver is not
- * asked about their pages, or about the first ones alone; a piece of a copy is sent while threads fill it.
+ * asked about their pages, or about the first ones alone; a copy of which a panel is missing counts as whole; what
+ * returns gets new memory.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -15,9 +16,11 @@
 
 #include <cmocka.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 
 #include "fake.h"
 #include "kept_array.h"
@@ -38,18 +41,48 @@ static void keep_to_one_core(void) {
   if (sched_setaffinity(0, sizeof core, &core) != 0) exit(3);
 }
 
-/* The first array goes up as what it is, to stay, and while CUDA is asked about it, the others to stay alone. */
-static int arrays_return(void *unused) {
-  uint64_t seed = 1;
+static uint64_t allocations(void) { return tst_fake() == NULL ? 0 : tst_fake()->calls("cuMemAlloc"); }
+
+/* The first array goes up as what it is, to stay, and while CUDA is asked about it, the others to stay alone: the third
+ * one, behind which nothing is new, in the memory of the one before. */
+static int arrays_return(void *which) {
+  uint64_t seed = 1, had = 0;
   bool right = true;
-  (void)unused;
+  if (strcmp(which, "return, one core") == 0) keep_to_one_core();
   tst_array_begin("auto", &seed);
   for (int i = 0; i < ARRAYS; i++) {
     tst_array_map(&seed);
+    if (i == 2) had = allocations();
     const int ups = tst_array_ups(CALLS);
     right &= tst_array_ups_are("an array", ups, i == 0 ? 3 : 1);
   }
+  if (allocations() != had) right = false, printf("%d allocations\n", (int)(allocations() - had));
   return right ? 0 : 1;
+}
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int number) {
+  (void)number;
+  signals++;
+}
+
+/* Who asks CUDA stops for each and goes on behind it. */
+static int signals_come_in(void *unused) {
+  const struct itimerval often = {.it_interval = {.tv_usec = 1500}, .it_value = {.tv_usec = 1500}}, never = {0};
+  uint64_t seed = 8;
+  bool right = true;
+  (void)unused;
+  tst_array_begin("auto", &seed);
+  signal(SIGALRM, count_signal);
+  for (int i = 0; i < ARRAYS; i++) {
+    tst_array_map(&seed);
+    setitimer(ITIMER_REAL, &often, NULL);
+    const int ups = tst_array_ups(CALLS);
+    setitimer(ITIMER_REAL, &never, NULL);
+    right &= tst_array_ups_are("an array among signals", ups, i == 0 ? 3 : 1);
+  }
+  return right && signals > 0 ? 0 : 1;
 }
 
 /* An element is written: few pages, so that these alone go up again; then all of it, in place, which does not return.
@@ -109,8 +142,8 @@ static int cuda_has_a_page_by_hash(void *unused) {
   return right ? 0 : 1;
 }
 
-/* The copy at the first sight fails: the call does without, its result is right, and no failure of the
- * GPU's is counted. */
+/* The copy at the first sight fails, of a panel, or for want of memory: the call does without, its result is right, and
+ * no failure of the GPU's is counted. */
 static int a_copy_fails(void *function) {
   uint64_t seed = 7;
   bool right = true, up;
@@ -146,12 +179,14 @@ static int forgotten(void *unused) {
 static void returning(void **state) {
   (void)state;
   tst_array_case(arrays_return, "return");
+  tst_array_case(arrays_return, "return, one core");
+  tst_array_case(signals_come_in, "signals");
   tst_array_case(forgotten, "forgotten");
 }
 static void failing(void **state) {
   (void)state;
   tst_array_case(a_copy_fails, "cuMemAlloc");
-  tst_array_case(a_copy_fails, "cuMemcpyHtoDAsync");
+  tst_array_case(a_copy_fails, "cuMemcpy2DAsync");
 }
 static void written(void **state) {
   (void)state;

@@ -292,8 +292,11 @@ static int asked_of(const struct c *c, int before, char *first[], int most) {
   return count;
 }
 
-static struct tb_pages others; /* the job behind all others is of these */
+static struct tb_pages others; /* the jobs behind all others are of these, and one that nobody begins */
 static struct c others_c;
+static int other_place;
+
+static void nothing(void *context, int index) { (void)context, (void)index; }
 
 /* From here on only who is to write has pages. */
 static void occupy_behind(void) {
@@ -302,10 +305,13 @@ static void occupy_behind(void) {
   atomic_store(&let, false), atomic_store(&held, true);
   tb_pages_begin(&others, pool, &others_c.call);
   await_asked(before + 2); /* two regions, each with a thread that is held */
+  other_place = tb_pool_start_behind(pool, nothing, NULL, 1);
+  assert_true(other_place > 0);
 }
 
 static void end_occupied(void) {
   atomic_store(&let, true);
+  tb_pool_end_behind(pool, other_place);
   tb_pages_end(&others);
   atomic_store(&held, false);
   delete_c(&others_c);
