@@ -50,6 +50,7 @@ void tb_cache_leave_operand(struct tb_cache *cache, int user, struct tb_kept *ke
 
 void tb_cache_begin_call(struct tb_cache *cache, int user) {
   tb_cache_end_call(cache, user);
+  tb_room_end_parked(cache, true); /* of a look behind which no memory could be asked for */
   cache->call++;
   cache->other = NULL;
   cache->may_mend = false;
@@ -108,6 +109,7 @@ void tb_cache_close(struct tb_cache *cache, bool frees) {
   pthread_mutex_lock(&inside);
   for (int i = 0; i < OPERANDS_MOST; i++)
     if (cache->end[i] != NULL) forget_copy(cache, &cache->sighting[i], frees);
+  tb_room_end_parked(cache, frees);
   free(cache);
   if (--open_caches == 0) tb_track_close();
   pthread_mutex_unlock(&inside);
@@ -260,7 +262,7 @@ static bool try_copy(struct tb_cache *cache, int user, struct tb_sighting *s, co
   if (proof == TB_NOT_KEPT) {
     if (!tb_kept_can_prove(&s->kept, operand) || tb_is_in_use(s)) return false;
     tb_grow_refuted(cache, s);
-    tb_cache_drop(cache, &s->kept);
+    tb_room_park(cache, s);
     return false;
   }
   if (proof == TB_MENDED) s->sample = tb_hash_sample(operand, TB_SAMPLE_LINES);
@@ -317,7 +319,10 @@ struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_
       try_copy(cache, user, copied, operand, pool, found, later))
     return NULL;
   if (s != NULL && s->kept.copy != 0) return NULL; /* a copy that others still have */
-  return copied != NULL ? count_sight(cache, s, operand) : look_for_beginning(cache, user, s, operand, pool, found);
+  struct tb_kept *const worth =
+      copied != NULL ? count_sight(cache, s, operand) : look_for_beginning(cache, user, s, operand, pool, found);
+  if (worth == NULL) tb_room_end_parked(cache, true);
+  return worth;
 }
 
 /* ---- results ---- */

@@ -5,7 +5,7 @@
 
 #include "cache/cache_internal.h"
 
-/* Uses of a copy before it has planes: to allocate takes as long as to pack once or twice. */
+/* Uses of a copy before it has memory for planes: to allocate takes as long as to pack once or twice. */
 #define USES_UNTIL_PLANES 4
 /* And by which it was to be packed otherwise before its planes give way. */
 #define OTHERS_ENOUGH 4
@@ -71,7 +71,7 @@ struct tb_planes tb_cache_planes(struct tb_cache *cache, int user, struct tb_kep
   struct tb_sighting *const s = tb_sighting_of(kept);
   struct tb_kept_planes *const planes = &kept->planes;
   const bool there = they_fit(planes, shape, bytes);
-  if (s->uses < USES_UNTIL_PLANES || !is_ours_alone(s, user)) return none;
+  if ((!there && s->uses < USES_UNTIL_PLANES) || !is_ours_alone(s, user)) return none;
   if (!there && planes->at != 0 && ++planes->others < OTHERS_ENOUGH) return none;
   planes->others = 0;
   if (!there && !have_planes(cache, s, bytes, free_bytes, limit_bytes)) return none;

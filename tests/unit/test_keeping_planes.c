@@ -127,6 +127,39 @@ static void have_planes(struct tb_stored operand) {
 
 /* ---- cases ---- */
 
+/* What takes a copy's place when that was written has its memory, and that of its planes, which are packed at once; of
+ * other sizes it has its own. */
+static void memory_of_what_was_written(void **state) {
+  (void)state;
+  const uintptr_t start = (uintptr_t)memory;
+  assert_true(tb_ranges_keep(start, start + (uintptr_t)MEMORY)); /* then it is copied at its first sight */
+  for (int i = 0; i < 6; i++) call(matrix(0), usual);
+  const uint64_t all = device_bytes(), had = tst_fake()->calls("cuMemAlloc");
+  memset(memory, 1, (size_t)MEMORY / 2);
+  assert_int_equal(call(matrix(0), usual), TO_PACK);
+  assert_int_equal(call(matrix(0), usual), PACKED);
+  assert_int_equal(device_bytes(), all);
+  assert_int_equal(tb_cache_bytes(cache), all);
+  assert_int_equal(tst_fake()->calls("cuMemAlloc"), had);
+  memset(memory, 2, (size_t)MEMORY / 2);
+  struct tb_stored less = matrix(0);
+  less.columns -= 108;                       /* to where a cell ends */
+  assert_int_equal(call(less, usual), NONE); /* a part of it, which has another place */
+  assert_int_equal(tb_cache_bytes(cache), device_bytes());
+  assert_true(device_bytes() < all);
+  assert_true(tb_ranges_forget(start, start + (uintptr_t)MEMORY));
+}
+
+/* Where nothing takes its place it is given back at once. */
+static void memory_that_is_not_wanted(void **state) {
+  (void)state;
+  have_planes(matrix(0));
+  memset(memory, 1, (size_t)MEMORY / 2);
+  assert_null(look(0, matrix(0)));
+  assert_int_equal(device_bytes(), 0);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+}
+
 /* When nobody calls, what the program has chosen stays, but not twice; the next call packs it again. */
 static void at_rest_a_chosen_copy_alone_stays(void **state) {
   (void)state;
@@ -374,7 +407,9 @@ static void of_a_result_anew(void **state) {
 
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {CASE(at_rest_a_chosen_copy_alone_stays),
+  const struct CMUnitTest tests[] = {CASE(memory_of_what_was_written),
+                                     CASE(memory_that_is_not_wanted),
+                                     CASE(at_rest_a_chosen_copy_alone_stays),
                                      CASE(from_the_fourth_use_on),
                                      CASE(packed_when_the_call_says_so),
                                      CASE(for_who_packs_alike),
