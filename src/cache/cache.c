@@ -308,11 +308,19 @@ static bool was_never_finished(const struct tb_sighting *s) {
   return s->kept.copy != 0 && is_half_done && !tb_is_in_use(s);
 }
 
+/* A call that was begun again has refuted nothing: what was expected is still. */
+static void drop_unfinished(struct tb_cache *cache, struct tb_sighting *s) {
+  const bool expected = s->returns && !s->kept.unwatchable;
+  const int failures = s->failures;
+  tb_cache_drop(cache, &s->kept);
+  if (expected) s->returns = true, s->failures = failures;
+}
+
 struct tb_kept *tb_cache_look(struct tb_cache *cache, int user, const struct tb_stored *operand, struct tb_pool *pool,
                               struct tb_cached *found, struct tb_question *later) {
   struct tb_sighting *const s = find_operand(cache, operand);
   tb_results_look(cache, operand);
-  if (s != NULL && was_never_finished(s)) tb_cache_drop(cache, &s->kept);
+  if (s != NULL && was_never_finished(s)) drop_unfinished(cache, s);
   struct tb_sighting *const copied = s != NULL && s->kept.copy != 0 ? s : find_whole(cache, operand);
   *found = (struct tb_cached){.proof = TB_NOT_KEPT};
   if (copied != NULL && !tb_kept_is_awaited(&copied->kept) && copied->kept.stale == NULL &&

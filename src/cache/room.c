@@ -8,7 +8,7 @@
 
 /* ---- operands ---- */
 
-/* Columns start as those of panels do, which kernels read by whole vectors: on lines, but for short ones. */
+/* Columns start on lines, but for short ones, which kernels read by whole vectors, too. */
 #define COPY_LINE_BYTES 128
 
 static int64_t pitch_for(int64_t column_bytes) {
@@ -97,8 +97,10 @@ bool tb_cache_make(struct tb_cache *cache, int user, struct tb_kept *kept, int64
   const int64_t pitch = pitch_for(kept->stored.column_bytes), bytes = pitch * kept->stored.columns;
   kept->cells = tb_cells_of(&kept->stored);
   s->result_kind = 0;
-  const bool is_parked = take_parked(cache, s, pitch, bytes);
+  const int64_t had_bytes = cache->bytes;
+  const bool is_parked = had_bytes <= limit_bytes && take_parked(cache, s, pitch, bytes);
   tb_room_end_parked(cache, true);
+  free_bytes += had_bytes - cache->bytes;
   if (!is_parked && !tb_room_make(cache, s, bytes, &free_bytes, limit_bytes)) {
     if (!s->chosen) tb_worth_end(cache, s); /* another chosen one makes way next time, if it is used less often */
     return false;

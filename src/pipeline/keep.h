@@ -89,7 +89,7 @@ CUresult tb_keep_bring_up(struct tb_keep *keep, struct tb_device *device, const 
                           struct tb_ways ways);
 
 /* Before the product that brings them up begins, and again behind a pause: of copies that are watched CUDA is asked
- * meanwhile. To pause takes until who asks stops: some microseconds. */
+ * meanwhile. To pause takes until who asks stops, or is back from a task of others that it helped with. */
 void tb_keep_begin_beside(struct tb_keep *keep, struct tb_device *device);
 void tb_keep_pause_beside(struct tb_keep *keep);
 

@@ -25,7 +25,7 @@ static void ask_beside(void *context, int unused) {
   (void)unused;
   for (int of_b = 0; of_b < 2; of_b++)
     while (!atomic_load(&b->over) && tb_asking_go_on(&b->asking[of_b]))
-      while (tb_pool_help(b->pool)) continue;
+      while (!atomic_load(&b->over) && tb_pool_help(b->pool)) continue;
 }
 
 void tb_keep_begin_beside(struct tb_keep *keep, struct tb_device *d) {
@@ -50,21 +50,23 @@ void tb_keep_pause_beside(struct tb_keep *keep) {
   keep->beside.place = 0;
 }
 
-/* All that CUDA was not asked about yet it is asked now: who asks has had less time than the product took, or none. */
-static bool is_proven_by_watch(struct tb_keep *keep, bool of_b) {
+/* When all of it is there: nobody has waited for the last panel's copy. What CUDA was not asked about yet it is asked
+ * now: who asks has had less time than the product took, or none. */
+static bool is_proven_by_watch(struct tb_keep *keep, struct tb_device *d, bool of_b) {
   struct tb_kept *const kept = keep->coming[of_b];
   struct tb_asking *const asking = &keep->beside.asking[of_b];
+  if (tb_device_wait(d, d->up) != CUDA_SUCCESS) return false;
   while (tb_asking_go_on(asking)) continue;
   tb_asking_note(asking);
-  const bool is_asked = kept->asked_end >= kept->tracked.end;
   kept->unasked = false;
   kept->unwatchable = kept->has_cudas;
-  return is_asked && !kept->has_cudas && tb_kept_has_same_edges(kept);
+  const bool has_none = kept->asked_end >= kept->tracked.end; /* of CUDA's: else it ends before that */
+  return has_none && tb_kept_has_same_edges(kept);
 }
 
 static bool is_proven(struct tb_keep *keep, struct tb_device *d, bool of_b) {
   struct tb_kept *const kept = keep->coming[of_b];
-  if (kept->tracked.number != 0) return is_proven_by_watch(keep, of_b);
+  if (kept->tracked.number != 0) return is_proven_by_watch(keep, d, of_b);
   return tb_keep_digest(d, kept) == CUDA_SUCCESS;
 }
 

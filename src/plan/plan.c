@@ -181,7 +181,9 @@ static bool fits_one_slot(const struct tb_plan *plan, const struct tb_call *call
 }
 
 static int64_t slices_beside_copies(const struct tb_plan *plan, int64_t bytes) {
-  const int64_t up_bytes = (plan->operand[TB_OF_A].panel_elems + plan->operand[TB_OF_B].panel_elems) * bytes;
+  const int64_t a_elems = tb_way_is_by_link(plan->ways.a) ? plan->operand[TB_OF_A].panel_elems : 0;
+  const int64_t b_elems = tb_way_is_by_link(plan->ways.b) ? plan->operand[TB_OF_B].panel_elems : 0;
+  const int64_t up_bytes = (a_elems + b_elems) * bytes;
   int64_t slices = 1;
   while (slices < SLICES_OF_COPIES_MOST && (slices + 1) * (slices + 1) * SLICE_OF_COPIES_BYTES <= up_bytes) slices++;
   return slices;

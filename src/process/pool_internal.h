@@ -70,12 +70,12 @@ static inline void tb_pool_pause(void) {
 
 /* ---- pool.c ---- */
 
-/* Runs one task, of the oldest job that has any; *seconds becomes what it took, unless that is NULL. And one of the job
+/* Runs one task, of the oldest job that has any; *seconds becomes what it took, unless that is NULL. And one of a job
  * behind all others. */
 bool tb_pool_work(struct tb_pool *pool, double *seconds);
 bool tb_pool_work_behind(struct tb_pool *pool);
 
-/* Whether there is a task of the job behind; and of any other. */
+/* Whether there is a task of a job behind; and of any other. */
 bool tb_pool_has_behind(struct tb_pool *pool);
 bool tb_pool_has_tasks(struct tb_pool *pool);
 

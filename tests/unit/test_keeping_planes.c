@@ -127,15 +127,35 @@ static void have_planes(struct tb_stored operand) {
 
 /* ---- cases ---- */
 
+/* One that the program has chosen was written, and is worth a copy at once. */
+static void write_what_was_chosen(void) {
+  const uintptr_t start = (uintptr_t)memory;
+  assert_true(tb_ranges_keep(start, start + (uintptr_t)MEMORY));
+  for (int i = 0; i < 6; i++) call(matrix(0), usual);
+  memset(memory, 1, (size_t)MEMORY / 2);
+}
+
+static void forget_what_was_chosen(void) {
+  const uintptr_t start = (uintptr_t)memory;
+  assert_true(tb_ranges_forget(start, start + (uintptr_t)MEMORY));
+}
+
+static void look_and_make_nothing(void) {
+  const struct tb_stored operand = matrix(0);
+  struct tb_cached found;
+  assert_true(tb_cache_enter());
+  tb_cache_begin_call(cache, 0);
+  tb_cache_allow_hash(cache, true);
+  assert_non_null(tb_cache_look(cache, 0, &operand, NULL, &found, NULL));
+  tb_cache_leave();
+}
+
 /* What takes a copy's place when that was written has its memory, and that of its planes, which are packed at once; of
  * other sizes it has its own. */
 static void memory_of_what_was_written(void **state) {
   (void)state;
-  const uintptr_t start = (uintptr_t)memory;
-  assert_true(tb_ranges_keep(start, start + (uintptr_t)MEMORY)); /* then it is copied at its first sight */
-  for (int i = 0; i < 6; i++) call(matrix(0), usual);
+  write_what_was_chosen();
   const uint64_t all = device_bytes(), had = tst_fake()->calls("cuMemAlloc");
-  memset(memory, 1, (size_t)MEMORY / 2);
   assert_int_equal(call(matrix(0), usual), TO_PACK);
   assert_int_equal(call(matrix(0), usual), PACKED);
   assert_int_equal(device_bytes(), all);
@@ -147,7 +167,53 @@ static void memory_of_what_was_written(void **state) {
   assert_int_equal(call(less, usual), NONE); /* a part of it, which has another place */
   assert_int_equal(tb_cache_bytes(cache), device_bytes());
   assert_true(device_bytes() < all);
-  assert_true(tb_ranges_forget(start, start + (uintptr_t)MEMORY));
+  forget_what_was_chosen();
+}
+
+/* Where no copy is made, though it would be worth one, the next call gives it back, or the end. */
+static void memory_of_a_look_alone(void **state) {
+  (void)state;
+  write_what_was_chosen();
+  const uint64_t all = device_bytes();
+  look_and_make_nothing();
+  assert_int_equal(device_bytes(), all);
+  assert_true(tb_cache_enter());
+  tb_cache_begin_call(cache, 0);
+  tb_cache_leave();
+  assert_int_equal(device_bytes(), 0);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  for (int i = 0; i < 6; i++) call(matrix(0), usual);
+  memset(memory, 2, (size_t)MEMORY / 2);
+  look_and_make_nothing();
+  assert_true(device_bytes() > 0);
+  forget_what_was_chosen();
+}
+
+/* What is too small for another one is free for it; and above a limit it is not taken over. */
+static void memory_within_limits(void **state) {
+  (void)state;
+  write_what_was_chosen();
+  const uint64_t all = device_bytes();
+  struct tb_stored less = matrix(0);
+  less.columns -= 108; /* to where a cell ends: a part of it, with a place of its own */
+  struct tb_cached found;
+  assert_true(tb_cache_enter());
+  tb_cache_begin_call(cache, 0);
+  tb_cache_allow_hash(cache, true);
+  struct tb_kept *worth = tb_cache_look(cache, 0, &less, NULL, &found, NULL);
+  assert_non_null(worth);
+  assert_true(tb_cache_make(cache, 0, worth, 0, NO_LIMIT)); /* nothing is free beside it */
+  tb_cache_leave();
+  assert_true(device_bytes() < all);
+  tb_cache_end_call(cache, 0);
+  tb_cache_give_back(cache);
+  for (int i = 0; i < 6; i++) call(matrix(0), usual);
+  assert_int_equal(device_bytes(), all);
+  memset(memory, 2, (size_t)MEMORY / 2);
+  assert_non_null(look_within(0, matrix(0), (int64_t)all - 1));
+  assert_int_equal(device_bytes(), all - (uint64_t)PLANES);
+  tb_cache_end_call(cache, 0);
+  forget_what_was_chosen();
 }
 
 /* Where nothing takes its place it is given back at once. */
@@ -409,6 +475,8 @@ int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {CASE(memory_of_what_was_written),
                                      CASE(memory_that_is_not_wanted),
+                                     CASE(memory_of_a_look_alone),
+                                     CASE(memory_within_limits),
                                      CASE(at_rest_a_chosen_copy_alone_stays),
                                      CASE(from_the_fourth_use_on),
                                      CASE(packed_when_the_call_says_so),

@@ -20,12 +20,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 
+#include "abi.h"
 #include "fake.h"
 #include "kept_array.h"
 #include "placed.h"
 #include "process.h"
+#include "rng.h"
 #include "sanitized.h"
 #include "tileblas.h"
 
@@ -41,22 +44,70 @@ static void keep_to_one_core(void) {
   if (sched_setaffinity(0, sizeof core, &core) != 0) exit(3);
 }
 
-static uint64_t allocations(void) { return tst_fake() == NULL ? 0 : tst_fake()->calls("cuMemAlloc"); }
+static uint64_t calls_of(const char *function) { return tst_fake() == NULL ? 0 : tst_fake()->calls(function); }
 
-/* The first array goes up as what it is, to stay, and while CUDA is asked about it, the others to stay alone: the third
- * one, behind which nothing is new, in the memory of the one before. */
+/* The first array goes up as what it is, to stay, and while CUDA is asked about it, the others to stay alone, in their
+ * products' panels: the third one, behind which nothing is new, in the memory of the one before. */
 static int arrays_return(void *which) {
-  uint64_t seed = 1, had = 0;
+  uint64_t seed = 1, had = 0, copied = 0;
   bool right = true;
   if (strcmp(which, "return, one core") == 0) keep_to_one_core();
   tst_array_begin("auto", &seed);
   for (int i = 0; i < ARRAYS; i++) {
     tst_array_map(&seed);
-    if (i == 2) had = allocations();
+    if (i == 2) had = calls_of("cuMemAlloc"), copied = calls_of("cuMemcpy2DAsync");
     const int ups = tst_array_ups(CALLS);
     right &= tst_array_ups_are("an array", ups, i == 0 ? 3 : 1);
   }
-  if (allocations() != had) right = false, printf("%d allocations\n", (int)(allocations() - had));
+  if (calls_of("cuMemAlloc") != had) right = false, printf("new memory\n");
+  if (tst_fake() != NULL && calls_of("cuMemcpy2DAsync") == copied) right = false, printf("not copied from panels\n");
+  return right ? 0 : 1;
+}
+
+/* Both operands of a product return: what comes behind the first sight is computed from copies alone, the last panel's,
+ * too. */
+enum { SIDES = 100, BOTH_K = 2700, BOTH_BYTES = SIDES * BOTH_K * 4, BOTH_PLACE = 2 << 20 };
+
+/* Anything but zeros, in new memory there. */
+static void map_numbers(float *x, uint64_t *seed) {
+  if (mmap(x, BOTH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != x) exit(3);
+  for (int i = 0; i < SIDES * BOTH_K; i++) x[i] = (float)tst_random_below(seed, 9) - 4;
+}
+
+static bool product_is_right(const float *a, const float *b) {
+  static float c[SIDES * SIDES], wanted[SIDES * SIDES];
+  const struct tst_problem p = {.trans_a = 'T',
+                                .trans_b = 'N',
+                                .m = SIDES,
+                                .n = SIDES,
+                                .k = BOTH_K,
+                                .alpha = 1,
+                                .lda = BOTH_K,
+                                .ldb = BOTH_K,
+                                .ldc = SIDES};
+  const struct tst_symbol *const symbol = tst_find_symbol("cblas_sgemm");
+  tst_set_option("TILEBLAS_ROUTE", "gpu");
+  tst_call(symbol, tst_resolve(symbol), &p, a, b, c);
+  tst_set_option("TILEBLAS_ROUTE", "cpu");
+  tst_call(symbol, tst_resolve(symbol), &p, a, b, wanted);
+  return memcmp(c, wanted, sizeof c) == 0;
+}
+
+/* Two places, with something between them, so that they do not become one mapping. */
+static int both_return(void *unused) {
+  uint64_t seed = 9;
+  bool right = true;
+  char *const places = mmap(NULL, 2 * BOTH_PLACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  float *const a = (float *)places, *const b = (float *)(places + BOTH_PLACE);
+  (void)unused;
+  tst_set_option("TILEBLAS_CACHE", "auto");
+  if (tst_fake() != NULL) tst_fake()->set_order(FAKE_CUDA_LAZY, 0); /* nothing is done before somebody waits for it */
+  for (int i = 0; i < ARRAYS; i++) {
+    const uint64_t copied = calls_of("cuMemcpy2DAsync");
+    map_numbers(a, &seed), map_numbers(b, &seed);
+    for (int call = 0; call < CALLS; call++) right &= product_is_right(a, b);
+    if (tst_fake() != NULL) right &= calls_of("cuMemcpy2DAsync") == copied + 4; /* two panels of each */
+  }
   return right ? 0 : 1;
 }
 
@@ -67,7 +118,7 @@ static void count_signal(int number) {
   signals++;
 }
 
-/* Who asks CUDA stops for each and goes on behind it. */
+/* Meanwhile, in some of which who asks CUDA stops, and goes on behind it. */
 static int signals_come_in(void *unused) {
   const struct itimerval often = {.it_interval = {.tv_usec = 1500}, .it_value = {.tv_usec = 1500}}, never = {0};
   uint64_t seed = 8;
@@ -180,6 +231,7 @@ static void returning(void **state) {
   (void)state;
   tst_array_case(arrays_return, "return");
   tst_array_case(arrays_return, "return, one core");
+  tst_array_case(both_return, "both");
   tst_array_case(signals_come_in, "signals");
   tst_array_case(forgotten, "forgotten");
 }
