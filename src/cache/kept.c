@@ -177,8 +177,7 @@ static void count_write(struct tb_kept *kept) {
 
 /* It is not what it was. A mapping that is gone has taken no faults. */
 static void end_tracking(struct tb_kept *kept) {
-  const struct tb_tracked *const pages = &kept->tracked;
-  kept->replaced = tb_track_is_replaced(page_at(pages->start + (pages->end - pages->start) / 2));
+  kept->replaced = tb_track_is_replaced(&kept->tracked);
   tb_kept_forget_pages(kept);
   count_write(kept);
 }

@@ -87,6 +87,7 @@ static bool open_files(void) {
 /* All that are tracked, for any GPU. */
 #define TRACKED_MOST 256
 static struct tb_tracked tracked[TRACKED_MOST]; /* number 0: a free place */
+static bool gave_way[TRACKED_MOST];             /* to other memory, before the mapping there now was enrolled */
 static uint64_t latest_number;
 
 /* Single pages, in none of those. */
@@ -169,6 +170,33 @@ static bool are_protected(const struct tb_tracked *pages) {
   return false;
 }
 
+/* A question about some pages, of which one region of those that fit is told. They must be enrolled. */
+static struct scan question_about(const struct tb_tracked *pages, struct scan_region *region) {
+  return (struct scan){.size = sizeof(struct scan),
+                       .flags = SCAN_CHECK_WPASYNC,
+                       .start = pages->start,
+                       .end = pages->end,
+                       .regions = (uint64_t)(uintptr_t)region,
+                       .regions_most = 1,
+                       .return_mask = PAGE_WPALLOWED};
+}
+
+/* A mapping that is not enrolled is refused an answer. */
+static bool is_another_mapping(const struct tb_tracked *pages) {
+  const uintptr_t midst = pages->start + (pages->end - pages->start) / 2;
+  const struct tb_tracked page = tb_track_pages_around(midst, midst + 1);
+  struct scan_region region = {0, 0, 0};
+  struct scan scan = question_about(&page, &region);
+  return is_there(&pagemap_file) && ioctl(pagemap_file.fd, SCAN_PAGES, &scan) < 0 && errno == EPERM;
+}
+
+/* What else is tracked in a mapping that is about to be enrolled: behind that nobody could tell whether it is new. */
+static void note_replaced(const struct tb_tracked *mapping) {
+  for (int i = 0; i < TRACKED_MOST; i++)
+    if (tracked[i].number != 0 && tracked[i].start >= mapping->start && tracked[i].end <= mapping->end)
+      gave_way[i] = gave_way[i] || is_another_mapping(&tracked[i]);
+}
+
 static void take_from_others(const struct tb_tracked *pages) {
   for (struct tb_tracked *common; (common = find_common(pages)) != NULL;) unprotect(common);
   for (int i = 0; i < PROBES_MOST; i++)
@@ -186,11 +214,13 @@ bool tb_track_begin(struct tb_tracked *pages, struct tb_tracked mapping) {
   const int saved_errno = errno;
   pages->number = 0;
   const bool may = pages->start < pages->end && open_files(), shares = may && are_protected(pages);
+  if (may && !shares) note_replaced(&mapping);
   if (may && !shares) take_from_others(pages);
   struct tb_tracked *const place = may ? find_number(0) : NULL;
   if (place != NULL) {
     *place = *pages;
     place->number = ++latest_number;
+    gave_way[place - tracked] = false;
     if (shares || protect(pages, &mapping))
       pages->number = place->number;
     else
@@ -205,6 +235,7 @@ bool tb_track_extend(struct tb_tracked *pages, uintptr_t end, struct tb_tracked 
   const struct tb_tracked more = {pages->end, end, 0};
   bool may = open_files() && tb_track_holds(pages);
   if (may && more.start < more.end && !are_protected(&more)) {
+    note_replaced(&mapping);
     take_from_others(&more);
     may = protect(&more, &mapping);
   }
@@ -215,17 +246,6 @@ bool tb_track_extend(struct tb_tracked *pages, uintptr_t end, struct tb_tracked 
   }
   errno = saved_errno;
   return may;
-}
-
-/* A question about some pages, of which one region of those that fit is told. They must be enrolled. */
-static struct scan question_about(const struct tb_tracked *pages, struct scan_region *region) {
-  return (struct scan){.size = sizeof(struct scan),
-                       .flags = SCAN_CHECK_WPASYNC,
-                       .start = pages->start,
-                       .end = pages->end,
-                       .regions = (uint64_t)(uintptr_t)region,
-                       .regions_most = 1,
-                       .return_mask = PAGE_WPALLOWED};
 }
 
 /* Asked for are the pages that are protected and there, not those that were written: a page that was unmapped, or given
@@ -280,12 +300,10 @@ bool tb_track_renew(const struct tb_tracked *pages, struct tb_tracked run) {
   return renewed;
 }
 
-/* A mapping that is not enrolled is refused an answer. */
-bool tb_track_is_replaced(struct tb_tracked pages) {
+bool tb_track_is_replaced(const struct tb_tracked *pages) {
   const int saved_errno = errno;
-  struct scan_region region = {0, 0, 0};
-  struct scan scan = question_about(&pages, &region);
-  const bool replaced = is_there(&pagemap_file) && ioctl(pagemap_file.fd, SCAN_PAGES, &scan) < 0 && errno == EPERM;
+  const struct tb_tracked *const place = pages->number != 0 ? find_number(pages->number) : NULL;
+  const bool replaced = (place != NULL && gave_way[place - tracked]) || is_another_mapping(pages);
   errno = saved_errno;
   return replaced;
 }
@@ -307,6 +325,7 @@ void tb_probe_begin(struct tb_tracked *page, struct tb_tracked mapping) {
     next_probe = (next_probe + 1) % PROBES_MOST;
     unprotect(place);
     *place = *page;
+    note_replaced(&mapping);
     if (protect(page, &mapping)) page->number = place->number = ++latest_number;
   }
   errno = saved_errno;

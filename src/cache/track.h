@@ -52,9 +52,9 @@ bool tb_track_renew(const struct tb_tracked *pages, struct tb_tracked run);
  * others, too. False: the former alone still are. */
 bool tb_track_extend(struct tb_tracked *pages, uintptr_t end, struct tb_tracked mapping);
 
-/* Whether pages that were tracked are another mapping's now, as far as the kernel tells: the program gave the memory
+/* Whether pages that are tracked are another mapping's now, as far as the kernel tells: the program gave the memory
  * back, and has got other memory in its place. */
-bool tb_track_is_replaced(struct tb_tracked pages);
+bool tb_track_is_replaced(const struct tb_tracked *pages);
 
 /* A hint, and no proof: a page by which it is told that somebody writes to what it is in, be it the same bytes. Few are
  * asked about at once: older ones are forgotten, and those of which the pages around come to be tracked. The end of one

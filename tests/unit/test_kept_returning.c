@@ -93,13 +93,14 @@ static bool product_is_right(const float *a, const float *b) {
   return memcmp(c, wanted, sizeof c) == 0;
 }
 
-/* Two places, with something between them, so that they do not become one mapping. */
-static int both_return(void *unused) {
+/* In two places, or side by side, where they become one mapping, and the first one's watch is the second one's, too. */
+static int both_return(void *which) {
   uint64_t seed = 9;
   bool right = true;
+  const int64_t pages_bytes = (BOTH_BYTES + TST_PAGE - 1) / TST_PAGE * TST_PAGE;
   char *const places = mmap(NULL, 2 * BOTH_PLACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  float *const a = (float *)places, *const b = (float *)(places + BOTH_PLACE);
-  (void)unused;
+  float *const a = (float *)places;
+  float *const b = (float *)(places + (strcmp(which, "side by side") == 0 ? pages_bytes : BOTH_PLACE));
   tst_set_option("TILEBLAS_CACHE", "auto");
   if (tst_fake() != NULL) tst_fake()->set_order(FAKE_CUDA_LAZY, 0); /* nothing is done before somebody waits for it */
   for (int i = 0; i < ARRAYS; i++) {
@@ -232,6 +233,7 @@ static void returning(void **state) {
   tst_array_case(arrays_return, "return");
   tst_array_case(arrays_return, "return, one core");
   tst_array_case(both_return, "both");
+  tst_array_case(both_return, "side by side");
   tst_array_case(signals_come_in, "signals");
   tst_array_case(forgotten, "forgotten");
 }

@@ -384,15 +384,40 @@ static void what_is_replaced_is_told(void **state) {
       begin(huge);
       char *const at = memory + 5 * PAGE;
       struct tb_tracked page = pages_at(page_of(at), PAGE);
-      assert_false(tb_track_is_replaced(page));
+      assert_false(tb_track_is_replaced(&page));
       changes[change](at);
       errno = EPERM; /* the program's own says nothing */
       const bool replaced = changes[change] == map_page || changes[change] == map_all || changes[change] == map_file ||
                             changes[change] == move_other_there;
       const bool moved = changes[change] == move_there_and_back; /* as the kernel likes */
-      if (!moved && tb_track_is_replaced(page) != replaced) fail_msg("%d: %s", change, replaced ? "not" : "it is");
+      if (!moved && tb_track_is_replaced(&page) != replaced) fail_msg("%d: %s", change, replaced ? "not" : "it is");
       end();
     }
+}
+
+/* And of two in one mapping, both of which are others by now, or written, when the first one is tracked anew, by which
+ * the mapping is enrolled. */
+static void what_was_replaced_beside_is_told(void **state) {
+  (void)state;
+  for (int replaced = 0; replaced < 2; replaced++) {
+    begin(false);
+    tb_track_end(&pages);
+    struct tb_tracked first = pages_at(memory, 4 * PAGE), second = pages_at(memory + 8 * PAGE, 4 * PAGE);
+    assert_true(tb_track_begin(&first, pages) && tb_track_begin(&second, pages));
+    if (replaced) map_all(memory);
+    memset(memory, 3, BYTES);
+    tb_track_end(&first);
+    assert_true(tb_track_begin(&first, pages));
+    assert_false(tb_track_is_clean(second));
+    assert_int_equal(tb_track_is_replaced(&second), replaced);
+    assert_false(tb_track_is_replaced(&first));
+    tb_track_end(&second);
+    assert_true(
+        tb_track_begin(&second, pages)); /* in the same place of the table: nothing is known of the one before */
+    assert_false(tb_track_is_replaced(&second));
+    tb_track_end(&first), tb_track_end(&second);
+    end();
+  }
 }
 
 static void pages_that_nobody_has_touched(void **state) {
@@ -784,6 +809,7 @@ int main(void) {
       cmocka_unit_test(what_changes_nothing_does_not_show),
       cmocka_unit_test(a_userfaultfd_of_the_programs),
       cmocka_unit_test(what_is_replaced_is_told),
+      cmocka_unit_test(what_was_replaced_beside_is_told),
       cmocka_unit_test(pages_that_nobody_has_touched),
       cmocka_unit_test(of_ranges_with_common_pages_the_latest_counts),
       cmocka_unit_test(the_same_pages_twice),
