@@ -150,17 +150,27 @@ static void by_hash(void **state) {
   assert_int_equal(tracked, USES - 1);
 }
 
-static void beside_digests(void **state) {
+/* Calls by the kernel's word. */
+static size_t tracked_beside_digests(void) {
   struct tst_output o;
-  (void)state;
-  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver does not count");
   tst_fork(&o, is_asked_beside_digests, NULL);
   const size_t hash = tst_count_lines(o.err, "A=kept (hash)"), tracked = tst_count_lines(o.err, "A=kept (tracked)");
   const int status = o.status;
   tst_output_destroy(&o);
   assert_int_equal(status, 0);
   assert_int_equal(hash + tracked, DIGESTS_MOST + 1);
-  if (tracked == 0) fail_msg("%d digests", (int)hash);
+  return tracked;
+}
+
+/* Where other programs have the cores the caller may have no time to ask; by looks alone there are more digests always.
+ */
+static void beside_digests(void **state) {
+  enum { ATTEMPTS = 4 };
+  size_t tracked = 0;
+  (void)state;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver does not count");
+  for (int attempt = 0; attempt < ATTEMPTS && tracked == 0; attempt++) tracked = tracked_beside_digests();
+  if (tracked == 0) fail_msg("digests alone, %d times", ATTEMPTS);
 }
 
 static void beside(void **state) {
