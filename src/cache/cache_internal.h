@@ -66,7 +66,7 @@ struct tb_cache {
   uint64_t call;
   const struct tb_cached *other; /* of the operand that is looked for, on another GPU; or NULL */
   _Atomic int64_t bytes;
-  struct tb_kept parked; /* the memory of a copy that was refuted in this look, until it is another's; copy 0: none */
+  struct tb_kept parked; /* the memory of a copy that is none any more, until it is another's; copy 0: there is none */
   struct tb_sighting *handed[TB_CACHE_USERS][HANDED_MOST]; /* each user's own, but for what it points to */
   int next;                                                /* the place that is used again next */
   const char *at[OPERANDS_MOST];  /* of each, apart from the rest because it is what is looked for; NULL: no operand */
@@ -126,8 +126,8 @@ bool tb_worth_no_proof(const struct tb_cache *cache, const struct tb_sighting *s
 bool tb_room_make(struct tb_cache *cache, const struct tb_sighting *s, int64_t bytes, int64_t *free_bytes,
                   int64_t limit_bytes);
 
-/* A copy that is none any more: its memory is for the one that this look may want, of the same sizes; and the end of
- * that. Unless `frees` it is the driver's to take. */
+/* A copy that is none any more: its memory is for the next one of the same sizes; and the end of that. Unless `frees`
+ * it is the driver's to take. */
 void tb_room_park(struct tb_cache *cache, struct tb_sighting *s);
 void tb_room_end_parked(struct tb_cache *cache, bool frees);
 

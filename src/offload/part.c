@@ -233,7 +233,7 @@ static CUresult compute(struct tb_part *part, struct tb_device *d, bool timed, s
   if (pass != NULL) tb_pass_join(pass, panels_of(&part->call, &part->plan, pass->operand));
   if (passes_panels(pass) && pass->exchange->panels.slices == 1) part->plan.slice_k = part->plan.chunk_k;
   tb_keep_begin_planes(&part->keep, d, &part->plan);
-  tb_keep_begin_beside(&part->keep, d);
+  tb_keep_begin_asker(&part->keep, d);
   TB_TRY(tb_pipeline_run(d, call, &part->plan, &choice, timed, pass, &part->keep, &part->progress));
   tb_keep_end_planes(&part->keep);
   TB_TRY(tb_keep_end_coming(&part->keep, d));

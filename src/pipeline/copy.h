@@ -28,7 +28,7 @@ enum tb_tasks {
   TB_TASKS_MANY /* threads are awake and will soon have nothing else to do: each is to have some of it */
 };
 
-/* Of so many bytes of what goes up. */
+/* Of a piece of so many bytes, of so many that go up in all. */
 enum tb_tasks tb_tasks_up(bool is_large, enum tb_stores stores, int64_t bytes, int64_t all_bytes);
 
 /* Of what comes down, so many bytes in all: a piece as large as any, or one of the smaller last ones. */

@@ -286,7 +286,7 @@ CUresult tb_keep_confirm(struct tb_keep *keep, struct tb_device *d) {
 }
 
 void tb_keep_end(struct tb_keep *keep, struct tb_device *d) {
-  tb_keep_pause_beside(keep);
+  tb_keep_pause_asker(keep);
   for (int of_b = 0; of_b < 2 && keep->doubt == TB_ASKED; of_b++)
     if (keep->question[of_b].kept != NULL) tb_pool_wait(d->pool, keep->question[of_b].job);
   keep->doubt = TB_ALL_PROVEN;

@@ -22,8 +22,8 @@ struct tb_keep_later {
   struct tb_asking asking[2];
 };
 
-/* What a thread asks CUDA about copies that are watched and come to be meanwhile, of A and of B. */
-struct tb_keep_beside {
+/* A thread that asks CUDA about copies of A and of B, which are watched and come to be meanwhile. */
+struct tb_keep_asker {
   struct tb_pool *pool;
   struct tb_asking asking[2];
   int place;        /* of the pool's job; 0: there is none */
@@ -43,7 +43,7 @@ struct tb_keep {
   struct tb_planes planes[2];     /* of these; at 0: there are none */
   struct tb_kept *coming[2];      /* copies of A and B, as they come to be; NULL: there will be none */
   int64_t come_bytes[2];          /* of these, in the copies */
-  struct tb_keep_beside beside;
+  struct tb_keep_asker asker;
   struct tb_kept *result; /* C's copy, as it comes to be; NULL: there will be none */
   int64_t copied_bytes;   /* of C, to there */
   bool may_stay;          /* C could, and was noted */
@@ -90,8 +90,8 @@ CUresult tb_keep_bring_up(struct tb_keep *keep, struct tb_device *device, const 
 
 /* Before the product that brings them up begins, and again behind a pause: of copies that are watched CUDA is asked
  * meanwhile. To pause takes until who asks stops, or is back from a task of others that it helped with. */
-void tb_keep_begin_beside(struct tb_keep *keep, struct tb_device *device);
-void tb_keep_pause_beside(struct tb_keep *keep);
+void tb_keep_begin_asker(struct tb_keep *keep, struct tb_device *device);
+void tb_keep_pause_asker(struct tb_keep *keep);
 
 /* A panel of an operand that is coming is up behind what is in the stream, where it is to be in the copy, too. */
 void tb_keep_copy_panel(struct tb_keep *keep, bool of_b, const struct tb_upload *panel, CUstream stream);

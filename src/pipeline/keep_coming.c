@@ -20,16 +20,16 @@ bool tb_keep_comes_once(const struct tb_call *call, const struct tb_plan *plan) 
 /* ---- what is watched ---- */
 
 /* A task. What is to be copied meanwhile comes first. */
-static void ask_beside(void *context, int unused) {
-  struct tb_keep_beside *const b = context;
+static void ask_cuda_beside(void *context, int unused) {
+  struct tb_keep_asker *const b = context;
   (void)unused;
   for (int of_b = 0; of_b < 2; of_b++)
     while (!atomic_load(&b->over) && tb_asking_go_on(&b->asking[of_b]))
       while (!atomic_load(&b->over) && tb_pool_help(b->pool)) continue;
 }
 
-void tb_keep_begin_beside(struct tb_keep *keep, struct tb_device *d) {
-  struct tb_keep_beside *const b = &keep->beside;
+void tb_keep_begin_asker(struct tb_keep *keep, struct tb_device *d) {
+  struct tb_keep_asker *const b = &keep->asker;
   bool any = false;
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_kept *const kept = keep->coming[of_b];
@@ -40,21 +40,21 @@ void tb_keep_begin_beside(struct tb_keep *keep, struct tb_device *d) {
   if (!any) return;
   b->pool = d->pool;
   atomic_store(&b->over, false);
-  b->place = tb_pool_start_behind(d->pool, ask_beside, b, 1);
+  b->place = tb_pool_start_behind(d->pool, ask_cuda_beside, b, 1);
 }
 
-void tb_keep_pause_beside(struct tb_keep *keep) {
-  if (keep == NULL || keep->beside.place == 0) return;
-  atomic_store(&keep->beside.over, true);
-  tb_pool_end_behind(keep->beside.pool, keep->beside.place);
-  keep->beside.place = 0;
+void tb_keep_pause_asker(struct tb_keep *keep) {
+  if (keep == NULL || keep->asker.place == 0) return;
+  atomic_store(&keep->asker.over, true);
+  tb_pool_end_behind(keep->asker.pool, keep->asker.place);
+  keep->asker.place = 0;
 }
 
 /* When all of it is there: nobody has waited for the last panel's copy. What CUDA was not asked about yet it is asked
  * now: who asks has had less time than the product took, or none. */
 static bool is_proven_by_watch(struct tb_keep *keep, struct tb_device *d, bool of_b) {
   struct tb_kept *const kept = keep->coming[of_b];
-  struct tb_asking *const asking = &keep->beside.asking[of_b];
+  struct tb_asking *const asking = &keep->asker.asking[of_b];
   if (tb_device_wait(d, d->up) != CUDA_SUCCESS) return false;
   while (tb_asking_go_on(asking)) continue;
   tb_asking_note(asking);
@@ -93,8 +93,8 @@ void tb_keep_copy_panel(struct tb_keep *keep, bool of_b, const struct tb_upload 
 
 /* What is not whole is given back when it is looked at, or its memory is another's: nothing may be under way to it. */
 CUresult tb_keep_end_coming(struct tb_keep *keep, struct tb_device *d) {
-  tb_pool_end_behind(d->pool, keep->beside.place); /* who asks comes to an end */
-  keep->beside.place = 0;
+  tb_pool_end_behind(d->pool, keep->asker.place); /* who asks comes to an end */
+  keep->asker.place = 0;
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_kept *const kept = keep->coming[of_b];
     if (kept == NULL || d->hangs || keep->come_bytes[of_b] != tb_stored_bytes(&kept->stored)) continue;

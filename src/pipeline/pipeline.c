@@ -34,11 +34,11 @@ static void go_ahead(struct tb_pipeline *p) {
 static CUresult look_for_signals(struct tb_pipeline *p) {
   if (p->pass != NULL || !tb_rounds_wanted(&p->rounds)) return CUDA_SUCCESS;
   tb_pages_end(&p->pages);
-  tb_keep_pause_beside(p->keep);
+  tb_keep_pause_asker(p->keep);
   tb_pool_settle(p->d->pool);
   tb_down_count_committed(p);
   const CUresult opened = tb_rounds_open_window(p->d); /* if it is interrupted *p is another call's */
-  if (opened == CUDA_SUCCESS && p->keep != NULL) tb_keep_begin_beside(p->keep, p->d);
+  if (opened == CUDA_SUCCESS && p->keep != NULL) tb_keep_begin_asker(p->keep, p->d);
   return opened;
 }
 

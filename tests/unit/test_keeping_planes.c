@@ -140,6 +140,13 @@ static void forget_what_was_chosen(void) {
   assert_true(tb_ranges_forget(start, start + (uintptr_t)MEMORY));
 }
 
+/* To where a cell ends: it has a place of its own. */
+static struct tb_stored part_of_matrix(void) {
+  struct tb_stored part = matrix(0);
+  part.columns -= 108;
+  return part;
+}
+
 static void look_and_make_nothing(void) {
   const struct tb_stored operand = matrix(0);
   struct tb_cached found;
@@ -162,9 +169,7 @@ static void memory_of_what_was_written(void **state) {
   assert_int_equal(tb_cache_bytes(cache), all);
   assert_int_equal(tst_fake()->calls("cuMemAlloc"), had);
   memset(memory, 2, (size_t)MEMORY / 2);
-  struct tb_stored less = matrix(0);
-  less.columns -= 108;                       /* to where a cell ends */
-  assert_int_equal(call(less, usual), NONE); /* a part of it, which has another place */
+  assert_int_equal(call(part_of_matrix(), usual), NONE);
   assert_int_equal(tb_cache_bytes(cache), device_bytes());
   assert_true(device_bytes() < all);
   forget_what_was_chosen();
@@ -194,8 +199,7 @@ static void memory_within_limits(void **state) {
   (void)state;
   write_what_was_chosen();
   const uint64_t all = device_bytes();
-  struct tb_stored less = matrix(0);
-  less.columns -= 108; /* to where a cell ends: a part of it, with a place of its own */
+  const struct tb_stored less = part_of_matrix();
   struct tb_cached found;
   assert_true(tb_cache_enter());
   tb_cache_begin_call(cache, 0);

@@ -412,8 +412,8 @@ static void what_was_replaced_beside_is_told(void **state) {
     assert_int_equal(tb_track_is_replaced(&second), replaced);
     assert_false(tb_track_is_replaced(&first));
     tb_track_end(&second);
-    assert_true(
-        tb_track_begin(&second, pages)); /* in the same place of the table: nothing is known of the one before */
+    /* In the same place of the table, where nothing is known of the one before. */
+    assert_true(tb_track_begin(&second, pages));
     assert_false(tb_track_is_replaced(&second));
     tb_track_end(&first), tb_track_end(&second);
     end();
