@@ -103,14 +103,18 @@ struct tb_sighting *tb_grow_sighting(struct tb_cache *cache, const struct tb_sto
 /* What has grown will grow again, for which this part of it is left behind it, where nothing has to make way. */
 #define MORE_OF 4
 
+/* Free memory may be in pieces of which each is too small for that. */
 static bool have_more_memory(struct tb_cache *cache, struct tb_sighting *s, int64_t bytes, int64_t free_bytes,
                              int64_t limit_bytes) {
   const int64_t more = bytes + bytes / MORE_OF;
   const bool is_much = more <= free_bytes && cache->bytes + more <= limit_bytes;
   CUdeviceptr copy = 0;
-  int64_t copy_bytes = is_much ? more : bytes;
-  if (!is_much && !tb_room_make(cache, s, bytes, &free_bytes, limit_bytes)) return false;
-  if (tb_cuda.cuMemAlloc(&copy, (size_t)copy_bytes) != CUDA_SUCCESS) return false;
+  int64_t copy_bytes = more;
+  if (!is_much || tb_cuda.cuMemAlloc(&copy, (size_t)more) != CUDA_SUCCESS) {
+    copy_bytes = bytes;
+    if (!tb_room_make(cache, s, bytes, &free_bytes, limit_bytes)) return false;
+    if (tb_cuda.cuMemAlloc(&copy, (size_t)bytes) != CUDA_SUCCESS) return false;
+  }
   s->kept.copy = copy;
   s->kept.copy_bytes = copy_bytes;
   cache->bytes += copy_bytes;

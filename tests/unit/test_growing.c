@@ -396,6 +396,28 @@ static void little_memory(void **state) {
   }
 }
 
+/* Free memory is in pieces that are too small for what may come, or for what has come, too: then it is as it was. */
+static void memory_in_pieces(void **state) {
+  (void)state;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver has the memory");
+  for (int failures = 1; failures <= 2; failures++) {
+    const struct tb_stored s = begin_with(0);
+    struct tb_outgrown old;
+    struct tb_cached found;
+    keep(columns_of(s, 0, 300));
+    enter(0);
+    for (int i = 1; i <= failures; i++) tst_fake()->inject("cuMemAlloc", (unsigned long)i, CUDA_ERROR_OUT_OF_MEMORY, 0);
+    assert_int_equal(grow_within(columns_of(s, 0, 400), NO_LIMIT, NO_LIMIT, &found, &old), failures == 1);
+    assert_int_equal(tb_cache_bytes(cache), (failures == 1 ? 300 + 400 : 300) * 4096);
+    tb_cache_end_outgrown(cache, &old);
+    if (failures == 1) tb_cache_drop(cache, found.kept); /* what was to go up has not */
+    tb_cache_leave();
+    tb_cache_end_call(cache, 0);
+    if (failures == 2) assert_int_equal(see(columns_of(s, 0, 300)), TB_BY_TRACKING);
+    end();
+  }
+}
+
 /* One that has not grown may make way for the product. */
 static void left_as_it_was(void **state) {
   (void)state;
@@ -659,6 +681,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(others_in_the_pages),
                                      cmocka_unit_test(memory_on_the_gpu),
                                      cmocka_unit_test(little_memory),
+                                     cmocka_unit_test(memory_in_pieces),
                                      cmocka_unit_test(others_make_way),
                                      cmocka_unit_test(left_as_it_was),
                                      cmocka_unit_test(mapped_anew),

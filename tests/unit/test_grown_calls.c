@@ -149,8 +149,8 @@ static int cuda_has_a_page(void *where) {
 
 struct failure {
   const char *function;
-  unsigned long nth;
-  bool stays; /* the copy, as it was */
+  unsigned long first, last; /* of its calls */
+  bool stays;                /* the copy, as it was */
 };
 
 /* All goes up, and there is a copy of all later, if there is none of the beginning. */
@@ -159,7 +159,8 @@ static int something_fails(void *opaque) {
   MUST(begin("auto", 4));
   tst_array_set_rows(ROWS);
   const uint64_t before = counter(FAKE_CUDA_ALLOCATED_BYTES);
-  tst_fake()->inject(f->function, f->nth, CUDA_ERROR_OUT_OF_MEMORY, 0);
+  for (unsigned long nth = f->first; nth <= f->last; nth++)
+    tst_fake()->inject(f->function, nth, CUDA_ERROR_OUT_OF_MEMORY, 0);
   MUST(is_right() && counter(FAKE_CUDA_FAILURES) > 0);
   tst_fake()->clear_failures();
   MUST(tst_array_went_up() >= ROWS * ROW_BYTES);
@@ -331,11 +332,11 @@ static void cudas(void **state) {
 }
 
 static void failures(void **state) {
-  static const struct failure of[] = {{"cuMemGetInfo", 1, true},
-                                      {"cuMemAlloc", 1, true},
-                                      {"cuMemcpy2DAsync", 1, false},
-                                      {"cuMemcpyHtoDAsync", 1, false},
-                                      {"cuMemcpyHtoDAsync", 2, false}};
+  static const struct failure of[] = {{"cuMemGetInfo", 1, 1, true},
+                                      {"cuMemAlloc", 1, 2, true}, /* with room for what may come, and without */
+                                      {"cuMemcpy2DAsync", 1, 1, false},
+                                      {"cuMemcpyHtoDAsync", 1, 1, false},
+                                      {"cuMemcpyHtoDAsync", 2, 2, false}};
   (void)state;
   for (size_t i = 0; i < sizeof of / sizeof *of; i++)
     tst_in_a_process(something_fails, (void *)(uintptr_t)&of[i], of[i].function);
