@@ -93,8 +93,7 @@ void tb_keep_copy_panel(struct tb_keep *keep, bool of_b, const struct tb_upload 
 
 /* What is not whole is given back when it is looked at, or its memory is another's: nothing may be under way to it. */
 CUresult tb_keep_end_coming(struct tb_keep *keep, struct tb_device *d) {
-  tb_pool_end_behind(d->pool, keep->asker.place); /* who asks comes to an end */
-  keep->asker.place = 0;
+  tb_keep_pause_asker(keep); /* and what is left is asked here: others may have copies for the asker without end */
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_kept *const kept = keep->coming[of_b];
     if (kept == NULL || d->hangs || keep->come_bytes[of_b] != tb_stored_bytes(&kept->stored)) continue;

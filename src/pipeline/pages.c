@@ -137,7 +137,7 @@ static void have_region(struct tb_pages *pages, int index, bool lets_copies_befo
     have_first(pages, (struct bytes_range){at, at + REGION_BYTES});
   atomic_store(&pages->region[index], EVERYBODYS);
   for (uintptr_t at = region.first; at < region.end && !atomic_load(&pages->over); at += STEP_BYTES) {
-    while (lets_copies_before && tb_pool_help(pages->pool)) continue;
+    while (lets_copies_before && !atomic_load(&pages->over) && tb_pool_help(pages->pool)) continue;
     have_step(pages, at);
   }
 }

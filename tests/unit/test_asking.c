@@ -4,11 +4,13 @@
  * which they were asked alone.
  *
  * Nor does a copy wait for them in vain: what was rewritten goes, of two that have pages of each other's one is used,
- * and parts do for the whole.
+ * and parts do for the whole. A thread that asks beside a product stops for a window, goes on behind it, and keeps no
+ * call from its end.
  *
  * Seen to fail when: an answer goes for a later watch of the same pages; one call's answers are asked for again by the
  * next; a copy that waits for them is given back, or is used; a watch that was lost is begun anew each time; a part of
- * what waits is looked at by itself; who finds the cache taken goes on.
+ * what waits is looked at by itself; who finds the cache taken goes on; a thread asks through a window, or one that
+ * copies for other calls is waited for until there is nothing to be copied.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -17,10 +19,15 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
 
 #include "cache/cache.h"
+#include "other_copies.h"
 #include "pipeline/keep.h"
 #include "placed.h"
 #include "process.h"
@@ -240,6 +247,77 @@ static void cudas(void **state) {
   end();
 }
 
+/* ---- by a thread, beside a product ---- */
+
+#define PATIENCE_SECONDS 20
+
+static struct tb_device device;
+static atomic_int pages_asked;
+static __typeof__(tb_cuda.cuPointerGetAttributes) driver_asks;
+
+/* As a driver that takes 60 us for a page. */
+static CUresult ask_slowly(unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr pointer) {
+  usleep(10);
+  const CUresult result = driver_asks(count, attributes, values, pointer);
+  atomic_fetch_add(&pages_asked, 1);
+  return result;
+}
+
+static void await_pages_asked(int count) {
+  for (const double begun = tb_clock_seconds(); atomic_load(&pages_asked) < count; usleep(100))
+    assert_true(tb_clock_seconds() < begun + PATIENCE_SECONDS);
+}
+
+/* A's copy comes to be, and a thread asks about it. */
+static void begin_product(struct tb_keep *keep) {
+  keep->coming[TB_OF_A] = watch();
+  device = (struct tb_device){.pool = tb_pool_open(3, false), .patience_seconds = PATIENCE_SECONDS};
+  assert_non_null(device.pool);
+  driver_asks = tb_cuda.cuPointerGetAttributes;
+  tb_cuda.cuPointerGetAttributes = ask_slowly;
+  atomic_store(&pages_asked, 0);
+  tb_keep_begin_asker(keep, &device);
+}
+
+static void end_product(void) {
+  tb_cuda.cuPointerGetAttributes = driver_asks;
+  tb_pool_close(device.pool);
+  end();
+}
+
+static void not_in_a_window(void **state) {
+  struct tb_keep keep = {.doubt = TB_ALL_PROVEN};
+  (void)state;
+  if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
+  begin_product(&keep);
+  await_pages_asked(1);
+  tb_keep_pause_asker(&keep);
+  const int before = atomic_load(&pages_asked);
+  usleep(30000);
+  assert_int_equal(atomic_load(&pages_asked), before);
+  assert_true(before < PAGES - PAGES_AT_ONCE);
+  tb_keep_begin_asker(&keep, &device);
+  await_pages_asked(PAGES - PAGES_AT_ONCE);
+  tb_keep_pause_asker(&keep);
+  assert_int_equal(atomic_load(&pages_asked), PAGES - PAGES_AT_ONCE);
+  end_product();
+}
+
+/* Who asks helps with them, until the product is over. */
+static void not_behind_others_copies(void **state) {
+  struct tb_keep keep = {.doubt = TB_ALL_PROVEN};
+  (void)state;
+  if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
+  begin_product(&keep);
+  await_pages_asked(1);
+  tst_other_copies_begin(device.pool);
+  tst_other_copies_await();
+  await_pages_asked(PAGES_OF_A_TURN); /* from here on who asks copies, too */
+  assert_int_equal(tb_keep_end_coming(&keep, &device), CUDA_SUCCESS);
+  assert_true(tst_other_copies_end());
+  end_product();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_page_once),
@@ -251,6 +329,8 @@ int main(void) {
       cmocka_unit_test(a_part_is_not_all),
       cmocka_unit_test(beside_another_call),
       cmocka_unit_test(cudas),
+      cmocka_unit_test(not_in_a_window),
+      cmocka_unit_test(not_behind_others_copies),
   };
   if (!tb_cuda_load()) return 1;
   tst_cuda_begin(0);

@@ -81,8 +81,8 @@ static int is_asked_beside_digests(void *unused) {
 /* A page that is asked about last. */
 static char *last_page(void) { return tst_array_mapping() + TST_ARRAY_BYTES / TST_PAGE * TST_PAGE - TST_PAGE; }
 
-/* By the hash what was written goes up alone where the kernel is tried again in that call, which it is in the one or the
- * next, as the caller has found CUDA's page beside the third call's digests or not. */
+/* By the hash what was written goes up alone where the kernel is tried again in that call, which it is in the one or
+ * the next, as the caller has found CUDA's page beside the third call's digests or not. */
 static int cuda_has_the_last(void *cache) {
   const bool hash = strcmp(cache, "auto") != 0;
   uint64_t seed = 3;

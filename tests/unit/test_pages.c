@@ -9,8 +9,9 @@
  *
  * Seen to fail when: pages between columns are touched, or those of the other triangle; the last columns' pages are
  * left out; a C is taken for new by its first page; no thread looks for copies between two steps; a call's end does not
- * wait for who is at it; the pipeline begins nothing; two threads have one region's pages, or one writes before they
- * are there; a copy asks for none; of a region of several huge pages one is left to who writes.
+ * wait for who is at it, or waits for others' copies; the pipeline begins nothing; two threads have one region's pages,
+ * or one writes before they are there; a copy asks for none; of a region of several huge pages one is left to who
+ * writes.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -29,6 +30,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "other_copies.h"
 #include "pipeline/copy.h"
 #include "pipeline/pages.h"
 #include "process.h"
@@ -251,6 +253,24 @@ static void end_is_the_end(void **state) {
   assert_true(atomic_load(&let));
   assert_int_equal(atomic_load(&asked), before + 2);
   pthread_join(thread, NULL);
+  atomic_store(&held, false);
+  delete_c(&c);
+}
+
+/* Nor is it put off for other calls' copies. */
+static void end_does_not_wait_for_copies(void **state) {
+  (void)state;
+  struct c c = new_c(1000, 3000, 1000, 0);
+  struct tb_pages pages;
+  const int before = atomic_load(&asked);
+  atomic_store(&let, false), atomic_store(&held, true);
+  tb_pages_begin(&pages, pool, &c.call);
+  while (atomic_load(&asked) < before + 2) sched_yield(); /* held */
+  tst_other_copies_begin(pool);
+  atomic_store(&let, true);
+  tst_other_copies_await(); /* by who has pages between */
+  tb_pages_end(&pages);
+  assert_true(tst_other_copies_end());
   atomic_store(&held, false);
   delete_c(&c);
 }
@@ -591,13 +611,21 @@ static void batches_wait_for_them(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(those_that_are_written),  cmocka_unit_test(none_without_need),
-      cmocka_unit_test(copies_come_first),       cmocka_unit_test(end_is_the_end),
-      cmocka_unit_test(call_has_them),           cmocka_unit_test(huge_ones_within),
-      cmocka_unit_test(one_thread_has_a_region), cmocka_unit_test(all_that_is_written),
-      cmocka_unit_test(copies_have_them),        cmocka_unit_test(several_huge_pages),
-      cmocka_unit_test(call_waits_for_them),     cmocka_unit_test(triangle_begins_later),
-      cmocka_unit_test(who_waits_copies),        cmocka_unit_test(batches_wait_for_them),
+      cmocka_unit_test(those_that_are_written),
+      cmocka_unit_test(none_without_need),
+      cmocka_unit_test(copies_come_first),
+      cmocka_unit_test(end_is_the_end),
+      cmocka_unit_test(end_does_not_wait_for_copies),
+      cmocka_unit_test(call_has_them),
+      cmocka_unit_test(huge_ones_within),
+      cmocka_unit_test(one_thread_has_a_region),
+      cmocka_unit_test(all_that_is_written),
+      cmocka_unit_test(copies_have_them),
+      cmocka_unit_test(several_huge_pages),
+      cmocka_unit_test(call_waits_for_them),
+      cmocka_unit_test(triangle_begins_later),
+      cmocka_unit_test(who_waits_copies),
+      cmocka_unit_test(batches_wait_for_them),
   };
   return tst_result(cmocka_run_group_tests(tests, open_pool, close_pool));
 }
