@@ -137,7 +137,8 @@ bool tb_cache_give_back_before(struct tb_cache *cache, uint64_t call, bool chose
 bool tb_cache_give_back_one(struct tb_cache *cache) {
   if (cache == NULL) return false;
   pthread_mutex_lock(&inside);
-  const bool given = tb_planes_give_back_one(cache) || tb_cache_give_back_before(cache, UINT64_MAX, false) ||
+  const bool given = tb_room_end_parked(cache, true) || tb_planes_give_back_one(cache) ||
+                     tb_cache_give_back_before(cache, UINT64_MAX, false) ||
                      tb_cache_give_back_before(cache, UINT64_MAX, true);
   pthread_mutex_unlock(&inside);
   return given;
@@ -152,6 +153,7 @@ static atomic_bool rested;
 void tb_cache_rest(struct tb_cache *cache) {
   if (cache == NULL) return;
   pthread_mutex_lock(&inside);
+  tb_room_end_parked(cache, true);
   while (tb_planes_give_back_one(cache)) continue;
   while (tb_cache_give_back_before(cache, UINT64_MAX, false)) atomic_store(&rested, true);
   pthread_mutex_unlock(&inside);

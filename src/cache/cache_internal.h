@@ -126,10 +126,10 @@ bool tb_worth_no_proof(const struct tb_cache *cache, const struct tb_sighting *s
 bool tb_room_make(struct tb_cache *cache, const struct tb_sighting *s, int64_t bytes, int64_t *free_bytes,
                   int64_t limit_bytes);
 
-/* A copy that is none any more: its memory is for the next one of the same sizes; and the end of that. Unless `frees`
- * it is the driver's to take. */
+/* A copy that is none any more: its memory is for the next one of the same sizes; and the end of that, if there is any.
+ * Unless `frees` it is the driver's to take. */
 void tb_room_park(struct tb_cache *cache, struct tb_sighting *s);
-void tb_room_end_parked(struct tb_cache *cache, bool frees);
+bool tb_room_end_parked(struct tb_cache *cache, bool frees);
 
 /* ---- grow.c: operands of which a copy has the beginning ---- */
 

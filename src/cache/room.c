@@ -35,14 +35,15 @@ bool tb_room_make(struct tb_cache *cache, const struct tb_sighting *s, int64_t b
 
 /* ---- what is parked ---- */
 
-void tb_room_end_parked(struct tb_cache *cache, bool frees) {
+bool tb_room_end_parked(struct tb_cache *cache, bool frees) {
   struct tb_kept *const parked = &cache->parked;
-  if (parked->copy == 0) return;
+  if (parked->copy == 0) return false;
   if (frees && parked->planes.at != 0) tb_cuda.cuMemFree(parked->planes.at);
   if (frees) tb_cuda.cuMemFree(parked->copy);
   cache->bytes -= parked->copy_bytes + parked->planes.bytes;
   free(parked->digests);
   parked->copy = 0;
+  return true;
 }
 
 void tb_room_park(struct tb_cache *cache, struct tb_sighting *s) {

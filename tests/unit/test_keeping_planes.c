@@ -175,7 +175,8 @@ static void memory_of_what_was_written(void **state) {
   forget_what_was_chosen();
 }
 
-/* Where no copy is made, though it would be worth one, the next call gives it back, or the end. */
+/* Where no copy is made, though it would be worth one, the next call gives it back, or who wants memory, a time without
+ * calls, or the end. */
 static void memory_of_a_look_alone(void **state) {
   (void)state;
   write_what_was_chosen();
@@ -187,10 +188,15 @@ static void memory_of_a_look_alone(void **state) {
   tb_cache_leave();
   assert_int_equal(device_bytes(), 0);
   assert_int_equal(tb_cache_bytes(cache), 0);
-  for (int i = 0; i < 6; i++) call(matrix(0), usual);
-  memset(memory, 2, (size_t)MEMORY / 2);
-  look_and_make_nothing();
-  assert_true(device_bytes() > 0);
+  for (int what = 0; what < 3; what++) {
+    for (int i = 0; i < 6; i++) call(matrix(0), usual);
+    memset(memory, 2 + what, (size_t)MEMORY / 2);
+    look_and_make_nothing();
+    assert_int_equal(device_bytes(), all);
+    if (what == 0) assert_true(tb_cache_give_back_one(cache));
+    if (what == 1) tb_cache_rest(cache);
+    if (what < 2) assert_int_equal(device_bytes(), 0);
+  }
   forget_what_was_chosen();
 }
 
