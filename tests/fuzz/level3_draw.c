@@ -25,7 +25,7 @@ static enum tst_type type_of(char letter) { return (enum tst_type)(strchr("sdcz"
 static void draw_triangle_routine(struct fuzz_level3 *call, uint64_t *rng) {
   static const enum fuzz_shape shapes[] = {
       [GEMMT] = FUZZ_GEMMT, [SYRK] = FUZZ_SYRK, [HERK] = FUZZ_HERK, [SYR2K] = FUZZ_SYR2K, [HER2K] = FUZZ_HER2K};
-  struct tst_triangle_name name;
+  struct tst_typed_name name;
   call->number = (int)fuzz_below(rng, TST_TRIANGLE_NAMES);
   tst_triangle_find(call->number, &name);
   snprintf(call->name, sizeof call->name, "%s", name.name);
@@ -36,7 +36,7 @@ static void draw_triangle_routine(struct fuzz_level3 *call, uint64_t *rng) {
 static void draw_sided_routine(struct fuzz_level3 *call, uint64_t *rng, bool triangular) {
   static const enum fuzz_shape shapes[] = {
       [SYMM] = FUZZ_SYMM, [HEMM] = FUZZ_HEMM, [TRMM] = FUZZ_TRMM, [TRSM] = FUZZ_TRSM};
-  struct tst_sided_name name;
+  struct tst_typed_name name;
   do call->number = (int)fuzz_below(rng, TST_SIDED_NAMES);
   while ((call->number % TST_SIDED_ROUTINES >= TST_SIDED_MIRRORED) != triangular);
   tst_sided_find(call->number, &name);

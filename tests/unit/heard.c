@@ -7,7 +7,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <ctype.h>
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 struct heard heard;
@@ -35,6 +37,28 @@ void *dlopen(const char *path, int flags) {
   if (alone()) return NULL;
   if (!real) *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
   return real(path, flags);
+}
+
+struct heard to_be_heard(const struct tst_typed_name *name, int parameter) {
+  struct heard told = {.calls = 1, .info = parameter + name->cblas, .by_c = name->cblas};
+  snprintf(told.name, sizeof told.name, name->cblas ? "cblas_%s" : "%-6s", name->routine);
+  for (char *letter = told.name; !name->cblas && *letter != '\0'; letter++)
+    *letter = (char)toupper((unsigned char)*letter);
+  told.length = strlen(told.name);
+  return told;
+}
+
+void *in_library(const struct tst_typed_name *name) {
+  char plain[32];
+  snprintf(plain, sizeof plain, name->cblas ? "cblas_%s" : "%s_", name->routine);
+  void *const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  return handle != NULL ? dlsym(handle, plain) : NULL;
+}
+
+void expect_heard(const struct tst_typed_name *name, bool row_major, const struct heard *want) {
+  if (memcmp(&heard, want, sizeof *want) != 0)
+    fail_msg("%s%s: heard %d times, \"%s\" parameter %d, not %d times, \"%s\" parameter %d", name->name,
+             row_major ? " row-major" : "", heard.calls, heard.name, heard.info, want->calls, want->name, want->info);
 }
 
 void expect_counted(const char *name, bool row_major, const tileblas_stats *was, double flops) {

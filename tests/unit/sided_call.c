@@ -1,78 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#define _GNU_SOURCE
 #include "sided_call.h"
 
 #include <ctype.h>
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rng.h"
-#include "terms.h"
 
 static const char *const routines[TST_SIDED_ROUTINES] = {"ssymm", "dsymm", "csymm", "zsymm", "chemm", "zhemm", "strmm",
                                                          "dtrmm", "ctrmm", "ztrmm", "strsm", "dtrsm", "ctrsm", "ztrsm"};
 
-static const struct {
-  const char *format;
-  bool cblas, wide;
-} spellings[] = {{"cblas_%s", true, false},   {"%s_", false, false},   {"scipy_cblas_%s", true, false},
-                 {"cblas_%s64_", true, true}, {"%s_64_", false, true}, {"scipy_cblas_%s64_", true, true},
-                 {"cblas_%s_64", true, true}, {"%s_64", false, true},  {"scipy_%s_64_", false, true},
-                 {"scipy_%s_", false, false}};
-enum { SPELLINGS = sizeof spellings / sizeof *spellings };
-_Static_assert(SPELLINGS *TST_SIDED_ROUTINES == TST_SIDED_NAMES, "as many names as the header says");
-
-void tst_sided_find(int number, struct tst_sided_name *name) {
-  const char *routine = routines[number % TST_SIDED_ROUTINES];
-  const int spelling = number / TST_SIDED_ROUTINES % SPELLINGS;
-  snprintf(name->name, sizeof name->name, spellings[spelling].format, routine);
-  name->type = routine[0];
-  name->shape = routine[1] == 's' ? SYMM : routine[1] == 'h' ? HEMM : routine[3] == 'm' ? TRMM : TRSM;
-  name->cblas = spellings[spelling].cblas;
-  name->wide = spellings[spelling].wide;
-  name->function = dlsym(RTLD_DEFAULT, name->name);
-  if (name->function == NULL) {
-    fprintf(stderr, "no symbol %s\n", name->name);
-    abort();
-  }
+void tst_sided_find(int number, struct tst_typed_name *name) {
+  tst_typed_find(name, routines, TST_SIDED_ROUTINES, number);
+  const char *const letters = name->routine;
+  name->shape = letters[1] == 's' ? SYMM : letters[1] == 'h' ? HEMM : letters[3] == 'm' ? TRMM : TRSM;
 }
 
-static bool is_double(const struct tst_sided_call *p) { return p->name.type == 'd' || p->name.type == 'z'; }
-static bool is_complex(const struct tst_sided_call *p) { return p->name.type == 'c' || p->name.type == 'z'; }
+static bool is_double(const struct tst_sided_call *p) { return tst_typed_is_double(&p->name); }
+static bool is_complex(const struct tst_sided_call *p) { return tst_typed_is_complex(&p->name); }
 static bool is_triangular(const struct tst_sided_call *p) { return p->name.shape >= TRMM; }
-static size_t element_bytes(const struct tst_sided_call *p) {
-  return (is_double(p) ? sizeof(double) : sizeof(float)) << is_complex(p);
-}
 static char upper(char letter) { return (char)toupper((unsigned char)letter); }
 
 int64_t tst_sided_order(const struct tst_sided_call *p) { return upper(p->side) == 'L' ? p->m : p->n; }
 
 /* ---- elements ---- */
 
-/* Number `part` of stored element `at`. */
-static double get(const struct tst_sided_call *p, const void *data, int64_t at, int part) {
-  const int64_t i = is_complex(p) ? 2 * at + part : at;
-  return is_double(p) ? ((const double *)data)[i] : (double)((const float *)data)[i];
-}
-
-static void set(const struct tst_sided_call *p, void *data, int64_t at, int part, double x) {
-  const int64_t i = is_complex(p) ? 2 * at + part : at;
-  if (is_double(p))
-    ((double *)data)[i] = x;
-  else
-    ((float *)data)[i] = (float)x;
-}
-
 static int64_t place_of(const struct tst_sided_call *p, int64_t i, int64_t j, int64_t ld) {
   return p->row_major ? j + i * ld : i + j * ld;
 }
 
 static struct tst_number element(const struct tst_sided_call *p, const void *data, int64_t i, int64_t j, int64_t ld) {
-  const int64_t at = place_of(p, i, j, ld);
-  return (struct tst_number){get(p, data, at, 0), is_complex(p) ? get(p, data, at, 1) : 0};
+  return tst_typed_number(&p->name, data, place_of(p, i, j, ld));
 }
 
 static bool is_stored(const struct tst_sided_call *p, int64_t i, int64_t j) {
@@ -97,20 +56,9 @@ static struct tst_number meant(const struct tst_sided_call *p, int64_t i, int64_
 
 /* ---- making ---- */
 
-static bool is_zero(const double x[2]) { return x[0] == 0 && x[1] == 0; }
-
-/* Numbers where `len` of `ld` are the operand's, NaN in the padding; a column more than there are is padding, too. */
-static void fill(const struct tst_sided_call *p, struct tst_sided_memory *x, int64_t rows, int64_t columns, int64_t ld,
+static void fill(const struct tst_sided_call *p, struct tst_typed_memory *x, int64_t rows, int64_t columns, int64_t ld,
                  bool poisoned, uint64_t *rng) {
-  const int64_t len = p->row_major ? columns : rows, lines = p->row_major ? rows : columns;
-  x->bytes = (size_t)((lines + 1) * ld) * element_bytes(p);
-  x->data = malloc(x->bytes), x->before = malloc(x->bytes);
-  if (x->data == NULL || x->before == NULL) abort();
-  for (int64_t at = 0; at < (lines + 1) * ld; at++)
-    for (int part = 0; part < 1 + is_complex(p); part++) {
-      const double number = ((double)tst_random_below(rng, 1 << 20) - (1 << 19)) * 0x1p-20;
-      set(p, x->data, at, part, poisoned || at % ld >= len || at / ld >= lines ? NAN : number);
-    }
+  tst_typed_fill(&p->name, x, p->row_major ? rows : columns, p->row_major ? columns : rows, ld, poisoned, rng);
 }
 
 /* What of A is not read; and a triangle that is to be solved with is kept from growth. */
@@ -120,23 +68,19 @@ static void shape_a(const struct tst_sided_call *p) {
     for (int64_t j = 0; j < order; j++)
       for (int part = 0; part < 1 + is_complex(p); part++) {
         const int64_t at = place_of(p, i, j, p->lda);
-        const double x = get(p, p->a.data, at, part);
+        const double x = tst_typed_get(&p->name, p->a.data, at, part);
         if (!is_stored(p, i, j) || (is_unit(p) && i == j) || (p->name.shape == HEMM && i == j && part == 1))
-          set(p, p->a.data, at, part, NAN);
+          tst_typed_set(&p->name, p->a.data, at, part, NAN);
         else if (p->name.shape == TRSM)
-          set(p, p->a.data, at, part, i == j ? x + 2 * (part == 0) : x / (double)order);
+          tst_typed_set(&p->name, p->a.data, at, part, i == j ? x + 2 * (part == 0) : x / (double)order);
       }
 }
 
 static void poison_c(const struct tst_sided_call *p) {
   for (int64_t i = 0; i < p->m; i++)
     for (int64_t j = 0; j < p->n; j++)
-      for (int part = 0; part < 1 + is_complex(p); part++) set(p, p->c.data, place_of(p, i, j, p->ldc), part, NAN);
-}
-
-static char any_of(const char *letters, const struct tst_sided_call *p, uint64_t *rng) {
-  const char letter = letters[tst_random_below(rng, (int64_t)strlen(letters))];
-  return !p->name.cblas && tst_random_below(rng, 2) ? (char)tolower((unsigned char)letter) : letter;
+      for (int part = 0; part < 1 + is_complex(p); part++)
+        tst_typed_set(&p->name, p->c.data, place_of(p, i, j, p->ldc), part, NAN);
 }
 
 static void choose_scalar(double x[2], bool real, uint64_t *rng) {
@@ -152,26 +96,25 @@ static void create(struct tst_sided_call *p, int number, const char *letters, in
   *p = (struct tst_sided_call){.m = m, .n = n};
   tst_sided_find(number, &p->name);
   p->row_major = p->name.cblas && tst_random_below(rng, 2);
-  p->side = any_of("LR", p, rng);
-  p->uplo = any_of("UL", p, rng);
-  p->trans = any_of("NTC", p, rng);
-  p->diag = any_of("NU", p, rng);
+  p->side = tst_typed_letter(&p->name, "LR", rng);
+  p->uplo = tst_typed_letter(&p->name, "UL", rng);
+  p->trans = tst_typed_letter(&p->name, "NTC", rng);
+  p->diag = tst_typed_letter(&p->name, "NU", rng);
   if (letters != NULL) p->side = letters[0], p->uplo = letters[1], p->trans = letters[2], p->diag = letters[3];
   do choose_scalar(p->alpha, !is_complex(p), rng);
-  while (multiplies && is_zero(p->alpha));
+  while (multiplies && tst_is_zero(p->alpha));
   if (!is_triangular(p)) choose_scalar(p->beta, !is_complex(p), rng);
   const int64_t order = tst_sided_order(p), line = p->row_major ? n : m;
   p->lda = order + tst_random_below(rng, 4);
   p->ldc = line + tst_random_below(rng, 4);
   p->ldb = is_triangular(p) ? p->ldc : line + tst_random_below(rng, 4);
-  fill(p, &p->a, order, order, p->lda, is_zero(p->alpha), rng);
+  fill(p, &p->a, order, order, p->lda, tst_is_zero(p->alpha), rng);
   shape_a(p);
-  if (!is_triangular(p)) fill(p, &p->b, m, n, p->ldb, is_zero(p->alpha), rng);
+  if (!is_triangular(p)) fill(p, &p->b, m, n, p->ldb, tst_is_zero(p->alpha), rng);
   fill(p, &p->c, m, n, p->ldc, false, rng);
-  if (is_triangular(p) ? is_zero(p->alpha) : is_zero(p->beta)) poison_c(p);
-  struct tst_sided_memory *const all[] = {&p->a, &p->b, &p->c};
-  for (int i = 0; i < 3; i++)
-    if (all[i]->data != NULL) memcpy(all[i]->before, all[i]->data, all[i]->bytes);
+  if (is_triangular(p) ? tst_is_zero(p->alpha) : tst_is_zero(p->beta)) poison_c(p);
+  struct tst_typed_memory *const all[] = {&p->a, &p->b, &p->c};
+  tst_typed_keep(all);
 }
 
 void tst_sided_create(struct tst_sided_call *p, int number, int64_t most, uint64_t *rng) {
@@ -190,28 +133,13 @@ void tst_sided_create_as(struct tst_sided_call *p, int number, const char *lette
 }
 
 void tst_sided_destroy(struct tst_sided_call *p) {
-  struct tst_sided_memory *const all[] = {&p->a, &p->b, &p->c};
-  for (int i = 0; i < 3; i++) free(all[i]->data), free(all[i]->before);
+  struct tst_typed_memory *const all[] = {&p->a, &p->b, &p->c};
+  tst_typed_free(all);
 }
 
 void tst_sided_restore(struct tst_sided_call *p) { memcpy(p->c.data, p->c.before, p->c.bytes); }
 
 /* ---- calling ---- */
-
-union scalar {
-  float s[2];
-  double d[2];
-};
-
-static union scalar scalar_of(const struct tst_sided_call *p, const double x[2]) {
-  return is_double(p) ? (union scalar){.d = {x[0], x[1]}} : (union scalar){.s = {(float)x[0], (float)x[1]}};
-}
-
-/* Integers are passed with 64 bits, of which a function of 32 looks at the lower half: so that this half alone is
- * right, the upper one is none of the number. */
-static int64_t passed(const struct tst_sided_call *p, int64_t x) {
-  return p->name.wide ? x : (int64_t)((uint64_t)x & UINT32_MAX) | (int64_t)0x5a5a5a5a << 32;
-}
 
 typedef int64_t integer;
 #define CBLAS_SYMM(scalar)                                                                                         \
@@ -226,12 +154,13 @@ static int said(char letter, const char letters[2], int first) {
 }
 
 static void make_cblas(const struct tst_sided_call *p, const void *a, const void *b, void *c) {
-  const union scalar x = scalar_of(p, p->alpha), y = scalar_of(p, p->beta);
+  const union tst_scalar x = tst_typed_scalar(&p->name, p->alpha), y = tst_typed_scalar(&p->name, p->beta);
   const int layout = p->row_major ? 101 : 102, side = said(p->side, "LR", 141), uplo = said(p->uplo, "UL", 121);
   const int diag = said(p->diag, "NU", 131);
   const int trans = p->trans == 'N' ? 111 : p->trans == 'T' ? 112 : p->trans == 'C' ? 113 : 0;
-  const integer m = passed(p, p->m), n = passed(p, p->n), lda = passed(p, p->lda), ldb = passed(p, p->ldb);
-  const integer ldc = passed(p, p->ldc);
+  const integer m = tst_typed_passed(&p->name, p->m), n = tst_typed_passed(&p->name, p->n),
+                lda = tst_typed_passed(&p->name, p->lda), ldb = tst_typed_passed(&p->name, p->ldb);
+  const integer ldc = tst_typed_passed(&p->name, p->ldc);
   void *const f = p->name.function;
 #define CALL(alpha, beta, scalar)                                                                          \
   (is_triangular(p) ? (CBLAS_TRMM(scalar) f)(layout, side, uplo, trans, diag, m, n, alpha, a, lda, c, ldc) \
@@ -246,8 +175,10 @@ static void make_cblas(const struct tst_sided_call *p, const void *a, const void
 }
 
 static void make_fortran(const struct tst_sided_call *p, const void *a, const void *b, void *c) {
-  const union scalar x = scalar_of(p, p->alpha), y = scalar_of(p, p->beta);
-  const integer s[] = {passed(p, p->m), passed(p, p->n), passed(p, p->lda), passed(p, p->ldb), passed(p, p->ldc)};
+  const union tst_scalar x = tst_typed_scalar(&p->name, p->alpha), y = tst_typed_scalar(&p->name, p->beta);
+  const integer s[] = {tst_typed_passed(&p->name, p->m), tst_typed_passed(&p->name, p->n),
+                       tst_typed_passed(&p->name, p->lda), tst_typed_passed(&p->name, p->ldb),
+                       tst_typed_passed(&p->name, p->ldc)};
   if (is_triangular(p))
     ((void (*)(const char *, const char *, const char *, const char *, const integer *, const integer *, const void *,
                const void *, const integer *, void *, const integer *, size_t, size_t, size_t,
@@ -269,8 +200,6 @@ void tst_sided_make_on(const struct tst_sided_call *p, const void *a, const void
 void tst_sided_make(const struct tst_sided_call *p) { tst_sided_make_on(p, p->a.data, p->b.data, p->c.data); }
 
 /* ---- verifying ---- */
-
-static struct tst_number of_parts(const double x[2]) { return (struct tst_number){x[0], x[1]}; }
 
 /* What an element's terms are made of: A as it is meant, and the X that it is multiplied with; one behind another for
  * each row of the product, or each column, of the left factor or the right one. */
@@ -302,8 +231,8 @@ static struct tst_number product_of(const struct tst_sided_call *p, const struct
 /* How far an element of C, or of a residual, is off: of the largest that it may be. */
 static bool is_right(const struct tst_sided_call *p, const struct factors *f, int64_t i, int64_t j) {
   const long double unit = is_double(p) ? 0x1p-53L : 0x1p-24L;
-  const struct tst_number alpha = of_parts(p->alpha), c = element(p, p->c.data, i, j, p->ldc);
-  const bool empty = is_zero(p->alpha), solves = p->name.shape == TRSM;
+  const struct tst_number alpha = tst_number_of(p->alpha), c = element(p, p->c.data, i, j, p->ldc);
+  const bool empty = tst_is_zero(p->alpha), solves = p->name.shape == TRSM;
   long double size = 0;
   struct tst_number want = {0, 0}, got = c;
   if (solves && !empty) {
@@ -315,18 +244,14 @@ static bool is_right(const struct tst_sided_call *p, const struct factors *f, in
     want = tst_times(alpha, product_of(p, f, i, j, &size));
     size *= tst_size_of(alpha);
   }
-  if (!is_zero(p->beta)) {
-    const struct tst_number kept = element(p, p->c.before, i, j, p->ldc), part = tst_times(of_parts(p->beta), kept);
+  if (!tst_is_zero(p->beta)) {
+    const struct tst_number kept = element(p, p->c.before, i, j, p->ldc),
+                            part = tst_times(tst_number_of(p->beta), kept);
     want.re += part.re, want.im += part.im;
-    size += tst_size_of(of_parts(p->beta)) * tst_size_of(kept);
+    size += tst_size_of(tst_number_of(p->beta)) * tst_size_of(kept);
   }
   const long double bound = (long double)(2 * tst_sided_order(p) + 10) * unit * size;
   return fabsl(got.re - want.re) <= bound && fabsl(got.im - want.im) <= bound;
-}
-
-static bool is_as_it_was(const struct tst_sided_call *p, int64_t at) {
-  const size_t size = element_bytes(p), offset = (size_t)at * size;
-  return memcmp((char *)p->c.data + offset, (char *)p->c.before + offset, size) == 0;
 }
 
 static const char *where(const struct tst_sided_call *p, const char *what, int64_t i, int64_t j) {
@@ -344,7 +269,7 @@ static const char *first_wrong(const struct tst_sided_call *p, const struct fact
     const int64_t row = at % p->ldc, line = at / p->ldc, i = p->row_major ? line : row, j = p->row_major ? row : line;
     if (row < len && line < lines) {
       if (!is_right(p, f, i, j)) return where(p, "is wrong", i, j);
-    } else if (!is_as_it_was(p, at)) {
+    } else if (!tst_typed_is_as_it_was(&p->name, &p->c, at)) {
       return where(p, "is padding, and was written", i, j);
     }
   }

@@ -9,33 +9,23 @@
 #define TST_SIDED_CALL_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-/* A routine in a spelling: of so many, one behind another; the mirrored ones are the first of each spelling. */
-struct tst_sided_name {
-  char name[32];
-  char type; /* s, d, c or z */
-  enum { SYMM, HEMM, TRMM, TRSM } shape;
-  bool cblas, wide;
-  void *function;
-};
-enum { TST_SIDED_MIRRORED = 6, TST_SIDED_ROUTINES = 14, TST_SIDED_NAMES = 10 * TST_SIDED_ROUTINES };
-void tst_sided_find(int number, struct tst_sided_name *name);
+#include "typed.h"
 
-/* Memory of an operand: numbers of the type, two of a complex element. */
-struct tst_sided_memory {
-  void *data, *before;
-  size_t bytes;
-};
+/* A routine in a spelling: of so many, one behind another; the mirrored ones are the first of each spelling. And the
+ * shapes. */
+enum { SYMM, HEMM, TRMM, TRSM };
+enum { TST_SIDED_MIRRORED = 6, TST_SIDED_ROUTINES = 14, TST_SIDED_NAMES = TST_TYPED_SPELLINGS * TST_SIDED_ROUTINES };
+void tst_sided_find(int number, struct tst_typed_name *name);
 
 struct tst_sided_call {
-  struct tst_sided_name name;
+  struct tst_typed_name name;
   bool row_major;
   char side, uplo, trans, diag; /* trans and diag: of a triangular A */
   int64_t m, n, lda, ldb, ldc;
   double alpha[2], beta[2];
-  struct tst_sided_memory a, b, c; /* c: also what trmm and trsm overwrite, which have no b */
+  struct tst_typed_memory a, b, c; /* c: also what trmm and trsm overwrite, which have no b */
 };
 
 /* Of that name, with m and n from 1 to the most; or an m and an n alone, and alpha is not 0; or, likewise, with these

@@ -51,7 +51,7 @@ struct shapes {
 static uint64_t calls_of(const char *function) { return tst_fake() == NULL ? 0 : tst_fake()->calls(function); }
 #define LAUNCHES_OF_BANDS 8 /* that the call has not where B lies on the GPU, at least */
 
-static void *on_the_gpu(const struct tst_sided_memory *x) {
+static void *on_the_gpu(const struct tst_typed_memory *x) {
   void *const there = tst_cuda_allocate(TST_DEVICE, x->bytes);
   tst_cuda_write(TST_DEVICE, there, x->data, x->bytes);
   return there;

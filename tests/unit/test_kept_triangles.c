@@ -181,7 +181,7 @@ static bool check_bits(struct subject *s, uint64_t limit, uint64_t *seed) {
 
 /* Of a half of a MiB and more, in cblas's spelling; the routine's number is sided_call.h's. */
 static int64_t order_of(int number) {
-  struct tst_sided_name name;
+  struct tst_typed_name name;
   tst_sided_find(number, &name);
   return name.type == 's' ? 740 : name.type == 'z' ? 370 : 520;
 }

@@ -169,7 +169,7 @@ static void unfolded(void **state) {
 /* ---- on the GPU's memory ---- */
 
 struct placed {
-  struct tst_sided_memory *all[3];
+  struct tst_typed_memory *all[3];
   void *there[3];
   enum tst_kind kind;
 };

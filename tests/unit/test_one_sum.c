@@ -179,7 +179,7 @@ static int one_kept(void *unused) {
     create(&call, 1, 100, 1408, &rng);
     for (int time = 0; time < 4; time++) {
       tst_triangle_restore(&call);
-      struct tst_triangle_memory *const written = routine == 0 ? &call.a : &call.b;
+      struct tst_typed_memory *const written = routine == 0 ? &call.a : &call.b;
       double *const number = written->data;
       if (time % 2 == 1) number[0] = number[0] == 1 ? 2 : 1;
       memcpy(written->before, written->data, written->bytes);
@@ -316,7 +316,7 @@ static int rescued(void *opaque) {
       tileblas_option_set("TILEBLAS_MEMORY_LIMIT", "600K") != 0)
     return 1;
   create_of(&call, 1, false, true, 520, 20, &rng);
-  const struct tst_triangle_memory *const x = of_b ? &call.b : &call.a;
+  const struct tst_typed_memory *const x = of_b ? &call.b : &call.a;
   tst_cuda_begin(0);
   void *const pinned = tst_cuda_allocate(TST_PINNED, x->bytes);
   tst_cuda_write(TST_PINNED, pinned, x->data, x->bytes);

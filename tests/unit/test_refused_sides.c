@@ -17,9 +17,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <ctype.h>
 #include <dlfcn.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "heard.h"
@@ -67,25 +65,9 @@ static struct tst_sided_call with_fault(const struct tst_sided_call *legal, cons
   return call;
 }
 
-static void plain_name(const struct tst_sided_call *call, char routine[6], char *plain, size_t size) {
-  const char *from = strstr(call->name.name, call->name.shape >= TRMM ? "tr" : "mm");
-  from -= call->name.shape >= TRMM ? 1 : 3;
-  memcpy(routine, from, 5);
-  routine[5] = '\0';
-  snprintf(plain, size, call->name.cblas ? "cblas_%s" : "%s_", routine);
-}
-
 static struct heard expected(const struct tst_sided_call *call, int number) {
-  char routine[6], plain[32];
-  plain_name(call, routine, plain, sizeof plain);
-  struct heard told = {.calls = 1, .info = number + call->name.cblas, .by_c = call->name.cblas};
-  snprintf(told.name, sizeof told.name, call->name.cblas ? "cblas_%s" : "%-6s", routine);
-  for (char *letter = told.name; !call->name.cblas && *letter != '\0'; letter++)
-    *letter = (char)toupper((unsigned char)*letter);
-  told.length = strlen(told.name);
-  void *const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  void *const function = handle != NULL ? dlsym(handle, plain) : NULL;
-  if (function == NULL) return told;
+  void *const function = in_library(&call->name);
+  if (function == NULL) return to_be_heard(&call->name, number);
   struct tst_sided_call direct = *call;
   direct.name.function = function;
   direct.name.wide = false;
@@ -99,7 +81,7 @@ static struct heard expected(const struct tst_sided_call *call, int number) {
 
 /* Of a term of each element: 2, or 8 of complex numbers; a triangle has half of the terms. */
 static double operations(const struct tst_sided_call *call) {
-  const double each = call->name.type == 'c' || call->name.type == 'z' ? 8 : 2;
+  const double each = tst_typed_is_complex(&call->name) ? 8 : 2;
   return each * (double)(call->m * call->n * tst_sided_order(call)) / (call->name.shape >= TRMM ? 2 : 1);
 }
 
@@ -111,10 +93,7 @@ static void check(struct tst_sided_call *call, int number) {
   tileblas_stats_get(&was);
   tst_sided_make(call);
   expect_counted(call->name.name, call->row_major, &was, 0);
-  if (memcmp(&heard, &want, sizeof want) != 0)
-    fail_msg("%s%s: heard %d times, \"%s\" parameter %d, not %d times, \"%s\" parameter %d", call->name.name,
-             call->row_major ? " row-major" : "", heard.calls, heard.name, heard.info, want.calls, want.name,
-             want.info);
+  expect_heard(&call->name, call->row_major, &want);
   assert_memory_equal(call->c.data, call->c.before, call->c.bytes);
 }
 

@@ -20,7 +20,6 @@
 #include <cmocka.h>
 #include <ctype.h>
 #include <dlfcn.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "heard.h"
@@ -86,34 +85,9 @@ static struct tst_triangle_call with_fault(const struct tst_triangle_call *legal
   return call;
 }
 
-/* "cblas_csyrk", "CSYRK ", "CGEMMTR". */
-static void told_name(const struct tst_triangle_call *call, const char *routine, char *name, size_t size) {
-  snprintf(name, size, call->name.cblas ? "cblas_%s" : "%-6s", routine);
-  for (char *letter = name; !call->name.cblas && *letter != '\0'; letter++)
-    *letter = (char)toupper((unsigned char)*letter);
-}
-
-/* The routine's plain name, as a BLAS has it. */
-static void plain_name(const struct tst_triangle_call *call, char *routine, char *plain, size_t size) {
-  const char *from = call->name.name;
-  while (strchr("sdcz", *from) == NULL ||
-         (strncmp(from + 1, "gemmt", 5) && strncmp(from + 1, "syr", 3) && strncmp(from + 1, "her", 3)))
-    from++;
-  const size_t length = strspn(from, "abcdefghijklmnopqrstuvwxyz2");
-  memcpy(routine, from, length);
-  routine[length] = '\0';
-  snprintf(plain, size, call->name.cblas ? "cblas_%s" : "%s_", routine);
-}
-
 static struct heard expected(const struct tst_triangle_call *call, int number) {
-  char routine[16], plain[32];
-  plain_name(call, routine, plain, sizeof plain);
-  struct heard told = {.calls = 1, .info = number + call->name.cblas, .by_c = call->name.cblas};
-  told_name(call, routine, told.name, sizeof told.name);
-  told.length = strlen(told.name);
-  void *const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  void *const function = handle != NULL ? dlsym(handle, plain) : NULL;
-  if (function == NULL) return told;
+  void *const function = in_library(&call->name);
+  if (function == NULL) return to_be_heard(&call->name, number);
   struct tst_triangle_call direct = *call;
   direct.name.function = function;
   direct.name.wide = false;
@@ -127,7 +101,7 @@ static struct heard expected(const struct tst_triangle_call *call, int number) {
 
 /* Of a term of each element of the triangle: 2, or 8 of complex numbers; a rank 2k has as many again. */
 static double operations(const struct tst_triangle_call *call) {
-  const double each = call->name.type == 'c' || call->name.type == 'z' ? 8 : 2;
+  const double each = tst_typed_is_complex(&call->name) ? 8 : 2;
   const bool twice = call->name.shape == SYR2K || call->name.shape == HER2K;
   return each * (double)(call->n * (call->n + 1) / 2 * call->k) * (twice ? 2 : 1);
 }
@@ -140,10 +114,7 @@ static void check(struct tst_triangle_call *call, int number) {
   tileblas_stats_get(&was);
   tst_triangle_make(call);
   expect_counted(call->name.name, call->row_major, &was, 0);
-  if (memcmp(&heard, &want, sizeof want) != 0)
-    fail_msg("%s%s: heard %d times, \"%s\" parameter %d, not %d times, \"%s\" parameter %d", call->name.name,
-             call->row_major ? " row-major" : "", heard.calls, heard.name, heard.info, want.calls, want.name,
-             want.info);
+  expect_heard(&call->name, call->row_major, &want);
   assert_memory_equal(call->c.data, call->c.before, call->c.bytes);
 }
 
@@ -179,10 +150,9 @@ static void transposes_of_complex_ones(void **state) {
   for (int i = 0; i < TST_TRIANGLE_NAMES; i++) {
     struct tst_triangle_call call;
     tst_triangle_create_sized(&call, i, N, K, &rng);
-    const bool complex = call.name.type == 'c' || call.name.type == 'z';
     call.ta = call.tb = call.name.shape == HERK || call.name.shape == HER2K ? 'T' : 'C';
     make_tight(&call);
-    if (complex && call.name.shape != GEMMT) check(&call, 2);
+    if (tst_typed_is_complex(&call.name) && call.name.shape != GEMMT) check(&call, 2);
     tst_triangle_destroy(&call);
   }
 }

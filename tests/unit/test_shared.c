@@ -67,7 +67,7 @@ static void create_triangle(struct tst_sided_call *call, const struct triangle *
   char routine[8], how[8];
   if (sscanf(t->name, "%7s %7s", routine, how) != 2) abort();
   int number = TST_SIDED_ROUTINES; /* Fortran's */
-  struct tst_sided_name name;
+  struct tst_typed_name name;
   for (;; number++) {
     tst_sided_find(number, &name);
     if (strncmp(name.name, routine, 5) == 0) break;

@@ -223,7 +223,7 @@ static void gemmt_arrives(void **state) {
   for (int number = 0; number < TST_TRIANGLE_NAMES; number++)
     for (int again = 0; again < 12; again++) {
       struct tst_triangle_call p;
-      struct tst_triangle_name name;
+      struct tst_typed_name name;
       tst_triangle_find(number, &name);
       if (name.shape != GEMMT || name.type != 's') continue;
       tst_triangle_create_sized(&p, number, 1 + again % 3, 2 + again % 5, &rng);

@@ -227,7 +227,7 @@ static int in_mixed_memory(void *unused) {
       }
       const enum tst_kind kind[3] = {(enum tst_kind)(kinds % TST_KINDS), (enum tst_kind)(kinds / TST_KINDS % TST_KINDS),
                                      (enum tst_kind)(kinds / TST_KINDS / TST_KINDS)};
-      struct tst_triangle_memory *const all[] = {&call.a, &call.b, &call.c};
+      struct tst_typed_memory *const all[] = {&call.a, &call.b, &call.c};
       void *there[3];
       for (int x = 0; x < 3; x++) {
         there[x] = kind[x] == TST_PAGEABLE ? all[x]->data : tst_cuda_allocate(kind[x], all[x]->bytes);
@@ -326,7 +326,7 @@ static int with_failure_on_the_gpu(void *opaque) {
   struct tst_triangle_call call;
   tst_triangle_create_sized(&call, f->routine, f->n, f->n > 1000 ? 3 : 7, &rng);
   tst_cuda_begin(0);
-  struct tst_triangle_memory *const all[] = {&call.a, &call.b, &call.c};
+  struct tst_typed_memory *const all[] = {&call.a, &call.b, &call.c};
   void *there[3];
   for (int x = 0; x < 3; x++) {
     there[x] = x == 1 && f->nth % 2 ? NULL : tst_cuda_allocate(TST_DEVICE, all[x]->bytes);

@@ -436,7 +436,7 @@ static void handle(int number) {
 
 /* From the first commit on: others are on their way then. */
 static void *send_signals(void *thread) {
-  const struct tst_sided_memory *const c = &interrupted.call->c;
+  const struct tst_typed_memory *const c = &interrupted.call->c;
   while (atomic_load(&interrupted.under_way) && memcmp(c->data, c->before, c->bytes) == 0) usleep(50);
   for (int i = 0; i < 20 && atomic_load(&interrupted.under_way); i++) {
     pthread_kill(*(pthread_t *)thread, SIGUSR1);
@@ -498,7 +498,7 @@ struct kinds {
 static void *source[2];
 static int sources;
 
-static void *placed(enum tst_kind kind, bool later, struct tst_sided_memory *x) {
+static void *placed(enum tst_kind kind, bool later, struct tst_typed_memory *x) {
   if (kind == TST_PAGEABLE) return x->data;
   void *const there = tst_cuda_allocate(kind, x->bytes);
   if (later)

@@ -1,88 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#define _GNU_SOURCE
 #include "triangle_call.h"
 
 #include <ctype.h>
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rng.h"
-#include "terms.h"
 
 static const char *const routines[TST_TRIANGLE_ROUTINES] = {
     "sgemmt", "dgemmt", "cgemmt", "zgemmt", "sgemmtr", "dgemmtr", "cgemmtr", "zgemmtr", "ssyrk",  "dsyrk",
     "csyrk",  "zsyrk",  "cherk",  "zherk",  "ssyr2k",  "dsyr2k",  "csyr2k",  "zsyr2k",  "cher2k", "zher2k"};
 
-static const struct {
-  const char *format;
-  bool cblas, wide;
-} spellings[] = {{"cblas_%s", true, false},   {"%s_", false, false},   {"scipy_cblas_%s", true, false},
-                 {"cblas_%s64_", true, true}, {"%s_64_", false, true}, {"scipy_cblas_%s64_", true, true},
-                 {"cblas_%s_64", true, true}, {"%s_64", false, true},  {"scipy_%s_64_", false, true},
-                 {"scipy_%s_", false, false}};
-enum { SPELLINGS = sizeof spellings / sizeof *spellings };
-_Static_assert(SPELLINGS *TST_TRIANGLE_ROUTINES == TST_TRIANGLE_NAMES, "as many names as the header says");
-
-void tst_triangle_find(int number, struct tst_triangle_name *name) {
-  const char *routine = routines[number % TST_TRIANGLE_ROUTINES];
-  const int spelling = number / TST_TRIANGLE_ROUTINES % SPELLINGS;
-  snprintf(name->name, sizeof name->name, spellings[spelling].format, routine);
-  name->type = routine[0];
-  name->shape = strstr(routine, "gemmt")   ? GEMMT
-                : strstr(routine, "syrk")  ? SYRK
-                : strstr(routine, "herk")  ? HERK
-                : strstr(routine, "syr2k") ? SYR2K
-                                           : HER2K;
-  name->cblas = spellings[spelling].cblas;
-  name->wide = spellings[spelling].wide;
-  name->function = dlsym(RTLD_DEFAULT, name->name);
-  if (name->function == NULL) {
-    fprintf(stderr, "no symbol %s\n", name->name);
-    abort();
-  }
+void tst_triangle_find(int number, struct tst_typed_name *name) {
+  tst_typed_find(name, routines, TST_TRIANGLE_ROUTINES, number);
+  name->shape = strstr(name->routine, "gemmt")   ? GEMMT
+                : strstr(name->routine, "syrk")  ? SYRK
+                : strstr(name->routine, "herk")  ? HERK
+                : strstr(name->routine, "syr2k") ? SYR2K
+                                                 : HER2K;
 }
 
-static bool is_double(const struct tst_triangle_call *p) { return p->name.type == 'd' || p->name.type == 'z'; }
-static bool is_complex(const struct tst_triangle_call *p) { return p->name.type == 'c' || p->name.type == 'z'; }
+static bool is_double(const struct tst_triangle_call *p) { return tst_typed_is_double(&p->name); }
+static bool is_complex(const struct tst_triangle_call *p) { return tst_typed_is_complex(&p->name); }
 static bool is_hermitian(const struct tst_triangle_call *p) { return p->name.shape == HERK || p->name.shape == HER2K; }
 static bool is_of_rank_2k(const struct tst_triangle_call *p) {
   return p->name.shape == SYR2K || p->name.shape == HER2K;
 }
-static size_t element_bytes(const struct tst_triangle_call *p) {
-  return (is_double(p) ? sizeof(double) : sizeof(float)) << is_complex(p);
-}
-
-/* Number `part` of element `at`. */
-static double get(const struct tst_triangle_call *p, const void *data, int64_t at, int part) {
-  const int64_t i = is_complex(p) ? 2 * at + part : at;
-  return is_double(p) ? ((const double *)data)[i] : (double)((const float *)data)[i];
-}
-
-static void set(const struct tst_triangle_call *p, void *data, int64_t at, int part, double x) {
-  const int64_t i = is_complex(p) ? 2 * at + part : at;
-  if (is_double(p))
-    ((double *)data)[i] = x;
-  else
-    ((float *)data)[i] = (float)x;
-}
 
 /* ---- making ---- */
-
-/* Numbers where `len` of `ld` are the operand's, NaN in the padding; a column more than there are is padding, too. */
-static void fill(const struct tst_triangle_call *p, struct tst_triangle_memory *x, int64_t lines, int64_t len,
-                 int64_t ld, bool poisoned, uint64_t *rng) {
-  x->bytes = (size_t)((lines + 1) * ld) * element_bytes(p);
-  x->data = malloc(x->bytes), x->before = malloc(x->bytes);
-  if (x->data == NULL || x->before == NULL) abort();
-  for (int64_t at = 0; at < (lines + 1) * ld; at++)
-    for (int part = 0; part < 1 + is_complex(p); part++) {
-      const double number = ((double)tst_random_below(rng, 1 << 20) - (1 << 19)) * 0x1p-20;
-      set(p, x->data, at, part, poisoned || at % ld >= len || at / ld >= lines ? NAN : number);
-    }
-}
 
 /* Whether stored element (row, line) of C is of the triangle. */
 static bool is_inside(const struct tst_triangle_call *p, int64_t row, int64_t line) {
@@ -90,23 +36,16 @@ static bool is_inside(const struct tst_triangle_call *p, int64_t row, int64_t li
   return toupper((unsigned char)p->uplo) == 'U' ? i <= j : i >= j;
 }
 
-static bool is_zero(const double x[2]) { return x[0] == 0 && x[1] == 0; }
-
 static void poison_c(const struct tst_triangle_call *p) {
   for (int64_t line = 0; line < p->n; line++)
     for (int64_t row = 0; row < p->n; row++)
       for (int part = 0; part < 1 + is_complex(p); part++)
-        if (!is_inside(p, row, line) || is_zero(p->beta) || (is_hermitian(p) && row == line && part == 1))
-          set(p, p->c.data, row + line * p->ldc, part, NAN);
+        if (!is_inside(p, row, line) || tst_is_zero(p->beta) || (is_hermitian(p) && row == line && part == 1))
+          tst_typed_set(&p->name, p->c.data, row + line * p->ldc, part, NAN);
 }
 
 static bool along_k(const struct tst_triangle_call *p, char trans, bool of_b) {
   return ((toupper((unsigned char)trans) != 'N') != p->row_major) != of_b;
-}
-
-static char any_of(const char *letters, const struct tst_triangle_call *p, uint64_t *rng) {
-  const char letter = letters[tst_random_below(rng, (int64_t)strlen(letters))];
-  return !p->name.cblas && tst_random_below(rng, 2) ? (char)tolower((unsigned char)letter) : letter;
 }
 
 /* The parts of a complex one have nothing to do with each other: a real part of 1 does not make it 1. */
@@ -120,20 +59,24 @@ static void create(struct tst_triangle_call *p, int number, int64_t n, int64_t k
   *p = (struct tst_triangle_call){.n = n, .k = k};
   tst_triangle_find(number, &p->name);
   p->row_major = p->name.cblas && tst_random_below(rng, 2);
-  p->uplo = any_of("UL", p, rng);
-  p->ta = any_of(is_hermitian(p) ? "NC" : p->name.shape != GEMMT && is_complex(p) ? "NT" : "NTC", p, rng);
-  p->tb = p->name.shape == GEMMT ? any_of("NTC", p, rng) : p->ta;
+  p->uplo = tst_typed_letter(&p->name, "UL", rng);
+  p->ta = tst_typed_letter(&p->name,
+                           is_hermitian(p)                           ? "NC"
+                           : p->name.shape != GEMMT && is_complex(p) ? "NT"
+                                                                     : "NTC",
+                           rng);
+  p->tb = p->name.shape == GEMMT ? tst_typed_letter(&p->name, "NTC", rng) : p->ta;
   do choose_scalar(p->alpha, !is_complex(p) || p->name.shape == HERK, rng);
-  while (multiplies && is_zero(p->alpha));
+  while (multiplies && tst_is_zero(p->alpha));
   choose_scalar(p->beta, !is_complex(p) || is_hermitian(p), rng);
   const bool a_along = along_k(p, p->ta, false), b_along = along_k(p, p->tb, p->name.shape == GEMMT),
-             unread = is_zero(p->alpha);
+             unread = tst_is_zero(p->alpha);
   p->lda = (a_along ? p->k : p->n) + tst_random_below(rng, 4);
   p->ldb = (b_along ? p->k : p->n) + tst_random_below(rng, 4);
   p->ldc = p->n + tst_random_below(rng, 4);
-  fill(p, &p->a, a_along ? p->n : p->k, a_along ? p->k : p->n, p->lda, unread, rng);
-  fill(p, &p->b, b_along ? p->n : p->k, b_along ? p->k : p->n, p->ldb, unread, rng);
-  fill(p, &p->c, p->n, p->n, p->ldc, false, rng);
+  tst_typed_fill(&p->name, &p->a, a_along ? p->n : p->k, a_along ? p->k : p->n, p->lda, unread, rng);
+  tst_typed_fill(&p->name, &p->b, b_along ? p->n : p->k, b_along ? p->k : p->n, p->ldb, unread, rng);
+  tst_typed_fill(&p->name, &p->c, p->n, p->n, p->ldc, false, rng);
   poison_c(p);
   memcpy(p->c.before, p->c.data, p->c.bytes);
 }
@@ -148,28 +91,13 @@ void tst_triangle_create_sized(struct tst_triangle_call *p, int number, int64_t 
 }
 
 void tst_triangle_destroy(struct tst_triangle_call *p) {
-  struct tst_triangle_memory *const all[] = {&p->a, &p->b, &p->c};
-  for (int i = 0; i < 3; i++) free(all[i]->data), free(all[i]->before);
+  struct tst_typed_memory *const all[] = {&p->a, &p->b, &p->c};
+  tst_typed_free(all);
 }
 
 void tst_triangle_restore(struct tst_triangle_call *p) { memcpy(p->c.data, p->c.before, p->c.bytes); }
 
 /* ---- calling ---- */
-
-union scalar {
-  float s[2];
-  double d[2];
-};
-
-static union scalar scalar_of(const struct tst_triangle_call *p, const double x[2]) {
-  return is_double(p) ? (union scalar){.d = {x[0], x[1]}} : (union scalar){.s = {(float)x[0], (float)x[1]}};
-}
-
-/* Integers are passed with 64 bits, of which a function of 32 looks at the lower half: so that this half alone is
- * right, the upper one is none of the number. */
-static int64_t passed(const struct tst_triangle_call *p, int64_t x) {
-  return p->name.wide ? x : (int64_t)((uint64_t)x & UINT32_MAX) | (int64_t)0x5a5a5a5a << 32;
-}
 
 typedef int64_t integer;
 #define CBLAS_GEMMT(scalar)                                                                                     \
@@ -187,10 +115,11 @@ static int said(char letter) {
 }
 
 static void make_cblas(const struct tst_triangle_call *p, const void *a, const void *b, void *c) {
-  const union scalar x = scalar_of(p, p->alpha), y = scalar_of(p, p->beta);
+  const union tst_scalar x = tst_typed_scalar(&p->name, p->alpha), y = tst_typed_scalar(&p->name, p->beta);
   const int layout = p->row_major ? 101 : 102, uplo = said(p->uplo), ta = said(p->ta), tb = said(p->tb);
-  const integer n = passed(p, p->n), k = passed(p, p->k), lda = passed(p, p->lda), ldb = passed(p, p->ldb);
-  const integer ldc = passed(p, p->ldc);
+  const integer n = tst_typed_passed(&p->name, p->n), k = tst_typed_passed(&p->name, p->k),
+                lda = tst_typed_passed(&p->name, p->lda), ldb = tst_typed_passed(&p->name, p->ldb);
+  const integer ldc = tst_typed_passed(&p->name, p->ldc);
   void *const f = p->name.function;
 #define CALL(alpha, beta, scalar)                                                                                        \
   (p->name.shape == GEMMT ? (CBLAS_GEMMT(scalar) f)(layout, uplo, ta, tb, n, k, alpha, a, lda, b, ldb, beta, c, ldc)     \
@@ -210,8 +139,10 @@ static void make_cblas(const struct tst_triangle_call *p, const void *a, const v
 }
 
 static void make_fortran(const struct tst_triangle_call *p, const void *a, const void *b, void *c) {
-  const union scalar x = scalar_of(p, p->alpha), y = scalar_of(p, p->beta);
-  const integer s[] = {passed(p, p->n), passed(p, p->k), passed(p, p->lda), passed(p, p->ldb), passed(p, p->ldc)};
+  const union tst_scalar x = tst_typed_scalar(&p->name, p->alpha), y = tst_typed_scalar(&p->name, p->beta);
+  const integer s[] = {tst_typed_passed(&p->name, p->n), tst_typed_passed(&p->name, p->k),
+                       tst_typed_passed(&p->name, p->lda), tst_typed_passed(&p->name, p->ldb),
+                       tst_typed_passed(&p->name, p->ldc)};
   if (p->name.shape == GEMMT)
     ((void (*)(const char *, const char *, const char *, const integer *, const integer *, const void *, const void *,
                const integer *, const void *, const integer *, const void *, void *, const integer *, size_t, size_t,
@@ -237,7 +168,7 @@ void tst_triangle_make_on(const struct tst_triangle_call *p, const void *a, cons
 void tst_triangle_make(const struct tst_triangle_call *p) { tst_triangle_make_on(p, p->a.data, p->b.data, p->c.data); }
 
 bool tst_triangle_make_placed(struct tst_triangle_call *p, enum tst_kind kind) {
-  struct tst_triangle_memory *const all[] = {&p->a, &p->b, &p->c};
+  struct tst_typed_memory *const all[] = {&p->a, &p->b, &p->c};
   void *there[3];
   for (int x = 0; x < 3; x++) {
     there[x] = tst_cuda_allocate(kind, all[x]->bytes);
@@ -257,7 +188,7 @@ static struct tst_number stored(const struct tst_triangle_call *p, bool of_b, bo
   const bool along = along_k(p, trans, second);
   const int64_t ld = of_b ? p->ldb : p->lda, at = along ? l + side * ld : side + l * ld;
   const void *data = of_b ? p->b.data : p->a.data;
-  struct tst_number x = {get(p, data, at, 0), is_complex(p) ? get(p, data, at, 1) : 0};
+  struct tst_number x = tst_typed_number(&p->name, data, at);
   if (trans == 'C') x.im = -x.im;
   return x;
 }
@@ -294,12 +225,10 @@ static void destroy_factors(struct factors *f) {
   for (int again = 0; again < 2; again++) tst_factors_free(&f->x[again]), tst_factors_free(&f->y[again]);
 }
 
-static struct tst_number of_parts(const double x[2]) { return (struct tst_number){x[0], x[1]}; }
-
 /* alpha times the sum of an element's terms; their size is added to *size. */
 static struct tst_number product_of(const struct tst_triangle_call *p, const struct factors *f, bool again, int64_t i,
                                     int64_t j, long double *size) {
-  struct tst_number alpha = of_parts(p->alpha);
+  struct tst_number alpha = tst_number_of(p->alpha);
   long double of_terms = 0;
   if (again && is_hermitian(p)) alpha.im = -alpha.im;
   const struct tst_number sum =
@@ -315,30 +244,26 @@ static struct tst_number expected(const struct tst_triangle_call *p, const struc
   const int64_t i = p->row_major ? line : row, j = p->row_major ? row : line, at = row + line * p->ldc;
   struct tst_number sum = {0, 0}, kept = {0, 0};
   long double size = 0;
-  for (int again = 0; again < 1 + is_of_rank_2k(p) && !is_zero(p->alpha); again++) {
+  for (int again = 0; again < 1 + is_of_rank_2k(p) && !tst_is_zero(p->alpha); again++) {
     const struct tst_number product = product_of(p, f, again, i, j, &size);
     sum.re += product.re, sum.im += product.im;
   }
-  if (!is_zero(p->beta)) {
-    kept.re = get(p, p->c.before, at, 0);
-    if (is_complex(p) && !(is_hermitian(p) && i == j)) kept.im = get(p, p->c.before, at, 1);
-    size += tst_size_of(of_parts(p->beta)) * tst_size_of(kept);
-    kept = tst_times(of_parts(p->beta), kept);
+  if (!tst_is_zero(p->beta)) {
+    kept.re = tst_typed_get(&p->name, p->c.before, at, 0);
+    if (is_complex(p) && !(is_hermitian(p) && i == j)) kept.im = tst_typed_get(&p->name, p->c.before, at, 1);
+    size += tst_size_of(tst_number_of(p->beta)) * tst_size_of(kept);
+    kept = tst_times(tst_number_of(p->beta), kept);
   }
   *bound = (long double)((is_of_rank_2k(p) ? 4 : 2) * p->k + 10) * (is_double(p) ? 0x1p-53L : 0x1p-24L) * size;
   return (struct tst_number){sum.re + kept.re, is_hermitian(p) && i == j ? 0 : sum.im + kept.im};
-}
-
-static bool is_as_it_was(const struct tst_triangle_call *p, int64_t at) {
-  const size_t size = element_bytes(p), offset = (size_t)at * size;
-  return memcmp((char *)p->c.data + offset, (char *)p->c.before + offset, size) == 0;
 }
 
 static bool is_right(const struct tst_triangle_call *p, const struct factors *f, int64_t row, int64_t line) {
   long double bound;
   const int64_t at = row + line * p->ldc;
   const struct tst_number want = expected(p, f, row, line, &bound);
-  const long double re = get(p, p->c.data, at, 0), im = is_complex(p) ? get(p, p->c.data, at, 1) : 0;
+  const long double re = tst_typed_get(&p->name, p->c.data, at, 0),
+                    im = is_complex(p) ? tst_typed_get(&p->name, p->c.data, at, 1) : 0;
   if (is_hermitian(p) && row == line && im != 0) return false;
   return fabsl(re - want.re) <= bound && fabsl(im - want.im) <= bound;
 }
@@ -346,15 +271,15 @@ static bool is_right(const struct tst_triangle_call *p, const struct factors *f,
 static const char *first_wrong(const struct tst_triangle_call *p, const struct factors *f) {
   static _Thread_local char text[200];
   /* The reference returns at once, and leaves a Hermitian diagonal as it is. */
-  const bool nothing = is_zero(p->alpha) && p->beta[0] == 1 && p->beta[1] == 0;
+  const bool nothing = tst_is_zero(p->alpha) && p->beta[0] == 1 && p->beta[1] == 0;
   for (int64_t at = 0; at < (p->n + 1) * p->ldc; at++) {
     const int64_t row = at % p->ldc, line = at / p->ldc;
     const bool ours = row < p->n && line < p->n && is_inside(p, row, line) && !nothing;
-    if (ours ? is_right(p, f, row, line) : is_as_it_was(p, at)) continue;
+    if (ours ? is_right(p, f, row, line) : tst_typed_is_as_it_was(&p->name, &p->c, at)) continue;
     snprintf(text, sizeof text, "%s%s %c%c%c n=%d k=%d alpha %g%+gi beta %g%+gi: (%d, %d) is %s: %.9g%+.9gi",
              p->name.name, p->row_major ? " row-major" : "", p->uplo, p->ta, p->tb, (int)p->n, (int)p->k, p->alpha[0],
              p->alpha[1], p->beta[0], p->beta[1], (int)row, (int)line, ours ? "wrong" : "overwritten",
-             get(p, p->c.data, at, 0), is_complex(p) ? get(p, p->c.data, at, 1) : 0);
+             tst_typed_get(&p->name, p->c.data, at, 0), is_complex(p) ? tst_typed_get(&p->name, p->c.data, at, 1) : 0);
     return text;
   }
   return NULL;

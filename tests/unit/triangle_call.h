@@ -9,35 +9,23 @@
 #define TST_TRIANGLE_CALL_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "placed.h"
+#include "typed.h"
 
-/* A routine in a spelling: of so many, one behind another. */
-struct tst_triangle_name {
-  char name[32];
-  char type; /* s, d, c or z */
-  enum { GEMMT, SYRK, HERK, SYR2K, HER2K } shape;
-  bool cblas, wide;
-  void *function;
-};
-enum { TST_TRIANGLE_ROUTINES = 20, TST_TRIANGLE_NAMES = 10 * TST_TRIANGLE_ROUTINES };
-void tst_triangle_find(int number, struct tst_triangle_name *name);
-
-/* Memory of an operand: numbers of the type, two of a complex element. */
-struct tst_triangle_memory {
-  void *data, *before;
-  size_t bytes;
-};
+/* A routine in a spelling: of so many, one behind another. And the shapes. */
+enum { GEMMT, SYRK, HERK, SYR2K, HER2K };
+enum { TST_TRIANGLE_ROUTINES = 20, TST_TRIANGLE_NAMES = TST_TYPED_SPELLINGS * TST_TRIANGLE_ROUTINES };
+void tst_triangle_find(int number, struct tst_typed_name *name);
 
 struct tst_triangle_call {
-  struct tst_triangle_name name;
+  struct tst_typed_name name;
   bool row_major;
   char uplo, ta, tb; /* tb: gemmt's own; of the others ta's */
   int64_t n, k, lda, ldb, ldc;
   double alpha[2], beta[2];
-  struct tst_triangle_memory a, b, c;
+  struct tst_typed_memory a, b, c;
 };
 
 /* Of that name, with n and k from 1 to the most; or an n and a k alone, and alpha is not 0. */
