@@ -308,10 +308,7 @@ static int plain_loops(void *nothing) {
 
 static void no_cpu_blas(void **state) {
   (void)state;
-  struct tst_output o;
-  tst_fork(&o, plain_loops, NULL);
-  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
-  tst_output_destroy(&o);
+  tst_in_a_process(plain_loops, NULL, "plain loops");
 }
 
 /* More products than 32 bits can say, none of which is to be made: beta counts once. */

@@ -108,10 +108,7 @@ static int compare_all(void *shapes) {
 
 static void expect_same_bits(const struct shape *of, const char *precision, size_t count, size_t step) {
   struct shapes shapes = {of, precision, count, step};
-  struct tst_output o;
-  tst_fork(&o, compare_all, &shapes);
-  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
-  tst_output_destroy(&o);
+  tst_in_a_process(compare_all, &shapes, "bands");
 }
 #define EXPECT_SAME_BITS(shapes, precision, sanitized_step) \
   expect_same_bits(shapes, precision, sizeof(shapes) / sizeof *(shapes), TST_UNLESS_SANITIZED(1, sanitized_step))

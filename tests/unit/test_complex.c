@@ -131,10 +131,7 @@ static int in_gpu_memory(void *unused) {
 
 static void operands_on_the_gpu(void **state) {
   (void)state;
-  struct tst_output o;
-  tst_fork(&o, in_gpu_memory, NULL);
-  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
-  tst_output_destroy(&o);
+  tst_in_a_process(in_gpu_memory, NULL, "memory of the GPU");
 }
 
 static const struct {
@@ -162,10 +159,7 @@ static void failures(void **state) {
   (void)state;
   if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver fails on no command");
   for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
-    struct tst_output o;
-    tst_fork(&o, with_failure, (void *)i);
-    if (o.status != 0) fail_msg("%s: status %d\n%s%s", failing[i].function, o.status, o.out, o.err);
-    tst_output_destroy(&o);
+    tst_in_a_process(with_failure, (void *)i, failing[i].function);
   }
 }
 

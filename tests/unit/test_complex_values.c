@@ -191,10 +191,7 @@ static int in_c_on_the_gpu(void *unused) {
 
 static void in_c_of_the_gpu(void **state) {
   (void)state;
-  struct tst_output o;
-  tst_fork(&o, in_c_on_the_gpu, NULL);
-  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
-  tst_output_destroy(&o);
+  tst_in_a_process(in_c_on_the_gpu, NULL, "C on the GPU");
 }
 
 /* With k = 0 alpha multiplies nothing. */

@@ -297,10 +297,7 @@ static void failures(void **state) {
   (void)state;
   if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver fails on no command");
   for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
-    struct tst_output o;
-    tst_fork(&o, with_failure, (void *)i);
-    if (o.status != 0) fail_msg("%s: status %d\n%s%s", failing[i].function, o.status, o.out, o.err);
-    tst_output_destroy(&o);
+    tst_in_a_process(with_failure, (void *)i, failing[i].function);
   }
 }
 

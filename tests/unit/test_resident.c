@@ -490,10 +490,7 @@ static void a_lost_device(void **state) {
 static void a_driver_that_answers_nothing(void **state) {
   (void)state;
   need_the_fake();
-  struct tst_output o;
-  tst_fork(&o, no_answer, NULL);
-  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
-  tst_output_destroy(&o);
+  tst_in_a_process(no_answer, NULL, "no answer");
 }
 
 static void a_pool_that_cannot_be_entered(void **state) {

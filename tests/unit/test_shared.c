@@ -157,10 +157,7 @@ static int first_of_a_process(void *triangle) {
 static void halves_by_three(void **state) {
   (void)state;
   static const struct triangle halved = {"dtrsm LLNN", 260, 580, "300K", 0};
-  struct tst_output o;
-  tst_fork(&o, first_of_a_process, (void *)&halved);
-  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
-  tst_output_destroy(&o);
+  tst_in_a_process(first_of_a_process, (void *)&halved, "first of a process");
 }
 
 /* On the tensor cores the bits show whose tile a column is in. And one GPU has workspace for some columns of its first
