@@ -247,6 +247,19 @@ static void cudas(void **state) {
   end();
 }
 
+/* A call that does not ask CUDA beside its product asks about all pages beside the digest, however soon that is done.
+ */
+static void cudas_page_of_a_call_that_does_not_ask(void **state) {
+  (void)state;
+  if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
+  tst_cuda_register(memory + (PAGES - 1) * PAGE, PAGE);
+  call(true), call(true);
+  assert_int_equal(call(false).proof, TB_NOT_KEPT);
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  tst_cuda_unregister(memory + (PAGES - 1) * PAGE);
+  end();
+}
+
 /* ---- by a thread, beside a product ---- */
 
 #define PATIENCE_SECONDS 20
@@ -329,6 +342,7 @@ int main(void) {
       cmocka_unit_test(a_part_is_not_all),
       cmocka_unit_test(beside_another_call),
       cmocka_unit_test(cudas),
+      cmocka_unit_test(cudas_page_of_a_call_that_does_not_ask),
       cmocka_unit_test(not_in_a_window),
       cmocka_unit_test(not_behind_others_copies),
   };

@@ -532,6 +532,7 @@ static void leading_dimensions(void **state) {
 static void slices_beside_copies(void **state) {
   (void)state;
   const struct tb_ways kept_b = {.a = TB_STAGED, .b = TB_IN_PLACE, .c = TB_STAGED, .kept = TB_ARE_COPIES};
+  const struct tb_ways kept_a = {.a = TB_IN_PLACE, .b = TB_STAGED, .c = TB_STAGED, .kept = TB_ARE_COPIES};
   const struct tb_ways kept_both = {.a = TB_IN_PLACE, .b = TB_IN_PLACE, .c = TB_STAGED, .kept = TB_ARE_COPIES};
   const int64_t k[] = {2000, 60000, 1000000};
   const int64_t slices[] = {1, 3, 14};
@@ -541,12 +542,17 @@ static void slices_beside_copies(void **state) {
     assert_true(tb_plan_make(&p, &call, kept_b, INT64_MAX));
     assert_true(p.tile_m == 74 && p.tile_n == 1024 && !p.strips);
     assert_int_equal(tb_ceil_div(k[i], p.slice_k), slices[i]);
+    const struct tb_call turned = transposing("NT", 1024, 74, k[i]);
+    assert_true(tb_plan_make(&p, &turned, kept_a, INT64_MAX) && p.tile_m == 1024 && p.tile_n == 74);
+    assert_int_equal(tb_ceil_div(k[i], p.slice_k), slices[i]);
     assert_true(tb_plan_make(&p, &call, staged, INT64_MAX) && p.tile_n == 512);
     assert_true(tb_plan_make(&p, &call, kept_both, INT64_MAX) && p.slice_k == k[i]);
   }
-  const struct tb_call wide = transposing("NN", 74, 60000, 1024);
-  struct tb_plan p;
-  assert_true(tb_plan_make(&p, &wide, kept_b, INT64_MAX) && p.tile_n < 10000);
+  for (int64_t n = 7500; n < 100000; n *= 2) { /* more than a slot */
+    const struct tb_call wide = transposing("NN", 74, n, 1024);
+    struct tb_plan p;
+    assert_true(tb_plan_make(&p, &wide, kept_b, INT64_MAX) && p.tile_n < tb_min(n, 10000));
+  }
 }
 
 static struct tb_plan plan_of_copies(const struct tb_call *call, bool a_goes_up, bool b_goes_up, int64_t budget) {
@@ -559,6 +565,16 @@ static struct tb_plan plan_of_copies(const struct tb_call *call, bool a_goes_up,
   assert_true(tb_plan_make_emulated(&plan, call, ways, &way, budget));
   check_emulated_plan(call, &plan, &way, budget);
   return plan;
+}
+
+/* A column of a tile fits into a slot of the way down, however many rows there are and whatever goes up. */
+static void columns_within_slots(void) {
+  const struct tb_call tall = {
+      .m = 600000, .n = 1500, .k = 64, .alpha = {1}, .a.ld = 600000, .b.ld = 64, .ldc = 600000};
+  for (int up = 0; up < 3; up++) {
+    const struct tb_plan plan = plan_of_copies(&tall, up == 1, up == 2, INT64_MAX);
+    assert_true(plan.tile_m <= tb_slot_elems(TB_S));
+  }
 }
 
 /* Where A goes up by a single panel C comes down in parts. */
@@ -589,6 +605,7 @@ static void launches_of_copies(void **state) {
   check_tile_of_copies(11008, 512, 4096, true, 11008, 192);
   check_tile_of_copies(60000, 74, 1024, true, 16896, 74);
   columns_beside_a_thin_a();
+  columns_within_slots();
   uint64_t rng = 11;
   for (int i = 0; i < 20000; i++) {
     struct tb_call call = random_call(&rng);

@@ -456,6 +456,23 @@ static void of_ranges_with_common_pages_the_latest_counts(void **state) {
   end();
 }
 
+/* So it does of those that came later. */
+static void of_what_was_extended_too(void **state) {
+  (void)state;
+  begin(false);
+  tb_track_end(&pages);
+  struct tb_tracked half = pages_at(memory, BYTES / 2), second = pages_at(memory + 5 * BYTES / 8, BYTES / 4);
+  assert_true(tb_track_begin(&half, pages));
+  assert_true(tb_track_extend(&half, (uintptr_t)memory + BYTES, pages));
+  assert_true(half.end == (uintptr_t)memory + BYTES && tb_track_is_clean(half));
+  memory[3 * BYTES / 4] = 9;
+  assert_false(tb_track_is_clean(half));
+  assert_true(tb_track_begin(&second, pages));
+  assert_false(tb_track_holds(&half));
+  tb_track_end(&second);
+  end();
+}
+
 /* The same pages, or some of them, twice, as two operands in one square have them: a write shows in both, and the end
  * of one takes nothing from the other. But not where there was a write: they would be protected anew. */
 static void the_same_pages_twice(void **state) {
@@ -812,6 +829,7 @@ int main(void) {
       cmocka_unit_test(what_was_replaced_beside_is_told),
       cmocka_unit_test(pages_that_nobody_has_touched),
       cmocka_unit_test(of_ranges_with_common_pages_the_latest_counts),
+      cmocka_unit_test(of_what_was_extended_too),
       cmocka_unit_test(the_same_pages_twice),
       cmocka_unit_test(the_program_moves_it),
       cmocka_unit_test(mappings_are_found),
