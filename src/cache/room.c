@@ -73,7 +73,7 @@ static bool take_parked(struct tb_cache *cache, struct tb_sighting *s, int64_t p
   return true;
 }
 
-/* What is not taken is free. Nor is it above a limit, which has become less then. */
+/* What is not taken is free then. Above a limit, which has become less, nothing is taken. */
 static bool have_parked(struct tb_cache *cache, struct tb_sighting *s, int64_t pitch, int64_t bytes,
                         int64_t *free_bytes, int64_t limit_bytes) {
   const int64_t had_bytes = cache->bytes;

@@ -21,26 +21,26 @@ bool tb_keep_comes_once(const struct tb_call *call, const struct tb_plan *plan) 
 
 /* A task. What is to be copied meanwhile comes first. */
 static void ask_cuda_beside(void *context, int unused) {
-  struct tb_keep_asker *const b = context;
+  struct tb_keep_asker *const asker = context;
   (void)unused;
   for (int of_b = 0; of_b < 2; of_b++)
-    while (!atomic_load(&b->over) && tb_asking_go_on(&b->asking[of_b]))
-      while (!atomic_load(&b->over) && tb_pool_help(b->pool)) continue;
+    while (!atomic_load(&asker->over) && tb_asking_go_on(&asker->asking[of_b]))
+      while (!atomic_load(&asker->over) && tb_pool_help(asker->pool)) continue;
 }
 
 void tb_keep_begin_asker(struct tb_keep *keep, struct tb_device *d) {
-  struct tb_keep_asker *const b = &keep->asker;
+  struct tb_keep_asker *const asker = &keep->asker;
   bool any = false;
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_kept *const kept = keep->coming[of_b];
     if (kept == NULL || kept->tracked.number == 0) continue;
     kept->unasked = true;
-    any |= b->asking[of_b].kept != NULL || tb_asking_begin(&b->asking[of_b], kept);
+    any |= asker->asking[of_b].kept != NULL || tb_asking_begin(&asker->asking[of_b], kept);
   }
   if (!any) return;
-  b->pool = d->pool;
-  atomic_store(&b->over, false);
-  b->place = tb_pool_start_behind(d->pool, ask_cuda_beside, b, 1);
+  asker->pool = d->pool;
+  atomic_store(&asker->over, false);
+  asker->place = tb_pool_start_behind(d->pool, ask_cuda_beside, asker, 1);
 }
 
 void tb_keep_pause_asker(struct tb_keep *keep) {

@@ -192,16 +192,18 @@ class Tree:
         return sorted(files)
 
     def make(self, files):
+        """Whether there was anything to do."""
         if not files:
-            return
-        self.call(["ninja", "-C", str(self.build), "-j", str(self.jobs)] + list(files))
+            return False
+        said = self.call(["ninja", "-C", str(self.build), "-j", str(self.jobs)] + list(files))
+        return "ninja: no work to do." not in said
 
     def make_for(self, texts, tests):
-        """After a change of these sources. Of kernels' code the fake driver alone is made."""
+        """After a change of these sources: whether that was built. Of kernels' code the fake driver alone is made."""
         files = self.files_for(tests)
         if all(file.startswith("kernels/") and file.endswith((".cu", ".cuh")) for file in texts) and files != ["all"]:
             files = [f for f in files if os.path.basename(f).startswith("libcuda.so.")]
-        self.make(files)
+        return self.make(files)
 
     def tests(self):
         return suite.list_tests(self.build)

@@ -49,7 +49,7 @@ struct tst_typed_memory {
 void tst_typed_fill(const struct tst_typed_name *name, struct tst_typed_memory *x, int64_t lines, int64_t len,
                     int64_t ld, bool poisoned, uint64_t *rng);
 
-/* Of three operands, which may lie nowhere. */
+/* Three operands, of which some may lie nowhere: they are what they were before a call; and their end. */
 void tst_typed_keep(struct tst_typed_memory *const all[3]);
 void tst_typed_free(struct tst_typed_memory *const all[3]);
 

@@ -35,7 +35,7 @@ static pthread_t caller;
 static atomic_int windows; /* the array's */
 static atomic_int questions_in_windows;
 
-/* As a driver that takes 70 us for a page, and the product less than for all. */
+/* As a driver that takes longer to answer for all pages than the product does. */
 static CUresult ask_slowly(unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr pointer) {
   const char *const at = (const char *)(uintptr_t)pointer, *const array = tst_array_mapping();
   const CUresult result = driver_asks(count, attributes, values, pointer);
