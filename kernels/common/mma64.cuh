@@ -42,7 +42,7 @@ struct Signs64 {
  * independent chains, so they stand in the innermost loops, which are vectorised. */
 template <int Y> struct Fragments64 {
   double x[2][2], y[2][Y];
-  static Fragments64 &of(unsigned lane) { return *static_cast<Fragments64 *>(tb_cpu_lane_slot(lane)); }
+  TB_CPU_WITHIN static Fragments64 &of(unsigned lane) { return *static_cast<Fragments64 *>(tb_cpu_lane_slot(lane)); }
 };
 
 template <int Y>

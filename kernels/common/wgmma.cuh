@@ -78,8 +78,8 @@ struct WgmmaWordsOnCpu {
 /* Of a double: where its exponent stands, and that of 1 and of infinity. */
 constexpr uint64_t kDoublePlace = 52, kDoubleOne = 1023, kDoubleInfinity = 2047;
 
-/* Local arithmetic without a sanitizer's checks, and with innermost loops over the columns, so that it is vectorised.
- */
+/* Local arithmetic without a sanitizer's checks, and with innermost loops over the columns, so that it is vectorised:
+ * by builtins, for a function with a sanitizer's checks would be called for each element. */
 template <class Word> TB_REGISTERS_ONLY void multiply_words(float *d, const WgmmaWordsOnCpu &x, bool add) {
   constexpr int columns = kWgmmaN / 4;
   float values[kWgmmaK][columns];
@@ -89,14 +89,14 @@ template <class Word> TB_REGISTERS_ONLY void multiply_words(float *d, const Wgmm
     double product[kWgmmaK + 1][columns], largest[columns], per_quantum[columns], quantum[columns];
     for (int column = 0; column < columns; column++) {
       product[kWgmmaK][column] = add ? static_cast<double>(d[column / 2 * 4 + e * 2 + column % 2]) : 0;
-      largest[column] = std::fabs(product[kWgmmaK][column]);
+      largest[column] = __builtin_fabs(product[kWgmmaK][column]);
     }
     for (int k = 0; k < kWgmmaK; k++) {
       const double word = static_cast<double>(from_bits(Word(), x.rows[e][k]));
       for (int column = 0; column < columns; column++) {
         product[k][column] = word * static_cast<double>(values[k][column]);
-        largest[column] =
-            std::fabs(product[k][column]) > largest[column] ? std::fabs(product[k][column]) : largest[column];
+        const double size = __builtin_fabs(product[k][column]);
+        largest[column] = size > largest[column] ? size : largest[column];
       }
     }
     /* What is added is lined up with the largest of it, and cut off 2 bits behind that one's place in fp32. Products of
@@ -149,11 +149,11 @@ TB_REGISTERS_ONLY bool multiply_in_floats(float *d, const WgmmaWordsOnCpu &x, co
     for (int k = 0; k < kWgmmaK; k++) words[k] = from_bits(Word(), x.rows[e][k]);
     for (int column = 0; column < columns; column++) {
       former[column] = add ? d[column / 2 * 4 + e * 2 + column % 2] : 0;
-      largest[column] = std::fabs(former[column]);
+      largest[column] = __builtin_fabsf(former[column]);
     }
     for (int k = 0; k < kWgmmaK; k++)
       for (int column = 0; column < columns; column++) {
-        const float size = std::fabs(words[k] * of.values[k][column]);
+        const float size = __builtin_fabsf(words[k] * of.values[k][column]);
         largest[column] = size > largest[column] ? size : largest[column];
       }
     for (int column = 0; column < columns; column++) {

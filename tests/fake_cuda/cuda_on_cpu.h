@@ -99,8 +99,8 @@ static constexpr int warpSize = 32;
 void tb_cpu_barrier();
 /* Waits for the threads of this warp named in mask. The same calls by all of them, or the launch fails. */
 void tb_cpu_warp_barrier(unsigned mask);
-static inline void *tb_cpu_lane_slot(unsigned lane) { return tb_cpu_current->slots[lane]; }
-static inline unsigned tb_cpu_lane() { return tb_cpu_current->lane; }
+static TB_CPU_WITHIN void *tb_cpu_lane_slot(unsigned lane) { return tb_cpu_current->slots[lane]; }
+static TB_CPU_WITHIN unsigned tb_cpu_lane() { return tb_cpu_current->lane; }
 void *tb_cpu_dynamic_shared();
 
 #define __syncthreads tb_cpu_barrier
