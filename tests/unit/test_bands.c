@@ -38,7 +38,7 @@ static const struct shape on_the_right[] = {{DTRSM, "RLNN", 2100, 230}, {DTRSM, 
                                             {ZTRSM, "RUTU", 2050, 20},  {DTRSM, "RUTN", 2100, 20},
                                             {ZTRSM, "RLCN", 2048, 20},  {DTRSM, "RLTN", 2048, 230}};
 static const struct shape on_the_left[] = {
-    {STRSM, "LLNN", 7168, 7}, {STRSM, "LUNU", 7200, 193}, {STRSM, "LUTN", 7168, 7}};
+    {STRSM, "LLNN", 7168, 7}, {STRSM, "LUNU", 7200, 65}, {STRSM, "LUTN", 7168, 7}};
 static const struct shape of_floats[] = {{STRSM, "RLNN", 2100, 200}, {CTRSM, "RUNN", 2050, 20}};
 
 struct shapes {

@@ -683,7 +683,7 @@ static void writes_between(void **state) {
   (void)state;
   in_process(written, NULL, "none");
   /* What proves T is the same by whatever it was made: but for what is written by the like of it. */
-  for (uintptr_t i = 0; i < WRITES; i += triangular ? TST_UNLESS_SANITIZED(3, 5) : 1)
+  for (uintptr_t i = 0; i < WRITES; i += triangular ? TST_UNLESS_SANITIZED(3, 9) : TST_UNLESS_SANITIZED(1, 3))
     in_process(written, (void *)(i + 1), writes[i].name);
 }
 static void writes_meanwhile(void **state) {
@@ -699,7 +699,7 @@ static void failing_gpus(void **state) {
 static void failing_copies(void **state) {
   (void)state;
   in_process(a_copy_that_fails, "cuMemAlloc", "cuMemAlloc");
-  in_process(a_copy_that_fails, "cuMemGetInfo", "cuMemGetInfo");
+  if (!TST_SANITIZED) in_process(a_copy_that_fails, "cuMemGetInfo", "cuMemGetInfo");
   in_process(a_copy_that_fails, "cuMemcpy2DAsync", "cuMemcpy2DAsync");
 }
 static void several_threads(void **state) {
@@ -708,7 +708,7 @@ static void several_threads(void **state) {
 }
 static void short_memory(void **state) {
   (void)state;
-  for (int tenths = 55; tenths <= 65; tenths += 5) {
+  for (int tenths = 55; tenths <= 65; tenths += TST_UNLESS_SANITIZED(5, 10)) {
     char text[32];
     snprintf(text, sizeof text, "%d00000", tenths);
     setenv("FAKE_CUDA_MEMORY", text, 1);

@@ -409,7 +409,8 @@ static void in_process(int (*body)(void *), const void *argument, size_t lines_s
 
 static void bits(void **state) {
   (void)state;
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) in_process(the_same_bits, &shapes[i], 0);
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i += TST_UNLESS_SANITIZED(1, 2))
+    in_process(the_same_bits, &shapes[i], 0);
 }
 static void bits_where_digests_count(void **state) {
   (void)state;

@@ -201,7 +201,7 @@ static float ordinary(uint64_t *rng, bool of_b, int64_t side, int64_t k) {
 
 static void every_variant(void **state) {
   (void)state;
-  for (int variant = 0; variant < 32; variant += TST_UNLESS_SANITIZED(1, 5)) {
+  for (int variant = 0; variant < 32; variant += TST_UNLESS_SANITIZED(1, 7)) {
     struct call c;
     create(&c, variant, an_order(variant) >> (variant >> 4 & 1), some_sides() + variant % 3 * 10, whole);
     if (variant % 3 == 1) c.alpha[0] = -0.5f;
@@ -357,7 +357,7 @@ static void same_bits_on_the_gpu(void **state) {
   (void)state;
   value *const values[] = {ordinary, wide, wider, whole};
   tst_cuda_begin(0);
-  for (int i = 0; i < 64; i += TST_UNLESS_SANITIZED(3, 11)) {
+  for (int i = 0; i < 64; i += TST_UNLESS_SANITIZED(3, 17)) {
     struct call c, other;
     const int variant = i % 16, order = an_order(i / 16 + i), sides = some_sides() + i % 3 * 10, before = i / 16 % 2;
     create(&c, variant, order, sides, values[i / 16]);
@@ -381,7 +381,7 @@ static void blocks_on_the_gpu(void **state) {
   (void)state;
   if (tst_fake() == NULL) return; /* another workspace */
   tst_cuda_begin(0);
-  for (int variant = 0; variant < 16; variant += 5) {
+  for (int variant = 0; variant < 16; variant += TST_UNLESS_SANITIZED(5, 9)) {
     struct call c, other;
     create(&c, variant, 520, 700, wide);
     create(&other, variant, 520, 700, wide);
