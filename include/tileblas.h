@@ -3,7 +3,7 @@
  * TileBLAS: GPU answers for programs that know only the CPU BLAS.
  *
  * A program needs nothing from this header. It links TileBLAS, or is started with LD_PRELOAD=libtileblas.so.0, and goes
- * on calling the gemm of its type: cblas_sgemm or zgemm_, say (declared in OpenBLAS's cblas.h). Products that a GPU
+ * on calling its BLAS: cblas_sgemm or ztrsm_, say (declared in OpenBLAS's cblas.h). Calls of level 3 that a GPU
  * finishes sooner are computed there, and all others by the CPU BLAS that would have answered without TileBLAS.
  *
  * What is here lets a program look and steer:
@@ -51,7 +51,7 @@ TILEBLAS_API const char *tileblas_version(void);
  * Sets an option as the environment would: name is the variable's, for instance "TILEBLAS_ROUTE", value its text.
  * Returns 0, or -1 when there is no such option or the value is not one of it (then nothing changes and nothing is
  * printed). Note 1: TILEBLAS_FALLBACK, TILEBLAS_DEVICES and TILEBLAS_CALIBRATION take effect only before the library
- * first looks for a CPU BLAS or a GPU.
+ * first looks for a CPU BLAS or a GPU. Of TILEBLAS_IDLE the first value above 0 counts with which a GPU was used.
  */
 TILEBLAS_API int tileblas_option_set(const char *name, const char *value);
 
@@ -69,7 +69,8 @@ typedef struct tileblas_stats {
   uint64_t gpu_calls;    /* answered by a GPU, wholly or with the CPU's help after a failure */
   uint64_t cpu_calls;    /* answered by the CPU BLAS, calls that it refuses included */
   uint64_t gpu_failures; /* calls during which a GPU failed; the answers are right nevertheless */
-  double gpu_flops;      /* floating-point operations: 2 m n k a call, of complex types 8 m n k */
+  double gpu_flops;      /* floating-point operations: 2 for each term of an element that is computed, of complex
+                            types 8; so of gemm 2 m n k, of syrk n (n + 1) k */
   double cpu_flops;
   double gpu_bytes; /* bytes moved over the link, both ways */
   double gpu_seconds;
@@ -102,8 +103,8 @@ TILEBLAS_API void tileblas_report(int fd);
  * Says that matrices in [address, address + bytes) come back in many products: weights, a data base. TileBLAS finds out
  * by itself, a few calls later; who knows need not wait for that. A copy of such an operand is made on the GPU in the
  * first product that goes there; products of a few rows, which without it are the CPU's, go there at once; the copy
- * makes way for no other, and not after seconds without calls, but it does for a product that has no room otherwise.
- * One that was rewritten before its copy was used twice waits for the next copy, each time twice as long.
+ * makes way for no other, and stays through seconds without calls. It goes where a product has no room otherwise. One
+ * that was rewritten before its copy was used twice waits for the next copy, each time twice as long.
  * Nothing is promised: that the matrix still has the same bytes is proven in each call, by all of them where the kernel
  * cannot watch. What is kept, and TILEBLAS_CACHE, which rules this too, are in docs/residency.md.
  * Returns 0, or -1 for no bytes, for an end behind that of all addresses, and for more than 4096 ranges apart from each

@@ -30,8 +30,11 @@ static void print_values(const struct tb_option_row *o) {
     case FLAG:
       printf("0, 1");
       break;
-    case INTEGER:
     case BYTES:
+      for (const char *c = o->choices; *c; c++) printf(*c == '|' ? ", " : "%c", *c);
+      if (*o->choices) printf(", or ");
+      /* fall through */
+    case INTEGER:
       printf("from %" PRId64, o->min);
       if (o->max != INT64_MAX) printf(" to %" PRId64, o->max);
       if (*o->unit) printf(" %s", o->unit);
@@ -63,9 +66,9 @@ static const char before[] =
     ".fi\n"
     ".SH DESCRIPTION\n"
     "TileBLAS answers\n"
-    "the matrix products sgemm, dgemm, cgemm and zgemm by their CBLAS and Fortran names, those for 64\\-bit integers\n"
-    "and those of the wheels of NumPy and SciPy.\n"
-    "A product that a GPU finishes sooner is computed there.\n"
+    "all routines of level 3, gemmt, gemm3m and batches of gemm, in single and double precision, real and complex,\n"
+    "by their CBLAS and Fortran names, those for 64\\-bit integers and those of the wheels of NumPy and SciPy.\n"
+    "A call that a GPU finishes sooner is computed there.\n"
     "The CPU BLAS that the program would have used anyway answers all others.\n"
     "The program needs no change, and nothing needs configuring.\n"
     ".PP\n"

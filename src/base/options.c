@@ -162,7 +162,7 @@ static void complain(const char *variable) {
   const size_t length = strcspn(variable, "=");
   const int index = find_option(variable, length);
   if (index < 0) {
-    tb_warn("%.*s is no option of TileBLAS; see its README for the list", (int)length, variable);
+    tb_warn("%.*s is no option of TileBLAS; tileblas(7) and docs/options.md list them", (int)length, variable);
   } else {
     char allowed[128];
     describe_values(&tb_option_rows[index], allowed, sizeof allowed);
