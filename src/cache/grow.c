@@ -177,8 +177,8 @@ bool tb_cache_grow(struct tb_cache *cache, struct tb_kept *kept, const struct tb
   s->has_no_room = !have_room_for_rest(cache, s, &all, free_bytes, limit_bytes, old);
   if (s->has_no_room || !tb_kept_grow(kept, &all)) return false;
   cache->end[s - cache->sighting] = all.data + tb_stored_span_bytes(&all);
-  s->sample = tb_hash_sample(&all, TB_SAMPLE_LINES);
-  s->sampled = true;
+  s->sampled = operand->data == all.data; /* what lies before a window may be gone */
+  if (s->sampled) s->sample = tb_hash_sample(&all, TB_SAMPLE_LINES);
   if (s->grown_uses == 0) s->grown_uses = 1;
   take_place_of(cache, s);
   return true;

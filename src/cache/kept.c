@@ -307,26 +307,26 @@ static bool begins_or_goes_on(struct tb_kept *kept) {
 }
 
 /* All bytes, where the kernel does not watch yet; from now on it may. CUDA is asked about what it watches before that,
- * or beside it; what it has watched since an earlier call is looked at as a whole then, whatever part is wanted. */
+ * or beside it. Of a part its own bytes alone: what is not the call's may be gone, and of the rest nothing is proven.
+ */
 static enum tb_proof prove_by_hash(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
                                    bool was_watched, struct tb_pool *pool) {
   int64_t first = 0, count = 0;
   const bool has_cells = find_cells(kept, part, &first, &count);
   if (!kept->digested || (was_watched && !how.hash_pays)) return TB_NOT_KEPT;
-  const bool whole = count == kept->cells.count, tries = how.may_track && !was_watched && (whole || kept->unasked);
+  const bool whole = count == kept->cells.count, tries = whole && how.may_track && !was_watched;
   const bool begins = tries && (!how.hash_pays || kept->unasked || is_to_be_tracked(kept)) && begins_or_goes_on(kept);
   const bool waits = begins && how.asks_later && !tb_kept_is_asked_about(kept), settles = begins && !waits;
-  if ((!has_cells && !settles) || (waits && !how.hash_pays)) return TB_NOT_KEPT;
+  if (!has_cells || (waits && !how.hash_pays)) return TB_NOT_KEPT;
   struct tb_differing found = {0};
   const bool may_mend = begins && how.may_mend && tb_stored_is(&kept->stored, part);
   struct tb_differing *const differing = may_mend ? &found : NULL;
   bool same = false;
-  if (settles) first = 0, count = kept->cells.count;
   if (settles) tb_kept_digest_edges(kept);
   const enum asks asks = settles ? ASKS_ALL : waits ? ASKS_MEANWHILE : ASKS_NOTHING;
   if (begins || how.hash_pays || !whole) same = has_same_cells(kept, first, count, differing, asks, pool);
   if (kept->has_cudas) give_up_tracking(kept);
-  if ((whole || settles) && !how.hash_pays && kept->tracked.number == 0) {
+  if (whole && !how.hash_pays && kept->tracked.number == 0) {
     kept->unwatchable = true;
     return TB_NOT_KEPT;
   }
@@ -341,15 +341,17 @@ static enum tb_proof prove_by_hash(struct tb_kept *kept, const struct tb_stored 
 }
 
 /* Of what is watched since an earlier call and was not used since: others have some of its pages watched, or it was
- * rewritten, as far as a page tells. */
-static bool has_lost_watch(const struct tb_kept *kept) {
+ * rewritten, as far as a page tells. Whether it can be mended its ends tell, which are a part's no more. */
+static bool has_lost_watch(const struct tb_kept *kept, const struct tb_stored *part) {
   if (!kept->unasked) return false;
-  return !tb_track_holds(&kept->tracked) || (is_written_in_the_midst(&kept->tracked) && !tb_kept_may_be_mended(kept));
+  if (!tb_track_holds(&kept->tracked)) return true;
+  const bool whole = tb_stored_is(&kept->stored, part);
+  return is_written_in_the_midst(&kept->tracked) && !(whole && tb_kept_may_be_mended(kept));
 }
 
 enum tb_proof tb_kept_prove(struct tb_kept *kept, const struct tb_stored *part, struct tb_prove how,
                             struct tb_pool *pool) {
-  const bool has_lost = has_lost_watch(kept), was_watched = is_watched(kept);
+  const bool has_lost = has_lost_watch(kept, part), was_watched = is_watched(kept);
   if (has_lost) end_tracking(kept);
   const enum tb_proof proof = was_watched ? prove_by_tracking(kept, part, how.may_mend, pool) : TB_NOT_KEPT;
   return proof != TB_NOT_KEPT ? proof : prove_by_hash(kept, part, how, was_watched || has_lost, pool);

@@ -124,6 +124,7 @@ void tb_worth_used(struct tb_cache *cache, struct tb_sighting *s, const struct t
 static bool looks_changed(const struct tb_cache *cache, const struct tb_sighting *s, const struct tb_stored *operand) {
   if (s->kept.tracked.number != 0 || !tb_stored_is(&s->kept.stored, operand)) return false;
   if (!tb_worth_hash(cache, s) && tb_kept_probe_is_written(&s->kept)) return true;
+  if (!s->sampled) return false;
   const struct tb_digest sample = tb_hash_sample(operand, TB_SAMPLE_LINES);
   return !tb_digests_are_equal(&s->sample, &sample);
 }

@@ -3,14 +3,14 @@
  * What CUDA is asked about beside calls: as many pages as there are, each once; and its answers go for the watch under
  * which they were asked alone.
  *
- * Nor does a copy wait for them in vain: what was rewritten goes, of two that have pages of each other's one is used,
- * and parts do for the whole. A thread that asks beside a product stops for a window, goes on behind it, and keeps no
- * call from its end.
+ * Nor does a copy wait for them in vain: what was rewritten goes, and of two that have pages of each other's one is
+ * used. Of a part its own bytes alone are looked at, for what else there was may be gone. A thread that asks beside a
+ * product stops for a window, goes on behind it, and keeps no call from its end.
  *
  * Seen to fail when: an answer goes for a later watch of the same pages; one call's answers are asked for again by the
- * next; a copy that waits for them is given back, or is used; a watch that was lost is begun anew each time; a part of
- * what waits is looked at by itself; who finds the cache taken goes on; a thread asks through a window, or one that
- * copies for other calls is waited for until there is nothing to be copied.
+ * next; a copy that waits for them is given back, or is used; a watch that was lost is begun anew each time; for a part
+ * of what waits all of it is looked at, or its ends; who finds the cache taken goes on; a thread asks through a window,
+ * or one that copies for other calls is waited for until there is nothing to be copied.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -187,17 +187,43 @@ static void two_halves(void **state) {
   end();
 }
 
-/* Rows of it, of which there is no digest: all of it is looked at, once. */
+/* Columns by their digests each time, and rows, of which there are none, when all of it has been looked at. */
 static void parts_of_what_waits(void **state) {
   (void)state;
   if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
   ask(watch(), PAGES);
-  struct tb_stored part = operand;
-  part.data += 512, part.column_bytes = 1024;
-  assert_int_equal(call_with(part, true).proof, TB_BY_HASH);
-  assert_int_equal(call_with(part, true).proof, TB_BY_TRACKING);
-  assert_int_equal(call(true).proof, TB_BY_TRACKING);
+  struct tb_stored columns = operand, rows = operand;
+  columns.columns = PAGES / 4;
+  rows.data += 512, rows.column_bytes = 1024;
+  assert_int_equal(call_with(rows, true).proof, TB_NOT_KEPT);
+  for (int i = 0; i < 2; i++) assert_int_equal(call_with(columns, true).proof, TB_BY_HASH);
+  assert_int_equal(call(true).proof, TB_BY_HASH);
+  assert_int_equal(call_with(rows, true).proof, TB_BY_TRACKING);
+  assert_int_equal(call_with(columns, true).proof, TB_BY_TRACKING);
   end();
+}
+
+/* The operand begins and ends within pages. What is gone of it, its midst too, and the part that is left. */
+static void expect_of_the_rest(int64_t gone, int64_t end_of_gone, int64_t first, enum tb_proof proof) {
+  for (int asked = 0; asked < 2; asked++) {
+    if (!begin()) TST_LEAVE_OUT("the kernel does not say who writes");
+    operand.data += 40, operand.columns--;
+    struct tb_kept *const kept = watch();
+    if (asked) ask(kept, PAGES);
+    munmap(memory + gone * PAGE, (size_t)(end_of_gone - gone) * PAGE);
+    struct tb_stored part = operand;
+    part.data += first * PAGE, part.columns = PAGES / 4 - 4;
+    assert_int_equal(call_with(part, true).proof, proof);
+    end();
+  }
+}
+
+static void what_is_gone_is_not_read(void **state) {
+  (void)state;
+  expect_of_the_rest(0, PAGES / 2 + 8, 3 * PAGES / 4, TB_NOT_KEPT);
+  expect_of_the_rest(PAGES / 2 - 8, PAGES, 0, TB_NOT_KEPT);
+  expect_of_the_rest(3 * PAGES / 4, PAGES, 0, TB_BY_HASH);
+  expect_of_the_rest(0, PAGES / 4, PAGES / 2, TB_BY_HASH);
 }
 
 /* What was written before the kernel watched, elsewhere than in the part. */
@@ -341,6 +367,7 @@ int main(void) {
       cmocka_unit_test(what_is_rewritten_goes),
       cmocka_unit_test(two_halves),
       cmocka_unit_test(parts_of_what_waits),
+      cmocka_unit_test(what_is_gone_is_not_read),
       cmocka_unit_test(a_part_is_not_all),
       cmocka_unit_test(beside_another_call),
       cmocka_unit_test(cudas),

@@ -102,6 +102,19 @@ static void a_window_that_moves_on(void **state) {
   }
 }
 
+/* A program may give back what it has used up. */
+static void what_a_window_has_left_is_not_read(void **state) {
+  (void)state;
+  const struct tb_stored s = begin_with(0);
+  keep(columns_of(s, 0, 300));
+  munmap(memory, 90 * PAGE);
+  expect_grown(columns_of(s, 100, 300), 200);
+  assert_int_equal(see(columns_of(s, 100, 300)), TB_BY_TRACKING);
+  munmap(memory + 90 * PAGE, 90 * PAGE);
+  expect_grown(columns_of(s, 200, 300), 200);
+  end();
+}
+
 /* ---- a write behind that ---- */
 
 /* Places of elements: at both ends, in the page between what was there and what has come, and in either. */
@@ -668,6 +681,7 @@ static void while_cuda_is_asked(void **state) {
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_rest_alone),
                                      cmocka_unit_test(a_window_that_moves_on),
+                                     cmocka_unit_test(what_a_window_has_left_is_not_read),
                                      cmocka_unit_test(a_write_shows),
                                      cmocka_unit_test(written_meanwhile),
                                      cmocka_unit_test(mended_too),
