@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "process/guest.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 
@@ -97,6 +98,7 @@ static void take_over_from_abandoned(struct tb_guest *guest) {
 }
 
 void tb_guest_enter(struct tb_guest *guest) {
+  guest->error_number = errno;
   tb_cancel_hold(&guest->cancel);
   tb_guest_block_signals(&guest->signals);
   tb_floats_begin(&guest->floats);
@@ -113,6 +115,7 @@ void tb_guest_leave(struct tb_guest *guest) {
   tb_floats_end(&guest->floats);
   const sigset_t signals = guest->signals;
   const struct tb_cancel cancel = guest->cancel;
+  errno = guest->error_number;
   tb_cancel_release(&cancel);
   pthread_sigmask(SIG_SETMASK, &signals, NULL);
 }
@@ -131,12 +134,15 @@ void tb_guest_pause(struct tb_guest **paused) {
     tb_guest_leave(*paused);
 }
 
+/* What came to stand in errno meanwhile is ours: who looks whether a handler took long asks the clock. */
 void tb_guest_resume(struct tb_guest *paused) {
   if (paused == NULL) return;
+  const int error_number = paused->error_number;
   if (paused->elsewhere)
     tb_floats_begin(&paused->floats);
   else
     tb_guest_enter(paused);
+  paused->error_number = error_number;
 }
 
 void tb_guest_pause_floats(struct tb_guest **paused) {

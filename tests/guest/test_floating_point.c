@@ -2,11 +2,12 @@
 /*
  * No call of ours raises a floating-point flag or traps, whatever it has to decide, measure or compute; the caller's
  * rounding mode and flush-to-zero come back as they were, and change no bit of a GPU's result. A product that the CPU
- * BLAS answers is computed in the caller's environment: what that raises or rounds is as without the library.
+ * BLAS answers is computed in the caller's environment: what that raises or rounds is as without the library. errno,
+ * too, is the caller's.
  *
  * Seen to fail when: the environment is not held on the long way, or not for doubles or complex numbers; the selector
- * divides 0 by 0 there; commits round as the caller does; the CPU BLAS is called in our environment; x87 flags that
- * code behind us raised stay.
+ * divides 0 by 0 there; commits round as the caller does; the CPU BLAS is called in our environment; x87 flags or an
+ * errno that code behind us left stay.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <fenv.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,12 +207,39 @@ static int x87_flags_are_forgotten(void) {
   return 0;
 }
 
+/* Whether pages of a result are there cannot be told: as where the system has not that call. */
+static int told;
+int mincore(void *start, size_t bytes, unsigned char *there) {
+  (void)start, (void)bytes, (void)there;
+  told++;
+  errno = ENOSYS;
+  return -1;
+}
+
+static int errno_comes_back(void) {
+  enum { LARGE = 520 }; /* C of more than 1 MiB */
+  float *const memory = malloc(3 * sizeof(float) * LARGE * LARGE);
+  tst_guest_fill(memory, LARGE);
+  for (int r = 0; r < 3; r++) {
+    tileblas_option_set("TILEBLAS_ROUTE", routes[r]);
+    for (int call = 0; call < 2; call++) {
+      errno = EDOM;
+      tst_guest_call(memory, LARGE, 0);
+      if (errno != EDOM) return printf("route %s, call %d: errno %d\n", routes[r], call, errno), 2;
+    }
+    if (r == 0 && tst_guest_expects_gpu() && told == 0) return 4;
+  }
+  const bool right = tst_guest_is_right(memory, LARGE, 0);
+  free(memory);
+  return right ? 0 : 3;
+}
+
 static const struct {
   const char *name;
   int (*body)(void);
-} parts[] = {{"flags", raises_nothing},       {"doubles", doubles_raise_nothing}, {"traps", traps_nothing},
-             {"bits", changes_no_bits},       {"cpu", cpu_has_the_callers},       {"own data", gpu_raises_none},
-             {"x87", x87_flags_are_forgotten}};
+} parts[] = {{"flags", raises_nothing},        {"doubles", doubles_raise_nothing}, {"traps", traps_nothing},
+             {"bits", changes_no_bits},        {"cpu", cpu_has_the_callers},       {"own data", gpu_raises_none},
+             {"x87", x87_flags_are_forgotten}, {"errno", errno_comes_back}};
 
 /* Each in a process of its own, whose first calls they are; measuring, too. */
 static void all(void **state) {
