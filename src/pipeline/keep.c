@@ -78,10 +78,11 @@ static CUresult look_up(struct tb_device *d, const struct tb_stored *operand, st
   if (found->grows) return grow(d, operand, found);
   if (found->proof == TB_MENDED) return mend(d, found);
   if (worth == NULL || !tb_keep_make(d, worth, TB_KEEP_OPERAND)) return CUDA_SUCCESS;
+  tb_kept_await(worth); /* also where the GPU hangs before it is up, and the copy stays */
   if (coming != NULL) {
-    tb_kept_await(worth);
     *coming = worth;
   } else if (tb_keep_fill(d, worth)) {
+    tb_kept_is_whole(worth);
     *found = tb_keep_found_anew(worth);
   } else {
     result = tb_keep_drop(d, worth);

@@ -98,8 +98,9 @@ CUresult tb_keep_end_result(struct tb_keep *keep, struct tb_device *d) {
 void tb_keep_drop_result(struct tb_keep *keep, struct tb_device *d) {
   struct tb_kept *const kept = keep->result;
   keep->result = NULL;
+  const bool entered = kept != NULL && tb_cache_enter(); /* before it is left: then others may have its place */
   tb_cache_leave_result(tb_device_cache(d), d->lane);
-  if (kept == NULL || !tb_cache_enter()) return; /* it makes way as any other */
+  if (!entered) return; /* it is never whole, and makes way as any other */
   tb_cache_drop(tb_device_cache(d), kept);
   tb_cache_leave();
 }

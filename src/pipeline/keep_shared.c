@@ -53,7 +53,9 @@ static void look_up_member(struct tb_keep_member *m, bool common, const struct t
     struct tb_cache *const cache = tb_device_cache(d);
     tb_cache_compare(cache, (bool)of_b == common ? first : NULL);
     struct tb_kept *const worth = tb_cache_look(cache, d->lane, &x.stored[of_b], d->pool, &m->found[of_b], NULL);
-    if (worth != NULL && tb_keep_make(d, worth, TB_KEEP_OPERAND)) m->made[of_b] = worth;
+    if (worth == NULL || !tb_keep_make(d, worth, TB_KEEP_OPERAND)) continue;
+    tb_kept_await(worth);
+    m->made[of_b] = worth;
   }
 }
 
@@ -81,9 +83,10 @@ static void settle_member(struct tb_keep_member *m) {
   for (int of_b = 0; of_b < 2; of_b++) {
     struct tb_kept *const made = m->made[of_b];
     if (made == NULL) continue;
-    if (m->filled[of_b])
+    if (m->filled[of_b]) {
+      tb_kept_is_whole(made);
       m->found[of_b] = tb_keep_found_anew(made);
-    else if (tb_device_enter(m->device) == CUDA_SUCCESS) {
+    } else if (tb_device_enter(m->device) == CUDA_SUCCESS) {
       const CUresult dropped = tb_keep_drop(m->device, made);
       if (dropped != CUDA_SUCCESS) m->keep->failed = dropped;
       tb_device_leave();

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "cache/cache.h"
 #include "select/triangle.h"
 
 /* Who has a lock of these is in the driver, which may be waiting for the loader, which may be waiting for us: a thread
@@ -105,6 +106,7 @@ bool tb_lanes_close(struct tb_lanes *l) {
   for (int lane = 1; lane < TB_LANES; lane++) {
     if (l->of[lane] == NULL) continue;
     tb_device_close_lane(l->of[lane]);
+    if (!l->of[lane]->hangs) tb_cache_end_call(tb_device_cache(l->of[0]), lane);
     closed = closed && !l->of[lane]->hangs;
     l->of[lane] = NULL;
   }
@@ -125,6 +127,7 @@ void tb_lanes_give_back(struct tb_lanes *l) {
 void tb_lanes_settle(struct tb_lanes *l, int lane) {
   if (l->of[lane] == NULL || tb_device_enter(l->of[lane]) != CUDA_SUCCESS) return;
   tb_device_settle(l->of[lane]);
+  if (!l->of[lane]->hangs) tb_cache_end_call(tb_device_cache(l->of[lane]), lane);
   tb_device_leave();
 }
 

@@ -48,7 +48,7 @@ bool tb_lanes_close(struct tb_lanes *lanes);
 /* The same, if there is any, and lane 0's arena. */
 void tb_lanes_give_back(struct tb_lanes *lanes);
 
-/* Waits for what an abandoned call left in a lane's streams. */
+/* Waits for what an abandoned call left in a lane's streams; the copies that it had are anybody's then. */
 void tb_lanes_settle(struct tb_lanes *lanes, int lane);
 
 /* With the library about to leave: and the room for them. */

@@ -9,7 +9,7 @@
  * one stream, event or module of tb_device_close is forgotten; a failing opening keeps the context; half of an arena is
  * cleared, or not counted as free; kernels that cannot be loaded leave their module, or unload it twice; an arena that
  * cannot be had is asked for again at the size that it had; who enters twice leaves the program without its context; a
- * lane has no copying threads.
+ * lane has no copying threads; copies of a call that was left in a lane stay for ever.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "pipeline/device.h"
+#include "pipeline/keep_internal.h"
 #include "pipeline/widening.h"
 #include "fake.h"
 #include "offload/gpus.h"
@@ -501,6 +502,33 @@ static void lanes_choose_alike(void **state) {
   assert_int_equal(beside.emulated.span_k, alone.emulated.span_k);
 }
 
+/* What a call had that was left by a jump, in a lane that nobody comes back to: the next one who is alone frees it. */
+static void a_lane_that_is_left_has_no_copies(void **state) {
+  (void)state;
+  enum { BYTES = 1 << 21 };
+  char *const matrix = calloc(1, BYTES);
+  struct tb_device *const second = tb_gpus_lane(1);
+  assert_true(matrix != NULL && second != NULL && tb_cache_enter() && tb_keep_enter_cache(second));
+  struct tb_cache *const cache = tb_device_cache(second);
+  const struct tb_stored operand = {matrix, BYTES / 64, 64, BYTES / 64, TB_STORED_ALL};
+  struct tb_kept *worth = NULL;
+  struct tb_cached found;
+  assert_int_equal(tb_device_enter(second), CUDA_SUCCESS);
+  for (int sights = 0; worth == NULL && sights < 4; sights++) {
+    tb_cache_begin_call(cache, 1);
+    tb_cache_allow_hash(cache, true);
+    worth = tb_cache_look(cache, 1, &operand, NULL, &found, NULL);
+  }
+  assert_true(worth != NULL && tb_cache_make(cache, 1, worth, BYTES, BYTES));
+  tb_cache_leave();
+  assert_false(tb_cache_give_back_one(cache));
+  tb_gpus_settle(1);
+  assert_true(tb_cache_give_back_one(cache));
+  assert_int_equal(tb_cache_bytes(cache), 0);
+  tb_device_leave();
+  free(matrix);
+}
+
 /* Copying threads are as many as there are cores for, whoever calls: in each lane they are the same. */
 static void calls_in_lanes_have_threads(void **state) {
   (void)state;
@@ -549,6 +577,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(kernels_are_loaded_when_they_are_wanted),
                                      cmocka_unit_test(a_product_has_time),
                                      cmocka_unit_test(lanes_choose_alike),
+                                     cmocka_unit_test(a_lane_that_is_left_has_no_copies),
                                      cmocka_unit_test(calls_in_lanes_have_threads)};
   const struct CMUnitTest of_another_kind[] = {cmocka_unit_test(no_tensor_core_kernels_elsewhere)};
   fake = tst_fake();
