@@ -187,12 +187,13 @@ void tb_pages_before_write(struct tb_pages *pages, const void *first, int64_t by
 
 /* ---- a call's ---- */
 
-/* Only of pages that are all C's: no more memory is taken. Where the system gives none there are small ones. */
+/* For the small pages that have some of C, among which there are huge ones where all of one is C's: no more memory is
+ * taken, and a mapping of C's own stays one, which mremap wants of what is to grow. Where the system gives none there
+ * are small ones. */
 static void want_huge_pages(const struct tb_call *call, struct bytes_range all, int64_t bytes) {
-  const uintptr_t huge = (uintptr_t)REGION_BYTES, first = (all.first + huge - 1) / huge * huge;
-  const uintptr_t end = all.end / huge * huge;
-  if (bytes >= HUGE_BYTES_MIN && has_no_gaps(call) && first < end)
-    (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+  const uintptr_t first = all.first / PAGE_BYTES * PAGE_BYTES;
+  const uintptr_t end = (all.end + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+  if (bytes >= HUGE_BYTES_MIN && has_no_gaps(call)) (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
 }
 
 void tb_pages_begin(struct tb_pages *pages, struct tb_pool *pool, const struct tb_call *call) {

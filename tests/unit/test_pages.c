@@ -11,7 +11,7 @@
  * left out; a C is taken for new by its first page; no thread looks for copies between two steps; a call's end does not
  * wait for who is at it, or waits for others' copies; the pipeline begins nothing; two threads have one region's pages,
  * or one writes before they are there; a copy asks for none; of a region of several huge pages one is left to who
- * writes.
+ * writes; a mapping of C's own is cut into pieces.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -178,11 +178,11 @@ static void none_without_need(void **state) {
   delete_c(&alone);
 }
 
-/* Large pages are asked for once, where all of them is a large C's. */
+/* Large pages are asked for once, for the pages that have some of a large C. */
 static void huge_ones_within(void **state) {
   (void)state;
   struct tb_pages pages;
-  struct c c = new_c(1001, 5000, 1002, 4088), small = new_c(1000, 3000, 1000, 0);
+  struct c c = new_c(1001, 5000, 1002, 3 * PAGE + 4088), small = new_c(1000, 3000, 1000, 0);
   struct c gaps = new_c(1000, 5000, 1000 + 2 * PAGE / 8, 0), triangle = new_c(3000, 3000, 3000, 0);
   const int before = atomic_load(&huge_asked); /* for memory of our own */
   triangle.call.region.of = TB_LOWER_TRIANGLE;
@@ -190,8 +190,8 @@ static void huge_ones_within(void **state) {
   tb_pages_end(&pages);
   assert_int_equal(atomic_load(&huge_asked), before + 1);
   const char *const first = c.call.c, *const end = tb_call_c(&c.call, 1001, 4999);
-  assert_true((uintptr_t)huge_first % (uintptr_t)REGION == 0 && (uintptr_t)huge_end % (uintptr_t)REGION == 0);
-  assert_true(huge_first >= first && huge_first < first + REGION && huge_end <= end && huge_end > end - REGION);
+  assert_true((uintptr_t)huge_first % PAGE == 0 && (uintptr_t)huge_end % PAGE == 0);
+  assert_true(huge_first <= first && huge_first > first - PAGE && huge_end >= end && huge_end < end + PAGE);
   memset(c.memory, 0, (size_t)c.bytes); /* warm now */
   struct c *const none[] = {&c, &small, &gaps, &triangle};
   for (int i = 0; i < 4; i++) {
@@ -200,6 +200,25 @@ static void huge_ones_within(void **state) {
     delete_c(none[i]);
   }
   assert_int_equal(atomic_load(&huge_asked), before + 1);
+}
+
+/* As malloc and realloc have it: with its own bytes before C. */
+static void a_mapping_stays_one(void **state) {
+  (void)state;
+  enum { M = 1000, N = 5000 };
+  const size_t bytes = ((size_t)M * N * 8 + 16 + PAGE - 1) / PAGE * PAGE;
+  char *const mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(mapped != MAP_FAILED);
+  mprotect(mapped, bytes, PROT_READ), mprotect(mapped, bytes, PROT_READ | PROT_WRITE); /* apart from neighbours */
+  const struct tb_call call = {.type = TB_D, .m = M, .n = N, .k = 1, .c = mapped + 16, .ldc = M};
+  const int before = atomic_load(&huge_asked);
+  struct tb_pages pages;
+  tb_pages_begin(&pages, pool, &call);
+  tb_pages_end(&pages);
+  assert_int_equal(atomic_load(&huge_asked), before + 1);
+  char *const moved = mremap(mapped, bytes, 2 * bytes, MREMAP_MAYMOVE);
+  assert_true(moved != MAP_FAILED);
+  munmap(moved, 2 * bytes);
 }
 
 static atomic_int asked_by_then;
@@ -618,6 +637,7 @@ int main(void) {
       cmocka_unit_test(end_does_not_wait_for_copies),
       cmocka_unit_test(call_has_them),
       cmocka_unit_test(huge_ones_within),
+      cmocka_unit_test(a_mapping_stays_one),
       cmocka_unit_test(one_thread_has_a_region),
       cmocka_unit_test(all_that_is_written),
       cmocka_unit_test(copies_have_them),
