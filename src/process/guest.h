@@ -6,8 +6,8 @@
  *   - the thread is not cancelled, of whatever type its cancellation was;
  *   - signals wait, but for faults, so that no handler leaves by siglongjmp while we hold a lock, the driver is at work
  *     or threads of ours touch the program's memory.
- * Each thread for itself; takes no lock. errno is the caller's again behind it. Calls do not nest: within one, tb_guest_pause and tb_guest_resume enclose what
- * must run in the caller's own state, as the CPU BLAS must.
+ * Each thread for itself; takes no lock. errno is the caller's again behind it. Calls do not nest: within one,
+ * tb_guest_pause and tb_guest_resume enclose what must run in the caller's own state, as the CPU BLAS must.
  */
 #ifndef TB_GUEST_H
 #define TB_GUEST_H
