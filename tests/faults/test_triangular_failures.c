@@ -307,14 +307,14 @@ static void every_function(void **state) {
     if (flags != 0 && !functions[i].enqueues) continue; /* what enqueues nothing does not fail later */
     /* In place each step of a call is a state of its own. */
     const bool each = on_device && i == 0;
-    const unsigned long of_bands = flags != 0 ? 5 : TST_UNLESS_SANITIZED(16, 80);
+    const unsigned long of_bands = flags != 0 ? 8 : TST_UNLESS_SANITIZED(16, 80);
     const unsigned long often = bands ? of_bands : flags != 0 ? 2 : TST_UNLESS_SANITIZED(1, 3);
     const unsigned long step = each ? TST_UNLESS_SANITIZED(1, 3) : often * functions[i].step;
     for (unsigned long nth = 1; nth <= called[i]; nth += step, cases++)
       run_case(&(struct failure){functions[i].name, nth}, NULL);
   }
   printf("%lu cases\n", cases);
-  assert_true(cases > (twice ? 5 : bands ? TST_UNLESS_SANITIZED(15, 8) : TST_UNLESS_SANITIZED(20, 10)));
+  assert_true(cases > (twice ? 5 : bands ? TST_UNLESS_SANITIZED(10, 8) : TST_UNLESS_SANITIZED(20, 10)));
   assert_int_equal(failures, 0);
 }
 
