@@ -209,7 +209,6 @@ static void a_mapping_stays_one(void **state) {
   const size_t bytes = ((size_t)M * N * 8 + 16 + PAGE - 1) / PAGE * PAGE;
   char *const mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_true(mapped != MAP_FAILED);
-  mprotect(mapped, bytes, PROT_READ), mprotect(mapped, bytes, PROT_READ | PROT_WRITE); /* apart from neighbours */
   const struct tb_call call = {.type = TB_D, .m = M, .n = N, .k = 1, .c = mapped + 16, .ldc = M};
   const int before = atomic_load(&huge_asked);
   struct tb_pages pages;
