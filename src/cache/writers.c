@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cuda/place.h"
+#include "process/libraries.h"
 
 bool tb_writers_may_ask(void) {
   const int saved_errno = errno;
@@ -214,6 +215,48 @@ static bool are_files_harmless(void) {
   return fine;
 }
 
+/* ---- NVIDIA's other interfaces ---- */
+
+/* What OpenCL and Vulkan are on NVIDIA's driver. They may write to memory that the program has given them, which counts
+ * nowhere, and CUDA does not know of it. */
+static bool is_another_interface(const char *line) {
+  static const char *const libraries[] = {"libnvidia-opencl.so", "libnvidia-glcore.so", "libnvidia-eglcore.so"};
+  const char *const slash = strrchr(line, '/');
+  for (size_t i = 0; slash != NULL && i < sizeof libraries / sizeof *libraries; i++)
+    if (strncmp(slash + 1, libraries[i], strlen(libraries[i])) == 0) return true;
+  return false;
+}
+
+/* By what is mapped, for the loader's list has one namespace alone. */
+static bool are_others_mapped(void) {
+  FILE *maps = fopen("/proc/self/maps", "re");
+  char *line = NULL;
+  size_t room = 0;
+  bool found = maps == NULL;
+  while (!found && getline(&line, &room, maps) >= 0) found = is_another_interface(line);
+  free(line);
+  if (maps != NULL) fclose(maps);
+  return found;
+}
+
+static int count_loaded(struct dl_phdr_info *info, size_t size, void *loaded) {
+  (void)size;
+  *(unsigned long long *)loaded = info->dlpi_adds;
+  return 1;
+}
+
+/* A library is mapped before it counts as loaded, in whatever namespace, and works behind that: so the maps need be
+ * read only when there are more than at the latest look. */
+static bool has_no_other_interface(void) {
+  static _Atomic unsigned long long looked_at; /* none, or 1 more than were loaded when there was no other */
+  unsigned long long loaded = 0;
+  tb_libraries_visit(count_loaded, &loaded);
+  if (atomic_load(&looked_at) == loaded + 1) return true;
+  if (are_others_mapped()) return false;
+  atomic_store(&looked_at, loaded + 1);
+  return true;
+}
+
 /* ---- all of it ---- */
 
 /* Memory that the program has registered with CUDA is the GPUs' to write, and they are many pages' owners. */
@@ -224,7 +267,9 @@ bool tb_writers_have_cudas(struct tb_tracked pages) {
   return false;
 }
 
-static bool nobody_pins(void) { return has_no_pins() && are_files_harmless() && has_no_contexts(); }
+static bool nobody_pins(void) {
+  return has_no_pins() && are_files_harmless() && has_no_contexts() && has_no_other_interface();
+}
 
 static atomic_bool lately; /* nobody did, when it was asked last */
 

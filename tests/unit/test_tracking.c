@@ -8,8 +8,9 @@
  * about; ranges with pages in common are both believed behind a write; the files are not known again; shared mappings,
  * pins, rings or memory of CUDA's are overlooked, be it that the kernel answers what is mapped or has a file of it; a
  * long line of the kernel's is not read to its end; a terminal or a timer counts as one who writes, or a driver that
- * nobody knows as none; a file that is of no use alone stays open, or a place that was of no use stays taken; pages
- * that were written, or are gone, count as another mapping's.
+ * nobody knows as none; one of NVIDIA's other interfaces is overlooked when it is loaded behind a look, or apart; a
+ * file that is of no use alone stays open, or a place that was of no use stays taken; pages that were written, or are
+ * gone, count as another mapping's.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -18,6 +19,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -820,6 +822,30 @@ static void memory_of_cudas(void **state) {
   end();
 }
 
+/* Other interfaces of NVIDIA's than CUDA, loaded at any time, also where the loader's list has none of them; and what
+ * is CUDA's own, or gone. */
+static void other_interfaces(void **state) {
+  static const struct {
+    const char *name;
+    bool counts;
+  } libraries[] = {{"opencl", true}, {"glcore", true}, {"eglcore", true}, {"ptxjitcompiler", false}};
+  (void)state;
+  begin(false);
+  for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+    for (int apart = 0; apart < 2; apart++) {
+      char path[PATH_MAX];
+      snprintf(path, sizeof path, "%s/libnvidia-%s.so.1", tst_setting("TB_TEST_BUILD_DIR"), libraries[i].name);
+      assert_true(all_fault(pages));
+      void *const library = apart ? dlmopen(LM_ID_NEWLM, path, RTLD_NOW) : dlopen(path, RTLD_NOW);
+      if (library == NULL) fail_msg("%s", dlerror());
+      for (int look = 0; look < 2; look++)
+        if (all_fault(pages) == libraries[i].counts) fail_msg("%s, %d, look %d", path, apart, look);
+      dlclose(library);
+      assert_true(all_fault(pages));
+    }
+  end();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_change_shows),
@@ -847,6 +873,7 @@ int main(void) {
       cmocka_unit_test(mappings),
       cmocka_unit_test(long_names),
       cmocka_unit_test(memory_of_cudas),
+      cmocka_unit_test(other_interfaces),
   };
   const struct CMUnitTest by_lines[] = {
       cmocka_unit_test(mappings_are_found), cmocka_unit_test(ordinary_memory), cmocka_unit_test(asynchronous_reads),
