@@ -181,11 +181,16 @@ static bool is_harmless_device(int folder, const char *number, dev_t device) {
   return length >= (ssize_t)sizeof head - 1 && strncmp(name, head, sizeof head - 1) == 0;
 }
 
-/* Sockets copy, but for those of AF_XDP, whose memory is a device's. */
+/* Sockets of these families copy. Those of AF_XDP have packets put where they were told, those of AF_RDS what another
+ * machine writes; of further ones nothing is known. */
 static bool is_harmless_socket(int fd) {
+  static const int copying[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_VSOCK};
   int domain;
   socklen_t size = sizeof domain;
-  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain != AF_XDP;
+  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0) return false;
+  for (size_t i = 0; i < sizeof copying / sizeof *copying; i++)
+    if (domain == copying[i]) return true;
+  return false;
 }
 
 /* Whether what is open there cannot have pinned memory that it still writes to. */
