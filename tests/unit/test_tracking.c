@@ -52,7 +52,14 @@
 
 #define PAGE ((size_t)4096)
 #define BYTES ((size_t)8 << 20)
-#define COLLAPSE 25 /* MADV_COLLAPSE */
+/* Of headers younger than some: MADV_COLLAPSE and the like. */
+#define DONTNEED_LOCKED 24
+#define COLLAPSE 25
+#define GUARD_INSTALL 102
+#define GUARD_REMOVE 103
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
 
 /* The kernel answers what is mapped since Linux 6.11; the library's questions are the executable's here. */
 #define QUERY_MAP 0xC0686611UL
@@ -207,6 +214,24 @@ static void discard_all(char *at) {
   madvise(memory, BYTES, MADV_DONTNEED);
 }
 
+/* Where the kernel is older than an advice it is the oldest one's work. */
+static void advise_or_discard(char *at, int advice) {
+  if (madvise(page_of(at), PAGE, advice) != 0) discard(at);
+}
+
+static void discard_locked(char *at) { advise_or_discard(at, DONTNEED_LOCKED); }
+
+static void guard(char *at) {
+  advise_or_discard(at, GUARD_INSTALL);
+  madvise(page_of(at), PAGE, GUARD_REMOVE);
+}
+
+/* Its pages go elsewhere, and it stays. */
+static void move_away(char *at) {
+  if (mremap(page_of(at), PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL) == MAP_FAILED) discard(at);
+  assert_int_equal(*(volatile char *)at, 0);
+}
+
 static void free_and_reclaim(char *at) {
   madvise(page_of(at), PAGE, MADV_FREE);
   if (madvise(page_of(at), PAGE, MADV_PAGEOUT) != 0) madvise(page_of(at), PAGE, MADV_DONTNEED);
@@ -269,11 +294,34 @@ static void set_key_and_write(char *at) {
 }
 
 static void (*const changes[])(char *) = {
-    write_plainly,     write_the_same,          write_by_thread,  write_by_read,      write_by_pipe,
-    write_by_recv,     write_by_file,           write_directly,   write_from_outside, write_by_proc,
-    write_behind_fork, write_while_child_lives, discard,          discard_and_read,   discard_all,
-    free_and_reclaim,  free_and_write,          unmap_page,       map_page,           map_all,
-    map_file,          move_there_and_back,     move_other_there, protect_and_write,  set_key_and_write,
+    write_plainly,
+    write_the_same,
+    write_by_thread,
+    write_by_read,
+    write_by_pipe,
+    write_by_recv,
+    write_by_file,
+    write_directly,
+    write_from_outside,
+    write_by_proc,
+    write_behind_fork,
+    write_while_child_lives,
+    discard,
+    discard_and_read,
+    discard_all,
+    free_and_reclaim,
+    free_and_write,
+    unmap_page,
+    map_page,
+    map_all,
+    map_file,
+    move_there_and_back,
+    move_other_there,
+    protect_and_write,
+    set_key_and_write,
+    discard_locked,
+    guard,
+    move_away,
 };
 enum { CHANGES = sizeof changes / sizeof *changes };
 
