@@ -133,6 +133,12 @@ struct tb_ways tb_triangular_ways(const struct tb_places *places) {
   return ways;
 }
 
+/* On the right a block of rows comes down by columns, each of which must fit into a slot. */
+static int64_t block_most(const struct tb_call *call, struct tb_ways ways) {
+  if (!call->on_right || ways.c == TB_IN_PLACE) return INT64_MAX;
+  return tb_slot_elems(call->type) / TB_TRIANGULAR_BLOCK_STEP * TB_TRIANGULAR_BLOCK_STEP;
+}
+
 int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways, enum tb_triangular_how how) {
   const int64_t sides = tb_triangular_sides(call), least = ways.c == TB_IN_PLACE ? BLOCK_LEAST_IN_PLACE : BLOCK_LEAST;
   const int64_t by_link = how != TB_BY_HALVES             ? BLOCKS_OF_PRODUCTS_WISH
@@ -141,7 +147,7 @@ int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways
   /* Each block of a multiplication's kernel has an SM, of which there are none left for another stream's. */
   if (ways.c == TB_IN_PLACE && how == TB_BY_PLANES) return sides;
   const int64_t wish = tb_max(least, tb_ceil_div(sides, ways.c == TB_IN_PLACE ? TB_TRIANGULAR_STREAMS : by_link));
-  return tb_min(sides, tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP));
+  return tb_min(sides, tb_min(tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP), block_most(call, ways)));
 }
 
 /* A row of A' is a stored column. */
@@ -260,6 +266,7 @@ static bool halves_last(const struct tb_triangular_plan *plan, const struct tb_c
 static bool plan_bands(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t a_bytes,
                        int depth, int64_t budget_bytes) {
   const int64_t half = tb_round_up(tb_ceil_div(plan->sides, TB_TRIANGULAR_STREAMS), TB_TRIANGULAR_BLOCK_STEP);
+  if (half > block_most(call, plan->ways)) return false;
   plan->depth = depth;
   plan->halves_last = halves_last(plan, call);
   size_panels_of_bands(plan, call, bytes);

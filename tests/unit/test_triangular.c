@@ -6,8 +6,8 @@
  *
  * Seen to fail when: a block on the diagonal takes its rows for another's; the unit diagonal is read; an update is
  * added to the wrong half; the columns of a partly filled block are not all stored; a panel of A is replaced before it
- * was read; blocks come down in another order than they were computed in; signals wait for the end of a call, or what
- * is committed as they come is not counted.
+ * was read; blocks come down in another order than they were computed in, or by columns that are longer than a slot;
+ * signals wait for the end of a call, or what is committed as they come is not counted.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -628,6 +628,21 @@ static void on_tensor_cores(void **state) {
  *     solves   and solves of numbers that are not harmless: for other kinds of GPUs
  *     tensor   on a GPU so small that products of the test's size are for the tensor cores
  */
+/* A block of a tall B comes down by columns, through slots of 2 MiB: more blocks than are wished. */
+static void columns_longer_than_a_slot(void **state) {
+  enum { ZTRSM = 7, ON_THE_RIGHT = 1, SLOT_ELEMS = (2 << 20) / 16, BLOCKS_WISHED = 6 };
+  uint64_t rng = 9;
+  struct tst_sided_call call;
+  (void)state;
+  if (TST_SANITIZED) return; /* it takes minutes */
+  const int64_t begun = gpu_calls();
+  create_variant(&call, ZTRSM, ON_THE_RIGHT, BLOCKS_WISHED * SLOT_ELEMS + 5000, 2, &rng);
+  tst_sided_make(&call);
+  expect_right(&call);
+  tst_sided_destroy(&call);
+  assert_int_equal(gpu_calls() - begun, 1);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest quick[] = {cmocka_unit_test(some_variants)};
   const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
@@ -651,6 +666,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(bits_of_a_product),
       cmocka_unit_test(bits_beside_what_is_not_finite),
       cmocka_unit_test(what_is_not_finite_stays),
+      cmocka_unit_test(columns_longer_than_a_slot),
   };
   if (argc > 1 && strcmp(argv[1], "tensor") == 0) return tst_result(cmocka_run_group_tests(tensor, NULL, NULL));
   if (argc > 1 && strcmp(argv[1], "solves") == 0) return tst_result(cmocka_run_group_tests(solves, NULL, NULL));

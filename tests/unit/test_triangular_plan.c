@@ -9,7 +9,7 @@
  * where the next one has begun; of what a GPU has left a block that it had not begun, or a step, is left out; products
  * have as few blocks as steps by halves; a band forgets a half that lies before it, or takes its halves the other way
  * round; a portion of which columns are committed is solved again; there are bands of too
- * few rows, of cut tiles, or where blocks are narrow.
+ * few rows, of cut tiles, or where blocks are narrow; a block's column, or a band's, is longer than a slot.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -211,6 +211,26 @@ static void plans_keep_to_their_budget(void **state) {
     assert_int_equal(columns, call.k);
   }
   assert_true(made > 700 && banded > 50);
+}
+
+/* A column of each comes down through a slot. */
+static void blocks_on_the_right_fit_into_slots(void **state) {
+  const struct tb_ways staged = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
+  const int64_t sides[] = {1, 524288, 3000000, 5000000, 1000000000};
+  (void)state;
+  for (int type = TB_S; type <= TB_Z; type++)
+    for (int how = TB_BY_HALVES; how <= TB_BY_PLANES; how++)
+      for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        for (int64_t order = 2; order <= 2000000; order *= 1000) { /* the last one would have bands */
+          struct tb_call call = {.type = (enum tb_type)type, .m = sides[i], .n = order, .k = order, .on_right = true};
+          struct tb_triangular_plan p;
+          call.a = (struct tb_view){.ld = order, .structure = TB_TRIANGULAR, .type = call.type, .uplo = TB_LOWER};
+          call.recipe = how == TB_BY_HALVES ? TB_TRIANGULAR_SOLVE : TB_TRIANGULAR_MULTIPLY;
+          const int64_t block = tb_triangular_block_wish(&call, staged, (enum tb_triangular_how)how);
+          assert_true(
+              tb_triangular_plan_make(&p, &call, staged, (enum tb_triangular_how)how, 128, block, 0, INT64_MAX));
+          assert_true(p.block <= tb_slot_elems(call.type));
+        }
 }
 
 static int64_t blocks_of(enum tb_type type, int64_t sides, enum tb_triangular_how how) {
@@ -441,6 +461,7 @@ int main(void) {
                                      cmocka_unit_test(what_is_left_completes_it),
                                      cmocka_unit_test(one_place_where_there_is_no_more),
                                      cmocka_unit_test(blocks_that_are_wished),
+                                     cmocka_unit_test(blocks_on_the_right_fit_into_slots),
                                      cmocka_unit_test(bands_that_are_wished),
                                      cmocka_unit_test(bands_have_the_same_terms),
                                      cmocka_unit_test(what_is_left_of_bands),
