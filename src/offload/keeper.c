@@ -37,10 +37,15 @@ bool tb_keeper_may_open(void) {
   return mode == TB_OPEN_AUTO && (tb_option_number(TB_OPTION_route) != TB_ROUTE_AUTO || !tb_cuda_is_programs());
 }
 
+static void settle_all(void) {
+  for (int lane = 0; lane < TB_LANES; lane++) tb_gpus_settle(lane);
+  tb_gate_settled();
+}
+
 /* What a thread has left behind that will not come back for it: */
 static void clear_up(enum tb_gate found, int lane, int room) {
   if (found == TB_GATE_ABANDONED && room == TB_ENTRY_ALONE)
-    for (int each = 0; each < TB_LANES; each++) tb_gpus_settle(each);
+    settle_all();
   else if (found == TB_GATE_ABANDONED)
     tb_gpus_settle(lane);
   if (found != TB_GATE_BROKEN) return;

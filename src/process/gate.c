@@ -23,7 +23,10 @@ struct gate_lane {
   pthread_mutex_t lock;
   const void *at_window; /* the call there, by its thread's variables; NULL: there is none */
   double since;
-  bool abandoned; /* and nobody has had it since */
+  int room;                /* that it has, if nobody takes it */
+  uint64_t turn;           /* changes when somebody has the lane, and when the call at the window has lost it */
+  bool abandoned;          /* and nobody has had it since */
+  bool settled_by_another; /* who is alone sees to what that call left, from another lane */
 };
 static struct gate_lane lanes[TB_LANES];
 
@@ -62,6 +65,8 @@ static enum tb_gate have_lane(int lane, int result, int room) {
   if (result == EOWNERDEAD) pthread_mutex_consistent(&lanes[lane].lock);
   entry.room[lane] = room;
   lanes[lane].at_window = NULL;
+  lanes[lane].turn++;
+  for (int i = 0; result != 0 && i < TB_LANES; i++) lanes[i].abandoned = false; /* all is lost, with what they left */
   return result == 0 ? TB_GATE_CLEAN : TB_GATE_BROKEN;
 }
 
@@ -77,6 +82,7 @@ static enum tb_gate look_inside(int room, bool final, int *lane) {
     if (takes_over(&lanes[i], final)) {
       entry.room[i] = 0;
       lanes[i].at_window = NULL;
+      lanes[i].turn++;
       lanes[i].abandoned = true;
     }
     pthread_mutex_unlock(&lanes[i].lock);
@@ -90,9 +96,14 @@ static bool was_abandoned(int lane, int room) {
   for (int i = 0; i < TB_LANES; i++) {
     if (i != lane && room != TB_ENTRY_ALONE) continue;
     found = found || lanes[i].abandoned;
+    lanes[i].settled_by_another = lanes[i].abandoned && i != lane;
     lanes[i].abandoned = false;
   }
   return found;
+}
+
+static void all_are_settled(void) {
+  for (int lane = 0; lane < TB_LANES; lane++) lanes[lane].settled_by_another = false;
 }
 
 /* A lane that is free, but for one whose call has lost it at the window and is not out yet. */
@@ -181,9 +192,17 @@ enum tb_gate tb_gate_enter(int room, double seconds, int *lane) {
   return found;
 }
 
+/* Which the thread has lost at a window: its room is nobody's, or another call's that is at a window itself. 1 more
+ * than its number. */
+static _Thread_local int lost_lane;
+
 void tb_gate_leave(int lane) {
   pthread_mutex_lock(&state_lock);
-  entry.room[lane] = 0;
+  if (lost_lane != lane + 1) {
+    if (entry.room[lane] == TB_ENTRY_ALONE) all_are_settled();
+    entry.room[lane] = 0;
+  }
+  lost_lane = 0;
   pthread_mutex_unlock(&lanes[lane].lock);
   wake_next();
   pthread_mutex_unlock(&state_lock);
@@ -200,22 +219,50 @@ enum tb_gate tb_gate_try(bool final, int *lane) {
   return found;
 }
 
-/* ---- the window ---- */
-
-static void open_window(struct gate_lane *l) {
+void tb_gate_settled(void) {
   pthread_mutex_lock(&state_lock);
-  l->at_window = &tb_thread;
-  l->since = tb_clock_seconds();
-  pthread_mutex_unlock(&l->lock);
+  all_are_settled();
   pthread_mutex_unlock(&state_lock);
 }
 
-/* Returns with the state's lock held, and the lane's. */
+/* ---- the window ---- */
+
+/* Returns the lane's turn. */
+static uint64_t open_window(struct gate_lane *l, int room) {
+  pthread_mutex_lock(&state_lock);
+  const uint64_t turn = l->turn;
+  l->at_window = &tb_thread;
+  l->since = tb_clock_seconds();
+  l->room = room;
+  pthread_mutex_unlock(&l->lock);
+  pthread_mutex_unlock(&state_lock);
+  return turn;
+}
+
+/* With the state's lock held, and the lane's. A lane that was freed and which nobody has had is as it was: nor was
+ * anybody alone since. It is the call's again, though others may have its room by now. */
+static bool is_still_ours(struct gate_lane *l, int lane, uint64_t turn) {
+  const bool freed = l->turn == turn + 1 && l->abandoned;
+  if (l->turn != turn && !freed) return false;
+  if (freed) entry.room[lane] = l->room;
+  l->abandoned = false;
+  l->at_window = NULL;
+  return true;
+}
+
+/* Who sees to what the call left may end in the midst of that. */
+#define SETTLING_SECONDS_MOST 60.0
+
+/* Returns with the state's lock held, and the lane's, when nothing of the call's is under way any more if the lane is
+ * no longer its own. */
 static int come_back(struct gate_lane *l) {
+  const double begun = tb_clock_seconds();
   for (;; pause_for_a_while()) {
     pthread_mutex_lock(&state_lock);
     const int result = pthread_mutex_trylock(&l->lock);
-    if (result != EBUSY) return result;
+    const bool waits = l->settled_by_another && tb_clock_seconds() - begun < SETTLING_SECONDS_MOST;
+    if (result != EBUSY && (result != 0 || !waits)) return result;
+    if (result == 0) pthread_mutex_unlock(&l->lock);
     pthread_mutex_unlock(&state_lock);
   }
 }
@@ -223,12 +270,13 @@ static int come_back(struct gate_lane *l) {
 bool tb_gate_window(int lane) {
   struct gate_lane *const l = &lanes[lane];
   struct tb_guest *paused;
-  open_window(l);
+  const uint64_t turn = open_window(l, entry.room[lane]);
   tb_guest_pause(&paused);
   tb_guest_resume(paused);
   const int result = come_back(l);
-  const bool ours = result == 0 && l->at_window == &tb_thread;
+  const bool ours = result == 0 && is_still_ours(l, lane, turn);
   if (result == EOWNERDEAD) pthread_mutex_consistent(&l->lock);
+  if (result == 0 && !ours) lost_lane = lane + 1;
   pthread_mutex_unlock(&state_lock);
   return ours;
 }

@@ -33,8 +33,12 @@ void tb_gate_leave(int lane);
  * it. Otherwise those that wait go first. */
 enum tb_gate tb_gate_try(bool final, int *lane);
 
+/* By who has found lanes abandoned and is alone: nothing is left in their streams. Until then, or until it leaves,
+ * calls that lost them do not come back. */
+void tb_gate_settled(void);
+
 /* Lets others in, if a handler takes its time, and handlers run. False: another call has had the lane since, or all of
- * them; this one's state there is gone. Either way the caller is inside again. */
+ * them; this one's state there is gone, and nothing of it is under way. Either way the caller is inside again. */
 bool tb_gate_window(int lane);
 
 /* The child of a fork. */

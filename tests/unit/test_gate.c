@@ -7,7 +7,9 @@
  * leaves the gate closed; who tries takes a call's window at once; nobody may take it over, or its call does not see
  * it; a lane that becomes free lets nobody in; who wants a lane takes over one at the window, though others are free;
  * who has no place to wait in keeps the gate closed; who comes back does not wait for who has its lane;
- * of cancellation the state alone is held.
+ * of cancellation the state alone is held; a lane that a handler's call has had, and had a window in, counts as its
+ * call's; one that was freed for nobody does not, or comes back without its room; a call comes back before it is seen
+ * to what it left; who has lost a lane frees the next one's room.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -393,6 +395,178 @@ static void left_a_lane_by_the_window(void **state) {
   tb_gate_leave(lane);
 }
 
+/* ---- what comes back to a window ---- */
+
+/* A call of the handler's, in which a signal waits, too. */
+static bool inner_window;
+static void nothing(int number) { (void)number; }
+
+static void multiply_and_let_signals_in(int number) {
+  struct tb_guest guest;
+  int lane;
+  (void)number;
+  tb_guest_enter(&guest);
+  assert_int_equal(tb_gate_enter(TB_ENTRY_ALONE, 1, &lane), TB_GATE_ABANDONED);
+  raise(SIGUSR2);
+  inner_window = tb_gate_window(lane);
+  tb_gate_leave(lane);
+  tb_guest_leave(&guest);
+}
+
+static void its_handlers_call_has_a_window_too(void **state) {
+  (void)state;
+  struct tb_guest guest;
+  signal(SIGUSR1, multiply_and_let_signals_in);
+  signal(SIGUSR2, nothing);
+  tb_guest_enter(&guest);
+  assert_int_equal(enter_alone(), TB_GATE_CLEAN);
+  raise(SIGUSR1);
+  assert_false(tb_gate_window(0)); /* the handler's call has had it, and its window was this thread's, too */
+  tb_gate_leave(0);
+  tb_guest_leave(&guest);
+  assert_true(inner_window);
+  assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+}
+
+static struct small_call beside;
+static enum tb_gate waited_in_vain;
+
+static void let_one_wait(int number) {
+  (void)number;
+  usleep(1.5e6 * TB_GATE_PATIENCE_SECONDS);
+  waited_in_vain = of_another(enter_and_end);
+}
+
+static void *want_all_but_one(void *found) {
+  int lane;
+  *(enum tb_gate *)found = tb_gate_enter(TB_LANES - 1, 0.02, &lane);
+  return NULL;
+}
+
+/* Its lane was freed for one who wants to be alone and who did not come in, for another was inside: it is the call's
+ * again, with its room. */
+static void freed_and_had_by_nobody(void **state) {
+  (void)state;
+  struct tb_guest guest;
+  int lane;
+  signal(SIGUSR1, let_one_wait);
+  begin_small(&beside);
+  sem_wait(&beside.inside);
+  tb_guest_enter(&guest);
+  assert_int_equal(tb_gate_enter(1, 1, &lane), TB_GATE_CLEAN);
+  assert_int_equal(lane, 1);
+  raise(SIGUSR1);
+  assert_true(tb_gate_window(lane));
+  assert_int_equal(waited_in_vain, TB_GATE_CLOSED);
+  assert_int_equal(of_another(want_all_but_one), TB_GATE_CLOSED);
+  tb_gate_leave(lane);
+  tb_guest_leave(&guest);
+  end_small(&beside);
+  assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+}
+
+/* One who is alone, in lane 0, and takes its time to see to what was left in another lane. */
+static struct alone {
+  pthread_t thread;
+  enum tb_gate found;
+  atomic_bool settled;
+  sem_t inside, leave;
+} alone;
+
+static void *settle_slowly(void *unused) {
+  int lane;
+  alone.found = tb_gate_enter(TB_ENTRY_ALONE, 1, &lane);
+  sem_post(&alone.inside);
+  usleep(30000);
+  alone.settled = true;
+  tb_gate_settled();
+  sem_wait(&alone.leave);
+  tb_gate_leave(lane);
+  return unused;
+}
+
+static void let_one_settle(int number) {
+  (void)number;
+  end_small(&beside);
+  usleep(1.5e6 * TB_GATE_PATIENCE_SECONDS);
+  pthread_create(&alone.thread, NULL, settle_slowly, NULL);
+  sem_wait(&alone.inside);
+}
+
+/* The call has lost its lane, and comes back when nothing of it is under way any more, not before. */
+static void comes_back_when_it_is_settled(void **state) {
+  (void)state;
+  struct tb_guest guest;
+  int lane;
+  sem_init(&alone.inside, 0, 0), sem_init(&alone.leave, 0, 0);
+  alone.settled = false;
+  signal(SIGUSR1, let_one_settle);
+  begin_small(&beside);
+  sem_wait(&beside.inside);
+  tb_guest_enter(&guest);
+  assert_int_equal(tb_gate_enter(1, 1, &lane), TB_GATE_CLEAN);
+  assert_int_equal(lane, 1);
+  raise(SIGUSR1);
+  assert_false(tb_gate_window(lane));
+  assert_true(alone.settled);
+  assert_int_equal(alone.found, TB_GATE_ABANDONED);
+  tb_gate_leave(lane);
+  tb_guest_leave(&guest);
+  sem_post(&alone.leave);
+  pthread_join(alone.thread, NULL);
+  assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+}
+
+/* Who has taken it over is at a window itself. */
+static struct {
+  pthread_t thread;
+  sem_t at_window;
+  bool ours;
+} next_one;
+
+static void stay_a_while(int number) {
+  (void)number;
+  sem_post(&next_one.at_window);
+  usleep(0.6e6 * TB_GATE_PATIENCE_SECONDS);
+}
+
+static void *take_over_and_open_a_window(void *unused) {
+  struct tb_guest guest;
+  int lane;
+  tb_guest_enter(&guest);
+  tb_gate_try(true, &lane);
+  pthread_kill(pthread_self(), SIGUSR2);
+  next_one.ours = tb_gate_window(lane);
+  tb_gate_leave(lane);
+  tb_guest_leave(&guest);
+  return unused;
+}
+
+static void let_next_one_in(int number) {
+  (void)number;
+  sem_init(&next_one.at_window, 0, 0);
+  pthread_create(&next_one.thread, NULL, take_over_and_open_a_window, NULL);
+  sem_wait(&next_one.at_window);
+}
+
+/* The call that has lost the lane leaves it, and does not take the other's room with it. */
+static void leaves_the_next_ones_room(void **state) {
+  (void)state;
+  struct tb_guest guest;
+  signal(SIGUSR1, let_next_one_in);
+  signal(SIGUSR2, stay_a_while);
+  tb_guest_enter(&guest);
+  assert_int_equal(enter_alone(), TB_GATE_CLEAN);
+  raise(SIGUSR1);
+  assert_false(tb_gate_window(0));
+  tb_gate_leave(0);
+  tb_guest_leave(&guest);
+  assert_int_equal(of_another(try_once), TB_GATE_CLOSED);
+  pthread_join(next_one.thread, NULL);
+  assert_true(next_one.ours);
+  assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_at_a_time),
@@ -407,6 +581,10 @@ int main(void) {
       cmocka_unit_test(ended_in_a_lane),
       cmocka_unit_test(window_in_a_lane),
       cmocka_unit_test(left_a_lane_by_the_window),
+      cmocka_unit_test(its_handlers_call_has_a_window_too),
+      cmocka_unit_test(freed_and_had_by_nobody),
+      cmocka_unit_test(comes_back_when_it_is_settled),
+      cmocka_unit_test(leaves_the_next_ones_room),
   };
   alarm(20);
   return cmocka_run_group_tests(tests, NULL, NULL);
