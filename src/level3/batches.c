@@ -11,6 +11,14 @@ static bool is_for_gpu(unsigned char state) {
   return state == TB_BATCH_STAGED || state == TB_BATCH_IN_PLACE || state == TB_BATCH_ALONE;
 }
 
+/* Whether a product lies on the GPU, and in the context, of the first one that lies on any: those are computed by one
+ * launch. Where it is the first itself it is noted. */
+static bool is_beside_first(struct tb_batch_places *x, const struct tb_batch_cursor *cursor, struct tb_location *first,
+                            const struct tb_places *places) {
+  if (x->first_there < 0) x->first_there = cursor->number, *first = places->c;
+  return places->c.device == first->device && places->c.context == first->context;
+}
+
 /* Matrices a stride apart are one object, of which the first tells for all. And in ordinary memory all of a group go
  * the same way. */
 void tb_batch_look(struct tb_batch_places *x, const struct tb_batch *batch) {
@@ -19,6 +27,7 @@ void tb_batch_look(struct tb_batch_places *x, const struct tb_batch *batch) {
   const struct tb_places *places = NULL;
   enum tb_batch_state way = TB_BATCH_DONE;
   int64_t group = -1; /* that `way` is of; -1: of none */
+  struct tb_location first = {.device = -1};
   *x = (struct tb_batch_places){.state = malloc((size_t)batch->products + 1), .none = true, .first_there = -1};
   tb_batch_begin(&cursor, batch);
   while (x->state != NULL && tb_batch_next(&cursor)) {
@@ -26,7 +35,8 @@ void tb_batch_look(struct tb_batch_places *x, const struct tb_batch *batch) {
     if (places != NULL || group != cursor.group) way = tb_offload_batch_way(&cursor.call, places);
     group = places == NULL ? cursor.group : -1;
     x->state[cursor.number] = (unsigned char)way;
-    if (way == TB_BATCH_IN_PLACE && x->first_there < 0) x->first_there = cursor.number;
+    if (way == TB_BATCH_IN_PLACE && !is_beside_first(x, &cursor, &first, places))
+      x->state[cursor.number] = TB_BATCH_ALONE;
     if (is_for_gpu((unsigned char)way)) x->none = false;
     if (places != NULL && tb_places_need_gpu(places)) x->need_gpu = true;
   }

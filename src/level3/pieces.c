@@ -23,10 +23,12 @@ void tb_pieces_finish(const struct tb_call *call, const struct tb_places *places
     compute_on_cpu(call);
     return;
   }
-  outcome->lost = !tb_hosted_begin(&hosted, call, places, false);
-  if (outcome->lost) return;
+  if (!tb_hosted_begin(&hosted, call, places, false)) {
+    outcome->lost = true;
+    return;
+  }
   compute_on_cpu(&hosted.call);
-  outcome->lost = !tb_hosted_end(&hosted);
+  if (!tb_hosted_end(&hosted)) outcome->lost = true; /* what was lost before stays so */
 }
 
 void tb_pieces_add(struct tb_outcome *sum, const struct tb_outcome *next) {

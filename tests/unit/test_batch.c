@@ -4,11 +4,12 @@
  * and nothing else of C's memory changes; many go up, are computed and come down together; operands that lie on the GPU
  * stay there; what is large, trivial or empty; a batch left to the CPU, and one that is told to go there from the GPU.
  *
- * Seen to fail when: beta is left out of the commit; the list is not sorted by kernels; a piece's second product shares
- * the first one's B; a product's group_k is the one before's; a region is used before what it held has come down; a
- * conjugate is lost, of one operand or on one side; row-major operands stay in their places; a negative group is
- * counted; products that all go alone stay on the CPU; of integers with 32 bits the upper halves are read; signals wait
- * for the end of a batch, or it has no context behind them.
+ * Seen to fail when: products on another GPU than the first one's are launched with it; beta is left out of the commit;
+ * the list is not sorted by kernels; a piece's second product shares the first one's B; a product's group_k is the one
+ * before's; a region is used before what it held has come down; a conjugate is lost, of one operand or on one side;
+ * row-major operands stay in their places; a negative group is counted; products that all go alone stay on the CPU; of
+ * integers with 32 bits the upper halves are read; signals wait for the end of a batch, or it has no context behind
+ * them.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -372,6 +373,9 @@ static void within_a_limit(void **state) {
 
 /* ---- on the GPU ---- */
 
+/* Each second product's operands on the second GPU. */
+static bool on_two_gpus;
+
 static void move(struct batch_call *call, bool there) {
   const struct batch_matrices *m = call->matrices;
   int64_t number = 0;
@@ -380,6 +384,7 @@ static void move(struct batch_call *call, bool there) {
       for (int o = 0; o < 3; o++) {
         const size_t bytes = (size_t)(batch_stored_elems(call, &call->group[g], o) * batch_bytes(call->type));
         void *const host = o == 0 ? m->a : o == 1 ? m->b : m->c;
+        if (on_two_gpus) tst_cuda_begin((int)(number % 2));
         if (there) {
           call->device[o][number] = tst_cuda_allocate(TST_DEVICE, bytes);
           tst_cuda_write(TST_DEVICE, call->device[o][number], host, bytes);
@@ -387,6 +392,7 @@ static void move(struct batch_call *call, bool there) {
           assert_true(tst_cuda_read(TST_DEVICE, host, call->device[o][number], bytes));
           tst_cuda_free(TST_DEVICE, call->device[o][number]);
         }
+        if (on_two_gpus) tst_cuda_end((int)(number % 2));
       }
 }
 
@@ -413,6 +419,30 @@ static void operands_stay_on_the_gpu(void **state) {
     batch_destroy(&call);
   }
   tst_cuda_end(0);
+}
+
+/* One launch computes what lies on one GPU; the others are computed where they lie. In a process of its own. */
+static void products_on_two_gpus(void **state) {
+  (void)state;
+  struct batch_call call = {.type = TST_S, .group = mixed, .groups = MIXED};
+  tileblas_stats stats;
+  char symbol[64];
+  if (tst_fake() == NULL) skip();
+  on_two_gpus = true;
+  tst_cuda_begin(0), tst_cuda_begin(1);
+  name_symbol(symbol, TST_S, "gemm_batch", 0);
+  batch_create(&call, 19);
+  for (int o = 0; o < 3; o++) call.device[o] = calloc((size_t)call.products, sizeof(void *));
+  move(&call, true);
+  batch_run(&call, symbol);
+  move(&call, false);
+  if (!batch_is_right(&call)) fail_msg("%s on two GPUs", symbol);
+  tileblas_stats_get(&stats);
+  assert_int_equal(stats.gpu_failures, 0);
+  assert_true(tst_fake()->calls_on(1, "cuLaunchKernel") + tst_fake()->calls_on(1, "cuLaunchKernelEx") > 0);
+  for (int o = 0; o < 3; o++) free(call.device[o]);
+  batch_destroy(&call);
+  tst_cuda_end(1), tst_cuda_end(0);
 }
 
 /* Of a group with pointers each product lies where it will: every third on the GPU, every third with one operand. */
@@ -552,6 +582,8 @@ int main(int argc, char **argv) {
   };
   const struct CMUnitTest watched[] = {cmocka_unit_test(bits_of_each_alone), cmocka_unit_test(many_go_together),
                                        cmocka_unit_test(operands_stay_on_the_gpu)};
+  const struct CMUnitTest two_gpus[] = {cmocka_unit_test(products_on_two_gpus)};
+  if (argc > 1 && strcmp(argv[1], "two_gpus") == 0) return tst_result(cmocka_run_group_tests(two_gpus, NULL, NULL));
   if (argc > 1 && strcmp(argv[1], "--quick") == 0) return cmocka_run_group_tests(watched, NULL, NULL);
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);
