@@ -108,11 +108,18 @@ static __attribute__((noinline, cold)) void answer_long_cblas(enum tb_symbol sym
 #define ADDRESS_C(x) x
 #define ADDRESS_Z(x) x
 
-/* Those of herk are real, and her2k's beta. */
+/* Those of herk are real, and her2k's beta: with an imaginary part of zero, for not all compilers clear the rest of a
+ * union. */
 #define REAL_C float
 #define REAL_Z double
-#define SAID_REAL_C SAID_S
-#define SAID_REAL_Z SAID_D
+#define SAID_REAL_C(x) \
+  {                    \
+    .c = { x, 0 }      \
+  }
+#define SAID_REAL_Z(x) \
+  {                    \
+    .z = { x, 0 }      \
+  }
 
 /* Both ways get arguments of their own: one struct for both would be written to memory ahead of the short one. */
 #define ANSWER_CBLAS(symbol, signature, type, wide, alpha, beta, ...)                                            \

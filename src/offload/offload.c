@@ -29,13 +29,13 @@ enum tb_status tb_offload_status(void) {
 }
 
 bool tb_offload_is_open(void) { return tb_gpus_are_open(); }
-
 void tb_offload_rest(void) { tb_pool_rest(); }
 
 void tb_offload_describe(char *text, size_t size) { tb_gpus_describe(text, size); }
 
 void tb_offload_forget(uintptr_t start, uintptr_t end) {
-  if (!tb_gpus_are_open() || !tb_keeper_enter()) return;
+  /* What is kept is proven anyway, and a callback must not wait for a call that waits for it. */
+  if (tb_reach_is_in_callback() || !tb_gpus_are_open() || !tb_keeper_enter()) return;
   struct tb_device *d;
   for (int i = 0; (d = tb_gpus_open_one(i)) != NULL; i++) {
     if (d->hangs || tb_cache_bytes(tb_device_cache(d)) == 0) continue; /* to free would wait for what hangs */

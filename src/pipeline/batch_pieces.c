@@ -50,6 +50,7 @@ CUresult tb_batch_reserve(struct tb_device *d, struct tb_batch_room *room, int *
     for (*regions = most; *regions >= least; *regions /= 2) {
       const int64_t bytes = *regions * tb_batch_region_bytes(room);
       if (bytes > budget) continue;
+      if (limit > 0 && !tb_device_keep_within(d, limit - tb_max(bytes, d->arena_bytes))) continue;
       const CUresult result = tb_device_reserve(d, bytes);
       if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
       tb_cuda_failed_call = NULL; /* no failure yet: there is another try */

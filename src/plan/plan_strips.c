@@ -69,7 +69,7 @@ static bool has_strips_beside_square(const struct tb_call *call, const struct tb
 }
 
 static void size_strips_beside_square(struct tb_plan *plan, const struct tb_call *call, struct tb_tilings t) {
-  const int64_t panels = (call->m + SQUARE_PANEL / 2) / SQUARE_PANEL;
+  const int64_t panels = tb_min((call->m + SQUARE_PANEL / 2) / SQUARE_PANEL, TB_TILES_MAX);
   const int64_t panel = tb_round_up(tb_ceil_div(call->m, panels), t.rows->piece);
   plan->strips = true;
   tb_plan_size_panels(plan, call, panel, strip_of(call->type, call->n, call->k, *t.columns));
