@@ -60,12 +60,17 @@ static bool takes_over(const struct gate_lane *l, bool final) {
   return final || l->at_window == &tb_thread || tb_clock_seconds() - l->since > TB_GATE_PATIENCE_SECONDS;
 }
 
+/* Which the thread has lost at a window: its room is nobody's, or another call's that is at a window itself. 1 more
+ * than its number. */
+static _Thread_local int lost_lane;
+
 /* Has a lane whose lock gave this when it was asked for. */
 static enum tb_gate have_lane(int lane, int result, int room) {
   if (result == EOWNERDEAD) pthread_mutex_consistent(&lanes[lane].lock);
   entry.room[lane] = room;
   lanes[lane].at_window = NULL;
   lanes[lane].turn++;
+  lost_lane = 0;
   for (int i = 0; result != 0 && i < TB_LANES; i++) lanes[i].abandoned = false; /* all is lost, with what they left */
   return result == 0 ? TB_GATE_CLEAN : TB_GATE_BROKEN;
 }
@@ -191,10 +196,6 @@ enum tb_gate tb_gate_enter(int room, double seconds, int *lane) {
   pthread_mutex_unlock(&state_lock);
   return found;
 }
-
-/* Which the thread has lost at a window: its room is nobody's, or another call's that is at a window itself. 1 more
- * than its number. */
-static _Thread_local int lost_lane;
 
 void tb_gate_leave(int lane) {
   pthread_mutex_lock(&state_lock);

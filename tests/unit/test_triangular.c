@@ -622,12 +622,6 @@ static void on_tensor_cores(void **state) {
   if (tst_fake() != NULL) assert_int_equal(emulated, 4);
 }
 
-/*
- *   test_triangular [--quick|solves|tensor|few]
- *     --quick  some variants alone: for orders of warps, the race detector and compute-sanitizer
- *     solves   and solves of numbers that are not harmless: for other kinds of GPUs
- *     tensor   on a GPU so small that products of the test's size are for the tensor cores
- */
 /* A block of a tall B comes down by columns, through slots of 2 MiB: more blocks than are wished. */
 static void columns_longer_than_a_slot(void **state) {
   enum { ZTRSM = 7, ON_THE_RIGHT = 1, SLOT_ELEMS = (2 << 20) / 16, BLOCKS_WISHED = 6 };
@@ -643,6 +637,12 @@ static void columns_longer_than_a_slot(void **state) {
   assert_int_equal(gpu_calls() - begun, 1);
 }
 
+/*
+ *   test_triangular [--quick|solves|tensor|few]
+ *     --quick  some variants alone: for orders of warps, the race detector and compute-sanitizer
+ *     solves   and solves of numbers that are not harmless: for other kinds of GPUs
+ *     tensor   on a GPU so small that products of the test's size are for the tensor cores
+ */
 int main(int argc, char **argv) {
   const struct CMUnitTest quick[] = {cmocka_unit_test(some_variants)};
   const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
