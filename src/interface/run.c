@@ -342,7 +342,7 @@ static void run_gpu_in_own_thread(void *context) {
 static bool run_gpu_with_room(const struct tb_call *call, struct cpu_call *cpu) {
   struct own_thread own = {.call = call, .cpu = cpu, .caller = &tb_thread};
   /* A thread that has shut itself in may not start another. Where none can be had, the caller's must do. */
-  if (tb_sandboxed() || tb_stack_has_room() || !tb_stack_run(run_gpu_in_own_thread, &own)) return run_gpu(call, cpu);
+  if (tb_stack_has_room() || tb_sandboxed() || !tb_stack_run(run_gpu_in_own_thread, &own)) return run_gpu(call, cpu);
   return own.done;
 }
 

@@ -140,7 +140,7 @@ static void answer_batch(struct batch_run *run) {
   struct tb_guest guest;
   tb_guest_enter(&guest);
   if (!decide_at_once(run)) {
-    if (tb_sandboxed() || tb_stack_has_room() || !tb_stack_run(run_batch_on_gpu, run)) run_batch_on_gpu(run);
+    if (tb_stack_has_room() || tb_sandboxed() || !tb_stack_run(run_batch_on_gpu, run)) run_batch_on_gpu(run);
   }
   tb_guest_leave(&guest);
   if (run->done) return;
