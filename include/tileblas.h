@@ -114,8 +114,8 @@ TILEBLAS_API int tileblas_keep(const void *address, uint64_t bytes);
 
 /*
  * Takes the choice back, for all of that memory or a part of it, and gives back what the GPU keeps of it, whoever chose
- * that. Waits for calls that are under way. Good before a matrix is rewritten again and again, or freed; not needed for
- * a right result. Returns as above.
+ * that. Waits for calls that are under way; in a callback of a CUDA stream, which they may wait for, nothing is given
+ * back. Good before a matrix is rewritten again and again, or freed; not needed for a right result. Returns as above.
  */
 TILEBLAS_API int tileblas_forget(const void *address, uint64_t bytes);
 

@@ -36,7 +36,7 @@ static void initialise_lanes(void) {
   pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   for (int lane = 0; lane < TB_LANES; lane++) {
-    lanes[lane] = (struct gate_lane){.at_window = NULL};
+    lanes[lane] = (struct gate_lane){.turn = lanes[lane].turn + 2}; /* no call's that a fork found at the window */
     pthread_mutex_init(&lanes[lane].lock, &attributes);
   }
   pthread_mutexattr_destroy(&attributes);
@@ -229,12 +229,12 @@ void tb_gate_settled(void) {
 /* ---- the window ---- */
 
 /* Returns the lane's turn. */
-static uint64_t open_window(struct gate_lane *l, int room) {
+static uint64_t open_window(struct gate_lane *l, int lane) {
   pthread_mutex_lock(&state_lock);
   const uint64_t turn = l->turn;
   l->at_window = &tb_thread;
   l->since = tb_clock_seconds();
-  l->room = room;
+  l->room = entry.room[lane];
   pthread_mutex_unlock(&l->lock);
   pthread_mutex_unlock(&state_lock);
   return turn;
@@ -271,7 +271,7 @@ static int come_back(struct gate_lane *l) {
 bool tb_gate_window(int lane) {
   struct gate_lane *const l = &lanes[lane];
   struct tb_guest *paused;
-  const uint64_t turn = open_window(l, entry.room[lane]);
+  const uint64_t turn = open_window(l, lane);
   tb_guest_pause(&paused);
   tb_guest_resume(paused);
   const int result = come_back(l);

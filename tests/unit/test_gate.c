@@ -9,7 +9,8 @@
  * who has no place to wait in keeps the gate closed; who comes back does not wait for who has its lane;
  * of cancellation the state alone is held; a lane that a handler's call has had, and had a window in, counts as its
  * call's; one that was freed for nobody does not, or comes back without its room; a call comes back before it is seen
- * to what it left; who has lost a lane frees the next one's room.
+ * to what it left; who has lost a lane frees the next one's room; a child takes a lane of its own for the one that its
+ * parent had.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -148,6 +149,13 @@ static void held_whatever_the_type(void **state) {
   assert_ptr_equal(result, PTHREAD_CANCELED); /* at once behind the call, or where it asks: by the C library */
 }
 
+/* Returns when the thread has got so far. */
+static void begin_until(sem_t *reached, pthread_t *thread, void *(*body)(void *)) {
+  sem_init(reached, 0, 0);
+  assert_int_equal(pthread_create(thread, NULL, body, NULL), 0);
+  sem_wait(reached);
+}
+
 /* Who has taken it over at the window and is inside still, for a while or for good. */
 static struct holder {
   pthread_t thread;
@@ -169,9 +177,7 @@ static void *hold(void *unused) {
 
 static void let_one_hold_it(int number) {
   (void)number;
-  sem_init(&holder.inside, 0, 0);
-  pthread_create(&holder.thread, NULL, hold, NULL);
-  sem_wait(&holder.inside);
+  begin_until(&holder.inside, &holder.thread, hold);
 }
 
 /* The call that comes back waits for it, and sees that the lane is no longer its own; behind it the gate is
@@ -489,8 +495,7 @@ static void let_one_settle(int number) {
   (void)number;
   end_small(&beside);
   usleep(1.5e6 * TB_GATE_PATIENCE_SECONDS);
-  pthread_create(&alone.thread, NULL, settle_slowly, NULL);
-  sem_wait(&alone.inside);
+  begin_until(&alone.inside, &alone.thread, settle_slowly);
 }
 
 /* The call has lost its lane, and comes back when nothing of it is under way any more, not before. */
@@ -498,7 +503,7 @@ static void comes_back_when_it_is_settled(void **state) {
   (void)state;
   struct tb_guest guest;
   int lane;
-  sem_init(&alone.inside, 0, 0), sem_init(&alone.leave, 0, 0);
+  sem_init(&alone.leave, 0, 0);
   alone.settled = false;
   signal(SIGUSR1, let_one_settle);
   begin_small(&beside);
@@ -544,9 +549,7 @@ static void *take_over_and_open_a_window(void *unused) {
 
 static void let_next_one_in(int number) {
   (void)number;
-  sem_init(&next_one.at_window, 0, 0);
-  pthread_create(&next_one.thread, NULL, take_over_and_open_a_window, NULL);
-  sem_wait(&next_one.at_window);
+  begin_until(&next_one.at_window, &next_one.thread, take_over_and_open_a_window);
 }
 
 /* The call that has lost the lane leaves it, and does not take the other's room with it. */
@@ -564,6 +567,31 @@ static void leaves_the_next_ones_room(void **state) {
   assert_int_equal(of_another(try_once), TB_GATE_CLOSED);
   pthread_join(next_one.thread, NULL);
   assert_true(next_one.ours);
+  assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
+}
+
+/* As the child of a fork by the handler does, which multiplies there. */
+static void fork_and_multiply(int number) {
+  struct tb_guest guest;
+  (void)number;
+  tb_gate_after_fork();
+  tb_guest_enter(&guest);
+  assert_int_equal(enter_alone(), TB_GATE_CLEAN);
+  tb_gate_leave(0);
+  tb_guest_leave(&guest);
+}
+
+static void forked_at_the_window(void **state) {
+  (void)state;
+  struct tb_guest guest;
+  tb_gate_after_fork(); /* no lane has been anybody's since */
+  signal(SIGUSR1, fork_and_multiply);
+  tb_guest_enter(&guest);
+  assert_int_equal(enter_alone(), TB_GATE_CLEAN);
+  raise(SIGUSR1);
+  assert_false(tb_gate_window(0));
+  tb_gate_leave(0);
+  tb_guest_leave(&guest);
   assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
 }
 
@@ -585,6 +613,7 @@ int main(void) {
       cmocka_unit_test(freed_and_had_by_nobody),
       cmocka_unit_test(comes_back_when_it_is_settled),
       cmocka_unit_test(leaves_the_next_ones_room),
+      cmocka_unit_test(forked_at_the_window),
   };
   alarm(20);
   return cmocka_run_group_tests(tests, NULL, NULL);
