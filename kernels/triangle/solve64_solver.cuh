@@ -45,7 +45,7 @@ template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower>
   __device__ static bool is_quick_by_exponent(double b) {
     constexpr unsigned least = (1023 - 599) << 20, most = (1023 + 599) << 20;
     const unsigned high = static_cast<unsigned>(__double2hiint(b)) & 0x7fffffffu;
-    return WIDENS || (high - least <= most - least) | (high == 0);
+    return WIDENS || (high - least <= most - least) | ((high | static_cast<unsigned>(__double2loint(b))) == 0);
   }
   __device__ static bool fits(double x) {
     constexpr unsigned most = ((1023 + 127) << 20) + 0xfffff; /* and all ones behind: a float's largest is below it */

@@ -250,6 +250,11 @@ static inline int __double2hiint(double x) {
   std::memcpy(&bits, &x, sizeof bits);
   return (int)(bits >> 32);
 }
+static inline int __double2loint(double x) {
+  uint64_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return (int)(uint32_t)bits;
+}
 static inline float __int_as_float(int bits) {
   float x;
   std::memcpy(&x, &bits, sizeof x);
