@@ -30,3 +30,14 @@ CUresult tb_launch_behind(bool early, CUfunction function, struct tb_grid g, voi
   TB_TRY(tb_cuda.cuLaunchKernelEx(&config, function, parameters, NULL));
   return CUDA_SUCCESS;
 }
+
+static _Thread_local uint64_t results_launched __attribute__((tls_model("initial-exec")));
+
+CUresult tb_launch_result(bool early, CUfunction function, struct tb_grid g, void *argument, void *second,
+                          CUstream stream) {
+  TB_TRY(tb_launch_behind(early, function, g, argument, second, stream));
+  results_launched++;
+  return CUDA_SUCCESS;
+}
+
+uint64_t tb_results_launched(void) { return results_launched; }

@@ -25,4 +25,12 @@ struct tb_grid {
 CUresult tb_launch_behind(bool early, CUfunction function, struct tb_grid grid, void *argument, void *second,
                           CUstream stream);
 
+/*
+ * The same of a kernel that writes to a product's result. Several of them make a product, and where one is refused
+ * those before it are made all the same: who updates something in place asks how many this thread has launched so far.
+ */
+CUresult tb_launch_result(bool early, CUfunction function, struct tb_grid grid, void *argument, void *second,
+                          CUstream stream);
+uint64_t tb_results_launched(void);
+
 #endif

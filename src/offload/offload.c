@@ -180,11 +180,8 @@ static void finish_job(struct offload_job *job, struct tb_outcome *outcome) {
       if (finish_on_cpu(&job->parts[i], &job->parts[i].call)) outcome->by_cpu = true;
     return;
   }
-  for (int i = 0; i < job->count; i++) outcome->lost = outcome->lost || job->parts[i].device->hangs;
-  if (outcome->lost) {
-    tb_warn("operands in GPU memory cannot be reached (the GPU hangs): a product is not computed");
-    return;
-  }
+  outcome->lost = tb_parts_are_lost(job->parts, job->count);
+  if (outcome->lost) return;
   struct tb_hosted hosted;
   outcome->lost = !tb_hosted_begin(&hosted, job->call, job->places, true);
   if (outcome->lost) return;

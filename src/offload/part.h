@@ -65,6 +65,10 @@ void tb_part_run(struct tb_part *part, struct tb_device *device, const struct tb
  * with operands elsewhere. False when there is no more. */
 bool tb_part_take_rest(struct tb_part *part, const struct tb_call *call, struct tb_call *rest);
 
+/* Whether nobody can compute what is left of a call with operands in GPU memory, of which these are the parts. Says so,
+ * and why. */
+bool tb_parts_are_lost(const struct tb_part *parts, int count);
+
 /* Behind a call: gives device memory back that is not to stay from call to call, and orders the slots that the call has
  * earned. */
 void tb_part_tidy(struct tb_device *device);

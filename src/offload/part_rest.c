@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "plan/layout.h"
 #include "select/order.h"
 
@@ -46,6 +47,10 @@ static bool take_from_block(struct tb_part *part, struct tb_block *rest) {
   return false;
 }
 
+static bool is_torn(const struct tb_part *part) {
+  return part->call.recipe != TB_MULTIPLY && part->triangular.progress.torn;
+}
+
 static bool take_rectangle(struct tb_part *part, struct tb_block *rest) {
   if (!part->progress.committed) { /* and the rest of it means nothing */
     *rest = (struct tb_block){0, part->call.m, 0, part->call.n};
@@ -60,8 +65,23 @@ static bool take_rectangle(struct tb_part *part, struct tb_block *rest) {
   return false;
 }
 
+static const char *why_lost(const struct tb_part *part) {
+  if (part->device->hangs) return "operands in GPU memory cannot be reached (the GPU hangs)";
+  return is_torn(part) ? "the GPU has made a part of an update in its memory, and refused the rest" : NULL;
+}
+
+bool tb_parts_are_lost(const struct tb_part *parts, int count) {
+  for (int i = 0; i < count; i++)
+    if (why_lost(&parts[i]) != NULL) {
+      tb_warn("%s: a product is not computed", why_lost(&parts[i]));
+      return true;
+    }
+  return false;
+}
+
 bool tb_part_take_rest(struct tb_part *part, const struct tb_call *call, struct tb_call *rest) {
   struct tb_block block;
+  part->handed_out = part->handed_out || is_torn(part);
   if (part->why == TB_STATUS_ok || part->handed_out) return false;
   if (part->call.recipe != TB_MULTIPLY) {
     part->handed_out = !tb_triangular_take_rest(&part->triangular.plan, call, &part->triangular.progress, rest);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/options.h"
+#include "cuda/launch.h"
 #include "pipeline/triangular_internal.h"
 #include "select/commit.h"
 
@@ -206,8 +207,19 @@ static CUresult compute_turn(struct tb_triangular *t, bool *something) {
 
 /* ---- where B lies on the GPU ---- */
 
-/* Of each block in turn a step, so that the streams have something to do beside each other. A step counts when it is
- * enqueued: should it fail, so does all memory there. */
+/* A step counts when it is enqueued: should it fail, so does all memory there. One that the driver refuses in the
+ * midst, as for want of memory, leaves the block neither as it was nor as it will be. */
+static CUresult make_step_in_place(struct tb_triangular *t, int64_t block, const struct tb_triangular_step *step) {
+  const uint64_t before = tb_results_launched();
+  const CUresult launched = launch_step(t, block, step);
+  if (launched != CUDA_SUCCESS)
+    t->progress->torn = tb_results_launched() > before;
+  else
+    t->progress->steps[block % TB_TRIANGULAR_STREAMS]++;
+  return launched;
+}
+
+/* Of each block in turn a step, so that the streams have something to do beside each other. */
 static CUresult run_blocks_in_place(struct tb_triangular *t, int64_t first, int64_t end) {
   const int64_t steps = tb_triangular_steps(&t->plan->shape);
   for (int64_t block = first; block < end; block++) {
@@ -219,10 +231,7 @@ static CUresult run_blocks_in_place(struct tb_triangular *t, int64_t first, int6
   }
   for (int64_t number = 0; number < steps; number++) {
     const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
-    for (int64_t block = first; block < end; block++) {
-      TB_TRY(launch_step(t, block, &step));
-      t->progress->steps[block % TB_TRIANGULAR_STREAMS]++;
-    }
+    for (int64_t block = first; block < end; block++) TB_TRY(make_step_in_place(t, block, &step));
   }
   return CUDA_SUCCESS;
 }

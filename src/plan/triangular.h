@@ -192,6 +192,7 @@ struct tb_triangular_progress {
   int64_t portion; /* those before this one are complete; where they lie, those that are not of one of the streams */
   int64_t lines;   /* of this portion: stored columns that are committed */
   int64_t steps[TB_TRIANGULAR_STREAMS]; /* of each block where it lies: to be alpha B is the first, then the plan's */
+  bool torn; /* of a step where a block lies some is enqueued and some was refused: nobody can finish that */
   double up_bytes, down_bytes;
   int handed; /* of the rest: parts that were handed out */
 };

@@ -154,7 +154,7 @@ static CUresult launch_multiply(CUfunction function, int planes, struct tb_emula
   TB_TRY(map_columns(planes, args, &map));
   const struct tb_grid grid = {args->left_words, 1, TB_EMULATED_THREADS, TB_EMULATED_SHARED_BYTES(planes),
                                TB_EMULATED_CLUSTER};
-  return tb_launch_behind(true, function, grid, args, &map, stream);
+  return tb_launch_result(true, function, grid, args, &map, stream);
 }
 
 /* Plain fp32 for the tiles that are marked. */
@@ -164,7 +164,7 @@ static CUresult compute_again(CUfunction function, const struct tb_sgemm_args *p
   struct tb_emulated_again again = {multiplied->left, multiplied->again, multiplied->wanted, multiplied->left_words,
                                     multiplied->triangle};
   const struct tb_grid grid = {multiplied->tiles, 1, TB_EMULATED_AGAIN_THREADS, TB_EMULATED_AGAIN_SHARED_BYTES, 1};
-  return tb_launch_behind(true, function, grid, &args, &again, stream);
+  return tb_launch_result(true, function, grid, &args, &again, stream);
 }
 
 /* Blocks that have something to do, in pairs. */
@@ -243,7 +243,7 @@ static CUresult multiply_rest(const struct tb_emulated_kernels *emulated, const 
   TB_TRY(launch_multiply(multiply, TB_EMULATED_BFLOAT_PLANES, &p, stream));
   const int64_t split_tiles = p.tiles - p.whole;
   const struct tb_grid grid = {TB_EMULATED_GATHER_BLOCKS * split_tiles, 1, TB_EMULATED_GATHER_THREADS, 0, 1};
-  if (split_tiles > 0) TB_TRY(tb_launch_behind(true, emulated->gather, grid, &p, NULL, stream));
+  if (split_tiles > 0) TB_TRY(tb_launch_result(true, emulated->gather, grid, &p, NULL, stream));
   return compute_again(emulated->again[product->transpose_a][product->transpose_b], product->args, &p, stream);
 }
 

@@ -118,14 +118,21 @@ static struct tb_grid grid_of(const struct tb_launch *l, const struct tb_fma_way
   return grid;
 }
 
+/* With k split the tiles' sums are gathered behind them, and the tiles themselves write none of the result. */
+static CUresult launch_and_gather(bool early, CUfunction function, struct tb_grid g, const struct tb_launch *l,
+                                  struct tb_sgemm_args *args) {
+  if (g.y == 1) return tb_launch_result(early, function, g, args, NULL, l->stream);
+  TB_TRY(tb_launch_behind(early, function, g, args, NULL, l->stream));
+  return tb_gather_launch(l, args);
+}
+
 static CUresult launch_as_stored(const struct tb_fma *fma, const struct tb_launch *l) {
   struct tb_sgemm_args args = *l->args;
   const struct tb_fma_way *way = &l->choice->fma;
   const struct tb_grid g = grid_of(l, way, &args, l->workspace);
   const bool any = !tb_kernels_vectors(l->transpose_a, l->transpose_b, &args);
   CUfunction function = fma->function[way->tile][l->transpose_a][l->transpose_b][any];
-  TB_TRY(tb_launch_behind(false, function, g, &args, NULL, l->stream));
-  return g.y > 1 ? tb_gather_launch(l, &args) : CUDA_SUCCESS;
+  return launch_and_gather(false, function, g, l, &args);
 }
 
 /* Pairs of panels of an operand with so many rows, or columns. */
@@ -171,14 +178,13 @@ static CUresult multiply_packed(const struct tb_fma *fma, const struct tb_launch
     const struct tb_rest ahead = {0, 0, rest.first_row > 0 ? rest.first_row : args->m,
                                   rest.first_column > 0 ? rest.first_column : args->n};
     struct tb_sgemm_args part = part_of(args, ahead);
-    TB_TRY(tb_launch_behind(l->shared->early, function, grid_of(l, &whole, &part, 0), &part, NULL, l->stream));
+    TB_TRY(tb_launch_result(l->shared->early, function, grid_of(l, &whole, &part, 0), &part, NULL, l->stream));
   }
   if (rest.m == 0 || rest.n == 0) return CUDA_SUCCESS;
   struct tb_sgemm_args part = part_of(args, rest);
   part.beside = rest.first_row + rest.first_column > 0;
   const struct tb_grid g = grid_of(l, way, &part, partials);
-  TB_TRY(tb_launch_behind(l->shared->early, function, g, &part, NULL, l->stream));
-  return g.y > 1 ? tb_gather_launch(l, &part) : CUDA_SUCCESS;
+  return launch_and_gather(l->shared->early, function, g, l, &part);
 }
 
 /* Part of k after part of k, each packed and multiplied. */

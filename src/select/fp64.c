@@ -111,10 +111,11 @@ CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64
   const struct tb_grid grid = {plan->blocks, 1, tile->threads, plan->shared_bytes, 1};
   const bool units = tb_fp64_in_units(plan->complex, transpose_a, transpose_b, &arguments);
   const CUfunction function = fp64->tile[plan->tile][transpose_a][transpose_b][units];
-  TB_TRY(tb_launch_behind(false, function, grid, &arguments, NULL, stream));
-  if (plan->splits == 1) return CUDA_SUCCESS;
+  if (plan->splits == 1) return tb_launch_result(false, function, grid, &arguments, NULL, stream);
+  TB_TRY(plan->whole > 0 ? tb_launch_result(false, function, grid, &arguments, NULL, stream)
+                         : tb_launch_behind(false, function, grid, &arguments, NULL, stream));
   const struct tb_grid gather = {(plan->tiles - plan->whole) * TB_FP64_GATHER_BLOCKS, 1, tile->threads, 0, 1};
-  return tb_launch_behind(fp64->early[plan->complex], fp64->gather[plan->tile], gather, &arguments, NULL, stream);
+  return tb_launch_result(fp64->early[plan->complex], fp64->gather[plan->tile], gather, &arguments, NULL, stream);
 }
 
 static bool same_product(const struct tb_fp64_product *x, const struct tb_fp64_product *y) {

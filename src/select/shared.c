@@ -44,7 +44,7 @@ void tb_shared_unload(struct tb_shared *shared) {
 CUresult tb_gather_launch(const struct tb_launch *launch, struct tb_sgemm_args *args) {
   int64_t blocks = (args->m * args->n + GATHER_THREADS - 1) / GATHER_THREADS;
   blocks = tb_min(blocks, (int64_t)launch->device->sm_count * GATHER_BLOCKS_PER_SM);
-  return tb_launch_behind(launch->shared->early, launch->shared->gather,
+  return tb_launch_result(launch->shared->early, launch->shared->gather,
                           (struct tb_grid){blocks, 1, GATHER_THREADS, 0, 1}, args, NULL, launch->stream);
 }
 

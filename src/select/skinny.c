@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "cuda/launch.h"
 #include "select/embed.h"
 
 TB_EMBED(tb_skinny_fatbin, TB_SKINNY_FATBIN); /* kernels/skinny/skinny.cu */
@@ -51,11 +52,10 @@ CUresult tb_skinny_launch_plan(const struct tb_skinny *skinny, const struct tb_s
                                const struct tb_sgemm_args *args, CUstream stream) {
   struct tb_skinny_args arguments;
   tb_skinny_arguments(&arguments, plan, ta, tb, args);
-  void *parameters[] = {&arguments};
-  TB_TRY(tb_cuda.cuLaunchKernel(skinny->function[plan->row][tb_skinny_variant_of(plan, args->k)],
-                                (unsigned)plan->blocks, (unsigned)plan->splits, 1, (unsigned)plan->threads, 1, 1,
-                                (unsigned)plan->shared_bytes, stream, parameters, NULL));
-  return CUDA_SUCCESS;
+  const CUfunction function = skinny->function[plan->row][tb_skinny_variant_of(plan, args->k)];
+  const struct tb_grid grid = {plan->blocks, plan->splits, plan->threads, plan->shared_bytes, 1};
+  return plan->splits == 1 ? tb_launch_result(false, function, grid, &arguments, NULL, stream)
+                           : tb_launch_behind(false, function, grid, &arguments, NULL, stream);
 }
 
 CUresult tb_skinny_launch(const struct tb_skinny *skinny, const struct tb_launch *l) {

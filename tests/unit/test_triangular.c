@@ -7,7 +7,8 @@
  * Seen to fail when: a block on the diagonal takes its rows for another's; the unit diagonal is read; an update is
  * added to the wrong half; the columns of a partly filled block are not all stored; a panel of A is replaced before it
  * was read; blocks come down in another order than they were computed in, or by columns that are longer than a slot;
- * signals wait for the end of a call, or what is committed as they come is not counted.
+ * signals wait for the end of a call, or what is committed as they come is not counted; an update of which the driver
+ * has taken some is made once more.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -318,6 +319,21 @@ static void elements_that_cannot_be_divided(void **state) {
   }
 }
 
+/* Numerators of which the upper half has no bit: the quotient is rounded once, as any other. */
+static void smallest_numerators(void **state) {
+  (void)state;
+  static double a[SOLVED * SOLVED], b[SOLVED * SOLVED_SIDES], x[SOLVED * SOLVED_SIDES];
+  uint64_t rng = 23;
+  for (int i = 0; i < SOLVED; i++)
+    a[i + i * SOLVED] = (1 + (double)tst_random_below(&rng, 1 << 30) * 0x1p-30) * ldexp(1, -20 - i);
+  for (int i = 0; i < SOLVED * SOLVED_SIDES; i++) x[i] = b[i] = (double)tst_random_below(&rng, 1 << 30) * 0x1p-1074;
+  cblas_dtrsm(COL_MAJOR, LEFT, LOWER, NO_TRANS, NON_UNIT, SOLVED, SOLVED_SIDES, 1, a, SOLVED, x, SOLVED);
+  for (int i = 0; i < SOLVED * SOLVED_SIDES; i++) {
+    const int row = i % SOLVED;
+    if (x[i] != b[i] / a[row + row * SOLVED]) fail_msg("%a / %a is %a", b[i], a[row + row * SOLVED], x[i]);
+  }
+}
+
 /* A column with infinity in it leaves the others their bits, whichever way it is solved itself. */
 static void solved_beside_infinity(void **state) {
   (void)state;
@@ -608,6 +624,44 @@ static int the_same_bits_anywhere(void *unused) {
   return gpu_calls() == 12 ? 0 : 4;
 }
 
+/* ctrsm where B lies, of two leaves and an update, with one of that one's launches refused. 0: B is right; TOLD: it is
+ * not; else what went wrong. */
+enum { TOLD = 10, CTRSM = 6, ON_THE_LEFT = 0, OUT_OF_MEMORY = 2 };
+static int one_launch_refused(void *number) {
+  uint64_t rng = 11;
+  struct tst_sided_call call;
+  tst_cuda_begin(0);
+  set_option("TILEBLAS_ROUTE", "gpu");
+  create_variant(&call, CTRSM, ON_THE_LEFT, 280, 1160, &rng);
+  void *const there = placed(TST_DEVICE, false, &call.c), *const a = placed(TST_DEVICE, false, &call.a);
+  tst_fake()->inject("cuLaunchKernelEx", *(const unsigned *)number, OUT_OF_MEMORY, 0);
+  tst_sided_make_on(&call, a, NULL, there);
+  const uint64_t failures = tst_fake()->get(FAKE_CUDA_FAILURES);
+  tst_fake()->clear_failures();
+  if (!tst_cuda_read(TST_DEVICE, call.c.data, there, call.c.bytes)) return 2;
+  tst_cuda_free(TST_DEVICE, a);
+  tst_cuda_free(TST_DEVICE, there);
+  tst_cuda_end(0);
+  if (failures != 1) return 3;
+  return tst_sided_wrong(&call) == NULL ? 0 : TOLD;
+}
+
+/* The first three pack and begin to write to B. With one of the others refused nobody knows what B is, and that is
+ * said; with one of those the CPU has computed it. */
+static void an_update_refused_in_its_midst(void **state) {
+  enum { LAUNCHES = 6, UNTIL_IT_WRITES = 3 };
+  (void)state;
+  if (tst_fake() == NULL) TST_LEAVE_OUT("a real driver refuses no launch");
+  for (unsigned number = 1; number <= LAUNCHES; number++) {
+    struct tst_output o;
+    tst_fork(&o, one_launch_refused, &number);
+    const bool told = strstr(o.err, "a product is not computed") != NULL;
+    if (o.status != (told ? TOLD : 0) || told != (number > UNTIL_IT_WRITES))
+      fail_msg("launch %u: status %d\n%s%s", number, o.status, o.out, o.err);
+    tst_output_destroy(&o);
+  }
+}
+
 static void on_tensor_cores(void **state) {
   (void)state;
   struct tst_output o;
@@ -645,11 +699,12 @@ static void columns_longer_than_a_slot(void **state) {
  */
 int main(int argc, char **argv) {
   const struct CMUnitTest quick[] = {cmocka_unit_test(some_variants)};
-  const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores)};
+  const struct CMUnitTest tensor[] = {cmocka_unit_test(on_tensor_cores),
+                                      cmocka_unit_test(an_update_refused_in_its_midst)};
   const struct CMUnitTest solves[] = {
-      cmocka_unit_test(some_variants),          cmocka_unit_test(triangles_that_let_grow),
-      cmocka_unit_test(floats_overflow),        cmocka_unit_test(elements_that_cannot_be_divided),
-      cmocka_unit_test(solved_beside_infinity),
+      cmocka_unit_test(some_variants),       cmocka_unit_test(triangles_that_let_grow),
+      cmocka_unit_test(floats_overflow),     cmocka_unit_test(elements_that_cannot_be_divided),
+      cmocka_unit_test(smallest_numerators), cmocka_unit_test(solved_beside_infinity),
   };
   const struct CMUnitTest few[] = {cmocka_unit_test(bits_by_large_tiles)};
   const struct CMUnitTest tests[] = {
@@ -662,6 +717,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(triangles_that_let_grow),
       cmocka_unit_test(floats_overflow),
       cmocka_unit_test(elements_that_cannot_be_divided),
+      cmocka_unit_test(smallest_numerators),
       cmocka_unit_test(solved_beside_infinity),
       cmocka_unit_test(bits_of_a_product),
       cmocka_unit_test(bits_beside_what_is_not_finite),
