@@ -16,6 +16,9 @@ static pthread_once_t gate_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t state_lock;
 static struct tb_entry entry;
 static pthread_cond_t room_came[TB_ENTRY_WAITING]; /* for who waits in this place */
+static uint64_t moves;                             /* changes when somebody has a lane, and when one leaves */
+static uint64_t no_room_at; /* 1 more than it was when somebody had waited in vain, for so long; 0: nobody has */
+static double no_room_seconds;
 
 /* Its lock tells what has become of the thread inside. Robust: the end of its owner does not close it. Checked: an
  * owner who comes again is told. */
@@ -45,6 +48,7 @@ static void initialise_lanes(void) {
 static void initialise_gate(void) {
   pthread_condattr_t monotonic;
   entry = (struct tb_entry){0};
+  no_room_at = 0;
   pthread_mutex_init(&state_lock, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -68,6 +72,7 @@ static _Thread_local int lost_lane;
 static enum tb_gate have_lane(int lane, int result, int room) {
   if (result == EOWNERDEAD) pthread_mutex_consistent(&lanes[lane].lock);
   entry.room[lane] = room;
+  moves++;
   lanes[lane].at_window = NULL;
   lanes[lane].turn++;
   lost_lane = 0;
@@ -183,16 +188,20 @@ static enum tb_gate wait_to_go_in(int room, double seconds, int *lane) {
     if ((found = go_in(room, ticket, lane)) != TB_GATE_CLOSED) break;
   }
   tb_entry_end_wait(&entry, ticket);
+  if (found == TB_GATE_CLOSED) no_room_at = moves + 1, no_room_seconds = seconds;
   wake_next();
   return found;
 }
+
+/* Whether somebody has waited so long for who is inside, a thread that does not come back from the driver, say. */
+static bool is_stuck(double seconds) { return no_room_at == moves + 1 && seconds <= no_room_seconds; }
 
 enum tb_gate tb_gate_enter(int room, double seconds, int *lane) {
   pthread_once(&gate_once, initialise_gate);
   pthread_mutex_lock(&state_lock);
   tb_entry_forget(&entry, &tb_thread); /* a wait that it left by a jump */
   enum tb_gate found = go_in(room, 0, lane);
-  if (found == TB_GATE_CLOSED) found = wait_to_go_in(room, seconds, lane);
+  if (found == TB_GATE_CLOSED && !is_stuck(seconds)) found = wait_to_go_in(room, seconds, lane);
   pthread_mutex_unlock(&state_lock);
   return found;
 }
@@ -204,6 +213,7 @@ void tb_gate_leave(int lane) {
     entry.room[lane] = 0;
   }
   lost_lane = 0;
+  moves++;
   pthread_mutex_unlock(&lanes[lane].lock);
   wake_next();
   pthread_mutex_unlock(&state_lock);

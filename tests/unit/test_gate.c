@@ -81,6 +81,31 @@ static void nobody_came_to_the_window(void **state) {
   }
 }
 
+static double seconds_waited;
+
+static void *enter_for_a_while(void *found) {
+  int lane;
+  const double begun = tb_clock_seconds();
+  *(enum tb_gate *)found = tb_gate_enter(TB_ENTRY_ALONE, 0.2, &lane);
+  seconds_waited = tb_clock_seconds() - begun;
+  if (*(enum tb_gate *)found != TB_GATE_CLOSED) tb_gate_leave(lane);
+  return NULL;
+}
+
+/* Who is inside and does not come back is waited for once, until somebody has moved. */
+static void waited_for_once(void **state) {
+  (void)state;
+  for (int again = 0; again < 2; again++) {
+    assert_int_equal(enter_alone(), TB_GATE_CLEAN);
+    assert_int_equal(of_another(enter_for_a_while), TB_GATE_CLOSED);
+    assert_true(seconds_waited >= 0.2);
+    assert_int_equal(of_another(enter_for_a_while), TB_GATE_CLOSED);
+    assert_true(seconds_waited < 0.1);
+    tb_gate_leave(0);
+    assert_int_equal(of_another(enter_for_a_while), TB_GATE_CLEAN);
+  }
+}
+
 static enum tb_gate found_at_window[2];
 
 static void *try_for_good(void *found) {
@@ -325,6 +350,22 @@ static void more_than_there_are_places(void **state) {
 
 /* In a lane, as alone: a thread that ended inside is found by the next call, in the lane where it was; the others are
  * not disturbed. */
+/* Of two one leaves: the other may do so soon, and is waited for. */
+static void one_of_two_has_left(void **state) {
+  (void)state;
+  struct small_call call[2] = {{0}};
+  for (int i = 0; i < 2; i++) {
+    begin_small(&call[i]);
+    sem_wait(&call[i].inside);
+  }
+  for (int left = 0; left < 2; left++) {
+    assert_int_equal(of_another(enter_for_a_while), TB_GATE_CLOSED);
+    assert_true(seconds_waited >= 0.2);
+    end_small(&call[left]);
+  }
+  assert_int_equal(of_another(enter_for_a_while), TB_GATE_CLEAN);
+}
+
 static void ended_in_a_lane(void **state) {
   (void)state;
   struct small_call call[3] = {{.found = TB_GATE_CLOSED}, {.ends_inside = true}};
@@ -598,6 +639,7 @@ static void forked_at_the_window(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_at_a_time),
+      cmocka_unit_test(waited_for_once),
       cmocka_unit_test(nobody_came_to_the_window),
       cmocka_unit_test(others_at_the_window),
       cmocka_unit_test(held_whatever_the_type),
@@ -606,6 +648,7 @@ int main(void) {
       cmocka_unit_test(more_than_there_are_places),
       cmocka_unit_test(woken_when_it_is_left),
       cmocka_unit_test(lanes_for_small_calls),
+      cmocka_unit_test(one_of_two_has_left),
       cmocka_unit_test(ended_in_a_lane),
       cmocka_unit_test(window_in_a_lane),
       cmocka_unit_test(left_a_lane_by_the_window),
