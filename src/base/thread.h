@@ -31,6 +31,7 @@ struct tb_thread {
   uint32_t float_control;
   uintptr_t stack_start, stack_end; /* stack.h: of the thread's stack; both 0: not looked at yet */
   bool sandboxed;                   /* sandbox.h: seen before */
+  bool visits_libraries;            /* libraries.h: it is in a visit, or has left one by a jump */
   double no_offer_before;           /* busy.h: of its core; by tb_clock_seconds */
 };
 

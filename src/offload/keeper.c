@@ -10,6 +10,7 @@
 #include "process/background.h"
 #include "process/gate.h"
 #include "process/guest.h"
+#include "process/libraries.h"
 #include "offload/gpus.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -50,7 +51,9 @@ static void clear_up(enum tb_gate found, int lane, int room) {
     tb_gpus_settle(lane);
   if (found != TB_GATE_BROKEN) return;
   tb_cuda_leave_all(); /* if it was this thread */
-  if (tb_gpus_abandon()) tb_warn("a thread left a call in its midst; the CPU computes all later calls");
+  if (!tb_gpus_abandon()) return;
+  tb_library_stays(); /* for the threads that copied for it */
+  tb_warn("a thread left a call in its midst; the CPU computes all later calls");
 }
 
 /* Who is alone finds no GPU open that was given up beside others. */

@@ -9,7 +9,8 @@
 #include <link.h>
 #include <stdint.h>
 
-/* dl_iterate_phdr. `visit` must load no library, and fork no process. */
+/* dl_iterate_phdr. `visit` must load no library, and fork no process. Where a thread has left a visit for good nothing
+ * is visited any more, after a second, but by that thread. */
 void tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context);
 
 /* A visit that ends at the object in which an address lies, and notes where that begins and ends. */
@@ -17,6 +18,9 @@ struct tb_library_look {
   uintptr_t address, start, end;
 };
 int tb_libraries_look(struct dl_phdr_info *info, size_t size, void *look);
+
+/* Ours is not unloaded any more: a thread has code of it to go on with that nobody can wait for. */
+void tb_library_stays(void);
 
 /* Around a fork: in its parent before, and in both after. */
 void tb_libraries_before_fork(void);

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "route/kept.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -11,7 +10,7 @@
 #include <time.h>
 
 #include "process/background.h"
-#include "blas/symbols.h"
+#include "process/libraries.h"
 
 /* All that the thread needs is its own: the call may be over. */
 struct kept_job {
@@ -70,12 +69,6 @@ static bool wait_for(struct kept_job *job) {
   return result == 0 || atomic_exchange(&job->state, LEFT_ALONE) == FINISHED;
 }
 
-/* A thread that is left alone returns to our code some day: the library stays. */
-static void stay_loaded(void) {
-  Dl_info info;
-  if (dladdr(&tb_symbols, &info)) (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
 /* False: it is the thread's from now on, or gone. */
 static bool do_in_time(struct kept_job *job) {
   pthread_t thread;
@@ -89,7 +82,7 @@ static bool do_in_time(struct kept_job *job) {
   }
   atomic_store(&dead, true);
   pthread_detach(thread);
-  stay_loaded();
+  tb_library_stays(); /* to which the thread returns some day */
   return false;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * dlopen, products on the GPU and on the CPU, dlclose, fifty times over: the library leaves the process each time and
- * takes with it all that it had in the driver; the process does not grow.
+ * takes with it all that it had in the driver; the process does not grow. Behind a jump out of a call's midst it stays,
+ * for nobody can end the threads that copied for that.
  *
  * Seen to fail when: a thread, an exit handler or a thread-local destructor keeps the library; the device is not
- * closed; the program's floating point traps are left as they are meanwhile.
+ * closed; the program's floating point traps are left as they are meanwhile; copying threads lose their code.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -13,10 +14,13 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <fenv.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "offload_call.h"
 #include "process.h"
@@ -72,7 +76,47 @@ static void fifty_times(void **state) {
   assert_in_range(mappings(), 0, before + ROUNDS / 2); /* what allocators do by themselves is less */
 }
 
+static sigjmp_buf behind;
+
+static void leave(int number) {
+  (void)number;
+  siglongjmp(behind, 1);
+}
+
+static int left_in_its_midst(void *unused) {
+  enum { N = 100 };
+  (void)unused;
+  struct tst_library library;
+  void (*sgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+  tst_library_open(&library);
+  memcpy(&sgemm, &library.cblas_sgemm, sizeof sgemm);
+  library.option_set("TILEBLAS_ROUTE", "gpu");
+  if (!tst_call_in_pieces(&library, 1)) return 1;
+  float *const unreadable = mmap(NULL, 3 * N * N * sizeof(float), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  struct sigaction action = {.sa_handler = leave}, before;
+  sigaction(SIGSEGV, &action, &before);
+  if (sigsetjmp(behind, 1) == 0) {
+    sgemm(102, 111, 111, N, N, N, 1, unreadable, N, unreadable + N * N, N, 0, unreadable + 2 * N * N, N);
+    return 2;
+  }
+  sigaction(SIGSEGV, &before, NULL);
+  static float zeros[N * N], c[N * N] = {1};
+  sgemm(102, 111, 111, N, N, N, 1, zeros, N, zeros, N, 0, c, N); /* which finds what was left */
+  if (c[0] != 0) return 3;
+  dlclose(library.handle);
+  return dlopen(tst_setting("TB_TEST_LIBRARY"), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD) != NULL ? 0 : 4;
+}
+
+static void stays_behind_a_jump(void **state) {
+  struct tst_output o;
+  (void)state;
+  if (strcmp(tst_setting("TB_TEST_EXPECT"), "gpu") != 0) return;
+  tst_fork(&o, left_in_its_midst, NULL);
+  if (o.status != 0) fail_msg("status %d\n%s%s", o.status, o.out, o.err);
+  tst_output_destroy(&o);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fifty_times)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(stays_behind_a_jump), cmocka_unit_test(fifty_times)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
