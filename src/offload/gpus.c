@@ -279,7 +279,6 @@ void tb_gpus_assemble(struct tb_gpus_team *team) {
     team->pace[team->count] = &gpus[i].pace;
     place[team->count++] = i;
   }
-  if (team->count == 1) alone(team->device[0]);
 }
 
 void tb_gpus_give_back(void) {

@@ -86,7 +86,10 @@ static bool should_share(const struct offload_job *job, struct tb_device *first)
 static bool run_shared(struct offload_job *job) {
   struct tb_gpus_team team;
   tb_gpus_assemble(&team);
-  if (team.count < 2) return false;
+  if (team.count < 2) {
+    tb_gpus_first(); /* is alone again, and copies by all threads */
+    return false;
+  }
   struct tb_part *parts = malloc((size_t)team.count * sizeof *parts);
   if (parts == NULL) return false;
   job->count = job->sharing = tb_team_compute(parts, &team, job->call, job->places, job->timed, !job->measured);

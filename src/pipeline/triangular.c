@@ -213,7 +213,7 @@ static CUresult make_step_in_place(struct tb_triangular *t, int64_t block, const
   const uint64_t before = tb_results_launched();
   const CUresult launched = launch_step(t, block, step);
   if (launched != CUDA_SUCCESS)
-    t->progress->torn = tb_results_launched() > before;
+    t->progress->torn = t->plan->how == TB_BY_HALVES && tb_results_launched() > before; /* others are made apart */
   else
     t->progress->steps[block % TB_TRIANGULAR_STREAMS]++;
   return launched;

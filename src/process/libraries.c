@@ -17,7 +17,7 @@ static atomic_bool is_lost;
 /* A visit takes microseconds. */
 #define VISIT_SECONDS_MOST 1
 
-static bool lock_in_time(void) {
+static bool lock_to_visit(void) {
   struct timespec until;
   if (atomic_load(&is_lost)) return false;
   if (pthread_mutex_trylock(&visiting) == 0) return true;
@@ -32,7 +32,7 @@ static bool lock_in_time(void) {
  * jump out of that. */
 void tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context) {
   const bool again = tb_thread.visits_libraries;
-  if (!again && !lock_in_time()) return;
+  if (!again && !lock_to_visit()) return;
   tb_thread.visits_libraries = true;
   dl_iterate_phdr(visit, context);
   if (again) return;
@@ -64,7 +64,7 @@ void tb_library_stays(void) {
 /* By the thread that forks, from before until after. */
 static _Thread_local bool has_lock __attribute__((tls_model("initial-exec")));
 
-void tb_libraries_before_fork(void) { has_lock = !tb_thread.visits_libraries && lock_in_time(); }
+void tb_libraries_before_fork(void) { has_lock = !tb_thread.visits_libraries && lock_to_visit(); }
 
 /* In the child, too, the thread that forked owns it. */
 void tb_libraries_after_fork(void) {
