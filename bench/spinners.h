@@ -28,10 +28,11 @@ struct tb_among {
   void *ctx;
   double median_s, mean_s, late_s, worst_s; /* of a round; nine of ten take no longer than late_s */
   double theirs;                            /* a spinning thread's share of a core */
+  double callers_s;                         /* processor time that a round takes the caller, in the mean */
 };
 
 /* The names of what tb_among_print writes to a CSV file, behind those of the caller. */
-#define TB_AMONG_COLUMNS "spinners,offering,median_s,mean_s,late_s,worst_s,theirs"
+#define TB_AMONG_COLUMNS "spinners,offering,median_s,mean_s,late_s,worst_s,theirs,callers_s"
 
 /* Fills in the rest, behind ten rounds or as many that do not count. Exits when there are no threads to be had. */
 void tb_among_measure(struct tb_among *among);

@@ -3,12 +3,13 @@
  * sgemm by several threads at once, each with operands of its own that are warm: products a second of all of them,
  * relative to one thread, and how evenly they are shared out.
  *
- *   threads [--csv FILE [--label WORD]] [--seconds S] [--threads N,N,...] [SIZE...]
+ *   threads [--csv FILE [--label WORD]] [--seconds S] [--threads N,N,...] [--sets N] [SIZE...]
  *
  * Linked with OpenBLAS and run with TileBLAS preloaded, which is forced to the GPU. Without sizes it takes 256, 512,
  * 1024, 2048 and 4096 cubed, without numbers of threads 1, 2, 4 and 8. Each thread calls without a pause for so many
  * seconds, after a tenth of that which does not count. Operands are plain malloc'd memory; every thread's result is
- * checked. Status 1: a wrong result or a failure; 77: no GPU answers.
+ * checked. --sets: so many sets of operands that each thread takes in turn, for what fits into the processor's cache no
+ * more. Status 1: a wrong result or a failure; 77: no GPU answers.
  */
 #include <getopt.h>
 #include <pthread.h>
@@ -17,12 +18,12 @@
 
 #include "sides.h"
 
-enum { SKIPPED = 77, THREADS_MAX = 64 };
+enum { SKIPPED = 77, THREADS_MAX = 64, SETS_MAX = 16 };
 #define WARM_UP 0.1 /* of the seconds that count */
 
 struct caller {
   pthread_t thread;
-  struct tb_problem problem;
+  struct tb_problem problem[SETS_MAX];
   double seconds, worst_s; /* that its calls took, and the longest of them */
   long calls;
 };
@@ -30,18 +31,20 @@ struct caller {
 static struct caller callers[THREADS_MAX];
 static pthread_barrier_t start;
 static double seconds = 2;
+static int sets = 1;
 
 static void *call(void *argument) {
   struct caller *const x = argument;
   pthread_barrier_wait(&start);
   const double warm = tb_now_s() + WARM_UP * seconds;
   double now, begun;
-  do tb_problem_compute(&x->problem, tb_ours);
+  int set = 0;
+  do tb_problem_compute(&x->problem[set++ % sets], tb_ours);
   while ((begun = now = tb_now_s()) < warm);
   x->calls = 0, x->worst_s = 0;
   while (now < warm + seconds || x->calls == 0) {
     const double before = now;
-    tb_problem_compute(&x->problem, tb_ours);
+    tb_problem_compute(&x->problem[set++ % sets], tb_ours);
     now = tb_now_s();
     x->calls++;
     if (now - before > x->worst_s) x->worst_s = now - before;
@@ -59,9 +62,10 @@ static bool run(int n, int threads, struct found *found) {
   long least = 0, most = 0;
   *found = (struct found){0};
   pthread_barrier_init(&start, NULL, (unsigned)threads);
-  for (int i = 0; i < threads; i++) {
-    callers[i].problem = tb_problem_make(TB_S, 0, 0, n, n, n);
-    tb_problem_compute(&callers[i].problem, tb_ours); /* opens the GPU, has C's pages */
+  for (int i = 0; i < threads * sets; i++) {
+    struct tb_problem *const problem = &callers[i / sets].problem[i % sets];
+    *problem = tb_problem_make(TB_S, 0, 0, n, n, n);
+    tb_problem_compute(problem, tb_ours); /* opens the GPU, has C's pages */
   }
   for (int i = 0; i < threads; i++)
     if (pthread_create(&callers[i].thread, NULL, call, &callers[i]) != 0) abort();
@@ -72,8 +76,10 @@ static bool run(int n, int threads, struct found *found) {
     if (x->worst_s > found->worst_s) found->worst_s = x->worst_s;
     if (i == 0 || x->calls < least) least = x->calls;
     if (x->calls > most) most = x->calls;
-    right = right && tb_problem_is_right(&x->problem);
-    tb_problem_free(&x->problem);
+    for (int set = 0; set < sets; set++) {
+      right = right && tb_problem_is_right(&x->problem[set]);
+      tb_problem_free(&x->problem[set]);
+    }
   }
   found->fairness = (double)least / (double)most;
   pthread_barrier_destroy(&start);
@@ -106,8 +112,8 @@ static int parse_counts(char *text, int *counts) {
 }
 
 int main(int argc, char **argv) {
-  static const struct option options[] = {
-      {"csv", 1, 0, 'c'}, {"label", 1, 0, 'l'}, {"seconds", 1, 0, 's'}, {"threads", 1, 0, 't'}, {0, 0, 0, 0}};
+  static const struct option options[] = {{"csv", 1, 0, 'c'},     {"label", 1, 0, 'l'}, {"seconds", 1, 0, 's'},
+                                          {"threads", 1, 0, 't'}, {"sets", 1, 0, 'n'},  {0, 0, 0, 0}};
   static char *const usual[] = {"256", "512", "1024", "2048", "4096"};
   const char *path = NULL, *label = "-";
   int counts[THREADS_MAX] = {1, 2, 4, 8}, length = 4;
@@ -117,8 +123,9 @@ int main(int argc, char **argv) {
     if (o == 'l') label = optarg;
     if (o == 's') seconds = atof(optarg);
     if (o == 't') length = parse_counts(optarg, counts);
+    if (o == 'n') sets = atoi(optarg);
   }
-  if (!(seconds > 0) || length == 0) return 2;
+  if (!(seconds > 0) || length == 0 || sets < 1 || sets > SETS_MAX) return 2;
   char *const *const sizes = optind < argc ? argv + optind : usual;
   const int count = optind < argc ? argc - optind : (int)(sizeof usual / sizeof *usual);
   tb_sides_find(TB_S);
