@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "process/sandbox.h"
@@ -146,6 +147,8 @@ struct slice_attributes {
  */
 #define SLICE_TENTHS 7 /* of the usual one */
 
+static _Atomic double slice_seconds; /* 0: not known */
+
 void tb_core_short_slice(void) {
 #if defined(SYS_sched_getattr) && defined(SYS_sched_setattr)
   struct slice_attributes attributes = {0};
@@ -154,8 +157,22 @@ void tb_core_short_slice(void) {
   if (!tb_sandboxed() && syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0 &&
       attributes.policy == SCHED_OTHER && attributes.runtime_ns > 0) {
     attributes.runtime_ns = attributes.runtime_ns * SLICE_TENTHS / 10;
-    syscall(SYS_sched_setattr, 0, &attributes, 0);
+    if (syscall(SYS_sched_setattr, 0, &attributes, 0) == 0)
+      atomic_store(&slice_seconds, 1e-9 * (double)attributes.runtime_ns);
   }
   errno = saved_errno;
 #endif
+}
+
+/* The clock that is read from the latest tick. */
+static double seconds_to_tick(void) {
+  struct timespec period, tick, now;
+  clock_getres(CLOCK_MONOTONIC_COARSE, &period);
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)(tick.tv_sec - now.tv_sec) + 1e-9 * (double)(tick.tv_nsec + period.tv_nsec - now.tv_nsec);
+}
+
+bool tb_core_is_lost_soon(double awake_seconds, double seconds) {
+  return awake_seconds + seconds > atomic_load(&slice_seconds) && seconds_to_tick() < seconds;
 }

@@ -4,12 +4,14 @@
  *
  * A CPU BLAS and an OpenMP runtime leave their threads looking for work behind every call, one on each core, for a
  * tenth of a second and more. To the kernel all cores are busy then: it wakes our threads wherever, several on one
- * core, and sees no reason to spread them. Three things help.
+ * core, and sees no reason to spread them. Four things help.
  *
  * - A core for each of our threads, which keeps to it for a while (tb_core_take). For want of it calls on the GPU
  * behind calls of OpenBLAS took 2 to 15 times as long (H200, 16 cores).
  * - A short slice (tb_core_short_slice): who wants a core for a short time gets it soon, and
  * keeps it for as long.
+ * - Behind its slice a thread has the core until the clock ticks, and then waits for a tick or more. One that was held
+ * up so takes nothing in hand before a tick (tb_core_is_lost_soon).
  * - A core is offered to others only while they give it back soon (busy.h). OpenBLAS's threads do, which offer it
  *   themselves. GNU OpenMP's do not: an offer costs a millisecond, and up to eight.
  *
@@ -53,6 +55,12 @@ void tb_core_give_back(struct tb_core *core);
 
 /* The thread is about to end. */
 void tb_core_leave(struct tb_core *core);
+
+/*
+ * Whether the calling thread, on a core that another one wants all the time, will have lost it in so many seconds. From
+ * when it woke it has it for a slice, and then until the clock ticks; then the other one has it until a further tick.
+ */
+bool tb_core_is_lost_soon(double awake_seconds, double seconds);
 
 /* The calling thread asks for a short slice, where the kernel has such (Linux 6.12). It is no larger share. */
 void tb_core_short_slice(void);

@@ -36,6 +36,8 @@ struct tb_pool_member {
   struct tb_core core;          /* while the thread sleeps, its waker's to change */
   double take_again;            /* when, if there was no core */
   double woken;                 /* by its waker, when */
+  double awake_since;           /* it has had its core */
+  double shares_core_until;     /* another thread wants it, as far as this one knows */
   sem_t told;                   /* that there is work */
   struct tb_pool_member *below; /* on the stack */
 };

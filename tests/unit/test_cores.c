@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Our threads' cores: which one a thread chooses, that busy ones are noticed and that threads keep to cores of their
- * own then, apart from each other and from the caller's, with a short slice, and no longer than that; what others say
- * of their cores holds; and where the kernel refuses, everything goes on without.
+ * own then, apart from each other and from the caller's, with a short slice, and no longer than that; who shares one
+ * rests before the clock ticks; what others say of their cores holds; and where the kernel refuses, everything goes on
+ * without.
  *
  * Seen to fail when: a core is not marked as taken, or not as free; hyperthreads count as cores; the time of a task, of
  * an offer, or until a thread is there, is not looked at; a thread that sleeps stays bound; a bound thread goes back to
@@ -51,6 +52,25 @@ int sched_yield(void) {
   atomic_fetch_add(&offers, 1);
   if (atomic_load(&offer_us) > 0) usleep((useconds_t)atomic_load(&offer_us));
   return (int)syscall(SYS_sched_yield);
+}
+
+/* Rests of pools' threads: how many, how many of them shortly before the clock ticks, and the longest. */
+static atomic_int rests, rests_in_time;
+static atomic_long longest_rest_ns;
+
+static long ns_to_tick(void) {
+  struct timespec period, tick, now;
+  clock_getres(CLOCK_MONOTONIC_COARSE, &period);
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (tick.tv_sec - now.tv_sec) * 1000000000 + tick.tv_nsec + period.tv_nsec - now.tv_nsec;
+}
+
+int nanosleep(const struct timespec *wanted, struct timespec *left) {
+  atomic_fetch_add(&rests, 1);
+  if (ns_to_tick() < 150000) atomic_fetch_add(&rests_in_time, 1);
+  if (wanted->tv_nsec > atomic_load(&longest_rest_ns)) atomic_store(&longest_rest_ns, wanted->tv_nsec);
+  return clock_nanosleep(CLOCK_MONOTONIC, 0, wanted, left) == 0 ? 0 : -1;
 }
 
 static void not_busy(void) { tb_busy_found(-INFINITY); }
@@ -373,6 +393,40 @@ static void held_up_threads_move(void **state) {
   bind_when("auto");
 }
 
+static void take_30_us(void *unused, int index) {
+  (void)unused, (void)index;
+  for (const double begun = tb_clock_seconds(); tb_clock_seconds() - begun < 30e-6;) continue;
+}
+
+/* Of the other thread, in tasks that take it 30 ms or more. On cores that rest the clock does not tick in time. */
+static int rests_at_work(struct tb_pool *pool) {
+  const int before = atomic_load(&rests);
+  const uint64_t job = tb_pool_start(pool, take_30_us, NULL, TB_POOL_TASKS_MAX);
+  while (!tb_pool_done(pool, job)) continue;
+  return atomic_load(&rests) - before;
+}
+
+/* Who was held up at a task has lost the core at a tick of the clock, and takes no other in hand before one; who was
+ * not does not rest. */
+static void rests_before_ticks(void **state) {
+  (void)state;
+  int without = 1;
+  not_busy();
+  for (int again = 0; without > 0 && again < 20; again++) { /* others may hold it up */
+    struct tb_pool *pool = tb_pool_open(2, false);
+    without = rests_at_work(pool);
+    tb_pool_close(pool);
+  }
+  assert_int_equal(without, 0);
+  atomic_store(&rests_in_time, 0);
+  struct tb_pool *pool = tb_pool_open(2, false);
+  hold_other_up(pool);
+  const int with = rests_at_work(pool);
+  tb_pool_close(pool);
+  assert_true(with > 0 && 2 * atomic_load(&rests_in_time) >= with);
+  assert_in_range(atomic_load(&longest_rest_ns), 1, 4000000);
+}
+
 static void keep_to(int core) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
@@ -615,6 +669,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(only_while_cores_are_busy),
       cmocka_unit_test(cores_cost_once),
       cmocka_unit_test(threads_leave_the_callers_core),
+      cmocka_unit_test(rests_before_ticks),
       cmocka_unit_test(refusals),
       cmocka_unit_test(slices),
       cmocka_unit_test(quotas),
