@@ -244,7 +244,7 @@ bool tb_offload_batch(const struct tb_batch *batch, unsigned char *state, const 
   outcome->why = TB_STATUS_busy;
   if (!tb_keeper_enter()) return false;
   struct batch_job *const job = malloc(sizeof *job); /* of 9 KB, for which a stack may be too small */
-  struct tb_device *const d = tb_reach_find(places, &outcome->why);
+  struct tb_device *const d = tb_reach_find(places, false, &outcome->why);
   const bool taken = job != NULL && d != NULL;
   if (taken) {
     *job = (struct batch_job){.batch = batch, .state = state, .places = places, .timed = timed};

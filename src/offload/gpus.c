@@ -126,9 +126,9 @@ static void describe_open(struct gpu *g) {
 }
 
 /* Of any thread: touches nothing but the GPU. One that cannot be opened now stays untried. */
-static enum tb_status open_gpu(struct gpu *g, char *detail, size_t detail_size) {
+static enum tb_status open_gpu(struct gpu *g, bool is_for_large, char *detail, size_t detail_size) {
   tb_cuda_failed_call = NULL;
-  enum tb_status opened = tb_device_open(&g->device, g->ordinal, detail, detail_size);
+  enum tb_status opened = tb_device_open(&g->device, g->ordinal, is_for_large, detail, detail_size);
   if (opened == TB_STATUS_not_now && try_later(&g->retry, detail)) return opened;
   if (opened == TB_STATUS_not_now) opened = TB_STATUS_no_device;
   g->state = opened == TB_STATUS_ok ? OPEN : UNUSABLE;
@@ -173,9 +173,9 @@ static bool has_list(void) {
 }
 
 /* Opens one for use alone. */
-static struct tb_device *open_alone(struct gpu *g) {
+static struct tb_device *open_alone(struct gpu *g, bool is_for_large) {
   char detail[160] = "";
-  const enum tb_status why = open_gpu(g, detail, sizeof detail);
+  const enum tb_status why = open_gpu(g, is_for_large, detail, sizeof detail);
   publish_gpus(why);
   if (why == TB_STATUS_ok) {
     atomic_store(&status, TB_STATUS_ok); /* it may have been another before */
@@ -210,14 +210,14 @@ struct tb_device *tb_gpus_open_one(int number) {
   return NULL;
 }
 
-struct tb_device *tb_gpus_first(void) {
+struct tb_device *tb_gpus_first(bool is_for_large) {
   struct tb_device *d = tb_gpus_open_one(0);
   if (d != NULL) return d;
   if (tb_gpus_status() != TB_STATUS_ok) return NULL;
   const double begun = tb_clock_seconds();
   if (!has_list()) return NULL;
   for (int i = 0; i < gpu_count && d == NULL; i++)
-    if (is_due(&gpus[i])) d = open_alone(&gpus[i]);
+    if (is_due(&gpus[i])) d = open_alone(&gpus[i], is_for_large);
   if (d == NULL) return NULL;
   alone(d);
   open_seconds = tb_clock_seconds() - begun;
@@ -228,7 +228,7 @@ struct tb_device *tb_gpus_numbered(int ordinal) {
   if (tb_gpus_status() != TB_STATUS_ok || !has_list()) return NULL;
   for (int i = 0; i < gpu_count; i++) {
     if (gpus[i].ordinal != ordinal) continue;
-    if (is_due(&gpus[i])) open_alone(&gpus[i]);
+    if (is_due(&gpus[i])) open_alone(&gpus[i], false);
     return gpus[i].state == OPEN ? alone(&gpus[i].device) : NULL;
   }
   return NULL;
@@ -243,7 +243,7 @@ struct tb_pool *tb_gpus_drivers(void) {
 static void open_untried(void *unused, int index) {
   char detail[160];
   (void)unused;
-  if (is_due(&gpus[index])) open_gpu(&gpus[index], detail, sizeof detail);
+  if (is_due(&gpus[index])) open_gpu(&gpus[index], true, detail, sizeof detail);
 }
 
 static void connect_all(void) {

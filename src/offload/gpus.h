@@ -22,9 +22,9 @@ void tb_gpus_describe(char *text, size_t size);
 
 /* ---- one at a time ---- */
 
-/* The GPU that computes alone: of those that are open the most preferred one; if none is, the first that can be opened.
- * It may use all copying threads. NULL: there is none; tb_gpus_status says why. */
-struct tb_device *tb_gpus_first(void);
+/* The GPU that computes alone: of those that are open the most preferred one; if none is, the first that can be opened,
+ * for a large call or for any. It may use all copying threads. NULL: there is none; tb_gpus_status says why. */
+struct tb_device *tb_gpus_first(bool is_for_large);
 
 /* The same for the GPU of this number, if it may be used. */
 struct tb_device *tb_gpus_numbered(int ordinal);

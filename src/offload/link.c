@@ -46,7 +46,7 @@ bool tb_offload_measure_link(double *up_bytes_per_s, double *down_bytes_per_s) {
   double seconds[2];
   if (tb_reach_is_in_callback()) return false;
   if (!tb_keeper_enter()) return false;
-  const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(), seconds);
+  const bool measured = tb_gpus_are_open() && link_seconds(tb_gpus_first(false), seconds);
   tb_keeper_leave();
   if (!measured) return false;
   *up_bytes_per_s = SLOTS_TO_MEASURE * TB_SLOT_BYTES / seconds[0];

@@ -87,7 +87,7 @@ static bool run_shared(struct offload_job *job) {
   struct tb_gpus_team team;
   tb_gpus_assemble(&team);
   if (team.count < 2) {
-    tb_gpus_first(); /* is alone again, and copies by all threads */
+    tb_gpus_first(false); /* is alone again, and copies by all threads */
     return false;
   }
   struct tb_part *parts = malloc((size_t)team.count * sizeof *parts);
@@ -229,7 +229,7 @@ static bool is_too_large(const struct offload_job *job) {
 
 /* With the lock held. False: no GPU can take it, for the reason in the outcome. */
 static bool run_job(struct offload_job *job, struct tb_outcome *outcome) {
-  struct tb_device *device = tb_reach_find(job->places, &outcome->why);
+  struct tb_device *device = tb_reach_find(job->places, tb_part_is_large(job->call), &outcome->why);
   if (device == NULL) return false;
   const double begun = tb_clock_seconds();
   if (!(should_share(job, device) && run_shared(job))) run_alone(job, device);
@@ -391,7 +391,7 @@ bool tb_offload_open(struct tb_gpu_identity *identity) {
   enum tb_status why;
   tb_cuda_load();
   if (!tb_keeper_enter()) return false;
-  const struct tb_device *device = tb_reach_find(NULL, &why);
+  const struct tb_device *device = tb_reach_find(NULL, true, &why);
   if (device != NULL) identify(device, identity);
   tb_keeper_leave();
   return device != NULL;

@@ -30,6 +30,11 @@ void tb_part_set_link(double up_bytes_per_s) {
 
 double tb_part_link(void) { return atomic_load_explicit(&link_bytes_per_s, memory_order_relaxed); }
 
+bool tb_part_is_large(const struct tb_call *call) {
+  const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
+  return (m * k + k * n + tb_call_elems(call)) * (double)tb_call_bytes(call) >= TB_LARGE_BYTES;
+}
+
 /* ---- memory ---- */
 
 static bool plan_emulated(const struct tb_device *d, const struct tb_call *call, struct tb_ways ways,

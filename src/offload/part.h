@@ -45,6 +45,9 @@ struct tb_ways tb_part_ways(const struct tb_call *call, const struct tb_places *
  * depend on how it is shared. Of trmm and trsm, which choose for each of their products, the largest one's. */
 struct tb_choice tb_part_choose(struct tb_device *device, const struct tb_call *call, struct tb_ways ways);
 
+/* Whether much goes by slots, with its operands in ordinary memory. */
+bool tb_part_is_large(const struct tb_call *call);
+
 /* What a link to a GPU was measured at, upwards: plans are made for it from the next call on. 0: not measured.
  * Lock-free. */
 void tb_part_set_link(double up_bytes_per_s);

@@ -33,9 +33,9 @@ static bool is_ours(const struct tb_device *d, const struct tb_location *l) {
   return l->place != TB_DEVICE || (l->device == d->ordinal && (l->context == NULL || l->context == d->context));
 }
 
-struct tb_device *tb_reach_find(const struct tb_places *p, enum tb_status *why) {
+struct tb_device *tb_reach_find(const struct tb_places *p, bool is_for_large, enum tb_status *why) {
   const bool bound = p != NULL && tb_places_need_gpu(p);
-  struct tb_device *d = bound ? tb_gpus_numbered(gpu_of(p)) : tb_gpus_first();
+  struct tb_device *d = bound ? tb_gpus_numbered(gpu_of(p)) : tb_gpus_first(is_for_large);
   if (tb_gpus_are_open()) tb_keeper_begin();
   *why = tb_gpus_status();
   if (*why != TB_STATUS_ok || !bound) return d;

@@ -16,8 +16,9 @@ bool tb_reach_is_in_callback(void);
 /* Whether an operand lies in memory of a GPU's, or in managed memory. Lock-free. */
 bool tb_reach_uses_gpu(const struct tb_places *places);
 
-/* The GPU that computes alone: the one in whose memory operands lie, if they do in any. NULL: for the reason given. */
-struct tb_device *tb_reach_find(const struct tb_places *places, enum tb_status *why);
+/* The GPU that computes alone: the one in whose memory operands lie, if they do in any. is_for_large: should it be
+ * opened, a call follows of which much goes by slots. NULL: for the reason given. */
+struct tb_device *tb_reach_find(const struct tb_places *places, bool is_for_large, enum tb_status *why);
 
 /* Says what happened, in one line, and decides whether this GPU is to be used again: memory may be free again later,
  * any other failure may have left the context broken. */

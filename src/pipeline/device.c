@@ -12,14 +12,21 @@
 
 /* ---- opening ---- */
 
+/* Of a ring without slots: those that it has beside the first ones. */
+static void order_rest(struct tb_device *d, struct tb_ring *ring) {
+  ring->earned_slots = TB_SLOTS - TB_SLOTS_FIRST;
+  tb_widening_order(ring, d->handle, d->context);
+}
+
 /* At once, because the driver takes 2 ms for each allocation. */
 static CUresult open_ring(struct tb_ring *ring, bool is_further_lane) {
+  const int slots = is_further_lane ? TB_SLOTS_SMALL : TB_SLOTS_FIRST;
   ring->piece_slots = 1;
   for (int i = 0; i < TB_SLOTS; i++) TB_TRY(tb_cuda.cuEventCreate(&ring->moved[i], CU_EVENT_DISABLE_TIMING));
-  ring->earned_slots = is_further_lane ? TB_SLOTS_SMALL : TB_SLOTS_FIRST;
   void *memory;
-  TB_TRY(tb_cuda.cuMemHostAlloc(&memory, (size_t)(ring->earned_slots * TB_SLOT_BYTES), 0));
-  tb_ring_add(ring, memory, ring->earned_slots);
+  TB_TRY(tb_cuda.cuMemHostAlloc(&memory, (size_t)(slots * TB_SLOT_BYTES), 0));
+  tb_ring_add(ring, memory, slots);
+  ring->earned_slots = ring->ordered ? TB_SLOTS : slots;
   return CUDA_SUCCESS;
 }
 
@@ -54,8 +61,9 @@ CUresult tb_device_open_lane(struct tb_device *d, const struct tb_device *gpu) {
   return open_streams(d);
 }
 
-/* The primary context and what lives in it. `stage` tells how far it came, for the reason. */
-static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
+/* The primary context and what lives in it. `stage` tells how far it came, for the reason. For a large call all slots
+ * come while kernels are loaded: in calls that go on meanwhile they take five times as long. */
+static CUresult open_context(struct tb_device *d, bool is_for_large, enum tb_status *stage) {
   *stage = TB_STATUS_no_device;
   TB_TRY(tb_cuda.cuDeviceGet(&d->handle, d->ordinal));
   TB_TRY(tb_cuda.cuDeviceGetName(d->name, (int)sizeof d->name, d->handle));
@@ -63,6 +71,8 @@ static CUresult open_context(struct tb_device *d, enum tb_status *stage) {
   TB_TRY(tb_cuda.cuDriverGetVersion(&d->driver_version));
   TB_TRY(tb_cuda.cuDevicePrimaryCtxRetain(&d->context, d->handle));
   TB_TRY(tb_device_enter(d));
+  if (is_for_large) order_rest(d, &d->up_ring);
+  if (is_for_large) order_rest(d, &d->down_ring);
   *stage = TB_STATUS_no_module;
   CUresult result = tb_kernels_load(&d->kernels, d->handle);
   if (result == CUDA_SUCCESS) result = tb_commit_load(&d->commit, d->kernels.shared.module);
@@ -100,16 +110,17 @@ static bool may_pass(CUresult result) {
   return true;
 }
 
-enum tb_status tb_device_open(struct tb_device *d, int ordinal, char *detail, size_t detail_size) {
+enum tb_status tb_device_open(struct tb_device *d, int ordinal, bool is_for_large, char *detail, size_t detail_size) {
   memset(d, 0, sizeof *d);
   d->ordinal = ordinal;
   d->patience_seconds = tb_wait_seconds(0, 0);
   enum tb_status stage;
-  CUresult result = open_context(d, &stage);
+  CUresult result = open_context(d, is_for_large, &stage);
   if (result == CUDA_SUCCESS) return TB_STATUS_ok;
   int head = snprintf(detail, detail_size, "GPU %d: ", ordinal);
   tb_cuda_describe_failure(result, detail + head, detail_size - (size_t)head);
   tb_device_close(d);
+  if (is_for_large) tb_widening_settle(); /* nobody else would, when the process ends */
   return may_pass(result) ? TB_STATUS_not_now : stage;
 }
 

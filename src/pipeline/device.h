@@ -87,8 +87,10 @@ static inline double tb_device_peak_flops_per_s(const struct tb_device *d, enum 
  * into detail. TB_STATUS_not_now: another try may fare better. */
 enum tb_status tb_device_count(int *count, char *detail, size_t detail_size);
 
-/* Opens the GPU of this number. On failure returns why as above, with nothing left open. */
-enum tb_status tb_device_open(struct tb_device *device, int ordinal, char *detail, size_t detail_size);
+/* Opens the GPU of this number; for a large call its rings' slots are all on their way. On failure returns why as
+ * above, with nothing left open. */
+enum tb_status tb_device_open(struct tb_device *device, int ordinal, bool is_for_large, char *detail,
+                              size_t detail_size);
 
 /* Gives everything back. Safe after any failure, the loss of the device included. Of a device that hangs nothing can be
  * given back: all of it stays where it is. */

@@ -21,7 +21,7 @@ static struct tb_pool *pool[GPUS];
 
 void open_gpu(int number) {
   char detail[200];
-  assert_int_equal(tb_device_open(&gpu[number], number, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&gpu[number], number, false, detail, sizeof detail), TB_STATUS_ok);
   gpu[number].pool = pool[number];
 }
 

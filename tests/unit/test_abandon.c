@@ -43,7 +43,7 @@ static bool run(const char *function, unsigned long nth) {
   static struct tb_device device;
   static struct tb_part part;
   char detail[200];
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   device.pool = tb_pool_open(2, false);
   assert_non_null(device.pool);
   pthread_t caller = pthread_self();
@@ -95,7 +95,7 @@ static void a_lane_that_is_refused_memory(void **state) {
   static float a[SIDE * SIDE], b[SIDE * SIDE], c[SIDE * SIDE];
   char detail[200];
   (void)state;
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   tb_lanes_begin(&lanes, &device);
   struct tb_device *const lane = tb_lanes_device(&lanes, 1);
   assert_non_null(lane);

@@ -70,7 +70,7 @@ static bool use(struct tb_device *d) {
 /* True: nothing failed. */
 static bool live(void) {
   static struct tb_device device;
-  if (tb_device_open(&device, 0, detail, sizeof detail) != TB_STATUS_ok) return false;
+  if (tb_device_open(&device, 0, false, detail, sizeof detail) != TB_STATUS_ok) return false;
   const bool had = use(&device);
   tb_device_close(&device);
   return had;
@@ -87,7 +87,7 @@ static void leaving_twice_leaves_the_programs(void **state) {
   (void)state;
   static struct tb_device device;
   CUcontext ours;
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   assert_int_equal(tb_cuda.cuCtxPushCurrent(device.context), CUDA_SUCCESS); /* as the program would */
   assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
   tb_device_leave();
@@ -113,7 +113,7 @@ static void entering_within(void **state) {
   (void)state;
   static struct tb_device device;
   CUcontext popped;
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   for (int programs = 0; programs < 2; programs++)
     for (int most = 1; most <= 4; most++) {
       if (programs) assert_int_equal(tb_cuda.cuCtxPushCurrent(device.context), CUDA_SUCCESS);
@@ -140,7 +140,7 @@ static void modes_and_leaving_all(void **state) {
   static struct tb_device device;
   static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                                               CU_STREAM_CAPTURE_MODE_RELAXED};
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   for (int i = 0; i < 3; i++)
     for (int depth = 1; depth <= 3; depth++)
       for (int all = 0; all < 2; all++) {
@@ -184,7 +184,7 @@ static void an_arena_is_clear(void **state) {
   (void)state;
   static struct tb_device device;
   static char arena[5000];
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
   for (size_t bytes = 1000; bytes <= sizeof arena; bytes += 2000) { /* each in place of a smaller one */
     assert_int_equal(tb_device_reserve(&device, (int64_t)bytes), CUDA_SUCCESS);
@@ -205,7 +205,7 @@ static void a_commit_of_many_columns(void **state) {
   float *const c = malloc((size_t)n * sizeof *c);
   assert_non_null(c);
   for (int64_t j = 0; j < n; j++) c[j] = (float)(j % 1000);
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
   assert_int_equal(tb_device_reserve(&device, n * (int64_t)sizeof *c), CUDA_SUCCESS);
   const size_t bytes = (size_t)n * sizeof *c;
@@ -365,7 +365,7 @@ static void a_product_has_time(void **state) {
   assert_int_equal(tileblas_option_set("TILEBLAS_TIMEOUT", "0"), 0);
   assert_true(isinf(tb_wait_seconds(flops, peak)));
   static struct tb_device device;
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
   assert_int_equal(tb_wait_for_stream(device.up, INFINITY), CUDA_SUCCESS);
   tb_device_leave();
@@ -398,7 +398,7 @@ static void no_tensor_core_kernels_elsewhere(void **state) {
 static void a_large_arena_is_given_back(void **state) {
   (void)state;
   static struct tb_device device;
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   for (int fails = 0; fails < 3; fails++) {
     static const char *const function[] = {"", "cuCtxPushCurrent", "cuMemFree"};
     assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
@@ -422,7 +422,7 @@ static void an_arena_is_no_ones_loss(void **state) {
   (void)state;
   static struct tb_device device;
   int64_t all, now;
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   assert_int_equal(tb_device_enter(&device), CUDA_SUCCESS);
   assert_int_equal(tb_device_free_bytes(&device, &all), CUDA_SUCCESS);
   for (int64_t bytes = 1000; bytes < all; bytes *= 30) {
@@ -452,7 +452,7 @@ static int64_t arena_of_product(float *a, float *b, float *c) {
   const struct tb_call call = {
       .m = SIDE, .n = SIDE, .k = SIDE, .alpha = {1}, .a = {a, SIDE, false}, .b = {b, SIDE, false}, .c = c, .ldc = SIDE};
   const struct tb_ways ways = {TB_STAGED, TB_STAGED, TB_STAGED, false, 0, TB_MAY_BE_KEPT};
-  assert_int_equal(tb_device_open(&device, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&device, 0, false, detail, sizeof detail), TB_STATUS_ok);
   driver_allocate = tb_cuda.cuMemAlloc;
   tb_cuda.cuMemAlloc = allocate_a_piece;
   const struct tb_choice whole = tb_part_choose(&device, &call, ways);
@@ -490,7 +490,7 @@ static void lanes_choose_alike(void **state) {
   const struct tb_ways ways = {.a = TB_STAGED, .b = TB_STAGED, .c = TB_STAGED};
   const struct tb_call call = {
       .type = TB_S, .m = 4096, .n = 4096, .k = 4096, .alpha.s = 1, .a.ld = 4096, .b.ld = 4096, .ldc = 4096};
-  assert_non_null(tb_gpus_first());
+  assert_non_null(tb_gpus_first(false));
   struct tb_device *const first = tb_gpus_lane(0), *const second = tb_gpus_lane(1);
   assert_non_null(second);
   const struct tb_choice alone = tb_part_choose(first, &call, ways), beside = tb_part_choose(second, &call, ways);
@@ -532,7 +532,7 @@ static void a_lane_that_is_left_has_no_copies(void **state) {
 /* Copying threads are as many as there are cores for, whoever calls: in each lane they are the same. */
 static void calls_in_lanes_have_threads(void **state) {
   (void)state;
-  struct tb_device *const alone = tb_gpus_first();
+  struct tb_device *const alone = tb_gpus_first(false);
   assert_non_null(alone);
   struct tb_pool *const threads = alone->pool;
   assert_true((threads != NULL) == (tb_background_cores() > 1)); /* beside the caller */

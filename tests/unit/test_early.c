@@ -68,7 +68,7 @@ static int open_gpu(void **state) {
   char detail[200];
   int gpus;
   assert_int_equal(tb_device_count(&gpus, detail, sizeof detail), TB_STATUS_ok);
-  assert_int_equal(tb_device_open(&gpu, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&gpu, 0, false, detail, sizeof detail), TB_STATUS_ok);
   gpu.pool = pool = tb_pool_open(COPYING_THREADS, true);
   driver_launches = tb_cuda.cuLaunchKernel;
   driver_launches_by_config = tb_cuda.cuLaunchKernelEx;

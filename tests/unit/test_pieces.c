@@ -110,7 +110,7 @@ static int open_gpu(void **state) {
   char detail[200];
   int count;
   assert_int_equal(tb_device_count(&count, detail, sizeof detail), TB_STATUS_ok);
-  assert_int_equal(tb_device_open(&gpu, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&gpu, 0, false, detail, sizeof detail), TB_STATUS_ok);
   gpu.pool = pool = tb_pool_open(COPYING_THREADS, true);
   driver_copies = tb_cuda.cuMemcpyDtoHAsync;
   tb_cuda.cuMemcpyDtoHAsync = copy_and_count;

@@ -57,7 +57,7 @@ static int open_all(void **state) {
   assert_int_equal(tb_device_count(&count, detail, sizeof detail), TB_STATUS_ok);
   assert_int_equal(count, GPUS);
   for (int i = 0; i < GPUS; i++) {
-    assert_int_equal(tb_device_open(&gpu[i], i, detail, sizeof detail), TB_STATUS_ok);
+    assert_int_equal(tb_device_open(&gpu[i], i, false, detail, sizeof detail), TB_STATUS_ok);
     gpu[i].pool = pool[i] = tb_pool_open(COPYING_THREADS, true);
   }
   return 0;

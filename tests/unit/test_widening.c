@@ -65,7 +65,7 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void 
 
 static void open_gpu(void) {
   char detail[200];
-  assert_int_equal(tb_device_open(&gpu, 0, detail, sizeof detail), TB_STATUS_ok);
+  assert_int_equal(tb_device_open(&gpu, 0, false, detail, sizeof detail), TB_STATUS_ok);
   atomic_store(&entered, 0);
   atomic_store(&pinned, 0);
   atomic_store(&by_main, false);
@@ -106,6 +106,28 @@ static void expect_slots(const struct tb_device *d, int slots) {
 }
 
 /* ---- what happens when ---- */
+
+/* All slots are on their way while the GPU is opened, and are there for the first call that comes late enough. */
+static void opened_for_a_large_call(void **state) {
+  (void)state;
+  char detail[200];
+  atomic_store(&entered, 0);
+  atomic_store(&held, true);
+  tb_cuda.cuMemHostRegister = pin_slowly;
+  assert_int_equal(tb_device_open(&gpu, 0, true, detail, sizeof detail), TB_STATUS_ok);
+  expect_slots(&gpu, TB_SLOTS_FIRST);
+  wait_until_one_is_inside(); /* before any call */
+  atomic_store(&held, false);
+  assert_true(tb_widening_settle());
+  large_call(&gpu);
+  expect_slots(&gpu, TB_SLOTS);
+  call_is_over(&gpu);
+  close_gpu();
+  expect_nothing_left();
+  fake->inject("cuStreamCreate", 2, 2, 0); /* it cannot be opened: out of memory */
+  assert_int_equal(tb_device_open(&gpu, 0, true, detail, sizeof detail), TB_STATUS_not_now);
+  assert_int_equal(fake->audit(), 0);
+}
 
 /* The call that earns them does not pin, nor the next one wait; the one behind has them, all different. */
 static void beside_calls(void **state) {
@@ -487,10 +509,11 @@ static int start_driver(void **state) {
 
 int main(void) {
   const struct CMUnitTest before[] = {cmocka_unit_test(the_process_ends_meanwhile)};
-  const struct CMUnitTest tests[] = {CASE(beside_calls),     CASE(for_large_calls),       CASE(for_large_ways),
-                                     CASE(closed_meanwhile), CASE(opened_anew_meanwhile), CASE(refused_at_first),
-                                     CASE(refused_midway),   CASE(kept_by_the_driver),    CASE(no_room_for_an_order),
-                                     CASE(in_a_lane),        CASE(forked_meanwhile),      CASE(unloaded_meanwhile)};
+  const struct CMUnitTest tests[] = {CASE(opened_for_a_large_call), CASE(beside_calls),     CASE(for_large_calls),
+                                     CASE(for_large_ways),          CASE(closed_meanwhile), CASE(opened_anew_meanwhile),
+                                     CASE(refused_at_first),        CASE(refused_midway),   CASE(kept_by_the_driver),
+                                     CASE(no_room_for_an_order),    CASE(in_a_lane),        CASE(forked_meanwhile),
+                                     CASE(unloaded_meanwhile)};
   fake = tst_fake();
   if (!fake) tst_skip("a real driver pins as it likes");
   const int failed = cmocka_run_group_tests(before, NULL, NULL);
