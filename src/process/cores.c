@@ -164,15 +164,51 @@ void tb_core_short_slice(void) {
 #endif
 }
 
-/* The clock that is read from the latest tick. */
-static double seconds_to_tick(void) {
+struct ticks {
+  double period_seconds, since_seconds; /* the latest one */
+};
+
+/*
+ * The coarse clock is read from the latest tick, but shows a time that is a whole number of periods: it is behind by
+ * something that stays the same for seconds. That is its least age that was seen in this second or the one before.
+ */
+static double behind_seconds(double age, int64_t second) {
+  static _Atomic double least, least_before;
+  static _Atomic int64_t of_second;
+  const int64_t known = atomic_load(&of_second);
+  if (second != known) {
+    atomic_store(&least_before, second == known + 1 ? atomic_load(&least) : age);
+    atomic_store(&least, age);
+    atomic_store(&of_second, second);
+  }
+  if (age < atomic_load(&least)) atomic_store(&least, age);
+  const double now = atomic_load(&least), before = atomic_load(&least_before);
+  return now < before ? now : before;
+}
+
+static struct ticks look_at_ticks(void) {
   struct timespec period, tick, now;
   clock_getres(CLOCK_MONOTONIC_COARSE, &period);
   clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)(tick.tv_sec - now.tv_sec) + 1e-9 * (double)(tick.tv_nsec + period.tv_nsec - now.tv_nsec);
+  const double age = (double)(now.tv_sec - tick.tv_sec) + 1e-9 * (double)(now.tv_nsec - tick.tv_nsec);
+  return (struct ticks){1e-9 * (double)period.tv_nsec, age - behind_seconds(age, now.tv_sec)};
 }
 
 bool tb_core_is_lost_soon(double awake_seconds, double seconds) {
-  return awake_seconds + seconds > atomic_load(&slice_seconds) && seconds_to_tick() < seconds;
+  if (awake_seconds + seconds <= atomic_load(&slice_seconds)) return false;
+  const struct ticks ticks = look_at_ticks();
+  return ticks.period_seconds - ticks.since_seconds < seconds;
+}
+
+/* Of a tick's period. */
+#define NEXT_TO_TICK 0.125
+
+/* It began shortly before the tick at which the core was lost, and was over shortly behind the one at which it was had
+ * again. What takes the core from all, as another machine on the same hardware does, begins and ends any time. */
+bool tb_core_was_lost(double seconds) {
+  const struct ticks ticks = look_at_ticks();
+  const double next = NEXT_TO_TICK * ticks.period_seconds,
+               periods = (seconds - ticks.since_seconds) / ticks.period_seconds;
+  return ticks.since_seconds < next && periods > 0 && periods - (double)(int64_t)periods < NEXT_TO_TICK;
 }

@@ -62,6 +62,10 @@ void tb_core_leave(struct tb_core *core);
  */
 bool tb_core_is_lost_soon(double awake_seconds, double seconds);
 
+/* Whether what the calling thread has just done, in so many seconds, took it so long because another one had the core
+ * from one tick to a later one. */
+bool tb_core_was_lost(double seconds);
+
 /* The calling thread asks for a short slice, where the kernel has such (Linux 6.12). It is no larger share. */
 void tb_core_short_slice(void);
 

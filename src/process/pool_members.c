@@ -153,9 +153,9 @@ static void sleep_until_work(struct tb_pool_member *m) {
 /* Longer than a tick nobody need rest. */
 #define REST_SECONDS_MOST 4e-3
 
-/* After a task that took so long: in it another thread had the core. */
+/* After a task that took so long. */
 static void note_held_up(struct tb_pool_member *m, double now, double seconds) {
-  if (seconds <= TB_BUSY_HELD_UP_SECONDS) return;
+  if (seconds <= TB_BUSY_HELD_UP_SECONDS || !tb_core_was_lost(seconds)) return;
   m->shares_core_until = now + TB_BUSY_SECONDS;
   m->awake_since = now;
 }
