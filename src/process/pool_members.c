@@ -162,11 +162,10 @@ static void note_held_up(struct tb_pool_member *m, double now, double seconds) {
 
 /*
  * Takes no task in hand when the core is about to be another one's (cores.h), but sleeps for as long as it was awake:
- * behind that it is let in at once again. (One H200, 16 cores, cache off, two turns: among 15 threads that spin 1 in
+ * behind that it is let in at once again. (One H200 after another, 16 cores, cache off: among 15 threads that spin 1 in
  * 200 to 500 tasks waited for 4.05 ms, 98 in 100 of those that began within 0.5 ms before a tick, and with them their
- * call; with this 1 in 1800 to 3500. Mean of calls, ms: 4096 cubed 7.5, 7.1 and 6.6, 6.3; one behind another 8.9, 8.8
- * and 6.4, 7.5; 8192 cubed 30, 27 and 25, 24; among 8 that spin 24.7, 23.3 and 19.8, 20.9. More:
- * bench/results/studies.md.)
+ * call. Median of calls as it was and so, two turns each, ms: 4096 cubed among 15 that spin 8.1, 7.7 and 4.5, 4.5, among
+ * 8 4.9, 3.9 and 3.5, 3.4; 8192 cubed 30, 26 and 21, 20, and 25, 24 and 15, 15. More: bench/results/studies.md.)
  */
 static void rest_in_time(struct tb_pool_member *m, double now) {
   const double awake = now - m->awake_since;
