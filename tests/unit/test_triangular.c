@@ -642,8 +642,9 @@ static int one_launch_refused(void *number) {
   tst_cuda_free(TST_DEVICE, a);
   tst_cuda_free(TST_DEVICE, there);
   tst_cuda_end(0);
-  if (failures != 1) return 3;
-  return tst_sided_wrong(&call) == NULL ? 0 : TOLD;
+  const bool right = tst_sided_wrong(&call) == NULL;
+  tst_sided_destroy(&call);
+  return failures != 1 ? 3 : right ? 0 : TOLD;
 }
 
 /* The first three pack and begin to write to B. With one of the others refused nobody knows what B is, and that is
