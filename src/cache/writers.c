@@ -255,7 +255,7 @@ static int count_loaded(struct dl_phdr_info *info, size_t size, void *loaded) {
 static bool has_no_other_interface(void) {
   static _Atomic unsigned long long looked_at; /* none, or 1 more than were loaded when there was no other */
   unsigned long long loaded = 0;
-  tb_libraries_visit(count_loaded, &loaded);
+  if (!tb_libraries_visit(count_loaded, &loaded)) return !are_others_mapped();
   if (atomic_load(&looked_at) == loaded + 1) return true;
   if (are_others_mapped()) return false;
   atomic_store(&looked_at, loaded + 1);

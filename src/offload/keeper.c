@@ -43,6 +43,14 @@ static void settle_all(void) {
   tb_gate_settled();
 }
 
+static atomic_bool left_in_its_midst; /* a call, for which threads of ours may go on copying */
+
+/* Of the program's threads: the loader is waited for, which may be waiting for the gate, or for a thread of ours. */
+static void leave_gate(int lane) {
+  tb_gate_leave(lane);
+  if (atomic_exchange(&left_in_its_midst, false)) tb_library_stays();
+}
+
 /* What a thread has left behind that will not come back for it: */
 static void clear_up(enum tb_gate found, int lane, int room) {
   if (found == TB_GATE_ABANDONED && room == TB_ENTRY_ALONE)
@@ -52,7 +60,7 @@ static void clear_up(enum tb_gate found, int lane, int room) {
   if (found != TB_GATE_BROKEN) return;
   tb_cuda_leave_all(); /* if it was this thread */
   if (!tb_gpus_abandon()) return;
-  tb_library_stays(); /* for the threads that copied for it */
+  atomic_store(&left_in_its_midst, true);
   tb_warn("a thread left a call in its midst; the CPU computes all later calls");
 }
 
@@ -78,7 +86,7 @@ bool tb_keeper_enter(void) {
 
 void tb_keeper_leave(void) {
   tb_pool_rest_if_busy();
-  tb_gate_leave(lane_of_one_alone);
+  leave_gate(lane_of_one_alone);
 }
 
 static bool try_to_enter(bool final) {
@@ -97,8 +105,8 @@ int tb_keeper_enter_lane(int room) {
 
 void tb_keeper_leave_lane(int lane) {
   tb_pool_rest_if_busy();
-  tb_gate_leave(lane);
-  if (tb_gpus_have_lost() && try_to_enter(false)) tb_gate_leave(lane_of_one_alone);
+  leave_gate(lane);
+  if (tb_gpus_have_lost() && try_to_enter(false)) leave_gate(lane_of_one_alone);
 }
 
 /* A call that is under way touches `idle_for_seconds` when it ends, so then nothing is lost by not waiting for it. */

@@ -9,6 +9,7 @@
 #include "offload/keeper.h"
 #include "pipeline/lanes.h"
 #include "pipeline/rounds.h"
+#include "pipeline/widening.h"
 
 bool tb_reach_is_in_callback(void) { return tb_cuda_is_loaded() && tb_cuda_refuses_thread(); }
 
@@ -36,7 +37,7 @@ static bool is_ours(const struct tb_device *d, const struct tb_location *l) {
 struct tb_device *tb_reach_find(const struct tb_places *p, bool is_for_large, enum tb_status *why) {
   const bool bound = p != NULL && tb_places_need_gpu(p);
   struct tb_device *d = bound ? tb_gpus_numbered(gpu_of(p)) : tb_gpus_first(is_for_large);
-  if (tb_gpus_are_open()) tb_keeper_begin();
+  if (tb_gpus_are_open() || tb_widening_has_begun()) tb_keeper_begin(); /* who ends all that was begun */
   *why = tb_gpus_status();
   if (*why != TB_STATUS_ok || !bound) return d;
   if (d != NULL && is_ours(d, &p->a) && is_ours(d, &p->b) && is_ours(d, &p->c)) return d;

@@ -230,6 +230,13 @@ void tb_widening_cancel(struct tb_ring *ring) {
   if (was.state == PINNED) give_back_parts(was.memory, was.parts);
 }
 
+bool tb_widening_has_begun(void) {
+  pthread_mutex_lock(&orders_lock);
+  const bool begun = pinner != NULL || starts_pinner;
+  pthread_mutex_unlock(&orders_lock);
+  return begun;
+}
+
 static bool is_settled(void) {
   pthread_mutex_lock(&orders_lock);
   const bool settled = !pins && order_in_state(ORDERED) == NULL;

@@ -38,6 +38,9 @@ void tb_widening_give_back(void *memory);
  * False: something still is not. */
 bool tb_widening_settle(void);
 
+/* Whether there is a thread that pins. */
+bool tb_widening_has_begun(void);
+
 /* The library leaves the process, alone: the same, and the thread ends. */
 void tb_widening_end(void);
 

@@ -175,29 +175,34 @@ struct ticks {
 static double behind_seconds(double age, int64_t second) {
   static _Atomic double least, least_before;
   static _Atomic int64_t of_second;
-  const int64_t known = atomic_load(&of_second);
-  if (second != known) {
+  int64_t known = atomic_load(&of_second);
+  if (second != known && atomic_compare_exchange_strong(&of_second, &known, second)) {
     atomic_store(&least_before, second == known + 1 ? atomic_load(&least) : age);
     atomic_store(&least, age);
-    atomic_store(&of_second, second);
   }
   if (age < atomic_load(&least)) atomic_store(&least, age);
   const double now = atomic_load(&least), before = atomic_load(&least_before);
   return now < before ? now : before;
 }
 
-static struct ticks look_at_ticks(void) {
+/* Those of most systems are 1, 3.3, 4 or 10 ms. A clock of another kind has none. */
+#define PERIOD_SECONDS_LEAST 0.5e-3
+#define PERIOD_SECONDS_MOST 20e-3
+
+/* False: the clock does not show them. */
+static bool look_at_ticks(struct ticks *ticks) {
   struct timespec period, tick, now;
-  clock_getres(CLOCK_MONOTONIC_COARSE, &period);
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (clock_getres(CLOCK_MONOTONIC_COARSE, &period) != 0 || clock_gettime(CLOCK_MONOTONIC_COARSE, &tick) != 0 ||
+      clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+    return false;
   const double age = (double)(now.tv_sec - tick.tv_sec) + 1e-9 * (double)(now.tv_nsec - tick.tv_nsec);
-  return (struct ticks){1e-9 * (double)period.tv_nsec, age - behind_seconds(age, now.tv_sec)};
+  *ticks = (struct ticks){1e-9 * (double)period.tv_nsec, age - behind_seconds(age, now.tv_sec)};
+  return ticks->period_seconds >= PERIOD_SECONDS_LEAST && ticks->period_seconds <= PERIOD_SECONDS_MOST;
 }
 
 bool tb_core_is_lost_soon(double awake_seconds, double seconds) {
-  if (awake_seconds + seconds <= atomic_load(&slice_seconds)) return false;
-  const struct ticks ticks = look_at_ticks();
+  struct ticks ticks;
+  if (awake_seconds + seconds <= atomic_load(&slice_seconds) || !look_at_ticks(&ticks)) return false;
   return ticks.period_seconds - ticks.since_seconds < seconds;
 }
 
@@ -207,7 +212,8 @@ bool tb_core_is_lost_soon(double awake_seconds, double seconds) {
 /* It began shortly before the tick at which the core was lost, and was over shortly behind the one at which it was had
  * again. What takes the core from all, as another machine on the same hardware does, begins and ends any time. */
 bool tb_core_was_lost(double seconds) {
-  const struct ticks ticks = look_at_ticks();
+  struct ticks ticks;
+  if (!look_at_ticks(&ticks)) return false;
   const double next = NEXT_TO_TICK * ticks.period_seconds,
                periods = (seconds - ticks.since_seconds) / ticks.period_seconds;
   return ticks.since_seconds < next && periods > 0 && periods - (double)(int64_t)periods < NEXT_TO_TICK;

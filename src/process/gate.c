@@ -17,7 +17,7 @@ static pthread_mutex_t state_lock;
 static struct tb_entry entry;
 static pthread_cond_t room_came[TB_ENTRY_WAITING]; /* for who waits in this place */
 static uint64_t moves;                             /* changes when somebody has a lane, and when one leaves */
-static uint64_t no_room_at; /* 1 more than it was when somebody had waited in vain, for so long; 0: nobody has */
+static uint64_t no_room_at; /* 1 more than it was while somebody waited in vain, for so long; 0: nobody has */
 static double no_room_seconds;
 
 /* Its lock tells what has become of the thread inside. Robust: the end of its owner does not close it. Checked: an
@@ -173,9 +173,13 @@ static void let_waiting_signals_in(void) {
   tb_guest_resume(paused);
 }
 
+/* Whether somebody has waited so long for who is inside, a thread that does not come back from the driver, say. */
+static bool is_stuck(double seconds) { return no_room_at == moves + 1 && seconds <= no_room_seconds; }
+
 /* The state's lock is not held while handlers run, which may leave for good: the ticket is then nobody's. */
 static enum tb_gate wait_to_go_in(int room, double seconds, int *lane) {
   const double begun = tb_clock_seconds();
+  const uint64_t moves_before = moves;
   uint64_t ticket = 0;
   enum tb_gate found = TB_GATE_CLOSED;
   for (double now = begun; now - begun <= seconds; now = tb_clock_seconds()) {
@@ -188,13 +192,11 @@ static enum tb_gate wait_to_go_in(int room, double seconds, int *lane) {
     if ((found = go_in(room, ticket, lane)) != TB_GATE_CLOSED) break;
   }
   tb_entry_end_wait(&entry, ticket);
-  if (found == TB_GATE_CLOSED) no_room_at = moves + 1, no_room_seconds = seconds;
+  if (found == TB_GATE_CLOSED && moves == moves_before && !is_stuck(seconds))
+    no_room_at = moves + 1, no_room_seconds = seconds;
   wake_next();
   return found;
 }
-
-/* Whether somebody has waited so long for who is inside, a thread that does not come back from the driver, say. */
-static bool is_stuck(double seconds) { return no_room_at == moves + 1 && seconds <= no_room_seconds; }
 
 enum tb_gate tb_gate_enter(int room, double seconds, int *lane) {
   pthread_once(&gate_once, initialise_gate);

@@ -10,34 +10,35 @@
 #include "base/thread.h"
 
 static pthread_mutex_t visiting = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool forks; /* who has it */
 
 /* Somebody has left a visit by a jump, or was ended in it, and the C library's lock is likely to be lost as well. */
 static atomic_bool is_lost;
 
-/* A visit takes microseconds. */
-#define VISIT_SECONDS_MOST 1
+/* A visit takes microseconds; looks, not seconds, so that no time counts in which the process stands still. */
+#define LOOKS_MOST 5000
+#define LOOK_NS 100000
 
 static bool lock_to_visit(void) {
-  struct timespec until;
-  if (atomic_load(&is_lost)) return false;
-  if (pthread_mutex_trylock(&visiting) == 0) return true;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += VISIT_SECONDS_MOST;
-  if (pthread_mutex_timedlock(&visiting, &until) == 0) return true;
-  atomic_store(&is_lost, true);
+  const struct timespec pause = {.tv_nsec = LOOK_NS};
+  for (int looks = 0; !atomic_load(&is_lost); looks = atomic_load(&forks) ? 0 : looks + 1) {
+    if (pthread_mutex_trylock(&visiting) == 0) return true;
+    if (looks == LOOKS_MOST) atomic_store(&is_lost, true);
+    nanosleep(&pause, NULL);
+  }
   return false;
 }
 
 /* The C library's lock may be had again by who has it: by the handler of a signal that came in a visit, and behind a
- * jump out of that. */
-void tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context) {
+ * jump out of that. So the mark is there before ours is had, and until it is given back. */
+bool tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context) {
   const bool again = tb_thread.visits_libraries;
-  if (!again && !lock_to_visit()) return;
   tb_thread.visits_libraries = true;
-  dl_iterate_phdr(visit, context);
-  if (again) return;
-  tb_thread.visits_libraries = false;
-  pthread_mutex_unlock(&visiting);
+  const bool locked = !again && lock_to_visit();
+  if (again || locked) dl_iterate_phdr(visit, context);
+  if (locked) pthread_mutex_unlock(&visiting);
+  tb_thread.visits_libraries = again;
+  return again || locked;
 }
 
 int tb_libraries_look(struct dl_phdr_info *info, size_t size, void *opaque) {
@@ -61,13 +62,24 @@ void tb_library_stays(void) {
   if (dladdr(&is_lost, &info)) (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* By the thread that forks, from before until after. */
-static _Thread_local bool has_lock __attribute__((tls_model("initial-exec")));
+/* By the thread that forks, from before until after; a handler may fork meanwhile. */
+static _Thread_local struct {
+  int depth;
+  bool visited, locked;
+} forking __attribute__((tls_model("initial-exec")));
 
-void tb_libraries_before_fork(void) { has_lock = !tb_thread.visits_libraries && lock_to_visit(); }
+void tb_libraries_before_fork(void) {
+  if (forking.depth++ > 0) return;
+  forking.visited = tb_thread.visits_libraries;
+  tb_thread.visits_libraries = true;
+  forking.locked = !forking.visited && lock_to_visit();
+  if (forking.locked) atomic_store(&forks, true);
+}
 
 /* In the child, too, the thread that forked owns it. */
 void tb_libraries_after_fork(void) {
-  if (has_lock) pthread_mutex_unlock(&visiting);
-  has_lock = false;
+  if (--forking.depth > 0) return;
+  if (forking.locked) atomic_store(&forks, false);
+  if (forking.locked) pthread_mutex_unlock(&visiting);
+  tb_thread.visits_libraries = forking.visited;
 }

@@ -7,11 +7,12 @@
 #define TB_LIBRARIES_H
 
 #include <link.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-/* dl_iterate_phdr. `visit` must load no library, and fork no process. Where a thread has left a visit for good nothing
- * is visited any more, after a second, but by that thread. */
-void tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context);
+/* dl_iterate_phdr. `visit` must load no library, and fork no process. False: nothing is visited any more, but by a
+ * thread that has left a visit by a jump, or was ended in it. */
+bool tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context);
 
 /* A visit that ends at the object in which an address lies, and notes where that begins and ends. */
 struct tb_library_look {

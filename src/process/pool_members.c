@@ -13,6 +13,7 @@
 #include "base/options.h"
 #include "process/background.h"
 #include "process/busy.h"
+#include "process/sandbox.h"
 
 /* Looks for work between two looks at the clock. */
 #define LOOKS 16
@@ -150,7 +151,7 @@ static void sleep_until_work(struct tb_pool_member *m) {
 /* A task takes 30 to 50 microseconds. */
 #define TASK_SECONDS 100e-6
 
-/* Longer than a tick nobody need rest. */
+/* Most ticks are so far from each other. */
 #define REST_SECONDS_MOST 4e-3
 
 /* After a task that took so long. */
@@ -164,12 +165,12 @@ static void note_held_up(struct tb_pool_member *m, double now, double seconds) {
  * Takes no task in hand when the core is about to be another one's (cores.h), but sleeps for as long as it was awake:
  * behind that it is let in at once again. (One H200 after another, 16 cores, cache off: among 15 threads that spin 1 in
  * 200 to 500 tasks waited for 4.05 ms, 98 in 100 of those that began within 0.5 ms before a tick, and with them their
- * call. Median of calls as it was and so, two turns each, ms: 4096 cubed among 15 that spin 8.1, 7.7 and 4.5, 4.5, among
- * 8 4.9, 3.9 and 3.5, 3.4; 8192 cubed 30, 26 and 21, 20, and 25, 24 and 15, 15. More: bench/results/studies.md.)
+ * call. Median of calls as it was and so, two turns each, ms: 4096 cubed among 15 that spin 8.1, 7.7 and 4.5, 4.5,
+ * among 8 4.9, 3.9 and 3.5, 3.4; 8192 cubed 30, 26 and 21, 20, and 25, 24 and 15, 15. More: bench/results/studies.md.)
  */
 static void rest_in_time(struct tb_pool_member *m, double now) {
   const double awake = now - m->awake_since;
-  if (now >= m->shares_core_until || !tb_core_is_lost_soon(awake, TASK_SECONDS)) return;
+  if (now >= m->shares_core_until || !tb_core_is_lost_soon(awake, TASK_SECONDS) || tb_sandboxed()) return;
   const double rest = awake < REST_SECONDS_MOST ? awake : REST_SECONDS_MOST;
   nanosleep(&(struct timespec){.tv_nsec = (long)(rest * 1e9)}, NULL);
   m->awake_since = tb_clock_seconds();
@@ -197,8 +198,8 @@ static void *pool_thread_main(void *opaque) {
      * longer without this (OpenBLAS 0.3.21, 16 cores). */
     if (!worked) tb_busy_offer_core();
     const double now = tb_clock_seconds();
-    keep_core(me, now, seconds);
     note_held_up(me, now, seconds);
+    keep_core(me, now, seconds);
     if (worked) rest_in_time(me, now);
     if (!worked && now - idle_since < looking_seconds(now) && !atomic_load(&resting)) continue;
     if (!worked) sleep_until_work(me);

@@ -154,7 +154,8 @@ static CUresult launch_multiply(CUfunction function, int planes, struct tb_emula
   TB_TRY(map_columns(planes, args, &map));
   const struct tb_grid grid = {args->left_words, 1, TB_EMULATED_THREADS, TB_EMULATED_SHARED_BYTES(planes),
                                TB_EMULATED_CLUSTER};
-  return tb_launch_result(true, function, grid, args, &map, stream);
+  return args->whole > 0 ? tb_launch_result(true, function, grid, args, &map, stream)
+                         : tb_launch_behind(true, function, grid, args, &map, stream); /* sums alone */
 }
 
 /* Plain fp32 for the tiles that are marked. */

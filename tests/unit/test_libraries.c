@@ -3,8 +3,8 @@
  * Visits to the loaded libraries that signals come into: a handler visits, too, forks, or leaves by a jump, behind
  * which other threads, and forks, go on.
  *
- * Seen to fail when: a handler waits for the visit that it came into; a jump out of one keeps the others waiting, or
- * each of them for a while.
+ * Seen to fail when: a handler waits for the visit, or the fork, that it came into; a jump out of one keeps the others
+ * waiting, or each of them for a while; a fork that takes long counts as one.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -15,6 +15,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -71,6 +72,32 @@ static void visited_by_a_handler(void **state) {
   assert_int_equal(counted_by_another(), counted);
 }
 
+static atomic_int counted_meanwhile;
+
+static void *visit_meanwhile(void *unused) {
+  int counted = 0;
+  tb_libraries_visit(count, &counted);
+  atomic_store(&counted_meanwhile, counted);
+  return unused;
+}
+
+/* Who visits waits for a fork that takes long, and does not give up; a handler that comes in it visits, and forks. */
+static void waits_for_a_slow_fork(void **state) {
+  pthread_t thread;
+  (void)state;
+  signal(SIGUSR1, visit_and_fork);
+  counted_by_handler = 0, forked = false;
+  tb_libraries_before_fork();
+  assert_int_equal(pthread_create(&thread, NULL, visit_meanwhile, NULL), 0);
+  raise(SIGUSR1);
+  usleep(1500000);
+  assert_int_equal(atomic_load(&counted_meanwhile), 0);
+  tb_libraries_after_fork();
+  pthread_join(thread, NULL);
+  assert_true(forked && counted_by_handler > 1);
+  assert_int_equal(atomic_load(&counted_meanwhile), counted_by_handler);
+}
+
 static sigjmp_buf back;
 
 static void jump_out(int number) {
@@ -78,7 +105,7 @@ static void jump_out(int number) {
   siglongjmp(back, 1);
 }
 
-/* Others wait for a second, once. */
+/* Others wait for a second, once, and are told that they have seen nothing. */
 static void left_by_a_jump(void **state) {
   int counted = 0;
   (void)state;
@@ -97,7 +124,8 @@ static void left_by_a_jump(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(visited_by_a_handler), cmocka_unit_test(left_by_a_jump)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(visited_by_a_handler), cmocka_unit_test(waits_for_a_slow_fork),
+                                     cmocka_unit_test(left_by_a_jump)};
   pthread_atfork(tb_libraries_before_fork, tb_libraries_after_fork, tb_libraries_after_fork);
   alarm(20);
   return cmocka_run_group_tests(tests, NULL, NULL);
