@@ -98,6 +98,9 @@ template <typename Stored, bool lower> struct Memory64 {
   /* Those that multiply and solve meet alone when a step is solved. */
   __device__ static void meet_when_solved() { part_meet(1, 32 * (MULTIPLIERS + 2)); }
 
+  /* All of them: not __syncthreads, which all threads of a block have to come to at the same place of the program. */
+  __device__ static void meet_all() { part_meet(2, TB_TRIANGLE_SOLVE64_THREADS); }
+
   /* What quotients by a row's element on the diagonal want. */
   __device__ Divisor<double> divisor(int row) const {
     const Two *const of_row = divisors + row % TB_TRIANGLE_SOLVE64_DIVISORS * PARTS;

@@ -12,9 +12,9 @@ namespace triangle_leaf {
 
 template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> {
   using Memory = Memory64<Stored, lower>;
-  using Memory::args, Memory::at, Memory::COLUMNS, Memory::d_of, Memory::divisor, Memory::first_column, Memory::is_of_a,
-      Memory::lane, Memory::LDA, Memory::ldx, Memory::LDZ, Memory::MOVERS, Memory::panel_of, Memory::ROWS,
-      Memory::rough_of, Memory::rows, Memory::sums_of, Memory::WIDENS, Memory::x;
+  using Memory::args, Memory::at, Memory::COLUMNS, Memory::meet_all, Memory::d_of, Memory::divisor,
+      Memory::first_column, Memory::is_of_a, Memory::lane, Memory::LDA, Memory::ldx, Memory::LDZ, Memory::MOVERS,
+      Memory::panel_of, Memory::ROWS, Memory::rough_of, Memory::rows, Memory::sums_of, Memory::WIDENS, Memory::x;
   using typename Memory::Element;
   static constexpr int THREADS = 32 * MOVERS, FORWARD = lower ? ROWS : -ROWS; /* from a step to the next one */
   const int mover, thread;                                                    /* of so many */
@@ -152,7 +152,7 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
     load_next(0);
     copy_panel(ROWS);
     if (thread < 3) rough_of(thread * ROWS) = 0;
-    __syncthreads(); /* there are reciprocals */
+    meet_all(); /* there are reciprocals */
 #pragma unroll 1
     for (int row = 0; row < 2 * ROWS; row += ROWS) {
       show_b(row, of_b);
@@ -162,14 +162,14 @@ template <typename Stored, bool lower> struct Mover64 : Memory64<Stored, lower> 
 #pragma unroll 1
     for (int row = 0; row < rows; row += ROWS) {
       async_wait<0>();
-      __syncthreads(); /* the solver begins */
+      meet_all(); /* the solver begins */
       copy_panel(row + 2 * ROWS);
       show_b(row + 2 * ROWS, of_b);
       show_d(row + 2 * ROWS, of_d);
       load_next(row + 3 * ROWS);
       if (row > 0) store_b<whole_block>(row - ROWS, b, 5);
     }
-    __syncthreads(); /* all is solved */
+    meet_all(); /* all is solved */
     store_b<whole_block>(rows - ROWS, b, 4);
   }
 

@@ -16,9 +16,9 @@ namespace triangle_leaf {
 
 template <typename Stored, bool lower> struct Multiplier64 : Memory64<Stored, lower> {
   using Memory = Memory64<Stored, lower>;
-  using Memory::COLUMNS, Memory::lane, Memory::LDA, Memory::ldx, Memory::LDZ, Memory::meet_when_solved,
-      Memory::Memory64, Memory::MULTIPLIERS, Memory::panel_of, Memory::PARTS, Memory::ROWS, Memory::rows,
-      Memory::sums_by, Memory::sums_of, Memory::warp, Memory::x;
+  using Memory::COLUMNS, Memory::lane, Memory::LDA, Memory::ldx, Memory::LDZ, Memory::meet_all,
+      Memory::meet_when_solved, Memory::Memory64, Memory::MULTIPLIERS, Memory::panel_of, Memory::PARTS, Memory::ROWS,
+      Memory::rows, Memory::sums_by, Memory::sums_of, Memory::warp, Memory::x;
   using typename Memory::Element;
   static constexpr int N = TB_TRIANGLE_SOLVE64_TILE, TILES = COLUMNS / N;
   static constexpr int K = 8 / PARTS;                              /* columns of A' of one multiplication */
@@ -155,12 +155,12 @@ template <typename Stored, bool lower> struct Multiplier64 : Memory64<Stored, lo
   }
 
   __device__ void run() const {
-    __syncthreads(); /* there are reciprocals */
+    meet_all(); /* there are reciprocals */
 #pragma unroll 1
     for (int row = 0; row < rows; row += ROWS) {
       Sums sums = {};
       E e;
-      __syncthreads(); /* the solver begins */
+      meet_all(); /* the solver begins */
       if (row + ROWS < rows) {
         accumulate(sums, panel_of(row + ROWS), row);
         hand_over(sums);
@@ -169,7 +169,7 @@ template <typename Stored, bool lower> struct Multiplier64 : Memory64<Stored, lo
       meet_when_solved();
       if (row + ROWS < rows) finish(sums, e, row + ROWS);
     }
-    __syncthreads(); /* all is solved */
+    meet_all(); /* all is solved */
   }
 };
 
@@ -177,7 +177,7 @@ template <typename Stored, bool lower> struct Multiplier64 : Memory64<Stored, lo
 template <typename Stored, bool lower> struct Diagonal64 : Multiplier64<Stored, lower> {
   using Multiplier = Multiplier64<Stored, lower>;
   using Multiplier::args, Multiplier::at, Multiplier::finish, Multiplier::lane, Multiplier::load_e,
-      Multiplier::meet_when_solved, Multiplier::Multiplier64, Multiplier::ROWS, Multiplier::rows,
+      Multiplier::meet_all, Multiplier::meet_when_solved, Multiplier::Multiplier64, Multiplier::ROWS, Multiplier::rows,
       Multiplier::set_divisor;
   using typename Multiplier::E, typename Multiplier::Sums;
 
@@ -196,18 +196,18 @@ template <typename Stored, bool lower> struct Diagonal64 : Multiplier64<Stored, 
     Stored ahead = load(3 * ROWS);
 #pragma unroll 1
     for (int i = 0; i < 3; i++) show(i * ROWS, i == 0 ? first[0] : i == 1 ? first[1] : first[2]);
-    __syncthreads(); /* there are reciprocals */
+    meet_all(); /* there are reciprocals */
 #pragma unroll 1
     for (int row = 0; row < rows; row += ROWS) {
       E e;
-      __syncthreads(); /* the solver begins */
+      meet_all(); /* the solver begins */
       if (row + ROWS < rows) load_e(e, row + ROWS);
       show(row + 3 * ROWS, ahead);
       ahead = load(row + 4 * ROWS);
       meet_when_solved();
       if (row + ROWS < rows) finish(none, e, row + ROWS);
     }
-    __syncthreads(); /* all is solved */
+    meet_all(); /* all is solved */
   }
 };
 

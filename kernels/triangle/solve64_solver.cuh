@@ -19,8 +19,8 @@ namespace triangle_leaf {
 template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower> {
   using Memory = Memory64<Stored, lower>;
   using Memory::args, Memory::d_of, Memory::divisor, Memory::beside_diagonal, Memory::lane, Memory::ldx, Memory::LDZ,
-      Memory::Memory64, Memory::meet_when_solved, Memory::ROWS, Memory::rough_of, Memory::rows, Memory::sums_of,
-      Memory::WIDENS, Memory::x;
+      Memory::Memory64, Memory::meet_all, Memory::meet_when_solved, Memory::ROWS, Memory::rough_of, Memory::rows,
+      Memory::sums_of, Memory::WIDENS, Memory::x;
   using typename Memory::Element;
 
   static constexpr int OF_VECTOR = 16 / sizeof(Element);
@@ -122,16 +122,16 @@ template <typename Stored, bool lower> struct Solver64 : Memory64<Stored, lower>
   }
 
   __device__ void run() const {
-    __syncthreads(); /* there are reciprocals */
+    meet_all(); /* there are reciprocals */
 #pragma unroll 1
     for (int row = 0; row < rows; row += ROWS) {
-      __syncthreads(); /* the sums are there */
+      meet_all(); /* the sums are there */
       const bool quick = rough_of(row) != row + ROWS;
       const bool done = quick && (args.unit ? solve_quickly<true>(row) : solve_quickly<false>(row));
       if (!__all_sync(~0u, done)) solve_carefully(row, !done);
       meet_when_solved();
     }
-    __syncthreads(); /* all is solved */
+    meet_all(); /* all is solved */
   }
 };
 
