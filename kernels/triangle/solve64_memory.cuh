@@ -98,7 +98,8 @@ template <typename Stored, bool lower> struct Memory64 {
   /* Those that multiply and solve meet alone when a step is solved. */
   __device__ static void meet_when_solved() { part_meet(1, 32 * (MULTIPLIERS + 2)); }
 
-  /* All of them: not __syncthreads, which all threads of a block have to come to at the same place of the program. */
+  /* All of them: not __syncthreads, which all threads of a block have to come to at the same place of the program. PTX
+   * wants that of a warp's alone; compute-sanitizer's synccheck of all, and tells of these meetings. */
   __device__ static void meet_all() { part_meet(2, TB_TRIANGLE_SOLVE64_THREADS); }
 
   /* What quotients by a row's element on the diagonal want. */
