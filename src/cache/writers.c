@@ -233,16 +233,7 @@ static bool is_another_interface(const char *line) {
 }
 
 /* By what is mapped, for the loader's list has one namespace alone. */
-static bool are_others_mapped(void) {
-  FILE *maps = fopen("/proc/self/maps", "re");
-  char *line = NULL;
-  size_t room = 0;
-  bool found = maps == NULL;
-  while (!found && getline(&line, &room, maps) >= 0) found = is_another_interface(line);
-  free(line);
-  if (maps != NULL) fclose(maps);
-  return found;
-}
+static bool are_others_mapped(void) { return tb_libraries_may_map(is_another_interface); }
 
 static int count_loaded(struct dl_phdr_info *info, size_t size, void *loaded) {
   (void)size;

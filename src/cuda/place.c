@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <link.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
@@ -41,15 +40,7 @@ static int look_at_library(struct dl_phdr_info *info, size_t size, void *opaque)
   return look->found;
 }
 
-/* For when nobody can look at the loader's list. */
-static bool is_driver_mapped(void) {
-  FILE *maps = fopen("/proc/self/maps", "re");
-  char line[512];
-  bool found = maps == NULL;
-  while (!found && fgets(line, sizeof line, maps) != NULL) found = strstr(line, "/libcuda.so") != NULL;
-  if (maps != NULL) fclose(maps);
-  return found;
-}
+static bool is_the_driver(const char *line) { return strstr(line, "/libcuda.so") != NULL; }
 
 /* Not by dlopen: it waits for the loader, which may be waiting for us in a constructor; this walk does not. What it
  * stores is stored when it is over, so that a thread which skips the look relies on a whole one. */
@@ -60,7 +51,7 @@ static bool driver_appeared(void) {
   if (now_ns == atomic_load_explicit(&looked_at_ns, memory_order_acquire)) return false;
   struct library_look look = {.known = atomic_load_explicit(&libraries, memory_order_relaxed)};
   const bool looked = tb_libraries_visit(look_at_library, &look);
-  if (look.found || (!looked && is_driver_mapped())) return true;
+  if (look.found || (!looked && tb_libraries_may_map(is_the_driver))) return true;
   atomic_store_explicit(&libraries, look.libraries, memory_order_relaxed);
   atomic_store_explicit(&looked_at_ns, now_ns, memory_order_release);
   return false;

@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/thread.h"
@@ -39,6 +41,17 @@ bool tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, voi
   if (locked) pthread_mutex_unlock(&visiting);
   tb_thread.visits_libraries = again;
   return again || locked;
+}
+
+bool tb_libraries_may_map(bool (*is)(const char *line)) {
+  FILE *maps = fopen("/proc/self/maps", "re");
+  char *line = NULL;
+  size_t room = 0;
+  bool found = maps == NULL;
+  while (!found && getline(&line, &room, maps) >= 0) found = is(line);
+  free(line);
+  if (maps != NULL) fclose(maps);
+  return found;
 }
 
 int tb_libraries_look(struct dl_phdr_info *info, size_t size, void *opaque) {

@@ -14,6 +14,10 @@
  * thread that has left a visit by a jump, or was ended in it. */
 bool tb_libraries_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *context), void *context);
 
+/* Whether a line of /proc/self/maps is such a one, or nobody can read them. For who cannot visit, or looks for a
+ * library in whatever namespace. */
+bool tb_libraries_may_map(bool (*is)(const char *line));
+
 /* A visit that ends at the object in which an address lies, and notes where that begins and ends. */
 struct tb_library_look {
   uintptr_t address, start, end;

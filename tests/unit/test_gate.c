@@ -593,18 +593,23 @@ static void let_next_one_in(int number) {
   begin_until(&next_one.at_window, &next_one.thread, take_over_and_open_a_window);
 }
 
-/* The call that has lost the lane leaves it, and does not take the other's room with it. */
-static void leaves_the_next_ones_room(void **state) {
-  (void)state;
+/* A call alone, whose lane such a handler gives away at the window. */
+static void lose_the_window_to(void (*handler)(int number)) {
   struct tb_guest guest;
-  signal(SIGUSR1, let_next_one_in);
-  signal(SIGUSR2, stay_a_while);
+  signal(SIGUSR1, handler);
   tb_guest_enter(&guest);
   assert_int_equal(enter_alone(), TB_GATE_CLEAN);
   raise(SIGUSR1);
   assert_false(tb_gate_window(0));
   tb_gate_leave(0);
   tb_guest_leave(&guest);
+}
+
+/* The call that has lost the lane leaves it, and does not take the other's room with it. */
+static void leaves_the_next_ones_room(void **state) {
+  (void)state;
+  signal(SIGUSR2, stay_a_while);
+  lose_the_window_to(let_next_one_in);
   assert_int_equal(of_another(try_once), TB_GATE_CLOSED);
   pthread_join(next_one.thread, NULL);
   assert_true(next_one.ours);
@@ -624,15 +629,8 @@ static void fork_and_multiply(int number) {
 
 static void forked_at_the_window(void **state) {
   (void)state;
-  struct tb_guest guest;
   tb_gate_after_fork(); /* no lane has been anybody's since */
-  signal(SIGUSR1, fork_and_multiply);
-  tb_guest_enter(&guest);
-  assert_int_equal(enter_alone(), TB_GATE_CLEAN);
-  raise(SIGUSR1);
-  assert_false(tb_gate_window(0));
-  tb_gate_leave(0);
-  tb_guest_leave(&guest);
+  lose_the_window_to(fork_and_multiply);
   assert_int_equal(of_another(try_once), TB_GATE_CLEAN);
 }
 
