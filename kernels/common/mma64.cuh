@@ -18,9 +18,9 @@
  *
  * Every product and every sum is rounded as an FMA is. An element's eight products are added one after another, k
  * ascending. A complex element's four k bring eight products to each part: to the real one those of real parts, k
- * ascending, then those of imaginary parts, subtracted; to the imaginary one those of X's real parts, then those of its
- * imaginary ones. `signs` changes the sign of X's, and of Y's, imaginary parts first: conjugation. (NVIDIA does not say
- * so of its tensor cores; the bits of an H200 do, tests/gpu/fp64_bench.c.)
+ * ascending, then those of imaginary parts, subtracted; to the imaginary one those of X's imaginary parts, then those
+ * of its real ones. `signs` changes the sign of X's, and of Y's, imaginary parts first: conjugation. (NVIDIA does not
+ * say so of its tensor cores; the bits of an H200 do, tests/gpu/fp64_bench.c.)
  *
  * Before 8.0 there are shuffles and FMAs in its place: 7.5 has two FP64 units an SM, for which the FMAs of one
  * instruction take 128 cycles. (No such GPU was at hand.)
@@ -84,15 +84,15 @@ __device__ TB_REGISTERS_ONLY void multiply64(double (&d)[2][Y][4], const double 
   double re[4][Y], im[4][Y];
   for (int c = 0; c < 4; c++)
     for (int j = 0; j < Y; j++) re[c][j] = d[0][j][c], im[c][j] = d[1][j][c];
-  for (int by = 0; by < 2; by++) /* X's part */
+  for (int by = 0; by < 2; by++) /* Y's part */
     for (unsigned k = 0; k < 4; k++) {
       const Fragments &row = Fragments::of(4 * g + k);
       const Fragments *const column[2] = {&Fragments::of(8 * t + k), &Fragments::of(8 * t + 4 + k)};
       for (int c = 0; c < 4; c++) {
-        const double u = row.x[c / 2][by], signed_u = by != 0 ? -u : u;
+        const double u = row.x[c / 2][by], v = row.x[c / 2][1 - by], signed_u = by != 0 ? -u : u;
         for (int j = 0; j < Y; j++) {
           re[c][j] = __builtin_fma(signed_u, column[c % 2]->y[by][j], re[c][j]);
-          im[c][j] = __builtin_fma(u, column[c % 2]->y[1 - by][j], im[c][j]);
+          im[c][j] = __builtin_fma(v, column[c % 2]->y[by][j], im[c][j]);
         }
       }
     }
@@ -176,23 +176,24 @@ __device__ __forceinline__ double with_sign(double x, int changed) {
   return __hiloint2double(__double2hiint(x) ^ changed, __double2loint(x));
 }
 
-/* All tiles' next four products stand behind those that wait for nothing, as above. */
+/* A complex element of Y stands as it is loaded, its parts two of eight k: beside X's parts (re, -im) the products are
+ * the real one's, beside (im, re) the imaginary one's. So X alone is written anew, once for all columns. */
 template <int Y>
 __device__ __forceinline__ void multiply64(double (&d)[2][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
                                            Signs64 signs) {
-  double imaginary[Y];
+  double of_re[2][2], of_im[2][2], conjugated[Y][2];
 #pragma unroll
-  for (int j = 0; j < Y; j++) imaginary[j] = with_sign(y[j][1], signs.y);
+  for (int e = 0; e < 2; e++) {
+    of_re[e][0] = of_im[e][1] = x[e][0];
+    of_re[e][1] = with_sign(x[e][1], signs.x ^ kMinus64);
+    of_im[e][0] = with_sign(x[e][1], signs.x);
+  }
 #pragma unroll
-  for (int j = 0; j < Y; j++) multiply64_four(d[0][j], x[0][0], x[1][0], y[j][0]);
+  for (int j = 0; j < Y; j++) conjugated[j][0] = y[j][0], conjugated[j][1] = with_sign(y[j][1], signs.y);
 #pragma unroll
-  for (int j = 0; j < Y; j++) multiply64_four(d[1][j], x[0][0], x[1][0], imaginary[j]);
-  const double minus[2] = {with_sign(x[0][1], signs.x ^ kMinus64), with_sign(x[1][1], signs.x ^ kMinus64)};
+  for (int j = 0; j < Y; j++) multiply64_eight(d[0][j], of_re, conjugated[j]);
 #pragma unroll
-  for (int j = 0; j < Y; j++) multiply64_four(d[0][j], minus[0], minus[1], imaginary[j]);
-  const double plus[2] = {with_sign(x[0][1], signs.x), with_sign(x[1][1], signs.x)};
-#pragma unroll
-  for (int j = 0; j < Y; j++) multiply64_four(d[1][j], plus[0], plus[1], y[j][0]);
+  for (int j = 0; j < Y; j++) multiply64_eight(d[1][j], of_im, conjugated[j]);
 }
 
 template <int Y>

@@ -69,14 +69,18 @@ template <class G, bool AlongKA, bool AlongKB> struct Fragments {
   }
 };
 
-/* 16 rows of D by all columns of the warp, a block of k. */
-template <class G>
+/* 16 rows of D by all columns of the warp, a block of k. Of reals that run along k in both operands a fragment is made
+ * of elements that were loaded one by one: then all eight k of an instruction stand beside each other. */
+template <class G, bool AlongKA, bool AlongKB>
 __device__ __forceinline__ void multiply(double (&sum)[G::Element::parts][2 * G::regions_n][4], const Fragment &a,
                                          const Fragment (&b)[G::regions_n], Signs64 signs) {
   double y[2 * G::regions_n][2];
 #pragma unroll
   for (int n = 0; n < 2 * G::regions_n; n++) y[n][0] = b[n / 2].of[n % 2][0], y[n][1] = b[n / 2].of[n % 2][1];
-  multiply64(sum, a.of, y, signs);
+  if (G::Element::parts == 1 && AlongKA && AlongKB)
+    multiply64_at_once(sum, a.of, y);
+  else
+    multiply64(sum, a.of, y, signs);
 }
 
 /* A group's sums are complete; `number` counts from the first of this block. Works out where they go once more, for
@@ -156,7 +160,9 @@ __device__ __forceinline__ void gemm(const tb_fp64_args &args) {
 #pragma unroll
   for (int i = 0; i < I::ahead; i++) fragments.read(read, i);
   Accumulators<G> accumulators;
-  const Signs64 signs = {args.conjugate_a != 0 ? kMinus64 : 0, args.conjugate_b != 0 ? kMinus64 : 0};
+  /* A triangle is conjugated when it is brought into form. */
+  const Signs64 signs = {!G::triangle && args.conjugate_a != 0 ? kMinus64 : 0,
+                         !G::triangle && args.conjugate_b != 0 ? kMinus64 : 0};
   for (unsigned job = blockIdx.x; job < args.jobs; job += gridDim.x) {
     const Job now = k_of<G>(args, job);
     int k_todo = now.k_count, within_group = G::triangle ? now.k_first % args.group_k : 0;
@@ -174,8 +180,8 @@ __device__ __forceinline__ void gemm(const tb_fp64_args &args) {
             __syncthreads();
           }
           fragments.read(read, (i + I::ahead) % I::all);
-          multiply<G>(accumulators.sum[i % G::regions_m], fragments.a[i % (2 * I::ahead)],
-                      fragments.b[i / G::regions_m], signs);
+          multiply<G, AlongKA, AlongKB>(accumulators.sum[i % G::regions_m], fragments.a[i % (2 * I::ahead)],
+                                        fragments.b[i / G::regions_m], signs);
         }
       }
       k_todo -= group_k;

@@ -120,7 +120,7 @@ static void add_complex(const struct problem *p, const struct operands *x, int64
         const double *const a = at(&x->a, p->ta, i, l), *const b = at(&x->b, p->tb, l, j);
         const double u[2] = {a[0], sign_a * a[1]}, v[2] = {b[0], sign_b * b[1]};
         group[0] = fma(by ? -u[1] : u[0], v[by], group[0]);
-        group[1] = fma(u[by], v[1 - by], group[1]);
+        group[1] = fma(u[1 - by], v[by], group[1]);
       }
 }
 
