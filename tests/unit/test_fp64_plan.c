@@ -147,6 +147,28 @@ static void what_an_h200_takes(void **state) {
   assert_true(plan.tile == TB_FP64_d128x128 && plan.splits == 1 && plan.blocks == 132);
 }
 
+/* Of complex elements large tiles, which have an SM for themselves, but for a short k: that is over when such a tile is
+ * to be stored. Ways and milliseconds: bench/types, two H200s, at the board's power. */
+static void what_an_h200_takes_of_complex_ones(void **state) {
+  (void)state;
+  static const struct {
+    int64_t m, n, k;
+    int tile;
+    double ms;
+  } rows[] = {{8192, 8192, 8192, TB_FP64_z128x64, 76.2}, {4096, 4096, 4096, TB_FP64_z128x64, 9.70},
+              {2048, 2048, 2048, TB_FP64_z128x64, 1.21}, {4953, 7413, 77, TB_FP64_z64x64, 0.555},
+              {361, 7128, 114, TB_FP64_z64x64, 0.069},   {749, 1151, 144, TB_FP64_z64x64, 0.0303}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct tb_fp64_plan plan;
+    const int group_k = tb_fp64_group_k(true, rows[i].m, rows[i].n, rows[i].k);
+    const struct tb_fp64_product product = {true, true, rows[i].m, rows[i].n, rows[i].k, group_k, {0}};
+    assert_true(tb_fp64_plan_make(&plan, &h200, &product, 1 << 29));
+    assert_int_equal(plan.tile, rows[i].tile);
+    const double ratio = plan.seconds * 1e3 / rows[i].ms;
+    if (!(ratio > 0.8 && ratio < 1.25)) fail_msg("row %zu: predicted over measured time %.2f", i, ratio);
+  }
+}
+
 static void refused(void **state) {
   (void)state;
   struct tb_fp64_plan plan;
@@ -181,6 +203,7 @@ int main(void) {
       cmocka_unit_test(every_plan_covers_its_product),
       cmocka_unit_test(groups_are_the_shapes),
       cmocka_unit_test(what_an_h200_takes),
+      cmocka_unit_test(what_an_h200_takes_of_complex_ones),
       cmocka_unit_test(refused),
       cmocka_unit_test(arguments_are_the_plans),
   };
