@@ -17,10 +17,10 @@
  *   of either         d[part][j][c]   D_j: row g + c / 2 * 8, column 2 t + c % 2
  *
  * Every product and every sum is rounded as an FMA is. An element's eight products are added one after another, k
- * ascending. A complex element's four k bring eight products to each part: to the real one those of real parts, k
+ * ascending. A complex element's four k bring eight products to each part. To the real one come those of real parts, k
  * ascending, then those of imaginary parts, subtracted; to the imaginary one those of X's imaginary parts, then those
  * of its real ones. `signs` changes the sign of X's, and of Y's, imaginary parts first: conjugation. (NVIDIA does not
- * say so of its tensor cores; the bits of an H200 do, tests/gpu/fp64_bench.c.)
+ * say so of its tensor cores; the bits of an H200 do, tests/unit/test_fp64.c.)
  *
  * Before 8.0 there are shuffles and FMAs in its place: 7.5 has two FP64 units an SM, for which the FMAs of one
  * instruction take 128 cycles. (No such GPU was at hand.)
@@ -111,8 +111,8 @@ __device__ TB_REGISTERS_ONLY void multiply64_at_once(double (&d)[Parts][Y][4], c
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-/* Four k of a tile. (Shapes with more k want several k of Y in neighbouring registers, and are no faster where warps
- * take turns.) */
+/* Four k of a tile. (Shapes with more k want several k of Y in neighbouring registers, where real numbers of one column
+ * stand only if they run along k.) */
 __device__ __forceinline__ void multiply64_four(double (&d)[4], double x0, double x1, double y) {
   asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
                : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
@@ -155,14 +155,26 @@ __device__ __forceinline__ void multiply64_four(double (&d)[4], double x0, doubl
 
 #endif
 
-#if !defined(TB_MMA64_EIGHT)
-__device__ __forceinline__ void multiply64_eight(double (&d)[4], const double (&x)[2][2], const double (&y)[2]) {
+/* Eight k of all tiles, for one X or, of complex numbers, for each part's. Where an instruction has four k, a tile's
+ * next four stand behind other tiles' first four: they wait for these. */
+template <int Parts, int Y>
+__device__ __forceinline__ void multiply64_all(double (&d)[Parts][Y][4], const double (&x)[Parts][2][2],
+                                               const double (&y)[Y][2]) {
+#if defined(TB_MMA64_EIGHT)
 #pragma unroll
-  for (int h = 0; h < 2; h++) multiply64_four(d, x[0][h], x[1][h], y[h]);
-}
+  for (int part = 0; part < Parts; part++)
+#pragma unroll
+    for (int j = 0; j < Y; j++) multiply64_eight(d[part][j], x[part], y[j]);
+#else
+#pragma unroll
+  for (int h = 0; h < 2; h++)
+#pragma unroll
+    for (int part = 0; part < Parts; part++)
+#pragma unroll
+      for (int j = 0; j < Y; j++) multiply64_four(d[part][j], x[part][0][h], x[part][1][h], y[j][h]);
 #endif
+}
 
-/* A tile's next four k stand behind other tiles' first four: they wait for these. */
 template <int Y>
 __device__ __forceinline__ void multiply64(double (&d)[1][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
                                            Signs64) {
@@ -181,26 +193,23 @@ __device__ __forceinline__ double with_sign(double x, int changed) {
 template <int Y>
 __device__ __forceinline__ void multiply64(double (&d)[2][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
                                            Signs64 signs) {
-  double of_re[2][2], of_im[2][2], conjugated[Y][2];
+  double of_x[2][2][2], conjugated[Y][2];
 #pragma unroll
   for (int e = 0; e < 2; e++) {
-    of_re[e][0] = of_im[e][1] = x[e][0];
-    of_re[e][1] = with_sign(x[e][1], signs.x ^ kMinus64);
-    of_im[e][0] = with_sign(x[e][1], signs.x);
+    of_x[0][e][0] = of_x[1][e][1] = x[e][0];
+    of_x[0][e][1] = with_sign(x[e][1], signs.x ^ kMinus64);
+    of_x[1][e][0] = with_sign(x[e][1], signs.x);
   }
 #pragma unroll
   for (int j = 0; j < Y; j++) conjugated[j][0] = y[j][0], conjugated[j][1] = with_sign(y[j][1], signs.y);
-#pragma unroll
-  for (int j = 0; j < Y; j++) multiply64_eight(d[0][j], of_re, conjugated[j]);
-#pragma unroll
-  for (int j = 0; j < Y; j++) multiply64_eight(d[1][j], of_im, conjugated[j]);
+  multiply64_all(d, of_x, conjugated);
 }
 
 template <int Y>
 __device__ __forceinline__ void multiply64_at_once(double (&d)[1][Y][4], const double (&x)[2][2],
                                                    const double (&y)[Y][2]) {
-#pragma unroll
-  for (int j = 0; j < Y; j++) multiply64_eight(d[0][j], x, y[j]);
+  const double of_x[1][2][2] = {{{x[0][0], x[0][1]}, {x[1][0], x[1][1]}}};
+  multiply64_all(d, of_x, y);
 }
 template <int Y>
 __device__ __forceinline__ void multiply64_at_once(double (&d)[2][Y][4], const double (&x)[2][2],
