@@ -26,8 +26,8 @@
  * and an SM for itself. Smaller tiles are for products that have few. Where the last round is not full, its tiles have
  * k split (tb_fp64_args.whole), group by group, and a second kernel adds the groups' sums in order.
  *
- * A complex element is four products of reals and two sums, so a complex tile of 64 x 64 has the accumulators, the
- * products and the shared memory of a real one of 128 x 128, of half the memory read: operands are used as they lie.
+ * A complex element is four products of reals and two sums, so a complex tile of 128 x 64 has the accumulators of a
+ * real one of 128 x 128, twice its products, and three quarters of its panels: operands are used as they lie.
  */
 #ifndef TB_FP64_GEMM_CUH
 #define TB_FP64_GEMM_CUH
