@@ -155,33 +155,43 @@ __device__ __forceinline__ void multiply64_four(double (&d)[4], double x0, doubl
 
 #endif
 
-/* Eight k of all tiles, for one X or, of complex numbers, for each part's. Where an instruction has four k, a tile's
- * next four stand behind other tiles' first four: they wait for these. */
+/* Eight k of all tiles, for one X or, of complex numbers, for each part's, by instructions of four. A tile's next four
+ * stand behind other tiles' first four: they wait for these. */
 template <int Parts, int Y>
-__device__ __forceinline__ void multiply64_all(double (&d)[Parts][Y][4], const double (&x)[Parts][2][2],
-                                               const double (&y)[Y][2]) {
-#if defined(TB_MMA64_EIGHT)
-#pragma unroll
-  for (int part = 0; part < Parts; part++)
-#pragma unroll
-    for (int j = 0; j < Y; j++) multiply64_eight(d[part][j], x[part], y[j]);
-#else
+__device__ __forceinline__ void multiply64_fours(double (&d)[Parts][Y][4], const double (&x)[Parts][2][2],
+                                                 const double (&y)[Y][2]) {
 #pragma unroll
   for (int h = 0; h < 2; h++)
 #pragma unroll
     for (int part = 0; part < Parts; part++)
 #pragma unroll
       for (int j = 0; j < Y; j++) multiply64_four(d[part][j], x[part][0][h], x[part][1][h], y[j][h]);
+}
+
+/* The same by those of eight, where there are any. */
+template <int Parts, int Y>
+__device__ __forceinline__ void multiply64_eights(double (&d)[Parts][Y][4], const double (&x)[Parts][2][2],
+                                                  const double (&y)[Y][2]) {
+#if defined(TB_MMA64_EIGHT)
+#pragma unroll
+  for (int part = 0; part < Parts; part++)
+#pragma unroll
+    for (int j = 0; j < Y; j++) multiply64_eight(d[part][j], x[part], y[j]);
+#else
+  multiply64_fours(d, x, y);
 #endif
 }
+
+/* Real numbers have one X. */
+struct One64 {
+  double of[1][2][2];
+  __device__ __forceinline__ explicit One64(const double (&x)[2][2]) : of{{{x[0][0], x[0][1]}, {x[1][0], x[1][1]}}} {}
+};
 
 template <int Y>
 __device__ __forceinline__ void multiply64(double (&d)[1][Y][4], const double (&x)[2][2], const double (&y)[Y][2],
                                            Signs64) {
-#pragma unroll
-  for (int h = 0; h < 2; h++)
-#pragma unroll
-    for (int j = 0; j < Y; j++) multiply64_four(d[0][j], x[0][h], x[1][h], y[j][h]);
+  multiply64_fours(d, One64(x).of, y);
 }
 
 __device__ __forceinline__ double with_sign(double x, int changed) {
@@ -202,14 +212,13 @@ __device__ __forceinline__ void multiply64(double (&d)[2][Y][4], const double (&
   }
 #pragma unroll
   for (int j = 0; j < Y; j++) conjugated[j][0] = y[j][0], conjugated[j][1] = with_sign(y[j][1], signs.y);
-  multiply64_all(d, of_x, conjugated);
+  multiply64_eights(d, of_x, conjugated);
 }
 
 template <int Y>
 __device__ __forceinline__ void multiply64_at_once(double (&d)[1][Y][4], const double (&x)[2][2],
                                                    const double (&y)[Y][2]) {
-  const double of_x[1][2][2] = {{{x[0][0], x[0][1]}, {x[1][0], x[1][1]}}};
-  multiply64_all(d, of_x, y);
+  multiply64_eights(d, One64(x).of, y);
 }
 template <int Y>
 __device__ __forceinline__ void multiply64_at_once(double (&d)[2][Y][4], const double (&x)[2][2],
