@@ -212,7 +212,12 @@ __device__ __forceinline__ void multiply64(double (&d)[2][Y][4], const double (&
   }
 #pragma unroll
   for (int j = 0; j < Y; j++) conjugated[j][0] = y[j][0], conjugated[j][1] = with_sign(y[j][1], signs.y);
-  multiply64_eights(d, of_x, conjugated);
+  /* Of two tiles, as small blocks have for a warp, one waits less for the other by fours: 24 shapes of 10 to 120 us
+   * take 1 % less in the mean, 512 cubed 26.9 us for 27.9 (H200, three turns). */
+  if constexpr (Y == 2)
+    multiply64_fours(d, of_x, conjugated);
+  else
+    multiply64_eights(d, of_x, conjugated);
 }
 
 template <int Y>
