@@ -90,18 +90,22 @@ static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb
 /* Two slices of a product that is not cut, where that has the kernels in time (schedule.h): 16384 cubed 62 ms by one,
  * 57 by two (H200, two runs); by bench/overlap_model.py 58 by one, 53 by two, and 61 by four. Not where upload takes
  * much longer than the product; nor where C takes so long to come down that the second slice, with which it begins, had
- * better begin sooner: three spans cannot be halved. */
+ * better begin sooner: three spans cannot be halved. A square product's triangle, of whose two operands one goes up, is
+ * half of that and its diagonal (csyrk 8192 16.2 ms by one, 15.9 by two; with A transposed 15.8 and 15.4). Nor of two
+ * products in one pass, of which the second waits for all of the first (csyr2k 8192 31.6 ms by two, 30.8 by one; all in
+ * three turns on an H200). */
 #define SLICED_SPANS_MIN 4
 #define SLICED_PRODUCT_SHARE 0.75 /* of upload, at least */
+#define SLICED_DOWN_SHARE 0.51    /* of the longer of the two, at most */
 
 static int64_t slice_of_emulated(const struct tb_plan *plan, const struct tb_call *call) {
   const double m = (double)call->m, n = (double)call->n, k = (double)call->k;
   const double bytes = (double)tb_call_bytes(call), up = (plan->twins ? m : m + n) * k * bytes;
   const double down = tb_call_elems(call) * bytes;
   const double product = tb_call_flops(call) / tb_plan_emulated_flops_per_byte(&plan->ways);
-  const bool pays = product >= SLICED_PRODUCT_SHARE * up && 2 * down <= (product > up ? product : up);
-  if (tb_plan_is_cut(plan, call) || tb_plan_in_one_stream(plan) || tb_plan_spans(plan) < SLICED_SPANS_MIN || !pays)
-    return plan->chunk_k;
+  const bool pays = product >= SLICED_PRODUCT_SHARE * up && down <= SLICED_DOWN_SHARE * (product > up ? product : up);
+  const bool goes_in_pieces = !tb_plan_is_cut(plan, call) && !tb_plan_in_one_stream(plan) && !plan->both;
+  if (!goes_in_pieces || !pays || tb_plan_spans(plan) < SLICED_SPANS_MIN) return plan->chunk_k;
   return tb_ceil_div(tb_plan_spans(plan), TB_EMULATED_SLICES_MAX) * plan->span_k;
 }
 

@@ -444,6 +444,26 @@ static void two_slices_of_large_products(void **state) {
   }
 }
 
+/* A triangle with its diagonal is hardly more than half of what goes up for it; two products in one pass go up whole.
+ */
+static void slices_of_triangles(void **state) {
+  (void)state;
+  const int64_t n = 8192;
+  static const float x[2], y[2];
+  const struct tb_emulated_way way = {.splits = 1, .span_k = tb_emulated_span_k(2 * n, n, 2 * n)};
+  struct tb_call call = {.type = TB_C, .m = n, .n = n, .k = n, .ldc = n, .region = {.of = TB_LOWER_TRIANGLE}};
+  call.a = (struct tb_view){.type = TB_C, .data = x, .ld = n};
+  call.b = call.a;
+  call.b.transposed = true;
+  struct tb_plan plan;
+  assert_true(tb_plan_make_emulated(&plan, &call, staged, &way, INT64_MAX));
+  assert_true(plan.twins && plan.slice_k == n / 2);
+  call.b.data = call.again_a = y, call.again_b = x;
+  call.twice = true;
+  assert_true(tb_plan_make_emulated(&plan, &call, staged, &way, INT64_MAX));
+  assert_true(plan.both && plan.slice_k == n);
+}
+
 static void any_shape_for_the_tensor_cores(void **state) {
   (void)state;
   uint64_t rng = 3;
@@ -756,6 +776,7 @@ int main(void) {
       cmocka_unit_test(strips),
       cmocka_unit_test(spans_of_k),
       cmocka_unit_test(two_slices_of_large_products),
+      cmocka_unit_test(slices_of_triangles),
       cmocka_unit_test(any_shape_for_the_tensor_cores),
       cmocka_unit_test(squares_for_the_tensor_cores),
       cmocka_unit_test(launches_of_copies),
