@@ -219,18 +219,32 @@ static CUresult make_step_in_place(struct tb_triangular *t, int64_t block, const
   return launched;
 }
 
+/* What a step of these blocks reads of A' is formed behind what they wait for, and one panel more beside them. */
+static CUresult reach_step(struct tb_triangular *t, int64_t first, int64_t end, int64_t number) {
+  const int64_t panels = tb_triangular_panels_for(t->plan, t->call, 0, number);
+  if (t->plan->ways.a == TB_IN_PLACE) TB_TRY(tb_triangular_form_in_place(t, panels + 1));
+  if (panels <= t->awaited) return CUDA_SUCCESS;
+  for (int64_t block = first; block < end; block++)
+    TB_TRY(tb_triangular_await(t, TB_TRIANGULAR_FORMED, panels - 1, stream_for(t, block)));
+  t->awaited = panels;
+  return CUDA_SUCCESS;
+}
+
 /* Of each block in turn a step, so that the streams have something to do beside each other. */
 static CUresult run_blocks_in_place(struct tb_triangular *t, int64_t first, int64_t end) {
   const int64_t steps = tb_triangular_steps(&t->plan->shape);
+  t->awaited = 0;
+  TB_TRY(reach_step(t, first, end, 0));
   for (int64_t block = first; block < end; block++) {
     const struct tb_triangular_columns b = columns_of(t, block);
-    TB_TRY(begin_portion(t, block));
+    TB_TRY(tb_triangular_mark_begin(t, stream_for(t, block)));
     TB_TRY(scale_rows(t, &b, all_rows(t), stream_for(t, block)));
     t->progress->steps[block % TB_TRIANGULAR_STREAMS] = 1;
     t->progress->begun = true;
   }
   for (int64_t number = 0; number < steps; number++) {
     const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
+    TB_TRY(reach_step(t, first, end, number));
     for (int64_t block = first; block < end; block++) TB_TRY(make_step_in_place(t, block, &step));
   }
   return CUDA_SUCCESS;
@@ -252,11 +266,14 @@ static CUresult run_turned(struct tb_triangular *t) {
   for (int64_t block = 0; block < t->plan->blocks; block++) {
     const struct tb_matrix b = {(uint64_t)block_of_b(t, block), t->call->ldc};
     const struct tb_triangular_columns there = columns_of(t, block);
-    TB_TRY(begin_portion(t, block));
+    t->awaited = 0;
+    TB_TRY(reach_step(t, block, block + 1, 0));
+    TB_TRY(tb_triangular_mark_begin(t, stream_for(t, block)));
     TB_TRY(turn_rows(t, block, all_rows(t), b, false));
     TB_TRY(scale_rows(t, &there, all_rows(t), stream_for(t, block)));
     for (int64_t number = 0; number < tb_triangular_steps(&t->plan->shape); number++) {
       const struct tb_triangular_step step = tb_triangular_step(&t->plan->shape, number);
+      TB_TRY(reach_step(t, block, block + 1, number));
       TB_TRY(launch_step(t, block, &step));
     }
     TB_TRY(turn_rows(t, block, all_rows(t), b, true));
@@ -306,7 +323,7 @@ static CUresult go_triangular_rounds(struct tb_triangular *t) {
 
 static CUresult run_all(struct tb_triangular *t) {
   const struct tb_ways *ways = &t->plan->ways;
-  if (ways->a == TB_IN_PLACE) TB_TRY(tb_triangular_form_in_place(t));
+  if (ways->a == TB_IN_PLACE && ways->c != TB_IN_PLACE) TB_TRY(tb_triangular_form_in_place(t, t->plan->panels));
   const CUresult gone = go_triangular_rounds(t);
   if (gone != CUDA_SUCCESS || ways->c != TB_IN_PLACE) return gone;
   TB_TRY(t->plan->turns ? run_turned(t) : run_in_place(t));

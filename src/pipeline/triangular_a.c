@@ -58,13 +58,14 @@ CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUeve
   return CUDA_SUCCESS;
 }
 
-CUresult tb_triangular_form_in_place(struct tb_triangular *t) {
+CUresult tb_triangular_form_in_place(struct tb_triangular *t, int64_t panels) {
   const struct tb_view *a = &t->call->a;
-  if (tb_triangular_reads_stored(t)) {
+  if (tb_triangular_reads_stored(t) && t->formed == 0) {
     TB_TRY(tb_triangular_mark_begin(t, t->forming));
     return has_formed(t, t->plan->panels);
   }
-  for (int64_t number = 0; number < t->plan->panels; number++) {
+  while (t->formed < tb_min(panels, t->plan->panels)) {
+    const int64_t number = t->formed;
     const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
     const void *const from = tb_elements_behind(t->call->type, a->data, p.row + p.first * a->ld);
     TB_TRY(form_panel(t, number, (CUdeviceptr)from, a->ld));

@@ -111,9 +111,10 @@ CUresult tb_triangular_await(struct tb_triangular *t, enum tb_triangular_event k
 
 /* ---- triangular_a.c ---- */
 
-/* The next panel of A is there behind `arrived`, in its buffer; or all of it is where it lies. */
+/* The next panel of A is there behind `arrived`, in its buffer; or all of it is where it lies, and so many of the first
+ * panels are to be formed by now. */
 CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUevent arrived);
-CUresult tb_triangular_form_in_place(struct tb_triangular *t);
+CUresult tb_triangular_form_in_place(struct tb_triangular *t, int64_t panels);
 
 /* To bring into form what a panel has, whose first element `from` has. */
 struct tb_triangle_form_args tb_triangular_form_args(const struct tb_triangular *t, struct tb_triangular_panel panel,
