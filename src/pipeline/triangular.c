@@ -219,13 +219,17 @@ static CUresult make_step_in_place(struct tb_triangular *t, int64_t block, const
   return launched;
 }
 
-/* What a step of these blocks reads of A' is formed behind what they wait for, and one panel more beside them. */
-static CUresult reach_step(struct tb_triangular *t, int64_t first, int64_t end, int64_t number) {
-  const int64_t panels = tb_triangular_panels_for(t->plan, t->call, 0, number);
+CUresult tb_triangular_reach(struct tb_triangular *t, int64_t panels, CUstream stream) {
   if (t->plan->ways.a == TB_IN_PLACE) TB_TRY(tb_triangular_form_in_place(t, panels + 1));
+  return tb_triangular_await(t, TB_TRIANGULAR_FORMED, panels - 1, stream);
+}
+
+/* What a step of these blocks reads of A', which one product in doubles waits for itself. */
+static CUresult reach_step(struct tb_triangular *t, int64_t first, int64_t end, int64_t number) {
+  const bool waits = t->plan->how == TB_BY_DOUBLES;
+  const int64_t panels = waits ? 1 : tb_triangular_panels_for(t->plan, t->call, 0, number);
   if (panels <= t->awaited) return CUDA_SUCCESS;
-  for (int64_t block = first; block < end; block++)
-    TB_TRY(tb_triangular_await(t, TB_TRIANGULAR_FORMED, panels - 1, stream_for(t, block)));
+  for (int64_t block = first; block < end; block++) TB_TRY(tb_triangular_reach(t, panels, stream_for(t, block)));
   t->awaited = panels;
   return CUDA_SUCCESS;
 }
