@@ -43,8 +43,8 @@ static struct tb_triangular_columns columns_of(const struct tb_triangular *t, in
 
 /* ---- what is waited for ---- */
 
-/* One for each portion of bands. Blocks take turns, for there are few places for them, and so do panels, of which the
- * latest alone is waited for. */
+/* One for each portion of bands. Blocks take turns, for there are few places for them, and so do panels, which are
+ * formed in turn: who meets a later one's event waits for more than it need. */
 #define EVENTS_OF_A_KIND (TB_TRIANGULAR_STREAMS * TB_TRIANGULAR_BANDS_MAX)
 _Static_assert(EVENTS_OF_A_KIND >= TB_TRIANGULAR_PLACES_MAX, "a place's event is not another one's");
 _Static_assert(3 * EVENTS_OF_A_KIND <= TB_TILES_MAX * TB_TILES_MAX, "as many as a device has");
@@ -123,17 +123,12 @@ static int64_t panels_awaited(const struct tb_triangular *t, int64_t portion) {
   return t->plan->depth > 0 ? tb_triangular_band_of(t->plan, portion) + 1 : t->formed;
 }
 
-/* Behind what is formed of A', and in place behind what the program has enqueued. */
+/* Behind what is formed of A', and of an A in place behind what the program has enqueued. */
 static CUresult await_formed(struct tb_triangular *t, int64_t portion) {
   const int64_t panels = panels_awaited(t, portion);
   if (panels > 0) TB_TRY(tb_triangular_await(t, TB_TRIANGULAR_FORMED, panels - 1, stream_for(t, portion)));
   t->awaited = panels;
   return CUDA_SUCCESS;
-}
-
-static CUresult begin_portion(struct tb_triangular *t, int64_t portion) {
-  TB_TRY(await_formed(t, portion));
-  return tb_triangular_mark_begin(t, stream_for(t, portion));
 }
 
 static CUresult end_portion(struct tb_triangular *t, int64_t portion) {
@@ -160,7 +155,8 @@ static CUresult start_portion(struct tb_triangular *t, int64_t portion) {
   const int64_t block = tb_triangular_block_of(t->plan, portion);
   const struct tb_triangular_columns b = columns_of(t, block);
   TB_TRY(tb_triangular_await(t, TB_TRIANGULAR_ARRIVED, portion, stream_for(t, portion)));
-  TB_TRY(begin_portion(t, portion));
+  TB_TRY(await_formed(t, portion));
+  TB_TRY(tb_triangular_mark_begin(t, stream_for(t, portion)));
   if (t->plan->turns) TB_TRY(turn_rows(t, block, rows, stored.there, false));
   return scale_rows(t, &b, rows, stream_for(t, portion));
 }
@@ -224,7 +220,7 @@ CUresult tb_triangular_reach(struct tb_triangular *t, int64_t panels, CUstream s
   return tb_triangular_await(t, TB_TRIANGULAR_FORMED, panels - 1, stream);
 }
 
-/* What a step of these blocks reads of A', which one product in doubles waits for itself. */
+/* Behind what a step of these blocks reads of A'. One product in doubles waits for that itself. */
 static CUresult reach_step(struct tb_triangular *t, int64_t first, int64_t end, int64_t number) {
   const bool waits = t->plan->how == TB_BY_DOUBLES;
   const int64_t panels = waits ? 1 : tb_triangular_panels_for(t->plan, t->call, 0, number);
@@ -234,14 +230,19 @@ static CUresult reach_step(struct tb_triangular *t, int64_t first, int64_t end, 
   return CUDA_SUCCESS;
 }
 
+/* Behind a panel of A' in any case, and with that behind what the program has enqueued, of which B may be. */
+static CUresult begin_blocks(struct tb_triangular *t, int64_t first, int64_t end) {
+  t->awaited = 0;
+  TB_TRY(reach_step(t, first, end, 0));
+  return tb_triangular_mark_begin(t, stream_for(t, first));
+}
+
 /* Of each block in turn a step, so that the streams have something to do beside each other. */
 static CUresult run_blocks_in_place(struct tb_triangular *t, int64_t first, int64_t end) {
   const int64_t steps = tb_triangular_steps(&t->plan->shape);
-  t->awaited = 0;
-  TB_TRY(reach_step(t, first, end, 0));
+  TB_TRY(begin_blocks(t, first, end));
   for (int64_t block = first; block < end; block++) {
     const struct tb_triangular_columns b = columns_of(t, block);
-    TB_TRY(tb_triangular_mark_begin(t, stream_for(t, block)));
     TB_TRY(scale_rows(t, &b, all_rows(t), stream_for(t, block)));
     t->progress->steps[block % TB_TRIANGULAR_STREAMS] = 1;
     t->progress->begun = true;
@@ -270,9 +271,7 @@ static CUresult run_turned(struct tb_triangular *t) {
   for (int64_t block = 0; block < t->plan->blocks; block++) {
     const struct tb_matrix b = {(uint64_t)block_of_b(t, block), t->call->ldc};
     const struct tb_triangular_columns there = columns_of(t, block);
-    t->awaited = 0;
-    TB_TRY(reach_step(t, block, block + 1, 0));
-    TB_TRY(tb_triangular_mark_begin(t, stream_for(t, block)));
+    TB_TRY(begin_blocks(t, block, block + 1));
     TB_TRY(turn_rows(t, block, all_rows(t), b, false));
     TB_TRY(scale_rows(t, &there, all_rows(t), stream_for(t, block)));
     for (int64_t number = 0; number < tb_triangular_steps(&t->plan->shape); number++) {

@@ -58,6 +58,15 @@ CUresult tb_triangular_take_panel(struct tb_triangular *t, int64_t number, CUeve
   return CUDA_SUCCESS;
 }
 
+/* Behind the first panel of an A in place the others are formed in a stream that waits for it alone: what the program's
+ * threads enqueue meanwhile in the default stream holds up no solve. */
+static CUresult leave_programs_stream(struct tb_triangular *t) {
+  if (t->formed == 0 || t->forming == t->d->packing) return CUDA_SUCCESS;
+  TB_TRY(tb_triangular_await(t, TB_TRIANGULAR_FORMED, t->formed - 1, t->d->packing));
+  t->forming = t->d->packing;
+  return CUDA_SUCCESS;
+}
+
 CUresult tb_triangular_form_in_place(struct tb_triangular *t, int64_t panels) {
   const struct tb_view *a = &t->call->a;
   if (tb_triangular_reads_stored(t) && t->formed == 0) {
@@ -68,6 +77,7 @@ CUresult tb_triangular_form_in_place(struct tb_triangular *t, int64_t panels) {
     const int64_t number = t->formed;
     const struct tb_triangular_panel p = tb_triangular_panel(t->plan, t->call, tb_triangular_wanted(t->plan, number));
     const void *const from = tb_elements_behind(t->call->type, a->data, p.row + p.first * a->ld);
+    TB_TRY(leave_programs_stream(t));
     TB_TRY(form_panel(t, number, (CUdeviceptr)from, a->ld));
   }
   return CUDA_SUCCESS;

@@ -66,9 +66,9 @@ struct tb_triangular {
   struct tb_triangular_progress *progress;
   bool timed, marked_up, marked_compute, marked_down;
   bool is_large;
-  int64_t formed, awaited; /* panels of A' that are formed, or will be; and those behind which the stream of the portion
-                              at hand is */
-  CUstream forming;        /* A' comes to be here; ordered with the program's work where anything is in place */
+  int64_t formed, awaited; /* panels of A' that are formed, or will be; and those behind which the streams of the
+                              portion, or of the blocks, at hand are */
+  CUstream forming;        /* A' comes to be here; where anything is in place, behind the program's work */
   int64_t precision;       /* TILEBLAS_PRECISION */
   struct tb_rounds rounds;
   struct tb_triangular_up up;

@@ -69,7 +69,7 @@ static CUresult multiply_doubles(struct tb_triangular *t, const struct tb_triang
   if (!tb_solve_plan_triangle(&plan, &t->d->kernels.device.fp64, &product)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   t->kernel = tb_choice_name(&(struct tb_choice){.family = TB_FAMILY_FP64});
   TB_TRY(tb_solve_look(&t->d->kernels.solve, t->call->type, &look, stream)); /* B, beside what forms A' */
-  TB_TRY(tb_triangular_reach(t, t->plan->panels, stream));
+  if (t->awaited < t->plan->panels) TB_TRY(tb_triangular_reach(t, t->plan->panels, stream));
   return tb_solve_multiply(&t->d->kernels.solve, &plan, &args, stream);
 }
 

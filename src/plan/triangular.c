@@ -32,7 +32,7 @@
 #define PANELS_LEAST 4
 #define PANEL_STEP 32
 #define PANELS_IN_PLACE 4
-/* Of a solve where it lies, whose steps begin when the first panel is formed. */
+/* Of a solve where B lies, too, whose steps begin when the first panel is formed. */
 #define PANELS_OF_SOLVE 16
 #define PANEL_OF_SOLVE_LEAST 256
 /* What workspaces take of the memory that A' leaves, at most. */
@@ -174,7 +174,8 @@ static void size_panels(struct tb_triangular_plan *plan, const struct tb_call *c
   const bool in_place = plan->ways.a == TB_IN_PLACE;
   const int64_t most_columns = tb_min(most, PANEL_BYTES) / (ld * bytes);
   const int64_t of_solve = tb_max(order / PANELS_OF_SOLVE, PANEL_OF_SOLVE_LEAST);
-  const int64_t in_parts = plan->shape.solves ? of_solve : order / PANELS_IN_PLACE;
+  const bool beside_steps = plan->shape.solves && plan->ways.c == TB_IN_PLACE;
+  const int64_t in_parts = beside_steps ? of_solve : order / PANELS_IN_PLACE;
   const int64_t wish = in_place ? in_parts : tb_min(most_columns, order / PANELS_LEAST);
   plan->panel = tb_min(order, tb_max(wish / PANEL_STEP, 1) * PANEL_STEP);
   plan->panels = tb_ceil_div(order, plan->panel);

@@ -58,7 +58,7 @@ static bool on_device, copies_fail, twice, bands;
 static unsigned flags;
 
 /* Columns in three blocks; blocks of rows in two pieces each, from either end, solved with or multiplied; triangles
- * that are halved. */
+ * that are halved, and that are formed in several panels where they lie. */
 struct shape {
   char type; /* d or z */
   bool solves;
@@ -75,10 +75,10 @@ static const struct shape in_memory[] = {
 static const struct shape in_bands[] = {{'d', true, 'R', 'U', 'N', 200, 2048, "0", 0, 0},
                                         {'d', true, 'R', 'L', 'N', 7, 2048, "0", 0, 0},
                                         {'d', true, 'L', 'L', 'N', 7168, 3, "0", 0, 0}};
-static const struct shape on_gpu[] = {{'d', true, 'L', 'L', 'N', 130, 970, "0", 0, 0},
-                                      {'z', false, 'L', 'U', 'T', 70, 12, "0", 1, 0},
-                                      {'d', true, 'R', 'U', 'N', 30, 100, "0", 0, 0},
-                                      {'z', true, 'L', 'U', 'N', 40, 12, "0", 0, 1}};
+static const struct shape on_gpu[] = {
+    {'d', true, 'L', 'L', 'N', 130, 970, "0", 0, 0}, {'z', false, 'L', 'U', 'T', 70, 12, "0", 1, 0},
+    {'d', true, 'R', 'U', 'N', 30, 100, "0", 0, 0},  {'z', true, 'L', 'U', 'N', 40, 12, "0", 0, 1},
+    {'d', true, 'L', 'L', 'N', 520, 3, "0", 0, 0},   {'d', true, 'R', 'L', 'N', 3, 520, "0", 0, 0}};
 static const struct shape halved[] = {{'d', true, 'R', 'U', 'N', 20, 300, "100K", 1, 0}};
 enum { CALLS_MOST = 8 };
 

@@ -200,6 +200,10 @@ static void plans_keep_to_their_budget(void **state) {
       banded++;
       continue;
     }
+    /* What is formed beside the steps begins with little; what is formed before them has few launches. */
+    if (a == TB_IN_PLACE && c == TB_IN_PLACE) assert_true(p.panels <= 18 && (p.panels - 1) * 256 < call.k);
+    if (a == TB_IN_PLACE && c == TB_IN_PLACE && call.k > 4096) assert_true(p.panels >= 16);
+    if (a == TB_IN_PLACE && c == TB_STAGED) assert_true(p.panels <= 8);
     int64_t columns = 0;
     for (int64_t panel = 0; panel < p.panels; panel++) {
       const struct tb_triangular_panel x = tb_triangular_panel(&p, &call, panel);
