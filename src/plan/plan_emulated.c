@@ -90,10 +90,10 @@ static struct tb_tilings tilings_for(const struct tb_plan *plan, const struct tb
 /* Two slices of a product that is not cut, where that has the kernels in time (schedule.h): 16384 cubed 62 ms by one,
  * 57 by two (H200, two runs); by bench/overlap_model.py 58 by one, 53 by two, and 61 by four. Not where upload takes
  * much longer than the product; nor where C takes so long to come down that the second slice, with which it begins, had
- * better begin sooner: three spans cannot be halved. A square product's triangle, of whose two operands one goes up, is
- * half of that and its diagonal (csyrk 8192 16.2 ms by one, 15.9 by two). Nor of two products in one pass, of which the
- * second waits for all of the first (csyr2k 8192 31.6 ms by two, 30.7 by one; both in three turns on an H200; larger
- * ones were not measured). */
+ * better begin sooner: three spans cannot be halved. (What comes down of csyrk is half of what goes up, and a diagonal,
+ * for which it is not refused: 8192 16.2 ms by one, 15.9 by two.) Nor of two products in one pass, of which the second
+ * waits for all of the first: csyr2k 8192 31.6 ms by two, 30.7 by one. Both in three turns on an H200; larger ones were
+ * not measured. */
 #define SLICED_SPANS_MIN 4
 #define SLICED_PRODUCT_SHARE 0.75 /* of upload, at least */
 #define SLICED_DOWN_SHARE 0.51    /* of the longer of the two, at most */
