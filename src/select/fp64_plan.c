@@ -52,9 +52,9 @@ static double block_seconds(const struct tb_fp64_plan *p, const struct tb_fp64_d
   const double sums = 2.0 * tile->sum_bytes * (double)groups / tb_rate.fp64_sum_bytes_per_s;
   const int64_t mine = tb_ceil_div(blocks, device->sm_count);
   const struct fp64_rate *const rate = &rates[p->tile][!p->units];
-  /* A complex tile that has an SM for itself is stored while nothing is multiplied there. (That of reals has it in its
-   * fitted rate; and what shared memory alone keeps single has other rates, too.) */
-  const bool is_stored_apart = p->complex && tile->blocks == 1;
+  /* A tile that has an SM for itself is stored while nothing is multiplied there. (That of reals that are copied in
+   * units has it in its fitted rate; and what shared memory alone keeps single has other rates, too.) */
+  const bool is_stored_apart = tile->blocks == 1 && (p->complex || !p->units);
   const double store = is_stored_apart ? tile->sum_bytes * device->sm_count / device->bytes_per_second : 0;
   const double full = products / rate->full + sums + store, alone = products / rate->alone + sums + store;
   const double last = (double)(mine % at_once) * full; /* of those that do not fill an SM */

@@ -147,23 +147,38 @@ static void what_an_h200_takes(void **state) {
   assert_true(plan.tile == TB_FP64_d128x128 && plan.splits == 1 && plan.blocks == 132);
 }
 
-/* Of complex elements large tiles, which have an SM for themselves, but for a short k: that is over when such a tile is
- * to be stored. Ways and milliseconds: bench/types, two H200s, at the board's power. */
-static void what_an_h200_takes_of_complex_ones(void **state) {
+/* Large tiles, which have an SM for themselves, but for a short k: that is over when such a tile is to be stored. Ways
+ * and milliseconds: of complex elements bench/types, two H200s, at the board's power; of reals tests/gpu/fp64_bench. */
+static void what_an_h200_takes_by_which_tiles(void **state) {
   (void)state;
   static const struct {
+    bool complex, units;
     int64_t m, n, k;
     int tile;
     double ms;
-  } rows[] = {{8192, 8192, 8192, TB_FP64_z128x64, 76.2}, {4096, 4096, 4096, TB_FP64_z128x64, 9.70},
-              {2048, 2048, 2048, TB_FP64_z128x64, 1.21}, {4953, 7413, 77, TB_FP64_z64x64, 0.555},
-              {361, 7128, 114, TB_FP64_z64x64, 0.069},   {749, 1151, 144, TB_FP64_z64x64, 0.0303}};
+    int splits; /* 0: any */
+  } rows[] = {{true, true, 8192, 8192, 8192, TB_FP64_z128x64, 76.2, 0},
+              {true, true, 4096, 4096, 4096, TB_FP64_z128x64, 9.70, 0},
+              {true, true, 2048, 2048, 2048, TB_FP64_z128x64, 1.21, 0},
+              {true, true, 4953, 7413, 77, TB_FP64_z64x64, 0.555, 0},
+              {true, true, 361, 7128, 114, TB_FP64_z64x64, 0.069, 0},
+              {true, true, 749, 1151, 144, TB_FP64_z64x64, 0.0303, 0},
+              {true, true, 531, 177, 262, TB_FP64_z32x32, 0.0106, 0},
+              {false, true, 3626, 1239, 250, TB_FP64_d64x64, 0.0615, 0},
+              {false, false, 4097, 4097, 4097, TB_FP64_d128x128, 2.76, 0},
+              {false, false, 4569, 5318, 3856, TB_FP64_d128x128, 3.55, 0},
+              {false, false, 1047, 1782, 2484, TB_FP64_d128x128, 0.206, 0},
+              {false, false, 7197, 7230, 185, TB_FP64_d64x64, 0.511, 0},
+              {false, false, 257, 1260, 665, TB_FP64_d64x64, 0.0196, 0},
+              {false, false, 161, 135, 177, TB_FP64_d32x32, 0.0057, 1}}; /* 0.0066 by two parts of k and a gather */
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct tb_fp64_plan plan;
-    const int group_k = tb_fp64_group_k(true, rows[i].m, rows[i].n, rows[i].k);
-    const struct tb_fp64_product product = {true, true, rows[i].m, rows[i].n, rows[i].k, group_k, {0}};
+    const int group_k = tb_fp64_group_k(rows[i].complex, rows[i].m, rows[i].n, rows[i].k);
+    const struct tb_fp64_product product = {rows[i].complex, rows[i].units, rows[i].m, rows[i].n,
+                                            rows[i].k,       group_k,       {0}};
     assert_true(tb_fp64_plan_make(&plan, &h200, &product, 1 << 29));
-    assert_int_equal(plan.tile, rows[i].tile);
+    if (plan.tile != rows[i].tile) fail_msg("row %zu: tile %s", i, tb_fp64_tiles[plan.tile].name);
+    if (rows[i].splits > 0) assert_int_equal(plan.splits, rows[i].splits);
     const double ratio = plan.seconds * 1e3 / rows[i].ms;
     if (!(ratio > 0.8 && ratio < 1.25)) fail_msg("row %zu: predicted over measured time %.2f", i, ratio);
   }
@@ -203,7 +218,7 @@ int main(void) {
       cmocka_unit_test(every_plan_covers_its_product),
       cmocka_unit_test(groups_are_the_shapes),
       cmocka_unit_test(what_an_h200_takes),
-      cmocka_unit_test(what_an_h200_takes_of_complex_ones),
+      cmocka_unit_test(what_an_h200_takes_by_which_tiles),
       cmocka_unit_test(refused),
       cmocka_unit_test(arguments_are_the_plans),
   };
