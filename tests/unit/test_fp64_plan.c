@@ -163,7 +163,6 @@ static void what_an_h200_takes_by_which_tiles(void **state) {
               {true, true, 4953, 7413, 77, TB_FP64_z64x64, 0.555, 0},
               {true, true, 361, 7128, 114, TB_FP64_z64x64, 0.069, 0},
               {true, true, 749, 1151, 144, TB_FP64_z64x64, 0.0303, 0},
-              {true, true, 531, 177, 262, TB_FP64_z32x32, 0.0106, 0},
               {false, true, 3626, 1239, 250, TB_FP64_d64x64, 0.0615, 0},
               {false, false, 4097, 4097, 4097, TB_FP64_d128x128, 2.76, 0},
               {false, false, 4569, 5318, 3856, TB_FP64_d128x128, 3.55, 0},
