@@ -123,32 +123,46 @@ static bool same_product(const struct tb_fp64_product *x, const struct tb_fp64_p
          x->group_k == y->group_k && x->wanted.of == y->wanted.of && x->wanted.diagonal == y->wanted.diagonal;
 }
 
-/* tb_fp64_plan_make, unless it is the same product again, as in most programs' loops: some hundred ways are weighed. */
-static bool planned(struct tb_fp64_plan *plan, const struct tb_fp64_kernels *fp64,
-                    const struct tb_fp64_product *product, int64_t room_bytes) {
+/* tb_fp64_cut_make, unless it is the same product again, as in most programs' loops: some hundred ways are weighed. */
+static bool planned(struct tb_fp64_cut *cut, const struct tb_fp64_kernels *fp64, const struct tb_fp64_product *product,
+                    int64_t room_bytes) {
   static _Thread_local struct {
     struct tb_fp64_product product;
     const struct tb_fp64_kernels *fp64;
     int sm_count; /* of the device that was loaded there then */
     int64_t room_bytes;
-    struct tb_fp64_plan plan;
+    struct tb_fp64_cut cut;
   } latest;
   const bool again = latest.fp64 == fp64 && latest.sm_count == fp64->device.sm_count &&
                      latest.room_bytes == room_bytes && same_product(&latest.product, product);
   if (!again) {
     latest.fp64 = NULL;
-    if (!tb_fp64_plan_make(&latest.plan, &fp64->device, product, room_bytes)) return false;
+    if (!tb_fp64_cut_make(&latest.cut, &fp64->device, product, room_bytes)) return false;
     latest.fp64 = fp64, latest.sm_count = fp64->device.sm_count;
     latest.room_bytes = room_bytes, latest.product = *product;
   }
-  *plan = latest.plan;
+  *cut = latest.cut;
   return true;
+}
+
+CUresult tb_fp64_launch_cut(const struct tb_fp64_kernels *fp64, const struct tb_fp64_cut *cut, bool transpose_a,
+                            bool transpose_b, const struct tb_fp64_args *args, CUdeviceptr workspace, CUstream stream) {
+  for (int i = 0; i < cut->count; i++) {
+    const struct tb_fp64_piece *const piece = &cut->piece[i];
+    const int64_t parts = piece->plan.complex ? 2 : 1;
+    struct tb_fp64_args of_piece = *args;
+    of_piece.a += parts * piece->row * (transpose_a ? args->lda : 1);
+    of_piece.b += parts * piece->column * (transpose_b ? 1 : args->ldb);
+    of_piece.d += parts * (piece->row + piece->column * args->ldd);
+    TB_TRY(tb_fp64_launch(fp64, &piece->plan, transpose_a, transpose_b, &of_piece, workspace, stream));
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult tb_fp64_launch_chosen(const struct tb_fp64_kernels *fp64, const struct tb_launch *l) {
   const struct tb_fp64_args *const args = l->args_fp64;
   const int64_t room_bytes = l->choice->fp64.room_bytes * args->m * args->n;
-  struct tb_fp64_plan plan;
+  struct tb_fp64_cut cut;
   const struct tb_fp64_product product = {.complex = l->complex,
                                           .units = tb_fp64_in_units(l->complex, l->transpose_a, l->transpose_b, args),
                                           .m = args->m,
@@ -156,8 +170,8 @@ CUresult tb_fp64_launch_chosen(const struct tb_fp64_kernels *fp64, const struct 
                                           .k = args->k,
                                           .group_k = args->group_k,
                                           .wanted = args->wanted};
-  if (!planned(&plan, fp64, &product, room_bytes)) return CUDA_ERROR_INVALID_VALUE;
-  return tb_fp64_launch(fp64, &plan, l->transpose_a, l->transpose_b, args, l->workspace, l->stream);
+  if (!planned(&cut, fp64, &product, room_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return tb_fp64_launch_cut(fp64, &cut, l->transpose_a, l->transpose_b, args, l->workspace, l->stream);
 }
 
 CUresult tb_fp64_commit(const struct tb_fp64_kernels *fp64, struct tb_fp64_commit_args *args, CUstream stream) {

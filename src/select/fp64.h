@@ -38,7 +38,11 @@ bool tb_fp64_in_units(bool complex, bool transpose_a, bool transpose_b, const st
 CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64_plan *plan, bool transpose_a,
                         bool transpose_b, const struct tb_fp64_args *args, CUdeviceptr workspace, CUstream stream);
 
-/* In the way that was chosen: one launch, or two (family.h). */
+/* The same of a product in pieces, each with all of the workspace. */
+CUresult tb_fp64_launch_cut(const struct tb_fp64_kernels *fp64, const struct tb_fp64_cut *cut, bool transpose_a,
+                            bool transpose_b, const struct tb_fp64_args *args, CUdeviceptr workspace, CUstream stream);
+
+/* In the way that was chosen: one launch or two of each piece (family.h). */
 CUresult tb_fp64_launch_chosen(const struct tb_fp64_kernels *fp64, const struct tb_launch *launch);
 
 /* C = D + beta C; with args->d NULL, C = beta C. */

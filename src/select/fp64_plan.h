@@ -76,6 +76,22 @@ struct tb_fp64_plan tb_fp64_plan_of(const struct tb_fp64_product *product);
 bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *device,
                        const struct tb_fp64_product *product, int64_t partials_bytes);
 
+/* A product whose result is computed in pieces, each of all k, one after another: where tiles along an edge would lie
+ * beyond it for the most part, the strip there is a piece with tiles of its own. */
+enum { TB_FP64_PIECES_MAX = 3 };
+struct tb_fp64_cut {
+  int count;
+  struct tb_fp64_piece {
+    int64_t row, column; /* of the piece's first element */
+    struct tb_fp64_plan plan;
+  } piece[TB_FP64_PIECES_MAX];
+  double seconds; /* predicted */
+};
+
+/* Likewise, in as many pieces as is quickest; partials_bytes are for each of them. */
+bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
+                      const struct tb_fp64_product *product, int64_t partials_bytes);
+
 /* That way with this tile, which is one for the plan's elements, `whole` tiles with k whole, and the others' k in so
  * many parts; seconds included. False: the tile does not fit, or there are not so many groups. */
 bool tb_fp64_plan_way(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int tile, int64_t whole,

@@ -376,6 +376,37 @@ static void continued(void **state) {
   }
 }
 
+/* Pieces of the result, which have their places in the operands, have its bits, and nobody else's place. */
+static void in_pieces(void **state) {
+  (void)state;
+  static const int64_t pieces[TB_FP64_PIECES_MAX][4] = {{0, 0, 32, 48}, {32, 0, 5, 50}, {0, 48, 32, 2}};
+  for (int variant = 0; variant < 8; variant++) {
+    const bool complex = variant & 4;
+    const struct problem p = {variant & 1, variant & 2, 37,   50,      200,     48,      1,
+                              1,           true,        true, complex, complex, complex, {0}};
+    struct operands x;
+    make_operands(&x, &p, 7);
+    upload(&x.d);
+    struct tb_fp64_cut cut = {.count = TB_FP64_PIECES_MAX};
+    int64_t partials_bytes = 1;
+    for (int i = 0; i < cut.count; i++) {
+      const int64_t *const at = pieces[i];
+      const struct tb_fp64_product piece = {complex, false, at[2], at[3], p.k, p.group_k, {0}};
+      cut.piece[i].row = at[0], cut.piece[i].column = at[1];
+      assert_true(tb_fp64_plan_make(&cut.piece[i].plan, &kernels.device, &piece, INT64_MAX));
+      partials_bytes = tb_max(partials_bytes, cut.piece[i].plan.partials_bytes);
+    }
+    const struct tb_fp64_args args = arguments(&p, &x);
+    CUdeviceptr workspace;
+    OK(tb_cuda.cuMemAlloc(&workspace, (size_t)partials_bytes));
+    OK(tb_fp64_launch_cut(&kernels, &cut, p.ta, p.tb, &args, workspace, NULL));
+    OK(tb_cuda.cuStreamSynchronize(NULL));
+    OK(tb_cuda.cuMemFree(workspace));
+    compare(&p, &x, &cut.piece[0].plan);
+    destroy_operands(&x);
+  }
+}
+
 /* An Inf or NaN reaches its row or column and no other element: not by the zeros beyond an edge either. */
 static void infinities(void **state) {
   (void)state;
@@ -447,10 +478,10 @@ static void commit(void **state) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(each_tile), cmocka_unit_test(any_shape),
-                                     cmocka_unit_test(continued), cmocka_unit_test(infinities),
-                                     cmocka_unit_test(commit),    cmocka_unit_test(a_zero_is_positive),
-                                     cmocka_unit_test(triangles)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(each_tile),          cmocka_unit_test(any_shape),
+                                     cmocka_unit_test(continued),          cmocka_unit_test(in_pieces),
+                                     cmocka_unit_test(infinities),         cmocka_unit_test(commit),
+                                     cmocka_unit_test(a_zero_is_positive), cmocka_unit_test(triangles)};
   quick = argc == 2 && strcmp(argv[1], "--quick") == 0;
   return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -183,6 +183,50 @@ static void what_an_h200_takes_by_which_tiles(void **state) {
   }
 }
 
+/* The pieces are the product, each element once. */
+static void check_cut(const struct tb_fp64_cut *cut, int64_t m, int64_t n) {
+  int64_t elements = 0;
+  for (int i = 0; i < cut->count; i++) {
+    const struct tb_fp64_piece *const p = &cut->piece[i];
+    elements += p->plan.m * p->plan.n;
+    assert_true(p->row >= 0 && p->plan.m > 0 && p->row + p->plan.m <= m);
+    assert_true(p->column >= 0 && p->plan.n > 0 && p->column + p->plan.n <= n);
+    for (int other = 0; other < i; other++) {
+      const struct tb_fp64_piece *const q = &cut->piece[other];
+      assert_true(p->row >= q->row + q->plan.m || q->row >= p->row + p->plan.m || p->column >= q->column + q->plan.n ||
+                  q->column >= p->column + p->plan.n);
+    }
+  }
+  assert_int_equal(elements, m * n);
+}
+
+/* Where the last tiles would lie beyond an edge for the most part, and there are many, a strip has tiles of its own. */
+static void strips_along_edges(void **state) {
+  (void)state;
+  static const struct {
+    bool complex, units;
+    int64_t m, n, k;
+    int pieces;
+  } rows[] = {
+      {false, true, 5000, 5000, 5000, 3},  {false, true, 4000, 4000, 4000, 3}, {false, true, 3000, 3000, 3000, 2},
+      {false, false, 4097, 4097, 4097, 2}, {true, true, 5000, 5000, 5000, 2},  {false, true, 4096, 4096, 4096, 1},
+      {false, true, 6000, 6000, 6000, 1},  {false, true, 2000, 2000, 2000, 1}, {false, true, 100, 100, 5000, 1}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const int64_t m = rows[i].m, n = rows[i].n, k = rows[i].k;
+    struct tb_fp64_product product = {
+        rows[i].complex, rows[i].units, m, n, k, tb_fp64_group_k(rows[i].complex, m, n, k), {0}};
+    struct tb_fp64_plan whole;
+    struct tb_fp64_cut cut;
+    assert_true(tb_fp64_plan_make(&whole, &h200, &product, 1 << 29));
+    assert_true(tb_fp64_cut_make(&cut, &h200, &product, 1 << 29));
+    if (cut.count != rows[i].pieces) fail_msg("row %zu: %d pieces", i, cut.count);
+    check_cut(&cut, m, n);
+    assert_true(cut.count == 1 ? cut.seconds == whole.seconds : cut.seconds < 0.985 * whole.seconds);
+    product.wanted = (struct tb_tiles_wanted){.of = TB_TILES_LOWER};
+    assert_true(tb_fp64_cut_make(&cut, &h200, &product, 1 << 29) && cut.count == 1);
+  }
+}
+
 static void refused(void **state) {
   (void)state;
   struct tb_fp64_plan plan;
@@ -218,6 +262,7 @@ int main(void) {
       cmocka_unit_test(groups_are_the_shapes),
       cmocka_unit_test(what_an_h200_takes),
       cmocka_unit_test(what_an_h200_takes_by_which_tiles),
+      cmocka_unit_test(strips_along_edges),
       cmocka_unit_test(refused),
       cmocka_unit_test(arguments_are_the_plans),
   };
