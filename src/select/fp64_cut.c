@@ -5,7 +5,7 @@
 
 /* Strips are worth looking at where the tiles make so many rounds, so that those along an edge are a small part of all;
  * and worth their launches where they save such a part of the time. */
-#define ROUNDS_ENOUGH 4
+#define ROUNDS_FOR_STRIPS 4
 #define WORTH_STRIPS 0.985
 
 static bool add_piece(struct tb_fp64_cut *cut, const struct tb_fp64_device *device, struct tb_fp64_product product,
@@ -35,7 +35,7 @@ bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *devi
                       const struct tb_fp64_product *product, int64_t partials_bytes) {
   if (!cut_at(cut, device, product, product->m, product->n, partials_bytes)) return false;
   const struct tb_fp64_plan *const whole = &cut->piece[0].plan;
-  if (product->wanted.of != TB_TILES_ALL || whole->jobs < ROUNDS_ENOUGH * whole->blocks) return true;
+  if (product->wanted.of != TB_TILES_ALL || whole->jobs < ROUNDS_FOR_STRIPS * whole->blocks) return true;
   const struct tb_fp64_tile *const tile = &tb_fp64_tiles[whole->tile];
   const int64_t m = product->m / tile->block_m * tile->block_m, n = product->n / tile->block_n * tile->block_n;
   const int64_t at[][2] = {{m, product->n}, {product->m, n}, {m, n}};
