@@ -123,7 +123,8 @@ static bool same_product(const struct tb_fp64_product *x, const struct tb_fp64_p
          x->group_k == y->group_k && x->wanted.of == y->wanted.of && x->wanted.diagonal == y->wanted.diagonal;
 }
 
-/* tb_fp64_cut_make, unless it is the same product again, as in most programs' loops: some hundred ways are weighed. */
+/* tb_fp64_cut_make, unless it is the same product again, as in most programs' loops: some hundred ways are weighed, and
+ * so for each piece of some cuts. */
 static bool planned(struct tb_fp64_cut *cut, const struct tb_fp64_kernels *fp64, const struct tb_fp64_product *product,
                     int64_t room_bytes) {
   static _Thread_local struct {

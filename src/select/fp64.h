@@ -38,11 +38,12 @@ bool tb_fp64_in_units(bool complex, bool transpose_a, bool transpose_b, const st
 CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64_plan *plan, bool transpose_a,
                         bool transpose_b, const struct tb_fp64_args *args, CUdeviceptr workspace, CUstream stream);
 
-/* The same of a product in pieces, each with all of the workspace. */
+/* The same of a product in pieces, each with all of the workspace; of one that is wanted as a whole, or in one piece.
+ */
 CUresult tb_fp64_launch_cut(const struct tb_fp64_kernels *fp64, const struct tb_fp64_cut *cut, bool transpose_a,
                             bool transpose_b, const struct tb_fp64_args *args, CUdeviceptr workspace, CUstream stream);
 
-/* In the way that was chosen: one launch or two of each piece (family.h). */
+/* In the way that was chosen: of each piece one launch, or two. */
 CUresult tb_fp64_launch_chosen(const struct tb_fp64_kernels *fp64, const struct tb_launch *launch);
 
 /* C = D + beta C; with args->d NULL, C = beta C. */

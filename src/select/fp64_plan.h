@@ -77,7 +77,9 @@ bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *d
                        const struct tb_fp64_product *product, int64_t partials_bytes);
 
 /* A product whose result is computed in pieces, each of all k, one after another: where tiles along an edge would lie
- * beyond it for the most part, the strip there is a piece with tiles of its own. */
+ * beyond it for the most part, the strip there is a piece with tiles of its own. More than one only if all of the
+ * result is wanted. Plans of pieces have it that they are copied in units where the product is: of an odd product whose
+ * memory is aligned the first piece is, too, and is sooner than predicted. */
 enum { TB_FP64_PIECES_MAX = 3 };
 struct tb_fp64_cut {
   int count;
@@ -88,7 +90,7 @@ struct tb_fp64_cut {
   double seconds; /* predicted */
 };
 
-/* Likewise, in as many pieces as is quickest; partials_bytes are for each of them. */
+/* Likewise, in as many pieces as is quickest, if it is worth their launches; partials_bytes are for each of them. */
 bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                       const struct tb_fp64_product *product, int64_t partials_bytes);
 

@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* With so much room for each element of the result. How the operands lie is the launch's to see: here they are taken to
- * lie well, as for all predictions of a whole call. */
+ * lie well, as for all predictions of a whole call, and the result to be in one piece. */
 static bool plan_of(struct tb_fp64_plan *plan, const struct tb_select_device *device, const struct tb_product *product,
                     int64_t room_bytes) {
   const struct tb_fp64_product x = {.complex = product->type == TB_Z,

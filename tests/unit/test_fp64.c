@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The kernels for double precision, launched alone: every tile, real and complex elements, transposes and conjugates,
- * whole units of 16 bytes and not, k whole and in parts, sums begun and continued, against plain loops in the order of
- * kernels/fp64/fp64_args.h, to the last bit. The operands' padding is NaN; D's, and what is not wanted, keep their
- * bits.
+ * whole units of 16 bytes and not, k whole and in parts, results in pieces, sums begun and continued, against plain
+ * loops in the order of kernels/fp64/fp64_args.h, to the last bit. The operands' padding is NaN; D's, and what is not
+ * wanted, keep their bits.
  *
  * Seen to fail when: a group's sum is added to D's behind the others; alpha multiplies bare sums; a stage is loaded too
  * early, or behind a job's end with the wrong tile; the last k or an edge is not filled with zeros; the second element
@@ -382,8 +382,8 @@ static void in_pieces(void **state) {
   static const int64_t pieces[TB_FP64_PIECES_MAX][4] = {{0, 0, 32, 48}, {32, 0, 5, 50}, {0, 48, 32, 2}};
   for (int variant = 0; variant < 8; variant++) {
     const bool complex = variant & 4;
-    const struct problem p = {variant & 1, variant & 2, 37,   50,      200,     48,      1,
-                              1,           true,        true, complex, complex, complex, {0}};
+    const struct problem p = {variant & 1, variant & 2,      37,   50,      200,     48,      1,
+                              1,           variant % 3 != 0, true, complex, complex, complex, {0}};
     struct operands x;
     make_operands(&x, &p, 7);
     upload(&x.d);
@@ -395,6 +395,7 @@ static void in_pieces(void **state) {
       cut.piece[i].row = at[0], cut.piece[i].column = at[1];
       assert_true(tb_fp64_plan_make(&cut.piece[i].plan, &kernels.device, &piece, INT64_MAX));
       partials_bytes = tb_max(partials_bytes, cut.piece[i].plan.partials_bytes);
+      assert_true(cut.piece[i].plan.splits > 1); /* each writes to the workspace */
     }
     const struct tb_fp64_args args = arguments(&p, &x);
     CUdeviceptr workspace;
@@ -402,6 +403,37 @@ static void in_pieces(void **state) {
     OK(tb_fp64_launch_cut(&kernels, &cut, p.ta, p.tb, &args, workspace, NULL));
     OK(tb_cuda.cuStreamSynchronize(NULL));
     OK(tb_cuda.cuMemFree(workspace));
+    compare(&p, &x, &cut.piece[0].plan);
+    destroy_operands(&x);
+  }
+}
+
+/* What is launched for a product that has strips along both edges. Where memory runs along its odd sides, and is
+ * aligned, the first piece, of even sides, is copied in units, and the strips are not. */
+static void strips_are_launched(void **state) {
+  (void)state;
+  const struct tb_fp64_device device = kernels.device;
+  for (int variant = 0; variant < 8; variant += quick ? 7 : 1) {
+    const bool complex = variant & 4;
+    const struct problem p = {variant & 1, variant & 2, 133,  131, complex ? 64 : 320, 320, 1, 0, true, true,
+                              complex,     false,       true, {0}};
+    struct operands x;
+    make_operands(&x, &p, 9);
+    upload(&x.d);
+    struct tb_fp64_args args = arguments(&p, &x);
+    args.m = p.m, args.n = p.n, args.k = p.k, args.group_k = p.group_k;
+    const struct tb_choice choice = {.family = TB_FAMILY_FP64};
+    const struct tb_launch chosen = {
+        .choice = &choice, .transpose_a = p.ta, .transpose_b = p.tb, .args_fp64 = &args, .complex = complex};
+    const struct tb_fp64_product product = {complex, false, p.m, p.n, p.k, p.group_k, {0}};
+    struct tb_fp64_cut cut;
+    kernels.device.sm_count = 1; /* of the rates that an SM has */
+    kernels.device.flops_per_second /= device.sm_count, kernels.device.bytes_per_second /= device.sm_count;
+    assert_true(tb_fp64_cut_make(&cut, &kernels.device, &product, 0) && cut.count > 1);
+    const CUresult result = tb_fp64_launch_chosen(&kernels, &chosen);
+    kernels.device = device;
+    OK(result);
+    OK(tb_cuda.cuStreamSynchronize(NULL));
     compare(&p, &x, &cut.piece[0].plan);
     destroy_operands(&x);
   }
@@ -478,10 +510,10 @@ static void commit(void **state) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(each_tile),          cmocka_unit_test(any_shape),
-                                     cmocka_unit_test(continued),          cmocka_unit_test(in_pieces),
-                                     cmocka_unit_test(infinities),         cmocka_unit_test(commit),
-                                     cmocka_unit_test(a_zero_is_positive), cmocka_unit_test(triangles)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_tile), cmocka_unit_test(any_shape),           cmocka_unit_test(continued),
+      cmocka_unit_test(in_pieces), cmocka_unit_test(strips_are_launched), cmocka_unit_test(infinities),
+      cmocka_unit_test(commit),    cmocka_unit_test(a_zero_is_positive),  cmocka_unit_test(triangles)};
   quick = argc == 2 && strcmp(argv[1], "--quick") == 0;
   return cmocka_run_group_tests(tests, open_device, close_device);
 }
