@@ -132,17 +132,16 @@ static bool planned(struct tb_fp64_cut *cut, const struct tb_fp64_kernels *fp64,
     const struct tb_fp64_kernels *fp64;
     int sm_count; /* of the device that was loaded there then */
     int64_t room_bytes;
-    struct tb_fp64_cut cut;
+    struct tb_fp64_cut_kept cut; /* little: it stands on each thread's stack, which may be a small one */
   } latest;
   const bool again = latest.fp64 == fp64 && latest.sm_count == fp64->device.sm_count &&
                      latest.room_bytes == room_bytes && same_product(&latest.product, product);
-  if (!again) {
-    latest.fp64 = NULL;
-    if (!tb_fp64_cut_make(&latest.cut, &fp64->device, product, room_bytes)) return false;
-    latest.fp64 = fp64, latest.sm_count = fp64->device.sm_count;
-    latest.room_bytes = room_bytes, latest.product = *product;
-  }
-  *cut = latest.cut;
+  if (again) return tb_fp64_cut_again(cut, &fp64->device, product, &latest.cut);
+  latest.fp64 = NULL;
+  if (!tb_fp64_cut_make(cut, &fp64->device, product, room_bytes)) return false;
+  latest.fp64 = fp64, latest.sm_count = fp64->device.sm_count;
+  latest.room_bytes = room_bytes, latest.product = *product;
+  latest.cut = tb_fp64_cut_keep(cut);
   return true;
 }
 

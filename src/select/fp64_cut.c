@@ -9,27 +9,52 @@
 #define ROUNDS_FOR_STRIPS 4
 #define WORTH_STRIPS 0.985
 
-static bool add_piece(struct tb_fp64_cut *cut, const struct tb_fp64_device *device, struct tb_fp64_product product,
-                      int64_t row, int64_t column, int64_t partials_bytes) {
-  struct tb_fp64_piece *const piece = &cut->piece[cut->count];
-  if (product.m == 0 || product.n == 0) return true;
-  piece->row = row, piece->column = column;
-  if (!tb_fp64_plan_make(&piece->plan, device, &product, partials_bytes)) return false;
-  cut->seconds += piece->plan.seconds;
-  cut->count++;
+/* The first m x n, what is below them, and what is on the right of them, as far as there is any. */
+static int place_pieces(struct tb_fp64_cut *cut, const struct tb_fp64_product *whole, int64_t m, int64_t n) {
+  const struct {
+    int64_t row, column, m, n;
+  } part[TB_FP64_PIECES_MAX] = {{0, 0, m, n}, {m, 0, whole->m - m, whole->n}, {0, n, m, whole->n - n}};
+  *cut = (struct tb_fp64_cut){.count = 0};
+  for (int i = 0; i < TB_FP64_PIECES_MAX; i++) {
+    struct tb_fp64_product product = *whole;
+    product.m = part[i].m, product.n = part[i].n;
+    if (product.m > 0 && product.n > 0)
+      cut->piece[cut->count++] = (struct tb_fp64_piece){part[i].row, part[i].column, tb_fp64_plan_of(&product)};
+  }
+  return cut->count;
+}
+
+static bool cut_at(struct tb_fp64_cut *cut, const struct tb_fp64_device *device, const struct tb_fp64_product *whole,
+                   int64_t m, int64_t n, int64_t partials_bytes) {
+  const int count = place_pieces(cut, whole, m, n);
+  for (int i = 0; i < count; i++) {
+    struct tb_fp64_plan *const plan = &cut->piece[i].plan;
+    struct tb_fp64_product product = *whole;
+    product.m = plan->m, product.n = plan->n;
+    if (!tb_fp64_plan_make(plan, device, &product, partials_bytes)) return false;
+    cut->seconds += plan->seconds;
+  }
   return true;
 }
 
-/* The first m x n, what is below them, and what is on the right of them. */
-static bool cut_at(struct tb_fp64_cut *cut, const struct tb_fp64_device *device, const struct tb_fp64_product *product,
-                   int64_t m, int64_t n, int64_t partials_bytes) {
-  struct tb_fp64_product first = *product, below = *product, right = *product;
-  *cut = (struct tb_fp64_cut){.count = 0};
-  first.m = m, first.n = n;
-  below.m -= m;
-  right.m = m, right.n -= n;
-  return add_piece(cut, device, first, 0, 0, partials_bytes) && add_piece(cut, device, below, m, 0, partials_bytes) &&
-         add_piece(cut, device, right, 0, n, partials_bytes);
+struct tb_fp64_cut_kept tb_fp64_cut_keep(const struct tb_fp64_cut *cut) {
+  struct tb_fp64_cut_kept kept = {cut->piece[0].plan.m, cut->piece[0].plan.n, {{0}}};
+  for (int i = 0; i < cut->count; i++) {
+    const struct tb_fp64_plan *const plan = &cut->piece[i].plan;
+    kept.way[i].tile = plan->tile, kept.way[i].splits = plan->splits, kept.way[i].whole = (int32_t)plan->whole;
+  }
+  return kept;
+}
+
+bool tb_fp64_cut_again(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
+                       const struct tb_fp64_product *product, const struct tb_fp64_cut_kept *kept) {
+  const int count = place_pieces(cut, product, kept->m, kept->n);
+  for (int i = 0; i < count; i++) {
+    struct tb_fp64_plan *const plan = &cut->piece[i].plan;
+    if (!tb_fp64_plan_way(plan, device, kept->way[i].tile, kept->way[i].whole, kept->way[i].splits)) return false;
+    cut->seconds += plan->seconds;
+  }
+  return count > 0;
 }
 
 bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,

@@ -94,6 +94,18 @@ struct tb_fp64_cut {
 bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                       const struct tb_fp64_product *product, int64_t partials_bytes);
 
+/* What there is to keep of a cut: the rest follows from the product. */
+struct tb_fp64_cut_kept {
+  int64_t m, n; /* of the first piece */
+  struct {
+    int32_t tile, splits, whole;
+  } way[TB_FP64_PIECES_MAX];
+};
+struct tb_fp64_cut_kept tb_fp64_cut_keep(const struct tb_fp64_cut *cut);
+/* The cut that was kept of the same product for the same device. False: it is of another. */
+bool tb_fp64_cut_again(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
+                       const struct tb_fp64_product *product, const struct tb_fp64_cut_kept *kept);
+
 /* That way with this tile, which is one for the plan's elements, `whole` tiles with k whole, and the others' k in so
  * many parts; seconds included. False: the tile does not fit, or there are not so many groups. */
 bool tb_fp64_plan_way(struct tb_fp64_plan *plan, const struct tb_fp64_device *device, int tile, int64_t whole,

@@ -224,6 +224,17 @@ static void strips_along_edges(void **state) {
     if (cut.count != rows[i].pieces) fail_msg("row %zu: %d pieces", i, cut.count);
     check_cut(&cut, m, n);
     assert_true(cut.count == 1 ? cut.seconds == whole.seconds : cut.seconds < 0.985 * whole.seconds);
+    struct tb_fp64_cut again;
+    const struct tb_fp64_cut_kept kept = tb_fp64_cut_keep(&cut);
+    assert_true(tb_fp64_cut_again(&again, &h200, &product, &kept) && again.count == cut.count);
+    for (int j = 0; j < cut.count; j++) {
+      const struct tb_fp64_piece *const p = &cut.piece[j], *const q = &again.piece[j];
+      assert_true(p->row == q->row && p->column == q->column && p->plan.m == q->plan.m && p->plan.n == q->plan.n);
+      assert_true(p->plan.tile == q->plan.tile && p->plan.splits == q->plan.splits && p->plan.jobs == q->plan.jobs);
+      assert_true(p->plan.whole == q->plan.whole && p->plan.blocks == q->plan.blocks);
+      assert_true(p->plan.shared_bytes == q->plan.shared_bytes && p->plan.partials_bytes == q->plan.partials_bytes);
+      assert_true(p->plan.groups_per_split == q->plan.groups_per_split && p->plan.seconds == q->plan.seconds);
+    }
     product.wanted = (struct tb_tiles_wanted){.of = TB_TILES_LOWER};
     assert_true(tb_fp64_cut_make(&cut, &h200, &product, 1 << 29) && cut.count == 1);
   }
