@@ -10,7 +10,7 @@
 #define WORTH_STRIPS 0.985
 
 /* The first m x n, what is below them, and what is on the right of them, as far as there is any. */
-static int place_pieces(struct tb_fp64_cut *cut, const struct tb_fp64_product *whole, int64_t m, int64_t n) {
+static void place_pieces(struct tb_fp64_cut *cut, const struct tb_fp64_product *whole, int64_t m, int64_t n) {
   const struct {
     int64_t row, column, m, n;
   } part[TB_FP64_PIECES_MAX] = {{0, 0, m, n}, {m, 0, whole->m - m, whole->n}, {0, n, m, whole->n - n}};
@@ -21,13 +21,12 @@ static int place_pieces(struct tb_fp64_cut *cut, const struct tb_fp64_product *w
     if (product.m > 0 && product.n > 0)
       cut->piece[cut->count++] = (struct tb_fp64_piece){part[i].row, part[i].column, tb_fp64_plan_of(&product)};
   }
-  return cut->count;
 }
 
 static bool cut_at(struct tb_fp64_cut *cut, const struct tb_fp64_device *device, const struct tb_fp64_product *whole,
                    int64_t m, int64_t n, int64_t partials_bytes) {
-  const int count = place_pieces(cut, whole, m, n);
-  for (int i = 0; i < count; i++) {
+  place_pieces(cut, whole, m, n);
+  for (int i = 0; i < cut->count; i++) {
     struct tb_fp64_plan *const plan = &cut->piece[i].plan;
     struct tb_fp64_product product = *whole;
     product.m = plan->m, product.n = plan->n;
@@ -48,13 +47,13 @@ struct tb_fp64_cut_kept tb_fp64_cut_keep(const struct tb_fp64_cut *cut) {
 
 bool tb_fp64_cut_again(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                        const struct tb_fp64_product *product, const struct tb_fp64_cut_kept *kept) {
-  const int count = place_pieces(cut, product, kept->m, kept->n);
-  for (int i = 0; i < count; i++) {
+  place_pieces(cut, product, kept->m, kept->n);
+  for (int i = 0; i < cut->count; i++) {
     struct tb_fp64_plan *const plan = &cut->piece[i].plan;
     if (!tb_fp64_plan_way(plan, device, kept->way[i].tile, kept->way[i].whole, kept->way[i].splits)) return false;
     cut->seconds += plan->seconds;
   }
-  return count > 0;
+  return cut->count > 0;
 }
 
 bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
