@@ -118,33 +118,6 @@ CUresult tb_fp64_launch(const struct tb_fp64_kernels *fp64, const struct tb_fp64
   return tb_launch_result(fp64->early[plan->complex], fp64->gather[plan->tile], gather, &arguments, NULL, stream);
 }
 
-static bool same_product(const struct tb_fp64_product *x, const struct tb_fp64_product *y) {
-  return x->complex == y->complex && x->units == y->units && x->m == y->m && x->n == y->n && x->k == y->k &&
-         x->group_k == y->group_k && x->wanted.of == y->wanted.of && x->wanted.diagonal == y->wanted.diagonal;
-}
-
-/* tb_fp64_cut_make, unless it is the same product again, as in most programs' loops: some hundred ways are weighed, and
- * so for each piece of some cuts. */
-static bool planned(struct tb_fp64_cut *cut, const struct tb_fp64_kernels *fp64, const struct tb_fp64_product *product,
-                    int64_t room_bytes) {
-  static _Thread_local struct {
-    struct tb_fp64_product product;
-    const struct tb_fp64_kernels *fp64;
-    int sm_count; /* of the device that was loaded there then */
-    int64_t room_bytes;
-    struct tb_fp64_cut_kept cut; /* little: it stands on each thread's stack, which may be a small one */
-  } latest;
-  const bool again = latest.fp64 == fp64 && latest.sm_count == fp64->device.sm_count &&
-                     latest.room_bytes == room_bytes && same_product(&latest.product, product);
-  if (again) return tb_fp64_cut_again(cut, &fp64->device, product, &latest.cut);
-  latest.fp64 = NULL;
-  if (!tb_fp64_cut_make(cut, &fp64->device, product, room_bytes)) return false;
-  latest.fp64 = fp64, latest.sm_count = fp64->device.sm_count;
-  latest.room_bytes = room_bytes, latest.product = *product;
-  latest.cut = tb_fp64_cut_keep(cut);
-  return true;
-}
-
 CUresult tb_fp64_launch_cut(const struct tb_fp64_kernels *fp64, const struct tb_fp64_cut *cut, bool transpose_a,
                             bool transpose_b, const struct tb_fp64_args *args, CUdeviceptr workspace, CUstream stream) {
   for (int i = 0; i < cut->count; i++) {
@@ -170,7 +143,7 @@ CUresult tb_fp64_launch_chosen(const struct tb_fp64_kernels *fp64, const struct 
                                           .k = args->k,
                                           .group_k = args->group_k,
                                           .wanted = args->wanted};
-  if (!planned(&cut, fp64, &product, room_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!tb_fp64_cut_find(&cut, &fp64->device, &product, room_bytes)) return CUDA_ERROR_INVALID_VALUE;
   return tb_fp64_launch_cut(fp64, &cut, l->transpose_a, l->transpose_b, args, l->workspace, l->stream);
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "select/fp64_plan.h"
 
+#include <math.h>
+
 #include "base/integers.h"
 
-/* Strips are looked at where each block has so many jobs, so that tiles along an edge are a small part of all (of fewer
- * the plans promise 6 to 12 % at sides of 1450 to 2060, which was not measured); and worth their launches where the
+/* Strips are looked at where a product takes so long, for to plan them takes 10 us; and worth their launches where the
  * time is such a part of what it was. */
-#define ROUNDS_FOR_STRIPS 4
+#define SECONDS_FOR_STRIPS 100e-6
 #define WORTH_STRIPS 0.985
 
 /* The first m x n, what is below them, and what is on the right of them, as far as there is any. */
@@ -23,53 +24,69 @@ static void place_pieces(struct tb_fp64_cut *cut, const struct tb_fp64_product *
   }
 }
 
+/* In less time than `limit_s`. */
 static bool cut_at(struct tb_fp64_cut *cut, const struct tb_fp64_device *device, const struct tb_fp64_product *whole,
-                   int64_t m, int64_t n, int64_t partials_bytes) {
+                   int64_t m, int64_t n, int64_t partials_bytes, double limit_s) {
   place_pieces(cut, whole, m, n);
-  for (int i = 0; i < cut->count; i++) {
+  for (int i = 0; i < cut->count && cut->seconds < limit_s; i++) {
     struct tb_fp64_plan *const plan = &cut->piece[i].plan;
     struct tb_fp64_product product = *whole;
     product.m = plan->m, product.n = plan->n;
     if (!tb_fp64_plan_make(plan, device, &product, partials_bytes)) return false;
     cut->seconds += plan->seconds;
   }
-  return true;
+  return cut->seconds < limit_s;
 }
 
-struct tb_fp64_cut_kept tb_fp64_cut_keep(const struct tb_fp64_cut *cut) {
-  struct tb_fp64_cut_kept kept = {cut->piece[0].plan.m, cut->piece[0].plan.n, {{0}}};
-  for (int i = 0; i < cut->count; i++) {
-    const struct tb_fp64_plan *const plan = &cut->piece[i].plan;
-    kept.way[i].tile = plan->tile, kept.way[i].splits = plan->splits, kept.way[i].whole = (int32_t)plan->whole;
-  }
-  return kept;
+/* First pieces that leave no tile beyond an edge, or no block without a tile in the last round: all of the product's
+ * rows, or as many as whole tiles have, and likewise its columns; and of each, what of it fills whole rounds. */
+struct places {
+  int count;
+  struct {
+    int64_t m, n;
+  } at[12];
+};
+
+static void add_place(struct places *places, int64_t m, int64_t n) {
+  if (m <= 0 || n <= 0) return;
+  places->at[places->count].m = m, places->at[places->count++].n = n;
 }
 
-bool tb_fp64_cut_again(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
-                       const struct tb_fp64_product *product, const struct tb_fp64_cut_kept *kept) {
-  place_pieces(cut, product, kept->m, kept->n);
-  for (int i = 0; i < cut->count; i++) {
-    struct tb_fp64_plan *const plan = &cut->piece[i].plan;
-    if (!tb_fp64_plan_way(plan, device, kept->way[i].tile, kept->way[i].whole, kept->way[i].splits)) return false;
-    cut->seconds += plan->seconds;
+static struct places places_of(const struct tb_fp64_product *x, const struct tb_fp64_device *device,
+                               const struct tb_fp64_tile *tile) {
+  const int64_t block_m = tile->block_m, block_n = tile->block_n, round = (int64_t)device->sm_count * tile->blocks;
+  struct places places = {.count = 0};
+  for (int edges = 0; edges < 4; edges++) {
+    const int64_t m = edges & 1 ? x->m / block_m * block_m : x->m, n = edges & 2 ? x->n / block_n * block_n : x->n;
+    if (((edges & 1) && m == x->m) || ((edges & 2) && n == x->n)) continue;
+    if (edges != 0) add_place(&places, m, n);
+    const int64_t rows = tb_ceil_div(m, block_m), columns = tb_ceil_div(n, block_n), rounds = rows * columns / round;
+    if (rounds == 0) continue;
+    add_place(&places, tb_min(rounds * round / columns * block_m, m), n);
+    add_place(&places, m, tb_min(rounds * round / rows * block_n, n));
   }
-  return cut->count > 0;
+  return places;
+}
+
+/* Takes the quickest of these for `cut`, if it takes less than `limit_s`; says what it takes, or the limit. */
+static double consider_places(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
+                              const struct tb_fp64_product *product, int tile, int64_t partials_bytes, double limit_s) {
+  const struct places places = places_of(product, device, &tb_fp64_tiles[tile]);
+  for (int i = 0; i < places.count; i++) {
+    struct tb_fp64_cut other;
+    if (cut_at(&other, device, product, places.at[i].m, places.at[i].n, partials_bytes, limit_s))
+      *cut = other, limit_s = other.seconds;
+  }
+  return limit_s;
 }
 
 bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                       const struct tb_fp64_product *product, int64_t partials_bytes) {
-  if (!cut_at(cut, device, product, product->m, product->n, partials_bytes)) return false;
-  const struct tb_fp64_plan *const whole = &cut->piece[0].plan;
-  if (product->wanted.of != TB_TILES_ALL || whole->jobs < ROUNDS_FOR_STRIPS * whole->blocks) return true;
-  double least = WORTH_STRIPS * cut->seconds;
-  const struct tb_fp64_tile *const tile = &tb_fp64_tiles[whole->tile];
-  const int64_t m = product->m / tile->block_m * tile->block_m, n = product->n / tile->block_n * tile->block_n;
-  const int64_t at[][2] = {{m, product->n}, {product->m, n}, {m, n}};
-  for (int i = 0; i < 3; i++) {
-    struct tb_fp64_cut other;
-    if (at[i][0] > 0 && at[i][1] > 0 && cut_at(&other, device, product, at[i][0], at[i][1], partials_bytes) &&
-        other.seconds < least)
-      *cut = other, least = other.seconds;
-  }
+  if (!cut_at(cut, device, product, product->m, product->n, partials_bytes, INFINITY)) return false;
+  if (product->wanted.of != TB_TILES_ALL || cut->seconds < SECONDS_FOR_STRIPS) return true;
+  const int tile = cut->piece[0].plan.tile, largest = product->complex ? TB_FP64_z128x64 : TB_FP64_d128x128;
+  double limit_s = WORTH_STRIPS * cut->seconds;
+  limit_s = consider_places(cut, device, product, tile, partials_bytes, limit_s);
+  if (tile != largest) consider_places(cut, device, product, largest, partials_bytes, limit_s);
   return true;
 }

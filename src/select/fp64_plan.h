@@ -77,9 +77,10 @@ bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *d
                        const struct tb_fp64_product *product, int64_t partials_bytes);
 
 /* A product whose result is computed in pieces, each of all k, one after another: where tiles along an edge would lie
- * beyond it for the most part, the strip there is a piece with tiles of its own. More than one only if all of the
- * result is wanted. Plans of pieces have it that they are copied in units where the product is: of an odd product whose
- * memory is aligned the first piece is, too, and is sooner than predicted. */
+ * beyond it for the most part, or blocks would have no tile in the last round, what is left is a piece with tiles of
+ * its own. More than one only if all of the result is wanted. Plans of pieces have it that they are copied in units
+ * where the product is: of an odd product whose memory is aligned the first piece is, too, and is sooner than
+ * predicted. */
 enum { TB_FP64_PIECES_MAX = 3 };
 struct tb_fp64_cut {
   int count;
@@ -94,17 +95,9 @@ struct tb_fp64_cut {
 bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                       const struct tb_fp64_product *product, int64_t partials_bytes);
 
-/* What there is to keep of a cut: the rest follows from the product. */
-struct tb_fp64_cut_kept {
-  int64_t m, n; /* of the first piece */
-  struct {
-    int32_t tile, splits, whole;
-  } way[TB_FP64_PIECES_MAX];
-};
-struct tb_fp64_cut_kept tb_fp64_cut_keep(const struct tb_fp64_cut *cut);
-/* The cut that was kept of the same product for the same device. False: it is of another. */
-bool tb_fp64_cut_again(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
-                       const struct tb_fp64_product *product, const struct tb_fp64_cut_kept *kept);
+/* The same, which is kept for the next time. */
+bool tb_fp64_cut_find(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
+                      const struct tb_fp64_product *product, int64_t partials_bytes);
 
 /* That way with this tile, which is one for the plan's elements, `whole` tiles with k whole, and the others' k in so
  * many parts; seconds included. False: the tile does not fit, or there are not so many groups. */

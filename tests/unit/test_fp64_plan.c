@@ -201,18 +201,21 @@ static void check_cut(const struct tb_fp64_cut *cut, int64_t m, int64_t n) {
   assert_int_equal(elements, m * n);
 }
 
-/* Where the last tiles would lie beyond an edge for the most part, and there are many, a strip has tiles of its own. */
+/* Where the last tiles would lie beyond an edge for the most part, or leave most of the last round empty, a strip has
+ * tiles of its own; of products that take as long as that is to be found, none has. */
 static void strips_along_edges(void **state) {
   (void)state;
   static const struct {
     bool complex, units;
     int64_t m, n, k;
     int pieces;
-  } rows[] = {{false, true, 5000, 5000, 5000, 3}, {false, true, 4000, 4000, 4000, 3},
-              {false, true, 3000, 3000, 3000, 2}, {false, false, 4097, 4097, 4097, 2},
-              {true, true, 5000, 5000, 5000, 3},  {false, true, 4096, 4096, 4096, 1},
-              {false, true, 6000, 6000, 6000, 1}, {false, true, 2000, 2000, 2000, 1},
-              {false, true, 100, 100, 5000, 1},   {false, true, 1450, 1450, 4000, 1}};
+  } rows[] = {
+      {false, true, 5000, 5000, 5000, 3},  {false, true, 4000, 4000, 4000, 3}, {false, true, 3000, 3000, 3000, 2},
+      {false, false, 4097, 4097, 4097, 2}, {true, true, 5000, 5000, 5000, 3},  {false, true, 4096, 4096, 4096, 1},
+      {false, true, 6000, 6000, 6000, 1},  {false, true, 2000, 2000, 2000, 1}, {false, true, 100, 100, 5000, 1},
+      {false, true, 1450, 1450, 4000, 2},  {false, true, 1450, 1450, 800, 1},  {false, true, 3072, 768, 3072, 2},
+      {false, true, 1500, 1500, 1500, 2},  {true, true, 690, 2226, 1170, 2},   {false, true, 2844, 896, 1298, 2},
+      {false, true, 3584, 3584, 512, 1}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const int64_t m = rows[i].m, n = rows[i].n, k = rows[i].k;
     struct tb_fp64_product product = {
@@ -224,20 +227,55 @@ static void strips_along_edges(void **state) {
     if (cut.count != rows[i].pieces) fail_msg("row %zu: %d pieces", i, cut.count);
     check_cut(&cut, m, n);
     assert_true(cut.count == 1 ? cut.seconds == whole.seconds : cut.seconds < 0.985 * whole.seconds);
-    struct tb_fp64_cut again;
-    const struct tb_fp64_cut_kept kept = tb_fp64_cut_keep(&cut);
-    assert_true(tb_fp64_cut_again(&again, &h200, &product, &kept) && again.count == cut.count);
-    for (int j = 0; j < cut.count; j++) {
-      const struct tb_fp64_piece *const p = &cut.piece[j], *const q = &again.piece[j];
-      assert_true(p->row == q->row && p->column == q->column && p->plan.m == q->plan.m && p->plan.n == q->plan.n);
-      assert_true(p->plan.tile == q->plan.tile && p->plan.splits == q->plan.splits && p->plan.jobs == q->plan.jobs);
-      assert_true(p->plan.whole == q->plan.whole && p->plan.blocks == q->plan.blocks);
-      assert_true(p->plan.shared_bytes == q->plan.shared_bytes && p->plan.partials_bytes == q->plan.partials_bytes);
-      assert_true(p->plan.groups_per_split == q->plan.groups_per_split && p->plan.seconds == q->plan.seconds);
-    }
     product.wanted = (struct tb_tiles_wanted){.of = TB_TILES_LOWER};
     assert_true(tb_fp64_cut_make(&cut, &h200, &product, 1 << 29) && cut.count == 1);
   }
+}
+
+static void check_same_cut(const struct tb_fp64_cut *x, const struct tb_fp64_cut *y) {
+  assert_true(x->count == y->count && x->seconds == y->seconds);
+  for (int i = 0; i < x->count; i++) {
+    const struct tb_fp64_piece *const p = &x->piece[i], *const q = &y->piece[i];
+    assert_true(p->row == q->row && p->column == q->column && p->plan.m == q->plan.m && p->plan.n == q->plan.n);
+    assert_true(p->plan.k == q->plan.k && p->plan.group_k == q->plan.group_k && p->plan.units == q->plan.units);
+    assert_true(p->plan.tile == q->plan.tile && p->plan.splits == q->plan.splits && p->plan.jobs == q->plan.jobs);
+    assert_true(p->plan.complex == q->plan.complex && p->plan.wanted.of == q->plan.wanted.of);
+  }
+}
+
+static void find_what_is_made(const struct tb_fp64_device *device, bool complex, bool units, int64_t room_bytes,
+                              int64_t m, int64_t n, int64_t k) {
+  const struct tb_fp64_product product = {.complex = complex,
+                                          .units = complex || units,
+                                          .m = m,
+                                          .n = n,
+                                          .k = k,
+                                          .group_k = tb_fp64_group_k(complex, m, n, k)};
+  struct tb_fp64_cut made, found;
+  assert_true(tb_fp64_cut_make(&made, device, &product, room_bytes));
+  for (int time = 0; time < 2; time++) { /* by the second it is kept */
+    assert_true(tb_fp64_cut_find(&found, device, &product, room_bytes));
+    check_same_cut(&made, &found);
+  }
+}
+
+/* A cut that is found is the one that would be made: behind products that differ in one thing from it, and behind more
+ * than are kept, some of which have its place. */
+static void kept_cuts_are_their_products(void **state) {
+  (void)state;
+  static const int64_t sides[] = {300, 690, 768, 1500, 2226, 3072};
+  enum { SIDES = sizeof sides / sizeof *sides };
+  struct tb_fp64_device half = h200;
+  half.sm_count /= 2, half.flops_per_second /= 2;
+  for (int i = 0; i < SIDES * SIDES * SIDES; i++)
+    for (unsigned number = 0; number < 16; number++) {
+      const unsigned v = number ^ number >> 1;
+      find_what_is_made(v & 1 ? &h200 : &half, v & 8, v & 2, v & 4 ? 1 << 29 : 0, sides[i % SIDES],
+                        sides[i / SIDES % SIDES], sides[i / SIDES / SIDES]);
+    }
+  for (int64_t n = 100; n < 3000; n += 10) find_what_is_made(&h200, false, true, 1 << 29, 1500, n, 2000);
+  for (int64_t m = 100; m < 3000; m += 10) find_what_is_made(&h200, true, true, 1 << 29, m, 500, 700);
+  for (int64_t k = 100; k < 3000; k += 10) find_what_is_made(&h200, false, true, 1 << 29, 1000, 1000, k);
 }
 
 static void refused(void **state) {
@@ -276,6 +314,7 @@ int main(void) {
       cmocka_unit_test(what_an_h200_takes),
       cmocka_unit_test(what_an_h200_takes_by_which_tiles),
       cmocka_unit_test(strips_along_edges),
+      cmocka_unit_test(kept_cuts_are_their_products),
       cmocka_unit_test(refused),
       cmocka_unit_test(arguments_are_the_plans),
   };

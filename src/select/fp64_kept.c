@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Cuts that are kept: programs have loops of a few products, and to weigh all ways of one and of its pieces takes up to
+ * 100 us. */
+#include <stdatomic.h>
+
+#include "select/fp64_plan.h"
+
+enum { KEPT_CUTS = 64 };
+
+struct kept_cut {
+  struct tb_fp64_device device;
+  struct tb_fp64_product product;
+  int64_t partials_bytes;
+  struct tb_fp64_cut cut; /* of no pieces: none is kept */
+};
+
+/* A product's place follows from its sides. Who finds the table taken does without: it may be by a call that this one
+ * has interrupted, or by a thread that this process does not have since its fork. */
+static struct kept_cut kept_cuts[KEPT_CUTS];
+static atomic_flag kept_cuts_taken = ATOMIC_FLAG_INIT;
+
+static bool take_kept_cuts(void) { return !atomic_flag_test_and_set_explicit(&kept_cuts_taken, memory_order_acquire); }
+static void give_kept_cuts(void) { atomic_flag_clear_explicit(&kept_cuts_taken, memory_order_release); }
+
+static struct kept_cut *kept_cut_at(const struct tb_fp64_product *x) {
+  const uint64_t hash = (uint64_t)x->m * 0x9e3779b97f4a7c15u ^ (uint64_t)x->n * 0xc2b2ae3d27d4eb4fu ^
+                        (uint64_t)x->k * 0x165667b19e3779f9u;
+  return &kept_cuts[(hash >> 32) % KEPT_CUTS];
+}
+
+static bool same_device(const struct tb_fp64_device *x, const struct tb_fp64_device *y) {
+  return x->sm_count == y->sm_count && x->block_shared_bytes == y->block_shared_bytes &&
+         x->sm_shared_bytes == y->sm_shared_bytes && x->flops_per_second == y->flops_per_second &&
+         x->bytes_per_second == y->bytes_per_second;
+}
+
+static bool same_product(const struct tb_fp64_product *x, const struct tb_fp64_product *y) {
+  return x->complex == y->complex && x->units == y->units && x->m == y->m && x->n == y->n && x->k == y->k &&
+         x->group_k == y->group_k && x->wanted.of == y->wanted.of && x->wanted.diagonal == y->wanted.diagonal;
+}
+
+bool tb_fp64_cut_find(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
+                      const struct tb_fp64_product *product, int64_t partials_bytes) {
+  struct kept_cut *const kept = kept_cut_at(product);
+  cut->count = 0;
+  if (take_kept_cuts()) {
+    if (kept->partials_bytes == partials_bytes && same_product(&kept->product, product) &&
+        same_device(&kept->device, device))
+      *cut = kept->cut;
+    give_kept_cuts();
+  }
+  if (cut->count > 0) return true;
+  if (!tb_fp64_cut_make(cut, device, product, partials_bytes)) return false;
+  if (take_kept_cuts()) {
+    *kept = (struct kept_cut){*device, *product, partials_bytes, *cut};
+    give_kept_cuts();
+  }
+  return true;
+}
