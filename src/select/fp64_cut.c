@@ -40,41 +40,41 @@ static bool cut_at(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
 
 /* First pieces that leave no tile beyond an edge, or no block without a tile in the last round: all of the product's
  * rows, or as many as whole tiles have, and likewise its columns; and of each, what of it fills whole rounds. */
-struct places {
+struct first_pieces {
   int count;
   struct {
     int64_t m, n;
   } at[12];
 };
 
-static void add_place(struct places *places, int64_t m, int64_t n) {
+static void add_first(struct first_pieces *firsts, int64_t m, int64_t n) {
   if (m <= 0 || n <= 0) return;
-  places->at[places->count].m = m, places->at[places->count++].n = n;
+  firsts->at[firsts->count].m = m, firsts->at[firsts->count++].n = n;
 }
 
-static struct places places_of(const struct tb_fp64_product *x, const struct tb_fp64_device *device,
-                               const struct tb_fp64_tile *tile) {
+static struct first_pieces first_pieces_of(const struct tb_fp64_product *x, const struct tb_fp64_device *device,
+                                           const struct tb_fp64_tile *tile) {
   const int64_t block_m = tile->block_m, block_n = tile->block_n, round = (int64_t)device->sm_count * tile->blocks;
-  struct places places = {.count = 0};
+  struct first_pieces firsts = {.count = 0};
   for (int edges = 0; edges < 4; edges++) {
     const int64_t m = edges & 1 ? x->m / block_m * block_m : x->m, n = edges & 2 ? x->n / block_n * block_n : x->n;
     if (((edges & 1) && m == x->m) || ((edges & 2) && n == x->n)) continue;
-    if (edges != 0) add_place(&places, m, n);
+    if (edges != 0) add_first(&firsts, m, n);
     const int64_t rows = tb_ceil_div(m, block_m), columns = tb_ceil_div(n, block_n), rounds = rows * columns / round;
     if (rounds == 0) continue;
-    add_place(&places, tb_min(rounds * round / columns * block_m, m), n);
-    add_place(&places, m, tb_min(rounds * round / rows * block_n, n));
+    add_first(&firsts, tb_min(rounds * round / columns * block_m, m), n);
+    add_first(&firsts, m, tb_min(rounds * round / rows * block_n, n));
   }
-  return places;
+  return firsts;
 }
 
 /* Takes the quickest of these for `cut`, if it takes less than `limit_s`; says what it takes, or the limit. */
-static double consider_places(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
+static double consider_firsts(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                               const struct tb_fp64_product *product, int tile, int64_t partials_bytes, double limit_s) {
-  const struct places places = places_of(product, device, &tb_fp64_tiles[tile]);
-  for (int i = 0; i < places.count; i++) {
+  const struct first_pieces firsts = first_pieces_of(product, device, &tb_fp64_tiles[tile]);
+  for (int i = 0; i < firsts.count; i++) {
     struct tb_fp64_cut other;
-    if (cut_at(&other, device, product, places.at[i].m, places.at[i].n, partials_bytes, limit_s))
+    if (cut_at(&other, device, product, firsts.at[i].m, firsts.at[i].n, partials_bytes, limit_s))
       *cut = other, limit_s = other.seconds;
   }
   return limit_s;
@@ -86,7 +86,7 @@ bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *devi
   if (product->wanted.of != TB_TILES_ALL || cut->seconds < SECONDS_FOR_STRIPS) return true;
   const int tile = cut->piece[0].plan.tile, largest = product->complex ? TB_FP64_z128x64 : TB_FP64_d128x128;
   double limit_s = WORTH_STRIPS * cut->seconds;
-  limit_s = consider_places(cut, device, product, tile, partials_bytes, limit_s);
-  if (tile != largest) consider_places(cut, device, product, largest, partials_bytes, limit_s);
+  limit_s = consider_firsts(cut, device, product, tile, partials_bytes, limit_s);
+  if (tile != largest) consider_firsts(cut, device, product, largest, partials_bytes, limit_s);
   return true;
 }
