@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "select/fp64_plan.h"
 
-#include <math.h>
-
 #include "base/integers.h"
 
-/* Strips are looked at where a product takes so long, for to plan them takes 10 us; and worth their launches where the
- * time is such a part of what it was. */
+/* Pieces are looked at where a product takes so long, for to plan them takes 20 to 80 us, the first time; and worth
+ * their launches where the time is such a part of what it was. */
 #define SECONDS_FOR_STRIPS 100e-6
 #define WORTH_STRIPS 0.985
 
@@ -39,7 +37,8 @@ static bool cut_at(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
 }
 
 /* First pieces that leave no tile beyond an edge, or no block without a tile in the last round: all of the product's
- * rows, or as many as whole tiles have, and likewise its columns; and of each, what of it fills whole rounds. */
+ * rows, or as many as whole tiles have, and likewise its columns; and of each, what of it fills whole rounds (of blocks
+ * by their registers: where shared memory is little an SM has fewer, and rounds are shorter). */
 struct first_pieces {
   int count;
   struct {
@@ -82,7 +81,9 @@ static double consider_firsts(struct tb_fp64_cut *cut, const struct tb_fp64_devi
 
 bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                       const struct tb_fp64_product *product, int64_t partials_bytes) {
-  if (!cut_at(cut, device, product, product->m, product->n, partials_bytes, INFINITY)) return false;
+  place_pieces(cut, product, product->m, product->n);
+  if (!tb_fp64_plan_make(&cut->piece[0].plan, device, product, partials_bytes)) return false;
+  cut->seconds = cut->piece[0].plan.seconds;
   if (product->wanted.of != TB_TILES_ALL || cut->seconds < SECONDS_FOR_STRIPS) return true;
   const int tile = cut->piece[0].plan.tile, largest = product->complex ? TB_FP64_z128x64 : TB_FP64_d128x128;
   double limit_s = WORTH_STRIPS * cut->seconds;

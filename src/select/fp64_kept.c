@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cuts that are kept: programs have loops of a few products, and to weigh all ways of one and of its pieces takes up to
- * 100 us. */
+/* Cuts that are kept, for the process: programs have loops of a few products, and to weigh all ways of one and of its
+ * pieces takes 20 to 80 us. Thread safe, in signal handlers and behind a fork, too; waits for nobody. Knows nothing of
+ * CUDA. */
 #include <stdatomic.h>
 
 #include "select/fp64_plan.h"

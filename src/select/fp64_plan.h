@@ -79,7 +79,7 @@ bool tb_fp64_plan_make(struct tb_fp64_plan *plan, const struct tb_fp64_device *d
 /* A product whose result is computed in pieces, each of all k, one after another: where tiles along an edge would lie
  * beyond it for the most part, or blocks would have no tile in the last round, what is left is a piece with tiles of
  * its own. More than one only if all of the result is wanted. Plans of pieces have it that they are copied in units
- * where the product is: of an odd product whose memory is aligned the first piece is, too, and is sooner than
+ * where the product is: of an odd product whose memory is aligned the first piece may be, too, and is sooner than
  * predicted. */
 enum { TB_FP64_PIECES_MAX = 3 };
 struct tb_fp64_cut {
@@ -95,7 +95,7 @@ struct tb_fp64_cut {
 bool tb_fp64_cut_make(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                       const struct tb_fp64_product *product, int64_t partials_bytes);
 
-/* The same, which is kept for the next time. */
+/* The same, kept for the next time, by all threads (fp64_kept.c). */
 bool tb_fp64_cut_find(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                       const struct tb_fp64_product *product, int64_t partials_bytes);
 

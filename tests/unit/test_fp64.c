@@ -425,7 +425,8 @@ static void strips_are_launched(void **state) {
     const struct tb_choice choice = {.family = TB_FAMILY_FP64};
     const struct tb_launch chosen = {
         .choice = &choice, .transpose_a = p.ta, .transpose_b = p.tb, .args_fp64 = &args, .complex = complex};
-    const struct tb_fp64_product product = {complex, false, p.m, p.n, p.k, p.group_k, {0}};
+    const bool units = tb_fp64_in_units(complex, p.ta, p.tb, &args);
+    const struct tb_fp64_product product = {complex, units, p.m, p.n, p.k, p.group_k, {0}};
     struct tb_fp64_cut cut;
     kernels.device.sm_count = 1; /* and a slow one: what is quick has no strips */
     kernels.device.flops_per_second /= 20 * device.sm_count, kernels.device.bytes_per_second /= 20 * device.sm_count;

@@ -2,8 +2,8 @@
 /*
  * How products in double precision are spread over a GPU: every plan covers the product, keeps to the GPU's limits and
  * to the memory it is given; groups depend on the shape alone; on an H200 large products take the largest tile whole,
- * few tiles are split, and the predictions are near what was measured; strips along edges are taken where they pay, and
- * make the product with the rest.
+ * few tiles are split, and the predictions are near what was measured; strips along edges, and rests that do not fill a
+ * round, are taken where they pay, and make the product with what is left; cuts that are kept are their products'.
  *
  * Seen to fail when: the rounded-up groups of a split leave an empty part; splits are taken without memory for them;
  * blocks are more than the GPU holds; a shape's group is no multiple of a step.
@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "base/integers.h"
@@ -40,6 +41,23 @@ static void check(const struct tb_fp64_plan *p, const struct tb_fp64_device *dev
   assert_true(p->seconds > 0 && p->seconds < 1e9);
 }
 
+/* The pieces are the product, each element once. */
+static void check_cut(const struct tb_fp64_cut *cut, int64_t m, int64_t n) {
+  int64_t elements = 0;
+  for (int i = 0; i < cut->count; i++) {
+    const struct tb_fp64_piece *const p = &cut->piece[i];
+    elements += p->plan.m * p->plan.n;
+    assert_true(p->row >= 0 && p->plan.m > 0 && p->row + p->plan.m <= m);
+    assert_true(p->column >= 0 && p->plan.n > 0 && p->column + p->plan.n <= n);
+    for (int other = 0; other < i; other++) {
+      const struct tb_fp64_piece *const q = &cut->piece[other];
+      assert_true(p->row >= q->row + q->plan.m || q->row >= p->row + p->plan.m || p->column >= q->column + q->plan.n ||
+                  q->column >= p->column + p->plan.n);
+    }
+  }
+  assert_int_equal(elements, m * n);
+}
+
 static int64_t random_size(uint64_t *rng) {
   return 1 + (int64_t)tst_random_below(rng, 1u << (1 + tst_random_below(rng, 16)));
 }
@@ -59,6 +77,10 @@ static void every_plan_covers_its_product(void **state) {
     assert_true(plan.complex == complex && plan.units == product.units && tb_fp64_tiles[plan.tile].complex == complex);
     assert_true(plan.m == m && plan.n == n && plan.k == k && plan.group_k == group_k);
     check(&plan, device, bytes);
+    struct tb_fp64_cut cut;
+    assert_true(tb_fp64_cut_make(&cut, device, &product, bytes));
+    check_cut(&cut, m, n);
+    for (int j = 0; j < cut.count; j++) check(&cut.piece[j].plan, device, bytes);
     const int tile = (int)tst_random_below(&rng, TB_FP64_TILE_COUNT), splits = 1 + (int)tst_random_below(&rng, 9);
     if (tb_fp64_plan_way(&plan, device, tile, (int64_t)tst_random_below(&rng, 3), splits)) {
       assert_true(plan.tile == tile);
@@ -184,25 +206,8 @@ static void what_an_h200_takes_by_which_tiles(void **state) {
   }
 }
 
-/* The pieces are the product, each element once. */
-static void check_cut(const struct tb_fp64_cut *cut, int64_t m, int64_t n) {
-  int64_t elements = 0;
-  for (int i = 0; i < cut->count; i++) {
-    const struct tb_fp64_piece *const p = &cut->piece[i];
-    elements += p->plan.m * p->plan.n;
-    assert_true(p->row >= 0 && p->plan.m > 0 && p->row + p->plan.m <= m);
-    assert_true(p->column >= 0 && p->plan.n > 0 && p->column + p->plan.n <= n);
-    for (int other = 0; other < i; other++) {
-      const struct tb_fp64_piece *const q = &cut->piece[other];
-      assert_true(p->row >= q->row + q->plan.m || q->row >= p->row + p->plan.m || p->column >= q->column + q->plan.n ||
-                  q->column >= p->column + p->plan.n);
-    }
-  }
-  assert_int_equal(elements, m * n);
-}
-
 /* Where the last tiles would lie beyond an edge for the most part, or leave most of the last round empty, a strip has
- * tiles of its own; of products that take as long as that is to be found, none has. */
+ * tiles of its own; of products below 100 us none has. */
 static void strips_along_edges(void **state) {
   (void)state;
   static const struct {
@@ -232,50 +237,95 @@ static void strips_along_edges(void **state) {
   }
 }
 
-static void check_same_cut(const struct tb_fp64_cut *x, const struct tb_fp64_cut *y) {
-  assert_true(x->count == y->count && x->seconds == y->seconds);
-  for (int i = 0; i < x->count; i++) {
-    const struct tb_fp64_piece *const p = &x->piece[i], *const q = &y->piece[i];
-    assert_true(p->row == q->row && p->column == q->column && p->plan.m == q->plan.m && p->plan.n == q->plan.n);
-    assert_true(p->plan.k == q->plan.k && p->plan.group_k == q->plan.group_k && p->plan.units == q->plan.units);
-    assert_true(p->plan.tile == q->plan.tile && p->plan.splits == q->plan.splits && p->plan.jobs == q->plan.jobs);
-    assert_true(p->plan.complex == q->plan.complex && p->plan.wanted.of == q->plan.wanted.of);
-  }
-}
-
-static void find_what_is_made(const struct tb_fp64_device *device, bool complex, bool units, int64_t room_bytes,
-                              int64_t m, int64_t n, int64_t k) {
-  const struct tb_fp64_product product = {.complex = complex,
-                                          .units = complex || units,
-                                          .m = m,
-                                          .n = n,
-                                          .k = k,
-                                          .group_k = tb_fp64_group_k(complex, m, n, k)};
-  struct tb_fp64_cut made, found;
-  assert_true(tb_fp64_cut_make(&made, device, &product, room_bytes));
-  for (int time = 0; time < 2; time++) { /* by the second it is kept */
-    assert_true(tb_fp64_cut_find(&found, device, &product, room_bytes));
-    check_same_cut(&made, &found);
-  }
-}
-
-/* A cut that is found is the one that would be made: behind products that differ in one thing from it, and behind more
- * than are kept, some of which have its place. */
-static void kept_cuts_are_their_products(void **state) {
+/* Of a GPU that says nothing of its rates all products take for ever, and none is refused. */
+static void rates_that_are_not_known(void **state) {
   (void)state;
-  static const int64_t sides[] = {300, 690, 768, 1500, 2226, 3072};
-  enum { SIDES = sizeof sides / sizeof *sides };
+  struct tb_fp64_device unknown = h200;
+  unknown.bytes_per_second = 0, unknown.flops_per_second = 0;
+  const struct tb_fp64_product product = {false, true, 1500, 1500, 1500, 1024, {0}};
+  struct tb_fp64_cut cut;
+  assert_true(tb_fp64_cut_make(&cut, &unknown, &product, 1 << 29) && cut.count == 1);
+  check_cut(&cut, 1500, 1500);
+}
+
+static bool same_cut(const struct tb_fp64_cut *x, const struct tb_fp64_cut *y) {
+  bool same = x->count == y->count && x->seconds == y->seconds;
+  for (int i = 0; same && i < x->count; i++) {
+    const struct tb_fp64_plan *const p = &x->piece[i].plan, *const q = &y->piece[i].plan;
+    same = x->piece[i].row == y->piece[i].row && x->piece[i].column == y->piece[i].column;
+    same &= p->m == q->m && p->n == q->n && p->k == q->k && p->group_k == q->group_k && p->units == q->units;
+    same &= p->complex == q->complex && p->wanted.of == q->wanted.of && p->wanted.diagonal == q->wanted.diagonal;
+    same &= p->tile == q->tile && p->splits == q->splits && p->jobs == q->jobs && p->whole == q->whole;
+    same &= p->tiles == q->tiles && p->blocks == q->blocks && p->groups_per_split == q->groups_per_split;
+    same &= p->shared_bytes == q->shared_bytes && p->partials_bytes == q->partials_bytes && p->seconds == q->seconds;
+  }
+  return same;
+}
+
+static void find_what_is_made(const struct tb_fp64_device *device, const struct tb_fp64_product *product,
+                              int64_t room_bytes) {
+  struct tb_fp64_cut made, found;
+  assert_true(tb_fp64_cut_make(&made, device, product, room_bytes));
+  for (int time = 0; time < 2; time++) /* by the second it is kept */
+    assert_true(tb_fp64_cut_find(&found, device, product, room_bytes) && same_cut(&made, &found));
+}
+
+static struct tb_fp64_product product_of(bool complex, bool units, int64_t m, int64_t n, int64_t k) {
+  return (struct tb_fp64_product){complex, units || complex, m, n, k, tb_fp64_group_k(complex, m, n, k), {0}};
+}
+
+/* Behind each variant of a product, which have one place, comes one that differs from it in one thing. */
+static void find_variants(int64_t m, int64_t n, int64_t k) {
   struct tb_fp64_device half = h200;
   half.sm_count /= 2, half.flops_per_second /= 2;
+  for (unsigned number = 0; number < 128; number++) {
+    const unsigned v = number ^ number >> 1;
+    struct tb_fp64_product product = product_of(v & 8, v & 2, m, n, k);
+    if (v & 16) product.group_k *= 2;
+    if (v & 32) product.wanted.of = TB_TILES_LOWER;
+    if (v & 64) product.wanted.diagonal = -200;
+    find_what_is_made(v & 1 ? &h200 : &half, &product, v & 4 ? 1 << 29 : 0);
+  }
+}
+
+/* A cut that is found is the one that would be made, behind others with its place, and more than are kept. */
+static void kept_cuts_are_their_products(void **state) {
+  (void)state;
+  static const int64_t sides[] = {300, 768, 1500, 3072};
+  enum { SIDES = sizeof sides / sizeof *sides };
   for (int i = 0; i < SIDES * SIDES * SIDES; i++)
-    for (unsigned number = 0; number < 16; number++) {
-      const unsigned v = number ^ number >> 1;
-      find_what_is_made(v & 1 ? &h200 : &half, v & 8, v & 2, v & 4 ? 1 << 29 : 0, sides[i % SIDES],
-                        sides[i / SIDES % SIDES], sides[i / SIDES / SIDES]);
-    }
-  for (int64_t n = 100; n < 3000; n += 10) find_what_is_made(&h200, false, true, 1 << 29, 1500, n, 2000);
-  for (int64_t m = 100; m < 3000; m += 10) find_what_is_made(&h200, true, true, 1 << 29, m, 500, 700);
-  for (int64_t k = 100; k < 3000; k += 10) find_what_is_made(&h200, false, true, 1 << 29, 1000, 1000, k);
+    find_variants(sides[i % SIDES], sides[i / SIDES % SIDES], sides[i / SIDES / SIDES]);
+  for (int64_t side = 100; side < 3000; side += 10) {
+    const struct tb_fp64_product of_n = product_of(false, true, 1500, side, 2000),
+                                 of_m = product_of(true, true, side, 500, 700),
+                                 of_k = product_of(false, true, 1000, 1000, side);
+    find_what_is_made(&h200, &of_n, 1 << 29);
+    find_what_is_made(&h200, &of_m, 1 << 29);
+    find_what_is_made(&h200, &of_k, 1 << 29);
+  }
+}
+
+/* Finds a product with room and without, in turns: both have one place. */
+static void *find_in_turns(void *unused) {
+  (void)unused;
+  const struct tb_fp64_product product = product_of(false, true, 128, 128, 4000); /* quickly planned */
+  struct tb_fp64_cut made[2], found;
+  for (int i = 0; i < 2; i++)
+    if (!tb_fp64_cut_make(&made[i], &h200, &product, i << 29)) return "refused";
+  for (int i = 0; i < 100000; i++)
+    if (!tb_fp64_cut_find(&found, &h200, &product, (i & 1) << 29) || !same_cut(&found, &made[i & 1])) return "another";
+  return NULL;
+}
+
+static void kept_cuts_are_for_all_threads(void **state) {
+  (void)state;
+  pthread_t thread[4];
+  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&thread[i], NULL, find_in_turns, NULL), 0);
+  for (int i = 0; i < 4; i++) {
+    void *said;
+    assert_int_equal(pthread_join(thread[i], &said), 0);
+    if (said != NULL) fail_msg("%s", (const char *)said);
+  }
 }
 
 static void refused(void **state) {
@@ -314,7 +364,9 @@ int main(void) {
       cmocka_unit_test(what_an_h200_takes),
       cmocka_unit_test(what_an_h200_takes_by_which_tiles),
       cmocka_unit_test(strips_along_edges),
+      cmocka_unit_test(rates_that_are_not_known),
       cmocka_unit_test(kept_cuts_are_their_products),
+      cmocka_unit_test(kept_cuts_are_for_all_threads),
       cmocka_unit_test(refused),
       cmocka_unit_test(arguments_are_the_plans),
   };
