@@ -6,7 +6,7 @@
 
 #include "select/fp64_plan.h"
 
-enum { KEPT_CUTS = 64 };
+enum { KEPT_SETS = 32, KEPT_WAYS = 4 }; /* of a set: a call from ordinary memory has a dozen products or more */
 
 struct kept_cut {
   struct tb_fp64_device device;
@@ -15,18 +15,21 @@ struct kept_cut {
   struct tb_fp64_cut cut; /* of no pieces: none is kept */
 };
 
-/* A product's place follows from its sides. Who finds the table taken does without: it may be by a call that this one
- * has interrupted, or by a thread that this process does not have since its fork. */
-static struct kept_cut kept_cuts[KEPT_CUTS];
+/* A product's set follows from its sides; in a set the oldest makes room. Who finds the table taken does without: it
+ * may be by a call that this one has interrupted, or by a thread that this process does not have since its fork. */
+static struct kept_set {
+  unsigned oldest;
+  struct kept_cut of[KEPT_WAYS];
+} kept_sets[KEPT_SETS];
 static atomic_flag kept_cuts_taken = ATOMIC_FLAG_INIT;
 
 static bool take_kept_cuts(void) { return !atomic_flag_test_and_set_explicit(&kept_cuts_taken, memory_order_acquire); }
 static void give_kept_cuts(void) { atomic_flag_clear_explicit(&kept_cuts_taken, memory_order_release); }
 
-static struct kept_cut *kept_cut_at(const struct tb_fp64_product *x) {
+static struct kept_set *kept_set_of(const struct tb_fp64_product *x) {
   const uint64_t hash = (uint64_t)x->m * 0x9e3779b97f4a7c15u ^ (uint64_t)x->n * 0xc2b2ae3d27d4eb4fu ^
                         (uint64_t)x->k * 0x165667b19e3779f9u;
-  return &kept_cuts[(hash >> 32) % KEPT_CUTS];
+  return &kept_sets[(hash >> 32) % KEPT_SETS];
 }
 
 static bool same_device(const struct tb_fp64_device *x, const struct tb_fp64_device *y) {
@@ -35,25 +38,35 @@ static bool same_device(const struct tb_fp64_device *x, const struct tb_fp64_dev
          x->bytes_per_second == y->bytes_per_second;
 }
 
+/* Of a result that is wanted as a whole, each tile of a call has a diagonal of its own, which is not looked at. */
+static bool same_wanted(const struct tb_tiles_wanted *x, const struct tb_tiles_wanted *y) {
+  return x->of == y->of && (x->of == TB_TILES_ALL || x->diagonal == y->diagonal);
+}
+
 static bool same_product(const struct tb_fp64_product *x, const struct tb_fp64_product *y) {
   return x->complex == y->complex && x->units == y->units && x->m == y->m && x->n == y->n && x->k == y->k &&
-         x->group_k == y->group_k && x->wanted.of == y->wanted.of && x->wanted.diagonal == y->wanted.diagonal;
+         x->group_k == y->group_k && same_wanted(&x->wanted, &y->wanted);
+}
+
+static bool is_kept_for(const struct kept_cut *kept, const struct tb_fp64_device *device,
+                        const struct tb_fp64_product *product, int64_t partials_bytes) {
+  return kept->partials_bytes == partials_bytes && same_product(&kept->product, product) &&
+         same_device(&kept->device, device);
 }
 
 bool tb_fp64_cut_find(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                       const struct tb_fp64_product *product, int64_t partials_bytes) {
-  struct kept_cut *const kept = kept_cut_at(product);
+  struct kept_set *const set = kept_set_of(product);
   cut->count = 0;
   if (take_kept_cuts()) {
-    if (kept->partials_bytes == partials_bytes && same_product(&kept->product, product) &&
-        same_device(&kept->device, device))
-      *cut = kept->cut;
+    for (int way = 0; way < KEPT_WAYS && cut->count == 0; way++)
+      if (is_kept_for(&set->of[way], device, product, partials_bytes)) *cut = set->of[way].cut;
     give_kept_cuts();
   }
   if (cut->count > 0) return true;
   if (!tb_fp64_cut_make(cut, device, product, partials_bytes)) return false;
   if (take_kept_cuts()) {
-    *kept = (struct kept_cut){*device, *product, partials_bytes, *cut};
+    set->of[set->oldest++ % KEPT_WAYS] = (struct kept_cut){*device, *product, partials_bytes, *cut};
     give_kept_cuts();
   }
   return true;
