@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a product in double precision is spread over a GPU (kernels/fp64/dgemm.cu): pure arithmetic, tested without one.
- * Knows nothing of CUDA. Thread safe.
+ * How a product in double precision is spread over a GPU (kernels/fp64/dgemm.cu): arithmetic alone, tested without one,
+ * and a table of what was found (fp64_kept.c). Knows nothing of CUDA. Thread safe.
  */
 #ifndef TB_FP64_PLAN_H
 #define TB_FP64_PLAN_H
