@@ -34,6 +34,7 @@ struct tb_fp64_args {
   int64_t m, n, k;       /* each from 1 to 2^31 - 1024 */
   double *partials; /* split k: room for the sums of every group of the tiles that are split, a tile each; aligned to 16
                        bytes; tb_dgemm_gather_<tile> adds them. Else NULL */
+  int32_t *unfit; /* of kernels of triangles.def, of each column of D: something is Inf or NaN. They write 1, never 0 */
   struct tb_tiles_wanted wanted; /* of D; nothing else of it is read or written */
   double alpha;                  /* applied by the launch with `last` set */
   double alpha_im;               /* its imaginary part; dgemm does not look, nor at the next two */
@@ -46,6 +47,8 @@ struct tb_fp64_args {
   int32_t groups_per_split; /* groups of a part */
   int32_t lower; /* of kernels of triangles.def: op(A), of m x m, is lower, and has zeros beside the diagonal in
                     each TB_FP64_TRIANGLE_EDGE rows and columns of it; 0: upper. Beyond these nothing is read */
+  int32_t band;  /* of these: tile columns that are computed together, in place of TB_FP64_BAND. Each band begins with
+                    its  longest tiles, and of a narrow last one those would keep the GPU waiting */
   int32_t first; /* 1: the sum starts here (D is not read); 0: it continues from the bare sums in D */
   int32_t last;  /* 1: multiply by alpha when storing; 0: store the bare sums */
 };

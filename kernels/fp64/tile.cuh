@@ -61,9 +61,10 @@ __device__ __forceinline__ int groups_of(const tb_fp64_args &args) {
   return static_cast<int>((args.k + args.group_k - 1) / args.group_k);
 }
 
-/* Down the rows of TB_FP64_BAND tile columns, then on to the next columns. */
+/* Down the rows of a band of tile columns, then on to the next columns. */
 template <class G> __device__ __forceinline__ tb_tile_bands bands_of(const tb_fp64_args &args) {
-  return tb_tile_bands_of(args.m, args.n, G::block_m, G::block_n, 0, TB_FP64_BAND, args.wanted);
+  const int band = G::triangle ? args.band : TB_FP64_BAND;
+  return tb_tile_bands_of(args.m, args.n, G::block_m, G::block_n, 0, band, args.wanted);
 }
 
 /* First row and column of its tile. Of a D that is a triangle they are searched for, some hundred cycles long. */
@@ -123,6 +124,7 @@ struct Target {
   bool whole;        /* all are wanted, and 16 bytes may be moved at a time */
   int of, diagonal; /* wanted are of these as struct tb_tiles_wanted has it, counted from this thread's first element */
   bool hermitian;
+  int32_t *unfit; /* of a triangle: the first one's column */
 
   /* The rows of a column that are there and wanted: [first(c), end(c)). */
   __device__ __forceinline__ int first(int column) const { return of == TB_TILES_LOWER ? column + diagonal : 0; }
@@ -142,6 +144,7 @@ __device__ __forceinline__ Target target_of(const tb_fp64_args &args, const Job 
   t.d = args.d + (job.row + row) * E::doubles + (job.column + column) * t.ld_doubles;
   t.rows = static_cast<int>(rows < G::block_m ? rows : G::block_m) - row;
   t.columns = static_cast<int>(columns < G::block_n ? columns : G::block_n) - column;
+  t.unfit = args.unfit + job.column + column;
   t.of = args.wanted.of;
   t.hermitian = args.wanted.hermitian != 0 && args.last != 0; /* bare sums have yet to be multiplied */
   const int diagonal = args.wanted.diagonal + static_cast<int>(job.column - job.row); /* of the tile */
@@ -234,6 +237,7 @@ template <class G> struct Accumulators {
 #pragma unroll
       for (int c = 0; c < batch; c++) {
         if (way.to_d) store_column(v[c], t, d, place_of(first + c), way.scale);
+        if (G::triangle && way.to_d) look_at(v[c], t, place_of(first + c));
         if (first + c + 1 < columns) d = opaque(d + (place_of(first + c + 1) - place_of(first + c)) * t.ld_doubles);
       }
       if (way.partials != nullptr) {
@@ -273,6 +277,12 @@ private:
       if (is_there<G>(r, 0, first, end)) v[r].x = d[16 * r];
       if (is_there<G>(r, 1, first, end)) v[r].y = d[16 * r + 1];
     }
+  }
+  static __device__ __forceinline__ void look_at(const double2 (&v)[G::unit_rows], const Target &t, int column) {
+    bool some = false;
+#pragma unroll
+    for (int r = 0; r < G::unit_rows; r++) some |= !(v[r].x - v[r].x == 0) || !(v[r].y - v[r].y == 0);
+    if (some && column < t.columns) t.unfit[column] = 1;
   }
   static __device__ __forceinline__ void store_column(double2 (&v)[G::unit_rows], const Target &t, double *d,
                                                       int column, const Scale &scale) {

@@ -63,20 +63,35 @@ __device__ inline bool is_wanted(const tb_triangle_form_args &args) {
   return __syncthreads_or(some) != 0;
 }
 
+/* Whether a tile's elements are beside all squares, in the other triangle. */
+__device__ inline bool is_beyond_squares(const tb_triangle_form_args &args, int64_t row, int64_t column) {
+  const int64_t i = args.first_row + row, j = args.first_column + column, edge = TB_FP64_TRIANGLE_EDGE;
+  if (args.squares == 0) return false;
+  return args.lower ? (i + TILE - 1) / edge < j / edge : (j + TILE - 1) / edge < i / edge;
+}
+
 template <typename Element> __device__ void form(const tb_triangle_form_args &args, unsigned char *shared) {
   Element *const tile = reinterpret_cast<Element *>(shared);
   if (!is_wanted(args)) return;
   const int64_t row = blockIdx.x * static_cast<int64_t>(TILE), x = threadIdx.x;
   for (int64_t column = blockIdx.y * static_cast<int64_t>(TILE); column < args.columns;
        column += static_cast<int64_t>(gridDim.y) * TILE) {
-    for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
-      if (row + x >= args.rows || column + y >= args.columns) continue;
+    if (is_beyond_squares(args, row, column)) continue;
+    Element z[TILE / STEP]; /* all are asked for before the first one is stored */
+#pragma unroll
+    for (int i = 0; i < TILE / STEP; i++) {
+      const int64_t y = threadIdx.y + i * STEP;
       const Element *const from = static_cast<const Element *>(args.from) + row + x + (column + y) * args.from_ld;
-      const Element z = formed(args, from, args.first_row + row + x, args.first_column + column + y);
+      if (row + x < args.rows && column + y < args.columns)
+        z[i] = formed(args, from, args.first_row + row + x, args.first_column + column + y);
+    }
+#pragma unroll
+    for (int i = 0; i < TILE / STEP; i++) {
+      const int64_t y = threadIdx.y + i * STEP;
       if (args.transposed)
-        tile[y * ROW + x] = z;
-      else
-        put(args.to, args.to_ld, args.first_row + row + x, args.first_column + column + y, z);
+        tile[y * ROW + x] = z[i];
+      else if (row + x < args.rows && column + y < args.columns)
+        put(args.to, args.to_ld, args.first_row + row + x, args.first_column + column + y, z[i]);
     }
     if (!args.transposed) continue;
     __syncthreads();
@@ -113,46 +128,37 @@ template <typename Element> __device__ void turn(const tb_triangle_turn_args &ar
 template <typename R> __device__ inline bool is_finite(Plain<R> x) { return x.re - x.re == 0; }
 template <typename R> __device__ inline bool is_finite(Complex<R> x) { return x.re - x.re == 0 && x.im - x.im == 0; }
 
-/* A lane's pieces of a column that has so many for the warp: whether something in them is not finite; and copies them,
- * if that is wanted. Some are asked for before the first one is stored: the compiler cannot know that they are not
- * overwritten. */
-template <typename Piece> __device__ int look_at(const Piece *from, Piece *to, int64_t count, int lane) {
+/* A lane's pieces of a column that has so many for the warp. Some are asked for before the first one is stored: the
+ * compiler cannot know that they are not overwritten. */
+template <typename Piece> __device__ void copy_pieces(const Piece *from, Piece *to, int64_t count, int lane) {
   constexpr int AT_ONCE = 4;
-  int some = 0;
   for (int64_t at = lane; at < count; at += 32 * AT_ONCE) {
     Piece piece[AT_ONCE];
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++)
       if (at + 32 * i < count) piece[i] = from[at + 32 * i];
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-      if (at + 32 * i >= count) continue;
-      for (int e = 0; e < Piece::N; e++) some |= !(piece[i].of[e] - piece[i].of[e] == 0);
-      if (to != nullptr) to[at + 32 * i] = piece[i];
-    }
+    for (int i = 0; i < AT_ONCE; i++)
+      if (at + 32 * i < count) to[at + 32 * i] = piece[i];
   }
-  return some;
 }
 
-/* Whether all of a column is finite; and copies it, with or without that: as reals, 16 bytes of them together where a
- * column begins with such. */
-template <typename Element> __device__ void look(const tb_triangle_look_args &args, unsigned char *) {
+/* A warp a column: as reals, 16 bytes of them together where a column begins with such. */
+template <typename Element> __device__ void copy(const tb_triangle_copy_args &args, unsigned char *) {
   using Real = typename Element::Real;
   using Piece = Several<Real, 16 / sizeof(Real)>;
   using One = Several<Real, 1>;
-  constexpr int COLUMNS = TB_TRIANGLE_LOOK_THREADS / 32, PARTS = Element::parts;
+  constexpr int COLUMNS = TB_TRIANGLE_COPY_THREADS / 32, PARTS = Element::parts;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t column = blockIdx.x * static_cast<int64_t>(COLUMNS) + warp;
   if (column >= args.columns) return;
   const Real *const from = static_cast<const Real *>(args.from) + PARTS * column * args.from_ld;
-  Real *const to = args.to == nullptr ? nullptr : static_cast<Real *>(args.to) + PARTS * column * args.to_ld;
+  Real *const to = static_cast<Real *>(args.to) + PARTS * column * args.to_ld;
   const bool whole = is_whole<Piece>(from) && is_whole<Piece>(to);
   const int64_t pieces = whole ? PARTS * args.rows / Piece::N : 0, done = pieces * Piece::N;
-  int some = look_at(reinterpret_cast<const Piece *>(from), reinterpret_cast<Piece *>(to), pieces, lane);
-  some |= look_at(reinterpret_cast<const One *>(from + done), reinterpret_cast<One *>(to == nullptr ? to : to + done),
-                  PARTS * args.rows - done, lane);
-  for (int lanes = 16; lanes > 0; lanes /= 2) some |= __shfl_xor_sync(~0u, some, lanes);
-  if (lane == 0 && args.unfit != nullptr) args.unfit[column] = some;
+  copy_pieces(reinterpret_cast<const Piece *>(from), reinterpret_cast<Piece *>(to), pieces, lane);
+  copy_pieces(reinterpret_cast<const One *>(from + done), reinterpret_cast<One *>(to + done), PARTS * args.rows - done,
+              lane);
 }
 
 /* Columns of B that are repaired together, so that an element of A' is loaded once for all; beyond the last one the
@@ -259,8 +265,8 @@ __device__ void leaf(const tb_triangle_leaf_args &args, unsigned char *shared) {
                            form<__VA_ARGS__>)                                                             \
   TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_turn_##letter, TB_TRIANGLE_TILE_BLOCK, tb_triangle_turn_args,      \
                            turn<__VA_ARGS__>)                                                             \
-  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_look_##letter, TB_TRIANGLE_LOOK_THREADS, tb_triangle_look_args,    \
-                           look<__VA_ARGS__>)                                                             \
+  TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_copy_##letter, TB_TRIANGLE_COPY_THREADS, tb_triangle_copy_args,    \
+                           copy<__VA_ARGS__>)                                                             \
   TB_TRIANGLE_SOLVE_KERNEL(tb_triangle_repair_##letter, TB_TRIANGLE_REPAIR_ROWS, tb_triangle_repair_args, \
                            repair<__VA_ARGS__>)
 TB_TRIANGLE_SOLVE_TYPE(s, triangle_leaf::Plain<float>)

@@ -20,10 +20,10 @@
  * each term of the reference is there and no other: Inf and NaN go where they go there.
  *
  * In doubles all of A' B is one product (tb_dtrmm_?, tb_ztrmm_?: fp64/triangles.def), with zeros beside the diagonal,
- * of which one times Inf or NaN is a term that the reference has not. tb_triangle_look_? notes of each column of B
- * whether all of it is finite; the product is made apart from B, and tb_triangle_repair_? computes in it what zeros
- * have spoilt anew; then tb_triangle_look_? copies it. So B is what it was until the last launch. From planes what
- * packs B notes that (emulated_args.h: unfit).
+ * of which one times Inf or NaN is a term that the reference has not. The product is made apart from B, and notes of
+ * each of its columns whether all of it is finite (fp64_args.h: unfit): where it is, no such term was in it.
+ * tb_triangle_repair_? computes in it what zeros have spoilt anew; then tb_triangle_copy_? copies it. So B is what it
+ * was until the last launch. From planes what packs B notes where that is not finite (emulated_args.h: unfit).
  */
 #ifndef TB_TRIANGLE_SOLVE_ARGS_H
 #define TB_TRIANGLE_SOLVE_ARGS_H
@@ -38,6 +38,8 @@ struct tb_triangle_form_args {
   int64_t to_ld;    /* the same of `to`, where of a complex A' of floats they are reals */
   int64_t first_row, first_column, rows, columns;
   int32_t lower, transposed, conjugated, unit, negated;
+  int32_t squares; /* 1: of the other triangle only what squares on the diagonal have of it is formed, of
+                      TB_FP64_TRIANGLE_EDGE rows; `first_row` and `first_column` begin a tile then */
   int32_t left_words;
   const uint32_t *left; /* if not NULL, so many words: nothing is formed unless one of them is not 0 */
 };
@@ -49,12 +51,10 @@ struct tb_triangle_turn_args {
   int64_t from_ld, to_ld, rows, columns;
 };
 
-/* to = from, unless `to` is NULL; unfit[j], unless that is NULL: of column j something is Inf or NaN. Both are aligned
- * to a real. */
-struct tb_triangle_look_args {
+/* to = from; both aligned to a real. */
+struct tb_triangle_copy_args {
   const void *from;
   void *to;
-  int32_t *unfit;
   int64_t from_ld, to_ld, rows, columns;
 };
 
@@ -64,14 +64,15 @@ struct tb_triangle_repair_args {
   const void *a;
   const void *b;        /* aligned to a real */
   void *product;        /* A' B, aligned to 16 bytes */
-  const int32_t *unfit; /* [part][column of unfit_ld], of a column's rows in so many parts: 0 where all are finite */
+  const int32_t *unfit; /* [part][column of unfit_ld], of a column's rows in so many parts, of B or of the product: 0
+                           where all are finite */
   int64_t lda, ldb, product_ld, rows, columns, unfit_ld;
   int32_t unfit_parts, unit, lower, transposed;
 };
 
-/* Threads of a block that looks, a warp a column; and a block that repairs has so many rows at a time, a thread a row,
+/* Threads of a block that copies, a warp a column; and a block that repairs has so many rows at a time, a thread a row,
  * and so many columns, of which some are computed together. */
-#define TB_TRIANGLE_LOOK_THREADS 256
+#define TB_TRIANGLE_COPY_THREADS 256
 #define TB_TRIANGLE_REPAIR_ROWS 256
 #define TB_TRIANGLE_REPAIR_COLUMNS 32
 #define TB_TRIANGLE_REPAIR_AT_ONCE 8

@@ -104,10 +104,11 @@ static CUresult scale_rows(struct tb_triangular *t, const struct tb_triangular_c
   return tb_kernels_commit(&t->d->kernels, t->d->commit, &scaled, stream);
 }
 
-/* `stored` has the first of these rows. */
+/* `stored` has the first of these rows. A product that is made apart from the block is there on the way back. */
 static CUresult turn_rows(struct tb_triangular *t, int64_t block, struct tb_triangular_rows rows,
                           struct tb_matrix stored, bool back) {
-  const struct tb_triangular_columns b = columns_of(t, block);
+  struct tb_triangular_columns b = columns_of(t, block);
+  if (back && t->plan->how != TB_BY_HALVES) b.address = room_for(t, block).apart, b.ld = t->plan->apart_ld;
   const CUdeviceptr there = tb_triangular_row_of_block(t, &b, rows.first);
   struct tb_triangle_turn_args args = {.from = (const void *)(back ? there : stored.address),
                                        .to = (void *)(back ? stored.address : there),
@@ -215,17 +216,18 @@ static CUresult make_step_in_place(struct tb_triangular *t, int64_t block, const
   return launched;
 }
 
-CUresult tb_triangular_reach(struct tb_triangular *t, int64_t panels, CUstream stream) {
+/* Has what follows in the stream wait for the first panels of A', so many; where A lies on the GPU these are formed by
+ * now, and one more is beside what follows. */
+static CUresult reach_panels(struct tb_triangular *t, int64_t panels, CUstream stream) {
   if (t->plan->ways.a == TB_IN_PLACE) TB_TRY(tb_triangular_form_in_place(t, panels + 1));
   return tb_triangular_await(t, TB_TRIANGULAR_FORMED, panels - 1, stream);
 }
 
-/* Behind what a step of these blocks reads of A'. One product in doubles waits for that itself. */
+/* Behind what a step of these blocks reads of A'. */
 static CUresult reach_step(struct tb_triangular *t, int64_t first, int64_t end, int64_t number) {
-  const bool waits = t->plan->how == TB_BY_DOUBLES;
-  const int64_t panels = waits ? 1 : tb_triangular_panels_for(t->plan, t->call, 0, number);
+  const int64_t panels = tb_triangular_panels_for(t->plan, t->call, 0, number);
   if (panels <= t->awaited) return CUDA_SUCCESS;
-  for (int64_t block = first; block < end; block++) TB_TRY(tb_triangular_reach(t, panels, stream_for(t, block)));
+  for (int64_t block = first; block < end; block++) TB_TRY(reach_panels(t, panels, stream_for(t, block)));
   t->awaited = panels;
   return CUDA_SUCCESS;
 }

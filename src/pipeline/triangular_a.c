@@ -2,13 +2,11 @@
 /* A, brought into form: panels of it that go up, or all of it where it lies. */
 #include "pipeline/triangular_internal.h"
 
-/* For one product a panel is formed with whole squares on the diagonal: what they have of the other triangle, of which
- * nothing is read, becomes zeros. */
+/* For one product a panel is formed with whole squares on the diagonal, of which it does not have all rows: what they
+ * have of the other triangle, of which nothing is read, becomes zeros. */
 static struct tb_triangular_panel with_squares(const struct tb_triangular *t, struct tb_triangular_panel p) {
   if (t->plan->how == TB_BY_HALVES) return p;
-  const int64_t edge = TB_FP64_TRIANGLE_EDGE, row = p.row / edge * edge;
-  const int64_t end = tb_min(tb_round_up(p.row + p.rows, edge), t->plan->shape.order);
-  return (struct tb_triangular_panel){.first = p.first, .columns = p.columns, .row = row, .rows = end - row};
+  return (struct tb_triangular_panel){.first = p.first, .columns = p.columns, .rows = t->plan->shape.order};
 }
 
 struct tb_triangle_form_args tb_triangular_form_args(const struct tb_triangular *t, struct tb_triangular_panel p,
@@ -26,7 +24,8 @@ struct tb_triangle_form_args tb_triangular_form_args(const struct tb_triangular 
                                         .transposed = a->transposed != t->plan->turns,
                                         .conjugated = a->conjugated,
                                         .unit = a->unit,
-                                        .negated = t->plan->shape.solves};
+                                        .negated = t->plan->shape.solves,
+                                        .squares = t->plan->how != TB_BY_HALVES};
 }
 
 /* A' is there, or can be read. */

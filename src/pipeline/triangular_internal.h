@@ -109,10 +109,6 @@ enum tb_triangular_event { TB_TRIANGULAR_ARRIVED, TB_TRIANGULAR_DONE, TB_TRIANGU
 CUresult tb_triangular_record(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUstream stream);
 CUresult tb_triangular_await(struct tb_triangular *t, enum tb_triangular_event kind, int64_t number, CUstream stream);
 
-/* Has what follows in the stream wait for the first panels of A', so many; where A lies on the GPU these are formed by
- * now, and one more is beside what follows. */
-CUresult tb_triangular_reach(struct tb_triangular *t, int64_t panels, CUstream stream);
-
 /* ---- triangular_a.c ---- */
 
 /* The next panel of A is there behind `arrived`, in its buffer; or all of it is where it lies, and so many of the first
@@ -160,7 +156,8 @@ bool tb_triangular_reads_stored(const struct tb_triangular *t);
 /* All of A' into planes, behind what forms it. */
 CUresult tb_triangular_pack_a(struct tb_triangular *t);
 
-/* Enqueues all of a block as one product, made `apart` from it and copied back: see kernels/triangle/solve_args.h. */
+/* Enqueues all of a block as one product, made `apart` from it, of plan->apart_ld, and copied back, but where it is to
+ * be turned: see kernels/triangle/solve_args.h. */
 CUresult tb_triangular_launch_whole(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
                                     CUstream stream);
 

@@ -51,14 +51,10 @@ static struct tb_multiply whole_multiply(const struct tb_triangular *t, const st
 static CUresult multiply_doubles(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
                                  CUstream stream) {
   const struct tb_multiply x = whole_multiply(t, b, apart);
-  struct tb_triangle_look_args look = {.from = (const void *)b->address,
-                                       .unfit = unfit_at(t, apart),
-                                       .from_ld = b->ld,
-                                       .rows = t->call->k,
-                                       .columns = b->sides};
   struct tb_fp64_args args = tb_fp64_args_of(&x);
   struct tb_fp64_plan plan;
   args.lower = t->plan->shape.lower;
+  args.unfit = unfit_at(t, apart);
   const struct tb_fp64_product product = {.complex = x.type == TB_Z,
                                           .units = tb_fp64_in_units(x.type == TB_Z, false, false, &args),
                                           .m = x.m,
@@ -68,8 +64,7 @@ static CUresult multiply_doubles(struct tb_triangular *t, const struct tb_triang
                                               (int)tb_triangular_product(t->call, x.m, x.k, t->precision).group_k};
   if (!tb_solve_plan_triangle(&plan, &t->d->kernels.device.fp64, &product)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   t->kernel = tb_choice_name(&(struct tb_choice){.family = TB_FAMILY_FP64});
-  TB_TRY(tb_solve_look(&t->d->kernels.solve, t->call->type, &look, stream)); /* B, beside what forms A' */
-  if (t->awaited < t->plan->panels) TB_TRY(tb_triangular_reach(t, t->plan->panels, stream));
+  TB_TRY(tb_cuda.cuMemsetD8Async((CUdeviceptr)args.unfit, 0, (size_t)b->sides * sizeof *args.unfit, stream));
   return tb_solve_multiply(&t->d->kernels.solve, &plan, &args, stream);
 }
 
@@ -154,7 +149,7 @@ CUresult tb_triangular_launch_whole(struct tb_triangular *t, const struct tb_tri
   const int64_t order = t->call->k, ld = t->plan->apart_ld;
   const struct triangle a = triangle_read(t);
   void *const block = (void *)b->address, *const product = (void *)apart;
-  struct tb_triangle_look_args back = {
+  struct tb_triangle_copy_args back = {
       .from = product, .to = block, .from_ld = ld, .to_ld = b->ld, .rows = order, .columns = b->sides};
   struct tb_triangle_repair_args repair = {.a = (const void *)a.address,
                                            .b = block,
@@ -173,5 +168,5 @@ CUresult tb_triangular_launch_whole(struct tb_triangular *t, const struct tb_tri
                                            .transposed = a.transposed};
   TB_TRY(planes ? multiply_planes(t, b, apart, stream) : multiply_doubles(t, b, apart, stream));
   TB_TRY(tb_solve_repair(kernels, type, &repair, stream));
-  return tb_solve_look(kernels, type, &back, stream);
+  return t->plan->turns ? CUDA_SUCCESS : tb_solve_copy(kernels, type, &back, stream);
 }

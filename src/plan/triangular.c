@@ -148,7 +148,7 @@ int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways
                           : tb_type_is_double(call->type) ? BLOCKS_OF_DOUBLES_WISH
                                                           : BLOCKS_WISH;
   /* Each block of a multiplication's kernel has an SM, of which there are none left for another stream's. */
-  if (ways.c == TB_IN_PLACE && how == TB_BY_PLANES) return sides;
+  if (ways.c == TB_IN_PLACE && how != TB_BY_HALVES) return sides;
   const int64_t wish = tb_max(least, tb_ceil_div(sides, ways.c == TB_IN_PLACE ? TB_TRIANGULAR_STREAMS : by_link));
   return tb_min(sides, tb_min(tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP), block_most(call, ways)));
 }
@@ -175,7 +175,8 @@ static void size_panels(struct tb_triangular_plan *plan, const struct tb_call *c
   const int64_t most_columns = tb_min(most, PANEL_BYTES) / (ld * bytes);
   const int64_t of_solve = tb_max(order / PANELS_OF_SOLVE, PANEL_OF_SOLVE_LEAST);
   const bool beside_steps = plan->shape.solves && plan->ways.c == TB_IN_PLACE;
-  const int64_t in_parts = beside_steps ? of_solve : order / PANELS_IN_PLACE;
+  const bool at_once = plan->how == TB_BY_DOUBLES; /* what is beyond the squares costs nothing then */
+  const int64_t in_parts = beside_steps ? of_solve : at_once ? order + PANEL_STEP - 1 : order / PANELS_IN_PLACE;
   const int64_t wish = in_place ? in_parts : tb_min(most_columns, order / PANELS_LEAST);
   plan->panel = tb_min(order, tb_max(wish / PANEL_STEP, 1) * PANEL_STEP);
   plan->panels = tb_ceil_div(order, plan->panel);

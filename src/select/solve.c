@@ -23,7 +23,7 @@ static CUresult load_solve_functions(struct tb_solve_kernels *solve) {
   for (int type = 0; type < TB_TYPE_COUNT; type++) {
     TB_TRY(load_solve_function(solve, &solve->form[type], "triangle_form", type));
     TB_TRY(load_solve_function(solve, &solve->turn[type], "triangle_turn", type));
-    TB_TRY(load_solve_function(solve, &solve->look[type], "triangle_look", type));
+    TB_TRY(load_solve_function(solve, &solve->copy[type], "triangle_copy", type));
     TB_TRY(load_solve_function(solve, &solve->repair[type], "triangle_repair", type));
     const bool is_double = tb_type_is_double((enum tb_type)type);
     const char *const *const trsm = !is_double && solve->fast ? in_doubles : leaf[true];
@@ -149,11 +149,11 @@ CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type
   return CUDA_SUCCESS;
 }
 
-CUresult tb_solve_look(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_look_args *args,
+CUresult tb_solve_copy(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_copy_args *args,
                        CUstream stream) {
-  const int64_t blocks = tb_ceil_div(args->columns, TB_TRIANGLE_LOOK_THREADS / 32);
+  const int64_t blocks = tb_ceil_div(args->columns, TB_TRIANGLE_COPY_THREADS / 32);
   void *parameters[] = {args};
-  TB_TRY(tb_cuda.cuLaunchKernel(solve->look[type], (unsigned)blocks, 1, 1, TB_TRIANGLE_LOOK_THREADS, 1, 1, 0, stream,
+  TB_TRY(tb_cuda.cuLaunchKernel(solve->copy[type], (unsigned)blocks, 1, 1, TB_TRIANGLE_COPY_THREADS, 1, 1, 0, stream,
                                 parameters, NULL));
   return CUDA_SUCCESS;
 }
@@ -197,6 +197,18 @@ bool tb_solve_plan_triangle(struct tb_fp64_plan *plan, const struct tb_fp64_devi
   return best.blocks != 0;
 }
 
+/* The narrowest whose last one is wide enough, or is as wide as can be. */
+int tb_solve_band(int64_t tile_columns) {
+  const int64_t most = TB_FP64_BAND + TB_FP64_BAND / 2;
+  int64_t best = 0, of_last = 0;
+  if (tile_columns <= most) return (int)tile_columns;
+  for (int64_t band = most; band >= TB_FP64_BAND; band--) {
+    const int64_t last = tb_min((tile_columns - 1) % band + 1, TB_FP64_BAND);
+    if (last >= of_last) best = band, of_last = last;
+  }
+  return (int)best;
+}
+
 CUresult tb_solve_multiply(const struct tb_solve_kernels *solve, const struct tb_fp64_plan *plan,
                            const struct tb_fp64_args *args, CUstream stream) {
   int which = 0;
@@ -205,6 +217,7 @@ CUresult tb_solve_multiply(const struct tb_solve_kernels *solve, const struct tb
   struct tb_fp64_args arguments = *args;
   tb_fp64_arguments(&arguments, plan);
   arguments.partials = NULL;
+  arguments.band = tb_solve_band(tb_ceil_div(args->n, tb_fp64_tiles[plan->tile].block_n));
   void *parameters[] = {&arguments};
   /* A block for each tile, as tiles have more or less to do: by those that take one after another dtrmm of 4096
    * took 1.88 ms on an H100. */

@@ -21,7 +21,7 @@ extern const int tb_fp64_triangle_tiles[TB_FP64_TRIANGLE_COUNT]; /* of each, amo
 struct tb_solve_kernels {
   CUmodule module;
   CUfunction form[TB_TYPE_COUNT], turn[TB_TYPE_COUNT];
-  CUfunction look[TB_TYPE_COUNT], repair[TB_TYPE_COUNT];
+  CUfunction copy[TB_TYPE_COUNT], repair[TB_TYPE_COUNT];
   CUfunction corner[TB_TYPE_COUNT];               /* of floats */
   CUfunction leaf[TB_TYPE_COUNT][2][2];           /* of solves; of a lower triangle; no products in doubles */
   bool fast;                                      /* doubles are, of the device that they were loaded for */
@@ -54,17 +54,20 @@ CUresult tb_solve_turn(const struct tb_solve_kernels *solve, enum tb_type type, 
                        CUstream stream);
 CUresult tb_solve_leaf_launch(const struct tb_solve_kernels *solve, enum tb_type type, bool solves, bool lower,
                               struct tb_triangle_leaf_args *args, CUstream stream);
-CUresult tb_solve_look(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_look_args *args,
+CUresult tb_solve_copy(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_copy_args *args,
                        CUstream stream);
 CUresult tb_solve_repair(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_repair_args *args,
                          CUstream stream);
 CUresult tb_solve_corner(const struct tb_solve_kernels *solve, enum tb_type type, struct tb_triangle_corner_args *args,
                          CUstream stream);
 
-/* D = op(A) op(B) of a triangle, of doubles: `args` as tb_fp64_launch wants them, and `lower`; the plan's tile is one
- * of triangles.def. */
+/* D = op(A) op(B) of a triangle, of doubles: `args` as tb_fp64_launch wants them, with `lower` and `unfit`; the plan's
+ * tile is one of triangles.def. */
 bool tb_solve_plan_triangle(struct tb_fp64_plan *plan, const struct tb_fp64_device *device,
                             const struct tb_fp64_product *product);
+
+/* Tile columns of its bands (struct tb_fp64_args). */
+int tb_solve_band(int64_t tile_columns);
 CUresult tb_solve_multiply(const struct tb_solve_kernels *solve, const struct tb_fp64_plan *plan,
                            const struct tb_fp64_args *args, CUstream stream);
 

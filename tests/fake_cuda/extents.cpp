@@ -240,6 +240,7 @@ void fp64_triangle(Touches &t, const char *name, void *const *parameters) {
   }
   t.matrix(a.b, static_cast<size_t>(a.k) * words, n, static_cast<size_t>(a.ldb) * words, false);
   t.matrix(a.d, static_cast<size_t>(a.m) * words, n, static_cast<size_t>(a.ldd) * words, true);
+  t.bytes(a.unfit, n * sizeof *a.unfit, true);
 }
 
 void fp64_commit(Touches &t, void *const *parameters) {
@@ -328,6 +329,22 @@ size_t words_of(const char *name) {
   return type == 's' ? 1 : type == 'z' ? 4 : 2;
 }
 
+/* What is formed, of real elements or pairs of them, by columns of squares. */
+void formed(Touches &t, const tb_triangle_form_args &a, size_t words, int64_t edge) {
+  const int64_t row = a.transposed ? a.first_column : a.first_row, rows = a.transposed ? a.columns : a.rows;
+  const int64_t column = a.transposed ? a.first_row : a.first_column, columns = a.transposed ? a.rows : a.columns;
+  const bool lower = (a.lower != 0) != (a.transposed != 0);
+  for (int64_t from = column, end; from < column + columns; from = end) {
+    end = std::min(column + columns, from / edge * edge + edge);
+    const int64_t top = a.squares && lower ? std::max(row, from / edge * edge) : row;
+    const int64_t bottom = a.squares && !lower ? std::min(row + rows, from / edge * edge + edge) : row + rows;
+    if (top < bottom)
+      t.matrix(static_cast<char *>(a.to) + (top + from * a.to_ld) * static_cast<int64_t>(words * WORD),
+               static_cast<size_t>(bottom - top) * words, static_cast<size_t>(end - from),
+               static_cast<size_t>(a.to_ld) * words, true);
+  }
+}
+
 /* Of the stored triangle what the columns have, without a diagonal that is not read. */
 void triangle_form(Touches &t, const char *name, void *const *parameters) {
   const auto &a = read<tb_triangle_form_args>(parameters);
@@ -342,15 +359,13 @@ void triangle_form(Touches &t, const char *name, void *const *parameters) {
               static_cast<size_t>((end - first) * size), false);
   }
   t.bytes(a.left, static_cast<size_t>(a.left_words) * WORD, false);
-  const bool real = name[strlen(name) - 1] == 'c'; /* twice the rows and columns, of one word */
-  const int64_t row = a.transposed ? a.first_column : a.first_row, rows = a.transposed ? a.columns : a.rows;
-  const int64_t column = a.transposed ? a.first_row : a.first_column, columns = a.transposed ? a.rows : a.columns;
-  if (real)
-    t.matrix(static_cast<float *>(a.to) + 2 * (row + column * a.to_ld), 2 * static_cast<size_t>(rows),
-             2 * static_cast<size_t>(columns), static_cast<size_t>(a.to_ld), true);
-  else
-    t.matrix(static_cast<char *>(a.to) + (row + column * a.to_ld) * size, static_cast<size_t>(rows) * words,
-             static_cast<size_t>(columns), static_cast<size_t>(a.to_ld) * words, true);
+  tb_triangle_form_args to = a;
+  if (name[strlen(name) - 1] == 'c') { /* of twice the rows and columns, of one word */
+    to.first_row *= 2, to.first_column *= 2, to.rows *= 2, to.columns *= 2;
+    formed(t, to, 1, 2 * TB_FP64_TRIANGLE_EDGE);
+  } else {
+    formed(t, to, words, TB_FP64_TRIANGLE_EDGE);
+  }
 }
 
 void triangle_turn(Touches &t, const char *name, void *const *parameters) {
@@ -368,12 +383,11 @@ void triangle_leaf(Touches &t, const char *name, void *const *parameters) {
   t.matrix(a.b, m * words, static_cast<size_t>(a.n), static_cast<size_t>(a.ldb) * words, true);
 }
 
-void triangle_look(Touches &t, const char *name, void *const *parameters) {
-  const auto &a = read<tb_triangle_look_args>(parameters);
+void triangle_copy(Touches &t, const char *name, void *const *parameters) {
+  const auto &a = read<tb_triangle_copy_args>(parameters);
   const size_t words = words_of(name), rows = static_cast<size_t>(a.rows), columns = static_cast<size_t>(a.columns);
   t.matrix(a.from, rows * words, columns, static_cast<size_t>(a.from_ld) * words, false);
-  if (a.to != nullptr) t.matrix(a.to, rows * words, columns, static_cast<size_t>(a.to_ld) * words, true);
-  if (a.unfit != nullptr) t.bytes(a.unfit, columns * sizeof *a.unfit, true);
+  t.matrix(a.to, rows * words, columns, static_cast<size_t>(a.to_ld) * words, true);
 }
 
 /* As if all columns were to be repaired. */
@@ -489,8 +503,8 @@ std::vector<Touch> touches_of(const Kernel &kernel, void *const *parameters, con
     triangle_form(t, name, parameters);
   else if (begins(name, "tb_triangle_turn_"))
     triangle_turn(t, name, parameters);
-  else if (begins(name, "tb_triangle_look_"))
-    triangle_look(t, name, parameters);
+  else if (begins(name, "tb_triangle_copy_"))
+    triangle_copy(t, name, parameters);
   else if (begins(name, "tb_triangle_repair_"))
     triangle_repair(t, name, parameters);
   else if (begins(name, "tb_triangle_corner_"))

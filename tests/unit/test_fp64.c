@@ -263,8 +263,12 @@ static void each_tile(void **state) {
     }
 }
 
-/* Zeros where op(A) is none; and on the device, further from the diagonal than its tiles reach, NaN. */
-static void make_triangle(struct operands *x, const struct problem *p, bool lower) {
+enum { COLUMNS_MOST = 64 };
+
+/* Zeros where op(A) is none; and on the device, further from the diagonal than its tiles reach, NaN. An element of the
+ * diagonal and one of this column of op(B) are so large that an element of D is Inf, in a row of its own. */
+static void make_triangle(struct operands *x, const struct problem *p, bool lower, int64_t row, int64_t column) {
+  x->a.host[place(&x->a, false, row, row)] = x->b.host[place(&x->b, false, row, column)] = 0x1p+1000;
   for (int pass = 0; pass < 2; pass++) {
     for (int64_t j = 0; j < p->k; j++)
       for (int64_t i = 0; i < p->m; i++) {
@@ -275,8 +279,18 @@ static void make_triangle(struct operands *x, const struct problem *p, bool lowe
       }
     if (pass == 0) upload(&x->a);
   }
+  upload(&x->b);
   free(x->expected);
   make_expected(p, x);
+}
+
+/* Of `columns` columns that one alone is noted as not finite; behind the last one nothing is written. */
+static void expect_unfit(CUdeviceptr unfit, int64_t columns, int64_t infinite) {
+  int32_t got[COLUMNS_MOST + 1];
+  OK(tb_cuda.cuMemcpyDtoHAsync(got, unfit, sizeof got, NULL));
+  OK(tb_cuda.cuStreamSynchronize(NULL));
+  for (int64_t j = 0; j <= COLUMNS_MOST; j++)
+    if (got[j] != (j == infinite)) fail_msg("column %ld of %ld: %d", (long)j, (long)columns, got[j]);
 }
 
 /* A tile takes the k that its rows have, from within a group on: the bits are those of all of k. */
@@ -298,9 +312,14 @@ static void triangles(void **state) {
                                 .complex = t->complex};
       struct operands x;
       make_operands(&x, &p, (uint64_t)(8 * number + variant + 1));
-      make_triangle(&x, &p, lower);
+      const int64_t infinite = (7 * number + 5 * variant) % p.n;
+      make_triangle(&x, &p, lower, (11 * number + 3 * variant) % order, infinite);
       struct tb_fp64_args args = arguments(&p, &x);
+      CUdeviceptr unfit;
+      OK(tb_cuda.cuMemAlloc(&unfit, (COLUMNS_MOST + 1) * sizeof *args.unfit));
+      OK(tb_cuda.cuMemsetD8Async(unfit, 0, (COLUMNS_MOST + 1) * sizeof *args.unfit, NULL));
       args.lower = lower;
+      args.unfit = (int32_t *)unfit;
       struct tb_fp64_plan plan = {.complex = p.complex, .m = p.m, .n = p.n, .k = p.k, .group_k = p.group_k};
       args.m = p.m, args.n = p.n, args.k = p.k;
       plan.units = tb_fp64_in_units(p.complex, false, false, &args);
@@ -309,8 +328,21 @@ static void triangles(void **state) {
       OK(tb_solve_multiply(&solve, &plan, &args, NULL));
       OK(tb_cuda.cuStreamSynchronize(NULL));
       compare(&p, &x, &plan);
+      expect_unfit(unfit, p.n, infinite);
+      OK(tb_cuda.cuMemFree(unfit));
       destroy_operands(&x);
     }
+}
+
+/* No band of a triangle's product is much narrower than the others. */
+static void bands_of_triangles(void **state) {
+  (void)state;
+  for (int64_t columns = 1; columns < 400; columns++) {
+    const int64_t band = tb_solve_band(columns), last = (columns - 1) % band + 1;
+    assert_in_range(band, tb_min(columns, TB_FP64_BAND), TB_FP64_BAND * 3 / 2);
+    assert_true(last >= tb_min(columns, TB_FP64_BAND / 2));
+  }
+  assert_int_equal(tb_solve_band(32), TB_FP64_BAND);
 }
 
 /* Whatever the library would take, for sizes from 1 on, leading dimensions and addresses of any kind. */
@@ -511,10 +543,16 @@ static void commit(void **state) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_tile), cmocka_unit_test(any_shape),           cmocka_unit_test(continued),
-      cmocka_unit_test(in_pieces), cmocka_unit_test(strips_are_launched), cmocka_unit_test(infinities),
-      cmocka_unit_test(commit),    cmocka_unit_test(a_zero_is_positive),  cmocka_unit_test(triangles)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(each_tile),
+                                     cmocka_unit_test(any_shape),
+                                     cmocka_unit_test(continued),
+                                     cmocka_unit_test(in_pieces),
+                                     cmocka_unit_test(strips_are_launched),
+                                     cmocka_unit_test(infinities),
+                                     cmocka_unit_test(commit),
+                                     cmocka_unit_test(a_zero_is_positive),
+                                     cmocka_unit_test(triangles),
+                                     cmocka_unit_test(bands_of_triangles)};
   quick = argc == 2 && strcmp(argv[1], "--quick") == 0;
   return cmocka_run_group_tests(tests, open_device, close_device);
 }

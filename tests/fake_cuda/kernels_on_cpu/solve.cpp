@@ -6,7 +6,7 @@
 #define SOLVE_ROWS(letter)                      \
   FAKE_CUDA_KERNEL(tb_triangle_form_##letter)   \
   FAKE_CUDA_KERNEL(tb_triangle_turn_##letter)   \
-  FAKE_CUDA_KERNEL(tb_triangle_look_##letter)   \
+  FAKE_CUDA_KERNEL(tb_triangle_copy_##letter)   \
   FAKE_CUDA_KERNEL(tb_triangle_repair_##letter) \
   FAKE_CUDA_KERNEL(tb_trsm_upper_##letter) FAKE_CUDA_KERNEL(tb_trsm_lower_##letter)
 #define SINGLE_ROWS(letter)                  \
