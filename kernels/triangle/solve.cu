@@ -127,6 +127,8 @@ template <typename Element> __device__ void turn(const tb_triangle_turn_args &ar
 
 template <typename R> __device__ inline bool is_finite(Plain<R> x) { return x.re - x.re == 0; }
 template <typename R> __device__ inline bool is_finite(Complex<R> x) { return x.re - x.re == 0 && x.im - x.im == 0; }
+template <typename R> __device__ inline bool is_nan(Plain<R> x) { return x.re != x.re; }
+template <typename R> __device__ inline bool is_nan(Complex<R> x) { return x.re != x.re || x.im != x.im; }
 
 /* A lane's pieces of a column that has so many for the warp. Some are asked for before the first one is stored: the
  * compiler cannot know that they are not overwritten. */
@@ -173,6 +175,9 @@ template <typename Element> struct Columns {
   __device__ Element b(int c, int64_t row) const {
     return fetch(static_cast<const Element *>(args.b) + number(c) * args.ldb + row, whole);
   }
+  __device__ Element *product(int c, int64_t row) const {
+    return static_cast<Element *>(args.product) + number(c) * args.product_ld + row;
+  }
   __device__ bool is_unfit(int c) const {
     int some = 0;
     for (int part = 0; part < args.unfit_parts; part++) some |= args.unfit[number(c) + part * args.unfit_ld];
@@ -185,10 +190,10 @@ template <typename Element> struct Columns {
   }
 
   /* Whether Inf or NaN has met a zero in this row: of the other triangle, beside the diagonal, or the imaginary part of
-   * a diagonal that is 1, by which nothing is to be multiplied. */
+   * a diagonal that is 1, by which nothing is to be multiplied. Then the product is NaN. */
   __device__ bool is_spoilt(int c, int64_t row) const {
     const int64_t edge = row / TB_FP64_TRIANGLE_EDGE * TB_FP64_TRIANGLE_EDGE, end = edge + TB_FP64_TRIANGLE_EDGE;
-    if (!is_unfit(c)) return false;
+    if (!is_unfit(c) || !is_nan(*product(c, row))) return false;
     if (args.unit && !is_finite(b(c, row))) return true;
     for (int64_t k = args.lower ? row + 1 : edge; k < (args.lower ? end : row) && k < args.rows; k++)
       if (!is_finite(b(c, k))) return true;
@@ -219,10 +224,9 @@ template <typename Element> struct Columns {
     if (spoilt == 0) return;
     Element sum[N];
     multiply(row, sum);
-    Element *const product = static_cast<Element *>(args.product) + row;
 #pragma unroll
     for (int c = 0; c < N; c++)
-      if (spoilt >> c & 1) product[number(c) * args.product_ld] = sum[c];
+      if (spoilt >> c & 1) *product(c, row) = sum[c];
   }
 };
 
