@@ -47,8 +47,8 @@ struct tb_fp64_args {
   int32_t groups_per_split; /* groups of a part */
   int32_t lower; /* of kernels of triangles.def: op(A), of m x m, is lower, and has zeros beside the diagonal in
                     each TB_FP64_TRIANGLE_EDGE rows and columns of it; 0: upper. Beyond these nothing is read */
-  int32_t band;  /* of these: tile columns that are computed together, in place of TB_FP64_BAND. Each band begins with
-                    its  longest tiles, and of a narrow last one those would keep the GPU waiting */
+  int32_t band;  /* of these: tile columns that are computed together, in place of TB_FP64_BAND. A band begins with its
+                    longest tiles: at the end of a narrow last one the GPU would wait for them */
   int32_t first; /* 1: the sum starts here (D is not read); 0: it continues from the bare sums in D */
   int32_t last;  /* 1: multiply by alpha when storing; 0: store the bare sums */
 };

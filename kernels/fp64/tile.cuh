@@ -124,7 +124,7 @@ struct Target {
   bool whole;        /* all are wanted, and 16 bytes may be moved at a time */
   int of, diagonal; /* wanted are of these as struct tb_tiles_wanted has it, counted from this thread's first element */
   bool hermitian;
-  int32_t *unfit; /* of a triangle: the first one's column */
+  int32_t *unfit; /* of kernels of triangles: the flag of the first element's column */
 
   /* The rows of a column that are there and wanted: [first(c), end(c)). */
   __device__ __forceinline__ int first(int column) const { return of == TB_TILES_LOWER ? column + diagonal : 0; }
@@ -144,7 +144,7 @@ __device__ __forceinline__ Target target_of(const tb_fp64_args &args, const Job 
   t.d = args.d + (job.row + row) * E::doubles + (job.column + column) * t.ld_doubles;
   t.rows = static_cast<int>(rows < G::block_m ? rows : G::block_m) - row;
   t.columns = static_cast<int>(columns < G::block_n ? columns : G::block_n) - column;
-  t.unfit = args.unfit + job.column + column;
+  if (G::triangle) t.unfit = args.unfit + job.column + column;
   t.of = args.wanted.of;
   t.hermitian = args.wanted.hermitian != 0 && args.last != 0; /* bare sums have yet to be multiplied */
   const int diagonal = args.wanted.diagonal + static_cast<int>(job.column - job.row); /* of the tile */

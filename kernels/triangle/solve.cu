@@ -77,7 +77,7 @@ template <typename Element> __device__ void form(const tb_triangle_form_args &ar
   for (int64_t column = blockIdx.y * static_cast<int64_t>(TILE); column < args.columns;
        column += static_cast<int64_t>(gridDim.y) * TILE) {
     if (is_beyond_squares(args, row, column)) continue;
-    Element z[TILE / STEP]; /* all are asked for before the first one is stored */
+    Element z[TILE / STEP] = {}; /* all are asked for before the first one is stored */
 #pragma unroll
     for (int i = 0; i < TILE / STEP; i++) {
       const int64_t y = threadIdx.y + i * STEP;

@@ -8,7 +8,8 @@
  *
  *   the diagonal            1 where `unit` is set; x's is not read then
  *   what is beside it       -x where `negated` is set: for a solve, whose updates then are sums
- *   the other triangle      not read; of A' it is zero in the rows that are formed, else has any value
+ *   the other triangle      not read; of A' it is zero in the rows that are formed, or in the squares of those
+ *                           (`squares`), else has any value
  *
  * A complex A' of floats is a real matrix of twice the order, for each element z two pairs of reals:
  *
@@ -22,8 +23,9 @@
  * In doubles all of A' B is one product (tb_dtrmm_?, tb_ztrmm_?: fp64/triangles.def), with zeros beside the diagonal,
  * of which one times Inf or NaN is a term that the reference has not. The product is made apart from B, and notes of
  * each of its columns whether all of it is finite (fp64_args.h: unfit): where it is, no such term was in it.
- * tb_triangle_repair_? computes in it what zeros have spoilt anew; then tb_triangle_copy_? copies it. So B is what it
- * was until the last launch. From planes what packs B notes where that is not finite (emulated_args.h: unfit).
+ * tb_triangle_repair_? computes in it what zeros have spoilt anew; then tb_triangle_copy_? copies it, or
+ * tb_triangle_turn_? transposes it back. So B is what it was until the last launch. From planes what packs B notes
+ * where that is not finite (emulated_args.h: unfit).
  */
 #ifndef TB_TRIANGLE_SOLVE_ARGS_H
 #define TB_TRIANGLE_SOLVE_ARGS_H
@@ -64,8 +66,8 @@ struct tb_triangle_repair_args {
   const void *a;
   const void *b;        /* aligned to a real */
   void *product;        /* A' B, aligned to 16 bytes */
-  const int32_t *unfit; /* [part][column of unfit_ld], of a column's rows in so many parts, of B or of the product: 0
-                           where all are finite */
+  const int32_t *unfit; /* [part][column of unfit_ld]: 0 where all rows of the part are finite, those of the product,
+                           or else those of B; a column's rows are so many parts */
   int64_t lda, ldb, product_ld, rows, columns, unfit_ld;
   int32_t unfit_parts, unit, lower, transposed;
 };

@@ -104,7 +104,7 @@ static CUresult scale_rows(struct tb_triangular *t, const struct tb_triangular_c
   return tb_kernels_commit(&t->d->kernels, t->d->commit, &scaled, stream);
 }
 
-/* `stored` has the first of these rows. A product that is made apart from the block is there on the way back. */
+/* `stored` has the first of these rows. On the way back a product that is made apart from the block is read there. */
 static CUresult turn_rows(struct tb_triangular *t, int64_t block, struct tb_triangular_rows rows,
                           struct tb_matrix stored, bool back) {
   struct tb_triangular_columns b = columns_of(t, block);

@@ -2,8 +2,8 @@
 /* A, brought into form: panels of it that go up, or all of it where it lies. */
 #include "pipeline/triangular_internal.h"
 
-/* For one product a panel is formed with whole squares on the diagonal, of which it does not have all rows: what they
- * have of the other triangle, of which nothing is read, becomes zeros. */
+/* For one product whole squares on the diagonal are formed, also where a panel has some of their rows alone. What they
+ * have of the other triangle becomes zeros. */
 static struct tb_triangular_panel with_squares(const struct tb_triangular *t, struct tb_triangular_panel p) {
   if (t->plan->how == TB_BY_HALVES) return p;
   return (struct tb_triangular_panel){.first = p.first, .columns = p.columns, .rows = t->plan->shape.order};

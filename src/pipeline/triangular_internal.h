@@ -156,8 +156,8 @@ bool tb_triangular_reads_stored(const struct tb_triangular *t);
 /* All of A' into planes, behind what forms it. */
 CUresult tb_triangular_pack_a(struct tb_triangular *t);
 
-/* Enqueues all of a block as one product, made `apart` from it, of plan->apart_ld, and copied back, but where it is to
- * be turned: see kernels/triangle/solve_args.h. */
+/* Enqueues all of a block as one product, made `apart` from it, with plan->apart_ld, and copied back. On the right it
+ * stays apart, and is turned from there. See kernels/triangle/solve_args.h. */
 CUresult tb_triangular_launch_whole(struct tb_triangular *t, const struct tb_triangular_columns *b, CUdeviceptr apart,
                                     CUstream stream);
 

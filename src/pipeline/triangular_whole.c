@@ -22,7 +22,7 @@ static struct triangle triangle_read(const struct tb_triangular *t) {
   return (struct triangle){(CUdeviceptr)a->data, a->ld, a->transposed != t->plan->turns};
 }
 
-/* What was seen of the block's columns, beside its product. */
+/* What was seen of the columns, of planes the block's, of doubles its product's. */
 static int32_t *unfit_at(const struct tb_triangular *t, CUdeviceptr apart) {
   return (int32_t *)(apart + (CUdeviceptr)t->plan->unfit_at_bytes);
 }

@@ -13,7 +13,7 @@
  * halves: dtrsm 4096 2.27 and 2.37 ms, 8192 12.76 and 12.56.) */
 #define BLOCKS_WISH 4
 #define BLOCKS_OF_DOUBLES_WISH 6
-#define BLOCKS_OF_PRODUCTS_WISH 12 /* of which each is four launches, or nine */
+#define BLOCKS_OF_PRODUCTS_WISH 12 /* of which each is few launches */
 #define BLOCK_LEAST 512
 #define BLOCK_LEAST_IN_PLACE 4096
 #define BLOCK_NARROWEST TB_TRIANGULAR_BLOCK_STEP /* but where there is no memory for that */
@@ -147,7 +147,7 @@ int64_t tb_triangular_block_wish(const struct tb_call *call, struct tb_ways ways
   const int64_t by_link = how != TB_BY_HALVES             ? BLOCKS_OF_PRODUCTS_WISH
                           : tb_type_is_double(call->type) ? BLOCKS_OF_DOUBLES_WISH
                                                           : BLOCKS_WISH;
-  /* Each block of a multiplication's kernel has an SM, of which there are none left for another stream's. */
+  /* The tiles of a multiplication have all SMs: what copies a block back would wait for those of the next one. */
   if (ways.c == TB_IN_PLACE && how != TB_BY_HALVES) return sides;
   const int64_t wish = tb_max(least, tb_ceil_div(sides, ways.c == TB_IN_PLACE ? TB_TRIANGULAR_STREAMS : by_link));
   return tb_min(sides, tb_min(tb_round_up(wish, TB_TRIANGULAR_BLOCK_STEP), block_most(call, ways)));
@@ -168,15 +168,15 @@ static void size_panels_of_bands(struct tb_triangular_plan *plan, const struct t
   plan->raw_bytes = tb_padded(call->type, most) * bytes;
 }
 
-/* In place it is read in parts, too, that of the other triangle little is looked at. */
+/* In place it is read in parts, too, that of the other triangle little is looked at, if all of that would be. */
 static void size_panels(struct tb_triangular_plan *plan, const struct tb_call *call, int64_t bytes, int64_t most) {
   const int64_t order = call->k, ld = tb_leading(call->type, order);
   const bool in_place = plan->ways.a == TB_IN_PLACE;
   const int64_t most_columns = tb_min(most, PANEL_BYTES) / (ld * bytes);
   const int64_t of_solve = tb_max(order / PANELS_OF_SOLVE, PANEL_OF_SOLVE_LEAST);
   const bool beside_steps = plan->shape.solves && plan->ways.c == TB_IN_PLACE;
-  const bool at_once = plan->how == TB_BY_DOUBLES; /* what is beyond the squares costs nothing then */
-  const int64_t in_parts = beside_steps ? of_solve : at_once ? order + PANEL_STEP - 1 : order / PANELS_IN_PLACE;
+  const bool in_squares = plan->how != TB_BY_HALVES; /* what is beyond them takes no time */
+  const int64_t in_parts = beside_steps ? of_solve : in_squares ? order + PANEL_STEP - 1 : order / PANELS_IN_PLACE;
   const int64_t wish = in_place ? in_parts : tb_min(most_columns, order / PANELS_LEAST);
   plan->panel = tb_min(order, tb_max(wish / PANEL_STEP, 1) * PANEL_STEP);
   plan->panels = tb_ceil_div(order, plan->panel);

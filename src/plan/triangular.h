@@ -109,7 +109,7 @@ struct tb_triangular_plan {
   int64_t stored_ld, stored_offset_bytes, stored_bytes; /* and as B has it, where it is transposed and goes by slots */
   int64_t workspace_offset_bytes, workspace_bytes;      /* of each stream */
   int64_t apart_ld, apart_offset_bytes, apart_bytes;    /* likewise: for one product; and within that */
-  int64_t unfit_at_bytes, planes_at_bytes, work_at_bytes; /* what was seen of the block; its planes; a workspace */
+  int64_t unfit_at_bytes, planes_at_bytes, work_at_bytes; /* what was seen of its columns; planes; a workspace */
   int64_t arena_bytes;
 };
 

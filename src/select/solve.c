@@ -184,6 +184,9 @@ CUresult tb_solve_corner(const struct tb_solve_kernels *solve, enum tb_type type
 
 /* ---- triangles of doubles as products ---- */
 
+/* What is formed of the other triangle is enough for these, too. */
+_Static_assert(TB_EMULATED_TILE_M <= TB_FP64_TRIANGLE_EDGE, "tiles from planes are within squares");
+
 bool tb_solve_plan_triangle(struct tb_fp64_plan *plan, const struct tb_fp64_device *device,
                             const struct tb_fp64_product *product) {
   struct tb_fp64_plan best = {.blocks = 0};
@@ -197,7 +200,8 @@ bool tb_solve_plan_triangle(struct tb_fp64_plan *plan, const struct tb_fp64_devi
   return best.blocks != 0;
 }
 
-/* The narrowest whose last one is wide enough, or is as wide as can be. */
+/* The narrowest bands, of up to half as many columns more than TB_FP64_BAND, of which the last one has as many as that,
+ * or else those whose last one has most. */
 int tb_solve_band(int64_t tile_columns) {
   const int64_t most = TB_FP64_BAND + TB_FP64_BAND / 2;
   int64_t best = 0, of_last = 0;

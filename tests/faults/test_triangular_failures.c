@@ -46,7 +46,8 @@ static const struct {
     {"cuEventRecord", 13, false},      {"cuStreamWaitEvent", 11, false}, {"cuEventQuery", 23, false},
     {"cuStreamQuery", 29, false},      {"cuModuleLoadData", 1, false},   {"cuModuleGetFunction", 61, false},
     {"cuFuncSetAttribute", 61, false}, {"cuMemAlloc", 1, false},         {"cuMemGetInfo", 1, false},
-    {"cuMemcpy2DAsync", 1, false},     {"cuCtxPushCurrent", 6, false},   {"cuEventCreate", 1, false}};
+    {"cuMemcpy2DAsync", 1, false},     {"cuCtxPushCurrent", 6, false},   {"cuEventCreate", 1, false},
+    {"cuMemsetD8Async", 1, false}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
 struct failure {
@@ -78,7 +79,8 @@ static const struct shape in_bands[] = {{'d', true, 'R', 'U', 'N', 200, 2048, "0
 static const struct shape on_gpu[] = {
     {'d', true, 'L', 'L', 'N', 130, 970, "0", 0, 0}, {'z', false, 'L', 'U', 'T', 70, 12, "0", 1, 0},
     {'d', true, 'R', 'U', 'N', 30, 100, "0", 0, 0},  {'z', true, 'L', 'U', 'N', 40, 12, "0", 0, 1},
-    {'d', true, 'L', 'L', 'N', 520, 3, "0", 0, 0},   {'d', true, 'R', 'L', 'N', 3, 520, "0", 0, 0}};
+    {'d', true, 'L', 'L', 'N', 520, 3, "0", 0, 0},   {'d', true, 'R', 'L', 'N', 3, 520, "0", 0, 0},
+    {'d', false, 'R', 'L', 'N', 30, 100, "0", 0, 0}, {'d', false, 'L', 'L', 'N', 100, 30, "0", 0, 0}};
 static const struct shape halved[] = {{'d', true, 'R', 'U', 'N', 20, 300, "100K", 1, 0}};
 enum { CALLS_MOST = 8 };
 

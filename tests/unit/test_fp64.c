@@ -3,12 +3,14 @@
  * The kernels for double precision, launched alone: every tile, real and complex elements, transposes and conjugates,
  * whole units of 16 bytes and not, k whole and in parts, results in pieces, sums begun and continued, against plain
  * loops in the order of kernels/fp64/fp64_args.h, to the last bit. The operands' padding is NaN; D's, and what is not
- * wanted, keep their bits.
+ * wanted, keep their bits. The kernels for triangles, which note columns that are not finite, and the bands of their
+ * tiles.
  *
  * Seen to fail when: a group's sum is added to D's behind the others; alpha multiplies bare sums; a stage is loaded too
  * early, or behind a job's end with the wrong tile; the last k or an edge is not filled with zeros; the second element
  * of a pair is copied where there is none; of complex elements B's conjugation is A's, the imaginary parts' product is
- * added, or alpha's imaginary part is left out.
+ * added, or alpha's imaginary part is left out. Of triangles: a tile has too little k; a flag is another column's, is
+ * missing for one element's sake, or is one behind the last column's.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -263,12 +265,14 @@ static void each_tile(void **state) {
     }
 }
 
-enum { COLUMNS_MOST = 64 };
+enum { COLUMNS_MOST = 13 * 32 };
 
 /* Zeros where op(A) is none; and on the device, further from the diagonal than its tiles reach, NaN. An element of the
- * diagonal and one of this column of op(B) are so large that an element of D is Inf, in a row of its own. */
+ * diagonal and one of this column of op(B) are so large that an element of D is Inf, in a row of its own; or without a
+ * column that of the diagonal is Inf, and so is a row of D. */
 static void make_triangle(struct operands *x, const struct problem *p, bool lower, int64_t row, int64_t column) {
-  x->a.host[place(&x->a, false, row, row)] = x->b.host[place(&x->b, false, row, column)] = 0x1p+1000;
+  x->a.host[place(&x->a, false, row, row)] = column < 0 ? INFINITY : 0x1p+1000;
+  if (column >= 0) x->b.host[place(&x->b, false, row, column)] = 0x1p+1000;
   for (int pass = 0; pass < 2; pass++) {
     for (int64_t j = 0; j < p->k; j++)
       for (int64_t i = 0; i < p->m; i++) {
@@ -284,13 +288,14 @@ static void make_triangle(struct operands *x, const struct problem *p, bool lowe
   make_expected(p, x);
 }
 
-/* Of `columns` columns that one alone is noted as not finite; behind the last one nothing is written. */
+/* Of `columns` columns this one alone is noted as not finite, or all are (-1); behind the last one nothing is. */
 static void expect_unfit(CUdeviceptr unfit, int64_t columns, int64_t infinite) {
   int32_t got[COLUMNS_MOST + 1];
   OK(tb_cuda.cuMemcpyDtoHAsync(got, unfit, sizeof got, NULL));
   OK(tb_cuda.cuStreamSynchronize(NULL));
   for (int64_t j = 0; j <= COLUMNS_MOST; j++)
-    if (got[j] != (j == infinite)) fail_msg("column %ld of %ld: %d", (long)j, (long)columns, got[j]);
+    if (got[j] != (infinite < 0 ? j < columns : j == infinite))
+      fail_msg("column %ld of %ld: %d", (long)j, (long)columns, got[j]);
 }
 
 /* A tile takes the k that its rows have, from within a group on: the bits are those of all of k. */
@@ -302,7 +307,9 @@ static void triangles(void **state) {
       const struct tb_fp64_tile *const t = &tb_fp64_tiles[tb_fp64_triangle_tiles[number]];
       const int64_t order = 2 * t->block_m + (odd ? 7 : 18);
       const struct problem p = {.m = order,
-                                .n = t->block_n / 2 + (odd ? -1 : 0),
+                                .n = odd                ? t->block_n / 2 - 1
+                                     : t->block_n == 32 ? COLUMNS_MOST - 3
+                                                        : t->block_n * 3 / 2,
                                 .k = order,
                                 .group_k = 48,
                                 .pad = odd ? 2 : 4,
@@ -312,7 +319,7 @@ static void triangles(void **state) {
                                 .complex = t->complex};
       struct operands x;
       make_operands(&x, &p, (uint64_t)(8 * number + variant + 1));
-      const int64_t infinite = (7 * number + 5 * variant) % p.n;
+      const int64_t infinite = (number + variant) % 3 == 0 ? -1 : p.n - 1 - (7 * number + 5 * variant) % p.n;
       make_triangle(&x, &p, lower, (11 * number + 3 * variant) % order, infinite);
       struct tb_fp64_args args = arguments(&p, &x);
       CUdeviceptr unfit;
@@ -337,7 +344,7 @@ static void triangles(void **state) {
 /* No band of a triangle's product is much narrower than the others. */
 static void bands_of_triangles(void **state) {
   (void)state;
-  for (int64_t columns = 1; columns < 400; columns++) {
+  for (int64_t columns = 1; columns < 650; columns++) {
     const int64_t band = tb_solve_band(columns), last = (columns - 1) % band + 1;
     assert_in_range(band, tb_min(columns, TB_FP64_BAND), TB_FP64_BAND * 3 / 2);
     assert_true(last >= tb_min(columns, TB_FP64_BAND / 2));

@@ -254,6 +254,27 @@ static void blocks_that_are_wished(void **state) {
   assert_int_equal(blocks_of(TB_S, 1152, TB_BY_PLANES), 2);
 }
 
+/* A product where A and B lie is one launch behind one that forms A. */
+static void one_product_in_place(void **state) {
+  const struct tb_ways there = {TB_IN_PLACE, TB_IN_PLACE, TB_IN_PLACE, false, 0, TB_MAY_BE_KEPT};
+  (void)state;
+  for (int type = TB_S; type <= TB_Z; type++)
+    for (int variant = 0; variant < 4; variant++) {
+      const int64_t order = variant % 2 ? 9001 : 33;
+      const bool on_right = variant / 2;
+      struct tb_call call = {.type = (enum tb_type)type, .m = order, .n = order, .k = order, .on_right = on_right};
+      struct tb_triangular_plan p;
+      call.a = (struct tb_view){.ld = order, .structure = TB_TRIANGULAR, .type = call.type, .uplo = TB_LOWER};
+      call.recipe = TB_TRIANGULAR_MULTIPLY;
+      call.ldc = order;
+      const enum tb_triangular_how how = tb_type_is_double(call.type) ? TB_BY_DOUBLES : TB_BY_PLANES;
+      const int64_t block = tb_triangular_block_wish(&call, there, how);
+      assert_true(tb_triangular_plan_make(&p, &call, there, how, 128, block, 0, INT64_MAX));
+      assert_int_equal(p.blocks, 1);
+      assert_int_equal(p.panels, 1);
+    }
+}
+
 /* Bands of a solve ("LT": side, transposed) whose blocks may have so many columns; 1: it goes in blocks. */
 static int64_t bands_beside(enum tb_type type, const char *letters, int64_t order, int64_t sides, int64_t leaf,
                             enum tb_way way_of_a, int64_t most, int64_t budget) {
@@ -465,6 +486,7 @@ int main(void) {
                                      cmocka_unit_test(what_is_left_completes_it),
                                      cmocka_unit_test(one_place_where_there_is_no_more),
                                      cmocka_unit_test(blocks_that_are_wished),
+                                     cmocka_unit_test(one_product_in_place),
                                      cmocka_unit_test(blocks_on_the_right_fit_into_slots),
                                      cmocka_unit_test(bands_that_are_wished),
                                      cmocka_unit_test(bands_have_the_same_terms),
