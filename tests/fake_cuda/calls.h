@@ -102,7 +102,7 @@ void lose_device(CUdevice device, CUresult code);
 
 /* Settings that stay as they are from the first call on. */
 struct Settings {
-  int devices, multiprocessors, compute_major, compute_minor, registers_per_thread;
+  int devices, multiprocessors, clock_khz, compute_major, compute_minor, registers_per_thread;
   size_t memory_bytes, shared_memory_bytes; /* per device; per block at most */
   bool abort_on_misuse, abort_on_leaks;
   bool peers;  /* devices reach each other's memory */

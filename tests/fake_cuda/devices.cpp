@@ -61,7 +61,7 @@ static int device_attribute(CUdevice_attribute attribute, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
       return 2147483647;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-      return 1980000;
+      return s.clock_khz;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
       return 3201000;
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:

@@ -121,6 +121,7 @@ static Settings read_settings() {
   if (s.devices > DEVICES_MAX) bad_value("FAKE_CUDA_DEVICES", getenv("FAKE_CUDA_DEVICES"));
   s.memory_bytes = number("FAKE_CUDA_MEMORY", 1ull << 30);
   s.multiprocessors = static_cast<int>(number("FAKE_CUDA_SMS", 132));
+  s.clock_khz = static_cast<int>(number("FAKE_CUDA_KHZ", 1980000));
   s.shared_memory_bytes = number("FAKE_CUDA_SHARED_MEMORY", 227 * 1024);
   s.registers_per_thread = static_cast<int>(number("FAKE_CUDA_REGISTERS", 128));
   s.abort_on_misuse = read_abort("FAKE_CUDA_MISUSE");
