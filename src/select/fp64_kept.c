@@ -3,6 +3,7 @@
  * pieces takes 20 to 80 us. Thread safe, in signal handlers and behind a fork, too; waits for nobody. Knows nothing of
  * CUDA. */
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "select/fp64_plan.h"
 
@@ -54,19 +55,28 @@ static bool is_kept_for(const struct kept_cut *kept, const struct tb_fp64_device
          same_device(&kept->device, device);
 }
 
+/* With the table taken. NULL: none is. */
+static const struct kept_cut *kept_for(const struct kept_set *set, const struct tb_fp64_device *device,
+                                       const struct tb_fp64_product *product, int64_t partials_bytes) {
+  for (int way = 0; way < KEPT_WAYS; way++)
+    if (is_kept_for(&set->of[way], device, product, partials_bytes)) return &set->of[way];
+  return NULL;
+}
+
 bool tb_fp64_cut_find(struct tb_fp64_cut *cut, const struct tb_fp64_device *device,
                       const struct tb_fp64_product *product, int64_t partials_bytes) {
   struct kept_set *const set = kept_set_of(product);
   cut->count = 0;
   if (take_kept_cuts()) {
-    for (int way = 0; way < KEPT_WAYS && cut->count == 0; way++)
-      if (is_kept_for(&set->of[way], device, product, partials_bytes)) *cut = set->of[way].cut;
+    const struct kept_cut *const kept = kept_for(set, device, product, partials_bytes);
+    if (kept != NULL) *cut = kept->cut;
     give_kept_cuts();
   }
   if (cut->count > 0) return true;
   if (!tb_fp64_cut_make(cut, device, product, partials_bytes)) return false;
-  if (take_kept_cuts()) {
-    set->of[set->oldest++ % KEPT_WAYS] = (struct kept_cut){*device, *product, partials_bytes, *cut};
+  if (take_kept_cuts()) { /* another thread may have been sooner */
+    if (kept_for(set, device, product, partials_bytes) == NULL)
+      set->of[set->oldest++ % KEPT_WAYS] = (struct kept_cut){*device, *product, partials_bytes, *cut};
     give_kept_cuts();
   }
   return true;
