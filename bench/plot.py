@@ -8,6 +8,7 @@ panel for each kind of data. Needs Matplotlib.
 """
 
 import pathlib
+import re
 import sys
 
 import matplotlib
@@ -28,6 +29,12 @@ LINES = [
     ("NVBLAS", "NVBLAS autopin, best tile", "#cc79a7", "v", "-"),
     ("OpenBLAS", "OpenBLAS, all cores", "#555555", "x", "-"),
 ]
+
+
+def shorten(path):
+    """A tenth of a point is enough for a place, and a font's name need not come with its substitutes: half of a file."""
+    text = re.sub(r"(?<![>\d.])\d+\.\d{4,}", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), path.read_text())
+    path.write_text(re.sub(r"font-family: [^;\"]*sans-serif", "font-family: sans-serif", text))
 
 
 def best_tflops(rows, prefix):
@@ -165,6 +172,7 @@ def main():
     else:
         draw_calls(figure.subplots(), rows, pathlib.Path(sys.argv[1]).parent)
     figure.savefig(sys.argv[2], metadata={"Date": None})
+    shorten(pathlib.Path(sys.argv[2]))
 
 
 if __name__ == "__main__":
