@@ -200,8 +200,8 @@ bool tb_solve_plan_triangle(struct tb_fp64_plan *plan, const struct tb_fp64_devi
   return best.blocks != 0;
 }
 
-/* The narrowest bands, of up to half as many columns more than TB_FP64_BAND, of which the last one has as many as that,
- * or else those whose last one has most. */
+/* Of bands of TB_FP64_BAND columns to half as many more: the narrowest whose last band has TB_FP64_BAND; if none has,
+ * those whose last band is widest. */
 int tb_solve_band(int64_t tile_columns) {
   const int64_t most = TB_FP64_BAND + TB_FP64_BAND / 2;
   int64_t best = 0, of_last = 0;

@@ -288,11 +288,22 @@ static void make_triangle(struct operands *x, const struct problem *p, bool lowe
   make_expected(p, x);
 }
 
-/* Of `columns` columns this one alone is noted as not finite, or all are (-1); behind the last one nothing is. */
-static void expect_unfit(CUdeviceptr unfit, int64_t columns, int64_t infinite) {
+/* One for each column, and one behind the last. */
+static int32_t *new_flags(void) {
+  const size_t bytes = (COLUMNS_MOST + 1) * sizeof(int32_t);
+  CUdeviceptr flags;
+  OK(tb_cuda.cuMemAlloc(&flags, bytes));
+  OK(tb_cuda.cuMemsetD8Async(flags, 0, bytes, NULL));
+  return (int32_t *)flags;
+}
+
+/* Of `columns` columns this one alone is noted as not finite, or all are (-1); behind the last one nothing is. Gives
+ * the flags back. */
+static void expect_unfit(int32_t *flags, int64_t columns, int64_t infinite) {
   int32_t got[COLUMNS_MOST + 1];
-  OK(tb_cuda.cuMemcpyDtoHAsync(got, unfit, sizeof got, NULL));
+  OK(tb_cuda.cuMemcpyDtoHAsync(got, (CUdeviceptr)flags, sizeof got, NULL));
   OK(tb_cuda.cuStreamSynchronize(NULL));
+  OK(tb_cuda.cuMemFree((CUdeviceptr)flags));
   for (int64_t j = 0; j <= COLUMNS_MOST; j++)
     if (got[j] != (infinite < 0 ? j < columns : j == infinite))
       fail_msg("column %ld of %ld: %d", (long)j, (long)columns, got[j]);
@@ -322,11 +333,8 @@ static void triangles(void **state) {
       const int64_t infinite = (number + variant) % 3 == 0 ? -1 : p.n - 1 - (7 * number + 5 * variant) % p.n;
       make_triangle(&x, &p, lower, (11 * number + 3 * variant) % order, infinite);
       struct tb_fp64_args args = arguments(&p, &x);
-      CUdeviceptr unfit;
-      OK(tb_cuda.cuMemAlloc(&unfit, (COLUMNS_MOST + 1) * sizeof *args.unfit));
-      OK(tb_cuda.cuMemsetD8Async(unfit, 0, (COLUMNS_MOST + 1) * sizeof *args.unfit, NULL));
       args.lower = lower;
-      args.unfit = (int32_t *)unfit;
+      args.unfit = new_flags();
       struct tb_fp64_plan plan = {.complex = p.complex, .m = p.m, .n = p.n, .k = p.k, .group_k = p.group_k};
       args.m = p.m, args.n = p.n, args.k = p.k;
       plan.units = tb_fp64_in_units(p.complex, false, false, &args);
@@ -335,8 +343,7 @@ static void triangles(void **state) {
       OK(tb_solve_multiply(&solve, &plan, &args, NULL));
       OK(tb_cuda.cuStreamSynchronize(NULL));
       compare(&p, &x, &plan);
-      expect_unfit(unfit, p.n, infinite);
-      OK(tb_cuda.cuMemFree(unfit));
+      expect_unfit(args.unfit, p.n, infinite);
       destroy_operands(&x);
     }
 }
